@@ -1,0 +1,266 @@
+//! `cargo xtask bench core`: how long a user waits for the compiler, and what an eager operation costs.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::args::{Accepts, Args};
+use crate::process::{self, at};
+use crate::table::{self, row};
+use crate::workspace::Workspace;
+
+const ACCEPTS: Accepts = Accepts { flags: &["--json"], options: &["--record"], words: true };
+
+/// The program of the suite that measures operations. With `--json` it prints one line for each figure:
+/// `{"name": "…", "measured": 98.2, "unit": "ns", "target": 120}`, where `target` may be null.
+const OPERATIONS: (&str, &str) = ("kiln-suite", "bench_core");
+
+/// A user's program of about 60 lines. `KILN_EDIT` stands for a number that every round changes.
+const USER_PROGRAM: &str = include_str!("../templates/user_crate/main.rs.txt");
+const EDIT_MARK: &str = "KILN_EDIT";
+const ROUNDS: usize = 5;
+
+const REBUILD_TARGET_S: f64 = 2.0;
+const CLEAN_TARGET_S: f64 = 60.0;
+
+/// One measured number. Smaller is better.
+#[derive(Debug, PartialEq)]
+struct Figure {
+    name: String,
+    measured: f64,
+    unit: String,
+    target: Option<f64>,
+}
+
+/// `cargo xtask bench core`.
+pub(crate) fn run(words: &[String]) -> Result<(), String> {
+    let args = Args::parse(words, &ACCEPTS)?;
+    if args.words != ["core"] {
+        return Err("say what to measure\n  hint: cargo xtask bench core".to_owned());
+    }
+    let workspace = Workspace::load()?;
+    let mut figures = Vec::new();
+    let mut missing = Vec::new();
+    for measure in [operations, clean_build, user_rebuild] {
+        match measure(&workspace) {
+            Ok(measured) => figures.extend(measured),
+            Err(reason) => missing.push(reason),
+        }
+    }
+    if args.has("--json") {
+        figures.iter().for_each(|figure| println!("{}", figure.to_json()));
+    } else {
+        print!("{}", table::plain(&rows(&figures)));
+    }
+    if let Some(file) = args.last("--record") {
+        record(Path::new(file), &figures, &missing)?;
+    }
+    if missing.is_empty() { Ok(()) } else { Err(format!("not measured: {}", missing.join("; "))) }
+}
+
+/// Cost of single operations, measured by the suite's own program.
+fn operations(workspace: &Workspace) -> Result<Vec<Figure>, String> {
+    let (package, program) = OPERATIONS;
+    if !workspace.has_target("bin", program) {
+        return Err(format!("{package} has no program {program}"));
+    }
+    let mut command = process::cargo(&workspace.root);
+    command.args(["run", "--release", "--quiet", "-p", package, "--bin", program, "--", "--json"]);
+    let text = process::output(&mut command)?;
+    let figures: Vec<Figure> = text.lines().filter_map(Figure::from_json).collect();
+    if figures.is_empty() { Err(format!("{program} printed no figure")) } else { Ok(figures) }
+}
+
+/// `cargo build -p kiln` with nothing built before. Downloads are done first: they are not the compiler's time.
+fn clean_build(workspace: &Workspace) -> Result<Vec<Figure>, String> {
+    process::run(process::cargo(&workspace.root).args(["fetch", "--quiet"]))?;
+    let folder = Scratch::new("clean")?;
+    let mut command = process::cargo(&workspace.root);
+    command.args(["build", "--quiet", "-p", "kiln", "--target-dir"]).arg(&folder.path);
+    let seconds = timed(&mut command)?;
+    Ok(vec![Figure::seconds("cargo build -p kiln, from clean", seconds, Some(CLEAN_TARGET_S))])
+}
+
+/// A user's crate: first build in release, then the rebuild after a change of one line.
+fn user_rebuild(workspace: &Workspace) -> Result<Vec<Figure>, String> {
+    let folder = Scratch::new("user")?;
+    write_user_crate(&folder.path, &workspace.root)?;
+    let build = |round: usize| {
+        write(&folder.path.join("src/main.rs"), &USER_PROGRAM.replace(EDIT_MARK, &round.to_string()))?;
+        let mut command = process::cargo(&folder.path);
+        command.args(["build", "--release", "--quiet"]).env("CARGO_TARGET_DIR", folder.path.join("target"));
+        timed(&mut command)
+    };
+    let first = build(0)?;
+    let mut program =
+        process::program(&folder.path.join("target/release/user").to_string_lossy(), &folder.path);
+    process::run(program.stdout(Stdio::null()))
+        .map_err(|error| format!("the user's program fails: {error}"))?;
+    let rounds = (1..=ROUNDS).map(build).collect::<Result<Vec<_>, _>>()?;
+    Ok(vec![
+        Figure::seconds("user crate, first release build", first, None),
+        Figure::seconds("user crate, release rebuild after one edit", median(rounds), Some(REBUILD_TARGET_S)),
+    ])
+}
+
+fn write_user_crate(folder: &Path, root: &Path) -> Result<(), String> {
+    // A literal string (single quotes) needs no escapes for the path.
+    let manifest = format!(
+        "[package]\nname = \"user\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
+        [dependencies]\nkiln = {{ path = '{}' }}\n",
+        root.join("crates/kiln").display()
+    );
+    std::fs::create_dir_all(folder.join("src")).map_err(at(folder))?;
+    write(&folder.join("Cargo.toml"), &manifest)?;
+    let lock = root.join("Cargo.lock");
+    if lock.is_file() {
+        std::fs::copy(&lock, folder.join("Cargo.lock")).map_err(at(&lock))?;
+    }
+    Ok(())
+}
+
+fn timed(command: &mut std::process::Command) -> Result<f64, String> {
+    let started = Instant::now();
+    process::run(command)?;
+    Ok(started.elapsed().as_secs_f64())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+impl Figure {
+    fn seconds(name: &str, measured: f64, target: Option<f64>) -> Self {
+        Self { name: name.to_owned(), measured, unit: "s".to_owned(), target }
+    }
+
+    fn from_json(line: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(line).ok()?;
+        Some(Self {
+            name: value["name"].as_str()?.to_owned(),
+            measured: value["measured"].as_f64()?,
+            unit: value["unit"].as_str()?.to_owned(),
+            target: value["target"].as_f64(),
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        json!({"name": self.name, "measured": self.measured, "unit": self.unit, "target": self.target})
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.target {
+            Some(target) if self.measured <= target => "met",
+            Some(_) => "missed",
+            None => "-",
+        }
+    }
+}
+
+fn rows(figures: &[Figure]) -> Vec<Vec<String>> {
+    let mut rows = vec![row(["figure", "measured", "target", ""])];
+    for figure in figures {
+        let target =
+            figure.target.map_or("-".to_owned(), |target| format!("{} {}", number(target), figure.unit));
+        let measured = format!("{} {}", number(figure.measured), figure.unit);
+        rows.push(vec![figure.name.clone(), measured, target, figure.verdict().to_owned()]);
+    }
+    rows
+}
+
+/// Three significant digits at most, no trailing zeros.
+fn number(value: f64) -> String {
+    let decimals = if value.abs() >= 100.0 {
+        0
+    } else if value.abs() >= 10.0 {
+        1
+    } else {
+        2
+    };
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn record(file: &Path, figures: &[Figure], missing: &[String]) -> Result<(), String> {
+    let mut page = format!(
+        "# Core benchmarks\n\nMade by `cargo xtask bench core --record`. Smaller is better.\n\n{}\n{}",
+        machine(),
+        table::markdown(&rows(figures))
+    );
+    for reason in missing {
+        page += &format!("\nNot measured: {reason}.\n");
+    }
+    write(file, &page)
+}
+
+fn machine() -> String {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = model.map_or("unknown CPU", |(_, name)| name);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let rustc =
+        process::output(process::program("rustc", Path::new(".")).arg("--version")).unwrap_or_default();
+    format!("Machine: {model}, {cores} cores, {}, {}.\n", std::env::consts::OS, rustc.trim())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(at(path))
+}
+
+/// A temporary folder, removed when dropped.
+struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn new(purpose: &str) -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("kiln-bench-{purpose}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(at(&path))?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.path) {
+            eprintln!("cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_travel_as_json() {
+        let line = r#"{"name": "eager add", "measured": 98.25, "unit": "ns", "target": 120}"#;
+        let figure = Figure::from_json(line).unwrap();
+        assert_eq!(figure.verdict(), "met");
+        assert_eq!(Figure::from_json(&figure.to_json().to_string()), Some(figure));
+        assert_eq!(Figure::from_json("warming up"), None);
+        assert_eq!(Figure::from_json(r#"{"name": "x"}"#), None);
+    }
+
+    #[test]
+    fn a_missed_target_is_said() {
+        let figures = [Figure::seconds("rebuild", 2.5, Some(2.0)), Figure::seconds("first", 61.04, None)];
+        let text = table::plain(&rows(&figures));
+        assert!(text.contains("rebuild  2.5 s     2 s     missed"), "{text}");
+        assert!(text.contains("61 s"), "{text}");
+    }
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(vec![5.0, 1.0, 2.0, 9.0, 3.0]), 3.0);
+    }
+
+    #[test]
+    fn the_users_program_has_a_line_to_edit_and_a_users_size() {
+        assert_eq!(USER_PROGRAM.matches(EDIT_MARK).count(), 1);
+        assert!((50..=70).contains(&USER_PROGRAM.lines().count()));
+    }
+}

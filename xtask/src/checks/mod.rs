@@ -1,0 +1,149 @@
+//! `cargo xtask test`: every check this machine can run, and a list of those it cannot.
+
+mod libtest;
+mod snippets;
+mod steps;
+
+use std::time::Instant;
+
+use crate::args::{Accepts, Args};
+use crate::table::{self, row};
+use crate::workspace::Workspace;
+use libtest::Tally;
+pub(crate) use steps::GOLDENS;
+use steps::{Context, STEPS, Step};
+
+const ACCEPTS: Accepts = Accepts { flags: &["--list", "--no-install"], options: &["--only"], words: false };
+
+/// How one step ended.
+enum Outcome {
+    /// It ran; `error` is set if it ended badly.
+    Ran { tally: Tally, seconds: f64, error: Option<String> },
+    /// This machine cannot run it.
+    Skipped { reason: String },
+}
+
+/// `cargo xtask test`.
+pub(crate) fn run(words: &[String]) -> Result<(), String> {
+    let args = Args::parse(words, &ACCEPTS)?;
+    let selected = select(&args.all("--only"))?;
+    let workspace = Workspace::load()?;
+    let context =
+        Context { workspace: &workspace, install: !args.has("--no-install") && !args.has("--list") };
+    if args.has("--list") {
+        print!("{}", list(&selected, &context));
+        return Ok(());
+    }
+    let outcomes: Vec<(&Step, Outcome)> =
+        selected.into_iter().map(|step| (step, run_step(step, &context))).collect();
+    print!("{}", summary(&outcomes));
+    let failed =
+        outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Ran { error: Some(_), .. }));
+    let failed: Vec<&str> = failed.map(|(step, _)| step.name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+fn select(names: &[&str]) -> Result<Vec<&'static Step>, String> {
+    let known = |name: &&str| STEPS.iter().any(|step| step.name == *name);
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        let all: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        return Err(format!("no step is called `{unknown}`\n  hint: the steps are {}", all.join(", ")));
+    }
+    Ok(STEPS.iter().filter(|step| names.is_empty() || names.contains(&step.name)).collect())
+}
+
+fn list(steps: &[&Step], context: &Context) -> String {
+    let mut rows = vec![row(["step", "what it does", "here"])];
+    for step in steps {
+        let here = match (step.can_run)(context) {
+            Ok(()) => "runs".to_owned(),
+            Err(reason) => format!("skipped: {reason}"),
+        };
+        rows.push(vec![step.name.to_owned(), step.about.to_owned(), here]);
+    }
+    table::plain(&rows)
+}
+
+fn run_step(step: &Step, context: &Context) -> Outcome {
+    println!("\n=== {}: {}", step.name, step.about);
+    if let Err(reason) = (step.can_run)(context) {
+        println!("skipped: {reason}");
+        return Outcome::Skipped { reason };
+    }
+    let started = Instant::now();
+    let mut tally = Tally::default();
+    let error = (step.run)(context, &mut tally).err();
+    if let Some(error) = &error {
+        println!("{} failed: {error}", step.name);
+    }
+    Outcome::Ran { tally, seconds: started.elapsed().as_secs_f64(), error }
+}
+
+/// The table of steps, what was skipped and why, and the closing line. A step that ran tests counts its tests;
+/// any other step counts as one.
+fn summary(outcomes: &[(&Step, Outcome)]) -> String {
+    let (mut passed, mut failed, mut skipped) = (0, 0, Vec::new());
+    let mut rows = vec![row(["step", "result", "tests", "seconds"])];
+    for (step, outcome) in outcomes {
+        match outcome {
+            Outcome::Ran { tally, seconds, error } => {
+                let result = if error.is_some() { "FAILED" } else { "ok" };
+                let tests = if tally.is_empty() { "-".to_owned() } else { tally.to_string() };
+                rows.push(vec![step.name.to_owned(), result.to_owned(), tests, format!("{seconds:.1}")]);
+                passed += if tally.is_empty() { usize::from(error.is_none()) } else { tally.passed };
+                failed += if error.is_some() { tally.failed.max(1) } else { 0 };
+                skipped
+                    .extend(tally.ignored.iter().map(|(test, why)| (format!("{}: {test}", step.name), why)));
+            }
+            Outcome::Skipped { reason } => {
+                rows.push(row([step.name, "skipped", "-", "-"]));
+                skipped.push((step.name.to_owned(), reason));
+            }
+        }
+    }
+    let mut text = format!("\n{}", table::plain(&rows));
+    if !skipped.is_empty() {
+        text += "\nskipped\n";
+        text.extend(skipped.iter().map(|(what, reason)| format!("  {what}: {reason}\n")));
+    }
+    text + &format!("\n{passed} passed, {failed} failed, {} skipped\n", skipped.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(lines: &[&str], error: Option<&str>) -> Outcome {
+        let mut tally = Tally::default();
+        lines.iter().for_each(|line| tally.see(line));
+        Outcome::Ran { tally, seconds: 1.25, error: error.map(str::to_owned) }
+    }
+
+    #[test]
+    fn the_closing_line_counts_tests_and_steps() {
+        let result = "test result: ok. 7 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out";
+        let outcomes = [
+            (&STEPS[0], ran(&["test slow ... ignored, an hour", result], None)),
+            (&STEPS[1], ran(&[], None)),
+            (&STEPS[2], Outcome::Skipped { reason: "no GPU".to_owned() }),
+        ];
+        let text = summary(&outcomes);
+        assert!(text.ends_with("\n8 passed, 0 failed, 2 skipped\n"), "{text}");
+        assert!(text.contains(&format!("  {}: slow: an hour\n", STEPS[0].name)), "{text}");
+        assert!(text.contains(&format!("  {}: no GPU\n", STEPS[2].name)), "{text}");
+    }
+
+    #[test]
+    fn a_step_that_never_reached_its_tests_counts_as_failed() {
+        let text = summary(&[(&STEPS[0], ran(&[], Some("did not compile")))]);
+        assert!(text.contains("FAILED") && text.ends_with("\n0 passed, 1 failed, 0 skipped\n"), "{text}");
+    }
+
+    #[test]
+    fn steps_are_chosen_by_name() {
+        assert_eq!(select(&[]).unwrap().len(), STEPS.len());
+        assert_eq!(select(&["docs"]).unwrap()[0].name, "docs");
+        let error = select(&["dogs"]).err().unwrap();
+        assert!(error.contains("`dogs`") && error.contains("docs"), "{error}");
+    }
+}

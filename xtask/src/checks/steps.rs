@@ -1,0 +1,240 @@
+//! The steps of `cargo xtask test`.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use super::libtest::Tally;
+use super::snippets;
+use crate::process;
+use crate::workspace::Workspace;
+
+/// What every step knows.
+pub(crate) struct Context<'a> {
+    pub(crate) workspace: &'a Workspace,
+    /// Whether missing Rust targets may be installed.
+    pub(crate) install: bool,
+}
+
+/// One check.
+pub(crate) struct Step {
+    /// Name for `--only`.
+    pub(crate) name: &'static str,
+    /// What it does, in a few words.
+    pub(crate) about: &'static str,
+    /// Whether this machine can run it, or why not.
+    pub(crate) can_run: fn(&Context) -> Result<(), String>,
+    /// Runs it.
+    pub(crate) run: fn(&Context, &mut Tally) -> Result<(), String>,
+}
+
+/// In the order they run: what most often fails, and what later steps reuse, comes first.
+pub(crate) const STEPS: &[Step] = &[
+    Step {
+        name: "tests",
+        about: "unit, integration and documentation tests of every crate",
+        can_run: always,
+        run: workspace_tests,
+    },
+    Step {
+        name: "snippets",
+        about: "the Rust examples in README.md, the book and the other pages",
+        can_run: snippets::can_run,
+        run: snippets::run,
+    },
+    Step {
+        name: "docs",
+        about: "the documentation builds without a warning",
+        can_run: always,
+        run: documentation,
+    },
+    Step {
+        name: "no_std",
+        about: "the core compiles without default features",
+        can_run: has_core,
+        run: |context, _| check_core(context, None),
+    },
+    Step {
+        name: "bare-metal",
+        about: "the core compiles for thumbv7em-none-eabihf",
+        can_run: |context| has_core(context).and_then(|()| has_rust_target(context, BARE_METAL)),
+        run: |context, _| check_core(context, Some(BARE_METAL)),
+    },
+    Step {
+        name: "wasm",
+        about: "the core compiles for wasm32-unknown-unknown",
+        can_run: |context| has_core(context).and_then(|()| has_rust_target(context, WASM)),
+        run: |context, _| check_core(context, Some(WASM)),
+    },
+    Step {
+        name: "mnist",
+        about: "the README's example trains on a part of MNIST and reloads its model",
+        can_run: |context| has_target(context, "example", "mnist"),
+        run: mnist,
+    },
+    Step {
+        name: "goldens",
+        about: "PyTorch still gives the committed reference values",
+        can_run: can_check_goldens,
+        run: check_goldens,
+    },
+    Step { name: "gpu", about: "the GPU engines pass the suite", can_run: has_gpu, run: gpu_tests },
+];
+
+const BARE_METAL: &str = "thumbv7em-none-eabihf";
+const WASM: &str = "wasm32-unknown-unknown";
+
+/// Packages that work without the standard library.
+const CORE: &[&str] = &["kiln-ir", "kiln-cpu", "kiln-autodiff", "kiln-tensor", "kiln-nn"];
+
+/// Engines that need a device.
+const GPU_ENGINES: &[&str] = &["kiln-cuda", "kiln-rocm", "kiln-wgpu"];
+
+const INSTALL_LIMIT: Duration = Duration::from_secs(180);
+
+/// Script that makes the goldens; with `--check` it compares instead of writing.
+pub(crate) const GOLDENS: &str = "crates/suite/goldens/generate.py";
+
+fn always(_: &Context) -> Result<(), String> {
+    Ok(())
+}
+
+fn workspace_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
+    let mut command = process::cargo(&context.workspace.root);
+    command.args(["test", "--workspace", "--no-fail-fast"]);
+    run_tests(&mut command, tally)
+}
+
+fn documentation(context: &Context, _: &mut Tally) -> Result<(), String> {
+    let mut command = process::cargo(&context.workspace.root);
+    command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    announce_and_run(&mut command)
+}
+
+fn has_core(context: &Context) -> Result<(), String> {
+    let missing: Vec<&str> =
+        CORE.iter().copied().filter(|name| context.workspace.package(name).is_none()).collect();
+    if missing.is_empty() { Ok(()) } else { Err(format!("the workspace has no {}", missing.join(", "))) }
+}
+
+/// `--no-default-features` on several packages at once keeps the standard library out of all of them.
+fn check_core(context: &Context, target: Option<&str>) -> Result<(), String> {
+    let mut command = process::cargo(&context.workspace.root);
+    command.args(["check", "--no-default-features"]);
+    command.args(CORE.iter().flat_map(|name| ["-p", name]));
+    command.args(target.iter().flat_map(|target| ["--target", target]));
+    announce_and_run(&mut command)
+}
+
+/// Finds the target's standard library in the toolchain, or adds it through rustup, saying so.
+fn has_rust_target(context: &Context, target: &str) -> Result<(), String> {
+    let root = &context.workspace.root;
+    let sysroot = process::output(process::program("rustc", root).args(["--print", "sysroot"]))?;
+    if PathBuf::from(sysroot.trim()).join("lib/rustlib").join(target).join("lib").is_dir() {
+        return Ok(());
+    }
+    let advice = format!("the Rust target {target} is not installed; `rustup target add {target}` adds it");
+    if !context.install || !process::succeeds(process::program("rustup", root).arg("--version")) {
+        return Err(advice);
+    }
+    println!("installing the Rust target {target} with rustup");
+    let mut command = process::program("rustup", root);
+    command.args(["target", "add", target]);
+    process::run_within(&mut command, INSTALL_LIMIT)
+        .map_err(|error| format!("{advice} (tried here: {error})"))
+}
+
+fn has_target(context: &Context, kind: &str, name: &str) -> Result<(), String> {
+    let found = context.workspace.has_target(kind, name);
+    if found { Ok(()) } else { Err(format!("the workspace has no {kind} called {name}")) }
+}
+
+fn mnist(context: &Context, _: &mut Tally) -> Result<(), String> {
+    let output = context.workspace.target.join("xtask/mnist");
+    let mut command = process::cargo(&context.workspace.root);
+    command.args([
+        "run",
+        "--release",
+        "--example",
+        "mnist",
+        "--",
+        "--epochs",
+        "1",
+        "--limit",
+        "4000",
+        "--output",
+    ]);
+    command.arg(output);
+    announce_and_run(&mut command)
+}
+
+fn can_check_goldens(context: &Context) -> Result<(), String> {
+    let script = std::fs::read_to_string(context.workspace.root.join(GOLDENS));
+    let script = script.map_err(|_| format!("there is no {GOLDENS}"))?;
+    if !script.contains("--check") {
+        return Err(format!("{GOLDENS} has no --check"));
+    }
+    crate::goldens::has_torch(&context.workspace.root)
+}
+
+fn check_goldens(context: &Context, _: &mut Tally) -> Result<(), String> {
+    announce_and_run(process::program("python3", &context.workspace.root).args([GOLDENS, "--check"]))
+}
+
+fn has_gpu(context: &Context) -> Result<(), String> {
+    if gpu_engines(context).is_empty() {
+        return Err("the workspace has no GPU engine".to_owned());
+    }
+    let nvidia = process::succeeds(process::program("nvidia-smi", &context.workspace.root).arg("-L"));
+    let render_node = PathBuf::from("/dev/dri/renderD128").exists();
+    if nvidia || render_node {
+        Ok(())
+    } else {
+        Err("this machine has no GPU that a driver offers".to_owned())
+    }
+}
+
+fn gpu_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
+    let mut command = process::cargo(&context.workspace.root);
+    command.args(["test", "--release", "--no-fail-fast"]);
+    command.args(gpu_engines(context).into_iter().flat_map(|name| ["-p", name]));
+    run_tests(&mut command, tally)
+}
+
+fn gpu_engines(context: &Context) -> Vec<&'static str> {
+    GPU_ENGINES.iter().copied().filter(|name| context.workspace.package(name).is_some()).collect()
+}
+
+fn announce_and_run(command: &mut Command) -> Result<(), String> {
+    println!("$ {}", process::describe(command));
+    process::run(command)
+}
+
+/// Runs tests and counts them from what they print.
+pub(crate) fn run_tests(command: &mut Command, tally: &mut Tally) -> Result<(), String> {
+    println!("$ {}", process::describe(command));
+    process::run_and_see(command, |line| tally.see(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_workspace_skips_with_reasons() {
+        let workspace = Workspace::default();
+        let context = Context { workspace: &workspace, install: false };
+        assert!(has_core(&context).unwrap_err().contains("kiln-ir"));
+        assert!(has_gpu(&context).unwrap_err().contains("no GPU engine"));
+        assert!(has_target(&context, "example", "mnist").unwrap_err().contains("mnist"));
+        assert!(can_check_goldens(&context).unwrap_err().contains(GOLDENS));
+    }
+
+    #[test]
+    fn an_unknown_rust_target_is_skipped_with_advice() {
+        let workspace = Workspace { root: PathBuf::from("."), ..Workspace::default() };
+        let context = Context { workspace: &workspace, install: false };
+        let reason = has_rust_target(&context, "no-such-target").unwrap_err();
+        assert!(reason.contains("rustup target add no-such-target"), "{reason}");
+    }
+}

@@ -1,0 +1,66 @@
+//! The repository's own commands, run as `cargo xtask COMMAND`.
+//!
+//! Each command is one module: [`checks`] runs everything this machine can run, [`tidy`] reads the tree and
+//! reports what breaks the rules of `ARCHITECTURE.md`, [`bench`] measures build times and operation overhead,
+//! [`bundle`] packs test programs for a machine without Rust, [`goldens`] makes the PyTorch reference files.
+//! The only dependency is a JSON reader, so the tool itself builds in seconds.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod bundle;
+mod checks;
+mod goldens;
+mod process;
+mod table;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND [OPTIONS]
+
+commands
+  test     run every check this machine can run; list what it cannot, with the reason
+             --only NAME   run this step alone (repeatable)
+             --list        print the steps and stop
+             --no-install  never add Rust targets through rustup
+  tidy     check layering, file sizes, links, licences and the other rules of the tree
+  bench core
+           measure build times and the cost of an eager operation against their targets
+             --json        one JSON line for each figure instead of a table
+             --record FILE also write the table and the machine's description as Markdown
+  bundle PACKAGE...
+           pack the packages' test programs, stripped, into target/bundle with a run.sh
+             --bin NAME    pack this program of the packages too (repeatable)
+             --profile P   build profile (default: release)
+  goldens  make the PyTorch reference files of crates/suite/goldens again
+  help     print this text
+";
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let command = words.next().unwrap_or_else(|| "help".to_owned());
+    let rest: Vec<String> = words.collect();
+    let done = match command.as_str() {
+        "test" => checks::run(&rest),
+        "tidy" => tidy::run(&rest),
+        "bench" => bench::run(&rest),
+        "bundle" => bundle::run(&rest),
+        "goldens" => goldens::run(&rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(format!("unknown command `{other}`\n  hint: `cargo xtask help` lists the commands")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
