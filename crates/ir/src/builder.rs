@@ -1,0 +1,503 @@
+//! Expressions of ops that read as arithmetic.
+
+use crate::*;
+use alloc::vec::Vec;
+use core::ops;
+use smallvec::smallvec;
+
+/// An operand on its way through an engine: what expansions and gradient rules are written with.
+///
+/// Methods infer, execute and wrap. Operands are taken by reference, and a clone shares; `&x + &y` and `x + y` both
+/// work, the latter letting the engine reuse memory. Shapes broadcast as NumPy's do. Rules are checked by
+/// the test suite, so a mistake in one (an error of inference) is a bug of Kiln and panics.
+#[derive(Clone)]
+pub struct Var<'e> {
+    engine: &'e dyn Engine,
+    operand: Operand,
+}
+
+impl<'e> Var<'e> {
+    /// An operand on an engine.
+    pub fn new(engine: &'e dyn Engine, operand: impl Into<Operand>) -> Var<'e> {
+        Var { engine, operand: operand.into() }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &'e dyn Engine {
+        self.engine
+    }
+
+    /// The operand.
+    pub fn operand(&self) -> &Operand {
+        &self.operand
+    }
+
+    /// Gives up the operand.
+    pub fn into_operand(self) -> Operand {
+        self.operand
+    }
+
+    /// The tensor.
+    ///
+    /// # Panics
+    /// When the operand is a scalar.
+    #[track_caller]
+    pub fn into_value(self) -> Value {
+        match self.operand {
+            Operand::Value(value) => value,
+            Operand::Scalar(scalar) => panic!("[rule] expected a tensor, found the scalar {scalar}"),
+        }
+    }
+
+    /// Whether the operand is a plain number.
+    pub fn is_scalar(&self) -> bool {
+        self.operand.scalar().is_some()
+    }
+
+    /// The type.
+    ///
+    /// # Panics
+    /// When the operand is a scalar.
+    #[track_caller]
+    pub fn ty(&self) -> TensorType {
+        match &self.operand {
+            Operand::Value(value) => *value.ty(),
+            Operand::Scalar(scalar) => panic!("[rule] the scalar {scalar} has no type"),
+        }
+    }
+
+    /// The shape. Panics for a scalar.
+    #[track_caller]
+    pub fn shape(&self) -> Shape {
+        self.ty().shape
+    }
+
+    /// The dtype. Panics for a scalar.
+    #[track_caller]
+    pub fn dtype(&self) -> DType {
+        self.ty().dtype
+    }
+
+    /// The number of axes. Panics for a scalar.
+    #[track_caller]
+    pub fn rank(&self) -> usize {
+        self.ty().rank()
+    }
+
+    /// Runs an op on this engine; all its results.
+    #[track_caller]
+    pub fn emit(engine: &'e dyn Engine, op: &Op, inputs: Operands) -> Vec<Var<'e>> {
+        let types = match infer(op, &OperandType::list(&inputs)) {
+            Ok(types) => types,
+            Err(error) => panic!("a rule of Kiln emits an invalid op: {error}"),
+        };
+        let results = engine.execute(op, inputs, &types);
+        results.into_iter().map(|value| Var::new(engine, value)).collect()
+    }
+
+    /// Runs an op with a single result.
+    #[track_caller]
+    pub fn apply(&self, op: Op, rest: &[&Var<'e>]) -> Var<'e> {
+        self.clone().apply_owned(op, rest)
+    }
+
+    #[track_caller]
+    fn apply_owned(self, op: Op, rest: &[&Var<'e>]) -> Var<'e> {
+        let engine = self.engine;
+        let mut inputs: Operands = smallvec![self.operand];
+        inputs.extend(rest.iter().map(|var| var.operand.clone()));
+        Var::emit(engine, &op, inputs).remove(0)
+    }
+
+    /// A plain number.
+    pub fn scalar(&self, x: impl Into<Scalar>) -> Var<'e> {
+        Var::new(self.engine, x.into())
+    }
+
+    /// A tensor filled with a number.
+    #[track_caller]
+    pub fn full(engine: &'e dyn Engine, ty: TensorType, x: impl Into<Scalar>) -> Var<'e> {
+        Var::emit(engine, &Op::Full(ty), smallvec![x.into().into()]).remove(0)
+    }
+
+    /// Zeros (`false`) of that type.
+    #[track_caller]
+    pub fn zeros(engine: &'e dyn Engine, ty: TensorType) -> Var<'e> {
+        let zero = if ty.dtype.is_bool() { Scalar::Bool(false) } else { Scalar::Int(0) };
+        Var::full(engine, ty, zero)
+    }
+
+    /// Indices along an axis; see [`Op::Iota`].
+    #[track_caller]
+    pub fn iota(engine: &'e dyn Engine, ty: TensorType, axis: usize) -> Var<'e> {
+        Var::emit(engine, &Op::Iota { ty, axis }, smallvec![]).remove(0)
+    }
+
+    /// See [`Op::Binary`]; broadcasts.
+    #[track_caller]
+    pub fn binary(&self, function: Binary, other: &Var<'e>) -> Var<'e> {
+        self.clone().binary_owned(function, other.clone())
+    }
+
+    #[track_caller]
+    fn binary_owned(self, function: Binary, other: Var<'e>) -> Var<'e> {
+        let (a, b) = together(self, other);
+        let engine = a.engine;
+        Var::emit(engine, &Op::Binary(function), smallvec![a.operand, b.operand]).remove(0)
+    }
+
+    /// See [`Op::Compare`]; broadcasts.
+    #[track_caller]
+    pub fn compare(&self, comparison: Comparison, other: &Var<'e>) -> Var<'e> {
+        let (a, b) = together(self.clone(), other.clone());
+        a.apply_owned(Op::Compare(comparison), &[&b])
+    }
+
+    /// `self == other`.
+    #[track_caller]
+    pub fn equal(&self, other: &Var<'e>) -> Var<'e> {
+        self.compare(Comparison::Eq, other)
+    }
+
+    /// `self < other`.
+    #[track_caller]
+    pub fn less(&self, other: &Var<'e>) -> Var<'e> {
+        self.compare(Comparison::Lt, other)
+    }
+
+    /// Where this `bool` holds `a`, otherwise `b`; broadcasts.
+    #[track_caller]
+    pub fn select(&self, a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
+        let mut shape = self.shape();
+        for var in [a, b] {
+            if let Operand::Value(value) = &var.operand {
+                shape = infer::broadcast_shapes(&shape, value.shape()).expect("shapes of a select");
+            }
+        }
+        let fit = |var: &Var<'e>| if var.is_scalar() { var.clone() } else { var.broadcast(shape) };
+        fit(self).apply_owned(Op::Select, &[&fit(a), &fit(b)])
+    }
+
+    /// See [`Op::Cast`]; nothing is emitted where the dtype is right already.
+    #[track_caller]
+    pub fn cast(&self, dtype: DType) -> Var<'e> {
+        if self.is_scalar() || self.dtype() == dtype {
+            self.clone()
+        } else {
+            self.apply(Op::Cast(dtype), &[])
+        }
+    }
+
+    /// See [`Op::Reshape`]; nothing is emitted where the shape is right already.
+    #[track_caller]
+    pub fn reshape(&self, shape: impl Into<Shape>) -> Var<'e> {
+        let shape = shape.into();
+        if self.shape() == shape { self.clone() } else { self.apply(Op::Reshape(shape), &[]) }
+    }
+
+    /// See [`Op::Broadcast`]; nothing is emitted where the shape is right already.
+    #[track_caller]
+    pub fn broadcast(&self, shape: impl Into<Shape>) -> Var<'e> {
+        let shape = shape.into();
+        if self.shape() == shape { self.clone() } else { self.apply(Op::Broadcast(shape), &[]) }
+    }
+
+    /// See [`Op::Permute`].
+    #[track_caller]
+    pub fn permute(&self, axes: &[usize]) -> Var<'e> {
+        self.apply(Op::Permute(Axes::new(axes)), &[])
+    }
+
+    /// Exchanges two axes.
+    #[track_caller]
+    pub fn swap(&self, a: usize, b: usize) -> Var<'e> {
+        let mut axes: Vec<usize> = (0..self.rank()).collect();
+        axes.swap(a, b);
+        self.permute(&axes)
+    }
+
+    /// Exchanges the last two axes.
+    #[track_caller]
+    pub fn transpose(&self) -> Var<'e> {
+        self.swap(self.rank() - 2, self.rank() - 1)
+    }
+
+    /// A range of each axis; see [`Op::Slice`].
+    #[track_caller]
+    pub fn slice(&self, slices: Vec<SliceAxis>) -> Var<'e> {
+        self.apply(Op::Slice(slices), &[])
+    }
+
+    /// A range of one axis.
+    #[track_caller]
+    pub fn slice_axis(&self, axis: usize, slice: SliceAxis) -> Var<'e> {
+        let mut slices: Vec<SliceAxis> = self.shape().iter().map(|&len| SliceAxis::all(len)).collect();
+        slices[axis] = slice;
+        self.slice(slices)
+    }
+
+    /// The elements of one axis in reverse order.
+    #[track_caller]
+    pub fn flip(&self, axis: usize) -> Var<'e> {
+        let len = self.shape()[axis];
+        self.slice_axis(axis, SliceAxis { start: len.saturating_sub(1), len, step: -1 })
+    }
+
+    /// See [`Op::Pad`].
+    #[track_caller]
+    pub fn pad(&self, pads: Vec<PadAxis>, x: impl Into<Scalar>) -> Var<'e> {
+        self.apply(Op::Pad(pads), &[&self.scalar(x)])
+    }
+
+    /// See [`Op::Concat`].
+    #[track_caller]
+    pub fn concat(vars: &[Var<'e>], axis: usize) -> Var<'e> {
+        let rest: Vec<&Var<'e>> = vars[1..].iter().collect();
+        vars[0].apply(Op::Concat { axis }, &rest)
+    }
+
+    /// See [`Op::Windows`].
+    #[track_caller]
+    pub fn windows(&self, axis: usize, size: usize, step: usize, dilation: usize) -> Var<'e> {
+        self.apply(Op::Windows { axis, size, step, dilation }, &[])
+    }
+
+    /// See [`Op::Reduce`]; the axes stay with length 1. Nothing is emitted without axes.
+    #[track_caller]
+    pub fn reduce(&self, reduction: Reduction, axes: &[usize]) -> Var<'e> {
+        if axes.is_empty() {
+            return self.clone();
+        }
+        self.apply(Op::Reduce { reduction, axes: Axes::new(axes) }, &[])
+    }
+
+    /// The sum along axes, which stay with length 1.
+    #[track_caller]
+    pub fn sum(&self, axes: &[usize]) -> Var<'e> {
+        self.reduce(Reduction::Sum, axes)
+    }
+
+    /// The mean along axes, which stay with length 1.
+    #[track_caller]
+    pub fn mean(&self, axes: &[usize]) -> Var<'e> {
+        let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
+        self.sum(axes) / count as f64
+    }
+
+    /// The sum over what broadcasting to this variable's shape repeated: the gradient of
+    /// [`broadcast`](Var::broadcast) from `shape`.
+    #[track_caller]
+    pub fn sum_to(&self, shape: impl Into<Shape>) -> Var<'e> {
+        let shape = shape.into();
+        let extra = self.rank() - shape.rank();
+        let here = self.shape();
+        let repeated = |axis: &usize| *axis < extra || (shape[*axis - extra] == 1 && here[*axis] != 1);
+        let axes: Vec<usize> = (0..self.rank()).filter(repeated).collect();
+        self.sum(&axes).reshape(shape)
+    }
+
+    /// See [`Op::Scan`].
+    #[track_caller]
+    pub fn scan(&self, reduction: Reduction, axis: usize, reverse: bool, exclusive: bool) -> Var<'e> {
+        self.apply(Op::Scan { reduction, axis, reverse, exclusive }, &[])
+    }
+
+    /// See [`Op::MatMul`]; the axes before the last two broadcast.
+    #[track_caller]
+    pub fn matmul(&self, other: &Var<'e>) -> Var<'e> {
+        let (a, b) = (self.shape(), other.shape());
+        let (m, n) = (a.rank() - 2, b.rank() - 2);
+        let batch = infer::broadcast_shapes(&a[..m].into(), &b[..n].into()).expect("batches of a matmul");
+        let fit = |var: &Var<'e>, last: &[usize]| {
+            var.broadcast(batch.iter().chain(last).copied().collect::<Shape>())
+        };
+        fit(self, &a[m..]).apply_owned(Op::MatMul, &[&fit(other, &b[n..])])
+    }
+
+    /// See [`Op::Take`].
+    #[track_caller]
+    pub fn take(&self, axis: usize, index: &Var<'e>) -> Var<'e> {
+        self.apply(Op::Take { axis }, &[index])
+    }
+
+    /// See [`Op::Gather`].
+    #[track_caller]
+    pub fn gather(&self, axis: usize, index: &Var<'e>) -> Var<'e> {
+        self.apply(Op::Gather { axis }, &[index])
+    }
+
+    /// See [`Op::Put`].
+    #[track_caller]
+    pub fn put(&self, axis: usize, mode: UpdateMode, index: &Var<'e>, source: &Var<'e>) -> Var<'e> {
+        self.apply(Op::Put { axis, mode }, &[index, source])
+    }
+
+    /// See [`Op::Scatter`].
+    #[track_caller]
+    pub fn scatter(&self, axis: usize, mode: UpdateMode, index: &Var<'e>, source: &Var<'e>) -> Var<'e> {
+        self.apply(Op::Scatter { axis, mode }, &[index, source])
+    }
+
+    /// `self` to a power; broadcasts.
+    #[track_caller]
+    pub fn pow(&self, exponent: &Var<'e>) -> Var<'e> {
+        self.binary(Binary::Pow, exponent)
+    }
+
+    /// The lesser of two; broadcasts.
+    #[track_caller]
+    pub fn min(&self, other: &Var<'e>) -> Var<'e> {
+        self.binary(Binary::Min, other)
+    }
+
+    /// The greater of two; broadcasts.
+    #[track_caller]
+    pub fn max(&self, other: &Var<'e>) -> Var<'e> {
+        self.binary(Binary::Max, other)
+    }
+
+    /// Logical or bitwise and; broadcasts.
+    #[track_caller]
+    pub fn and(&self, other: &Var<'e>) -> Var<'e> {
+        self.binary(Binary::And, other)
+    }
+
+    /// Logical or bitwise or; broadcasts.
+    #[track_caller]
+    pub fn or(&self, other: &Var<'e>) -> Var<'e> {
+        self.binary(Binary::Or, other)
+    }
+
+    /// `self * self`.
+    #[track_caller]
+    pub fn square(&self) -> Var<'e> {
+        self * self
+    }
+
+    /// See [`Op::Unary`].
+    #[track_caller]
+    pub fn unary(&self, function: Unary) -> Var<'e> {
+        self.apply(Op::Unary(function), &[])
+    }
+}
+
+/// Broadcasts two operands to one shape.
+#[track_caller]
+fn together<'e>(a: Var<'e>, b: Var<'e>) -> (Var<'e>, Var<'e>) {
+    let (Operand::Value(left), Operand::Value(right)) = (&a.operand, &b.operand) else { return (a, b) };
+    if left.shape() == right.shape() {
+        return (a, b);
+    }
+    let shape = infer::broadcast_shapes(left.shape(), right.shape()).expect("shapes of a rule");
+    (a.broadcast(shape), b.broadcast(shape))
+}
+
+macro_rules! unary_methods {
+    ($($(#[$doc:meta])* $method:ident $function:ident;)*) => {
+        impl<'e> Var<'e> {$(
+            #[doc = concat!("See [`Unary::", stringify!($function), "`].")]
+            #[track_caller]
+            pub fn $method(&self) -> Var<'e> {
+                self.unary(Unary::$function)
+            }
+        )*}
+    };
+}
+
+unary_methods! {
+    neg Neg; abs Abs; sign Sign; recip Recip; sqrt Sqrt; rsqrt Rsqrt; exp Exp; expm1 Expm1; ln Ln;
+    log1p Log1p; sin Sin; cos Cos; tan Tan; tanh Tanh; atan Atan; erf Erf; floor Floor; ceil Ceil;
+    round Round; trunc Trunc; not Not;
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $function:ident;)*) => {$(
+        impl<'e> ops::$trait<&Var<'e>> for &Var<'e> {
+            type Output = Var<'e>;
+            #[track_caller]
+            fn $method(self, other: &Var<'e>) -> Var<'e> {
+                self.binary(Binary::$function, other)
+            }
+        }
+
+        impl<'e> ops::$trait<Var<'e>> for Var<'e> {
+            type Output = Var<'e>;
+            #[track_caller]
+            fn $method(self, other: Var<'e>) -> Var<'e> {
+                self.binary_owned(Binary::$function, other)
+            }
+        }
+
+        impl<'e> ops::$trait<&Var<'e>> for Var<'e> {
+            type Output = Var<'e>;
+            #[track_caller]
+            fn $method(self, other: &Var<'e>) -> Var<'e> {
+                self.binary_owned(Binary::$function, other.clone())
+            }
+        }
+
+        impl<'e> ops::$trait<Var<'e>> for &Var<'e> {
+            type Output = Var<'e>;
+            #[track_caller]
+            fn $method(self, other: Var<'e>) -> Var<'e> {
+                self.clone().binary_owned(Binary::$function, other)
+            }
+        }
+
+        impl<'e> ops::$trait<f64> for &Var<'e> {
+            type Output = Var<'e>;
+            #[track_caller]
+            fn $method(self, other: f64) -> Var<'e> {
+                self.binary(Binary::$function, &self.scalar(other))
+            }
+        }
+
+        impl<'e> ops::$trait<f64> for Var<'e> {
+            type Output = Var<'e>;
+            #[track_caller]
+            fn $method(self, other: f64) -> Var<'e> {
+                let other = self.scalar(other);
+                self.binary_owned(Binary::$function, other)
+            }
+        }
+
+        impl<'e> ops::$trait<&Var<'e>> for f64 {
+            type Output = Var<'e>;
+            #[track_caller]
+            fn $method(self, other: &Var<'e>) -> Var<'e> {
+                other.scalar(self).binary_owned(Binary::$function, other.clone())
+            }
+        }
+
+        impl<'e> ops::$trait<Var<'e>> for f64 {
+            type Output = Var<'e>;
+            #[track_caller]
+            fn $method(self, other: Var<'e>) -> Var<'e> {
+                other.scalar(self).binary_owned(Binary::$function, other)
+            }
+        }
+    )*};
+}
+
+operators! {
+    Add add Add;
+    Sub sub Sub;
+    Mul mul Mul;
+    Div div Div;
+}
+
+impl<'e> ops::Neg for &Var<'e> {
+    type Output = Var<'e>;
+    #[track_caller]
+    fn neg(self) -> Var<'e> {
+        self.unary(Unary::Neg)
+    }
+}
+
+impl<'e> ops::Neg for Var<'e> {
+    type Output = Var<'e>;
+    #[track_caller]
+    fn neg(self) -> Var<'e> {
+        self.apply_owned(Op::Unary(Unary::Neg), &[])
+    }
+}

@@ -1,0 +1,187 @@
+//! Ops defined outside Kiln, and fused regions.
+
+use crate::{Error, OperandType, Program, Result, ResultTypes, TensorData, Var};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+use core::hash::{Hash, Hasher};
+use core::ops::Deref;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// An operation defined outside Kiln.
+///
+/// It needs [`infer`](CustomOp::infer) and at least one way to run: an [`expand`](CustomOp::expand)sion in
+/// Kiln's ops, which every engine can run; [`evaluate`](CustomOp::evaluate) on the host; or a kernel registered
+/// with an engine under its name. To be differentiated it needs [`vjp`](CustomOp::vjp) or an expansion.
+pub trait CustomOp: Any + fmt::Debug + Send + Sync {
+    /// The name, by which messages, kernels and the text form know the op.
+    fn name(&self) -> &str;
+
+    /// Everything besides the name that tells this op from others of its kind, as text. Two custom ops are equal when
+    /// name and attributes are.
+    fn attributes(&self) -> String {
+        String::new()
+    }
+
+    /// Checks the operands and gives the types of the results.
+    ///
+    /// # Errors
+    /// When the operands do not suit; [`Error::type_error`] makes the usual form.
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes>;
+
+    /// The results in simpler ops, or `None` if there is no such form.
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        let _ = inputs;
+        None
+    }
+
+    /// The results computed on the host, or `None` if that is not provided. Used by engines that have neither a
+    /// kernel for the op nor an expansion.
+    fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {
+        let _ = inputs;
+        None
+    }
+
+    /// The gradients of the operands, given those of the results (`None`: zero), or `None` if the op
+    /// has no rule of its own; its expansion is differentiated then. One entry per operand, `None` for
+    /// one that needs or has no gradient.
+    fn vjp<'e>(
+        &self,
+        inputs: &[Var<'e>],
+        outputs: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+        let _ = (inputs, outputs, gradients);
+        None
+    }
+}
+
+/// A shared [`CustomOp`], as [`Op::Custom`](crate::Op::Custom) holds it.
+#[derive(Clone)]
+pub struct Custom(Arc<dyn CustomOp>);
+
+impl Custom {
+    /// Wraps an op.
+    pub fn new(op: impl CustomOp) -> Custom {
+        Custom(Arc::new(op))
+    }
+
+    /// The op, if it is of this type.
+    pub fn downcast<T: CustomOp>(&self) -> Option<&T> {
+        (&*self.0 as &dyn Any).downcast_ref()
+    }
+
+    /// Makes an op from its name and attributes, by what was [registered](Custom::register).
+    ///
+    /// # Errors
+    /// When nothing is registered under that name, or it does not accept the attributes.
+    pub fn from_parts(name: &str, attributes: &str) -> Result<Custom> {
+        registry::make(name, attributes)
+    }
+
+    /// Registers how to make the ops of a name from their attributes, so that they can be read back from text
+    /// and from the network. Replaces what was registered before.
+    #[cfg(feature = "std")]
+    pub fn register(name: &str, make: fn(attributes: &str) -> Result<Custom>) {
+        registry::add(name, make);
+    }
+}
+
+impl Deref for Custom {
+    type Target = dyn CustomOp;
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl fmt::Debug for Custom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PartialEq for Custom {
+    fn eq(&self, other: &Custom) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.name() == other.name() && self.attributes() == other.attributes())
+    }
+}
+
+impl Eq for Custom {}
+
+impl Hash for Custom {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+        self.attributes().hash(state);
+    }
+}
+
+impl Serialize for Custom {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.name(), self.attributes()).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Custom {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Custom, D::Error> {
+        let (name, attributes) = <(String, String)>::deserialize(deserializer)?;
+        Custom::from_parts(&name, &attributes).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A region of ops that runs as one: the program it stands for, shared.
+///
+/// The program is its meaning. An engine that compiles regions caches what it compiled by the program; every
+/// other engine runs the program op by op.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FusedOp(Arc<Program>);
+
+impl FusedOp {
+    /// The region that computes this program.
+    pub fn new(program: Program) -> FusedOp {
+        FusedOp(Arc::new(program))
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.0
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::value(name, "no custom op is registered under this name")
+        .hint("call `Custom::register` with the name before reading programs or messages that contain it")
+}
+
+#[cfg(feature = "std")]
+mod registry {
+    use super::{Custom, unknown};
+    use crate::Result;
+    use alloc::collections::BTreeMap;
+    use alloc::string::String;
+    use std::sync::{PoisonError, RwLock};
+
+    type Make = fn(&str) -> Result<Custom>;
+    static MAKERS: RwLock<BTreeMap<String, Make>> = RwLock::new(BTreeMap::new());
+
+    pub(super) fn add(name: &str, make: Make) {
+        MAKERS.write().unwrap_or_else(PoisonError::into_inner).insert(name.into(), make);
+    }
+
+    pub(super) fn make(name: &str, attributes: &str) -> Result<Custom> {
+        let make = MAKERS.read().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+        make.ok_or_else(|| unknown(name)).and_then(|make| make(attributes))
+    }
+}
+
+#[cfg(not(feature = "std"))]
+mod registry {
+    use super::{Custom, unknown};
+    use crate::Result;
+
+    pub(super) fn make(name: &str, _attributes: &str) -> Result<Custom> {
+        Err(unknown(name))
+    }
+}

@@ -1,0 +1,445 @@
+//! Tensor data on the host.
+
+use crate::{DType, Error, Result, Shape, TensorType};
+use alloc::format;
+use alloc::vec::Vec;
+use core::fmt;
+use half::{bf16, f16};
+
+/// The contents of a tensor on the host: elements in row-major order, their dtype and a shape.
+///
+/// Made from a `Vec` and turned back into one without copying.
+///
+/// ```
+/// use kiln_ir::{DType, TensorData};
+///
+/// let data = TensorData::new(vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]).unwrap();
+/// assert_eq!(data.dtype(), DType::F32);
+/// assert_eq!(data.bytes().len(), 24);
+/// assert_eq!(data.into_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+/// ```
+#[derive(Clone, PartialEq)]
+pub struct TensorData {
+    shape: Shape,
+    elements: Elements,
+}
+
+impl TensorData {
+    /// The data of these elements in that shape.
+    ///
+    /// # Errors
+    /// When the number of elements is not the shape's.
+    pub fn new<E: Element>(elements: Vec<E>, shape: impl Into<Shape>) -> Result<TensorData> {
+        TensorData::from_elements(E::wrap(elements), shape.into())
+    }
+
+    /// The data of these elements, of a dtype known at run time, in that shape.
+    ///
+    /// # Errors
+    /// When the number of elements is not the shape's.
+    pub fn from_elements(elements: Elements, shape: Shape) -> Result<TensorData> {
+        if shape.checked_num_elements() != Some(elements.len()) {
+            let problem = format!("{} elements do not fill the shape {shape}", elements.len());
+            return Err(Error::value("data", problem)
+                .hint("the lengths of the shape must multiply to the number of elements"));
+        }
+        Ok(TensorData { shape, elements })
+    }
+
+    /// The data of these bytes: elements of `dtype` in the machine's byte order. Copies.
+    ///
+    /// # Errors
+    /// When the number of bytes is not the type's, or a `bool` is neither 0 nor 1.
+    pub fn from_bytes(bytes: &[u8], ty: TensorType) -> Result<TensorData> {
+        let expected = ty.shape.checked_num_elements().and_then(|n| n.checked_mul(ty.dtype.size()));
+        if expected != Some(bytes.len()) {
+            return Err(Error::value("data", format!("{} bytes do not fill {ty}", bytes.len())));
+        }
+        TensorData::from_elements(Elements::from_bytes(bytes, ty.dtype)?, ty.shape)
+    }
+
+    /// Zeros (`false`) of that type.
+    pub fn zeros(ty: TensorType) -> TensorData {
+        TensorData { shape: ty.shape, elements: Elements::zeros(ty.dtype, ty.num_elements()) }
+    }
+
+    /// A single number, without axes.
+    pub fn scalar<E: Element>(element: E) -> TensorData {
+        TensorData { shape: Shape::default(), elements: E::wrap(alloc::vec![element]) }
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The dtype of the elements.
+    pub fn dtype(&self) -> DType {
+        self.elements.dtype()
+    }
+
+    /// The shape and dtype.
+    pub fn ty(&self) -> TensorType {
+        TensorType { shape: self.shape, dtype: self.dtype() }
+    }
+
+    /// The number of elements.
+    pub fn num_elements(&self) -> usize {
+        self.elements.len()
+    }
+
+    /// The elements.
+    pub fn elements(&self) -> &Elements {
+        &self.elements
+    }
+
+    /// The elements, for writing.
+    pub fn elements_mut(&mut self) -> &mut Elements {
+        &mut self.elements
+    }
+
+    /// Gives up the elements.
+    pub fn into_elements(self) -> Elements {
+        self.elements
+    }
+
+    /// The elements as bytes, in the machine's byte order.
+    pub fn bytes(&self) -> &[u8] {
+        self.elements.bytes()
+    }
+
+    /// The elements, if they are of type `E`.
+    ///
+    /// # Errors
+    /// When the dtype is another; [`convert`](TensorData::convert) changes it.
+    pub fn as_slice<E: Element>(&self) -> Result<&[E]> {
+        E::slice(&self.elements).ok_or_else(|| self.wrong_dtype(E::DTYPE))
+    }
+
+    /// Turns into a `Vec` without copying, if the elements are of type `E`.
+    ///
+    /// # Errors
+    /// When the dtype is another; [`convert`](TensorData::convert) changes it.
+    pub fn into_vec<E: Element>(self) -> Result<Vec<E>> {
+        let wrong = self.wrong_dtype(E::DTYPE);
+        E::unwrap(self.elements).ok_or(wrong)
+    }
+
+    /// The elements as `E`, converted as [`Op::Cast`](crate::Op::Cast) does where the dtype is another.
+    pub fn to_vec<E: Element>(&self) -> Vec<E> {
+        match E::slice(&self.elements) {
+            Some(slice) => slice.to_vec(),
+            None => E::unwrap(self.elements.cast(E::DTYPE)).unwrap_or_default(),
+        }
+    }
+
+    /// The same data in another dtype, converted as [`Op::Cast`](crate::Op::Cast) does.
+    #[must_use]
+    pub fn convert(self, dtype: DType) -> TensorData {
+        if self.dtype() == dtype {
+            return self;
+        }
+        TensorData { shape: self.shape, elements: self.elements.cast(dtype) }
+    }
+
+    /// The same elements in another shape.
+    ///
+    /// # Errors
+    /// When the number of elements differs.
+    pub fn reshape(self, shape: impl Into<Shape>) -> Result<TensorData> {
+        TensorData::from_elements(self.elements, shape.into())
+    }
+
+    fn wrong_dtype(&self, wanted: DType) -> Error {
+        Error::value("data", format!("holds {}, not {wanted}", self.ty()))
+            .hint("convert it first: `data.convert(dtype)` or `data.to_vec::<E>()`")
+    }
+}
+
+impl fmt::Debug for TensorData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TensorData({}, {:?})", self.ty(), self.elements)
+    }
+}
+
+impl<E: Element, const N: usize> From<[E; N]> for TensorData {
+    fn from(elements: [E; N]) -> TensorData {
+        TensorData { shape: [N].into(), elements: E::wrap(elements.to_vec()) }
+    }
+}
+
+impl<E: Element, const N: usize, const M: usize> From<[[E; M]; N]> for TensorData {
+    fn from(elements: [[E; M]; N]) -> TensorData {
+        TensorData { shape: [N, M].into(), elements: E::wrap(elements.as_flattened().to_vec()) }
+    }
+}
+
+impl<E: Element, const N: usize, const M: usize, const L: usize> From<[[[E; L]; M]; N]> for TensorData {
+    fn from(elements: [[[E; L]; M]; N]) -> TensorData {
+        let flat = elements.as_flattened().as_flattened().to_vec();
+        TensorData { shape: [N, M, L].into(), elements: E::wrap(flat) }
+    }
+}
+
+impl<E: Element, const N: usize, const M: usize, const L: usize, const K: usize> From<[[[[E; K]; L]; M]; N]>
+    for TensorData
+{
+    fn from(elements: [[[[E; K]; L]; M]; N]) -> TensorData {
+        let flat = elements.as_flattened().as_flattened().as_flattened().to_vec();
+        TensorData { shape: [N, M, L, K].into(), elements: E::wrap(flat) }
+    }
+}
+
+impl<E: Element> From<Vec<E>> for TensorData {
+    fn from(elements: Vec<E>) -> TensorData {
+        TensorData { shape: [elements.len()].into(), elements: E::wrap(elements) }
+    }
+}
+
+impl<E: Element> From<&[E]> for TensorData {
+    fn from(elements: &[E]) -> TensorData {
+        elements.to_vec().into()
+    }
+}
+
+/// A Rust type that is the element of a tensor.
+pub trait Element:
+    Copy
+    + Send
+    + Sync
+    + PartialEq
+    + PartialOrd
+    + Default
+    + fmt::Debug
+    + fmt::Display
+    + bytemuck::NoUninit
+    + 'static
+{
+    /// Its dtype.
+    const DTYPE: DType;
+
+    /// Puts a vector of elements into the enum of all dtypes.
+    fn wrap(elements: Vec<Self>) -> Elements;
+
+    /// Takes it back out, if it is of this type.
+    fn unwrap(elements: Elements) -> Option<Vec<Self>>;
+
+    /// The elements, if they are of this type.
+    fn slice(elements: &Elements) -> Option<&[Self]>;
+
+    /// The elements for writing, if they are of this type.
+    fn slice_mut(elements: &mut Elements) -> Option<&mut [Self]>;
+
+    /// The number as `f64`; `true` is 1.
+    fn to_f64(self) -> f64;
+
+    /// The nearest value to a number, as [`Op::Cast`](crate::Op::Cast) converts.
+    fn from_f64(x: f64) -> Self;
+
+    /// The number as `i128`: floats truncate and saturate, NaN gives 0.
+    fn to_i128(self) -> i128;
+
+    /// The value of an integer: wraps in integers, rounds in floats, asks for non-zero in `bool`.
+    fn from_i128(x: i128) -> Self;
+}
+
+macro_rules! elements {
+    ($($variant:ident $ty:ty),* $(,)?) => {
+        /// Elements of a dtype known at run time: one `Vec` per dtype.
+        #[derive(Clone, PartialEq)]
+        pub enum Elements {
+            $(#[doc = concat!("Elements of type `", stringify!($ty), "`.")] $variant(Vec<$ty>),)*
+        }
+
+        impl Elements {
+            /// The dtype.
+            pub fn dtype(&self) -> DType {
+                match self { $(Elements::$variant(_) => DType::$variant,)* }
+            }
+
+            /// The number of elements.
+            pub fn len(&self) -> usize {
+                match self { $(Elements::$variant(v) => v.len(),)* }
+            }
+
+            /// The elements as bytes, in the machine's byte order.
+            pub fn bytes(&self) -> &[u8] {
+                match self { $(Elements::$variant(v) => bytemuck::cast_slice(v),)* }
+            }
+
+            /// Zeros (`false`).
+            pub fn zeros(dtype: DType, len: usize) -> Elements {
+                match dtype { $(DType::$variant => Elements::$variant(alloc::vec![<$ty>::default(); len]),)* }
+            }
+
+            fn cast_to<E: Element>(&self) -> Vec<E> {
+                match self { $(Elements::$variant(v) => v.iter().map(|&x| convert::<$ty, E>(x)).collect(),)* }
+            }
+
+            /// The elements in another dtype, converted as [`Op::Cast`](crate::Op::Cast) does.
+            #[must_use]
+            pub fn cast(&self, dtype: DType) -> Elements {
+                match dtype { $(DType::$variant => Elements::$variant(self.cast_to()),)* }
+            }
+        }
+
+        impl fmt::Debug for Elements {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self { $(Elements::$variant(v) => fmt::Debug::fmt(v, f),)* }
+            }
+        }
+
+        $(impl Element for $ty {
+            const DTYPE: DType = DType::$variant;
+
+            fn wrap(elements: Vec<$ty>) -> Elements {
+                Elements::$variant(elements)
+            }
+
+            fn unwrap(elements: Elements) -> Option<Vec<$ty>> {
+                if let Elements::$variant(v) = elements { Some(v) } else { None }
+            }
+
+            fn slice(elements: &Elements) -> Option<&[$ty]> {
+                if let Elements::$variant(v) = elements { Some(v) } else { None }
+            }
+
+            fn slice_mut(elements: &mut Elements) -> Option<&mut [$ty]> {
+                if let Elements::$variant(v) = elements { Some(v) } else { None }
+            }
+
+            number!($variant);
+        })*
+    };
+}
+
+macro_rules! number {
+    (F64) => {
+        number!(float);
+    };
+    (F32) => {
+        number!(float);
+    };
+    (float) => {
+        fn to_f64(self) -> f64 {
+            self as f64
+        }
+        fn from_f64(x: f64) -> Self {
+            x as Self
+        }
+        fn to_i128(self) -> i128 {
+            self as i128
+        }
+        fn from_i128(x: i128) -> Self {
+            x as Self
+        }
+    };
+    (F16) => {
+        number!(half);
+    };
+    (BF16) => {
+        number!(half);
+    };
+    (half) => {
+        fn to_f64(self) -> f64 {
+            Self::to_f64(self)
+        }
+        fn from_f64(x: f64) -> Self {
+            Self::from_f64(x)
+        }
+        fn to_i128(self) -> i128 {
+            Self::to_f64(self) as i128
+        }
+        fn from_i128(x: i128) -> Self {
+            Self::from_f64(x as f64)
+        }
+    };
+    (Bool) => {
+        fn to_f64(self) -> f64 {
+            self as u8 as f64
+        }
+        fn from_f64(x: f64) -> Self {
+            x != 0.0
+        }
+        fn to_i128(self) -> i128 {
+            self as i128
+        }
+        fn from_i128(x: i128) -> Self {
+            x != 0
+        }
+    };
+    ($int:ident) => {
+        fn to_f64(self) -> f64 {
+            self as f64
+        }
+        fn from_f64(x: f64) -> Self {
+            x as Self
+        }
+        fn to_i128(self) -> i128 {
+            self as i128
+        }
+        fn from_i128(x: i128) -> Self {
+            x as Self
+        }
+    };
+}
+
+elements! {
+    F64 f64, F32 f32, F16 f16, BF16 bf16,
+    I64 i64, I32 i32, I16 i16, I8 i8,
+    U64 u64, U32 u32, U16 u16, U8 u8,
+    Bool bool,
+}
+
+/// One element in another type, as [`Op::Cast`](crate::Op::Cast) converts: integers wrap into integers, floats
+/// truncate and saturate into integers, everything else goes through `f64`.
+fn convert<A: Element, B: Element>(x: A) -> B {
+    if A::DTYPE.is_float() || B::DTYPE.is_float() {
+        B::from_f64(x.to_f64())
+    } else {
+        B::from_i128(x.to_i128())
+    }
+}
+
+impl Elements {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Elements of `dtype` from bytes in the machine's byte order. Copies.
+    ///
+    /// # Errors
+    /// When the number of bytes is not a multiple of the dtype's size, or a `bool` is neither 0 nor 1.
+    pub fn from_bytes(bytes: &[u8], dtype: DType) -> Result<Elements> {
+        if !bytes.len().is_multiple_of(dtype.size()) {
+            let problem = format!("{} bytes are not whole elements of {dtype}", bytes.len());
+            return Err(Error::value("data", problem));
+        }
+        if dtype == DType::Bool {
+            return bools(bytes).map(Elements::Bool);
+        }
+        Ok(match dtype {
+            DType::F64 => Elements::F64(bytemuck::pod_collect_to_vec(bytes)),
+            DType::F32 => Elements::F32(bytemuck::pod_collect_to_vec(bytes)),
+            DType::F16 => Elements::F16(bytemuck::pod_collect_to_vec(bytes)),
+            DType::BF16 => Elements::BF16(bytemuck::pod_collect_to_vec(bytes)),
+            DType::I64 => Elements::I64(bytemuck::pod_collect_to_vec(bytes)),
+            DType::I32 => Elements::I32(bytemuck::pod_collect_to_vec(bytes)),
+            DType::I16 => Elements::I16(bytemuck::pod_collect_to_vec(bytes)),
+            DType::I8 => Elements::I8(bytemuck::pod_collect_to_vec(bytes)),
+            DType::U64 => Elements::U64(bytemuck::pod_collect_to_vec(bytes)),
+            DType::U32 => Elements::U32(bytemuck::pod_collect_to_vec(bytes)),
+            DType::U16 => Elements::U16(bytemuck::pod_collect_to_vec(bytes)),
+            DType::U8 | DType::Bool => Elements::U8(bytes.to_vec()),
+        })
+    }
+}
+
+fn bools(bytes: &[u8]) -> Result<Vec<bool>> {
+    if let Some(place) = bytes.iter().position(|&byte| byte > 1) {
+        let problem = format!("byte {} at {place} is no bool: 0 or 1", bytes[place]);
+        return Err(Error::value("data", problem));
+    }
+    Ok(bytes.iter().map(|&byte| byte == 1).collect())
+}

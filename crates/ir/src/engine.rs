@@ -1,0 +1,91 @@
+//! Machines that run ops.
+
+use crate::{DTypeSet, Error, Op, OpKind, Operands, Result, TensorData, TensorType, Value, Values};
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::any::Any;
+use core::future::Future;
+use core::pin::Pin;
+
+/// A boxed future that may move between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A machine that runs ops: a device, or a layer around another engine.
+///
+/// The caller has run [`infer`](mod@crate::infer) on every op, so an engine may trust operands and result types. It never
+/// panics on data: a failure makes the results [poisoned](Value::poisoned), poison passes from operands to
+/// results, and [`read`](Engine::read) returns the error.
+pub trait Engine: Any + Send + Sync {
+    /// What the engine runs natively. Ops outside go through [`Expand`](crate::Expand).
+    fn caps(&self) -> &Caps;
+
+    /// Runs one op, or queues it; never waits for a device. Operands are passed by value: one that arrives as
+    /// the only clone may be overwritten. `results` are the types that inference gave.
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values;
+
+    /// Brings data to the engine.
+    fn write(&self, data: TensorData) -> Value;
+
+    /// Brings a value back, or the error that its computation met.
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
+
+    /// Waits until everything queued is done; returns an error of the device that no value carries.
+    fn sync(&self) -> BoxFuture<'_, Result<()>>;
+}
+
+/// What an engine can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// The engine's name, for messages.
+    pub name: String,
+    /// The dtypes it computes with.
+    pub dtypes: DTypeSet,
+    /// The ops that it runs natively.
+    pub native: OpSet,
+}
+
+/// A set of op kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpSet(u64);
+
+impl OpSet {
+    /// Every op.
+    pub const ALL: OpSet = OpSet::of(&OpKind::ALL);
+
+    /// The set of these ops.
+    pub const fn of(kinds: &[OpKind]) -> OpSet {
+        let mut bits = 0;
+        let mut i = 0;
+        while i < kinds.len() {
+            bits |= 1 << kinds[i] as u64;
+            i += 1;
+        }
+        OpSet(bits)
+    }
+
+    /// Whether the op is in the set.
+    pub const fn contains(self, kind: OpKind) -> bool {
+        self.0 & (1 << kind as u64) != 0
+    }
+
+    /// The set without these ops.
+    #[must_use]
+    pub const fn without(self, kinds: &[OpKind]) -> OpSet {
+        OpSet(self.0 & !OpSet::of(kinds).0)
+    }
+
+    /// The ops of the set, in declaration order.
+    pub fn iter(self) -> impl Iterator<Item = OpKind> {
+        OpKind::ALL.into_iter().filter(move |kind| self.contains(*kind))
+    }
+}
+
+/// The results of an op that failed: each of its type, poisoned with the error.
+pub fn poisoned(results: &[TensorType], error: &Error) -> Values {
+    results.iter().map(|ty| Value::poisoned(*ty, error.clone())).collect()
+}
+
+/// The error of the first poisoned operand, if there is one.
+pub fn poison_of(inputs: &Operands) -> Option<Error> {
+    inputs.iter().find_map(|operand| operand.value()?.error().cloned())
+}

@@ -1,0 +1,181 @@
+//! What can go wrong.
+
+use crate::OperandType;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A result whose error is [`Error`].
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// An error of an operation, a program or an engine. One machine word; cheap to pass on.
+///
+/// Errors about an operation display in one form, with the op, the problem, the operands and what to do:
+///
+/// ```text
+/// [matmul] inner sizes differ: f32[2, 3] x f32[4, 5]
+///   hint: the last axis of the left operand must be as long as the second last of the right one
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(Box<ErrorKind>);
+
+/// The kinds of [`Error`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ErrorKind {
+    /// An op does not accept its operands.
+    #[error("[{op}] {problem}{}{}", Operands(.operands), Hint(.hint))]
+    Type {
+        /// The op's name.
+        op: String,
+        /// What is wrong.
+        problem: String,
+        /// The operands, as `f32[2, 3]`.
+        operands: Vec<String>,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// Data met while running an op is invalid: an index out of range, for instance.
+    #[error("[{op}] {problem}{}", Hint(.hint))]
+    Value {
+        /// The op's name.
+        op: String,
+        /// What is wrong, with the offending number and its place.
+        problem: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The engine does not provide this.
+    #[error("[{engine}] {problem}{}", Hint(.hint))]
+    Unsupported {
+        /// The engine's name.
+        engine: String,
+        /// What is missing.
+        problem: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The device failed: out of memory, lost, missing library.
+    #[error("[{device}] {problem}")]
+    Device {
+        /// The device's name.
+        device: String,
+        /// What happened.
+        problem: String,
+    },
+    /// No gradient is defined here.
+    #[error("[{op}] {problem}{}", Hint(.hint))]
+    Gradient {
+        /// The op's name.
+        op: String,
+        /// Why there is no gradient.
+        problem: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// A text is not a program.
+    #[error("line {line}, column {column}: {problem}")]
+    Parse {
+        /// The line, from 1.
+        line: usize,
+        /// The column in characters, from 1.
+        column: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A program breaks a rule of [`verify`](mod@crate::verify).
+    #[error("[program] {problem}")]
+    Program {
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl Error {
+    /// An op that does not accept its operands.
+    pub fn type_error(op: &str, problem: impl Into<String>, operands: &[OperandType<'_>]) -> Error {
+        ErrorKind::Type {
+            op: op.into(),
+            problem: problem.into(),
+            operands: operands.iter().map(ToString::to_string).collect(),
+            hint: None,
+        }
+        .into()
+    }
+
+    /// Invalid data met while running an op.
+    pub fn value(op: &str, problem: impl Into<String>) -> Error {
+        ErrorKind::Value { op: op.into(), problem: problem.into(), hint: None }.into()
+    }
+
+    /// Something that an engine does not provide.
+    pub fn unsupported(engine: &str, problem: impl Into<String>) -> Error {
+        ErrorKind::Unsupported { engine: engine.into(), problem: problem.into(), hint: None }.into()
+    }
+
+    /// A failure of a device.
+    pub fn device(device: &str, problem: impl Into<String>) -> Error {
+        ErrorKind::Device { device: device.into(), problem: problem.into() }.into()
+    }
+
+    /// A gradient that is not defined.
+    pub fn gradient(op: &str, problem: impl Into<String>) -> Error {
+        ErrorKind::Gradient { op: op.into(), problem: problem.into(), hint: None }.into()
+    }
+
+    /// A program that breaks a rule.
+    pub fn program(problem: impl Into<String>) -> Error {
+        ErrorKind::Program { problem: problem.into() }.into()
+    }
+
+    /// Text that is not a program; `line` and `column` count from 1.
+    pub fn parse(line: usize, column: usize, problem: impl Into<String>) -> Error {
+        ErrorKind::Parse { line, column, problem: problem.into() }.into()
+    }
+
+    /// The same error with a hint: what to do about it. Kinds without a hint are returned as they are.
+    #[must_use]
+    pub fn hint(mut self, text: impl Into<String>) -> Error {
+        match &mut *self.0 {
+            ErrorKind::Type { hint, .. }
+            | ErrorKind::Value { hint, .. }
+            | ErrorKind::Unsupported { hint, .. }
+            | ErrorKind::Gradient { hint, .. } => *hint = Some(text.into()),
+            ErrorKind::Device { .. } | ErrorKind::Parse { .. } | ErrorKind::Program { .. } => {}
+        }
+        self
+    }
+
+    /// What kind of error this is.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0
+    }
+}
+
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Error {
+        Error(Box::new(kind))
+    }
+}
+
+struct Operands<'a>(&'a [String]);
+
+impl fmt::Display for Operands<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, operand) in self.0.iter().enumerate() {
+            f.write_str(if i == 0 { ": " } else { " x " })?;
+            f.write_str(operand)?;
+        }
+        Ok(())
+    }
+}
+
+struct Hint<'a>(&'a Option<String>);
+
+impl fmt::Display for Hint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |hint| f.write_str(&format!("\n  hint: {hint}")))
+    }
+}

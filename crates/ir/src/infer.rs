@@ -1,0 +1,253 @@
+//! The rules of shape and dtype: what each op accepts, and the types of its results.
+
+mod composite;
+mod contraction;
+mod elementwise;
+mod index;
+mod reduce;
+mod view;
+
+use crate::{CollectiveKind, DType, Error, Op, OperandType, Result, ResultTypes, Scalar, Shape, TensorType};
+use alloc::format;
+use alloc::string::String;
+use smallvec::smallvec;
+
+/// Checks an op against its operands and computes the types of its results.
+///
+/// Every engine may rely on it: what passes here is well-formed. For [`Op::NonZero`] alone the shape is the
+/// greatest possible one.
+///
+/// # Errors
+/// When the op does not accept the operands. The message names the op, the problem, the operands' types and, where
+/// there is something to do about it, a hint.
+pub fn infer(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+    let rule = Rule { op, inputs };
+    match op {
+        Op::Full(ty) => rule.full(ty),
+        Op::Iota { ty, axis } => rule.iota(ty, *axis),
+        Op::Random { ty, distribution } => rule.random(ty, *distribution),
+        Op::Unary(function) => rule.unary(*function),
+        Op::Binary(function) => rule.binary(*function),
+        Op::Compare(_) => rule.compare(),
+        Op::Select => rule.select(),
+        Op::Cast(dtype) => rule.cast(*dtype),
+        Op::Bitcast(dtype) => rule.bitcast(*dtype),
+        Op::Reshape(shape) => rule.reshape(shape),
+        Op::Permute(axes) => rule.permute(axes),
+        Op::Broadcast(shape) => rule.broadcast(shape),
+        Op::Slice(slices) => rule.slice(slices),
+        Op::Pad(pads) => rule.pad(pads),
+        Op::Concat { axis } => rule.concat(*axis),
+        Op::Windows { axis, size, step, dilation } => rule.windows(*axis, *size, *step, *dilation),
+        Op::Copy => rule.same(),
+        Op::Reduce { reduction, axes } => rule.reduce(*reduction, axes),
+        Op::ArgReduce { axis, index, .. } => rule.arg_reduce(*axis, *index),
+        Op::Scan { reduction, axis, .. } => rule.scan(*reduction, *axis),
+        Op::Sort { axis, index, .. } => rule.sort(*axis, *index),
+        Op::TopK { axis, k, index, .. } => rule.topk(*axis, *k, *index),
+        Op::Take { axis } => rule.take(*axis),
+        Op::Gather { axis } => rule.gather(*axis),
+        Op::Put { axis, mode } => rule.put(*axis, *mode),
+        Op::Scatter { axis, mode } => rule.scatter(*axis, *mode),
+        Op::SliceUpdate { slices, mode } => rule.slice_update(slices, *mode),
+        Op::NonZero { index } => rule.nonzero(*index),
+        Op::MatMul => rule.matmul(),
+        Op::Conv { spec, pass } => rule.conv(spec, pass),
+        Op::Pool(spec) => rule.pool(spec),
+        Op::PoolGrad { spec, size } => rule.pool_grad(spec, size),
+        Op::Softmax { axis, .. } => rule.softmax(*axis),
+        Op::Norm { axes, .. } => rule.norm(*axes),
+        Op::Attention(_) => rule.attention(),
+        Op::AttentionGrad(_) => rule.attention_grad(),
+        Op::Resize { size, .. } => rule.resize(size),
+        Op::Fft { axis, .. } => rule.fft(*axis),
+        Op::Quantize { dtype } => rule.quantize(*dtype),
+        Op::Dequantize => rule.dequantize(),
+        Op::Collective(collective) => rule.collective(collective),
+        Op::Custom(op) => op.infer(inputs),
+        Op::Fused(fused) => rule.fused(fused.program()),
+    }
+}
+
+/// The shape to which both broadcast by NumPy's rule: aligned at the last axis, equal lengths or 1.
+/// `None` if there is none.
+pub fn broadcast_shapes(a: &Shape, b: &Shape) -> Option<Shape> {
+    let (long, short) = if a.rank() >= b.rank() { (a, b) } else { (b, a) };
+    let offset = long.rank() - short.rank();
+    let mut shape = *long;
+    for (axis, &length) in short.iter().enumerate() {
+        let here = &mut shape[offset + axis];
+        if *here == 1 {
+            *here = length;
+        } else if length != 1 && length != *here {
+            return None;
+        }
+    }
+    Some(shape)
+}
+
+/// One op with its operands, while it is checked.
+#[derive(Clone, Copy)]
+struct Rule<'a> {
+    op: &'a Op,
+    inputs: &'a [OperandType<'a>],
+}
+
+impl<'a> Rule<'a> {
+    fn error(&self, problem: impl Into<String>) -> Error {
+        Error::type_error(self.op.name(), problem, self.inputs)
+    }
+
+    fn arity(&self, count: usize) -> Result<()> {
+        self.arities(count, count)
+    }
+
+    fn arities(&self, least: usize, most: usize) -> Result<()> {
+        let n = self.inputs.len();
+        if (least..=most).contains(&n) {
+            return Ok(());
+        }
+        let range = if least == most { format!("{least}") } else { format!("{least} to {most}") };
+        Err(self.error(format!("takes {range} operands, not {n}")))
+    }
+
+    fn tensor(&self, place: usize) -> Result<&'a TensorType> {
+        match self.inputs.get(place) {
+            Some(OperandType::Tensor(ty)) => Ok(ty),
+            Some(OperandType::Scalar(_)) => Err(self.error(format!("operand {place} must be a tensor"))),
+            None => Err(self.error(format!("operand {place} is missing"))),
+        }
+    }
+
+    /// The type of a single tensor operand.
+    fn only(&self) -> Result<&'a TensorType> {
+        self.arity(1)?;
+        self.tensor(0)
+    }
+
+    fn same(&self) -> Result<ResultTypes> {
+        Ok(smallvec![*self.only()?])
+    }
+
+    fn axis(&self, axis: usize, ty: &TensorType) -> Result<()> {
+        if axis < ty.rank() {
+            return Ok(());
+        }
+        Err(self.error(format!("axis {axis} is out of range for {} axes", ty.rank())))
+    }
+
+    fn dtype(&self, ok: bool, wanted: &str, dtype: DType) -> Result<()> {
+        if ok {
+            Ok(())
+        } else {
+            Err(self.error(format!("needs {wanted}, not {dtype}")).hint(cast_hint(wanted)))
+        }
+    }
+
+    fn float(&self, ty: &TensorType) -> Result<()> {
+        self.dtype(ty.dtype.is_float(), "a float dtype", ty.dtype)
+    }
+
+    fn number(&self, ty: &TensorType) -> Result<()> {
+        self.dtype(!ty.dtype.is_bool(), "a numeric dtype", ty.dtype)
+    }
+
+    fn index_dtype(&self, dtype: DType) -> Result<()> {
+        self.dtype(dtype.is_int(), "an integer dtype for indices", dtype)
+    }
+
+    fn same_dtype(&self, a: &TensorType, b: &TensorType) -> Result<()> {
+        if a.dtype == b.dtype {
+            return Ok(());
+        }
+        Err(self.error("dtypes differ").hint("cast one operand to the other's dtype"))
+    }
+
+    fn scalar_fits(&self, scalar: Scalar, dtype: DType) -> Result<()> {
+        if scalar.fits(dtype) {
+            return Ok(());
+        }
+        Err(self
+            .error(format!("the number {scalar} is no {dtype}"))
+            .hint("use a number of the tensor's kind, or cast the tensor first"))
+    }
+
+    /// The type of the tensor in a list of lengths, after checking that it can exist.
+    fn sized(&self, shape: Shape, dtype: DType) -> Result<TensorType> {
+        let bytes = shape.checked_num_elements().and_then(|n| n.checked_mul(dtype.size()));
+        match bytes {
+            Some(bytes) if bytes <= isize::MAX as usize => Ok(TensorType { shape, dtype }),
+            _ => Err(self.error(format!("a tensor of shape {shape} is too large for this machine"))),
+        }
+    }
+
+    fn rank_fits(&self, rank: usize) -> Result<()> {
+        if rank <= crate::MAX_RANK {
+            return Ok(());
+        }
+        Err(self
+            .error(format!("the result would have {rank} axes; a tensor has at most {}", crate::MAX_RANK)))
+    }
+
+    fn collective(&self, collective: &crate::Collective) -> Result<ResultTypes> {
+        if collective.size == 0 || collective.rank >= collective.size {
+            let problem =
+                format!("rank {} is not below the group's size {}", collective.rank, collective.size);
+            return Err(self.error(problem));
+        }
+        let member = |n: usize| {
+            let problem = || self.error(format!("member {n} is not in a group of {}", collective.size));
+            (n < collective.size).then_some(()).ok_or_else(problem)
+        };
+        match collective.kind {
+            CollectiveKind::AllReduce(_) => {
+                self.number(self.only()?)?;
+                self.same()
+            }
+            CollectiveKind::AllGather { axis } => {
+                let ty = self.only()?;
+                self.axis(axis, ty)?;
+                let length = ty.shape[axis].saturating_mul(collective.size);
+                Ok(smallvec![self.sized(ty.shape.with(axis, length), ty.dtype)?])
+            }
+            CollectiveKind::ReduceScatter { axis, .. } => {
+                let ty = self.only()?;
+                self.number(ty)?;
+                self.axis(axis, ty)?;
+                if !ty.shape[axis].is_multiple_of(collective.size) {
+                    let problem = format!("axis {axis} does not split into {} equal parts", collective.size);
+                    return Err(self.error(problem));
+                }
+                Ok(smallvec![ty.with_shape(ty.shape.with(axis, ty.shape[axis] / collective.size))])
+            }
+            CollectiveKind::Broadcast { root } => member(root).and_then(|()| self.same()),
+            CollectiveKind::Send { to, .. } => member(to).and_then(|()| self.same()),
+            CollectiveKind::Recv { from, ty, .. } => {
+                member(from)?;
+                self.arity(0)?;
+                Ok(smallvec![self.sized(ty.shape, ty.dtype)?])
+            }
+        }
+    }
+
+    fn fused(&self, program: &crate::Program) -> Result<ResultTypes> {
+        self.arity(program.inputs.len())?;
+        for (place, expected) in program.inputs.iter().enumerate() {
+            if self.tensor(place)? != expected {
+                return Err(self.error(format!("operand {place} must be {expected}")));
+            }
+        }
+        let types = program.slot_types();
+        let output = |operand: &crate::ProgramOperand| match operand {
+            crate::ProgramOperand::Slot(slot) => {
+                types.get(*slot).copied().ok_or_else(|| self.error(format!("slot {slot} does not exist")))
+            }
+            crate::ProgramOperand::Scalar(scalar) => Ok(TensorType::new([], scalar.default_dtype())),
+        };
+        program.outputs.iter().map(output).collect()
+    }
+}
+
+fn cast_hint(wanted: &str) -> String {
+    format!("cast the operand to {wanted} first")
+}

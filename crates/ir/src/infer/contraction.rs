@@ -1,0 +1,219 @@
+//! Rules of matrix products, convolution and pooling.
+
+use super::Rule;
+use crate::{ConvPass, ConvSpec, DType, PoolKind, PoolSpec, Result, ResultTypes, Shape, TensorType};
+use alloc::format;
+use alloc::vec::Vec;
+use smallvec::smallvec;
+
+impl Rule<'_> {
+    pub(super) fn matmul(&self) -> Result<ResultTypes> {
+        self.arity(2)?;
+        let (a, b) = (self.tensor(0)?, self.tensor(1)?);
+        self.same_dtype(a, b)?;
+        self.number(a)?;
+        let rank = a.rank();
+        if rank < 2 || b.rank() < 2 {
+            return Err(self.error("needs at least 2 axes").hint("add an axis to a vector first"));
+        }
+        if a.shape[rank - 1] != b.shape[b.rank() - 2] {
+            return Err(self.error("inner sizes differ").hint(
+                "the last axis of the left operand must be as long as the second last of the right one; \
+                 transpose one of them?",
+            ));
+        }
+        if a.shape[..rank - 2] != b.shape[..b.rank() - 2] {
+            return Err(self
+                .error("batch sizes differ")
+                .hint("axes before the last two must be equal, or broadcast: lengths equal or 1"));
+        }
+        let dtype = if matches!(a.dtype, DType::I8 | DType::U8) { DType::I32 } else { a.dtype };
+        let shape = a.shape.with(rank - 1, b.shape[rank - 1]);
+        Ok(smallvec![self.sized(shape, dtype)?])
+    }
+
+    pub(super) fn conv(&self, spec: &ConvSpec, pass: &ConvPass) -> Result<ResultTypes> {
+        self.arity(2)?;
+        let (a, b) = (self.tensor(0)?, self.tensor(1)?);
+        self.same_dtype(a, b)?;
+        self.float(a)?;
+        let axes = self.conv_spec(spec)?;
+        if a.rank() != axes + 2 || b.rank() != axes + 2 {
+            return Err(self.error(format!("needs {} axes for {axes} axes of space", axes + 2)));
+        }
+        match pass {
+            ConvPass::Forward => self.conv_forward(spec, a, b),
+            ConvPass::Input { size } => self.conv_input(spec, a, b, size),
+            ConvPass::Weight { size } => self.conv_weight(spec, a, b, size),
+        }
+    }
+
+    fn conv_spec(&self, spec: &ConvSpec) -> Result<usize> {
+        let axes = spec.stride.len();
+        if axes == 0 || spec.padding.len() != axes || spec.dilation.len() != axes {
+            return Err(self.error("stride, padding and dilation need one entry per axis of space"));
+        }
+        if spec.groups == 0 || spec.stride.contains(&0) || spec.dilation.contains(&0) {
+            return Err(self.error("stride, dilation and groups must be at least 1"));
+        }
+        Ok(axes)
+    }
+
+    fn conv_forward(&self, spec: &ConvSpec, x: &TensorType, w: &TensorType) -> Result<ResultTypes> {
+        let (channels, out) = (x.shape[1], w.shape[0]);
+        if channels != w.shape[1].saturating_mul(spec.groups) {
+            let problem = format!(
+                "the input has {channels} channels, the weight expects {} in {} groups",
+                w.shape[1].saturating_mul(spec.groups),
+                spec.groups
+            );
+            return Err(self
+                .error(problem)
+                .hint("the weight is [channels_out, channels_in / groups, kernel..]"));
+        }
+        self.out_channels(spec, out)?;
+        let space = self.conv_space(spec, &x.shape[2..], &w.shape[2..])?;
+        Ok(smallvec![self.sized(joined(&[x.shape[0], out], &space), x.dtype)?])
+    }
+
+    fn conv_input(
+        &self,
+        spec: &ConvSpec,
+        y: &TensorType,
+        w: &TensorType,
+        size: &[usize],
+    ) -> Result<ResultTypes> {
+        if y.shape[1] != w.shape[0] {
+            return Err(self.error(format!(
+                "the operand has {} channels, the weight {} outputs",
+                y.shape[1], w.shape[0]
+            )));
+        }
+        self.out_channels(spec, w.shape[0])?;
+        self.leads_to(spec, size, &w.shape[2..], &y.shape[2..])?;
+        let channels = w.shape[1].saturating_mul(spec.groups);
+        Ok(smallvec![self.sized(joined(&[y.shape[0], channels], size), y.dtype)?])
+    }
+
+    fn conv_weight(
+        &self,
+        spec: &ConvSpec,
+        x: &TensorType,
+        y: &TensorType,
+        size: &[usize],
+    ) -> Result<ResultTypes> {
+        if x.shape[0] != y.shape[0] {
+            return Err(self.error("batch sizes differ"));
+        }
+        self.out_channels(spec, y.shape[1])?;
+        if !x.shape[1].is_multiple_of(spec.groups) {
+            return Err(
+                self.error(format!("{} channels do not split into {} groups", x.shape[1], spec.groups))
+            );
+        }
+        self.leads_to(spec, &x.shape[2..], size, &y.shape[2..])?;
+        let shape = joined(&[y.shape[1], x.shape[1] / spec.groups], size);
+        Ok(smallvec![self.sized(shape, x.dtype)?])
+    }
+
+    fn out_channels(&self, spec: &ConvSpec, channels: usize) -> Result<()> {
+        if channels.is_multiple_of(spec.groups) {
+            return Ok(());
+        }
+        Err(self.error(format!("{channels} output channels do not split into {} groups", spec.groups)))
+    }
+
+    /// The lengths of the axes of space of the result of a convolution.
+    fn conv_space(&self, spec: &ConvSpec, input: &[usize], kernel: &[usize]) -> Result<Vec<usize>> {
+        if input.len() != spec.stride.len() || kernel.len() != spec.stride.len() {
+            return Err(self.error("sizes need one entry per axis of space"));
+        }
+        (0..input.len())
+            .map(|axis| {
+                let (low, high) = spec.padding[axis];
+                let length = input[axis].saturating_add(low).saturating_add(high);
+                self.window_count(length, kernel[axis], spec.stride[axis], spec.dilation[axis], axis + 2)
+            })
+            .collect()
+    }
+
+    fn leads_to(&self, spec: &ConvSpec, input: &[usize], kernel: &[usize], output: &[usize]) -> Result<()> {
+        let space = self.conv_space(spec, input, kernel)?;
+        if space == output {
+            return Ok(());
+        }
+        Err(self.error(format!(
+            "input {input:?} and kernel {kernel:?} give {space:?}, but the operand has {output:?}"
+        )))
+    }
+
+    pub(super) fn pool(&self, spec: &PoolSpec) -> Result<ResultTypes> {
+        let x = self.only()?;
+        Ok(smallvec![self.pooled(spec, x)?])
+    }
+
+    fn pooled(&self, spec: &PoolSpec, x: &TensorType) -> Result<TensorType> {
+        let axes = spec.window.len();
+        let lists = [spec.stride.len(), spec.padding.len(), spec.overhang.len(), spec.dilation.len()];
+        if axes == 0 || lists.iter().any(|&len| len != axes) {
+            return Err(self.error("stride, padding, overhang and dilation need one entry per pooled axis"));
+        }
+        if x.rank() != axes + 2 {
+            return Err(self.error(format!("needs {} axes to pool {axes} of them", axes + 2)));
+        }
+        match spec.kind {
+            PoolKind::Max => self.number(x)?,
+            PoolKind::Average { .. } => self.float(x)?,
+        }
+        if spec.kind != PoolKind::Max && spec.dilation.iter().any(|&dilation| dilation != 1) {
+            return Err(self.error("averages take no dilation"));
+        }
+        let mut shape = x.shape;
+        for axis in 0..axes {
+            shape[axis + 2] = self.pooled_length(spec, axis, x.shape[axis + 2])?;
+        }
+        self.sized(shape, x.dtype)
+    }
+
+    fn pooled_length(&self, spec: &PoolSpec, axis: usize, length: usize) -> Result<usize> {
+        let (low, high) = spec.padding[axis];
+        let (size, step, dilation) = (spec.window[axis], spec.stride[axis], spec.dilation[axis]);
+        let padded = [low, high, spec.overhang[axis]].into_iter().fold(length, usize::saturating_add);
+        let count = self.window_count(padded, size, step, dilation, axis + 2)?;
+        let reaches =
+            |window: usize| (0..size).any(|k| (low..low + length).contains(&(window * step + k * dilation)));
+        // Windows move towards the middle and away from it: only those next to an edge can lie in padding alone,
+        // or, with dilation, step over a short axis.
+        let at_risk = (0..count)
+            .take_while(|w| w * step < low)
+            .chain((0..count).rev().take_while(|w| w * step + (size - 1) * dilation >= low + length));
+        if length == 0 || at_risk.into_iter().any(|window| !reaches(window)) {
+            return Err(self
+                .error(format!("a window along axis {} holds padding only", axis + 2))
+                .hint("padding must be smaller than the window's reach"));
+        }
+        Ok(count)
+    }
+
+    pub(super) fn pool_grad(&self, spec: &PoolSpec, size: &[usize]) -> Result<ResultTypes> {
+        let operands = if spec.kind == PoolKind::Max { 2 } else { 1 };
+        self.arity(operands)?;
+        let grad = self.tensor(0)?;
+        if size.len() + 2 != grad.rank() {
+            return Err(self.error("size needs one entry per pooled axis"));
+        }
+        let x = self.sized(joined(&grad.shape[..2], size), grad.dtype)?;
+        if operands == 2 && *self.tensor(1)? != x {
+            return Err(self.error(format!("the pooled operand must be {x}")));
+        }
+        let pooled = self.pooled(spec, &x)?;
+        if pooled != *grad {
+            return Err(self.error(format!("pooling {x} gives {pooled}, not {grad}")));
+        }
+        Ok(smallvec![x])
+    }
+}
+
+fn joined(first: &[usize], rest: &[usize]) -> Shape {
+    first.iter().chain(rest).copied().collect()
+}

@@ -1,0 +1,68 @@
+//! The contract that every part of Kiln shares: one list of operations, as data.
+//!
+//! An operation is a value of [`Op`]. It holds attributes only, never a tensor. What flows through it is a
+//! [`Value`]: a [`TensorType`] (shape and dtype) plus a payload that only its engine understands. A machine is
+//! an [`Engine`] with one `match` over [`Op`]; a *layer* (autodiff, fusion, routing) is an engine around another.
+//!
+//! A tour, in the order in which a program meets it:
+//!
+//! * [`infer`] checks an op against its operands and computes the types of its results, before anything runs.
+//! * [`Engine::execute`] runs it. [`Caps`] says what an engine runs natively; [`Expand`] wraps an engine and
+//!   rewrites everything else in simpler ops by [`expand`].
+//! * [`vjp`] holds every rule of differentiation, written in ops, so gradients can be differentiated again.
+//! * [`Program`] is a list of ops as data: [`Recorder`] captures one, [`text`] prints and parses it,
+//!   [`verify`] checks it, [`cost`] counts its operations and bytes, [`reuse`] says which operand a
+//!   result may overwrite.
+//!
+//! The rules of differentiation and the expansions are written with [`Var`], which makes an expression of
+//! ops read as arithmetic:
+//!
+//! ```
+//! use kiln_ir::{DType, Recorder, TensorType};
+//!
+//! let x = TensorType::new([2, 3], DType::F32);
+//! let program = Recorder::trace(&[x], |inputs| {
+//!     let x = &inputs[0];
+//!     vec![x.exp() * 2.0 + x]
+//! });
+//! assert_eq!(program.instructions.len(), 3);
+//! ```
+//!
+//! The crate is `no_std` (with `alloc`) and free of `unsafe`; it depends on no other crate of the workspace.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
+
+mod builder;
+mod custom;
+mod data;
+mod dtype;
+mod engine;
+mod error;
+mod future;
+pub mod infer;
+mod op;
+pub mod philox;
+mod program;
+mod recorder;
+mod scalar;
+mod shape;
+mod value;
+
+pub use builder::Var;
+pub use custom::{Custom, CustomOp, FusedOp};
+pub use data::{Element, Elements, TensorData};
+pub use dtype::{DType, DTypeSet};
+pub use engine::{BoxFuture, Caps, Engine, OpSet, poison_of, poisoned};
+pub use error::{Error, ErrorKind, Result};
+pub use future::block_on;
+pub use infer::infer;
+pub use op::*;
+pub use program::{Instruction, Program, ProgramOperand};
+pub use recorder::Recorder;
+pub use scalar::{Real, Scalar};
+pub use shape::{MAX_RANK, Shape, TensorType};
+pub use value::{Operand, OperandType, Operands, ResultTypes, Value, Values};

@@ -1,0 +1,270 @@
+//! The list of operations.
+//!
+//! An [`Op`] holds attributes; its operands and results stand beside it. The notation of the docs below:
+//! `(x, y) -> z` gives operands and results; a *scalar* operand is a plain [`Scalar`](crate::Scalar) that takes
+//! the dtype of the tensors beside it. Axes count from 0 at the outermost. The rules of shape and dtype are in
+//! [`infer`](mod@crate::infer).
+
+mod attributes;
+mod kind;
+mod names;
+
+pub use attributes::*;
+pub use kind::OpKind;
+
+use crate::{Custom, DType, FusedOp, Real, Shape, TensorType};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// One operation: what to compute, without its operands.
+///
+/// Every engine, layer and rule is one exhaustive `match` over this enum, so that adding an op makes the compiler
+/// list every place that must decide.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Op {
+    // From nothing.
+    /// `(scalar) -> y`: a tensor of this type with every element equal to the scalar.
+    Full(TensorType),
+    /// `() -> y`: each element is its own index along `axis`, as a number of the dtype (not `bool`).
+    Iota {
+        /// The type of the result.
+        ty: TensorType,
+        /// The axis that counts.
+        axis: usize,
+    },
+    /// `(key) -> y`: random numbers. The key is a scalar or a 0-d `u64`; the same key gives the same
+    /// numbers on every engine. See [`philox`](crate::philox) for the generator and the counter layout.
+    Random {
+        /// The type of the result.
+        ty: TensorType,
+        /// What is drawn.
+        distribution: RandomKind,
+    },
+
+    // Per element. Operands have the same shape, or are scalars.
+    /// `(x) -> y`: a function of each element.
+    Unary(Unary),
+    /// `(a, b) -> y`: a function of two elements of the same dtype. At most one operand is a scalar.
+    Binary(Binary),
+    /// `(a, b) -> bool`: a comparison of two elements of the same dtype. At most one operand is a scalar.
+    Compare(Comparison),
+    /// `(condition, a, b) -> y`: `a` where the `bool` condition holds, otherwise `b`. At most one of `a` and
+    /// `b` is a scalar.
+    Select,
+    /// `(x) -> y`: the nearest value of another dtype. Float to integer truncates and saturates, NaN gives 0;
+    /// integer to narrower integer wraps; anything to `bool` asks whether it differs from 0.
+    Cast(DType),
+    /// `(x) -> y`: the same bits read as another dtype of the same size. Neither is `bool`.
+    Bitcast(DType),
+
+    // The same elements elsewhere: views on engines with strides.
+    /// `(x) -> y`: the same elements in row-major order, in another shape with as many elements.
+    Reshape(Shape),
+    /// `(x) -> y`: axis `i` of the result is axis `axes[i]` of the operand.
+    Permute(Axes),
+    /// `(x) -> y`: repeats axes of length 1 and adds axes in front, by NumPy's broadcasting rule.
+    Broadcast(Shape),
+    /// `(x) -> y`: a strided range of each axis; one entry per axis.
+    Slice(Vec<SliceAxis>),
+    /// `(x, scalar) -> y`: puts the scalar before, after and between the elements; one entry per axis.
+    Pad(Vec<PadAxis>),
+    /// `(x, …) -> y`: the operands one after the other along an axis; one operand or more.
+    Concat {
+        /// The axis along which lengths add up.
+        axis: usize,
+    },
+    /// `(x) -> y`: sliding windows along one axis. That axis becomes the number of windows,
+    /// `(length - dilation * (size - 1) - 1) / step + 1`, and a last axis of length `size` is added:
+    /// `y[.., i, .., k] = x[.., i * step + k * dilation, ..]`.
+    Windows {
+        /// The axis that is windowed.
+        axis: usize,
+        /// Elements per window.
+        size: usize,
+        /// Distance between the starts of neighbouring windows.
+        step: usize,
+        /// Distance between neighbouring elements of a window.
+        dilation: usize,
+    },
+    /// `(x) -> y`: the same values; on engines with strides the result is contiguous, row-major.
+    Copy,
+
+    // Many to one, and order.
+    /// `(x) -> y`: combines all elements along the axes, which stay with length 1. Over no elements: the
+    /// identity of the reduction. `Min` and `Max` over a NaN give NaN.
+    Reduce {
+        /// How elements combine.
+        reduction: Reduction,
+        /// The axes, ascending.
+        axes: Axes,
+    },
+    /// `(x) -> index`: where along `axis` the extreme element is; that axis stays with length 1. The first
+    /// among equals; a NaN counts as extreme. The axis may not be empty.
+    ArgReduce {
+        /// Which extreme.
+        extremum: Extremum,
+        /// The axis searched.
+        axis: usize,
+        /// The dtype of the result: an integer.
+        index: DType,
+    },
+    /// `(x) -> y`: running reduction along `axis`, of the same shape.
+    Scan {
+        /// How elements combine.
+        reduction: Reduction,
+        /// The axis along which the scan runs.
+        axis: usize,
+        /// Whether it runs from the last element to the first.
+        reverse: bool,
+        /// Whether element `i` leaves `x[i]` out, so that the first is the identity.
+        exclusive: bool,
+    },
+    /// `(x) -> (values, index)`: sorts along `axis`, stably. NaN is greater than every number.
+    Sort {
+        /// The axis along which values are ordered.
+        axis: usize,
+        /// Whether the greatest comes first.
+        descending: bool,
+        /// The dtype of the second result: an integer.
+        index: DType,
+    },
+    /// `(x) -> (values, index)`: the first `k` entries of a stable sort along `axis`, in its order.
+    TopK {
+        /// The axis searched.
+        axis: usize,
+        /// How many.
+        k: usize,
+        /// The greatest (descending), otherwise the least (ascending).
+        largest: bool,
+        /// The dtype of the second result: an integer.
+        index: DType,
+    },
+
+    // By index. Indices are integers in `0..length`; one out of range is an error of the value.
+    /// `(x, index) -> y`: replaces `axis` by the axes of the index: `y[a.., i.., b..] = x[a.., index[i..], b..]`.
+    Take {
+        /// The axis that the index picks from.
+        axis: usize,
+    },
+    /// `(x, index) -> y`: `y[.., i, ..] = x[.., index[.., i, ..], ..]`. The index has the rank of `x` and the
+    /// lengths of `x` outside `axis`.
+    Gather {
+        /// The axis that the index picks from.
+        axis: usize,
+    },
+    /// `(base, index, source) -> y`: the reverse of [`Op::Take`]; writes each slice of the source at its index.
+    /// The source has the type that `Take` of the base would have. Later entries come after earlier ones.
+    Put {
+        /// The axis that the index points into.
+        axis: usize,
+        /// How written and present elements combine.
+        mode: UpdateMode,
+    },
+    /// `(base, index, source) -> y`: the reverse of [`Op::Gather`]. Index and source have the same shape.
+    Scatter {
+        /// The axis that the index points into.
+        axis: usize,
+        /// How written and present elements combine.
+        mode: UpdateMode,
+    },
+    /// `(base, source) -> y`: writes the source over the range of the base that [`Op::Slice`] would read.
+    SliceUpdate {
+        /// The range, one entry per axis.
+        slices: Vec<SliceAxis>,
+        /// How written and present elements combine.
+        mode: UpdateMode,
+    },
+    /// `(x) -> index`: the positions of the non-zero elements in row-major order, `[count, rank]`. The one op whose
+    /// result's shape depends on data: [`infer`](mod@crate::infer) gives the greatest possible, the value the actual.
+    NonZero {
+        /// The dtype of the result: an integer.
+        index: DType,
+    },
+
+    // Contractions.
+    /// `(a, b) -> y`: matrix products over the last two axes, `[.., m, k] x [.., k, n] -> [.., m, n]`; the axes
+    /// before agree. 8-bit integers give `i32`; 16-bit floats accumulate in `f32`.
+    MatMul,
+    /// A convolution (cross-correlation, as everywhere in the field), or one of its gradients, which are themselves
+    /// closed under differentiation. `x` is `[batch, channels_in, space..]`, `w` is
+    /// `[channels_out, channels_in / groups, kernel..]`, `y` is `[batch, channels_out, space..]`:
+    /// forward `(x, w) -> y`, input `(y, w) -> x` (which is transposed convolution), weight `(x, y) -> w`.
+    Conv {
+        /// Strides, padding, dilation and groups.
+        spec: ConvSpec,
+        /// Which of the three.
+        pass: ConvPass,
+    },
+    /// `(x) -> y`: pooling over the last `n` axes of `[batch, channels, space..]` for a spec of `n` axes.
+    Pool(PoolSpec),
+    /// The gradient of [`Op::Pool`] for its operand: `(grad) -> x` for averages, `(grad, x) -> x` for the
+    /// maximum, where each window's gradient goes to its first greatest element.
+    PoolGrad {
+        /// The spec of the pooling.
+        spec: PoolSpec,
+        /// The lengths of the pooled axes of the operand of the pooling.
+        size: Vec<usize>,
+    },
+
+    // Named composites, each with an expansion.
+    /// `(x) -> y`: `exp(x) / sum(exp(x))` along `axis`, or its logarithm.
+    Softmax {
+        /// The axis that sums to one.
+        axis: usize,
+        /// Whether to return the logarithm.
+        log: bool,
+    },
+    /// `(x)`, `(x, weight)` or `(x, weight, bias) -> y`: normalises over the last `axes` axes, then scales and
+    /// shifts. Weight and bias have the shape of those axes.
+    Norm {
+        /// Which normalisation.
+        kind: NormKind,
+        /// How many trailing axes form a row.
+        axes: usize,
+        /// Added to the variance or mean square.
+        epsilon: Real,
+    },
+    /// `(q, k, v)` or `(q, k, v, mask) -> (y, lse)`: scaled dot-product attention. `q` is
+    /// `[batch, heads, queries, dim]`, `k` `[batch, kv_heads, keys, dim]`, `v` `[batch, kv_heads, keys, dim_v]`;
+    /// `heads` is a multiple of `kv_heads` (grouped queries). The mask, of shape `[batch, heads, queries, keys]`
+    /// (axes of length 1 repeat), is `bool` (true: visible) or is added to the scores. `y` is
+    /// `[batch, heads, queries, dim_v]`; `lse` is the logarithm of the sum of exponentials of each query's scores,
+    /// `[batch, heads, queries]`, in the accumulator dtype. A query that sees no key gives zeros and `-inf`.
+    Attention(AttentionSpec),
+    /// `(grad, q, k, v, y, lse)` or with `mask` last, `-> (q, k, v)`: the gradients of [`Op::Attention`].
+    AttentionGrad(AttentionSpec),
+    /// `(x) -> y`: interpolates the last `size.len()` axes of `[batch, channels, space..]` to another size.
+    Resize {
+        /// How values between samples are found.
+        mode: ResizeMode,
+        /// The new lengths.
+        size: Vec<usize>,
+        /// Whether first and last samples of both grids coincide (otherwise their outer edges do).
+        align_corners: bool,
+    },
+    /// `(re, im) -> (re, im)`: the discrete Fourier transform along `axis`, without a scaling factor:
+    /// `Y[k] = Σ x[n] exp(∓2πi k n / N)`, minus forward, plus inverse. Any length.
+    Fft {
+        /// The axis transformed.
+        axis: usize,
+        /// Whether the exponent is positive.
+        inverse: bool,
+    },
+    /// `(x, scale)` or `(x, scale, zero) -> q`: `clamp(round(x / scale) + zero)` in the range of `dtype`, ties
+    /// to even. The lengths of scale and zero divide those of `x`: each entry covers a block. Zero has the
+    /// result's dtype.
+    Quantize {
+        /// The dtype of the result: `i8`, `u8`, `i16`, `u16` or `i32`.
+        dtype: DType,
+    },
+    /// `(q, scale)` or `(q, scale, zero) -> x`: `(q - zero) * scale` in the dtype of the scale.
+    Dequantize,
+
+    // Edges.
+    /// Communication between the members of a group; see [`CollectiveKind`].
+    Collective(Collective),
+    /// An operation defined outside Kiln.
+    Custom(Custom),
+    /// A region of ops run as one, written only by the fusion layer.
+    Fused(FusedOp),
+}

@@ -1,0 +1,564 @@
+//! The attributes of ops.
+
+use crate::{DType, MAX_RANK, Real, TensorType};
+use alloc::vec::Vec;
+use core::fmt;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// A list of axes, held inline.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Axes {
+    len: u8,
+    axes: [u8; MAX_RANK],
+}
+
+impl Axes {
+    /// The list of these axes, in this order.
+    ///
+    /// # Panics
+    /// With more than [`MAX_RANK`] axes, or with an axis above 255.
+    #[track_caller]
+    pub fn new(axes: &[usize]) -> Axes {
+        assert!(axes.len() <= MAX_RANK, "[axes] {} axes are more than {MAX_RANK}", axes.len());
+        let mut list = Axes { len: axes.len() as u8, ..Axes::default() };
+        for (slot, &axis) in list.axes.iter_mut().zip(axes) {
+            *slot = u8::try_from(axis).expect("[axes] an axis above 255");
+        }
+        list
+    }
+
+    /// The single axis.
+    #[track_caller]
+    pub fn one(axis: usize) -> Axes {
+        Axes::new(&[axis])
+    }
+
+    /// All axes of that rank, ascending.
+    #[track_caller]
+    pub fn all(rank: usize) -> Axes {
+        Axes::new(&(0..rank).collect::<Vec<_>>())
+    }
+
+    /// The number of axes in the list.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether the list is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The axes, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + '_ {
+        self.axes[..self.len()].iter().map(|&axis| axis as usize)
+    }
+
+    /// The axis at a place of the list.
+    ///
+    /// # Panics
+    /// Past the end of the list.
+    pub fn get(&self, place: usize) -> usize {
+        self.axes[..self.len()][place] as usize
+    }
+
+    /// Whether the axis is in the list.
+    pub fn contains(&self, axis: usize) -> bool {
+        self.iter().any(|a| a == axis)
+    }
+
+    /// The axes as a vector.
+    pub fn to_vec(&self) -> Vec<usize> {
+        self.iter().collect()
+    }
+
+    /// For a permutation: the permutation that undoes it.
+    #[must_use]
+    pub fn inverse(&self) -> Axes {
+        let mut inverse = *self;
+        for (to, from) in self.iter().enumerate() {
+            inverse.axes[from] = to as u8;
+        }
+        inverse
+    }
+}
+
+impl fmt::Debug for Axes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl Serialize for Axes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_vec().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Axes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Axes, D::Error> {
+        let axes = Vec::<usize>::deserialize(deserializer)?;
+        if axes.len() > MAX_RANK || axes.iter().any(|&axis| axis >= MAX_RANK) {
+            return Err(D::Error::custom("more axes than a tensor may have"));
+        }
+        Ok(Axes::new(&axes))
+    }
+}
+
+macro_rules! named_enum {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum $name { $($(#[$doc])* $variant,)* }
+
+        impl $name {
+            /// Every variant, in declaration order.
+            pub const ALL: &'static [$name] = &[$($name::$variant),*];
+
+            /// The name used in messages and in the text form.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text),* }
+            }
+
+            /// The variant of that [`name`](Self::name), if there is one.
+            pub fn from_name(name: &str) -> Option<$name> {
+                match name { $($text => Some($name::$variant),)* _ => None }
+            }
+        }
+    };
+}
+
+named_enum! {
+    /// A function of one element. Where not said otherwise, of floats.
+    Unary {
+        /// `-x`; floats and signed integers (wrapping).
+        Neg = "neg",
+        /// Absolute value; all numbers (wrapping).
+        Abs = "abs",
+        /// -1, 0 or 1; all numbers. NaN stays NaN, zeros keep their sign.
+        Sign = "sign",
+        /// `1 / x`.
+        Recip = "recip",
+        /// Square root.
+        Sqrt = "sqrt",
+        /// `1 / sqrt(x)`.
+        Rsqrt = "rsqrt",
+        /// `e^x`.
+        Exp = "exp",
+        /// `e^x - 1`, accurate near 0.
+        Expm1 = "expm1",
+        /// Natural logarithm.
+        Ln = "ln",
+        /// `ln(1 + x)`, accurate near 0.
+        Log1p = "log1p",
+        /// Sine of radians.
+        Sin = "sin",
+        /// Cosine of radians.
+        Cos = "cos",
+        /// Tangent of radians.
+        Tan = "tan",
+        /// Hyperbolic tangent.
+        Tanh = "tanh",
+        /// Arc tangent, in radians.
+        Atan = "atan",
+        /// The error function, `2/√π ∫₀ˣ exp(-t²) dt`.
+        Erf = "erf",
+        /// The greatest whole number not above.
+        Floor = "floor",
+        /// The least whole number not below.
+        Ceil = "ceil",
+        /// The nearest whole number, ties to even.
+        Round = "round",
+        /// The whole part, towards zero.
+        Trunc = "trunc",
+        /// Logical (`bool`) or bitwise (integers) complement.
+        Not = "not",
+    }
+}
+
+named_enum! {
+    /// A function of two elements. Integers wrap on overflow.
+    Binary {
+        /// `a + b`.
+        Add = "add",
+        /// `a - b`.
+        Sub = "sub",
+        /// `a * b`.
+        Mul = "mul",
+        /// `a / b`; integers truncate towards zero, and give 0 for a zero divisor.
+        Div = "div",
+        /// The remainder of the truncated division, with the sign of `a`; integers give 0 for a zero divisor.
+        Rem = "rem",
+        /// `a` to the power `b`; integers wrap, and a negative exponent gives the truncated real result.
+        Pow = "pow",
+        /// The lesser; NaN if either is NaN.
+        Min = "min",
+        /// The greater; NaN if either is NaN.
+        Max = "max",
+        /// The angle of the point `(b, a)`, in radians; floats.
+        Atan2 = "atan2",
+        /// Logical (`bool`) or bitwise (integers) and.
+        And = "and",
+        /// Logical or bitwise or.
+        Or = "or",
+        /// Logical or bitwise exclusive or.
+        Xor = "xor",
+        /// `a << b`; integers. Shifting by the width or more (or by a negative amount) gives 0.
+        Shl = "shl",
+        /// `a >> b`; integers, arithmetic for signed ones. By the width or more (or by a negative amount):
+        /// the sign, 0 or -1.
+        Shr = "shr",
+    }
+}
+
+named_enum! {
+    /// A comparison. With NaN every comparison but `Ne` is false; `false < true`.
+    Comparison {
+        /// Equal.
+        Eq = "eq",
+        /// Different.
+        Ne = "ne",
+        /// `a < b`.
+        Lt = "lt",
+        /// `a <= b`.
+        Le = "le",
+    }
+}
+
+named_enum! {
+    /// How elements combine. Of numbers; `Min` and `Max` of `bool` too (all and any).
+    Reduction {
+        /// Sum; identity 0. Integers wrap.
+        Sum = "sum",
+        /// Product; identity 1. Integers wrap.
+        Prod = "prod",
+        /// Least; identity: the greatest value of the dtype (`inf` for floats).
+        Min = "min",
+        /// Greatest; identity: the least value of the dtype (`-inf` for floats).
+        Max = "max",
+    }
+}
+
+named_enum! {
+    /// Which extreme element.
+    Extremum {
+        /// The least.
+        Min = "min",
+        /// The greatest.
+        Max = "max",
+    }
+}
+
+named_enum! {
+    /// How written and present elements combine.
+    UpdateMode {
+        /// The written replaces the present.
+        Set = "set",
+        /// Their sum.
+        Add = "add",
+        /// Their product.
+        Mul = "mul",
+        /// The lesser; NaN if either is NaN.
+        Min = "min",
+        /// The greater; NaN if either is NaN.
+        Max = "max",
+    }
+}
+
+named_enum! {
+    /// What [`Op::Random`](super::Op::Random) draws.
+    RandomKind {
+        /// Uniform bits; integers.
+        Bits = "bits",
+        /// Uniform in `[0, 1)`; floats.
+        Uniform = "uniform",
+        /// Normal with mean 0 and variance 1; floats.
+        Normal = "normal",
+    }
+}
+
+named_enum! {
+    /// Which normalisation.
+    NormKind {
+        /// `(x - mean) / sqrt(variance + ε)`, with the biased variance
+        /// ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)).
+        Layer = "layer",
+        /// `x / sqrt(mean(x²) + ε)` ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)).
+        Rms = "rms",
+    }
+}
+
+named_enum! {
+    /// How [`Op::Resize`](super::Op::Resize) finds values between samples.
+    ResizeMode {
+        /// The sample at `floor(i * in / out)`; `align_corners` does not apply.
+        Nearest = "nearest",
+        /// Linear along each axis (bilinear, trilinear).
+        Linear = "linear",
+        /// Cubic convolution along each axis, with `a = -0.75`
+        /// ([Keys 1981](https://doi.org/10.1109/TASSP.1981.1163711)).
+        Cubic = "cubic",
+    }
+}
+
+/// A strided range of one axis: elements `start`, `start + step`, …, `len` of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SliceAxis {
+    /// The first element.
+    pub start: usize,
+    /// How many elements.
+    pub len: usize,
+    /// The distance to the next; negative walks backwards. Not 0.
+    pub step: isize,
+}
+
+impl SliceAxis {
+    /// All of an axis of that length.
+    pub fn all(len: usize) -> SliceAxis {
+        SliceAxis { start: 0, len, step: 1 }
+    }
+
+    /// The elements `start..end`.
+    pub fn range(range: core::ops::Range<usize>) -> SliceAxis {
+        SliceAxis { start: range.start, len: range.len(), step: 1 }
+    }
+}
+
+/// How one axis is padded: its new length is `low + high + length + interior * (length - 1)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PadAxis {
+    /// Elements put before the first.
+    pub low: usize,
+    /// Elements put after the last.
+    pub high: usize,
+    /// Elements put between neighbours.
+    pub interior: usize,
+}
+
+impl PadAxis {
+    /// `low` before and `high` after.
+    pub fn new(low: usize, high: usize) -> PadAxis {
+        PadAxis { low, high, interior: 0 }
+    }
+}
+
+/// The attributes of a convolution; each list has one entry per axis of space.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ConvSpec {
+    /// Distance between neighbouring positions of the kernel. At least 1.
+    pub stride: Vec<usize>,
+    /// Zeros before and after each axis.
+    pub padding: Vec<(usize, usize)>,
+    /// Distance between neighbouring elements of the kernel. At least 1.
+    pub dilation: Vec<usize>,
+    /// Into how many independent groups the channels are split. At least 1.
+    pub groups: usize,
+}
+
+impl ConvSpec {
+    /// Stride 1, no padding, dilation 1, one group, over `axes` axes of space.
+    pub fn new(axes: usize) -> ConvSpec {
+        ConvSpec {
+            stride: alloc::vec![1; axes],
+            padding: alloc::vec![(0, 0); axes],
+            dilation: alloc::vec![1; axes],
+            groups: 1,
+        }
+    }
+}
+
+/// Which of the three maps of a convolution.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ConvPass {
+    /// `(x, w) -> y`.
+    Forward,
+    /// `(y, w) -> x`; several sizes of `x` lead to the same `y`, so it is given.
+    Input {
+        /// The lengths of the axes of space of `x`.
+        size: Vec<usize>,
+    },
+    /// `(x, y) -> w`; several sizes of `w` lead to the same `y`, so it is given.
+    Weight {
+        /// The lengths of the axes of space of `w`.
+        size: Vec<usize>,
+    },
+}
+
+/// What pooling computes of each window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum PoolKind {
+    /// The greatest element; padding never wins. NaN wins.
+    Max,
+    /// The mean.
+    Average {
+        /// Whether padding counts in the divisor.
+        include_padding: bool,
+    },
+}
+
+/// The attributes of pooling; each list has one entry per pooled axis.
+///
+/// The output has `(length + low + high + overhang - dilation * (window - 1) - 1) / stride + 1` elements along an
+/// axis. Every window must contain at least one element of the operand.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PoolSpec {
+    /// What is computed.
+    pub kind: PoolKind,
+    /// Elements per window.
+    pub window: Vec<usize>,
+    /// Distance between neighbouring windows. At least 1.
+    pub stride: Vec<usize>,
+    /// Elements before and after each axis.
+    pub padding: Vec<(usize, usize)>,
+    /// Further elements after each axis, which never count in the divisor of an average: what rounding the
+    /// number of windows up (`ceil_mode`) needs.
+    pub overhang: Vec<usize>,
+    /// Distance between neighbouring elements of a window. At least 1; 1 for averages.
+    pub dilation: Vec<usize>,
+}
+
+impl PoolSpec {
+    /// Windows side by side without padding: the stride equals the window.
+    pub fn new(kind: PoolKind, window: &[usize]) -> PoolSpec {
+        PoolSpec {
+            kind,
+            window: window.to_vec(),
+            stride: window.to_vec(),
+            padding: alloc::vec![(0, 0); window.len()],
+            overhang: alloc::vec![0; window.len()],
+            dilation: alloc::vec![1; window.len()],
+        }
+    }
+}
+
+/// The attributes of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AttentionSpec {
+    /// The factor of the scores; usually `1 / sqrt(dim)`.
+    pub scale: Real,
+    /// With `Some(offset)`, query `i` sees key `j` only where `j <= i + offset`. With as many queries as keys
+    /// the offset is 0; when queries continue `n` cached keys it is `n`.
+    pub causal: Option<i64>,
+}
+
+/// A group operation: what is exchanged, and with whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Collective {
+    /// What is exchanged.
+    pub kind: CollectiveKind,
+    /// Identifies the group among those of the process.
+    pub group: u64,
+    /// This member's number, from 0.
+    pub rank: usize,
+    /// The number of members.
+    pub size: usize,
+}
+
+/// What a [`Collective`] exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CollectiveKind {
+    /// `(x) -> y`: combines the operands of all members; each gets the result.
+    AllReduce(Reduction),
+    /// `(x) -> y`: each gets the operands of all members, one after the other along the axis.
+    AllGather {
+        /// The axis along which lengths add up.
+        axis: usize,
+    },
+    /// `(x) -> y`: combines the operands of all; each gets its own equal part along the axis.
+    ReduceScatter {
+        /// How they combine.
+        reduction: Reduction,
+        /// The axis that is split.
+        axis: usize,
+    },
+    /// `(x) -> y`: each gets the root's operand.
+    Broadcast {
+        /// Whose operand is sent.
+        root: usize,
+    },
+    /// `(x) -> x`: sends to another member, and returns the operand so that later ops can depend on it.
+    Send {
+        /// The receiver.
+        to: usize,
+        /// Tells messages between the same two members apart.
+        tag: u32,
+    },
+    /// `() -> y`: receives from another member.
+    Recv {
+        /// The sender.
+        from: usize,
+        /// Tells messages between the same two members apart.
+        tag: u32,
+        /// The type of what is received.
+        ty: TensorType,
+    },
+}
+
+/// The least value of a dtype, as the identity of `Max`: `-inf` for floats.
+pub(crate) fn least(dtype: DType) -> crate::Scalar {
+    use crate::Scalar;
+    match dtype {
+        DType::F64 | DType::F32 | DType::F16 | DType::BF16 => Scalar::Float(f64::NEG_INFINITY),
+        DType::I64 => Scalar::Int(i64::MIN),
+        DType::I32 => Scalar::Int(i32::MIN as i64),
+        DType::I16 => Scalar::Int(i16::MIN as i64),
+        DType::I8 => Scalar::Int(i8::MIN as i64),
+        DType::U64 | DType::U32 | DType::U16 | DType::U8 => Scalar::Int(0),
+        DType::Bool => Scalar::Bool(false),
+    }
+}
+
+/// The greatest value of a dtype, as the identity of `Min`: `inf` for floats.
+pub(crate) fn greatest(dtype: DType) -> crate::Scalar {
+    use crate::Scalar;
+    match dtype {
+        DType::F64 | DType::F32 | DType::F16 | DType::BF16 => Scalar::Float(f64::INFINITY),
+        DType::I64 => Scalar::Int(i64::MAX),
+        DType::I32 => Scalar::Int(i32::MAX as i64),
+        DType::I16 => Scalar::Int(i16::MAX as i64),
+        DType::I8 => Scalar::Int(i8::MAX as i64),
+        DType::U64 => Scalar::UInt(u64::MAX),
+        DType::U32 => Scalar::Int(u32::MAX as i64),
+        DType::U16 => Scalar::Int(u16::MAX as i64),
+        DType::U8 => Scalar::Int(u8::MAX as i64),
+        DType::Bool => Scalar::Bool(true),
+    }
+}
+
+impl Reduction {
+    /// The value that leaves any other unchanged, which is also the result over no elements.
+    pub fn identity(self, dtype: DType) -> crate::Scalar {
+        use crate::Scalar;
+        match (self, dtype.is_float()) {
+            (Reduction::Sum, true) => Scalar::Float(0.0),
+            (Reduction::Sum, false) => Scalar::Int(0),
+            (Reduction::Prod, true) => Scalar::Float(1.0),
+            (Reduction::Prod, false) => Scalar::Int(1),
+            (Reduction::Min, _) => greatest(dtype),
+            (Reduction::Max, _) => least(dtype),
+        }
+    }
+
+    /// The binary function that combines two elements.
+    pub fn binary(self) -> Binary {
+        match self {
+            Reduction::Sum => Binary::Add,
+            Reduction::Prod => Binary::Mul,
+            Reduction::Min => Binary::Min,
+            Reduction::Max => Binary::Max,
+        }
+    }
+}
+
+impl UpdateMode {
+    /// The binary function that combines present and written elements, `None` for `Set`.
+    pub fn binary(self) -> Option<Binary> {
+        match self {
+            UpdateMode::Set => None,
+            UpdateMode::Add => Some(Binary::Add),
+            UpdateMode::Mul => Some(Binary::Mul),
+            UpdateMode::Min => Some(Binary::Min),
+            UpdateMode::Max => Some(Binary::Max),
+        }
+    }
+}

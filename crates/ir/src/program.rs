@@ -1,0 +1,114 @@
+//! Programs: lists of ops as data.
+
+use crate::{Engine, Op, Operand, Operands, Scalar, TensorType, Value, Values};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// A straight-line program of ops in static single assignment form.
+///
+/// Slots are numbered: first the inputs, then the results of the instructions in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Program {
+    /// The types of the inputs: slots `0..inputs.len()`.
+    pub inputs: Vec<TensorType>,
+    /// What is computed, in order.
+    pub instructions: Vec<Instruction>,
+    /// What the program returns.
+    pub outputs: Vec<ProgramOperand>,
+}
+
+/// One op of a [`Program`]. Its results take the next free slots.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Instruction {
+    /// The op.
+    pub op: Op,
+    /// Its operands.
+    pub operands: Vec<ProgramOperand>,
+    /// The types of its results.
+    pub results: Vec<TensorType>,
+}
+
+/// An operand within a [`Program`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ProgramOperand {
+    /// The value in that slot.
+    Slot(usize),
+    /// A number.
+    Scalar(Scalar),
+}
+
+impl Program {
+    /// The number of slots: inputs and results.
+    pub fn num_slots(&self) -> usize {
+        self.inputs.len() + self.instructions.iter().map(|i| i.results.len()).sum::<usize>()
+    }
+
+    /// The type of every slot, in order.
+    pub fn slot_types(&self) -> Vec<TensorType> {
+        let results = self.instructions.iter().flat_map(|i| i.results.iter().copied());
+        self.inputs.iter().copied().chain(results).collect()
+    }
+
+    /// Runs the program on an engine. Each value is passed on by value at its last use, so that the engine can
+    /// overwrite it. The program must be valid ([`verify`](mod@crate::verify)) and the inputs of its input types.
+    ///
+    /// # Panics
+    /// When the number of inputs differs from the program's.
+    pub fn run(&self, engine: &dyn Engine, inputs: Values) -> Values {
+        assert_eq!(inputs.len(), self.inputs.len(), "[program] wrong number of inputs");
+        let mut uses = self.count_uses();
+        let mut slots: Vec<Option<Value>> = inputs.into_iter().map(Some).collect();
+        for instruction in &self.instructions {
+            let operands: Operands =
+                instruction.operands.iter().map(|operand| take(&mut slots, &mut uses, operand)).collect();
+            let results = engine.execute(&instruction.op, operands, &instruction.results);
+            let first = slots.len();
+            slots.extend(results.into_iter().map(Some));
+            for slot in first..slots.len() {
+                if uses[slot] == 0 {
+                    slots[slot] = None;
+                }
+            }
+        }
+        self.outputs.iter().map(|output| self.output(engine, &mut slots, &mut uses, output)).collect()
+    }
+
+    fn output(
+        &self,
+        engine: &dyn Engine,
+        slots: &mut [Option<Value>],
+        uses: &mut [usize],
+        output: &ProgramOperand,
+    ) -> Value {
+        match take(slots, uses, output) {
+            Operand::Value(value) => value,
+            Operand::Scalar(scalar) => {
+                let ty = TensorType::new([], scalar.default_dtype());
+                let mut full = engine.execute(&Op::Full(ty), [scalar.into()].into_iter().collect(), &[ty]);
+                full.remove(0)
+            }
+        }
+    }
+
+    fn count_uses(&self) -> Vec<usize> {
+        let mut uses = alloc::vec![0; self.num_slots()];
+        let operands = self.instructions.iter().flat_map(|i| &i.operands).chain(&self.outputs);
+        for operand in operands {
+            if let ProgramOperand::Slot(slot) = operand {
+                uses[*slot] += 1;
+            }
+        }
+        uses
+    }
+}
+
+fn take(slots: &mut [Option<Value>], uses: &mut [usize], operand: &ProgramOperand) -> Operand {
+    match *operand {
+        ProgramOperand::Scalar(scalar) => scalar.into(),
+        ProgramOperand::Slot(slot) => {
+            uses[slot] -= 1;
+            let value = if uses[slot] == 0 { slots[slot].take() } else { slots[slot].clone() };
+            value.expect("a value is used after its last use").into()
+        }
+    }
+}

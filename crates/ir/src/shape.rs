@@ -1,0 +1,229 @@
+//! Shapes, and the type of a tensor.
+
+use crate::DType;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// The greatest number of axes of a tensor.
+pub const MAX_RANK: usize = 12;
+
+/// The lengths of a tensor's axes, outermost first. Held inline; dereferences to `[usize]`.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    rank: u8,
+    lengths: [usize; MAX_RANK],
+}
+
+impl Shape {
+    /// The shape with these lengths.
+    ///
+    /// # Panics
+    /// With more than [`MAX_RANK`] axes.
+    #[track_caller]
+    pub fn new(lengths: &[usize]) -> Shape {
+        assert!(
+            lengths.len() <= MAX_RANK,
+            "[shape] {} axes are more than the {MAX_RANK} that a tensor may have",
+            lengths.len()
+        );
+        let mut shape = Shape { rank: lengths.len() as u8, lengths: [0; MAX_RANK] };
+        shape.lengths[..lengths.len()].copy_from_slice(lengths);
+        shape
+    }
+
+    /// The number of axes.
+    pub fn rank(&self) -> usize {
+        self.rank as usize
+    }
+
+    /// The number of elements: the product of the lengths, 1 for a shape without axes.
+    pub fn num_elements(&self) -> usize {
+        self.iter().product()
+    }
+
+    /// The number of elements, or `None` where the product does not fit `usize`.
+    pub fn checked_num_elements(&self) -> Option<usize> {
+        self.iter().try_fold(1usize, |product, &length| product.checked_mul(length))
+    }
+
+    /// The same shape with the length of `axis` replaced.
+    #[must_use]
+    pub fn with(mut self, axis: usize, length: usize) -> Shape {
+        self[axis] = length;
+        self
+    }
+
+    /// The same shape without `axis`.
+    #[must_use]
+    pub fn without(self, axis: usize) -> Shape {
+        let mut rest = self;
+        rest.lengths.copy_within(axis + 1.., axis);
+        rest.rank -= 1;
+        rest
+    }
+
+    /// The same shape with an axis of `length` put before `axis`.
+    #[must_use]
+    #[track_caller]
+    pub fn inserted(self, axis: usize, length: usize) -> Shape {
+        let mut lengths: Vec<usize> = self.to_vec();
+        lengths.insert(axis, length);
+        Shape::new(&lengths)
+    }
+
+    /// The strides, in elements, of a contiguous row-major tensor of this shape.
+    pub fn row_major_strides(&self) -> [usize; MAX_RANK] {
+        let mut strides = [1; MAX_RANK];
+        for axis in (0..self.rank().saturating_sub(1)).rev() {
+            strides[axis] = strides[axis + 1] * self[axis + 1].max(1);
+        }
+        strides
+    }
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape { rank: 0, lengths: [0; MAX_RANK] }
+    }
+}
+
+impl Deref for Shape {
+    type Target = [usize];
+    fn deref(&self) -> &[usize] {
+        &self.lengths[..self.rank as usize]
+    }
+}
+
+impl DerefMut for Shape {
+    fn deref_mut(&mut self) -> &mut [usize] {
+        &mut self.lengths[..self.rank as usize]
+    }
+}
+
+impl PartialEq for Shape {
+    fn eq(&self, other: &Shape) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Shape {}
+
+impl core::hash::Hash for Shape {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl<const D: usize> From<[usize; D]> for Shape {
+    #[track_caller]
+    fn from(lengths: [usize; D]) -> Shape {
+        Shape::new(&lengths)
+    }
+}
+
+impl From<&[usize]> for Shape {
+    #[track_caller]
+    fn from(lengths: &[usize]) -> Shape {
+        Shape::new(lengths)
+    }
+}
+
+impl From<Vec<usize>> for Shape {
+    #[track_caller]
+    fn from(lengths: Vec<usize>) -> Shape {
+        Shape::new(&lengths)
+    }
+}
+
+impl From<&Vec<usize>> for Shape {
+    #[track_caller]
+    fn from(lengths: &Vec<usize>) -> Shape {
+        Shape::new(lengths)
+    }
+}
+
+impl FromIterator<usize> for Shape {
+    #[track_caller]
+    fn from_iter<I: IntoIterator<Item = usize>>(lengths: I) -> Shape {
+        Shape::new(&lengths.into_iter().collect::<Vec<_>>())
+    }
+}
+
+impl Serialize for Shape {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Shape, D::Error> {
+        let lengths = Vec::<usize>::deserialize(deserializer)?;
+        if lengths.len() > MAX_RANK {
+            return Err(D::Error::custom("a shape has more axes than a tensor may have"));
+        }
+        Ok(Shape::new(&lengths))
+    }
+}
+
+/// The type of a tensor: its shape and the type of its elements. Displays as `f32[2, 3]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TensorType {
+    /// The lengths of the axes.
+    pub shape: Shape,
+    /// The type of the elements.
+    pub dtype: DType,
+}
+
+impl TensorType {
+    /// The type with this shape and dtype.
+    pub fn new(shape: impl Into<Shape>, dtype: DType) -> TensorType {
+        TensorType { shape: shape.into(), dtype }
+    }
+
+    /// The number of axes.
+    pub fn rank(&self) -> usize {
+        self.shape.rank()
+    }
+
+    /// The number of elements.
+    pub fn num_elements(&self) -> usize {
+        self.shape.num_elements()
+    }
+
+    /// The bytes that a contiguous tensor of this type takes.
+    pub fn num_bytes(&self) -> usize {
+        self.num_elements() * self.dtype.size()
+    }
+
+    /// The same dtype with another shape.
+    #[must_use]
+    pub fn with_shape(&self, shape: impl Into<Shape>) -> TensorType {
+        TensorType::new(shape, self.dtype)
+    }
+
+    /// The same shape with another dtype.
+    #[must_use]
+    pub fn with_dtype(&self, dtype: DType) -> TensorType {
+        TensorType { shape: self.shape, dtype }
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.dtype, self.shape)
+    }
+}

@@ -1,0 +1,214 @@
+//! What flows between ops: values, and operands.
+
+use crate::{DType, Error, Scalar, Shape, TensorType};
+use alloc::sync::Arc;
+use core::any::Any;
+use core::fmt;
+use smallvec::SmallVec;
+
+/// The operands of an op, passed by value.
+pub type Operands = SmallVec<[Operand; 3]>;
+
+/// The results of an op.
+pub type Values = SmallVec<[Value; 1]>;
+
+/// The types of the results of an op.
+pub type ResultTypes = SmallVec<[TensorType; 1]>;
+
+/// A tensor as engines see it: its type, and a payload that only its engine understands.
+///
+/// Cloning shares; dropping the last clone frees what the payload owns. An engine that receives the only clone
+/// may take the payload over ([`payload_mut`](Value::payload_mut)): that is how results are written in place.
+#[derive(Clone)]
+pub struct Value(Arc<Inner<dyn Payload>>);
+
+struct Inner<P: ?Sized> {
+    ty: TensorType,
+    payload: P,
+}
+
+/// What an engine keeps in a [`Value`]. Implemented by every `Send + Sync + 'static` type.
+pub trait Payload: Any + Send + Sync {}
+
+impl<T: Any + Send + Sync> Payload for T {}
+
+/// The payload of a value whose computation failed.
+struct Poison(Error);
+
+/// The payload of a value of which only the type is known.
+struct Absent;
+
+impl Value {
+    /// A value of this type with this payload. One allocation.
+    pub fn new<P: Payload>(ty: TensorType, payload: P) -> Value {
+        Value(Arc::new(Inner { ty, payload }))
+    }
+
+    /// A value whose computation failed. Ops on it fail with the same error, which surfaces when it is read.
+    pub fn poisoned(ty: TensorType, error: Error) -> Value {
+        Value::new(ty, Poison(error))
+    }
+
+    /// A value of which only the type is known: what a gradient rule sees of operands that it did not ask to keep.
+    pub fn absent(ty: TensorType) -> Value {
+        Value::new(ty, Absent)
+    }
+
+    /// The error of a poisoned value.
+    pub fn error(&self) -> Option<&Error> {
+        self.payload::<Poison>().map(|poison| &poison.0)
+    }
+
+    /// Whether only the type is known.
+    pub fn is_absent(&self) -> bool {
+        self.payload::<Absent>().is_some()
+    }
+
+    /// The type.
+    pub fn ty(&self) -> &TensorType {
+        &self.0.ty
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> &Shape {
+        &self.0.ty.shape
+    }
+
+    /// The dtype.
+    pub fn dtype(&self) -> DType {
+        self.0.ty.dtype
+    }
+
+    /// The payload, if it is of this type.
+    pub fn payload<P: Payload>(&self) -> Option<&P> {
+        (&self.0.payload as &dyn Any).downcast_ref()
+    }
+
+    /// The payload for taking over, if it is of this type and this is the only clone of the value.
+    pub fn payload_mut<P: Payload>(&mut self) -> Option<&mut P> {
+        let inner = Arc::get_mut(&mut self.0)?;
+        (&mut inner.payload as &mut dyn Any).downcast_mut()
+    }
+
+    /// Whether this is the only clone.
+    pub fn is_unique(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
+    /// Whether both are clones of the same value.
+    pub fn same(&self, other: &Value) -> bool {
+        core::ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(&other.0))
+    }
+
+    /// An address that tells values apart while they live.
+    pub fn address(&self) -> usize {
+        Arc::as_ptr(&self.0) as *const () as usize
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.error() {
+            Some(error) => write!(f, "Value({}, poisoned: {error})", self.ty()),
+            None => write!(f, "Value({})", self.ty()),
+        }
+    }
+}
+
+/// An operand of an op: a tensor, or a plain number.
+#[derive(Clone, Debug)]
+pub enum Operand {
+    /// A tensor.
+    Value(Value),
+    /// A number, of the dtype of the tensors beside it.
+    Scalar(Scalar),
+}
+
+impl Operand {
+    /// The type, or the number.
+    pub fn ty(&self) -> OperandType<'_> {
+        match self {
+            Operand::Value(value) => OperandType::Tensor(value.ty()),
+            Operand::Scalar(scalar) => OperandType::Scalar(*scalar),
+        }
+    }
+
+    /// The tensor, if it is one.
+    pub fn value(&self) -> Option<&Value> {
+        match self {
+            Operand::Value(value) => Some(value),
+            Operand::Scalar(_) => None,
+        }
+    }
+
+    /// The number, if it is one.
+    pub fn scalar(&self) -> Option<Scalar> {
+        match self {
+            Operand::Value(_) => None,
+            Operand::Scalar(scalar) => Some(*scalar),
+        }
+    }
+}
+
+impl From<Value> for Operand {
+    fn from(value: Value) -> Operand {
+        Operand::Value(value)
+    }
+}
+
+impl From<&Value> for Operand {
+    fn from(value: &Value) -> Operand {
+        Operand::Value(value.clone())
+    }
+}
+
+impl From<Scalar> for Operand {
+    fn from(scalar: Scalar) -> Operand {
+        Operand::Scalar(scalar)
+    }
+}
+
+/// What [`infer`](mod@crate::infer) needs to know of an operand. Displays as `f32[2, 3]` or as the number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OperandType<'a> {
+    /// A tensor of this type.
+    Tensor(&'a TensorType),
+    /// This number.
+    Scalar(Scalar),
+}
+
+impl<'a> OperandType<'a> {
+    /// The types of a list of operands.
+    pub fn list(operands: &'a [Operand]) -> SmallVec<[OperandType<'a>; 3]> {
+        operands.iter().map(Operand::ty).collect()
+    }
+
+    /// The tensor's type, if it is one.
+    pub fn tensor(self) -> Option<&'a TensorType> {
+        match self {
+            OperandType::Tensor(ty) => Some(ty),
+            OperandType::Scalar(_) => None,
+        }
+    }
+}
+
+impl<'a> From<&'a TensorType> for OperandType<'a> {
+    fn from(ty: &'a TensorType) -> OperandType<'a> {
+        OperandType::Tensor(ty)
+    }
+}
+
+impl From<Scalar> for OperandType<'_> {
+    fn from(scalar: Scalar) -> Self {
+        OperandType::Scalar(scalar)
+    }
+}
+
+impl fmt::Display for OperandType<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OperandType::Tensor(ty) => ty.fmt(f),
+            OperandType::Scalar(scalar) => scalar.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! Programs that show Kiln at work.
+#![forbid(unsafe_code)]
