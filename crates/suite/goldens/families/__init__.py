@@ -1,0 +1,39 @@
+"""The families of cases, each a module with `CASES` and `OPERATIONS`.
+
+`OPERATIONS` maps the name of an op to a function from the inputs by name and the attributes to the
+outputs by name; gradients are those of the first output.
+"""
+
+from . import (
+    activation,
+    attention,
+    conv,
+    fft,
+    index,
+    loss,
+    math,
+    matmul,
+    module,
+    norm,
+    optimizer,
+    pool,
+    reduce,
+    resize,
+)
+
+FAMILIES = {
+    "conv": conv,
+    "pool": pool,
+    "norm": norm,
+    "attention": attention,
+    "loss": loss,
+    "activation": activation,
+    "math": math,
+    "matmul": matmul,
+    "optimizer": optimizer,
+    "resize": resize,
+    "reduce": reduce,
+    "index": index,
+    "fft": fft,
+    "module": module,
+}
