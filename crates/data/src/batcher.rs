@@ -1,0 +1,41 @@
+//! From items to batches.
+
+use crate::DataError;
+
+/// Turns items into one batch, usually by copying them into tensors.
+///
+/// Workers call it from several threads at once. A closure `Fn(Vec<I>) -> Result<Batch, DataError>` is a
+/// batcher; a struct is the better choice when it carries a device or a normalisation.
+///
+/// ```
+/// use kiln_data::{Batcher, DataError};
+///
+/// struct Mean;
+///
+/// impl Batcher<f64, f64> for Mean {
+///     fn batch(&self, items: Vec<f64>) -> Result<f64, DataError> {
+///         Ok(items.iter().sum::<f64>() / items.len() as f64)
+///     }
+/// }
+///
+/// assert_eq!(Mean.batch(vec![1.0, 3.0])?, 2.0);
+/// # Ok::<(), DataError>(())
+/// ```
+pub trait Batcher<I, Batch>: Send + Sync {
+    /// Makes a batch of `items`, which are never empty when a loader calls.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the batcher finds wrong with the items; [`DataError::batcher`] wraps errors of other types.
+    /// The loader hands the error to its caller in place of the batch.
+    fn batch(&self, items: Vec<I>) -> Result<Batch, DataError>;
+}
+
+impl<I, Batch, F> Batcher<I, Batch> for F
+where
+    F: Fn(Vec<I>) -> Result<Batch, DataError> + Send + Sync,
+{
+    fn batch(&self, items: Vec<I>) -> Result<Batch, DataError> {
+        self(items)
+    }
+}

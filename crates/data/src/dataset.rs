@@ -1,0 +1,150 @@
+//! Numbered lists of items, and datasets made of other datasets.
+
+mod concat;
+mod map;
+mod sampler;
+mod shuffled;
+mod subset;
+mod windows;
+
+use std::fmt;
+use std::iter::FusedIterator;
+use std::sync::Arc;
+
+pub use concat::ConcatDataset;
+pub use map::{MapDataset, Mapper};
+pub use sampler::{SamplerDataset, Sampling};
+pub use shuffled::ShuffledDataset;
+pub use subset::{SubsetDataset, split};
+pub use windows::WindowsDataset;
+
+/// A list of items, each reached by its index.
+///
+/// Loaders read from several threads at once, hence `Send + Sync`. The length must not change, and `get` must
+/// return the same item for the same index, or shuffling and resuming lose their meaning.
+pub trait Dataset<I>: Send + Sync {
+    /// The item at `index`: `Some` exactly when `index < self.len()`.
+    fn get(&self, index: usize) -> Option<I>;
+
+    /// How many items there are.
+    fn len(&self) -> usize;
+
+    /// Whether there are no items.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The items in order. On a `dyn Dataset` behind a reference, call it as `(&dataset).iter()`.
+    fn iter(&self) -> DatasetIter<'_, I>
+    where
+        Self: Sized,
+    {
+        DatasetIter { dataset: self, next: 0, end: self.len() }
+    }
+}
+
+/// The items of a dataset in order; made by [`Dataset::iter`].
+pub struct DatasetIter<'a, I> {
+    dataset: &'a dyn Dataset<I>,
+    next: usize,
+    end: usize,
+}
+
+impl<I> Iterator for DatasetIter<'_, I> {
+    type Item = I;
+
+    fn next(&mut self) -> Option<I> {
+        if self.next == self.end {
+            return None;
+        }
+        let item = self.dataset.get(self.next);
+        self.next = if item.is_some() { self.next + 1 } else { self.end };
+        item
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        // A dataset that breaks its contract ends the iteration early, so nothing is promised from below.
+        (0, Some(self.end - self.next))
+    }
+}
+
+impl<I> FusedIterator for DatasetIter<'_, I> {}
+
+impl<I> fmt::Debug for DatasetIter<'_, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DatasetIter")
+            .field("next", &self.next)
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Items held in memory. [`Dataset::get`] clones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InMemoryDataset<I> {
+    items: Vec<I>,
+}
+
+impl<I> InMemoryDataset<I> {
+    /// A dataset of `items`, in their order.
+    pub fn new(items: Vec<I>) -> Self {
+        Self { items }
+    }
+
+    /// The items, without cloning.
+    pub fn as_slice(&self) -> &[I] {
+        &self.items
+    }
+}
+
+impl<I: Clone + Send + Sync> Dataset<I> for InMemoryDataset<I> {
+    fn get(&self, index: usize) -> Option<I> {
+        self.items.get(index).cloned()
+    }
+
+    fn len(&self) -> usize {
+        self.items.len()
+    }
+}
+
+impl<I> From<Vec<I>> for InMemoryDataset<I> {
+    fn from(items: Vec<I>) -> Self {
+        Self::new(items)
+    }
+}
+
+impl<I> FromIterator<I> for InMemoryDataset<I> {
+    fn from_iter<T: IntoIterator<Item = I>>(items: T) -> Self {
+        Self::new(items.into_iter().collect())
+    }
+}
+
+impl<I, D: Dataset<I> + ?Sized> Dataset<I> for &D {
+    fn get(&self, index: usize) -> Option<I> {
+        (**self).get(index)
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+}
+
+impl<I, D: Dataset<I> + ?Sized> Dataset<I> for Box<D> {
+    fn get(&self, index: usize) -> Option<I> {
+        (**self).get(index)
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+}
+
+impl<I, D: Dataset<I> + ?Sized> Dataset<I> for Arc<D> {
+    fn get(&self, index: usize) -> Option<I> {
+        (**self).get(index)
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+}

@@ -1,0 +1,174 @@
+//! Random draws from a dataset.
+
+use super::Dataset;
+use crate::DataError;
+use crate::philox::{Philox, Purpose, permutation};
+
+/// How a [`SamplerDataset`] draws: without replacement, every item equally likely, as many draws as there
+/// are items, unless told otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampling {
+    seed: u64,
+    replacement: bool,
+    size: Option<usize>,
+    weights: Option<Vec<f64>>,
+}
+
+impl Sampling {
+    /// Draws fixed by `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, replacement: false, size: None, weights: None }
+    }
+
+    /// Whether an item may be drawn more than once. Default: no.
+    pub fn replacement(mut self, replacement: bool) -> Self {
+        self.replacement = replacement;
+        self
+    }
+
+    /// How many draws to make. Default: as many as the dataset has items.
+    pub fn size(mut self, size: usize) -> Self {
+        self.size = Some(size);
+        self
+    }
+
+    /// One weight for each item: an item is drawn with probability proportional to its weight, and never if
+    /// that is 0. Weights need not add up to 1. Default: all equal.
+    pub fn weights(mut self, weights: Vec<f64>) -> Self {
+        self.weights = Some(weights);
+        self
+    }
+}
+
+/// Items drawn at random from another dataset.
+///
+/// The draws are made once, so the dataset stays the same from epoch to epoch; take another seed for other
+/// draws.
+///
+/// ```
+/// use kiln_data::{Dataset, InMemoryDataset, SamplerDataset, Sampling};
+///
+/// let rare_and_common = InMemoryDataset::new(vec!["rare", "common"]);
+/// let sampling = Sampling::new(1).replacement(true).weights(vec![1.0, 99.0]).size(1000);
+/// let sample = SamplerDataset::new(rare_and_common, sampling)?;
+/// assert!(sample.iter().filter(|item| *item == "rare").count() < 50);
+/// # Ok::<(), kiln_data::DataError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SamplerDataset<D> {
+    dataset: D,
+    draws: Vec<usize>,
+}
+
+impl<D> SamplerDataset<D> {
+    /// Draws from `dataset` as `sampling` says.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::InvalidArgument`] if more items are asked for than can be drawn, if the number of weights
+    /// is not the number of items, or if a weight is negative or not finite.
+    pub fn new<I>(dataset: D, sampling: Sampling) -> Result<Self, DataError>
+    where
+        D: Dataset<I>,
+    {
+        let draws = draw(dataset.len(), sampling)?;
+        Ok(Self { dataset, draws })
+    }
+}
+
+impl<I, D: Dataset<I>> Dataset<I> for SamplerDataset<D> {
+    fn get(&self, index: usize) -> Option<I> {
+        self.dataset.get(*self.draws.get(index)?)
+    }
+
+    fn len(&self) -> usize {
+        self.draws.len()
+    }
+}
+
+fn draw(len: usize, sampling: Sampling) -> Result<Vec<usize>, DataError> {
+    let Sampling { seed, replacement, size, weights } = sampling;
+    let size = size.unwrap_or(len);
+    if let Some(weights) = &weights {
+        check_weights(weights, len)?;
+    }
+    let drawable = weights.as_ref().map_or(len, |weights| weights.iter().filter(|w| **w > 0.0).count());
+    let most = match (replacement, drawable) {
+        (true, 1..) => usize::MAX,
+        (true, 0) | (false, _) => drawable,
+    };
+    if size > most {
+        return Err(DataError::argument(
+            "sampler",
+            format!("{size} draws from {drawable} items that can be drawn"),
+            "ask for fewer draws, or draw with replacement from at least one item of positive weight",
+        ));
+    }
+    Ok(match (replacement, weights) {
+        (false, None) => {
+            let mut order = permutation(len, seed, Purpose::Sample);
+            order.truncate(size);
+            order
+        }
+        (false, Some(weights)) => weighted_without_replacement(&weights, size, seed),
+        (true, None) => {
+            let mut random = Philox::new(seed, Purpose::Sample);
+            (0..size).map(|_| random.below(len as u64) as usize).collect()
+        }
+        (true, Some(weights)) => weighted_with_replacement(&weights, size, seed),
+    })
+}
+
+fn check_weights(weights: &[f64], len: usize) -> Result<(), DataError> {
+    if weights.len() != len {
+        let message = format!("{} weights for {len} items", weights.len());
+        return Err(DataError::argument("sampler", message, "give one weight for each item"));
+    }
+    if let Some(index) = weights.iter().position(|weight| !weight.is_finite() || *weight < 0.0) {
+        let message = format!("weight {index} is {}", weights[index]);
+        return Err(DataError::argument("sampler", message, "use finite weights of at least 0"));
+    }
+    if !weights.iter().sum::<f64>().is_finite() {
+        let message = "the sum of the weights overflows";
+        return Err(DataError::argument("sampler", message, "scale the weights down"));
+    }
+    Ok(())
+}
+
+/// Inversion of the cumulative distribution.
+fn weighted_with_replacement(weights: &[f64], size: usize, seed: u64) -> Vec<usize> {
+    let mut sum = 0.0;
+    let (indices, ends): (Vec<usize>, Vec<f64>) = weights
+        .iter()
+        .enumerate()
+        .filter(|(_, weight)| **weight > 0.0)
+        .map(|(index, weight)| {
+            sum += weight;
+            (index, sum)
+        })
+        .unzip();
+    let mut random = Philox::new(seed, Purpose::Sample);
+    let pick = |_| {
+        let point = random.unit() * sum;
+        // The product may round up to the sum itself, past every end.
+        indices[ends.partition_point(|end| *end <= point).min(indices.len() - 1)]
+    };
+    (0..size).map(pick).collect()
+}
+
+/// The items with the largest keys `ln(u) / weight`, `u` uniform.
+///
+/// Source: P. S. Efraimidis, P. G. Spirakis, "Weighted random sampling with a reservoir", Information
+/// Processing Letters 97(5), 2006; the logarithm of their key, which cannot underflow.
+fn weighted_without_replacement(weights: &[f64], size: usize, seed: u64) -> Vec<usize> {
+    let mut random = Philox::new(seed, Purpose::Sample);
+    let mut keyed: Vec<(f64, usize)> = weights
+        .iter()
+        .enumerate()
+        .filter(|(_, weight)| **weight > 0.0)
+        // 1 - u is in (0, 1], so the logarithm is finite.
+        .map(|(index, weight)| ((1.0 - random.unit()).ln() / weight, index))
+        .collect();
+    keyed.sort_by(|a, b| b.0.total_cmp(&a.0));
+    keyed.into_iter().take(size).map(|(_, index)| index).collect()
+}

@@ -1,0 +1,173 @@
+//! The one error type of this crate.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of any type, as a [`Batcher`](crate::Batcher) may return it.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What can go wrong with datasets, files and loaders.
+///
+/// Offsets count bytes from the start of the file's contents; for a gzipped file, of the contents after
+/// decompression.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// A file or folder could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// A file ends before its declared contents do.
+    #[error("{}: truncated at byte {offset}: expected {expected} bytes", file.display())]
+    Truncated {
+        /// The file.
+        file: PathBuf,
+        /// How many bytes there are.
+        offset: u64,
+        /// How many bytes there should be, as far as the file itself tells.
+        expected: u64,
+    },
+
+    /// A file goes on after its declared contents.
+    #[error("{}: unexpected data from byte {offset} on: the header declares {offset} bytes", file.display())]
+    TrailingData {
+        /// The file.
+        file: PathBuf,
+        /// Where the contents should have ended.
+        offset: u64,
+    },
+
+    /// A file's contents are not what its format demands.
+    #[error("{}: at byte {offset}: {message}", file.display())]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// Where the offending bytes start.
+        offset: u64,
+        /// What is wrong there.
+        message: String,
+    },
+
+    /// A data set is in none of the places where it is looked for.
+    #[error("{}", describe_not_found(name, searched, hint))]
+    NotFound {
+        /// The data set and split, for example `MNIST train`.
+        name: String,
+        /// The folders searched, in order.
+        searched: Vec<PathBuf>,
+        /// How to get the data.
+        hint: String,
+    },
+
+    /// No mirror delivered the file intact.
+    #[error("{file}: download failed:{}\n  hint: check the network, or put the file into {} yourself",
+        indent(attempts), directory.display())]
+    Download {
+        /// Name of the file.
+        file: String,
+        /// Where it would have been stored.
+        directory: PathBuf,
+        /// What went wrong, one entry for each address tried.
+        attempts: Vec<String>,
+    },
+
+    /// An argument makes no sense; `operation` names the function or type that refused it.
+    #[error("[{operation}] {message}\n  hint: {hint}")]
+    InvalidArgument {
+        /// The function or type that refused the argument.
+        operation: &'static str,
+        /// What is wrong, with the values involved.
+        message: String,
+        /// What to do.
+        hint: String,
+    },
+
+    /// A loader was asked for batches of no items.
+    #[error("[data_loader] batch size is 0\n  hint: call batch_size(n) with n of at least 1")]
+    ZeroBatchSize,
+
+    /// A loader was given a dataset without items.
+    #[error(
+        "[data_loader] the dataset is empty\n  \
+         hint: check the folder, filter or split that the dataset was made from"
+    )]
+    EmptyDataset,
+
+    /// A dataset returned `None` for an index below its length.
+    #[error(
+        "[data_loader] the dataset has no item {index} although its length is {len}\n  \
+         hint: Dataset::get must return Some for every index below Dataset::len"
+    )]
+    MissingItem {
+        /// The index asked for.
+        index: usize,
+        /// The dataset's length when the loader was built.
+        len: usize,
+    },
+
+    /// A dataset or batcher panicked while a batch was made.
+    #[error("[data_loader] making batch {batch} of epoch {epoch} panicked: {message}")]
+    Panicked {
+        /// Epoch of the batch.
+        epoch: u64,
+        /// Index of the batch within its epoch.
+        batch: usize,
+        /// The panic's message.
+        message: String,
+    },
+
+    /// The operating system gave no thread for a worker.
+    #[error("[data_loader] worker thread {worker} did not start: {source}\n  hint: use fewer num_workers")]
+    SpawnWorker {
+        /// Index of the worker.
+        worker: usize,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// A batcher's own error.
+    #[error(transparent)]
+    Batcher(#[from] BoxError),
+}
+
+impl DataError {
+    /// Wraps a batcher's own error, or a message, so that it can be returned from
+    /// [`Batcher::batch`](crate::Batcher::batch).
+    pub fn batcher(error: impl Into<BoxError>) -> Self {
+        Self::Batcher(error.into())
+    }
+
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn malformed(file: &Path, offset: u64, message: impl Into<String>) -> Self {
+        Self::Malformed { file: file.to_owned(), offset, message: message.into() }
+    }
+
+    pub(crate) fn argument(
+        operation: &'static str,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self::InvalidArgument { operation, message: message.into(), hint: hint.into() }
+    }
+}
+
+fn describe_not_found(name: &str, searched: &[PathBuf], hint: &str) -> String {
+    let places: Vec<String> = searched.iter().map(|path| path.display().to_string()).collect();
+    format!("{name} files not found; looked in:{}\n  hint: {hint}", indent(&places))
+}
+
+fn indent(lines: &[String]) -> String {
+    lines.iter().fold(String::new(), |mut text, line| {
+        let _ = write!(text, "\n    {line}");
+        text
+    })
+}

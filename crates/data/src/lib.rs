@@ -1,0 +1,48 @@
+//! Datasets and data loading.
+//!
+//! - A [`Dataset`] is a numbered list of items: [`InMemoryDataset`] holds a `Vec`, [`vision::MnistDataset`]
+//!   the digits of MNIST. Transforms wrap one dataset in another: [`MapDataset`], [`SubsetDataset`] and
+//!   [`split`], [`ShuffledDataset`], [`WindowsDataset`], [`ConcatDataset`], [`SamplerDataset`].
+//! - A [`Batcher`] turns a `Vec` of items into whatever a model eats, usually tensors. This crate knows
+//!   nothing about tensors.
+//! - A [`DataLoader`] walks a dataset in batches: shuffled by a seed, made ahead of time by worker threads,
+//!   and in the same order whatever the number of workers.
+//!
+//! ```
+//! use kiln_data::{DataError, DataLoaderBuilder, InMemoryDataset};
+//!
+//! let dataset = InMemoryDataset::new((0..10).collect::<Vec<i32>>());
+//! let loader = DataLoaderBuilder::new(|items: Vec<i32>| Ok::<_, DataError>(items.iter().sum::<i32>()))
+//!     .batch_size(4)
+//!     .shuffle(42)
+//!     .num_workers(2)
+//!     .build(dataset)?;
+//!
+//! let mut total = 0;
+//! for batch in loader.iter() {
+//!     total += batch?;
+//! }
+//! assert_eq!(total, 45);
+//! # Ok::<(), DataError>(())
+//! ```
+//!
+//! Everything that can fail returns a [`DataError`], which names the file and the byte, or the option, and
+//! says what to do.
+
+#![forbid(unsafe_code)]
+
+mod batcher;
+pub mod dataset;
+mod error;
+pub mod idx;
+pub mod loader;
+mod philox;
+pub mod vision;
+
+pub use batcher::Batcher;
+pub use dataset::{
+    ConcatDataset, Dataset, DatasetIter, InMemoryDataset, MapDataset, Mapper, SamplerDataset, Sampling,
+    ShuffledDataset, SubsetDataset, WindowsDataset, split,
+};
+pub use error::{BoxError, DataError};
+pub use loader::{DataLoader, DataLoaderBuilder, DataLoaderIter, Progress};

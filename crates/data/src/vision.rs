@@ -1,0 +1,5 @@
+//! Image data sets.
+
+mod mnist;
+
+pub use mnist::{MnistDataset, MnistItem, MnistSplit};
