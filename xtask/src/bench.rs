@@ -1,7 +1,7 @@
 //! `cargo xtask bench core`: how long a user waits for the compiler, and what an eager operation costs.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ struct Figure {
 }
 
 /// `cargo xtask bench core`.
-pub(crate) fn run(words: &[String]) -> Result<(), String> {
+pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
     if args.words != ["core"] {
         return Err("say what to measure\n  hint: cargo xtask bench core".to_owned());
@@ -57,7 +57,11 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     if let Some(file) = args.last("--record") {
         record(Path::new(file), &figures, &missing)?;
     }
-    if missing.is_empty() { Ok(()) } else { Err(format!("not measured: {}", missing.join("; "))) }
+    if missing.is_empty() {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Err(format!("not measured: {}", missing.join("; ")))
+    }
 }
 
 /// Cost of single operations, measured by the suite's own program.

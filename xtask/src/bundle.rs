@@ -1,6 +1,7 @@
 //! `cargo xtask bundle`: test programs for a machine that has no Rust.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ struct Program {
 }
 
 /// `cargo xtask bundle PACKAGE...`.
-pub(crate) fn run(words: &[String]) -> Result<(), String> {
+pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
     let workspace = Workspace::load()?;
     if args.words.is_empty() {
@@ -43,7 +44,8 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     pack(&programs, &bundle, &workspace.root)?;
     let size = folder_size(&bundle)?;
     println!("{} programs, {} in {}", programs.len(), mebibytes(size), bundle.display());
-    check_size(size)
+    check_size(size)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn build(

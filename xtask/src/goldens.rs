@@ -1,6 +1,7 @@
 //! `cargo xtask goldens`: makes the PyTorch reference files again.
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use crate::args::{Accepts, Args};
 use crate::process;
@@ -9,14 +10,15 @@ use crate::workspace::Workspace;
 const SCRIPT: &str = crate::checks::GOLDENS;
 
 /// `cargo xtask goldens`.
-pub(crate) fn run(words: &[String]) -> Result<(), String> {
+pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Args::parse(words, &Accepts { flags: &[], options: &[], words: false })?;
     let root = Workspace::load()?.root;
     if !root.join(SCRIPT).is_file() {
         return Err(format!("there is no {SCRIPT}"));
     }
     has_torch(&root)?;
-    process::run(process::program("python3", &root).arg(SCRIPT))
+    process::run(process::program("python3", &root).arg(SCRIPT))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Whether `python3` can import PyTorch, or how to make it.

@@ -1,7 +1,7 @@
 //! The repository's own commands, run as `cargo xtask COMMAND`.
 //!
 //! Each command is one module: [`checks`] runs everything this machine can run, [`tidy`] reads the tree and
-//! reports what breaks the rules of `ARCHITECTURE.md`, [`bench`] measures build times and operation overhead,
+//! reports what breaks the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times and operation overhead,
 //! [`bundle`] packs test programs for a machine without Rust, [`goldens`] makes the PyTorch reference files.
 //! The only dependency is a JSON reader, so the tool itself builds in seconds.
 
@@ -52,12 +52,12 @@ fn main() -> ExitCode {
         "goldens" => goldens::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
         other => Err(format!("unknown command `{other}`\n  hint: `cargo xtask help` lists the commands")),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(message) => {
             eprintln!("xtask: {message}");
             ExitCode::FAILURE

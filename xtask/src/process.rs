@@ -68,20 +68,24 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Runs to the end, hands each line of standard output to `see`, and prints it.
+/// Runs to the end, hands each line of output and error to `see` in the order written, and prints it.
 pub(crate) fn run_and_see(command: &mut Command, mut see: impl FnMut(&str)) -> Result<(), String> {
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| cannot_start(command, &error))?;
-    if let Some(stdout) = child.stdout.take() {
-        let mut reader = BufReader::new(stdout);
-        let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).map_err(|error| error.to_string())? > 0 {
-            std::io::stdout().write_all(&line).map_err(|error| error.to_string())?;
-            see(String::from_utf8_lossy(&line).trim_end());
-            line.clear();
-        }
+    let said = describe(command);
+    let piped = std::io::pipe().and_then(|(reader, writer)| Ok((reader, writer.try_clone()?, writer)));
+    let (reader, stdout, stderr) = piped.map_err(|error| format!("no pipe for `{said}`: {error}"))?;
+    command.stdout(stdout).stderr(stderr);
+    let mut child = command.spawn().map_err(|error| cannot_start(command, &error))?;
+    // The command keeps the writing ends; while they are open the pipe has no end.
+    command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    let mut reader = BufReader::new(reader);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line).map_err(|error| error.to_string())? > 0 {
+        std::io::stdout().write_all(&line).map_err(|error| error.to_string())?;
+        see(String::from_utf8_lossy(&line).trim_end());
+        line.clear();
     }
     let status = child.wait().map_err(|error| error.to_string())?;
-    if status.success() { Ok(()) } else { Err(format!("{status} from `{}`", describe(command))) }
+    if status.success() { Ok(()) } else { Err(format!("{status} from `{said}`")) }
 }
 
 /// Runs to the end, or stops the program once `limit` has passed.
@@ -129,8 +133,11 @@ mod tests {
     #[test]
     fn lines_are_seen_in_order_and_input_is_empty() {
         let mut lines = Vec::new();
-        run_and_see(&mut shell("cat; echo one; echo two"), |line| lines.push(line.to_owned())).unwrap();
-        assert_eq!(lines, ["one", "two"]);
+        run_and_see(&mut shell("cat; echo one; echo two >&2; echo three"), |line| {
+            lines.push(line.to_owned())
+        })
+        .unwrap();
+        assert_eq!(lines, ["one", "two", "three"]);
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub(crate) struct Tally {
     pub(crate) failed: usize,
     /// Ignored tests with their reasons.
     pub(crate) ignored: Vec<(String, String)>,
+    /// The crate or test program whose lines come now.
+    program: String,
 }
 
 impl Tally {
@@ -21,13 +23,15 @@ impl Tally {
             line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ignored"))
         {
             let reason = rest.strip_prefix(", ").unwrap_or("marked `ignore` without a reason");
-            self.ignored.push((name.to_owned(), reason.to_owned()));
+            self.ignored.push((format!("{} {name}", self.program).trim().to_owned(), reason.to_owned()));
+        } else if let Some(program) = program(line) {
+            self.program = program;
         }
     }
 
     /// Whether no test was seen.
     pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
+        self.passed + self.failed + self.ignored.len() == 0
     }
 }
 
@@ -37,6 +41,17 @@ impl fmt::Display for Tally {
         write!(f, "{}/{run}", self.passed)?;
         if self.ignored.is_empty() { Ok(()) } else { write!(f, ", {} ignored", self.ignored.len()) }
     }
+}
+
+/// The test program that cargo announces, such as `kiln_ir` for `target/debug/deps/kiln_ir-0123`. Documentation tests
+/// carry their file in their names.
+fn program(line: &str) -> Option<String> {
+    let line = line.trim_start();
+    if line.starts_with("Doc-tests ") {
+        return Some(String::new());
+    }
+    let file = line.strip_prefix("Running ")?.strip_suffix(')')?.rsplit('/').next()?;
+    Some(file.rsplit_once('-').map_or(file, |(name, _)| name).to_owned())
 }
 
 /// The number in front of `what` in `ok. 3 passed; 0 failed; …`.
@@ -61,6 +76,7 @@ mod tests {
     fn several_programs_add_up() {
         let mut tally = Tally::default();
         for line in [
+            "     Running unittests src/lib.rs (target/debug/deps/kiln_ir-0123abc)",
             "running 3 tests",
             "test shape::tests::merge ... ok",
             "test big ... ignored",
@@ -72,6 +88,7 @@ mod tests {
         }
         assert_eq!((tally.passed, tally.failed), (15, 4));
         assert_eq!(tally.ignored[0].1, "marked `ignore` without a reason");
+        assert_eq!(tally.ignored[1].0, "kiln_ir slow");
         assert_eq!(tally.to_string(), "15/19, 2 ignored");
     }
 }

@@ -4,6 +4,7 @@ mod libtest;
 mod snippets;
 mod steps;
 
+use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::args::{Accepts, Args};
@@ -24,7 +25,7 @@ enum Outcome {
 }
 
 /// `cargo xtask test`.
-pub(crate) fn run(words: &[String]) -> Result<(), String> {
+pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
     let selected = select(&args.all("--only"))?;
     let workspace = Workspace::load()?;
@@ -32,15 +33,13 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
         Context { workspace: &workspace, install: !args.has("--no-install") && !args.has("--list") };
     if args.has("--list") {
         print!("{}", list(&selected, &context));
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     let outcomes: Vec<(&Step, Outcome)> =
         selected.into_iter().map(|step| (step, run_step(step, &context))).collect();
     print!("{}", summary(&outcomes));
-    let failed =
-        outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Ran { error: Some(_), .. }));
-    let failed: Vec<&str> = failed.map(|(step, _)| step.name).collect();
-    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+    let failed = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Ran { error: Some(_), .. }));
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn select(names: &[&str]) -> Result<Vec<&'static Step>, String> {

@@ -26,14 +26,14 @@ pub(crate) fn run(context: &Context, tally: &mut Tally) -> Result<(), String> {
     build.args(["test", "--workspace", "--no-run", "--quiet", "--message-format=json"]);
     let messages = process::output(&mut build)?;
     let library = library(&messages, "kiln").ok_or("cargo built no library called kiln")?;
+    let folder = Path::new(&library).parent().unwrap_or(root);
+    let dependencies = if folder.ends_with("deps") { folder.to_owned() } else { folder.join("deps") };
     let mut failed = Vec::new();
     for page in pages(root) {
         let mut command = process::program("rustdoc", root);
         command.args(["--test", "--edition", "2024", "--crate-name", "pages", "--extern"]);
         command.arg(format!("kiln={library}"));
-        command
-            .arg("-L")
-            .arg(format!("dependency={}", context.workspace.target.join("debug/deps").display()));
+        command.arg("-L").arg(format!("dependency={}", dependencies.display()));
         command.arg(&page);
         if run_tests(&mut command, tally).is_err() {
             failed.push(page);

@@ -13,6 +13,7 @@ mod tracked_files;
 
 use std::fmt;
 use std::path::Path;
+use std::process::ExitCode;
 
 use crate::args::{Accepts, Args};
 use crate::process;
@@ -68,7 +69,7 @@ const CHECKS: &[Check] = &[
 ];
 
 /// `cargo xtask tidy`.
-pub(crate) fn run(words: &[String]) -> Result<(), String> {
+pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Args::parse(words, &Accepts { flags: &[], options: &[], words: false })?;
     let tree = Tree::load()?;
     let findings = tree.findings();
@@ -81,9 +82,10 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
             tree.files.len(),
             tree.workspace.packages.len()
         );
-        Ok(())
+        Ok(ExitCode::SUCCESS)
     } else {
-        Err(format!("tidy found {} problem(s)", findings.len()))
+        println!("tidy: {} problems", findings.len());
+        Ok(ExitCode::FAILURE)
     }
 }
 
