@@ -11,7 +11,6 @@ use crate::args::{Accepts, Args};
 use crate::table::{self, row};
 use crate::workspace::Workspace;
 use libtest::Tally;
-pub(crate) use steps::GOLDENS;
 use steps::{Context, STEPS, Step};
 
 const ACCEPTS: Accepts = Accepts { flags: &["--list", "--no-install"], options: &["--only"], words: false };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::libtest::Tally;
 use super::snippets;
-use crate::process;
 use crate::workspace::Workspace;
+use crate::{goldens, process};
 
 /// What every step knows.
 pub(crate) struct Context<'a> {
@@ -75,7 +75,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "goldens",
         about: "PyTorch still gives the committed reference values",
-        can_run: can_check_goldens,
+        can_run: |context| goldens::can_run(&context.workspace.root),
         run: check_goldens,
     },
     Step { name: "gpu", about: "the GPU engines pass the suite", can_run: has_gpu, run: gpu_tests },
@@ -91,9 +91,6 @@ const CORE: &[&str] = &["kiln-ir", "kiln-cpu", "kiln-autodiff", "kiln-tensor", "
 const GPU_ENGINES: &[&str] = &["kiln-cuda", "kiln-rocm", "kiln-wgpu"];
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(180);
-
-/// Script that makes the goldens; with `--check` it compares instead of writing.
-pub(crate) const GOLDENS: &str = "crates/suite/goldens/generate.py";
 
 fn always(_: &Context) -> Result<(), String> {
     Ok(())
@@ -168,17 +165,8 @@ fn mnist(context: &Context, _: &mut Tally) -> Result<(), String> {
     announce_and_run(&mut command)
 }
 
-fn can_check_goldens(context: &Context) -> Result<(), String> {
-    let script = std::fs::read_to_string(context.workspace.root.join(GOLDENS));
-    let script = script.map_err(|_| format!("there is no {GOLDENS}"))?;
-    if !script.contains("--check") {
-        return Err(format!("{GOLDENS} has no --check"));
-    }
-    crate::goldens::has_torch(&context.workspace.root)
-}
-
 fn check_goldens(context: &Context, _: &mut Tally) -> Result<(), String> {
-    announce_and_run(process::program("python3", &context.workspace.root).args([GOLDENS, "--check"]))
+    announce_and_run(process::program("python3", &context.workspace.root).args([goldens::SCRIPT, "--check"]))
 }
 
 fn has_gpu(context: &Context) -> Result<(), String> {
@@ -227,7 +215,7 @@ mod tests {
         assert!(has_core(&context).unwrap_err().contains("kiln-ir"));
         assert!(has_gpu(&context).unwrap_err().contains("no GPU engine"));
         assert!(has_target(&context, "example", "mnist").unwrap_err().contains("mnist"));
-        assert!(can_check_goldens(&context).unwrap_err().contains(GOLDENS));
+        assert!(goldens::can_run(&workspace.root).unwrap_err().contains(goldens::SCRIPT));
     }
 
     #[test]
