@@ -1,0 +1,134 @@
+//! What the engine keeps in a value: a buffer and where in it the elements lie.
+
+use crate::buffer::Buffer;
+use crate::layout::Layout;
+use kiln_ir::{Element, Error, Result, Shape, TensorType, Value};
+
+/// The payload of the engine's values. Clones share the buffer.
+#[derive(Clone)]
+pub(crate) struct Array {
+    pub(crate) buffer: Buffer,
+    pub(crate) layout: Layout,
+}
+
+impl Array {
+    /// A contiguous array of that type, its elements not yet written.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    #[inline]
+    pub(crate) fn uninit(ty: &TensorType) -> Result<Array> {
+        Ok(Array { buffer: Buffer::uninit(ty.num_bytes())?, layout: Layout::contiguous(ty.shape) })
+    }
+
+    /// A contiguous array of zeros (`false`).
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn zeros(ty: &TensorType) -> Result<Array> {
+        let array = Array::uninit(ty)?;
+        // SAFETY: the buffer is fresh and that many bytes long.
+        unsafe { array.buffer.as_ptr().write_bytes(0, ty.num_bytes()) };
+        Ok(array)
+    }
+
+    /// The array in a value.
+    ///
+    /// # Errors
+    /// The error of a poisoned value; an error for a value of another engine.
+    #[inline]
+    pub(crate) fn of(value: &Value) -> Result<&Array> {
+        match value.payload::<Array>() {
+            Some(array) => Ok(array),
+            None => Err(not_an_array(value)),
+        }
+    }
+
+    /// The array as a value of that type.
+    #[inline]
+    pub(crate) fn into_value(self, ty: TensorType) -> Value {
+        Value::new(ty, self)
+    }
+
+    #[inline]
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.layout.shape
+    }
+
+    #[inline]
+    pub(crate) fn strides(&self) -> &[isize] {
+        self.layout.strides()
+    }
+
+    #[inline]
+    pub(crate) fn num_elements(&self) -> usize {
+        self.layout.num_elements()
+    }
+
+    #[inline]
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.layout.is_contiguous()
+    }
+
+    /// The address of the element at index 0 of every axis; `T` must have the size of the dtype.
+    #[inline]
+    pub(crate) fn as_ptr<T>(&self) -> *const T {
+        self.as_mut_ptr::<T>().cast_const()
+    }
+
+    /// The same, for writing: only into a fresh buffer or a unique one.
+    #[inline]
+    pub(crate) fn as_mut_ptr<T>(&self) -> *mut T {
+        // The offset lies within the buffer, so the product cannot overflow.
+        self.buffer.as_ptr().wrapping_add(self.layout.offset * size_of::<T>()).cast()
+    }
+
+    /// The elements of a contiguous array whose dtype is `T`'s (or has the same size and takes any bits).
+    ///
+    /// # Panics
+    /// When the array is not contiguous.
+    #[inline]
+    pub(crate) fn data<T: Element>(&self) -> &[T] {
+        assert!(self.is_contiguous(), "[cpu] a kernel for contiguous data met strides");
+        // SAFETY: contiguous elements from the first on lie within the buffer, and were written by the op that
+        // made the array.
+        unsafe { core::slice::from_raw_parts(self.as_ptr(), self.num_elements()) }
+    }
+
+    /// The elements of a contiguous array, for writing; initialised before (as by [`Array::zeros`]) or written
+    /// before they are read.
+    ///
+    /// # Panics
+    /// When the array is not contiguous or its buffer is shared.
+    #[inline]
+    pub(crate) fn data_mut<T: Element>(&mut self) -> &mut [T] {
+        assert!(self.is_contiguous() && self.buffer.is_unique(), "[cpu] writing to a shared or strided array");
+        // SAFETY: as in `data`, and nobody else sees the buffer.
+        unsafe { core::slice::from_raw_parts_mut(self.as_mut_ptr(), self.num_elements()) }
+    }
+}
+
+#[cold]
+fn not_an_array(value: &Value) -> Error {
+    match value.error() {
+        Some(error) => error.clone(),
+        None => Error::unsupported("cpu", "an operand is a value of another engine")
+            .hint("read it there and write it here"),
+    }
+}
+
+/// Takes the buffer of an operand over for a result: possible where nobody else sees the value or its buffer, and its
+/// elements fill the buffer from its start to its end.
+#[inline]
+pub(crate) fn is_reusable(value: &mut Value) -> bool {
+    let ty = *value.ty();
+    match value.payload_mut::<Array>() {
+        Some(array) => {
+            array.buffer.is_unique()
+                && array.layout.offset == 0
+                && array.buffer.len() == ty.num_bytes()
+                && array.is_contiguous()
+        }
+        None => false,
+    }
+}

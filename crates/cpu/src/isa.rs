@@ -1,0 +1,108 @@
+//! Which vector instructions kernels are compiled for, and which of those this processor has.
+
+/// A set of instructions for which every kernel exists.
+///
+/// On other processors than x86-64 there is one: what the target always has (NEON on AArch64).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// What the target always has.
+    Baseline,
+    /// AVX2, FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL besides.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Level {
+    /// The best level of this processor, or the one that `KILN_CPU_ISA` names (`scalar`, `avx2`, `avx512`) where the
+    /// processor has it.
+    pub(crate) fn detect() -> Level {
+        let best = Level::of_processor();
+        #[cfg(feature = "std")]
+        if let Ok(name) = std::env::var("KILN_CPU_ISA") {
+            return Level::from_name(&name).map_or(best, |wanted| wanted.min(best));
+        }
+        best
+    }
+
+    #[cfg(feature = "std")]
+    fn from_name(name: &str) -> Option<Level> {
+        match name {
+            "scalar" => Some(Level::Baseline),
+            #[cfg(target_arch = "x86_64")]
+            "avx2" => Some(Level::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            "avx512" => Some(Level::Avx512),
+            _ => None,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn of_processor() -> Level {
+        Level::Baseline
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn of_processor() -> Level {
+        macro_rules! has {
+            ($($feature:tt),*) => {{
+                #[cfg(feature = "std")]
+                let has = $(std::arch::is_x86_feature_detected!($feature))&&*;
+                #[cfg(not(feature = "std"))]
+                let has = $(cfg!(target_feature = $feature))&&*;
+                has
+            }};
+        }
+        let avx2 = has!("avx2", "fma", "f16c");
+        if avx2 && has!("avx512f", "avx512bw", "avx512dq", "avx512vl") {
+            Level::Avx512
+        } else if avx2 {
+            Level::Avx2
+        } else {
+            Level::Baseline
+        }
+    }
+}
+
+/// Defines functions that exist once per [`Level`]: `fn name[generics]<names>(arguments) -> result { body }` becomes
+/// `fn name(level, arguments)`. The body and everything it calls must be `#[inline(always)]` to be compiled for the
+/// level's instructions; plain loops in it are vectorised for them.
+macro_rules! multiversion {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis fn $name:ident [$($generics:tt)*] <$($param:ident),*> ($($arg:ident : $ty:ty),* $(,)?)
+        $(-> $ret:ty)? $body:block
+    )*) => {$(
+        $(#[$meta])*
+        #[inline]
+        $vis fn $name<$($generics)*>(level: $crate::isa::Level, $($arg: $ty),*) $(-> $ret)? {
+            #[inline(always)]
+            fn body<$($generics)*>($($arg: $ty),*) $(-> $ret)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+            fn avx2<$($generics)*>($($arg: $ty),*) $(-> $ret)? {
+                body::<$($param),*>($($arg),*)
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
+            fn avx512<$($generics)*>($($arg: $ty),*) $(-> $ret)? {
+                body::<$($param),*>($($arg),*)
+            }
+
+            match level {
+                $crate::isa::Level::Baseline => body::<$($param),*>($($arg),*),
+                // SAFETY: the level is chosen only where the processor has its instructions.
+                #[cfg(target_arch = "x86_64")]
+                $crate::isa::Level::Avx2 => unsafe { avx2::<$($param),*>($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::isa::Level::Avx512 => unsafe { avx512::<$($param),*>($($arg),*) },
+            }
+        }
+    )*};
+}
+pub(crate) use multiversion;

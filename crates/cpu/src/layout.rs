@@ -1,0 +1,181 @@
+//! Where the elements of a tensor lie in its buffer.
+
+use kiln_ir::{Axes, MAX_RANK, Shape, SliceAxis};
+
+/// Shape, strides and offset, counted in elements: element `[i, j, ..]` lies at
+/// `offset + i * strides[0] + j * strides[1] + ..`. Strides may be negative (a flipped axis) or 0 (a repeated one).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) shape: Shape,
+    pub(crate) strides: [isize; MAX_RANK],
+    pub(crate) offset: usize,
+}
+
+impl Layout {
+    /// Row-major, without gaps, from the start of the buffer.
+    #[inline]
+    pub(crate) fn contiguous(shape: Shape) -> Layout {
+        let mut strides = [0; MAX_RANK];
+        let mut stride = 1usize;
+        for axis in (0..shape.rank()).rev() {
+            strides[axis] = stride as isize;
+            stride = stride.wrapping_mul(shape[axis].max(1));
+        }
+        Layout { shape, strides, offset: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn rank(&self) -> usize {
+        self.shape.rank()
+    }
+
+    #[inline]
+    pub(crate) fn num_elements(&self) -> usize {
+        self.shape.num_elements()
+    }
+
+    /// The strides, one per axis.
+    #[inline]
+    pub(crate) fn strides(&self) -> &[isize] {
+        &self.strides[..self.rank()]
+    }
+
+    /// Whether the elements lie in row-major order without gaps (from any offset).
+    #[inline]
+    pub(crate) fn is_contiguous(&self) -> bool {
+        let mut expected = 1isize;
+        for axis in (0..self.rank()).rev() {
+            let length = self.shape[axis];
+            if length == 0 {
+                return true;
+            }
+            if length != 1 {
+                if self.strides[axis] != expected {
+                    return false;
+                }
+                expected *= length as isize;
+            }
+        }
+        true
+    }
+
+    /// Whether the elements fill a stretch of memory without gaps or repeats, in whatever order of axes.
+    pub(crate) fn is_dense(&self) -> bool {
+        if self.is_contiguous() {
+            return true;
+        }
+        let mut left: [bool; MAX_RANK] = [false; MAX_RANK];
+        for axis in 0..self.rank() {
+            left[axis] = self.shape[axis] != 1;
+        }
+        let mut expected = 1isize;
+        while left.contains(&true) {
+            let Some(axis) = (0..self.rank()).find(|&axis| left[axis] && self.strides[axis] == expected)
+            else {
+                return false;
+            };
+            left[axis] = false;
+            expected *= self.shape[axis] as isize;
+        }
+        true
+    }
+
+    /// Where an element lies in the buffer.
+    pub(crate) fn position(&self, index: &[usize]) -> usize {
+        let steps: isize = index.iter().zip(self.strides()).map(|(&i, &stride)| i as isize * stride).sum();
+        (self.offset as isize + steps) as usize
+    }
+
+    /// The same elements in another shape, or `None` where only a copy can do that.
+    pub(crate) fn reshape(&self, shape: &Shape) -> Option<Layout> {
+        if self.is_contiguous() {
+            return Some(Layout { offset: self.offset, ..Layout::contiguous(*shape) });
+        }
+        let merged = Merged::new(&self.shape, self.strides());
+        let mut strides = [0isize; MAX_RANK];
+        let mut axis = shape.rank();
+        for &(length, stride) in merged.axes[..merged.len].iter().rev() {
+            let (mut filled, mut step) = (1usize, stride);
+            while filled < length {
+                axis = axis.checked_sub(1)?;
+                strides[axis] = step;
+                filled *= shape[axis];
+                step *= shape[axis] as isize;
+            }
+            if filled != length {
+                return None;
+            }
+        }
+        Some(Layout { shape: *shape, strides, offset: self.offset })
+    }
+
+    pub(crate) fn permute(&self, axes: &Axes) -> Layout {
+        let mut layout = *self;
+        for (to, from) in axes.iter().enumerate() {
+            layout.shape[to] = self.shape[from];
+            layout.strides[to] = self.strides[from];
+        }
+        layout
+    }
+
+    pub(crate) fn broadcast(&self, shape: &Shape) -> Layout {
+        let added = shape.rank() - self.rank();
+        let mut strides = [0; MAX_RANK];
+        for axis in 0..self.rank() {
+            if self.shape[axis] == shape[added + axis] {
+                strides[added + axis] = self.strides[axis];
+            }
+        }
+        Layout { shape: *shape, strides, offset: self.offset }
+    }
+
+    pub(crate) fn slice(&self, slices: &[SliceAxis]) -> Layout {
+        let mut layout = *self;
+        let mut offset = self.offset as isize;
+        for (axis, slice) in slices.iter().enumerate() {
+            layout.shape[axis] = slice.len;
+            layout.strides[axis] = self.strides[axis].wrapping_mul(slice.step);
+            offset += self.strides[axis] * slice.start as isize;
+        }
+        // An empty slice may start past the end; it reads nothing, and must not point outside the buffer.
+        layout.offset = if layout.num_elements() == 0 { 0 } else { offset as usize };
+        layout
+    }
+
+    pub(crate) fn windows(&self, axis: usize, size: usize, step: usize, dilation: usize) -> Layout {
+        let rank = self.rank();
+        let count = (self.shape[axis] - dilation * (size - 1) - 1) / step + 1;
+        let mut layout = *self;
+        layout.shape = self.shape.with(axis, count).inserted(rank, size);
+        layout.strides[axis] = self.strides[axis].wrapping_mul(step as isize);
+        layout.strides[rank] = self.strides[axis].wrapping_mul(dilation as isize);
+        layout
+    }
+}
+
+/// Axes of one layout with neighbours merged where their strides allow.
+struct Merged {
+    axes: [(usize, isize); MAX_RANK],
+    len: usize,
+}
+
+impl Merged {
+    fn new(shape: &[usize], strides: &[isize]) -> Merged {
+        let mut merged = Merged { axes: [(1, 0); MAX_RANK], len: 0 };
+        for (&length, &stride) in shape.iter().zip(strides) {
+            if length == 1 {
+                continue;
+            }
+            if merged.len > 0 {
+                let (last, outer) = &mut merged.axes[merged.len - 1];
+                if *outer == stride * length as isize {
+                    (*last, *outer) = (*last * length, stride);
+                    continue;
+                }
+            }
+            merged.axes[merged.len] = (length, stride);
+            merged.len += 1;
+        }
+        merged
+    }
+}

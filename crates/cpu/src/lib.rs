@@ -1,0 +1,45 @@
+//! Kiln's eager engine for the processor.
+//!
+//! [`Cpu`] is an [`Engine`](kiln_ir::Engine) with one arm per op; every op runs natively and at once. What makes it
+//! fast:
+//!
+//! * A tensor is a buffer and a layout: shape, strides, offset. Reshape, permute, broadcast, slice and windows only
+//!   write another layout.
+//! * An operand that nobody else can see is overwritten: results reuse its memory.
+//! * Kernels are plain loops compiled for several instruction sets, chosen when the engine is made.
+//! * Large tensors are shared between a fixed number of threads; small ones never are. How work is split does not
+//!   depend on the number of threads, and so neither do results.
+//!
+//! ```
+//! use kiln_cpu::Cpu;
+//! use kiln_ir::{Engine, TensorData, Var, block_on};
+//!
+//! let cpu = Cpu::new();
+//! let x = Var::new(&cpu, cpu.write(TensorData::from([1.0f32, 2.0, 3.0])));
+//! let y = cpu.read((x * 2.0 + 1.0).into_value());
+//! assert_eq!(block_on(y).unwrap().into_vec::<f32>().unwrap(), [3.0, 5.0, 7.0]);
+//! ```
+//!
+//! Without the feature `threads` the crate runs on the caller's thread, and without `std` it needs an allocator only;
+//! vector instructions are then those the target always has.
+//!
+//! `KILN_NUM_THREADS` sets the number of shared threads; `KILN_CPU_ISA` (`scalar`, `avx2`, `avx512`) lowers the
+//! instruction set, for tests.
+#![no_std]
+
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
+
+mod array;
+mod buffer;
+mod composite;
+mod contraction;
+mod copy;
+mod engine;
+mod isa;
+mod layout;
+mod threads;
+mod walk;
+
+pub use engine::Cpu;

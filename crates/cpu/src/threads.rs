@@ -1,0 +1,112 @@
+//! Sharing work between threads.
+
+use core::ops::Range;
+
+/// A fixed number of threads, or just the caller's.
+///
+/// Kernels say how the work may be split, never who does it: results do not depend on the number of threads.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    threads: usize,
+    #[cfg(feature = "threads")]
+    pool: Option<std::sync::Arc<rayon::ThreadPool>>,
+}
+
+impl Pool {
+    /// The process-wide pool: `KILN_NUM_THREADS` threads, or as many as the process may run at once.
+    pub(crate) fn shared() -> Pool {
+        #[cfg(feature = "threads")]
+        {
+            static SHARED: std::sync::OnceLock<Pool> = std::sync::OnceLock::new();
+            SHARED.get_or_init(|| Pool::new(default_threads())).clone()
+        }
+        #[cfg(not(feature = "threads"))]
+        Pool::new(1)
+    }
+
+    /// A pool of its own with that many threads (at least 1; always 1 without the feature `threads`).
+    pub(crate) fn new(threads: usize) -> Pool {
+        #[cfg(feature = "threads")]
+        {
+            let threads = threads.max(1);
+            let build = || {
+                let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
+                builder.thread_name(|i| alloc::format!("kiln-cpu-{i}")).build().ok().map(std::sync::Arc::new)
+            };
+            let pool = if threads > 1 { build() } else { None };
+            // Where the system gives no threads, the caller's does all the work.
+            Pool { threads: if pool.is_some() { threads } else { 1 }, pool }
+        }
+        #[cfg(not(feature = "threads"))]
+        {
+            let _ = threads;
+            Pool { threads: 1 }
+        }
+    }
+
+    /// How many threads share the work.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Calls `body` with parts of `0..n`, each of at least `grain` (but for the last), together covering it once. In
+    /// parallel where there are threads and more than `grain`; on the caller's thread otherwise, and always when
+    /// the caller is itself a worker of another pool, whose threads are busy already.
+    ///
+    /// Choose `grain` so that it takes about 20 µs: 16,384 additions in cache, for instance.
+    #[inline]
+    pub(crate) fn parallel_for(&self, n: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
+        if self.threads == 1 || n <= grain {
+            if n > 0 {
+                body(0..n);
+            }
+            return;
+        }
+        self.split(n, grain, &body);
+    }
+
+    #[cfg(not(feature = "threads"))]
+    fn split(&self, n: usize, _grain: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+        body(0..n);
+    }
+
+    #[cfg(feature = "threads")]
+    fn split(&self, n: usize, grain: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+        use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
+        let Some(pool) = self.available() else { return body(0..n) };
+        // A few parts per thread even out threads that are interrupted.
+        let parts = (n / grain.max(1)).clamp(1, self.threads * 4);
+        let part = n.div_ceil(parts);
+        let run = |i: usize| {
+            let start = i * part;
+            if start < n {
+                body(start..(start + part).min(n));
+            }
+        };
+        pool.install(|| (0..parts).into_par_iter().with_max_len(1).for_each(run));
+    }
+
+    /// The pool, unless the caller is a worker of another one.
+    #[cfg(feature = "threads")]
+    fn available(&self) -> Option<&rayon::ThreadPool> {
+        let pool = self.pool.as_deref()?;
+        let foreign = rayon::current_thread_index().is_some() && pool.current_thread_index().is_none();
+        (!foreign).then_some(pool)
+    }
+
+    /// Runs `body` inside the pool, with the number of threads that it may use: for libraries that split work
+    /// themselves through rayon. On the caller's thread, with 1, where there is no pool to use.
+    pub(crate) fn install<R: Send>(&self, body: impl FnOnce(usize) -> R + Send) -> R {
+        #[cfg(feature = "threads")]
+        if let Some(pool) = self.available() {
+            return pool.install(|| body(self.threads));
+        }
+        body(1)
+    }
+}
+
+#[cfg(feature = "threads")]
+fn default_threads() -> usize {
+    let wanted = std::env::var("KILN_NUM_THREADS").ok().and_then(|text| text.trim().parse().ok());
+    wanted.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into))
+}
