@@ -1,0 +1,154 @@
+//! The engine: one match over all ops.
+
+use crate::call::{Call, data_of};
+use crate::custom::{self, Kernel};
+use crate::{
+    attention, contraction, elementwise, index, normal, order, pool, quantize, random, reduce, signal, view,
+};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use kiln_ir::{
+    BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Op, OpSet, Operand, OperandType, Operands, Result,
+    TensorData, TensorType, Value, Values, infer, poison_of, poisoned,
+};
+
+/// The engine that defines every op, natively and naively. See the [crate's tour](crate).
+///
+/// All `Reference` engines share one kind of value: each accepts what another made.
+pub struct Reference {
+    caps: Caps,
+    kernels: BTreeMap<String, Box<Kernel>>,
+}
+
+impl Reference {
+    /// An engine without kernels for custom ops. All of Kiln's own ops and dtypes are there.
+    pub fn new() -> Reference {
+        let caps = Caps { name: "reference".into(), dtypes: DTypeSet::ALL, native: OpSet::ALL };
+        Reference { caps, kernels: BTreeMap::new() }
+    }
+
+    /// The same engine with a kernel for the custom ops of that name, which goes before their expansion
+    /// and their evaluation on the host. Replaces an earlier kernel of the name.
+    #[must_use]
+    pub fn with_kernel(
+        mut self,
+        name: &str,
+        kernel: impl Fn(&Custom, &[TensorData]) -> Result<Vec<TensorData>> + Send + Sync + 'static,
+    ) -> Reference {
+        self.kernels.insert(name.into(), Box::new(kernel));
+        self
+    }
+
+    /// The kernel for the custom ops of a name.
+    pub(crate) fn kernel(&self, name: &str) -> Option<&Kernel> {
+        self.kernels.get(name).map(|kernel| &**kernel)
+    }
+
+    /// Runs one op whose operands are not poisoned.
+    ///
+    /// Types are inferred again: behind [`Op::NonZero`], a recorded program states greater shapes than there are.
+    fn run(&self, op: &Op, inputs: &Operands) -> Result<Values> {
+        let types = infer(op, &OperandType::list(inputs))?;
+        let call = &Call { op, inputs, types: &types };
+        let x = || call.data(0);
+        let one = match op {
+            Op::Full(_) => view::filled(call),
+            Op::Iota { ty, axis } => view::iota(*ty, *axis),
+            Op::Random { distribution, .. } => random::random(call, *distribution),
+            Op::Unary(function) => elementwise::unary(x()?, *function),
+            Op::Binary(function) => elementwise::binary(call, *function),
+            Op::Compare(comparison) => elementwise::compare(call, *comparison),
+            Op::Select => elementwise::select(call),
+            Op::Cast(dtype) => elementwise::cast(x()?, *dtype),
+            Op::Bitcast(dtype) => view::bitcast(x()?, *dtype),
+            Op::Reshape(shape) => view::reshape(x()?, *shape),
+            Op::Permute(axes) => view::permute(x()?, axes, call.ty().shape),
+            Op::Broadcast(shape) => view::broadcast(x()?, *shape),
+            Op::Slice(slices) => view::slice(x()?, slices, call.ty().shape),
+            Op::Pad(pads) => view::pad(call, pads),
+            Op::Concat { axis } => view::concat(&call.all()?, *axis, call.ty().shape),
+            Op::Windows { axis, step, dilation, .. } => {
+                view::windows(x()?, *axis, *step, *dilation, call.ty().shape)
+            }
+            Op::Copy => x().cloned(),
+            Op::Reduce { reduction, axes } => reduce::reduce(x()?, *reduction, axes, call.ty()),
+            Op::ArgReduce { extremum, axis, .. } => reduce::arg_reduce(x()?, *extremum, *axis, call.ty()),
+            Op::Scan { reduction, axis, reverse, exclusive } => {
+                reduce::scan(x()?, *reduction, *axis, *reverse, *exclusive)
+            }
+            Op::Sort { axis, descending, .. } => {
+                return order::sort(x()?, *axis, *descending, call.types).map(values);
+            }
+            Op::TopK { axis, largest, .. } => {
+                return order::sort(x()?, *axis, *largest, call.types).map(values);
+            }
+            Op::Take { axis } => index::take(call, *axis),
+            Op::Gather { axis } => index::gather(call, *axis),
+            Op::Put { axis, mode } => index::put(call, *axis, *mode),
+            Op::Scatter { axis, mode } => index::scatter(call, *axis, *mode),
+            Op::SliceUpdate { slices, mode } => index::slice_update(call, slices, *mode),
+            Op::NonZero { index } => index::nonzero(x()?, *index),
+            Op::MatMul => contraction::matmul(x()?, call.data(1)?, call.ty()),
+            Op::Conv { spec, pass } => contraction::conv(x()?, call.data(1)?, spec, pass, call.ty()),
+            Op::Pool(spec) => pool::pool(x()?, spec, call.ty()),
+            Op::PoolGrad { spec, .. } => pool::pool_grad(x()?, call.optional(1)?, spec, call.ty()),
+            Op::Softmax { axis, log } => normal::softmax(x()?, *axis, *log),
+            Op::Norm { kind, axes, epsilon } => normal::norm(call, *kind, *axes, epsilon.0),
+            Op::Attention(spec) => return attention::attention(call, spec).map(values),
+            Op::AttentionGrad(spec) => return attention::attention_grad(call, spec).map(values),
+            Op::Resize { mode, align_corners, .. } => signal::resize(x()?, *mode, *align_corners, call.ty()),
+            Op::Fft { axis, inverse } => {
+                return signal::fft(x()?, call.data(1)?, *axis, *inverse).map(values);
+            }
+            Op::Quantize { .. } => quantize::quantize(call),
+            Op::Dequantize => quantize::dequantize(call),
+            Op::Collective(collective) => custom::collective(call, collective),
+            Op::Custom(custom) => return custom::custom(self, custom, inputs, &types),
+            Op::Fused(fused) => return self.fused(fused, inputs),
+        };
+        Ok(values(vec![one?]))
+    }
+
+    /// Runs the program of a fused region op by op.
+    fn fused(&self, fused: &FusedOp, inputs: &Operands) -> Result<Values> {
+        let values = inputs.iter().filter_map(Operand::value).cloned().collect();
+        Ok(fused.program().run(self, values))
+    }
+}
+
+impl Default for Reference {
+    fn default() -> Reference {
+        Reference::new()
+    }
+}
+
+impl Engine for Reference {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let outcome = poison_of(&inputs).map_or_else(|| self.run(op, &inputs), Err);
+        outcome.unwrap_or_else(|error| poisoned(results, &error))
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        Value::new(data.ty(), data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        Box::pin(async move { data_of(&value).cloned() })
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Results as values.
+fn values(results: Vec<TensorData>) -> Values {
+    results.into_iter().map(|data| Value::new(data.ty(), data)).collect()
+}

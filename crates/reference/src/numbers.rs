@@ -1,0 +1,194 @@
+//! The two kinds of numbers in which everything is computed.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use kiln_ir::{DType, Element, Elements, Reduction, Result, Scalar, TensorData, TensorType};
+
+/// The elements of a tensor as numbers for computing.
+#[derive(Clone, Debug)]
+pub(crate) enum Numbers {
+    /// Elements of a float dtype.
+    Real(Vec<f64>),
+    /// Elements of an integer dtype, or `bool` as 0 and 1.
+    Whole(Vec<i128>),
+}
+
+impl Numbers {
+    /// The elements of a tensor. Exact.
+    pub(crate) fn of(data: &TensorData) -> Numbers {
+        if data.dtype().is_float() { Numbers::Real(reals(data)) } else { Numbers::Whole(wholes(data)) }
+    }
+
+    /// So many copies of a scalar, which takes the kind of numbers of the dtype.
+    pub(crate) fn repeated(scalar: Scalar, dtype: DType, count: usize) -> Numbers {
+        if dtype.is_float() {
+            Numbers::Real(alloc::vec![f64::from_scalar(scalar); count])
+        } else {
+            Numbers::Whole(alloc::vec![i128::from_scalar(scalar); count])
+        }
+    }
+
+    /// A tensor of these numbers: rounded to the nearest of a float dtype (ties to even), truncated and saturated
+    /// from real to integer, wrapped from integer to integer, compared with 0 for `bool`.
+    pub(crate) fn into_data(self, ty: TensorType) -> Result<TensorData> {
+        let elements = match ty.dtype {
+            DType::F64 => self.narrow::<f64>(),
+            DType::F32 => self.narrow::<f32>(),
+            DType::F16 => Elements::F16(self.narrowed()),
+            DType::BF16 => Elements::BF16(self.narrowed()),
+            DType::I64 => self.narrow::<i64>(),
+            DType::I32 => self.narrow::<i32>(),
+            DType::I16 => self.narrow::<i16>(),
+            DType::I8 => self.narrow::<i8>(),
+            DType::U64 => self.narrow::<u64>(),
+            DType::U32 => self.narrow::<u32>(),
+            DType::U16 => self.narrow::<u16>(),
+            DType::U8 => self.narrow::<u8>(),
+            DType::Bool => self.narrow::<bool>(),
+        };
+        TensorData::from_elements(elements, ty.shape)
+    }
+
+    fn narrow<E: Element>(self) -> Elements {
+        E::wrap(self.narrowed())
+    }
+
+    fn narrowed<E: Element>(self) -> Vec<E> {
+        match self {
+            Numbers::Real(numbers) => numbers.into_iter().map(E::from_f64).collect(),
+            Numbers::Whole(numbers) => numbers.into_iter().map(E::from_i128).collect(),
+        }
+    }
+}
+
+/// The elements as real numbers; `true` is 1.
+pub(crate) fn reals(data: &TensorData) -> Vec<f64> {
+    fn widen<E: Element>(elements: &[E]) -> Vec<f64> {
+        elements.iter().map(|x| x.to_f64()).collect()
+    }
+    match data.elements() {
+        Elements::F64(elements) => elements.clone(),
+        Elements::F32(elements) => widen(elements),
+        Elements::F16(elements) => widen(elements),
+        Elements::BF16(elements) => widen(elements),
+        Elements::I64(elements) => widen(elements),
+        Elements::I32(elements) => widen(elements),
+        Elements::I16(elements) => widen(elements),
+        Elements::I8(elements) => widen(elements),
+        Elements::U64(elements) => widen(elements),
+        Elements::U32(elements) => widen(elements),
+        Elements::U16(elements) => widen(elements),
+        Elements::U8(elements) => widen(elements),
+        Elements::Bool(elements) => widen(elements),
+    }
+}
+
+/// The elements as whole numbers; floats are truncated, `true` is 1.
+pub(crate) fn wholes(data: &TensorData) -> Vec<i128> {
+    fn widen<E: Element>(elements: &[E]) -> Vec<i128> {
+        elements.iter().map(|x| x.to_i128()).collect()
+    }
+    match data.elements() {
+        Elements::F64(elements) => widen(elements),
+        Elements::F32(elements) => widen(elements),
+        Elements::F16(elements) => widen(elements),
+        Elements::BF16(elements) => widen(elements),
+        Elements::I64(elements) => widen(elements),
+        Elements::I32(elements) => widen(elements),
+        Elements::I16(elements) => widen(elements),
+        Elements::I8(elements) => widen(elements),
+        Elements::U64(elements) => widen(elements),
+        Elements::U32(elements) => widen(elements),
+        Elements::U16(elements) => widen(elements),
+        Elements::U8(elements) => widen(elements),
+        Elements::Bool(elements) => widen(elements),
+    }
+}
+
+/// A kind of number, for what is written once for both.
+pub(crate) trait Number: Copy + PartialOrd {
+    /// Zero.
+    const ZERO: Self;
+
+    /// The scalar as such a number.
+    fn from_scalar(scalar: Scalar) -> Self;
+
+    /// The sum; integers wrap.
+    fn plus(self, other: Self) -> Self;
+
+    /// The product; integers wrap.
+    fn times(self, other: Self) -> Self;
+
+    /// Whether this is a NaN.
+    fn is_nan(self) -> bool;
+
+    /// The lesser; NaN if either is.
+    fn lesser(self, other: Self) -> Self {
+        if self.is_nan() || self < other { self } else { other }
+    }
+
+    /// The greater; NaN if either is.
+    fn greater(self, other: Self) -> Self {
+        if self.is_nan() || self > other { self } else { other }
+    }
+
+    /// The order of sorting, in which NaN is greater than every number and equal to NaN.
+    fn order(self, other: Self) -> Ordering {
+        self.partial_cmp(&other).unwrap_or_else(|| self.is_nan().cmp(&other.is_nan()))
+    }
+}
+
+impl Number for f64 {
+    const ZERO: f64 = 0.0;
+
+    fn from_scalar(scalar: Scalar) -> f64 {
+        scalar.to_f64()
+    }
+
+    fn plus(self, other: f64) -> f64 {
+        self + other
+    }
+
+    fn times(self, other: f64) -> f64 {
+        self * other
+    }
+
+    fn is_nan(self) -> bool {
+        f64::is_nan(self)
+    }
+}
+
+impl Number for i128 {
+    const ZERO: i128 = 0;
+
+    fn from_scalar(scalar: Scalar) -> i128 {
+        match scalar {
+            Scalar::Float(x) => x as i128,
+            Scalar::Int(x) => i128::from(x),
+            Scalar::UInt(x) => i128::from(x),
+            Scalar::Bool(x) => i128::from(x),
+        }
+    }
+
+    fn plus(self, other: i128) -> i128 {
+        self.wrapping_add(other)
+    }
+
+    fn times(self, other: i128) -> i128 {
+        self.wrapping_mul(other)
+    }
+
+    fn is_nan(self) -> bool {
+        false
+    }
+}
+
+/// Two numbers combined as a reduction combines them.
+pub(crate) fn combine<N: Number>(reduction: Reduction, a: N, b: N) -> N {
+    match reduction {
+        Reduction::Sum => a.plus(b),
+        Reduction::Prod => a.times(b),
+        Reduction::Min => a.lesser(b),
+        Reduction::Max => a.greater(b),
+    }
+}

@@ -1,0 +1,52 @@
+//! Numbers as small integers, in blocks that share a scale.
+
+use crate::call::Call;
+use crate::numbers::{Numbers, reals, wholes};
+use crate::places::{place, positions};
+use alloc::vec::Vec;
+use kiln_ir::{DType, Result, Shape, TensorData};
+
+/// The quotient is rounded to the accumulator dtype of the operand before it is rounded to a whole number, so
+/// that engines that divide in that dtype agree at ties. A NaN counts as 0.
+pub(crate) fn quantize(call: &Call<'_>) -> Result<TensorData> {
+    let (x, scale) = (call.data(0)?, call.data(1)?);
+    let zero = call.optional(2)?.map(wholes);
+    let (least, greatest) = range(call.ty().dtype);
+    let quotients = reals(x);
+    let scales = reals(scale);
+    let blocks = block_places(x.shape(), scale.shape());
+    let quotients = quotients.iter().zip(&blocks).map(|(&x, &block)| x / scales[block]).collect();
+    let quotient_ty = x.ty().with_dtype(x.dtype().accumulator());
+    let quotients = reals(&Numbers::Real(quotients).into_data(quotient_ty)?);
+    let quantized = quotients.iter().zip(&blocks).map(|(&quotient, &block)| {
+        let rounded = libm::rint(quotient).clamp(-1e30, 1e30) as i128;
+        (rounded + zero.as_ref().map_or(0, |zero| zero[block])).clamp(least, greatest)
+    });
+    Numbers::Whole(quantized.collect()).into_data(call.ty())
+}
+
+pub(crate) fn dequantize(call: &Call<'_>) -> Result<TensorData> {
+    let (q, scale) = (call.data(0)?, call.data(1)?);
+    let zero = call.optional(2)?.map(wholes);
+    let scales = reals(scale);
+    let blocks = block_places(q.shape(), scale.shape());
+    let number =
+        |(q, block): (i128, usize)| (q - zero.as_ref().map_or(0, |zero| zero[block])) as f64 * scales[block];
+    Numbers::Real(wholes(q).into_iter().zip(blocks).map(number).collect()).into_data(call.ty())
+}
+
+/// For each element of a tensor, the place of its block among the scales.
+fn block_places(shape: &Shape, scales: &Shape) -> Vec<usize> {
+    let block = |position: Shape| {
+        let axes = shape.iter().zip(scales.iter()).zip(position.iter());
+        let block: Shape = axes.map(|((&length, &blocks), &index)| index / (length / blocks)).collect();
+        place(scales, &block)
+    };
+    positions(*shape).map(block).collect()
+}
+
+/// The least and the greatest value of an integer dtype.
+fn range(dtype: DType) -> (i128, i128) {
+    let values = 1i128 << (dtype.size() * 8);
+    if dtype.is_signed_int() { (-values / 2, values / 2 - 1) } else { (0, values - 1) }
+}

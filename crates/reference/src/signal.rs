@@ -1,0 +1,116 @@
+//! Resizing and the Fourier transform.
+
+use crate::numbers::{Numbers, reals};
+use crate::places::lines;
+use alloc::vec::Vec;
+use core::f64::consts::PI;
+use kiln_ir::{ResizeMode, Result, TensorData, TensorType};
+
+/// Resizes one axis after the other: each element is a weighted sum of some along that axis.
+pub(crate) fn resize(
+    x: &TensorData,
+    mode: ResizeMode,
+    align_corners: bool,
+    ty: TensorType,
+) -> Result<TensorData> {
+    let (mut shape, mut elements) = (*x.shape(), reals(x));
+    for axis in 2..ty.rank() {
+        let grid = Grid { mode, align_corners, from: shape[axis], to: ty.shape[axis] };
+        let weights: Vec<_> = (0..grid.to).map(|index| grid.weights(index)).collect();
+        let wider = shape.with(axis, grid.to);
+        let mut resized = alloc::vec![0.0; wider.num_elements()];
+        for (source, target) in lines(&shape, axis).zip(lines(&wider, axis)) {
+            for (place, weights) in target.places().zip(&weights) {
+                resized[place] =
+                    weights.iter().map(|&(index, weight)| weight * elements[source.place(index)]).sum();
+            }
+        }
+        (shape, elements) = (wider, resized);
+    }
+    Numbers::Real(elements).into_data(ty)
+}
+
+/// One axis before and after resizing.
+struct Grid {
+    mode: ResizeMode,
+    align_corners: bool,
+    from: usize,
+    to: usize,
+}
+
+impl Grid {
+    /// Which elements make up the new element at that index, and with what weights.
+    fn weights(&self, index: usize) -> Vec<(usize, f64)> {
+        let last = self.from.saturating_sub(1);
+        match self.mode {
+            ResizeMode::Nearest => alloc::vec![(index * self.from / self.to, 1.0)],
+            ResizeMode::Linear => {
+                let source = self.source(index).max(0.0);
+                let below = (libm::floor(source) as usize).min(last);
+                let part = (source - below as f64).min(1.0);
+                alloc::vec![(below, 1.0 - part), ((below + 1).min(last), part)]
+            }
+            ResizeMode::Cubic => {
+                let source = self.source(index);
+                let below = libm::floor(source);
+                let near = |offset: i32| {
+                    let sample = below + f64::from(offset);
+                    (sample.clamp(0.0, last as f64) as usize, cubic(sample - source))
+                };
+                [-1, 0, 1, 2].map(near).to_vec()
+            }
+        }
+    }
+
+    /// Where the new element lies among the old ones.
+    fn source(&self, index: usize) -> f64 {
+        let (from, to, index) = (self.from as f64, self.to as f64, index as f64);
+        if !self.align_corners {
+            (index + 0.5) * from / to - 0.5
+        } else if self.to > 1 {
+            index * (from - 1.0) / (to - 1.0)
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Keys' kernel with `a = -0.75`: the weight of a sample at that distance.
+fn cubic(distance: f64) -> f64 {
+    const A: f64 = -0.75;
+    let d = distance.abs();
+    if d <= 1.0 {
+        ((A + 2.0) * d - (A + 3.0)) * d * d + 1.0
+    } else if d < 2.0 {
+        ((A * d - 5.0 * A) * d + 8.0 * A) * d - 4.0 * A
+    } else {
+        0.0
+    }
+}
+
+/// The transform by its definition, at a cost of the square of the length.
+pub(crate) fn fft(re: &TensorData, im: &TensorData, axis: usize, inverse: bool) -> Result<Vec<TensorData>> {
+    let (x_re, x_im) = (reals(re), reals(im));
+    let (mut y_re, mut y_im) = (x_re.clone(), x_im.clone());
+    let len = re.shape()[axis];
+    let roots: Vec<(f64, f64)> = (0..len).map(|turn| root(turn, len, inverse)).collect();
+    for line in lines(re.shape(), axis) {
+        for k in 0..len {
+            let (mut sum_re, mut sum_im) = (0.0, 0.0);
+            for (n, place) in line.places().enumerate() {
+                let (cos, sin) = roots[k * n % len];
+                sum_re += x_re[place] * cos - x_im[place] * sin;
+                sum_im += x_re[place] * sin + x_im[place] * cos;
+            }
+            (y_re[line.place(k)], y_im[line.place(k)]) = (sum_re, sum_im);
+        }
+    }
+    Ok(alloc::vec![Numbers::Real(y_re).into_data(re.ty())?, Numbers::Real(y_im).into_data(im.ty())?])
+}
+
+/// `exp(∓2πi turn / len)`.
+fn root(turn: usize, len: usize, inverse: bool) -> (f64, f64) {
+    let angle = 2.0 * PI * turn as f64 / len as f64;
+    let angle = if inverse { angle } else { -angle };
+    (libm::cos(angle), libm::sin(angle))
+}
