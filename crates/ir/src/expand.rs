@@ -1,0 +1,168 @@
+//! Expansions: every op that has a meaning in simpler ones, written in them.
+//!
+//! [`expand`] rewrites one op; what it emits may itself be expanded, until only [`MINIMAL`] is left. [`Expand`]
+//! does that above an engine, so that an engine which runs the minimal set runs everything.
+//!
+//! Expansions keep the values of the op they stand for, with one difference: an index out of range cannot be
+//! reported, because an expansion reads no data. It then picks the identity of the greatest (`-inf` for floats) in
+//! [`Op::Take`] and [`Op::Gather`], and is left out by [`Op::Put`] and [`Op::Scatter`]. Composites of
+//! 16-bit floats compute in `f32`.
+
+mod attention;
+mod composite;
+mod contraction;
+mod engine;
+mod index;
+mod order;
+mod pool;
+mod quantize;
+mod random;
+mod signal;
+mod view;
+
+pub use engine::{Expand, expand_program};
+
+use crate::{
+    CollectiveKind, ConvPass, DType, Engine, FusedOp, Op, OpKind, OpSet, Operand, Scalar, Shape, Values, Var,
+};
+use alloc::vec::Vec;
+
+/// The ops without an expansion: an engine that runs these runs everything through [`Expand`].
+///
+/// Of these a group operation of a single member and, with an expansion of their own, custom ops do expand;
+/// a group operation of several members and [`Op::Custom`] without expansion need the engine.
+pub const MINIMAL: OpSet = OpSet::of(&[
+    OpKind::Full,
+    OpKind::Iota,
+    OpKind::Unary,
+    OpKind::Binary,
+    OpKind::Compare,
+    OpKind::Select,
+    OpKind::Cast,
+    OpKind::Bitcast,
+    OpKind::Reshape,
+    OpKind::Permute,
+    OpKind::Broadcast,
+    OpKind::Slice,
+    OpKind::Concat,
+    OpKind::Copy,
+    OpKind::Reduce,
+    OpKind::NonZero,
+    OpKind::Collective,
+]);
+
+/// The results of an op in simpler ops, emitted on an engine; `None` where there is no simpler form.
+///
+/// The operands must have passed [`infer`](mod@crate::infer). The expansion never needs the op it expands; where it
+/// uses other composites they are simpler ones, so that expanding again and again ends.
+pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+    let one = |var: Var<'e>| Some(alloc::vec![var]);
+    match op {
+        Op::Full(_)
+        | Op::Iota { .. }
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Cast(_)
+        | Op::Bitcast(_)
+        | Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Broadcast(_)
+        | Op::Slice(_)
+        | Op::Concat { .. }
+        | Op::Copy
+        | Op::Reduce { .. }
+        | Op::NonZero { .. } => None,
+        Op::Random { ty, distribution } => one(random::random(engine, ty, *distribution, &inputs[0])),
+        Op::Pad(pads) => one(view::pad(&inputs[0], pads, inputs[1].operand().scalar()?)),
+        Op::Windows { axis, size, step, dilation } => {
+            one(view::windows(&inputs[0], *axis, *size, *step, *dilation))
+        }
+        Op::ArgReduce { extremum, axis, index } => {
+            one(order::arg_reduce(&inputs[0], *extremum, *axis, *index))
+        }
+        Op::Scan { reduction, axis, reverse, exclusive } => {
+            one(order::scan(&inputs[0], *reduction, *axis, *reverse, *exclusive))
+        }
+        Op::Sort { axis, descending, index } => {
+            let len = inputs[0].shape()[*axis];
+            Some(order::sort(&inputs[0], *axis, len, *descending, *index))
+        }
+        Op::TopK { axis, k, largest, index } => Some(order::sort(&inputs[0], *axis, *k, *largest, *index)),
+        Op::Take { axis } => one(index::take(&inputs[0], &inputs[1], *axis)),
+        Op::Gather { axis } => one(index::gather(&inputs[0], &inputs[1], *axis)),
+        Op::Put { axis, mode } => one(index::put(&inputs[0], &inputs[1], &inputs[2], *axis, *mode)),
+        Op::Scatter { axis, mode } => one(index::scatter(&inputs[0], &inputs[1], &inputs[2], *axis, *mode)),
+        Op::SliceUpdate { slices, mode } => one(index::slice_update(&inputs[0], &inputs[1], slices, *mode)),
+        Op::MatMul => one(contraction::matmul(&inputs[0], &inputs[1])),
+        Op::Conv { spec, pass } => one(match pass {
+            ConvPass::Forward => contraction::conv(spec, &inputs[0], &inputs[1]),
+            ConvPass::Input { size } => contraction::conv_input(spec, &inputs[0], &inputs[1], size),
+            ConvPass::Weight { size } => contraction::conv_weight(spec, &inputs[0], &inputs[1], size),
+        }),
+        Op::Pool(spec) => one(pool::pool(spec, &inputs[0])),
+        Op::PoolGrad { spec, size } => one(pool::pool_grad(spec, inputs, size)),
+        Op::Softmax { axis, log } => one(composite::softmax(&inputs[0], *axis, *log)),
+        Op::Norm { kind, axes, epsilon } => one(composite::norm(inputs, *kind, *axes, epsilon.0)),
+        Op::Attention(spec) => Some(attention::attention(spec, inputs)),
+        Op::AttentionGrad(spec) => Some(attention::attention_grad(spec, inputs)),
+        Op::Resize { mode, size, align_corners } => {
+            one(signal::resize(&inputs[0], *mode, size, *align_corners))
+        }
+        Op::Fft { axis, inverse } => Some(signal::fft(&inputs[0], &inputs[1], *axis, *inverse)),
+        Op::Quantize { dtype } => one(quantize::quantize(inputs, *dtype)),
+        Op::Dequantize => one(quantize::dequantize(inputs)),
+        Op::Collective(collective) => match collective.kind {
+            CollectiveKind::Recv { .. } => None,
+            CollectiveKind::AllReduce(_)
+            | CollectiveKind::AllGather { .. }
+            | CollectiveKind::ReduceScatter { .. }
+            | CollectiveKind::Broadcast { .. }
+            | CollectiveKind::Send { .. } => {
+                if collective.size == 1 {
+                    one(inputs[0].apply(Op::Copy, &[]))
+                } else {
+                    None
+                }
+            }
+        },
+        Op::Custom(op) => op.expand(inputs),
+        Op::Fused(fused) => run(engine, fused, inputs),
+    }
+}
+
+fn run<'e>(engine: &'e dyn Engine, fused: &FusedOp, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+    let values: Option<Values> = inputs.iter().map(|var| var.operand().value().cloned()).collect();
+    let results = fused.program().run(engine, values?);
+    Some(results.into_iter().map(|value| Var::new(engine, Operand::Value(value))).collect())
+}
+
+/// A shape as three axes: all before `axis`, it, and all after. Rules that work on one axis reshape to
+/// this, so that they may add axes without meeting the limit of rank.
+fn around(shape: &Shape, axis: usize) -> [usize; 3] {
+    [shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product()]
+}
+
+/// Zero, or `false`.
+fn zero(dtype: DType) -> Scalar {
+    if dtype.is_bool() { Scalar::Bool(false) } else { Scalar::Int(0) }
+}
+
+/// An integer dtype that counts to `most`: `i32` where that suffices.
+fn counter(most: usize) -> DType {
+    if i32::try_from(most).is_ok() { DType::I32 } else { DType::I64 }
+}
+
+/// One axis of a tensor from `start`, `len` elements long.
+fn narrow<'e>(x: &Var<'e>, axis: usize, start: usize, len: usize) -> Var<'e> {
+    if start == 0 && len == x.shape()[axis] {
+        return x.clone();
+    }
+    x.slice_axis(axis, crate::SliceAxis { start, len, step: 1 })
+}
+
+/// Where a float is NaN; `None` for dtypes without.
+fn nan<'e>(x: &Var<'e>) -> Option<Var<'e>> {
+    x.dtype().is_float().then(|| x.compare(crate::Comparison::Ne, x))
+}
