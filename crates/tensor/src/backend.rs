@@ -1,0 +1,138 @@
+//! Backends: zero-sized names of engine stacks.
+
+use crate::{Checkpointing, DType, Device, DeviceKey, FlexDevice, Stack};
+use alloc::sync::Arc;
+use core::any::TypeId;
+use core::fmt::Debug;
+use core::marker::PhantomData;
+use kiln_cpu::Cpu as CpuEngine;
+
+/// The name of an engine stack, as a type parameter. Zero-sized, never constructed by programs.
+pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
+    /// What tells the backend which device to open.
+    type Device: Clone + Default + Debug + PartialEq + Send + Sync + 'static;
+
+    /// The opened stack of a device; opened on first use.
+    fn stack(device: &Self::Device) -> Stack;
+
+    /// The device of a stack that this backend opened.
+    fn device(stack: &Stack) -> Self::Device;
+
+    /// Tells the devices of this backend apart.
+    fn device_key(device: &Self::Device) -> DeviceKey;
+
+    /// Fixes the random numbers that follow on a device: the same seed gives the same numbers on every engine.
+    fn seed(device: &Self::Device, seed: u64) {
+        Self::stack(device).keys().seed(seed);
+    }
+
+    /// Waits until a device has done everything queued.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn sync(device: &Self::Device) -> crate::Result<()> {
+        kiln_ir::block_on(Self::stack(device).engine().sync())
+    }
+}
+
+/// A backend with automatic differentiation: `backward` exists only here.
+pub trait AutodiffBackend: Backend {
+    /// The backend below: of gradients, and of inference.
+    type InnerBackend: Backend<Device = Self::Device>;
+}
+
+/// The eager CPU engine: portable, lowest latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flex;
+
+impl Backend for Flex {
+    type Device = FlexDevice;
+
+    fn stack(device: &FlexDevice) -> Stack {
+        let open = || Stack::new(Arc::new(CpuEngine::new()), "flex", DType::F32, DType::I32);
+        Stack::opened(TypeId::of::<Flex>(), Flex::device_key(device), open)
+    }
+
+    fn device(_stack: &Stack) -> FlexDevice {
+        FlexDevice
+    }
+
+    fn device_key(_device: &FlexDevice) -> DeviceKey {
+        (0, 0)
+    }
+}
+
+/// Automatic differentiation over another backend. Stack it for second derivatives: `Autodiff<Autodiff<Flex>>`.
+///
+/// `C` says what the tape keeps: everything that gradients need ([`NoCheckpointing`]), or with
+/// [`BalancedCheckpointing`] only what is expensive to compute again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Autodiff<B, C = NoCheckpointing>(PhantomData<(B, C)>);
+
+/// The strategy of a tape, as a type parameter of [`Autodiff`].
+pub trait CheckpointingStrategy: Copy + Default + Debug + Send + Sync + 'static {
+    /// The strategy as a value.
+    const STRATEGY: Checkpointing;
+}
+
+/// Keep everything that gradients need.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoCheckpointing;
+
+/// Compute cheap, memory-bound results again in the backward pass instead of keeping them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BalancedCheckpointing;
+
+impl CheckpointingStrategy for NoCheckpointing {
+    const STRATEGY: Checkpointing = Checkpointing::None;
+}
+
+impl CheckpointingStrategy for BalancedCheckpointing {
+    const STRATEGY: Checkpointing = Checkpointing::Balanced;
+}
+
+impl<B: Backend, C: CheckpointingStrategy> Backend for Autodiff<B, C> {
+    type Device = B::Device;
+
+    fn stack(device: &B::Device) -> Stack {
+        let open = || B::stack(device).with_autodiff(C::STRATEGY);
+        Stack::opened(TypeId::of::<Autodiff<B, C>>(), B::device_key(device), open)
+    }
+
+    fn device(stack: &Stack) -> B::Device {
+        B::device(stack.inner().unwrap_or(stack))
+    }
+
+    fn device_key(device: &B::Device) -> DeviceKey {
+        B::device_key(device)
+    }
+}
+
+impl<B: Backend, C: CheckpointingStrategy> AutodiffBackend for Autodiff<B, C> {
+    type InnerBackend = B;
+}
+
+/// The backend chosen at run time: its [`Device`] says which. With a device that has automatic differentiation
+/// ([`Device::autodiff`]) `backward` works; on another it panics and says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dyn;
+
+impl Backend for Dyn {
+    type Device = Device;
+
+    fn stack(device: &Device) -> Stack {
+        device.0.clone()
+    }
+
+    fn device(stack: &Stack) -> Device {
+        Device(stack.clone())
+    }
+
+    fn device_key(device: &Device) -> DeviceKey {
+        device.0.key()
+    }
+}
+
+impl AutodiffBackend for Dyn {
+    type InnerBackend = Dyn;
+}

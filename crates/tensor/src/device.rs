@@ -1,0 +1,115 @@
+//! Devices.
+
+use crate::{Backend, Checkpointing, DType, Error, Flex, Result, Stack};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use kiln_ir::Engine;
+use spin::Mutex;
+
+/// What tells the devices of one backend apart.
+pub type DeviceKey = (u32, u32);
+
+/// The device of [`Flex`]: the processor, with one engine for the whole process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FlexDevice;
+
+/// A device chosen at run time, with the layers around it: the device of [`Dyn`](crate::Dyn).
+///
+/// ```
+/// use kiln_tensor::{Device, Dyn, Tensor};
+///
+/// let device = Device::cpu().autodiff();
+/// let x = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &device).require_grad();
+/// let gradients = (&x * &x).sum().backward();
+/// assert_eq!(x.grad(&gradients).unwrap().into_data().to_vec::<f32>(), [2.0, 4.0]);
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Device(pub(crate) Stack);
+
+type Opener = fn(usize) -> Result<Arc<dyn Engine>>;
+static OPENERS: Mutex<BTreeMap<String, Opener>> = Mutex::new(BTreeMap::new());
+static OPENED: Mutex<BTreeMap<(String, usize), Device>> = Mutex::new(BTreeMap::new());
+
+impl Device {
+    /// The processor.
+    pub fn cpu() -> Device {
+        Device(Flex::stack(&FlexDevice))
+    }
+
+    /// Device number `index` of a kind that was [registered](Device::register), or `"cpu"`.
+    ///
+    /// # Errors
+    /// When nothing is registered under that name, or the device cannot be opened.
+    pub fn open(kind: &str, index: usize) -> Result<Device> {
+        if kind == "cpu" {
+            return Ok(Device::cpu());
+        }
+        let key = (kind.to_string(), index);
+        if let Some(device) = OPENED.lock().get(&key) {
+            return Ok(device.clone());
+        }
+        let opener = OPENERS.lock().get(kind).copied().ok_or_else(|| unknown_kind(kind))?;
+        let stack = Stack::new(opener(index)?, &format!("{kind}:{index}"), DType::F32, DType::I32);
+        Ok(OPENED.lock().entry(key).or_insert(Device(stack)).clone())
+    }
+
+    /// Registers how to open devices of a kind by number. Replaces what was registered before.
+    pub fn register(kind: &str, open: fn(usize) -> Result<Arc<dyn Engine>>) {
+        OPENERS.lock().insert(kind.into(), open);
+    }
+
+    /// The kinds that [`open`](Device::open) knows.
+    pub fn kinds() -> Vec<String> {
+        core::iter::once("cpu".to_string()).chain(OPENERS.lock().keys().cloned()).collect()
+    }
+
+    /// A device of its own over an engine, for engines and layers defined outside Kiln.
+    pub fn from_engine(engine: Arc<dyn Engine>, name: &str) -> Device {
+        Device(Stack::new(engine, name, DType::F32, DType::I32))
+    }
+
+    /// The same device with automatic differentiation. Repeated calls on one device give equal devices.
+    #[must_use]
+    pub fn autodiff(&self) -> Device {
+        static LAYERED: Mutex<Vec<(Stack, Stack)>> = Mutex::new(Vec::new());
+        let mut layered = LAYERED.lock();
+        if let Some((_, stack)) = layered.iter().find(|(inner, _)| inner.same(&self.0)) {
+            return Device(stack.clone());
+        }
+        let stack = self.0.with_autodiff(Checkpointing::None);
+        layered.push((self.0.clone(), stack.clone()));
+        Device(stack)
+    }
+
+    /// The device below [`autodiff`](Device::autodiff); the same device if there is none.
+    #[must_use]
+    pub fn inner(&self) -> Device {
+        Device(self.0.inner().unwrap_or(&self.0).clone())
+    }
+
+    /// Whether the outermost layer is automatic differentiation.
+    pub fn is_autodiff(&self) -> bool {
+        self.0.autodiff().is_some()
+    }
+}
+
+impl Default for Device {
+    /// The processor.
+    fn default() -> Device {
+        Device::cpu()
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({:?})", self.0)
+    }
+}
+
+fn unknown_kind(kind: &str) -> Error {
+    Error::device(kind, format!("no such kind of device; known: {}", Device::kinds().join(", ")))
+}

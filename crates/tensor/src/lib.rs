@@ -1,0 +1,64 @@
+//! Tensors as programs use them: typed by backend, rank and kind, over the engines of Kiln.
+//!
+//! [`Tensor<B, D, K>`](Tensor) has three parameters. `B` is a [`Backend`], a zero-sized marker that names a stack of
+//! engines ([`Flex`], [`Autodiff<Flex>`](Autodiff), [`Dyn`]); `D` is the number of axes; `K` is the kind of the
+//! elements: [`Float`] (the default), [`Int`] or [`Bool`]. All work happens in one non-generic type, [`Raw`]: a
+//! method of `Tensor` is one inlined call, so programs that use tensors compile fast.
+//!
+//! ```
+//! use kiln_tensor::{Autodiff, Distribution, Flex, Tensor};
+//!
+//! type B = Autodiff<Flex>;
+//! let device = Default::default();
+//! let x: Tensor<B, 2> = Tensor::random([32, 32], Distribution::Default, &device);
+//! let y: Tensor<B, 2> = Tensor::random([32, 32], Distribution::Default, &device).require_grad();
+//! let loss = (&x + &y).matmul(x).exp().sum();
+//! let gradients = loss.backward();
+//! let y_grad = y.grad(&gradients).unwrap();
+//! assert_eq!(y_grad.dims(), [32, 32]);
+//! ```
+//!
+//! * Operators work on values, on references and with plain numbers: `&a + &b`, `x / 2`, `1 - x`.
+//! * Mistakes of shape or dtype panic at the caller's line with one form of message:
+//!   `[matmul] inner sizes differ: f32[2, 3] x f32[4, 5]`. Methods that begin with `try_`, and every method of
+//!   [`AnyTensor`] (rank and dtype known at run time), return [`Result`] instead.
+//! * Reading a tensor back ([`Tensor::into_data`]) is the only thing that waits for a device.
+//! * [`activation`], [`module`], [`loss`] and [`random`] hold functions by family.
+#![cfg_attr(not(feature = "std"), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod any;
+mod backend;
+mod device;
+mod kind;
+mod number;
+mod ops;
+mod print;
+pub mod random;
+mod raw;
+mod slice;
+mod stack;
+mod tensor;
+
+pub use any::AnyTensor;
+pub use backend::{
+    Autodiff, AutodiffBackend, Backend, BalancedCheckpointing, CheckpointingStrategy, Dyn, Flex,
+    NoCheckpointing,
+};
+pub use device::{Device, DeviceKey, FlexDevice};
+pub use kiln_autodiff::Checkpointing;
+pub use kiln_ir::{
+    Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, OperandType, Result, ResultTypes,
+    Scalar, Shape, TensorData, TensorType, Var,
+};
+pub use kind::{Bool, Float, Int, Kind, Numeric};
+pub use number::Number;
+pub use ops::{activation, loss, module};
+pub use print::{PrintOptions, print_options, set_print_options};
+pub use random::Distribution;
+pub use raw::Raw;
+pub use slice::SliceArg;
+pub use stack::Stack;
+pub use tensor::{Gradients, NodeId, Tensor, checkpoint};

@@ -1,0 +1,5 @@
+//! Functions by family.
+
+pub mod activation;
+pub mod loss;
+pub mod module;

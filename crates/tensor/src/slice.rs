@@ -1,0 +1,151 @@
+//! Ranges for slicing, with negative ends and steps.
+
+use alloc::format;
+use core::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+use kiln_ir::{Error, Result, SliceAxis};
+
+/// A range of one axis: `1..3`, `..`, `-2..`, or with a step by [`s!`](crate::s).
+///
+/// Negative numbers count from the end, ends beyond an axis are cut to it, and a negative step walks the range backwards
+/// from its last element, as `x[a:b][::-1]` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SliceArg {
+    /// The first element; negative counts from the end.
+    pub start: i64,
+    /// One past the last element; negative counts from the end, `None` is the end.
+    pub end: Option<i64>,
+    /// The distance between elements; negative walks backwards. Not 0.
+    pub step: i64,
+}
+
+impl SliceArg {
+    /// All of an axis.
+    pub const FULL: SliceArg = SliceArg { start: 0, end: None, step: 1 };
+
+    /// The same range with a step.
+    #[must_use]
+    pub fn step(self, step: i64) -> SliceArg {
+        SliceArg { step, ..self }
+    }
+
+    /// The range on an axis of that length.
+    ///
+    /// # Errors
+    /// When the step is 0, or the range starts beyond the axis.
+    pub fn resolve(self, axis: usize, length: usize) -> Result<SliceAxis> {
+        if self.step == 0 {
+            return Err(Error::type_error("slice", format!("the step along axis {axis} is 0"), &[]));
+        }
+        let size = length as i64;
+        let place = |x: i64| if x < 0 { (x + size).max(0) } else { x };
+        let start = place(self.start);
+        if start > size {
+            let problem =
+                format!("the range along axis {axis} starts at {start}, beyond its length {length}");
+            return Err(Error::type_error("slice", problem, &[]));
+        }
+        let end = self.end.map_or(size, place).min(size).max(start);
+        let len = ((end - start) as u64).div_ceil(self.step.unsigned_abs()) as usize;
+        let first = if self.step > 0 || len == 0 { start } else { end - 1 };
+        Ok(SliceAxis { start: first as usize, len, step: self.step as isize })
+    }
+}
+
+macro_rules! ranges {
+    ($($ty:ty),*) => {$(
+        impl From<Range<$ty>> for SliceArg {
+            fn from(range: Range<$ty>) -> SliceArg {
+                SliceArg { start: range.start as i64, end: Some(range.end as i64), step: 1 }
+            }
+        }
+
+        impl From<RangeInclusive<$ty>> for SliceArg {
+            fn from(range: RangeInclusive<$ty>) -> SliceArg {
+                let end = (*range.end() as i64 + 1 != 0).then_some(*range.end() as i64 + 1);
+                SliceArg { start: *range.start() as i64, end, step: 1 }
+            }
+        }
+
+        impl From<RangeFrom<$ty>> for SliceArg {
+            fn from(range: RangeFrom<$ty>) -> SliceArg {
+                SliceArg { start: range.start as i64, ..SliceArg::FULL }
+            }
+        }
+
+        impl From<RangeTo<$ty>> for SliceArg {
+            fn from(range: RangeTo<$ty>) -> SliceArg {
+                SliceArg { end: Some(range.end as i64), ..SliceArg::FULL }
+            }
+        }
+
+        impl From<RangeToInclusive<$ty>> for SliceArg {
+            fn from(range: RangeToInclusive<$ty>) -> SliceArg {
+                (0 as $ty..=range.end).into()
+            }
+        }
+
+        impl From<$ty> for SliceArg {
+            /// The one element at this index; the axis stays with length 1.
+            fn from(index: $ty) -> SliceArg {
+                (index..=index).into()
+            }
+        }
+    )*};
+}
+
+ranges!(usize, i64, i32);
+
+impl From<RangeFull> for SliceArg {
+    fn from(_: RangeFull) -> SliceArg {
+        SliceArg::FULL
+    }
+}
+
+/// Ranges for [`Tensor::slice`](crate::Tensor::slice), one per axis, each with an optional step:
+/// `s![.., 1..3, ..;2, -1]`.
+#[macro_export]
+macro_rules! s {
+    (@ [$($done:expr,)*] $range:expr; $step:expr, $($rest:tt)+) => {
+        $crate::s!(@ [$($done,)* $crate::SliceArg::from($range).step($step),] $($rest)+)
+    };
+    (@ [$($done:expr,)*] $range:expr; $step:expr $(,)?) => {
+        [$($done,)* $crate::SliceArg::from($range).step($step)]
+    };
+    (@ [$($done:expr,)*] $range:expr, $($rest:tt)+) => {
+        $crate::s!(@ [$($done,)* $crate::SliceArg::from($range),] $($rest)+)
+    };
+    (@ [$($done:expr,)*] $range:expr $(,)?) => {
+        [$($done,)* $crate::SliceArg::from($range)]
+    };
+    ($($all:tt)+) => { $crate::s!(@ [] $($all)+) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(arg: impl Into<SliceArg>, length: usize) -> (usize, usize, isize) {
+        let axis = arg.into().resolve(0, length).unwrap();
+        (axis.start, axis.len, axis.step)
+    }
+
+    #[test]
+    fn ranges_resolve() {
+        assert_eq!(resolved(.., 5), (0, 5, 1));
+        assert_eq!(resolved(1..3, 5), (1, 2, 1));
+        assert_eq!(resolved(-2.., 5), (3, 2, 1));
+        assert_eq!(resolved(..-1, 5), (0, 4, 1));
+        assert_eq!(resolved(-1, 5), (4, 1, 1));
+        assert_eq!(resolved(1..=9, 5), (1, 4, 1));
+        assert_eq!(resolved(SliceArg::FULL.step(2), 5), (0, 3, 2));
+        assert_eq!(resolved(SliceArg::FULL.step(-2), 5), (4, 3, -2));
+        assert_eq!(resolved(3..1, 5), (3, 0, 1));
+        assert_eq!(s![.., 1..3, ..;2].len(), 3);
+    }
+
+    #[test]
+    fn bad_ranges_are_errors() {
+        assert!(SliceArg::FULL.step(0).resolve(0, 5).is_err());
+        assert!(SliceArg::from(6..).resolve(0, 5).is_err());
+    }
+}

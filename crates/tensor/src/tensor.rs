@@ -1,0 +1,158 @@
+//! [`Tensor`], one file per family of methods.
+
+mod arithmetic;
+mod autodiff;
+mod bool;
+mod compare;
+mod create;
+mod data;
+mod float;
+mod index;
+mod int;
+mod operators;
+mod order;
+mod reduce;
+mod view;
+
+pub use autodiff::{Gradients, NodeId, checkpoint};
+pub(crate) use autodiff::{detach, require_grad};
+
+use crate::{AnyTensor, Backend, DType, Error, Float, Kind, Raw, Result, Shape, Stack, TensorType};
+use alloc::format;
+use core::fmt;
+use core::marker::PhantomData;
+
+/// A tensor on backend `B` with `D` axes and elements of kind `K`.
+///
+/// Cloning is cheap and shares the elements. Methods take `self` by value so that an engine can reuse the memory
+/// of a tensor that nothing else uses; clone, or use operators on references, to keep it.
+///
+/// # Panics
+/// Methods panic, at the caller's line, when shapes or dtypes do not suit, or axes are out of range. Nothing else
+/// panics: errors of data and devices come back from [`try_into_data`](Tensor::try_into_data), and the methods
+/// that read a tensor without `try_` in their name panic with them.
+pub struct Tensor<B: Backend, const D: usize, K: Kind = Float> {
+    raw: Raw,
+    marker: PhantomData<fn() -> (B, K)>,
+}
+
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+    /// The typed tensor of a raw one.
+    ///
+    /// # Panics
+    /// When rank or kind differ.
+    #[inline]
+    #[track_caller]
+    pub fn from_raw(raw: Raw) -> Self {
+        if raw.shape().rank() != D || !K::holds(raw.dtype()) {
+            panic!("{}", mismatch::<D, K>(raw.ty()));
+        }
+        Tensor { raw, marker: PhantomData }
+    }
+
+    /// The raw tensor inside.
+    #[inline]
+    pub fn into_raw(self) -> Raw {
+        self.raw
+    }
+
+    /// The raw tensor inside.
+    #[inline]
+    pub fn raw(&self) -> &Raw {
+        &self.raw
+    }
+
+    /// Forgets backend, rank and kind.
+    pub fn into_any(self) -> AnyTensor {
+        AnyTensor::from_raw(self.raw)
+    }
+
+    /// The stack of engines that runs this tensor's ops.
+    pub fn engine_stack(&self) -> &Stack {
+        self.raw.stack()
+    }
+
+    /// The device.
+    pub fn device(&self) -> B::Device {
+        B::device(self.raw.stack())
+    }
+
+    /// The lengths of the axes.
+    pub fn dims(&self) -> [usize; D] {
+        let mut dims = [0; D];
+        dims.copy_from_slice(self.raw.shape());
+        dims
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> Shape {
+        *self.raw.shape()
+    }
+
+    /// The dtype of the elements.
+    pub fn dtype(&self) -> DType {
+        self.raw.dtype()
+    }
+
+    /// The number of elements.
+    pub fn num_elements(&self) -> usize {
+        self.raw.shape().num_elements()
+    }
+
+    /// The same elements on another device of the backend. Waits for this one.
+    #[track_caller]
+    pub fn to_device(self, device: &B::Device) -> Self {
+        let stack = B::stack(device);
+        self.map(|raw| raw.to_stack(&stack))
+    }
+
+    /// Applies a function of raw tensors that keeps rank and kind; extensions build on it.
+    #[inline]
+    #[track_caller]
+    pub fn map(self, f: impl FnOnce(Raw) -> Result<Raw>) -> Self {
+        self.convert(f)
+    }
+
+    /// Applies a function of raw tensors that gives rank `D2` and kind `K2`; extensions build on it.
+    #[inline]
+    #[track_caller]
+    pub fn convert<const D2: usize, K2: Kind>(self, f: impl FnOnce(Raw) -> Result<Raw>) -> Tensor<B, D2, K2> {
+        Tensor::from_raw(ok(f(self.raw)))
+    }
+}
+
+impl<B: Backend, const D: usize, K: Kind> Clone for Tensor<B, D, K> {
+    #[inline]
+    fn clone(&self) -> Self {
+        Tensor { raw: self.raw.clone(), marker: PhantomData }
+    }
+}
+
+impl<B: Backend, const D: usize, K: Kind> fmt::Debug for Tensor<B, D, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({}, {:?})", self.raw.ty(), self.raw.stack())
+    }
+}
+
+/// The result, or a panic with the error at the caller's line.
+#[inline]
+#[track_caller]
+pub(crate) fn ok<T>(result: Result<T>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => fail(&error),
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn fail(error: &Error) -> ! {
+    panic!("{error}")
+}
+
+/// The error of a raw tensor that is not of the rank or kind that a type names.
+pub(crate) fn mismatch<const D: usize, K: Kind>(ty: &TensorType) -> Error {
+    Error::type_error("tensor", format!("is no {} tensor with {D} axes", K::NAME), &[ty.into()])
+        .hint("check the number of axes and the dtype; `cast` and `reshape` change them")
+}

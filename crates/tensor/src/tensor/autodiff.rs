@@ -1,0 +1,202 @@
+//! Automatic differentiation, on backends that have it.
+
+use super::ok;
+use crate::{AnyTensor, AutodiffBackend, Float, Kind, Raw, Result, Stack, Tensor};
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use kiln_autodiff::Autodiff as Layer;
+use kiln_ir::{Error, Value};
+
+pub use kiln_autodiff::NodeId;
+
+/// The gradients of a [`backward`](Tensor::backward) pass, by the tensors that [require](Tensor::require_grad)
+/// them. They belong to the backend below, and may be sent to another thread.
+pub struct Gradients {
+    stack: Stack,
+    gradients: kiln_autodiff::Gradients,
+}
+
+impl Gradients {
+    /// The gradient of a rank-erased tensor, if it requires one and took part.
+    pub fn get(&self, tensor: &AnyTensor) -> Option<AnyTensor> {
+        let value = self.gradients.get(tensor.raw().value())?;
+        Some(AnyTensor::from_raw(Raw::new(self.stack.clone(), value)))
+    }
+
+    /// Takes out the gradient of a rank-erased tensor, if it requires one and took part.
+    pub fn remove(&mut self, tensor: &AnyTensor) -> Option<AnyTensor> {
+        let value = self.gradients.remove(tensor.raw().value())?;
+        Some(AnyTensor::from_raw(Raw::new(self.stack.clone(), value)))
+    }
+}
+
+impl fmt::Debug for Gradients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gradients({:?})", self.stack)
+    }
+}
+
+impl<B: AutodiffBackend, const D: usize, K: Kind> Tensor<B, D, K> {
+    /// The tensor below automatic differentiation: the same elements, without a tape.
+    #[track_caller]
+    pub fn inner(self) -> Tensor<B::InnerBackend, D, K> {
+        let (_, inner) = ok(layer(self.raw(), "inner"));
+        let inner = inner.clone();
+        let value = Layer::inner_value(self.raw().value());
+        Tensor::from_raw(Raw::new(inner, value))
+    }
+
+    /// A tensor of the backend below, brought under automatic differentiation without a tape.
+    #[track_caller]
+    pub fn from_inner(inner: Tensor<B::InnerBackend, D, K>) -> Self {
+        let stack = B::stack(&<B::InnerBackend as crate::Backend>::device(inner.engine_stack()));
+        // A run-time device is the stack below itself: its layer is found from there.
+        let stack = if stack.autodiff().is_some() { stack } else { crate::Device(stack).autodiff().0 };
+        let value = Layer::from_inner(inner.into_raw().into_value());
+        Tensor::from_raw(Raw::new(stack, value))
+    }
+}
+
+impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
+    /// The gradients of the sum of this tensor's elements, for every tensor on the tape that
+    /// [requires](Tensor::require_grad) one. The tape stays as long as tensors on it.
+    ///
+    /// # Panics
+    /// When no operand of the computation requires a gradient, or an op on the way has none; the message
+    /// names it. See [`try_backward`](Tensor::try_backward).
+    #[track_caller]
+    pub fn backward(&self) -> Gradients {
+        ok(self.try_backward())
+    }
+
+    /// Like [`backward`](Tensor::backward), with errors instead of panics.
+    ///
+    /// # Errors
+    /// When no operand of the computation requires a gradient, or an op on the way has none.
+    pub fn try_backward(&self) -> Result<Gradients> {
+        let (layer, inner) = layer(self.raw(), "backward")?;
+        let gradients = layer.backward(self.raw().value(), None)?;
+        Ok(Gradients { stack: inner.clone(), gradients })
+    }
+
+    /// Like [`backward`](Tensor::backward), starting from the given gradient of this tensor instead of ones.
+    ///
+    /// # Errors
+    /// When the gradient is of another shape, no operand requires a gradient, or an op has none.
+    pub fn try_backward_from(&self, gradient: Tensor<B::InnerBackend, D>) -> Result<Gradients> {
+        let (layer, inner) = layer(self.raw(), "backward")?;
+        let gradients = layer.backward(self.raw().value(), Some(gradient.into_raw().into_value()))?;
+        Ok(Gradients { stack: inner.clone(), gradients })
+    }
+
+    /// This tensor's gradient, if it requires one and took part.
+    pub fn grad(&self, gradients: &Gradients) -> Option<Tensor<B::InnerBackend, D>> {
+        let value = gradients.gradients.get(self.raw().value())?;
+        Some(Tensor::from_raw(Raw::new(gradients.stack.clone(), value)))
+    }
+
+    /// Takes out this tensor's gradient, if it requires one and took part.
+    pub fn grad_remove(&self, gradients: &mut Gradients) -> Option<Tensor<B::InnerBackend, D>> {
+        let value = gradients.gradients.remove(self.raw().value())?;
+        Some(Tensor::from_raw(Raw::new(gradients.stack.clone(), value)))
+    }
+
+    /// The same elements as a new start of a tape, for which [`backward`](Tensor::backward) computes a gradient.
+    #[track_caller]
+    pub fn require_grad(self) -> Self {
+        Tensor::from_raw(ok(require_grad(self.into_raw())))
+    }
+
+    /// Whether the tensor is a start of a tape, by [`require_grad`](Tensor::require_grad).
+    pub fn is_require_grad(&self) -> bool {
+        Layer::leaf_id(self.raw().value()).is_some()
+    }
+
+    /// [`require_grad`](Tensor::require_grad) or [`detach`](Tensor::detach).
+    #[track_caller]
+    pub fn set_require_grad(self, require: bool) -> Self {
+        if require { self.require_grad() } else { self.detach() }
+    }
+
+    /// Whether gradients flow through the tensor.
+    pub fn is_tracked(&self) -> bool {
+        Layer::is_tracked(self.raw().value())
+    }
+
+    /// The same elements without a tape: gradients do not flow through.
+    #[track_caller]
+    pub fn detach(self) -> Self {
+        self.map(|raw| Ok(detach(raw)))
+    }
+}
+
+/// The layer and the stack below it, or an error that says what to do.
+fn layer<'a>(raw: &'a Raw, what: &str) -> Result<(&'a Arc<Layer>, &'a Stack)> {
+    match (raw.stack().autodiff(), raw.stack().inner()) {
+        (Some(layer), Some(inner)) => Ok((layer, inner)),
+        _ => Err(Error::gradient(
+            what,
+            format!("the device {:?} has no automatic differentiation", raw.stack()),
+        )
+        .hint("open it with `device.autodiff()`")),
+    }
+}
+
+/// A new start of a tape; on a stack without automatic differentiation, an error.
+pub(crate) fn require_grad(raw: Raw) -> Result<Raw> {
+    layer(&raw, "require_grad")?;
+    if !raw.dtype().is_float() {
+        return Err(Error::gradient("require_grad", format!("{} has no gradient: it is no float", raw.ty())));
+    }
+    let stack = raw.stack().clone();
+    Ok(Raw::new(stack, Layer::require_grad(raw.into_value())))
+}
+
+/// The same elements without a tape; on a stack without automatic differentiation, the same tensor.
+pub(crate) fn detach(raw: Raw) -> Raw {
+    if raw.stack().autodiff().is_none() {
+        return raw;
+    }
+    let stack = raw.stack().clone();
+    Raw::new(stack, Layer::detach(raw.into_value()))
+}
+
+/// Runs `f` on a tensor without keeping what it computes on the way; the backward pass runs `f` again to find
+/// gradients. Memory for time. Parameters that `f` holds get their gradients as usual, and random numbers
+/// drawn in `f` are the same both times.
+///
+/// ```
+/// use kiln_tensor::{Autodiff, Flex, Tensor, checkpoint};
+///
+/// let x = Tensor::<Autodiff<Flex>, 1>::from_floats([1.0, 2.0], &Default::default()).require_grad();
+/// let y = checkpoint(|x: Tensor<Autodiff<Flex>, 1>| (x.clone() * x).exp(), x.clone());
+/// assert!(x.grad(&y.sum().backward()).is_some());
+/// ```
+#[track_caller]
+pub fn checkpoint<B: AutodiffBackend, const D: usize, const D2: usize>(
+    f: impl Fn(Tensor<B, D>) -> Tensor<B, D2> + Send + Sync + 'static,
+    x: Tensor<B, D>,
+) -> Tensor<B, D2> {
+    let stack = x.engine_stack().clone();
+    let Ok((layer, _)) = layer(x.raw(), "checkpoint") else { return f(x) };
+    let layer = layer.clone();
+    let keys = stack.keys().state();
+    let inside = stack.clone();
+    let replay = move |inputs: Vec<Value>| -> Vec<Value> {
+        let now = inside.keys().state();
+        inside.keys().restore(keys);
+        let outputs = inputs
+            .into_iter()
+            .map(|value| f(Tensor::from_raw(Raw::new(inside.clone(), value))).into_raw().into_value());
+        let outputs = outputs.collect();
+        // The first run leaves the stream where it ends; a replay puts it back to where it was.
+        if now != keys {
+            inside.keys().restore(now);
+        }
+        outputs
+    };
+    let mut outputs = layer.checkpoint(Vec::from([x.into_raw().into_value()]), Arc::new(replay));
+    Tensor::from_raw(Raw::new(stack, outputs.swap_remove(0)))
+}

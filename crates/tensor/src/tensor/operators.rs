@@ -1,0 +1,174 @@
+//! Operators: on values, on references, and with plain numbers on either side.
+
+use super::ok;
+use crate::{Backend, Bool, Float, Int, Number, Numeric, Tensor};
+use core::ops;
+use kiln_ir::{Binary, Unary};
+
+macro_rules! binary_operators {
+    ($($trait:ident $method:ident $assign:ident $assign_method:ident $function:ident;)*) => {$(
+        impl<B: Backend, const D: usize, K: Numeric> ops::$trait<Tensor<B, D, K>> for Tensor<B, D, K> {
+            type Output = Tensor<B, D, K>;
+            #[inline]
+            #[track_caller]
+            fn $method(self, other: Tensor<B, D, K>) -> Tensor<B, D, K> {
+                self.map(|a| a.binary(Binary::$function, other.into_raw()))
+            }
+        }
+
+        impl<B: Backend, const D: usize, K: Numeric> ops::$trait<&Tensor<B, D, K>> for Tensor<B, D, K> {
+            type Output = Tensor<B, D, K>;
+            #[inline]
+            #[track_caller]
+            fn $method(self, other: &Tensor<B, D, K>) -> Tensor<B, D, K> {
+                ops::$trait::$method(self, other.clone())
+            }
+        }
+
+        impl<B: Backend, const D: usize, K: Numeric> ops::$trait<Tensor<B, D, K>> for &Tensor<B, D, K> {
+            type Output = Tensor<B, D, K>;
+            #[inline]
+            #[track_caller]
+            fn $method(self, other: Tensor<B, D, K>) -> Tensor<B, D, K> {
+                ops::$trait::$method(self.clone(), other)
+            }
+        }
+
+        impl<B: Backend, const D: usize, K: Numeric> ops::$trait<&Tensor<B, D, K>> for &Tensor<B, D, K> {
+            type Output = Tensor<B, D, K>;
+            #[inline]
+            #[track_caller]
+            fn $method(self, other: &Tensor<B, D, K>) -> Tensor<B, D, K> {
+                ops::$trait::$method(self.clone(), other.clone())
+            }
+        }
+
+        impl<B: Backend, const D: usize, K: Numeric, N: Number> ops::$trait<N> for Tensor<B, D, K> {
+            type Output = Tensor<B, D, K>;
+            #[inline]
+            #[track_caller]
+            fn $method(self, x: N) -> Tensor<B, D, K> {
+                self.map(|a| a.binary_scalar(Binary::$function, x.scalar()))
+            }
+        }
+
+        impl<B: Backend, const D: usize, K: Numeric, N: Number> ops::$trait<N> for &Tensor<B, D, K> {
+            type Output = Tensor<B, D, K>;
+            #[inline]
+            #[track_caller]
+            fn $method(self, x: N) -> Tensor<B, D, K> {
+                ops::$trait::$method(self.clone(), x)
+            }
+        }
+
+        impl<B: Backend, const D: usize, K: Numeric, R> ops::$assign<R> for Tensor<B, D, K>
+        where
+            Tensor<B, D, K>: ops::$trait<R, Output = Tensor<B, D, K>>,
+        {
+            #[track_caller]
+            fn $assign_method(&mut self, other: R) {
+                *self = ops::$trait::$method(self.clone(), other);
+            }
+        }
+
+        binary_operators!(@numbers $trait $method $function: f64, f32, i64, i32, i16, i8, u64, u32, u16, u8, usize);
+    )*};
+    (@numbers $trait:ident $method:ident $function:ident: $($number:ty),*) => {$(
+        impl<B: Backend, const D: usize, K: Numeric> ops::$trait<Tensor<B, D, K>> for $number {
+            type Output = Tensor<B, D, K>;
+            #[inline]
+            #[track_caller]
+            fn $method(self, x: Tensor<B, D, K>) -> Tensor<B, D, K> {
+                x.map(|x| x.scalar_binary(self, Binary::$function))
+            }
+        }
+
+        impl<B: Backend, const D: usize, K: Numeric> ops::$trait<&Tensor<B, D, K>> for $number {
+            type Output = Tensor<B, D, K>;
+            #[inline]
+            #[track_caller]
+            fn $method(self, x: &Tensor<B, D, K>) -> Tensor<B, D, K> {
+                ops::$trait::$method(self, x.clone())
+            }
+        }
+    )*};
+}
+
+binary_operators! {
+    Add add AddAssign add_assign Add;
+    Sub sub SubAssign sub_assign Sub;
+    Mul mul MulAssign mul_assign Mul;
+    Div div DivAssign div_assign Div;
+    Rem rem RemAssign rem_assign Rem;
+}
+
+impl<B: Backend, const D: usize, K: Numeric> ops::Neg for Tensor<B, D, K> {
+    type Output = Tensor<B, D, K>;
+    #[track_caller]
+    fn neg(self) -> Tensor<B, D, K> {
+        self.map(|raw| raw.unary(Unary::Neg))
+    }
+}
+
+impl<B: Backend, const D: usize, K: Numeric> ops::Neg for &Tensor<B, D, K> {
+    type Output = Tensor<B, D, K>;
+    #[track_caller]
+    fn neg(self) -> Tensor<B, D, K> {
+        -self.clone()
+    }
+}
+
+macro_rules! logical_operators {
+    ($($kind:ident: $($trait:ident $method:ident $function:ident),*;)*) => {$($(
+        impl<B: Backend, const D: usize> ops::$trait for Tensor<B, D, $kind> {
+            type Output = Tensor<B, D, $kind>;
+            #[track_caller]
+            fn $method(self, other: Tensor<B, D, $kind>) -> Tensor<B, D, $kind> {
+                self.map(|a| a.binary(Binary::$function, other.into_raw()))
+            }
+        }
+
+        impl<B: Backend, const D: usize> ops::$trait<&Tensor<B, D, $kind>> for &Tensor<B, D, $kind> {
+            type Output = Tensor<B, D, $kind>;
+            #[track_caller]
+            fn $method(self, other: &Tensor<B, D, $kind>) -> Tensor<B, D, $kind> {
+                ops::$trait::$method(self.clone(), other.clone())
+            }
+        }
+    )*)*};
+}
+
+logical_operators! {
+    Bool: BitAnd bitand And, BitOr bitor Or, BitXor bitxor Xor;
+    Int: BitAnd bitand And, BitOr bitor Or, BitXor bitxor Xor, Shl shl Shl, Shr shr Shr;
+}
+
+macro_rules! complement {
+    ($($kind:ident)*) => {$(
+        impl<B: Backend, const D: usize> ops::Not for Tensor<B, D, $kind> {
+            type Output = Tensor<B, D, $kind>;
+            #[track_caller]
+            fn not(self) -> Tensor<B, D, $kind> {
+                ok_map(self)
+            }
+        }
+    )*};
+}
+
+complement!(Bool Int);
+
+#[track_caller]
+fn ok_map<B: Backend, const D: usize, K: crate::Kind>(x: Tensor<B, D, K>) -> Tensor<B, D, K> {
+    Tensor::from_raw(ok(x.into_raw().unary(Unary::Not)))
+}
+
+impl<B: Backend, const D: usize> core::iter::Sum for Tensor<B, D, Float> {
+    /// The sum of tensors.
+    ///
+    /// # Panics
+    /// Without tensors: the shape of the sum is not known.
+    #[track_caller]
+    fn sum<I: Iterator<Item = Self>>(tensors: I) -> Self {
+        tensors.reduce(|a, b| a + b).expect("[sum] no tensors to add up")
+    }
+}
