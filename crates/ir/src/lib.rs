@@ -51,7 +51,10 @@ mod program;
 mod recorder;
 mod scalar;
 mod shape;
+pub mod text;
 mod value;
+pub mod verify;
+pub mod vjp;
 
 pub use builder::Var;
 pub use custom::{Custom, CustomOp, FusedOp};
@@ -68,3 +71,5 @@ pub use recorder::Recorder;
 pub use scalar::{Real, Scalar};
 pub use shape::{MAX_RANK, Shape, TensorType};
 pub use value::{Operand, OperandType, Operands, ResultTypes, Value, Values};
+pub use verify::verify;
+pub use vjp::{Gradient, Saved, differentiate, gradient_of, gradient_program, saved, vjp};

@@ -1,0 +1,91 @@
+//! What a backward pass returns.
+
+use crate::node::NodeId;
+use crate::tracked::Tracked;
+use alloc::collections::BTreeMap;
+use kiln_ir::{Binary, Engine, Op, Value};
+use smallvec::smallvec;
+
+/// Gradients of leaves: values of the inner engine by [`NodeId`]. May be sent between threads.
+#[derive(Clone, Debug, Default)]
+pub struct Gradients {
+    values: BTreeMap<NodeId, Value>,
+}
+
+impl Gradients {
+    /// No gradients.
+    pub fn new() -> Gradients {
+        Gradients::default()
+    }
+
+    /// The gradient of a leaf; `None` if the value is no leaf or did not matter.
+    pub fn get(&self, leaf: &Value) -> Option<Value> {
+        self.get_id(id_of(leaf)?)
+    }
+
+    /// The gradient of the leaf of that id.
+    pub fn get_id(&self, id: NodeId) -> Option<Value> {
+        self.values.get(&id).cloned()
+    }
+
+    /// The gradient of a leaf, taken out.
+    pub fn take(&mut self, leaf: &Value) -> Option<Value> {
+        self.remove(id_of(leaf)?)
+    }
+
+    /// The gradient of the leaf of that id, taken out.
+    pub fn remove(&mut self, id: NodeId) -> Option<Value> {
+        self.values.remove(&id)
+    }
+
+    /// Sets the gradient of the leaf of that id; returns what it replaces.
+    pub fn insert(&mut self, id: NodeId, gradient: Value) -> Option<Value> {
+        self.values.insert(id, gradient)
+    }
+
+    /// Adds to the gradient of the leaf of that id, on the engine that computed both.
+    pub fn accumulate(&mut self, engine: &dyn Engine, id: NodeId, gradient: Value) {
+        let sum = match self.values.remove(&id) {
+            Some(present) => add(engine, present, gradient),
+            None => gradient,
+        };
+        self.values.insert(id, sum);
+    }
+
+    /// Adds all gradients of another pass, on the engine that computed both.
+    pub fn merge(&mut self, engine: &dyn Engine, other: Gradients) {
+        for (id, gradient) in other.values {
+            self.accumulate(engine, id, gradient);
+        }
+    }
+
+    /// The ids of the leaves that have a gradient, oldest first.
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.values.keys().copied()
+    }
+
+    /// The gradients with the ids of their leaves, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Value)> {
+        self.values.iter().map(|(id, value)| (*id, value))
+    }
+
+    /// How many leaves have a gradient.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether no leaf has a gradient.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+}
+
+/// The sum of two gradients of the same type; operands that nobody else holds are overwritten.
+pub(crate) fn add(engine: &dyn Engine, a: Value, b: Value) -> Value {
+    let ty = *a.ty();
+    engine.execute(&Op::Binary(Binary::Add), smallvec![a.into(), b.into()], &[ty]).remove(0)
+}
+
+fn id_of(leaf: &Value) -> Option<NodeId> {
+    leaf.payload::<Tracked>()?.leaf()
+}

@@ -1,0 +1,334 @@
+//! The layer.
+
+use crate::backward::{Pass, seed};
+use crate::block::{Block, BlockFn};
+use crate::gradients::Gradients;
+use crate::node::{Edge, Kept, Node, NodeId, NodeKind, Parents, Recorded};
+use crate::recipe::{Ingredient, Recipe, is_cheap};
+use crate::tracked::Tracked;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use kiln_ir::{
+    BoxFuture, Caps, Engine, Error, Gradient, Op, Operand, Operands, Result, Saved, TensorData, TensorType,
+    Value, Values, gradient_of, saved,
+};
+use smallvec::SmallVec;
+
+/// An engine that records what runs through it, around the engine that runs it.
+///
+/// Cheap to clone and safe to use from many threads at once; two layers around the same inner engine share
+/// their values.
+#[derive(Clone)]
+pub struct Autodiff {
+    inner: Arc<dyn Engine>,
+    checkpointing: Checkpointing,
+}
+
+/// What the tape keeps of the values that gradients need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checkpointing {
+    /// All of them: the fastest.
+    #[default]
+    None,
+    /// Not those that cheap, memory-bound ops can compute again from others that are kept anyway.
+    Balanced,
+}
+
+impl Autodiff {
+    /// A layer around an engine.
+    pub fn new(inner: Arc<dyn Engine>, checkpointing: Checkpointing) -> Autodiff {
+        Autodiff { inner, checkpointing }
+    }
+
+    /// The engine below.
+    pub fn inner(&self) -> &Arc<dyn Engine> {
+        &self.inner
+    }
+
+    /// How values are kept.
+    pub fn checkpointing(&self) -> Checkpointing {
+        self.checkpointing
+    }
+
+    /// A leaf: the same data, with a gradient of its own from here on. What led to `value` is not followed.
+    ///
+    /// Gradients are of floats only: for any other dtype the result is poisoned.
+    pub fn require_grad(&self, value: Value) -> Value {
+        let value = self.detach(value);
+        if value.error().is_some() {
+            return value;
+        }
+        let ty = *value.ty();
+        if !ty.dtype.is_float() {
+            let error = Error::gradient("require_grad", format!("{ty} has no gradient"));
+            return Value::poisoned(ty, error.hint("cast it to a float dtype first"));
+        }
+        let edge = Edge { node: Node::new(Parents::new(), NodeKind::Leaf), output: 0 };
+        Tracked::wrap(self.id(), value, edge, None, true)
+    }
+
+    /// Whether ops on this value are recorded.
+    pub fn is_tracked(&self, value: &Value) -> bool {
+        Tracked::of(value, self.id()).is_some()
+    }
+
+    /// The id by which [`Gradients`] knows a leaf; `None` for any other value.
+    pub fn leaf_id(&self, value: &Value) -> Option<NodeId> {
+        Tracked::of(value, self.id())?.leaf()
+    }
+
+    /// The same data, untracked.
+    pub fn detach(&self, value: Value) -> Value {
+        Tracked::strip(value, self.id())
+    }
+
+    /// The inner engine's value.
+    pub fn inner_value(&self, value: &Value) -> Value {
+        match Tracked::of(value, self.id()) {
+            Some(tracked) => tracked.inner().clone(),
+            None => value.clone(),
+        }
+    }
+
+    /// A value of the inner engine as an untracked value of this layer.
+    pub fn from_inner(&self, value: Value) -> Value {
+        value
+    }
+
+    /// The gradients of all leaves that `root` depends on. The tape stays, so that it can be walked again.
+    ///
+    /// `seed`, a value of the inner engine, is the gradient of the root; ones by default, which differentiates
+    /// the sum of its elements.
+    ///
+    /// # Errors
+    /// When the root is not tracked, the seed is of another type, or an op on the way has no gradient; or the
+    /// error of a poisoned root.
+    pub fn backward(&self, root: &Value, seed: Option<Value>) -> Result<Gradients> {
+        self.walk(root.clone(), seed)
+    }
+
+    /// As [`backward`](Autodiff::backward), giving up the root: parts of the tape that nobody else holds are
+    /// freed as soon as they are done with.
+    ///
+    /// # Errors
+    /// As [`backward`](Autodiff::backward).
+    pub fn backward_owned(&self, root: Value, seed: Option<Value>) -> Result<Gradients> {
+        self.walk(root, seed)
+    }
+
+    fn walk(&self, root: Value, given: Option<Value>) -> Result<Gradients> {
+        if let Some(error) = root.error() {
+            return Err(error.clone());
+        }
+        let parts = Tracked::open(root, self.id()).map_err(|root| {
+            let problem = format!("{} depends on nothing that requires a gradient", root.ty());
+            Error::gradient("backward", problem).hint(
+                "call `require_grad` on the parameters before they are used, and check that the path to the root \
+                 is of floats and not detached",
+            )
+        })?;
+        let seed = seed(&*self.inner, *parts.inner.ty(), given)?;
+        let mut pass = Pass::new(self);
+        pass.push(parts.edge, seed);
+        pass.run()
+    }
+
+    /// Runs a block without keeping its inside, which is run again when its gradients are needed: memory for time.
+    ///
+    /// Tracked values that the function captures get their gradients too. The function must do the same each time
+    /// it is called; random keys belong outside. During the first run the inside is held until it returns.
+    pub fn checkpoint(&self, inputs: Vec<Value>, run: BlockFn) -> Vec<Value> {
+        Block::record(self, inputs, run)
+    }
+
+    /// Runs `body` with the recording of this layer paused on this thread: all results are untracked.
+    #[cfg(feature = "std")]
+    pub fn no_grad<T>(&self, body: impl FnOnce() -> T) -> T {
+        crate::pause::scoped(self.id(), false, body)
+    }
+
+    /// Runs `body` with the recording of this layer on, whatever scope this thread is in.
+    pub(crate) fn recording<T>(&self, body: impl FnOnce() -> T) -> T {
+        #[cfg(feature = "std")]
+        return crate::pause::scoped(self.id(), true, body);
+        #[cfg(not(feature = "std"))]
+        return body();
+    }
+
+    /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
+    fn is_paused(&self) -> bool {
+        #[cfg(feature = "std")]
+        return !crate::pause::records(self.id());
+        #[cfg(not(feature = "std"))]
+        return false;
+    }
+
+    fn tracks(&self, operand: &Operand) -> bool {
+        operand.value().is_some_and(|value| self.is_tracked(value))
+    }
+
+    fn records(&self, op: &Op, results: &[TensorType]) -> bool {
+        results.iter().any(|ty| ty.dtype.is_float())
+            && gradient_of(op) != Gradient::Constant
+            && !self.is_paused()
+    }
+
+    fn record(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let wanted: SmallVec<[bool; 4]> = inputs.iter().map(|operand| self.tracks(operand)).collect();
+        let mut recording = Recording {
+            layer: self,
+            saved: saved(op, &inputs, &wanted),
+            parents: Parents::new(),
+            kept: SmallVec::new(),
+            operands: Operands::new(),
+            recipe: self.makes_recipe(op, results).then(Draft::default),
+        };
+        for operand in inputs {
+            recording.add(operand);
+        }
+        recording.run(op, results)
+    }
+
+    fn makes_recipe(&self, op: &Op, results: &[TensorType]) -> bool {
+        match self.checkpointing {
+            Checkpointing::None => false,
+            Checkpointing::Balanced => results.len() == 1 && is_cheap(op),
+        }
+    }
+}
+
+impl Engine for Autodiff {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn execute(&self, op: &Op, mut inputs: Operands, results: &[TensorType]) -> Values {
+        if !inputs.iter().any(|operand| self.tracks(operand)) {
+            return self.inner.execute(op, inputs, results);
+        }
+        if self.records(op, results) {
+            return self.record(op, inputs, results);
+        }
+        for operand in &mut inputs {
+            if self.tracks(operand) {
+                let tracked = core::mem::replace(operand, Operand::Scalar(false.into()));
+                if let Operand::Value(value) = tracked {
+                    *operand = self.detach(value).into();
+                }
+            }
+        }
+        self.inner.execute(op, inputs, results)
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.inner.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        self.inner.read(self.detach(value))
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { self.inner.sync().await })
+    }
+}
+
+/// One op while it is recorded.
+struct Recording<'a> {
+    layer: &'a Autodiff,
+    saved: Saved,
+    parents: Parents,
+    kept: SmallVec<[Kept; 2]>,
+    /// What the inner engine gets.
+    operands: Operands,
+    recipe: Option<Draft>,
+}
+
+/// A recipe while its ingredients are gathered.
+#[derive(Default)]
+struct Draft {
+    inputs: SmallVec<[Ingredient; 2]>,
+    /// The bytes of ingredients that nothing else keeps.
+    extra: usize,
+}
+
+impl Recording<'_> {
+    fn add(&mut self, operand: Operand) {
+        let saves = self.saved.input(self.kept.len());
+        let value = match operand {
+            Operand::Value(value) => value,
+            Operand::Scalar(scalar) => {
+                if let Some(draft) = &mut self.recipe {
+                    draft.inputs.push(Ingredient::Operand(scalar.into()));
+                }
+                self.parents.push(None);
+                self.kept.push(Kept::Scalar(scalar));
+                self.operands.push(scalar.into());
+                return;
+            }
+        };
+        if saves
+            && let Some(tracked) = Tracked::of(&value, self.layer.id())
+            && tracked.recipe.is_none()
+        {
+            tracked.keep();
+        }
+        let (inner, edge, recipe, kept) = match Tracked::open(value, self.layer.id()) {
+            Ok(parts) => (parts.inner, Some(parts.edge), parts.recipe, parts.kept),
+            Err(value) => (value, None, None, saves),
+        };
+        if let Some(draft) = &mut self.recipe {
+            draft.add(&inner, recipe.as_ref(), kept);
+        }
+        self.kept.push(match recipe {
+            Some(recipe) if saves => Kept::Recipe(recipe),
+            None if saves => Kept::Value(inner.clone()),
+            Some(_) | None => Kept::Type(*inner.ty()),
+        });
+        self.parents.push(edge);
+        self.operands.push(inner.into());
+    }
+
+    fn run(self, op: &Op, results: &[TensorType]) -> Values {
+        let layer = self.layer;
+        let recipe = self.recipe.and_then(|draft| Recipe::new(op, draft.inputs, draft.extra, results[0]));
+        let mut values = layer.inner.execute(op, self.operands, results);
+        let saved = self.saved;
+        let kept = |(place, value): (usize, &Value)| match &recipe {
+            Some(recipe) if saved.output(place) => Kept::Recipe(recipe.clone()),
+            None if saved.output(place) => Kept::Value(value.clone()),
+            Some(_) | None => Kept::Type(*value.ty()),
+        };
+        let outputs = values.iter().enumerate().map(kept).collect();
+        let recorded = Recorded { op: op.clone(), inputs: self.kept, outputs };
+        let node = Node::new(self.parents, NodeKind::Op(recorded));
+        for (place, value) in values.iter_mut().enumerate() {
+            if value.dtype().is_float() && value.error().is_none() {
+                let edge = Edge { node: node.clone(), output: place as u32 };
+                let is_kept = recipe.is_none() && saved.output(place);
+                *value = Tracked::wrap(layer.id(), value.clone(), edge, recipe.clone(), is_kept);
+            }
+        }
+        values
+    }
+}
+
+impl Draft {
+    fn add(&mut self, value: &Value, recipe: Option<&Arc<Recipe>>, kept: bool) {
+        self.inputs.push(match recipe {
+            Some(recipe) => Ingredient::Recipe(recipe.clone()),
+            None => {
+                if !kept {
+                    self.extra = self.extra.saturating_add(value.ty().num_bytes());
+                }
+                Ingredient::Operand(value.into())
+            }
+        });
+    }
+}

@@ -1,0 +1,38 @@
+//! Reverse-mode automatic differentiation, as a layer around any engine.
+//!
+//! [`Autodiff`] is an [`Engine`](kiln_ir::Engine) that wraps another one. Values that need no gradient are the inner
+//! engine's own and pass through untouched. [`Autodiff::require_grad`] makes a *leaf*; the results of float ops on
+//! tracked values are tracked too: each carries a node with the op, its parents, and the values that the op's
+//! rule of differentiation ([`kiln_ir::vjp`](mod@kiln_ir::vjp)) will read. The tape is this graph of nodes. It is
+//! owned by the values and freed with them; there is no global state.
+//!
+//! * [`Autodiff::backward`] walks the graph from the newest node to the oldest and returns [`Gradients`];
+//!   [`Autodiff::backward_owned`] gives the tape back to memory as it goes.
+//! * [`Checkpointing`] trades memory for time on its own, [`Autodiff::checkpoint`] for a chosen block.
+//! * [`Autodiff::no_grad`] pauses the recording on one thread.
+//!
+//! Gradients are values of the inner engine. If that is another [`Autodiff`], they are tracked there: derivatives
+//! of any order come from stacking layers.
+//!
+//! The crate is `no_std` (with `alloc`) and free of `unsafe`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
+
+mod backward;
+mod block;
+mod gradients;
+mod layer;
+mod node;
+#[cfg(feature = "std")]
+mod pause;
+mod recipe;
+mod tracked;
+
+pub use block::BlockFn;
+pub use gradients::Gradients;
+pub use layer::{Autodiff, Checkpointing};
+pub use node::NodeId;

@@ -1,0 +1,117 @@
+//! The tape: nodes that own their parents.
+
+use crate::block::Block;
+use crate::recipe::Recipe;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+use kiln_ir::{Op, Scalar, TensorType, Value};
+use smallvec::SmallVec;
+
+/// Tells nodes of the tape apart, in all threads and layers of the process. Later nodes have greater ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u64);
+
+/// One recorded op, block or leaf.
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    /// Where each operand came from; `None` for those without a gradient.
+    pub(crate) parents: Parents,
+    pub(crate) kind: NodeKind,
+}
+
+pub(crate) type Parents = SmallVec<[Option<Edge>; 2]>;
+
+/// One result of a node.
+#[derive(Clone)]
+pub(crate) struct Edge {
+    pub(crate) node: Arc<Node>,
+    pub(crate) output: u32,
+}
+
+#[derive(Clone)]
+pub(crate) enum NodeKind {
+    /// A value whose gradient is asked for.
+    Leaf,
+    Op(Recorded),
+    Block(Block),
+}
+
+/// An op with what its rule of differentiation reads.
+#[derive(Clone)]
+pub(crate) struct Recorded {
+    pub(crate) op: Op,
+    pub(crate) inputs: SmallVec<[Kept; 2]>,
+    pub(crate) outputs: SmallVec<[Kept; 1]>,
+}
+
+/// What is kept of an operand or result.
+#[derive(Clone)]
+pub(crate) enum Kept {
+    Scalar(Scalar),
+    /// Its rule asks for the type alone.
+    Type(TensorType),
+    Value(Value),
+    /// It is computed again when it is asked for.
+    Recipe(Arc<Recipe>),
+}
+
+impl Node {
+    pub(crate) fn new(parents: Parents, kind: NodeKind) -> Arc<Node> {
+        Arc::new(Node { id: NodeId::next(), parents, kind })
+    }
+
+    pub(crate) fn num_outputs(&self) -> usize {
+        match &self.kind {
+            NodeKind::Leaf => 1,
+            NodeKind::Op(recorded) => recorded.outputs.len(),
+            NodeKind::Block(block) => block.outputs.len(),
+        }
+    }
+
+    /// The contents: moved out when this is the only owner, otherwise shared.
+    pub(crate) fn open(node: Arc<Node>) -> (NodeId, Parents, NodeKind) {
+        match Arc::try_unwrap(node) {
+            Ok(mut node) => {
+                let kind = mem::replace(&mut node.kind, NodeKind::Leaf);
+                (node.id, mem::take(&mut node.parents), kind)
+            }
+            Err(node) => (node.id, node.parents.clone(), node.kind.clone()),
+        }
+    }
+}
+
+impl Drop for Node {
+    /// A tape can be hundreds of thousands of nodes deep: parents are freed in a loop, not by recursion.
+    fn drop(&mut self) {
+        let mut doomed: Vec<Node> = Vec::new();
+        release(&mut self.parents, &mut doomed);
+        while let Some(mut node) = doomed.pop() {
+            release(&mut node.parents, &mut doomed);
+        }
+
+        /// Gives up parents; those without another owner are left for the caller to drop.
+        fn release(parents: &mut Parents, doomed: &mut Vec<Node>) {
+            doomed.extend(
+                mem::take(parents).into_iter().flatten().filter_map(|edge| Arc::into_inner(edge.node)),
+            );
+        }
+    }
+}
+
+impl NodeId {
+    #[cfg(target_has_atomic = "64")]
+    fn next() -> NodeId {
+        use core::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        NodeId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    #[cfg(not(target_has_atomic = "64"))]
+    fn next() -> NodeId {
+        static NEXT: spin::Mutex<u64> = spin::Mutex::new(0);
+        let mut next = NEXT.lock();
+        *next += 1;
+        NodeId(*next)
+    }
+}

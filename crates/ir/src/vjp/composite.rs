@@ -1,0 +1,101 @@
+//! Rules of the named composites.
+
+use super::{Gradients, Rule, emit};
+use crate::{NormKind, Op, Operand, Var};
+use alloc::vec::Vec;
+
+impl<'e> Rule<'_, 'e> {
+    pub(super) fn softmax(&self, axis: usize, log: bool) -> Gradients<'e> {
+        let y = self.y();
+        self.linear(|g, _| {
+            if log {
+                g - y.exp() * g.sum(&[axis])
+            } else {
+                let weighted = g * y;
+                let total = weighted.sum(&[axis]);
+                weighted - y * total
+            }
+        })
+    }
+
+    /// With `h` the normalised row and `u = g * weight`: `x` gets `(u - mean(u) - h * mean(u * h)) * r`, where
+    /// `r` is the reciprocal deviation; root mean square lacks the middle term. Statistics are computed again
+    /// from `x`, in the accumulator's dtype.
+    pub(super) fn norm(&self, kind: NormKind, axes: usize, epsilon: f64) -> Gradients<'e> {
+        let (first, rank) = (self.x(0).rank() - axes, self.x(0).rank());
+        let row: Vec<usize> = (first..rank).collect();
+        let leading: Vec<usize> = (0..first).collect();
+        let wide = self.x(0).dtype().accumulator();
+        let wanted = |place: usize| self.wanted.get(place).copied().unwrap_or(false);
+        let g = self.g().cast(wide);
+        let mut gradients = self.zero();
+        if wanted(0) || wanted(1) {
+            let x = self.x(0).cast(wide);
+            let centred = match kind {
+                NormKind::Layer => &x - x.mean(&row),
+                NormKind::Rms => x,
+            };
+            let scale = (centred.square().mean(&row) + epsilon).rsqrt();
+            let normal = centred * &scale;
+            if wanted(0) {
+                let u = if self.inputs.len() > 1 { &g * self.x(1).cast(wide) } else { g.clone() };
+                let along = &normal * (&u * &normal).mean(&row);
+                let rest = match kind {
+                    NormKind::Layer => &u - u.mean(&row) - along,
+                    NormKind::Rms => u - along,
+                };
+                gradients[0] = Some((rest * scale).cast(self.x(0).dtype()));
+            }
+            if wanted(1) {
+                gradients[1] = Some(self.row_gradient(&(&g * normal), &leading));
+            }
+        }
+        if wanted(2) {
+            gradients[2] = Some(self.row_gradient(&g, &leading));
+        }
+        gradients
+    }
+
+    /// Adds up what every row contributes to the gradient of the weight or bias.
+    fn row_gradient(&self, rows: &Var<'e>, leading: &[usize]) -> Var<'e> {
+        rows.sum(leading).reshape(self.x(1).shape()).cast(self.x(1).dtype())
+    }
+
+    /// The transform is a symmetric complex matrix: its transpose as a real map is the transform with the other
+    /// sign.
+    pub(super) fn fft(&self, axis: usize, inverse: bool) -> Gradients<'e> {
+        let inputs = [0, 1].map(|place| Operand::from(self.gradient_or_zeros(place).into_value()));
+        let op = Op::Fft { axis, inverse: !inverse };
+        let results = Var::emit(self.engine(), &op, inputs.into_iter().collect());
+        results.into_iter().zip(self.wanted).map(|(g, &wanted)| wanted.then_some(g)).collect()
+    }
+
+    /// `(q - zero) * scale` changes with the scale by `q - zero`, which is what a scale of 1 gives.
+    pub(super) fn dequantize(&self) -> Gradients<'e> {
+        let mut gradients = self.zero();
+        if self.wanted[1] {
+            let scale = self.x(1);
+            let ones = Var::full(scale.engine(), scale.ty(), 1.0);
+            let mut operands = alloc::vec![self.x(0), &ones];
+            operands.extend(self.inputs.get(2));
+            let product = self.g() * emit(Op::Dequantize, &operands);
+            gradients[1] = Some((0..scale.rank()).fold(product, |sum, axis| sum_blocks(&sum, axis, scale)));
+        }
+        gradients
+    }
+}
+
+/// Sums each block of one axis, so that the axis becomes as long as that of `like`.
+fn sum_blocks<'e>(var: &Var<'e>, axis: usize, like: &Var<'e>) -> Var<'e> {
+    let (shape, blocks) = (var.shape(), like.shape()[axis]);
+    if shape[axis] == blocks {
+        return var.clone();
+    }
+    let result = shape.with(axis, blocks);
+    if blocks == 0 {
+        return Var::zeros(var.engine(), var.ty().with_shape(result));
+    }
+    let before: usize = shape[..axis].iter().product();
+    let after: usize = shape[axis + 1..].iter().product();
+    var.reshape([before, blocks, shape[axis] / blocks, after]).sum(&[2]).reshape(result)
+}

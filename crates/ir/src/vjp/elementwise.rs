@@ -1,0 +1,158 @@
+//! Rules of the ops per element.
+
+use super::{Gradient, Gradients, Rule};
+use crate::{Binary, Comparison, Operand, Scalar, Shape, Unary, Var};
+use core::f64::consts::FRAC_2_SQRT_PI;
+
+pub(super) fn gradient_of_unary(function: Unary) -> Gradient {
+    match function {
+        Unary::Not => Gradient::Constant,
+        Unary::Neg
+        | Unary::Abs
+        | Unary::Sign
+        | Unary::Recip
+        | Unary::Sqrt
+        | Unary::Rsqrt
+        | Unary::Exp
+        | Unary::Expm1
+        | Unary::Ln
+        | Unary::Log1p
+        | Unary::Sin
+        | Unary::Cos
+        | Unary::Tan
+        | Unary::Tanh
+        | Unary::Atan
+        | Unary::Erf
+        | Unary::Floor
+        | Unary::Ceil
+        | Unary::Round
+        | Unary::Trunc => Gradient::Rule,
+    }
+}
+
+pub(super) fn gradient_of_binary(function: Binary) -> Gradient {
+    match function {
+        Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => Gradient::Constant,
+        Binary::Add
+        | Binary::Sub
+        | Binary::Mul
+        | Binary::Div
+        | Binary::Rem
+        | Binary::Pow
+        | Binary::Min
+        | Binary::Max
+        | Binary::Atan2 => Gradient::Rule,
+    }
+}
+
+impl<'e> Rule<'_, 'e> {
+    pub(super) fn unary(&self, function: Unary) -> Gradients<'e> {
+        let y = self.y();
+        match function {
+            Unary::Neg => self.linear(|g, _| -g),
+            Unary::Abs => self.linear(|g, x| g * x.sign()),
+            Unary::Recip => self.linear(|g, _| -(g * y.square())),
+            Unary::Sqrt => self.linear(|g, _| g * 0.5 / y),
+            Unary::Rsqrt => self.linear(|g, _| g * -0.5 * (y.square() * y)),
+            Unary::Exp => self.linear(|g, _| g * y),
+            Unary::Expm1 => self.linear(|g, _| g * (y + 1.0)),
+            Unary::Ln => self.linear(|g, x| g / x),
+            Unary::Log1p => self.linear(|g, x| g / (x + 1.0)),
+            Unary::Sin => self.linear(|g, x| g * x.cos()),
+            Unary::Cos => self.linear(|g, x| -(g * x.sin())),
+            Unary::Tan => self.linear(|g, _| g * (y.square() + 1.0)),
+            Unary::Tanh => self.linear(|g, _| g * (1.0 - y.square())),
+            Unary::Atan => self.linear(|g, x| g / (x.square() + 1.0)),
+            Unary::Erf => self.linear(|g, x| g * (-x.square()).exp() * FRAC_2_SQRT_PI),
+            Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc | Unary::Not => {
+                self.zero()
+            }
+        }
+    }
+
+    pub(super) fn binary(&self, function: Binary) -> Gradients<'e> {
+        let (g, a, b, y) = (self.g(), self.x(0), self.x(1), self.y());
+        match function {
+            Binary::Add => self.two(|| g.clone(), || g.clone()),
+            Binary::Sub => self.two(|| g.clone(), || -g),
+            Binary::Mul => self.two(|| g * b, || g * a),
+            Binary::Div => self.two(|| g / b, || -(g / b * y)),
+            // The quotient, exact although `a / b` is rounded: `y` is what it leaves.
+            Binary::Rem => self.two(|| g.clone(), || -(g * ((a - y) / b).round())),
+            Binary::Pow => self.two(|| g * base_slope(a, b), || g * exponent_slope(a, b, y)),
+            Binary::Min => self.two(|| self.extreme(b, a, b), || self.extreme(a, b, a)),
+            Binary::Max => self.two(|| self.extreme(a, b, b), || self.extreme(b, a, a)),
+            Binary::Atan2 => {
+                let norm = || square(a) + square(b);
+                self.two(|| g * b / norm(), || -(g * a / norm()))
+            }
+            Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => self.zero(),
+        }
+    }
+
+    /// The share of one operand of a minimum or maximum: nothing where `high <= low` strictly against it, half
+    /// at a tie of two tensors. NaN passes the gradient on. `other` is the operand that the gradient is not for.
+    fn extreme(&self, high: &Var<'e>, low: &Var<'e>, other: &Var<'e>) -> Var<'e> {
+        let (g, zero) = (self.g(), self.g().scalar(0.0));
+        if other.is_scalar() {
+            // The result lies beyond the number exactly where the operand does, and is often kept anyway.
+            let beyond = |var: &Var<'e>| if var.is_scalar() { var.clone() } else { self.y().clone() };
+            return beyond(high).compare(Comparison::Le, &beyond(low)).select(&zero, g);
+        }
+        high.less(low).select(&zero, &high.equal(low).select(&(g * 0.5), g))
+    }
+
+    pub(super) fn select(&self) -> Gradients<'e> {
+        let (g, condition) = (self.g(), self.x(0));
+        let zero = g.scalar(0.0);
+        let a = || condition.select(g, &zero);
+        let b = || condition.select(&zero, g);
+        alloc::vec![None, self.wanted[1].then(a), self.wanted[2].then(b)]
+    }
+}
+
+/// `b * a^(b - 1)`: of a zero base too, and of a negative one with a whole exponent.
+fn base_slope<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
+    if let Some(exponent) = b.operand().scalar() {
+        let n = exponent.to_f64();
+        return match n {
+            0.0 => Var::zeros(a.engine(), a.ty()),
+            1.0 => Var::full(a.engine(), a.ty(), 1.0),
+            2.0 => a * 2.0,
+            _ => a.pow(&a.scalar(n - 1.0)) * n,
+        };
+    }
+    // 0^0 is 1 whatever the base does next: an exponent of 1 makes the slope 0 there, not 0 * inf.
+    let zero = a.scalar(0.0);
+    let both = a.equal(&zero).and(&b.equal(&zero));
+    b * a.pow(&both.select(&a.scalar(1.0), &(b - 1.0)))
+}
+
+/// `a^b * ln(a)`: 0 for a zero base with an exponent from 0 up, NaN for a negative base.
+fn exponent_slope<'e>(a: &Var<'e>, b: &Var<'e>, y: &Var<'e>) -> Var<'e> {
+    let base = match a.operand() {
+        Operand::Value(_) => a.clone(),
+        Operand::Scalar(number) => one_element(y, *number),
+    };
+    match a.operand().scalar() {
+        Some(number) if number.to_f64() != 0.0 => y * base.ln(),
+        Some(_) | None => {
+            let zero = base.scalar(0.0);
+            let flat = base.equal(&zero).and(&zero.compare(Comparison::Le, b));
+            y * flat.select(&base.scalar(1.0), &base).ln()
+        }
+    }
+}
+
+/// A number as a tensor of one element that broadcasts to `like`.
+fn one_element<'e>(like: &Var<'e>, number: Scalar) -> Var<'e> {
+    let ones: Shape = (0..like.rank()).map(|_| 1).collect();
+    Var::full(like.engine(), like.ty().with_shape(ones), number)
+}
+
+fn square<'e>(var: &Var<'e>) -> Var<'e> {
+    match var.operand().scalar() {
+        Some(number) => var.scalar(number.to_f64() * number.to_f64()),
+        None => var.square(),
+    }
+}

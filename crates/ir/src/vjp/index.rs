@@ -1,0 +1,142 @@
+//! Rules of the ops by index.
+
+use super::{Gradients, Rule, index_dtype};
+use crate::{Op, Scalar, SliceAxis, TensorType, UpdateMode, Var};
+
+/// Where in a tensor elements are read or written.
+#[derive(Clone, Copy)]
+pub(super) enum Places<'a, 'e> {
+    /// As [`Op::Take`] and [`Op::Put`] do.
+    Put { axis: usize, index: &'a Var<'e> },
+    /// As [`Op::Gather`] and [`Op::Scatter`] do.
+    Scatter { axis: usize, index: &'a Var<'e> },
+    /// As [`Op::Slice`] and [`Op::SliceUpdate`] do; no place occurs twice.
+    Slices(&'a [SliceAxis]),
+}
+
+impl<'e> Places<'_, 'e> {
+    fn read(&self, from: &Var<'e>) -> Var<'e> {
+        match self {
+            Places::Put { axis, index } => from.take(*axis, index),
+            Places::Scatter { axis, index } => from.gather(*axis, index),
+            Places::Slices(slices) => from.slice(slices.to_vec()),
+        }
+    }
+
+    fn write(&self, base: &Var<'e>, mode: UpdateMode, source: &Var<'e>) -> Var<'e> {
+        match self {
+            Places::Put { axis, index } => base.put(*axis, mode, index, source),
+            Places::Scatter { axis, index } => base.scatter(*axis, mode, index, source),
+            Places::Slices(slices) => {
+                base.apply(Op::SliceUpdate { slices: slices.to_vec(), mode }, &[source])
+            }
+        }
+    }
+
+    /// A number for each element of the source, which grows with the order of writing among elements that may
+    /// meet in one place. `None` where none meet.
+    fn order(&self, source: &Var<'e>) -> Option<Var<'e>> {
+        match self {
+            Places::Slices(_) => None,
+            Places::Scatter { axis, .. } => {
+                let ty = source.ty().with_dtype(index_dtype(source.shape()[*axis]));
+                Some(Var::iota(source.engine(), ty, *axis))
+            }
+            Places::Put { axis, index } => {
+                let count = index.shape().num_elements();
+                let ty = TensorType::new([count], index_dtype(count));
+                let flat = Var::iota(source.engine(), ty, 0);
+                let (start, end) = (*axis, *axis + index.rank());
+                let here =
+                    (0..source.rank()).map(|a| if (start..end).contains(&a) { source.shape()[a] } else { 1 });
+                Some(flat.reshape(here.collect::<crate::Shape>()).broadcast(source.shape()))
+            }
+        }
+    }
+}
+
+impl<'e> Rule<'_, 'e> {
+    /// Of `(x, index) -> y`: what was read adds up where it was read from.
+    pub(super) fn read(&self, places: Places<'_, 'e>) -> Gradients<'e> {
+        self.linear(|g, x| places.write(&Var::zeros(g.engine(), x.ty()), UpdateMode::Add, g))
+    }
+
+    /// Of `(base, .., source) -> y`.
+    pub(super) fn write(&self, places: Places<'_, 'e>, mode: UpdateMode) -> Gradients<'e> {
+        let last = self.inputs.len() - 1;
+        let mut gradients = self.zero();
+        if self.wanted[0] {
+            gradients[0] = Some(self.base_gradient(places, mode, self.x(last)));
+        }
+        if self.wanted[last] {
+            gradients[last] = Some(self.source_gradient(places, mode, self.x(last)));
+        }
+        gradients
+    }
+
+    fn base_gradient(&self, places: Places<'_, 'e>, mode: UpdateMode, source: &Var<'e>) -> Var<'e> {
+        let (g, base) = (self.g(), self.x(0));
+        match mode {
+            UpdateMode::Add => g.clone(),
+            UpdateMode::Set => places.write(g, mode, &Var::zeros(g.engine(), source.ty())),
+            UpdateMode::Mul => places.write(g, mode, source),
+            UpdateMode::Min | UpdateMode::Max => {
+                base.equal(self.y()).select(&self.share(places, source), &g.scalar(0.0))
+            }
+        }
+    }
+
+    fn source_gradient(&self, places: Places<'_, 'e>, mode: UpdateMode, source: &Var<'e>) -> Var<'e> {
+        let (g, zero) = (self.g(), self.g().scalar(0.0));
+        match mode {
+            UpdateMode::Add => places.read(g),
+            UpdateMode::Set => match places.order(source) {
+                None => places.read(g),
+                Some(order) => {
+                    let nowhere = Var::zeros(g.engine(), g.ty().with_dtype(order.dtype()));
+                    let last = places.read(&places.write(&nowhere, UpdateMode::Set, &order));
+                    last.equal(&order).select(&places.read(g), &zero)
+                }
+            },
+            UpdateMode::Mul => match places {
+                Places::Slices(_) => places.read(&(g * self.x(0))),
+                Places::Put { .. } | Places::Scatter { .. } => {
+                    places.read(&(g * self.x(0))) * product_of_other_writes(places, g, source)
+                }
+            },
+            UpdateMode::Min | UpdateMode::Max => {
+                let hit = source.equal(&places.read(self.y()));
+                hit.select(&places.read(&self.share(places, source)), &zero)
+            }
+        }
+    }
+
+    /// The gradient of each place of a minimum or maximum, divided by how many elements attain it.
+    fn share(&self, places: Places<'_, 'e>, source: &Var<'e>) -> Var<'e> {
+        let (base, y) = (self.x(0), self.y());
+        let hits = |a: &Var<'e>, b: &Var<'e>| a.equal(b).cast(y.dtype());
+        let count = places.write(&hits(base, y), UpdateMode::Add, &hits(source, &places.read(y)));
+        self.g() / count
+    }
+}
+
+/// For each element of the source, the product of all others written to the same place.
+///
+/// Zeros are left out of the product and counted: one zero makes the products of its companions zero, two make
+/// all zero. `zeros` carries their values, which are 0 but not constant, so that second derivatives are right.
+fn product_of_other_writes<'e>(places: Places<'_, 'e>, like: &Var<'e>, source: &Var<'e>) -> Var<'e> {
+    let (zero, one) = (source.scalar(0.0), source.scalar(1.0));
+    let is_zero = source.equal(&zero);
+    let safe = is_zero.select(&one, source);
+    let filled = |x: f64| Var::full(like.engine(), like.ty(), x);
+    let sum = |x: &Var<'e>| places.read(&places.write(&filled(0.0), UpdateMode::Add, x));
+    let product = places.read(&places.write(&filled(1.0), UpdateMode::Mul, &safe));
+    let count = sum(&is_zero.cast(source.dtype()));
+    let zeros = sum(&is_zero.select(source, &zero));
+    let numbered = |n: f64| count.equal(&count.scalar(Scalar::Float(n)));
+    let of_zero =
+        numbered(1.0).select(&product, &numbered(2.0).select(&(&product * (&zeros - source)), &zero));
+    let whole = &product / &safe;
+    let of_other = numbered(0.0).select(&whole, &numbered(1.0).select(&(&whole * &zeros), &zero));
+    is_zero.select(&of_zero, &of_other)
+}

@@ -1,0 +1,180 @@
+//! What the rules read.
+
+use super::{Gradient, gradient_of};
+use crate::{Binary, CollectiveKind, ConvPass, Op, Operand, PoolKind, Reduction, Unary, UpdateMode};
+
+/// Which operands and results a rule of [`vjp`](super::vjp) reads the data of, one bit for each place from the
+/// least; of the others it sees the types. Plain numbers are always known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// The operands. [`u32::MAX`] stands for all, however many.
+    pub inputs: u32,
+    /// The results. [`u32::MAX`] stands for all, however many.
+    pub outputs: u32,
+}
+
+impl Saved {
+    /// Nothing.
+    pub const NONE: Saved = Saved { inputs: 0, outputs: 0 };
+
+    const fn inputs(inputs: u32) -> Saved {
+        Saved { inputs, outputs: 0 }
+    }
+
+    const fn outputs(outputs: u32) -> Saved {
+        Saved { inputs: 0, outputs }
+    }
+
+    /// Whether the data of the operand at a place is read.
+    pub const fn input(self, place: usize) -> bool {
+        has(self.inputs, place)
+    }
+
+    /// Whether the data of the result at a place is read.
+    pub const fn output(self, place: usize) -> bool {
+        has(self.outputs, place)
+    }
+
+    const fn and(self, other: Saved) -> Saved {
+        Saved { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
+    }
+}
+
+const fn has(mask: u32, place: usize) -> bool {
+    mask == u32::MAX || (place < 32 && mask & (1 << place) != 0)
+}
+
+const A: Saved = Saved::inputs(1);
+const B: Saved = Saved::inputs(2);
+const AB: Saved = Saved::inputs(3);
+const Y: Saved = Saved::outputs(1);
+
+/// What the rule of an op reads when the gradients of the `wanted` operands are asked for. Of the operands only
+/// whether they are numbers counts.
+pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
+    let wants = |place: usize| wanted.get(place).copied().unwrap_or(false);
+    let each = |a: Saved, b: Saved| {
+        let of = |place: usize, what: Saved| if wants(place) { what } else { Saved::NONE };
+        of(0, a).and(of(1, b))
+    };
+    match op {
+        Op::Unary(function) => unary(*function),
+        Op::Binary(function) => match function {
+            Binary::Add | Binary::Sub => Saved::NONE,
+            Binary::Mul => each(B, A),
+            Binary::Div => each(B, B.and(Y)),
+            Binary::Rem => each(Saved::NONE, AB.and(Y)),
+            Binary::Pow => each(AB, AB.and(Y)),
+            Binary::Min | Binary::Max => {
+                if inputs.iter().any(|input| input.scalar().is_some()) {
+                    Y
+                } else {
+                    AB
+                }
+            }
+            Binary::Atan2 => AB,
+            Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => Saved::NONE,
+        },
+        Op::Select => A,
+        Op::Reduce { reduction, .. } => match reduction {
+            Reduction::Sum => Saved::NONE,
+            Reduction::Prod => A,
+            Reduction::Min | Reduction::Max => A.and(Y),
+        },
+        Op::Scan { reduction, exclusive, .. } => match reduction {
+            Reduction::Sum => Saved::NONE,
+            Reduction::Prod => A,
+            Reduction::Min | Reduction::Max => {
+                if *exclusive {
+                    A
+                } else {
+                    A.and(Y)
+                }
+            }
+        },
+        Op::Sort { .. } | Op::TopK { .. } => Saved::outputs(2),
+        Op::Take { .. } | Op::Gather { .. } => B,
+        Op::Put { mode, .. } | Op::Scatter { mode, .. } => {
+            let (base, index, source) = (A, B, Saved::inputs(4));
+            let (of_base, of_source) = match mode {
+                UpdateMode::Add => (Saved::NONE, index),
+                UpdateMode::Set => (index, index),
+                UpdateMode::Mul => (index.and(source), base.and(index).and(source)),
+                UpdateMode::Min | UpdateMode::Max => {
+                    let all = base.and(index).and(source).and(Y);
+                    (all, all)
+                }
+            };
+            let of = |place: usize, what: Saved| if wants(place) { what } else { Saved::NONE };
+            of(0, of_base).and(of(2, of_source))
+        }
+        Op::SliceUpdate { mode, .. } => match mode {
+            UpdateMode::Add | UpdateMode::Set => Saved::NONE,
+            UpdateMode::Mul => each(B, A),
+            UpdateMode::Min | UpdateMode::Max => AB.and(Y),
+        },
+        Op::MatMul => each(B, A),
+        Op::Conv { pass: ConvPass::Forward | ConvPass::Input { .. } | ConvPass::Weight { .. }, .. } => {
+            each(B, A)
+        }
+        Op::Pool(spec) => match spec.kind {
+            PoolKind::Max => A,
+            PoolKind::Average { .. } => Saved::NONE,
+        },
+        Op::PoolGrad { spec, .. } => match spec.kind {
+            PoolKind::Max => B,
+            PoolKind::Average { .. } => Saved::NONE,
+        },
+        Op::Softmax { .. } => Y,
+        Op::Norm { .. } => each(AB, A),
+        Op::Attention(_) => Saved { inputs: 0b1111, outputs: 0b11 },
+        Op::Dequantize => Saved::inputs(0b101),
+        Op::Collective(collective) => match collective.kind {
+            CollectiveKind::AllReduce(reduction) | CollectiveKind::ReduceScatter { reduction, .. } => {
+                match reduction {
+                    Reduction::Sum => Saved::NONE,
+                    Reduction::Prod => A,
+                    Reduction::Min | Reduction::Max => A.and(Y),
+                }
+            }
+            CollectiveKind::AllGather { .. }
+            | CollectiveKind::Broadcast { .. }
+            | CollectiveKind::Send { .. }
+            | CollectiveKind::Recv { .. } => Saved::NONE,
+        },
+        Op::AttentionGrad(_) | Op::Fused(_) => Saved::inputs(u32::MAX),
+        Op::Custom(_) => Saved { inputs: u32::MAX, outputs: u32::MAX },
+        // Resizing is linear: differentiating its expansion reads no data of the operand.
+        Op::Resize { .. } | Op::Fft { .. } => Saved::NONE,
+        Op::Cast(_)
+        | Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Broadcast(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::Concat { .. }
+        | Op::Windows { .. }
+        | Op::Copy => Saved::NONE,
+        Op::Full(_)
+        | Op::Iota { .. }
+        | Op::Random { .. }
+        | Op::Compare(_)
+        | Op::Bitcast(_)
+        | Op::ArgReduce { .. }
+        | Op::NonZero { .. }
+        | Op::Quantize { .. } => {
+            debug_assert!(matches!(gradient_of(op), Gradient::Constant | Gradient::Undefined(_)));
+            Saved::NONE
+        }
+    }
+}
+
+fn unary(function: Unary) -> Saved {
+    match function {
+        Unary::Neg | Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc | Unary::Not => {
+            Saved::NONE
+        }
+        Unary::Abs | Unary::Ln | Unary::Log1p | Unary::Sin | Unary::Cos | Unary::Atan | Unary::Erf => A,
+        Unary::Recip | Unary::Sqrt | Unary::Rsqrt | Unary::Exp | Unary::Expm1 | Unary::Tan | Unary::Tanh => Y,
+    }
+}
