@@ -345,13 +345,13 @@ macro_rules! number {
             Self::to_f64(self)
         }
         fn from_f64(x: f64) -> Self {
-            Self::from_f64(x)
+            Self::from_f32(to_odd_f32(x))
         }
         fn to_i128(self) -> i128 {
             Self::to_f64(self) as i128
         }
         fn from_i128(x: i128) -> Self {
-            Self::from_f64(x as f64)
+            Self::from_f32(to_odd_f32(to_odd_f64(x)))
         }
     };
     (Bool) => {
@@ -392,13 +392,30 @@ elements! {
 }
 
 /// One element in another type, as [`Op::Cast`](crate::Op::Cast) converts: integers wrap into integers, floats
-/// truncate and saturate into integers, everything else goes through `f64`.
+/// truncate and saturate into integers, everything is rounded once, to the nearest.
 fn convert<A: Element, B: Element>(x: A) -> B {
-    if A::DTYPE.is_float() || B::DTYPE.is_float() {
-        B::from_f64(x.to_f64())
-    } else {
-        B::from_i128(x.to_i128())
+    if A::DTYPE.is_float() { B::from_f64(x.to_f64()) } else { B::from_i128(x.to_i128()) }
+}
+
+/// The number rounded to odd: if it lies between two `f32`, the one whose last bit is set. A later rounding to
+/// 16 bits, at least two bits shorter, then gives what rounding once would have given
+/// ([Boldo and Melquiond 2008](https://doi.org/10.1109/TC.2007.70819)).
+fn to_odd_f32(x: f64) -> f32 {
+    let nearest = x as f32;
+    let exact = f64::from(nearest) == x || x.is_nan();
+    if exact || nearest.to_bits() % 2 == 1 {
+        return nearest;
     }
+    let too_far = f64::from(nearest).abs() > x.abs();
+    f32::from_bits(if too_far { nearest.to_bits() - 1 } else { nearest.to_bits() + 1 })
+}
+
+/// The integer rounded to odd among `f64`, for a later rounding to fewer bits.
+fn to_odd_f64(x: i128) -> f64 {
+    let bits = 128 - x.unsigned_abs().leading_zeros();
+    let dropped = bits.saturating_sub(53);
+    let rest = x & ((1 << dropped) - 1);
+    ((x - rest) | i128::from(rest != 0) << dropped) as f64
 }
 
 impl Elements {
@@ -442,4 +459,31 @@ fn bools(bytes: &[u8]) -> Result<Vec<bool>> {
         return Err(Error::value("data", problem));
     }
     Ok(bytes.iter().map(|&byte| byte == 1).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each lies just above the middle of two values: rounding twice would first reach the middle, then go down.
+    #[test]
+    fn conversions_round_once() {
+        let middle = |bits: i32| 1.0 + 2f64.powi(-bits) + 2f64.powi(-45);
+        assert_eq!(convert::<f64, f16>(middle(11)).to_f64(), 1.0 + 2f64.powi(-10));
+        assert_eq!(convert::<f64, bf16>(middle(8)).to_f64(), 1.0 + 2f64.powi(-7));
+        assert_eq!(convert::<i64, bf16>((1 << 60) + (1 << 52) + 1).to_f64(), 2f64.powi(60) + 2f64.powi(53));
+        assert_eq!(convert::<i64, bf16>(-(1 << 60) - (1 << 52) + 1).to_f64(), -(2f64.powi(60)));
+        let above = (1i64 << 60) + (1 << 36) + 1;
+        assert_eq!(convert::<i64, f32>(above), ((1i64 << 60) + (1 << 37)) as f32);
+    }
+
+    #[test]
+    fn sixteen_bits_at_the_ends() {
+        for x in [f64::INFINITY, f64::NEG_INFINITY, 0.0, 1e300, -1e-300, 65520.0, 65519.9, 6e-8] {
+            assert_eq!(convert::<f64, f16>(x).to_f64(), f16::from_f64_const(x).to_f64(), "{x}");
+        }
+        assert!(convert::<f64, bf16>(f64::NAN).is_nan());
+        assert!(convert::<f64, f16>(-1e-300).is_sign_negative());
+        assert_eq!(convert::<f64, bf16>(3.4e38), bf16::INFINITY);
+    }
 }
