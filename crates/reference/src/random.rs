@@ -60,5 +60,5 @@ fn normal(key: u64, i: u64) -> f64 {
     let (u, v) = ((a + 1.0) * scale, b * scale);
     let radius = libm::sqrt(-2.0 * libm::log(u));
     let angle = 2.0 * core::f64::consts::PI * v;
-    radius * if i % 2 == 0 { libm::cos(angle) } else { libm::sin(angle) }
+    radius * if i.is_multiple_of(2) { libm::cos(angle) } else { libm::sin(angle) }
 }
