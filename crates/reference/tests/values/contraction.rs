@@ -1,5 +1,6 @@
 use super::{assert_close, outcome, run, shaped, t, vec_of};
 use kiln_ir::{ConvPass, ConvSpec, DType, Op, PoolKind, PoolSpec};
+use std::slice::from_ref;
 
 #[test]
 fn matrix_products() {
@@ -41,7 +42,7 @@ fn greatest_of_windows() {
     let mut spec = PoolSpec::new(PoolKind::Max, &[2]);
     (spec.stride, spec.padding) = (vec![1], vec![(1, 0)]);
     let x = t([[[-1.0f32, -1.0, f32::NAN, -3.0]]]);
-    let y = vec_of::<f32>(&Op::Pool(spec.clone()), &[x.clone()]);
+    let y = vec_of::<f32>(&Op::Pool(spec.clone()), from_ref(&x));
     assert_eq!(y[..2], [-1.0, -1.0]);
     assert!(y[2].is_nan() && y[3].is_nan());
     let grad = Op::PoolGrad { spec: spec.clone(), size: vec![4] };
@@ -59,7 +60,7 @@ fn means_of_windows() {
     };
     // Windows (pad 1 2), (3 4 overhang).
     let x = t([[[1.0f32, 2.0, 3.0, 4.0]]]);
-    assert_close(&run(&Op::Pool(spec(true)), &[x.clone()]), &[1.0, 3.5]);
+    assert_close(&run(&Op::Pool(spec(true)), from_ref(&x)), &[1.0, 3.5]);
     assert_close(&run(&Op::Pool(spec(false)), &[x]), &[1.5, 3.5]);
     let grad = Op::PoolGrad { spec: spec(true), size: vec![4] };
     assert_close(&run(&grad, &[t([[[3.0f32, 4.0]]])]), &[1.0, 1.0, 2.0, 2.0]);
@@ -69,7 +70,7 @@ fn means_of_windows() {
 fn pooling_in_two_axes() {
     let x = shaped(&(0..16).map(|i| i as f32).collect::<Vec<_>>(), &[1, 1, 4, 4]);
     let max = Op::Pool(PoolSpec::new(PoolKind::Max, &[2, 2]));
-    assert_eq!(vec_of::<f32>(&max, &[x.clone()]), [5.0, 7.0, 13.0, 15.0]);
+    assert_eq!(vec_of::<f32>(&max, from_ref(&x)), [5.0, 7.0, 13.0, 15.0]);
     let mean = Op::Pool(PoolSpec::new(PoolKind::Average { include_padding: true }, &[2, 2]));
     assert_eq!(vec_of::<f32>(&mean, &[x]), [2.5, 4.5, 10.5, 12.5]);
     let none = outcome(&max, &[shaped::<f32>(&[], &[0, 1, 2, 2])]).unwrap();

@@ -1,5 +1,6 @@
 use super::{outcome, run, shaped, t, vec_of};
 use kiln_ir::{Axes, DType, Extremum, Op, Reduction};
+use std::slice::from_ref;
 
 const NAN: f32 = f32::NAN;
 const INF: f32 = f32::INFINITY;
@@ -11,10 +12,10 @@ fn reduce(reduction: Reduction, axes: &[usize]) -> Op {
 #[test]
 fn sums_and_products() {
     let x = t([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]);
-    assert_eq!(vec_of::<f32>(&reduce(Reduction::Sum, &[1]), &[x.clone()]), [6.0, 15.0]);
-    let y = run(&reduce(Reduction::Sum, &[0, 1]), &[x.clone()]);
+    assert_eq!(vec_of::<f32>(&reduce(Reduction::Sum, &[1]), from_ref(&x)), [6.0, 15.0]);
+    let y = run(&reduce(Reduction::Sum, &[0, 1]), from_ref(&x));
     assert_eq!((y.shape()[..].to_vec(), y.into_vec::<f32>().unwrap()), (vec![1, 1], vec![21.0]));
-    assert_eq!(vec_of::<f32>(&reduce(Reduction::Prod, &[0]), &[x.clone()]), [4.0, 10.0, 18.0]);
+    assert_eq!(vec_of::<f32>(&reduce(Reduction::Prod, &[0]), from_ref(&x)), [4.0, 10.0, 18.0]);
     assert_eq!(vec_of::<f32>(&reduce(Reduction::Prod, &[]), &[x]).len(), 6);
     assert_eq!(vec_of::<u8>(&reduce(Reduction::Sum, &[0]), &[t([200u8, 100])]), [44]);
     // In f32 the ones would be lost one by one.
@@ -24,12 +25,12 @@ fn sums_and_products() {
 #[test]
 fn over_nothing() {
     let x = shaped::<f32>(&[], &[2, 0]);
-    assert_eq!(vec_of::<f32>(&reduce(Reduction::Sum, &[1]), &[x.clone()]), [0.0, 0.0]);
-    assert_eq!(vec_of::<f32>(&reduce(Reduction::Prod, &[1]), &[x.clone()]), [1.0, 1.0]);
-    assert_eq!(vec_of::<f32>(&reduce(Reduction::Min, &[1]), &[x.clone()]), [INF, INF]);
+    assert_eq!(vec_of::<f32>(&reduce(Reduction::Sum, &[1]), from_ref(&x)), [0.0, 0.0]);
+    assert_eq!(vec_of::<f32>(&reduce(Reduction::Prod, &[1]), from_ref(&x)), [1.0, 1.0]);
+    assert_eq!(vec_of::<f32>(&reduce(Reduction::Min, &[1]), from_ref(&x)), [INF, INF]);
     assert_eq!(run(&reduce(Reduction::Max, &[0]), &[x]).num_elements(), 0);
     let x = shaped::<i16>(&[], &[0]);
-    assert_eq!(vec_of::<i16>(&reduce(Reduction::Max, &[0]), &[x.clone()]), [i16::MIN]);
+    assert_eq!(vec_of::<i16>(&reduce(Reduction::Max, &[0]), from_ref(&x)), [i16::MIN]);
     assert_eq!(vec_of::<i16>(&reduce(Reduction::Min, &[0]), &[x]), [i16::MAX]);
     assert_eq!(vec_of::<u64>(&reduce(Reduction::Min, &[0]), &[shaped::<u64>(&[], &[0])]), [u64::MAX]);
     assert_eq!(vec_of::<bool>(&reduce(Reduction::Min, &[0]), &[shaped::<bool>(&[], &[0])]), [true]);
