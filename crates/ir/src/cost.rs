@@ -1,0 +1,284 @@
+//! How much work an op is.
+
+use crate::{
+    CollectiveKind, ConvPass, NormKind, Op, OperandType, PoolSpec, Program, ProgramOperand, ResizeMode,
+    TensorType,
+};
+use alloc::vec::Vec;
+use core::iter::Sum;
+use core::ops::Add;
+
+/// Arithmetic operations and bytes moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Arithmetic operations, of floats or integers.
+    pub flops: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+}
+
+impl Add for Cost {
+    type Output = Cost;
+    fn add(self, other: Cost) -> Cost {
+        Cost { flops: self.flops.saturating_add(other.flops), bytes: self.bytes.saturating_add(other.bytes) }
+    }
+}
+
+impl Sum for Cost {
+    fn sum<I: Iterator<Item = Cost>>(costs: I) -> Cost {
+        costs.fold(Cost::default(), Add::add)
+    }
+}
+
+/// The work of an op on operands and results of these types; saturating.
+///
+/// Conventions of operations:
+/// * ops per element, transcendental functions and casts included, count 1 per element of the result, and so does
+///   each random number; reductions, scans and searches 1 per element of the operand; sorting `log2(length)`;
+/// * a product of matrices counts `2 m n k` for each of the batch; the three passes of a convolution count 2
+///   per element of `y` and element of the kernel that it meets, padding included; pooling 1;
+/// * softmax counts 5 per element, layer norm 5 and RMS norm 3, weight and bias 1 more each; attention
+///   its products and 5 per score, its gradient its five products and 5 per score, without regard to masks;
+/// * a Fourier transform counts `5 n log2(n)` per line, interpolation 3 (linear) or 7 (cubic) per element and axis;
+/// * quantisation counts 3 per element, its reverse 1, a zero point 1 more;
+/// * what only moves elements counts 0; a custom op, of which nothing is known, too.
+///
+/// Conventions of bytes: each tensor operand is read once and each result written once, with these exceptions. Views
+/// (reshape, permute, broadcast, slice, windows, bitcast) move nothing. Taking and gathering read what they pick. A
+/// fused region moves its operands and results only.
+pub fn cost(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> Cost {
+    Cost { flops: flops(op, inputs, results), bytes: bytes(op, inputs, results) }
+}
+
+impl Program {
+    /// The sum of the [`cost`](fn@cost) of all instructions. The program must be valid
+    /// ([`verify`](mod@crate::verify)).
+    pub fn cost(&self) -> Cost {
+        let slots = self.slot_types();
+        let instruction = |instruction: &crate::Instruction| {
+            let operand = |operand: &ProgramOperand| match operand {
+                ProgramOperand::Slot(slot) => slots.get(*slot).map(OperandType::Tensor),
+                ProgramOperand::Scalar(scalar) => Some(OperandType::Scalar(*scalar)),
+            };
+            let operands: Vec<OperandType<'_>> = instruction.operands.iter().filter_map(operand).collect();
+            cost(&instruction.op, &operands, &instruction.results)
+        };
+        self.instructions.iter().map(instruction).sum()
+    }
+}
+
+fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
+    let tensor = |place: usize| inputs.get(place).and_then(|input| input.tensor());
+    let operand = |place: usize| tensor(place).map_or(0, elements);
+    let result = results.first().map_or(0, elements);
+    match op {
+        Op::Full(_)
+        | Op::Iota { .. }
+        | Op::Bitcast(_)
+        | Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Broadcast(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::Concat { .. }
+        | Op::Windows { .. }
+        | Op::Copy
+        | Op::Take { .. }
+        | Op::Gather { .. }
+        | Op::Custom(_) => 0,
+        Op::Random { .. } | Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Cast(_) => {
+            result
+        }
+        Op::Reduce { .. } | Op::ArgReduce { .. } | Op::Scan { .. } | Op::NonZero { .. } => operand(0),
+        Op::Sort { axis, .. } | Op::TopK { axis, .. } => {
+            let len = tensor(0).map_or(1, |ty| ty.shape[*axis]);
+            times(&[operand(0), log2(len)])
+        }
+        Op::Put { mode, .. } | Op::Scatter { mode, .. } => mode.binary().map_or(0, |_| operand(2)),
+        Op::SliceUpdate { mode, .. } => mode.binary().map_or(0, |_| operand(1)),
+        Op::MatMul => {
+            let k = tensor(0).and_then(|ty| ty.shape.last().copied()).unwrap_or(0);
+            times(&[2, result, k as u64])
+        }
+        Op::Conv { pass, .. } => {
+            let (y, w) = match pass {
+                ConvPass::Forward => (results.first(), tensor(1)),
+                ConvPass::Input { .. } => (tensor(0), tensor(1)),
+                ConvPass::Weight { .. } => (tensor(1), results.first()),
+            };
+            let kernel = w.map_or(0, |ty| product(&ty.shape[1..]));
+            times(&[2, y.map_or(0, elements), kernel])
+        }
+        Op::Pool(spec) => times(&[result, taps(spec)]),
+        Op::PoolGrad { spec, .. } => times(&[operand(0), taps(spec)]),
+        Op::Softmax { .. } => times(&[5, result]),
+        Op::Norm { kind, .. } => {
+            let normalisation = match kind {
+                NormKind::Layer => 5,
+                NormKind::Rms => 3,
+            };
+            times(&[normalisation + inputs.len().saturating_sub(1) as u64, result])
+        }
+        Op::Attention(_) => {
+            let (Some(q), Some(k), Some(v)) = (tensor(0), tensor(1), tensor(2)) else { return 0 };
+            let products = 2 * (q.shape[3] + v.shape[3]) as u64;
+            times(&[scores(q, k), products.saturating_add(5)])
+        }
+        Op::AttentionGrad(_) => {
+            let (Some(q), Some(k), Some(v)) = (tensor(1), tensor(2), tensor(3)) else { return 0 };
+            let products = 2 * (3 * q.shape[3] + 2 * v.shape[3]) as u64;
+            times(&[scores(q, k), products.saturating_add(5)])
+        }
+        Op::Resize { mode, size, .. } => {
+            let per_axis = match mode {
+                ResizeMode::Nearest => 0,
+                ResizeMode::Linear => 3,
+                ResizeMode::Cubic => 7,
+            };
+            times(&[per_axis, size.len() as u64, result])
+        }
+        Op::Fft { axis, .. } => {
+            let len = tensor(0).map_or(1, |ty| ty.shape[*axis]);
+            times(&[5, operand(0), log2(len)])
+        }
+        Op::Quantize { .. } => times(&[1 + inputs.len() as u64, result]),
+        Op::Dequantize => times(&[(inputs.len() as u64).saturating_sub(1), result]),
+        Op::Collective(collective) => match collective.kind {
+            CollectiveKind::AllReduce(_) | CollectiveKind::ReduceScatter { .. } => {
+                times(&[operand(0), collective.size.saturating_sub(1) as u64])
+            }
+            CollectiveKind::AllGather { .. }
+            | CollectiveKind::Broadcast { .. }
+            | CollectiveKind::Send { .. }
+            | CollectiveKind::Recv { .. } => 0,
+        },
+        Op::Fused(fused) => fused.program().cost().flops,
+    }
+}
+
+fn bytes(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
+    let size = |ty: &TensorType| times(&[elements(ty), ty.dtype.size() as u64]);
+    let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0, u64::saturating_add);
+    let written = sum(&mut results.iter().map(size));
+    let tensors = || inputs.iter().filter_map(|input| input.tensor());
+    match op {
+        Op::Bitcast(_)
+        | Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Broadcast(_)
+        | Op::Slice(_)
+        | Op::Windows { .. } => 0,
+        Op::Take { .. } | Op::Gather { .. } => {
+            written.saturating_add(written).saturating_add(sum(&mut tensors().skip(1).map(size)))
+        }
+        Op::Full(_)
+        | Op::Iota { .. }
+        | Op::Random { .. }
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Cast(_)
+        | Op::Pad(_)
+        | Op::Concat { .. }
+        | Op::Copy
+        | Op::Reduce { .. }
+        | Op::ArgReduce { .. }
+        | Op::Scan { .. }
+        | Op::Sort { .. }
+        | Op::TopK { .. }
+        | Op::Put { .. }
+        | Op::Scatter { .. }
+        | Op::SliceUpdate { .. }
+        | Op::NonZero { .. }
+        | Op::MatMul
+        | Op::Conv { .. }
+        | Op::Pool(_)
+        | Op::PoolGrad { .. }
+        | Op::Softmax { .. }
+        | Op::Norm { .. }
+        | Op::Attention(_)
+        | Op::AttentionGrad(_)
+        | Op::Resize { .. }
+        | Op::Fft { .. }
+        | Op::Quantize { .. }
+        | Op::Dequantize
+        | Op::Collective(_)
+        | Op::Custom(_)
+        | Op::Fused(_) => written.saturating_add(sum(&mut tensors().map(size))),
+    }
+}
+
+fn elements(ty: &TensorType) -> u64 {
+    product(&ty.shape)
+}
+
+fn product(lengths: &[usize]) -> u64 {
+    lengths.iter().fold(1, |product, &length| product.saturating_mul(length as u64))
+}
+
+fn times(factors: &[u64]) -> u64 {
+    factors.iter().fold(1, |product, &factor| product.saturating_mul(factor))
+}
+
+fn taps(spec: &PoolSpec) -> u64 {
+    product(&spec.window)
+}
+
+/// `batch * heads * queries * keys`.
+fn scores(q: &TensorType, k: &TensorType) -> u64 {
+    times(&[product(&q.shape[..3]), k.shape[2] as u64])
+}
+
+/// The logarithm rounded up; 0 for lengths below 2.
+fn log2(len: usize) -> u64 {
+    u64::from(len.max(1).next_power_of_two().trailing_zeros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    fn of(op: &Op, inputs: &[TensorType]) -> Cost {
+        let inputs: Vec<OperandType<'_>> = inputs.iter().map(OperandType::Tensor).collect();
+        cost(op, &inputs, &crate::infer(op, &inputs).unwrap())
+    }
+
+    fn f32s(shape: &[usize]) -> TensorType {
+        TensorType::new(shape, DType::F32)
+    }
+
+    #[test]
+    fn a_matrix_product_counts_two_m_n_k() {
+        let cost = of(&Op::MatMul, &[f32s(&[5, 2, 3]), f32s(&[5, 3, 4])]);
+        assert_eq!(cost, Cost { flops: 5 * 2 * 2 * 3 * 4, bytes: 4 * 5 * (6 + 12 + 8) });
+    }
+
+    #[test]
+    fn the_three_passes_of_a_convolution_cost_the_same() {
+        let spec = crate::ConvSpec { groups: 2, ..crate::ConvSpec::new(1) };
+        let [x, w, y] = [f32s(&[3, 4, 9]), f32s(&[6, 2, 3]), f32s(&[3, 6, 7])];
+        let conv = |pass| Op::Conv { spec: spec.clone(), pass };
+        let forward = of(&conv(ConvPass::Forward), &[x, w]);
+        assert_eq!(forward.flops, 2 * 3 * 6 * 7 * 2 * 3);
+        assert_eq!(forward, of(&conv(ConvPass::Input { size: [9].into() }), &[y, w]));
+        assert_eq!(forward, of(&conv(ConvPass::Weight { size: [3].into() }), &[x, y]));
+    }
+
+    #[test]
+    fn views_are_free_and_programs_add_up() {
+        let program = crate::Recorder::trace(&[f32s(&[2, 3])], |x| alloc::vec![x[0].transpose().exp() + 1.0]);
+        assert_eq!(program.cost(), Cost { flops: 12, bytes: 4 * 4 * 6 });
+        let region = Op::Fused(crate::FusedOp::new(program));
+        assert_eq!(of(&region, &[f32s(&[2, 3])]), Cost { flops: 12, bytes: 2 * 4 * 6 });
+    }
+
+    #[test]
+    fn counts_saturate() {
+        let huge = f32s(&[1 << 40, 1 << 20]);
+        assert_eq!(of(&Op::Softmax { axis: 0, log: false }, &[huge]).bytes, 2 << 62);
+        let flops = cost(&Op::MatMul, &[(&huge).into(), (&huge).into()], &[huge]).flops;
+        assert_eq!(flops, u64::MAX);
+    }
+}

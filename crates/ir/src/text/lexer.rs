@@ -1,0 +1,199 @@
+//! From characters to tokens.
+
+use crate::{Error, Result, Scalar};
+use alloc::format;
+use alloc::string::String;
+use core::iter::Peekable;
+use core::str::CharIndices;
+
+/// What the text is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Token<'t> {
+    /// `%3`.
+    Slot(u64),
+    /// A name.
+    Word(&'t str),
+    /// `1`, `-2.5e3`, `5u`, `-inf`.
+    Number(Scalar),
+    /// A text in quotes, unescaped.
+    Text(String),
+    /// One of `( ) { } [ ] , : =`.
+    Mark(char),
+    /// The end of the text.
+    End,
+}
+
+/// A place in the text; both count from 1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+impl Place {
+    pub(super) fn error(self, problem: impl Into<String>) -> Error {
+        Error::parse(self.line, self.column, problem)
+    }
+}
+
+pub(super) struct Lexer<'t> {
+    text: &'t str,
+    chars: Peekable<CharIndices<'t>>,
+    place: Place,
+}
+
+impl<'t> Lexer<'t> {
+    pub(super) fn new(text: &'t str) -> Lexer<'t> {
+        Lexer { text, chars: text.char_indices().peekable(), place: Place { line: 1, column: 1 } }
+    }
+
+    /// The next token and where it starts.
+    pub(super) fn next(&mut self) -> Result<(Token<'t>, Place)> {
+        self.skip_blanks();
+        let place = self.place;
+        let token = match self.peek() {
+            None => Token::End,
+            Some('%') => {
+                self.bump();
+                let digits = self.take_while(|c| c.is_ascii_digit());
+                let slot =
+                    digits.parse().map_err(|_| place.error("expected the number of a slot after `%`"))?;
+                Token::Slot(slot)
+            }
+            Some('"') => Token::Text(self.quoted(place)?),
+            Some(c) if c.is_ascii_digit() || c == '-' => Token::Number(self.number(place)?),
+            Some(c) if c.is_ascii_alphabetic() || c == '_' => {
+                Token::Word(self.take_while(|c| c.is_ascii_alphanumeric() || c == '_'))
+            }
+            Some(c) if "(){}[],:=".contains(c) => {
+                self.bump();
+                Token::Mark(c)
+            }
+            Some(c) => return Err(place.error(format!("{c:?} has no meaning here"))),
+        };
+        Ok((token, place))
+    }
+
+    fn peek(&mut self) -> Option<char> {
+        self.chars.peek().map(|&(_, c)| c)
+    }
+
+    fn offset(&mut self) -> usize {
+        self.chars.peek().map_or(self.text.len(), |&(offset, _)| offset)
+    }
+
+    fn bump(&mut self) -> Option<char> {
+        let (_, c) = self.chars.next()?;
+        if c == '\n' {
+            self.place = Place { line: self.place.line + 1, column: 1 };
+        } else {
+            self.place.column += 1;
+        }
+        Some(c)
+    }
+
+    fn take_while(&mut self, accept: impl Fn(char) -> bool) -> &'t str {
+        let start = self.offset();
+        while self.peek().is_some_and(&accept) {
+            self.bump();
+        }
+        let end = self.offset();
+        &self.text[start..end]
+    }
+
+    fn skip_blanks(&mut self) {
+        loop {
+            match self.peek() {
+                Some(';') => {
+                    self.take_while(|c| c != '\n');
+                }
+                Some(c) if c.is_whitespace() => {
+                    self.bump();
+                }
+                Some(_) | None => return,
+            }
+        }
+    }
+
+    fn number(&mut self, place: Place) -> Result<Scalar> {
+        let start = self.offset();
+        if self.peek() == Some('-') {
+            self.bump();
+        }
+        let mut last = '-';
+        while let Some(c) = self.peek() {
+            let sign_of_exponent = matches!(c, '+' | '-') && matches!(last, 'e' | 'E');
+            if !(c.is_ascii_alphanumeric() || c == '.' || sign_of_exponent) {
+                break;
+            }
+            last = c;
+            self.bump();
+        }
+        let end = self.offset();
+        scalar(&self.text[start..end]).ok_or_else(|| {
+            let shown: String = self.text[start..end].chars().take(40).collect();
+            place.error(format!("`{shown}` is no number, or is out of range"))
+        })
+    }
+
+    fn quoted(&mut self, place: Place) -> Result<String> {
+        self.bump();
+        let mut text = String::new();
+        loop {
+            match self.bump() {
+                Some('"') => return Ok(text),
+                Some('\\') => text.push(self.escape()?),
+                Some(c) => text.push(c),
+                None => return Err(place.error("the text in quotes does not end")),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char> {
+        let place = self.place;
+        match self.bump() {
+            Some('"') => Ok('"'),
+            Some('\\') => Ok('\\'),
+            Some('n') => Ok('\n'),
+            Some('t') => Ok('\t'),
+            Some('u') if self.bump() == Some('{') => {
+                let digits = self.take_while(|c| c.is_ascii_hexdigit());
+                let code = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32);
+                if self.bump() == Some('}') { code } else { None }
+                    .ok_or_else(|| place.error("no character has this number"))
+            }
+            _ => Err(place.error("unknown escape: known are \\\" \\\\ \\n \\t \\u{…}")),
+        }
+    }
+}
+
+fn scalar(text: &str) -> Option<Scalar> {
+    if text == "-inf" {
+        return Some(Scalar::Float(f64::NEG_INFINITY));
+    }
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if let Some(unsigned) = text.strip_suffix('u') {
+        return if digits(unsigned) { unsigned.parse().ok().map(Scalar::UInt) } else { None };
+    }
+    if digits(text.strip_prefix('-').unwrap_or(text)) {
+        return text.parse().ok().map(Scalar::Int);
+    }
+    let real = text.bytes().all(|b| b.is_ascii_digit() || b".eE+-".contains(&b));
+    let x: f64 = if real { text.parse().ok()? } else { return None };
+    x.is_finite().then_some(Scalar::Float(x))
+}
+
+/// The number that a word stands for.
+pub(super) fn word_scalar(word: &str) -> Option<Scalar> {
+    match word {
+        "true" => Some(Scalar::Bool(true)),
+        "false" => Some(Scalar::Bool(false)),
+        "inf" => Some(Scalar::Float(f64::INFINITY)),
+        "nan" => Some(Scalar::Float(f64::NAN)),
+        _ => {
+            let bits = word.strip_prefix("nan_").filter(|bits| bits.len() == 16)?;
+            let x = f64::from_bits(u64::from_str_radix(bits, 16).ok()?);
+            x.is_nan().then_some(Scalar::Float(x))
+        }
+    }
+}

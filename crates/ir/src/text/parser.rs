@@ -1,0 +1,311 @@
+//! From tokens to programs.
+
+use super::attribute::Attribute;
+use super::build::{Given, build};
+use super::lexer::{Lexer, Place, Token, word_scalar};
+use super::{MAX_NESTING, MAX_OPERANDS, MAX_TEXT};
+use crate::{
+    DType, FusedOp, Instruction, MAX_RANK, Program, ProgramOperand, Result, Scalar, Shape, TensorType,
+};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The longest list of an attribute.
+const MAX_LIST: usize = 64;
+
+pub(super) fn parse(text: &str) -> Result<Program> {
+    if text.len() > MAX_TEXT {
+        let problem = format!("the text has {} bytes; at most {MAX_TEXT} are read", text.len());
+        return Err(Place { line: 1, column: 1 }.error(problem));
+    }
+    let mut lexer = Lexer::new(text);
+    let (token, place) = lexer.next()?;
+    let mut parser = Parser { lexer, token, place, depth: 0 };
+    let program = parser.program()?;
+    match parser.token {
+        Token::End => Ok(program),
+        _ => Err(parser.unexpected("the end of the text")),
+    }
+}
+
+struct Parser<'t> {
+    lexer: Lexer<'t>,
+    /// The token that comes next, and where it starts.
+    token: Token<'t>,
+    place: Place,
+    /// How many programs and lists are open.
+    depth: usize,
+}
+
+/// The slots defined so far, by the numbers that the text gives them.
+type Slots = BTreeMap<u64, usize>;
+
+/// A slot being defined.
+struct Definition {
+    slot: u64,
+    place: Place,
+    ty: TensorType,
+}
+
+impl<'t> Parser<'t> {
+    fn program(&mut self) -> Result<Program> {
+        self.deeper()?;
+        self.keyword("program")?;
+        let mut slots = Slots::new();
+        let mut program = Program::default();
+        self.mark('(')?;
+        if self.token != Token::Mark(')') {
+            let inputs = self.definitions()?;
+            program.inputs = define(&mut slots, inputs)?;
+        }
+        self.mark(')')?;
+        self.mark('{')?;
+        while self.token != Token::Word("return") {
+            let instruction = self.instruction(&mut slots)?;
+            program.instructions.push(instruction);
+        }
+        self.advance()?;
+        program.outputs = self.operands(&slots)?;
+        self.mark('}')?;
+        self.depth -= 1;
+        Ok(program)
+    }
+
+    fn instruction(&mut self, slots: &mut Slots) -> Result<Instruction> {
+        let nothing = self.token == Token::Mark('=');
+        let results = if nothing { Vec::new() } else { self.definitions()? };
+        self.mark('=')?;
+        let place = self.place;
+        let Token::Word(name) = self.token else { return Err(self.unexpected("the name of an op")) };
+        self.advance()?;
+        // Results become known after the operands are read: an op cannot use its own.
+        let operands = self.operands(slots)?;
+        let attributes = self.attributes()?;
+        let result = results.first().map(|definition| definition.ty);
+        let op = build(Given { name, place, result, attributes })?;
+        Ok(Instruction { op, operands, results: define(slots, results)? })
+    }
+
+    fn definitions(&mut self) -> Result<Vec<Definition>> {
+        let mut list = Vec::new();
+        loop {
+            let place = self.place;
+            let Token::Slot(slot) = self.token else { return Err(self.unexpected("a slot such as `%0`")) };
+            self.advance()?;
+            self.mark(':')?;
+            let dtype = self.dtype()?;
+            list.push(Definition { slot, place, ty: self.tensor_type(dtype)? });
+            if list.len() > MAX_OPERANDS {
+                return Err(place.error(format!("more than {MAX_OPERANDS} slots at once")));
+            }
+            if !self.accept(',')? {
+                return Ok(list);
+            }
+        }
+    }
+
+    fn operands(&mut self, slots: &Slots) -> Result<Vec<ProgramOperand>> {
+        let mut list = Vec::new();
+        if !matches!(self.token, Token::Number(_)) && self.slot_or_word().is_none() {
+            return Ok(list);
+        }
+        loop {
+            let operand = match &self.token {
+                Token::Slot(slot) => match slots.get(slot) {
+                    Some(&slot) => ProgramOperand::Slot(slot),
+                    None => return Err(self.place.error(format!("%{slot} is not defined above"))),
+                },
+                Token::Number(scalar) => ProgramOperand::Scalar(*scalar),
+                Token::Word(word) if word_scalar(word).is_some() => {
+                    ProgramOperand::Scalar(word_scalar(word).unwrap_or(Scalar::Int(0)))
+                }
+                Token::Word(_) | Token::Text(_) | Token::Mark(_) | Token::End => {
+                    return Err(self.unexpected("a slot or a number"));
+                }
+            };
+            self.advance()?;
+            list.push(operand);
+            if list.len() > MAX_OPERANDS {
+                return Err(self.place.error(format!("more than {MAX_OPERANDS} operands")));
+            }
+            if !self.accept(',')? {
+                return Ok(list);
+            }
+        }
+    }
+
+    /// Whether a slot, or a word that stands for a number, comes next.
+    fn slot_or_word(&self) -> Option<()> {
+        match &self.token {
+            Token::Slot(_) => Some(()),
+            Token::Word(word) => word_scalar(word).map(|_| ()),
+            Token::Number(_) | Token::Text(_) | Token::Mark(_) | Token::End => None,
+        }
+    }
+
+    fn attributes(&mut self) -> Result<Vec<(&'t str, Attribute, Place)>> {
+        let mut list: Vec<(&'t str, Attribute, Place)> = Vec::new();
+        if !self.accept('{')? {
+            return Ok(list);
+        }
+        loop {
+            let place = self.place;
+            let Token::Word(key) = self.token else {
+                return Err(self.unexpected("the name of an attribute"));
+            };
+            if list.iter().any(|(other, ..)| *other == key) {
+                return Err(place.error(format!("the attribute `{key}` is given twice")));
+            }
+            self.advance()?;
+            self.mark('=')?;
+            list.push((key, self.attribute()?, place));
+            if list.len() > MAX_LIST {
+                return Err(place.error(format!("more than {MAX_LIST} attributes")));
+            }
+            if !self.accept(',')? {
+                self.mark('}')?;
+                return Ok(list);
+            }
+        }
+    }
+
+    fn attribute(&mut self) -> Result<Attribute> {
+        let attribute = match &self.token {
+            Token::Mark('[') => return self.list(),
+            Token::Word("program") => return Ok(Attribute::Program(FusedOp::new(self.program()?))),
+            Token::Word(word) => {
+                let word = *word;
+                self.advance()?;
+                return match (DType::from_name(word), &self.token) {
+                    (Some(dtype), Token::Mark('[')) => Ok(Attribute::Type(self.tensor_type(dtype)?)),
+                    _ => {
+                        Ok(word_scalar(word).map_or_else(|| Attribute::Word(word.into()), Attribute::Number))
+                    }
+                };
+            }
+            Token::Number(scalar) => Attribute::Number(*scalar),
+            Token::Text(text) => Attribute::Text(text.clone()),
+            Token::Slot(_) | Token::Mark(_) | Token::End => return Err(self.unexpected("a value")),
+        };
+        self.advance()?;
+        Ok(attribute)
+    }
+
+    fn list(&mut self) -> Result<Attribute> {
+        self.deeper()?;
+        self.mark('[')?;
+        let mut list = Vec::new();
+        while self.token != Token::Mark(']') {
+            list.push(self.attribute()?);
+            if list.len() > MAX_LIST {
+                return Err(self.place.error(format!("a list of more than {MAX_LIST} entries")));
+            }
+            if !self.accept(',')? {
+                break;
+            }
+        }
+        self.mark(']')?;
+        self.depth -= 1;
+        Ok(Attribute::List(list))
+    }
+
+    fn dtype(&mut self) -> Result<DType> {
+        let dtype = match &self.token {
+            Token::Word(word) => DType::from_name(word),
+            Token::Slot(_) | Token::Number(_) | Token::Text(_) | Token::Mark(_) | Token::End => None,
+        };
+        let dtype = dtype.ok_or_else(|| self.unexpected("a type such as `f32[2, 3]`"))?;
+        self.advance()?;
+        Ok(dtype)
+    }
+
+    /// The lengths that follow a dtype.
+    fn tensor_type(&mut self, dtype: DType) -> Result<TensorType> {
+        self.mark('[')?;
+        let mut lengths = Vec::new();
+        while self.token != Token::Mark(']') {
+            let length = match &self.token {
+                Token::Number(Scalar::Int(n)) => usize::try_from(*n).ok(),
+                Token::Number(Scalar::UInt(n)) => usize::try_from(*n).ok(),
+                Token::Number(_)
+                | Token::Slot(_)
+                | Token::Word(_)
+                | Token::Text(_)
+                | Token::Mark(_)
+                | Token::End => None,
+            };
+            lengths.push(length.ok_or_else(|| self.unexpected("the length of an axis"))?);
+            if lengths.len() > MAX_RANK {
+                return Err(self.place.error(format!("a tensor has at most {MAX_RANK} axes")));
+            }
+            self.advance()?;
+            if !self.accept(',')? {
+                break;
+            }
+        }
+        self.mark(']')?;
+        Ok(TensorType { shape: Shape::new(&lengths), dtype })
+    }
+
+    fn deeper(&mut self) -> Result<()> {
+        self.depth += 1;
+        if self.depth > MAX_NESTING {
+            return Err(self.place.error(format!("nested more than {MAX_NESTING} deep")));
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        (self.token, self.place) = self.lexer.next()?;
+        Ok(())
+    }
+
+    /// Skips a mark that may come.
+    fn accept(&mut self, mark: char) -> Result<bool> {
+        let here = self.token == Token::Mark(mark);
+        if here {
+            self.advance()?;
+        }
+        Ok(here)
+    }
+
+    /// Skips a mark that must come.
+    fn mark(&mut self, mark: char) -> Result<()> {
+        if self.accept(mark)? { Ok(()) } else { Err(self.unexpected(&format!("`{mark}`"))) }
+    }
+
+    fn keyword(&mut self, word: &str) -> Result<()> {
+        if self.token == Token::Word(word) {
+            self.advance()
+        } else {
+            Err(self.unexpected(&format!("`{word}`")))
+        }
+    }
+
+    fn unexpected(&self, wanted: &str) -> crate::Error {
+        let found: String = match &self.token {
+            Token::Slot(slot) => format!("`%{slot}`"),
+            Token::Word(word) => format!("`{}`", word.chars().take(40).collect::<String>()),
+            Token::Number(scalar) => format!("the number {scalar}"),
+            Token::Text(_) => "a text in quotes".into(),
+            Token::Mark(mark) => format!("`{mark}`"),
+            Token::End => "the end of the text".into(),
+        };
+        self.place.error(format!("expected {wanted}, found {found}"))
+    }
+}
+
+/// Gives the next slots to what is defined.
+fn define(slots: &mut Slots, list: Vec<Definition>) -> Result<Vec<TensorType>> {
+    let mut types = Vec::with_capacity(list.len());
+    for Definition { slot, place, ty } in list {
+        let next = slots.len();
+        if slots.insert(slot, next).is_some() {
+            return Err(place.error(format!("%{slot} is defined twice")));
+        }
+        types.push(ty);
+    }
+    Ok(types)
+}
