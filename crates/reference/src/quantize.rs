@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use kiln_ir::{DType, Result, Shape, TensorData};
 
 /// The quotient is rounded to the accumulator dtype of the operand before it is rounded to a whole number, so
-/// that engines that divide in that dtype agree at ties. A NaN counts as 0.
+/// that engines that divide in that dtype agree at ties. A NaN gives 0, whatever the zero point, as a cast does.
 pub(crate) fn quantize(call: &Call<'_>) -> Result<TensorData> {
     let (x, scale) = (call.data(0)?, call.data(1)?);
     let zero = call.optional(2)?.map(wholes);
@@ -19,6 +19,9 @@ pub(crate) fn quantize(call: &Call<'_>) -> Result<TensorData> {
     let quotient_ty = x.ty().with_dtype(x.dtype().accumulator());
     let quotients = reals(&Numbers::Real(quotients).into_data(quotient_ty)?);
     let quantized = quotients.iter().zip(&blocks).map(|(&quotient, &block)| {
+        if quotient.is_nan() {
+            return 0;
+        }
         let rounded = libm::rint(quotient).clamp(-1e30, 1e30) as i128;
         (rounded + zero.as_ref().map_or(0, |zero| zero[block])).clamp(least, greatest)
     });
