@@ -51,9 +51,11 @@ impl<B: AutodiffBackend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// A tensor of the backend below, brought under automatic differentiation without a tape.
     #[track_caller]
     pub fn from_inner(inner: Tensor<B::InnerBackend, D, K>) -> Self {
-        let stack = B::stack(&<B::InnerBackend as crate::Backend>::device(inner.engine_stack()));
+        let below = inner.engine_stack().clone();
+        let stack = B::stack(&<B::InnerBackend as crate::Backend>::device(&below));
         // A run-time device is the stack below itself: its layer is found from there.
-        let stack = if stack.autodiff().is_some() { stack } else { crate::Device(stack).autodiff().0 };
+        let is_above = stack.inner().is_some_and(|inner| inner.same(&below));
+        let stack = if is_above { stack } else { crate::Device(below).autodiff().0 };
         let value = Layer::from_inner(inner.into_raw().into_value());
         Tensor::from_raw(Raw::new(stack, value))
     }

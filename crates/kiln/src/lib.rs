@@ -1,0 +1,74 @@
+//! Kiln: a tensor library and deep-learning framework.
+//!
+//! One dependency brings everything: [`Tensor`] and its [`Backend`]s, [`nn`] modules with derive macros, [`optim`]izers,
+//! [`data`] loaders, a [`train`]ing loop and a [`store`] for weights.
+//!
+//! ```
+//! use kiln::{Autodiff, Distribution, Flex, Tensor};
+//!
+//! type B = Autodiff<Flex>;
+//! let device = Default::default();
+//! let x: Tensor<B, 2> = Tensor::random([32, 32], Distribution::Default, &device);
+//! let y: Tensor<B, 2> = Tensor::random([32, 32], Distribution::Default, &device).require_grad();
+//! let loss = (&x + &y).matmul(x).exp();
+//! let gradients = loss.backward();
+//! assert_eq!(y.grad(&gradients).unwrap().dims(), [32, 32]);
+//! ```
+//!
+//! A backend is a zero-sized name for a stack of engines. [`Flex`] is the eager CPU engine; [`Autodiff<B>`](Autodiff)
+//! adds gradients to a backend; [`Dyn`] is chosen at run time by its [`Device`], and [`dynamic`] has the types
+//! without a backend parameter.
+//!
+//! A model is a struct of modules:
+//!
+//! ```
+//! use kiln::nn::{Linear, LinearConfig, Module};
+//! use kiln::{Backend, Flex, Tensor, activation};
+//!
+//! #[derive(Module, Clone, Debug)]
+//! struct Mlp<B: Backend> {
+//!     hidden: Linear<B>,
+//!     output: Linear<B>,
+//! }
+//!
+//! impl<B: Backend> Mlp<B> {
+//!     fn new(device: &B::Device) -> Self {
+//!         Mlp { hidden: LinearConfig::new(4, 8).init(device), output: LinearConfig::new(8, 3).init(device) }
+//!     }
+//!
+//!     fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
+//!         self.output.forward(activation::relu(self.hidden.forward(x)))
+//!     }
+//! }
+//!
+//! let model = Mlp::<Flex>::new(&Default::default());
+//! assert_eq!(model.forward(Tensor::zeros([2, 4], &Default::default())).dims(), [2, 3]);
+//! assert_eq!(model.num_parameters(), 4 * 8 + 8 + 8 * 3 + 3);
+//! ```
+//!
+//! Features: `std` and `threads` (default) for the operating system and several cores; `train` (default) for
+//! data, optimizers, training and storage; `progress` for progress bars; `download` lets datasets fetch what is missing.
+#![cfg_attr(not(feature = "std"), no_std)]
+#![forbid(unsafe_code)]
+
+pub use kiln_ir as ir;
+pub use kiln_nn as nn;
+pub use kiln_tensor as tensor;
+pub use kiln_tensor::*;
+
+#[cfg(feature = "train")]
+pub use kiln_data as data;
+#[cfg(feature = "train")]
+pub use kiln_optim as optim;
+#[cfg(feature = "train")]
+pub use kiln_store as store;
+#[cfg(feature = "train")]
+pub use kiln_train as train;
+
+/// Types whose backend is chosen at run time: [`Tensor`](dynamic::Tensor) without a backend parameter.
+pub mod dynamic {
+    pub use kiln_tensor::{Device, Dyn};
+
+    /// A tensor on the backend that its device names at run time.
+    pub type Tensor<const D: usize, K = kiln_tensor::Float> = kiln_tensor::Tensor<Dyn, D, K>;
+}

@@ -1,0 +1,87 @@
+//! The network: two convolutions, two linear layers.
+
+use kiln::data::vision::{MnistDataset, MnistItem};
+use kiln::data::{Batcher, DataError};
+use kiln::nn::{
+    Config, Conv2d, Conv2dConfig, Dropout, DropoutConfig, Linear, LinearConfig, MaxPool2d, MaxPool2dConfig, Module,
+};
+use kiln::{Backend, Int, Tensor, TensorData, activation};
+
+/// The sizes of the network.
+#[derive(Config, Clone, Debug)]
+pub struct NetConfig {
+    /// Channels of the two convolutions.
+    #[config(default = "[32, 64]")]
+    pub channels: [usize; 2],
+    /// Width of the hidden linear layer.
+    #[config(default = 128)]
+    pub hidden: usize,
+    /// Probability of dropping a hidden unit while training.
+    #[config(default = 0.25)]
+    pub dropout: f64,
+}
+
+/// A convolutional network for digits of 28 × 28 pixels.
+#[derive(Module, Clone, Debug)]
+pub struct Net<B: Backend> {
+    conv1: Conv2d<B>,
+    conv2: Conv2d<B>,
+    pool: MaxPool2d,
+    dropout: Dropout,
+    linear1: Linear<B>,
+    linear2: Linear<B>,
+}
+
+impl NetConfig {
+    /// A network with fresh weights.
+    pub fn init<B: Backend>(&self, device: &B::Device) -> Net<B> {
+        let [first, second] = self.channels;
+        Net {
+            conv1: Conv2dConfig::new([1, first], [3, 3]).init(device),
+            conv2: Conv2dConfig::new([first, second], [3, 3]).init(device),
+            pool: MaxPool2dConfig::new([2, 2]).init(),
+            dropout: DropoutConfig::new(self.dropout).init(),
+            linear1: LinearConfig::new(second * 5 * 5, self.hidden).init(device),
+            linear2: LinearConfig::new(self.hidden, 10).init(device),
+        }
+    }
+}
+
+impl<B: Backend> Net<B> {
+    /// Logits of the ten digits, `[batch, 10]`, of images `[batch, 1, 28, 28]`.
+    pub fn forward(&self, images: Tensor<B, 4>) -> Tensor<B, 2> {
+        let x = self.pool.forward(activation::relu(self.conv1.forward(images)));
+        let x = self.pool.forward(activation::relu(self.conv2.forward(x)));
+        let x = activation::relu(self.linear1.forward(x.flatten(1, 3)));
+        self.linear2.forward(self.dropout.forward(x))
+    }
+}
+
+/// Images and the digits they show.
+#[derive(Clone, Debug)]
+pub struct MnistBatch<B: Backend> {
+    /// Normalised pixels, `[batch, 1, 28, 28]`.
+    pub images: Tensor<B, 4>,
+    /// Digits, `[batch]`.
+    pub targets: Tensor<B, 1, Int>,
+}
+
+/// Makes batches on a device, with pixels normalised to mean 0 and variance 1.
+#[derive(Clone, Debug)]
+pub struct MnistBatcher<B: Backend> {
+    /// The device.
+    pub device: B::Device,
+}
+
+impl<B: Backend> Batcher<MnistItem, MnistBatch<B>> for MnistBatcher<B> {
+    fn batch(&self, items: Vec<MnistItem>) -> Result<MnistBatch<B>, DataError> {
+        let normalize = |&pixel: &u8| (f32::from(pixel) / 255.0 - MnistDataset::MEAN) / MnistDataset::STD;
+        let pixels = items.iter().flat_map(|item| item.image.as_flattened()).map(normalize).collect::<Vec<f32>>();
+        let targets = items.iter().map(|item| i32::from(item.label)).collect::<Vec<i32>>();
+        let images = TensorData::new(pixels, [items.len(), 1, 28, 28]).map_err(DataError::batcher)?;
+        Ok(MnistBatch {
+            images: Tensor::from_data(images, &self.device),
+            targets: Tensor::from_data(targets, &self.device),
+        })
+    }
+}
