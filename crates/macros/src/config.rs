@@ -1,0 +1,89 @@
+//! `#[derive(Config)]`.
+
+mod json;
+mod options;
+
+use crate::crate_path;
+use crate::module::crate_argument;
+use options::{Body, Start};
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::ext::IdentExt;
+use syn::{Attribute, DeriveInput, Generics, Ident, Result, Visibility};
+
+/// The type that derives.
+pub(crate) struct Input {
+    ident: Ident,
+    visibility: Visibility,
+    generics: Generics,
+    krate: TokenStream,
+    body: Body,
+}
+
+pub(crate) fn derive(input: DeriveInput) -> Result<TokenStream> {
+    let krate = crate_attribute(&input.attrs)?.unwrap_or_else(crate_path::find);
+    let body = Body::read(&input.ident, input.data)?;
+    let input = Input { ident: input.ident, visibility: input.vis, generics: input.generics, krate, body };
+    let builder = builder(&input);
+    let json = json::impls(&input);
+    Ok(quote!(#builder #json))
+}
+
+fn crate_attribute(attributes: &[Attribute]) -> Result<Option<TokenStream>> {
+    let mut krate = None;
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("config")) {
+        attribute.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("crate") {
+                return Err(meta.error("expected `crate = path`"));
+            }
+            krate = Some(crate_argument(meta.value()?)?);
+            Ok(())
+        })?;
+    }
+    Ok(krate)
+}
+
+/// `new` and the `with_` methods of a struct.
+fn builder(input: &Input) -> TokenStream {
+    let Body::Struct(options) = &input.body else { return TokenStream::new() };
+    let (name, visibility) = (&input.ident, &input.visibility);
+    let (generics, arguments, clause) = input.generics.split_for_impl();
+    let required = options.iter().filter(|option| matches!(option.start, Start::Required));
+    let parameters = required.map(|option| {
+        let (ident, ty) = (&option.ident, &option.ty);
+        quote!(#ident: #ty)
+    });
+    let values = options.iter().map(|option| {
+        let ident = &option.ident;
+        match option.start.expression() {
+            Some(value) => quote!(#ident: #value),
+            None => quote!(#ident),
+        }
+    });
+    let setters = options.iter().filter(|option| !matches!(option.start, Start::Required)).map(|option| {
+        let (ident, ty, docs) = (&option.ident, &option.ty, &option.docs);
+        let setter = format_ident!("with_{}", ident.unraw());
+        let summary = format!("Sets `{}`.", ident.unraw());
+        quote! {
+            #[doc = #summary]
+            #[doc = ""]
+            #(#docs)*
+            #[must_use]
+            #visibility fn #setter(mut self, #ident: #ty) -> Self {
+                self.#ident = #ident;
+                self
+            }
+        }
+    });
+    quote! {
+        #[automatically_derived]
+        #[allow(dead_code)]
+        impl #generics #name #arguments #clause {
+            /// The configuration of the required values, with the others at their defaults.
+            #visibility fn new(#(#parameters),*) -> Self {
+                #name { #(#values),* }
+            }
+            #(#setters)*
+        }
+    }
+}

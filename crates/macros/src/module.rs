@@ -1,0 +1,203 @@
+//! `#[derive(Module)]`.
+
+mod input;
+mod parameters;
+
+pub(crate) use input::crate_argument;
+use input::{Body, Field, Input, Role, Variant};
+use parameters::Parameters;
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{DeriveInput, Ident, Result};
+
+pub(crate) fn derive(input: DeriveInput) -> Result<TokenStream> {
+    let input = Input::read(input)?;
+    let parameters = Parameters::read(&input)?;
+    let module = module(&input, &parameters);
+    let backend = backend_module(&input, &parameters);
+    let autodiff = autodiff_module(&input, &parameters);
+    let display = if input.display { display(&input, &parameters) } else { TokenStream::new() };
+    Ok(quote!(#module #backend #autodiff #display))
+}
+
+/// `impl Module`: the traversal.
+fn module(input: &Input, parameters: &Parameters) -> TokenStream {
+    let (krate, name) = (&input.krate, &input.ident);
+    let (generics, arguments, bounds) = parameters.for_module(krate);
+    let visit = traversal(input, Traversal::Shared);
+    let visit_mut = traversal(input, Traversal::Exclusive);
+    quote! {
+        #[automatically_derived]
+        #[allow(unused_variables)]
+        impl #generics #krate::Module for #name #arguments #bounds {
+            fn visit(&self, path: &mut #krate::Path, visitor: &mut dyn #krate::Visitor) { #visit }
+            fn visit_mut(&mut self, path: &mut #krate::Path, visitor: &mut dyn #krate::VisitorMut) { #visit_mut }
+        }
+    }
+}
+
+/// `impl BackendModule`: a marker with provided methods.
+fn backend_module(input: &Input, parameters: &Parameters) -> TokenStream {
+    let (krate, name) = (&input.krate, &input.ident);
+    let (generics, arguments, bounds) = parameters.for_backend_module(input);
+    let backend = parameters.backend();
+    quote! {
+        #[automatically_derived]
+        impl #generics #krate::BackendModule<#backend> for #name #arguments #bounds {}
+    }
+}
+
+/// `impl AutodiffModule`: the copy for inference.
+fn autodiff_module(input: &Input, parameters: &Parameters) -> TokenStream {
+    let (krate, name) = (&input.krate, &input.ident);
+    let (generics, arguments, bounds) = parameters.for_autodiff_module(input);
+    let backend = parameters.backend();
+    let inner = parameters.inner_arguments();
+    let valid = valid(input, &backend);
+    quote! {
+        #[automatically_derived]
+        impl #generics #krate::AutodiffModule<#backend> for #name #arguments #bounds {
+            type InnerModule = #name #inner;
+            fn valid(&self) -> Self::InnerModule { #valid }
+        }
+    }
+}
+
+/// `impl Display`: the layer table.
+fn display(input: &Input, parameters: &Parameters) -> TokenStream {
+    let (krate, name) = (&input.krate, &input.ident);
+    let (generics, arguments, bounds) = parameters.for_module(krate);
+    quote! {
+        #[automatically_derived]
+        impl #generics ::core::fmt::Display for #name #arguments #bounds {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                #krate::module::display(self, f)
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Traversal {
+    Shared,
+    Exclusive,
+}
+
+fn traversal(input: &Input, kind: Traversal) -> TokenStream {
+    match &input.body {
+        Body::Struct(fields) => {
+            let access = |field: &Field| {
+                let member = &field.member;
+                match kind {
+                    Traversal::Shared => quote!(&self.#member),
+                    Traversal::Exclusive => quote!(&mut self.#member),
+                }
+            };
+            let name = input.ident.to_string();
+            entered(
+                &name,
+                fields.iter().map(|field| visit_field(input, field, &access(field), kind)).collect(),
+            )
+        }
+        Body::Enum(variants) => {
+            let arms = variants.iter().map(|variant| {
+                let pattern = pattern(input, variant);
+                let body = visit_variant(input, variant, kind);
+                quote!(#pattern => { #body })
+            });
+            quote!(match self { #(#arms)* })
+        }
+    }
+}
+
+fn visit_variant(input: &Input, variant: &Variant, kind: Traversal) -> TokenStream {
+    if let Some(field) = variant.only_unnamed() {
+        let binding = binding(field);
+        return visit_call(input, field, &quote!(#binding), kind);
+    }
+    let name = format!("{}::{}", input.ident, variant.ident);
+    let fields = variant.fields.iter().map(|field| {
+        let binding = binding(field);
+        visit_field(input, field, &quote!(#binding), kind)
+    });
+    entered(&name, fields.collect())
+}
+
+fn entered(name: &str, body: TokenStream) -> TokenStream {
+    quote! {
+        visitor.enter(path, #name);
+        #body
+        visitor.exit(path, #name);
+    }
+}
+
+fn visit_field(input: &Input, field: &Field, access: &TokenStream, kind: Traversal) -> TokenStream {
+    let name = &field.name;
+    let body = visit_call(input, field, access, kind);
+    if body.is_empty() { body } else { quote!(path.within(#name, |path| #body);) }
+}
+
+fn visit_call(input: &Input, field: &Field, access: &TokenStream, kind: Traversal) -> TokenStream {
+    let (krate, ty) = (&input.krate, &field.ty);
+    match (field.role, kind) {
+        (Role::Skip, _) | (Role::Attribute, Traversal::Exclusive) => TokenStream::new(),
+        (Role::Attribute, Traversal::Shared) => quote!(visitor.attribute(path, #access)),
+        (Role::Module, Traversal::Shared) => {
+            quote_spanned!(ty.span()=> <#ty as #krate::Module>::visit(#access, path, visitor))
+        }
+        (Role::Module, Traversal::Exclusive) => {
+            quote_spanned!(ty.span()=> <#ty as #krate::Module>::visit_mut(#access, path, visitor))
+        }
+    }
+}
+
+fn valid(input: &Input, backend: &Ident) -> TokenStream {
+    let name = &input.ident;
+    match &input.body {
+        Body::Struct(fields) => {
+            let fields = fields.iter().map(|field| {
+                let member = &field.member;
+                let value = valid_field(input, field, quote!(&self.#member), backend);
+                quote!(#member: #value)
+            });
+            quote!(#name { #(#fields),* })
+        }
+        Body::Enum(variants) => {
+            let arms = variants.iter().map(|variant| {
+                let (pattern, ident) = (pattern(input, variant), &variant.ident);
+                let fields = variant.fields.iter().map(|field| {
+                    let (member, binding) = (&field.member, binding(field));
+                    let value = valid_field(input, field, quote!(#binding), backend);
+                    quote!(#member: #value)
+                });
+                quote!(#pattern => #name::#ident { #(#fields),* },)
+            });
+            quote!(match self { #(#arms)* })
+        }
+    }
+}
+
+fn valid_field(input: &Input, field: &Field, access: TokenStream, backend: &Ident) -> TokenStream {
+    let (krate, ty) = (&input.krate, &field.ty);
+    match field.role {
+        Role::Skip | Role::Attribute => quote_spanned!(ty.span()=> ::core::clone::Clone::clone(#access)),
+        Role::Module => quote_spanned!(ty.span()=> <#ty as #krate::AutodiffModule<#backend>>::valid(#access)),
+    }
+}
+
+fn pattern(input: &Input, variant: &Variant) -> TokenStream {
+    let (name, ident) = (&input.ident, &variant.ident);
+    let bindings = variant.fields.iter().map(|field| {
+        let (member, binding) = (&field.member, binding(field));
+        quote!(#member: #binding)
+    });
+    quote!(#name::#ident { #(#bindings),* })
+}
+
+fn binding(field: &Field) -> Ident {
+    match &field.member {
+        syn::Member::Named(ident) => format_ident!("field_{}", ident),
+        syn::Member::Unnamed(index) => format_ident!("field_{}", index.index),
+    }
+}

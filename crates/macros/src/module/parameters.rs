@@ -1,0 +1,225 @@
+//! The type parameters of a module, and the bounds of its impls.
+//!
+//! The copy for inference replaces the backend by the one below, and modules by their own copies. Both get a type
+//! parameter of their own, `InnerB` for `B`, and the bounds of the type are repeated with the names exchanged.
+
+use super::input::{Input, Role, inner_name};
+use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote};
+use syn::{Error, GenericParam, Generics, Result, Type, TypeParam, TypeParamBound, WherePredicate};
+
+pub(crate) struct Parameters {
+    /// Without defaults; bounds stand where they were written.
+    generics: Generics,
+    /// The parameter that names the backend.
+    backend: Option<Ident>,
+    /// The parameters that are modules.
+    modules: Vec<Ident>,
+    /// The type parameters of plain data.
+    plain: Vec<Ident>,
+}
+
+/// The pieces of an impl: its parameters, the arguments of the type, and the where clause.
+type Pieces = (TokenStream, TokenStream, TokenStream);
+
+impl Parameters {
+    pub(crate) fn read(input: &Input) -> Result<Parameters> {
+        let mut generics = input.generics.clone();
+        for parameter in generics.params.iter_mut() {
+            match parameter {
+                GenericParam::Type(parameter) => {
+                    parameter.default = None;
+                }
+                GenericParam::Const(parameter) => {
+                    parameter.default = None;
+                }
+                GenericParam::Lifetime(_) => {}
+            }
+        }
+        let mut parameters = Parameters { generics, backend: None, modules: Vec::new(), plain: Vec::new() };
+        for parameter in input.generics.type_params() {
+            parameters.add(input, parameter)?;
+        }
+        Ok(parameters)
+    }
+
+    fn add(&mut self, input: &Input, parameter: &TypeParam) -> Result<()> {
+        let bounds = bounds_of(&input.generics, parameter);
+        let traversed = || {
+            input.fields().any(|field| field.role == Role::Module && mentions(&field.ty, &parameter.ident))
+        };
+        let is_kind = bounds.iter().any(|bound| bound == "Kind" || bound == "Numeric");
+        if bounds.iter().any(|bound| bound == "Backend" || bound == "AutodiffBackend") {
+            if self.backend.is_some() {
+                let problem =
+                    "a module is on one backend, but this is a second type parameter bound by `Backend`";
+                return Err(Error::new_spanned(parameter, problem));
+            }
+            self.backend = Some(parameter.ident.clone());
+        } else if traversed() && !is_kind {
+            self.modules.push(parameter.ident.clone());
+        } else {
+            self.plain.push(parameter.ident.clone());
+        }
+        Ok(())
+    }
+
+    /// The backend: the type parameter, or one made for the impl.
+    pub(crate) fn backend(&self) -> Ident {
+        self.backend.clone().unwrap_or_else(|| format_ident!("AnyB"))
+    }
+
+    pub(crate) fn for_module(&self, krate: &TokenStream) -> Pieces {
+        let mut bounds = self.plain_bounds();
+        bounds.extend(self.modules.iter().map(|module| quote!(#module: #krate::Module)));
+        self.pieces(&[], bounds)
+    }
+
+    pub(crate) fn for_backend_module(&self, input: &Input) -> Pieces {
+        let (krate, backend) = (&input.krate, self.backend());
+        let mut bounds = self.plain_bounds();
+        bounds.push(quote!(#backend: #krate::tensor::Backend));
+        bounds.extend(self.modules.iter().map(|module| quote!(#module: #krate::BackendModule<#backend>)));
+        bounds.extend(self.constant_fields(input).map(|ty| quote!(#ty: #krate::BackendModule<#backend>)));
+        self.pieces(&self.made_backend(), bounds)
+    }
+
+    pub(crate) fn for_autodiff_module(&self, input: &Input) -> Pieces {
+        let (krate, backend) = (&input.krate, self.backend());
+        let mut bounds = self.plain_bounds();
+        bounds.extend(self.plain.iter().map(|ident| quote!(#ident: ::core::clone::Clone)));
+        let mut extra = self.made_backend();
+        match &self.backend {
+            Some(_) => {
+                let inner = inner_name(&backend);
+                bounds.push(quote!(#backend: #krate::tensor::AutodiffBackend<InnerBackend = #inner>));
+                bounds.push(quote!(#inner: #krate::tensor::Backend));
+                extra.push(inner);
+            }
+            None => bounds.push(quote!(#backend: #krate::tensor::AutodiffBackend)),
+        }
+        for module in &self.modules {
+            let inner = inner_name(module);
+            bounds.push(quote!(#module: #krate::AutodiffModule<#backend, InnerModule = #inner>));
+            bounds.push(quote!(#inner: #krate::Module));
+            extra.push(inner);
+        }
+        bounds.extend(self.inner_bounds());
+        let constant = self.constant_fields(input);
+        bounds.extend(constant.map(|ty| quote!(#ty: #krate::AutodiffModule<#backend, InnerModule = #ty>)));
+        self.pieces(&extra, bounds)
+    }
+
+    /// The arguments of the type below automatic differentiation.
+    pub(crate) fn inner_arguments(&self) -> TokenStream {
+        let (_, arguments, _) = self.generics.split_for_impl();
+        self.rename(arguments.into_token_stream())
+    }
+
+    /// What the where clause needs beyond the bounds that were written, for the parameters of plain data.
+    fn plain_bounds(&self) -> Vec<TokenStream> {
+        let needs = |ident: &Ident| quote!(#ident: ::core::fmt::Debug + ::core::marker::Send);
+        self.plain.iter().map(needs).collect()
+    }
+
+    /// The type parameter for the backend, where the type has none.
+    fn made_backend(&self) -> Vec<Ident> {
+        if self.backend.is_some() { Vec::new() } else { vec![self.backend()] }
+    }
+
+    /// Of a type without a backend: the types of fields that are the same below automatic differentiation. A type
+    /// that contains itself must not appear in its own bounds.
+    fn constant_fields<'a>(&'a self, input: &'a Input) -> impl Iterator<Item = &'a Type> {
+        let constant = move |ty: &Type| {
+            self.backend.is_none()
+                && !mentions(ty, &input.ident)
+                && !self.modules.iter().any(|module| mentions(ty, module))
+        };
+        input
+            .fields()
+            .filter(|field| field.role == Role::Module)
+            .map(|field| &field.ty)
+            .filter(move |ty| constant(ty))
+    }
+
+    /// The bounds that were written, for the parameters below automatic differentiation.
+    fn inner_bounds(&self) -> Vec<TokenStream> {
+        let mut written: Vec<TokenStream> = Vec::new();
+        for parameter in self.generics.type_params().filter(|parameter| !parameter.bounds.is_empty()) {
+            let (ident, bounds) = (&parameter.ident, &parameter.bounds);
+            written.push(quote!(#ident: #bounds));
+        }
+        if let Some(clause) = &self.generics.where_clause {
+            written.extend(clause.predicates.iter().map(ToTokens::to_token_stream));
+        }
+        let renamed = written.into_iter().filter(|bound| self.renames(bound.clone()));
+        renamed.map(|bound| self.rename(bound)).collect()
+    }
+
+    fn pieces(&self, extra: &[Ident], bounds: Vec<TokenStream>) -> Pieces {
+        let (_, arguments, clause) = self.generics.split_for_impl();
+        let parameters = self.generics.params.iter();
+        let written = clause.iter().flat_map(|clause| clause.predicates.iter());
+        let generics = quote!(<#(#parameters,)* #(#extra),*>);
+        (generics, arguments.into_token_stream(), quote!(where #(#written,)* #(#bounds),*))
+    }
+
+    fn replaced(&self) -> impl Iterator<Item = &Ident> {
+        self.backend.iter().chain(&self.modules)
+    }
+
+    fn renames(&self, tokens: TokenStream) -> bool {
+        self.replaced().any(|ident| contains(tokens.clone(), ident))
+    }
+
+    fn rename(&self, tokens: TokenStream) -> TokenStream {
+        let rename = |tree: TokenTree| match tree {
+            TokenTree::Ident(ident) if self.replaced().any(|replaced| *replaced == ident) => {
+                inner_name(&ident).into()
+            }
+            TokenTree::Group(group) => {
+                let mut renamed = Group::new(group.delimiter(), self.rename(group.stream()));
+                renamed.set_span(group.span());
+                renamed.into()
+            }
+            TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => tree,
+        };
+        tokens.into_iter().map(rename).collect()
+    }
+}
+
+/// The last names of the traits that bound a parameter, inline or in the where clause.
+fn bounds_of(generics: &Generics, parameter: &TypeParam) -> Vec<String> {
+    let inline = parameter.bounds.iter();
+    let predicates = generics.where_clause.iter().flat_map(|clause| clause.predicates.iter());
+    let in_clause = predicates.flat_map(|predicate| match predicate {
+        WherePredicate::Type(predicate) if is_exactly(&predicate.bounded_ty, &parameter.ident) => {
+            predicate.bounds.iter().collect()
+        }
+        _ => Vec::new(),
+    });
+    inline.chain(in_clause).filter_map(trait_name).collect()
+}
+
+fn trait_name(bound: &TypeParamBound) -> Option<String> {
+    match bound {
+        TypeParamBound::Trait(bound) => bound.path.segments.last().map(|segment| segment.ident.to_string()),
+        _ => None,
+    }
+}
+
+fn is_exactly(ty: &Type, ident: &Ident) -> bool {
+    matches!(ty, Type::Path(ty) if ty.qself.is_none() && ty.path.is_ident(ident))
+}
+
+fn mentions(ty: &Type, ident: &Ident) -> bool {
+    contains(ty.to_token_stream(), ident)
+}
+
+fn contains(tokens: TokenStream, ident: &Ident) -> bool {
+    tokens.into_iter().any(|tree| match tree {
+        TokenTree::Ident(other) => other == *ident,
+        TokenTree::Group(group) => contains(group.stream(), ident),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
+}

@@ -1,0 +1,167 @@
+//! Configurations: settings as data, kept as JSON.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Settings that are kept as JSON. Derive it with [`#[derive(Config)]`](macro@crate::Config).
+///
+/// ```
+/// use kiln_nn::Config;
+///
+/// #[derive(Config, Debug, PartialEq)]
+/// struct TrainingConfig {
+///     epochs: usize,
+///     #[config(default = 1e-3)]
+///     learning_rate: f64,
+///     seed: Option<u64>,
+/// }
+///
+/// let config = TrainingConfig::new(10).with_learning_rate(0.01);
+/// assert_eq!(TrainingConfig::from_json(&config.to_json())?, config);
+/// assert_eq!(TrainingConfig::from_json(r#"{ "epochs": 3 }"#)?, TrainingConfig::new(3));
+///
+/// let error = TrainingConfig::from_json(r#"{ "epoch": 3 }"#).unwrap_err();
+/// assert!(error.to_string().starts_with("line 1, column 10: unknown field `epoch`"));
+/// # Ok::<(), kiln_nn::ConfigError>(())
+/// ```
+pub trait Config: Serialize + DeserializeOwned {
+    /// The configuration as indented JSON.
+    ///
+    /// # Panics
+    /// When a field's own `Serialize` fails, or a map has keys that are no texts.
+    fn to_json(&self) -> String {
+        match serde_json::to_string_pretty(self) {
+            Ok(json) => json,
+            Err(error) => panic!("[config] a field cannot be written as JSON: {error}"),
+        }
+    }
+
+    /// Reads a configuration from JSON. Fields with defaults may be absent.
+    ///
+    /// # Errors
+    /// When the text is no JSON, or a field is unknown, missing or of another type; with line and column.
+    fn from_json(json: &str) -> Result<Self, ConfigError> {
+        serde_json::from_str(json).map_err(|error| ConfigError::content(None, &error))
+    }
+
+    /// Writes the configuration to a file as JSON. The file is complete or, on an error, as it was.
+    ///
+    /// # Errors
+    /// When the file cannot be written; with its path.
+    #[cfg(feature = "std")]
+    fn save(&self, path: impl AsRef<std::path::Path>) -> Result<(), ConfigError> {
+        file::write(path.as_ref(), &self.to_json())
+    }
+
+    /// Reads a configuration from a JSON file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or for the reasons of [`from_json`](Config::from_json); with its path.
+    #[cfg(feature = "std")]
+    fn load(path: impl AsRef<std::path::Path>) -> Result<Self, ConfigError> {
+        let path = path.as_ref();
+        let json = file::read(path)?;
+        serde_json::from_str(&json).map_err(|error| ConfigError::content(Some(&path.display()), &error))
+    }
+}
+
+/// Why a configuration was not read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The text is not such a configuration.
+    #[error("{place}line {line}, column {column}: {problem}")]
+    Content {
+        /// The file's path and `, `; empty where the text was no file.
+        place: String,
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The file cannot be read or written.
+    #[cfg(feature = "std")]
+    #[error("{path}: cannot {action} the configuration: {source}")]
+    File {
+        /// The file's path.
+        path: String,
+        /// `read` or `write`.
+        action: &'static str,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}
+
+impl ConfigError {
+    fn content(path: Option<&dyn fmt::Display>, error: &serde_json::Error) -> ConfigError {
+        let (line, column) = (error.line(), error.column());
+        // serde_json repeats the place at the end of its message.
+        let text = format!("{error}");
+        let repeated = format!(" at line {line} column {column}");
+        let problem = text.strip_suffix(&repeated).unwrap_or(&text).into();
+        let place = path.map(|path| format!("{path}, ")).unwrap_or_default();
+        ConfigError::Content { place, line, column, problem }
+    }
+}
+
+/// What `Display` of a derived configuration prints.
+#[doc(hidden)]
+pub fn display(config: &impl Config, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str(&config.to_json())
+}
+
+#[cfg(feature = "std")]
+mod file {
+    use super::ConfigError;
+    use std::io::{Error, ErrorKind, Read, Write};
+    use std::path::{Path, PathBuf};
+    use std::string::String;
+
+    /// No configuration is longer; a file that is was named by mistake.
+    const MAX_BYTES: u64 = 64 << 20;
+
+    pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
+        let read = || {
+            let mut text = String::new();
+            std::fs::File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+            if text.len() as u64 > MAX_BYTES {
+                return Err(Error::new(ErrorKind::InvalidData, "the file is longer than 64 MiB"));
+            }
+            Ok(text)
+        };
+        read().map_err(|source| error(path, "read", source))
+    }
+
+    /// Writes beside the file, then renames, so that no reader sees half a file.
+    pub(super) fn write(path: &Path, text: &str) -> Result<(), ConfigError> {
+        let beside = beside(path);
+        let write = || {
+            let mut file = std::fs::File::create(&beside)?;
+            file.write_all(text.as_bytes())?;
+            file.write_all(b"\n")?;
+            file.sync_all()?;
+            std::fs::rename(&beside, path)
+        };
+        write().map_err(|source| {
+            let _ = std::fs::remove_file(&beside);
+            error(path, "write", source)
+        })
+    }
+
+    /// A name in the same folder that no other writer uses.
+    fn beside(path: &Path) -> PathBuf {
+        static WRITES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = WRITES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(std::format!(".{}-{number}.partial", std::process::id()));
+        path.with_file_name(name)
+    }
+
+    fn error(path: &Path, action: &'static str, source: Error) -> ConfigError {
+        ConfigError::File { path: path.display().to_string(), action, source }
+    }
+}

@@ -1,0 +1,67 @@
+//! Neural networks: the module trait, layers, initialisers and losses.
+//!
+//! A network is a struct that derives [`Module`](macro@Module). Its fields are layers, and it has a `forward` method
+//! of whatever signature suits it:
+//!
+//! ```
+//! use kiln_nn::{Linear, LinearConfig, Module, ModuleExt, Relu};
+//! use kiln_tensor::{Backend, Flex, Tensor};
+//!
+//! #[derive(Debug, Module)]
+//! struct Net<B: Backend> {
+//!     first: Linear<B>,
+//!     activation: Relu,
+//!     second: Linear<B>,
+//! }
+//!
+//! impl<B: Backend> Net<B> {
+//!     fn new(device: &B::Device) -> Self {
+//!         Net {
+//!             first: LinearConfig::new(4, 8).init(device),
+//!             activation: Relu::new(),
+//!             second: LinearConfig::new(8, 2).with_bias(false).init(device),
+//!         }
+//!     }
+//!
+//!     fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
+//!         self.second.forward(self.activation.forward(self.first.forward(x)))
+//!     }
+//! }
+//!
+//! let device = Default::default();
+//! let net = Net::<Flex>::new(&device);
+//! assert_eq!(net.forward(Tensor::ones([3, 4], &device)).dims(), [3, 2]);
+//! assert_eq!(net.num_parameters(), 4 * 8 + 8 + 8 * 2);
+//! let names: Vec<String> = net.named_parameters().into_iter().map(|(name, _)| name).collect();
+//! assert_eq!(names, ["first.weight", "first.bias", "second.weight"]);
+//! println!("{net}"); // a table of its layers
+//! ```
+//!
+//! * [`Module`] is the object-safe traversal over parameters with dotted names; [`ModuleExt`] holds what can be done
+//!   with it, [`AutodiffModule::valid`] gives the copy for inference, and [`GradientsParams`] the gradients of a module.
+//! * Each layer has a configuration, made by [`Config`](macro@Config), with PyTorch's defaults:
+//!   `Conv2dConfig::new([1, 8], [3, 3]).with_stride([2, 2]).init(&device)`. Parameters have PyTorch's names and
+//!   layouts.
+//! * Layers default to the backend chosen at run time: `Linear` is `Linear<Dyn>`.
+//! * What depends on training (dropout, the statistics of batch normalisation) follows the backend: it is on where
+//!   there is automatic differentiation, and off on the backend below, where [`AutodiffModule::valid`] leads.
+#![cfg_attr(not(feature = "std"), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+// The derives name this crate `kiln_nn`, also here.
+extern crate self as kiln_nn;
+
+pub mod config;
+pub mod module;
+
+pub use config::{Config, ConfigError};
+pub use kiln_macros::{Config, Module};
+#[doc(hidden)]
+pub use kiln_tensor as tensor;
+pub use module::{
+    AutodiffModule, BackendModule, GradientsParams, LayerTable, Module, ModuleExt, Param, ParamId, Parameter,
+    ParameterRole, Path, RunningState, Visitor, VisitorMut,
+};
+#[doc(hidden)]
+pub use serde;

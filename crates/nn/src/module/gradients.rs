@@ -1,0 +1,108 @@
+//! Gradients by parameter.
+
+use super::{Module, ParamId, visitors};
+use alloc::collections::BTreeMap;
+use core::fmt;
+use kiln_tensor::{AnyTensor, Backend, Gradients, Tensor};
+
+/// The gradients of a module's parameters, by their ids: what an optimizer takes.
+///
+/// They are on the backend below automatic differentiation, hold nothing of the tape, and may be sent to another
+/// thread.
+#[derive(Clone, Default)]
+pub struct GradientsParams {
+    gradients: BTreeMap<ParamId, AnyTensor>,
+}
+
+impl GradientsParams {
+    /// No gradients.
+    pub fn new() -> GradientsParams {
+        GradientsParams::default()
+    }
+
+    /// The gradients of a module's trainable parameters. A parameter that took no part in the computation has none.
+    pub fn from_grads(mut gradients: Gradients, module: &dyn Module) -> GradientsParams {
+        GradientsParams::take(&mut gradients, module)
+    }
+
+    /// Like [`from_grads`](GradientsParams::from_grads), leaving the gradients of everything else: for networks
+    /// whose parts have optimizers of their own.
+    pub fn take(gradients: &mut Gradients, module: &dyn Module) -> GradientsParams {
+        let mut taken = GradientsParams::new();
+        visitors::for_each(module, |_, parameter| {
+            if !parameter.is_trainable() {
+                return;
+            }
+            if let Some(gradient) = gradients.remove(&parameter.value) {
+                taken.insert(parameter.id, gradient);
+            }
+        });
+        taken
+    }
+
+    /// The gradient of a parameter.
+    pub fn get(&self, id: ParamId) -> Option<&AnyTensor> {
+        self.gradients.get(&id)
+    }
+
+    /// The gradient of a parameter as a typed tensor of the backend below automatic differentiation.
+    ///
+    /// # Panics
+    /// When the gradient has another rank, or is on another backend.
+    #[track_caller]
+    pub fn tensor<B: Backend, const D: usize>(&self, id: ParamId) -> Option<Tensor<B, D>> {
+        let gradient = self.gradients.get(&id)?.clone();
+        Some(gradient.try_into_tensor().unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// Takes out the gradient of a parameter.
+    pub fn remove(&mut self, id: ParamId) -> Option<AnyTensor> {
+        self.gradients.remove(&id)
+    }
+
+    /// Puts in the gradient of a parameter; returns the one that it replaces.
+    pub fn insert(&mut self, id: ParamId, gradient: AnyTensor) -> Option<AnyTensor> {
+        self.gradients.insert(id, gradient)
+    }
+
+    /// How many parameters have a gradient.
+    pub fn len(&self) -> usize {
+        self.gradients.len()
+    }
+
+    /// Whether no parameter has a gradient.
+    pub fn is_empty(&self) -> bool {
+        self.gradients.is_empty()
+    }
+
+    /// The gradients, in the order in which their parameters were made.
+    pub fn iter(&self) -> impl Iterator<Item = (ParamId, &AnyTensor)> {
+        self.gradients.iter().map(|(&id, gradient)| (id, gradient))
+    }
+
+    /// The gradients for changing, in the order in which their parameters were made.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (ParamId, &mut AnyTensor)> {
+        self.gradients.iter_mut().map(|(&id, gradient)| (id, gradient))
+    }
+}
+
+impl IntoIterator for GradientsParams {
+    type Item = (ParamId, AnyTensor);
+    type IntoIter = alloc::collections::btree_map::IntoIter<ParamId, AnyTensor>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.gradients.into_iter()
+    }
+}
+
+impl FromIterator<(ParamId, AnyTensor)> for GradientsParams {
+    fn from_iter<I: IntoIterator<Item = (ParamId, AnyTensor)>>(gradients: I) -> GradientsParams {
+        GradientsParams { gradients: gradients.into_iter().collect() }
+    }
+}
+
+impl fmt::Debug for GradientsParams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,291 @@
+//! Tensors that a module owns.
+
+use super::{AutodiffModule, BackendModule, Module, Parameter, ParameterRole, Path, Visitor, VisitorMut};
+use core::fmt;
+use core::ops::Deref;
+use kiln_tensor::{AnyTensor, AutodiffBackend, Backend, DType, Float, Kind, Tensor};
+use spin::Mutex;
+
+/// What tells a parameter from every other of the process. A clone of a parameter has the same id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ParamId(u64);
+
+impl ParamId {
+    /// An id that no other parameter has.
+    #[allow(clippy::new_without_default, reason = "a new id is an effect, not a default value")]
+    pub fn new() -> ParamId {
+        static NEXT: Mutex<u64> = Mutex::new(0);
+        let mut next = NEXT.lock();
+        *next += 1;
+        ParamId(*next)
+    }
+
+    /// The number.
+    pub fn value(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ParamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A tensor that a module owns: a weight, or constant state. Dereferences to the tensor.
+///
+/// On a backend with automatic differentiation a trainable parameter is always a leaf that requires a gradient, and
+/// every other one is not tracked.
+#[derive(Clone)]
+pub struct Param<T> {
+    id: ParamId,
+    role: ParameterRole,
+    /// `None` only while a visitor holds the tensor.
+    value: Option<T>,
+}
+
+impl<B: Backend, const D: usize> Param<Tensor<B, D>> {
+    /// A trainable weight with this first value.
+    pub fn from_tensor(value: Tensor<B, D>) -> Self {
+        Param::new(value, ParameterRole::Trainable)
+    }
+}
+
+impl<B: Backend, const D: usize, K: Kind> Param<Tensor<B, D, K>> {
+    /// State that no optimizer changes, such as a table of positions. It is saved and moved with the module.
+    pub fn buffer(value: Tensor<B, D, K>) -> Self {
+        Param::new(value, ParameterRole::Buffer)
+    }
+
+    fn new(value: Tensor<B, D, K>, role: ParameterRole) -> Self {
+        let value = Tensor::from_raw(as_leaf(value.into_any(), role).into_raw());
+        Param { id: ParamId::new(), role, value: Some(value) }
+    }
+
+    /// Lets optimizers change the parameter, or keeps them from it. Buffers stay what they are.
+    #[must_use]
+    pub fn set_require_grad(mut self, require: bool) -> Self {
+        let wanted = if require { ParameterRole::Trainable } else { ParameterRole::Frozen };
+        self.role = super::typed::changed_role(self.role, wanted);
+        self.map(|value| value)
+    }
+
+    /// Keeps optimizers from changing the parameter.
+    #[must_use]
+    pub fn freeze(self) -> Self {
+        self.set_require_grad(false)
+    }
+
+    /// Lets optimizers change the parameter again.
+    #[must_use]
+    pub fn unfreeze(self) -> Self {
+        self.set_require_grad(true)
+    }
+
+    /// The same parameter, with its tensor passed through a function. The result is a fresh leaf.
+    #[must_use]
+    pub fn map(mut self, f: impl FnOnce(Tensor<B, D, K>) -> Tensor<B, D, K>) -> Self {
+        if let Some(value) = self.value.take() {
+            self.set(f(value));
+        }
+        self
+    }
+
+    /// Replaces the tensor; the id stays. The new one becomes a fresh leaf.
+    pub fn set(&mut self, value: Tensor<B, D, K>) {
+        self.value = Some(Tensor::from_raw(as_leaf(value.into_any(), self.role).into_raw()));
+    }
+}
+
+impl<T: Clone> Param<T> {
+    /// A clone of the tensor, for methods that take it by value.
+    #[track_caller]
+    pub fn val(&self) -> T {
+        T::clone(self)
+    }
+}
+
+impl<T> Param<T> {
+    /// The id.
+    pub fn id(&self) -> ParamId {
+        self.id
+    }
+
+    /// What the parameter is for.
+    pub fn role(&self) -> ParameterRole {
+        self.role
+    }
+
+    /// Whether optimizers change it.
+    pub fn is_trainable(&self) -> bool {
+        self.role == ParameterRole::Trainable
+    }
+
+    /// Gives up the tensor.
+    #[track_caller]
+    pub fn into_value(self) -> T {
+        self.value.expect(LOST)
+    }
+}
+
+const LOST: &str = "[param] the tensor was lost when a visitor panicked";
+
+impl<T> Deref for Param<T> {
+    type Target = T;
+
+    #[track_caller]
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect(LOST)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Param<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) => write!(f, "Param({}, {:?}, {value:?})", self.id, self.role),
+            None => write!(f, "Param({}, {:?}, lost)", self.id, self.role),
+        }
+    }
+}
+
+impl<B: Backend, const D: usize, K: Kind> Module for Param<Tensor<B, D, K>> {
+    fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
+        visitor.parameter(path, Parameter { id: self.id, value: self.val().into_any(), role: self.role });
+    }
+
+    fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut) {
+        let value = self.value.take().expect(LOST).into_any();
+        let (value, role) = pass(Parameter { id: self.id, value, role: self.role }, path, visitor);
+        self.value = Some(Tensor::from_raw(value.into_raw()));
+        self.role = role;
+    }
+}
+
+impl<B: Backend, const D: usize, K: Kind> BackendModule<B> for Param<Tensor<B, D, K>> {}
+
+impl<B: AutodiffBackend, const D: usize, K: Kind> AutodiffModule<B> for Param<Tensor<B, D, K>> {
+    type InnerModule = Param<Tensor<B::InnerBackend, D, K>>;
+
+    fn valid(&self) -> Self::InnerModule {
+        Param { id: self.id, role: self.role, value: Some(below(self)) }
+    }
+}
+
+/// State that a module changes while it runs, through a shared reference: the running statistics of batch
+/// normalisation. It is saved and moved with the module as a buffer.
+pub struct RunningState<T> {
+    id: ParamId,
+    /// `None` only while a visitor holds the tensor.
+    value: Mutex<Option<T>>,
+}
+
+impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
+    /// State with this first value.
+    pub fn new(value: Tensor<B, D>) -> Self {
+        RunningState::with_id(ParamId::new(), value)
+    }
+
+    fn with_id(id: ParamId, value: Tensor<B, D>) -> Self {
+        let leaf = as_leaf(value.into_any(), ParameterRole::Buffer);
+        RunningState { id, value: Mutex::new(Some(Tensor::from_raw(leaf.into_raw()))) }
+    }
+
+    /// The present value, not tracked by automatic differentiation.
+    #[track_caller]
+    pub fn value(&self) -> Tensor<B, D> {
+        self.value.lock().clone().expect(LOST)
+    }
+
+    /// Replaces the value by what a function makes of it. Nothing of it is tracked by automatic differentiation.
+    ///
+    /// Other threads wait meanwhile, so that no update is lost.
+    #[track_caller]
+    pub fn update(&self, f: impl FnOnce(Tensor<B, D>) -> Tensor<B, D>) {
+        let mut value = self.value.lock();
+        let new = f(value.clone().expect(LOST));
+        *value = Some(Tensor::from_raw(as_leaf(new.into_any(), ParameterRole::Buffer).into_raw()));
+    }
+}
+
+impl<T: Clone> Clone for RunningState<T> {
+    /// The clone has the same id and starts from the same value; from then on they go their own ways.
+    fn clone(&self) -> Self {
+        RunningState { id: self.id, value: Mutex::new(self.value.lock().clone()) }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for RunningState<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.value.lock() {
+            Some(value) => write!(f, "RunningState({}, {value:?})", self.id),
+            None => write!(f, "RunningState({}, lost)", self.id),
+        }
+    }
+}
+
+impl<B: Backend, const D: usize> Module for RunningState<Tensor<B, D>> {
+    fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
+        let value = self.value().into_any();
+        visitor.parameter(path, Parameter { id: self.id, value, role: ParameterRole::Buffer });
+    }
+
+    fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut) {
+        let value = self.value.get_mut().take().expect(LOST).into_any();
+        let (value, _) = pass(Parameter { id: self.id, value, role: ParameterRole::Buffer }, path, visitor);
+        *self.value.get_mut() = Some(Tensor::from_raw(value.detach().into_raw()));
+    }
+}
+
+impl<B: Backend, const D: usize> BackendModule<B> for RunningState<Tensor<B, D>> {}
+
+impl<B: AutodiffBackend, const D: usize> AutodiffModule<B> for RunningState<Tensor<B, D>> {
+    type InnerModule = RunningState<Tensor<B::InnerBackend, D>>;
+
+    fn valid(&self) -> Self::InnerModule {
+        RunningState::with_id(self.id, below(&self.value()))
+    }
+}
+
+/// The tensor on the backend below; for a run-time device without automatic differentiation, the same tensor.
+fn below<B: AutodiffBackend, const D: usize, K: Kind>(
+    tensor: &Tensor<B, D, K>,
+) -> Tensor<B::InnerBackend, D, K> {
+    Tensor::from_raw(tensor.clone().into_any().inner().into_raw())
+}
+
+/// The tensor as the role wants it: a leaf that requires a gradient, or not tracked.
+#[track_caller]
+fn as_leaf(value: AnyTensor, role: ParameterRole) -> AnyTensor {
+    if value.stack().autodiff().is_none() {
+        return value;
+    }
+    match role {
+        ParameterRole::Trainable if value.is_require_grad() => value,
+        ParameterRole::Trainable => value.detach().require_grad().unwrap_or_else(|error| panic!("{error}")),
+        ParameterRole::Frozen | ParameterRole::Buffer => value.detach(),
+    }
+}
+
+/// Passes a parameter through a visitor, without sharing its value meanwhile, and makes the result a leaf again.
+fn pass(parameter: Parameter, path: &Path, visitor: &mut dyn VisitorMut) -> (AnyTensor, ParameterRole) {
+    let (before, stack) = (*parameter.value.ty(), parameter.value.stack().clone());
+    let Parameter { value, role, .. } = visitor.parameter(path, parameter.map(AnyTensor::inner));
+    let after = *value.ty();
+    assert!(
+        before.shape == after.shape && kind(before.dtype) == kind(after.dtype),
+        "[visit_mut] parameter `{path}` is {before}, but the visitor returned {after}\n  \
+         hint: a visitor may change the values and, within floats or integers, the dtype"
+    );
+    let is_below = stack.inner().is_some_and(|inner| inner.same(value.stack()));
+    let value =
+        if is_below { value.from_inner(&stack).unwrap_or_else(|error| panic!("{error}")) } else { value };
+    (as_leaf(value, role), role)
+}
+
+fn kind(dtype: DType) -> &'static str {
+    match () {
+        () if dtype.is_float() => "float",
+        () if dtype.is_int() => "integer",
+        () => "bool",
+    }
+}

@@ -1,0 +1,107 @@
+//! Where a traversal stands.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+
+/// The dotted name of a parameter or module, such as `layers.0.weight`. The module that is traversed has the empty path.
+///
+/// A traversal lengthens and shortens one path, so visiting a module allocates next to nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path {
+    text: String,
+    /// The length of the text before each name was added.
+    starts: Vec<usize>,
+}
+
+impl Path {
+    /// The empty path.
+    pub fn new() -> Path {
+        Path::default()
+    }
+
+    /// The dotted name; empty for the module that is traversed.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The last name: `weight` of `layers.0.weight`; empty for the module that is traversed.
+    pub fn name(&self) -> &str {
+        match self.starts.last() {
+            Some(0) => &self.text,
+            Some(&start) => &self.text[start + 1..],
+            None => "",
+        }
+    }
+
+    /// How many names it has.
+    pub fn depth(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Calls a function with this path lengthened by a name.
+    pub fn within<R>(&mut self, name: &str, f: impl FnOnce(&mut Path) -> R) -> R {
+        self.push(format_args!("{name}"));
+        let result = f(self);
+        self.pop();
+        result
+    }
+
+    /// Calls a function with this path lengthened by a number.
+    pub fn within_index<R>(&mut self, index: usize, f: impl FnOnce(&mut Path) -> R) -> R {
+        self.push(format_args!("{index}"));
+        let result = f(self);
+        self.pop();
+        result
+    }
+
+    fn push(&mut self, name: fmt::Arguments<'_>) {
+        self.starts.push(self.text.len());
+        if !self.text.is_empty() {
+            self.text.push('.');
+        }
+        // Writing to a `String` does not fail.
+        let _ = self.text.write_fmt(name);
+    }
+
+    fn pop(&mut self) {
+        if let Some(start) = self.starts.pop() {
+            self.text.truncate(start);
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl AsRef<str> for Path {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn names_are_joined_by_dots() {
+        let mut path = Path::new();
+        assert_eq!((path.as_str(), path.name(), path.depth()), ("", "", 0));
+        path.within("layers", |path| {
+            assert_eq!((path.as_str(), path.name()), ("layers", "layers"));
+            path.within_index(10, |path| {
+                path.within("weight", |path| {
+                    assert_eq!((path.to_string().as_str(), path.name()), ("layers.10.weight", "weight"));
+                    assert_eq!(path.depth(), 3);
+                });
+                assert_eq!(path.name(), "10");
+            });
+        });
+        assert_eq!(path, Path::new());
+    }
+}

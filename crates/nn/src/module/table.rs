@@ -1,0 +1,184 @@
+//! The table of a module's layers.
+
+use super::{Module, Parameter, ParameterRole, Path, Visitor};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::{self, Debug};
+
+/// The layers of a module with their weights and totals; `Display` prints them as a table.
+#[derive(Clone, Debug, Default)]
+pub struct LayerTable {
+    rows: Vec<Row>,
+    totals: Totals,
+    /// The rows whose modules have begun and not ended.
+    open: Vec<usize>,
+}
+
+/// One module.
+#[derive(Clone, Debug)]
+struct Row {
+    path: String,
+    depth: usize,
+    /// Its path within the module around it, and the name of its type.
+    title: String,
+    attributes: Vec<String>,
+    weights: Vec<String>,
+    /// Elements of the parameters of the module and all modules within, without buffers.
+    count: usize,
+}
+
+/// Numbers of elements by role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Totals {
+    trainable: usize,
+    frozen: usize,
+    buffers: usize,
+}
+
+impl LayerTable {
+    /// The table of a module.
+    pub fn new(module: &dyn Module) -> LayerTable {
+        let mut table = LayerTable::default();
+        module.visit(&mut Path::new(), &mut table);
+        table
+    }
+
+    /// The row of the innermost module that has begun. Parameters outside any module get a row of their own.
+    fn current(&mut self) -> &mut Row {
+        if self.open.is_empty() {
+            self.enter(&Path::new(), "");
+        }
+        let innermost = self.open.last().copied().unwrap_or(0);
+        &mut self.rows[innermost]
+    }
+}
+
+impl Visitor for LayerTable {
+    fn enter(&mut self, path: &Path, name: &str) {
+        let around = self.open.last().map_or("", |&row| &self.rows[row].path);
+        let own = relative(path.as_str(), around);
+        let title = if own.is_empty() { name.to_string() } else { format!("{own}: {name}") };
+        self.open.push(self.rows.len());
+        self.rows.push(Row {
+            path: path.to_string(),
+            depth: self.open.len() - 1,
+            title,
+            attributes: Vec::new(),
+            weights: Vec::new(),
+            count: 0,
+        });
+    }
+
+    fn exit(&mut self, _path: &Path, _name: &str) {
+        self.open.pop();
+    }
+
+    fn attribute(&mut self, path: &Path, value: &dyn Debug) {
+        let row = self.current();
+        let text = format!("{} {value:?}", relative(path.as_str(), &row.path));
+        row.attributes.push(text);
+    }
+
+    fn parameter(&mut self, path: &Path, parameter: Parameter) {
+        let elements = parameter.value.shape().num_elements();
+        let note = match parameter.role {
+            ParameterRole::Trainable => "",
+            ParameterRole::Frozen => " (frozen)",
+            ParameterRole::Buffer => " (buffer)",
+        };
+        let row = self.current();
+        let name = relative(path.as_str(), &row.path);
+        row.weights.push(format!("{name} {}{note}", parameter.value.ty()));
+        match parameter.role {
+            ParameterRole::Trainable => self.totals.trainable += elements,
+            ParameterRole::Frozen => self.totals.frozen += elements,
+            ParameterRole::Buffer => self.totals.buffers += elements,
+        }
+        if !parameter.is_buffer() {
+            for &row in &self.open {
+                self.rows[row].count += elements;
+            }
+        }
+    }
+}
+
+impl fmt::Display for LayerTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let titles: Vec<String> = self.rows.iter().map(Row::title).collect();
+        let weights: Vec<String> = self.rows.iter().map(|row| row.weights.join(", ")).collect();
+        let counts: Vec<String> = self.rows.iter().map(|row| grouped(row.count)).collect();
+        let first = width("layer", &titles);
+        let second = width("weights", &weights);
+        let third = width("parameters", &counts);
+        writeln!(f, "{:first$}  {:second$}  {:>third$}", "layer", "weights", "parameters")?;
+        for ((title, weights), count) in titles.iter().zip(&weights).zip(&counts) {
+            writeln!(f, "{title:first$}  {weights:second$}  {count:>third$}")?;
+        }
+        write!(f, "{}", self.totals)
+    }
+}
+
+impl Row {
+    fn title(&self) -> String {
+        let indent = "  ".repeat(self.depth);
+        match self.attributes.is_empty() {
+            true => format!("{indent}{}", self.title),
+            false => format!("{indent}{} ({})", self.title, self.attributes.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} parameters", grouped(self.trainable + self.frozen))?;
+        if self.frozen > 0 {
+            write!(f, " ({} trainable, {} frozen)", grouped(self.trainable), grouped(self.frozen))?;
+        }
+        if self.buffers > 0 {
+            write!(f, ", {} elements in buffers", grouped(self.buffers))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a path adds to the path of the module around it.
+fn relative<'a>(path: &'a str, around: &str) -> &'a str {
+    path.strip_prefix(around).map_or(path, |rest| rest.trim_start_matches('.'))
+}
+
+fn width(heading: &str, cells: &[String]) -> usize {
+    cells.iter().map(|cell| cell.chars().count()).chain([heading.len()]).max().unwrap_or(0)
+}
+
+/// A number with its thousands apart: `1,234,567`.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_apart() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1000), "1,000");
+        assert_eq!(grouped(1234567), "1,234,567");
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_module_around() {
+        assert_eq!(relative("layers.0.weight", "layers.0"), "weight");
+        assert_eq!(relative("weight", ""), "weight");
+    }
+}
