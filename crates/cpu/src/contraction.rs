@@ -1,20 +1,144 @@
 //! Matrix products, convolution and pooling.
+//!
+//! Everything computes in `f32` or `f64`; 16-bit floats are converted to `f32` as whole operands, and the result back.
+
+mod conv;
+pub(crate) mod matmul;
+mod pool;
+pub(crate) mod scratch;
+pub(crate) mod simd;
 
 use crate::Cpu;
-use kiln_ir::{ConvPass, ConvSpec, Error, Operands, PoolSpec, Result, TensorType, Values};
+use crate::array::Array;
+use kiln_ir::{
+    ConvPass, ConvSpec, DType, Element, Engine, Error, Op, Operand, Operands, PoolSpec, Result, TensorType,
+    Value, Values,
+};
+use smallvec::smallvec;
 
-pub(crate) fn matmul(_: &Cpu, _: Operands, _: &[TensorType]) -> Result<Values> {
-    Err(Error::unsupported("cpu", "matmul"))
+pub(crate) fn matmul(cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    let [a, b] = [tensor(&inputs, 0)?, tensor(&inputs, 1)?];
+    let pair = [(a.0, *a.1), (b.0, *b.1)];
+    let ty = results[0];
+    let output = match a.1.dtype {
+        DType::F64 => matmul::floats::<f64>(cpu, a.0, b.0, &ty)?,
+        DType::F32 => matmul::floats::<f32>(cpu, a.0, b.0, &ty)?,
+        DType::F16 | DType::BF16 => return through_f32(cpu, &Op::MatMul, inputs, results),
+        DType::I64 => matmul::integers::<i64>(cpu, pair, &ty)?,
+        DType::I32 => matmul::integers::<i32>(cpu, pair, &ty)?,
+        DType::I16 => matmul::integers::<i16>(cpu, pair, &ty)?,
+        DType::I8 => matmul::integers::<i8>(cpu, pair, &ty)?,
+        DType::U64 => matmul::integers::<u64>(cpu, pair, &ty)?,
+        DType::U32 => matmul::integers::<u32>(cpu, pair, &ty)?,
+        DType::U16 => matmul::integers::<u16>(cpu, pair, &ty)?,
+        DType::U8 => matmul::integers::<u8>(cpu, pair, &ty)?,
+        DType::Bool => return Err(no_number("matmul")),
+    };
+    Ok(smallvec![output.into_value(ty)])
 }
 
-pub(crate) fn conv(_: &Cpu, _: &ConvSpec, _: &ConvPass, _: Operands, _: &[TensorType]) -> Result<Values> {
-    Err(Error::unsupported("cpu", "conv"))
+pub(crate) fn conv(
+    cpu: &Cpu,
+    spec: &ConvSpec,
+    pass: &ConvPass,
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    let [a, b] = [tensor(&inputs, 0)?, tensor(&inputs, 1)?];
+    let pair = [(a.0, *a.1), (b.0, *b.1)];
+    let ty = results[0];
+    let output = match Width::of(ty.dtype, "conv")? {
+        Width::Double => conv::run::<f64>(cpu, spec, pass, pair, &ty)?,
+        Width::Single => conv::run::<f32>(cpu, spec, pass, pair, &ty)?,
+        Width::Half => {
+            let op = Op::Conv { spec: spec.clone(), pass: pass.clone() };
+            return through_f32(cpu, &op, inputs, results);
+        }
+    };
+    Ok(smallvec![output.into_value(ty)])
 }
 
-pub(crate) fn pool(_: &Cpu, _: &PoolSpec, _: Operands, _: &[TensorType]) -> Result<Values> {
-    Err(Error::unsupported("cpu", "pool"))
+pub(crate) fn pool(cpu: &Cpu, spec: &PoolSpec, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    pool::forward(cpu, spec, inputs, results)
 }
 
-pub(crate) fn pool_grad(_: &Cpu, _: &PoolSpec, _: &[usize], _: Operands, _: &[TensorType]) -> Result<Values> {
-    Err(Error::unsupported("cpu", "pool_grad"))
+pub(crate) fn pool_grad(
+    cpu: &Cpu,
+    spec: &PoolSpec,
+    size: &[usize],
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    pool::backward(cpu, spec, size, inputs, results)
+}
+
+/// How wide the floats are with which a kernel computes.
+pub(crate) enum Width {
+    /// `f64`.
+    Double,
+    /// `f32`.
+    Single,
+    /// A 16-bit float, through `f32`.
+    Half,
+}
+
+impl Width {
+    /// The width of a dtype, which inference has found to be a float.
+    pub(crate) fn of(dtype: DType, op: &str) -> Result<Width> {
+        match dtype {
+            DType::F64 => Ok(Width::Double),
+            DType::F32 => Ok(Width::Single),
+            DType::F16 | DType::BF16 => Ok(Width::Half),
+            DType::I64
+            | DType::I32
+            | DType::I16
+            | DType::I8
+            | DType::U64
+            | DType::U32
+            | DType::U16
+            | DType::U8
+            | DType::Bool => Err(no_number(op)),
+        }
+    }
+}
+
+/// A dtype that inference does not let through.
+#[cold]
+pub(crate) fn no_number(op: &str) -> Error {
+    Error::unsupported("cpu", alloc::format!("{op} does not take operands of this dtype"))
+}
+
+/// The array and the type of an operand that must be a tensor.
+pub(crate) fn tensor(inputs: &Operands, place: usize) -> Result<(&Array, &TensorType)> {
+    match inputs.get(place) {
+        Some(Operand::Value(value)) => Ok((Array::of(value)?, value.ty())),
+        Some(Operand::Scalar(_)) | None => Err(Error::unsupported("cpu", "a tensor operand is missing")),
+    }
+}
+
+/// Runs an op on 16-bit floats: operands converted to `f32`, results back to their types.
+pub(crate) fn through_f32(cpu: &Cpu, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    let half = |dtype: DType| matches!(dtype, DType::F16 | DType::BF16);
+    let cast = |value: Value, ty: TensorType| -> Value {
+        let mut cast = cpu.execute(&Op::Cast(ty.dtype), smallvec![value.into()], &[ty]);
+        cast.swap_remove(0)
+    };
+    let widened = inputs
+        .into_iter()
+        .map(|operand| match operand {
+            Operand::Value(value) if half(value.dtype()) => {
+                let ty = value.ty().with_dtype(f32::DTYPE);
+                Operand::Value(cast(value, ty))
+            }
+            Operand::Value(_) | Operand::Scalar(_) => operand,
+        })
+        .collect();
+    let wide = |ty: &TensorType| if half(ty.dtype) { ty.with_dtype(f32::DTYPE) } else { *ty };
+    let types: alloc::vec::Vec<TensorType> = results.iter().map(wide).collect();
+    let values = cpu.execute(op, widened, &types);
+    Ok(values
+        .into_iter()
+        .zip(results)
+        .map(|(value, ty)| if value.ty() == ty { value } else { cast(value, *ty) })
+        .collect())
 }

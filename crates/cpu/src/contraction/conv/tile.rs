@@ -1,0 +1,133 @@
+//! The kernel of all convolution: a tile of sums in registers.
+//!
+//! The lanes of a vector are channels of the result; the rows of a tile are positions, each with its own pointer into
+//! the source. Each step broadcasts one element per row and multiplies it with one vector (or a few) of weights. The
+//! source is read where it lies: nothing is copied into columns first.
+
+use crate::contraction::simd::{Float, Kernel, Simd};
+
+/// The most rows of a tile.
+pub(super) const MAX_ROWS: usize = 12;
+
+/// The sums of a block: `sums[r][l] = Σ_k source[rows[r] + steps[k]] · weights[k][l]`, for `l` in the lanes of `vectors`
+/// vectors. Adds to what `sums` holds where `accumulate` is set.
+pub(super) struct Tiles<'a, T> {
+    pub(super) source: *const T,
+    pub(super) rows: &'a [usize],
+    pub(super) steps: &'a [usize],
+    /// `[steps, vectors * lanes]`.
+    pub(super) weights: *const T,
+    pub(super) vectors: usize,
+    /// `[rows, vectors * lanes]`, with room for the number of rows rounded up to a multiple of [`tile_rows`].
+    pub(super) sums: *mut T,
+    pub(super) accumulate: bool,
+}
+
+/// How many rows a tile has for that many vectors: as many as the registers hold sums for.
+pub(super) const fn tile_rows(registers: usize, vectors: usize) -> usize {
+    match (registers, vectors) {
+        (32, 1) => 12,
+        (32, 2) => 12,
+        (32, 3) => 8,
+        (32, _) => 6,
+        (_, 1) => 6,
+        (_, 2) => 6,
+        (_, 3) => 4,
+        (_, _) => 3,
+    }
+}
+
+/// The most vectors per row.
+pub(super) const MAX_VECTORS: usize = 4;
+
+impl<T: Float> Kernel<T> for Tiles<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd<T>>(self) {
+        // SAFETY: what the caller vouches for; the tile has as many rows as `tile_rows` says.
+        unsafe {
+            match (S::REGISTERS, self.vectors) {
+                (32, 1) => self.all::<S, 12, 1>(),
+                (32, 2) => self.all::<S, 12, 2>(),
+                (32, 3) => self.all::<S, 8, 3>(),
+                (32, _) => self.all::<S, 6, 4>(),
+                (_, 1) => self.all::<S, 6, 1>(),
+                (_, 2) => self.all::<S, 6, 2>(),
+                (_, 3) => self.all::<S, 4, 3>(),
+                (_, _) => self.all::<S, 3, 4>(),
+            }
+        }
+    }
+}
+
+impl<T: Float> Tiles<'_, T> {
+    #[inline(always)]
+    unsafe fn all<S: Simd<T>, const ROWS: usize, const VECTORS: usize>(self) {
+        let width = VECTORS * S::LANES;
+        for (tile, rows) in self.rows.chunks(ROWS).enumerate() {
+            // The last tile repeats its last row; those sums land in the room that the caller leaves.
+            let last = rows.len() - 1;
+            let mut sources = [self.source; ROWS];
+            for r in 0..ROWS {
+                sources[r] = self.source.wrapping_add(rows[r.min(last)]);
+            }
+            // SAFETY: what the caller vouches for.
+            unsafe {
+                let sums = self.sums.add(tile * ROWS * width);
+                self.tile::<S, ROWS, VECTORS>(sources, sums);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile<S: Simd<T>, const ROWS: usize, const VECTORS: usize>(
+        &self,
+        sources: [*const T; ROWS],
+        sums: *mut T,
+    ) {
+        // SAFETY: every source plus every step lies in the padded source; weights and sums have the sizes that
+        // their fields state.
+        unsafe {
+            let mut acc = [[S::splat(T::ZERO); VECTORS]; ROWS];
+            if self.accumulate {
+                for r in 0..ROWS {
+                    for v in 0..VECTORS {
+                        acc[r][v] = S::load(sums.add((r * VECTORS + v) * S::LANES));
+                    }
+                }
+            }
+            let mut weights = self.weights;
+            for &step in self.steps {
+                let mut w = [S::splat(T::ZERO); VECTORS];
+                for v in 0..VECTORS {
+                    w[v] = S::load(weights.add(v * S::LANES));
+                }
+                for r in 0..ROWS {
+                    let x = S::splat(*sources[r].add(step));
+                    for v in 0..VECTORS {
+                        acc[r][v] = S::mul_add(x, w[v], acc[r][v]);
+                    }
+                }
+                weights = weights.add(VECTORS * S::LANES);
+            }
+            for r in 0..ROWS {
+                for v in 0..VECTORS {
+                    S::store(sums.add((r * VECTORS + v) * S::LANES), acc[r][v]);
+                }
+            }
+        }
+    }
+}
+
+/// The shape of the vector unit of a level: lanes and registers.
+pub(super) struct Unit;
+
+impl<T: Float> Kernel<T> for Unit {
+    type Output = (usize, usize);
+
+    #[inline(always)]
+    unsafe fn run<S: Simd<T>>(self) -> (usize, usize) {
+        (S::LANES, S::REGISTERS)
+    }
+}

@@ -1,0 +1,414 @@
+//! Pooling and its gradient: row by row, with the windows of a row of the result handled together.
+
+use super::{no_number, tensor, through_f32};
+use crate::Cpu;
+use crate::array::Array;
+use crate::copy::Shared;
+use crate::isa::multiversion;
+use alloc::vec;
+use alloc::vec::Vec;
+use kiln_ir::{DType, Element, Op, Operands, PoolKind, PoolSpec, Result, TensorType, Values};
+use smallvec::smallvec;
+
+/// Elements of windows worth waking another thread for.
+const GRAIN: usize = 1 << 15;
+
+/// A number that pooling compares and adds.
+trait Number: Element {
+    /// No number is less.
+    const LEAST: Self;
+
+    /// Integers wrap.
+    fn plus(self, other: Self) -> Self;
+
+    /// Of floats; integers are never averaged.
+    fn over(self, divisor: Self) -> Self;
+
+    /// The count as a number.
+    fn count(n: usize) -> Self;
+}
+
+macro_rules! floats {
+    ($($ty:ty),*) => {$(
+        impl Number for $ty {
+            const LEAST: Self = <$ty>::NEG_INFINITY;
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+
+            #[inline(always)]
+            fn over(self, divisor: Self) -> Self {
+                self / divisor
+            }
+
+            #[inline(always)]
+            fn count(n: usize) -> Self {
+                n as $ty
+            }
+        }
+    )*};
+}
+
+macro_rules! integers {
+    ($($ty:ty),*) => {$(
+        impl Number for $ty {
+            const LEAST: Self = <$ty>::MIN;
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn over(self, divisor: Self) -> Self {
+                self.checked_div(divisor).unwrap_or(0)
+            }
+
+            #[inline(always)]
+            fn count(n: usize) -> Self {
+                n as $ty
+            }
+        }
+    )*};
+}
+
+floats!(f64, f32);
+integers!(i64, i32, i16, i8, u64, u32, u16, u8);
+
+/// Runs `$run::<T>` for the type of a dtype; 16-bit floats go through `f32`.
+macro_rules! by_dtype {
+    ($dtype:expr, $half:expr, $run:ident($($arg:expr),*)) => {
+        match $dtype {
+            DType::F64 => $run::<f64>($($arg),*),
+            DType::F32 => $run::<f32>($($arg),*),
+            DType::F16 | DType::BF16 => return $half,
+            DType::I64 => $run::<i64>($($arg),*),
+            DType::I32 => $run::<i32>($($arg),*),
+            DType::I16 => $run::<i16>($($arg),*),
+            DType::I8 => $run::<i8>($($arg),*),
+            DType::U64 => $run::<u64>($($arg),*),
+            DType::U32 => $run::<u32>($($arg),*),
+            DType::U16 => $run::<u16>($($arg),*),
+            DType::U8 => $run::<u8>($($arg),*),
+            DType::Bool => return Err(no_number("pool")),
+        }
+    };
+}
+
+pub(super) fn forward(
+    cpu: &Cpu,
+    spec: &PoolSpec,
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    let (x, x_ty) = tensor(&inputs, 0)?;
+    let ty = results[0];
+    let output = by_dtype!(
+        ty.dtype,
+        through_f32(cpu, &Op::Pool(spec.clone()), inputs, results),
+        pooled(cpu, spec, x, x_ty, &ty)
+    )?;
+    Ok(smallvec![output.into_value(ty)])
+}
+
+pub(super) fn backward(
+    cpu: &Cpu,
+    spec: &PoolSpec,
+    size: &[usize],
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    let ty = results[0];
+    let x = if spec.kind == PoolKind::Max { Some(tensor(&inputs, 1)?) } else { None };
+    let op = || Op::PoolGrad { spec: spec.clone(), size: size.to_vec() };
+    let output = by_dtype!(
+        ty.dtype,
+        through_f32(cpu, &op(), inputs, results),
+        spread(cpu, spec, tensor(&inputs, 0)?, x, &ty)
+    )?;
+    Ok(smallvec![output.into_value(ty)])
+}
+
+fn pooled<T: Number>(
+    cpu: &Cpu,
+    spec: &PoolSpec,
+    x: &Array,
+    x_ty: &TensorType,
+    ty: &TensorType,
+) -> Result<Array> {
+    let output = Array::uninit(ty)?;
+    let x = cpu.contiguous(x, x_ty)?;
+    let windows = Windows::new(spec, &x_ty.shape[2..], &ty.shape[2..]);
+    let (from, to) = (Shared::new(x.as_mut_ptr::<T>()), Shared::new(output.as_mut_ptr::<T>()));
+    let planes = ty.shape[0] * ty.shape[1];
+    cpu.pool.parallel_for(planes, GRAIN.div_ceil(windows.work()), |range| {
+        for plane in range {
+            // SAFETY: planes of operand and result; every plane of the result is written once.
+            let (x, y) = unsafe { (windows.input(from, plane), windows.output(to, plane)) };
+            match spec.kind {
+                PoolKind::Max => greatest(cpu.level, &windows, x, y),
+                PoolKind::Average { .. } => mean(cpu.level, &windows, x, y),
+            }
+        }
+    });
+    Ok(output)
+}
+
+fn spread<T: Number>(
+    cpu: &Cpu,
+    spec: &PoolSpec,
+    grad: (&Array, &TensorType),
+    x: Option<(&Array, &TensorType)>,
+    ty: &TensorType,
+) -> Result<Array> {
+    let output = Array::uninit(ty)?;
+    let grad = (cpu.contiguous(grad.0, grad.1)?, grad.1);
+    let x = x.map(|(x, ty)| cpu.contiguous(x, ty)).transpose()?;
+    let windows = Windows::new(spec, &ty.shape[2..], &grad.1.shape[2..]);
+    let from = Shared::new(grad.0.as_mut_ptr::<T>());
+    let x = x.as_ref().map(|x| Shared::new(x.as_mut_ptr::<T>()));
+    let to = Shared::new(output.as_mut_ptr::<T>());
+    let planes = ty.shape[0] * ty.shape[1];
+    cpu.pool.parallel_for(planes, GRAIN.div_ceil(windows.work()), |range| {
+        for plane in range {
+            // SAFETY: planes of operands and result; every plane of the result is written once.
+            let (grad, dx) = unsafe { (&*windows.output(from, plane), windows.input(to, plane)) };
+            dx.fill(T::default());
+            match x {
+                // SAFETY: as above.
+                Some(x) => to_greatest(cpu.level, &windows, unsafe { &*windows.input(x, plane) }, grad, dx),
+                None => to_all(cpu.level, &windows, grad, dx),
+            }
+        }
+    });
+    Ok(output)
+}
+
+/// Where the windows of a plane lie.
+struct Windows {
+    /// Elements of a plane of the operand and of the result.
+    input: usize,
+    output: usize,
+    /// The length of the last axis of the result.
+    row: usize,
+    /// Per row of the result: the rows of the operand that its windows touch, in order, and how many elements along
+    /// the outer axes divide an average.
+    rows: Vec<(Vec<usize>, usize)>,
+    /// Per element of a window along the last axis, in order: which windows it lies inside the operand for.
+    columns: Vec<Column>,
+    /// The distance between windows along the last axis.
+    step: usize,
+    /// Per window along the last axis: how many elements divide an average.
+    divisors: Vec<usize>,
+}
+
+/// One element of a window along the last axis.
+struct Column {
+    /// The first window for which it lies inside the operand, and the one after the last.
+    first: usize,
+    end: usize,
+    /// Where it lies for the first.
+    start: usize,
+}
+
+impl Windows {
+    fn new(spec: &PoolSpec, x: &[usize], y: &[usize]) -> Windows {
+        let last = x.len() - 1;
+        let mut rows: Vec<(Vec<usize>, usize)> = vec![(vec![0], 1)];
+        for axis in 0..last {
+            let places: Vec<Vec<usize>> = (0..y[axis]).map(|i| inside(spec, axis, x[axis], i)).collect();
+            let within = |(starts, divisor): &(Vec<usize>, usize)| {
+                let joined = |i: usize| {
+                    let all = starts
+                        .iter()
+                        .flat_map(|&start| places[i].iter().map(move |&place| start * x[axis] + place));
+                    (all.collect(), divisor * divisor_of(spec, axis, x[axis], i))
+                };
+                (0..y[axis]).map(joined).collect::<Vec<_>>()
+            };
+            rows = rows.iter().flat_map(within).collect();
+        }
+        for (starts, _) in &mut rows {
+            starts.iter_mut().for_each(|start| *start *= x[last]);
+        }
+        Windows {
+            input: x.iter().product(),
+            output: y.iter().product(),
+            row: y[last],
+            rows,
+            columns: (0..spec.window[last]).map(|k| Column::new(spec, last, x[last], y[last], k)).collect(),
+            step: spec.stride[last],
+            divisors: (0..y[last]).map(|i| divisor_of(spec, last, x[last], i)).collect(),
+        }
+    }
+
+    /// Elements of all windows of a plane, roughly; at least 1.
+    fn work(&self) -> usize {
+        let rows: usize = self.rows.iter().map(|(starts, _)| starts.len()).sum();
+        (rows * self.row * self.columns.len()).max(self.input).max(1)
+    }
+
+    /// # Safety
+    /// There is such a plane of an operand at that address; a caller that writes is the only user of the plane.
+    unsafe fn input<'a, T>(&self, start: Shared<T>, plane: usize) -> &'a mut [T] {
+        // SAFETY: as the caller promises.
+        unsafe { core::slice::from_raw_parts_mut(start.get().add(plane * self.input), self.input) }
+    }
+
+    /// # Safety
+    /// There is such a plane of a result at that address; a caller that writes is the only user of the plane.
+    unsafe fn output<'a, T>(&self, start: Shared<T>, plane: usize) -> &'a mut [T] {
+        // SAFETY: as the caller promises.
+        unsafe { core::slice::from_raw_parts_mut(start.get().add(plane * self.output), self.output) }
+    }
+}
+
+impl Column {
+    fn new(spec: &PoolSpec, axis: usize, x: usize, y: usize, k: usize) -> Column {
+        let (low, step) = (spec.padding[axis].0, spec.stride[axis]);
+        let place = k * spec.dilation[axis];
+        let first = low.saturating_sub(place).div_ceil(step).min(y);
+        let end = (x + low).saturating_sub(place).div_ceil(step).clamp(first, y);
+        let start = if first < end { first * step + place - low } else { 0 };
+        Column { first, end, start }
+    }
+}
+
+/// The positions of the elements of window `i` that lie inside an axis of length `x`.
+fn inside(spec: &PoolSpec, axis: usize, x: usize, i: usize) -> Vec<usize> {
+    let place =
+        |k: usize| (i * spec.stride[axis] + k * spec.dilation[axis]).checked_sub(spec.padding[axis].0);
+    (0..spec.window[axis]).filter_map(place).filter(|&place| place < x).collect()
+}
+
+/// How many elements of window `i` along an axis divide an average.
+fn divisor_of(spec: &PoolSpec, axis: usize, x: usize, i: usize) -> usize {
+    let (low, high) = spec.padding[axis];
+    match spec.kind {
+        PoolKind::Average { include_padding: true } => {
+            let start = i * spec.stride[axis];
+            (start + spec.window[axis]).min(low + x + high) - start
+        }
+        PoolKind::Average { include_padding: false } | PoolKind::Max => inside(spec, axis, x, i).len(),
+    }
+}
+
+/// Whether `x` replaces `best`: it is greater, or the first NaN.
+#[inline(always)]
+#[allow(clippy::eq_op)]
+fn beats<T: Number>(x: T, best: T) -> bool {
+    (x > best) | ((x != x) & (best == best))
+}
+
+/// Calls `body(window, element)` for the windows of a row for which this element is inside.
+#[inline(always)]
+fn along<T: Copy>(row: &[T], column: &Column, step: usize, mut body: impl FnMut(usize, T)) {
+    let source = &row[column.start..];
+    let count = column.end - column.first;
+    match step {
+        1 => source[..count].iter().enumerate().for_each(|(i, &x)| body(i, x)),
+        2 => {
+            // In pairs, the loads of neighbouring windows become vector loads.
+            let (pairs, rest) = source.as_chunks::<2>();
+            let whole = count.min(pairs.len());
+            pairs[..whole].iter().enumerate().for_each(|(i, pair)| body(i, pair[0]));
+            if whole < count {
+                body(whole, rest[0]);
+            }
+        }
+        _ => (0..count).for_each(|i| body(i, source[i * step])),
+    }
+}
+
+multiversion! {
+    /// The greatest element of each window.
+    fn greatest[T: Number]<T>(windows: &Windows, x: &[T], y: &mut [T]) {
+        for ((starts, _), y) in windows.rows.iter().zip(y.chunks_exact_mut(windows.row)) {
+            y.fill(T::LEAST);
+            for &start in starts {
+                for column in windows.columns.iter().filter(|column| column.first < column.end) {
+                    let y = &mut y[column.first..column.end];
+                    along(&x[start..], column, windows.step, |i, x| {
+                        let best = y[i];
+                        y[i] = if beats(x, best) { x } else { best };
+                    });
+                }
+            }
+        }
+    }
+
+    /// The mean of each window.
+    fn mean[T: Number]<T>(windows: &Windows, x: &[T], y: &mut [T]) {
+        for ((starts, outer), y) in windows.rows.iter().zip(y.chunks_exact_mut(windows.row)) {
+            y.fill(T::default());
+            for &start in starts {
+                for column in windows.columns.iter().filter(|column| column.first < column.end) {
+                    let y = &mut y[column.first..column.end];
+                    along(&x[start..], column, windows.step, |i, x| y[i] = y[i].plus(x));
+                }
+            }
+            for (y, &inner) in y.iter_mut().zip(&windows.divisors) {
+                *y = y.over(T::count(outer * inner));
+            }
+        }
+    }
+
+    /// Adds each window's gradient to its first greatest element.
+    fn to_greatest[T: Number]<T>(windows: &Windows, x: &[T], grad: &[T], dx: &mut [T]) {
+        const NONE: u32 = u32::MAX;
+        const CHUNK: usize = 64;
+        for ((starts, _), grad) in windows.rows.iter().zip(grad.chunks_exact(windows.row)) {
+            for from in (0..windows.row).step_by(CHUNK) {
+                let len = (windows.row - from).min(CHUNK);
+                let mut best = [T::LEAST; CHUNK];
+                // The row of the operand and the column of the window: both in one number, and narrow.
+                let mut place = [NONE; CHUNK];
+                for (r, &row) in starts.iter().enumerate() {
+                    for (c, column) in windows.columns.iter().enumerate() {
+                        let (first, end) = (column.first.max(from), column.end.min(from + len));
+                        if first >= end {
+                            continue;
+                        }
+                        let start = column.start + (first - column.first) * windows.step;
+                        let part = Column { first: first - from, end: end - from, start };
+                        let number = (r * windows.columns.len() + c) as u32;
+                        let best = &mut best[part.first..part.end];
+                        let place = &mut place[part.first..part.end];
+                        along(&x[row..], &part, windows.step, |i, x| {
+                            let wins = beats(x, best[i]) | (place[i] == NONE);
+                            best[i] = if wins { x } else { best[i] };
+                            place[i] = if wins { number } else { place[i] };
+                        });
+                    }
+                }
+                for i in 0..len {
+                    let (r, c) = (place[i] as usize / windows.columns.len(), place[i] as usize % windows.columns.len());
+                    let column = &windows.columns[c];
+                    let target = starts[r] + column.start + (from + i - column.first) * windows.step;
+                    dx[target] = dx[target].plus(grad[from + i]);
+                }
+            }
+        }
+    }
+
+    /// Adds each window's part of its mean's gradient to all its elements.
+    fn to_all[T: Number]<T>(windows: &Windows, grad: &[T], dx: &mut [T]) {
+        let mut shares = vec![T::default(); windows.row];
+        for ((starts, outer), grad) in windows.rows.iter().zip(grad.chunks_exact(windows.row)) {
+            for ((share, &grad), &inner) in shares.iter_mut().zip(grad).zip(&windows.divisors) {
+                *share = grad.over(T::count(outer * inner));
+            }
+            for &start in starts {
+                for column in windows.columns.iter().filter(|column| column.first < column.end) {
+                    let dx = &mut dx[start + column.start..];
+                    for (i, &share) in shares[column.first..column.end].iter().enumerate() {
+                        let place = i * windows.step;
+                        dx[place] = dx[place].plus(share);
+                    }
+                }
+            }
+        }
+    }
+}

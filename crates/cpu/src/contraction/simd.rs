@@ -1,0 +1,358 @@
+//! Vector units, chosen at run time.
+//!
+//! A kernel is a value of [`Kernel`]; [`Float::dispatch`] runs it with the [`Simd`] of a [`Level`]. The
+//! body of [`Kernel::run`] is compiled once per vector unit, so plain loops inside it are vectorised for that unit
+//! too, provided that everything they call is `#[inline(always)]`.
+
+use crate::isa::Level;
+use core::fmt::Debug;
+use core::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
+
+/// Work that is compiled once per vector unit.
+pub(crate) trait Kernel<T> {
+    /// What it returns.
+    type Output;
+
+    /// Does the work with this unit. Mark the implementation `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// The machine has the unit; and whatever the kernel itself demands of its fields.
+    unsafe fn run<S: Simd<T>>(self) -> Self::Output;
+}
+
+/// A vector unit for elements of type `T`.
+pub(crate) trait Simd<T>: Copy {
+    /// Elements per vector.
+    const LANES: usize;
+    /// How many vectors fit the register file: 32 or 16.
+    const REGISTERS: usize;
+    /// A vector.
+    type Vector: Copy;
+
+    /// Reads [`LANES`](Self::LANES) elements; no alignment is needed.
+    ///
+    /// # Safety
+    /// The machine has the unit, and the elements may be read.
+    unsafe fn load(from: *const T) -> Self::Vector;
+
+    /// Writes [`LANES`](Self::LANES) elements; no alignment is needed.
+    ///
+    /// # Safety
+    /// The machine has the unit, and the elements may be written.
+    unsafe fn store(to: *mut T, vector: Self::Vector);
+
+    /// The element in every lane.
+    ///
+    /// # Safety
+    /// The machine has the unit.
+    unsafe fn splat(element: T) -> Self::Vector;
+
+    /// `a * b + c`, rounded once where the unit can.
+    ///
+    /// # Safety
+    /// The machine has the unit.
+    unsafe fn mul_add(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+}
+
+/// The floats that kernels compute with: `f32` and `f64`.
+pub(crate) trait Float:
+    Copy
+    + Send
+    + Sync
+    + Debug
+    + Default
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + MulAssign
+    + 'static
+{
+    const ZERO: Self;
+    const ONE: Self;
+    const NEG_INFINITY: Self;
+
+    /// The nearest float.
+    fn from_f64(x: f64) -> Self;
+
+    /// Widens.
+    fn to_f64(self) -> f64;
+
+    /// Runs the kernel with the vector unit of the level.
+    ///
+    /// # Safety
+    /// What the kernel demands of its fields.
+    unsafe fn dispatch<K: Kernel<Self>>(level: Level, kernel: K) -> K::Output;
+
+    /// `e^x`; a plain expression, so that loops over it are vectorised. Within 2 ulp.
+    fn exp(self) -> Self;
+
+    /// Natural logarithm.
+    fn ln(self) -> Self;
+
+    /// Square root.
+    fn sqrt(self) -> Self;
+}
+
+/// The unit of machines that have no other here: arrays that the compiler maps to whatever vectors there are.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable;
+
+macro_rules! portable {
+    ($ty:ty, $lanes:literal) => {
+        impl Simd<$ty> for Portable {
+            const LANES: usize = $lanes;
+            const REGISTERS: usize = if cfg!(target_arch = "aarch64") { 32 } else { 16 };
+            type Vector = [$ty; $lanes];
+
+            #[inline(always)]
+            unsafe fn load(from: *const $ty) -> Self::Vector {
+                // SAFETY: the caller vouches for these elements; the read is unaligned.
+                unsafe { from.cast::<Self::Vector>().read_unaligned() }
+            }
+
+            #[inline(always)]
+            unsafe fn store(to: *mut $ty, vector: Self::Vector) {
+                // SAFETY: the caller vouches for these elements; the write is unaligned.
+                unsafe { to.cast::<Self::Vector>().write_unaligned(vector) }
+            }
+
+            #[inline(always)]
+            unsafe fn splat(element: $ty) -> Self::Vector {
+                [element; $lanes]
+            }
+
+            #[inline(always)]
+            unsafe fn mul_add(a: Self::Vector, b: Self::Vector, mut c: Self::Vector) -> Self::Vector {
+                for lane in 0..$lanes {
+                    c[lane] += a[lane] * b[lane];
+                }
+                c
+            }
+        }
+    };
+}
+
+portable!(f32, 4);
+portable!(f64, 2);
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Kernel, Simd};
+    use core::arch::x86_64::*;
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Avx2;
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Avx512;
+
+    macro_rules! unit {
+        ($unit:ty, $ty:ty, $vector:ty, $lanes:literal, $registers:literal,
+         $load:ident, $store:ident, $splat:ident, $mul_add:ident) => {
+            impl Simd<$ty> for $unit {
+                const LANES: usize = $lanes;
+                const REGISTERS: usize = $registers;
+                type Vector = $vector;
+
+                #[inline(always)]
+                unsafe fn load(from: *const $ty) -> $vector {
+                    // SAFETY: the caller vouches for the unit and the elements.
+                    unsafe { $load(from) }
+                }
+
+                #[inline(always)]
+                unsafe fn store(to: *mut $ty, vector: $vector) {
+                    // SAFETY: the caller vouches for the unit and the elements.
+                    unsafe { $store(to, vector) }
+                }
+
+                #[inline(always)]
+                unsafe fn splat(element: $ty) -> $vector {
+                    // SAFETY: the caller vouches for the unit.
+                    unsafe { $splat(element) }
+                }
+
+                #[inline(always)]
+                unsafe fn mul_add(a: $vector, b: $vector, c: $vector) -> $vector {
+                    // SAFETY: the caller vouches for the unit.
+                    unsafe { $mul_add(a, b, c) }
+                }
+            }
+        };
+    }
+
+    #[rustfmt::skip]
+    unit!(Avx512, f32, __m512, 16, 32, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps);
+    #[rustfmt::skip]
+    unit!(Avx512, f64, __m512d, 8, 32, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_fmadd_pd);
+    unit!(Avx2, f32, __m256, 8, 16, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps);
+    unit!(Avx2, f64, __m256d, 4, 16, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_fmadd_pd);
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    pub(super) unsafe fn avx512<T, K: Kernel<T>>(kernel: K) -> K::Output
+    where
+        Avx512: Simd<T>,
+    {
+        // SAFETY: the caller has detected the unit, and vouches for the kernel.
+        unsafe { kernel.run::<Avx512>() }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) unsafe fn avx2<T, K: Kernel<T>>(kernel: K) -> K::Output
+    where
+        Avx2: Simd<T>,
+    {
+        // SAFETY: the caller has detected the unit, and vouches for the kernel.
+        unsafe { kernel.run::<Avx2>() }
+    }
+}
+
+macro_rules! float {
+    ($ty:ty, $exp:path, $ln:path, $sqrt:path) => {
+        impl Float for $ty {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const NEG_INFINITY: Self = <$ty>::NEG_INFINITY;
+
+            #[inline(always)]
+            fn from_f64(x: f64) -> Self {
+                x as $ty
+            }
+
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                f64::from(self)
+            }
+
+            unsafe fn dispatch<K: Kernel<Self>>(level: Level, kernel: K) -> K::Output {
+                match level {
+                    // SAFETY: every machine has this one; the caller vouches for the kernel.
+                    Level::Baseline => unsafe { kernel.run::<Portable>() },
+                    // SAFETY: the level is chosen only where the processor has its instructions.
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2 => unsafe { x86::avx2(kernel) },
+                    // SAFETY: as above.
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512 => unsafe { x86::avx512(kernel) },
+                }
+            }
+
+            #[inline(always)]
+            fn exp(self) -> Self {
+                $exp(self)
+            }
+
+            #[inline(always)]
+            fn ln(self) -> Self {
+                $ln(self)
+            }
+
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                $sqrt(self)
+            }
+        }
+    };
+}
+
+#[cfg(feature = "std")]
+float!(f32, exp_f32, f32::ln, f32::sqrt);
+#[cfg(feature = "std")]
+float!(f64, exp_f64, f64::ln, f64::sqrt);
+#[cfg(not(feature = "std"))]
+float!(f32, exp_f32, libm::logf, libm::sqrtf);
+#[cfg(not(feature = "std"))]
+float!(f64, exp_f64, libm::log, libm::sqrt);
+
+/// `e^x = 2^n · e^r` with `|r| <= ln(2) / 2`, and the Taylor polynomial of `e^r`. The rounding to a whole `n` adds
+/// and subtracts a number so great that the fraction falls off; its bits then hold `n`.
+#[inline(always)]
+fn exp_f32(x: f32) -> f32 {
+    const SHIFT: f32 = 12_582_912.0;
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    // Beyond these the result is 0 or infinite; NaN fails both comparisons and passes through.
+    let clamped = if x > 89.0 { 89.0 } else { x };
+    let clamped = if clamped < -104.0 { -104.0 } else { clamped };
+    let shifted = clamped * core::f32::consts::LOG2_E + SHIFT;
+    let n = shifted - SHIFT;
+    let r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
+    let mut p = 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * r * r + r + 1.0;
+    let n = (shifted.to_bits() as i32).wrapping_sub(SHIFT.to_bits() as i32);
+    // Two steps, since 2^n itself may lie outside the normal floats where the result does not.
+    let half = n >> 1;
+    let (a, b) = (127i32.wrapping_add(half), 127i32.wrapping_add(n.wrapping_sub(half)));
+    let scaled = p * f32::from_bits((a as u32) << 23) * f32::from_bits((b as u32) << 23);
+    if x > 88.8 { f32::INFINITY } else { scaled }
+}
+
+/// As [`exp_f32`], with a polynomial for double precision.
+#[inline(always)]
+fn exp_f64(x: f64) -> f64 {
+    const SHIFT: f64 = 6_755_399_441_055_744.0;
+    const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
+    const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+    let clamped = if x > 710.0 { 710.0 } else { x };
+    let clamped = if clamped < -746.0 { -746.0 } else { clamped };
+    let shifted = clamped * core::f64::consts::LOG2_E + SHIFT;
+    let n = shifted - SHIFT;
+    let r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
+    let mut p = 1.0 / 6_227_020_800.0;
+    p = p * r + 1.0 / 479_001_600.0;
+    p = p * r + 1.0 / 39_916_800.0;
+    p = p * r + 1.0 / 3_628_800.0;
+    p = p * r + 1.0 / 362_880.0;
+    p = p * r + 1.0 / 40_320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * r * r + r + 1.0;
+    let n = (shifted.to_bits() as i64).wrapping_sub(SHIFT.to_bits() as i64);
+    let half = n >> 1;
+    let (a, b) = (1023i64.wrapping_add(half), 1023i64.wrapping_add(n.wrapping_sub(half)));
+    let scaled = p * f64::from_bits((a as u64) << 52) * f64::from_bits((b as u64) << 52);
+    if x > 709.79 { f64::INFINITY } else { scaled }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{exp_f32, exp_f64};
+
+    #[test]
+    fn exp_is_accurate() {
+        let mut x = -110.0;
+        while x < 95.0 {
+            let (got, want) = (f64::from(exp_f32(x as f32)), f64::from(x as f32).exp());
+            let want32 = f64::from(want as f32);
+            if want32.is_finite() && want > 1e-37 {
+                assert!((got - want).abs() <= 2.4e-7 * want, "exp({x}) = {got}, not {want}");
+            } else {
+                assert!(got == want32 || (got - want).abs() < 1e-44, "exp({x}) = {got}, not {want32}");
+            }
+            let (got, want) = (exp_f64(x * 7.0), (x * 7.0).exp());
+            if want.is_finite() && want > 1e-307 {
+                assert!((got - want).abs() <= 5e-16 * want, "exp({}) = {got}, not {want}", x * 7.0);
+            }
+            x += 0.0137;
+        }
+        assert!(exp_f32(f32::NAN).is_nan() && exp_f64(f64::NAN).is_nan());
+        assert_eq!(exp_f32(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp_f32(f32::INFINITY), f32::INFINITY);
+        assert_eq!(exp_f64(f64::NEG_INFINITY), 0.0);
+        assert_eq!(exp_f64(f64::INFINITY), f64::INFINITY);
+        assert_eq!(exp_f32(0.0), 1.0);
+    }
+}
