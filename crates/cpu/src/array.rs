@@ -102,7 +102,10 @@ impl Array {
     /// When the array is not contiguous or its buffer is shared.
     #[inline]
     pub(crate) fn data_mut<T: Element>(&mut self) -> &mut [T] {
-        assert!(self.is_contiguous() && self.buffer.is_unique(), "[cpu] writing to a shared or strided array");
+        assert!(
+            self.is_contiguous() && self.buffer.is_unique(),
+            "[cpu] writing to a shared or strided array"
+        );
         // SAFETY: as in `data`, and nobody else sees the buffer.
         unsafe { core::slice::from_raw_parts_mut(self.as_mut_ptr(), self.num_elements()) }
     }

@@ -56,12 +56,7 @@ impl Buffer {
         // SAFETY: the block is large enough for a header and `len` bytes, and aligned for the header.
         unsafe {
             let data = start.add(HEADER);
-            header.write(Header {
-                count: AtomicUsize::new(1),
-                data,
-                len,
-                storage: Storage::Inline(block),
-            });
+            header.write(Header { count: AtomicUsize::new(1), data, len, storage: Storage::Inline(block) });
         }
         Ok(Buffer(header))
     }

@@ -140,7 +140,7 @@ unsafe fn copy_elements<T: Copy>(pool: &Pool, walk: &Walk<2>, source: *const T, 
 /// # Safety
 /// As [`copy`], for one row.
 #[inline(always)]
-unsafe fn copy_row<T: Copy>(length: usize, source: *const T, target: *mut T, strides: [isize; 2]) {
+pub(crate) unsafe fn copy_row<T: Copy>(length: usize, source: *const T, target: *mut T, strides: [isize; 2]) {
     // SAFETY: as the caller promises.
     unsafe {
         match strides {

@@ -87,6 +87,13 @@ pub(crate) struct Place<const N: usize> {
     pub(crate) offsets: [isize; N],
 }
 
+impl<const N: usize> Default for Place<N> {
+    /// The first element.
+    fn default() -> Place<N> {
+        Place { index: [0; MAX_RANK], offsets: [0; N] }
+    }
+}
+
 impl<const N: usize> Place<N> {
     /// The position along an axis of the walk.
     #[inline]

@@ -1,0 +1,406 @@
+//! Unary, Binary, Compare, Select and Cast: one loop over flat stretches, whatever the operands' strides.
+
+use crate::Cpu;
+use crate::array::{Array, is_reusable};
+use crate::copy::{Shared, copy_row};
+use crate::kernels::{self, Conversion, Loop1};
+use crate::scalar::scalar_bytes;
+use crate::walk::{Place, Walk};
+use core::mem::MaybeUninit;
+use kiln_ir::{Binary, Comparison, DType, Operand, Operands, Result, TensorType, Unary, Values};
+use smallvec::smallvec;
+
+/// Elements per tile: strided operands are gathered, and overwritten ones set aside, in stretches that stay in the
+/// first cache.
+const TILE: usize = 512;
+
+/// A stretch of an operand.
+type Tile = [MaybeUninit<u64>; TILE];
+
+/// Elements worth a thread of their own, for functions as cheap as an addition and as costly as a logarithm.
+const CHEAP: usize = 1 << 15;
+const COSTLY: usize = 1 << 13;
+/// For functions that call into the mathematical library once per element.
+const CALLING: usize = 1 << 11;
+
+pub(crate) fn unary(cpu: &Cpu, function: Unary, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    let dtype = results[0].dtype;
+    let function_loop = kernels::unary(function, dtype);
+    let grain = match function {
+        Unary::Neg
+        | Unary::Abs
+        | Unary::Sign
+        | Unary::Recip
+        | Unary::Sqrt
+        | Unary::Rsqrt
+        | Unary::Floor
+        | Unary::Ceil
+        | Unary::Round
+        | Unary::Trunc
+        | Unary::Not => CHEAP,
+        Unary::Exp
+        | Unary::Expm1
+        | Unary::Ln
+        | Unary::Log1p
+        | Unary::Sin
+        | Unary::Cos
+        | Unary::Tan
+        | Unary::Tanh
+        | Unary::Atan
+        | Unary::Erf => costly(dtype),
+    };
+    apply(cpu, inputs, &results[0], [dtype], grain, |[x], y, n| {
+        // SAFETY: `apply` passes stretches of `n` elements that do not overlap.
+        unsafe { function_loop(cpu.level, x, y, n) }
+    })
+}
+
+pub(crate) fn binary(
+    cpu: &Cpu,
+    mut function: Binary,
+    mut inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    let dtype = results[0].dtype;
+    if function == Binary::Pow && dtype.is_float() && is_number(&inputs[1], 2.0) {
+        // The most frequent power by far, and exactly rounded either way.
+        return unary_square(cpu, inputs.remove(0), results);
+    }
+    if function == Binary::Div && dtype.is_float() && is_number(&inputs[1], 1.0) {
+        function = Binary::Mul;
+    }
+    let function_loop = kernels::binary(function, dtype);
+    let grain = match function {
+        Binary::Add
+        | Binary::Sub
+        | Binary::Mul
+        | Binary::Div
+        | Binary::Min
+        | Binary::Max
+        | Binary::And
+        | Binary::Or
+        | Binary::Xor
+        | Binary::Shl
+        | Binary::Shr => CHEAP,
+        Binary::Rem | Binary::Pow => CALLING,
+        Binary::Atan2 => costly(dtype),
+    };
+    apply(cpu, inputs, &results[0], [dtype; 2], grain, |[a, b], y, n| {
+        // SAFETY: as in `unary`.
+        unsafe { function_loop(cpu.level, a, b, y, n) }
+    })
+}
+
+fn is_number(operand: &Operand, number: f64) -> bool {
+    match operand {
+        Operand::Scalar(scalar) => scalar.to_f64() == number,
+        Operand::Value(_) => false,
+    }
+}
+
+fn unary_square(cpu: &Cpu, x: Operand, results: &[TensorType]) -> Result<Values> {
+    let dtype = results[0].dtype;
+    let multiply = kernels::binary(Binary::Mul, dtype);
+    apply(cpu, smallvec![x], &results[0], [dtype], CHEAP, |[x], y, n| {
+        // SAFETY: as in `unary`; the loop only reads `x`.
+        unsafe { multiply(cpu.level, x, x, y, n) }
+    })
+}
+
+fn costly(dtype: DType) -> usize {
+    if dtype == DType::F64 { CALLING } else { COSTLY }
+}
+
+pub(crate) fn compare(
+    cpu: &Cpu,
+    comparison: Comparison,
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    let operand = inputs.iter().find_map(|operand| operand.value());
+    let dtype = operand.map_or(results[0].dtype, |value| value.dtype());
+    let function_loop = kernels::compare(comparison, dtype);
+    apply(cpu, inputs, &results[0], [dtype; 2], CHEAP, |[a, b], y, n| {
+        // SAFETY: as in `unary`.
+        unsafe { function_loop(cpu.level, a, b, y, n) }
+    })
+}
+
+pub(crate) fn select(cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    let dtype = results[0].dtype;
+    let function_loop = kernels::select(dtype.size());
+    let dtypes = [DType::Bool, dtype, dtype];
+    apply(cpu, inputs, &results[0], dtypes, CHEAP, |[condition, a, b], y, n| {
+        // SAFETY: as in `unary`.
+        unsafe { function_loop(cpu.level, condition, a, b, y, n) }
+    })
+}
+
+pub(crate) fn cast(cpu: &Cpu, mut inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    let ty = &results[0];
+    let from = inputs[0].value().map_or(ty.dtype, |value| value.dtype());
+    if from == ty.dtype
+        && let Operand::Value(value) = inputs.remove(0)
+    {
+        return Ok(smallvec![value]);
+    }
+    match kernels::conversion(from, ty.dtype) {
+        Conversion::Direct(convert) => apply(cpu, inputs, ty, [from], CHEAP, |[x], y, n| {
+            // SAFETY: as in `unary`.
+            unsafe { convert(cpu.level, x, y, n) }
+        }),
+        Conversion::Through(widen, narrow) => apply(cpu, inputs, ty, [from], CHEAP, |[x], y, n| {
+            convert_through(cpu, (widen, from.size()), (narrow, ty.dtype.size()), x, y, n);
+        }),
+    }
+}
+
+/// Converts stretch by stretch through 8-byte elements.
+fn convert_through(
+    cpu: &Cpu,
+    (widen, from): (Loop1, usize),
+    (narrow, to): (Loop1, usize),
+    x: *const u8,
+    y: *mut u8,
+    n: usize,
+) {
+    let mut wide: Tile = [MaybeUninit::uninit(); TILE];
+    let wide = wide.as_mut_ptr().cast::<u8>();
+    for start in (0..n).step_by(TILE) {
+        let len = TILE.min(n - start);
+        // SAFETY: as in `unary`; the tile has room for `TILE` elements of 8 bytes.
+        unsafe {
+            widen(cpu.level, x.add(start * from), wide, len);
+            narrow(cpu.level, wide, y.add(start * to), len);
+        }
+    }
+}
+
+/// Where the elements of one operand come from.
+enum Source {
+    /// A stretch of memory in the result's order.
+    Flat(*const u8),
+    /// The same, and the result is written there.
+    Overwritten(*const u8),
+    Strided(*const u8, Walk<1>),
+    Number([u8; 8]),
+}
+
+// SAFETY: sources are only read, except `Overwritten` ones, of which each thread has its own part.
+unsafe impl Sync for Source {}
+
+/// Runs a function of `N` operands of these dtypes, element by element. `call` gets the addresses of `N` stretches and
+/// one of the result, and the number of elements; none overlaps the result's.
+///
+/// The result takes the memory of an operand that nobody else sees.
+#[inline]
+fn apply<const N: usize>(
+    cpu: &Cpu,
+    mut inputs: Operands,
+    ty: &TensorType,
+    dtypes: [DType; N],
+    grain: usize,
+    call: impl Fn([*const u8; N], *mut u8, usize) + Sync,
+) -> Result<Values> {
+    let size = ty.dtype.size();
+    let reused = inputs.iter_mut().position(|operand| match operand {
+        Operand::Value(value) => value.dtype().size() == size && is_reusable(value),
+        Operand::Scalar(_) => false,
+    });
+    let mut copies: [Option<Array>; N] = [const { None }; N];
+    let fresh = match reused {
+        Some(_) => None,
+        None => Some(Array::uninit(ty)?),
+    };
+    let target = match (&fresh, reused.and_then(|place| inputs[place].value())) {
+        (Some(array), _) => array.as_mut_ptr::<u8>(),
+        (None, Some(value)) => Array::of(value)?.as_mut_ptr::<u8>(),
+        (None, None) => return Ok(Values::new()),
+    };
+    let n = ty.num_elements();
+    let mut sources: [Source; N] = [const { Source::Number([0; 8]) }; N];
+    for place in 0..N {
+        sources[place] = match &inputs[place] {
+            Operand::Scalar(scalar) => Source::Number(scalar_bytes(*scalar, dtypes[place])),
+            Operand::Value(value) => {
+                let array = Array::of(value)?;
+                source(cpu, array, value.ty(), reused == Some(place), &mut copies[place])?
+            }
+        };
+    }
+    run(cpu, &sources, dtypes.map(DType::size), (target, size), n, grain, &call);
+    Ok(smallvec![match (fresh, reused) {
+        (Some(array), _) => array.into_value(*ty),
+        (None, place) => match inputs.swap_remove(place.unwrap_or(0)) {
+            Operand::Value(value) if value.ty() == ty => value,
+            Operand::Value(value) => {
+                let buffer = Array::of(&value)?.buffer.clone();
+                Array { buffer, layout: crate::layout::Layout::contiguous(ty.shape) }.into_value(*ty)
+            }
+            Operand::Scalar(_) => return Ok(Values::new()),
+        },
+    }])
+}
+
+#[inline]
+fn source(
+    cpu: &Cpu,
+    array: &Array,
+    ty: &TensorType,
+    overwritten: bool,
+    copy: &mut Option<Array>,
+) -> Result<Source> {
+    if overwritten {
+        return Ok(Source::Overwritten(array.as_ptr()));
+    }
+    // All operands have the result's element size or are addressed by their own.
+    let first = array.buffer.as_ptr().wrapping_add(array.layout.offset * ty.dtype.size());
+    if array.is_contiguous() {
+        return Ok(Source::Flat(first));
+    }
+    let walk = Walk::new(&ty.shape, [array.strides()]);
+    if is_scattered(&walk, ty) {
+        let array = copy.insert(cpu.copied(array, ty)?);
+        return Ok(Source::Flat(array.as_ptr()));
+    }
+    Ok(Source::Strided(first, walk))
+}
+
+/// Whether reading in row-major order would fetch a cache line for almost every element, where a blocked copy would not.
+fn is_scattered(walk: &Walk<1>, ty: &TensorType) -> bool {
+    const LARGE: usize = 1 << 14;
+    let Some(last) = walk.rank.checked_sub(1) else { return false };
+    let step = |axis: usize| walk.strides[axis][0].unsigned_abs();
+    let nearer = (0..last).any(|axis| step(axis) != 0 && step(axis) < step(last));
+    nearer && ty.num_elements() >= LARGE && step(last) * ty.dtype.size() >= 64
+}
+
+#[inline]
+fn run<const N: usize>(
+    cpu: &Cpu,
+    sources: &[Source; N],
+    sizes: [usize; N],
+    (target, size): (*mut u8, usize),
+    n: usize,
+    grain: usize,
+    call: &(impl Fn([*const u8; N], *mut u8, usize) + Sync),
+) {
+    let mut flat = [core::ptr::null(); N];
+    let mut is_flat = true;
+    for place in 0..N {
+        match sources[place] {
+            Source::Flat(pointer) => flat[place] = pointer,
+            Source::Overwritten(_) | Source::Strided(..) | Source::Number(_) => is_flat = false,
+        }
+    }
+    if is_flat && n <= grain {
+        return call(flat, target, n);
+    }
+    let target = Shared::new(target);
+    if is_flat {
+        let flat = flat.map(|pointer| Shared::new(pointer.cast_mut()));
+        return cpu.pool.parallel_for(n, grain, |range| {
+            let stretches =
+                core::array::from_fn(|i| flat[i].get().wrapping_add(range.start * sizes[i]).cast_const());
+            call(stretches, target.get().wrapping_add(range.start * size), range.len());
+        });
+    }
+    cpu.pool.parallel_for(n, grain, |range| {
+        let mut tiles: [Tile; N] = [[MaybeUninit::uninit(); TILE]; N];
+        let mut places: [Place<1>; N] = core::array::from_fn(|i| match &sources[i] {
+            Source::Strided(_, walk) => walk.at(range.start),
+            Source::Flat(_) | Source::Overwritten(_) | Source::Number(_) => Place::default(),
+        });
+        for i in 0..N {
+            if let Source::Number(bytes) = &sources[i] {
+                fill(&mut tiles[i], *bytes, sizes[i], TILE.min(range.len()));
+            }
+        }
+        for start in range.clone().step_by(TILE) {
+            let len = TILE.min(range.end - start);
+            let stretches = core::array::from_fn(|i| {
+                let tile = tiles[i].as_mut_ptr().cast::<u8>();
+                match &sources[i] {
+                    Source::Flat(pointer) => pointer.wrapping_add(start * sizes[i]),
+                    Source::Overwritten(pointer) => {
+                        let from = pointer.wrapping_add(start * sizes[i]);
+                        // SAFETY: a stretch of the operand, set aside before the result is written over it.
+                        unsafe { tile.copy_from_nonoverlapping(from, len * sizes[i]) };
+                        tile.cast_const()
+                    }
+                    Source::Strided(pointer, walk) => {
+                        // SAFETY: the walk stays within the operand.
+                        unsafe { gather(walk, &mut places[i], *pointer, sizes[i], tile, len) };
+                        tile.cast_const()
+                    }
+                    Source::Number(_) => tile.cast_const(),
+                }
+            });
+            call(stretches, target.get().wrapping_add(start * size), len);
+        }
+    });
+}
+
+fn fill(tile: &mut Tile, bytes: [u8; 8], size: usize, n: usize) {
+    let word = u64::from_ne_bytes(bytes);
+    let repeated = match size {
+        1 => u64::from_ne_bytes([bytes[0]; 8]),
+        2 => u64::from_ne_bytes([bytes[0], bytes[1], bytes[0], bytes[1], bytes[0], bytes[1], bytes[0], bytes[1]]),
+        4 => u64::from_ne_bytes([
+            bytes[0], bytes[1], bytes[2], bytes[3], bytes[0], bytes[1], bytes[2], bytes[3],
+        ]),
+        _ => word,
+    };
+    tile[..(n * size).div_ceil(8)].fill(MaybeUninit::new(repeated));
+}
+
+/// Copies the next `n` elements of a walk, of `size` bytes each, and moves the place on.
+///
+/// # Safety
+/// The walk has that many elements left and stays within its memory; `to` has room for them.
+unsafe fn gather(
+    walk: &Walk<1>,
+    place: &mut Place<1>,
+    from: *const u8,
+    size: usize,
+    to: *mut u8,
+    n: usize,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match size {
+            1 => gather_elements::<u8>(walk, place, from, to, n),
+            2 => gather_elements::<u16>(walk, place, from.cast(), to.cast(), n),
+            4 => gather_elements::<u32>(walk, place, from.cast(), to.cast(), n),
+            _ => gather_elements::<u64>(walk, place, from.cast(), to.cast(), n),
+        }
+    }
+}
+
+/// # Safety
+/// As [`gather`].
+unsafe fn gather_elements<T: Copy>(
+    walk: &Walk<1>,
+    place: &mut Place<1>,
+    from: *const T,
+    mut to: *mut T,
+    mut n: usize,
+) {
+    let Some(inner) = walk.rank.checked_sub(1) else {
+        if n > 0 {
+            // SAFETY: one element.
+            unsafe { *to = *from };
+        }
+        return;
+    };
+    while n > 0 {
+        let len = n.min(walk.lengths[inner] - place.along(inner));
+        // SAFETY: the rest of a row.
+        unsafe {
+            copy_row(len, from.offset(place.offsets[0]), to, [walk.strides[inner][0], 1]);
+            to = to.add(len);
+        }
+        place.advance(walk, len);
+        n -= len;
+    }
+}

@@ -1,0 +1,507 @@
+//! Functions per element over contiguous stretches: one loop per function and dtype, found by tables.
+//!
+//! A loop reads stretches and writes one that overlaps none of them; whoever calls it sees to strides, scalars and
+//! results in place.
+
+use crate::isa::{Level, multiversion};
+use crate::lane::{Bits, FloatLane, Lane};
+use crate::narrow::Narrow;
+use core::mem::MaybeUninit;
+use half::{bf16, f16};
+use kiln_ir::{Binary, Comparison, DType, Unary};
+
+/// `(level, x, y, n)`: writes `n` elements at `y` from `n` at `x`.
+///
+/// # Safety
+/// Of the loop's dtypes, `n` elements may be read and written; they do not overlap.
+pub(crate) type Loop1 = unsafe fn(Level, *const u8, *mut u8, usize);
+
+/// `(level, a, b, y, n)`: as [`Loop1`], of two.
+pub(crate) type Loop2 = unsafe fn(Level, *const u8, *const u8, *mut u8, usize);
+
+/// `(level, condition, a, b, y, n)`: as [`Loop1`], of three.
+pub(crate) type Loop3 = unsafe fn(Level, *const u8, *const u8, *const u8, *mut u8, usize);
+
+trait Map1<X, Y> {
+    fn map(x: X) -> Y;
+}
+
+trait Map2<X, Y> {
+    fn map(a: X, b: X) -> Y;
+}
+
+multiversion! {
+    fn each1[X: Copy, Y, F: Map1<X, Y>]<X, Y, F>(x: &[X], y: &mut [MaybeUninit<Y>]) {
+        for (y, x) in y.iter_mut().zip(x) {
+            y.write(F::map(*x));
+        }
+    }
+
+    fn each2[X: Copy, Y, F: Map2<X, Y>]<X, Y, F>(a: &[X], b: &[X], y: &mut [MaybeUninit<Y>]) {
+        for ((y, a), b) in y.iter_mut().zip(a).zip(b) {
+            y.write(F::map(*a, *b));
+        }
+    }
+
+    fn each_select[T: Copy]<T>(condition: &[u8], a: &[T], b: &[T], y: &mut [MaybeUninit<T>]) {
+        for (((y, c), a), b) in y.iter_mut().zip(condition).zip(a).zip(b) {
+            y.write(if *c != 0 { *a } else { *b });
+        }
+    }
+}
+
+/// # Safety
+/// As [`Loop1`].
+#[inline(always)]
+unsafe fn read<'a, T>(pointer: *const u8, n: usize) -> &'a [T] {
+    // SAFETY: as the caller promises.
+    unsafe { core::slice::from_raw_parts(pointer.cast(), n) }
+}
+
+/// # Safety
+/// As [`Loop1`].
+#[inline(always)]
+unsafe fn written<'a, T>(pointer: *mut u8, n: usize) -> &'a mut [MaybeUninit<T>] {
+    // SAFETY: as the caller promises.
+    unsafe { core::slice::from_raw_parts_mut(pointer.cast(), n) }
+}
+
+unsafe fn loop1<X: Copy, Y, F: Map1<X, Y>>(level: Level, x: *const u8, y: *mut u8, n: usize) {
+    // SAFETY: as the caller promises.
+    let (x, y) = unsafe { (read(x, n), written(y, n)) };
+    each1::<X, Y, F>(level, x, y);
+}
+
+unsafe fn loop2<X: Copy, Y, F: Map2<X, Y>>(level: Level, a: *const u8, b: *const u8, y: *mut u8, n: usize) {
+    // SAFETY: as the caller promises.
+    let (a, b, y) = unsafe { (read(a, n), read(b, n), written(y, n)) };
+    each2::<X, Y, F>(level, a, b, y);
+}
+
+unsafe fn loop_select<T: Copy>(
+    level: Level,
+    condition: *const u8,
+    a: *const u8,
+    b: *const u8,
+    y: *mut u8,
+    n: usize,
+) {
+    // SAFETY: as the caller promises.
+    let (condition, a, b, y) = unsafe { (read(condition, n), read(a, n), read(b, n), written(y, n)) };
+    each_select::<T>(level, condition, a, b, y);
+}
+
+/// Functions of angles, which are reduced exactly in `f64` where the lane's own way does not reach.
+unsafe fn loop_angle<T: FloatLane, F: Map1<T, T> + Exact>(level: Level, x: *const u8, y: *mut u8, n: usize) {
+    // SAFETY: as the caller promises.
+    let (x, y): (&[T], _) = unsafe { (read(x, n), written(y, n)) };
+    each1::<T, T, F>(level, x, y);
+    let fits = |x: &T| x.wide().abs() <= T::GREATEST_ANGLE;
+    if T::GREATEST_ANGLE.is_finite() && !x.iter().fold(true, |all, x| all & fits(x)) {
+        for (y, x) in y.iter_mut().zip(x).filter(|(_, x)| !fits(x)) {
+            y.write(T::exact(F::exact(x.wide())));
+        }
+    }
+}
+
+/// A function in `f64`.
+trait Exact {
+    fn exact(x: f64) -> f64;
+}
+
+macro_rules! maps {
+    ($($name:ident($($arg:ident),*) for $bound:ident: $method:ident;)*) => {$(
+        struct $name;
+        maps!(@impl $name($($arg),*) $bound $method);
+    )*};
+    (@impl $name:ident($x:ident) $bound:ident $method:ident) => {
+        impl<T: $bound> Map1<T, T> for $name {
+            #[inline(always)]
+            fn map($x: T) -> T {
+                $x.$method()
+            }
+        }
+    };
+    (@impl $name:ident($a:ident, $b:ident) $bound:ident $method:ident) => {
+        impl<T: $bound> Map2<T, T> for $name {
+            #[inline(always)]
+            fn map($a: T, $b: T) -> T {
+                $a.$method($b)
+            }
+        }
+    };
+}
+
+maps! {
+    Neg(x) for Lane: neg; Abs(x) for Lane: abs; Sign(x) for Lane: sign;
+    Recip(x) for FloatLane: recip; Sqrt(x) for FloatLane: sqrt; Rsqrt(x) for FloatLane: rsqrt;
+    Exp(x) for FloatLane: exp; Expm1(x) for FloatLane: expm1; Ln(x) for FloatLane: ln;
+    Log1p(x) for FloatLane: log1p; Sin(x) for FloatLane: sin; Cos(x) for FloatLane: cos;
+    Tan(x) for FloatLane: tan; Tanh(x) for FloatLane: tanh; Atan(x) for FloatLane: atan;
+    Erf(x) for FloatLane: erf; Floor(x) for FloatLane: floor; Ceil(x) for FloatLane: ceil;
+    Round(x) for FloatLane: round; Trunc(x) for FloatLane: trunc;
+    Not(x) for Bits: not;
+    Add(a, b) for Lane: add; Sub(a, b) for Lane: sub; Mul(a, b) for Lane: mul; Div(a, b) for Lane: div;
+    Rem(a, b) for Lane: rem; Pow(a, b) for Lane: pow; Min(a, b) for Lane: min; Max(a, b) for Lane: max;
+    Atan2(a, b) for FloatLane: atan2;
+    And(a, b) for Bits: and; Or(a, b) for Bits: or; Xor(a, b) for Bits: xor;
+    Shl(a, b) for Bits: shl; Shr(a, b) for Bits: shr;
+}
+
+impl Exact for Sin {
+    fn exact(x: f64) -> f64 {
+        FloatLane::sin(x)
+    }
+}
+
+impl Exact for Cos {
+    fn exact(x: f64) -> f64 {
+        FloatLane::cos(x)
+    }
+}
+
+impl Exact for Tan {
+    fn exact(x: f64) -> f64 {
+        FloatLane::tan(x)
+    }
+}
+
+/// The complement of a `bool`.
+struct NotBool;
+
+impl Map1<u8, u8> for NotBool {
+    #[inline(always)]
+    fn map(x: u8) -> u8 {
+        x ^ 1
+    }
+}
+
+macro_rules! comparisons {
+    ($($name:ident |$a:ident, $b:ident| $test:expr;)*) => {$(
+        struct $name;
+
+        impl<T: Lane> Map2<T, u8> for $name {
+            #[inline(always)]
+            fn map($a: T, $b: T) -> u8 {
+                $test as u8
+            }
+        }
+    )*};
+}
+
+comparisons! {
+    Equal |a, b| Lane::eq(a, b);
+    Different |a, b| !Lane::eq(a, b);
+    Less |a, b| Lane::lt(a, b);
+    LessEqual |a, b| Lane::le(a, b);
+}
+
+/// The loop of a function of one element.
+pub(crate) fn unary(function: Unary, dtype: DType) -> Loop1 {
+    match dtype {
+        DType::F64 => unary_float::<f64>(function),
+        DType::F32 => unary_float::<f32>(function),
+        DType::F16 => unary_float::<f16>(function),
+        DType::BF16 => unary_float::<bf16>(function),
+        DType::I64 => unary_int::<i64>(function),
+        DType::I32 => unary_int::<i32>(function),
+        DType::I16 => unary_int::<i16>(function),
+        DType::I8 => unary_int::<i8>(function),
+        DType::U64 => unary_int::<u64>(function),
+        DType::U32 => unary_int::<u32>(function),
+        DType::U16 => unary_int::<u16>(function),
+        DType::U8 => unary_int::<u8>(function),
+        DType::Bool => loop1::<u8, u8, NotBool>,
+    }
+}
+
+fn unary_float<T: FloatLane>(function: Unary) -> Loop1 {
+    match function {
+        Unary::Neg => loop1::<T, T, Neg>,
+        Unary::Abs => loop1::<T, T, Abs>,
+        Unary::Sign => loop1::<T, T, Sign>,
+        Unary::Recip => loop1::<T, T, Recip>,
+        Unary::Sqrt => loop1::<T, T, Sqrt>,
+        Unary::Rsqrt => loop1::<T, T, Rsqrt>,
+        Unary::Exp => loop1::<T, T, Exp>,
+        Unary::Expm1 => loop1::<T, T, Expm1>,
+        Unary::Ln => loop1::<T, T, Ln>,
+        Unary::Log1p => loop1::<T, T, Log1p>,
+        Unary::Sin => loop_angle::<T, Sin>,
+        Unary::Cos => loop_angle::<T, Cos>,
+        Unary::Tan => loop_angle::<T, Tan>,
+        Unary::Tanh => loop1::<T, T, Tanh>,
+        Unary::Atan => loop1::<T, T, Atan>,
+        Unary::Erf => loop1::<T, T, Erf>,
+        Unary::Floor => loop1::<T, T, Floor>,
+        Unary::Ceil => loop1::<T, T, Ceil>,
+        Unary::Round => loop1::<T, T, Round>,
+        Unary::Trunc => loop1::<T, T, Trunc>,
+        Unary::Not => unreachable!("inference refuses `not` of floats"),
+    }
+}
+
+fn unary_int<T: Bits>(function: Unary) -> Loop1 {
+    match function {
+        Unary::Neg => loop1::<T, T, Neg>,
+        Unary::Abs => loop1::<T, T, Abs>,
+        Unary::Sign => loop1::<T, T, Sign>,
+        Unary::Not => loop1::<T, T, Not>,
+        Unary::Recip
+        | Unary::Sqrt
+        | Unary::Rsqrt
+        | Unary::Exp
+        | Unary::Expm1
+        | Unary::Ln
+        | Unary::Log1p
+        | Unary::Sin
+        | Unary::Cos
+        | Unary::Tan
+        | Unary::Tanh
+        | Unary::Atan
+        | Unary::Erf
+        | Unary::Floor
+        | Unary::Ceil
+        | Unary::Round
+        | Unary::Trunc => unreachable!("inference refuses this function of integers"),
+    }
+}
+
+/// The loop of a function of two elements.
+pub(crate) fn binary(function: Binary, dtype: DType) -> Loop2 {
+    match dtype {
+        DType::F32 => binary_float::<f32>(function),
+        DType::F64 => binary_float::<f64>(function),
+        DType::F16 => binary_float::<f16>(function),
+        DType::BF16 => binary_float::<bf16>(function),
+        DType::I64 => binary_int::<i64, u64>(function),
+        DType::I32 => binary_int::<i32, u32>(function),
+        DType::I16 => binary_int::<i16, u16>(function),
+        DType::I8 => binary_int::<i8, u8>(function),
+        DType::U64 => binary_int::<u64, u64>(function),
+        DType::U32 => binary_int::<u32, u32>(function),
+        DType::U16 => binary_int::<u16, u16>(function),
+        DType::U8 | DType::Bool => binary_int::<u8, u8>(function),
+    }
+}
+
+fn binary_float<T: FloatLane>(function: Binary) -> Loop2 {
+    match function {
+        Binary::Add => loop2::<T, T, Add>,
+        Binary::Sub => loop2::<T, T, Sub>,
+        Binary::Mul => loop2::<T, T, Mul>,
+        Binary::Div => loop2::<T, T, Div>,
+        Binary::Rem => loop2::<T, T, Rem>,
+        Binary::Pow => loop2::<T, T, Pow>,
+        Binary::Min => loop2::<T, T, Min>,
+        Binary::Max => loop2::<T, T, Max>,
+        Binary::Atan2 => loop2::<T, T, Atan2>,
+        Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => {
+            unreachable!("inference refuses this function of floats")
+        }
+    }
+}
+
+/// What does not look at the sign is shared with the unsigned type `U` of the same width.
+fn binary_int<T: Bits, U: Bits>(function: Binary) -> Loop2 {
+    match function {
+        Binary::Add => loop2::<U, U, Add>,
+        Binary::Sub => loop2::<U, U, Sub>,
+        Binary::Mul => loop2::<U, U, Mul>,
+        Binary::Div => loop2::<T, T, Div>,
+        Binary::Rem => loop2::<T, T, Rem>,
+        Binary::Pow => loop2::<T, T, Pow>,
+        Binary::Min => loop2::<T, T, Min>,
+        Binary::Max => loop2::<T, T, Max>,
+        Binary::And => loop2::<U, U, And>,
+        Binary::Or => loop2::<U, U, Or>,
+        Binary::Xor => loop2::<U, U, Xor>,
+        Binary::Shl => loop2::<U, U, Shl>,
+        Binary::Shr => loop2::<T, T, Shr>,
+        Binary::Atan2 => unreachable!("inference refuses the angle of integers"),
+    }
+}
+
+/// The loop of a comparison; the result is `bool`.
+pub(crate) fn compare(comparison: Comparison, dtype: DType) -> Loop2 {
+    fn of<T: Lane>(comparison: Comparison) -> Loop2 {
+        match comparison {
+            Comparison::Eq => loop2::<T, u8, Equal>,
+            Comparison::Ne => loop2::<T, u8, Different>,
+            Comparison::Lt => loop2::<T, u8, Less>,
+            Comparison::Le => loop2::<T, u8, LessEqual>,
+        }
+    }
+    match dtype {
+        DType::F64 => of::<f64>(comparison),
+        DType::F32 => of::<f32>(comparison),
+        DType::F16 => of::<f16>(comparison),
+        DType::BF16 => of::<bf16>(comparison),
+        DType::I64 => of::<i64>(comparison),
+        DType::I32 => of::<i32>(comparison),
+        DType::I16 => of::<i16>(comparison),
+        DType::I8 => of::<i8>(comparison),
+        DType::U64 => of::<u64>(comparison),
+        DType::U32 => of::<u32>(comparison),
+        DType::U16 => of::<u16>(comparison),
+        DType::U8 | DType::Bool => of::<u8>(comparison),
+    }
+}
+
+/// The loop that selects between elements of `size` bytes.
+pub(crate) fn select(size: usize) -> Loop3 {
+    match size {
+        1 => loop_select::<u8>,
+        2 => loop_select::<u16>,
+        4 => loop_select::<u32>,
+        _ => loop_select::<u64>,
+    }
+}
+
+/// How to convert between dtypes.
+#[derive(Clone, Copy)]
+pub(crate) enum Conversion {
+    /// By one loop.
+    Direct(Loop1),
+    /// By one loop to 8-byte elements (`f64`, or the low 64 bits of an integer) and another from there.
+    Through(Loop1, Loop1),
+}
+
+/// How to convert from one dtype to another.
+pub(crate) fn conversion(from: DType, to: DType) -> Conversion {
+    match direct(from, to) {
+        Some(function) => Conversion::Direct(function),
+        None if from.is_float() || to.is_float() => {
+            Conversion::Through(widening_f64(from), narrowing_f64(to))
+        }
+        None => Conversion::Through(widening_i64(from), narrowing_i64(to)),
+    }
+}
+
+/// Loops for the pairs that programs use most.
+fn direct(from: DType, to: DType) -> Option<Loop1> {
+    Some(match (from, to) {
+        (DType::F32, DType::F64) => loop1::<f32, f64, Convert>,
+        (DType::F64, DType::F32) => loop1::<f64, f32, Convert>,
+        (DType::F32, DType::F16) => loop1::<f32, f16, Convert>,
+        (DType::F16, DType::F32) => loop1::<f16, f32, Convert>,
+        (DType::F32, DType::BF16) => loop1::<f32, bf16, Convert>,
+        (DType::BF16, DType::F32) => loop1::<bf16, f32, Convert>,
+        (DType::F32, DType::I32) => loop1::<f32, i32, Convert>,
+        (DType::I32, DType::F32) => loop1::<i32, f32, Convert>,
+        (DType::U8 | DType::Bool, DType::F32) => loop1::<u8, f32, Convert>,
+        (DType::I32, DType::I64) => loop1::<i32, i64, Convert>,
+        (DType::I64, DType::I32) => loop1::<i64, i32, Convert>,
+        (DType::F32, DType::Bool) => loop1::<f32, u8, IsTrue>,
+        (DType::I64, DType::Bool) => loop1::<i64, u8, IsTrue>,
+        (DType::F64, DType::Bool) => loop1::<f64, u8, IsTrue>,
+        _ => return None,
+    })
+}
+
+macro_rules! through {
+    ($wide:ty, $widening:ident, $narrowing:ident, [$($float:ident: $f:ty),*]) => {
+        fn $widening(from: DType) -> Loop1 {
+            match from {
+                $(DType::$float => loop1::<$f, $wide, Convert>,)*
+                DType::I64 => loop1::<i64, $wide, Convert>,
+                DType::I32 => loop1::<i32, $wide, Convert>,
+                DType::I16 => loop1::<i16, $wide, Convert>,
+                DType::I8 => loop1::<i8, $wide, Convert>,
+                DType::U64 => loop1::<u64, $wide, Convert>,
+                DType::U32 => loop1::<u32, $wide, Convert>,
+                DType::U16 => loop1::<u16, $wide, Convert>,
+                DType::U8 | DType::Bool => loop1::<u8, $wide, Convert>,
+            }
+        }
+
+        fn $narrowing(to: DType) -> Loop1 {
+            match to {
+                $(DType::$float => loop1::<$wide, $f, Convert>,)*
+                DType::I64 => loop1::<$wide, i64, Convert>,
+                DType::I32 => loop1::<$wide, i32, Convert>,
+                DType::I16 => loop1::<$wide, i16, Convert>,
+                DType::I8 => loop1::<$wide, i8, Convert>,
+                DType::U64 => loop1::<$wide, u64, Convert>,
+                DType::U32 => loop1::<$wide, u32, Convert>,
+                DType::U16 => loop1::<$wide, u16, Convert>,
+                DType::U8 => loop1::<$wide, u8, Convert>,
+                DType::Bool => loop1::<$wide, u8, IsTrue>,
+            }
+        }
+    };
+}
+
+through!(f64, widening_f64, narrowing_f64, [F64: f64, F32: f32, F16: f16, BF16: bf16]);
+// Between integers; floats never go this way, and stand here for completeness only.
+through!(i64, widening_i64, narrowing_i64, [F64: f64, F32: f64, F16: f64, BF16: f64]);
+
+/// Conversion as [`Op::Cast`](kiln_ir::Op::Cast) defines it; `bool` counts as `u8`.
+pub(crate) struct Convert;
+
+/// Whether an element differs from 0.
+struct IsTrue;
+
+impl<T: Lane> Map1<T, u8> for IsTrue {
+    #[inline(always)]
+    fn map(x: T) -> u8 {
+        !Lane::eq(x, T::default()) as u8
+    }
+}
+
+macro_rules! convert_as {
+    ($($from:ty => $($to:ty)*;)*) => {$($(
+        impl Map1<$from, $to> for Convert {
+            #[inline(always)]
+            fn map(x: $from) -> $to {
+                x as $to
+            }
+        }
+    )*)*};
+}
+
+convert_as! {
+    f64 => f64 f32 i64 i32 i16 i8 u64 u32 u16 u8;
+    f32 => f64 i64 i32;
+    i64 => f64 i64 i32 i16 i8 u64 u32 u16 u8;
+    i32 => f64 f32 i64;
+    i16 => f64 i64;
+    i8 => f64 i64;
+    u64 => f64 i64;
+    u32 => f64 i64;
+    u16 => f64 i64;
+    u8 => f64 i64 f32;
+}
+
+macro_rules! convert_narrow {
+    ($($ty:ty),*) => {$(
+        impl Map1<$ty, f32> for Convert {
+            #[inline(always)]
+            fn map(x: $ty) -> f32 {
+                x.widen()
+            }
+        }
+
+        impl Map1<f32, $ty> for Convert {
+            #[inline(always)]
+            fn map(x: f32) -> $ty {
+                <$ty>::narrow(x)
+            }
+        }
+
+        impl Map1<$ty, f64> for Convert {
+            #[inline(always)]
+            fn map(x: $ty) -> f64 {
+                f64::from(x.widen())
+            }
+        }
+
+        impl Map1<f64, $ty> for Convert {
+            fn map(x: f64) -> $ty {
+                <$ty>::from_f64(x)
+            }
+        }
+    )*};
+}
+
+convert_narrow!(f16, bf16);
