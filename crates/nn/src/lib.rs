@@ -4,7 +4,7 @@
 //! of whatever signature suits it:
 //!
 //! ```
-//! use kiln_nn::{Linear, LinearConfig, Module, ModuleExt, Relu};
+//! use kiln_nn::{Linear, LinearConfig, Module, Relu};
 //! use kiln_tensor::{Backend, Flex, Tensor};
 //!
 //! #[derive(Debug, Module)]
@@ -37,8 +37,8 @@
 //! println!("{net}"); // a table of its layers
 //! ```
 //!
-//! * [`Module`] is the object-safe traversal over parameters with dotted names; [`ModuleExt`] holds what can be done
-//!   with it, [`AutodiffModule::valid`] gives the copy for inference, and [`GradientsParams`] the gradients of a module.
+//! * [`Module`] is the object-safe traversal over parameters with dotted names. [`AutodiffModule::valid`] gives the
+//!   copy for inference, [`GradientsParams`] the gradients of a module.
 //! * Each layer has a configuration, made by [`Config`](macro@Config), with PyTorch's defaults:
 //!   `Conv2dConfig::new([1, 8], [3, 3]).with_stride([2, 2]).init(&device)`. Parameters have PyTorch's names and
 //!   layouts.
@@ -60,7 +60,7 @@ pub use kiln_macros::{Config, Module};
 #[doc(hidden)]
 pub use kiln_tensor as tensor;
 pub use module::{
-    AutodiffModule, BackendModule, GradientsParams, LayerTable, Module, ModuleExt, Param, ParamId, Parameter,
+    AutodiffModule, BackendModule, GradientsParams, LayerTable, Module, Param, ParamId, Parameter,
     ParameterRole, Path, RunningState, Visitor, VisitorMut,
 };
 #[doc(hidden)]

@@ -22,11 +22,9 @@ use kiln_tensor::AnyTensor;
 /// A part of a network: owns parameters and other modules. Derive it with
 /// [`#[derive(Module)]`](macro@crate::Module).
 ///
-/// The trait holds only the traversal of the parameters, which needs no type parameters, so it is object-safe:
+/// What a type implements is the traversal of its parameters. It needs no type parameters, so it is object-safe:
 /// optimizers, files and tables work on `&mut dyn Module`. A traversal meets the parameters in the order of the fields,
 /// each with the dotted path of its field names: `conv1.weight`, `layers.0.bias`.
-///
-/// What can be written without visitors is in [`ModuleExt`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a module",
     note = "derive `Module` for a type with parameters, wrap a tensor in `Param`, and mark a field that is plain data \
@@ -38,6 +36,74 @@ pub trait Module: Debug + Send {
 
     /// Passes each parameter through the visitor. `path` is where this module stands, and is the same afterwards.
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut);
+
+    /// Every parameter with its dotted name, in the order of the traversal. The values are as
+    /// [`Visitor::parameter`] gives them.
+    fn named_parameters(&self) -> Vec<(String, Parameter)>
+    where
+        Self: Sized,
+    {
+        visitors::collect(self)
+    }
+
+    /// The number of weights: the elements of all parameters but buffers.
+    fn num_parameters(&self) -> usize
+    where
+        Self: Sized,
+    {
+        visitors::count(self, |parameter| !parameter.is_buffer())
+    }
+
+    /// The number of weights that optimizers change.
+    fn num_trainable_parameters(&self) -> usize
+    where
+        Self: Sized,
+    {
+        visitors::count(self, Parameter::is_trainable)
+    }
+
+    /// Passes every parameter through a function of its dotted name and itself; see [`VisitorMut::parameter`].
+    fn map_parameters(&mut self, mut f: impl FnMut(&Path, Parameter) -> Parameter)
+    where
+        Self: Sized,
+    {
+        self.visit_mut(&mut Path::new(), &mut visitors::Mapper(&mut f));
+    }
+
+    /// Keeps optimizers from changing the weights, and spares the computation of their gradients.
+    #[must_use]
+    fn freeze(self) -> Self
+    where
+        Self: Sized,
+    {
+        visitors::with_role(self, ParameterRole::Frozen)
+    }
+
+    /// Lets optimizers change the weights again.
+    #[must_use]
+    fn unfreeze(self) -> Self
+    where
+        Self: Sized,
+    {
+        visitors::with_role(self, ParameterRole::Trainable)
+    }
+
+    /// The same as [`freeze`](Module::freeze): nothing computed by the module is tracked on account of its weights.
+    #[must_use]
+    fn no_grad(self) -> Self
+    where
+        Self: Sized,
+    {
+        self.freeze()
+    }
+
+    /// The table of layers with their weights, as `Display` of a derived module prints it.
+    fn layer_table(&self) -> LayerTable
+    where
+        Self: Sized,
+    {
+        LayerTable::new(self)
+    }
 }
 
 /// One parameter, as visitors see it.
@@ -119,74 +185,6 @@ pub trait VisitorMut {
     /// The module panics when the returned value has another shape, or is of another kind (float, integer,
     /// `bool`). The dtype may change within the kind.
     fn parameter(&mut self, path: &Path, parameter: Parameter) -> Parameter;
-}
-
-/// What every module can do.
-pub trait ModuleExt: Module {
-    /// Every parameter with its dotted name, in the order of the traversal. The values are as
-    /// [`Visitor::parameter`] gives them.
-    fn named_parameters(&self) -> Vec<(String, Parameter)> {
-        visitors::collect(self.as_dyn())
-    }
-
-    /// The number of weights: the elements of all parameters but buffers.
-    fn num_parameters(&self) -> usize {
-        visitors::count(self.as_dyn(), |parameter| !parameter.is_buffer())
-    }
-
-    /// The number of weights that optimizers change.
-    fn num_trainable_parameters(&self) -> usize {
-        visitors::count(self.as_dyn(), Parameter::is_trainable)
-    }
-
-    /// Passes every parameter through a function of its dotted name and itself; see [`VisitorMut::parameter`].
-    fn map_parameters(&mut self, mut f: impl FnMut(&Path, Parameter) -> Parameter)
-    where
-        Self: Sized,
-    {
-        self.visit_mut(&mut Path::new(), &mut visitors::Mapper(&mut f));
-    }
-
-    /// Keeps optimizers from changing the weights, and spares the computation of their gradients.
-    #[must_use]
-    fn freeze(self) -> Self
-    where
-        Self: Sized,
-    {
-        visitors::with_role(self, ParameterRole::Frozen)
-    }
-
-    /// Lets optimizers change the weights again.
-    #[must_use]
-    fn unfreeze(self) -> Self
-    where
-        Self: Sized,
-    {
-        visitors::with_role(self, ParameterRole::Trainable)
-    }
-
-    /// The same as [`freeze`](ModuleExt::freeze): nothing computed by the module is tracked on account of its weights.
-    #[must_use]
-    fn no_grad(self) -> Self
-    where
-        Self: Sized,
-    {
-        self.freeze()
-    }
-
-    /// The table of layers with their weights, as `Display` of a derived module prints it.
-    fn layer_table(&self) -> LayerTable {
-        LayerTable::new(self.as_dyn())
-    }
-
-    #[doc(hidden)]
-    fn as_dyn(&self) -> &dyn Module;
-}
-
-impl<M: Module> ModuleExt for M {
-    fn as_dyn(&self) -> &dyn Module {
-        self
-    }
 }
 
 /// What `Display` of a derived module prints.

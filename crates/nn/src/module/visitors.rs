@@ -1,4 +1,4 @@
-//! The visitors behind the methods of `ModuleExt`.
+//! The visitors behind the methods of `Module`.
 
 use super::typed::changed_role;
 use super::{Module, Parameter, ParameterRole, Path, Visitor, VisitorMut};
