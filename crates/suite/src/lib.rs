@@ -1,4 +1,38 @@
 //! One conformance suite for every Kiln engine.
 //!
-//! The folder `goldens/` beside `src/` holds what PyTorch computes for small inputs; its `README.md` specifies
-//! the files.
+//! An engine is right when it gives what the [reference](kiln_reference::Reference) gives, and the reference is
+//! right when it gives what PyTorch gives. A tour:
+//!
+//! * [`cases`] holds tables: every op on every dtype it takes, on edge shapes, as [`Case`](case::Case)s. [`coverage`] says
+//!   which variants and shapes must be in them; [`fill`] makes the numbers.
+//! * [`check`] holds what is checked of a case, as functions over any [`Engine`](kiln_ir::Engine):
+//!   [`check_value`](check::check_value) in each memory [`layout`], [`check_grad`](check::check_grad) with finite
+//!   differences, [`check_expand`](check::check_expand).
+//! * [`engines`] lists the engines under test and what each does not pass yet; [`run`] runs tables against them;
+//!   [`support`] prints what an engine runs.
+//! * [`goldens`] reads `goldens/`: what PyTorch computes for small inputs. The `README.md` there specifies the files.
+//! * The program `bench_core` measures what one eager op costs.
+//!
+//! To test another engine, run [`run::values`], [`run::grads`] and [`run::expansions`] with a
+//! [`Subject`](engines::Subject) of it.
+//!
+//! ```
+//! use kiln_suite::cases::Group;
+//! use kiln_suite::check::check_value;
+//!
+//! let engine = kiln_cpu::Cpu::with_threads(1);
+//! let case = &Group::View.cases()[0];
+//! assert!(check_value(&engine, case).problems.is_empty());
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod case;
+pub mod cases;
+pub mod check;
+pub mod compare;
+pub mod coverage;
+pub mod engines;
+pub mod fill;
+pub mod layout;
+pub mod run;
+pub mod support;

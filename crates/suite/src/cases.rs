@@ -1,0 +1,87 @@
+//! The tables: for every op, operands of every dtype it takes, on edge shapes.
+
+mod composite;
+mod contraction;
+mod edge;
+mod elementwise;
+mod index;
+mod nothing;
+pub mod poison;
+mod reduce;
+mod view;
+
+pub use edge::{CubedOp, HostSquare};
+
+use crate::case::Case;
+use kiln_ir::DType;
+
+/// A part of the tables, so that tests can run side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Ops from nothing.
+    Nothing,
+    /// Functions of one element.
+    Unary,
+    /// Functions of several elements, casts.
+    Binary,
+    /// Views and copies.
+    View,
+    /// Reductions, scans and order.
+    Reduce,
+    /// Ops by index.
+    Index,
+    /// Matrix products, convolution, pooling.
+    Contraction,
+    /// Named composites.
+    Composite,
+    /// Collectives, custom and fused ops.
+    Edge,
+}
+
+impl Group {
+    /// Every group.
+    pub const ALL: [Group; 9] = [
+        Group::Nothing,
+        Group::Unary,
+        Group::Binary,
+        Group::View,
+        Group::Reduce,
+        Group::Index,
+        Group::Contraction,
+        Group::Composite,
+        Group::Edge,
+    ];
+
+    /// The cases of the group.
+    pub fn cases(self) -> Vec<Case> {
+        match self {
+            Group::Nothing => nothing::cases(),
+            Group::Unary => elementwise::unary(),
+            Group::Binary => elementwise::binary(),
+            Group::View => view::cases(),
+            Group::Reduce => reduce::cases(),
+            Group::Index => index::cases(),
+            Group::Contraction => contraction::cases(),
+            Group::Composite => composite::cases(),
+            Group::Edge => edge::cases(),
+        }
+    }
+}
+
+/// Every case of the suite.
+pub fn all() -> Vec<Case> {
+    Group::ALL.into_iter().flat_map(Group::cases).collect()
+}
+
+/// Shapes without axes, of one element, empty, odd, of several axes.
+const SHAPES: [&[usize]; 7] = [&[], &[1], &[0], &[2, 0, 3], &[5], &[3, 4], &[2, 3, 4]];
+
+/// Shapes large enough for several threads, with odd remainders for vector loops.
+const LARGE: [&[usize]; 2] = [&[65_539], &[257, 259]];
+
+/// One dtype of each size and kind, for ops that only move elements.
+const MOVED: [DType; 8] =
+    [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
+
+/// The float dtypes.
+const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];

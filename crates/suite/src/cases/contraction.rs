@@ -1,0 +1,249 @@
+//! Matrix products, convolution, pooling.
+
+use super::FLOATS;
+use crate::case::{Case, Fill, Grad, Input, tensor};
+use kiln_ir::{ConvPass, ConvSpec, DType, Op, OperandType, PoolKind, PoolSpec, TensorType, infer};
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for dtype in DType::ALL {
+        cases.extend(matmuls(dtype));
+    }
+    for dtype in FLOATS {
+        for row in CONVS {
+            cases.extend(row.cases(dtype));
+        }
+    }
+    for dtype in DType::ALL {
+        for row in POOLS {
+            cases.extend(row.cases(dtype));
+        }
+    }
+    cases.retain(Case::is_valid);
+    cases
+}
+
+/// Sums of products of `count` normal numbers.
+fn summed(case: Case, count: usize) -> Case {
+    case.near(4.0, 4.0 + 0.5 * count as f64)
+}
+
+fn matmuls(dtype: DType) -> Vec<Case> {
+    let table: [(&[usize], &[usize]); 18] = [
+        (&[1, 1], &[1, 1]),
+        (&[0, 3], &[3, 2]),
+        (&[2, 0], &[0, 3]),
+        (&[2, 3], &[3, 0]),
+        (&[0, 2, 3], &[0, 3, 4]),
+        (&[1, 5], &[5, 1]),
+        (&[5, 1], &[1, 5]),
+        (&[2, 3], &[3, 4]),
+        (&[1, 7], &[7, 9]),
+        (&[9, 7], &[7, 1]),
+        (&[17, 19], &[19, 23]),
+        (&[2, 3, 4], &[2, 4, 5]),
+        (&[2, 2, 1, 3], &[2, 2, 3, 2]),
+        (&[64, 64], &[64, 64]),
+        (&[130, 257], &[257, 131]),
+        (&[1, 1000], &[1000, 70]),
+        (&[6, 40, 33], &[6, 33, 41]),
+        (&[40, 3, 3], &[40, 3, 3]),
+    ];
+    let case = |(a, b): (&[usize], &[usize])| {
+        let fill = if dtype.is_float() { Fill::Normal } else { Fill::Special };
+        let depth = a[a.len() - 1];
+        let case = Case::new(Op::MatMul, vec![tensor(a, dtype, fill), tensor(b, dtype, fill)]);
+        let case = summed(case, depth).grad(Grad::Smooth);
+        if a.iter().product::<usize>() > 1000 { case.large() } else { case }
+    };
+    let mut cases: Vec<Case> = table.map(case).into();
+    let not_finite = Fill::Among(&[1.0, 0.0, f64::INFINITY, -1.0, f64::NAN]);
+    let inputs = vec![tensor([5, 4], dtype, not_finite), tensor([4, 6], dtype, not_finite)];
+    cases.push(Case::new(Op::MatMul, inputs).label("not_finite"));
+    cases
+}
+
+/// A convolution, from which the three passes are made.
+struct Conv {
+    x: &'static [usize],
+    w: &'static [usize],
+    stride: &'static [usize],
+    padding: &'static [(usize, usize)],
+    dilation: &'static [usize],
+    groups: usize,
+}
+
+const fn conv(
+    x: &'static [usize],
+    w: &'static [usize],
+    stride: &'static [usize],
+    padding: &'static [(usize, usize)],
+    dilation: &'static [usize],
+    groups: usize,
+) -> Conv {
+    Conv { x, w, stride, padding, dilation, groups }
+}
+
+const CONVS: [Conv; 22] = [
+    conv(&[1, 1, 1], &[1, 1, 1], &[1], &[(0, 0)], &[1], 1),
+    conv(&[0, 2, 5], &[3, 2, 3], &[1], &[(1, 1)], &[1], 1),
+    conv(&[2, 0, 5], &[3, 0, 3], &[1], &[(1, 1)], &[1], 1),
+    conv(&[2, 2, 5], &[0, 2, 3], &[1], &[(1, 1)], &[1], 1),
+    conv(&[2, 3, 7], &[4, 3, 3], &[1], &[(0, 0)], &[1], 1),
+    conv(&[2, 3, 8], &[4, 3, 3], &[2], &[(1, 2)], &[1], 1),
+    conv(&[1, 2, 9], &[2, 2, 3], &[3], &[(0, 0)], &[2], 1),
+    conv(&[2, 4, 7], &[6, 2, 3], &[1], &[(1, 1)], &[1], 2),
+    conv(&[1, 4, 6], &[8, 1, 3], &[1], &[(1, 1)], &[1], 4),
+    conv(&[1, 1, 1, 1], &[1, 1, 1, 1], &[1, 1], &[(0, 0), (0, 0)], &[1, 1], 1),
+    conv(&[2, 3, 5, 6], &[4, 3, 3, 3], &[1, 1], &[(1, 1), (1, 1)], &[1, 1], 1),
+    conv(&[1, 3, 6, 5], &[2, 3, 2, 3], &[2, 1], &[(0, 1), (2, 0)], &[1, 2], 1),
+    conv(&[2, 4, 5, 5], &[4, 1, 3, 3], &[1, 1], &[(1, 1), (1, 1)], &[1, 1], 4),
+    conv(&[2, 3, 4, 4], &[5, 3, 1, 1], &[1, 1], &[(0, 0), (0, 0)], &[1, 1], 1),
+    conv(&[1, 2, 3, 3], &[2, 2, 3, 3], &[1, 1], &[(4, 4), (3, 3)], &[1, 1], 1),
+    conv(&[1, 2, 3, 4, 3], &[2, 2, 2, 2, 2], &[1, 2, 1], &[(0, 0), (1, 1), (0, 1)], &[1, 1, 1], 1),
+    conv(&[1, 4, 3, 3, 4], &[4, 2, 2, 3, 2], &[1, 1, 2], &[(1, 0), (1, 1), (0, 0)], &[2, 1, 1], 2),
+    conv(&[4, 16, 28, 28], &[32, 16, 3, 3], &[1, 1], &[(1, 1), (1, 1)], &[1, 1], 1),
+    conv(&[3, 24, 17, 19], &[24, 1, 5, 5], &[1, 1], &[(2, 2), (2, 2)], &[1, 1], 24),
+    conv(&[2, 18, 21, 23], &[34, 9, 3, 3], &[2, 2], &[(1, 1), (1, 1)], &[1, 1], 2),
+    conv(&[2, 33, 16, 16], &[65, 33, 1, 1], &[1, 1], &[(0, 0), (0, 0)], &[1, 1], 1),
+    conv(&[5, 7, 400], &[9, 7, 11], &[3], &[(5, 5)], &[2], 1),
+];
+
+impl Conv {
+    fn cases(&self, dtype: DType) -> Vec<Case> {
+        let spec = ConvSpec {
+            stride: self.stride.to_vec(),
+            padding: self.padding.to_vec(),
+            dilation: self.dilation.to_vec(),
+            groups: self.groups,
+        };
+        let (x, w) = (TensorType::new(self.x, dtype), TensorType::new(self.w, dtype));
+        let forward = Op::Conv { spec: spec.clone(), pass: ConvPass::Forward };
+        let y = infer(&forward, &[OperandType::Tensor(&x), OperandType::Tensor(&w)]);
+        let y = y.unwrap_or_else(|error| panic!("a row of the table is invalid: {error}"))[0];
+        let input = Op::Conv { spec: spec.clone(), pass: ConvPass::Input { size: self.x[2..].to_vec() } };
+        let weight = Op::Conv { spec, pass: ConvPass::Weight { size: self.w[2..].to_vec() } };
+        let kernel: usize = self.w[2..].iter().product();
+        let outputs: usize = y.shape[2..].iter().product();
+        let label = format!("s{:?}p{:?}d{:?}g{}", self.stride, self.padding, self.dilation, self.groups);
+        let case = |op: Op, a: TensorType, b: TensorType, count: usize| {
+            let inputs = vec![Input::Tensor(a, Fill::Normal), Input::Tensor(b, Fill::Normal)];
+            let case = Case::new(op, inputs).label(label.replace(' ', "")).grad(Grad::Smooth);
+            let case = summed(case, count);
+            if x.num_elements() > 1000 { case.large() } else { case }
+        };
+        vec![
+            case(forward, x, w, kernel * self.w[1]),
+            case(input, y, w, kernel * self.w[0] / self.groups),
+            case(weight, x, y, outputs * self.x[0]),
+        ]
+    }
+}
+
+/// A pooling, from which the value and its gradient are made.
+struct Pool {
+    x: &'static [usize],
+    window: &'static [usize],
+    stride: &'static [usize],
+    padding: &'static [(usize, usize)],
+    overhang: &'static [usize],
+    dilation: &'static [usize],
+}
+
+const fn pool(
+    x: &'static [usize],
+    window: &'static [usize],
+    stride: &'static [usize],
+    padding: &'static [(usize, usize)],
+    overhang: &'static [usize],
+    dilation: &'static [usize],
+) -> Pool {
+    Pool { x, window, stride, padding, overhang, dilation }
+}
+
+const POOLS: [Pool; 14] = [
+    pool(&[1, 1, 1], &[1], &[1], &[(0, 0)], &[0], &[1]),
+    pool(&[0, 2, 4], &[2], &[2], &[(0, 0)], &[0], &[1]),
+    pool(&[2, 0, 4], &[2], &[2], &[(0, 0)], &[0], &[1]),
+    pool(&[2, 3, 7], &[2], &[2], &[(0, 0)], &[0], &[1]),
+    pool(&[2, 3, 7], &[3], &[2], &[(1, 1)], &[1], &[1]),
+    pool(&[1, 2, 9], &[3], &[1], &[(1, 0)], &[0], &[2]),
+    pool(&[1, 1, 1, 1], &[1, 1], &[1, 1], &[(0, 0), (0, 0)], &[0, 0], &[1, 1]),
+    pool(&[2, 3, 4, 6], &[2, 2], &[2, 2], &[(0, 0), (0, 0)], &[0, 0], &[1, 1]),
+    pool(&[2, 2, 5, 6], &[3, 2], &[1, 2], &[(1, 1), (0, 1)], &[0, 1], &[1, 1]),
+    pool(&[1, 2, 6, 6], &[2, 3], &[2, 1], &[(0, 0), (1, 1)], &[0, 0], &[3, 1]),
+    pool(&[1, 2, 3, 4, 5], &[2, 2, 3], &[1, 2, 2], &[(0, 0), (0, 0), (1, 1)], &[0, 0, 0], &[1, 1, 1]),
+    pool(&[4, 16, 28, 28], &[2, 2], &[2, 2], &[(0, 0), (0, 0)], &[0, 0], &[1, 1]),
+    pool(&[3, 17, 33, 35], &[3, 3], &[2, 2], &[(1, 1), (1, 1)], &[0, 0], &[1, 1]),
+    pool(&[5, 9, 1001], &[5], &[1], &[(2, 2)], &[0], &[1]),
+];
+
+const KINDS: [PoolKind; 3] = [
+    PoolKind::Max,
+    PoolKind::Average { include_padding: true },
+    PoolKind::Average { include_padding: false },
+];
+
+impl Pool {
+    fn cases(&self, dtype: DType) -> Vec<Case> {
+        KINDS.into_iter().flat_map(|kind| self.cases_of(kind, dtype)).collect()
+    }
+
+    fn cases_of(&self, kind: PoolKind, dtype: DType) -> Vec<Case> {
+        let spec = PoolSpec {
+            kind,
+            window: self.window.to_vec(),
+            stride: self.stride.to_vec(),
+            padding: self.padding.to_vec(),
+            overhang: self.overhang.to_vec(),
+            dilation: self.dilation.to_vec(),
+        };
+        let x = TensorType::new(self.x, dtype);
+        let Ok(types) = infer(&Op::Pool(spec.clone()), &[OperandType::Tensor(&x)]) else { return Vec::new() };
+        let label = self.label(kind);
+        let (fill, grad) = match kind {
+            PoolKind::Max => (Fill::Distinct, Grad::Piecewise),
+            PoolKind::Average { .. } => (Fill::Normal, Grad::Smooth),
+        };
+        let finish = |case: Case| {
+            let case = case.label(&label);
+            let case = match kind {
+                PoolKind::Max if case.op.kind() == kiln_ir::OpKind::Pool => case,
+                // The gradient sums over the windows in which an element lies, rounding maybe each time.
+                PoolKind::Max | PoolKind::Average { .. } => case.near(16.0, 32.0),
+            };
+            if x.num_elements() > 1000 { case.large() } else { case }
+        };
+        let size = self.x[2..].to_vec();
+        let operand = Input::Tensor(x, fill);
+        let mut operands = vec![Input::Tensor(types[0], Fill::Normal)];
+        if kind == PoolKind::Max {
+            operands.push(operand.clone());
+        }
+        // The gradient of a maximum is linear in its first operand and constant in the second.
+        let gradient = Case::new(Op::PoolGrad { spec: spec.clone(), size }, operands).grad(grad);
+        let mut cases =
+            vec![finish(Case::new(Op::Pool(spec.clone()), vec![operand]).grad(grad)), finish(gradient)];
+        if kind == PoolKind::Max && x.num_elements() < 1000 {
+            let ties = Input::Tensor(x, Fill::Among(&[0.0, 1.0, f64::NAN, 1.0, f64::NEG_INFINITY]));
+            let size = self.x[2..].to_vec();
+            let gradient = vec![Input::Tensor(types[0], Fill::Normal), ties.clone()];
+            cases.push(finish(Case::new(Op::Pool(spec.clone()), vec![ties]).label("ties")));
+            cases.push(finish(Case::new(Op::PoolGrad { spec, size }, gradient).label("ties")));
+        }
+        cases
+    }
+
+    fn label(&self, kind: PoolKind) -> String {
+        let kind = match kind {
+            PoolKind::Max => "",
+            PoolKind::Average { include_padding: true } => "with_padding",
+            PoolKind::Average { include_padding: false } => "without_padding",
+        };
+        let text = format!(
+            "w{:?}s{:?}p{:?}o{:?}d{:?}{kind}",
+            self.window, self.stride, self.padding, self.overhang, self.dilation
+        );
+        text.replace(' ', "")
+    }
+}

@@ -1,0 +1,136 @@
+//! Modes: what is checked of a case. Each is a function over any engine.
+
+mod expand;
+mod grad;
+mod poison;
+mod value;
+
+pub use expand::{Minimal, check_expand, expands};
+pub use grad::{check_grad, differentiates};
+pub use poison::{check_passing_on, check_poison};
+pub use value::check_value;
+
+use crate::case::{Case, Input};
+use crate::fill::{Random, filled};
+use kiln_ir::{
+    Engine, Op, Operand, OperandType, Operands, Scalar, TensorData, TensorType, Value, Values, block_on,
+    infer,
+};
+use kiln_reference::Reference;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// How many comparisons were made.
+    pub checks: usize,
+    /// What was wrong, one text each.
+    pub problems: Vec<String>,
+}
+
+impl Outcome {
+    fn note(&mut self, place: &str, problem: Option<String>) {
+        self.checks += 1;
+        self.problems.extend(problem.map(|problem| format!("{place}: {problem}")));
+    }
+
+    fn absorb(&mut self, place: &str, result: Result<Outcome, String>) {
+        match result {
+            Ok(outcome) => {
+                self.checks += outcome.checks;
+                self.problems
+                    .extend(outcome.problems.into_iter().map(|problem| format!("{place}: {problem}")));
+            }
+            Err(problem) => self.note(place, Some(problem)),
+        }
+    }
+}
+
+/// An operand of a case, on the host.
+#[derive(Clone, Debug)]
+pub(crate) enum Given {
+    Tensor(TensorData),
+    Scalar(Scalar),
+    /// The same value as another operand.
+    Again(usize),
+}
+
+/// The operands of a case. Results of other ops are computed by the reference.
+pub(crate) fn given(case: &Case) -> Vec<Given> {
+    let reference = Reference::new();
+    let mut list: Vec<Given> = case
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(place, input)| match input {
+            Input::Tensor(ty, fill) => {
+                Given::Tensor(filled(*ty, *fill, &mut Random::new(&case.name, place as u64)))
+            }
+            Input::Scalar(scalar) => Given::Scalar(*scalar),
+            Input::Again(place) => Given::Again(*place),
+            Input::Result { .. } => Given::Scalar(Scalar::Int(0)),
+        })
+        .collect();
+    for (i, input) in case.inputs.iter().enumerate() {
+        if let Input::Result { op, inputs, place } = input {
+            let operands: Operands = inputs.iter().map(|&place| on(&reference, &list[place])).collect();
+            let value = execute(&reference, op, operands).remove(*place);
+            list[i] = Given::Tensor(read(&reference, value).expect("the reference computes an operand"));
+        }
+    }
+    list
+}
+
+fn on(engine: &dyn Engine, given: &Given) -> Operand {
+    match given {
+        Given::Tensor(data) => engine.write(data.clone()).into(),
+        Given::Scalar(scalar) => (*scalar).into(),
+        Given::Again(_) => unreachable!("operands of operands are filled"),
+    }
+}
+
+/// All operands as values of an engine.
+pub(crate) fn operands(list: &[Given], write: &dyn Fn(usize, &TensorData) -> Value) -> Operands {
+    let mut operands = Operands::new();
+    for (place, given) in list.iter().enumerate() {
+        operands.push(match given {
+            Given::Tensor(data) => write(place, data).into(),
+            Given::Scalar(scalar) => (*scalar).into(),
+            Given::Again(place) => operands[*place].clone(),
+        });
+    }
+    operands
+}
+
+/// Infers and executes.
+pub(crate) fn execute(engine: &dyn Engine, op: &Op, operands: Operands) -> Values {
+    let types = infer(op, &OperandType::list(&operands)).unwrap_or_else(|error| panic!("{error}"));
+    engine.execute(op, operands, &types)
+}
+
+pub(crate) fn read(engine: &dyn Engine, value: Value) -> kiln_ir::Result<TensorData> {
+    block_on(engine.read(value))
+}
+
+/// The results of the reference, on the host.
+pub(crate) fn expected(op: &Op, list: &[Given]) -> Vec<TensorData> {
+    let reference = Reference::new();
+    let operands = operands(list, &|_, data| reference.write(data.clone()));
+    let values = execute(&reference, op, operands);
+    let data = values.into_iter().map(|value| read(&reference, value));
+    data.map(|data| data.unwrap_or_else(|error| panic!("the reference fails: {error}"))).collect()
+}
+
+/// The types that the results must have, as inference says. Of `nonzero` the value itself decides.
+pub(crate) fn types_of(op: &Op, operands: &Operands) -> Vec<TensorType> {
+    infer(op, &OperandType::list(operands)).map(|types| types.into_vec()).unwrap_or_default()
+}
+
+/// Runs code of an engine under test; a panic becomes a problem.
+pub(crate) fn guarded<T>(body: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
+        let text = payload.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
+        format!("panicked: {}", text.unwrap_or_else(|| "without a message".into()))
+    })
+}

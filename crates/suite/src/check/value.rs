@@ -1,0 +1,75 @@
+//! Mode *value*: the engine gives what the reference gives.
+
+use super::{Given, Outcome, expected, given, guarded, operands, read, types_of};
+use crate::case::Case;
+use crate::compare::difference;
+use crate::layout::{Layout, elements, place};
+use kiln_ir::{Engine, OpKind, Operands, TensorData, Value};
+
+/// Runs a case in each of its layouts and compares every result with the reference: type, elements, and that
+/// operands of which the caller holds a clone stay as they are.
+pub fn check_value(engine: &dyn Engine, case: &Case) -> Outcome {
+    let list = given(case);
+    let plain = expected(&case.op, &list);
+    let mut outcome = Outcome::default();
+    for &layout in case.layouts.list() {
+        let seen = if layout == Layout::Repeated { repeated(&list) } else { list.clone() };
+        let expected = if layout == Layout::Repeated { expected(&case.op, &seen) } else { plain.clone() };
+        let result = guarded(|| in_layout(engine, case, layout, &seen, &expected));
+        outcome.absorb(&format!("{} {layout:?}", case.name), result);
+    }
+    outcome
+}
+
+fn repeated(list: &[Given]) -> Vec<Given> {
+    let repeat = |given: &Given| match given {
+        Given::Tensor(data) => Given::Tensor(elements(Layout::Repeated, data)),
+        Given::Scalar(scalar) => Given::Scalar(*scalar),
+        Given::Again(place) => Given::Again(*place),
+    };
+    list.iter().map(repeat).collect()
+}
+
+fn in_layout(
+    engine: &dyn Engine,
+    case: &Case,
+    layout: Layout,
+    seen: &[Given],
+    expected: &[TensorData],
+) -> Outcome {
+    let operands = operands(seen, &|_, data| place(engine, layout, data));
+    let kept = if layout == Layout::Owned { Operands::new() } else { operands.clone() };
+    let types = types_of(&case.op, &operands);
+    let results = engine.execute(&case.op, operands, &types);
+    let mut outcome = Outcome::default();
+    if results.len() != expected.len() {
+        outcome.note("results", Some(format!("{} instead of {}", results.len(), expected.len())));
+        return outcome;
+    }
+    for (i, (value, expected)) in results.into_iter().zip(expected).enumerate() {
+        let claimed = *value.ty();
+        let wrong_type = case.op.kind() != OpKind::NonZero && claimed != types[i];
+        outcome.note("type", wrong_type.then(|| format!("{claimed} instead of {}", types[i])));
+        outcome.note(&format!("result {i}"), compare(engine, value, expected, case));
+    }
+    for (i, (operand, given)) in kept.into_iter().zip(seen).enumerate() {
+        if let (Some(value), Given::Tensor(data)) = (operand.value(), given) {
+            outcome.note(&format!("operand {i} was changed"), unchanged(engine, value.clone(), data));
+        }
+    }
+    outcome
+}
+
+fn compare(engine: &dyn Engine, value: Value, expected: &TensorData, case: &Case) -> Option<String> {
+    match read(engine, value) {
+        Ok(actual) => difference(expected, &actual, case.tolerance),
+        Err(error) => Some(format!("failed: {error}")),
+    }
+}
+
+fn unchanged(engine: &dyn Engine, value: Value, data: &TensorData) -> Option<String> {
+    match read(engine, value) {
+        Ok(actual) => difference(data, &actual, crate::case::Tolerance::Bits),
+        Err(error) => Some(format!("failed: {error}")),
+    }
+}

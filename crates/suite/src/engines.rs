@@ -1,0 +1,134 @@
+//! The engines under test, each with the list of cases that it does not pass yet.
+
+use kiln_autodiff::{Autodiff, Checkpointing};
+use kiln_cpu::Cpu;
+use kiln_ir::{BoxFuture, Caps, Engine, Op, Operands, TensorData, TensorType, Value, Values};
+use kiln_reference::Reference;
+use std::sync::Arc;
+
+/// An engine under test.
+#[derive(Clone, Copy)]
+pub struct Subject {
+    /// Its name in messages.
+    pub name: &'static str,
+    /// Opens it.
+    pub open: fn() -> Arc<dyn Engine>,
+    /// What it does not pass yet.
+    pub ignored: &'static [Ignored],
+}
+
+/// Cases that an engine does not pass yet. When one of them passes, the suite fails until the entry goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Ignored {
+    /// The mode.
+    pub mode: Mode,
+    /// Names of cases; `*` stands for any text.
+    pub pattern: &'static str,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// What is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// [`check_value`](crate::check::check_value).
+    Value,
+    /// [`check_grad`](crate::check::check_grad).
+    Grad,
+    /// [`check_expand`](crate::check::check_expand).
+    Expand,
+}
+
+/// The engine that defines the ops: compared with itself it shows that layouts, layers and expansions keep values.
+pub const REFERENCE: Subject =
+    Subject { name: "reference", open: || Arc::new(Reference::new()), ignored: &[] };
+
+/// The CPU engine on the caller's thread.
+pub const CPU_ONE: Subject =
+    Subject { name: "cpu, 1 thread", open: || Arc::new(Cpu::with_threads(1)), ignored: CPU_IGNORED };
+
+/// The CPU engine on several threads.
+pub const CPU_MANY: Subject =
+    Subject { name: "cpu, 3 threads", open: || Arc::new(Cpu::with_threads(3)), ignored: CPU_IGNORED };
+
+/// Every engine under test.
+pub const SUBJECTS: [Subject; 3] = [REFERENCE, CPU_ONE, CPU_MANY];
+
+const CPU_IGNORED: &[Ignored] = &[];
+
+impl Subject {
+    /// The entry under which a case is ignored.
+    pub fn ignored(&self, mode: Mode, name: &str) -> Option<&'static Ignored> {
+        self.ignored.iter().find(|entry| entry.mode == mode && matches(entry.pattern, name))
+    }
+}
+
+/// Whether a name is of the form of a pattern, in which `*` stands for any text.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or("");
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+/// A layer of automatic differentiation whose data all require a gradient: every float op is recorded.
+pub struct Tracked(Autodiff);
+
+impl Tracked {
+    /// The layer over an engine.
+    pub fn new(engine: Arc<dyn Engine>) -> Tracked {
+        Tracked(Autodiff::new(engine, Checkpointing::None))
+    }
+}
+
+impl Engine for Tracked {
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        self.0.execute(op, inputs, results)
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        let is_float = data.dtype().is_float();
+        let value = self.0.write(data);
+        if is_float { self.0.require_grad(value) } else { value }
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, kiln_ir::Result<TensorData>> {
+        self.0.read(value)
+    }
+
+    fn sync(&self) -> BoxFuture<'_, kiln_ir::Result<()>> {
+        self.0.sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns() {
+        assert!(matches("exp/f32[2]", "exp/f32[2]"));
+        assert!(matches("exp/*", "exp/f32[2]"));
+        assert!(matches("*/f16*/corners", "exp/f16[2]/corners"));
+        assert!(matches("*", ""));
+        assert!(!matches("exp", "exp/f32"));
+        assert!(!matches("*f16", "exp/f16[2]"));
+    }
+}

@@ -1,0 +1,128 @@
+//! Memory layouts: the same elements, seen by the engine under test through different views.
+
+use crate::case::Layouts;
+use kiln_ir::{
+    DType, Engine, Op, Operand, OperandType, PadAxis, Scalar, SliceAxis, TensorData, Value, block_on, infer,
+};
+use kiln_reference::Reference;
+use smallvec::smallvec;
+
+/// How an operand lies in memory when the engine gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Row-major, and the engine gets the only clone: it may overwrite it.
+    Owned,
+    /// Row-major, and the test keeps a clone: the engine must leave it as it is.
+    Shared,
+    /// The last axis is outermost in memory.
+    Permuted,
+    /// Every second element, from an offset, with NaN or the greatest integer between.
+    Strided,
+    /// Backwards along every axis.
+    Flipped,
+    /// Stride 0 along the first axis longer than 1. Changes the elements: those of index 0 are repeated.
+    Repeated,
+}
+
+impl Layout {
+    /// Every layout.
+    pub const ALL: [Layout; 6] =
+        [Layout::Owned, Layout::Shared, Layout::Permuted, Layout::Strided, Layout::Flipped, Layout::Repeated];
+}
+
+impl Layouts {
+    /// The layouts that are tried.
+    pub fn list(self) -> &'static [Layout] {
+        match self {
+            Layouts::All => &Layout::ALL,
+            Layouts::Few => &[Layout::Owned, Layout::Permuted],
+        }
+    }
+}
+
+/// The elements that an operand has in a layout: the given ones, but for [`Layout::Repeated`].
+pub fn elements(layout: Layout, data: &TensorData) -> TensorData {
+    match (layout, repeated_axis(data)) {
+        (Layout::Repeated, Some(axis)) => {
+            let one = on_reference(Op::Slice(head(data, axis)), data.clone(), None);
+            on_reference(Op::Broadcast(*data.shape()), one, None)
+        }
+        (
+            Layout::Owned
+            | Layout::Shared
+            | Layout::Permuted
+            | Layout::Strided
+            | Layout::Flipped
+            | Layout::Repeated,
+            _,
+        ) => data.clone(),
+    }
+}
+
+/// A value of the engine with these elements in that layout.
+pub fn place(engine: &dyn Engine, layout: Layout, data: &TensorData) -> Value {
+    let rank = data.shape().rank();
+    match layout {
+        Layout::Owned | Layout::Shared => engine.write(data.clone()),
+        Layout::Permuted => {
+            let reversed: Vec<usize> = (0..rank).rev().collect();
+            let op = Op::Permute(kiln_ir::Axes::new(&reversed));
+            view(engine, op.clone(), on_reference(op, data.clone(), None))
+        }
+        Layout::Strided => {
+            let pads = vec![PadAxis { low: 1, high: 1, interior: 1 }; rank];
+            let sparse = on_reference(Op::Pad(pads), data.clone(), Some(filler(data.dtype())));
+            let every_second = |&len: &usize| SliceAxis { start: 1, len, step: 2 };
+            view(engine, Op::Slice(data.shape().iter().map(every_second).collect()), sparse)
+        }
+        Layout::Flipped => {
+            let backwards = |&len: &usize| SliceAxis { start: usize::saturating_sub(len, 1), len, step: -1 };
+            let op = Op::Slice(data.shape().iter().map(backwards).collect());
+            view(engine, op.clone(), on_reference(op, data.clone(), None))
+        }
+        Layout::Repeated => match repeated_axis(data) {
+            Some(axis) => {
+                let one = on_reference(Op::Slice(head(data, axis)), data.clone(), None);
+                view(engine, Op::Broadcast(*data.shape()), one)
+            }
+            None => engine.write(data.clone()),
+        },
+    }
+}
+
+/// A number that shows if a kernel reads between the elements.
+fn filler(dtype: DType) -> Scalar {
+    match dtype {
+        DType::F64 | DType::F32 | DType::F16 | DType::BF16 => Scalar::Float(f64::NAN),
+        DType::I64 | DType::U64 => Scalar::Int(i64::MAX),
+        DType::I32 | DType::U32 => Scalar::Int(i32::MAX.into()),
+        DType::I16 | DType::U16 => Scalar::Int(i16::MAX.into()),
+        DType::I8 | DType::U8 => Scalar::Int(i8::MAX.into()),
+        DType::Bool => Scalar::Bool(true),
+    }
+}
+
+fn repeated_axis(data: &TensorData) -> Option<usize> {
+    data.shape().iter().position(|&len| len > 1)
+}
+
+/// The first slice along an axis.
+fn head(data: &TensorData, axis: usize) -> Vec<SliceAxis> {
+    let range = |(a, &len): (usize, &usize)| SliceAxis::all(if a == axis { 1 } else { len });
+    data.shape().iter().enumerate().map(range).collect()
+}
+
+fn view(engine: &dyn Engine, op: Op, base: TensorData) -> Value {
+    let operands = smallvec![Operand::Value(engine.write(base))];
+    let types = infer(&op, &OperandType::list(&operands)).expect("a valid view");
+    engine.execute(&op, operands, &types).remove(0)
+}
+
+fn on_reference(op: Op, data: TensorData, scalar: Option<Scalar>) -> TensorData {
+    let reference = Reference::new();
+    let mut operands: kiln_ir::Operands = smallvec![Operand::Value(reference.write(data))];
+    operands.extend(scalar.map(Operand::Scalar));
+    let types = infer(&op, &OperandType::list(&operands)).expect("a valid view");
+    let value = reference.execute(&op, operands, &types).remove(0);
+    block_on(reference.read(value)).expect("views do not fail")
+}

@@ -1,0 +1,32 @@
+//! Bad data: results are poisoned, errors name the op, and nothing panics.
+
+use kiln_suite::cases::poison;
+use kiln_suite::check::{check_passing_on, check_poison};
+use kiln_suite::engines::{SUBJECTS, Tracked};
+use kiln_suite::run::Summary;
+
+#[test]
+fn bad_data_is_refused() {
+    for subject in SUBJECTS {
+        let mut summary = Summary::new(format!("poison on {}", subject.name));
+        let engine = (subject.open)();
+        let tracked = Tracked::new(engine.clone());
+        for case in poison::cases() {
+            summary.add(check_poison(&*engine, &case));
+            summary.add(check_poison(&tracked, &case));
+        }
+        summary.finish();
+    }
+}
+
+#[test]
+fn poison_passes_on() {
+    for subject in SUBJECTS {
+        let mut summary = Summary::new(format!("passing poison on, on {}", subject.name));
+        let engine = (subject.open)();
+        for (op, inputs) in poison::passing_on() {
+            summary.add(check_passing_on(&*engine, &op, &inputs));
+        }
+        summary.finish();
+    }
+}
