@@ -126,7 +126,7 @@ impl AnyTensor {
 
     /// Whether the tensor is a start of a tape.
     pub fn is_require_grad(&self) -> bool {
-        kiln_autodiff::Autodiff::leaf_id(self.0.value()).is_some()
+        self.0.stack().autodiff().is_some_and(|layer| layer.leaf_id(self.0.value()).is_some())
     }
 
     /// A new start of a tape.
@@ -146,9 +146,10 @@ impl AnyTensor {
     /// The tensor on the stack below automatic differentiation; the same tensor if there is none.
     #[must_use]
     pub fn inner(self) -> AnyTensor {
-        let Some(inner) = self.0.stack().inner().cloned() else { return self };
-        let value = kiln_autodiff::Autodiff::inner_value(self.0.value());
-        AnyTensor(Raw::new(inner, value))
+        let stack = self.0.stack().clone();
+        let (Some(layer), Some(below)) = (stack.autodiff(), stack.inner()) else { return self };
+        // `detach` takes the value over, so that a sole owner stays one.
+        AnyTensor(Raw::new(below.clone(), layer.detach(self.0.into_value())))
     }
 
     /// The tensor brought under the automatic differentiation of a stack, without a tape: the reverse of
@@ -157,12 +158,16 @@ impl AnyTensor {
     /// # Errors
     /// When the tensor is not on the stack below.
     pub fn from_inner(self, stack: &Stack) -> Result<AnyTensor> {
-        if !stack.inner().is_some_and(|inner| inner.same(self.0.stack())) {
-            let problem = alloc::format!("is on {:?}, which is not below {stack:?}", self.0.stack());
-            return Err(kiln_ir::Error::type_error("from_inner", problem, &[self.0.ty().into()]));
+        match stack.autodiff() {
+            Some(layer) if stack.inner().is_some_and(|inner| inner.same(self.0.stack())) => {
+                let value = layer.from_inner(self.0.into_value());
+                Ok(AnyTensor(Raw::new(stack.clone(), value)))
+            }
+            _ => {
+                let problem = alloc::format!("is on {:?}, which is not below {stack:?}", self.0.stack());
+                Err(kiln_ir::Error::type_error("from_inner", problem, &[self.0.ty().into()]))
+            }
         }
-        let value = kiln_autodiff::Autodiff::from_inner(self.0.into_value());
-        Ok(AnyTensor(Raw::new(stack.clone(), value)))
     }
 
     /// A function of each element.

@@ -27,7 +27,7 @@ impl Gradients {
 
     /// Takes out the gradient of a rank-erased tensor, if it requires one and took part.
     pub fn remove(&mut self, tensor: &AnyTensor) -> Option<AnyTensor> {
-        let value = self.gradients.remove(tensor.raw().value())?;
+        let value = self.gradients.take(tensor.raw().value())?;
         Some(AnyTensor::from_raw(Raw::new(self.stack.clone(), value)))
     }
 }
@@ -42,10 +42,8 @@ impl<B: AutodiffBackend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The tensor below automatic differentiation: the same elements, without a tape.
     #[track_caller]
     pub fn inner(self) -> Tensor<B::InnerBackend, D, K> {
-        let (_, inner) = ok(layer(self.raw(), "inner"));
-        let inner = inner.clone();
-        let value = Layer::inner_value(self.raw().value());
-        Tensor::from_raw(Raw::new(inner, value))
+        ok(layer(self.raw(), "inner"));
+        Tensor::from_raw(self.into_any().inner().into_raw())
     }
 
     /// A tensor of the backend below, brought under automatic differentiation without a tape.
@@ -56,8 +54,7 @@ impl<B: AutodiffBackend, const D: usize, K: Kind> Tensor<B, D, K> {
         // A run-time device is the stack below itself: its layer is found from there.
         let is_above = stack.inner().is_some_and(|inner| inner.same(&below));
         let stack = if is_above { stack } else { crate::Device(below).autodiff().0 };
-        let value = Layer::from_inner(inner.into_raw().into_value());
-        Tensor::from_raw(Raw::new(stack, value))
+        Tensor::from_raw(ok(inner.into_any().from_inner(&stack)).into_raw())
     }
 }
 
@@ -101,7 +98,7 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
 
     /// Takes out this tensor's gradient, if it requires one and took part.
     pub fn grad_remove(&self, gradients: &mut Gradients) -> Option<Tensor<B::InnerBackend, D>> {
-        let value = gradients.gradients.remove(self.raw().value())?;
+        let value = gradients.gradients.take(self.raw().value())?;
         Some(Tensor::from_raw(Raw::new(gradients.stack.clone(), value)))
     }
 
@@ -113,7 +110,7 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
 
     /// Whether the tensor is a start of a tape, by [`require_grad`](Tensor::require_grad).
     pub fn is_require_grad(&self) -> bool {
-        Layer::leaf_id(self.raw().value()).is_some()
+        layer(self.raw(), "").is_ok_and(|(layer, _)| layer.leaf_id(self.raw().value()).is_some())
     }
 
     /// [`require_grad`](Tensor::require_grad) or [`detach`](Tensor::detach).
@@ -124,7 +121,7 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
 
     /// Whether gradients flow through the tensor.
     pub fn is_tracked(&self) -> bool {
-        Layer::is_tracked(self.raw().value())
+        layer(self.raw(), "").is_ok_and(|(layer, _)| layer.is_tracked(self.raw().value()))
     }
 
     /// The same elements without a tape: gradients do not flow through.
@@ -148,21 +145,21 @@ fn layer<'a>(raw: &'a Raw, what: &str) -> Result<(&'a Arc<Layer>, &'a Stack)> {
 
 /// A new start of a tape; on a stack without automatic differentiation, an error.
 pub(crate) fn require_grad(raw: Raw) -> Result<Raw> {
-    layer(&raw, "require_grad")?;
+    let layer = layer(&raw, "require_grad")?.0.clone();
     if !raw.dtype().is_float() {
         return Err(Error::gradient("require_grad", format!("{} has no gradient: it is no float", raw.ty())));
     }
     let stack = raw.stack().clone();
-    Ok(Raw::new(stack, Layer::require_grad(raw.into_value())))
+    Ok(Raw::new(stack, layer.require_grad(raw.into_value())))
 }
 
 /// The same elements without a tape; on a stack without automatic differentiation, the same tensor.
 pub(crate) fn detach(raw: Raw) -> Raw {
-    if raw.stack().autodiff().is_none() {
-        return raw;
-    }
     let stack = raw.stack().clone();
-    Raw::new(stack, Layer::detach(raw.into_value()))
+    match stack.autodiff() {
+        Some(layer) => Raw::new(stack.clone(), layer.detach(raw.into_value())),
+        None => raw,
+    }
 }
 
 /// Runs `f` on a tensor without keeping what it computes on the way; the backward pass runs `f` again to find
