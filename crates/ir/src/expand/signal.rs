@@ -50,7 +50,8 @@ fn interpolated<'e>(x: &Var<'e>, axis: usize, to: usize, align_corners: bool, cu
     let part = (numerator - &whole * denominator as f64).cast(x.dtype()) / denominator as f64;
     let weight_shape = Shape::new(&alloc::vec![1; x.rank()]).with(axis, to);
     let tap = |offset: f64, weight: Var<'e>| {
-        let index = clamped(&(&whole + offset), from - 1);
+        let index = if offset == 0.0 { whole.clone() } else { &whole + offset };
+        let index = clamped(&index, from - 1);
         x.take(axis, &index) * weight.reshape(weight_shape)
     };
     let rest = 1.0 - &part;

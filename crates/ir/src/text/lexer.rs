@@ -36,6 +36,7 @@ impl Place {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct Lexer<'t> {
     text: &'t str,
     chars: Peekable<CharIndices<'t>>,

@@ -108,7 +108,7 @@ impl<'t> Parser<'t> {
 
     fn operands(&mut self, slots: &Slots) -> Result<Vec<ProgramOperand>> {
         let mut list = Vec::new();
-        if !matches!(self.token, Token::Number(_)) && self.slot_or_word().is_none() {
+        if !self.at_operand() {
             return Ok(list);
         }
         loop {
@@ -136,12 +136,13 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Whether a slot, or a word that stands for a number, comes next.
-    fn slot_or_word(&self) -> Option<()> {
+    /// Whether an operand comes next, and not the slot that the next instruction defines.
+    fn at_operand(&self) -> bool {
         match &self.token {
-            Token::Slot(_) => Some(()),
-            Token::Word(word) => word_scalar(word).map(|_| ()),
-            Token::Number(_) | Token::Text(_) | Token::Mark(_) | Token::End => None,
+            Token::Slot(_) => !matches!(self.lexer.clone().next(), Ok((Token::Mark(':'), _))),
+            Token::Word(word) => word_scalar(word).is_some(),
+            Token::Number(_) => true,
+            Token::Text(_) | Token::Mark(_) | Token::End => false,
         }
     }
 

@@ -1,0 +1,282 @@
+//! The text form: everything that is printed reads back, and bad text is an error.
+
+use kiln_ir::text::{MAX_NESTING, MAX_TEXT};
+use kiln_ir::*;
+use std::collections::BTreeSet;
+
+/// A custom op that keeps its attributes.
+#[derive(Debug)]
+struct Note(String);
+
+impl CustomOp for Note {
+    fn name(&self) -> &str {
+        "test::note"
+    }
+
+    fn attributes(&self) -> String {
+        self.0.clone()
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        Ok(inputs.iter().filter_map(|input| input.tensor().copied()).collect())
+    }
+}
+
+fn note(text: &str) -> Op {
+    Op::Custom(Custom::new(Note(text.into())))
+}
+
+fn register() {
+    Custom::register("test::note", |attributes| Ok(Custom::new(Note(attributes.into()))));
+}
+
+/// Every variant of [`Op`], with every variant of its attributes.
+fn every_op() -> Vec<Op> {
+    let ty = TensorType::new([2, 3], DType::F32);
+    let other = TensorType::new([], DType::BF16);
+    let index = DType::I64;
+    let axis = 1;
+    let slice = vec![SliceAxis { start: 3, len: 2, step: -2 }, SliceAxis::all(4)];
+    let conv =
+        ConvSpec { stride: vec![1, 2], padding: vec![(0, 1), (2, 3)], dilation: vec![4, 5], groups: 6 };
+    let average = PoolKind::Average { include_padding: true };
+    let spec = AttentionSpec { scale: Real(0.125), causal: None };
+    let causal = AttentionSpec { scale: Real(f64::INFINITY), causal: Some(i64::MIN) };
+    let region = Recorder::trace(&[ty], |x| vec![x[0].exp() + 1.0]);
+    let nested = Recorder::trace(&[ty], |x| vec![x[0].apply(Op::Fused(FusedOp::new(region.clone())), &[])]);
+    let mut ops = vec![
+        Op::Full(ty),
+        Op::Full(other),
+        Op::Iota { ty, axis },
+        Op::Iota { ty: other, axis },
+        Op::Select,
+        Op::Cast(DType::F32),
+        Op::Cast(DType::Bool),
+        Op::Bitcast(DType::I32),
+        Op::Reshape([2, 3].into()),
+        Op::Reshape([].into()),
+        Op::Broadcast([7, 8].into()),
+        Op::Permute(Axes::new(&[1, 0])),
+        Op::Slice(slice.clone()),
+        Op::Slice(vec![SliceAxis::all(4)]),
+        Op::Slice(vec![]),
+        Op::Pad(vec![PadAxis::new(1, 2), PadAxis { low: 0, high: 0, interior: 5 }]),
+        Op::Pad(vec![]),
+        Op::Concat { axis },
+        Op::Windows { axis, size: 2, step: 3, dilation: 4 },
+        Op::Copy,
+        Op::Take { axis },
+        Op::Gather { axis },
+        Op::NonZero { index },
+        Op::MatMul,
+        Op::Conv { spec: conv.clone(), pass: ConvPass::Forward },
+        Op::Conv { spec: conv.clone(), pass: ConvPass::Input { size: vec![5, 6] } },
+        Op::Conv { spec: conv, pass: ConvPass::Weight { size: vec![7, usize::MAX] } },
+        Op::Attention(spec),
+        Op::Attention(causal),
+        Op::AttentionGrad(spec),
+        Op::AttentionGrad(causal),
+        Op::Quantize { dtype: DType::I8 },
+        Op::Dequantize,
+        note(""),
+        note("a \"quoted\" \\ line\nand\ta tab, \u{7f} and é"),
+        Op::Fused(FusedOp::new(region)),
+        Op::Fused(FusedOp::new(nested)),
+    ];
+    for kind in [PoolKind::Max, average, PoolKind::Average { include_padding: false }] {
+        let spec = PoolSpec { padding: vec![(1, 2)], overhang: vec![3], ..PoolSpec::new(kind, &[4]) };
+        ops.push(Op::Pool(spec.clone()));
+        ops.push(Op::PoolGrad { spec, size: vec![9] });
+    }
+    ops.extend(Unary::ALL.iter().map(|&function| Op::Unary(function)));
+    ops.extend(Binary::ALL.iter().map(|&function| Op::Binary(function)));
+    ops.extend(Comparison::ALL.iter().map(|&comparison| Op::Compare(comparison)));
+    ops.extend(RandomKind::ALL.iter().map(|&distribution| Op::Random { ty, distribution }));
+    ops.extend(Reduction::ALL.iter().map(|&reduction| Op::Reduce { reduction, axes: Axes::new(&[0, 2]) }));
+    ops.extend(Extremum::ALL.iter().map(|&extremum| Op::ArgReduce { extremum, axis, index }));
+    for yes in [false, true] {
+        ops.push(Op::Sort { axis, descending: yes, index });
+        ops.push(Op::TopK { axis, k: 3, largest: yes, index });
+        ops.push(Op::Softmax { axis, log: yes });
+        ops.push(Op::Fft { axis, inverse: yes });
+        let scan = |&reduction| Op::Scan { reduction, axis, reverse: yes, exclusive: !yes };
+        ops.extend(Reduction::ALL.iter().map(scan));
+        let resize = |&mode| Op::Resize { mode, size: vec![1, 2], align_corners: yes };
+        ops.extend(ResizeMode::ALL.iter().map(resize));
+    }
+    for &mode in UpdateMode::ALL {
+        ops.push(Op::Put { axis, mode });
+        ops.push(Op::Scatter { axis, mode });
+        ops.push(Op::SliceUpdate { slices: slice.clone(), mode });
+    }
+    for epsilon in [1e-5, 0.0, -0.0, 1.0, 1e300, f64::NAN, -f64::NAN] {
+        ops.extend(NormKind::ALL.iter().map(|&kind| Op::Norm { kind, axes: 1, epsilon: Real(epsilon) }));
+    }
+    let kinds = [
+        CollectiveKind::AllReduce(Reduction::Max),
+        CollectiveKind::AllGather { axis },
+        CollectiveKind::ReduceScatter { reduction: Reduction::Prod, axis },
+        CollectiveKind::Broadcast { root: 2 },
+        CollectiveKind::Send { to: 1, tag: u32::MAX },
+        CollectiveKind::Recv { from: 1, tag: 0, ty },
+        CollectiveKind::Recv { from: 1, tag: 0, ty: other },
+    ];
+    ops.extend(kinds.map(|kind| Op::Collective(Collective { kind, group: u64::MAX, rank: 1, size: 3 })));
+    ops
+}
+
+/// A program of all ops; it need not make sense to be printed.
+fn every_program() -> Program {
+    let ty = TensorType::new([2, 3], DType::F32);
+    let scalars = [
+        Scalar::Float(1.0),
+        Scalar::Float(-0.0),
+        Scalar::Float(1e-5),
+        Scalar::Float(1.5e300),
+        Scalar::Float(5e-324),
+        Scalar::Float(f64::INFINITY),
+        Scalar::Float(f64::NEG_INFINITY),
+        Scalar::Float(f64::NAN),
+        Scalar::Float(-f64::NAN),
+        Scalar::Int(0),
+        Scalar::Int(i64::MIN),
+        Scalar::UInt(5),
+        Scalar::UInt(u64::MAX),
+        Scalar::Bool(true),
+        Scalar::Bool(false),
+    ];
+    let results = [vec![], vec![ty], vec![ty, TensorType::new([], DType::U8)]];
+    let mut program = Program { inputs: vec![ty, ty], ..Program::default() };
+    for (i, op) in every_op().into_iter().enumerate() {
+        let operands = vec![
+            ProgramOperand::Slot(i % program.num_slots()),
+            ProgramOperand::Scalar(scalars[i % scalars.len()]),
+            ProgramOperand::Slot(0),
+        ];
+        let operands = operands[..i % 4].to_vec();
+        let results = results[(i / 4) % 3].clone();
+        program.instructions.push(Instruction { op, operands, results });
+    }
+    program.outputs = scalars.map(ProgramOperand::Scalar).to_vec();
+    program.outputs.push(ProgramOperand::Slot(program.num_slots() - 1));
+    program
+}
+
+#[test]
+fn the_table_covers_every_kind() {
+    let kinds: BTreeSet<OpKind> = every_op().iter().map(Op::kind).collect();
+    let missing: Vec<OpKind> = OpKind::ALL.into_iter().filter(|kind| !kinds.contains(kind)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn every_op_reads_back() {
+    register();
+    let program = every_program();
+    let text = program.to_string();
+    let read: Program = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
+    for (a, b) in program.instructions.iter().zip(&read.instructions) {
+        assert_eq!(a, b);
+    }
+    assert_eq!(program, read);
+    assert_eq!(read.to_string(), text);
+}
+
+#[test]
+fn an_op_alone_prints_all_attributes() {
+    assert_eq!(Op::Softmax { axis: 1, log: true }.to_string(), "log_softmax {axis = 1}");
+    assert_eq!(Op::Cast(DType::U8).to_string(), "cast {dtype = u8}");
+    assert_eq!(Op::Full(TensorType::new([2], DType::F16)).to_string(), "full {type = f16[2]}");
+    assert_eq!(Op::MatMul.to_string(), "matmul");
+}
+
+#[test]
+fn damaged_text_never_panics() {
+    register();
+    let text = every_program().to_string();
+    let bytes = text.as_bytes();
+    let junk = b"%(){}[],:=;\"\\-.0123456789eu_ \n\xc3\xa9";
+    let step = 23;
+    for place in (0..bytes.len()).step_by(step) {
+        let word = philox::block(1, place as u64);
+        let from = place.saturating_sub(400);
+        // A part of the text keeps each attempt short.
+        let mut part = b"program(%0: f32[2, 3], %1: f32[2, 3]) {\n".to_vec();
+        part.extend_from_slice(&bytes[from..(place + 200).min(bytes.len())]);
+        let at = word[0] as usize % part.len();
+        match word[1] % 3 {
+            0 => part[at] = junk[word[2] as usize % junk.len()],
+            1 => drop(part.remove(at)),
+            _ => part.truncate(at),
+        }
+        let _ = Program::parse(&String::from_utf8_lossy(&part));
+        let _ = Program::parse(&String::from_utf8_lossy(&bytes[..place]));
+    }
+}
+
+fn problem(text: &str) -> String {
+    match Program::parse(text) {
+        Ok(program) => panic!("{text} reads as {program}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn errors_tell_line_and_column() {
+    for (text, expected) in [
+        ("", "line 1, column 1: expected `program`, found the end of the text"),
+        ("program() { return } x", "line 1, column 22: expected the end of the text, found `x`"),
+        ("program() { return %0 }", "line 1, column 20: %0 is not defined above"),
+        ("program() {\n  é\n}", "line 2, column 3: 'é' has no meaning here"),
+        (
+            "program(%0: f31[]) { return }",
+            "line 1, column 13: expected a type such as `f32[2, 3]`, found `f31`",
+        ),
+        ("program() { return 1.5u }", "line 1, column 20: `1.5u` is no number, or is out of range"),
+        ("program() { return 1e999 }", "line 1, column 20: `1e999` is no number, or is out of range"),
+        (
+            "program() { return 9223372036854775808 }",
+            "line 1, column 20: `9223372036854775808` is no number, or is out of range",
+        ),
+        (
+            "program() { %0: f32[] = full 1.0 {type = 3} return }",
+            "line 1, column 35: `type` must be a type such as `f32[2, 3]`",
+        ),
+        (
+            "program() { %0: f32[] = custom {name = \"none\"} return }",
+            "line 1, column 25: [none] no custom op is registered under this name\n  hint: call `Custom::register` with the name before reading programs or messages that contain it",
+        ),
+        ("program() { = custom {name = \"a} return }", "line 1, column 30: the text in quotes does not end"),
+        (
+            "program() { = permute {axes = [0, 12]} return }",
+            "line 1, column 24: `axes` must be a list of at most 12 axes below it",
+        ),
+        (
+            "program() { = slice {start = [0], len = []} return }",
+            "line 1, column 15: start, len and step must have one entry per axis each",
+        ),
+        ("program() { = exp {a = 1, a = 1} return }", "line 1, column 27: the attribute `a` is given twice"),
+        ("program() { = full 1.0 return }", "line 1, column 15: needs a result or the attribute `type`"),
+    ] {
+        assert_eq!(problem(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn nesting_lists_and_length_are_bounded() {
+    let deep = "[".repeat(100_000);
+    let text = format!("program() {{ = concat {{axis = {deep}}} return }}");
+    assert!(problem(&text).ends_with(&format!("nested more than {MAX_NESTING} deep")));
+    let long = "1, ".repeat(1000);
+    assert!(
+        problem(&format!("program() {{ = concat {{axis = [{long}]}} return }}"))
+            .contains("more than 64 entries")
+    );
+    let many = "1, ".repeat(100_000);
+    assert!(problem(&format!("program() {{ return {many} 1 }}")).contains("more than 65536 operands"));
+    assert!(problem(&";".repeat(MAX_TEXT + 1)).contains("bytes"));
+    let nested = (0..20).fold(String::from("program() { return }"), |inner, _| {
+        format!("program() {{ = fused {{program = {inner}}} return }}")
+    });
+    assert!(problem(&nested).contains("nested more than"));
+}
