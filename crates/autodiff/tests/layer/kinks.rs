@@ -1,0 +1,61 @@
+//! Derivatives where a function has a kink or a singular point: the field's conventions.
+
+use crate::{gradient, layer, leaf, value};
+use kiln_ir::{Binary, Reduction, Var};
+
+fn slope(x: &[f64], function: impl for<'e> Fn(&Var<'e>) -> Var<'e>) -> Vec<f64> {
+    let layer = layer();
+    let x = leaf(&layer, x);
+    let gradients = layer.backward(&value(&function(&x)), None).unwrap();
+    gradient(&layer, &gradients, &x)
+}
+
+#[test]
+fn beside_a_number_the_gradient_passes_on_the_strict_side() {
+    assert_eq!(slope(&[-1.0, 0.0, 1.0], |x| x.max(&x.scalar(0.0))), [0.0, 0.0, 1.0]);
+    assert_eq!(slope(&[-1.0, 0.0, 1.0], |x| x.scalar(0.0).max(x)), [0.0, 0.0, 1.0]);
+    assert_eq!(slope(&[-1.0, 0.0, 1.0], |x| x.min(&x.scalar(0.0))), [1.0, 0.0, 0.0]);
+    assert_eq!(slope(&[-2.0, 0.0, 3.0], |x| x.abs()), [-1.0, 0.0, 1.0]);
+}
+
+#[test]
+fn ties_share() {
+    let layer = layer();
+    let (a, b) = (leaf(&layer, &[1.0, 2.0, 3.0]), leaf(&layer, &[1.0, 3.0, 2.0]));
+    for (y, left, right) in
+        [(a.max(&b), [0.5, 0.0, 1.0], [0.5, 1.0, 0.0]), (a.min(&b), [0.5, 1.0, 0.0], [0.5, 0.0, 1.0])]
+    {
+        let gradients = layer.backward(&value(&y), None).unwrap();
+        assert_eq!(gradient(&layer, &gradients, &a), left);
+        assert_eq!(gradient(&layer, &gradients, &b), right);
+    }
+    assert_eq!(slope(&[2.0, 5.0, 5.0, 1.0], |x| x.reduce(Reduction::Max, &[0])), [0.0, 0.5, 0.5, 0.0]);
+    assert_eq!(
+        slope(&[1.0, 5.0, 1.0, 1.0], |x| x.scan(Reduction::Max, 0, false, false)),
+        [1.0, 3.0, 0.0, 0.0]
+    );
+}
+
+#[test]
+fn powers_at_and_below_zero() {
+    assert_eq!(slope(&[0.0, -2.0], |x| x.pow(&x.scalar(2.0))), [0.0, -4.0]);
+    assert_eq!(slope(&[0.0, -2.0], |x| x.pow(&x.scalar(3.0))), [0.0, 12.0]);
+    assert_eq!(slope(&[0.0, -2.0], |x| x.pow(&x.scalar(0.0))), [0.0, 0.0]);
+    assert_eq!(slope(&[0.0, -2.0], |x| x.pow(&x.scalar(1.0))), [1.0, 1.0]);
+    let layer = layer();
+    let (a, b) = (leaf(&layer, &[0.0, 0.0, -2.0]), leaf(&layer, &[0.0, 2.0, 3.0]));
+    let gradients = layer.backward(&value(&a.binary(Binary::Pow, &b)), None).unwrap();
+    assert_eq!(gradient(&layer, &gradients, &a), [0.0, 0.0, 12.0]);
+    let exponent = gradient(&layer, &gradients, &b);
+    assert_eq!(exponent[..2], [0.0, 0.0]);
+    assert!(exponent[2].is_nan(), "a negative base is no smooth function of its exponent");
+    assert_eq!(slope(&[2.0], |x| x.scalar(0.0).pow(x)), [0.0]);
+}
+
+#[test]
+fn flat_functions_have_a_zero_gradient_not_an_error() {
+    let layer = layer();
+    let x = leaf(&layer, &[0.4]);
+    let gradients = layer.backward(&value(&x.floor()), None).unwrap();
+    assert!(gradients.get(&value(&x)).is_none(), "zero everywhere is not computed");
+}
