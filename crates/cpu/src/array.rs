@@ -83,6 +83,12 @@ impl Array {
         self.buffer.as_ptr().wrapping_add(self.layout.offset * size_of::<T>()).cast()
     }
 
+    /// The same as bytes, for elements of that many bytes.
+    #[inline]
+    pub(crate) fn address(&self, size: usize) -> *mut u8 {
+        self.buffer.as_ptr().wrapping_add(self.layout.offset * size)
+    }
+
     /// The elements of a contiguous array whose dtype is `T`'s (or has the same size and takes any bits).
     ///
     /// # Panics

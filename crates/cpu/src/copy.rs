@@ -33,7 +33,7 @@ impl Cpu {
                 &self.pool,
                 ty.dtype.size(),
                 &ty.shape,
-                (array.as_ptr(), array.strides()),
+                (array.address(ty.dtype.size()), array.strides()),
                 (result.as_mut_ptr(), result.strides()),
             );
         }

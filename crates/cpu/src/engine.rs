@@ -5,7 +5,7 @@ use crate::buffer::Buffer;
 use crate::isa::Level;
 use crate::layout::Layout;
 use crate::threads::Pool;
-use crate::{composite, contraction, custom, elementwise, fill, views};
+use crate::{composite, contraction, custom, elementwise, fill, view};
 use alloc::boxed::Box;
 #[cfg(feature = "std")]
 use alloc::collections::BTreeMap;
@@ -93,17 +93,17 @@ impl Cpu {
             Op::Compare(comparison) => elementwise::compare(self, *comparison, inputs, results),
             Op::Select => elementwise::select(self, inputs, results),
             Op::Cast(_) => elementwise::cast(self, inputs, results),
-            Op::Bitcast(_) => views::bitcast(&inputs, &results[0]),
-            Op::Reshape(shape) => views::reshape(self, shape, &inputs, &results[0]),
-            Op::Permute(axes) => views::permute(axes, &inputs, &results[0]),
-            Op::Broadcast(_) => views::broadcast(&inputs, &results[0]),
-            Op::Slice(slices) => views::slice(slices, &inputs, &results[0]),
-            Op::Pad(pads) => views::pad(self, pads, &inputs, &results[0]),
-            Op::Concat { axis } => views::concat(self, *axis, &inputs, &results[0]),
+            Op::Bitcast(dtype) => view::bitcast(*dtype, inputs),
+            Op::Reshape(shape) => view::reshape(self, shape, inputs),
+            Op::Permute(axes) => view::permute(axes, inputs),
+            Op::Broadcast(shape) => view::broadcast(shape, inputs),
+            Op::Slice(slices) => view::slice(slices, inputs),
+            Op::Pad(pads) => view::pad(self, pads, inputs),
+            Op::Concat { axis } => view::concat(self, *axis, inputs),
             Op::Windows { axis, size, step, dilation } => {
-                views::windows(*axis, (*size, *step, *dilation), &inputs, &results[0])
+                view::windows(*axis, *size, *step, *dilation, inputs)
             }
-            Op::Copy => views::contiguous_copy(self, inputs, &results[0]),
+            Op::Copy => view::copy(self, inputs),
             Op::Reduce { .. }
             | Op::ArgReduce { .. }
             | Op::Scan { .. }
@@ -155,7 +155,7 @@ impl Cpu {
             return TensorData::from_elements(elements, ty.shape);
         }
         // SAFETY: a contiguous array holds all its elements.
-        let bytes = unsafe { core::slice::from_raw_parts(array.as_ptr::<u8>(), ty.num_bytes()) };
+        let bytes = unsafe { core::slice::from_raw_parts(array.address(ty.dtype.size()), ty.num_bytes()) };
         TensorData::from_bytes(bytes, ty)
     }
 }

@@ -48,7 +48,7 @@ mod math;
 mod narrow;
 mod scalar;
 mod threads;
-mod views;
+mod view;
 mod walk;
 
 pub use engine::{Cpu, CustomKernel};
