@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(text([true, false]), "[ true, false]");
         assert_eq!(text([[[1i32, 2]], [[3, 4]]]), "[[[1, 2]],\n\n [[3, 4]]]");
         assert_eq!(text([1.0f32, f32::NAN, f32::INFINITY]), "[ 1., nan, inf]");
-        assert_eq!(text([1e-9f64, 1.0]), "[1.0000e-9, 1.0000e0]");
+        assert_eq!(text([1e-9f64, 1.0]), "[1.0000e-9,  1.0000e0]");
         assert_eq!(text(Vec::<f32>::new()), "[]");
         assert_eq!(format_data(&TensorData::scalar(2.5f32), &PrintOptions::default()), "2.5");
     }
