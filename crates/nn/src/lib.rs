@@ -53,12 +53,17 @@ extern crate alloc;
 extern crate self as kiln_nn;
 
 pub mod config;
+mod initializer;
+mod layer;
+pub mod loss;
 pub mod module;
 
 pub use config::{Config, ConfigError};
+pub use initializer::Initializer;
 pub use kiln_macros::{Config, Module};
 #[doc(hidden)]
 pub use kiln_tensor as tensor;
+pub use layer::*;
 pub use module::{
     AutodiffModule, BackendModule, GradientsParams, LayerTable, Module, Param, ParamId, Parameter,
     ParameterRole, Path, RunningState, Visitor, VisitorMut,

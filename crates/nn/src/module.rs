@@ -9,6 +9,7 @@ mod typed;
 mod visitors;
 
 pub use gradients::GradientsParams;
+pub(crate) use parameter::detached;
 pub use parameter::{Param, ParamId, RunningState};
 pub use path::Path;
 pub use table::LayerTable;

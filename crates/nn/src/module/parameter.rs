@@ -246,6 +246,11 @@ impl<B: AutodiffBackend, const D: usize> AutodiffModule<B> for RunningState<Tens
     }
 }
 
+/// The tensor without a tape; on a backend without automatic differentiation, the same tensor.
+pub(crate) fn detached<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Tensor<B, D> {
+    Tensor::from_raw(tensor.into_any().detach().into_raw())
+}
+
 /// The tensor on the backend below; for a run-time device without automatic differentiation, the same tensor.
 fn below<B: AutodiffBackend, const D: usize, K: Kind>(
     tensor: &Tensor<B, D, K>,

@@ -1,0 +1,269 @@
+//! How weights start.
+
+use crate::{Config, Param};
+use alloc::vec;
+use alloc::vec::Vec;
+use kiln_tensor::{Backend, Distribution, Shape, Tensor, TensorData};
+
+/// The distribution that weights start from. Random numbers come from the device's stream
+/// ([`Backend::seed`]).
+///
+/// *Fan* is the number of inputs (or outputs) that a weight connects to one output (or input): for weights
+/// `[out, in, kernel..]`, as layers keep them, the fan in is `in` times the size of the kernel and the fan out `out` times
+/// that size.
+#[derive(Config, Clone, Copy, Debug, PartialEq)]
+pub enum Initializer {
+    /// The same number everywhere.
+    Constant {
+        /// The number.
+        value: f64,
+    },
+    /// 1 everywhere.
+    Ones,
+    /// 0 everywhere.
+    Zeros,
+    /// Uniform in `[min, max)`.
+    Uniform {
+        /// The least value.
+        min: f64,
+        /// What values stay below.
+        max: f64,
+    },
+    /// Normal.
+    Normal {
+        /// The mean.
+        mean: f64,
+        /// The standard deviation.
+        std: f64,
+    },
+    /// Uniform in `±gain √(3 / fan)` ([He et al. 2015](https://arxiv.org/abs/1502.01852)).
+    KaimingUniform {
+        /// What the activation asks for: `√2` for ReLU, 1 without activation.
+        gain: f64,
+        /// Whether the fan out counts, instead of the fan in.
+        fan_out_only: bool,
+    },
+    /// Normal with mean 0 and standard deviation `gain / √fan` ([He et al. 2015](https://arxiv.org/abs/1502.01852)).
+    KaimingNormal {
+        /// What the activation asks for: `√2` for ReLU, 1 without activation.
+        gain: f64,
+        /// Whether the fan out counts, instead of the fan in.
+        fan_out_only: bool,
+    },
+    /// Uniform in `±gain √(6 / (fan in + fan out))`
+    /// ([Glorot and Bengio 2010](https://proceedings.mlr.press/v9/glorot10a.html)).
+    XavierUniform {
+        /// What the activation asks for: 1 without activation.
+        gain: f64,
+    },
+    /// Normal with mean 0 and standard deviation `gain √(2 / (fan in + fan out))`
+    /// ([Glorot and Bengio 2010](https://proceedings.mlr.press/v9/glorot10a.html)).
+    XavierNormal {
+        /// What the activation asks for: 1 without activation.
+        gain: f64,
+    },
+    /// A random matrix `[first axis, all others]` with orthonormal rows or columns, whichever are fewer, times a factor
+    /// ([Saxe et al. 2014](https://arxiv.org/abs/1312.6120)). Computed on the host.
+    Orthogonal {
+        /// The factor.
+        gain: f64,
+    },
+}
+
+impl Initializer {
+    /// What linear and convolution layers start from, as in PyTorch: uniform in `±1 / √(fan in)`.
+    // The gain √(1/3) makes the bound of Kaiming's rule 1 / √fan.
+    pub const LINEAR: Initializer =
+        Initializer::KaimingUniform { gain: 0.577_350_269_189_625_8, fan_out_only: false };
+
+    /// A trainable weight with fans by its shape.
+    ///
+    /// # Panics
+    /// When the rule needs fans and the shape has fewer than two axes.
+    #[track_caller]
+    pub fn init<B: Backend, const D: usize>(
+        &self,
+        shape: [usize; D],
+        device: &B::Device,
+    ) -> Param<Tensor<B, D>> {
+        Param::from_tensor(self.tensor(shape, fans(&shape), device))
+    }
+
+    /// A trainable weight with given fans: for biases, which follow the fans of their weights.
+    #[track_caller]
+    pub fn init_with<B: Backend, const D: usize>(
+        &self,
+        shape: [usize; D],
+        fan_in: usize,
+        fan_out: usize,
+        device: &B::Device,
+    ) -> Param<Tensor<B, D>> {
+        Param::from_tensor(self.tensor(shape, Some((fan_in, fan_out)), device))
+    }
+
+    #[track_caller]
+    fn tensor<B: Backend, const D: usize>(
+        &self,
+        shape: [usize; D],
+        fans: Option<(usize, usize)>,
+        device: &B::Device,
+    ) -> Tensor<B, D> {
+        let uniform = |bound: f64| Tensor::random(shape, Distribution::Uniform(-bound, bound), device);
+        let normal = |std: f64| Tensor::random(shape, Distribution::Normal(0.0, std), device);
+        match *self {
+            Initializer::Constant { value } => Tensor::full(shape, value, device),
+            Initializer::Ones => Tensor::ones(shape, device),
+            Initializer::Zeros => Tensor::zeros(shape, device),
+            Initializer::Uniform { min, max } => {
+                Tensor::random(shape, Distribution::Uniform(min, max), device)
+            }
+            Initializer::Normal { mean, std } => {
+                Tensor::random(shape, Distribution::Normal(mean, std), device)
+            }
+            Initializer::KaimingUniform { gain, fan_out_only } => {
+                uniform(gain * libm::sqrt(3.0 / one_fan(fans, fan_out_only)))
+            }
+            Initializer::KaimingNormal { gain, fan_out_only } => {
+                normal(gain / libm::sqrt(one_fan(fans, fan_out_only)))
+            }
+            Initializer::XavierUniform { gain } => uniform(gain * libm::sqrt(6.0 / both_fans(fans))),
+            Initializer::XavierNormal { gain } => normal(gain * libm::sqrt(2.0 / both_fans(fans))),
+            Initializer::Orthogonal { gain } => orthogonal(shape, gain, device),
+        }
+    }
+}
+
+/// The fans of weights `[out, in, kernel..]`.
+fn fans(shape: &[usize]) -> Option<(usize, usize)> {
+    let &[output, input, ref kernel @ ..] = shape else { return None };
+    let size: usize = kernel.iter().product();
+    Some((input * size, output * size))
+}
+
+const NO_FANS: &str =
+    "[initializer] a shape with fewer than two axes has no fans\n  hint: give them with `init_with`";
+
+#[track_caller]
+fn one_fan(fans: Option<(usize, usize)>, output: bool) -> f64 {
+    let (fan_in, fan_out) = fans.expect(NO_FANS);
+    (if output { fan_out } else { fan_in }).max(1) as f64
+}
+
+#[track_caller]
+fn both_fans(fans: Option<(usize, usize)>) -> f64 {
+    let (fan_in, fan_out) = fans.expect(NO_FANS);
+    (fan_in + fan_out).max(1) as f64
+}
+
+/// Orthonormalises random vectors, each against the ones before it, by the modified Gram-Schmidt process. Each is
+/// projected twice: once leaves errors of rounding that grow with the number of vectors.
+#[track_caller]
+fn orthogonal<B: Backend, const D: usize>(shape: [usize; D], gain: f64, device: &B::Device) -> Tensor<B, D> {
+    let random = Tensor::<B, D>::random(shape, Distribution::Normal(0.0, 1.0), device);
+    let rows = shape.first().copied().unwrap_or(1);
+    let columns: usize = shape.iter().skip(1).product();
+    let (count, length) = (rows.min(columns), rows.max(columns));
+    let mut vectors: Vec<f64> = random.into_data().to_vec();
+    for current in 0..count {
+        let (before, rest) = vectors.split_at_mut(current * length);
+        let vector = &mut rest[..length];
+        for other in before.chunks_exact(length).chain(before.chunks_exact(length)) {
+            let product: f64 = vector.iter().zip(other).map(|(a, b)| a * b).sum();
+            vector.iter_mut().zip(other).for_each(|(a, b)| *a -= product * b);
+        }
+        let norm = libm::sqrt(vector.iter().map(|a| a * a).sum());
+        vector.iter_mut().for_each(|a| *a /= norm);
+    }
+    vectors.iter_mut().for_each(|a| *a *= gain);
+    let vectors = if rows <= columns { vectors } else { transposed(&vectors, count, length) };
+    match TensorData::new(vectors, Shape::from(shape)) {
+        Ok(data) => Tensor::from_data(data, device),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn transposed(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+    let mut result = vec![0.0; matrix.len()];
+    for row in 0..rows {
+        for column in 0..columns {
+            result[column * rows + row] = matrix[row * columns + column];
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_tensor::Flex;
+
+    fn values<const D: usize>(initializer: Initializer, shape: [usize; D]) -> Vec<f64> {
+        initializer.init::<Flex, D>(shape, &Default::default()).val().into_data().to_vec()
+    }
+
+    fn deviation(values: &[f64]) -> f64 {
+        (values.iter().map(|x| x * x).sum::<f64>() / values.len() as f64).sqrt()
+    }
+
+    #[test]
+    fn constants() {
+        assert_eq!(values(Initializer::Constant { value: 2.5 }, [3]), [2.5; 3]);
+        assert_eq!(values(Initializer::Ones, [2]), [1.0; 2]);
+        assert_eq!(values(Initializer::Zeros, [2]), [0.0; 2]);
+    }
+
+    #[test]
+    fn uniform_rules_stay_within_their_bounds_and_fill_them() {
+        let bounds = [
+            (Initializer::Uniform { min: -0.5, max: 0.5 }, 0.5),
+            (Initializer::LINEAR, 1.0 / 100f64.sqrt()),
+            (Initializer::KaimingUniform { gain: 2f64.sqrt(), fan_out_only: true }, (6.0 / 200f64).sqrt()),
+            (Initializer::XavierUniform { gain: 1.0 }, (6.0 / 300f64).sqrt()),
+        ];
+        for (initializer, bound) in bounds {
+            let values = values(initializer, [50, 25, 2, 2]);
+            let greatest = values.iter().fold(0.0f64, |greatest, x| greatest.max(x.abs()));
+            assert!(
+                greatest <= bound * 1.0001 && greatest > bound * 0.99,
+                "{initializer:?}: {greatest} {bound}"
+            );
+            assert!((deviation(&values) - bound / 3f64.sqrt()).abs() < bound * 0.03, "{initializer:?}");
+        }
+    }
+
+    #[test]
+    fn normal_rules_have_their_deviations() {
+        let deviations = [
+            (Initializer::Normal { mean: 0.0, std: 0.2 }, 0.2),
+            (Initializer::KaimingNormal { gain: 2f64.sqrt(), fan_out_only: false }, (2.0 / 100f64).sqrt()),
+            (Initializer::XavierNormal { gain: 2.0 }, 2.0 * (2.0 / 300f64).sqrt()),
+        ];
+        for (initializer, expected) in deviations {
+            let got = deviation(&values(initializer, [50, 25, 2, 2]));
+            assert!((got - expected).abs() < expected * 0.05, "{initializer:?}: {got} {expected}");
+        }
+    }
+
+    #[test]
+    fn orthogonal_matrices_are_orthonormal() {
+        for shape in [[8, 24], [24, 8], [1, 5], [5, 5]] {
+            let [rows, columns] = shape;
+            let matrix = values(Initializer::Orthogonal { gain: 2.0 }, shape);
+            let matrix = if rows <= columns { matrix } else { transposed(&matrix, rows, columns) };
+            let length = rows.max(columns);
+            for (i, a) in matrix.chunks_exact(length).enumerate() {
+                for (j, b) in matrix.chunks_exact(length).enumerate() {
+                    let product: f64 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+                    let expected = if i == j { 4.0 } else { 0.0 };
+                    assert!((product - expected).abs() < 1e-5, "{shape:?}: {i} {j} {product}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "fewer than two axes")]
+    fn a_vector_has_no_fans() {
+        values(Initializer::LINEAR, [3]);
+    }
+}

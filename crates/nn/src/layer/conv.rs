@@ -1,0 +1,117 @@
+//! Convolutions.
+
+use super::padding::{PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
+use crate::{Config, Initializer, Module, Param};
+use kiln_tensor::module::{self, ConvOptions};
+use kiln_tensor::{Backend, Dyn, Tensor};
+
+macro_rules! convolutions {
+    ($($(#[$doc:meta])* $name:ident $config:ident $padding:ident $function:ident $axes:literal $rank:literal;)*) => {$(
+        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
+        #[derive(Config, Clone, Debug, PartialEq)]
+        pub struct $config {
+            /// Channels of the input and of the output.
+            pub channels: [usize; 2],
+            /// Lengths of the kernel.
+            pub kernel_size: [usize; $axes],
+            /// Distance between neighbouring positions of the kernel. Default: 1.
+            #[config(default = [1; $axes])]
+            pub stride: [usize; $axes],
+            /// Distance between neighbouring elements of the kernel. Default: 1.
+            #[config(default = [1; $axes])]
+            pub dilation: [usize; $axes],
+            /// Into how many independent groups the channels are split. Default: 1.
+            #[config(default = 1)]
+            pub groups: usize,
+            /// Zeros around the input. Default: none.
+            #[config(default = $padding::Valid)]
+            pub padding: $padding,
+            /// Whether a bias is added. Default: true.
+            #[config(default = true)]
+            pub bias: bool,
+            /// What weight and bias start from, both by the fans of the weight. Default: [`Initializer::LINEAR`].
+            #[config(default = Initializer::LINEAR)]
+            pub initializer: Initializer,
+        }
+
+        $(#[$doc])*
+        #[derive(Module, Clone, Debug)]
+        pub struct $name<B: Backend = Dyn> {
+            /// `[channels_out, channels_in / groups, kernel..]`.
+            pub weight: Param<Tensor<B, $rank>>,
+            /// `[channels_out]`.
+            pub bias: Option<Param<Tensor<B, 1>>>,
+            /// Distance between neighbouring positions of the kernel.
+            #[module(attribute)]
+            pub stride: [usize; $axes],
+            /// Distance between neighbouring elements of the kernel.
+            #[module(attribute)]
+            pub dilation: [usize; $axes],
+            /// Into how many independent groups the channels are split.
+            #[module(attribute)]
+            pub groups: usize,
+            /// Zeros around the input.
+            #[module(attribute)]
+            pub padding: $padding,
+        }
+
+        impl $config {
+            /// A layer with fresh weights on a device.
+            ///
+            /// # Panics
+            /// When the groups do not divide both numbers of channels.
+            #[track_caller]
+            pub fn init<B: Backend>(&self, device: &B::Device) -> $name<B> {
+                let ([input, output], groups) = (self.channels, self.groups);
+                check_groups(stringify!($function), input, output, groups);
+                let mut shape = [0; $rank];
+                (shape[0], shape[1]) = (output, input / groups);
+                shape[2..].copy_from_slice(&self.kernel_size);
+                let size: usize = self.kernel_size.iter().product();
+                let bias = || self.initializer.init_with([output], shape[1] * size, output * size, device);
+                $name {
+                    weight: self.initializer.init(shape, device),
+                    bias: self.bias.then(bias),
+                    stride: self.stride,
+                    dilation: self.dilation,
+                    groups,
+                    padding: self.padding,
+                }
+            }
+        }
+
+        impl<B: Backend> $name<B> {
+            /// `[batch, channels_in, space..]` to `[batch, channels_out, space..]`.
+            ///
+            /// # Panics
+            /// When the channels differ from the weight's, or the kernel is longer than the padded input.
+            #[track_caller]
+            pub fn forward(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
+                let space = |dims: [usize; $rank]| core::array::from_fn(|axis| dims[axis + 2]);
+                let padding =
+                    self.padding.sides(space(x.dims()), space(self.weight.dims()), self.stride, self.dilation);
+                let options =
+                    ConvOptions { stride: self.stride, padding, dilation: self.dilation, groups: self.groups };
+                module::$function(x, self.weight.val(), self.bias.as_ref().map(Param::val), &options)
+            }
+        }
+    )*};
+}
+
+convolutions! {
+    /// A convolution over one axis: signals and sequences.
+    Conv1d Conv1dConfig PaddingConfig1d conv1d 1 3;
+    /// A convolution over two axes: images.
+    Conv2d Conv2dConfig PaddingConfig2d conv2d 2 4;
+    /// A convolution over three axes: volumes and films.
+    Conv3d Conv3dConfig PaddingConfig3d conv3d 3 5;
+}
+
+#[track_caller]
+pub(super) fn check_groups(op: &str, input: usize, output: usize, groups: usize) {
+    assert!(
+        groups > 0 && input.is_multiple_of(groups) && output.is_multiple_of(groups),
+        "[{op}] {groups} groups do not divide {input} input and {output} output channels\n  \
+         hint: both numbers of channels must be multiples of `groups`"
+    );
+}

@@ -1,0 +1,49 @@
+//! Dropout.
+
+use crate::{Config, Module};
+use kiln_tensor::{Backend, Distribution, Tensor};
+
+/// Settings of a [`Dropout`] layer.
+#[derive(Config, Clone, Debug, PartialEq)]
+pub struct DropoutConfig {
+    /// The probability of setting an element to zero.
+    pub prob: f64,
+}
+
+/// Sets elements to zero at random and scales up the others, so that their expected sum stays
+/// ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)).
+///
+/// It does so on backends with automatic differentiation and nothing on others. Random numbers come from the device's
+/// stream ([`Backend::seed`]).
+#[derive(Module, Clone, Debug)]
+pub struct Dropout {
+    /// The probability of setting an element to zero.
+    pub prob: f64,
+}
+
+impl DropoutConfig {
+    /// The layer.
+    ///
+    /// # Panics
+    /// When the probability is not between 0 and 1.
+    #[track_caller]
+    pub fn init(&self) -> Dropout {
+        let prob = self.prob;
+        assert!((0.0..=1.0).contains(&prob), "[dropout] the probability {prob} is not between 0 and 1");
+        Dropout { prob }
+    }
+}
+
+impl Dropout {
+    /// Any shape, which stays.
+    #[track_caller]
+    pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
+        if self.prob == 0.0 || x.engine_stack().autodiff().is_none() {
+            return x;
+        }
+        let keep = 1.0 - self.prob;
+        let scale = if keep > 0.0 { 1.0 / keep } else { 0.0 };
+        let mask = x.random_like(Distribution::Bernoulli(keep)) * scale;
+        x * mask
+    }
+}

@@ -1,0 +1,74 @@
+//! Normalisation of groups of channels.
+
+use super::{check_channels, scale_channels};
+use crate::{Config, Initializer, Module, Param};
+use kiln_tensor::{Backend, Dyn, Tensor, module};
+
+/// Settings of a [`GroupNorm`] layer.
+#[derive(Config, Clone, Debug, PartialEq)]
+pub struct GroupNormConfig {
+    /// Into how many groups the channels are split.
+    pub num_groups: usize,
+    /// The number of channels.
+    pub num_channels: usize,
+    /// Added to the variance. Default: 1e-5.
+    #[config(default = 1e-5)]
+    pub epsilon: f64,
+    /// Whether each channel is scaled and shifted. Default: true.
+    #[config(default = true)]
+    pub affine: bool,
+}
+
+/// Normalises each example over groups of channels and all axes of space
+/// ([Wu and He 2018](https://arxiv.org/abs/1803.08494)). As many groups as channels make instance normalisation.
+#[derive(Module, Clone, Debug)]
+pub struct GroupNorm<B: Backend = Dyn> {
+    /// `[channels]`; starts as ones.
+    pub weight: Option<Param<Tensor<B, 1>>>,
+    /// `[channels]`; starts as zeros.
+    pub bias: Option<Param<Tensor<B, 1>>>,
+    /// Into how many groups the channels are split.
+    pub num_groups: usize,
+    /// The number of channels.
+    pub num_channels: usize,
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+impl GroupNormConfig {
+    /// The layer on a device.
+    ///
+    /// # Panics
+    /// When the groups do not divide the channels.
+    #[track_caller]
+    pub fn init<B: Backend>(&self, device: &B::Device) -> GroupNorm<B> {
+        let (groups, channels) = (self.num_groups, self.num_channels);
+        assert!(
+            groups > 0 && channels.is_multiple_of(groups),
+            "[group_norm] {groups} groups do not divide {channels} channels"
+        );
+        GroupNorm {
+            weight: self.affine.then(|| Initializer::Ones.init([channels], device)),
+            bias: self.affine.then(|| Initializer::Zeros.init([channels], device)),
+            num_groups: groups,
+            num_channels: channels,
+            epsilon: self.epsilon,
+        }
+    }
+}
+
+impl<B: Backend> GroupNorm<B> {
+    /// `[batch, channels, space..]`, which stays.
+    ///
+    /// # Panics
+    /// When the number of channels is another.
+    #[track_caller]
+    pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
+        check_channels("group_norm", &x, self.num_channels);
+        let dims = x.dims();
+        let row = dims[1..].iter().product::<usize>() / self.num_groups;
+        let rows: Tensor<B, 3> = x.reshape([dims[0], self.num_groups, row]);
+        let normal = module::layer_norm(rows, None, None, self.epsilon).reshape(dims);
+        scale_channels(normal, &self.weight, &self.bias)
+    }
+}

@@ -1,0 +1,202 @@
+//! Pooling.
+
+use crate::{Config, Module};
+use kiln_tensor::module::{self, PoolOptions};
+use kiln_tensor::{Backend, Tensor};
+
+macro_rules! max_pools {
+    ($($name:ident $config:ident $function:ident $axes:literal $rank:literal $space:literal;)*) => {$(
+        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
+        #[derive(Config, Clone, Debug, PartialEq)]
+        pub struct $config {
+            /// Elements per window.
+            pub kernel_size: [usize; $axes],
+            /// Distance between neighbouring windows. Default (`None`): the size of a window.
+            pub stride: Option<[usize; $axes]>,
+            /// Elements before and after each axis, which never win. At most half a window. Default: 0.
+            #[config(default = [0; $axes])]
+            pub padding: [usize; $axes],
+            /// Distance between neighbouring elements of a window. Default: 1.
+            #[config(default = [1; $axes])]
+            pub dilation: [usize; $axes],
+            /// Whether a last window that reaches over the end counts. Default: false.
+            #[config(default = false)]
+            pub ceil_mode: bool,
+        }
+
+        #[doc = concat!("The greatest element of each window over ", $space, ".")]
+        #[derive(Module, Clone, Debug)]
+        pub struct $name {
+            /// Elements per window.
+            #[module(attribute)]
+            pub kernel_size: [usize; $axes],
+            /// Distance between neighbouring windows.
+            #[module(attribute)]
+            pub stride: [usize; $axes],
+            /// Elements before and after each axis.
+            #[module(attribute)]
+            pub padding: [usize; $axes],
+            /// Distance between neighbouring elements of a window.
+            #[module(attribute)]
+            pub dilation: [usize; $axes],
+            /// Whether a last window that reaches over the end counts.
+            pub ceil_mode: bool,
+        }
+
+        impl $config {
+            /// The layer.
+            pub fn init(&self) -> $name {
+                $name {
+                    kernel_size: self.kernel_size,
+                    stride: self.stride.unwrap_or(self.kernel_size),
+                    padding: self.padding,
+                    dilation: self.dilation,
+                    ceil_mode: self.ceil_mode,
+                }
+            }
+        }
+
+        impl $name {
+            /// `[batch, channels, space..]` to `[batch, channels, windows..]`.
+            ///
+            /// # Panics
+            /// When a window is longer than the padded input, or the padding more than half of it.
+            #[track_caller]
+            pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
+                let options = PoolOptions {
+                    window: self.kernel_size,
+                    stride: self.stride,
+                    padding: self.padding,
+                    dilation: self.dilation,
+                    ceil_mode: self.ceil_mode,
+                };
+                module::$function(x, &options)
+            }
+        }
+    )*};
+}
+
+max_pools! {
+    MaxPool1d MaxPool1dConfig max_pool1d 1 3 "one axis";
+    MaxPool2d MaxPool2dConfig max_pool2d 2 4 "two axes";
+}
+
+macro_rules! average_pools {
+    ($($name:ident $config:ident $function:ident $axes:literal $rank:literal $space:literal;)*) => {$(
+        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
+        #[derive(Config, Clone, Debug, PartialEq)]
+        pub struct $config {
+            /// Elements per window.
+            pub kernel_size: [usize; $axes],
+            /// Distance between neighbouring windows. Default (`None`): the size of a window.
+            pub stride: Option<[usize; $axes]>,
+            /// Zeros before and after each axis. At most half a window. Default: 0.
+            #[config(default = [0; $axes])]
+            pub padding: [usize; $axes],
+            /// Whether a last window that reaches over the end counts. Default: false.
+            #[config(default = false)]
+            pub ceil_mode: bool,
+            /// Whether padding counts in the divisor. Default: true.
+            #[config(default = true)]
+            pub count_include_pad: bool,
+        }
+
+        #[doc = concat!("The mean of each window over ", $space, ".")]
+        #[derive(Module, Clone, Debug)]
+        pub struct $name {
+            /// Elements per window.
+            #[module(attribute)]
+            pub kernel_size: [usize; $axes],
+            /// Distance between neighbouring windows.
+            #[module(attribute)]
+            pub stride: [usize; $axes],
+            /// Zeros before and after each axis.
+            #[module(attribute)]
+            pub padding: [usize; $axes],
+            /// Whether a last window that reaches over the end counts.
+            pub ceil_mode: bool,
+            /// Whether padding counts in the divisor.
+            pub count_include_pad: bool,
+        }
+
+        impl $config {
+            /// The layer.
+            pub fn init(&self) -> $name {
+                $name {
+                    kernel_size: self.kernel_size,
+                    stride: self.stride.unwrap_or(self.kernel_size),
+                    padding: self.padding,
+                    ceil_mode: self.ceil_mode,
+                    count_include_pad: self.count_include_pad,
+                }
+            }
+        }
+
+        impl $name {
+            /// `[batch, channels, space..]` to `[batch, channels, windows..]`.
+            ///
+            /// # Panics
+            /// When a window is longer than the padded input, or the padding more than half of it.
+            #[track_caller]
+            pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
+                let options = PoolOptions {
+                    window: self.kernel_size,
+                    stride: self.stride,
+                    padding: self.padding,
+                    dilation: [1; $axes],
+                    ceil_mode: self.ceil_mode,
+                };
+                module::$function(x, &options, self.count_include_pad)
+            }
+        }
+    )*};
+}
+
+average_pools! {
+    AvgPool1d AvgPool1dConfig avg_pool1d 1 3 "one axis";
+    AvgPool2d AvgPool2dConfig avg_pool2d 2 4 "two axes";
+}
+
+macro_rules! adaptive_pools {
+    ($($name:ident $config:ident $function:ident $axes:literal $rank:literal $space:literal;)*) => {$(
+        #[doc = concat!("Settings of an [`", stringify!($name), "`] layer.")]
+        #[derive(Config, Clone, Debug, PartialEq)]
+        pub struct $config {
+            /// How many windows along each axis.
+            pub output_size: [usize; $axes],
+        }
+
+        #[doc = concat!("The mean of each of a number of windows that share out ", $space, ".")]
+        ///
+        /// Window `i` of `n` over `length` elements covers `floor(i length / n) .. ceil((i + 1) length / n)`.
+        #[derive(Module, Clone, Debug)]
+        pub struct $name {
+            /// How many windows along each axis.
+            #[module(attribute)]
+            pub output_size: [usize; $axes],
+        }
+
+        impl $config {
+            /// The layer.
+            pub fn init(&self) -> $name {
+                $name { output_size: self.output_size }
+            }
+        }
+
+        impl $name {
+            /// `[batch, channels, space..]` to `[batch, channels, output_size..]`.
+            ///
+            /// # Panics
+            /// When an axis of space, or of the output, is empty.
+            #[track_caller]
+            pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
+                module::$function(x, self.output_size)
+            }
+        }
+    )*};
+}
+
+adaptive_pools! {
+    AdaptiveAvgPool1d AdaptiveAvgPool1dConfig adaptive_avg_pool1d 1 3 "one axis";
+    AdaptiveAvgPool2d AdaptiveAvgPool2dConfig adaptive_avg_pool2d 2 4 "two axes";
+}

@@ -1,0 +1,49 @@
+//! The squared error.
+
+use super::Reduction;
+use crate::Module;
+use kiln_tensor::{Backend, Tensor};
+
+/// `(prediction - target)²`.
+#[derive(Module, Clone, Copy, Debug, Default)]
+pub struct MseLoss;
+
+impl MseLoss {
+    /// The loss.
+    pub fn new() -> MseLoss {
+        MseLoss
+    }
+
+    /// The loss of tensors of the same shape: `[1]`, or `[elements]` without reduction.
+    ///
+    /// # Panics
+    /// When the shapes differ: a target that broadcasts is nearly always a mistake.
+    #[track_caller]
+    pub fn forward<B: Backend, const D: usize>(
+        &self,
+        predictions: Tensor<B, D>,
+        targets: Tensor<B, D>,
+        reduction: Reduction,
+    ) -> Tensor<B, 1> {
+        reduction.apply(self.forward_no_reduction(predictions, targets))
+    }
+
+    /// The losses of the elements of tensors of the same shape, which stays.
+    ///
+    /// # Panics
+    /// When the shapes differ.
+    #[track_caller]
+    pub fn forward_no_reduction<B: Backend, const D: usize>(
+        &self,
+        predictions: Tensor<B, D>,
+        targets: Tensor<B, D>,
+    ) -> Tensor<B, D> {
+        assert!(
+            predictions.dims() == targets.dims(),
+            "[mse] predictions and targets differ in shape: {} x {}",
+            predictions.raw().ty(),
+            targets.raw().ty()
+        );
+        (predictions - targets).square()
+    }
+}
