@@ -1,43 +1,173 @@
 //! The named composites: softmax, norms, attention, resizing, Fourier transforms, quantisation.
 
+mod attention;
+mod fourier;
+mod quantize;
+mod resize;
+mod rows;
+
 use crate::Cpu;
-use kiln_ir::{AttentionSpec, DType, Error, NormKind, Operands, ResizeMode, Result, TensorType, Values};
+use crate::array::Array;
+use crate::contraction::{Width, no_number, tensor, through_f32};
+use core::marker::PhantomData;
+use kiln_ir::{
+    AttentionSpec, DType, NormKind, Op, Operands, Real, ResizeMode, Result, TensorType, Values,
+};
+use smallvec::smallvec;
 
-pub(crate) fn softmax(_: &Cpu, _: usize, _: bool, _: Operands, _: &[TensorType]) -> Result<Values> {
-    Err(Error::unsupported("cpu", "softmax"))
+/// Calls the generic function for the width of the dtype; 16-bit floats run the op in `f32`.
+macro_rules! by_width {
+    ($cpu:ident, $op:expr, $inputs:ident, $results:ident, $dtype:expr, |$float:ident| $body:expr) => {{
+        let op = $op;
+        match Width::of($dtype, op.name())? {
+            Width::Double => {
+                type $float = f64;
+                $body
+            }
+            Width::Single => {
+                type $float = f32;
+                $body
+            }
+            Width::Half => return through_f32($cpu, &op, $inputs, $results),
+        }
+    }};
 }
 
-pub(crate) fn norm(_: &Cpu, _: NormKind, _: usize, _: f64, _: Operands, _: &[TensorType]) -> Result<Values> {
-    Err(Error::unsupported("cpu", "norm"))
+pub(crate) fn softmax(
+    cpu: &Cpu,
+    axis: usize,
+    log: bool,
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    let (x, ty) = tensor(&inputs, 0)?;
+    let output = by_width!(cpu, Op::Softmax { axis, log }, inputs, results, ty.dtype, |T| {
+        rows::softmax::<T>(cpu, x, ty, axis, log)?
+    });
+    Ok(smallvec![output.into_value(results[0])])
 }
 
-pub(crate) fn attention(_: &Cpu, _: &AttentionSpec, _: Operands, _: &[TensorType]) -> Result<Values> {
-    Err(Error::unsupported("cpu", "attention"))
+pub(crate) fn norm(
+    cpu: &Cpu,
+    kind: NormKind,
+    axes: usize,
+    epsilon: f64,
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    let ty = results[0];
+    let length = ty.shape[ty.rank() - axes..].iter().product();
+    let op = Op::Norm { kind, axes, epsilon: Real(epsilon) };
+    let output = by_width!(cpu, op, inputs, results, ty.dtype, |T| {
+        rows::norm::<T>(cpu, kind, length, epsilon, up_to_three(&inputs)?, &ty)?
+    });
+    Ok(smallvec![output.into_value(ty)])
 }
 
-pub(crate) fn attention_grad(_: &Cpu, _: &AttentionSpec, _: Operands, _: &[TensorType]) -> Result<Values> {
-    Err(Error::unsupported("cpu", "attention_grad"))
+pub(crate) fn attention(
+    cpu: &Cpu,
+    spec: &AttentionSpec,
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    let qkv = [tensor(&inputs, 0)?, tensor(&inputs, 1)?, tensor(&inputs, 2)?];
+    let mask = optional(&inputs, 3)?;
+    let [y, lse] = by_width!(cpu, Op::Attention(*spec), inputs, results, results[0].dtype, |T| {
+        attention::forward::<T>(cpu, spec, qkv, mask, results)?
+    });
+    Ok(smallvec![y.into_value(results[0]), lse.into_value(results[1])])
+}
+
+pub(crate) fn attention_grad(
+    cpu: &Cpu,
+    spec: &AttentionSpec,
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    let qkv = [tensor(&inputs, 1)?, tensor(&inputs, 2)?, tensor(&inputs, 3)?];
+    let others = [tensor(&inputs, 0)?, tensor(&inputs, 4)?, tensor(&inputs, 5)?];
+    let mask = optional(&inputs, 6)?;
+    let arrays = by_width!(cpu, Op::AttentionGrad(*spec), inputs, results, results[0].dtype, |T| {
+        attention::backward::<T>(cpu, spec, qkv, mask, others, results)?
+    });
+    Ok(arrays.into_iter().zip(results).map(|(array, ty)| array.into_value(*ty)).collect())
 }
 
 pub(crate) fn resize(
-    _: &Cpu,
-    _: ResizeMode,
-    _: &[usize],
-    _: bool,
-    _: Operands,
-    _: &[TensorType],
+    cpu: &Cpu,
+    mode: ResizeMode,
+    size: &[usize],
+    align_corners: bool,
+    inputs: Operands,
+    results: &[TensorType],
 ) -> Result<Values> {
-    Err(Error::unsupported("cpu", "resize"))
+    let x = tensor(&inputs, 0)?;
+    let op = Op::Resize { mode, size: size.to_vec(), align_corners };
+    let output = by_width!(cpu, op, inputs, results, x.1.dtype, |T| {
+        resize::resize::<T>(cpu, mode, size, align_corners, x)?
+    });
+    Ok(smallvec![output.into_value(results[0])])
 }
 
-pub(crate) fn fft(_: &Cpu, _: usize, _: bool, _: Operands, _: &[TensorType]) -> Result<Values> {
-    Err(Error::unsupported("cpu", "fft"))
+pub(crate) fn fft(
+    cpu: &Cpu,
+    axis: usize,
+    inverse: bool,
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    let ty = results[0];
+    let parts = [tensor(&inputs, 0)?.0, tensor(&inputs, 1)?.0];
+    let [re, im] = by_width!(cpu, Op::Fft { axis, inverse }, inputs, results, ty.dtype, |T| {
+        fourier::fft::<T>(cpu, parts, &ty, axis, inverse)?
+    });
+    Ok(smallvec![re.into_value(ty), im.into_value(ty)])
 }
 
-pub(crate) fn quantize(_: &Cpu, _: DType, _: Operands, _: &[TensorType]) -> Result<Values> {
-    Err(Error::unsupported("cpu", "quantize"))
+/// Calls `$run::<$float, Q>` for the integer type `Q` of a dtype.
+macro_rules! by_quantized {
+    ($dtype:expr, $op:expr, $run:path, $float:ident, ($($arg:expr),*)) => {
+        match $dtype {
+            DType::I8 => $run($($arg),*, PhantomData::<($float, i8)>),
+            DType::U8 => $run($($arg),*, PhantomData::<($float, u8)>),
+            DType::I16 => $run($($arg),*, PhantomData::<($float, i16)>),
+            DType::U16 => $run($($arg),*, PhantomData::<($float, u16)>),
+            DType::I32 => $run($($arg),*, PhantomData::<($float, i32)>),
+            DType::F64
+            | DType::F32
+            | DType::F16
+            | DType::BF16
+            | DType::I64
+            | DType::U64
+            | DType::U32
+            | DType::Bool => Err(no_number($op)),
+        }
+    };
 }
 
-pub(crate) fn dequantize(_: &Cpu, _: Operands, _: &[TensorType]) -> Result<Values> {
-    Err(Error::unsupported("cpu", "dequantize"))
+pub(crate) fn quantize(cpu: &Cpu, dtype: DType, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    let ty = results[0];
+    let (_, x_ty) = tensor(&inputs, 0)?;
+    let output = by_width!(cpu, Op::Quantize { dtype }, inputs, results, x_ty.dtype, |T| {
+        by_quantized!(dtype, "quantize", quantize::quantize, T, (cpu, up_to_three(&inputs)?, &ty))?
+    });
+    Ok(smallvec![output.into_value(ty)])
+}
+
+pub(crate) fn dequantize(cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    let ty = results[0];
+    let (_, q_ty) = tensor(&inputs, 0)?;
+    let output = by_width!(cpu, Op::Dequantize, inputs, results, ty.dtype, |T| {
+        by_quantized!(q_ty.dtype, "dequantize", quantize::dequantize, T, (cpu, up_to_three(&inputs)?, &ty))?
+    });
+    Ok(smallvec![output.into_value(ty)])
+}
+
+/// An operand that may be left out at the end of the list.
+fn optional(inputs: &Operands, place: usize) -> Result<Option<(&Array, &TensorType)>> {
+    if place < inputs.len() { tensor(inputs, place).map(Some) } else { Ok(None) }
+}
+
+fn up_to_three(inputs: &Operands) -> Result<[Option<(&Array, &TensorType)>; 3]> {
+    Ok([optional(inputs, 0)?, optional(inputs, 1)?, optional(inputs, 2)?])
 }

@@ -66,6 +66,11 @@ impl Case {
         self
     }
 
+    /// An operand.
+    pub fn data(&self, place: usize) -> &TensorData {
+        &self.operands[place]
+    }
+
     pub fn transposed(mut self) -> Case {
         self.view = View::Transposed;
         self

@@ -226,7 +226,7 @@ impl Gather<'_> {
 ///
 /// # Safety
 /// As the fields of [`Tiles`] state.
-pub(super) unsafe fn sum_blocks<T: Float>(cpu: &Cpu, tiles: Tiles<'_, T>, width: usize) {
+unsafe fn sum_blocks<T: Float>(cpu: &Cpu, tiles: Tiles<'_, T>, width: usize) {
     let mut accumulate = tiles.accumulate;
     let mut start = 0;
     loop {

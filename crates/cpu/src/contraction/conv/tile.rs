@@ -18,23 +18,9 @@ pub(super) struct Tiles<'a, T> {
     /// `[steps, vectors * lanes]`.
     pub(super) weights: *const T,
     pub(super) vectors: usize,
-    /// `[rows, vectors * lanes]`, with room for the number of rows rounded up to a multiple of [`tile_rows`].
+    /// `[rows, vectors * lanes]`, with room for the number of rows rounded up to whole tiles.
     pub(super) sums: *mut T,
     pub(super) accumulate: bool,
-}
-
-/// How many rows a tile has for that many vectors: as many as the registers hold sums for.
-pub(super) const fn tile_rows(registers: usize, vectors: usize) -> usize {
-    match (registers, vectors) {
-        (32, 1) => 12,
-        (32, 2) => 12,
-        (32, 3) => 8,
-        (32, _) => 6,
-        (_, 1) => 6,
-        (_, 2) => 6,
-        (_, 3) => 4,
-        (_, _) => 3,
-    }
 }
 
 /// The most vectors per row.
@@ -45,11 +31,12 @@ impl<T: Float> Kernel<T> for Tiles<'_, T> {
 
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(self) {
-        // SAFETY: what the caller vouches for; the tile has as many rows as `tile_rows` says.
+        // As many rows as the registers hold sums for, and general registers hold pointers for.
+        // SAFETY: what the caller vouches for.
         unsafe {
             match (S::REGISTERS, self.vectors) {
                 (32, 1) => self.all::<S, 12, 1>(),
-                (32, 2) => self.all::<S, 12, 2>(),
+                (32, 2) => self.all::<S, 8, 2>(),
                 (32, 3) => self.all::<S, 8, 3>(),
                 (32, _) => self.all::<S, 6, 4>(),
                 (_, 1) => self.all::<S, 6, 1>(),

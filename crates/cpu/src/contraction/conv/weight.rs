@@ -3,7 +3,7 @@
 //! The kernel is the tile of the other passes with its roles exchanged: the rows are steps (channels of `x` and taps),
 //! and the sum runs over positions, against `y` transposed to `[positions, channels]`.
 
-use super::gather::{Band, bands, sum_blocks};
+use super::gather::{Band, bands};
 use super::geometry::Geometry;
 use super::rows::{self, Dots};
 use super::source::Source;
@@ -22,6 +22,9 @@ const PARTS: usize = 16;
 
 /// The most elements of partial sums.
 const PARTIAL: usize = 1 << 23;
+
+/// Positions of a block: enough to pay for reading and writing the sums, few enough for the second cache.
+const POSITIONS: usize = 384;
 
 /// Multiplications worth waking another thread for.
 const GRAIN: usize = 1 << 18;
@@ -102,36 +105,40 @@ impl WeightPass<'_> {
         let positions = phase.base.len();
         let work = (self.batch.div_ceil(parts) * positions * slice * width).max(1);
         cpu.pool.parallel_for(parts * self.groups * slices, GRAIN.div_ceil(work), |tasks| {
-            let mut transposed =
-                Scratch::<T>::new(positions * bands.first().map_or(0, |band| band.width(lanes)));
+            let mut transposed = Scratch::<T>::new(POSITIONS * bands.first().map_or(0, |band| band.width(lanes)));
+            let mut places = Vec::with_capacity(POSITIONS);
             for task in tasks {
                 let (part, group, number) =
                     (task / slices / self.groups, task / slices % self.groups, task % slices);
                 let rows = &steps[(number * slice).min(steps.len())..((number + 1) * slice).min(steps.len())];
-                let mut to = sums.get().wrapping_add(task * room * width);
-                for band in &bands {
-                    let images = self.images(part, parts);
-                    for n in images.clone() {
+                let images = self.images(part, parts);
+                let all = images.start * positions..images.end * positions;
+                for start in all.clone().step_by(POSITIONS) {
+                    let block = start..(start + POSITIONS).min(all.end);
+                    places.clear();
+                    places.extend(block.clone().map(|f| f / positions * source.image + phase.base[f % positions]));
+                    let mut to = sums.get().wrapping_add(task * room * width);
+                    for band in &bands {
                         // SAFETY: the channels of `y` of this band; steps and positions lie in the group's channels of
                         // the source; every task has sums of its own.
                         unsafe {
-                            let channel = (n * self.groups + group) * self.channels_out + band.first;
+                            let channel = group * self.channels_out + band.first;
+                            let image = self.groups * self.channels_out * positions;
                             let from = y.get().add(channel * positions);
-                            transpose(from, positions, band, lanes, transposed.as_mut_ptr());
-                            let start = n * source.image + group * self.channels_in * source.plane;
+                            transpose(from, image, positions, &block, band, lanes, transposed.as_mut_ptr());
                             let tiles = Tiles {
-                                source: source.start.get().add(start),
+                                source: source.start.get().add(group * self.channels_in * source.plane),
                                 rows,
-                                steps: &phase.base,
+                                steps: &places,
                                 weights: transposed.as_mut_ptr(),
                                 vectors: band.vectors,
                                 sums: to,
-                                accumulate: n != images.start,
+                                accumulate: start != all.start,
                             };
-                            sum_blocks(cpu, tiles, band.width(lanes));
+                            T::dispatch(cpu.level, tiles);
                         }
+                        to = to.wrapping_add(room * band.width(lanes));
                     }
-                    to = to.wrapping_add(room * band.width(lanes));
                 }
             }
         });
@@ -245,23 +252,36 @@ struct Total {
     width: usize,
 }
 
-/// `[channels of the band, positions]` to `[positions, lanes]`, with zeros in the lanes past the last channel.
+/// A block of positions, counted through all images, from `[channels of the band, positions]` per image to
+/// `[block, lanes]`, with zeros in the lanes past the last channel.
 ///
 /// # Safety
-/// `to` has room.
-unsafe fn transpose<T: Float>(from: *const T, positions: usize, band: &Band, lanes: usize, to: *mut T) {
+/// `from` is the band's first channel in the first image, and `to` has room.
+unsafe fn transpose<T: Float>(
+    from: *const T,
+    image: usize,
+    positions: usize,
+    block: &Range<usize>,
+    band: &Band,
+    lanes: usize,
+    to: *mut T,
+) {
     let width = band.width(lanes);
-    for start in (0..positions).step_by(16) {
-        let some = start..(start + 16).min(positions);
-        for lane in 0..width {
-            for p in some.clone() {
-                // SAFETY: channels of the band; a place in `to`.
-                unsafe {
-                    let element =
-                        if lane < band.channels { *from.add(lane * positions + p) } else { T::ZERO };
-                    *to.add(p * width + lane) = element;
-                }
+    let mut start = block.start;
+    while start < block.end {
+        let (n, p) = (start / positions, start % positions);
+        let len = (block.end - start).min(16).min(positions - p);
+        // SAFETY: channels of the band; rows of the block.
+        unsafe {
+            let to = to.add((start - block.start) * width);
+            for lane in 0..band.channels {
+                let from = from.add(n * image + lane * positions + p);
+                (0..len).for_each(|i| *to.add(i * width + lane) = *from.add(i));
+            }
+            for lane in band.channels..width {
+                (0..len).for_each(|i| *to.add(i * width + lane) = T::ZERO);
             }
         }
+        start += len;
     }
 }

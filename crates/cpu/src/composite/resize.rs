@@ -1,0 +1,158 @@
+//! Resizing: one axis after the other, each element a weighted sum of a few along the axis.
+
+use crate::Cpu;
+use crate::array::Array;
+use crate::contraction::simd::Float;
+use crate::copy::Shared;
+use crate::isa::multiversion;
+use alloc::vec;
+use alloc::vec::Vec;
+use kiln_ir::{ResizeMode, Result, TensorType};
+
+/// Elements worth waking another thread for.
+const GRAIN: usize = 1 << 14;
+
+/// Resizes the last `size.len()` axes.
+///
+/// # Errors
+/// When there is not enough memory.
+pub(super) fn resize<T: Float>(
+    cpu: &Cpu,
+    mode: ResizeMode,
+    size: &[usize],
+    align_corners: bool,
+    (x, x_ty): (&Array, &TensorType),
+) -> Result<Array> {
+    let mut ty = *x_ty;
+    let mut array = cpu.contiguous(x, &ty)?;
+    for (axis, &to) in (2..).zip(size) {
+        let from = ty.shape[axis];
+        if from == to {
+            continue;
+        }
+        let target = ty.with_shape(ty.shape.with(axis, to));
+        let output = Array::uninit(&target)?;
+        if target.num_elements() > 0 {
+            let grid = Grid { mode, align_corners, from, to };
+            along_axis(cpu, &grid.taps::<T>(), &array, &output, &target, axis, from);
+        }
+        (array, ty) = (output, target);
+    }
+    Ok(array)
+}
+
+fn along_axis<T: Float>(
+    cpu: &Cpu,
+    taps: &Taps<T>,
+    x: &Array,
+    y: &Array,
+    ty: &TensorType,
+    axis: usize,
+    from: usize,
+) {
+    let to = ty.shape[axis];
+    let inner: usize = ty.shape[axis + 1..].iter().product();
+    let outer = ty.num_elements() / to / inner;
+    let (x, y) = (Shared::new(x.as_mut_ptr::<T>()), Shared::new(y.as_mut_ptr::<T>()));
+    cpu.pool.parallel_for(outer, GRAIN.div_ceil(to * inner), |range| {
+        for i in range {
+            // SAFETY: this part of operand and result; only this task writes it.
+            let (x, y) = unsafe {
+                (
+                    core::slice::from_raw_parts(x.get().add(i * from * inner), from * inner),
+                    core::slice::from_raw_parts_mut(y.get().add(i * to * inner), to * inner),
+                )
+            };
+            weigh(cpu.level, taps, x, y, inner);
+        }
+    });
+}
+
+/// For each new element, `count` old ones with their weights.
+struct Taps<T> {
+    count: usize,
+    places: Vec<usize>,
+    weights: Vec<T>,
+}
+
+multiversion! {
+    fn weigh[T: Float]<T>(taps: &Taps<T>, x: &[T], y: &mut [T], inner: usize) {
+        let count = taps.count;
+        for (i, y) in y.chunks_exact_mut(inner).enumerate() {
+            let places = &taps.places[i * count..][..count];
+            let weights = &taps.weights[i * count..][..count];
+            for (tap, (&place, &weight)) in places.iter().zip(weights).enumerate() {
+                let x = &x[place * inner..][..inner];
+                if tap == 0 {
+                    y.iter_mut().zip(x).for_each(|(y, &x)| *y = x * weight);
+                } else {
+                    y.iter_mut().zip(x).for_each(|(y, &x)| *y += x * weight);
+                }
+            }
+        }
+    }
+}
+
+/// One axis before and after.
+struct Grid {
+    mode: ResizeMode,
+    align_corners: bool,
+    from: usize,
+    to: usize,
+}
+
+impl Grid {
+    fn taps<T: Float>(&self) -> Taps<T> {
+        let all: Vec<Vec<(usize, f64)>> = (0..self.to).map(|index| self.taps_of(index)).collect();
+        let count = all.first().map_or(0, Vec::len);
+        let taps = || all.iter().flatten();
+        Taps {
+            count,
+            places: taps().map(|&(place, _)| place).collect(),
+            weights: taps().map(|&(_, weight)| T::from_f64(weight)).collect(),
+        }
+    }
+
+    /// Which elements make up the new one at that index, and with what weights.
+    fn taps_of(&self, index: usize) -> Vec<(usize, f64)> {
+        let last = self.from - 1;
+        match self.mode {
+            ResizeMode::Nearest => vec![((index as u128 * self.from as u128 / self.to as u128) as usize, 1.0)],
+            ResizeMode::Linear => {
+                let source = self.source(index).max(0.0);
+                let below = (libm::floor(source) as usize).min(last);
+                let part = (source - below as f64).min(1.0);
+                vec![(below, 1.0 - part), ((below + 1).min(last), part)]
+            }
+            ResizeMode::Cubic => {
+                let source = self.source(index);
+                let below = libm::floor(source);
+                let tap = |offset: f64| {
+                    let sample = below + offset;
+                    (sample.clamp(0.0, last as f64) as usize, cubic(libm::fabs(sample - source)))
+                };
+                vec![tap(-1.0), tap(0.0), tap(1.0), tap(2.0)]
+            }
+        }
+    }
+
+    /// Where the new element lies among the old ones.
+    fn source(&self, index: usize) -> f64 {
+        let (from, to, index) = (self.from as f64, self.to as f64, index as f64);
+        match (self.align_corners, self.to) {
+            (true, 1) => 0.0,
+            (true, _) => index * (from - 1.0) / (to - 1.0),
+            (false, _) => (index + 0.5) * from / to - 0.5,
+        }
+    }
+}
+
+/// The weight of a sample at that distance, at most 2: Keys' kernel with `a = -0.75`.
+fn cubic(distance: f64) -> f64 {
+    let (d, a) = (distance, -0.75);
+    if d <= 1.0 {
+        (d * (a + 2.0) - (a + 3.0)) * d * d + 1.0
+    } else {
+        a * (((d - 5.0) * d + 8.0) * d - 4.0)
+    }
+}

@@ -1,0 +1,247 @@
+//! Softmax and norms: several passes over a row while it is in cache.
+
+use crate::Cpu;
+use crate::array::Array;
+use crate::contraction::simd::Float;
+use crate::copy::Shared;
+use crate::isa::multiversion;
+use kiln_ir::{NormKind, Result, TensorType};
+
+/// Elements worth waking another thread for.
+const GRAIN: usize = 1 << 13;
+
+/// Partial sums, so that sums over rows are vectorised and lose little.
+const LANES: usize = 32;
+
+/// Columns that are handled together where the axis is not the last.
+const COLUMNS: usize = 64;
+
+/// Softmax of an array along an axis, or its logarithm.
+///
+/// # Errors
+/// When there is not enough memory.
+pub(super) fn softmax<T: Float>(
+    cpu: &Cpu,
+    x: &Array,
+    ty: &TensorType,
+    axis: usize,
+    log: bool,
+) -> Result<Array> {
+    let output = Array::uninit(ty)?;
+    if ty.num_elements() == 0 {
+        return Ok(output);
+    }
+    let x = cpu.contiguous(x, ty)?;
+    let length = ty.shape[axis];
+    let inner: usize = ty.shape[axis + 1..].iter().product();
+    let outer = ty.num_elements() / length / inner;
+    let (from, to) = (Shared::new(x.as_mut_ptr::<T>()), Shared::new(output.as_mut_ptr::<T>()));
+    if inner == 1 {
+        cpu.pool.parallel_for(outer, GRAIN.div_ceil(length), |range| {
+            let (start, len) = (range.start * length, range.len() * length);
+            // SAFETY: rows of operand and result, which only this part uses.
+            let (x, y) = unsafe { parts(from, to, start, len) };
+            softmax_rows(cpu.level, x, y, length, log);
+        });
+        return Ok(output);
+    }
+    let blocks = inner.div_ceil(COLUMNS);
+    cpu.pool.parallel_for(outer * blocks, GRAIN.div_ceil(length * COLUMNS.min(inner)), |range| {
+        for task in range {
+            let first = task % blocks * COLUMNS;
+            let columns = (inner - first).min(COLUMNS);
+            let start = task / blocks * length * inner + first;
+            let span = (length - 1) * inner + columns;
+            let x = from.get().wrapping_add(start);
+            let y = to.get().wrapping_add(start);
+            let table = Columns { x, y, length, stride: inner, columns, log };
+            debug_assert!(start + span <= ty.num_elements());
+            // SAFETY: columns of operand and result, which only this part uses.
+            unsafe { T::dispatch(cpu.level, table) };
+        }
+    });
+    Ok(output)
+}
+
+/// # Safety
+/// These elements exist, and nobody else uses those of the result.
+unsafe fn parts<'a, T>(from: Shared<T>, to: Shared<T>, start: usize, len: usize) -> (&'a [T], &'a mut [T]) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        (
+            core::slice::from_raw_parts(from.get().add(start), len),
+            core::slice::from_raw_parts_mut(to.get().add(start), len),
+        )
+    }
+}
+
+/// The greatest element; a NaN is passed over.
+#[inline(always)]
+pub(super) fn greatest<T: Float>(row: &[T]) -> T {
+    let mut best = [T::NEG_INFINITY; LANES];
+    let (chunks, rest) = row.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            best[lane] = if chunk[lane] > best[lane] { chunk[lane] } else { best[lane] };
+        }
+    }
+    best.iter().chain(rest).fold(T::NEG_INFINITY, |best, &x| if x > best { x } else { best })
+}
+
+/// The sum of `f` of each element.
+#[inline(always)]
+pub(super) fn sum_of<T: Float>(row: &[T], f: impl Fn(T) -> T) -> T {
+    let mut sums = [T::ZERO; LANES];
+    let (chunks, rest) = row.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            sums[lane] += f(chunk[lane]);
+        }
+    }
+    let total = sums.iter().fold(T::ZERO, |total, &sum| total + sum);
+    rest.iter().fold(total, |total, &x| total + f(x))
+}
+
+multiversion! {
+    fn softmax_rows[T: Float]<T>(x: &[T], y: &mut [T], length: usize, log: bool) {
+        for (x, y) in x.chunks_exact(length).zip(y.chunks_exact_mut(length)) {
+            let shift = greatest(x);
+            for (y, &x) in y.iter_mut().zip(x) {
+                *y = (x - shift).exp();
+            }
+            let total = sum_of(y, |y| y);
+            if log {
+                let total = total.ln();
+                y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - shift) - total);
+            } else {
+                let factor = T::ONE / total;
+                y.iter_mut().for_each(|y| *y *= factor);
+            }
+        }
+    }
+}
+
+/// Softmax down neighbouring columns.
+struct Columns<T> {
+    x: *const T,
+    y: *mut T,
+    length: usize,
+    stride: usize,
+    columns: usize,
+    log: bool,
+}
+
+impl<T: Float> crate::contraction::simd::Kernel<T> for Columns<T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: crate::contraction::simd::Simd<T>>(self) {
+        let mut shift = [T::NEG_INFINITY; COLUMNS];
+        let mut total = [T::ZERO; COLUMNS];
+        for i in 0..self.length {
+            // SAFETY: rows of the block.
+            let x = unsafe { core::slice::from_raw_parts(self.x.add(i * self.stride), self.columns) };
+            for (shift, &x) in shift.iter_mut().zip(x) {
+                *shift = if x > *shift { x } else { *shift };
+            }
+        }
+        for i in 0..self.length {
+            // SAFETY: as above.
+            let (x, y) = unsafe { self.row(i) };
+            for (((y, &x), &shift), total) in y.iter_mut().zip(x).zip(&shift).zip(&mut total) {
+                *y = (x - shift).exp();
+                *total += *y;
+            }
+        }
+        for total in &mut total {
+            *total = if self.log { total.ln() } else { T::ONE / *total };
+        }
+        for i in 0..self.length {
+            // SAFETY: as above.
+            let (x, y) = unsafe { self.row(i) };
+            for (((y, &x), &shift), &total) in y.iter_mut().zip(x).zip(&shift).zip(&total) {
+                *y = if self.log { (x - shift) - total } else { *y * total };
+            }
+        }
+    }
+}
+
+impl<T: Float> Columns<T> {
+    /// # Safety
+    /// The block has that row, and nobody else uses the result's.
+    #[inline(always)]
+    unsafe fn row(&self, i: usize) -> (&[T], &mut [T]) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            (
+                core::slice::from_raw_parts(self.x.add(i * self.stride), self.columns),
+                core::slice::from_raw_parts_mut(self.y.add(i * self.stride), self.columns),
+            )
+        }
+    }
+}
+
+/// Normalises rows of `length` elements, then scales and shifts.
+///
+/// # Errors
+/// When there is not enough memory.
+pub(super) fn norm<T: Float>(
+    cpu: &Cpu,
+    kind: NormKind,
+    length: usize,
+    epsilon: f64,
+    [x, weight, bias]: [Option<(&Array, &TensorType)>; 3],
+    ty: &TensorType,
+) -> Result<Array> {
+    let output = Array::uninit(ty)?;
+    let Some(x) = x.filter(|_| ty.num_elements() > 0) else { return Ok(output) };
+    let contiguous = |array: (&Array, &TensorType)| cpu.contiguous(array.0, array.1);
+    let x = contiguous(x)?;
+    let weight = weight.map(contiguous).transpose()?;
+    let bias = bias.map(contiguous).transpose()?;
+    // SAFETY: both have the shape of a row.
+    let row = |array: &Array| unsafe { core::slice::from_raw_parts(array.as_ptr::<T>(), length) };
+    let (weight, bias) = (weight.as_ref().map(row), bias.as_ref().map(row));
+    let (from, to) = (Shared::new(x.as_mut_ptr::<T>()), Shared::new(output.as_mut_ptr::<T>()));
+    cpu.pool.parallel_for(ty.num_elements() / length, GRAIN.div_ceil(length), |range| {
+        let (start, len) = (range.start * length, range.len() * length);
+        // SAFETY: rows of operand and result, which only this part uses.
+        let (x, y) = unsafe { parts(from, to, start, len) };
+        for (x, y) in x.chunks_exact(length).zip(y.chunks_exact_mut(length)) {
+            norm_row(cpu.level, kind, T::from_f64(epsilon), x, y, weight, bias);
+        }
+    });
+    Ok(output)
+}
+
+multiversion! {
+    fn norm_row[T: Float]<T>(
+        kind: NormKind,
+        epsilon: T,
+        x: &[T],
+        y: &mut [T],
+        weight: Option<&[T]>,
+        bias: Option<&[T]>,
+    ) {
+        let count = T::from_f64(x.len() as f64);
+        let mean = match kind {
+            NormKind::Layer => sum_of(x, |x| x) / count,
+            NormKind::Rms => T::ZERO,
+        };
+        let variance = sum_of(x, |x| (x - mean) * (x - mean)) / count;
+        let factor = T::ONE / (variance + epsilon).sqrt();
+        match (weight, bias) {
+            (Some(weight), Some(bias)) => {
+                for (((y, &x), &weight), &bias) in y.iter_mut().zip(x).zip(weight).zip(bias) {
+                    *y = (x - mean) * factor * weight + bias;
+                }
+            }
+            (Some(weight), None) => {
+                for ((y, &x), &weight) in y.iter_mut().zip(x).zip(weight) {
+                    *y = (x - mean) * factor * weight;
+                }
+            }
+            (None, Some(_) | None) => y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - mean) * factor),
+        }
+    }
+}

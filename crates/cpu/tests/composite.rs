@@ -1,0 +1,188 @@
+//! The named composites against the reference engine.
+
+mod against;
+
+use against::{Case, against_reference, uniform, within};
+use kiln_ir::{AttentionSpec, DType, NormKind, Op, Real, ResizeMode, Shape, TensorData};
+
+const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
+
+#[test]
+fn softmax_along_every_axis() {
+    let shapes: [&[usize]; 7] = [&[7], &[3, 5], &[2, 33, 4], &[4, 100], &[2, 3, 130], &[2, 0, 3], &[300, 70]];
+    for shape in shapes {
+        for axis in 0..shape.len() {
+            for log in [false, true] {
+                let case = Case::new(Op::Softmax { axis, log }, &[shape]).map(|_, x| x * 9.0);
+                against_reference(&case);
+                against_reference(&case.clone().transposed());
+                against_reference(&case.clone().flipped());
+                against_reference(&case.clone().with_infinities());
+                against_reference(&case.clone().map(|_, _| f64::NEG_INFINITY));
+                FLOATS.into_iter().for_each(|dtype| against_reference(&case.clone().dtype(dtype)));
+            }
+        }
+    }
+}
+
+#[test]
+fn norms_of_rows() {
+    for kind in [NormKind::Layer, NormKind::Rms] {
+        for (shape, axes) in [(&[4, 10][..], 1), (&[3, 2, 70], 2), (&[2, 1], 1), (&[0, 4], 1), (&[3, 0], 1), (&[9], 1)] {
+            let op = Op::Norm { kind, axes, epsilon: Real(1e-5) };
+            let row = &shape[shape.len() - axes..];
+            for operands in [&[shape][..], &[shape, row], &[shape, row, row]] {
+                let case = Case::new(op.clone(), operands);
+                within(&case, 5.0);
+                within(&case.clone().map(|_, x| x + 100.0), 50.0);
+                within(&case.clone().transposed(), 5.0);
+                FLOATS.into_iter().for_each(|dtype| within(&case.clone().dtype(dtype), 5.0));
+            }
+        }
+    }
+}
+
+fn mask(shape: [usize; 4], visible: bool) -> TensorData {
+    let values = uniform(77, shape.iter().product());
+    if visible {
+        TensorData::new(values.iter().map(|&x| x > -0.3).collect::<Vec<bool>>(), shape).unwrap()
+    } else {
+        TensorData::new(values, shape).unwrap()
+    }
+}
+
+#[test]
+fn attention_and_its_gradient() {
+    for ([batch, heads, kv_heads], [queries, keys], [dim, dim_v]) in [
+        ([1, 1, 1], [1, 1], [1, 1]),
+        ([2, 2, 2], [5, 7], [8, 8]),
+        ([1, 4, 2], [70, 130], [16, 12]),
+        ([2, 3, 1], [129, 65], [8, 4]),
+        ([1, 2, 2], [4, 300], [32, 32]),
+        ([1, 2, 2], [3, 0], [4, 4]),
+        ([1, 2, 2], [0, 3], [4, 4]),
+    ] {
+        let q = [batch, heads, queries, dim];
+        let k = [batch, kv_heads, keys, dim];
+        let v = [batch, kv_heads, keys, dim_v];
+        let y = [batch, heads, queries, dim_v];
+        let masks = [
+            None,
+            Some(mask([batch, heads, queries, keys], true)),
+            Some(mask([1, 1, queries, keys], false)),
+            Some(mask([batch, 1, 1, keys], true)),
+        ];
+        for causal in [None, Some(0), Some(-3), Some(keys as i64 - queries as i64)] {
+            for mask in &masks {
+                let spec = AttentionSpec { scale: Real(0.7), causal };
+                let mut forward = Case::new(Op::Attention(spec), &[&q, &k, &v]);
+                if let Some(mask) = mask {
+                    forward = forward.and(mask.clone());
+                }
+                within(&forward, 2.0);
+                within(&forward.clone().transposed(), 2.0);
+                let results = forward.on_cpu(1);
+                let operands: [&[usize]; 6] = [&y, &q, &k, &v, &y, &y[..3]];
+                let mut backward = Case::new(Op::AttentionGrad(spec), &operands);
+                for (place, data) in [(1, 0), (2, 1), (3, 2)] {
+                    backward = backward.operand(place, forward.data(data).clone());
+                }
+                backward = backward.operand(4, results[0].clone()).operand(5, results[1].clone());
+                if let Some(mask) = mask {
+                    backward = backward.and(mask.clone());
+                }
+                within(&backward, 20.0);
+                within(&backward.transposed(), 20.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_of_all_floats() {
+    for dtype in FLOATS {
+        let spec = AttentionSpec { scale: Real(0.4), causal: Some(2) };
+        let case = Case::new(Op::Attention(spec), &[&[1, 2, 20, 8], &[1, 1, 22, 8], &[1, 1, 22, 6]]);
+        within(&case.dtype(dtype), 3.0);
+    }
+}
+
+#[test]
+fn resizing() {
+    for mode in [ResizeMode::Nearest, ResizeMode::Linear, ResizeMode::Cubic] {
+        for align_corners in [false, true] {
+            for (shape, size) in [
+                (&[2, 3, 5, 7][..], &[10, 14][..]),
+                (&[1, 2, 9, 8], &[4, 3]),
+                (&[1, 1, 1, 1], &[3, 1]),
+                (&[2, 2, 6], &[11]),
+                (&[1, 2, 3, 4, 5], &[5, 4, 3]),
+                (&[0, 2, 3], &[5]),
+                (&[1, 2, 3], &[0]),
+            ] {
+                let case = Case::new(Op::Resize { mode, size: size.to_vec(), align_corners }, &[shape]);
+                within(&case, 2.0);
+                within(&case.clone().transposed(), 2.0);
+                FLOATS.into_iter().for_each(|dtype| within(&case.clone().dtype(dtype), 2.0));
+            }
+        }
+    }
+}
+
+#[test]
+fn fourier_of_every_length() {
+    for length in (0..40).chain([48, 64, 77, 97, 100, 128, 210, 256, 331, 37 * 3]) {
+        for inverse in [false, true] {
+            let case = Case::new(Op::Fft { axis: 1, inverse }, &[&[3, length], &[3, length]]);
+            against_reference(&case);
+            within(&case.dtype(DType::F64), 10.0);
+            against_reference(&Case::new(Op::Fft { axis: 0, inverse }, &[&[length, 11], &[length, 11]]).transposed());
+        }
+    }
+    let case = Case::new(Op::Fft { axis: 1, inverse: false }, &[&[2, 12, 3], &[2, 12, 3]]);
+    FLOATS.into_iter().for_each(|dtype| within(&case.clone().dtype(dtype), 3.0));
+}
+
+#[test]
+fn quantisation_by_blocks() {
+    for (shape, scales) in [
+        (&[4, 6][..], &[1, 1][..]),
+        (&[4, 6], &[4, 1]),
+        (&[4, 6], &[1, 6]),
+        (&[4, 64], &[2, 4]),
+        (&[2, 3, 8], &[1, 3, 2]),
+        (&[0, 4], &[1, 2]),
+        (&[], &[]),
+    ] {
+        for dtype in [DType::I8, DType::U8, DType::I16, DType::U16, DType::I32] {
+            let scale = |x: f64| x.abs() * 0.01 + 0.01;
+            let zero = |scales: &[usize]| {
+                let values = uniform(5, Shape::new(scales).num_elements());
+                TensorData::new(values.iter().map(|x| (x * 50.0).abs().round()).collect::<Vec<_>>(), scales)
+                    .unwrap()
+                    .convert(dtype)
+            };
+            for float in FLOATS {
+                let scale = || {
+                    let values = uniform(9, Shape::new(scales).num_elements());
+                    let values: Vec<f64> = values.iter().map(|&x| scale(f64::from(x))).collect();
+                    TensorData::new(values, scales).unwrap().convert(float)
+                };
+                let quantize = Case::new(Op::Quantize { dtype }, &[shape, scales])
+                    .map(|i, x| if i % 17 == 16 { f64::NAN } else { x * 2.0 })
+                    .dtype(float)
+                    .operand(1, scale());
+                against_reference(&quantize);
+                against_reference(&quantize.clone().transposed());
+                against_reference(&quantize.and(zero(scales)));
+                let values = uniform(3, Shape::new(shape).num_elements());
+                let q = TensorData::new(values.iter().map(|x| (x * 100.0).abs()).collect::<Vec<_>>(), shape).unwrap();
+                let dequantize = Case::new(Op::Dequantize, &[shape, scales])
+                    .operand(0, q.convert(dtype))
+                    .operand(1, scale());
+                against_reference(&dequantize);
+                against_reference(&dequantize.and(zero(scales)));
+            }
+        }
+    }
+}
