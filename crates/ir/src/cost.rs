@@ -121,13 +121,11 @@ fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
         }
         Op::Attention(_) => {
             let (Some(q), Some(k), Some(v)) = (tensor(0), tensor(1), tensor(2)) else { return 0 };
-            let products = 2 * (q.shape[3] + v.shape[3]) as u64;
-            times(&[scores(q, k), products.saturating_add(5)])
+            scored(q, k, [(2, q), (2, v)])
         }
         Op::AttentionGrad(_) => {
             let (Some(q), Some(k), Some(v)) = (tensor(1), tensor(2), tensor(3)) else { return 0 };
-            let products = 2 * (3 * q.shape[3] + 2 * v.shape[3]) as u64;
-            times(&[scores(q, k), products.saturating_add(5)])
+            scored(q, k, [(6, q), (4, v)])
         }
         Op::Resize { mode, size, .. } => {
             let per_axis = match mode {
@@ -225,9 +223,11 @@ fn taps(spec: &PoolSpec) -> u64 {
     product(&spec.window)
 }
 
-/// `batch * heads * queries * keys`.
-fn scores(q: &TensorType, k: &TensorType) -> u64 {
-    times(&[product(&q.shape[..3]), k.shape[2] as u64])
+/// For each score 5, and a multiple of the last axis of some tensors.
+fn scored(q: &TensorType, k: &TensorType, products: [(u64, &TensorType); 2]) -> u64 {
+    let count = |(factor, ty): (u64, &TensorType)| times(&[factor, ty.shape[3] as u64]);
+    let per_score = products.map(count).into_iter().fold(5, u64::saturating_add);
+    times(&[product(&q.shape[..3]), k.shape[2] as u64, per_score])
 }
 
 /// The logarithm rounded up; 0 for lengths below 2.

@@ -23,7 +23,8 @@ mod view;
 pub use engine::{Expand, expand_program};
 
 use crate::{
-    CollectiveKind, ConvPass, DType, Engine, FusedOp, Op, OpKind, OpSet, Operand, Scalar, Shape, Values, Var,
+    CollectiveKind, ConvPass, DType, Engine, FusedOp, Op, OpKind, OpSet, Operand, OperandType, Scalar, Shape,
+    Values, Var, infer,
 };
 use alloc::vec::Vec;
 
@@ -56,6 +57,9 @@ pub const MINIMAL: OpSet = OpSet::of(&[
 /// The operands must have passed [`infer`](mod@crate::infer). The expansion never needs the op it expands; where it
 /// uses other composites they are simpler ones, so that expanding again and again ends.
 pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+    if let Some(nothing) = empty(engine, op, inputs) {
+        return Some(nothing);
+    }
     let one = |var: Var<'e>| Some(alloc::vec![var]);
     match op {
         Op::Full(_)
@@ -132,6 +136,17 @@ pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option
     }
 }
 
+/// The results of a composite where none of them has an element.
+fn empty<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+    if MINIMAL.contains(op.kind()) || matches!(op, Op::Custom(_) | Op::Fused(_)) {
+        return None;
+    }
+    let operands: Vec<OperandType<'_>> = inputs.iter().map(|var| var.operand().ty()).collect();
+    let types = infer(op, &operands).ok()?;
+    let nothing = types.iter().all(|ty| ty.num_elements() == 0);
+    nothing.then(|| types.iter().map(|ty| Var::zeros(engine, *ty)).collect())
+}
+
 fn run<'e>(engine: &'e dyn Engine, fused: &FusedOp, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
     let values: Option<Values> = inputs.iter().map(|var| var.operand().value().cloned()).collect();
     let results = fused.program().run(engine, values?);
@@ -141,7 +156,12 @@ fn run<'e>(engine: &'e dyn Engine, fused: &FusedOp, inputs: &[Var<'e>]) -> Optio
 /// A shape as three axes: all before `axis`, it, and all after. Rules that work on one axis reshape to
 /// this, so that they may add axes without meeting the limit of rank.
 fn around(shape: &Shape, axis: usize) -> [usize; 3] {
-    [shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product()]
+    [product(&shape[..axis]), shape[axis], product(&shape[axis + 1..])]
+}
+
+/// The number of elements of some axes. It saturates where another axis is empty, so that the whole has none.
+fn product(lengths: &[usize]) -> usize {
+    lengths.iter().fold(1, |product: usize, &length| product.saturating_mul(length))
 }
 
 /// Zero, or `false`.

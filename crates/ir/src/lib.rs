@@ -6,13 +6,13 @@
 //!
 //! A tour, in the order in which a program meets it:
 //!
-//! * [`infer`] checks an op against its operands and computes the types of its results, before anything runs.
+//! * [`infer`](mod@infer) checks an op against its operands and computes the types of its results, before anything runs.
 //! * [`Engine::execute`] runs it. [`Caps`] says what an engine runs natively; [`Expand`] wraps an engine and
 //!   rewrites everything else in simpler ops by [`expand`].
-//! * [`vjp`] holds every rule of differentiation, written in ops, so gradients can be differentiated again.
+//! * [`vjp`](mod@vjp) holds every rule of differentiation, written in ops, so gradients can be differentiated again.
 //! * [`Program`] is a list of ops as data: [`Recorder`] captures one, [`text`] prints and parses it,
-//!   [`verify`] checks it, [`cost`] counts its operations and bytes, [`reuse`] says which operand a
-//!   result may overwrite.
+//!   [`verify`](mod@verify) checks it, [`cost`](mod@cost) counts its operations and bytes,
+//!   [`reuse`](mod@reuse) says which operand a result may overwrite.
 //!
 //! The rules of differentiation and the expansions are written with [`Var`], which makes an expression of
 //! ops read as arithmetic:

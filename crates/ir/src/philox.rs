@@ -1,7 +1,7 @@
 //! The random number generator that every engine shares.
 //!
-//! Philox4x32-10 ([Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"]
-//! (https://doi.org/10.1145/2063384.2063405)) maps a counter and a key to four 32-bit words, with no state: any
+//! Philox4x32-10 ([Salmon et al. 2011](https://doi.org/10.1145/2063384.2063405), "Parallel random numbers: as easy as
+//! 1, 2, 3") maps a counter and a key to four 32-bit words, with no state: any
 //! element of a random tensor is computed on its own, so numbers do not depend on threads or engines.
 //!
 //! The layout of [`Op::Random`](crate::Op::Random), for the 64-bit key `k`: element `i` reads words of the blocks with

@@ -60,3 +60,48 @@ fn representable(ty: &TensorType) -> bool {
 fn list(types: &[TensorType]) -> String {
     types.iter().map(|ty| format!("{ty}")).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, FusedOp, Instruction, Unary};
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    fn problem(program: &Program) -> String {
+        verify(program).unwrap_err().to_string()
+    }
+
+    fn exp_of(slot: usize, results: Vec<TensorType>) -> Program {
+        let ty = TensorType::new([2], DType::F32);
+        let operands = vec![ProgramOperand::Slot(slot)];
+        let instruction = Instruction { op: Op::Unary(Unary::Exp), operands, results };
+        Program { inputs: vec![ty], instructions: vec![instruction], outputs: vec![ProgramOperand::Slot(1)] }
+    }
+
+    #[test]
+    fn slots_are_defined_above_their_use() {
+        let ty = TensorType::new([2], DType::F32);
+        assert_eq!(verify(&exp_of(0, vec![ty])), Ok(()));
+        let own = problem(&exp_of(1, vec![ty]));
+        assert_eq!(own, "[program] instruction 0, `exp`: %1 is used before it is defined");
+        let mut program = exp_of(0, vec![ty]);
+        program.outputs = vec![ProgramOperand::Slot(2)];
+        assert_eq!(problem(&program), "[program] the outputs: %2 is used before it is defined");
+    }
+
+    #[test]
+    fn results_are_those_of_inference() {
+        let wrong = TensorType::new([3], DType::F32);
+        let found = problem(&exp_of(0, vec![wrong]));
+        assert_eq!(found, "[program] instruction 0, `exp`: the results are f32[2], not f32[3]");
+    }
+
+    #[test]
+    fn fused_programs_keep_the_same_rules() {
+        let ty = TensorType::new([2], DType::F32);
+        let mut program = exp_of(0, vec![ty]);
+        program.instructions[0].op = Op::Fused(FusedOp::new(exp_of(1, vec![ty])));
+        assert!(problem(&program).contains("`exp`: %1 is used before it is defined"));
+    }
+}

@@ -130,6 +130,40 @@ const EDGES: &[&str] = &[
     "u64[] $ f32[2, 3] $ random_normal %0",
 ];
 
+/// Programs whose floats are NaN, infinities, zeros of both signs and a few equal numbers.
+const SPECIAL: &[&str] = &[
+    "f32[9, 4] $ f32[9, 4] $ softmax %0 {axis = 1}",
+    "f16[9, 2] $ f16[9, 2] $ log_softmax %0 {axis = 1}",
+    "f64[5, 4] $ i32[5, 1] $ argmin %0 {axis = 1, index = i32}",
+    "bf16[20, 2] $ i32[20, 1] $ argmax %0 {axis = 1, index = i32}",
+    "f16[3, 30] $ f16[3, 30], i32[3, 30] $ sort %0 {axis = 1, descending = true, index = i32}",
+    "f64[30] $ f64[30], i32[30] $ sort %0 {axis = 0, descending = false, index = i32}",
+    "bf16[3, 9] $ bf16[3, 4], i32[3, 4] $ topk %0 {axis = 1, k = 4, largest = false, index = i32}",
+    "f32[4, 9] $ f32[4, 9] $ scan_min %0 {axis = 1, reverse = true, exclusive = true}",
+    "f32[4, 9] $ f32[4, 9] $ scan_prod %0 {axis = 1, reverse = false, exclusive = false}",
+    "f32[3, 5], i32[9] $ f32[3, 9] $ take %0, %1 {axis = 1}",
+    "bf16[3, 5], i32[9, 5] $ bf16[9, 5] $ gather %0, %1 {axis = 0}",
+    "f32[3, 4], i32[5], f32[5, 4] $ f32[3, 4] $ put %0, %1, %2 {axis = 0, mode = set}",
+    "f32[3, 4], i32[2], f32[2, 4] $ f32[3, 4] $ put %0, %1, %2 {axis = 0, mode = min}",
+    "f64[3, 4], i32[2, 4], f64[2, 4] $ f64[3, 4] $ scatter %0, %1, %2 {axis = 0, mode = add}",
+    "f32[5], f32[2] $ f32[5] $ slice_update %0, %1 {start = [1], len = [2], step = [3], mode = max}",
+    "f32[2, 3, 8, 8] $ f32[2, 3, 4, 4] $ max_pool %0 {window = [3, 3], stride = [2, 2], \
+     padding = [[1, 1], [1, 1]], overhang = [0, 0], dilation = [1, 1]}",
+    "f32[2, 3, 4, 4], f32[2, 3, 8, 8] $ f32[2, 3, 8, 8] $ max_pool_grad %0, %1 {window = [3, 3], \
+     stride = [2, 2], padding = [[1, 1], [1, 1]], overhang = [0, 0], dilation = [1, 1], size = [8, 8]}",
+    "f32[20], f32[1], i8[1] $ i8[20] $ quantize %0, %1, %2",
+    "f32[9, 4], f32[4] $ f32[9, 4] $ rms_norm %0, %1 {axes = 1, epsilon = 0.1}",
+    "f32[1, 1, 6] $ f32[1, 1, 9] $ resize %0 {mode = nearest, size = [9], align_corners = false}",
+];
+
+/// Empty tensors with axes whose product does not fit a machine word.
+const HUGE: &[&str] = &[
+    "f32[0, 4611686018427387904, 4611686018427387904] $ f32[0, 4611686018427387904, 4611686018427387904] $ \
+     softmax %0 {axis = 0}",
+    "f32[0, 4611686018427387904, 4611686018427387904] $ i32[0, 1, 4611686018427387904] $ \
+     argmax %0 {axis = 1, index = i32}",
+];
+
 fn program(case: &str) -> std::result::Result<Program, String> {
     let parts: Vec<&str> = case.split('$').map(str::trim).collect();
     let count = |list: &str| list.matches('[').count();
@@ -155,8 +189,9 @@ fn program(case: &str) -> std::result::Result<Program, String> {
 #[test]
 fn expansions_give_the_values_of_their_ops() {
     let mut failures = Vec::new();
-    for case in EDGES {
-        let fill = Fill { ints: 0..3, positive: vec![1], special: false };
+    let cases = EDGES.iter().map(|case| (case, false)).chain(SPECIAL.iter().map(|case| (case, true)));
+    for (case, special) in cases {
+        let fill = Fill { ints: 0..3, positive: vec![1], special };
         if let Err(problem) = program(case).and_then(|program| check(&program, &fill)) {
             failures.push(format!("{case}\n{problem}"));
         }
@@ -166,11 +201,32 @@ fn expansions_give_the_values_of_their_ops() {
 
 #[test]
 fn expansions_are_valid_programs_of_minimal_ops() {
-    for case in EDGES {
+    for case in EDGES.iter().chain(HUGE) {
         let expanded = expand_program(&program(case).unwrap(), MINIMAL).unwrap();
         verify(&expanded).unwrap_or_else(|error| panic!("{case}\n{error}\n{expanded}"));
         assert!(expanded.instructions.iter().all(|i| MINIMAL.contains(i.op.kind())), "{case}\n{expanded}");
     }
+}
+
+#[test]
+fn programs_with_other_numbers_never_panic() {
+    let mut valid = 0;
+    for case in EDGES {
+        for (place, digit) in case.char_indices().filter(|(_, c)| c.is_ascii_digit()) {
+            for other in ["0", "1", "2", "3", "5", "12", "9223372036854775807"] {
+                let changed = format!("{}{other}{}", &case[..place], &case[place + digit.len_utf8()..]);
+                let Ok(program) = program(&changed) else { continue };
+                program.cost();
+                // Long axes would only make long programs.
+                if program.slot_types().iter().all(|ty| ty.shape.iter().all(|&length| length < 1000)) {
+                    let expanded = expand_program(&program, MINIMAL).unwrap();
+                    verify(&expanded).unwrap_or_else(|error| panic!("{changed}\n{error}\n{expanded}"));
+                    valid += 1;
+                }
+            }
+        }
+    }
+    assert!(valid > 1000, "{valid}");
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn every_program() -> Program {
     let results = [vec![], vec![ty], vec![ty, TensorType::new([], DType::U8)]];
     let mut program = Program { inputs: vec![ty, ty], ..Program::default() };
     for (i, op) in every_op().into_iter().enumerate() {
-        let operands = vec![
+        let operands = [
             ProgramOperand::Slot(i % program.num_slots()),
             ProgramOperand::Scalar(scalars[i % scalars.len()]),
             ProgramOperand::Slot(0),

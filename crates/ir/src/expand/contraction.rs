@@ -1,6 +1,6 @@
 //! Matrix products and convolution.
 
-use super::{around, zero};
+use super::{around, product, zero};
 use crate::{ConvPass, ConvSpec, DType, Op, PadAxis, Scalar, Shape, SliceAxis, Var};
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ pub(super) fn matmul<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     let dtype = if matches!(a.dtype(), DType::I8 | DType::U8) { DType::I32 } else { a.dtype() };
     let (rank, working) = (a.rank(), dtype.accumulator());
     let (m, k, n) = (a.shape()[rank - 2], a.shape()[rank - 1], b.shape()[rank - 1]);
-    let batch: usize = a.shape()[..rank - 2].iter().product();
+    let batch = product(&a.shape()[..rank - 2]);
     let left = a.cast(working).reshape([batch, m, k, 1]);
     let right = b.cast(working).reshape([batch, 1, k, n]);
     (left * right).sum(&[2]).reshape(a.shape().with(rank - 1, n)).cast(dtype)
@@ -19,8 +19,8 @@ pub(super) fn conv<'e>(spec: &ConvSpec, x: &Var<'e>, w: &Var<'e>) -> Var<'e> {
     let columns = unfolded_padded(spec, x, &w.shape()[2..]);
     let space: Vec<usize> = columns.shape()[2..].to_vec();
     let (batch, out, groups) = (x.shape()[0], w.shape()[0], spec.groups);
-    let depth: usize = w.shape()[1..].iter().product();
-    let places: usize = space.iter().product();
+    let depth = product(&w.shape()[1..]);
+    let places = product(&space);
     let columns = columns.reshape([batch, groups, depth, places]);
     let y = w.reshape([1, groups, out / groups, depth]).matmul(&columns);
     let shape: Shape = [batch, out].iter().chain(&space).copied().collect();
@@ -30,8 +30,8 @@ pub(super) fn conv<'e>(spec: &ConvSpec, x: &Var<'e>, w: &Var<'e>) -> Var<'e> {
 pub(super) fn conv_weight<'e>(spec: &ConvSpec, x: &Var<'e>, y: &Var<'e>, size: &[usize]) -> Var<'e> {
     let columns = unfolded_padded(spec, x, size);
     let (batch, channels, out, groups) = (x.shape()[0], x.shape()[1], y.shape()[1], spec.groups);
-    let depth = channels / groups * size.iter().product::<usize>();
-    let places: usize = y.shape()[2..].iter().product();
+    let depth = channels / groups * product(size);
+    let places = product(&y.shape()[2..]);
     let left = y.reshape([batch, groups, out / groups, places]).permute(&[1, 2, 0, 3]);
     let right = columns.reshape([batch, groups, depth, places]).permute(&[1, 0, 3, 2]);
     let w = left.reshape([groups, out / groups, batch * places]).matmul(&right.reshape([
@@ -46,12 +46,8 @@ pub(super) fn conv_weight<'e>(spec: &ConvSpec, x: &Var<'e>, y: &Var<'e>, size: &
 /// A convolution of the spread-out operand with the turned kernel.
 pub(super) fn conv_input<'e>(spec: &ConvSpec, y: &Var<'e>, w: &Var<'e>, size: &[usize]) -> Var<'e> {
     let (out, channels, groups) = (w.shape()[0], w.shape()[1], spec.groups);
-    let shape: Shape = [y.shape()[0], channels * groups].iter().chain(size).copied().collect();
-    if shape.num_elements() == 0 {
-        return Var::zeros(y.engine(), y.ty().with_shape(shape));
-    }
     let kernel: Vec<usize> = w.shape()[2..].to_vec();
-    let taps: usize = kernel.iter().product();
+    let taps = product(&kernel);
     let turned = w.reshape([groups, out / groups, channels, taps]).permute(&[0, 2, 1, 3]);
     let turned_shape: Shape = [channels * groups, out / groups].iter().chain(&kernel).copied().collect();
     let mut turned = turned.reshape(turned_shape);

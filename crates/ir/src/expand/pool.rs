@@ -1,7 +1,7 @@
 //! Pooling and its gradients.
 
 use super::contraction::{padded, placed, unfolded};
-use super::{around, counter, nan, zero};
+use super::{around, counter, nan, product, zero};
 use crate::{DType, Engine, PadAxis, PoolKind, PoolSpec, Reduction, Scalar, Shape, TensorType, Var};
 use alloc::vec::Vec;
 
@@ -59,7 +59,7 @@ fn averaged<'e>(spec: &PoolSpec, sum: &Var<'e>, size: &[usize], include_padding:
     let uniform = edges(spec).iter().all(|&sides| sides == (0, 0))
         || (include_padding && spec.overhang.iter().all(|&over| over == 0));
     if uniform {
-        return sum / spec.window.iter().product::<usize>() as f64;
+        return sum / product(&spec.window) as f64;
     }
     let mut counts: Option<Var<'e>> = None;
     for (place, &len) in size.iter().enumerate() {
@@ -115,8 +115,8 @@ fn average_grad<'e>(spec: &PoolSpec, grad: &Var<'e>, size: &[usize], include_pad
 fn max_grad<'e>(spec: &PoolSpec, grad: &Var<'e>, x: &Var<'e>) -> Var<'e> {
     let (shape, counts) = (x.shape(), grad.shape());
     let rows = shape[0] * shape[1];
-    let taps: usize = spec.window.iter().product();
-    let places: usize = counts[2..].iter().product();
+    let taps = product(&spec.window);
+    let places = product(&counts[2..]);
     let space = |first: [usize; 2]| -> Shape { first.iter().chain(&shape[2..]).copied().collect() };
     let columns = |x: &Var<'e>, fill: Scalar| {
         let x = padded(x, &edges(spec), fill);
@@ -141,8 +141,7 @@ fn folded<'e>(spec: &PoolSpec, x: &Var<'e>, rows: usize, size: &[usize], counts:
     for (place, (&len, &count)) in size.iter().zip(counts).enumerate() {
         let taps = spec.window[place];
         // Beside what is folded already: the taps and the places of the axes that follow.
-        let (more, after): (usize, usize) =
-            (spec.window[place + 1..].iter().product(), counts[place + 1..].iter().product());
+        let (more, after) = (product(&spec.window[place + 1..]), product(&counts[place + 1..]));
         let parts = y.reshape([before, taps, more, count, after]);
         let part = |tap: usize| {
             let part = super::narrow(&parts, 1, tap, 1);

@@ -15,9 +15,6 @@ pub(super) fn random<'e>(
     key: &Var<'e>,
 ) -> Var<'e> {
     let count = ty.num_elements();
-    if count == 0 {
-        return Var::zeros(engine, *ty);
-    }
     let generator = Generator { engine, keys: round_keys(key) };
     let elements = match distribution {
         RandomKind::Bits => generator.bits(count, ty.dtype),

@@ -33,14 +33,11 @@ fn nearest<'e>(x: &Var<'e>, axis: usize, to: usize) -> Var<'e> {
 /// The weighted taps around each place, which whole numbers find exactly.
 fn interpolated<'e>(x: &Var<'e>, axis: usize, to: usize, align_corners: bool, cubic: bool) -> Var<'e> {
     let (from, dtype) = (x.shape()[axis], x.dtype());
-    if to == 0 {
-        return Var::zeros(x.engine(), x.ty().with_shape(x.shape().with(axis, 0)));
-    }
     let x = x.cast(dtype.accumulator());
     let place = TensorType::new([to], counter((from + to).saturating_mul(4 * to)));
     let place = Var::iota(x.engine(), place, 0);
     let (numerator, denominator) = if align_corners {
-        (place * from.saturating_sub(1) as f64, to.saturating_sub(1).max(1))
+        (place * (from - 1) as f64, (to - 1).max(1))
     } else {
         ((place * 2.0 + 1.0) * from as f64 - to as f64, 2 * to)
     };
@@ -86,9 +83,6 @@ pub(super) fn fft<'e>(re: &Var<'e>, im: &Var<'e>, axis: usize, inverse: bool) ->
     let (shape, dtype) = (re.shape(), re.dtype());
     let sides = around(&shape, axis);
     let len = sides[1];
-    if shape.num_elements() == 0 {
-        return alloc::vec![re.clone(), im.clone()];
-    }
     let working = dtype.accumulator();
     let [re, im] = [re, im].map(|x| x.cast(working).reshape(sides));
     let ty = TensorType::new([len, len], counter((len - 1).saturating_mul(len - 1)));

@@ -24,10 +24,7 @@ pub(super) fn parse(text: &str) -> Result<Program> {
     let (token, place) = lexer.next()?;
     let mut parser = Parser { lexer, token, place, depth: 0 };
     let program = parser.program()?;
-    match parser.token {
-        Token::End => Ok(program),
-        _ => Err(parser.unexpected("the end of the text")),
-    }
+    if parser.token == Token::End { Ok(program) } else { Err(parser.unexpected("the end of the text")) }
 }
 
 struct Parser<'t> {

@@ -140,7 +140,15 @@ pub(crate) fn same(
         DType::F32 => 1e-5,
         DType::F16 => 2e-3,
         DType::BF16 => 1e-2,
-        _ => 0.0,
+        DType::I64
+        | DType::I32
+        | DType::I16
+        | DType::I8
+        | DType::U64
+        | DType::U32
+        | DType::U16
+        | DType::U8
+        | DType::Bool => 0.0,
     };
     let (a, b) = (expected.to_vec::<f64>(), found.to_vec::<f64>());
     for (i, (a, b)) in a.iter().zip(&b).enumerate() {
