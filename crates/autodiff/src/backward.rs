@@ -114,7 +114,7 @@ impl<'a> Pass<'a> {
         let engine = self.engine();
         match kept {
             Kept::Scalar(scalar) => Var::new(engine, scalar),
-            Kept::Type(ty) => Var::new(engine, Value::absent(ty)),
+            Kept::Type(ty) => Var::new(engine, Value::absent(ty.unpack())),
             Kept::Value(value) => Var::new(engine, value),
             Kept::Recipe(recipe) => Var::new(engine, self.recomputed.get(engine, &recipe)),
         }
@@ -125,7 +125,7 @@ impl Kept {
     fn ty(&self) -> Option<TensorType> {
         match self {
             Kept::Scalar(_) => None,
-            Kept::Type(ty) => Some(*ty),
+            Kept::Type(ty) => Some(ty.unpack()),
             Kept::Value(value) => Some(*value.ty()),
             Kept::Recipe(recipe) => Some(recipe.ty),
         }

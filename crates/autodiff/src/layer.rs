@@ -3,9 +3,9 @@
 use crate::backward::{Pass, seed};
 use crate::block::{Block, BlockFn};
 use crate::gradients::Gradients;
-use crate::node::{Edge, Kept, Node, NodeId, NodeKind, Parents, Recorded};
+use crate::node::{Edge, Kept, Node, NodeId, NodeKind, PackedType, Parents, Recorded};
 use crate::recipe::{Ingredient, Recipe, is_cheap};
-use crate::tracked::Tracked;
+use crate::tracked::{Parts, Tracked};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
@@ -66,7 +66,7 @@ impl Autodiff {
             return Value::poisoned(ty, error.hint("cast it to a float dtype first"));
         }
         let edge = Edge { node: Node::new(Parents::new(), NodeKind::Leaf), output: 0 };
-        Tracked::wrap(self.id(), value, edge, None, true)
+        Tracked::wrap(self.id(), Parts { inner: value, edge, recipe: None }, true)
     }
 
     /// Whether ops on this value are recorded.
@@ -87,7 +87,7 @@ impl Autodiff {
     /// The inner engine's value.
     pub fn inner_value(&self, value: &Value) -> Value {
         match Tracked::of(value, self.id()) {
-            Some(tracked) => tracked.inner().clone(),
+            Some(tracked) => tracked.parts().inner.clone(),
             None => value.clone(),
         }
     }
@@ -273,15 +273,18 @@ impl Recording<'_> {
                 return;
             }
         };
-        if saves
+        let mut kept = saves;
+        if self.recipe.is_some()
             && let Some(tracked) = Tracked::of(&value, self.layer.id())
-            && tracked.recipe.is_none()
         {
-            tracked.keep();
+            if saves && tracked.parts().recipe.is_none() {
+                tracked.keep();
+            }
+            kept = tracked.is_kept();
         }
-        let (inner, edge, recipe, kept) = match Tracked::open(value, self.layer.id()) {
-            Ok(parts) => (parts.inner, Some(parts.edge), parts.recipe, parts.kept),
-            Err(value) => (value, None, None, saves),
+        let (inner, edge, recipe) = match Tracked::open(value, self.layer.id()) {
+            Ok(parts) => (parts.inner, Some(parts.edge), parts.recipe),
+            Err(value) => (value, None, None),
         };
         if let Some(draft) = &mut self.recipe {
             draft.add(&inner, recipe.as_ref(), kept);
@@ -289,7 +292,7 @@ impl Recording<'_> {
         self.kept.push(match recipe {
             Some(recipe) if saves => Kept::Recipe(recipe),
             None if saves => Kept::Value(inner.clone()),
-            Some(_) | None => Kept::Type(*inner.ty()),
+            Some(_) | None => Kept::Type(PackedType::new(inner.ty())),
         });
         self.parents.push(edge);
         self.operands.push(inner.into());
@@ -298,24 +301,25 @@ impl Recording<'_> {
     fn run(self, op: &Op, results: &[TensorType]) -> Values {
         let layer = self.layer;
         let recipe = self.recipe.and_then(|draft| Recipe::new(op, draft.inputs, draft.extra, results[0]));
-        let mut values = layer.inner.execute(op, self.operands, results);
+        let values = layer.inner.execute(op, self.operands, results);
         let saved = self.saved;
         let kept = |(place, value): (usize, &Value)| match &recipe {
             Some(recipe) if saved.output(place) => Kept::Recipe(recipe.clone()),
             None if saved.output(place) => Kept::Value(value.clone()),
-            Some(_) | None => Kept::Type(*value.ty()),
+            Some(_) | None => Kept::Type(PackedType::new(value.ty())),
         };
         let outputs = values.iter().enumerate().map(kept).collect();
         let recorded = Recorded { op: op.clone(), inputs: self.kept, outputs };
         let node = Node::new(self.parents, NodeKind::Op(recorded));
-        for (place, value) in values.iter_mut().enumerate() {
-            if value.dtype().is_float() && value.error().is_none() {
-                let edge = Edge { node: node.clone(), output: place as u32 };
-                let is_kept = recipe.is_none() && saved.output(place);
-                *value = Tracked::wrap(layer.id(), value.clone(), edge, recipe.clone(), is_kept);
+        let wrap = |(place, inner): (usize, Value)| {
+            if !inner.dtype().is_float() || inner.error().is_some() {
+                return inner;
             }
-        }
-        values
+            let is_kept = recipe.is_none() && saved.output(place);
+            let edge = Edge { node: node.clone(), output: place as u32 };
+            Tracked::wrap(layer.id(), Parts { inner, edge, recipe: recipe.clone() }, is_kept)
+        };
+        values.into_iter().enumerate().map(wrap).collect()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use crate::block::Block;
 use crate::recipe::Recipe;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
-use kiln_ir::{Op, Scalar, TensorType, Value};
+use kiln_ir::{DType, Op, Scalar, TensorType, Value};
 use smallvec::SmallVec;
 
 /// Tells nodes of the tape apart, in all threads and layers of the process. Later nodes have greater ids.
@@ -30,6 +31,7 @@ pub(crate) struct Edge {
 }
 
 #[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "a box would cost every tracked op an allocation")]
 pub(crate) enum NodeKind {
     /// A value whose gradient is asked for.
     Leaf,
@@ -50,10 +52,44 @@ pub(crate) struct Recorded {
 pub(crate) enum Kept {
     Scalar(Scalar),
     /// Its rule asks for the type alone.
-    Type(TensorType),
+    Type(PackedType),
     Value(Value),
     /// It is computed again when it is asked for.
     Recipe(Arc<Recipe>),
+}
+
+/// A tensor's type in little space: tapes hold many.
+#[derive(Clone)]
+pub(crate) enum PackedType {
+    Small { dtype: DType, rank: u8, lengths: [u32; MAX_PACKED] },
+    Large(Box<TensorType>),
+}
+
+/// The greatest rank that is packed.
+const MAX_PACKED: usize = 4;
+
+impl PackedType {
+    pub(crate) fn new(ty: &TensorType) -> PackedType {
+        let mut lengths = [0; MAX_PACKED];
+        if ty.rank() > MAX_PACKED {
+            return PackedType::Large(Box::new(*ty));
+        }
+        for (packed, &length) in lengths.iter_mut().zip(ty.shape.iter()) {
+            let Ok(length) = u32::try_from(length) else { return PackedType::Large(Box::new(*ty)) };
+            *packed = length;
+        }
+        PackedType::Small { dtype: ty.dtype, rank: ty.rank() as u8, lengths }
+    }
+
+    pub(crate) fn unpack(&self) -> TensorType {
+        match self {
+            PackedType::Large(ty) => **ty,
+            PackedType::Small { dtype, rank, lengths } => {
+                let lengths = lengths.map(|length| length as usize);
+                TensorType::new(&lengths[..*rank as usize], *dtype)
+            }
+        }
+    }
 }
 
 impl Node {
