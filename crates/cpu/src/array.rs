@@ -130,12 +130,12 @@ fn not_an_array(value: &Value) -> Error {
 /// elements fill the buffer from its start to its end.
 #[inline]
 pub(crate) fn is_reusable(value: &mut Value) -> bool {
-    let ty = *value.ty();
+    let bytes = value.ty().num_bytes();
     match value.payload_mut::<Array>() {
         Some(array) => {
             array.buffer.is_unique()
                 && array.layout.offset == 0
-                && array.buffer.len() == ty.num_bytes()
+                && array.buffer.len() == bytes
                 && array.is_contiguous()
         }
         None => false,

@@ -4,6 +4,7 @@ use crate::Cpu;
 use crate::array::{Array, is_reusable};
 use crate::copy::{Shared, copy_row};
 use crate::kernels::{self, Conversion, Loop1};
+use crate::layout::Layout;
 use crate::scalar::scalar_bytes;
 use crate::walk::{Place, Walk};
 use core::mem::MaybeUninit;
@@ -207,42 +208,101 @@ fn apply<const N: usize>(
         Operand::Value(value) => value.dtype().size() == size && is_reusable(value),
         Operand::Scalar(_) => false,
     });
-    let mut copies: [Option<Array>; N] = [const { None }; N];
-    let fresh = match reused {
-        Some(_) => None,
-        None => Some(Array::uninit(ty)?),
-    };
-    let target = match (&fresh, reused.and_then(|place| inputs[place].value())) {
-        (Some(array), _) => array.as_mut_ptr::<u8>(),
-        (None, Some(value)) => Array::of(value)?.as_mut_ptr::<u8>(),
-        (None, None) => return Ok(Values::new()),
-    };
     let n = ty.num_elements();
+    let flat = if n <= TILE { flat(&inputs, dtypes) } else { None };
+    let Some(place) = reused else {
+        let result = Array::uninit(ty)?;
+        let target = result.as_mut_ptr::<u8>();
+        match flat {
+            Some(flat) => apply_small(&inputs, flat, (target, usize::MAX), dtypes, n, &call),
+            None => apply_any(cpu, &inputs, (target, usize::MAX), dtypes, (n, size, grain), &call)?,
+        }
+        return Ok(smallvec![result.into_value(*ty)]);
+    };
+    let Operand::Value(value) = &inputs[place] else { return Ok(Values::new()) };
+    let target = Array::of(value)?.as_mut_ptr::<u8>();
+    match flat {
+        Some(flat) => apply_small(&inputs, flat, (target, place), dtypes, n, &call),
+        None => apply_any(cpu, &inputs, (target, place), dtypes, (n, size, grain), &call)?,
+    }
+    let Operand::Value(value) = inputs.swap_remove(place) else { return Ok(Values::new()) };
+    if value.ty() == ty {
+        return Ok(smallvec![value]);
+    }
+    let buffer = Array::of(&value)?.buffer.clone();
+    Ok(smallvec![Array { buffer, layout: Layout::contiguous(ty.shape) }.into_value(*ty)])
+}
+
+/// The addresses of the operands, `null` for numbers, if all tensors are contiguous.
+#[inline]
+fn flat<const N: usize>(inputs: &Operands, dtypes: [DType; N]) -> Option<[*const u8; N]> {
+    let mut pointers = [core::ptr::null(); N];
+    for (place, operand) in inputs.iter().enumerate() {
+        if let Operand::Value(value) = operand {
+            let array = value.payload::<Array>().filter(|array| array.is_contiguous())?;
+            pointers[place] = first(array, dtypes[place]);
+        }
+    }
+    Some(pointers)
+}
+
+/// The address of the first element.
+#[inline]
+fn first(array: &Array, dtype: DType) -> *const u8 {
+    array.buffer.as_ptr().wrapping_add(array.layout.offset * dtype.size())
+}
+
+/// Up to one tile of contiguous operands and numbers. The target names the operand that it overwrites, if any.
+#[inline]
+fn apply_small<const N: usize>(
+    inputs: &Operands,
+    mut stretches: [*const u8; N],
+    (target, overwritten): (*mut u8, usize),
+    dtypes: [DType; N],
+    n: usize,
+    call: &impl Fn([*const u8; N], *mut u8, usize),
+) {
+    let mut tiles: [Tile; N] = [const { [MaybeUninit::uninit(); TILE] }; N];
+    for place in 0..N {
+        let tile = &mut tiles[place];
+        if let Operand::Scalar(scalar) = &inputs[place] {
+            let size = dtypes[place].size();
+            fill(tile, scalar_bytes(*scalar, dtypes[place]), size, n);
+            stretches[place] = tile.as_ptr().cast();
+        } else if place == overwritten {
+            let to = tile.as_mut_ptr().cast::<u8>();
+            // SAFETY: the operand's `n` elements, set aside before the result is written over them.
+            unsafe { to.copy_from_nonoverlapping(stretches[place], n * dtypes[place].size()) };
+            stretches[place] = to;
+        }
+    }
+    call(stretches, target, n);
+}
+
+/// Operands of any size and strides.
+#[inline(never)]
+fn apply_any<const N: usize>(
+    cpu: &Cpu,
+    inputs: &Operands,
+    (target, overwritten): (*mut u8, usize),
+    dtypes: [DType; N],
+    (n, size, grain): (usize, usize, usize),
+    call: &(impl Fn([*const u8; N], *mut u8, usize) + Sync),
+) -> Result<()> {
+    let mut copies: [Option<Array>; N] = [const { None }; N];
     let mut sources: [Source; N] = [const { Source::Number([0; 8]) }; N];
     for place in 0..N {
         sources[place] = match &inputs[place] {
             Operand::Scalar(scalar) => Source::Number(scalar_bytes(*scalar, dtypes[place])),
             Operand::Value(value) => {
-                let array = Array::of(value)?;
-                source(cpu, array, value.ty(), reused == Some(place), &mut copies[place])?
+                source(cpu, Array::of(value)?, value.ty(), overwritten == place, &mut copies[place])?
             }
         };
     }
-    run(cpu, &sources, dtypes.map(DType::size), (target, size), n, grain, &call);
-    Ok(smallvec![match (fresh, reused) {
-        (Some(array), _) => array.into_value(*ty),
-        (None, place) => match inputs.swap_remove(place.unwrap_or(0)) {
-            Operand::Value(value) if value.ty() == ty => value,
-            Operand::Value(value) => {
-                let buffer = Array::of(&value)?.buffer.clone();
-                Array { buffer, layout: crate::layout::Layout::contiguous(ty.shape) }.into_value(*ty)
-            }
-            Operand::Scalar(_) => return Ok(Values::new()),
-        },
-    }])
+    run(cpu, &sources, dtypes.map(DType::size), (target, size), n, grain, call);
+    Ok(())
 }
 
-#[inline]
 fn source(
     cpu: &Cpu,
     array: &Array,
@@ -253,8 +313,7 @@ fn source(
     if overwritten {
         return Ok(Source::Overwritten(array.as_ptr()));
     }
-    // All operands have the result's element size or are addressed by their own.
-    let first = array.buffer.as_ptr().wrapping_add(array.layout.offset * ty.dtype.size());
+    let first = first(array, ty.dtype);
     if array.is_contiguous() {
         return Ok(Source::Flat(first));
     }
@@ -275,7 +334,6 @@ fn is_scattered(walk: &Walk<1>, ty: &TensorType) -> bool {
     nearer && ty.num_elements() >= LARGE && step(last) * ty.dtype.size() >= 64
 }
 
-#[inline]
 fn run<const N: usize>(
     cpu: &Cpu,
     sources: &[Source; N],
@@ -306,7 +364,7 @@ fn run<const N: usize>(
         });
     }
     cpu.pool.parallel_for(n, grain, |range| {
-        let mut tiles: [Tile; N] = [[MaybeUninit::uninit(); TILE]; N];
+        let mut tiles: [Tile; N] = [const { [MaybeUninit::uninit(); TILE] }; N];
         let mut places: [Place<1>; N] = core::array::from_fn(|i| match &sources[i] {
             Source::Strided(_, walk) => walk.at(range.start),
             Source::Flat(_) | Source::Overwritten(_) | Source::Number(_) => Place::default(),

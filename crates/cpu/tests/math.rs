@@ -1,0 +1,97 @@
+//! The `f32` functions against those of `libm` in `f64`, in units in the last place.
+
+use kiln_cpu::Cpu;
+use kiln_ir::{Binary, DType, Engine, Op, Operand, OperandType, Operands, TensorData, Unary, block_on, infer};
+
+fn run(cpu: &Cpu, op: &Op, inputs: &[Vec<f32>]) -> Vec<f32> {
+    let inputs: Operands =
+        inputs.iter().map(|x| Operand::Value(cpu.write(TensorData::from(x.clone())))).collect();
+    let types = infer(op, &OperandType::list(&inputs)).unwrap();
+    let y = cpu.execute(op, inputs, &types).remove(0);
+    block_on(cpu.read(y)).unwrap().into_vec().unwrap()
+}
+
+/// The distance of `y` from `exact`, in units in the last place of the nearest `f32`.
+fn ulps(y: f32, exact: f64) -> f64 {
+    let nearest = exact as f32;
+    if y.is_nan() && exact.is_nan() || y == nearest {
+        return 0.0;
+    }
+    if !y.is_finite() || !nearest.is_finite() {
+        return f64::INFINITY;
+    }
+    let above = f32::from_bits(nearest.abs().to_bits() + 1);
+    (f64::from(y) - exact).abs() / f64::from(above - nearest.abs())
+}
+
+/// Every 4,099th float, some thousand around zero and one, and the special ones.
+fn samples() -> Vec<f32> {
+    let spread = (0..u32::MAX / 4099).map(|i| f32::from_bits(i * 4099));
+    let near = (-20_000..20_000).flat_map(|i| [i as f32 * 1e-3, i as f32 * 1e-4, 1.0 + i as f32 * 1e-6]);
+    let special = [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MIN_POSITIVE];
+    spread.chain(near).chain(special).chain([f32::from_bits(1), f32::MAX, f32::MIN]).collect()
+}
+
+fn check(function: Unary, exact: fn(f64) -> f64, bound: f64) {
+    let x = samples();
+    let y = run(&Cpu::new(), &Op::Unary(function), &[x.clone()]);
+    let mut worst = (0.0, 0.0);
+    for (&x, &y) in x.iter().zip(&y) {
+        let error = ulps(y, exact(f64::from(x)));
+        if error > worst.0 {
+            worst = (error, x);
+        }
+    }
+    println!("{}: {:.3} units at {:e}", function.name(), worst.0, worst.1);
+    assert!(worst.0 <= bound, "{}: {} units at {:e}", function.name(), worst.0, worst.1);
+}
+
+#[test]
+fn functions_are_accurate() {
+    check(Unary::Exp, libm::exp, 2.0);
+    check(Unary::Expm1, libm::expm1, 3.0);
+    check(Unary::Ln, libm::log, 2.0);
+    check(Unary::Log1p, libm::log1p, 3.0);
+    check(Unary::Tanh, libm::tanh, 2.0);
+    check(Unary::Erf, libm::erf, 2.0);
+    check(Unary::Sin, libm::sin, 2.0);
+    check(Unary::Cos, libm::cos, 2.0);
+    check(Unary::Tan, libm::tan, 4.0);
+    check(Unary::Atan, libm::atan, 2.0);
+    check(Unary::Sqrt, libm::sqrt, 0.5);
+    check(Unary::Rsqrt, |x| 1.0 / libm::sqrt(x), 1.5);
+}
+
+#[test]
+fn angles_of_points_are_accurate() {
+    let parts = [0.0, -0.0, 1.0, -1.0, 0.3, -7.5, 1e-30, -1e30, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+    let (mut y, mut x) = (Vec::new(), Vec::new());
+    for a in parts {
+        for b in parts {
+            y.push(a);
+            x.push(b);
+        }
+    }
+    let angles = run(&Cpu::new(), &Op::Binary(Binary::Atan2), &[y.clone(), x.clone()]);
+    for i in 0..angles.len() {
+        let exact = libm::atan2(f64::from(y[i]), f64::from(x[i]));
+        let same_sign = angles[i].is_nan() || angles[i].is_sign_negative() == exact.is_sign_negative();
+        assert!(ulps(angles[i], exact) <= 2.0 && same_sign, "atan2({}, {}) = {}", y[i], x[i], angles[i]);
+    }
+}
+
+#[test]
+fn sums_of_floats_are_accurate() {
+    let cpu = Cpu::new();
+    let x: Vec<f32> = (0..1_000_003).map(|i| 0.1 + (i % 7) as f32 * 1e-3).collect();
+    let exact: f64 = x.iter().map(|&x| f64::from(x)).sum();
+    let op = Op::Reduce { reduction: kiln_ir::Reduction::Sum, axes: kiln_ir::Axes::one(0) };
+    let sum = run(&cpu, &op, &[x])[0];
+    assert!(ulps(sum, exact) <= 1.0, "{sum} is not {exact}");
+    // Sixteen-bit floats would stand still at 256 if they were added up as they are.
+    let ones = cpu.write(TensorData::from(vec![1.0f32; 5000]).convert(DType::BF16));
+    let ones: Operands = [Operand::Value(ones)].into_iter().collect();
+    let types = infer(&op, &OperandType::list(&ones)).unwrap();
+    let sum = block_on(cpu.read(cpu.execute(&op, ones, &types).remove(0))).unwrap();
+    assert_eq!(sum.to_vec::<f32>(), TensorData::from([5000.0f32]).convert(DType::BF16).to_vec::<f32>());
+}
