@@ -5,7 +5,7 @@ use crate::buffer::Buffer;
 use crate::isa::Level;
 use crate::layout::Layout;
 use crate::threads::Pool;
-use crate::{composite, contraction, custom, elementwise, fill, view};
+use crate::{composite, contraction, custom, elementwise, fill, index, order, reduce, view};
 use alloc::boxed::Box;
 #[cfg(feature = "std")]
 use alloc::collections::BTreeMap;
@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, Error, Op, OpSet, Operands, Result, TensorData, TensorType, Value,
+    BoxFuture, Caps, Custom, DTypeSet, Engine, Op, OpSet, Operands, Result, TensorData, TensorType, Value,
     Values, poison_of, poisoned,
 };
 
@@ -104,17 +104,21 @@ impl Cpu {
                 view::windows(*axis, *size, *step, *dilation, inputs)
             }
             Op::Copy => view::copy(self, inputs),
-            Op::Reduce { .. }
-            | Op::ArgReduce { .. }
-            | Op::Scan { .. }
-            | Op::Sort { .. }
-            | Op::TopK { .. }
-            | Op::Take { .. }
-            | Op::Gather { .. }
-            | Op::Put { .. }
-            | Op::Scatter { .. }
-            | Op::SliceUpdate { .. }
-            | Op::NonZero { .. } => Err(Error::unsupported("cpu", op.name())),
+            Op::Reduce { reduction, axes } => reduce::reduce(self, *reduction, axes, &inputs, &results[0]),
+            Op::ArgReduce { extremum, axis, index } => {
+                order::arg_reduce(self, *extremum, *axis, *index, inputs)
+            }
+            Op::Scan { reduction, axis, reverse, exclusive } => {
+                order::scan(self, *reduction, *axis, *reverse, *exclusive, inputs)
+            }
+            Op::Sort { axis, descending, index } => order::sort(self, *axis, *descending, *index, inputs),
+            Op::TopK { axis, k, largest, index } => order::topk(self, *axis, *k, *largest, *index, inputs),
+            Op::Take { axis } => index::take(self, *axis, inputs),
+            Op::Gather { axis } => index::gather(self, *axis, inputs),
+            Op::Put { axis, mode } => index::put(self, op, *axis, *mode, inputs, results),
+            Op::Scatter { axis, mode } => index::scatter(self, op, *axis, *mode, inputs, results),
+            Op::SliceUpdate { slices, mode } => index::slice_update(self, slices, *mode, inputs),
+            Op::NonZero { index } => index::nonzero(self, *index, inputs),
             Op::Collective(collective) => custom::collective(collective, inputs),
             Op::Custom(op) => custom::custom(self, op, inputs, results),
             Op::Fused(fused) => Ok(custom::fused(self, fused.program(), inputs)),

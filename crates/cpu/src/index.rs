@@ -1,1 +1,126 @@
-//! Being written by another helper.
+//! Elements by index.
+//!
+//! Every index is checked before anything is written, so that a wrong one leaves the operands as they are.
+
+mod find;
+mod read;
+mod update;
+mod write;
+
+pub(crate) use find::nonzero;
+pub(crate) use read::{gather, take};
+pub(crate) use update::{Combine, Greatest, Least, Product, Sum};
+pub(crate) use write::{put, scatter, slice_update};
+
+use crate::Cpu;
+use crate::contraction::tensor;
+use crate::copy::Shared;
+use alloc::format;
+use alloc::vec::Vec;
+use core::fmt::Display;
+use core::sync::atomic::{AtomicBool, Ordering};
+use kiln_ir::{DType, Element, Error, Operands, Result, Shape};
+
+/// Indices checked before another thread is worth waking.
+const GRAIN: usize = 1 << 15;
+
+/// Who reads indices, for messages: the op, and the axis of that length into which they point.
+struct Reader<'a> {
+    op: &'a str,
+    axis: usize,
+    length: usize,
+}
+
+impl Reader<'_> {
+    /// The indices in the operand at a place, in row-major order; all of them below the length.
+    ///
+    /// # Errors
+    /// At the first index that is not.
+    fn indices(&self, cpu: &Cpu, inputs: &Operands, place: usize) -> Result<Vec<usize>> {
+        let (array, ty) = tensor(inputs, place)?;
+        let array = cpu.contiguous(array, ty)?;
+        match ty.dtype {
+            DType::I64 => self.checked::<i64>(cpu, array.data(), &ty.shape),
+            DType::I32 => self.checked::<i32>(cpu, array.data(), &ty.shape),
+            DType::I16 => self.checked::<i16>(cpu, array.data(), &ty.shape),
+            DType::I8 => self.checked::<i8>(cpu, array.data(), &ty.shape),
+            DType::U64 => self.checked::<u64>(cpu, array.data(), &ty.shape),
+            DType::U32 => self.checked::<u32>(cpu, array.data(), &ty.shape),
+            DType::U16 => self.checked::<u16>(cpu, array.data(), &ty.shape),
+            DType::U8 => self.checked::<u8>(cpu, array.data(), &ty.shape),
+            DType::F64 | DType::F32 | DType::F16 | DType::BF16 | DType::Bool => {
+                Err(Error::unsupported("cpu", format!("{} cannot index", ty.dtype)))
+            }
+        }
+    }
+
+    fn checked<I: Element + TryInto<usize> + Display>(
+        &self,
+        cpu: &Cpu,
+        numbers: &[I],
+        shape: &Shape,
+    ) -> Result<Vec<usize>> {
+        let mut indices = Vec::<usize>::with_capacity(numbers.len());
+        let target = Shared::new(indices.as_mut_ptr());
+        let all_fit = AtomicBool::new(true);
+        cpu.pool.parallel_for(numbers.len(), GRAIN, |range| {
+            let mut fit = true;
+            for place in range {
+                let index = numbers[place].try_into().unwrap_or(usize::MAX);
+                fit &= index < self.length;
+                // SAFETY: within the capacity, and each place is written once.
+                unsafe { target.get().add(place).write(index) };
+            }
+            if !fit {
+                all_fit.store(false, Ordering::Relaxed);
+            }
+        });
+        if !all_fit.into_inner() {
+            return Err(self.out_of_range(numbers, shape));
+        }
+        // SAFETY: all were written.
+        unsafe { indices.set_len(numbers.len()) };
+        Ok(indices)
+    }
+
+    #[cold]
+    fn out_of_range<I: Element + TryInto<usize> + Display>(&self, numbers: &[I], shape: &Shape) -> Error {
+        let Reader { op, axis, length } = self;
+        let fits = |number: &I| (*number).try_into().is_ok_and(|index| index < *length);
+        let place = numbers.iter().position(|number| !fits(number)).unwrap_or(0);
+        let (number, position) = (numbers[place], position(shape, place));
+        Error::value(
+            op,
+            format!(
+                "index {number} at position {position} is out of range for axis {axis} of length {length}"
+            ),
+        )
+    }
+}
+
+/// The index along each axis of the element at a place in row-major order.
+fn position(shape: &Shape, mut place: usize) -> Shape {
+    let mut position = *shape;
+    for axis in (0..shape.rank()).rev() {
+        position[axis] = place % shape[axis];
+        place /= shape[axis];
+    }
+    position
+}
+
+/// Writes an index as an integer of `size` bytes, wrapping where it is too great.
+///
+/// # Safety
+/// Such an integer lies `offset` integers from `target`, and nobody else sees it.
+#[inline(always)]
+pub(crate) unsafe fn store_index(target: *mut u8, size: usize, offset: isize, index: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match size {
+            1 => *target.offset(offset) = index as u8,
+            2 => *target.cast::<u16>().offset(offset) = index as u16,
+            4 => *target.cast::<u32>().offset(offset) = index as u32,
+            _ => *target.cast::<u64>().offset(offset) = index as u64,
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Writing by index, over the base itself where nobody else sees it.
+//!
+//! Elements that are written to one place combine in the order of the source, however the work is split: threads share
+//! places, never the elements for one place.
+
+use super::Reader;
+use super::update::{Combine, Job, run};
+use crate::Cpu;
+use crate::array::Array;
+use crate::contraction::{tensor, through_f32};
+use crate::copy::{Shared, copy};
+use crate::walk::Walk;
+use alloc::vec::Vec;
+use core::ops::Range;
+use kiln_ir::{
+    DType, Error, Op, Operand, Operands, Result, SliceAxis, TensorType, UpdateMode, Value, Values,
+};
+use smallvec::smallvec;
+
+/// Elements combined before another thread is worth waking.
+const GRAIN: usize = 1 << 14;
+
+/// Neighbouring elements of one slice that a thread takes at once.
+const COLUMNS: usize = 128;
+
+pub(crate) fn put(
+    cpu: &Cpu,
+    op: &Op,
+    axis: usize,
+    mode: UpdateMode,
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    if rounds_often(mode, results[0].dtype) {
+        return through_f32(cpu, op, inputs, results);
+    }
+    let ty = *tensor(&inputs, 0)?.1;
+    let indices = Reader { op: "put", axis, length: ty.shape[axis] }.indices(cpu, &inputs, 1)?;
+    let shape = Blocks::of(&ty, axis);
+    write(cpu, mode, inputs, |source, target| Put { cpu, shape, indices: &indices, source, target })
+}
+
+pub(crate) fn scatter(
+    cpu: &Cpu,
+    op: &Op,
+    axis: usize,
+    mode: UpdateMode,
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    if rounds_often(mode, results[0].dtype) {
+        return through_f32(cpu, op, inputs, results);
+    }
+    let ty = *tensor(&inputs, 0)?.1;
+    let indices = Reader { op: "scatter", axis, length: ty.shape[axis] }.indices(cpu, &inputs, 1)?;
+    let shape = Blocks::of(&ty, axis);
+    let indices = &indices;
+    if shape.outer * shape.block == 1 {
+        return write(cpu, mode, inputs, |source, target| Put { cpu, shape, indices, source, target });
+    }
+    write(cpu, mode, inputs, |source, target| Scatter { cpu, shape, indices, source, target })
+}
+
+/// Whether many elements may be added up in a dtype that is too narrow for it.
+fn rounds_often(mode: UpdateMode, dtype: DType) -> bool {
+    let accumulates = match mode {
+        UpdateMode::Add | UpdateMode::Mul => true,
+        UpdateMode::Set | UpdateMode::Min | UpdateMode::Max => false,
+    };
+    accumulates && matches!(dtype, DType::F16 | DType::BF16)
+}
+
+/// Runs the job made of the addresses of the source (the third operand, contiguous) and of the result, which starts as
+/// the base (the first).
+fn write<'a, J: Job>(
+    cpu: &'a Cpu,
+    mode: UpdateMode,
+    mut inputs: Operands,
+    job: impl FnOnce(Shared<u8>, Shared<u8>) -> J,
+) -> Result<Values> {
+    let (source, ty) = tensor(&inputs, 2)?;
+    let (size, dtype) = (ty.dtype.size(), ty.dtype);
+    let source = cpu.contiguous(source, ty)?;
+    let base = overwritable(cpu, inputs.remove(0))?;
+    let target = Array::of(&base)?.address(size);
+    if source.num_elements() > 0 {
+        let job = job(Shared::new(source.address(size)), Shared::new(target));
+        // SAFETY: the indices were checked against the base, and inference has compared the shapes; nobody else sees
+        // the target.
+        unsafe { run(&job, mode, dtype) };
+    }
+    Ok(smallvec![base])
+}
+
+/// The value itself where nobody else sees it or its buffer and it is contiguous; a copy otherwise.
+fn overwritable(cpu: &Cpu, base: Operand) -> Result<Value> {
+    let Operand::Value(mut base) = base else {
+        return Err(Error::unsupported("cpu", "the base must be a tensor"));
+    };
+    if let Some(array) = base.payload_mut::<Array>()
+        && array.buffer.is_unique()
+        && array.is_contiguous()
+    {
+        return Ok(base);
+    }
+    let ty = *base.ty();
+    Ok(cpu.copied(Array::of(&base)?, &ty)?.into_value(ty))
+}
+
+/// A contiguous tensor seen from one axis: `[outer, length, block]`.
+#[derive(Clone, Copy)]
+struct Blocks {
+    outer: usize,
+    length: usize,
+    block: usize,
+}
+
+impl Blocks {
+    fn of(ty: &TensorType, axis: usize) -> Blocks {
+        let product = |axes: &[usize]| axes.iter().product();
+        Blocks {
+            outer: product(&ty.shape[..axis]),
+            length: ty.shape[axis],
+            block: product(&ty.shape[axis + 1..]),
+        }
+    }
+}
+
+/// Combines blocks `[outer, indices, block]` of the source into `[outer, length, block]` of the target.
+struct Put<'a> {
+    cpu: &'a Cpu,
+    shape: Blocks,
+    indices: &'a [usize],
+    source: Shared<u8>,
+    target: Shared<u8>,
+}
+
+impl Job for Put<'_> {
+    /// # Safety
+    /// Source and target have the elements that shape and indices tell, do not overlap, and nobody else sees the target.
+    unsafe fn run<T: Copy + Sync, C: Combine<T>>(&self) {
+        let Blocks { outer, block, .. } = self.shape;
+        let (pool, count) = (&self.cpu.pool, self.indices.len());
+        // SAFETY (here and below): blocks of source and target; no two threads write the same columns of a block.
+        if pool.threads() == 1 || outer * count * block <= GRAIN {
+            for o in 0..outer {
+                // SAFETY: as above.
+                unsafe { self.in_order::<T, C>(o, 0..block) };
+            }
+            return;
+        }
+        let parts = block.div_ceil(COLUMNS);
+        if outer * parts >= 2 * pool.threads() {
+            let grain = GRAIN.div_ceil(count * block.min(COLUMNS));
+            return pool.parallel_for(outer * parts, grain, |range| {
+                for task in range {
+                    let start = task % parts * COLUMNS;
+                    // SAFETY: as above.
+                    unsafe { self.in_order::<T, C>(task / parts, start..(start + COLUMNS).min(block)) };
+                }
+            });
+        }
+        let order = self.by_target();
+        for o in 0..outer {
+            pool.parallel_for(count, GRAIN.div_ceil(block), |range| {
+                // SAFETY: as above: each block of the target belongs to one range.
+                unsafe { self.grouped::<T, C>(o, range, &order) };
+            });
+        }
+    }
+}
+
+impl Put<'_> {
+    /// # Safety
+    /// As [`run`](Job::run); nobody else writes these columns.
+    unsafe fn in_order<T: Copy, C: Combine<T>>(&self, outer: usize, columns: Range<usize>) {
+        if self.shape.block == 1 {
+            let source = self.source.get().cast::<T>().wrapping_add(outer * self.indices.len());
+            let target = self.target.get().cast::<T>().wrapping_add(outer * self.shape.length);
+            for (i, &index) in self.indices.iter().enumerate() {
+                // SAFETY: as the caller promises.
+                unsafe { *target.add(index) = C::combine(*target.add(index), *source.add(i)) };
+            }
+            return;
+        }
+        for place in 0..self.indices.len() {
+            // SAFETY: as the caller promises.
+            unsafe { self.combine::<T, C>(outer, place, columns.clone()) };
+        }
+    }
+
+    /// Combines a part of the list that is ordered by target: from the first whole group of equal targets to the end of
+    /// the last that begins in the range.
+    ///
+    /// # Safety
+    /// As [`run`](Job::run).
+    unsafe fn grouped<T: Copy, C: Combine<T>>(&self, outer: usize, range: Range<usize>, order: &[usize]) {
+        let target = |at: usize| self.indices[order[at]];
+        let continues = |at: usize| at > 0 && at < order.len() && target(at) == target(at - 1);
+        let mut at = range.start;
+        while at < range.end && continues(at) {
+            at += 1;
+        }
+        if at == range.end {
+            return;
+        }
+        while at < range.end || continues(at) {
+            // SAFETY: as the caller promises.
+            unsafe { self.combine::<T, C>(outer, order[at], 0..self.shape.block) };
+            at += 1;
+        }
+    }
+
+    /// # Safety
+    /// As [`run`](Job::run).
+    #[inline(always)]
+    unsafe fn combine<T: Copy, C: Combine<T>>(&self, outer: usize, place: usize, columns: Range<usize>) {
+        let Blocks { length, block, .. } = self.shape;
+        let from = (outer * self.indices.len() + place) * block + columns.start;
+        let to = (outer * length + self.indices[place]) * block + columns.start;
+        // SAFETY: as the caller promises.
+        let (source, target) = unsafe {
+            (
+                core::slice::from_raw_parts(self.source.get().cast::<T>().add(from), columns.len()),
+                core::slice::from_raw_parts_mut(self.target.get().cast::<T>().add(to), columns.len()),
+            )
+        };
+        for (target, source) in target.iter_mut().zip(source) {
+            *target = C::combine(*target, *source);
+        }
+    }
+
+    /// The places of the list, ordered by where they point and then by place.
+    fn by_target(&self) -> Vec<usize> {
+        let (indices, length) = (self.indices, self.shape.length);
+        if length > 4 * indices.len() {
+            let mut order: Vec<usize> = (0..indices.len()).collect();
+            order.sort_by_key(|&place| indices[place]);
+            return order;
+        }
+        let mut starts = alloc::vec![0usize; length + 1];
+        for &index in indices {
+            starts[index + 1] += 1;
+        }
+        for index in 0..length {
+            starts[index + 1] += starts[index];
+        }
+        let mut order = alloc::vec![0; indices.len()];
+        for (place, &index) in indices.iter().enumerate() {
+            order[starts[index]] = place;
+            starts[index] += 1;
+        }
+        order
+    }
+}
+
+/// Combines elements `[outer, indices / (outer * block), block]` of the source, each with its own index, into
+/// `[outer, length, block]` of the target.
+struct Scatter<'a> {
+    cpu: &'a Cpu,
+    shape: Blocks,
+    indices: &'a [usize],
+    source: Shared<u8>,
+    target: Shared<u8>,
+}
+
+impl Job for Scatter<'_> {
+    /// # Safety
+    /// As for [`Put`].
+    unsafe fn run<T: Copy + Sync, C: Combine<T>>(&self) {
+        let Blocks { outer, length, block } = self.shape;
+        let count = self.indices.len() / (outer * block);
+        let parts = block.div_ceil(COLUMNS);
+        let grain = GRAIN.div_ceil(count * block.min(COLUMNS));
+        self.cpu.pool.parallel_for(outer * parts, grain, |range| {
+            for task in range {
+                let (o, start) = (task / parts, task % parts * COLUMNS);
+                let columns = start..(start + COLUMNS).min(block);
+                for i in 0..count {
+                    for column in columns.clone() {
+                        let from = (o * count + i) * block + column;
+                        let to = (o * length + self.indices[from]) * block + column;
+                        // SAFETY: elements of source and target; no two threads have the same outer index and column.
+                        unsafe {
+                            let target = self.target.get().cast::<T>().add(to);
+                            *target = C::combine(*target, *self.source.get().cast::<T>().add(from));
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+pub(crate) fn slice_update(
+    cpu: &Cpu,
+    slices: &[SliceAxis],
+    mode: UpdateMode,
+    mut inputs: Operands,
+) -> Result<Values> {
+    let (source, ty) = tensor(&inputs, 1)?;
+    let (source, ty) = (source.clone(), *ty);
+    let size = ty.dtype.size();
+    let base = overwritable(cpu, inputs.remove(0))?;
+    let array = Array::of(&base)?;
+    let range = array.layout.slice(slices);
+    let target = array.buffer.as_ptr().wrapping_add(range.offset * size);
+    if ty.num_elements() == 0 {
+        return Ok(smallvec![base]);
+    }
+    let from = source.address(size);
+    if mode == UpdateMode::Set {
+        // SAFETY: the slice lies in the base, which nobody else sees, and has the shape of the source.
+        unsafe {
+            let source = (from.cast_const(), source.strides());
+            copy(&cpu.pool, size, &ty.shape, source, (target, range.strides()));
+        }
+        return Ok(smallvec![base]);
+    }
+    let walk = Walk::new(&ty.shape, [source.strides(), range.strides()]);
+    let job = Rows { cpu, walk, source: Shared::new(from), target: Shared::new(target) };
+    // SAFETY: as above.
+    unsafe { run(&job, mode, ty.dtype) };
+    Ok(smallvec![base])
+}
+
+/// Combines each element of a walk's first operand into that of its second.
+struct Rows<'a> {
+    cpu: &'a Cpu,
+    walk: Walk<2>,
+    source: Shared<u8>,
+    target: Shared<u8>,
+}
+
+impl Job for Rows<'_> {
+    /// # Safety
+    /// The walk stays within both, which do not overlap; nobody else sees the target, whose elements are distinct.
+    unsafe fn run<T: Copy + Sync, C: Combine<T>>(&self) {
+        let walk = &self.walk;
+        let (source, target) = (self.source, self.target);
+        self.cpu.pool.parallel_for(walk.num_elements(), GRAIN, |range| {
+            let mut place = walk.at(range.start);
+            let mut left = range.len();
+            while left > 0 {
+                let (rest, [from, to]) = match walk.rank {
+                    0 => (1, [0, 0]),
+                    rank => (walk.lengths[rank - 1] - place.along(rank - 1), walk.strides[rank - 1]),
+                };
+                let len = rest.min(left);
+                // SAFETY: as the caller promises.
+                unsafe {
+                    let source = source.get().cast::<T>().offset(place.offsets[0]);
+                    let target = target.get().cast::<T>().offset(place.offsets[1]);
+                    for i in 0..len as isize {
+                        let target = target.offset(i * to);
+                        *target = C::combine(*target, *source.offset(i * from));
+                    }
+                }
+                place.advance(walk, len);
+                left -= len;
+            }
+        });
+    }
+}

@@ -1,0 +1,195 @@
+//! Where the extreme element of each line is.
+
+use super::key::{Key, Ordered};
+use super::lines::{Lines, TILE, Tile};
+use crate::Cpu;
+use crate::array::Array;
+use crate::contraction::tensor;
+use crate::copy::Shared;
+use crate::index::store_index;
+use crate::isa::multiversion;
+use crate::scalar::with_number;
+use kiln_ir::{DType, Extremum, Operands, Result, TensorType, Values};
+use smallvec::smallvec;
+
+/// Elements of a line whose extreme is found before its place is.
+const BLOCK: usize = 512;
+
+/// Elements of a single line that one thread searches at once.
+const PART: usize = 1 << 15;
+
+pub(crate) fn arg_reduce(
+    cpu: &Cpu,
+    extremum: Extremum,
+    axis: usize,
+    index: DType,
+    inputs: Operands,
+) -> Result<Values> {
+    let (x, ty) = tensor(&inputs, 0)?;
+    let result_ty = TensorType::new(ty.shape.with(axis, 1), index);
+    let result = Array::uninit(&result_ty)?;
+    if ty.num_elements() > 0 {
+        let search = Search {
+            cpu,
+            lines: Lines::new(&ty.shape, axis, [x.strides(), result.strides()]),
+            target: Shared::new(result.as_mut_ptr()),
+            size: index.size(),
+        };
+        // SAFETY: the lines are those of `x` and of the result, which is fresh.
+        with_number!(ty.dtype, T => unsafe {
+            match extremum {
+                Extremum::Min => search.run::<T, Min>(x.as_ptr()),
+                Extremum::Max => search.run::<T, Max>(x.as_ptr()),
+            }
+        });
+    }
+    Ok(smallvec![result.into_value(result_ty)])
+}
+
+/// Which element is extreme: the one with the greatest rank.
+trait Extreme {
+    fn rank<T: Ordered>(x: T) -> T::Key;
+}
+
+struct Min;
+struct Max;
+
+impl Extreme for Max {
+    #[inline(always)]
+    fn rank<T: Ordered>(x: T) -> T::Key {
+        x.key()
+    }
+}
+
+impl Extreme for Min {
+    #[inline(always)]
+    fn rank<T: Ordered>(x: T) -> T::Key {
+        if x.is_nan() { T::Key::GREATEST } else { x.key().complement() }
+    }
+}
+
+multiversion! {
+    /// The first of the elements (one or more) with the greatest rank, block by block: only one is searched for it.
+    fn first_extreme[T: Ordered, E: Extreme]<T, E>(x: &[T]) -> usize {
+        let mut best = E::rank(x[0]);
+        let mut start = 0;
+        for (i, block) in x.chunks(BLOCK).enumerate() {
+            let mut rank = best;
+            for &x in block {
+                rank = Ord::max(rank, E::rank(x));
+            }
+            if rank > best {
+                (best, start) = (rank, i * BLOCK);
+            }
+        }
+        let found = x[start..].iter().position(|&x| E::rank(x) == best);
+        start + found.unwrap_or(0)
+    }
+}
+
+struct Search<'a> {
+    cpu: &'a Cpu,
+    lines: Lines<2>,
+    target: Shared<u8>,
+    /// Bytes per index.
+    size: usize,
+}
+
+impl Search<'_> {
+    /// # Safety
+    /// The lines stay within `x` and the target, which nobody else sees, and are not empty.
+    unsafe fn run<T: Ordered, E: Extreme>(&self, x: *const T) {
+        let (lines, source) = (&self.lines, Shared::new(x.cast_mut()));
+        let is_contiguous = lines.along[0] == 1 || lines.len == 1;
+        if is_contiguous && lines.count() == 1 && lines.len > PART {
+            // SAFETY: as the caller promises.
+            return unsafe { self.one_line::<T, E>(source) };
+        }
+        lines.for_each(&self.cpu.pool, |tile| {
+            let x = source.get().cast_const();
+            // SAFETY: as the caller promises.
+            unsafe {
+                if lines.is_across() {
+                    return self.across::<T, E>(x, tile);
+                }
+                for line in 0..tile.count {
+                    let [from, to] = tile.line(line);
+                    let best = if is_contiguous {
+                        let x = core::slice::from_raw_parts(x.offset(from), lines.len);
+                        first_extreme::<T, E>(self.cpu.level, x)
+                    } else {
+                        self.strided::<T, E>(x.offset(from))
+                    };
+                    store_index(self.target.get(), self.size, to, best);
+                }
+            }
+        });
+    }
+
+    /// # Safety
+    /// As [`run`](Self::run).
+    unsafe fn strided<T: Ordered, E: Extreme>(&self, x: *const T) -> usize {
+        // SAFETY: as the caller promises.
+        let rank = |i: usize| unsafe { E::rank(*x.offset(i as isize * self.lines.along[0])) };
+        let mut best = (rank(0), 0);
+        for i in 1..self.lines.len {
+            let rank = rank(i);
+            if rank > best.0 {
+                best = (rank, i);
+            }
+        }
+        best.1
+    }
+
+    /// # Safety
+    /// As [`run`](Self::run).
+    unsafe fn across<T: Ordered, E: Extreme>(&self, x: *const T, tile: Tile<2>) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let x = x.offset(tile.start[0]);
+            let mut ranks = [E::rank(*x); TILE];
+            let mut places = [0usize; TILE];
+            for line in 0..tile.count {
+                ranks[line] = E::rank(*x.offset(line as isize * tile.across[0]));
+            }
+            for i in 1..self.lines.len {
+                let x = x.offset(i as isize * self.lines.along[0]);
+                for line in 0..tile.count {
+                    let rank = E::rank(*x.offset(line as isize * tile.across[0]));
+                    let is_beyond = rank > ranks[line];
+                    ranks[line] = if is_beyond { rank } else { ranks[line] };
+                    places[line] = if is_beyond { i } else { places[line] };
+                }
+            }
+            for (line, &place) in places[..tile.count].iter().enumerate() {
+                store_index(self.target.get(), self.size, tile.line(line)[1], place);
+            }
+        }
+    }
+
+    /// One long line, in parts.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run); the line is contiguous.
+    unsafe fn one_line<T: Ordered, E: Extreme>(&self, x: Shared<T>) {
+        let len = self.lines.len;
+        let mut best = alloc::vec![0usize; len.div_ceil(PART)];
+        let slots = Shared::new(best.as_mut_ptr());
+        self.cpu.pool.parallel_for(best.len(), 1, |range| {
+            for part in range {
+                let start = part * PART;
+                // SAFETY: a part of the line; each part has its own slot.
+                unsafe {
+                    let elements =
+                        core::slice::from_raw_parts(x.get().add(start).cast_const(), PART.min(len - start));
+                    *slots.get().add(part) = start + first_extreme::<T, E>(self.cpu.level, elements);
+                }
+            }
+        });
+        // SAFETY: places in the line.
+        let rank = |place: usize| unsafe { E::rank(*x.get().add(place)) };
+        let first = best.into_iter().reduce(|best, next| if rank(next) > rank(best) { next } else { best });
+        // SAFETY: as the caller promises.
+        unsafe { store_index(self.target.get(), self.size, 0, first.unwrap_or(0)) };
+    }
+}

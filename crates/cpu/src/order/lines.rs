@@ -1,0 +1,107 @@
+//! The lines of tensors along one axis, shared between threads.
+
+use crate::threads::Pool;
+use crate::walk::Walk;
+use core::ops::Range;
+use kiln_ir::MAX_RANK;
+
+/// Elements worth a thread of their own.
+const GRAIN: usize = 1 << 14;
+
+/// Neighbouring lines that are worked on together.
+pub(crate) const TILE: usize = 64;
+
+/// The lines along one axis of `N` tensors that agree in all others.
+pub(crate) struct Lines<const N: usize> {
+    outer: Walk<N>,
+    columns: usize,
+    across: [isize; N],
+    /// The length of a line in the first tensor.
+    pub(crate) len: usize,
+    /// The stride along a line, per tensor.
+    pub(crate) along: [isize; N],
+}
+
+/// Up to [`TILE`] lines.
+#[derive(Clone, Copy)]
+pub(crate) struct Tile<const N: usize> {
+    /// Where the first line begins, per tensor.
+    pub(crate) start: [isize; N],
+    /// How many lines.
+    pub(crate) count: usize,
+    /// The distance to the next line, per tensor.
+    pub(crate) across: [isize; N],
+}
+
+impl<const N: usize> Lines<N> {
+    /// The lines of tensors with these strides; `shape` is the first one's.
+    pub(crate) fn new(shape: &[usize], axis: usize, strides: [&[isize]; N]) -> Lines<N> {
+        let others = || (0..shape.len()).filter(|&other| other != axis);
+        let mut lengths = [1; MAX_RANK];
+        let mut steps = [[0; MAX_RANK]; N];
+        for (to, from) in others().enumerate() {
+            lengths[to] = shape[from];
+            for n in 0..N {
+                steps[n][to] = strides[n][from];
+            }
+        }
+        let rank = shape.len() - 1;
+        let mut outer = Walk::new(&lengths[..rank], core::array::from_fn(|n| &steps[n][..rank]));
+        let (columns, across) = match outer.rank {
+            0 => (1, [0; N]),
+            rank => outer.remove(rank - 1),
+        };
+        let along = core::array::from_fn(|n| strides[n][axis]);
+        Lines { outer, columns, across, len: shape[axis], along }
+    }
+
+    /// How many lines there are.
+    pub(crate) fn count(&self) -> usize {
+        self.outer.num_elements() * self.columns
+    }
+
+    /// Whether elements of a line in the first tensor are farther apart than neighbouring lines: tiles are then best
+    /// worked on across.
+    pub(crate) fn is_across(&self) -> bool {
+        self.columns > 1 && self.along[0].unsigned_abs() > self.across[0].unsigned_abs()
+    }
+
+    /// Calls `body` with tiles that cover all lines once; in parallel where there are many elements.
+    pub(crate) fn for_each(&self, pool: &Pool, body: impl Fn(Tile<N>) + Sync) {
+        let parts = self.columns.div_ceil(TILE);
+        let grain = (GRAIN / (self.len * self.columns.min(TILE)).max(1)).max(1);
+        let split = |range: Range<usize>| {
+            let mut place = self.outer.at(range.start / parts);
+            let mut part = range.start % parts;
+            for _ in range {
+                let first = part * TILE;
+                let start = core::array::from_fn(|n| place.offsets[n] + first as isize * self.across[n]);
+                body(Tile { start, count: TILE.min(self.columns - first), across: self.across });
+                part += 1;
+                if part == parts {
+                    part = 0;
+                    place.advance(&self.outer, 1);
+                }
+            }
+        };
+        // One tile of few long lines is still worth splitting line by line.
+        if parts * self.outer.num_elements() < pool.threads() && self.count() > 1 && self.len >= GRAIN {
+            return pool.parallel_for(self.count(), 1, |range| {
+                for line in range {
+                    let (place, column) = (self.outer.at(line / self.columns), line % self.columns);
+                    let start = core::array::from_fn(|n| place.offsets[n] + column as isize * self.across[n]);
+                    body(Tile { start, count: 1, across: self.across });
+                }
+            });
+        }
+        pool.parallel_for(parts * self.outer.num_elements(), grain, split);
+    }
+}
+
+impl<const N: usize> Tile<N> {
+    /// Where a line of the tile begins, per tensor.
+    #[inline(always)]
+    pub(crate) fn line(&self, line: usize) -> [isize; N] {
+        core::array::from_fn(|n| self.start[n] + line as isize * self.across[n])
+    }
+}
