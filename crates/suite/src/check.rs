@@ -8,7 +8,7 @@ mod value;
 pub use expand::{Minimal, check_expand, expands};
 pub use grad::{check_grad, differentiates};
 pub use poison::{check_passing_on, check_poison};
-pub use value::check_value;
+pub use value::{Expected, check_value};
 
 use crate::case::{Case, Input};
 use crate::fill::{Random, filled};

@@ -179,13 +179,11 @@ impl Edge {
     /// Every edge.
     pub const ALL: [Edge; 4] = [Edge::Empty, Edge::NoAxes, Edge::One, Edge::Large];
 
-    /// Whether a case has operands (or, without any, results) of this kind.
+    /// Whether a case has operands or results of this kind.
     pub fn is_in(self, case: &Case) -> bool {
         let mut types: Vec<_> =
             case.operand_types().iter().filter_map(|kind| kind.tensor().copied()).collect();
-        if types.is_empty() || case.op.kind() == OpKind::Random {
-            types = case.result_types().unwrap_or_default();
-        }
+        types.extend(case.result_types().unwrap_or_default());
         types.iter().any(|ty| match self {
             Edge::Empty => ty.num_elements() == 0,
             Edge::NoAxes => ty.rank() == 0,

@@ -33,6 +33,7 @@ pub mod compare;
 pub mod coverage;
 pub mod engines;
 pub mod fill;
+pub mod goldens;
 pub mod layout;
 pub mod run;
 pub mod support;

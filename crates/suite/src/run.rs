@@ -1,10 +1,12 @@
 //! Running tables against engines.
 
-use crate::case::Case;
+use crate::case::{Case, Layouts};
 use crate::cases::Group;
-use crate::check::{Outcome, check_expand, check_grad, check_value, differentiates, expands};
-use crate::engines::{Mode, Subject, Tracked};
+use crate::check::{Expected, Outcome, check_expand, check_grad, differentiates, expands};
+use crate::engines::{Mode, REFERENCE, Subject, Tracked};
+use kiln_ir::Engine;
 use std::fmt;
+use std::sync::Arc;
 
 /// What a run of many cases found.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +15,8 @@ pub struct Summary {
     pub title: String,
     /// Cases that ran.
     pub cases: usize,
+    /// Cases that failed.
+    pub failed: usize,
     /// Comparisons made.
     pub checks: usize,
     /// Names of ignored cases that failed as expected, with the reason.
@@ -22,7 +26,8 @@ pub struct Summary {
 }
 
 /// Problems printed; the rest is counted.
-const SHOWN: usize = 60;
+const SHOWN: usize = 100;
+const SHOWN_OF_CASE: usize = 2;
 
 impl Summary {
     /// An empty summary.
@@ -34,7 +39,14 @@ impl Summary {
     pub fn add(&mut self, outcome: Outcome) {
         self.cases += 1;
         self.checks += outcome.checks;
-        self.problems.extend(outcome.problems);
+        let (count, mut problems) = (outcome.problems.len(), outcome.problems.into_iter());
+        self.problems.extend(problems.by_ref().take(SHOWN_OF_CASE));
+        self.failed += usize::from(count > 0);
+        if let Some(last) = self.problems.last_mut()
+            && count > SHOWN_OF_CASE
+        {
+            *last += &format!(" (and {} more of this case)", count - SHOWN_OF_CASE);
+        }
     }
 
     /// Adds what one case of a subject gave: ignored ones must fail.
@@ -48,6 +60,7 @@ impl Summary {
                 entry.pattern
             );
             self.problems.push(problem);
+            self.failed += 1;
         } else {
             self.ignored.push((name.into(), entry.reason));
         }
@@ -56,18 +69,24 @@ impl Summary {
     /// Prints the summary.
     ///
     /// # Panics
-    /// When there are problems, listing them.
+    /// When there are problems.
     #[track_caller]
     pub fn finish(self) {
         println!("{self}");
-        assert!(self.problems.is_empty(), "{self}");
+        assert!(self.problems.is_empty(), "{}: {} cases failed, see above", self.title, self.failed);
     }
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let failed = self.problems.len();
-        write!(f, "{}: {} cases, {} checks, {failed} problems", self.title, self.cases, self.checks)?;
+        let Summary { title, cases, checks, .. } = self;
+        write!(
+            f,
+            "{title}: {cases} cases, {checks} checks, {} ignored, {} failed",
+            self.ignored.len(),
+            self.failed
+        )?;
         for (name, reason) in &self.ignored {
             write!(f, "\n  ignored {name}: {reason}")?;
         }
@@ -81,6 +100,17 @@ impl fmt::Display for Summary {
     }
 }
 
+/// Prints summaries.
+///
+/// # Panics
+/// When there are problems in any.
+#[track_caller]
+pub fn finish(summaries: Vec<Summary>) {
+    summaries.iter().for_each(|summary| println!("{summary}"));
+    let failed: Vec<&String> = summaries.iter().filter(|s| s.failed > 0).map(|s| &s.title).collect();
+    assert!(failed.is_empty(), "cases failed, see above: {failed:?}");
+}
+
 /// Whether an engine is tried alone or under automatic differentiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
@@ -90,19 +120,26 @@ pub enum Stack {
     Autodiff,
 }
 
-/// Mode *value* of one group on one engine.
-pub fn values(subject: &Subject, stack: Stack, group: Group) -> Summary {
-    let mut summary = Summary::new(format!("value {group:?} on {} ({stack:?})", subject.name));
-    let engine = (subject.open)();
-    let tracked = Tracked::new(engine.clone());
+/// Mode *value* of one group on several engines. Large cases are not run on the reference, which would be compared
+/// with itself.
+pub fn values(matrix: &[(Subject, Stack)], group: Group) -> Vec<Summary> {
+    let title =
+        |(subject, stack): &(Subject, Stack)| format!("value {group:?} on {} ({stack:?})", subject.name);
+    let mut summaries: Vec<Summary> = matrix.iter().map(|entry| Summary::new(title(entry))).collect();
+    let open = |(subject, stack): &(Subject, Stack)| match stack {
+        Stack::Plain => (subject.open)(),
+        Stack::Autodiff => Arc::new(Tracked::new((subject.open)())) as Arc<dyn Engine>,
+    };
+    let engines: Vec<Arc<dyn Engine>> = matrix.iter().map(open).collect();
     for case in group.cases() {
-        let outcome = match stack {
-            Stack::Plain => check_value(&*engine, &case),
-            Stack::Autodiff => check_value(&tracked, &case),
-        };
-        summary.add_of(subject, Mode::Value, &case.name, outcome);
+        let expected = Expected::of(&case);
+        for (((subject, _), engine), summary) in matrix.iter().zip(&engines).zip(&mut summaries) {
+            if case.layouts == Layouts::All || subject.name != REFERENCE.name {
+                summary.add_of(subject, Mode::Value, &case.name, expected.check(&**engine));
+            }
+        }
     }
-    summary
+    summaries
 }
 
 /// Mode *grad* of one group on one engine.

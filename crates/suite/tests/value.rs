@@ -1,31 +1,35 @@
 //! Mode *value*: every case, in every layout, on every engine, alone and under automatic differentiation.
 
 use kiln_suite::cases::Group;
-use kiln_suite::engines::{CPU_MANY, CPU_ONE, REFERENCE};
-use kiln_suite::run::{Stack, values};
+use kiln_suite::engines::{CPU_MANY, CPU_ONE, REFERENCE, Subject};
+use kiln_suite::run::{Stack, finish, values};
 
-macro_rules! matrix {
-    ($($module:ident: $subject:ident $stack:ident;)*) => {$(
-        mod $module {
-            use super::*;
+const MATRIX: [(Subject, Stack); 6] = [
+    (REFERENCE, Stack::Plain),
+    (REFERENCE, Stack::Autodiff),
+    (CPU_ONE, Stack::Plain),
+    (CPU_ONE, Stack::Autodiff),
+    (CPU_MANY, Stack::Plain),
+    (CPU_MANY, Stack::Autodiff),
+];
 
-            matrix!(@ $subject $stack: nothing Nothing, unary Unary, binary Binary, view View, reduce Reduce,
-                index Index, contraction Contraction, composite Composite, edge Edge);
-        }
-    )*};
-    (@ $subject:ident $stack:ident: $($test:ident $group:ident),*) => {$(
+macro_rules! groups {
+    ($($test:ident $group:ident,)*) => {$(
         #[test]
         fn $test() {
-            values(&$subject, Stack::$stack, Group::$group).finish();
+            finish(values(&MATRIX, Group::$group));
         }
     )*};
 }
 
-matrix! {
-    reference: REFERENCE Plain;
-    cpu_one: CPU_ONE Plain;
-    cpu_many: CPU_MANY Plain;
-    reference_autodiff: REFERENCE Autodiff;
-    cpu_one_autodiff: CPU_ONE Autodiff;
-    cpu_many_autodiff: CPU_MANY Autodiff;
+groups! {
+    nothing Nothing,
+    unary Unary,
+    binary Binary,
+    view View,
+    reduce Reduce,
+    index Index,
+    contraction Contraction,
+    composite Composite,
+    edge Edge,
 }

@@ -81,8 +81,11 @@ fn projection(case: &Case, purpose: &str, place: usize, shape: &Shape) -> Tensor
     TensorData::new(numbers, *shape).expect("as many numbers as elements")
 }
 
-fn dot(a: &TensorData, b: &TensorData) -> f64 {
-    a.to_vec::<f64>().iter().zip(b.to_vec::<f64>()).map(|(a, b)| a * b).sum()
+/// The weighted sum of results. Infinite ones (the `lse` of a query that sees no key) do not change: they are left out,
+/// so that differences exist.
+fn dot(results: &TensorData, weights: &TensorData) -> f64 {
+    let (results, weights) = (results.to_vec::<f64>(), weights.to_vec::<f64>());
+    results.iter().zip(weights).filter(|(x, _)| !x.is_infinite()).map(|(x, weight)| x * weight).sum()
 }
 
 /// Runs the case with operands made by `write`; operands that are results of other ops are computed here, so that

@@ -9,16 +9,43 @@ use kiln_ir::{Engine, OpKind, Operands, TensorData, Value};
 /// Runs a case in each of its layouts and compares every result with the reference: type, elements, and that
 /// operands of which the caller holds a clone stay as they are.
 pub fn check_value(engine: &dyn Engine, case: &Case) -> Outcome {
-    let list = given(case);
-    let plain = expected(&case.op, &list);
-    let mut outcome = Outcome::default();
-    for &layout in case.layouts.list() {
-        let seen = if layout == Layout::Repeated { repeated(&list) } else { list.clone() };
-        let expected = if layout == Layout::Repeated { expected(&case.op, &seen) } else { plain.clone() };
-        let result = guarded(|| in_layout(engine, case, layout, &seen, &expected));
-        outcome.absorb(&format!("{} {layout:?}", case.name), result);
+    Expected::of(case).check(engine)
+}
+
+/// A case with what the reference gives for it, to check several engines with.
+pub struct Expected<'a> {
+    case: &'a Case,
+    /// The operands and results, as they are and with repeated elements.
+    plain: Pair,
+    repeated: Option<Pair>,
+}
+
+struct Pair {
+    operands: Vec<Given>,
+    results: Vec<TensorData>,
+}
+
+impl<'a> Expected<'a> {
+    /// Runs the reference.
+    pub fn of(case: &'a Case) -> Expected<'a> {
+        let pair = |operands: Vec<Given>| Pair { results: expected(&case.op, &operands), operands };
+        let list = given(case);
+        let repeats = case.layouts.list().contains(&Layout::Repeated);
+        let repeated = repeats.then(|| pair(repeated(&list)));
+        Expected { case, plain: pair(list), repeated }
     }
-    outcome
+
+    /// Runs an engine in each layout, and compares.
+    pub fn check(&self, engine: &dyn Engine) -> Outcome {
+        let mut outcome = Outcome::default();
+        for &layout in self.case.layouts.list() {
+            let repeated = self.repeated.as_ref().filter(|_| layout == Layout::Repeated);
+            let pair = repeated.unwrap_or(&self.plain);
+            let result = guarded(|| in_layout(engine, self.case, layout, &pair.operands, &pair.results));
+            outcome.absorb(&format!("{} {layout:?}", self.case.name), result);
+        }
+        outcome
+    }
 }
 
 fn repeated(list: &[Given]) -> Vec<Given> {

@@ -1,0 +1,202 @@
+//! What PyTorch computes for small inputs: the reader of `goldens/`, whose `README.md` specifies the files.
+
+use crate::compare::agree;
+use kiln_ir::{DType, Shape, TensorData, TensorType};
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The families, each a pair of files.
+pub const FAMILIES: [&str; 14] = [
+    "activation",
+    "attention",
+    "conv",
+    "fft",
+    "index",
+    "loss",
+    "math",
+    "matmul",
+    "module",
+    "norm",
+    "optimizer",
+    "pool",
+    "reduce",
+    "resize",
+];
+
+/// One case: an op with inputs, what PyTorch gives, and how close one must come.
+#[derive(Clone, Debug)]
+pub struct Golden {
+    /// Unique in the family.
+    pub name: String,
+    /// The op, which fixes inputs, attributes and outputs.
+    pub op: String,
+    /// The dtype of every float tensor of the case.
+    pub dtype: DType,
+    /// Every attribute of the op.
+    pub attributes: Json,
+    /// The names of the inputs.
+    pub inputs: Vec<String>,
+    /// The names of the outputs, the main one first.
+    pub outputs: Vec<String>,
+    /// From the name of an input to that of its gradient.
+    pub gradients: Vec<(String, String)>,
+    /// Allowed absolute difference.
+    pub absolute: f64,
+    /// Allowed relative difference.
+    pub relative: f64,
+    tensors: BTreeMap<String, TensorData>,
+}
+
+/// The cases of a family, in the order of the file.
+///
+/// # Panics
+/// When a file is missing or is not as the specification says.
+pub fn read_family(family: &str) -> Vec<Golden> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("goldens");
+    let bytes = |ending: &str| {
+        let path = folder.join(format!("{family}.{ending}"));
+        std::fs::read(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
+    };
+    let (json, binary) = (bytes("json"), bytes("safetensors"));
+    let tensors = SafeTensors::deserialize(&binary).unwrap_or_else(|error| panic!("{family}: {error}"));
+    let mut by_case: BTreeMap<String, BTreeMap<String, TensorData>> = BTreeMap::new();
+    for (name, view) in tensors.iter() {
+        let (case, tensor) =
+            name.split_once('/').unwrap_or_else(|| panic!("{family}: `{name}` has no slash"));
+        let data = tensor_data(view.dtype(), view.shape(), view.data());
+        by_case.entry(case.into()).or_default().insert(tensor.into(), data);
+    }
+    let cases: Vec<Json> = serde_json::from_slice(&json).unwrap_or_else(|error| panic!("{family}: {error}"));
+    cases.into_iter().map(|case| golden(case, &mut by_case)).collect()
+}
+
+fn golden(case: Json, by_case: &mut BTreeMap<String, BTreeMap<String, TensorData>>) -> Golden {
+    let name = text(&case["name"]);
+    let gradients = case["gradients"].as_object().expect("gradients are an object");
+    Golden {
+        tensors: by_case.remove(&name).unwrap_or_default(),
+        op: text(&case["op"]),
+        dtype: DType::from_name(&text(&case["dtype"])).expect("a dtype"),
+        inputs: texts(&case["inputs"]),
+        outputs: texts(&case["outputs"]),
+        gradients: gradients.iter().map(|(input, gradient)| (input.clone(), text(gradient))).collect(),
+        absolute: case["tolerance"]["absolute"].as_f64().expect("an absolute tolerance"),
+        relative: case["tolerance"]["relative"].as_f64().expect("a relative tolerance"),
+        attributes: case["attributes"].clone(),
+        name,
+    }
+}
+
+fn text(json: &Json) -> String {
+    json.as_str().unwrap_or_else(|| panic!("`{json}` is no text")).into()
+}
+
+fn texts(json: &Json) -> Vec<String> {
+    json.as_array().unwrap_or_else(|| panic!("`{json}` is no list")).iter().map(text).collect()
+}
+
+fn tensor_data(dtype: Dtype, shape: &[usize], bytes: &[u8]) -> TensorData {
+    let dtype = match dtype {
+        Dtype::F32 => DType::F32,
+        Dtype::F64 => DType::F64,
+        Dtype::I32 => DType::I32,
+        Dtype::BOOL => DType::Bool,
+        other => panic!("goldens hold no {other:?}"),
+    };
+    TensorData::from_bytes(bytes, TensorType::new(Shape::new(shape), dtype)).expect("bytes fill the shape")
+}
+
+impl Golden {
+    /// A tensor of the case.
+    ///
+    /// # Panics
+    /// When there is none of that name.
+    pub fn tensor(&self, name: &str) -> &TensorData {
+        self.tensors.get(name).unwrap_or_else(|| panic!("{}: no tensor `{name}`", self.name))
+    }
+
+    /// An integer attribute.
+    pub fn int(&self, name: &str) -> i64 {
+        self.attributes[name].as_i64().unwrap_or_else(|| panic!("{}: `{name}` is no integer", self.name))
+    }
+
+    /// An attribute that counts.
+    pub fn count(&self, name: &str) -> usize {
+        self.int(name) as usize
+    }
+
+    /// A real attribute; `"inf"` is infinity.
+    pub fn real(&self, name: &str) -> f64 {
+        self.optional_real(name).unwrap_or_else(|| panic!("{}: `{name}` is no number", self.name))
+    }
+
+    /// A real attribute, if it is given.
+    pub fn optional_real(&self, name: &str) -> Option<f64> {
+        match &self.attributes[name] {
+            Json::String(text) if text == "inf" => Some(f64::INFINITY),
+            Json::String(text) if text == "-inf" => Some(f64::NEG_INFINITY),
+            json => json.as_f64(),
+        }
+    }
+
+    /// A truth value.
+    pub fn flag(&self, name: &str) -> bool {
+        self.attributes[name].as_bool().unwrap_or_else(|| panic!("{}: `{name}` is no bool", self.name))
+    }
+
+    /// A text.
+    pub fn text(&self, name: &str) -> &str {
+        self.attributes[name].as_str().unwrap_or_else(|| panic!("{}: `{name}` is no text", self.name))
+    }
+
+    /// A list of counts.
+    pub fn counts(&self, name: &str) -> Vec<usize> {
+        self.optional_counts(name).unwrap_or_else(|| panic!("{}: `{name}` is no list", self.name))
+    }
+
+    /// A list of counts, if it is given.
+    pub fn optional_counts(&self, name: &str) -> Option<Vec<usize>> {
+        let list = self.attributes[name].as_array()?;
+        Some(list.iter().map(|json| json.as_u64().expect("a count") as usize).collect())
+    }
+
+    /// A list of integers.
+    pub fn ints(&self, name: &str) -> Vec<i64> {
+        let list = self.attributes[name].as_array().unwrap_or_else(|| panic!("{}: no `{name}`", self.name));
+        list.iter().map(|json| json.as_i64().expect("an integer")).collect()
+    }
+
+    /// A list of real numbers, if it is given.
+    pub fn optional_reals(&self, name: &str) -> Option<Vec<f64>> {
+        let list = self.attributes[name].as_array()?;
+        Some(list.iter().map(|json| json.as_f64().expect("a number")).collect())
+    }
+
+    /// What is wrong with a tensor of the case, if anything. Integers of any width compare with the stored `i32`.
+    pub fn difference(&self, name: &str, actual: &TensorData) -> Option<String> {
+        let expected = self.tensor(name);
+        if expected.shape() != actual.shape() {
+            return Some(format!("{name}: shape {} instead of {}", actual.shape(), expected.shape()));
+        }
+        let same_kind =
+            expected.dtype() == actual.dtype() || (expected.dtype().is_int() && actual.dtype().is_int());
+        if !same_kind {
+            return Some(format!("{name}: {} instead of {}", actual.dtype(), expected.dtype()));
+        }
+        let (e, a) = (expected.to_vec::<f64>(), actual.to_vec::<f64>());
+        let (relative, absolute) =
+            if expected.dtype().is_float() { (self.relative, self.absolute) } else { (0.0, 0.0) };
+        let near = |i: usize| {
+            agree(e[i], a[i], relative, absolute) && (e[i].is_finite() || e[i].is_nan() || e[i] == a[i])
+        };
+        let wrong: Vec<usize> = (0..e.len()).filter(|&i| !near(i)).collect();
+        let &first = wrong.first()?;
+        let (count, all) = (wrong.len(), e.len());
+        Some(format!(
+            "{name}: element {first} is {:?} instead of {:?} ({count} of {all} differ)",
+            a[first], e[first]
+        ))
+    }
+}
