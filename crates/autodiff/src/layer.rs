@@ -180,7 +180,11 @@ impl Autodiff {
     }
 
     fn record(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        let wanted: SmallVec<[bool; 4]> = inputs.iter().map(|operand| self.tracks(operand)).collect();
+        // A loop of pushes: collecting into a small vector costs several times as much.
+        let mut wanted: SmallVec<[bool; 8]> = SmallVec::new();
+        for operand in &inputs {
+            wanted.push(self.tracks(operand));
+        }
         let mut recording = Recording {
             layer: self,
             saved: saved(op, &inputs, &wanted),
@@ -303,23 +307,32 @@ impl Recording<'_> {
         let recipe = self.recipe.and_then(|draft| Recipe::new(op, draft.inputs, draft.extra, results[0]));
         let values = layer.inner.execute(op, self.operands, results);
         let saved = self.saved;
-        let kept = |(place, value): (usize, &Value)| match &recipe {
-            Some(recipe) if saved.output(place) => Kept::Recipe(recipe.clone()),
-            None if saved.output(place) => Kept::Value(value.clone()),
-            Some(_) | None => Kept::Type(PackedType::new(value.ty())),
-        };
-        let outputs = values.iter().enumerate().map(kept).collect();
+        let mut outputs = SmallVec::new();
+        for (place, value) in values.iter().enumerate() {
+            outputs.push(match &recipe {
+                Some(recipe) if saved.output(place) => Kept::Recipe(recipe.clone()),
+                None if saved.output(place) => Kept::Value(value.clone()),
+                Some(_) | None => Kept::Type(PackedType::new(value.ty())),
+            });
+        }
         let recorded = Recorded { op: op.clone(), inputs: self.kept, outputs };
         let node = Node::new(self.parents, NodeKind::Op(recorded));
-        let wrap = |(place, inner): (usize, Value)| {
+        let (mut wrapped, last) = (Values::new(), values.len() - 1);
+        let mut node = Some(node);
+        for (place, inner) in values.into_iter().enumerate() {
             if !inner.dtype().is_float() || inner.error().is_some() {
-                return inner;
+                wrapped.push(inner);
+                continue;
             }
             let is_kept = recipe.is_none() && saved.output(place);
-            let edge = Edge { node: node.clone(), output: place as u32 };
-            Tracked::wrap(layer.id(), Parts { inner, edge, recipe: recipe.clone() }, is_kept)
-        };
-        values.into_iter().enumerate().map(wrap).collect()
+            // The last result takes the node over: counting owners is a large part of a small op's time.
+            let owner = if place == last { node.take() } else { node.clone() };
+            let Some(node) = owner else { continue };
+            let edge = Edge { node, output: place as u32 };
+            let parts = Parts { inner, edge, recipe: recipe.clone() };
+            wrapped.push(Tracked::wrap(layer.id(), parts, is_kept));
+        }
+        wrapped
     }
 }
 

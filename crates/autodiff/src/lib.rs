@@ -14,6 +14,23 @@
 //! Gradients are values of the inner engine. If that is another [`Autodiff`], they are tracked there: derivatives
 //! of any order come from stacking layers.
 //!
+//! ```
+//! use kiln_autodiff::{Autodiff, Checkpointing};
+//! use kiln_ir::{Engine, Var, block_on};
+//! use kiln_reference::Reference;
+//! use std::sync::Arc;
+//!
+//! let layer = Autodiff::new(Arc::new(Reference::new()), Checkpointing::None);
+//! let leaf = layer.require_grad(layer.write([1.0f32, 2.0, 3.0].into()));
+//! let x = Var::new(&layer, leaf.clone());
+//! let loss = (&x * &x).sum(&[0]).into_value();
+//! let gradients = layer.backward(&loss, None)?;
+//! let gradient = gradients.get(&leaf).expect("the loss depends on it");
+//! let data = block_on(layer.inner().read(gradient))?;
+//! assert_eq!(data.into_vec::<f32>()?, [2.0, 4.0, 6.0]);
+//! # Ok::<(), kiln_ir::Error>(())
+//! ```
+//!
 //! The crate is `no_std` (with `alloc`) and free of `unsafe`.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -31,7 +31,6 @@ pub(crate) struct Edge {
 }
 
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "a box would cost every tracked op an allocation")]
 pub(crate) enum NodeKind {
     /// A value whose gradient is asked for.
     Leaf,
@@ -128,9 +127,11 @@ impl Drop for Node {
 
         /// Gives up parents; those without another owner are left for the caller to drop.
         fn release(parents: &mut Parents, doomed: &mut Vec<Node>) {
-            doomed.extend(
-                mem::take(parents).into_iter().flatten().filter_map(|edge| Arc::into_inner(edge.node)),
-            );
+            for edge in parents.iter_mut() {
+                if let Some(node) = edge.take().and_then(|edge| Arc::into_inner(edge.node)) {
+                    doomed.push(node);
+                }
+            }
         }
     }
 }

@@ -59,10 +59,10 @@ impl Tracked {
     /// Takes apart a value that `layer` tracks; the value comes back as it is if it does not. The only clone is
     /// moved out of, so that the inner engine may overwrite the inner value.
     pub(crate) fn open(mut value: Value, layer: usize) -> Result<Parts, Value> {
-        if Tracked::of(&value, layer).is_none() {
-            return Err(value);
-        }
-        if let Some(parts) = value.payload_mut::<Tracked>().and_then(|tracked| tracked.parts.take()) {
+        if value.is_unique()
+            && let Some(tracked) = value.payload_mut::<Tracked>().filter(|tracked| tracked.layer == layer)
+            && let Some(parts) = tracked.parts.take()
+        {
             return Ok(parts);
         }
         match Tracked::of(&value, layer) {

@@ -265,7 +265,8 @@ impl<'a, 'e> Rule<'a, 'e> {
             if !self.wanted[place] {
                 *gradient = None;
             } else if g.is_scalar() || g.ty() != *x.ty() {
-                let problem = format!("its rule gives {} for operand {place} of {}", g.operand().ty(), x.ty());
+                let problem =
+                    format!("its rule gives {} for operand {place} of {}", g.operand().ty(), x.ty());
                 return Err(Error::gradient(self.op.name(), problem)
                     .hint("the gradient of an operand has the operand's type"));
             }

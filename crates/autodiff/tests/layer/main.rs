@@ -1,6 +1,7 @@
 //! The layer's behaviour: ownership of the tape, threads, memory, errors.
 
 mod counting;
+mod custom;
 mod kinks;
 mod memory;
 

@@ -248,7 +248,7 @@ pub(crate) fn composites() -> Vec<Case> {
     }
     for &kind in NormKind::ALL {
         let op = Op::Norm { kind, axes: 2, epsilon: Real(1e-3) };
-        let all = vec![x([2, 2, 3], 1), x([2, 3], 2), x([2, 3], 3)];
+        let all = [x([2, 2, 3], 1), x([2, 3], 2), x([2, 3], 3)];
         cases.extend((1..=3).map(|count| Case::new(op.clone(), all[..count].to_vec())));
     }
     cases.extend(attention());

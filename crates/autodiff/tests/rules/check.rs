@@ -71,8 +71,8 @@ fn compare(
     expected: &Result<Vec<f64>, String>,
 ) -> Result<(), String> {
     let expected = expected.as_ref().map_err(Clone::clone)?;
-    let far = |(a, b): (&f64, &f64)| !((a - b).abs() <= TOLERANCE * (1.0 + b.abs()));
-    if found.len() != expected.len() || found.iter().zip(expected).any(far) {
+    let near = |(a, b): (&f64, &f64)| (a - b).abs() <= TOLERANCE * (1.0 + b.abs());
+    if found.len() != expected.len() || !found.iter().zip(expected).all(near) {
         return Err(format!("{what} of operand {place}\n  found    {found:?}\n  expected {expected:?}"));
     }
     Ok(())
@@ -140,7 +140,7 @@ fn track(
             leaves.push(value.clone());
             Operand::Value(value)
         }
-        other => other,
+        operand @ (Operand::Value(_) | Operand::Scalar(_)) => operand,
     };
     let operands = inputs.iter().enumerate().map(operand).collect();
     (operands, leaves)
