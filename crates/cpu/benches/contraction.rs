@@ -85,7 +85,8 @@ fn matmuls(bench: &Bench) {
             let right = bench.random(1, &[n, k]);
             let op = Op::Permute(kiln_ir::Axes::new(&[1, 0]));
             let types = infer(&op, &[OperandType::Tensor(right.ty())]).unwrap();
-            let right = bench.cpu.execute(&op, [Operand::Value(right)].into_iter().collect(), &types).swap_remove(0);
+            let right =
+                bench.cpu.execute(&op, [Operand::Value(right)].into_iter().collect(), &types).swap_remove(0);
             bench.time(&name, &Op::MatMul, &[bench.random(0, &[m, k]), right], flops);
         }
     }
@@ -117,8 +118,18 @@ fn convs(bench: &Bench) {
         let flops = 2.0 * (y.iter().product::<usize>() * w[1] * w[2] * w[3]) as f64;
         let op = |pass| Op::Conv { spec: spec.clone(), pass };
         bench.run(&format!("conv {name} forward"), &op(ConvPass::Forward), &[&x, &w], flops);
-        bench.run(&format!("conv {name} input"), &op(ConvPass::Input { size: x[2..].to_vec() }), &[&y, &w], flops);
-        bench.run(&format!("conv {name} weight"), &op(ConvPass::Weight { size: w[2..].to_vec() }), &[&x, &y], flops);
+        bench.run(
+            &format!("conv {name} input"),
+            &op(ConvPass::Input { size: x[2..].to_vec() }),
+            &[&y, &w],
+            flops,
+        );
+        bench.run(
+            &format!("conv {name} weight"),
+            &op(ConvPass::Weight { size: w[2..].to_vec() }),
+            &[&x, &y],
+            flops,
+        );
     }
 }
 
@@ -132,7 +143,12 @@ fn pools(bench: &Bench) {
             let name = format!("pool {kind:?} k{window} s{stride}");
             bench.run(&name, &Op::Pool(spec.clone()), &[&x], flops);
             let operands: &[&[usize]] = if kind == PoolKind::Max { &[&y, &x] } else { &[&y] };
-            bench.run(&format!("{name} grad"), &Op::PoolGrad { spec, size: x[2..].to_vec() }, operands, flops);
+            bench.run(
+                &format!("{name} grad"),
+                &Op::PoolGrad { spec, size: x[2..].to_vec() },
+                operands,
+                flops,
+            );
         }
     }
 }

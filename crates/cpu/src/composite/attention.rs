@@ -139,10 +139,9 @@ impl<T: Float> Problem<T> {
     unsafe fn scores(&self, block: Block, key: usize, keys: usize, scores: *mut T) {
         let q = self.q.rows(block.batch, block.head, block.first);
         let k = self.k.rows(block.batch, block.head / self.shared_by(), key);
-        let kt = Matrix::new(k.start, k.column, k.row);
         let to = Matrix::new(scores, KEYS as isize, 1);
         // SAFETY: rows of queries and keys; the caller vouches for the scores.
-        unsafe { product([block.len, self.dim, keys], q, kt, to, false, self.scale) };
+        unsafe { product([block.len, self.dim, keys], q, k.transposed(), to, false, self.scale) };
         for i in 0..block.len {
             let query = block.first + i;
             // SAFETY: a row of the tile.
@@ -358,24 +357,30 @@ impl<T: Float> Backward<T> {
         for key in (0..reach).step_by(KEYS) {
             let keys = (reach - key).min(KEYS);
             let v = problem.v.rows(batch, kv_head, key);
-            let (tile_s, tile_dp) = (Matrix::new(scores, KEYS as isize, 1), Matrix::new(dp, KEYS as isize, 1));
+            let (tile_s, tile_dp) =
+                (Matrix::new(scores, KEYS as isize, 1), Matrix::new(dp, KEYS as isize, 1));
             // SAFETY: rows of operands and gradients; tiles as the caller promises.
             unsafe {
                 problem.scores(block, key, keys, scores);
-                let vt = Matrix::new(v.start, v.column, v.row);
-                product([len, dim_v, keys], grad, vt, tile_dp, false, T::ONE);
+                product([len, dim_v, keys], grad, v.transposed(), tile_dp, false, T::ONE);
                 for i in 0..len {
                     let row = core::slice::from_raw_parts_mut(scores.add(i * KEYS), keys);
                     let dp = core::slice::from_raw_parts_mut(dp.add(i * KEYS), keys);
                     score_gradients(cpu.level, row, dp, *lse.start.add(i), d[i], problem.scale);
                 }
-                let transposed = |m: Matrix<T>| Matrix::new(m.start, m.column, m.row);
                 let dv = self.dv.rows(batch, kv_head, key);
-                product([keys, len, dim_v], transposed(tile_s), grad, dv, true, T::ONE);
+                product([keys, len, dim_v], tile_s.transposed(), grad, dv, true, T::ONE);
                 let dq = self.dq.rows(batch, head, first);
                 product([len, keys, dim], tile_dp, problem.k.rows(batch, kv_head, key), dq, true, T::ONE);
                 let dk = self.dk.rows(batch, kv_head, key);
-                product([keys, len, dim], transposed(tile_dp), problem.q.rows(batch, head, first), dk, true, T::ONE);
+                product(
+                    [keys, len, dim],
+                    tile_dp.transposed(),
+                    problem.q.rows(batch, head, first),
+                    dk,
+                    true,
+                    T::ONE,
+                );
             }
         }
     }

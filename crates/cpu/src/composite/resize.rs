@@ -117,7 +117,9 @@ impl Grid {
     fn taps_of(&self, index: usize) -> Vec<(usize, f64)> {
         let last = self.from - 1;
         match self.mode {
-            ResizeMode::Nearest => vec![((index as u128 * self.from as u128 / self.to as u128) as usize, 1.0)],
+            ResizeMode::Nearest => {
+                vec![((index as u128 * self.from as u128 / self.to as u128) as usize, 1.0)]
+            }
             ResizeMode::Linear => {
                 let source = self.source(index).max(0.0);
                 let below = (libm::floor(source) as usize).min(last);
@@ -150,9 +152,5 @@ impl Grid {
 /// The weight of a sample at that distance, at most 2: Keys' kernel with `a = -0.75`.
 fn cubic(distance: f64) -> f64 {
     let (d, a) = (distance, -0.75);
-    if d <= 1.0 {
-        (d * (a + 2.0) - (a + 3.0)) * d * d + 1.0
-    } else {
-        a * (((d - 5.0) * d + 8.0) * d - 4.0)
-    }
+    if d <= 1.0 { (d * (a + 2.0) - (a + 3.0)) * d * d + 1.0 } else { a * (((d - 5.0) * d + 8.0) * d - 4.0) }
 }

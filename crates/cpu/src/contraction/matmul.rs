@@ -2,7 +2,7 @@
 //!
 //! Floats go to the `gemm` crate with whatever strides the operands have; integers to a blocked loop of their own.
 
-use super::simd::Float;
+use super::simd::{Float, Kernel, Simd};
 use crate::Cpu;
 use crate::array::Array;
 use crate::copy::Shared;
@@ -33,7 +33,7 @@ impl<T> Matrix<T> {
         Matrix { start: start.cast_mut(), row, column }
     }
 
-    fn transposed(self) -> Matrix<T> {
+    pub(crate) fn transposed(self) -> Matrix<T> {
         Matrix { row: self.column, column: self.row, ..self }
     }
 
@@ -163,7 +163,7 @@ pub(super) fn floats<T: Float>(cpu: &Cpu, a: &Array, b: &Array, result: &TensorT
             let mut place = batched.batch.at(range.start);
             for i in range {
                 // SAFETY: sizes by inference; every product has a part of the output of its own.
-                unsafe { gemm(operation(i, place.offsets), false, T::ONE, gemm::Parallelism::None) };
+                unsafe { alone(cpu, operation(i, place.offsets)) };
                 place.advance(&batched.batch, 1);
             }
         });
@@ -178,6 +178,100 @@ pub(super) fn floats<T: Float>(cpu: &Cpu, a: &Array, b: &Array, result: &TensorT
     Ok(output)
 }
 
+/// One product, on this thread.
+///
+/// # Safety
+/// As [`product`].
+unsafe fn alone<T: Float>(cpu: &Cpu, operation: Operation<T>) {
+    let (sizes, a, b, c) = operation;
+    // SAFETY: as the caller promises.
+    unsafe {
+        if Dots::suit(sizes, a, b) {
+            T::dispatch(cpu.level, Dots { sizes, a, b, c });
+        } else {
+            gemm(operation, false, T::ONE, gemm::Parallelism::None);
+        }
+    }
+}
+
+/// A narrow product whose operands both run along `k`: every element of the result is a dot product. The general
+/// algorithm would spend its time on transposing the larger operand.
+struct Dots<T> {
+    sizes: [usize; 3],
+    a: Matrix<T>,
+    b: Matrix<T>,
+    c: Matrix<T>,
+}
+
+impl<T> Dots<T> {
+    fn suit([m, k, n]: [usize; 3], a: Matrix<T>, b: Matrix<T>) -> bool {
+        a.column == 1 && b.row == 1 && (2..=24).contains(&m.min(n)) && m * n > 256 && k >= 32
+    }
+}
+
+impl<T: Float> Kernel<T> for Dots<T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd<T>>(self) {
+        let [m, _, n] = self.sizes;
+        // SAFETY: the matrices have these sizes.
+        unsafe {
+            if m <= n {
+                for j in (0..n).step_by(4) {
+                    (0..m).step_by(4).for_each(|i| self.block::<S>(i, j));
+                }
+            } else {
+                for i in (0..m).step_by(4) {
+                    (0..n).step_by(4).for_each(|j| self.block::<S>(i, j));
+                }
+            }
+        }
+    }
+}
+
+impl<T: Float> Dots<T> {
+    /// Four rows by four columns of the result; at the edges some are computed twice, into the same place.
+    ///
+    /// # Safety
+    /// As [`product`]; `i` and `j` lie in the result.
+    #[inline(always)]
+    unsafe fn block<S: Simd<T>>(&self, i: usize, j: usize) {
+        let [m, k, n] = self.sizes;
+        let rows: [usize; 4] = core::array::from_fn(|r| (i + r).min(m - 1));
+        let columns: [usize; 4] = core::array::from_fn(|c| (j + c).min(n - 1));
+        let a = rows.map(|row| self.a.at(row, 0).start);
+        let b = columns.map(|column| self.b.at(0, column).start);
+        // SAFETY: rows of `a` and columns of `b` run along `k` without gaps; elements of `c`.
+        unsafe {
+            let mut acc = [[S::splat(T::ZERO); 4]; 4];
+            let mut from = 0;
+            while from + S::LANES <= k {
+                let mut y = [S::splat(T::ZERO); 4];
+                for c in 0..4 {
+                    y[c] = S::load(b[c].add(from));
+                }
+                for r in 0..4 {
+                    let x = S::load(a[r].add(from));
+                    for c in 0..4 {
+                        acc[r][c] = S::mul_add(x, y[c], acc[r][c]);
+                    }
+                }
+                from += S::LANES;
+            }
+            for r in 0..4 {
+                for c in 0..4 {
+                    let mut sum = S::sum(acc[r][c]);
+                    for place in from..k {
+                        sum += *a[r].add(place) * *b[c].add(place);
+                    }
+                    *self.c.at(rows[r], columns[c]).start = sum;
+                }
+            }
+        }
+    }
+}
+
 /// One product, by all threads where it is worth it.
 ///
 /// # Safety
@@ -187,7 +281,7 @@ unsafe fn shared<T: Float>(cpu: &Cpu, operation: Operation<T>) {
     let work = (m * n).saturating_mul(k);
     if cpu.pool.threads() == 1 || work < 2 * GRAIN {
         // SAFETY: as the caller promises.
-        return unsafe { gemm(operation, false, T::ONE, gemm::Parallelism::None) };
+        return unsafe { alone(cpu, operation) };
     }
     if m >= 32 && n >= 32 {
         let (start, operands) = (Shared::new(c.start), [Shared::new(a.start), Shared::new(b.start)]);
@@ -210,10 +304,10 @@ unsafe fn shared<T: Float>(cpu: &Cpu, operation: Operation<T>) {
         unsafe {
             if m >= n {
                 let part = ([range.len(), k, n], a.at(range.start, 0), b, c.at(range.start, 0));
-                gemm(part, false, T::ONE, gemm::Parallelism::None);
+                alone(cpu, part);
             } else {
                 let part = ([m, k, range.len()], a, b.at(0, range.start), c.at(0, range.start));
-                gemm(part, false, T::ONE, gemm::Parallelism::None);
+                alone(cpu, part);
             }
         }
     });

@@ -53,6 +53,28 @@ pub(crate) trait Simd<T>: Copy {
     /// # Safety
     /// The machine has the unit.
     unsafe fn mul_add(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+
+    /// The sum of all lanes.
+    ///
+    /// # Safety
+    /// The machine has the unit.
+    #[inline(always)]
+    unsafe fn sum(vector: Self::Vector) -> T
+    where
+        T: Float,
+    {
+        let mut lanes = [T::ZERO; 16];
+        // SAFETY: no unit has more lanes; the caller vouches for the unit.
+        unsafe { Self::store(lanes.as_mut_ptr(), vector) };
+        let mut width = Self::LANES / 2;
+        while width > 0 {
+            for lane in 0..width {
+                lanes[lane] = lanes[lane] + lanes[lane + width];
+            }
+            width /= 2;
+        }
+        lanes[0]
+    }
 }
 
 /// The floats that kernels compute with: `f32` and `f64`.

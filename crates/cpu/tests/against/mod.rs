@@ -116,7 +116,8 @@ impl Case {
     }
 
     fn run(&self, engine: &dyn Engine) -> Vec<TensorData> {
-        let inputs: Operands = (0..self.operands.len()).map(|i| Operand::Value(self.value(engine, i))).collect();
+        let inputs: Operands =
+            (0..self.operands.len()).map(|i| Operand::Value(self.value(engine, i))).collect();
         let types = infer(&self.op, &OperandType::list(&inputs)).unwrap();
         let values = engine.execute(&self.op, inputs, &types);
         let read = |(value, ty): (Value, &TensorType)| {
@@ -204,7 +205,11 @@ fn compare(case: &Case, got: &TensorData, wanted: &TensorData, factor: f64) {
             DType::BF16 => 2e-2,
             _ => 0.0,
         };
-    let scale = if wanted.dtype() == DType::F32 && case.operands.iter().any(|x| x.dtype().size() == 2) { 100.0 } else { 1.0 };
+    let scale = if wanted.dtype() == DType::F32 && case.operands.iter().any(|x| x.dtype().size() == 2) {
+        100.0
+    } else {
+        1.0
+    };
     for (i, (got, wanted)) in got.to_vec::<f64>().into_iter().zip(wanted.to_vec::<f64>()).enumerate() {
         let same = got == wanted || (got.is_nan() && wanted.is_nan());
         let near = (got - wanted).abs() <= tolerance * scale * wanted.abs().max(1.0);

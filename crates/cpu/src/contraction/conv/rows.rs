@@ -178,11 +178,7 @@ impl<T: Float> Kernel<T> for Dots<'_, T> {
                         tail += *x.add(i * self.phase.row_step) * *y.add(i);
                     }
                 }
-                let mut lanes = [T::ZERO; CHUNK];
-                S::store(lanes.as_mut_ptr(), acc);
-                for &lane in &lanes[..S::LANES] {
-                    tail += lane;
-                }
+                tail += S::sum(acc);
                 *sum += tail;
             }
         }

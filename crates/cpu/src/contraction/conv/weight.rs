@@ -105,7 +105,8 @@ impl WeightPass<'_> {
         let positions = phase.base.len();
         let work = (self.batch.div_ceil(parts) * positions * slice * width).max(1);
         cpu.pool.parallel_for(parts * self.groups * slices, GRAIN.div_ceil(work), |tasks| {
-            let mut transposed = Scratch::<T>::new(POSITIONS * bands.first().map_or(0, |band| band.width(lanes)));
+            let mut transposed =
+                Scratch::<T>::new(POSITIONS * bands.first().map_or(0, |band| band.width(lanes)));
             let mut places = Vec::with_capacity(POSITIONS);
             for task in tasks {
                 let (part, group, number) =
@@ -116,7 +117,9 @@ impl WeightPass<'_> {
                 for start in all.clone().step_by(POSITIONS) {
                     let block = start..(start + POSITIONS).min(all.end);
                     places.clear();
-                    places.extend(block.clone().map(|f| f / positions * source.image + phase.base[f % positions]));
+                    places.extend(
+                        block.clone().map(|f| f / positions * source.image + phase.base[f % positions]),
+                    );
                     let mut to = sums.get().wrapping_add(task * room * width);
                     for band in &bands {
                         // SAFETY: the channels of `y` of this band; steps and positions lie in the group's channels of
