@@ -1,0 +1,167 @@
+//! Adam and AdamW.
+
+use crate::error::{Result, below_one, not_negative};
+use crate::sgd::with_l2_penalty;
+use crate::{GradientClipping, ParameterState, PerParameter, StepOptions, Update, UpdateRule};
+use kiln_ir::{Binary, Unary};
+use kiln_nn::Config;
+use kiln_tensor::AnyTensor;
+
+/// Adam; made by [`AdamConfig`].
+pub type Adam = PerParameter<AdamRule>;
+
+/// AdamW; made by [`AdamWConfig`].
+pub type AdamW = PerParameter<AdamRule>;
+
+macro_rules! adam_config {
+    ($(#[$doc:meta])* $config:ident, $optimizer:ident, $name:literal, $decay:literal, $decoupled:literal) => {
+        $(#[$doc])*
+        #[derive(Config, Clone, Debug, PartialEq)]
+        pub struct $config {
+            /// How slowly the mean of gradients changes: at least 0 and below 1. Default: 0.9.
+            #[config(default = 0.9)]
+            pub beta_1: f64,
+            /// How slowly the mean of squared gradients changes: at least 0 and below 1. Default: 0.999.
+            #[config(default = 0.999)]
+            pub beta_2: f64,
+            /// Added to the root of the second mean, after its bias is corrected: at least 0. Default: 1e-8.
+            #[config(default = 1e-8)]
+            pub epsilon: f64,
+            #[doc = concat!("The weight decay: at least 0. Default: ", $decay, ".")]
+            #[config(default = $decay)]
+            pub weight_decay: f64,
+            /// Divides by the greatest second mean so far
+            /// ([Reddi et al. 2018](https://arxiv.org/abs/1904.09237)). Default: no.
+            #[config(default = false)]
+            pub amsgrad: bool,
+            /// How gradients are limited first. Default: they are not.
+            pub grad_clipping: Option<GradientClipping>,
+        }
+
+        impl $config {
+            /// The optimizer.
+            ///
+            /// # Errors
+            /// When an option is out of its range.
+            pub fn init(&self) -> Result<$optimizer> {
+                let rule = AdamRule {
+                    beta_1: below_one($name, "beta_1", self.beta_1)?,
+                    beta_2: below_one($name, "beta_2", self.beta_2)?,
+                    epsilon: not_negative($name, "epsilon", self.epsilon)?,
+                    weight_decay: not_negative($name, "weight_decay", self.weight_decay)?,
+                    decoupled: $decoupled,
+                    amsgrad: self.amsgrad,
+                };
+                PerParameter::new(rule).with_grad_clipping(self.grad_clipping)
+            }
+        }
+
+        impl Default for $config {
+            fn default() -> $config {
+                $config::new()
+            }
+        }
+    };
+}
+
+adam_config! {
+    /// Options of [`Adam`] ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)), with the formulas of
+    /// `torch.optim.Adam`: weight decay is an L2 penalty, added to the gradient.
+    ///
+    /// With gradient `g` at step `t`: `m = beta_1 m + (1 - beta_1) g`, `v = beta_2 v + (1 - beta_2) g^2`, and the parameter
+    /// changes by `-lr m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon)`.
+    AdamConfig, Adam, "adam", 0.0, false
+}
+
+adam_config! {
+    /// Options of [`AdamW`] ([Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101)), with the formulas of
+    /// `torch.optim.AdamW`: as [`AdamConfig`], but weight decay multiplies the parameter by
+    /// `1 - lr weight_decay` and takes no part in the means.
+    AdamWConfig, AdamW, "adamw", 0.01, true
+}
+
+/// The rule of [`Adam`] and [`AdamW`].
+#[derive(Clone, Debug)]
+pub struct AdamRule {
+    beta_1: f64,
+    beta_2: f64,
+    epsilon: f64,
+    weight_decay: f64,
+    decoupled: bool,
+    amsgrad: bool,
+}
+
+const FIRST: &str = "exp_avg";
+const SECOND: &str = "exp_avg_sq";
+const GREATEST: &str = "max_exp_avg_sq";
+
+impl UpdateRule for AdamRule {
+    fn name(&self) -> &'static str {
+        if self.decoupled { "adamw" } else { "adam" }
+    }
+
+    fn slots(&self) -> &'static [&'static str] {
+        if self.amsgrad { &[FIRST, SECOND, GREATEST] } else { &[FIRST, SECOND] }
+    }
+
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
+    }
+
+    fn update(
+        &self,
+        value: &AnyTensor,
+        gradient: AnyTensor,
+        state: &mut ParameterState,
+        options: StepOptions,
+    ) -> Result<Update> {
+        let penalty = if self.decoupled { 0.0 } else { options.weight_decay };
+        let gradient = with_l2_penalty(gradient, value, penalty)?;
+        let first = self.first_mean(&gradient, state)?;
+        let second = self.second_mean(gradient, state)?;
+        let steps = state.steps() as f64;
+        let first_bias = 1.0 - libm::pow(self.beta_1, steps);
+        let second_bias = libm::sqrt(1.0 - libm::pow(self.beta_2, steps));
+        // Numerator and denominator of the step are both multiplied by `second_bias`: that saves a pass over the tensor.
+        let denominator =
+            second.unary(Unary::Sqrt)?.binary_scalar(Binary::Add, self.epsilon * second_bias)?;
+        let rate = options.learning_rate * second_bias / first_bias;
+        let step = first.div(denominator)?.binary_scalar(Binary::Mul, rate)?;
+        let keep = if self.decoupled { 1.0 - options.learning_rate * options.weight_decay } else { 1.0 };
+        Ok(Update { keep, step })
+    }
+}
+
+impl AdamRule {
+    /// `beta_1 m + (1 - beta_1) g`, in the form `beta_1 (m - g) + g`, which can be computed in place.
+    fn first_mean(&self, gradient: &AnyTensor, state: &mut ParameterState) -> Result<AnyTensor> {
+        let gradient = gradient.clone();
+        let mean = match state.take(FIRST) {
+            None => gradient.binary_scalar(Binary::Mul, 1.0 - self.beta_1)?,
+            Some(mean) => {
+                mean.sub(gradient.clone())?.binary_scalar(Binary::Mul, self.beta_1)?.add(gradient)?
+            }
+        };
+        state.put(FIRST, mean.clone());
+        Ok(mean)
+    }
+
+    /// `beta_2 v + (1 - beta_2) g^2`; with AMSGrad the greatest so far.
+    fn second_mean(&self, gradient: AnyTensor, state: &mut ParameterState) -> Result<AnyTensor> {
+        let share = gradient.clone().mul(gradient)?.binary_scalar(Binary::Mul, 1.0 - self.beta_2)?;
+        let mean = match state.take(SECOND) {
+            None => share,
+            Some(mean) => mean.binary_scalar(Binary::Mul, self.beta_2)?.add(share)?,
+        };
+        state.put(SECOND, mean.clone());
+        if !self.amsgrad {
+            return Ok(mean);
+        }
+        let greatest = match state.take(GREATEST) {
+            None => mean,
+            Some(greatest) => greatest.binary(Binary::Max, mean)?,
+        };
+        state.put(GREATEST, greatest.clone());
+        Ok(greatest)
+    }
+}

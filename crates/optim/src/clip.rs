@@ -1,0 +1,199 @@
+//! Clipping of gradients.
+
+use crate::error::{Result, not_negative, positive};
+use alloc::vec;
+use alloc::vec::Vec;
+use kiln_ir::{Binary, Reduction, Unary};
+use kiln_nn::GradientsParams;
+use kiln_tensor::{AnyTensor, DType, Stack};
+use serde::{Deserialize, Serialize};
+
+/// Added to a norm before it divides, as PyTorch does.
+const NORM_EPSILON: f64 = 1e-6;
+
+/// How an optimizer limits gradients before it uses them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GradientClipping {
+    /// Each element to between minus this and this.
+    Value(f64),
+    /// Each gradient on its own to at most this L2 norm.
+    Norm(f64),
+    /// All gradients together to at most this L2 norm; see [`clip_grad_norm`].
+    GlobalNorm(f64),
+}
+
+impl GradientClipping {
+    pub(crate) fn check(self, owner: &'static str) -> Result<()> {
+        let (option, limit) = match self {
+            GradientClipping::Value(limit) => ("the limit of clipping by value", limit),
+            GradientClipping::Norm(limit) => ("the limit of clipping by norm", limit),
+            GradientClipping::GlobalNorm(limit) => ("the limit of clipping by global norm", limit),
+        };
+        positive(owner, option, limit).map(|_| ())
+    }
+
+    /// Clips. Does not wait for the device.
+    ///
+    /// # Errors
+    /// When an op on a gradient fails.
+    pub fn apply(self, gradients: &mut GradientsParams) -> Result<()> {
+        match self {
+            GradientClipping::Value(limit) => clip_grad_value(gradients, limit),
+            GradientClipping::Norm(limit) => each(gradients, |gradient| {
+                let stack = gradient.stack().clone();
+                let norm = norm_of(&[&gradient], Norm::L2, &stack)?;
+                scale(gradient, coefficient(norm, limit)?)
+            }),
+            GradientClipping::GlobalNorm(limit) => clip_by_norm(gradients, limit, Norm::L2).map(|_| ()),
+        }
+    }
+}
+
+/// Which norm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Norm {
+    /// The sum of magnitudes.
+    L1,
+    /// The square root of the sum of squares.
+    L2,
+    /// The p-th root of the sum of p-th powers of magnitudes, for a p greater than 0.
+    P(f64),
+    /// The greatest magnitude.
+    Infinity,
+}
+
+/// Scales all gradients by `min(1, max_norm / (norm + 1e-6))`, where `norm` is their L2 norm taken together, as
+/// `torch.nn.utils.clip_grad_norm_` does. Returns the norm before clipping.
+///
+/// Waits for the device to read the norm; [`GradientClipping::GlobalNorm`] clips without waiting. A norm that is
+/// NaN or infinite is returned as it is, and the gradients become NaN or 0.
+///
+/// # Errors
+/// When `max_norm` is negative or not finite, or the device failed.
+pub fn clip_grad_norm(gradients: &mut GradientsParams, max_norm: f64) -> Result<f64> {
+    clip_grad_norm_with(gradients, max_norm, Norm::L2)
+}
+
+/// Like [`clip_grad_norm`], with another norm.
+///
+/// # Errors
+/// When `max_norm` is negative or not finite, the order of the norm is not greater than 0, or the device failed.
+pub fn clip_grad_norm_with(gradients: &mut GradientsParams, max_norm: f64, norm: Norm) -> Result<f64> {
+    not_negative("clip_grad_norm", "max_norm", max_norm)?;
+    match clip_by_norm(gradients, max_norm, norm)? {
+        Some(total) => read(total),
+        None => Ok(0.0),
+    }
+}
+
+/// The L2 norm of all gradients together; 0 without gradients. Waits for the device.
+///
+/// # Errors
+/// When the device failed.
+pub fn grad_norm(gradients: &GradientsParams) -> Result<f64> {
+    match total_norm(gradients, Norm::L2)? {
+        Some(total) => read(total),
+        None => Ok(0.0),
+    }
+}
+
+/// Limits each element of all gradients to between `-limit` and `limit`. NaN stays NaN.
+///
+/// # Errors
+/// When the limit is negative or not finite.
+pub fn clip_grad_value(gradients: &mut GradientsParams, limit: f64) -> Result<()> {
+    not_negative("clip_grad_value", "limit", limit)?;
+    each(gradients, |gradient| {
+        Ok(gradient.binary_scalar(Binary::Min, limit)?.binary_scalar(Binary::Max, -limit)?)
+    })
+}
+
+fn clip_by_norm(gradients: &mut GradientsParams, limit: f64, norm: Norm) -> Result<Option<AnyTensor>> {
+    let Some(total) = total_norm(gradients, norm)? else { return Ok(None) };
+    let coefficient = coefficient(total.clone(), limit)?;
+    each(gradients, |gradient| scale(gradient, coefficient.clone()))?;
+    Ok(Some(total))
+}
+
+fn total_norm(gradients: &GradientsParams, norm: Norm) -> Result<Option<AnyTensor>> {
+    if let Norm::P(order) = norm {
+        positive("clip_grad_norm", "the order of the norm", order)?;
+    }
+    let all: Vec<&AnyTensor> = gradients.iter().map(|(_, gradient)| gradient).collect();
+    let Some(first) = all.first() else { return Ok(None) };
+    let stack = first.stack().clone();
+    norm_of(&all, norm, &stack).map(Some)
+}
+
+/// The norm of tensors taken together, of shape `[1]`, on the stack. Sums are kept in `f32` at least.
+fn norm_of(tensors: &[&AnyTensor], norm: Norm, stack: &Stack) -> Result<AnyTensor> {
+    let wide = tensors.iter().any(|tensor| tensor.dtype() == DType::F64);
+    let dtype = if wide { DType::F64 } else { DType::F32 };
+    let mut parts = Vec::with_capacity(tensors.len());
+    for tensor in tensors.iter().filter(|tensor| tensor.shape().num_elements() > 0) {
+        let part = part_of_norm((*tensor).clone().cast(dtype)?, norm)?;
+        parts.push(part.to_stack(stack)?);
+    }
+    let Some(mut total) = parts.pop() else {
+        let zero = kiln_tensor::TensorData::from([0.0f64]).convert(dtype);
+        return Ok(AnyTensor::from_data_on(zero, stack));
+    };
+    if !parts.is_empty() {
+        parts.push(total);
+        total = AnyTensor::cat(parts, 0)?.reduce(reduction(norm), &[0])?;
+    }
+    Ok(match norm {
+        Norm::L1 | Norm::Infinity => total,
+        Norm::L2 => total.unary(Unary::Sqrt)?,
+        Norm::P(order) => total.binary_scalar(Binary::Pow, 1.0 / order)?,
+    })
+}
+
+/// What one tensor adds to a norm, of shape `[1]`.
+fn part_of_norm(tensor: AnyTensor, norm: Norm) -> Result<AnyTensor> {
+    let flat = tensor.shape().num_elements();
+    let tensor = tensor.reshape([flat])?;
+    let terms = match norm {
+        Norm::L1 | Norm::Infinity => tensor.unary(Unary::Abs)?,
+        Norm::L2 => tensor.clone().mul(tensor)?,
+        Norm::P(order) => tensor.unary(Unary::Abs)?.binary_scalar(Binary::Pow, order)?,
+    };
+    Ok(terms.reduce(reduction(norm), &[0])?)
+}
+
+fn reduction(norm: Norm) -> Reduction {
+    match norm {
+        Norm::L1 | Norm::L2 | Norm::P(_) => Reduction::Sum,
+        Norm::Infinity => Reduction::Max,
+    }
+}
+
+/// `min(1, limit / (norm + 1e-6))`.
+fn coefficient(norm: AnyTensor, limit: f64) -> Result<AnyTensor> {
+    let inverse = norm.binary_scalar(Binary::Add, NORM_EPSILON)?.unary(Unary::Recip)?;
+    Ok(inverse.binary_scalar(Binary::Mul, limit)?.binary_scalar(Binary::Min, 1.0)?)
+}
+
+fn scale(gradient: AnyTensor, coefficient: AnyTensor) -> Result<AnyTensor> {
+    let rank = gradient.rank();
+    let coefficient = coefficient.to_stack(gradient.stack())?.cast(gradient.dtype())?;
+    Ok(gradient.mul(coefficient.reshape(vec![1; rank])?)?)
+}
+
+/// Passes each gradient through a function; after an error the rest stays as it is.
+fn each(gradients: &mut GradientsParams, mut f: impl FnMut(AnyTensor) -> Result<AnyTensor>) -> Result<()> {
+    let ids: Vec<_> = gradients.iter().map(|(id, _)| id).collect();
+    for id in ids {
+        // Taken out, so that the engine may write in place.
+        if let Some(gradient) = gradients.remove(id) {
+            gradients.insert(id, f(gradient)?);
+        }
+    }
+    Ok(())
+}
+
+fn read(scalar: AnyTensor) -> Result<f64> {
+    let data = scalar.into_data()?;
+    Ok(data.to_vec::<f64>().first().copied().unwrap_or(0.0))
+}

@@ -1,0 +1,138 @@
+//! What can go wrong.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use kiln_tensor::TensorType;
+
+/// A result whose error is [`OptimError`].
+pub type Result<T, E = OptimError> = core::result::Result<T, E>;
+
+/// What can go wrong with optimizers, schedules and their state.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptimError {
+    /// An option is out of its range.
+    #[error("[{owner}] {option} is {value}\n  hint: it must be {requirement}")]
+    InvalidOption {
+        /// The optimizer or schedule.
+        owner: &'static str,
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        value: String,
+        /// Which values it may have.
+        requirement: &'static str,
+    },
+
+    /// A gradient is not of the type of its parameter.
+    #[error(
+        "[{optimizer}] parameter `{parameter}` is {expected}, but its gradient is {found}\n  \
+         hint: pass the gradients of the same module, from `GradientsParams::from_grads`"
+    )]
+    GradientType {
+        /// The optimizer.
+        optimizer: &'static str,
+        /// The parameter's dotted name.
+        parameter: String,
+        /// The parameter's type.
+        expected: TensorType,
+        /// The gradient's type.
+        found: TensorType,
+    },
+
+    /// A rule of updating made a step of another type than the parameter.
+    #[error("[{optimizer}] the rule made a step of {found} for parameter `{parameter}`, which is {expected}")]
+    StepType {
+        /// The optimizer.
+        optimizer: &'static str,
+        /// The parameter's dotted name.
+        parameter: String,
+        /// The parameter's type.
+        expected: TensorType,
+        /// The type of the step.
+        found: TensorType,
+    },
+
+    /// A state is of another optimizer.
+    #[error(
+        "[{optimizer}] the state is of optimizer `{found}`\n  hint: load it into an optimizer of that kind"
+    )]
+    WrongOptimizer {
+        /// The optimizer that loads.
+        optimizer: &'static str,
+        /// The optimizer that made the state.
+        found: String,
+    },
+
+    /// A state holds parameters that the module has not.
+    #[error("[{optimizer}] the state holds parameters that the module has not: {}", list(names))]
+    UnknownParameters {
+        /// The optimizer.
+        optimizer: &'static str,
+        /// The dotted names.
+        names: Vec<String>,
+    },
+
+    /// A part of a state is not what the optimizer keeps.
+    #[error("[{optimizer}] state of parameter `{parameter}`: {problem}")]
+    InvalidState {
+        /// The optimizer.
+        optimizer: &'static str,
+        /// The parameter's dotted name.
+        parameter: String,
+        /// What is wrong.
+        problem: String,
+    },
+
+    /// An op on a tensor failed.
+    #[error(transparent)]
+    Tensor(#[from] kiln_tensor::Error),
+}
+
+impl OptimError {
+    /// An option that is out of its range.
+    pub fn option(
+        owner: &'static str,
+        option: &'static str,
+        value: impl fmt::Display,
+        requirement: &'static str,
+    ) -> OptimError {
+        OptimError::InvalidOption { owner, option, value: value.to_string(), requirement }
+    }
+}
+
+/// The number, if it is finite and not negative.
+pub(crate) fn not_negative(owner: &'static str, option: &'static str, value: f64) -> Result<f64> {
+    if value.is_finite() && value >= 0.0 {
+        return Ok(value);
+    }
+    Err(OptimError::option(owner, option, value, "a finite number of at least 0"))
+}
+
+/// The number, if it is finite and greater than 0.
+pub(crate) fn positive(owner: &'static str, option: &'static str, value: f64) -> Result<f64> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(value);
+    }
+    Err(OptimError::option(owner, option, value, "a finite number greater than 0"))
+}
+
+/// The number, if it is at least 0 and below 1.
+pub(crate) fn below_one(owner: &'static str, option: &'static str, value: f64) -> Result<f64> {
+    if (0.0..1.0).contains(&value) {
+        return Ok(value);
+    }
+    Err(OptimError::option(owner, option, value, "at least 0 and below 1"))
+}
+
+/// At most eight names, and how many more there are.
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}

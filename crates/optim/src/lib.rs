@@ -1,0 +1,61 @@
+//! Optimizers, clipping of gradients, and learning-rate schedules.
+//!
+//! An [`Optimizer`] takes a model and its gradients and gives the model back, one step better:
+//!
+//! ```
+//! use kiln_nn::{GradientsParams, Module, Param};
+//! use kiln_optim::{AdamConfig, Optimizer};
+//! use kiln_tensor::{Autodiff, Backend, Flex, Tensor};
+//!
+//! type B = Autodiff<Flex>;
+//!
+//! #[derive(Debug, Module)]
+//! struct Line<B: Backend> {
+//!     slope: Param<Tensor<B, 1>>,
+//! }
+//!
+//! let device = Default::default();
+//! let mut model = Line::<B> { slope: Param::from_tensor(Tensor::from_floats([0.0], &device)) };
+//! let mut optimizer = AdamConfig::new().init()?;
+//! let (x, y) = (Tensor::<B, 1>::from_floats([1.0, 2.0], &device), Tensor::from_floats([3.0, 6.0], &device));
+//! for _ in 0..200 {
+//!     let loss = (x.clone() * model.slope.val() - y.clone()).square().mean();
+//!     let gradients = GradientsParams::from_grads(loss.backward(), &model);
+//!     model = optimizer.step(0.1, model, gradients);
+//! }
+//! assert!((model.slope.val().into_scalar::<f32>() - 3.0).abs() < 0.05);
+//! # Ok::<(), kiln_optim::OptimError>(())
+//! ```
+//!
+//! * [`Sgd`], [`Adam`] and [`AdamW`] follow PyTorch's formulas and defaults. Each is an [`UpdateRule`], which knows one
+//!   parameter, in a [`PerParameter`], which knows the module: own rules need no more than an `UpdateRule`.
+//! * [`ParameterGroup`]s give some parameters a learning rate and weight decay of their own.
+//! * [`GradientClipping`] limits gradients in the optimizer, [`clip_grad_norm`] by hand.
+//! * [`OptimizerState`] is what an optimizer remembers, by the parameters' dotted names, for saving and going on exactly.
+//! * [`schedule`] has learning rates that change: warm-up, linear, cosine, steps.
+//!
+//! Updates run below automatic differentiation and in place: a parameter's memory is reused for its next value,
+//! unless something else still holds the tensor, such as a loss that was not dropped.
+#![cfg_attr(not(feature = "std"), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod adam;
+mod clip;
+mod error;
+mod group;
+mod optimizer;
+pub mod schedule;
+mod sgd;
+mod state;
+
+pub use adam::{Adam, AdamConfig, AdamRule, AdamW, AdamWConfig};
+pub use clip::{GradientClipping, Norm, clip_grad_norm, clip_grad_norm_with, clip_grad_value, grad_norm};
+pub use error::{OptimError, Result};
+pub use group::{ParameterGroup, StepOptions};
+pub use kiln_nn::GradientsParams;
+pub use optimizer::{Optimizer, PerParameter, Update, UpdateRule};
+pub use schedule::LearningRate;
+pub use sgd::{Sgd, SgdConfig, SgdRule};
+pub use state::{OptimizerState, ParameterState};

@@ -1,0 +1,144 @@
+//! Stochastic gradient descent.
+
+use crate::error::{OptimError, Result, not_negative};
+use crate::{GradientClipping, ParameterState, PerParameter, StepOptions, Update, UpdateRule};
+use kiln_ir::Binary;
+use kiln_nn::Config;
+use kiln_tensor::AnyTensor;
+
+/// Stochastic gradient descent; made by [`SgdConfig`].
+pub type Sgd = PerParameter<SgdRule>;
+
+/// Options of [`Sgd`], with the formulas of `torch.optim.SGD`.
+///
+/// With gradient `g`, parameter `p` and learning rate `lr`: `g += weight_decay p`; with momentum,
+/// `b = momentum b + (1 - dampening) g` (at the first step `b = g`), and `g` becomes `b`, or with Nesterov's form
+/// `g + momentum b`; then `p -= lr g`.
+#[derive(Config, Clone, Debug, PartialEq)]
+pub struct SgdConfig {
+    /// How much of the last steps' direction is kept: at least 0. Default: 0.
+    #[config(default = 0.0)]
+    pub momentum: f64,
+    /// What the gradient's share in the momentum is lessened by. Default: 0.
+    #[config(default = 0.0)]
+    pub dampening: f64,
+    /// Nesterov's form of momentum; needs momentum and no dampening. Default: no.
+    #[config(default = false)]
+    pub nesterov: bool,
+    /// The L2 penalty: at least 0. Default: 0.
+    #[config(default = 0.0)]
+    pub weight_decay: f64,
+    /// Goes up the gradient instead of down. Default: no.
+    #[config(default = false)]
+    pub maximize: bool,
+    /// How gradients are limited first. Default: they are not.
+    pub grad_clipping: Option<GradientClipping>,
+}
+
+impl SgdConfig {
+    /// The optimizer.
+    ///
+    /// # Errors
+    /// When an option is out of its range, or Nesterov's form is asked for without momentum or with dampening.
+    pub fn init(&self) -> Result<Sgd> {
+        not_negative("sgd", "momentum", self.momentum)?;
+        not_negative("sgd", "weight_decay", self.weight_decay)?;
+        if !self.dampening.is_finite() {
+            return Err(OptimError::option("sgd", "dampening", self.dampening, "a finite number"));
+        }
+        if self.nesterov && (self.momentum == 0.0 || self.dampening != 0.0) {
+            let value = "true, with momentum 0 or with dampening";
+            return Err(OptimError::option(
+                "sgd",
+                "nesterov",
+                value,
+                "false, or momentum > 0 and dampening 0",
+            ));
+        }
+        let rule = SgdRule {
+            momentum: self.momentum,
+            dampening: self.dampening,
+            nesterov: self.nesterov,
+            weight_decay: self.weight_decay,
+            maximize: self.maximize,
+        };
+        PerParameter::new(rule).with_grad_clipping(self.grad_clipping)
+    }
+}
+
+impl Default for SgdConfig {
+    fn default() -> SgdConfig {
+        SgdConfig::new()
+    }
+}
+
+/// The rule of [`Sgd`].
+#[derive(Clone, Debug)]
+pub struct SgdRule {
+    momentum: f64,
+    dampening: f64,
+    nesterov: bool,
+    weight_decay: f64,
+    maximize: bool,
+}
+
+const BUFFER: &str = "momentum_buffer";
+
+impl UpdateRule for SgdRule {
+    fn name(&self) -> &'static str {
+        "sgd"
+    }
+
+    fn slots(&self) -> &'static [&'static str] {
+        if self.momentum == 0.0 { &[] } else { &[BUFFER] }
+    }
+
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
+    }
+
+    fn update(
+        &self,
+        value: &AnyTensor,
+        gradient: AnyTensor,
+        state: &mut ParameterState,
+        options: StepOptions,
+    ) -> Result<Update> {
+        let gradient = if self.maximize { gradient.binary_scalar(Binary::Mul, -1.0)? } else { gradient };
+        let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
+        let direction = if self.momentum == 0.0 { gradient } else { self.with_momentum(gradient, state)? };
+        Ok(Update { keep: 1.0, step: direction.binary_scalar(Binary::Mul, options.learning_rate)? })
+    }
+}
+
+impl SgdRule {
+    fn with_momentum(&self, gradient: AnyTensor, state: &mut ParameterState) -> Result<AnyTensor> {
+        let buffer = match state.take(BUFFER) {
+            None => gradient.clone(),
+            Some(buffer) => {
+                let share = match self.dampening {
+                    0.0 => gradient.clone(),
+                    dampening => gradient.clone().binary_scalar(Binary::Mul, 1.0 - dampening)?,
+                };
+                buffer.binary_scalar(Binary::Mul, self.momentum)?.add(share)?
+            }
+        };
+        state.put(BUFFER, buffer.clone());
+        if !self.nesterov {
+            return Ok(buffer);
+        }
+        Ok(buffer.binary_scalar(Binary::Mul, self.momentum)?.add(gradient)?)
+    }
+}
+
+/// `gradient + weight_decay value`.
+pub(crate) fn with_l2_penalty(
+    gradient: AnyTensor,
+    value: &AnyTensor,
+    weight_decay: f64,
+) -> Result<AnyTensor> {
+    if weight_decay == 0.0 {
+        return Ok(gradient);
+    }
+    Ok(value.clone().binary_scalar(Binary::Mul, weight_decay)?.add(gradient)?)
+}

@@ -1,0 +1,216 @@
+//! What optimizers remember.
+
+use crate::UpdateRule;
+use crate::error::{OptimError, Result};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use kiln_nn::{Module, ParamId, Parameter, Path, Visitor};
+use kiln_tensor::{AnyTensor, DType, Element, Stack, TensorData, TensorType};
+
+/// What a rule remembers of one parameter: how many steps it took, and tensors by name.
+#[derive(Clone, Debug, Default)]
+pub struct ParameterState {
+    steps: u64,
+    slots: Vec<(&'static str, AnyTensor)>,
+}
+
+impl ParameterState {
+    /// How often the parameter was updated, the present step included.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Takes out a tensor, so that it can be changed in place; `None` at the first step.
+    pub fn take(&mut self, slot: &str) -> Option<AnyTensor> {
+        let place = self.slots.iter().position(|(name, _)| *name == slot)?;
+        Some(self.slots.swap_remove(place).1)
+    }
+
+    /// Puts in a tensor, in place of the one of that name.
+    pub fn put(&mut self, slot: &'static str, tensor: AnyTensor) {
+        self.take(slot);
+        self.slots.push((slot, tensor));
+    }
+
+    /// Counts a step of a parameter that is on a stack, and follows it there if it was moved.
+    pub(crate) fn begin_step(&mut self, stack: &Stack) -> Result<()> {
+        self.steps += 1;
+        for (_, tensor) in &mut self.slots {
+            if !tensor.stack().same(stack) {
+                *tensor = tensor.clone().to_stack(stack)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What an optimizer remembers of a module, on the host and by the parameters' dotted names: for files.
+///
+/// Parameters that took no step yet are absent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OptimizerState {
+    optimizer: String,
+    parameters: BTreeMap<String, HostState>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct HostState {
+    steps: u64,
+    slots: BTreeMap<String, TensorData>,
+}
+
+/// The name under which the number of steps is kept beside the slots.
+const STEP: &str = "step";
+
+impl OptimizerState {
+    /// The name of the optimizer that made it: `adam`.
+    pub fn optimizer(&self) -> &str {
+        &self.optimizer
+    }
+
+    /// The dotted names of the parameters.
+    pub fn parameters(&self) -> impl Iterator<Item = &str> {
+        self.parameters.keys().map(String::as_str)
+    }
+
+    /// The state as named tensors, in the order of their names: `conv1.weight.exp_avg` and so on, and for each parameter the
+    /// number of its steps, `conv1.weight.step`, as a `u64` without axes.
+    pub fn into_tensors(self) -> Vec<(String, TensorData)> {
+        let mut tensors = Vec::new();
+        for (parameter, state) in self.parameters {
+            for (slot, data) in state.slots {
+                tensors.push((format!("{parameter}.{slot}"), data));
+            }
+            tensors.push((format!("{parameter}.{STEP}"), TensorData::scalar(state.steps)));
+        }
+        tensors
+    }
+
+    /// The reverse of [`into_tensors`](OptimizerState::into_tensors), for an optimizer of that name.
+    ///
+    /// # Errors
+    /// When a name has no slot at its end, or a number of steps is missing or is none.
+    pub fn from_tensors(
+        optimizer: impl Into<String>,
+        tensors: impl IntoIterator<Item = (String, TensorData)>,
+    ) -> Result<OptimizerState> {
+        let mut parameters = BTreeMap::<String, (Option<u64>, BTreeMap<String, TensorData>)>::new();
+        for (name, data) in tensors {
+            let Some((parameter, slot)) = name.rsplit_once('.') else {
+                return Err(invalid("optimizer", &name, "the name of a tensor ends with a dot and a slot"));
+            };
+            let state = parameters.entry(parameter.to_string()).or_default();
+            if slot == STEP {
+                state.0 = Some(steps(parameter, &data)?);
+            } else {
+                state.1.insert(slot.to_string(), data);
+            }
+        }
+        let with_steps = |(parameter, (steps, slots)): (String, (Option<u64>, _))| match steps {
+            Some(steps) => Ok((parameter, HostState { steps, slots })),
+            None => Err(invalid("optimizer", &parameter, "the number of steps is missing")),
+        };
+        let parameters = parameters.into_iter().map(with_steps).collect::<Result<_>>()?;
+        Ok(OptimizerState { optimizer: optimizer.into(), parameters })
+    }
+
+    /// The states of a module's parameters under their dotted names.
+    pub(crate) fn collect(
+        optimizer: &'static str,
+        states: &BTreeMap<ParamId, ParameterState>,
+        module: &dyn Module,
+    ) -> Result<OptimizerState> {
+        let mut parameters = BTreeMap::new();
+        for (path, place) in places(module) {
+            let Some(state) = states.get(&place.id) else { continue };
+            let slots = state.slots.iter().map(|(slot, tensor)| Ok((slot.to_string(), tensor.to_data()?)));
+            let slots = slots.collect::<Result<_>>()?;
+            parameters.insert(path, HostState { steps: state.steps, slots });
+        }
+        Ok(OptimizerState { optimizer: optimizer.to_string(), parameters })
+    }
+
+    /// The states by the ids of a module's parameters, on their devices.
+    pub(crate) fn distribute(
+        self,
+        rule: &dyn UpdateRule,
+        module: &dyn Module,
+    ) -> Result<BTreeMap<ParamId, ParameterState>> {
+        let optimizer = rule.name();
+        if self.optimizer != optimizer {
+            return Err(OptimError::WrongOptimizer { optimizer, found: self.optimizer });
+        }
+        let places = places(module);
+        let unknown = self.parameters.keys().filter(|name| !places.contains_key(*name)).cloned();
+        let unknown: Vec<String> = unknown.collect();
+        if !unknown.is_empty() {
+            return Err(OptimError::UnknownParameters { optimizer, names: unknown });
+        }
+        let on_device = |(name, state): (String, HostState)| {
+            let place = &places[&name];
+            let state = state.on_device(place, rule);
+            state.map(|state| (place.id, state)).map_err(|problem| invalid(optimizer, &name, problem))
+        };
+        self.parameters.into_iter().map(on_device).collect()
+    }
+}
+
+impl HostState {
+    fn on_device(self, place: &Place, rule: &dyn UpdateRule) -> Result<ParameterState, String> {
+        let slots = rule.slots();
+        if let Some(missing) = slots.iter().find(|slot| !self.slots.contains_key(**slot)) {
+            return Err(format!("`{missing}` is missing; it was saved with other options"));
+        }
+        let mut state = ParameterState { steps: self.steps, slots: Vec::new() };
+        for (name, data) in self.slots {
+            let Some(&slot) = slots.iter().find(|slot| **slot == name) else {
+                return Err(format!("`{name}` is unknown; it was saved with other options"));
+            };
+            let expected = rule.slot_type(slot, place.ty);
+            if data.ty() != expected {
+                return Err(format!("`{name}` is {}, but should be {expected}", data.ty()));
+            }
+            state.put(slot, AnyTensor::from_data_on(data, &place.stack));
+        }
+        Ok(state)
+    }
+}
+
+/// Where the state of a parameter belongs.
+struct Place {
+    id: ParamId,
+    ty: TensorType,
+    /// Below automatic differentiation.
+    stack: Stack,
+}
+
+fn places(module: &dyn Module) -> BTreeMap<String, Place> {
+    struct Places(BTreeMap<String, Place>);
+    impl Visitor for Places {
+        fn parameter(&mut self, path: &Path, parameter: Parameter) {
+            let stack = parameter.value.stack();
+            let stack = stack.inner().unwrap_or(stack).clone();
+            let place = Place { id: parameter.id, ty: *parameter.value.ty(), stack };
+            self.0.insert(path.to_string(), place);
+        }
+    }
+    let mut places = Places(BTreeMap::new());
+    module.visit(&mut Path::new(), &mut places);
+    places.0
+}
+
+fn steps(parameter: &str, data: &TensorData) -> Result<u64> {
+    match (data.dtype(), u64::slice(data.elements())) {
+        (DType::U64, Some([steps])) => Ok(*steps),
+        _ => {
+            let problem = format!("the number of steps is {}, where one u64 should be", data.ty());
+            Err(invalid("optimizer", parameter, problem))
+        }
+    }
+}
+
+fn invalid(optimizer: &'static str, parameter: &str, problem: impl Into<String>) -> OptimError {
+    OptimError::InvalidState { optimizer, parameter: parameter.to_string(), problem: problem.into() }
+}

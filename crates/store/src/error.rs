@@ -1,0 +1,199 @@
+//! What can go wrong.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kiln_tensor::TensorType;
+
+/// A result whose error is [`StoreError`].
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// What can go wrong with files of tensors.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// A file or folder could not be read or written.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// A file's contents are not what its format demands.
+    #[error("{}: at byte {offset}: {problem}", file.display())]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// Where the offending bytes start.
+        offset: u64,
+        /// What is wrong there.
+        problem: String,
+    },
+
+    /// A file ends before its declared contents do, or goes on after them.
+    #[error(
+        "{}: {found} bytes long, but its header declares {expected}\n  hint: the file is {}; get it again",
+        file.display(), if found < expected { "truncated" } else { "not a safetensors file, or was appended to" }
+    )]
+    Length {
+        /// The file.
+        file: PathBuf,
+        /// How long it is, in bytes.
+        found: u64,
+        /// How long it should be, in bytes.
+        expected: u64,
+    },
+
+    /// A file has no tensor of that name.
+    #[error("{}: no tensor `{name}`{}", file.display(), did_you_mean(suggestion.as_deref()))]
+    NotFound {
+        /// The file.
+        file: PathBuf,
+        /// The name asked for.
+        name: String,
+        /// A name in the file that is close.
+        suggestion: Option<String>,
+    },
+
+    /// A tensor in a file is of a type that Kiln does not know.
+    #[error("{}: tensor `{name}` is of type {dtype}, which is not supported", file.display())]
+    UnsupportedDType {
+        /// The file.
+        file: PathBuf,
+        /// The tensor's name.
+        name: String,
+        /// The type, as the file calls it.
+        dtype: String,
+    },
+
+    /// The tensors of a file are not the parameters of the module.
+    #[error("{}: does not fit the module{mismatch}", file.display())]
+    Mismatch {
+        /// The file.
+        file: PathBuf,
+        /// What differs.
+        mismatch: Box<Mismatch>,
+    },
+
+    /// Two tensors have the same name.
+    #[error("{}: two tensors are called `{name}`", file.display())]
+    Duplicate {
+        /// The file.
+        file: PathBuf,
+        /// The name.
+        name: String,
+    },
+
+    /// A value cannot be kept as JSON, or JSON is not such a value.
+    #[error("{}: {problem}", file.display())]
+    Json {
+        /// The file, or folder.
+        file: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+
+    /// A state is not one of this optimizer or module.
+    #[error("{}: {source}", file.display())]
+    Optimizer {
+        /// The file.
+        file: PathBuf,
+        /// What the optimizer said.
+        source: kiln_optim::OptimError,
+    },
+
+    /// A tensor could not be read from its device.
+    #[error("{}: cannot save `{name}`: {source}", file.display())]
+    Tensor {
+        /// The file that was to be written.
+        file: PathBuf,
+        /// The tensor's name.
+        name: String,
+        /// What the device said.
+        source: kiln_tensor::Error,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> StoreError {
+        StoreError::Io { path: path.to_owned(), action, source }
+    }
+
+    pub(crate) fn malformed(file: &Path, offset: u64, problem: impl Into<String>) -> StoreError {
+        StoreError::Malformed { file: file.to_owned(), offset, problem: problem.into() }
+    }
+
+    pub(crate) fn json(file: &Path, problem: impl fmt::Display) -> StoreError {
+        StoreError::Json { file: file.to_owned(), problem: problem.to_string() }
+    }
+}
+
+/// How a file differs from a module. Displays as a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mismatch {
+    /// Parameters that the file has not, each with a close name of the file.
+    pub missing: Vec<(String, Option<String>)>,
+    /// Tensors that the module has not.
+    pub unexpected: Vec<String>,
+    /// Parameters of another type.
+    pub types: Vec<TypeMismatch>,
+}
+
+/// A parameter whose tensor in a file is of another type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypeMismatch {
+    /// The parameter's dotted name.
+    pub name: String,
+    /// The type of the parameter.
+    pub expected: TensorType,
+    /// The type in the file.
+    pub found: TensorType,
+}
+
+impl Mismatch {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.missing.is_empty() && self.unexpected.is_empty() && self.types.is_empty()
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let missing =
+            self.missing.iter().map(|(name, close)| format!("`{name}`{}", did_you_mean(close.as_deref())));
+        section(f, "missing in the file", missing)?;
+        section(f, "unknown to the module", self.unexpected.iter().map(|name| format!("`{name}`")))?;
+        let types = self.types.iter().map(|TypeMismatch { name, expected, found }| {
+            format!("`{name}` is {expected} in the module, {found} in the file")
+        });
+        section(f, "of another type", types)?;
+        f.write_str("\n  hint: `LoadOptions` can rename, cast, and leave out tensors")
+    }
+}
+
+/// A heading with at most ten entries below, and how many more there are.
+fn section(
+    f: &mut fmt::Formatter<'_>,
+    heading: &str,
+    entries: impl ExactSizeIterator<Item = String>,
+) -> fmt::Result {
+    const SHOWN: usize = 10;
+    let count = entries.len();
+    if count == 0 {
+        return Ok(());
+    }
+    write!(f, "\n  {heading}:")?;
+    for entry in entries.take(SHOWN) {
+        write!(f, "\n    {entry}")?;
+    }
+    if count > SHOWN { write!(f, "\n    and {} more", count - SHOWN) } else { Ok(()) }
+}
+
+fn did_you_mean(name: Option<&str>) -> String {
+    name.map(|name| format!(" (there is `{name}`)")).unwrap_or_default()
+}

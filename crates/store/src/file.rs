@@ -1,0 +1,258 @@
+//! Files of named tensors.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use kiln_tensor::{AnyTensor, DType, Shape, TensorData, TensorType};
+
+use crate::atomic::write_file;
+use crate::error::{Result, StoreError};
+use crate::header::{Entry, Header, LENGTH_BYTES, MAX_HEADER_BYTES};
+use crate::names::closest;
+
+/// A safetensors file that is open for reading. Opening reads the header alone; tensors are read one at a time.
+///
+/// ```
+/// use kiln_store::{TensorFile, save_tensors};
+/// use kiln_tensor::TensorData;
+///
+/// # let folder = std::env::temp_dir().join(format!("kiln-store-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// let path = folder.join("points.safetensors");
+/// save_tensors(&path, [("points".to_string(), TensorData::from([[1.0f32, 2.0], [3.0, 4.0]]))], &Default::default())?;
+///
+/// let file = TensorFile::open(&path)?;
+/// assert_eq!(file.names().collect::<Vec<_>>(), ["points"]);
+/// assert_eq!(file.read("points")?.to_vec::<f32>(), [1.0, 2.0, 3.0, 4.0]);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct TensorFile {
+    path: PathBuf,
+    file: Mutex<File>,
+    header: Header,
+    data_start: u64,
+}
+
+/// What a file says of one tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TensorInfo {
+    /// The shape.
+    pub shape: Shape,
+    /// The type of the elements; `None` where Kiln does not know it.
+    pub dtype: Option<DType>,
+    /// The type of the elements, as the file calls it: `F32`, `BF16`, `F8_E4M3` and so on.
+    pub dtype_name: String,
+}
+
+impl TensorFile {
+    /// Opens a file and checks its header.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is truncated, goes on after its tensors, or its header is invalid.
+    pub fn open(path: impl AsRef<Path>) -> Result<TensorFile> {
+        let path = path.as_ref();
+        let failed = |source| StoreError::io(path, "read", source);
+        let mut file = File::open(path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        let header_bytes = header_length(path, &mut file, length)?;
+        let mut text = vec![0; header_bytes as usize];
+        file.read_exact(&mut text).map_err(failed)?;
+        let data_start = LENGTH_BYTES + header_bytes;
+        let header = Header::parse(path, &text, length - data_start)?;
+        Ok(TensorFile { path: path.to_owned(), file: Mutex::new(file), header, data_start })
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names of the tensors, in alphabetical order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.header.tensors.keys().map(String::as_str)
+    }
+
+    /// How many tensors there are.
+    pub fn len(&self) -> usize {
+        self.header.tensors.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.header.tensors.is_empty()
+    }
+
+    /// The texts that the file holds beside its tensors, by key.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.header.metadata
+    }
+
+    /// The type of a tensor, if there is one of that name.
+    pub fn info(&self, name: &str) -> Option<TensorInfo> {
+        let entry = self.header.tensors.get(name)?;
+        Some(TensorInfo { shape: entry.shape, dtype: entry.known_dtype(), dtype_name: entry.dtype.clone() })
+    }
+
+    /// Reads a tensor.
+    ///
+    /// # Errors
+    /// When there is none of that name, its type is not known, its bytes cannot be read, or a `bool` in it is neither
+    /// 0 nor 1.
+    pub fn read(&self, name: &str) -> Result<TensorData> {
+        let entry = self.entry(name)?;
+        let ty = self.type_of(name, entry)?;
+        // `open` checked that the file is as long as all entries demand, which bounds this.
+        let mut bytes = vec![0; (entry.end - entry.begin) as usize];
+        self.read_bytes(entry, &mut bytes).map_err(|source| StoreError::io(&self.path, "read", source))?;
+        reverse_elements(&mut bytes, ty.dtype);
+        TensorData::from_bytes(&bytes, ty).map_err(|error| {
+            let problem = format!("tensor `{name}`: {error}");
+            StoreError::malformed(&self.path, self.data_start + entry.begin, problem)
+        })
+    }
+
+    pub(crate) fn ty(&self, name: &str) -> Result<TensorType> {
+        self.type_of(name, self.entry(name)?)
+    }
+
+    fn entry(&self, name: &str) -> Result<&Entry> {
+        self.header.tensors.get(name).ok_or_else(|| StoreError::NotFound {
+            file: self.path.clone(),
+            name: name.to_owned(),
+            suggestion: closest(name, self.names()).map(str::to_owned),
+        })
+    }
+
+    fn type_of(&self, name: &str, entry: &Entry) -> Result<TensorType> {
+        match entry.known_dtype() {
+            Some(dtype) => Ok(TensorType { shape: entry.shape, dtype }),
+            None => Err(StoreError::UnsupportedDType {
+                file: self.path.clone(),
+                name: name.to_owned(),
+                dtype: entry.dtype.clone(),
+            }),
+        }
+    }
+
+    fn read_bytes(&self, entry: &Entry, bytes: &mut [u8]) -> io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(self.data_start + entry.begin))?;
+        file.read_exact(bytes)
+    }
+}
+
+/// Reads the length of the header, and checks that the file is long enough to hold it.
+fn header_length(path: &Path, file: &mut File, length: u64) -> Result<u64> {
+    if length < LENGTH_BYTES {
+        return Err(StoreError::Length { file: path.to_owned(), found: length, expected: LENGTH_BYTES });
+    }
+    let mut bytes = [0; LENGTH_BYTES as usize];
+    file.read_exact(&mut bytes).map_err(|source| StoreError::io(path, "read", source))?;
+    let header = u64::from_le_bytes(bytes);
+    if header > MAX_HEADER_BYTES {
+        let problem = format!("the header is {header} bytes long, more than the {MAX_HEADER_BYTES} allowed");
+        return Err(StoreError::malformed(path, 0, problem));
+    }
+    let expected = LENGTH_BYTES + header;
+    if length < expected {
+        return Err(StoreError::Length { file: path.to_owned(), found: length, expected });
+    }
+    Ok(header)
+}
+
+/// Writes tensors and texts to a safetensors file. The file is complete or, on an error, as it was.
+///
+/// The same tensors give the same bytes.
+///
+/// # Errors
+/// When two tensors have the same name, or the file cannot be written.
+pub fn save_tensors(
+    path: impl AsRef<Path>,
+    tensors: impl IntoIterator<Item = (String, TensorData)>,
+    metadata: &BTreeMap<String, String>,
+) -> Result<()> {
+    let tensors = tensors.into_iter().map(|(name, data)| (name, Source::Host(data)));
+    write_tensors(path.as_ref(), tensors.collect(), metadata)
+}
+
+/// Elements on their way into a file.
+pub(crate) enum Source {
+    Host(TensorData),
+    /// Read from the device when its turn comes, so that not all tensors are on the host at once.
+    Device(AnyTensor),
+}
+
+impl Source {
+    fn ty(&self) -> TensorType {
+        match self {
+            Source::Host(data) => data.ty(),
+            Source::Device(tensor) => *tensor.ty(),
+        }
+    }
+
+    fn into_data(self) -> Result<TensorData, kiln_tensor::Error> {
+        match self {
+            Source::Host(data) => Ok(data),
+            Source::Device(tensor) => tensor.into_data(),
+        }
+    }
+}
+
+pub(crate) fn write_tensors(
+    path: &Path,
+    mut tensors: Vec<(String, Source)>,
+    metadata: &BTreeMap<String, String>,
+) -> Result<()> {
+    // Wide elements first, so that every tensor is aligned to its elements.
+    tensors.sort_by(|(left, a), (right, b)| {
+        let (a, b) = (a.ty().dtype, b.ty().dtype);
+        b.size().cmp(&a.size()).then(a.cmp(&b)).then(left.cmp(right))
+    });
+    check_names(path, &tensors)?;
+    let header = Header::print(tensors.iter().map(|(name, source)| (name.as_str(), source.ty())), metadata);
+    if header.len() as u64 > MAX_HEADER_BYTES {
+        let problem = format!("the header would be longer than the {MAX_HEADER_BYTES} bytes allowed");
+        return Err(StoreError::malformed(path, 0, problem));
+    }
+    write_file(path, |writer| {
+        let failed = |source| StoreError::io(path, "write", source);
+        writer.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
+        writer.write_all(header.as_bytes()).map_err(failed)?;
+        for (name, source) in tensors {
+            let data = source.into_data();
+            let data = data.map_err(|source| StoreError::Tensor { file: path.to_owned(), name, source })?;
+            write_elements(writer, &data).map_err(failed)?;
+        }
+        Ok(())
+    })
+}
+
+fn check_names(path: &Path, tensors: &[(String, Source)]) -> Result<()> {
+    let mut names: Vec<&str> = tensors.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(StoreError::Duplicate { file: path.to_owned(), name: pair[0].to_owned() }),
+        None => Ok(()),
+    }
+}
+
+fn write_elements(writer: &mut dyn Write, data: &TensorData) -> io::Result<()> {
+    if cfg!(target_endian = "little") {
+        return writer.write_all(data.bytes());
+    }
+    let mut bytes = data.bytes().to_vec();
+    reverse_elements(&mut bytes, data.dtype());
+    writer.write_all(&bytes)
+}
+
+/// Between the byte order of files, little-endian, and that of the machine.
+fn reverse_elements(bytes: &mut [u8], dtype: DType) {
+    if cfg!(target_endian = "big") {
+        bytes.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+    }
+}

@@ -1,0 +1,54 @@
+//! Weights, optimizer states and checkpoints in files.
+//!
+//! The format is [safetensors](https://huggingface.co/docs/safetensors): a list of names and types, then plain numbers.
+//! Parameters have the names and layouts of PyTorch, so files go both ways.
+//!
+//! ```
+//! use kiln_nn::{Module, Param};
+//! use kiln_store::{load_module, save_module};
+//! use kiln_tensor::{Backend, Flex, Tensor};
+//!
+//! #[derive(Debug, Module)]
+//! struct Line<B: Backend> {
+//!     slope: Param<Tensor<B, 1>>,
+//! }
+//!
+//! let device = Default::default();
+//! let line = |slope: f32| Line::<Flex> { slope: Param::from_tensor(Tensor::from_floats([slope], &device)) };
+//! # let folder = std::env::temp_dir().join(format!("kiln-store-tour-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! let path = folder.join("line.safetensors");
+//! save_module(&line(3.0), &path)?;
+//! let loaded = load_module(line(0.0), &path)?;
+//! assert_eq!(loaded.slope.val().into_scalar::<f32>(), 3.0);
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! * [`save_module`] and [`load_module`] for weights. Loading is strict: everything that does not fit is listed.
+//!   [`LoadOptions`] rename, cast, and leave out tensors.
+//! * [`save_optimizer`] and [`load_optimizer`] for what an optimizer remembers.
+//! * [`Checkpoint`] holds both, the place in training and the state of the random numbers, in a folder.
+//! * [`TensorFile`] and [`save_tensors`] for any named tensors.
+//!
+//! A file is written beside its target and renamed: a half-written file never replaces a good one. Reading allocates no
+//! more than the file is long, and a damaged file is an error that names the file and the byte.
+#![forbid(unsafe_code)]
+
+pub mod atomic;
+mod checkpoint;
+mod error;
+mod file;
+mod header;
+mod module;
+mod names;
+mod optimizer;
+
+pub use checkpoint::{Checkpoint, TrainingState};
+pub use error::{Mismatch, Result, StoreError, TypeMismatch};
+pub use file::{TensorFile, TensorInfo, save_tensors};
+pub use module::{
+    DTypePolicy, LoadOptions, LoadReport, load_module, load_module_into, load_module_with, save_module,
+    save_module_with,
+};
+pub use optimizer::{load_optimizer, save_optimizer};

@@ -1,0 +1,314 @@
+//! Saving and loading the parameters of modules.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use kiln_nn::{Module, Parameter, VisitorMut};
+use kiln_tensor::{AnyTensor, DType, TensorData, TensorType};
+
+use crate::error::{Mismatch, Result, StoreError, TypeMismatch};
+use crate::file::{Source, TensorFile, write_tensors};
+use crate::names::closest;
+
+/// Writes all parameters and buffers of a module to a safetensors file, under their dotted names. The file is complete
+/// or, on an error, as it was.
+///
+/// The metadata says `format: pt`, which programs that share weights with PyTorch look for.
+///
+/// # Errors
+/// When the file cannot be written, or a device failed.
+pub fn save_module(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
+    save_module_with(module, path, &BTreeMap::new())
+}
+
+/// Like [`save_module`], with texts beside the tensors. A `format` given here replaces the usual one.
+///
+/// # Errors
+/// When the file cannot be written, or a device failed.
+pub fn save_module_with(
+    module: &dyn Module,
+    path: impl AsRef<Path>,
+    metadata: &BTreeMap<String, String>,
+) -> Result<()> {
+    let mut metadata = metadata.clone();
+    metadata.entry("format".to_owned()).or_insert_with(|| "pt".to_owned());
+    let mut tensors = Vec::new();
+    for_each(module, |name, parameter| tensors.push((name.to_owned(), Source::Device(parameter.value))));
+    write_tensors(path.as_ref(), tensors, &metadata)
+}
+
+/// The module with its parameters and buffers as a safetensors file has them.
+///
+/// # Errors
+/// When the file cannot be read or is damaged, or does not have exactly the module's parameters, each of its type:
+/// the error lists what differs, with close names.
+pub fn load_module<M: Module>(module: M, path: impl AsRef<Path>) -> Result<M> {
+    Ok(load_module_with(module, path, &LoadOptions::new())?.0)
+}
+
+/// Like [`load_module`], with options and a report of what was loaded.
+///
+/// # Errors
+/// As [`load_module`], for what the options do not allow.
+pub fn load_module_with<M: Module>(
+    mut module: M,
+    path: impl AsRef<Path>,
+    options: &LoadOptions,
+) -> Result<(M, LoadReport)> {
+    let report = load_module_into(&mut module, path, options)?;
+    Ok((module, report))
+}
+
+/// Like [`load_module_with`], in place. On an error the module is as it was.
+///
+/// # Errors
+/// As [`load_module_with`].
+pub fn load_module_into(
+    module: &mut dyn Module,
+    path: impl AsRef<Path>,
+    options: &LoadOptions,
+) -> Result<LoadReport> {
+    let file = TensorFile::open(path)?;
+    let plan = Plan::new(module, &file, options)?;
+    let mut loaded = plan.read(&file)?;
+    module.visit_mut(&mut kiln_nn::Path::new(), &mut Placer(&mut loaded));
+    Ok(plan.report)
+}
+
+/// What [`load_module_with`] allows. The default is strict.
+///
+/// ```
+/// use kiln_store::{DTypePolicy, LoadOptions};
+///
+/// let options = LoadOptions::new()
+///     .rename_prefix("module.", "")
+///     .rename(|name| (!name.ends_with("num_batches_tracked")).then(|| name.to_string()))
+///     .dtype(DTypePolicy::Cast);
+/// ```
+#[derive(Clone, Default)]
+pub struct LoadOptions {
+    allow_missing: bool,
+    allow_unexpected: bool,
+    dtype: DTypePolicy,
+    renames: Vec<Rename>,
+}
+
+type Rename = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// What happens to a tensor whose dtype is not that of its parameter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DTypePolicy {
+    /// An error.
+    #[default]
+    Exact,
+    /// The tensor is converted to the parameter's dtype.
+    Cast,
+    /// The parameter takes the tensor's dtype; both must be floats, integers or `bool`.
+    Keep,
+}
+
+impl LoadOptions {
+    /// Everything must fit.
+    pub fn new() -> LoadOptions {
+        LoadOptions::default()
+    }
+
+    /// Whether parameters that the file has not keep their values. Default: no.
+    #[must_use]
+    pub fn allow_missing(mut self, allow: bool) -> LoadOptions {
+        self.allow_missing = allow;
+        self
+    }
+
+    /// Whether tensors that the module has not are left out. Default: no.
+    #[must_use]
+    pub fn allow_unexpected(mut self, allow: bool) -> LoadOptions {
+        self.allow_unexpected = allow;
+        self
+    }
+
+    /// What happens to tensors of another dtype. Default: an error.
+    #[must_use]
+    pub fn dtype(mut self, policy: DTypePolicy) -> LoadOptions {
+        self.dtype = policy;
+        self
+    }
+
+    /// Passes each name of the file through a function, for the name in the module; `None` leaves the tensor out.
+    /// Several renames apply one after the other.
+    #[must_use]
+    pub fn rename(mut self, rename: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> LoadOptions {
+        self.renames.push(Arc::new(rename));
+        self
+    }
+
+    /// Replaces the start of names that have it.
+    #[must_use]
+    pub fn rename_prefix(self, from: impl Into<String>, to: impl Into<String>) -> LoadOptions {
+        let (from, to) = (from.into(), to.into());
+        self.rename(move |name| match name.strip_prefix(from.as_str()) {
+            Some(rest) => Some(format!("{to}{rest}")),
+            None => Some(name.to_owned()),
+        })
+    }
+
+    fn renamed(&self, name: &str) -> Option<String> {
+        self.renames.iter().try_fold(name.to_owned(), |name, rename| rename(&name))
+    }
+}
+
+impl fmt::Debug for LoadOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadOptions")
+            .field("allow_missing", &self.allow_missing)
+            .field("allow_unexpected", &self.allow_unexpected)
+            .field("dtype", &self.dtype)
+            .field("renames", &self.renames.len())
+            .finish()
+    }
+}
+
+/// What [`load_module_with`] did. All names are those of the module, but for `unexpected`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadReport {
+    /// Parameters and buffers that were loaded.
+    pub loaded: Vec<String>,
+    /// Those that the file has not.
+    pub missing: Vec<String>,
+    /// Tensors of the file that were left out, by their names there.
+    pub unexpected: Vec<String>,
+    /// Those of `loaded` whose dtype in the file was another.
+    pub cast: Vec<String>,
+}
+
+/// Which tensor of the file goes where.
+struct Plan {
+    /// By the name in the module.
+    wanted: BTreeMap<String, Wanted>,
+    report: LoadReport,
+}
+
+struct Wanted {
+    name_in_file: String,
+    dtype: DType,
+}
+
+impl Plan {
+    fn new(module: &dyn Module, file: &TensorFile, options: &LoadOptions) -> Result<Plan> {
+        let mut report = LoadReport::default();
+        let mut available = available(file, options, &mut report)?;
+        let (mut wanted, mut mismatch) = (BTreeMap::new(), Mismatch::default());
+        for (name, expected) in parameter_types(module, file.path())? {
+            let Some(name_in_file) = available.remove(&name) else {
+                report.missing.push(name);
+                continue;
+            };
+            let found = file.ty(&name_in_file)?;
+            match options.dtype.resolve(expected, found) {
+                Some(dtype) => {
+                    if expected.dtype != found.dtype {
+                        report.cast.push(name.clone());
+                    }
+                    report.loaded.push(name.clone());
+                    wanted.insert(name, Wanted { name_in_file, dtype });
+                }
+                None => mismatch.types.push(TypeMismatch { name, expected, found }),
+            }
+        }
+        if !options.allow_missing {
+            let close =
+                |name: &String| closest(name, available.keys().map(String::as_str)).map(str::to_owned);
+            mismatch.missing = report.missing.iter().map(|name| (name.clone(), close(name))).collect();
+        }
+        if !options.allow_unexpected {
+            mismatch.unexpected = available.values().cloned().collect();
+        }
+        report.unexpected.extend(available.into_values());
+        if !mismatch.is_empty() {
+            let file = file.path().to_owned();
+            return Err(StoreError::Mismatch { file, mismatch: Box::new(mismatch) });
+        }
+        Ok(Plan { wanted, report })
+    }
+
+    /// Reads everything before anything changes.
+    fn read(&self, file: &TensorFile) -> Result<BTreeMap<String, TensorData>> {
+        let read = |(name, wanted): (&String, &Wanted)| {
+            Ok((name.clone(), file.read(&wanted.name_in_file)?.convert(wanted.dtype)))
+        };
+        self.wanted.iter().map(read).collect()
+    }
+}
+
+impl DTypePolicy {
+    /// The dtype that the parameter gets, or `None` where its type and the tensor's do not suit.
+    fn resolve(self, expected: TensorType, found: TensorType) -> Option<DType> {
+        if expected.shape != found.shape {
+            return None;
+        }
+        let (expected, found) = (expected.dtype, found.dtype);
+        match self {
+            DTypePolicy::Cast => Some(expected),
+            DTypePolicy::Keep if same_kind(expected, found) => Some(found),
+            DTypePolicy::Exact | DTypePolicy::Keep => (expected == found).then_some(found),
+        }
+    }
+}
+
+fn same_kind(a: DType, b: DType) -> bool {
+    (a.is_float(), a.is_int()) == (b.is_float(), b.is_int())
+}
+
+/// The names in the file by the names in the module that they are renamed to.
+fn available(
+    file: &TensorFile,
+    options: &LoadOptions,
+    report: &mut LoadReport,
+) -> Result<BTreeMap<String, String>> {
+    let mut available = BTreeMap::new();
+    for name in file.names() {
+        let Some(renamed) = options.renamed(name) else {
+            report.unexpected.push(name.to_owned());
+            continue;
+        };
+        if available.insert(renamed.clone(), name.to_owned()).is_some() {
+            return Err(StoreError::Duplicate { file: file.path().to_owned(), name: renamed });
+        }
+    }
+    Ok(available)
+}
+
+fn parameter_types(module: &dyn Module, path: &Path) -> Result<BTreeMap<String, TensorType>> {
+    let (mut types, mut duplicate) = (BTreeMap::new(), None);
+    for_each(module, |name, parameter| {
+        if types.insert(name.to_owned(), *parameter.value.ty()).is_some() {
+            duplicate = Some(name.to_owned());
+        }
+    });
+    match duplicate {
+        Some(name) => Err(StoreError::Duplicate { file: path.to_owned(), name }),
+        None => Ok(types),
+    }
+}
+
+/// Puts what was loaded into a module.
+struct Placer<'a>(&'a mut BTreeMap<String, TensorData>);
+
+impl VisitorMut for Placer<'_> {
+    fn parameter(&mut self, path: &kiln_nn::Path, parameter: Parameter) -> Parameter {
+        let Some(data) = self.0.remove(path.as_str()) else { return parameter };
+        parameter.map(|value| AnyTensor::from_data_on(data, value.stack()))
+    }
+}
+
+pub(crate) fn for_each(module: &dyn Module, f: impl FnMut(&str, Parameter)) {
+    struct Reader<F>(F);
+    impl<F: FnMut(&str, Parameter)> kiln_nn::Visitor for Reader<F> {
+        fn parameter(&mut self, path: &kiln_nn::Path, parameter: Parameter) {
+            (self.0)(path.as_str(), parameter);
+        }
+    }
+    module.visit(&mut kiln_nn::Path::new(), &mut Reader(f));
+}

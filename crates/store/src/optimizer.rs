@@ -1,0 +1,50 @@
+//! Saving and loading what optimizers remember.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kiln_nn::Module;
+use kiln_optim::{Optimizer, OptimizerState};
+
+use crate::error::{Result, StoreError};
+use crate::file::{TensorFile, save_tensors};
+
+/// The key of the optimizer's name in the metadata.
+const OPTIMIZER: &str = "kiln.optimizer";
+
+/// Writes what an optimizer remembers of a module to a safetensors file. The file is complete or, on an error, as it was.
+///
+/// # Errors
+/// When the file cannot be written, or a device failed.
+pub fn save_optimizer(optimizer: &dyn Optimizer, module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let state = optimizer.state(module).map_err(|source| refused(path, source))?;
+    let metadata = BTreeMap::from([(OPTIMIZER.to_owned(), state.optimizer().to_owned())]);
+    save_tensors(path, state.into_tensors(), &metadata)
+}
+
+/// Replaces what an optimizer remembers of a module by what [`save_optimizer`] wrote. On an error the optimizer is
+/// as it was.
+///
+/// # Errors
+/// When the file cannot be read or is damaged, or is of another optimizer or module.
+pub fn load_optimizer(
+    optimizer: &mut dyn Optimizer,
+    module: &dyn Module,
+    path: impl AsRef<Path>,
+) -> Result<()> {
+    let file = TensorFile::open(path)?;
+    let Some(name) = file.metadata().get(OPTIMIZER) else {
+        let problem = format!("holds no optimizer state: its metadata has no `{OPTIMIZER}`");
+        return Err(StoreError::json(file.path(), problem));
+    };
+    let tensors = file.names().map(|name| Ok((name.to_owned(), file.read(name)?)));
+    let tensors = tensors.collect::<Result<Vec<_>>>()?;
+    OptimizerState::from_tensors(name.clone(), tensors)
+        .and_then(|state| optimizer.load_state(state, module))
+        .map_err(|source| refused(file.path(), source))
+}
+
+fn refused(path: &Path, source: kiln_optim::OptimError) -> StoreError {
+    StoreError::Optimizer { file: path.to_owned(), source }
+}

@@ -1,0 +1,136 @@
+//! What can go wrong.
+
+use std::fmt;
+
+use kiln_data::DataError;
+use kiln_optim::OptimError;
+use kiln_store::StoreError;
+
+/// A result whose error is [`TrainError`].
+pub type Result<T, E = TrainError> = std::result::Result<T, E>;
+
+/// A place in training. Displays as `epoch 2, step 3120`; both count from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// The optimizer step over all epochs, from 0; in validation the batch.
+    pub step: u64,
+    /// Whether this is in validation.
+    pub validation: bool,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.validation { "validation batch" } else { "step" };
+        write!(f, "epoch {}, {what} {}", self.epoch + 1, self.step + 1)
+    }
+}
+
+/// What can go wrong in training.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// An option makes no sense.
+    #[error("[trainer] {option} is {value}\n  hint: it must be {requirement}")]
+    InvalidOption {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        value: String,
+        /// Which values it may have.
+        requirement: &'static str,
+    },
+
+    /// The loss is NaN or infinite.
+    #[error(
+        "[trainer] {place}: the loss is {loss}\n  \
+         hint: lower the learning rate, clip gradients, or look for NaN in the data; \
+         `stop_on_non_finite(false)` goes on regardless"
+    )]
+    NonFiniteLoss {
+        /// Where.
+        place: Place,
+        /// The loss.
+        loss: f64,
+    },
+
+    /// A step gave a loss that is not a single number.
+    #[error(
+        "[trainer] {place}: the loss has {elements} elements, where one should be\n  \
+         hint: take the mean or the sum"
+    )]
+    LossShape {
+        /// Where.
+        place: Place,
+        /// How many elements the loss has.
+        elements: usize,
+    },
+
+    /// A batch could not be made.
+    #[error("[trainer] {place}: {source}")]
+    Data {
+        /// Where.
+        place: Place,
+        /// What the loader said.
+        source: DataError,
+    },
+
+    /// An op, or the device, failed.
+    #[error("[trainer] {place}: {source}")]
+    Tensor {
+        /// Where.
+        place: Place,
+        /// What the engine said.
+        source: kiln_tensor::Error,
+    },
+
+    /// The optimizer refused a step.
+    #[error("[trainer] {place}: {source}")]
+    Optimizer {
+        /// Where.
+        place: Place,
+        /// What the optimizer said.
+        source: OptimError,
+    },
+
+    /// A metric could not be computed.
+    #[error("[{metric}] {place}: {source}")]
+    Metric {
+        /// The metric.
+        metric: String,
+        /// Where.
+        place: Place,
+        /// What is wrong.
+        source: MetricError,
+    },
+
+    /// There is no metric of the name that is to be watched.
+    #[error("[trainer] there is no metric `{name}` to watch; there are: {}", known.join(", "))]
+    UnknownMetric {
+        /// The name.
+        name: String,
+        /// The names of the metrics.
+        known: Vec<String>,
+    },
+
+    /// A checkpoint could not be written or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a metric could not be computed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetricError {
+    /// The step's output does not hold what the metric needs.
+    #[error("the output of the step has no `{name}`\n  hint: add it with `StepOutput::with`")]
+    Missing {
+        /// The name of the tensor.
+        name: &'static str,
+    },
+
+    /// An op, or the device, failed.
+    #[error(transparent)]
+    Tensor(#[from] kiln_tensor::Error),
+}

@@ -1,0 +1,269 @@
+//! The loop.
+
+use std::time::Instant;
+
+use kiln_data::DataLoader;
+use kiln_nn::{AutodiffModule, GradientsParams, Module};
+use kiln_optim::Optimizer;
+
+use crate::error::{Place, Result, TrainError};
+use crate::history::{EpochReport, History, Scores, StepReport, StopReason};
+use crate::meter::Meter;
+use crate::metric::Metric;
+use crate::output::{TrainStep, ValidStep};
+use crate::progress::Progress;
+use crate::trainer::{Options, Trainer};
+
+impl<M: Module, O: Optimizer> Trainer<M, O> {
+    /// Trains until all epochs are done, or something stops it: early stopping, an interruption, an error.
+    ///
+    /// Epoch `n` takes the loader's epoch `n`, so a shuffling loader gives each epoch its own order, also after a
+    /// break. After each epoch the model is [validated](AutodiffModule::valid) on the other loader.
+    ///
+    /// Calling it again goes on where training stopped. The history is of this call.
+    ///
+    /// # Errors
+    /// When an option makes no sense, a batch cannot be made, the loss is NaN or infinite, the optimizer refuses a step,
+    /// the device fails, or a checkpoint cannot be written. The trainer then still has the model.
+    ///
+    /// # Panics
+    /// When the model panics, as typed tensors do on wrong shapes.
+    pub fn fit<T, V>(&mut self, train: &DataLoader<T>, valid: &DataLoader<V>) -> Result<History>
+    where
+        T: Send + 'static,
+        V: Send + 'static,
+        M: TrainStep<T> + AutodiffModule<<M as TrainStep<T>>::Backend>,
+        <M as AutodiffModule<<M as TrainStep<T>>::Backend>>::InnerModule: ValidStep<V>,
+    {
+        self.run(train, |trainer, epoch| trainer.validate(valid, epoch).map(Some))
+    }
+
+    /// Like [`fit`](Trainer::fit), without validation: what is watched are the numbers of training.
+    ///
+    /// # Errors
+    /// As [`fit`](Trainer::fit).
+    pub fn fit_without_validation<T>(&mut self, train: &DataLoader<T>) -> Result<History>
+    where
+        T: Send + 'static,
+        M: TrainStep<T>,
+    {
+        self.run(train, |_, _| Ok(None))
+    }
+
+    fn run<T>(
+        &mut self,
+        train: &DataLoader<T>,
+        mut validate: impl FnMut(&mut Self, u64) -> Result<Option<Scores>>,
+    ) -> Result<History>
+    where
+        T: Send + 'static,
+        M: TrainStep<T>,
+    {
+        self.check()?;
+        let mut history = History::default();
+        while self.position.epoch < self.options.epochs {
+            if self.has_waited_enough() {
+                history.stopped = StopReason::EarlyStopping;
+                break;
+            }
+            let started = Instant::now();
+            let Some(scores) = self.train_epoch(train, &mut history.losses)? else {
+                history.stopped = StopReason::Interrupted;
+                self.save_last()?;
+                break;
+            };
+            let epoch = self.position.epoch;
+            let valid = validate(self, epoch)?;
+            let step = self.position.step;
+            let report = EpochReport { epoch, step, train: scores, valid, duration: started.elapsed() };
+            self.end_epoch(&report)?;
+            history.epochs.push(report);
+        }
+        history.best_epoch = self.position.best.epoch;
+        Ok(history)
+    }
+
+    fn has_waited_enough(&self) -> bool {
+        let patience = self.options.early_stopping.map(|stopping| stopping.patience);
+        patience.is_some_and(|patience| self.position.best.waited >= patience)
+    }
+
+    /// Goes over the batches that the present epoch still has. `None` if it was interrupted.
+    fn train_epoch<T>(&mut self, loader: &DataLoader<T>, losses: &mut Vec<f64>) -> Result<Option<Scores>>
+    where
+        T: Send + 'static,
+        M: TrainStep<T>,
+    {
+        let mut metrics = std::mem::take(&mut self.metrics);
+        let result = self.train_batches(loader, &mut metrics, losses);
+        self.metrics = metrics;
+        result
+    }
+
+    fn train_batches<T>(
+        &mut self,
+        loader: &DataLoader<T>,
+        metrics: &mut [Box<dyn Metric>],
+        losses: &mut Vec<f64>,
+    ) -> Result<Option<Scores>>
+    where
+        T: Send + 'static,
+        M: TrainStep<T>,
+    {
+        let epoch = self.position.epoch;
+        let batches = loader.iter_epoch(epoch).skip_batches(self.position.batch);
+        let done = batches.progress();
+        let mut meter = Meter::new(metrics, self.options.stop_on_non_finite);
+        let title = format!("epoch {}/{}", epoch + 1, self.options.epochs);
+        let mut progress =
+            Progress::start(self.options.progress, title, done.items_processed, done.items_total);
+        for batch in batches {
+            if self.options.interrupter.is_stopped() {
+                meter.read(|loss| losses.push(loss))?;
+                return Ok(None);
+            }
+            let place = self.place();
+            let batch = batch.map_err(|source| TrainError::Data { place, source })?;
+            let num_items = self.train_step(batch, &mut meter, losses)?;
+            progress.add(num_items);
+            if meter.num_pending() == 0 && progress.is_due() {
+                let scores = meter.scores(place)?;
+                progress.show(&meter.describe(&scores));
+            }
+        }
+        meter.read(|loss| losses.push(loss))?;
+        let scores = meter.scores(self.place())?;
+        progress.finish(&meter.describe(&scores));
+        Ok(Some(scores))
+    }
+
+    /// One step: forward, backward, update. Returns the number of items.
+    fn train_step<T>(&mut self, batch: T, meter: &mut Meter<'_>, losses: &mut Vec<f64>) -> Result<usize>
+    where
+        M: TrainStep<T>,
+    {
+        let place = self.place();
+        let (loss, observation) = TrainStep::step(&self.model, batch).into_parts();
+        let num_items = observation.num_items;
+        meter.add(observation, place)?;
+        let is_read = meter.num_pending() >= self.options.read_interval;
+        if is_read {
+            // Before the update: a NaN must not reach the weights.
+            meter.read(|loss| losses.push(loss))?;
+        }
+        let gradients = loss.try_backward().map_err(|source| TrainError::Tensor { place, source })?;
+        // Without the tape nothing else holds the weights, and they are updated in place.
+        drop(loss);
+        let gradients = GradientsParams::from_grads(gradients, &self.model);
+        let learning_rate = self.learning_rate.at(place.step);
+        let update = self.optimizer.update(learning_rate, &mut self.model, gradients);
+        update.map_err(|source| TrainError::Optimizer { place, source })?;
+        let report = StepReport {
+            epoch: place.epoch,
+            step: place.step,
+            batch: self.position.batch,
+            num_items,
+            learning_rate,
+            loss: if is_read { meter.recent() } else { None },
+        };
+        self.position.step += 1;
+        self.position.batch += 1;
+        self.on_step.iter_mut().for_each(|callback| callback(&report));
+        Ok(num_items)
+    }
+
+    fn validate<T, V>(&mut self, loader: &DataLoader<V>, epoch: u64) -> Result<Scores>
+    where
+        V: Send + 'static,
+        M: TrainStep<T> + AutodiffModule<<M as TrainStep<T>>::Backend>,
+        <M as AutodiffModule<<M as TrainStep<T>>::Backend>>::InnerModule: ValidStep<V>,
+    {
+        let model = self.model.valid();
+        let title = format!("epoch {}/{}  validation", epoch + 1, self.options.epochs);
+        evaluate_with(&model, loader, &mut self.metrics, &self.options, epoch, title)
+    }
+
+    /// Watches the best, writes checkpoints, calls back.
+    fn end_epoch(&mut self, report: &EpochReport) -> Result<()> {
+        self.position.epoch += 1;
+        self.position.batch = 0;
+        // `check` made sure that there is such a number.
+        let value = self.options.monitor.value(report).unwrap_or(f64::NAN);
+        let min_delta = self.options.early_stopping.map_or(0.0, |stopping| stopping.min_delta);
+        let higher_is_better = self.higher_is_better();
+        let is_best = self.position.best.update(report.epoch, value, higher_is_better, min_delta);
+        if let (true, Some(folder)) = (is_best, &self.options.best_folder) {
+            self.save(folder)?;
+        }
+        self.save_last()?;
+        let Trainer { on_epoch, model, .. } = self;
+        on_epoch.iter_mut().for_each(|callback| callback(report, model));
+        Ok(())
+    }
+
+    fn save_last(&self) -> Result<()> {
+        match &self.options.last_folder {
+            Some(folder) => self.save(folder),
+            None => Ok(()),
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place { epoch: self.position.epoch, step: self.position.step, validation: false }
+    }
+}
+
+/// The loss and the metrics of a model on all batches of a loader: its epoch 0.
+///
+/// # Errors
+/// When a batch cannot be made, a metric lacks what it needs, or the device failed. A loss of NaN is no error here.
+///
+/// # Panics
+/// When the model panics, as typed tensors do on wrong shapes.
+pub fn evaluate<M, V>(model: &M, loader: &DataLoader<V>, metrics: &mut [Box<dyn Metric>]) -> Result<Scores>
+where
+    V: Send + 'static,
+    M: ValidStep<V>,
+{
+    let options = Options { progress: false, stop_on_non_finite: false, ..Options::default() };
+    evaluate_with(model, loader, metrics, &options, 0, String::new())
+}
+
+/// Batches between two readings of the loss: enough that the device is not waited for, few enough to keep.
+const VALIDATION_READ_INTERVAL: usize = 64;
+
+fn evaluate_with<M, V>(
+    model: &M,
+    loader: &DataLoader<V>,
+    metrics: &mut [Box<dyn Metric>],
+    options: &Options,
+    epoch: u64,
+    title: String,
+) -> Result<Scores>
+where
+    V: Send + 'static,
+    M: ValidStep<V>,
+{
+    let mut place = Place { epoch, step: 0, validation: true };
+    // What diverges in validation only is no reason to stop: the history shows it, and early stopping counts it.
+    let mut meter = Meter::new(metrics, false);
+    let mut progress = Progress::start(options.progress, title, 0, loader.num_items());
+    for batch in loader.iter_epoch(0) {
+        let batch = batch.map_err(|source| TrainError::Data { place, source })?;
+        let (_, observation) = ValidStep::step(model, batch).into_parts();
+        progress.add(observation.num_items);
+        meter.add(observation, place)?;
+        if meter.num_pending() >= VALIDATION_READ_INTERVAL || progress.is_due() {
+            meter.read(|_| {})?;
+        }
+        if progress.is_due() {
+            let scores = meter.scores(place)?;
+            progress.show(&meter.describe(&scores));
+        }
+        place.step += 1;
+    }
+    meter.read(|_| {})?;
+    let scores = meter.scores(place)?;
+    progress.finish(&meter.describe(&scores));
+    Ok(scores)
+}

@@ -1,0 +1,107 @@
+//! Collecting losses and metrics over an epoch.
+
+use kiln_tensor::AnyTensor;
+
+use crate::error::{Place, Result, TrainError};
+use crate::history::Scores;
+use crate::metric::Metric;
+use crate::output::Observation;
+
+/// The losses and metrics of one pass over a loader.
+pub(crate) struct Meter<'a> {
+    metrics: &'a mut [Box<dyn Metric>],
+    /// Losses that are still on the device.
+    pending: Vec<Pending>,
+    total_loss: f64,
+    num_items: usize,
+    /// The loss over the items that were read last, for showing.
+    recent: Option<f64>,
+    stop_on_non_finite: bool,
+}
+
+struct Pending {
+    loss: AnyTensor,
+    num_items: usize,
+    place: Place,
+}
+
+impl<'a> Meter<'a> {
+    pub(crate) fn new(metrics: &'a mut [Box<dyn Metric>], stop_on_non_finite: bool) -> Meter<'a> {
+        metrics.iter_mut().for_each(|metric| metric.reset());
+        Meter {
+            metrics,
+            pending: Vec::new(),
+            total_loss: 0.0,
+            num_items: 0,
+            recent: None,
+            stop_on_non_finite,
+        }
+    }
+
+    /// Takes in a step, without waiting for the device.
+    pub(crate) fn add(&mut self, observation: Observation, place: Place) -> Result<()> {
+        let elements = observation.loss.shape().num_elements();
+        if elements != 1 {
+            return Err(TrainError::LossShape { place, elements });
+        }
+        for metric in self.metrics.iter_mut() {
+            let update = metric.update(&observation);
+            update.map_err(|source| TrainError::Metric {
+                metric: metric.name().to_owned(),
+                place,
+                source,
+            })?;
+        }
+        let Observation { loss, num_items, .. } = observation;
+        self.pending.push(Pending { loss, num_items, place });
+        Ok(())
+    }
+
+    /// How many losses are still on the device.
+    pub(crate) fn num_pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Reads the losses that are still on the device, and hands each to a function. Waits for the device.
+    pub(crate) fn read(&mut self, mut each: impl FnMut(f64)) -> Result<()> {
+        for Pending { loss, num_items, place } in self.pending.drain(..) {
+            let data = loss.into_data().map_err(|source| TrainError::Tensor { place, source })?;
+            let loss = data.to_vec::<f64>().first().copied().unwrap_or(f64::NAN);
+            each(loss);
+            if self.stop_on_non_finite && !loss.is_finite() {
+                return Err(TrainError::NonFiniteLoss { place, loss });
+            }
+            self.total_loss += loss * num_items as f64;
+            self.num_items += num_items;
+            self.recent = Some(loss);
+        }
+        Ok(())
+    }
+
+    /// The scores so far, of what was read. Waits for the device.
+    pub(crate) fn scores(&mut self, place: Place) -> Result<Scores> {
+        let mut metrics = Vec::with_capacity(self.metrics.len());
+        for metric in self.metrics.iter_mut() {
+            let name = metric.name().to_owned();
+            match metric.value() {
+                Ok(value) => metrics.push((name, value)),
+                Err(source) => return Err(TrainError::Metric { metric: name, place, source }),
+            }
+        }
+        Ok(Scores { loss: self.total_loss / self.num_items as f64, metrics, num_items: self.num_items })
+    }
+
+    /// The loss of the last batch that was read.
+    pub(crate) fn recent(&self) -> Option<f64> {
+        self.recent
+    }
+
+    /// Scores as text: `loss 0.1234  accuracy 96.12 %`.
+    pub(crate) fn describe(&self, scores: &Scores) -> String {
+        let mut text = format!("loss {:.4}", scores.loss);
+        for (metric, (name, value)) in self.metrics.iter().zip(&scores.metrics) {
+            text.push_str(&format!("  {name} {}", metric.format(*value)));
+        }
+        text
+    }
+}

@@ -1,0 +1,144 @@
+//! Numbers that tell how well training goes.
+
+use std::fmt::Debug;
+
+use kiln_ir::{Comparison, Reduction};
+use kiln_tensor::{AnyTensor, DType};
+
+use crate::error::MetricError;
+use crate::output::{LOGITS, Observation, TARGETS};
+
+/// A number over all batches of an epoch, for training and for validation.
+///
+/// `update` should leave its sums on the device; only `value` reads them.
+pub trait Metric: Debug + Send {
+    /// The name, such as `accuracy`.
+    fn name(&self) -> &str;
+
+    /// Forgets all batches.
+    fn reset(&mut self);
+
+    /// Takes in a batch.
+    ///
+    /// # Errors
+    /// When the output of the step does not hold what the metric needs, or an op fails.
+    fn update(&mut self, observation: &Observation) -> Result<(), MetricError>;
+
+    /// The number over the batches since the last reset; NaN without batches. Waits for the device.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn value(&mut self) -> Result<f64, MetricError>;
+
+    /// Whether greater is better. Default: yes.
+    fn higher_is_better(&self) -> bool {
+        true
+    }
+
+    /// The number as text. Default: four places.
+    fn format(&self, value: f64) -> String {
+        format!("{value:.4}")
+    }
+}
+
+/// The part of items whose class is predicted, from 0 to 1. Needs [`StepOutput::classification`](crate::StepOutput::classification).
+#[derive(Clone, Debug)]
+pub struct Accuracy {
+    name: String,
+    k: usize,
+    num_items: u64,
+    /// The number of right predictions, `i32[1]` on the device.
+    correct: Option<AnyTensor>,
+    /// Right predictions that were read already.
+    counted: u64,
+    /// Items whose right predictions are in `correct`.
+    pending: u64,
+}
+
+impl Accuracy {
+    /// The class with the highest score counts: `accuracy`.
+    pub fn new() -> Accuracy {
+        Accuracy::named("accuracy".to_owned(), 1)
+    }
+
+    /// The `k` classes with the highest scores count: `top-5 accuracy`. `k` is at least 1. Scores that are equal to that
+    /// of the right class do not push it out; NaN does.
+    pub fn top(k: usize) -> Accuracy {
+        Accuracy::named(format!("top-{k} accuracy"), k.max(1))
+    }
+
+    fn named(name: String, k: usize) -> Accuracy {
+        Accuracy { name, k, num_items: 0, correct: None, counted: 0, pending: 0 }
+    }
+
+    /// Brings the sum to the host.
+    fn read(&mut self) -> Result<(), MetricError> {
+        if let Some(correct) = self.correct.take() {
+            let count = correct.into_data()?.to_vec::<i64>().first().copied().unwrap_or(0);
+            self.counted += count.unsigned_abs();
+        }
+        self.pending = 0;
+        Ok(())
+    }
+}
+
+/// Above this many items a sum in `i32` is read before it could overflow.
+const MAX_PENDING: u64 = 1 << 30;
+
+impl Default for Accuracy {
+    fn default() -> Accuracy {
+        Accuracy::new()
+    }
+}
+
+impl Metric for Accuracy {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn reset(&mut self) {
+        *self = Accuracy::named(std::mem::take(&mut self.name), self.k);
+    }
+
+    fn update(&mut self, observation: &Observation) -> Result<(), MetricError> {
+        let tensor = |name| observation.tensors.get(name).cloned().ok_or(MetricError::Missing { name });
+        let (logits, targets) = (tensor(LOGITS)?, tensor(TARGETS)?);
+        let num_items = targets.shape().num_elements();
+        let hits = hits(logits, targets.reshape([num_items, 1])?, self.k)?.cast(DType::I32)?.sum()?;
+        if self.pending + num_items as u64 > MAX_PENDING {
+            self.read()?;
+        }
+        self.correct = Some(match self.correct.take() {
+            Some(correct) => correct.add(hits)?,
+            None => hits,
+        });
+        self.pending += num_items as u64;
+        self.num_items += num_items as u64;
+        Ok(())
+    }
+
+    fn value(&mut self) -> Result<f64, MetricError> {
+        self.read()?;
+        Ok(self.counted as f64 / self.num_items as f64)
+    }
+
+    fn format(&self, value: f64) -> String {
+        format!("{:.2} %", value * 100.0)
+    }
+}
+
+/// Whether each row of scores `[batch, classes]` has its class `[batch, 1]` among the `k` highest: `bool[batch, 1]`.
+fn hits(logits: AnyTensor, targets: AnyTensor, k: usize) -> Result<AnyTensor, kiln_tensor::Error> {
+    if k == 1 {
+        let predicted = logits.argmax(1)?;
+        let targets = targets.cast(predicted.dtype())?;
+        return predicted.compare(Comparison::Eq, targets);
+    }
+    let classes = logits.shape().last().copied().unwrap_or(0);
+    let raw = logits.clone().into_raw();
+    let score = AnyTensor::from_raw(raw.gather(1, targets.into_raw())?);
+    let not_above = logits.compare(Comparison::Le, score)?.cast(DType::I32)?.reduce(Reduction::Sum, &[1])?;
+    // Fewer than k above: at least `classes - k + 1` not above.
+    let enough = (classes + 1).saturating_sub(k);
+    Ok(AnyTensor::from_raw(not_above.into_raw().scalar_compare(enough, Comparison::Le)?))
+}

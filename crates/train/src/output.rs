@@ -1,0 +1,94 @@
+//! What models implement, and what a step gives.
+
+use std::collections::BTreeMap;
+
+use kiln_tensor::{AnyTensor, AutodiffBackend, Backend, Int, Tensor};
+
+/// A model that can be trained on batches of a type.
+pub trait TrainStep<Batch> {
+    /// The backend of the model.
+    type Backend: AutodiffBackend;
+
+    /// The loss of a batch, and what metrics look at. The trainer does the rest: gradients and the optimizer.
+    fn step(&self, batch: Batch) -> StepOutput<Self::Backend>;
+}
+
+/// A model, below automatic differentiation, that can be validated on batches of a type.
+pub trait ValidStep<Batch> {
+    /// The backend of the model.
+    type Backend: Backend;
+
+    /// The loss of a batch, and what metrics look at.
+    fn step(&self, batch: Batch) -> StepOutput<Self::Backend>;
+}
+
+/// What a step gives: a loss, the number of items it is the mean of, and named tensors for metrics.
+#[derive(Clone, Debug)]
+pub struct StepOutput<B: Backend> {
+    loss: Tensor<B, 1>,
+    observation: Observation,
+}
+
+/// What metrics see of a step: below automatic differentiation, and without the types.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// The loss, of shape `[1]`.
+    pub loss: AnyTensor,
+    /// The number of items in the batch.
+    pub num_items: usize,
+    /// Tensors by name.
+    pub tensors: BTreeMap<&'static str, AnyTensor>,
+}
+
+/// The name of class scores, `[batch, classes]`, in a [`StepOutput`].
+pub const LOGITS: &str = "logits";
+
+/// The name of what should have been predicted, in a [`StepOutput`]: for classes `[batch]`.
+pub const TARGETS: &str = "targets";
+
+impl<B: Backend> StepOutput<B> {
+    /// A loss, of shape `[1]`, over so many items.
+    pub fn new(loss: Tensor<B, 1>, num_items: usize) -> StepOutput<B> {
+        let seen = below(loss.clone().into_any());
+        StepOutput { loss, observation: Observation { loss: seen, num_items, tensors: BTreeMap::new() } }
+    }
+
+    /// The loss of a classifier, its scores `[batch, classes]` and the right classes `[batch]`: what
+    /// [`Accuracy`](crate::Accuracy) needs.
+    pub fn classification(
+        loss: Tensor<B, 1>,
+        logits: Tensor<B, 2>,
+        targets: Tensor<B, 1, Int>,
+    ) -> StepOutput<B> {
+        let [num_items] = targets.dims();
+        StepOutput::new(loss, num_items).with(LOGITS, logits.into_any()).with(TARGETS, targets.into_any())
+    }
+
+    /// Adds a tensor for metrics. It is taken from below automatic differentiation.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, tensor: AnyTensor) -> StepOutput<B> {
+        self.observation.tensors.insert(name, below(tensor));
+        self
+    }
+
+    /// The loss.
+    pub fn loss(&self) -> &Tensor<B, 1> {
+        &self.loss
+    }
+
+    /// What metrics see.
+    pub fn observation(&self) -> &Observation {
+        &self.observation
+    }
+
+    pub(crate) fn into_parts(self) -> (Tensor<B, 1>, Observation) {
+        (self.loss, self.observation)
+    }
+}
+
+fn below(mut tensor: AnyTensor) -> AnyTensor {
+    while tensor.stack().inner().is_some() {
+        tensor = tensor.inner();
+    }
+    tensor
+}

@@ -1,0 +1,284 @@
+//! The trainer and its options.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use kiln_nn::Module;
+use kiln_optim::{LearningRate, Optimizer};
+use kiln_store::{Checkpoint, TrainingState};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, TrainError};
+use crate::history::{EpochReport, StepReport};
+use crate::metric::Metric;
+use crate::stopping::{Best, EarlyStopping, Interrupter, Monitor};
+
+/// Trains a model: steps over batches, validation, metrics, progress, checkpoints.
+///
+/// Options come first, then [`fit`](Trainer::fit). The model stays in the trainer, so that it survives an error or an
+/// interruption, and [`into_model`](Trainer::into_model) takes it out. See the [crate](crate) for an example.
+///
+/// Defaults: one epoch; progress is shown; the loss is read at every step; NaN stops.
+pub struct Trainer<M, O> {
+    pub(crate) model: M,
+    pub(crate) optimizer: O,
+    pub(crate) learning_rate: Box<dyn LearningRate>,
+    pub(crate) options: Options,
+    pub(crate) metrics: Vec<Box<dyn Metric>>,
+    pub(crate) on_step: Vec<StepCallback>,
+    pub(crate) on_epoch: Vec<EpochCallback<M>>,
+    pub(crate) position: Position,
+}
+
+type StepCallback = Box<dyn FnMut(&StepReport)>;
+type EpochCallback<M> = Box<dyn FnMut(&EpochReport, &M)>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) epochs: u64,
+    pub(crate) progress: bool,
+    pub(crate) read_interval: usize,
+    pub(crate) stop_on_non_finite: bool,
+    pub(crate) monitor: Monitor,
+    pub(crate) early_stopping: Option<EarlyStopping>,
+    pub(crate) best_folder: Option<PathBuf>,
+    pub(crate) last_folder: Option<PathBuf>,
+    pub(crate) interrupter: Interrupter,
+}
+
+/// How far training is. Kept in checkpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Position {
+    /// Whole epochs that are done.
+    pub(crate) epoch: u64,
+    /// Optimizer steps over all epochs.
+    pub(crate) step: u64,
+    /// Batches of the present epoch.
+    pub(crate) batch: usize,
+    pub(crate) best: Best,
+}
+
+/// The key of the position in a checkpoint.
+const POSITION: &str = "trainer";
+
+impl<M: Module, O: Optimizer> Trainer<M, O> {
+    /// A trainer of a model. The learning rate is a plain number or any [schedule](kiln_optim::schedule) over the
+    /// optimizer's steps.
+    pub fn new(model: M, optimizer: O, learning_rate: impl LearningRate + 'static) -> Trainer<M, O> {
+        Trainer {
+            model,
+            optimizer,
+            learning_rate: Box::new(learning_rate),
+            options: Options::default(),
+            metrics: Vec::new(),
+            on_step: Vec::new(),
+            on_epoch: Vec::new(),
+            position: Position::default(),
+        }
+    }
+
+    /// How often to go over the training batches, in all: epochs before a checkpoint count. Default: 1.
+    #[must_use]
+    pub fn epochs(mut self, epochs: u64) -> Self {
+        self.options.epochs = epochs;
+        self
+    }
+
+    /// Whether to show progress on standard error: a bar on a terminal, a line now and then elsewhere. Default: yes.
+    #[must_use]
+    pub fn progress(mut self, show: bool) -> Self {
+        self.options.progress = show;
+        self
+    }
+
+    /// Adds a metric, for training and for validation.
+    #[must_use]
+    pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
+        self.metrics.push(Box::new(metric));
+        self
+    }
+
+    /// Reads the loss from the device every so many steps. In between the device need not be waited for, and a NaN is
+    /// noticed that much later; the history holds the loss of every step all the same. Default: 1.
+    #[must_use]
+    pub fn read_interval(mut self, steps: usize) -> Self {
+        self.options.read_interval = steps;
+        self
+    }
+
+    /// Whether a loss of NaN or infinity ends training with an error. With a [read interval](Trainer::read_interval) of
+    /// 1 the model is then as it was before that step. Default: yes.
+    #[must_use]
+    pub fn stop_on_non_finite(mut self, stop: bool) -> Self {
+        self.options.stop_on_non_finite = stop;
+        self
+    }
+
+    /// The number that early stopping and the best checkpoint watch. Default: the loss.
+    #[must_use]
+    pub fn monitor(mut self, monitor: Monitor) -> Self {
+        self.options.monitor = monitor;
+        self
+    }
+
+    /// Stops when the watched number does not get better. Default: never.
+    #[must_use]
+    pub fn early_stopping(mut self, early_stopping: EarlyStopping) -> Self {
+        self.options.early_stopping = Some(early_stopping);
+        self
+    }
+
+    /// Writes a checkpoint to this folder after each epoch whose watched number is the best so far.
+    #[must_use]
+    pub fn keep_best(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.options.best_folder = Some(folder.into());
+        self
+    }
+
+    /// Writes a checkpoint to this folder after each epoch, and when training is interrupted, for
+    /// [`resume`](Trainer::resume).
+    #[must_use]
+    pub fn keep_last(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.options.last_folder = Some(folder.into());
+        self
+    }
+
+    /// Lets the flag stop training after any step. Training ends without an error, and `fit` can go on from there.
+    #[must_use]
+    pub fn interrupter(mut self, interrupter: Interrupter) -> Self {
+        self.options.interrupter = interrupter;
+        self
+    }
+
+    /// Calls a function after each step.
+    #[must_use]
+    pub fn on_step(mut self, callback: impl FnMut(&StepReport) + 'static) -> Self {
+        self.on_step.push(Box::new(callback));
+        self
+    }
+
+    /// Calls a function after each epoch, with the model.
+    #[must_use]
+    pub fn on_epoch(mut self, callback: impl FnMut(&EpochReport, &M) + 'static) -> Self {
+        self.on_epoch.push(Box::new(callback));
+        self
+    }
+
+    /// Goes on from a checkpoint that a trainer wrote: parameters, optimizer, place, random numbers. Training gives then,
+    /// bit for bit, what it would have given without the break.
+    ///
+    /// # Errors
+    /// When the checkpoint is damaged, is of another model or optimizer, or was not written by a trainer.
+    pub fn resume(mut self, checkpoint: &Checkpoint) -> Result<Self> {
+        let state = checkpoint.state();
+        let Some(position) = state.value::<Position>(POSITION)? else {
+            return Err(TrainError::InvalidOption {
+                option: "the checkpoint to resume",
+                value: checkpoint.folder().display().to_string(),
+                requirement: "one that a trainer wrote",
+            });
+        };
+        self.model = load(self.model, checkpoint)?;
+        checkpoint.load_optimizer(&mut self.optimizer, &self.model)?;
+        state.restore_random(&self.model)?;
+        self.position = position;
+        Ok(self)
+    }
+
+    /// The model.
+    pub fn model(&self) -> &M {
+        &self.model
+    }
+
+    /// The optimizer.
+    pub fn optimizer(&self) -> &O {
+        &self.optimizer
+    }
+
+    /// Takes the model out.
+    pub fn into_model(self) -> M {
+        self.model
+    }
+
+    /// Takes the model and the optimizer out.
+    pub fn into_parts(self) -> (M, O) {
+        (self.model, self.optimizer)
+    }
+
+    pub(crate) fn save(&self, folder: &std::path::Path) -> Result<()> {
+        let Position { epoch, step, .. } = self.position;
+        let state = TrainingState::of(&self.model).at(epoch, step).with_value(POSITION, &self.position)?;
+        Ok(Checkpoint::save(folder, &self.model, Some(&self.optimizer), &state)?)
+    }
+
+    /// Finds options that make no sense before anything starts.
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |option, value: String, requirement| {
+            Err(TrainError::InvalidOption { option, value, requirement })
+        };
+        let Options { epochs, read_interval, monitor, early_stopping, .. } = &self.options;
+        if *epochs == 0 {
+            return refuse("epochs", "0".to_owned(), "at least 1");
+        }
+        if *read_interval == 0 {
+            return refuse("read_interval", "0".to_owned(), "at least 1");
+        }
+        if let Some(EarlyStopping { patience, min_delta }) = early_stopping {
+            if *patience == 0 {
+                return refuse("the patience of early stopping", "0".to_owned(), "at least 1");
+            }
+            if !(min_delta.is_finite() && *min_delta >= 0.0) {
+                return refuse("min_delta", min_delta.to_string(), "a finite number of at least 0");
+            }
+        }
+        match monitor {
+            Monitor::Metric(name) if !self.metrics.iter().any(|metric| metric.name() == name) => {
+                let known = self.metrics.iter().map(|metric| metric.name().to_owned()).collect();
+                Err(TrainError::UnknownMetric { name: name.clone(), known })
+            }
+            Monitor::Loss | Monitor::Metric(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn higher_is_better(&self) -> bool {
+        match &self.options.monitor {
+            Monitor::Loss => false,
+            Monitor::Metric(name) => {
+                self.metrics.iter().any(|metric| metric.name() == name && metric.higher_is_better())
+            }
+        }
+    }
+}
+
+fn load<M: Module>(model: M, checkpoint: &Checkpoint) -> Result<M> {
+    Ok(checkpoint.load_module(model)?)
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            epochs: 1,
+            progress: true,
+            read_interval: 1,
+            stop_on_non_finite: true,
+            monitor: Monitor::default(),
+            early_stopping: None,
+            best_folder: None,
+            last_folder: None,
+            interrupter: Interrupter::default(),
+        }
+    }
+}
+
+impl<M: fmt::Debug, O: fmt::Debug> fmt::Debug for Trainer<M, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trainer")
+            .field("optimizer", &self.optimizer)
+            .field("learning_rate", &self.learning_rate)
+            .field("options", &self.options)
+            .field("metrics", &self.metrics)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
