@@ -40,6 +40,20 @@ impl Device {
         Device(Flex::stack(&FlexDevice))
     }
 
+    /// The processor, with that many threads of its own. Repeated calls with the same number give equal devices.
+    ///
+    /// # Panics
+    /// With 0 threads.
+    #[track_caller]
+    pub fn cpu_with_threads(threads: usize) -> Device {
+        assert!(threads > 0, "[device] the processor needs at least 1 thread");
+        let open = || {
+            let engine = Arc::new(kiln_cpu::Cpu::with_threads(threads));
+            Device(Stack::new(engine, &format!("cpu with {threads} threads"), DType::F32, DType::I32))
+        };
+        OPENED.lock().entry(("cpu".to_string(), threads)).or_insert_with(open).clone()
+    }
+
     /// Device number `index` of a kind that was [registered](Device::register), or `"cpu"`.
     ///
     /// # Errors
