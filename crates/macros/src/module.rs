@@ -141,7 +141,7 @@ fn visit_field(input: &Input, field: &Field, access: &TokenStream, kind: Travers
 fn visit_call(input: &Input, field: &Field, access: &TokenStream, kind: Traversal) -> TokenStream {
     let (krate, ty) = (&input.krate, &field.ty);
     match (field.role, kind) {
-        (Role::Skip, _) | (Role::Attribute, Traversal::Exclusive) => TokenStream::new(),
+        (Role::Skip | Role::Marker, _) | (Role::Attribute, Traversal::Exclusive) => TokenStream::new(),
         (Role::Attribute, Traversal::Shared) => quote!(visitor.attribute(path, #access)),
         (Role::Module, Traversal::Shared) => {
             quote_spanned!(ty.span()=> <#ty as #krate::Module>::visit(#access, path, visitor))
@@ -182,6 +182,7 @@ fn valid_field(input: &Input, field: &Field, access: TokenStream, backend: &Iden
     let (krate, ty) = (&input.krate, &field.ty);
     match field.role {
         Role::Skip | Role::Attribute => quote_spanned!(ty.span()=> ::core::clone::Clone::clone(#access)),
+        Role::Marker => quote!(::core::marker::PhantomData),
         Role::Module => quote_spanned!(ty.span()=> <#ty as #krate::AutodiffModule<#backend>>::valid(#access)),
     }
 }

@@ -45,6 +45,8 @@ pub(crate) enum Role {
     Attribute,
     /// Plain data that it does not.
     Skip,
+    /// A `PhantomData`, whose type changes with the backend.
+    Marker,
 }
 
 impl Input {
@@ -128,9 +130,17 @@ impl Field {
             Some(ident) => (Member::Named(ident.clone()), ident.unraw().to_string()),
             None => (Member::Unnamed(Index::from(place)), place.to_string()),
         };
-        let role = role.unwrap_or(Role::Module);
+        let role = match role {
+            _ if is_marker(&field.ty) => Role::Marker,
+            Some(role) => role,
+            None => Role::Module,
+        };
         Ok(Field { member, name: rename.unwrap_or(own_name), ty: field.ty, role })
     }
+}
+
+fn is_marker(ty: &Type) -> bool {
+    matches!(ty, Type::Path(ty) if ty.path.segments.last().is_some_and(|segment| segment.ident == "PhantomData"))
 }
 
 /// A name that can stand in a dotted path.

@@ -60,8 +60,7 @@ impl CrossEntropyLossConfig {
 }
 
 impl<B: Backend> CrossEntropyLoss<B> {
-    /// The loss of logits `[batch, classes, space..]` against class numbers `[batch, space..]`: `[1]`, or one number per
-    /// target, in row-major order, without reduction.
+    /// The loss of logits `[batch, classes]` against class numbers `[batch]`: `[1]`, or `[batch]` without reduction.
     ///
     /// A class number that is neither in `0..classes` nor ignored is an error of the result, met where it is
     /// read.
@@ -69,7 +68,17 @@ impl<B: Backend> CrossEntropyLoss<B> {
     /// # Panics
     /// When the shapes do not suit.
     #[track_caller]
-    pub fn forward<const D: usize, const T: usize>(
+    pub fn forward(&self, logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+        self.forward_spatial(logits, targets)
+    }
+
+    /// The loss of logits `[batch, classes, space..]` against class numbers `[batch, space..]`: `[1]`, or one number per
+    /// target, in row-major order, without reduction. Class numbers are as in [`forward`](CrossEntropyLoss::forward).
+    ///
+    /// # Panics
+    /// When the shapes do not suit.
+    #[track_caller]
+    pub fn forward_spatial<const D: usize, const T: usize>(
         &self,
         logits: Tensor<B, D>,
         targets: Tensor<B, T, Int>,

@@ -1,0 +1,423 @@
+//! Layers and losses give what PyTorch gives, forward and backward, in every case of the goldens that they cover.
+
+use kiln_nn::loss::{CrossEntropyLoss, MseLoss, Reduction};
+use kiln_nn::*;
+use kiln_tensor::{AnyTensor, Autodiff, DType, Flex, Int, Kind, Tensor, TensorData, TensorType};
+use safetensors::SafeTensors;
+use serde_json::Value;
+use std::path::PathBuf;
+
+type B = Autodiff<Flex>;
+
+/// The cases of a family and their tensors.
+struct Family {
+    cases: Vec<Value>,
+    tensors: Vec<u8>,
+}
+
+/// One case: its description, and the tensors of its family.
+struct Case<'a> {
+    json: &'a Value,
+    tensors: &'a SafeTensors<'a>,
+}
+
+/// Runs a check on every case of the named ops, and fails unless there are some.
+fn each_case(family: &str, ops: &[&str], mut check: impl FnMut(&Case<'_>)) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../suite/goldens");
+    let json = std::fs::read_to_string(folder.join(format!("{family}.json"))).unwrap();
+    let tensors = std::fs::read(folder.join(format!("{family}.safetensors"))).unwrap();
+    let family = Family { cases: serde_json::from_str(&json).unwrap(), tensors };
+    let tensors = SafeTensors::deserialize(&family.tensors).unwrap();
+    for op in ops {
+        let cases = family.cases.iter().filter(|case| case["op"] == **op);
+        let count = cases.map(|json| check(&Case { json, tensors: &tensors })).count();
+        assert!(count > 0, "no case of {op}");
+    }
+}
+
+impl Case<'_> {
+    fn name(&self) -> &str {
+        self.json["name"].as_str().unwrap()
+    }
+
+    fn op(&self) -> &str {
+        self.json["op"].as_str().unwrap()
+    }
+
+    fn has(&self, input: &str) -> bool {
+        self.json["inputs"].as_array().unwrap().iter().any(|name| name == input)
+    }
+
+    fn data(&self, name: &str) -> TensorData {
+        let view = self.tensors.tensor(&format!("{}/{name}", self.name())).unwrap();
+        let dtype = match view.dtype() {
+            safetensors::Dtype::F32 => DType::F32,
+            safetensors::Dtype::F64 => DType::F64,
+            safetensors::Dtype::I32 => DType::I32,
+            other => panic!("{}: {name} is {other:?}", self.name()),
+        };
+        TensorData::from_bytes(view.data(), TensorType::new(view.shape(), dtype)).unwrap()
+    }
+
+    fn rank(&self, name: &str) -> usize {
+        self.data(name).shape().rank()
+    }
+
+    fn constant<const D: usize, K: Kind>(&self, name: &str) -> Tensor<B, D, K> {
+        let data = self.data(name);
+        let dtype = data.dtype();
+        Tensor::from_data_dtype(data, dtype, &Default::default())
+    }
+
+    fn input<const D: usize>(&self, name: &str) -> Tensor<B, D> {
+        self.constant(name).require_grad()
+    }
+
+    fn param<const D: usize>(&self, name: &str) -> Param<Tensor<B, D>> {
+        Param::from_tensor(self.constant(name))
+    }
+
+    fn optional<const D: usize>(&self, name: &str) -> Option<Param<Tensor<B, D>>> {
+        self.has(name).then(|| self.param(name))
+    }
+
+    fn number(&self, attribute: &str) -> f64 {
+        self.json["attributes"][attribute].as_f64().unwrap()
+    }
+
+    fn flag(&self, attribute: &str) -> bool {
+        self.json["attributes"][attribute].as_bool().unwrap()
+    }
+
+    fn lengths<const N: usize>(&self, attribute: &str) -> [usize; N] {
+        let list = self.json["attributes"][attribute].as_array().unwrap();
+        std::array::from_fn(|axis| list[axis].as_u64().unwrap() as usize)
+    }
+
+    fn reduction(&self) -> Reduction {
+        match self.json["attributes"]["reduction"].as_str().unwrap() {
+            "mean" => Reduction::Mean,
+            "sum" => Reduction::Sum,
+            "none" => Reduction::None,
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Compares an output, whatever its shape, with the stored one.
+    fn compare(&self, name: &str, got: TensorData) {
+        let expected: Vec<f64> = self.data(name).to_vec();
+        let got: Vec<f64> = got.to_vec();
+        assert_eq!(got.len(), expected.len(), "{}: {name} has another number of elements", self.name());
+        let absolute = self.json["tolerance"]["absolute"].as_f64().unwrap();
+        let relative = self.json["tolerance"]["relative"].as_f64().unwrap();
+        for (place, (&got, &expected)) in got.iter().zip(&expected).enumerate() {
+            let near = (got - expected).abs() <= absolute + relative * expected.abs();
+            let same = got == expected || (got.is_nan() && expected.is_nan());
+            assert!(near || same, "{}: {name}[{place}] is {got}, expected {expected}", self.name());
+        }
+    }
+
+    /// Compares the main output, and the gradients of the inputs.
+    fn check<const D: usize>(&self, y: Tensor<B, D>, inputs: &[(&str, Option<AnyTensor>)]) {
+        self.compare(self.json["outputs"][0].as_str().unwrap(), y.to_data());
+        let stored = self.json["gradients"].as_object().unwrap();
+        if stored.is_empty() {
+            return;
+        }
+        let grad_output = self.data("grad_output").reshape(y.shape()).unwrap();
+        let dtype = y.dtype();
+        let grad_output = Tensor::<B, D>::from_data_dtype(grad_output, dtype, &Default::default());
+        let gradients = (y * grad_output).backward();
+        for (input, gradient) in stored {
+            let (_, tensor) = inputs.iter().find(|(name, _)| name == input).unwrap();
+            let got = gradients.get(tensor.as_ref().unwrap()).unwrap();
+            self.compare(gradient.as_str().unwrap(), got.into_data().unwrap());
+        }
+    }
+}
+
+fn any<const D: usize>(tensor: &Tensor<B, D>) -> Option<AnyTensor> {
+    Some(tensor.clone().into_any())
+}
+
+fn any_param<const D: usize>(param: &Option<Param<Tensor<B, D>>>) -> Option<AnyTensor> {
+    param.as_ref().map(|param| param.val().into_any())
+}
+
+macro_rules! conv_tests {
+    ($($test:ident $transposed_test:ident $op:literal $transposed_op:literal $layer:ident $transposed:ident
+       $padding:ident $axes:literal $rank:literal;)*) => {$(
+        #[test]
+        fn $test() {
+            each_case("conv", &[$op], |case| {
+                let x = case.input::<$rank>("x");
+                let layer = $layer::<B> {
+                    weight: case.param("weight"),
+                    bias: case.optional("bias"),
+                    stride: case.lengths("stride"),
+                    dilation: case.lengths("dilation"),
+                    groups: case.number("groups") as usize,
+                    padding: $padding::Explicit(case.lengths::<$axes>("padding")),
+                };
+                let inputs = [("x", any(&x)), ("weight", any(&layer.weight)), ("bias", any_param(&layer.bias))];
+                case.check(layer.forward(x), &inputs);
+            });
+        }
+
+        #[test]
+        fn $transposed_test() {
+            each_case("conv", &[$transposed_op], |case| {
+                let x = case.input::<$rank>("x");
+                let layer = $transposed::<B> {
+                    weight: case.param("weight"),
+                    bias: case.optional("bias"),
+                    stride: case.lengths("stride"),
+                    dilation: case.lengths("dilation"),
+                    groups: case.number("groups") as usize,
+                    padding: case.lengths("padding"),
+                    output_padding: case.lengths::<$axes>("output_padding"),
+                };
+                let inputs = [("x", any(&x)), ("weight", any(&layer.weight)), ("bias", any_param(&layer.bias))];
+                case.check(layer.forward(x), &inputs);
+            });
+        }
+    )*};
+}
+
+conv_tests! {
+    conv1d conv_transpose1d "conv1d" "conv_transpose1d" Conv1d ConvTranspose1d PaddingConfig1d 1 3;
+    conv2d conv_transpose2d "conv2d" "conv_transpose2d" Conv2d ConvTranspose2d PaddingConfig2d 2 4;
+    conv3d conv_transpose3d "conv3d" "conv_transpose3d" Conv3d ConvTranspose3d PaddingConfig3d 3 5;
+}
+
+macro_rules! pool_tests {
+    ($($max:ident $average:ident $adaptive:ident $max_layer:ident $average_layer:ident $adaptive_layer:ident
+       $rank:literal;)*) => {$(
+        #[test]
+        fn $max() {
+            each_case("pool", &[stringify!($max)], |case| {
+                let x = case.input::<$rank>("x");
+                let layer = $max_layer {
+                    kernel_size: case.lengths("kernel"),
+                    stride: case.lengths("stride"),
+                    padding: case.lengths("padding"),
+                    dilation: case.lengths("dilation"),
+                    ceil_mode: case.flag("ceil_mode"),
+                };
+                case.check(layer.forward(x.clone()), &[("x", any(&x))]);
+            });
+        }
+
+        #[test]
+        fn $average() {
+            each_case("pool", &[stringify!($average)], |case| {
+                let x = case.input::<$rank>("x");
+                let layer = $average_layer {
+                    kernel_size: case.lengths("kernel"),
+                    stride: case.lengths("stride"),
+                    padding: case.lengths("padding"),
+                    ceil_mode: case.flag("ceil_mode"),
+                    count_include_pad: case.flag("count_include_pad"),
+                };
+                case.check(layer.forward(x.clone()), &[("x", any(&x))]);
+            });
+        }
+
+        #[test]
+        fn $adaptive() {
+            each_case("pool", &[stringify!($adaptive)], |case| {
+                let x = case.input::<$rank>("x");
+                let layer = $adaptive_layer { output_size: case.lengths("output_size") };
+                case.check(layer.forward(x.clone()), &[("x", any(&x))]);
+            });
+        }
+    )*};
+}
+
+pool_tests! {
+    max_pool1d avg_pool1d adaptive_avg_pool1d MaxPool1d AvgPool1d AdaptiveAvgPool1d 3;
+    max_pool2d avg_pool2d adaptive_avg_pool2d MaxPool2d AvgPool2d AdaptiveAvgPool2d 4;
+}
+
+/// Calls a macro's body with the rank of `x` as a constant.
+macro_rules! with_rank {
+    ($case:expr, $rank:ident => $body:block) => {
+        match $case.rank("x") {
+            1 => {
+                const $rank: usize = 1;
+                $body
+            }
+            2 => {
+                const $rank: usize = 2;
+                $body
+            }
+            3 => {
+                const $rank: usize = 3;
+                $body
+            }
+            4 => {
+                const $rank: usize = 4;
+                $body
+            }
+            5 => {
+                const $rank: usize = 5;
+                $body
+            }
+            rank => panic!("{}: rank {rank}", $case.name()),
+        }
+    };
+}
+
+#[test]
+fn linear() {
+    each_case("matmul", &["linear"], |case| {
+        with_rank!(case, D => {
+            let x = case.input::<D>("x");
+            let layer = Linear::<B> { weight: case.param("weight"), bias: case.optional("bias") };
+            let inputs = [("x", any(&x)), ("weight", any(&layer.weight)), ("bias", any_param(&layer.bias))];
+            case.check(layer.forward(x), &inputs);
+        });
+    });
+}
+
+#[test]
+fn norms_over_the_last_axis() {
+    each_case("norm", &["layer_norm", "rms_norm"], |case| {
+        if case.json["attributes"]["normalized_shape"].as_array().unwrap().len() != 1 {
+            return;
+        }
+        with_rank!(case, D => {
+            let x = case.input::<D>("x");
+            let epsilon = case.number("epsilon");
+            if case.op() == "rms_norm" {
+                let length = x.dims()[D - 1];
+                let ones = || Param::from_tensor(Tensor::<B, 1>::ones([length], &Default::default()).cast(x.dtype()));
+                let layer = RmsNorm::<B> { weight: case.optional("weight").unwrap_or_else(ones), epsilon };
+                let inputs = [("x", any(&x)), ("weight", any(&layer.weight))];
+                case.check(layer.forward(x), &inputs);
+            } else {
+                let (weight, bias) = (case.optional("weight"), case.optional("bias"));
+                let layer = LayerNorm::<B> { weight, bias, epsilon };
+                let inputs = [("x", any(&x)), ("weight", any_param(&layer.weight)), ("bias", any_param(&layer.bias))];
+                case.check(layer.forward(x), &inputs);
+            }
+        });
+    });
+}
+
+#[test]
+fn group_norm() {
+    each_case("norm", &["group_norm"], |case| {
+        with_rank!(case, D => {
+            let x = case.input::<D>("x");
+            let layer = GroupNorm::<B> {
+                weight: case.optional("weight"),
+                bias: case.optional("bias"),
+                num_groups: case.number("groups") as usize,
+                num_channels: x.dims()[1],
+                epsilon: case.number("epsilon"),
+            };
+            let inputs = [("x", any(&x)), ("weight", any_param(&layer.weight)), ("bias", any_param(&layer.bias))];
+            case.check(layer.forward(x), &inputs);
+        });
+    });
+}
+
+#[test]
+fn batch_norm() {
+    each_case("norm", &["batch_norm"], |case| {
+        with_rank!(case, D => {
+            let x = case.input::<D>("x");
+            let layer = BatchNorm::<B> {
+                weight: case.optional("weight"),
+                bias: case.optional("bias"),
+                running_mean: RunningState::new(case.constant("running_mean")),
+                running_var: RunningState::new(case.constant("running_var")),
+                num_features: x.dims()[1],
+                momentum: case.number("momentum"),
+                epsilon: case.number("epsilon"),
+            };
+            if case.flag("training") {
+                let inputs = [("x", any(&x)), ("weight", any_param(&layer.weight)), ("bias", any_param(&layer.bias))];
+                case.check(layer.forward(x), &inputs);
+            } else {
+                case.compare("y", layer.valid().forward(x.inner()).into_data());
+            }
+            case.compare("new_running_mean", layer.running_mean.value().into_data());
+            case.compare("new_running_var", layer.running_var.value().into_data());
+        });
+    });
+}
+
+#[test]
+fn embedding() {
+    each_case("index", &["embedding"], |case| {
+        let without_padding = case.json["attributes"]["padding_index"].is_null();
+        if !without_padding || case.rank("indices") != 2 {
+            return;
+        }
+        let layer = Embedding::<B> { weight: case.param("weight") };
+        let inputs = [("weight", any(&layer.weight))];
+        case.check(layer.forward(case.constant::<2, Int>("indices")), &inputs);
+    });
+}
+
+#[test]
+fn activations() {
+    each_case(
+        "activation",
+        &["relu", "silu", "tanh", "sigmoid", "gelu", "leaky_relu", "softmax", "log_softmax"],
+        |case| {
+            with_rank!(case, D => {
+                let x = case.input::<D>("x");
+                let axis = || case.number("axis") as usize;
+                let y = match case.op() {
+                    "relu" => Relu::new().forward(x.clone()),
+                    "silu" => Silu::new().forward(x.clone()),
+                    "tanh" => Tanh::new().forward(x.clone()),
+                    "sigmoid" => Sigmoid::new().forward(x.clone()),
+                    "gelu" => Gelu { approximate: case.json["attributes"]["approximate"] == "tanh" }.forward(x.clone()),
+                    "leaky_relu" => LeakyRelu { negative_slope: case.number("negative_slope") }.forward(x.clone()),
+                    "softmax" => Softmax::new(axis()).forward(x.clone()),
+                    _ => LogSoftmax::new(axis()).forward(x.clone()),
+                };
+                case.check(y, &[("x", any(&x))]);
+            });
+        },
+    );
+}
+
+#[test]
+fn mse() {
+    each_case("loss", &["mse"], |case| {
+        with_rank!(case, D => {
+            let (x, target) = (case.input::<D>("x"), case.input::<D>("target"));
+            let y = MseLoss::new().forward(x.clone(), target.clone(), case.reduction());
+            case.check(y, &[("x", any(&x)), ("target", any(&target))]);
+        });
+    });
+}
+
+#[test]
+fn cross_entropy() {
+    each_case("loss", &["cross_entropy"], |case| {
+        let attributes = &case.json["attributes"];
+        let loss = CrossEntropyLoss::<B> {
+            weights: case.has("weight").then(|| Param::buffer(case.constant("weight"))),
+            label_smoothing: case.number("label_smoothing"),
+            ignore_index: attributes["ignore_index"].as_i64(),
+            reduction: case.reduction(),
+        };
+        let by_class = case.data("target").dtype() == DType::I32;
+        with_rank!(case, D => {
+            let x = case.input::<D>("x");
+            let y = match (by_class, D) {
+                (false, _) => loss.forward_probabilities(x.clone(), case.constant("target")),
+                (true, 2) => loss.forward_spatial(x.clone(), case.constant::<1, Int>("target")),
+                (true, 3) => loss.forward_spatial(x.clone(), case.constant::<2, Int>("target")),
+                (true, _) => loss.forward_spatial(x.clone(), case.constant::<3, Int>("target")),
+            };
+            case.check(y, &[("x", any(&x))]);
+        });
+    });
+}
