@@ -74,16 +74,16 @@ impl<'e> Rule<'_, 'e> {
     fn weights(&self, spec: AttentionSpec, wide: DType) -> Var<'e> {
         let scores = self.x(0).cast(wide).matmul(&self.each_head(1, wide).transpose()) * spec.scale.0;
         let scores = scores + self.x(3).cast(wide);
+        let scores = match spec.causal {
+            None => scores,
+            Some(offset) => self.visible(&scores, offset).select(&scores, &scores.scalar(f64::NEG_INFINITY)),
+        };
         let lse = &self.outputs[1];
         let lse = lse.reshape(lse.shape().inserted(3, 1)).cast(wide);
         // A query that sees nothing has -inf here; its weights are 0, not exp(-inf + inf).
         let nothing = lse.scalar(f64::NEG_INFINITY);
         let lse = lse.equal(&nothing).select(&lse.scalar(0.0), &lse);
-        let weights = (scores - lse).exp();
-        match spec.causal {
-            None => weights,
-            Some(offset) => self.visible(&weights, offset).select(&weights, &weights.scalar(0.0)),
-        }
+        (scores - lse).exp()
     }
 
     /// Which keys each query sees.
