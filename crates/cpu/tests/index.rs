@@ -1,0 +1,223 @@
+//! Reading and writing by index against the reference engine.
+
+mod placed;
+
+use kiln_cpu::Cpu;
+use kiln_ir::*;
+use placed::{Given, INTEGERS, check, check_large, indices, numbers, outcome, specials};
+
+fn modes(dtype: DType) -> &'static [UpdateMode] {
+    if dtype.is_bool() { &[UpdateMode::Set] } else { UpdateMode::ALL }
+}
+
+#[test]
+fn take() {
+    for dtype in DType::ALL {
+        for (axis, shape) in [(0, &[5][..]), (0, &[5, 3]), (1, &[3, 5]), (1, &[2, 5, 3]), (1, &[0, 5, 2])] {
+            for index in [&[][..], &[4], &[2, 3], &[0]] {
+                let x = Given::Tensor(specials(dtype, shape));
+                check(&Op::Take { axis }, &[x, indices(DType::I32, 5, index)]);
+            }
+        }
+        let long = Given::Tensor(specials(dtype, &[6, 4, 33]));
+        check(&Op::Take { axis: 0 }, &[long, indices(DType::U8, 6, &[7])]);
+    }
+    for index in INTEGERS {
+        let x = Given::Tensor(specials(DType::F32, &[7, 2]));
+        check(&Op::Take { axis: 0 }, &[x, indices(index, 7, &[3, 2])]);
+    }
+    let table = Given::Tensor(specials(DType::F32, &[300, 64]));
+    check_large(&Op::Take { axis: 0 }, &[table.clone(), indices(DType::I64, 300, &[40, 50])]);
+    check_large(&Op::Take { axis: 1 }, &[table, indices(DType::I64, 64, &[900])]);
+}
+
+#[test]
+fn gather() {
+    for dtype in DType::ALL {
+        for (axis, shape, index) in [
+            (0, &[5][..], &[8][..]),
+            (0, &[5, 3], &[2, 3]),
+            (1, &[3, 5], &[3, 9]),
+            (1, &[2, 5, 3], &[2, 4, 3]),
+            (1, &[2, 5, 3], &[2, 0, 3]),
+            (2, &[2, 3, 5], &[2, 3, 1]),
+        ] {
+            let x = Given::Tensor(specials(dtype, shape));
+            check(&Op::Gather { axis }, &[x, indices(DType::I64, 5, index)]);
+        }
+    }
+    for index in INTEGERS {
+        let x = Given::Tensor(specials(DType::F16, &[7, 2]));
+        check(&Op::Gather { axis: 0 }, &[x, indices(index, 7, &[3, 2])]);
+    }
+    let x = Given::Tensor(specials(DType::F32, &[200, 300]));
+    check_large(&Op::Gather { axis: 1 }, &[x.clone(), indices(DType::I32, 300, &[200, 150])]);
+    check_large(&Op::Gather { axis: 0 }, &[x, indices(DType::I32, 200, &[150, 300])]);
+}
+
+#[test]
+fn put() {
+    for dtype in DType::ALL {
+        for &mode in modes(dtype) {
+            for (axis, shape, index, source) in [
+                (0, &[5][..], &[][..], &[][..]),
+                (0, &[5], &[12], &[12]),
+                (0, &[5, 3], &[4], &[4, 3]),
+                (1, &[3, 5], &[2, 3], &[3, 2, 3]),
+                (1, &[2, 5, 3], &[7], &[2, 7, 3]),
+                (1, &[2, 5, 0], &[7], &[2, 7, 0]),
+                (0, &[5, 2], &[0], &[0, 2]),
+            ] {
+                let index = indices(DType::I32, 5, index);
+                let given = [numbers(dtype, shape), numbers(dtype, source)].map(Given::Tensor);
+                let [base, source] = given;
+                check(&Op::Put { axis, mode }, &[base, index, source]);
+            }
+        }
+    }
+    for index in INTEGERS {
+        let [base, source] = [numbers(DType::I16, &[9]), numbers(DType::I16, &[6])].map(Given::Tensor);
+        check(&Op::Put { axis: 0, mode: UpdateMode::Set }, &[base, indices(index, 9, &[6]), source]);
+    }
+}
+
+/// Columns, groups of equal targets by counting and by comparing, and many outer slices: each way of sharing the work.
+#[test]
+fn large_put() {
+    for &mode in UpdateMode::ALL {
+        if mode == UpdateMode::Mul {
+            continue;
+        }
+        for dtype in [DType::F32, DType::I64, DType::BF16] {
+            for (axis, shape, count) in [
+                (0, &[50, 900][..], 60),
+                (0, &[300, 8], 9000),
+                (0, &[7], 60_000),
+                (0, &[200_000], 40_000),
+                (1, &[90, 12], 700),
+                (1, &[2, 40, 3], 9000),
+            ] {
+                let mut source = shape.to_vec();
+                source[axis] = count;
+                let index = indices(DType::I32, shape[axis], &[count]);
+                let [base, source] = [specials(dtype, shape), numbers(dtype, &source)].map(Given::Tensor);
+                check_large(&Op::Put { axis, mode }, &[base, index, source]);
+            }
+        }
+    }
+}
+
+#[test]
+fn scatter() {
+    for dtype in DType::ALL {
+        for &mode in modes(dtype) {
+            for (axis, shape, index) in [
+                (0, &[5][..], &[11][..]),
+                (0, &[5, 3], &[4, 3]),
+                (1, &[3, 5], &[3, 7]),
+                (1, &[2, 5, 3], &[2, 6, 3]),
+                (1, &[2, 5, 3], &[2, 0, 3]),
+                (1, &[1, 5, 1], &[1, 6, 1]),
+            ] {
+                let [base, source] = [numbers(dtype, shape), numbers(dtype, index)].map(Given::Tensor);
+                check(&Op::Scatter { axis, mode }, &[base, indices(DType::U8, 5, index), source]);
+            }
+        }
+    }
+    for (axis, shape, index) in
+        [(0, &[40, 300][..], &[90, 300][..]), (1, &[300, 40], &[300, 90]), (0, &[40], &[50_000])]
+    {
+        for mode in [UpdateMode::Set, UpdateMode::Add, UpdateMode::Min] {
+            let [base, source] = [numbers(DType::F32, shape), numbers(DType::F32, index)].map(Given::Tensor);
+            check_large(&Op::Scatter { axis, mode }, &[base, indices(DType::I64, 40, index), source]);
+        }
+    }
+}
+
+#[test]
+fn slice_update() {
+    let slice = |start, len, step| SliceAxis { start, len, step };
+    for dtype in DType::ALL {
+        for &mode in modes(dtype) {
+            for slices in [
+                [slice(1, 3, 1), slice(0, 3, 2)],
+                [slice(4, 5, -1), slice(5, 3, -2)],
+                [slice(5, 0, 1), slice(2, 2, 3)],
+                [slice(0, 5, 1), slice(0, 6, 1)],
+            ] {
+                let shape = slices.map(|slice| slice.len);
+                let given = [numbers(dtype, &[5, 6]), numbers(dtype, &shape)].map(Given::Tensor);
+                check(&Op::SliceUpdate { slices: slices.to_vec(), mode }, &given);
+            }
+            let given = [numbers(dtype, &[]), numbers(dtype, &[])].map(Given::Tensor);
+            check(&Op::SliceUpdate { slices: vec![], mode }, &given);
+        }
+    }
+    let slices = vec![slice(0, 250, 1), slice(599, 300, -2)];
+    for mode in [UpdateMode::Set, UpdateMode::Add, UpdateMode::Max] {
+        let given = [specials(DType::F32, &[250, 600]), numbers(DType::F32, &[250, 300])].map(Given::Tensor);
+        check_large(&Op::SliceUpdate { slices: slices.clone(), mode }, &given);
+    }
+}
+
+#[test]
+fn nonzero() {
+    for dtype in DType::ALL {
+        for shape in [&[][..], &[1], &[0, 3], &[7], &[5, 6], &[2, 3, 4]] {
+            let mut x = numbers(dtype, shape);
+            for x in [core::mem::replace(&mut x, specials(dtype, shape)), x] {
+                nonzero_of(x, DType::I64);
+            }
+        }
+    }
+    for index in INTEGERS {
+        nonzero_of(numbers(DType::F32, &[9, 300]), index);
+    }
+    nonzero_of(numbers(DType::Bool, &[300, 700]), DType::I32);
+    nonzero_of(numbers(DType::U8, &[70_000, 3]), DType::I32);
+}
+
+fn nonzero_of(x: TensorData, index: DType) {
+    let op = Op::NonZero { index };
+    let large = x.num_elements() > 10_000;
+    if large {
+        check_large(&op, &[Given::Tensor(x)])
+    } else {
+        check(&op, &[Given::Tensor(x)])
+    };
+}
+
+#[test]
+fn a_wrong_index_is_named_and_nothing_is_written() {
+    let cpu = Cpu::new();
+    let base = TensorData::from(vec![1.0f32; 10]);
+    let problem = "index 12 at position [3, 0] is out of range for axis 0 of length 10";
+    let index = TensorData::new(vec![0i32, 1, 2, 3, 4, 5, 12, -1], [4, 2]).unwrap();
+    let source = TensorData::zeros(TensorType::new([4, 2], DType::F32));
+    let value = cpu.write(base.clone());
+    let operands = |base: Value| -> Operands {
+        [base, cpu.write(index.clone()), cpu.write(source.clone())].into_iter().map(Operand::Value).collect()
+    };
+    let op = Op::Put { axis: 0, mode: UpdateMode::Add };
+    assert_eq!(outcome(&cpu, &op, operands(value.clone())).unwrap_err(), Error::value("put", problem));
+    let mut two = operands(value.clone());
+    two.truncate(2);
+    assert_eq!(outcome(&cpu, &Op::Take { axis: 0 }, two).unwrap_err(), Error::value("take", problem));
+    assert_eq!(block_on(cpu.read(value)).unwrap(), base);
+    for (dtype, wrong) in
+        [(DType::I64, -1i64), (DType::U64, -1), (DType::I8, -128), (DType::U8, 200), (DType::I32, 5)]
+    {
+        for half in [DType::F32, DType::BF16] {
+            let index = TensorData::new(vec![0, wrong, 1], [3, 1]).unwrap().convert(dtype);
+            let [base, source] = [numbers(half, &[5, 1]), numbers(half, &[3, 1])].map(Given::Tensor);
+            for mode in [UpdateMode::Set, UpdateMode::Add] {
+                let given = [base.clone(), Given::Index(index.clone()), source.clone()];
+                check(&Op::Scatter { axis: 0, mode }, &given);
+            }
+            check(&Op::Gather { axis: 0 }, &[base.clone(), Given::Index(index.clone())]);
+        }
+    }
+    let empty = Given::Tensor(numbers(DType::F32, &[0, 2]));
+    check(&Op::Take { axis: 0 }, &[empty.clone(), indices(DType::I32, 1, &[1])]);
+    check(&Op::Take { axis: 0 }, &[empty, indices(DType::I32, 1, &[0])]);
+}
