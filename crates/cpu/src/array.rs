@@ -100,21 +100,6 @@ impl Array {
         // made the array.
         unsafe { core::slice::from_raw_parts(self.as_ptr(), self.num_elements()) }
     }
-
-    /// The elements of a contiguous array, for writing; initialised before (as by [`Array::zeros`]) or written
-    /// before they are read.
-    ///
-    /// # Panics
-    /// When the array is not contiguous or its buffer is shared.
-    #[inline]
-    pub(crate) fn data_mut<T: Element>(&mut self) -> &mut [T] {
-        assert!(
-            self.is_contiguous() && self.buffer.is_unique(),
-            "[cpu] writing to a shared or strided array"
-        );
-        // SAFETY: as in `data`, and nobody else sees the buffer.
-        unsafe { core::slice::from_raw_parts_mut(self.as_mut_ptr(), self.num_elements()) }
-    }
 }
 
 #[cold]

@@ -403,7 +403,9 @@ fn fill(tile: &mut Tile, bytes: [u8; 8], size: usize, n: usize) {
     let word = u64::from_ne_bytes(bytes);
     let repeated = match size {
         1 => u64::from_ne_bytes([bytes[0]; 8]),
-        2 => u64::from_ne_bytes([bytes[0], bytes[1], bytes[0], bytes[1], bytes[0], bytes[1], bytes[0], bytes[1]]),
+        2 => u64::from_ne_bytes([
+            bytes[0], bytes[1], bytes[0], bytes[1], bytes[0], bytes[1], bytes[0], bytes[1],
+        ]),
         4 => u64::from_ne_bytes([
             bytes[0], bytes[1], bytes[2], bytes[3], bytes[0], bytes[1], bytes[2], bytes[3],
         ]),
@@ -416,14 +418,7 @@ fn fill(tile: &mut Tile, bytes: [u8; 8], size: usize, n: usize) {
 ///
 /// # Safety
 /// The walk has that many elements left and stays within its memory; `to` has room for them.
-unsafe fn gather(
-    walk: &Walk<1>,
-    place: &mut Place<1>,
-    from: *const u8,
-    size: usize,
-    to: *mut u8,
-    n: usize,
-) {
+unsafe fn gather(walk: &Walk<1>, place: &mut Place<1>, from: *const u8, size: usize, to: *mut u8, n: usize) {
     // SAFETY: as the caller promises.
     unsafe {
         match size {

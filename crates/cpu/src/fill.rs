@@ -80,7 +80,9 @@ pub(crate) fn random(cpu: &Cpu, ty: &TensorType, kind: RandomKind, inputs: &Oper
         (RandomKind::Normal, DType::F16) => source.normal::<f16>(),
         (RandomKind::Normal, DType::BF16) => source.normal::<bf16>(),
         (RandomKind::Normal, _) => source.normal::<f32>(),
-        (RandomKind::Uniform, DType::F64) => source.pairs(|word| (word >> 11) as f64 * 2f64.powi(-53)),
+        (RandomKind::Uniform, DType::F64) => {
+            source.pairs(|word| (word >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0))
+        }
         (RandomKind::Uniform, DType::F16) => {
             source.words(|word| f16::narrow((word >> 21) as f32 * (1.0 / 2048.0)));
         }

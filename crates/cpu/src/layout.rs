@@ -59,33 +59,6 @@ impl Layout {
         true
     }
 
-    /// Whether the elements fill a stretch of memory without gaps or repeats, in whatever order of axes.
-    pub(crate) fn is_dense(&self) -> bool {
-        if self.is_contiguous() {
-            return true;
-        }
-        let mut left: [bool; MAX_RANK] = [false; MAX_RANK];
-        for axis in 0..self.rank() {
-            left[axis] = self.shape[axis] != 1;
-        }
-        let mut expected = 1isize;
-        while left.contains(&true) {
-            let Some(axis) = (0..self.rank()).find(|&axis| left[axis] && self.strides[axis] == expected)
-            else {
-                return false;
-            };
-            left[axis] = false;
-            expected *= self.shape[axis] as isize;
-        }
-        true
-    }
-
-    /// Where an element lies in the buffer.
-    pub(crate) fn position(&self, index: &[usize]) -> usize {
-        let steps: isize = index.iter().zip(self.strides()).map(|(&i, &stride)| i as isize * stride).sum();
-        (self.offset as isize + steps) as usize
-    }
-
     /// The same elements in another shape, or `None` where only a copy can do that.
     pub(crate) fn reshape(&self, shape: &Shape) -> Option<Layout> {
         if self.is_contiguous() {

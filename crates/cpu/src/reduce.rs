@@ -95,7 +95,8 @@ macro_rules! reducer {
 macro_rules! float_reducers {
     ($($ty:ty, $lane:ty, |$x:ident| $load:expr, |$y:ident| $finish:expr;)*) => {$(
         reducer!(Sum $ty, $lane, f64, 0.0, add, |$x| $load, |$y| $finish);
-        reducer!(Product $ty, $lane, f64, 1.0, mul, |$x| $load, |$y| $finish);
+        // Products leave the range of narrow lanes long before the result does.
+        reducer!(Product $ty, f64, f64, 1.0, mul, |$x| f64::from($load), |$y| $finish);
         reducer!(Least $ty, $lane, f64, <$lane>::INFINITY, min, |$x| $load, |$y| $finish);
         reducer!(Greatest $ty, $lane, f64, <$lane>::NEG_INFINITY, max, |$x| $load, |$y| $finish);
     )*};
@@ -290,10 +291,8 @@ impl<'a> Job<'a> {
                 let mut total = [R::empty(); COLUMNS];
                 for number in part * share..((part + 1) * share).min(parts) {
                     let (group, row) = (groups.at(number / row_groups), number % row_groups * ROWS);
-                    let offset = place.offsets[0]
-                        + group.offsets[0]
-                        + row as isize * stride
-                        + start as isize * step;
+                    let offset =
+                        place.offsets[0] + group.offsets[0] + row as isize * stride + start as isize * step;
                     let first = source.get().wrapping_offset(offset);
                     let size = Rows { count: ROWS.min(rows - row), stride, columns, step };
                     // SAFETY: rows of the operand.
@@ -304,7 +303,9 @@ impl<'a> Job<'a> {
                     unsafe { *slots.get().add(task) = total };
                 } else {
                     // SAFETY: this task's results.
-                    unsafe { store::<T, R>(&total, columns, target.get().add(result / tiles * width + start)) };
+                    unsafe {
+                        store::<T, R>(&total, columns, target.get().add(result / tiles * width + start))
+                    };
                 }
             }
         });

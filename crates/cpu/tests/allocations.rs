@@ -43,8 +43,10 @@ fn run(cpu: &Cpu, op: &Op, inputs: Operands) -> Value {
     cpu.execute(op, inputs, &types).remove(0)
 }
 
-fn operands(list: impl IntoIterator<Item = Operand>) -> Operands {
-    list.into_iter().collect()
+fn operands<const N: usize>(list: [Operand; N]) -> Operands {
+    let mut operands = Operands::new();
+    list.into_iter().for_each(|operand| operands.push(operand));
+    operands
 }
 
 fn data(n: usize) -> TensorData {
@@ -127,12 +129,12 @@ fn latency() {
     let add = Op::Binary(Binary::Add);
     let time = |name: &str, body: &mut dyn FnMut()| {
         let mut best = f64::INFINITY;
-        for _ in 0..20 {
+        for _ in 0..2_000 {
             let start = std::time::Instant::now();
-            for _ in 0..100_000 {
+            for _ in 0..1_000 {
                 body();
             }
-            best = best.min(start.elapsed().as_nanos() as f64 / 100_000.0);
+            best = best.min(start.elapsed().as_nanos() as f64 / 1_000.0);
         }
         println!("{name}: {best:.1} ns");
     };
@@ -152,10 +154,4 @@ fn latency() {
         let last = std::mem::replace(&mut sum, b.clone());
         sum = run(&cpu, &add, operands([last.into(), Scalar::Float(1.0).into()]));
     });
-    let large = [cpu.write(data(1 << 14)), cpu.write(data(1 << 14))];
-    for op in [Op::Binary(Binary::Add), Op::Binary(Binary::Mul)] {
-        time("16,384 elements of two", &mut || {
-            std::hint::black_box(run(&cpu, &op, operands([(&large[0]).into(), (&large[1]).into()])));
-        });
-    }
 }

@@ -35,21 +35,15 @@ fn forms() -> Vec<Form> {
         Form { name: "one element", base: &[1], views: |_, x| x },
         Form { name: "empty", base: &[0, 3], views: |_, x| x },
         Form { name: "contiguous", base: &[6, 5], views: |_, x| x },
-        Form {
-            name: "repeated rows",
-            base: &[1, 5],
-            views: |e, x| one(e, Op::Broadcast([6, 5].into()), x),
-        },
+        Form { name: "repeated rows", base: &[1, 5], views: |e, x| one(e, Op::Broadcast([6, 5].into()), x) },
         Form { name: "repeated", base: &[], views: |e, x| one(e, Op::Broadcast([6, 5].into()), x) },
         Form { name: "permuted", base: &[5, 6], views: |e, x| one(e, Op::Permute(Axes::new(&[1, 0])), x) },
         Form {
             name: "sliced",
             base: &[13, 9],
             views: |e, x| {
-                let slices = vec![
-                    SliceAxis { start: 1, len: 6, step: 2 },
-                    SliceAxis { start: 3, len: 5, step: 1 },
-                ];
+                let slices =
+                    vec![SliceAxis { start: 1, len: 6, step: 2 }, SliceAxis { start: 3, len: 5, step: 1 }];
                 one(e, Op::Slice(slices), x)
             },
         },
@@ -153,9 +147,11 @@ impl Case<'_> {
             _ => 0.0,
         };
         if epsilon == 0.0 || self.tolerance == 0.0 {
-            let same = y.bytes() == e.bytes() || y.to_vec::<f64>().iter().zip(e.to_vec::<f64>()).all(|(a, b)| {
-                *a == b || a.is_nan() && b.is_nan()
-            });
+            let same = y.bytes() == e.bytes()
+                || y.to_vec::<f64>()
+                    .iter()
+                    .zip(e.to_vec::<f64>())
+                    .all(|(a, b)| *a == b || a.is_nan() && b.is_nan());
             assert!(same, "{}:\n{y:?}\nis not\n{e:?}", what());
             return;
         }
@@ -326,9 +322,9 @@ fn tensors_from_nothing() {
                 cases.extend((0..shape.len()).map(|axis| (Op::Iota { ty, axis }, vec![])));
                 let key = Operand::Scalar(Scalar::UInt(0x1234_5678_9abc_def0));
                 cases.extend(
-                    RandomKind::ALL.iter().map(|&distribution| {
-                        (Op::Random { ty, distribution }, vec![key.clone()])
-                    }),
+                    RandomKind::ALL
+                        .iter()
+                        .map(|&distribution| (Op::Random { ty, distribution }, vec![key.clone()])),
                 );
                 for (op, inputs) in cases {
                     let types: Vec<OperandType<'_>> = inputs.iter().map(Operand::ty).collect();

@@ -1,7 +1,9 @@
 //! The `f32` functions against those of `libm` in `f64`, in units in the last place.
 
 use kiln_cpu::Cpu;
-use kiln_ir::{Binary, DType, Engine, Op, Operand, OperandType, Operands, TensorData, Unary, block_on, infer};
+use kiln_ir::{
+    Binary, DType, Engine, Op, Operand, OperandType, Operands, TensorData, Unary, block_on, infer,
+};
 
 fn run(cpu: &Cpu, op: &Op, inputs: &[Vec<f32>]) -> Vec<f32> {
     let inputs: Operands =
