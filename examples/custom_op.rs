@@ -58,8 +58,10 @@ impl<B: Backend> Net<B> {
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Default::default();
     B::seed(&device, 1);
-    let mut model =
-        Net::<B> { hidden: LinearConfig::new(2, 16).init(&device), output: LinearConfig::new(16, 1).init(&device) };
+    let mut model = Net::<B> {
+        hidden: LinearConfig::new(2, 16).init(&device),
+        output: LinearConfig::new(16, 1).init(&device),
+    };
     let mut optimizer = AdamConfig::new().init()?;
     for step in 0..=500 {
         let x = Tensor::<B, 2>::random([256, 2], Distribution::Uniform(-1.0, 1.0), &device);

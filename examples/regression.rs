@@ -17,7 +17,10 @@ struct Mlp<B: Backend> {
 
 impl<B: Backend> Mlp<B> {
     fn new(width: usize, device: &B::Device) -> Self {
-        Mlp { hidden: LinearConfig::new(1, width).init(device), output: LinearConfig::new(width, 1).init(device) }
+        Mlp {
+            hidden: LinearConfig::new(1, width).init(device),
+            output: LinearConfig::new(width, 1).init(device),
+        }
     }
 
     fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {

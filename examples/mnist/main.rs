@@ -1,0 +1,166 @@
+//! Trains a convolutional network on MNIST, saves it, loads it back, and shows what it sees.
+//!
+//! ```sh
+//! cargo run --release --example mnist
+//! cargo run --release --example mnist -- --help
+//! ```
+
+mod draw;
+mod model;
+mod options;
+
+use clap::Parser;
+use kiln::data::vision::{MnistDataset, MnistItem};
+use kiln::data::{Batcher, DataLoader, DataLoaderBuilder, Dataset, SubsetDataset};
+use kiln::nn::{AutodiffModule, Config};
+use kiln::optim::AdamConfig;
+use kiln::optim::schedule::{Cosine, Linear, Sequential};
+use kiln::store::StoreError;
+use kiln::train::{Accuracy, History, Trainer, evaluate};
+use kiln::{Backend, Device, Dyn, store};
+use model::{MnistBatch, MnistBatcher, Net, NetConfig};
+use options::{BackendName, Options};
+use std::error::Error;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut cause = error.source();
+            while let Some(inner) = cause {
+                eprintln!("  because: {inner}");
+                cause = inner.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    let device = open_device(options)?.autodiff();
+    check_output(&options.output)?;
+    let train = training_images(options)?;
+    let test = Arc::new(MnistDataset::test()?);
+    let loader = DataLoaderBuilder::new(MnistBatcher { device: device.clone() })
+        .batch_size(options.batch_size)
+        .shuffle(options.seed)
+        .num_workers(1)
+        .build(train)?;
+    let test_loader = loader_for_inference(test.clone(), &device)?;
+
+    Dyn::seed(&device, options.seed);
+    let config = NetConfig::new();
+    let model: Net<Dyn> = config.init(&device);
+    println!("{model}");
+    let schedule = schedule(options, loader.len() as u64)?;
+    let mut trainer = Trainer::new(model, AdamConfig::new().init()?, schedule)
+        .epochs(options.epochs as u64)
+        .metric(Accuracy::new());
+    let history = trainer.fit(&loader, &test_loader)?;
+
+    let model = trainer.into_model().valid();
+    save(&model, &config, &history, &options.output)?;
+    let loaded = load(&options.output, &device.inner())?;
+    check_same_predictions(&model, &loaded, &test_loader)?;
+    show_digits(&loaded, &test, &device.inner())?;
+    let scores = evaluate(&loaded, &test_loader, &mut [Box::new(Accuracy::new())])?;
+    let accuracy = scores.metric("accuracy").ok_or("no accuracy was measured")?;
+    println!("test accuracy: {:.2} %", 100.0 * accuracy);
+    Ok(())
+}
+
+fn open_device(options: &Options) -> Result<Device> {
+    Ok(match (options.backend, options.threads) {
+        (BackendName::Flex, 0) => Device::cpu(),
+        (BackendName::Flex, threads) => Device::cpu_with_threads(threads),
+        (BackendName::Reference, 0 | 1) => {
+            Device::from_engine(Arc::new(kiln_reference::Reference::new()), "reference")
+        }
+        (BackendName::Reference, _) => {
+            return Err("the reference engine has one thread: leave --threads out".into());
+        }
+    })
+}
+
+/// Fails before training rather than after it.
+fn check_output(folder: &Path) -> Result<()> {
+    let cannot = |error| format!("cannot write to the output folder {}: {error}", folder.display());
+    std::fs::create_dir_all(folder).map_err(cannot)?;
+    let probe = folder.join(".writable");
+    std::fs::write(&probe, []).map_err(cannot)?;
+    std::fs::remove_file(&probe).map_err(cannot)?;
+    Ok(())
+}
+
+fn training_images(options: &Options) -> Result<SubsetDataset<MnistDataset>> {
+    let all = MnistDataset::train()?;
+    let count = options.limit.unwrap_or(all.len()).min(all.len());
+    Ok(SubsetDataset::range(all, 0..count)?)
+}
+
+fn loader_for_inference(test: Arc<MnistDataset>, device: &Device) -> Result<DataLoader<MnistBatch<Dyn>>> {
+    let batcher = MnistBatcher { device: device.inner() };
+    Ok(DataLoaderBuilder::new(batcher).batch_size(500).num_workers(1).build(test)?)
+}
+
+/// A linear rise over a tenth of the steps, then a cosine down to zero.
+fn schedule(options: &Options, steps_per_epoch: u64) -> Result<Sequential> {
+    let steps = (steps_per_epoch * options.epochs as u64).max(2);
+    let rise = steps.div_ceil(10);
+    let peak = options.learning_rate;
+    let up = Linear::new(peak / 10.0, peak, rise)?;
+    Ok(Sequential::new().then(up, rise).finally(Cosine::new(peak, 0.0, steps - rise)?))
+}
+
+fn save(model: &Net<Dyn>, config: &NetConfig, history: &History, folder: &Path) -> Result<()> {
+    let path = folder.join("model.safetensors");
+    store::save_module(model, &path)?;
+    config.save(folder.join("config.json"))?;
+    let lines = history.losses.iter().enumerate().map(|(step, loss)| format!("{step},{loss}\n"));
+    let table: String = std::iter::once("step,loss\n".to_string()).chain(lines).collect();
+    let losses = folder.join("losses.csv");
+    store::atomic::write_file(&losses, |file| {
+        let failed = |source| StoreError::Io { path: losses.clone(), action: "write", source };
+        file.write_all(table.as_bytes()).map_err(failed)
+    })?;
+    println!("saved {}", path.display());
+    Ok(())
+}
+
+fn load(folder: &Path, device: &Device) -> Result<Net<Dyn>> {
+    let config = NetConfig::load(folder.join("config.json"))?;
+    Ok(store::load_module(config.init(device), folder.join("model.safetensors"))?)
+}
+
+fn check_same_predictions(
+    model: &Net<Dyn>,
+    loaded: &Net<Dyn>,
+    test: &DataLoader<MnistBatch<Dyn>>,
+) -> Result<()> {
+    for batch in test.iter_epoch(0) {
+        let images = batch?.images;
+        let before = model.forward(images.clone()).try_into_data()?;
+        if before != loaded.forward(images).try_into_data()? {
+            return Err("the loaded model predicts something else than the trained one".into());
+        }
+    }
+    println!("the loaded model predicts exactly the same");
+    Ok(())
+}
+
+fn show_digits(model: &Net<Dyn>, test: &MnistDataset, device: &Device) -> Result<()> {
+    let items: Vec<MnistItem> = [0, 8, 18].iter().filter_map(|&index| test.get(index)).collect();
+    let batch = MnistBatcher::<Dyn> { device: device.clone() }.batch(items.clone())?;
+    let digits = model.forward(batch.images).argmax(1).try_into_data()?.to_vec::<i32>();
+    let seen: Vec<(MnistItem, usize)> =
+        items.into_iter().zip(digits.iter().map(|&digit| digit as usize)).collect();
+    print!("{}", draw::draw(&seen, std::io::stdout().is_terminal()));
+    Ok(())
+}

@@ -3,15 +3,17 @@
 use kiln::data::vision::{MnistDataset, MnistItem};
 use kiln::data::{Batcher, DataError};
 use kiln::nn::{
-    Config, Conv2d, Conv2dConfig, Dropout, DropoutConfig, Linear, LinearConfig, MaxPool2d, MaxPool2dConfig, Module,
+    Config, Conv2d, Conv2dConfig, Dropout, DropoutConfig, Linear, LinearConfig, MaxPool2d, MaxPool2dConfig,
+    Module,
 };
-use kiln::{Backend, Int, Tensor, TensorData, activation};
+use kiln::train::{StepOutput, TrainStep, ValidStep};
+use kiln::{AutodiffBackend, Backend, Int, Tensor, TensorData, activation, loss};
 
 /// The sizes of the network.
 #[derive(Config, Clone, Debug)]
 pub struct NetConfig {
     /// Channels of the two convolutions.
-    #[config(default = "[32, 64]")]
+    #[config(default = [32, 64])]
     pub channels: [usize; 2],
     /// Width of the hidden linear layer.
     #[config(default = 128)]
@@ -57,6 +59,28 @@ impl<B: Backend> Net<B> {
     }
 }
 
+impl<B: Backend> Net<B> {
+    fn classify(&self, batch: MnistBatch<B>) -> StepOutput<B> {
+        let logits = self.forward(batch.images);
+        let loss = loss::cross_entropy_with_logits(logits.clone(), batch.targets.clone());
+        StepOutput::classification(loss, logits, batch.targets)
+    }
+}
+
+impl<B: AutodiffBackend> TrainStep<MnistBatch<B>> for Net<B> {
+    type Backend = B;
+    fn step(&self, batch: MnistBatch<B>) -> StepOutput<B> {
+        self.classify(batch)
+    }
+}
+
+impl<B: Backend> ValidStep<MnistBatch<B>> for Net<B> {
+    type Backend = B;
+    fn step(&self, batch: MnistBatch<B>) -> StepOutput<B> {
+        self.classify(batch)
+    }
+}
+
 /// Images and the digits they show.
 #[derive(Clone, Debug)]
 pub struct MnistBatch<B: Backend> {
@@ -76,7 +100,8 @@ pub struct MnistBatcher<B: Backend> {
 impl<B: Backend> Batcher<MnistItem, MnistBatch<B>> for MnistBatcher<B> {
     fn batch(&self, items: Vec<MnistItem>) -> Result<MnistBatch<B>, DataError> {
         let normalize = |&pixel: &u8| (f32::from(pixel) / 255.0 - MnistDataset::MEAN) / MnistDataset::STD;
-        let pixels = items.iter().flat_map(|item| item.image.as_flattened()).map(normalize).collect::<Vec<f32>>();
+        let pixels =
+            items.iter().flat_map(|item| item.image.as_flattened()).map(normalize).collect::<Vec<f32>>();
         let targets = items.iter().map(|item| i32::from(item.label)).collect::<Vec<i32>>();
         let images = TensorData::new(pixels, [items.len(), 1, 28, 28]).map_err(DataError::batcher)?;
         Ok(MnistBatch {

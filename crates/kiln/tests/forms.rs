@@ -4,8 +4,8 @@ use kiln::nn::{Dropout, DropoutConfig, Gelu, GradientsParams, Linear, LinearConf
 use kiln::optim::{Optimizer, SgdConfig};
 use kiln::tensor::{OperandType, ResultTypes};
 use kiln::{
-    Autodiff, Backend, CustomOp, Device, Distribution, Dyn, Flex, Int, Tensor, TensorData, Var, activation, loss, module,
-    s,
+    Autodiff, Backend, CustomOp, Device, Distribution, Dyn, Flex, Int, Tensor, TensorData, Var, activation,
+    loss, module, s,
 };
 use std::f64::consts::SQRT_2;
 
