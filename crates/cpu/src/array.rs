@@ -2,6 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::layout::Layout;
+use core::sync::atomic::{Ordering, fence};
 use kiln_ir::{Element, Error, Result, Shape, TensorType, Value};
 
 /// The payload of the engine's values. Clones share the buffer.
@@ -114,14 +115,18 @@ fn not_an_array(value: &Value) -> Error {
 /// Takes the buffer of an operand over for a result: possible where nobody else sees the value or its buffer, and its
 /// elements fill the buffer from its start to its end.
 #[inline]
-pub(crate) fn is_reusable(value: &mut Value) -> bool {
-    let bytes = value.ty().num_bytes();
-    match value.payload_mut::<Array>() {
+pub(crate) fn is_reusable(value: &Value) -> bool {
+    if !value.is_unique() {
+        return false;
+    }
+    // What other threads did with clones that they dropped comes before what is written now.
+    fence(Ordering::Acquire);
+    match value.payload::<Array>() {
         Some(array) => {
             array.buffer.is_unique()
                 && array.layout.offset == 0
-                && array.buffer.len() == bytes
                 && array.is_contiguous()
+                && array.buffer.len() == value.ty().num_bytes()
         }
         None => false,
     }

@@ -5,8 +5,8 @@ use crate::scalar::scalar_bytes;
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
-    Collective, CollectiveKind, Custom, DType, Engine, Error, Operand, Operands, Program, Result,
-    Scalar, TensorData, TensorType, Value, Values, Var, block_on,
+    Collective, CollectiveKind, Custom, DType, Engine, Error, Operand, Operands, Program, Result, Scalar,
+    TensorData, TensorType, Value, Values, Var, block_on,
 };
 
 /// In a group of one, everything that is sent comes back.
@@ -87,9 +87,8 @@ fn checked(cpu: &Cpu, op: &Custom, outputs: Vec<TensorData>, results: &[TensorTy
     let agree = outputs.len() == results.len() && outputs.iter().zip(results).all(|(y, ty)| y.ty() == *ty);
     if !agree {
         let made: Vec<TensorType> = outputs.iter().map(TensorData::ty).collect();
-        let list = |types: &[TensorType]| {
-            types.iter().map(|ty| format!("{ty}")).collect::<Vec<_>>().join(", ")
-        };
+        let list =
+            |types: &[TensorType]| types.iter().map(|ty| format!("{ty}")).collect::<Vec<_>>().join(", ");
         let problem = format!("its kernel made ({}) instead of ({})", list(&made), list(results));
         return Err(Error::value(op.name(), problem).hint("`infer` and the kernel must agree"));
     }

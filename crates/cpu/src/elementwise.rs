@@ -58,7 +58,7 @@ pub(crate) fn unary(cpu: &Cpu, function: Unary, inputs: Operands, results: &[Ten
 
 pub(crate) fn binary(
     cpu: &Cpu,
-    mut function: Binary,
+    function: Binary,
     mut inputs: Operands,
     results: &[TensorType],
 ) -> Result<Values> {
@@ -66,9 +66,6 @@ pub(crate) fn binary(
     if function == Binary::Pow && dtype.is_float() && is_number(&inputs[1], 2.0) {
         // The most frequent power by far, and exactly rounded either way.
         return unary_square(cpu, inputs.remove(0), results);
-    }
-    if function == Binary::Div && dtype.is_float() && is_number(&inputs[1], 1.0) {
-        function = Binary::Mul;
     }
     let function_loop = kernels::binary(function, dtype);
     let grain = match function {
@@ -204,7 +201,7 @@ fn apply<const N: usize>(
     call: impl Fn([*const u8; N], *mut u8, usize) + Sync,
 ) -> Result<Values> {
     let size = ty.dtype.size();
-    let reused = inputs.iter_mut().position(|operand| match operand {
+    let reused = inputs.iter().position(|operand| match operand {
         Operand::Value(value) => value.dtype().size() == size && is_reusable(value),
         Operand::Scalar(_) => false,
     });

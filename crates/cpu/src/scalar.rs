@@ -7,19 +7,58 @@ macro_rules! with_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {{
         use kiln_ir::DType as D;
         match $dtype {
-            D::F64 => { type $T = f64; $body }
-            D::F32 => { type $T = f32; $body }
-            D::F16 => { type $T = half::f16; $body }
-            D::BF16 => { type $T = half::bf16; $body }
-            D::I64 => { type $T = i64; $body }
-            D::I32 => { type $T = i32; $body }
-            D::I16 => { type $T = i16; $body }
-            D::I8 => { type $T = i8; $body }
-            D::U64 => { type $T = u64; $body }
-            D::U32 => { type $T = u32; $body }
-            D::U16 => { type $T = u16; $body }
-            D::U8 => { type $T = u8; $body }
-            D::Bool => { type $T = bool; $body }
+            D::F64 => {
+                type $T = f64;
+                $body
+            }
+            D::F32 => {
+                type $T = f32;
+                $body
+            }
+            D::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            D::BF16 => {
+                type $T = half::bf16;
+                $body
+            }
+            D::I64 => {
+                type $T = i64;
+                $body
+            }
+            D::I32 => {
+                type $T = i32;
+                $body
+            }
+            D::I16 => {
+                type $T = i16;
+                $body
+            }
+            D::I8 => {
+                type $T = i8;
+                $body
+            }
+            D::U64 => {
+                type $T = u64;
+                $body
+            }
+            D::U32 => {
+                type $T = u32;
+                $body
+            }
+            D::U16 => {
+                type $T = u16;
+                $body
+            }
+            D::U8 => {
+                type $T = u8;
+                $body
+            }
+            D::Bool => {
+                type $T = bool;
+                $body
+            }
         }
     }};
 }
@@ -30,18 +69,54 @@ macro_rules! with_number {
     ($dtype:expr, $T:ident => $body:expr) => {{
         use kiln_ir::DType as D;
         match $dtype {
-            D::F64 => { type $T = f64; $body }
-            D::F32 => { type $T = f32; $body }
-            D::F16 => { type $T = half::f16; $body }
-            D::BF16 => { type $T = half::bf16; $body }
-            D::I64 => { type $T = i64; $body }
-            D::I32 => { type $T = i32; $body }
-            D::I16 => { type $T = i16; $body }
-            D::I8 => { type $T = i8; $body }
-            D::U64 => { type $T = u64; $body }
-            D::U32 => { type $T = u32; $body }
-            D::U16 => { type $T = u16; $body }
-            D::U8 | D::Bool => { type $T = u8; $body }
+            D::F64 => {
+                type $T = f64;
+                $body
+            }
+            D::F32 => {
+                type $T = f32;
+                $body
+            }
+            D::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            D::BF16 => {
+                type $T = half::bf16;
+                $body
+            }
+            D::I64 => {
+                type $T = i64;
+                $body
+            }
+            D::I32 => {
+                type $T = i32;
+                $body
+            }
+            D::I16 => {
+                type $T = i16;
+                $body
+            }
+            D::I8 => {
+                type $T = i8;
+                $body
+            }
+            D::U64 => {
+                type $T = u64;
+                $body
+            }
+            D::U32 => {
+                type $T = u32;
+                $body
+            }
+            D::U16 => {
+                type $T = u16;
+                $body
+            }
+            D::U8 | D::Bool => {
+                type $T = u8;
+                $body
+            }
         }
     }};
 }
@@ -51,10 +126,22 @@ pub(crate) use with_number;
 macro_rules! with_size {
     ($size:expr, $T:ident => $body:expr) => {
         match $size {
-            1 => { type $T = u8; $body }
-            2 => { type $T = u16; $body }
-            4 => { type $T = u32; $body }
-            _ => { type $T = u64; $body }
+            1 => {
+                type $T = u8;
+                $body
+            }
+            2 => {
+                type $T = u16;
+                $body
+            }
+            4 => {
+                type $T = u32;
+                $body
+            }
+            _ => {
+                type $T = u64;
+                $body
+            }
         }
     };
 }

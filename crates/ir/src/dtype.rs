@@ -54,6 +54,7 @@ impl DType {
     ];
 
     /// The size of one element, in bytes.
+    #[inline]
     pub const fn size(self) -> usize {
         match self {
             DType::F64 | DType::I64 | DType::U64 => 8,

@@ -34,11 +34,13 @@ impl Shape {
     }
 
     /// The number of axes.
+    #[inline]
     pub fn rank(&self) -> usize {
         self.rank as usize
     }
 
     /// The number of elements: the product of the lengths, 1 for a shape without axes.
+    #[inline]
     pub fn num_elements(&self) -> usize {
         self.iter().product()
     }
@@ -91,18 +93,21 @@ impl Default for Shape {
 
 impl Deref for Shape {
     type Target = [usize];
+    #[inline]
     fn deref(&self) -> &[usize] {
         &self.lengths[..self.rank as usize]
     }
 }
 
 impl DerefMut for Shape {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [usize] {
         &mut self.lengths[..self.rank as usize]
     }
 }
 
 impl PartialEq for Shape {
+    #[inline]
     fn eq(&self, other: &Shape) -> bool {
         **self == **other
     }
@@ -200,11 +205,13 @@ impl TensorType {
     }
 
     /// The number of elements.
+    #[inline]
     pub fn num_elements(&self) -> usize {
         self.shape.num_elements()
     }
 
     /// The bytes that a contiguous tensor of this type takes.
+    #[inline]
     pub fn num_bytes(&self) -> usize {
         self.num_elements() * self.dtype.size()
     }

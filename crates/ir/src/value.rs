@@ -40,6 +40,7 @@ struct Absent;
 
 impl Value {
     /// A value of this type with this payload. One allocation.
+    #[inline]
     pub fn new<P: Payload>(ty: TensorType, payload: P) -> Value {
         Value(Arc::new(Inner { ty, payload }))
     }
@@ -55,6 +56,7 @@ impl Value {
     }
 
     /// The error of a poisoned value.
+    #[inline]
     pub fn error(&self) -> Option<&Error> {
         self.payload::<Poison>().map(|poison| &poison.0)
     }
@@ -65,32 +67,38 @@ impl Value {
     }
 
     /// The type.
+    #[inline]
     pub fn ty(&self) -> &TensorType {
         &self.0.ty
     }
 
     /// The shape.
+    #[inline]
     pub fn shape(&self) -> &Shape {
         &self.0.ty.shape
     }
 
     /// The dtype.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.0.ty.dtype
     }
 
     /// The payload, if it is of this type.
+    #[inline]
     pub fn payload<P: Payload>(&self) -> Option<&P> {
         (&self.0.payload as &dyn Any).downcast_ref()
     }
 
     /// The payload for taking over, if it is of this type and this is the only clone of the value.
+    #[inline]
     pub fn payload_mut<P: Payload>(&mut self) -> Option<&mut P> {
         let inner = Arc::get_mut(&mut self.0)?;
         (&mut inner.payload as &mut dyn Any).downcast_mut()
     }
 
     /// Whether this is the only clone.
+    #[inline]
     pub fn is_unique(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
@@ -126,6 +134,7 @@ pub enum Operand {
 
 impl Operand {
     /// The type, or the number.
+    #[inline]
     pub fn ty(&self) -> OperandType<'_> {
         match self {
             Operand::Value(value) => OperandType::Tensor(value.ty()),
@@ -134,6 +143,7 @@ impl Operand {
     }
 
     /// The tensor, if it is one.
+    #[inline]
     pub fn value(&self) -> Option<&Value> {
         match self {
             Operand::Value(value) => Some(value),
@@ -179,6 +189,7 @@ pub enum OperandType<'a> {
 
 impl<'a> OperandType<'a> {
     /// The types of a list of operands.
+    #[inline]
     pub fn list(operands: &'a [Operand]) -> SmallVec<[OperandType<'a>; 3]> {
         operands.iter().map(Operand::ty).collect()
     }

@@ -72,8 +72,8 @@ fn rounds_often(mode: UpdateMode, dtype: DType) -> bool {
 
 /// Runs the job made of the addresses of the source (the third operand, contiguous) and of the result, which starts as
 /// the base (the first).
-fn write<'a, J: Job>(
-    cpu: &'a Cpu,
+fn write<J: Job>(
+    cpu: &Cpu,
     mode: UpdateMode,
     mut inputs: Operands,
     job: impl FnOnce(Shared<u8>, Shared<u8>) -> J,

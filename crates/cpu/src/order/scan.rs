@@ -21,14 +21,14 @@ pub(crate) fn scan(
     exclusive: bool,
     mut inputs: Operands,
 ) -> Result<Values> {
-    let mut value = match inputs.pop() {
+    let value = match inputs.pop() {
         Some(Operand::Value(value)) => value,
         Some(Operand::Scalar(_)) | None => {
             return Err(Error::unsupported("cpu", "a tensor operand is missing"));
         }
     };
     let ty = *value.ty();
-    let fresh = if is_reusable(&mut value) { None } else { Some(Array::uninit(&ty)?) };
+    let fresh = if is_reusable(&value) { None } else { Some(Array::uninit(&ty)?) };
     let x = Array::of(&value)?;
     if ty.num_elements() > 0 {
         let y = fresh.as_ref().unwrap_or(x);
