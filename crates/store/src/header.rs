@@ -144,7 +144,10 @@ fn not_json(file: &Path, text: &[u8], error: &serde_json::Error) -> StoreError {
     let lines = text.split(|&byte| byte == b'\n').take(error.line().saturating_sub(1));
     let before: usize = lines.map(|line| line.len() + 1).sum();
     let place = (before + error.column().saturating_sub(1)).min(text.len());
-    StoreError::malformed(file, LENGTH_BYTES + place as u64, format!("the header is invalid: {error}"))
+    let problem = error.to_string();
+    // The line and column within the header, which the byte says better.
+    let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
+    StoreError::malformed(file, LENGTH_BYTES + place as u64, format!("the header is invalid: {problem}"))
 }
 
 impl<'de> Deserialize<'de> for Header {

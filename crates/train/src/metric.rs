@@ -61,8 +61,8 @@ impl Accuracy {
         Accuracy::named("accuracy".to_owned(), 1)
     }
 
-    /// The `k` classes with the highest scores count: `top-5 accuracy`. `k` is at least 1. Scores that are equal to that
-    /// of the right class do not push it out; NaN does.
+    /// The `k` classes with the highest scores count: `top-5 accuracy`. `k` is at least 1. A class is among them
+    /// if fewer than `k` scores are greater than its own; NaN counts as greater, and is never among them.
     pub fn top(k: usize) -> Accuracy {
         Accuracy::named(format!("top-{k} accuracy"), k.max(1))
     }

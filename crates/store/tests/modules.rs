@@ -1,0 +1,278 @@
+//! Modules, optimizers and checkpoints, there and back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use kiln_nn::{GradientsParams, Module, Param};
+use kiln_optim::{AdamConfig, Optimizer, SgdConfig};
+use kiln_store::{
+    Checkpoint, DTypePolicy, LoadOptions, TensorFile, TrainingState, load_module, load_module_into,
+    load_module_with, load_optimizer, save_module, save_module_with, save_optimizer, save_tensors,
+};
+use kiln_tensor::{Autodiff, Backend, DType, Flex, Int, Tensor, TensorData};
+use tempfile::TempDir;
+
+type B = Autodiff<Flex>;
+
+#[derive(Clone, Debug, Module)]
+struct Layer<B: Backend> {
+    weight: Param<Tensor<B, 2>>,
+    bias: Option<Param<Tensor<B, 1>>>,
+}
+
+#[derive(Clone, Debug, Module)]
+struct Net<B: Backend> {
+    layers: Vec<Layer<B>>,
+    steps: Param<Tensor<B, 1, Int>>,
+}
+
+fn net<B: Backend>(start: f32) -> Net<B> {
+    let device = Default::default();
+    let layer = |x: f32| Layer {
+        weight: Param::from_tensor(Tensor::from_floats([[x, x + 1.0], [x + 2.0, x + 3.0]], &device)),
+        bias: (x == start).then(|| Param::from_tensor(Tensor::from_floats([x / 2.0, -x], &device))),
+    };
+    Net {
+        layers: vec![layer(start), layer(start * 10.0)],
+        steps: Param::buffer(Tensor::from_ints([start as i32], &device)),
+    }
+}
+
+fn values(module: &dyn Module) -> BTreeMap<String, TensorData> {
+    struct Values(BTreeMap<String, TensorData>);
+    impl kiln_nn::Visitor for Values {
+        fn parameter(&mut self, path: &kiln_nn::Path, parameter: kiln_nn::Parameter) {
+            self.0.insert(path.to_string(), parameter.value.to_data().unwrap());
+        }
+    }
+    let mut values = Values(BTreeMap::new());
+    module.visit(&mut kiln_nn::Path::new(), &mut values);
+    values.0
+}
+
+fn saved(folder: &TempDir, module: &dyn Module) -> std::path::PathBuf {
+    let path = folder.path().join("net.safetensors");
+    save_module(module, &path).unwrap();
+    path
+}
+
+#[test]
+fn a_module_comes_back_on_any_backend() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(&folder, &net::<B>(1.0));
+    let loaded = load_module(net::<B>(5.0), &path).unwrap();
+    // The second layer of `net(5)` has other numbers, but the same parameters.
+    assert_eq!(values(&loaded), values(&net::<B>(1.0)));
+    assert!(loaded.layers[0].weight.is_require_grad());
+    assert_eq!(values(&load_module(net::<Flex>(5.0), &path).unwrap()), values(&net::<Flex>(1.0)));
+
+    let file = TensorFile::open(&path).unwrap();
+    assert_eq!(
+        file.names().collect::<Vec<_>>(),
+        ["layers.0.bias", "layers.0.weight", "layers.1.weight", "steps"]
+    );
+    assert_eq!(file.metadata()["format"], "pt");
+    let first = fs::read(&path).unwrap();
+    save_module(&net::<B>(1.0), &path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), first);
+}
+
+#[test]
+fn everything_that_does_not_fit_is_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.safetensors");
+    let tensors = [
+        ("layers.0.wieght", TensorData::from([[1.0f32; 2]; 2])),
+        ("layers.0.bias", TensorData::from([1.0f32; 3])),
+        ("layers.1.weight", TensorData::from([[1.0f64; 2]; 2])),
+        ("steps", TensorData::from([1i32])),
+        ("extra", TensorData::from([1i32])),
+    ];
+    save_tensors(&path, tensors.map(|(name, data)| (name.to_owned(), data)), &BTreeMap::new()).unwrap();
+    let mut module = net::<B>(1.0);
+    let before = values(&module);
+    let error = load_module_into(&mut module, &path, &LoadOptions::new()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{}: does not fit the module\n  \
+             missing in the file:\n    `layers.0.weight` (there is `layers.0.wieght`)\n  \
+             unknown to the module:\n    `extra`\n    `layers.0.wieght`\n  \
+             of another type:\n    \
+             `layers.0.bias` is f32[2] in the module, f32[3] in the file\n    \
+             `layers.1.weight` is f32[2, 2] in the module, f64[2, 2] in the file\n  \
+             hint: `LoadOptions` can rename, cast, and leave out tensors",
+            path.display()
+        )
+    );
+    assert_eq!(values(&module), before);
+}
+
+#[test]
+fn options_rename_cast_and_leave_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.safetensors");
+    let half = |data: TensorData| data.convert(DType::F16);
+    let tensors = [
+        ("module.layers.0.weight", half(TensorData::from([[0.5f32, 1.5], [2.5, 3.5]]))),
+        ("module.layers.1.weight", TensorData::from([[1.0f32; 2]; 2])),
+        ("module.steps", TensorData::from([7i64])),
+        ("module.num_batches_tracked", TensorData::scalar(1i64)),
+    ];
+    save_tensors(&path, tensors.map(|(name, data)| (name.to_owned(), data)), &BTreeMap::new()).unwrap();
+    let renaming = LoadOptions::new()
+        .rename_prefix("module.", "")
+        .rename(|name| (name != "num_batches_tracked").then(|| name.to_owned()));
+    let strict = load_module_with(net::<B>(1.0), &path, &renaming).unwrap_err();
+    assert!(strict.to_string().contains("missing in the file:\n    `layers.0.bias`"), "{strict}");
+
+    let options = renaming.clone().allow_missing(true).dtype(DTypePolicy::Cast);
+    let (module, report) = load_module_with(net::<B>(1.0), &path, &options).unwrap();
+    assert_eq!(report.loaded, ["layers.0.weight", "layers.1.weight", "steps"]);
+    assert_eq!(report.missing, ["layers.0.bias"]);
+    assert_eq!(report.unexpected, ["module.num_batches_tracked"]);
+    assert_eq!(report.cast, ["layers.0.weight", "steps"]);
+    assert_eq!(values(&module)["layers.0.weight"], TensorData::from([[0.5f32, 1.5], [2.5, 3.5]]));
+    assert_eq!(values(&module)["steps"], TensorData::from([7i32]));
+    assert_eq!(values(&module)["layers.0.bias"], TensorData::from([0.5f32, -1.0]));
+
+    let options = renaming.allow_missing(true).dtype(DTypePolicy::Keep);
+    let (module, _) = load_module_with(net::<B>(1.0), &path, &options).unwrap();
+    assert_eq!(values(&module)["layers.0.weight"].dtype(), DType::F16);
+    assert_eq!(values(&module)["steps"].dtype(), DType::I64);
+
+    let unexpected = LoadOptions::new().allow_missing(true).allow_unexpected(true);
+    let (module, report) = load_module_with(net::<B>(1.0), &path, &unexpected).unwrap();
+    assert_eq!((report.loaded.len(), report.unexpected.len()), (0, 4));
+    assert_eq!(values(&module), values(&net::<B>(1.0)));
+
+    let clash = LoadOptions::new().rename(|_| Some("same".to_owned()));
+    let error = load_module_with(net::<B>(1.0), &path, &clash).unwrap_err();
+    assert!(error.to_string().ends_with("two tensors are called `same`"), "{error}");
+}
+
+#[test]
+fn failing_to_write_keeps_the_good_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(&folder, &net::<Flex>(1.0));
+    let good = fs::read(&path).unwrap();
+    // A label out of range poisons what is computed from it: the device fails while the file is written.
+    let device = Default::default();
+    let index = Tensor::<Flex, 1, Int>::from_ints([5, 0], &device);
+    let poisoned = Tensor::<Flex, 2>::ones([2, 2], &device).select(0, index);
+    let mut broken = net::<Flex>(2.0);
+    broken.layers[0].weight.set(poisoned);
+    let error = save_module(&broken, &path).unwrap_err().to_string();
+    assert!(error.contains("net.safetensors: cannot save `layers.0.weight`: "), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), good);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+
+    let below_a_file = path.join("model.safetensors");
+    let error = save_module(&net::<Flex>(1.0), &below_a_file).unwrap_err().to_string();
+    assert!(error.contains("model.safetensors: cannot write: "), "{error}");
+    let error = load_module(net::<Flex>(1.0), folder.path().join("absent")).unwrap_err().to_string();
+    assert!(error.contains("absent: cannot read: "), "{error}");
+}
+
+#[test]
+fn metadata_stays_with_the_tensors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.safetensors");
+    let metadata = BTreeMap::from([
+        ("format".to_owned(), "kiln".to_owned()),
+        ("note".to_owned(), "\"quoted\"\n\u{1F525}".to_owned()),
+    ]);
+    save_module_with(&net::<Flex>(1.0), &path, &metadata).unwrap();
+    assert_eq!(TensorFile::open(&path).unwrap().metadata(), &metadata);
+}
+
+fn train(optimizer: &mut impl Optimizer, mut net: Net<B>, steps: usize) -> Net<B> {
+    for _ in 0..steps {
+        let noise = Tensor::<B, 2>::random([2, 2], kiln_tensor::Distribution::Default, &Default::default());
+        let y = noise.matmul(net.layers[0].weight.val()).matmul(net.layers[1].weight.val());
+        let gradients = GradientsParams::from_grads(y.square().mean().backward(), &net);
+        net = optimizer.step(0.01, net, gradients);
+    }
+    net
+}
+
+#[test]
+fn an_optimizer_goes_on_from_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("optimizer.safetensors");
+    let mut optimizer = AdamConfig::new().init().unwrap();
+    let net = train(&mut optimizer, net(1.0), 3);
+    save_optimizer(&optimizer, &net, &path).unwrap();
+    let mut other = AdamConfig::new().init().unwrap();
+    load_optimizer(&mut other, &net, &path).unwrap();
+    assert_eq!(other.state(&net).unwrap(), optimizer.state(&net).unwrap());
+
+    let mut sgd = SgdConfig::new().init().unwrap();
+    let error = load_optimizer(&mut sgd, &net, &path).unwrap_err().to_string();
+    assert!(error.contains("optimizer.safetensors: [sgd] the state is of optimizer `adam`"), "{error}");
+    let model = saved(&folder, &net);
+    let error = load_optimizer(&mut other, &net, &model).unwrap_err().to_string();
+    assert!(error.contains("net.safetensors: holds no optimizer state"), "{error}");
+}
+
+#[test]
+fn training_goes_on_bit_for_bit_from_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs/first/last");
+    // A stack of its own: other tests draw from the shared one meanwhile.
+    let device = kiln_tensor::Device::cpu();
+    assert_eq!(device, kiln_tensor::Device::cpu());
+    let mut optimizer = AdamConfig::new().init().unwrap();
+    let net = train(&mut optimizer, net(1.0), 3);
+    let state = TrainingState::of(&net).at(2, 3).with_value("rate", &0.01).unwrap();
+    Checkpoint::save(&path, &net, Some(&optimizer), &state).unwrap();
+    Checkpoint::save(&path, &net, Some(&optimizer), &state).unwrap();
+    assert_eq!(names(path.parent().unwrap()), ["last"]);
+    assert_eq!(names(&path), ["model.safetensors", "optimizer.safetensors", "training.json"]);
+
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    assert_eq!(checkpoint.state(), &state);
+    assert_eq!((checkpoint.state().epoch, checkpoint.state().step), (2, 3));
+    assert_eq!(checkpoint.state().value::<f64>("rate").unwrap(), Some(0.01));
+    assert_eq!(checkpoint.state().value::<f64>("absent").unwrap(), None);
+    assert!(checkpoint.state().value::<String>("rate").is_err());
+    assert!(checkpoint.has_optimizer());
+    let mut resumed = AdamConfig::new().init().unwrap();
+    let loaded = checkpoint.load_module(self::net::<B>(7.0)).unwrap();
+    checkpoint.load_optimizer(&mut resumed, &loaded).unwrap();
+    checkpoint.state().restore_random(&loaded).unwrap();
+    assert_eq!(TrainingState::of(&loaded), TrainingState::of(&net));
+    assert_eq!(values(&loaded), values(&net));
+    assert_eq!(resumed.state(&loaded).unwrap(), optimizer.state(&net).unwrap());
+}
+
+#[test]
+fn damaged_checkpoints_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    assert!(Checkpoint::open(&path).unwrap_err().to_string().contains("training.json: cannot read"));
+    let net = net::<B>(1.0);
+    Checkpoint::save(&path, &net, None, &TrainingState::of(&net)).unwrap();
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    assert!(!checkpoint.has_optimizer());
+    assert!(checkpoint.load_optimizer(&mut AdamConfig::new().init().unwrap(), &net).is_err());
+    let one_stack = self::net::<Flex>(1.0);
+    let error = checkpoint.state().restore_random(&one_stack).unwrap_err().to_string();
+    assert!(error.contains("is of 2 engine stacks, but the module is on 1"), "{error}");
+
+    let json = path.join("training.json");
+    let text = fs::read_to_string(&json).unwrap();
+    fs::write(&json, text.replace("\"version\": 1", "\"version\": 2")).unwrap();
+    assert!(Checkpoint::open(&path).unwrap_err().to_string().contains("is of version 2"));
+    fs::write(&json, &text[..text.len() / 2]).unwrap();
+    assert!(Checkpoint::open(&path).unwrap_err().to_string().contains("training.json: EOF"));
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}

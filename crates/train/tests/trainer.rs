@@ -1,0 +1,348 @@
+//! Training small networks: what is learned, what is repeated bit for bit, what stops it.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+use kiln_data::{DataError, DataLoader, DataLoaderBuilder, InMemoryDataset};
+use kiln_nn::{Module, Param};
+use kiln_optim::{Adam, AdamConfig, SgdConfig};
+use kiln_store::Checkpoint;
+use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Flex, Int, Tensor, loss};
+use kiln_train::{
+    Accuracy, EarlyStopping, Interrupter, Metric, Monitor, StepOutput, StopReason, TrainStep, Trainer,
+    ValidStep, evaluate,
+};
+
+type B = Autodiff<Flex>;
+
+/// Two classes, by a line through the plane.
+#[derive(Clone, Debug, Module)]
+struct Net<B: Backend> {
+    weight: Param<Tensor<B, 2>>,
+    bias: Param<Tensor<B, 1>>,
+}
+
+#[derive(Clone, Debug)]
+struct Batch<B: Backend> {
+    points: Tensor<B, 2>,
+    classes: Tensor<B, 1, Int>,
+}
+
+fn net() -> Net<B> {
+    let device = Default::default();
+    Net {
+        weight: Param::from_tensor(Tensor::from_floats([[0.1, -0.2], [0.3, 0.05]], &device)),
+        bias: Param::from_tensor(Tensor::from_floats([0.0, 0.1], &device)),
+    }
+}
+
+impl<B: Backend> Net<B> {
+    fn classify(&self, batch: Batch<B>) -> StepOutput<B> {
+        let bias = self.bias.val().unsqueeze_dim::<2>(0);
+        let logits = batch.points.matmul(self.weight.val()) + bias;
+        let loss = loss::cross_entropy_with_logits(logits.clone(), batch.classes.clone());
+        StepOutput::classification(loss, logits, batch.classes)
+    }
+}
+
+impl<B: AutodiffBackend> TrainStep<Batch<B>> for Net<B> {
+    type Backend = B;
+    fn step(&self, batch: Batch<B>) -> StepOutput<B> {
+        self.classify(batch)
+    }
+}
+
+impl<B: Backend> ValidStep<Batch<B>> for Net<B> {
+    type Backend = B;
+    fn step(&self, batch: Batch<B>) -> StepOutput<B> {
+        self.classify(batch)
+    }
+}
+
+type Item = ([f32; 2], i32);
+
+fn items() -> Vec<Item> {
+    let at = |i: i32, j: i32| ([i as f32 / 4.0 - 1.0, j as f32 / 4.0 - 1.0], i32::from(i + j > 8));
+    (0..9).flat_map(|i| (0..9).filter(move |j| i + j != 8).map(move |j| at(i, j))).collect()
+}
+
+fn batch<B: Backend>(items: Vec<Item>) -> Result<Batch<B>, DataError> {
+    let device = Default::default();
+    let points: Vec<f32> = items.iter().flat_map(|(point, _)| *point).collect();
+    let classes: Vec<i32> = items.iter().map(|(_, class)| *class).collect();
+    let points = Tensor::<B, 1>::from_floats(points, &device).reshape([items.len(), 2]);
+    Ok(Batch { points, classes: Tensor::from_ints(classes, &device) })
+}
+
+fn loader<B: Backend>(items: Vec<Item>) -> DataLoader<Batch<B>> {
+    DataLoaderBuilder::new(batch::<B>).batch_size(16).shuffle(3).build(InMemoryDataset::new(items)).unwrap()
+}
+
+fn trainer() -> Trainer<Net<B>, Adam> {
+    Trainer::new(net(), AdamConfig::new().init().unwrap(), 0.05)
+        .epochs(4)
+        .progress(false)
+        .metric(Accuracy::new())
+}
+
+fn weights(net: &Net<B>) -> Vec<f32> {
+    net.weight.to_data().to_vec()
+}
+
+/// 72 items: 4 batches of 16 and one of 8.
+const STEPS: usize = 5;
+
+#[test]
+fn a_line_is_learned_and_the_run_repeats_bit_for_bit() {
+    let run = |interval| {
+        let mut trainer = trainer().metric(Accuracy::top(2)).read_interval(interval);
+        let history = trainer.fit(&loader(items()), &loader(items())).unwrap();
+        (history, weights(trainer.model()))
+    };
+    let (history, weights) = run(1);
+    assert_eq!(history.losses.len(), 4 * STEPS);
+    assert_eq!(history.stopped, StopReason::Finished);
+    let last = &history.epochs[3];
+    assert_eq!((last.epoch, last.step, last.train.num_items), (3, 20, 72));
+    let valid = last.valid.as_ref().unwrap();
+    assert!(valid.loss < history.epochs[0].valid.as_ref().unwrap().loss);
+    assert!(valid.metric("accuracy").unwrap() > 0.95, "{valid:?}");
+    assert_eq!(valid.metric("top-2 accuracy"), Some(1.0));
+    assert_eq!(valid.metric("absent"), None);
+    assert_eq!(history.best_epoch, Some(3));
+    assert_eq!(run(1), (history.clone(), weights.clone()));
+    // The losses are the same however seldom they are read, and also read at the end of an epoch.
+    assert_eq!(run(3), (history.clone(), weights.clone()));
+    assert_eq!(run(1000), (history, weights));
+}
+
+#[test]
+fn callbacks_see_every_step_and_epoch() {
+    let steps = Rc::new(RefCell::new(Vec::new()));
+    let epochs = Rc::new(RefCell::new(Vec::new()));
+    let (seen_steps, seen_epochs) = (steps.clone(), epochs.clone());
+    let schedule = kiln_optim::schedule::Linear::new(0.1, 0.0, 10).unwrap();
+    let mut trainer = Trainer::new(net(), SgdConfig::new().init().unwrap(), schedule)
+        .epochs(2)
+        .progress(false)
+        .read_interval(2)
+        .on_step(move |report| seen_steps.borrow_mut().push(report.clone()))
+        .on_epoch(move |report, model: &Net<B>| {
+            seen_epochs.borrow_mut().push((report.epoch, weights(model)));
+        });
+    let history = trainer.fit_without_validation(&loader::<B>(items())).unwrap();
+    let steps = steps.borrow();
+    assert_eq!(steps.len(), 2 * STEPS);
+    assert_eq!((steps[7].epoch, steps[7].step, steps[7].batch, steps[7].num_items), (1, 7, 2, 16));
+    assert!((steps[7].learning_rate - 0.03).abs() < 1e-12);
+    assert_eq!((steps[4].num_items, steps[0].loss, steps[1].loss), (8, None, Some(history.losses[1])));
+    assert_eq!(epochs.borrow().len(), 2);
+    assert_eq!(epochs.borrow()[1], (1, weights(trainer.model())));
+    assert_eq!(history.epochs[1].valid, None);
+}
+
+#[test]
+fn an_interrupted_run_goes_on_as_if_nothing_had_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("last");
+    let mut straight = trainer();
+    let whole = straight.fit(&loader(items()), &loader(items())).unwrap();
+
+    let interrupter = Interrupter::new();
+    let flag = interrupter.clone();
+    let stop_after_step_7 = move |report: &kiln_train::StepReport| {
+        if report.step == 7 {
+            flag.stop();
+        }
+    };
+    let mut first = trainer().interrupter(interrupter.clone()).on_step(stop_after_step_7).keep_last(&path);
+    let before = first.fit(&loader(items()), &loader(items())).unwrap();
+    assert_eq!((before.stopped, before.losses.len(), before.epochs.len()), (StopReason::Interrupted, 8, 1));
+
+    // In another process, from the checkpoint.
+    let mut resumed = trainer().resume(&Checkpoint::open(&path).unwrap()).unwrap();
+    let after = resumed.fit(&loader(items()), &loader(items())).unwrap();
+    assert_eq!([before.losses.clone(), after.losses].concat(), whole.losses);
+    assert_eq!(weights(resumed.model()), weights(straight.model()));
+    assert_eq!(after.epochs.last().unwrap().valid, whole.epochs.last().unwrap().valid);
+
+    // In the same process.
+    interrupter.reset();
+    let after = first.fit(&loader(items()), &loader(items())).unwrap();
+    assert_eq!([before.losses, after.losses].concat(), whole.losses);
+    assert_eq!(weights(&first.into_model()), weights(straight.model()));
+}
+
+#[test]
+fn early_stopping_waits_and_the_best_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("best");
+    // A learning rate of 0 never gets better.
+    let mut trainer = Trainer::new(net(), SgdConfig::new().init().unwrap(), 0.0)
+        .epochs(10)
+        .progress(false)
+        .early_stopping(EarlyStopping::new(2))
+        .keep_best(&path);
+    let history = trainer.fit(&loader(items()), &loader(items())).unwrap();
+    assert_eq!((history.stopped, history.epochs.len()), (StopReason::EarlyStopping, 3));
+    assert_eq!(history.best_epoch, Some(0));
+    let best = Checkpoint::open(&path).unwrap();
+    assert_eq!((best.state().epoch, best.state().step), (1, 5));
+    assert_eq!(weights(&best.load_module(net()).unwrap()), weights(&net()));
+
+    // By accuracy, where higher is better: the start is bad on purpose.
+    let mut trainer = trainer_of_metric("accuracy", &path);
+    let history = trainer.fit(&loader(items()), &loader(items())).unwrap();
+    let best = history.best_epoch.unwrap() as usize;
+    let accuracy = |epoch: usize| history.epochs[epoch].valid.as_ref().unwrap().metric("accuracy").unwrap();
+    assert!((0..4).all(|epoch| accuracy(epoch) <= accuracy(best)));
+    assert_eq!(Checkpoint::open(&path).unwrap().state().epoch, best as u64 + 1);
+    assert_eq!(
+        trainer_of_metric("f1", &path).fit(&loader(items()), &loader(items())).unwrap_err().to_string(),
+        "[trainer] there is no metric `f1` to watch; there are: accuracy"
+    );
+}
+
+fn trainer_of_metric(name: &str, path: &Path) -> Trainer<Net<B>, Adam> {
+    trainer().monitor(Monitor::Metric(name.to_owned())).keep_best(path)
+}
+
+#[test]
+fn a_loss_that_is_no_number_stops_before_it_reaches_the_weights() {
+    let mut bad = items();
+    bad[0].0[0] = f32::NAN;
+    let ordered = || {
+        let dataset = InMemoryDataset::new([items(), bad.clone()].concat());
+        DataLoaderBuilder::new(batch::<B>).batch_size(36).build(dataset).unwrap()
+    };
+    let mut trainer = trainer();
+    let error = trainer.fit_without_validation(&ordered()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("[trainer] epoch 1, step 3: the loss is NaN\n  hint: lower the learning rate"),
+        "{error}"
+    );
+    assert!(weights(trainer.model()).iter().all(|weight| weight.is_finite()));
+
+    let mut careless = self::trainer().epochs(1).stop_on_non_finite(false);
+    let history = careless.fit_without_validation(&ordered()).unwrap();
+    assert!(history.losses[2].is_nan() && history.losses[3].is_nan());
+    assert_eq!(history.best_epoch, None);
+}
+
+#[test]
+fn errors_of_loaders_and_devices_come_back() {
+    let failing = |items: Vec<Item>| {
+        if items.iter().any(|(_, class)| *class == 7) {
+            return Err(DataError::batcher("no such class"));
+        }
+        batch::<B>(items)
+    };
+    let mut with_a_seven = items();
+    with_a_seven[40].1 = 7;
+    let build = |dataset: Vec<Item>| {
+        DataLoaderBuilder::new(failing).batch_size(16).build(InMemoryDataset::new(dataset)).unwrap()
+    };
+    let error = trainer().fit_without_validation(&build(with_a_seven.clone())).unwrap_err().to_string();
+    assert_eq!(error, "[trainer] epoch 1, step 3: no such class");
+
+    // A label out of range is found by the device.
+    let mut trainer = trainer();
+    let unchecked =
+        DataLoaderBuilder::new(batch::<B>).batch_size(16).build(InMemoryDataset::new(with_a_seven));
+    let error = trainer.fit_without_validation(&unchecked.unwrap()).unwrap_err().to_string();
+    assert!(error.starts_with("[trainer] epoch 1, step 3: ["), "{error}");
+    assert!(weights(trainer.model()).iter().all(|weight| weight.is_finite()));
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "no folder").unwrap();
+    let error = self::trainer().keep_last(file.join("last")).fit_without_validation(&loader::<B>(items()));
+    assert!(error.unwrap_err().to_string().contains("file: cannot make the folder"), "a file is no folder");
+}
+
+#[test]
+fn options_that_make_no_sense_are_named() {
+    let fit = |mut trainer: Trainer<Net<B>, Adam>| {
+        trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string()
+    };
+    assert_eq!(fit(trainer().epochs(0)), "[trainer] epochs is 0\n  hint: it must be at least 1");
+    assert!(fit(trainer().read_interval(0)).starts_with("[trainer] read_interval is 0"));
+    assert!(fit(trainer().early_stopping(EarlyStopping::new(0))).contains("patience"));
+    assert!(
+        fit(trainer().early_stopping(EarlyStopping::new(1).min_delta(f64::NAN))).contains("min_delta is NaN")
+    );
+    let mut bad_rate = Trainer::new(net(), AdamConfig::new().init().unwrap(), f64::NAN).progress(false);
+    let error = bad_rate.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
+    assert!(error.starts_with("[trainer] epoch 1, step 1: [adam] the learning rate is NaN"), "{error}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let foreign = folder.path().join("foreign");
+    Checkpoint::save(&foreign, &net(), None, &kiln_store::TrainingState::of(&net())).unwrap();
+    let error = trainer().resume(&Checkpoint::open(&foreign).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("it must be one that a trainer wrote"), "{error}");
+}
+
+#[test]
+fn a_loss_must_be_one_number() {
+    #[derive(Debug, Module)]
+    struct Wide<B: Backend>(Param<Tensor<B, 1>>);
+    impl<B: AutodiffBackend> TrainStep<Batch<B>> for Wide<B> {
+        type Backend = B;
+        fn step(&self, batch: Batch<B>) -> StepOutput<B> {
+            StepOutput::new(self.0.val() * 2, batch.classes.dims()[0])
+        }
+    }
+    let model = Wide::<B>(Param::from_tensor(Tensor::ones([3], &Default::default())));
+    let mut trainer = Trainer::new(model, SgdConfig::new().init().unwrap(), 0.1).progress(false);
+    let error = trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
+    assert!(error.contains("the loss has 3 elements, where one should be"), "{error}");
+
+    let model = Wide::<B>(Param::from_tensor(Tensor::ones([1], &Default::default())));
+    let optimizer = SgdConfig::new().init().unwrap();
+    let mut trainer = Trainer::new(model, optimizer, 0.1).progress(false).metric(Accuracy::new());
+    let error = trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
+    assert!(
+        error.starts_with("[accuracy] epoch 1, step 1: the output of the step has no `logits`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn models_are_evaluated_without_a_trainer() {
+    use kiln_nn::AutodiffModule;
+    let mut metrics: Vec<Box<dyn Metric>> = vec![Box::new(Accuracy::new())];
+    let valid = net().valid();
+    let scores = evaluate(&valid, &loader::<Flex>(items()), &mut metrics).unwrap();
+    assert_eq!(scores.num_items, 72);
+    let again = evaluate(&valid, &loader::<Flex>(items()), &mut metrics).unwrap();
+    assert_eq!(scores, again);
+}
+
+#[test]
+fn accuracy_counts_the_classes_with_the_highest_scores() {
+    let device = Default::default();
+    let logits =
+        [[0.1, 0.7, 0.2, 0.0], [0.9, 0.0, 0.05, 0.3], [0.2, 0.2, 0.3, 0.3], [f32::NAN, 0.0, 1.0, 2.0]];
+    let output = StepOutput::<Flex>::classification(
+        Tensor::from_floats([0.0], &device),
+        Tensor::from_floats(logits, &device),
+        Tensor::from_ints([1, 3, 0, 0], &device),
+    );
+    let value = |mut metric: Accuracy| {
+        metric.update(output.observation()).unwrap();
+        metric.update(output.observation()).unwrap();
+        let value = metric.value().unwrap();
+        assert_eq!(metric.value().unwrap(), value);
+        metric.reset();
+        assert!(metric.value().unwrap().is_nan());
+        value
+    };
+    assert_eq!(value(Accuracy::top(2)), 0.5);
+    // Third and fourth of the third row are equal, so its class is at least third.
+    assert_eq!(value(Accuracy::top(3)), 0.75);
+    // A score of NaN is never among the highest.
+    assert_eq!(value(Accuracy::top(4)), 0.75);
+    assert_eq!(Accuracy::new().format(0.98765), "98.77 %");
+    assert_eq!((Accuracy::new().name(), Accuracy::top(5).name()), ("accuracy", "top-5 accuracy"));
+}
