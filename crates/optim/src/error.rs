@@ -1,5 +1,6 @@
 //! What can go wrong.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -37,9 +38,9 @@ pub enum OptimError {
         /// The parameter's dotted name.
         parameter: String,
         /// The parameter's type.
-        expected: TensorType,
+        expected: Box<TensorType>,
         /// The gradient's type.
-        found: TensorType,
+        found: Box<TensorType>,
     },
 
     /// A rule of updating made a step of another type than the parameter.
@@ -50,9 +51,9 @@ pub enum OptimError {
         /// The parameter's dotted name.
         parameter: String,
         /// The parameter's type.
-        expected: TensorType,
+        expected: Box<TensorType>,
         /// The type of the step.
-        found: TensorType,
+        found: Box<TensorType>,
     },
 
     /// A state is of another optimizer.

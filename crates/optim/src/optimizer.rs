@@ -260,8 +260,8 @@ impl<R: UpdateRule> Step<'_, R> {
             return Err(OptimError::StepType {
                 optimizer: rule.name(),
                 parameter: path.to_string(),
-                expected: *value.ty(),
-                found: *update.step.ty(),
+                expected: (*value.ty()).into(),
+                found: (*update.step.ty()).into(),
             });
         }
         Ok(Update { step: update.step.to_stack(value.stack())?, ..update })
@@ -295,8 +295,12 @@ impl Visitor for GradientCheck<'_> {
         let Some(gradient) = self.gradients.get(parameter.id) else { return };
         let (expected, found) = (*parameter.value.ty(), *gradient.ty());
         if self.result.is_ok() && parameter.is_trainable() && expected != found {
-            let (optimizer, parameter) = (self.optimizer, path.to_string());
-            self.result = Err(OptimError::GradientType { optimizer, parameter, expected, found });
+            self.result = Err(OptimError::GradientType {
+                optimizer: self.optimizer,
+                parameter: path.to_string(),
+                expected: expected.into(),
+                found: found.into(),
+            });
         }
     }
 }

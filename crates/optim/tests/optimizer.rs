@@ -94,7 +94,8 @@ fn states_that_do_not_fit_are_refused_and_change_nothing() {
         "[sgd] the state is of optimizer `adam`\n  hint: load it into an optimizer of that kind"
     );
 
-    let with = |change: &dyn Fn(&mut Vec<(String, TensorData)>)| {
+    type Tensors = Vec<(String, TensorData)>;
+    let with = |change: &dyn Fn(&mut Tensors)| {
         let mut tensors = before.clone().into_tensors();
         change(&mut tensors);
         OptimizerState::from_tensors("adam", tensors)
