@@ -18,7 +18,7 @@ pub use typed::{AutodiffModule, BackendModule};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{Debug, Display};
-use kiln_tensor::AnyTensor;
+use kiln_tensor::{AnyTensor, Stack};
 
 /// A part of a network: owns parameters and other modules. Derive it with
 /// [`#[derive(Module)]`](macro@crate::Module).
@@ -117,6 +117,9 @@ pub struct Parameter {
     pub value: AnyTensor,
     /// What the parameter is for.
     pub role: ParameterRole,
+    /// The stack of engines that the module runs on. A [`VisitorMut`] that returns another moves the
+    /// parameter there.
+    pub stack: Stack,
 }
 
 /// What a parameter is for.
@@ -175,16 +178,16 @@ pub trait VisitorMut {
     /// Takes a parameter and returns what takes its place.
     ///
     /// The value was moved out of the module, so that a visitor that drops or transforms it lets the engine reuse its
-    /// memory. It is below automatic differentiation, where gradients are too, and it may be returned from there:
-    /// the module puts it under the same layer again, as a fresh tracked leaf if the returned role is
-    /// [`Trainable`](ParameterRole::Trainable). A value may also be returned on another device.
+    /// memory. It is below automatic differentiation, where gradients are too, and is best returned from there: the
+    /// module puts it under the layer of the returned stack, as a fresh leaf that requires a gradient if the returned
+    /// role is [`Trainable`](ParameterRole::Trainable). A value from elsewhere is copied to that stack.
     ///
     /// The module keeps its id, whatever the returned one. A visitor that cannot go on returns the
     /// parameter as it came and keeps the error for itself.
     ///
     /// # Panics
     /// The module panics when the returned value has another shape, or is of another kind (float, integer,
-    /// `bool`). The dtype may change within the kind.
+    /// `bool`), or cannot be copied to the stack. The dtype may change within the kind.
     fn parameter(&mut self, path: &Path, parameter: Parameter) -> Parameter;
 }
 

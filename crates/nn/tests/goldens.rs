@@ -314,7 +314,7 @@ fn group_norm() {
                 weight: case.optional("weight"),
                 bias: case.optional("bias"),
                 num_groups: case.number("groups") as usize,
-                num_channels: x.dims()[1],
+                num_channels: x.shape()[1],
                 epsilon: case.number("epsilon"),
             };
             let inputs = [("x", any(&x)), ("weight", any_param(&layer.weight)), ("bias", any_param(&layer.bias))];
@@ -333,7 +333,7 @@ fn batch_norm() {
                 bias: case.optional("bias"),
                 running_mean: RunningState::new(case.constant("running_mean")),
                 running_var: RunningState::new(case.constant("running_var")),
-                num_features: x.dims()[1],
+                num_features: x.shape()[1],
                 momentum: case.number("momentum"),
                 epsilon: case.number("epsilon"),
             };

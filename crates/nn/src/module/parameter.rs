@@ -150,12 +150,12 @@ impl<T: fmt::Debug> fmt::Debug for Param<T> {
 
 impl<B: Backend, const D: usize, K: Kind> Module for Param<Tensor<B, D, K>> {
     fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
-        visitor.parameter(path, Parameter { id: self.id, value: self.val().into_any(), role: self.role });
+        visitor.parameter(path, Parameter::new(self.id, self.val().into_any(), self.role));
     }
 
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut) {
         let value = self.value.take().expect(LOST).into_any();
-        let (value, role) = pass(Parameter { id: self.id, value, role: self.role }, path, visitor);
+        let (value, role) = pass(Parameter::new(self.id, value, self.role), path, visitor);
         self.value = Some(Tensor::from_raw(value.into_raw()));
         self.role = role;
     }
@@ -226,12 +226,12 @@ impl<T: fmt::Debug> fmt::Debug for RunningState<T> {
 impl<B: Backend, const D: usize> Module for RunningState<Tensor<B, D>> {
     fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
         let value = self.value().into_any();
-        visitor.parameter(path, Parameter { id: self.id, value, role: ParameterRole::Buffer });
+        visitor.parameter(path, Parameter::new(self.id, value, ParameterRole::Buffer));
     }
 
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut) {
         let value = self.value.get_mut().take().expect(LOST).into_any();
-        let (value, _) = pass(Parameter { id: self.id, value, role: ParameterRole::Buffer }, path, visitor);
+        let (value, _) = pass(Parameter::new(self.id, value, ParameterRole::Buffer), path, visitor);
         *self.value.get_mut() = Some(Tensor::from_raw(value.detach().into_raw()));
     }
 }
@@ -271,10 +271,17 @@ fn as_leaf(value: AnyTensor, role: ParameterRole) -> AnyTensor {
     }
 }
 
+impl Parameter {
+    fn new(id: ParamId, value: AnyTensor, role: ParameterRole) -> Parameter {
+        let stack = value.stack().clone();
+        Parameter { id, value, role, stack }
+    }
+}
+
 /// Passes a parameter through a visitor, without sharing its value meanwhile, and makes the result a leaf again.
 fn pass(parameter: Parameter, path: &Path, visitor: &mut dyn VisitorMut) -> (AnyTensor, ParameterRole) {
-    let (before, stack) = (*parameter.value.ty(), parameter.value.stack().clone());
-    let Parameter { value, role, .. } = visitor.parameter(path, parameter.map(AnyTensor::inner));
+    let before = *parameter.value.ty();
+    let Parameter { value, role, stack, .. } = visitor.parameter(path, parameter.map(AnyTensor::inner));
     let after = *value.ty();
     assert!(
         before.shape == after.shape && kind(before.dtype) == kind(after.dtype),
@@ -282,9 +289,11 @@ fn pass(parameter: Parameter, path: &Path, visitor: &mut dyn VisitorMut) -> (Any
          hint: a visitor may change the values and, within floats or integers, the dtype"
     );
     let is_below = stack.inner().is_some_and(|inner| inner.same(value.stack()));
-    let value =
-        if is_below { value.from_inner(&stack).unwrap_or_else(|error| panic!("{error}")) } else { value };
-    (as_leaf(value, role), role)
+    let placed = if is_below { value.from_inner(&stack) } else { value.to_stack(&stack) };
+    match placed {
+        Ok(value) => (as_leaf(value, role), role),
+        Err(error) => panic!("[visit_mut] parameter `{path}` cannot be put on {stack:?}: {error}"),
+    }
 }
 
 fn kind(dtype: DType) -> &'static str {

@@ -10,6 +10,9 @@ pub trait BackendModule<B: Backend>: Module {
     /// parameters are now.
     ///
     /// A copy for another device or thread is `model.clone().to_device(&device)`.
+    ///
+    /// # Panics
+    /// When a device fails, or a parameter's computation failed.
     #[must_use]
     fn to_device(mut self, device: &B::Device) -> Self
     where
@@ -35,15 +38,8 @@ struct Mover {
 }
 
 impl VisitorMut for Mover {
-    fn parameter(&mut self, path: &Path, parameter: Parameter) -> Parameter {
-        let here = parameter.value.raw().stack();
-        if here.same(&self.target) || self.target.inner().is_some_and(|inner| here.same(inner)) {
-            return parameter;
-        }
-        parameter.map(|value| match value.to_stack(&self.target) {
-            Ok(value) => value,
-            Err(error) => panic!("[to_device] cannot move parameter `{path}`: {error}"),
-        })
+    fn parameter(&mut self, _path: &Path, parameter: Parameter) -> Parameter {
+        Parameter { stack: self.target.clone(), ..parameter }
     }
 }
 

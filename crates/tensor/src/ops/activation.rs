@@ -13,7 +13,7 @@ pub fn relu<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
 /// `x` where positive, `slope * x` elsewhere.
 #[track_caller]
 pub fn leaky_relu<B: Backend, const D: usize>(x: Tensor<B, D>, slope: f64) -> Tensor<B, D> {
-    let negative: Tensor<B, D, Bool> = x.clone().lower_elem(0.0);
+    let negative: Tensor<B, D, Bool> = x.clone().lower_equal_elem(0.0);
     x.clone().mask_where(negative, x * slope)
 }
 

@@ -5,8 +5,8 @@ use crate::{Backend, Bool, Custom, CustomOp, Float, Int, Kind, Raw, Tensor};
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
-    AttentionSpec, ConvPass, ConvSpec, Error, NormKind, Op, Operand, PoolKind, PoolSpec, Real, ResizeMode,
-    Value,
+    AttentionSpec, ConvPass, ConvSpec, Error, NormKind, Op, Operand, PadAxis, PoolKind, PoolSpec, Real,
+    ResizeMode, Value,
 };
 
 /// The attributes of a convolution over `N` axes of space.
@@ -101,9 +101,7 @@ macro_rules! convolutions {
             options: &ConvOptions<$axes>,
             output_padding: [usize; $axes],
         ) -> Tensor<B, $rank> {
-            let size = ok(transposed_size(x.raw(), weight.raw(), options, output_padding));
-            let op = Op::Conv { spec: options.spec(), pass: ConvPass::Input { size } };
-            let y = x.map(|raw| raw.apply_with(&op, [weight.into_raw().into_value().into()]));
+            let y = x.map(|raw| transposed(raw, weight.into_raw(), options.clone(), output_padding));
             add_channel_bias(y, bias)
         }
     )*};
@@ -129,18 +127,39 @@ fn add_channel_bias<B: Backend, const D: usize>(y: Tensor<B, D>, bias: Option<Te
     y + bias.reshape(shape)
 }
 
+/// Output padding first takes back what the padding after an axis took off. What is left of it are zeros: no element
+/// of `x` reaches there.
+fn transposed<const N: usize>(
+    x: Raw,
+    weight: Raw,
+    mut options: ConvOptions<N>,
+    mut output_padding: [usize; N],
+) -> crate::Result<Raw> {
+    for ((_, high), output) in options.padding.iter_mut().zip(&mut output_padding) {
+        let back = (*output).min(*high);
+        *high -= back;
+        *output -= back;
+    }
+    let size = transposed_size(&x, &weight, &options)?;
+    let op = Op::Conv { spec: options.spec(), pass: ConvPass::Input { size } };
+    let y = x.apply_with(&op, [weight.into_value().into()])?;
+    if output_padding == [0; N] {
+        return Ok(y);
+    }
+    let zeros = output_padding.map(|zeros| PadAxis::new(0, zeros));
+    y.pad([PadAxis::default(); 2].into_iter().chain(zeros).collect(), 0.0)
+}
+
 fn transposed_size<const N: usize>(
     x: &Raw,
     weight: &Raw,
     options: &ConvOptions<N>,
-    output_padding: [usize; N],
 ) -> crate::Result<Vec<usize>> {
     (0..N)
         .map(|axis| {
             let (low, high) = options.padding[axis];
             let reach = options.dilation[axis] * weight.shape()[axis + 2].saturating_sub(1) + 1;
-            let grown =
-                x.shape()[axis + 2].saturating_sub(1) * options.stride[axis] + reach + output_padding[axis];
+            let grown = x.shape()[axis + 2].saturating_sub(1) * options.stride[axis] + reach;
             grown.checked_sub(low + high).ok_or_else(|| {
                 let problem = format!("padding {low} + {high} along axis {} leaves nothing", axis + 2);
                 Error::type_error("conv_transpose", problem, &[x.ty().into(), weight.ty().into()])
