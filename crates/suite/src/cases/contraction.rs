@@ -25,7 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// Sums of products of `count` normal numbers.
 fn summed(case: Case, count: usize) -> Case {
-    case.near(4.0, 4.0 + 0.5 * count as f64)
+    case.near(4.0, 4.0 + 2.0 * count as f64)
 }
 
 fn matmuls(dtype: DType) -> Vec<Case> {

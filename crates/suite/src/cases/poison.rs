@@ -60,7 +60,7 @@ fn lonely() -> Vec<PoisonCase> {
     ];
     let case = |(kind, size, inputs): (CollectiveKind, usize, Vec<Input>)| {
         let op = Op::Collective(Collective { kind, group: 1, rank: 0, size });
-        PoisonCase { name: op.name().into(), error: vec![op.name().into()], op, inputs }
+        PoisonCase { name: op.name().into(), error: vec!["group".into()], op, inputs }
     };
     kinds.map(case).into()
 }

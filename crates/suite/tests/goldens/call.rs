@@ -1,0 +1,157 @@
+//! A golden case with its inputs on a device.
+
+use kiln_ir::{DType, Engine, Op, Operands, Scalar, Shape, TensorType, Value, Var};
+use kiln_suite::goldens::Golden;
+use kiln_tensor::{AnyTensor, Device, Dyn, Int, Raw, Tensor, TensorData};
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+/// The outputs in the golden's order, `None` for one that is not offered; or why the case cannot run.
+pub(crate) type Outputs = Result<Vec<Option<AnyTensor>>, &'static str>;
+
+/// A golden case on a device. Dereferences to the case, for its attributes.
+pub(crate) struct Call<'a> {
+    golden: &'a Golden,
+    /// The device.
+    pub(crate) device: Device,
+    inputs: BTreeMap<String, AnyTensor>,
+}
+
+impl Deref for Call<'_> {
+    type Target = Golden;
+    fn deref(&self) -> &Golden {
+        self.golden
+    }
+}
+
+/// A single output.
+pub(crate) fn one(output: AnyTensor) -> Outputs {
+    Ok(vec![Some(output)])
+}
+
+impl<'a> Call<'a> {
+    /// Brings the inputs to the device; with gradients, those that have one require it.
+    pub(crate) fn new(golden: &'a Golden, device: &Device, with_gradients: bool) -> Call<'a> {
+        let place = |name: &String| {
+            let tensor = AnyTensor::from_data(golden.tensor(name).clone(), device);
+            let wanted = with_gradients && golden.gradients.iter().any(|(input, _)| input == name);
+            let tensor = if wanted { tensor.require_grad().expect("a float on autodiff") } else { tensor };
+            (name.clone(), tensor)
+        };
+        Call { golden, device: device.clone(), inputs: golden.inputs.iter().map(place).collect() }
+    }
+
+    /// Data on the device.
+    pub(crate) fn place(&self, data: &TensorData) -> AnyTensor {
+        AnyTensor::from_data(data.clone(), &self.device)
+    }
+
+    /// An input.
+    pub(crate) fn input(&self, name: &str) -> &AnyTensor {
+        self.optional(name).unwrap_or_else(|| panic!("{}: no input `{name}`", self.golden.name))
+    }
+
+    /// An input, if the case has it.
+    pub(crate) fn optional(&self, name: &str) -> Option<&AnyTensor> {
+        self.inputs.get(name)
+    }
+
+    /// A float input as a typed tensor.
+    pub(crate) fn tensor<const D: usize>(&self, name: &str) -> Tensor<Dyn, D> {
+        typed(self.input(name).clone())
+    }
+
+    /// A float input as a typed tensor, if the case has it.
+    pub(crate) fn optional_tensor<const D: usize>(&self, name: &str) -> Option<Tensor<Dyn, D>> {
+        self.optional(name).cloned().map(typed)
+    }
+
+    /// An integer input as a typed tensor.
+    pub(crate) fn int_tensor<const D: usize>(&self, name: &str) -> Tensor<Dyn, D, Int> {
+        self.input(name).clone().try_into_tensor().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The stored data of a tensor of the case.
+    pub(crate) fn golden_tensor(&self, name: &str) -> TensorData {
+        self.golden.tensor(name).clone()
+    }
+
+    fn any(&self) -> &AnyTensor {
+        self.inputs.values().next().expect("every case has an input")
+    }
+
+    /// The engines of the device.
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        self.any().stack().engine()
+    }
+
+    /// An input, for expressions of ops.
+    pub(crate) fn var(&self, name: &str) -> Var<'_> {
+        Var::new(self.engine(), self.input(name).raw().value().clone())
+    }
+
+    /// An input, for expressions of ops, if the case has it.
+    pub(crate) fn optional_var(&self, name: &str) -> Option<Var<'_>> {
+        self.optional(name).map(|tensor| Var::new(self.engine(), tensor.raw().value().clone()))
+    }
+
+    /// Data, for expressions of ops.
+    pub(crate) fn constant(&self, data: TensorData) -> Var<'_> {
+        Var::new(self.engine(), self.engine().write(data))
+    }
+
+    /// The result of an expression of ops.
+    pub(crate) fn done(&self, var: Var<'_>) -> AnyTensor {
+        self.wrap(var.into_value())
+    }
+
+    fn wrap(&self, value: Value) -> AnyTensor {
+        AnyTensor::from_raw(Raw::new(self.any().stack().clone(), value))
+    }
+
+    /// Runs an op; all results.
+    pub(crate) fn emit(&self, op: Op, inputs: &[&Var<'_>]) -> Vec<Var<'_>> {
+        let operands: Operands = inputs.iter().map(|var| var.operand().clone()).collect();
+        Var::emit(self.engine(), &op, operands)
+    }
+
+    /// A tensor filled with a number.
+    pub(crate) fn full(&self, shape: impl Into<Shape>, dtype: DType, x: impl Into<Scalar>) -> Var<'_> {
+        Var::full(self.engine(), TensorType::new(shape, dtype), x)
+    }
+
+    /// Indices along an axis of a shape.
+    pub(crate) fn iota(&self, shape: impl Into<Shape>, axis: usize) -> Var<'_> {
+        Var::iota(self.engine(), TensorType::new(shape, DType::I32), axis)
+    }
+}
+
+/// A float tensor with its rank.
+pub(crate) fn typed<const D: usize>(tensor: AnyTensor) -> Tensor<Dyn, D> {
+    tensor.try_into_tensor().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A list as an array.
+pub(crate) fn array<const N: usize, T: Copy>(list: &[T]) -> [T; N] {
+    list.try_into().unwrap_or_else(|_| panic!("{} numbers instead of {N}", list.len()))
+}
+
+/// Evaluates an expression of a typed tensor for whatever rank a tensor has.
+macro_rules! by_rank {
+    ($tensor:expr, |$name:ident| $body:expr) => {{
+        let tensor: kiln_tensor::AnyTensor = $tensor;
+        match tensor.rank() {
+            1 => $crate::call::by_rank!(@ tensor, 1, $name, $body),
+            2 => $crate::call::by_rank!(@ tensor, 2, $name, $body),
+            3 => $crate::call::by_rank!(@ tensor, 3, $name, $body),
+            4 => $crate::call::by_rank!(@ tensor, 4, $name, $body),
+            5 => $crate::call::by_rank!(@ tensor, 5, $name, $body),
+            rank => panic!("no golden has a tensor of {rank} axes"),
+        }
+    }};
+    (@ $tensor:ident, $rank:literal, $name:ident, $body:expr) => {{
+        let $name: kiln_tensor::Tensor<kiln_tensor::Dyn, $rank> = $crate::call::typed($tensor);
+        $body.into_any()
+    }};
+}
+pub(crate) use by_rank;

@@ -1,0 +1,85 @@
+//! Convolution and matrix products.
+
+use crate::call::{Call, Outputs, array, one};
+use kiln_ir::Var;
+use kiln_tensor::module::{self, ConvOptions};
+
+pub(crate) fn conv(call: &Call<'_>) -> Outputs {
+    macro_rules! convolve {
+        ($function:ident, $axes:literal, $rank:literal $(, $output:expr)?) => {
+            one(module::$function(
+                call.tensor::<$rank>("x"),
+                call.tensor::<$rank>("weight"),
+                call.optional_tensor::<1>("bias"),
+                &options::<$axes>(call),
+                $($output)?
+            )
+            .into_any())
+        };
+    }
+    let output = |name: &str| call.counts(name);
+    match &*call.op {
+        "conv1d" => convolve!(conv1d, 1, 3),
+        "conv2d" => convolve!(conv2d, 2, 4),
+        "conv3d" => convolve!(conv3d, 3, 5),
+        "conv_transpose1d" => convolve!(conv_transpose1d, 1, 3, array(&output("output_padding"))),
+        "conv_transpose2d" => convolve!(conv_transpose2d, 2, 4, array(&output("output_padding"))),
+        "conv_transpose3d" => convolve!(conv_transpose3d, 3, 5, array(&output("output_padding"))),
+        op => panic!("unknown op {op}"),
+    }
+}
+
+fn options<const N: usize>(call: &Call<'_>) -> ConvOptions<N> {
+    let list = |name: &str| array::<N, usize>(&call.counts(name));
+    ConvOptions::new(list("stride"), list("padding"), list("dilation"), call.count("groups"))
+}
+
+pub(crate) fn matmul(call: &Call<'_>) -> Outputs {
+    match &*call.op {
+        "matmul" => matrix_product(call),
+        "linear" => linear(call),
+        "bilinear" => one(call.done(bilinear(call))),
+        "einsum" => Err("kiln-tensor has no einsum yet"),
+        op => panic!("unknown op {op}"),
+    }
+}
+
+/// Vectors become a row on the left and a column on the right.
+fn matrix_product(call: &Call<'_>) -> Outputs {
+    let (a, b) = (call.input("a").clone(), call.input("b").clone());
+    let (row, column) = (a.rank() == 1, b.rank() == 1);
+    let length = a.shape()[a.rank() - 1];
+    let a = if row { a.reshape([1, length]) } else { Ok(a) };
+    let b = if column { b.reshape([length, 1]) } else { Ok(b) };
+    let product = a.and_then(|a| a.matmul(b?)).unwrap_or_else(|error| panic!("{error}"));
+    let mut shape = product.shape().to_vec();
+    if column {
+        shape.pop();
+    }
+    if row {
+        shape.remove(shape.len() - 1 - usize::from(!column));
+    }
+    one(product.reshape(shape).expect("as many elements"))
+}
+
+fn linear(call: &Call<'_>) -> Outputs {
+    let (weight, bias) = (call.tensor::<2>("weight"), call.optional_tensor::<1>("bias"));
+    let x = call.input("x").clone();
+    if x.rank() == 0 {
+        return Err("a scalar has no axis");
+    }
+    one(crate::call::by_rank!(x, |x| module::linear(x, weight, bias)))
+}
+
+/// `a W_o b` for each output.
+fn bilinear<'c>(call: &'c Call<'_>) -> Var<'c> {
+    let (a, b, weight) = (call.var("a"), call.var("b"), call.var("weight"));
+    let (n, i, j, out) = (a.shape()[0], a.shape()[1], b.shape()[1], weight.shape()[0]);
+    // [1, n, i] x [out, i, j] -> [out, n, j], times b, summed over j.
+    let left = a.reshape([1, n, i]).matmul(&weight);
+    let y = (left * b.reshape([1, n, j])).sum(&[2]).reshape([out, n]).transpose();
+    match call.optional_var("bias") {
+        Some(bias) => y + bias,
+        None => y,
+    }
+}
