@@ -2,7 +2,7 @@
 
 use crate::Cpu;
 use crate::array::Array;
-use crate::contraction::simd::Float;
+use crate::contraction::simd::{Float, Kernel, Simd};
 use crate::copy::Shared;
 use crate::isa::multiversion;
 use kiln_ir::{NormKind, Result, TensorType};
@@ -131,11 +131,11 @@ struct Columns<T> {
     log: bool,
 }
 
-impl<T: Float> crate::contraction::simd::Kernel<T> for Columns<T> {
+impl<T: Float> Kernel<T> for Columns<T> {
     type Output = ();
 
     #[inline(always)]
-    unsafe fn run<S: crate::contraction::simd::Simd<T>>(self) {
+    unsafe fn run<S: Simd<T>>(mut self) {
         let mut shift = [T::NEG_INFINITY; COLUMNS];
         let mut total = [T::ZERO; COLUMNS];
         for i in 0..self.length {
@@ -153,14 +153,15 @@ impl<T: Float> crate::contraction::simd::Kernel<T> for Columns<T> {
                 *total += *y;
             }
         }
+        let log = self.log;
         for total in &mut total {
-            *total = if self.log { total.ln() } else { T::ONE / *total };
+            *total = if log { total.ln() } else { T::ONE / *total };
         }
         for i in 0..self.length {
             // SAFETY: as above.
             let (x, y) = unsafe { self.row(i) };
             for (((y, &x), &shift), &total) in y.iter_mut().zip(x).zip(&shift).zip(&total) {
-                *y = if self.log { (x - shift) - total } else { *y * total };
+                *y = if log { (x - shift) - total } else { *y * total };
             }
         }
     }
@@ -170,7 +171,7 @@ impl<T: Float> Columns<T> {
     /// # Safety
     /// The block has that row, and nobody else uses the result's.
     #[inline(always)]
-    unsafe fn row(&self, i: usize) -> (&[T], &mut [T]) {
+    unsafe fn row(&mut self, i: usize) -> (&[T], &mut [T]) {
         // SAFETY: as the caller promises.
         unsafe {
             (

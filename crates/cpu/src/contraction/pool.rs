@@ -302,23 +302,27 @@ fn beats<T: Number>(x: T, best: T) -> bool {
     (x > best) | ((x != x) & (best == best))
 }
 
-/// Calls `body(window, element)` for the windows of a row for which this element is inside.
+/// Calls `body(target, element)` for the windows of a row for which this element is inside, each with its target.
 #[inline(always)]
-fn along<T: Copy>(row: &[T], column: &Column, step: usize, mut body: impl FnMut(usize, T)) {
+fn along<T: Copy, U>(
+    row: &[T],
+    column: &Column,
+    step: usize,
+    targets: &mut [U],
+    mut body: impl FnMut(&mut U, T),
+) {
     let source = &row[column.start..];
-    let count = column.end - column.first;
+    let targets = &mut targets[column.first..column.end];
     match step {
-        1 => source[..count].iter().enumerate().for_each(|(i, &x)| body(i, x)),
+        1 => targets.iter_mut().zip(source).for_each(|(target, &x)| body(target, x)),
         2 => {
-            // In pairs, the loads of neighbouring windows become vector loads.
+            // In pairs, the loads of neighbouring windows become vector loads. The last may lack its second half.
             let (pairs, rest) = source.as_chunks::<2>();
-            let whole = count.min(pairs.len());
-            pairs[..whole].iter().enumerate().for_each(|(i, pair)| body(i, pair[0]));
-            if whole < count {
-                body(whole, rest[0]);
-            }
+            let (whole, odd) = targets.split_at_mut(targets.len().min(pairs.len()));
+            whole.iter_mut().zip(pairs).for_each(|(target, pair)| body(target, pair[0]));
+            odd.iter_mut().zip(rest).for_each(|(target, &x)| body(target, x));
         }
-        _ => (0..count).for_each(|i| body(i, source[i * step])),
+        _ => targets.iter_mut().zip(source.iter().step_by(step)).for_each(|(target, &x)| body(target, x)),
     }
 }
 
@@ -329,10 +333,8 @@ multiversion! {
             y.fill(T::LEAST);
             for &start in starts {
                 for column in windows.columns.iter().filter(|column| column.first < column.end) {
-                    let y = &mut y[column.first..column.end];
-                    along(&x[start..], column, windows.step, |i, x| {
-                        let best = y[i];
-                        y[i] = if beats(x, best) { x } else { best };
+                    along(&x[start..], column, windows.step, y, |best, x| {
+                        *best = if beats(x, *best) { x } else { *best };
                     });
                 }
             }
@@ -345,8 +347,7 @@ multiversion! {
             y.fill(T::default());
             for &start in starts {
                 for column in windows.columns.iter().filter(|column| column.first < column.end) {
-                    let y = &mut y[column.first..column.end];
-                    along(&x[start..], column, windows.step, |i, x| y[i] = y[i].plus(x));
+                    along(&x[start..], column, windows.step, y, |y, x| *y = y.plus(x));
                 }
             }
             for (y, &inner) in y.iter_mut().zip(&windows.divisors) {
@@ -359,35 +360,40 @@ multiversion! {
     fn to_greatest[T: Number]<T>(windows: &Windows, x: &[T], grad: &[T], dx: &mut [T]) {
         const NONE: u32 = u32::MAX;
         const CHUNK: usize = 64;
+        // Where each element of a window lies for window 0 of a row; may be before the row.
+        let mut places: Vec<isize> = Vec::new();
         for ((starts, _), grad) in windows.rows.iter().zip(grad.chunks_exact(windows.row)) {
+            places.clear();
+            for &start in starts {
+                places.extend(windows.columns.iter().map(|column| {
+                    (start + column.start) as isize - (column.first * windows.step) as isize
+                }));
+            }
             for from in (0..windows.row).step_by(CHUNK) {
                 let len = (windows.row - from).min(CHUNK);
-                let mut best = [T::LEAST; CHUNK];
-                // The row of the operand and the column of the window: both in one number, and narrow.
-                let mut place = [NONE; CHUNK];
-                for (r, &row) in starts.iter().enumerate() {
-                    for (c, column) in windows.columns.iter().enumerate() {
+                // The greatest so far, and its number in the window.
+                let mut best = [(T::LEAST, NONE); CHUNK];
+                let mut number = 0;
+                for &start in starts {
+                    for column in &windows.columns {
                         let (first, end) = (column.first.max(from), column.end.min(from + len));
-                        if first >= end {
-                            continue;
+                        if first < end {
+                            let skipped = (first - column.first) * windows.step;
+                            let part =
+                                Column { first: first - from, end: end - from, start: column.start + skipped };
+                            along(&x[start..], &part, windows.step, &mut best, |best, x| {
+                                let wins = beats(x, best.0) | (best.1 == NONE);
+                                best.0 = if wins { x } else { best.0 };
+                                best.1 = if wins { number } else { best.1 };
+                            });
                         }
-                        let start = column.start + (first - column.first) * windows.step;
-                        let part = Column { first: first - from, end: end - from, start };
-                        let number = (r * windows.columns.len() + c) as u32;
-                        let best = &mut best[part.first..part.end];
-                        let place = &mut place[part.first..part.end];
-                        along(&x[row..], &part, windows.step, |i, x| {
-                            let wins = beats(x, best[i]) | (place[i] == NONE);
-                            best[i] = if wins { x } else { best[i] };
-                            place[i] = if wins { number } else { place[i] };
-                        });
+                        number += 1;
                     }
                 }
-                for i in 0..len {
-                    let (r, c) = (place[i] as usize / windows.columns.len(), place[i] as usize % windows.columns.len());
-                    let column = &windows.columns[c];
-                    let target = starts[r] + column.start + (from + i - column.first) * windows.step;
-                    dx[target] = dx[target].plus(grad[from + i]);
+                for (i, (best, &grad)) in best.iter().zip(&grad[from..from + len]).enumerate() {
+                    let target = places[best.1 as usize] + ((from + i) * windows.step) as isize;
+                    let target = &mut dx[target as usize];
+                    *target = target.plus(grad);
                 }
             }
         }

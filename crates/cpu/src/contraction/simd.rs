@@ -69,7 +69,7 @@ pub(crate) trait Simd<T>: Copy {
         let mut width = Self::LANES / 2;
         while width > 0 {
             for lane in 0..width {
-                lanes[lane] = lanes[lane] + lanes[lane + width];
+                lanes[lane] += lanes[lane + width];
             }
             width /= 2;
         }

@@ -10,7 +10,7 @@ use kiln_reference::Reference;
 
 /// An op and its operands.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub(crate) struct Case {
     op: Op,
     operands: Vec<TensorData>,
     view: View,
@@ -30,7 +30,7 @@ enum View {
 
 impl Case {
     /// Operands of `f32`, uniform in -1..1.
-    pub fn new(op: Op, shapes: &[&[usize]]) -> Case {
+    pub(crate) fn new(op: Op, shapes: &[&[usize]]) -> Case {
         let operand = |(seed, shape): (usize, &&[usize])| {
             TensorData::new(uniform(seed as u64 + 1, shape.iter().product()), *shape).unwrap()
         };
@@ -39,7 +39,7 @@ impl Case {
     }
 
     /// With operands of that dtype; integers in -9..=9 or 0..=9.
-    pub fn dtype(mut self, dtype: DType) -> Case {
+    pub(crate) fn dtype(mut self, dtype: DType) -> Case {
         for operand in &mut self.operands {
             let ty = operand.ty();
             let mut values = operand.to_vec::<f64>();
@@ -55,44 +55,44 @@ impl Case {
     }
 
     /// With this operand instead.
-    pub fn operand(mut self, place: usize, data: TensorData) -> Case {
+    pub(crate) fn operand(mut self, place: usize, data: TensorData) -> Case {
         self.operands[place] = data;
         self
     }
 
     /// With a further operand.
-    pub fn and(mut self, data: TensorData) -> Case {
+    pub(crate) fn and(mut self, data: TensorData) -> Case {
         self.operands.push(data);
         self
     }
 
     /// An operand.
-    pub fn data(&self, place: usize) -> &TensorData {
+    pub(crate) fn data(&self, place: usize) -> &TensorData {
         &self.operands[place]
     }
 
-    pub fn transposed(mut self) -> Case {
+    pub(crate) fn transposed(mut self) -> Case {
         self.view = View::Transposed;
         self
     }
 
-    pub fn flipped(mut self) -> Case {
+    pub(crate) fn flipped(mut self) -> Case {
         self.view = View::Flipped;
         self
     }
 
-    pub fn repeated(mut self, place: usize) -> Case {
+    pub(crate) fn repeated(mut self, place: usize) -> Case {
         self.view = View::Repeated(place);
         self
     }
 
     /// Values that repeat, so that extremes are not unique.
-    pub fn with_few_values(self) -> Case {
+    pub(crate) fn with_few_values(self) -> Case {
         self.map(|_, x| (x * 2.0).round())
     }
 
     /// Some NaN and infinities.
-    pub fn with_infinities(self) -> Case {
+    pub(crate) fn with_infinities(self) -> Case {
         self.map(|i, x| match i % 11 {
             3 => f64::NEG_INFINITY,
             5 | 4 => f64::NEG_INFINITY,
@@ -101,7 +101,7 @@ impl Case {
         })
     }
 
-    pub fn map(mut self, f: impl Fn(usize, f64) -> f64) -> Case {
+    pub(crate) fn map(mut self, f: impl Fn(usize, f64) -> f64) -> Case {
         for operand in &mut self.operands {
             let values = operand.to_vec::<f64>().into_iter().enumerate().map(|(i, x)| f(i, x)).collect();
             let ty = operand.ty();
@@ -111,7 +111,7 @@ impl Case {
     }
 
     /// The results on an engine with that many threads.
-    pub fn on_cpu(&self, threads: usize) -> Vec<TensorData> {
+    pub(crate) fn on_cpu(&self, threads: usize) -> Vec<TensorData> {
         self.run(&Cpu::with_threads(threads))
     }
 
@@ -167,7 +167,7 @@ fn permuted(reference: &Reference, op: &Op, data: TensorData) -> TensorData {
 }
 
 /// Numbers in -1..1 that depend on the seed only.
-pub fn uniform(seed: u64, count: usize) -> Vec<f32> {
+pub(crate) fn uniform(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = || {
         state ^= state << 13;
@@ -180,13 +180,13 @@ pub fn uniform(seed: u64, count: usize) -> Vec<f32> {
 
 /// Checks that both engines agree, within what the dtype allows for sums of this size.
 #[track_caller]
-pub fn against_reference(case: &Case) {
+pub(crate) fn against_reference(case: &Case) {
     within(case, 1.0);
 }
 
 /// The same, with a factor to the tolerance.
 #[track_caller]
-pub fn within(case: &Case, factor: f64) {
+pub(crate) fn within(case: &Case, factor: f64) {
     let wanted = case.run(&Reference::new());
     for threads in [1, 2] {
         for (got, wanted) in case.on_cpu(threads).iter().zip(&wanted) {
@@ -203,7 +203,15 @@ fn compare(case: &Case, got: &TensorData, wanted: &TensorData, factor: f64) {
             DType::F32 => 2e-5,
             DType::F16 => 4e-3,
             DType::BF16 => 2e-2,
-            _ => 0.0,
+            DType::I64
+            | DType::I32
+            | DType::I16
+            | DType::I8
+            | DType::U64
+            | DType::U32
+            | DType::U16
+            | DType::U8
+            | DType::Bool => 0.0,
         };
     let scale = if wanted.dtype() == DType::F32 && case.operands.iter().any(|x| x.dtype().size() == 2) {
         100.0

@@ -20,6 +20,12 @@ use core::ops::Range;
 /// summation, and with it every bit of the result, is too.
 const PARTS: usize = 16;
 
+/// Tasks wanted where the batch alone gives fewer: then the steps are split too.
+const TASKS: usize = 32;
+
+/// The fewest steps of such a slice: every slice transposes `y` again.
+const SLICE: usize = 256;
+
 /// The most elements of partial sums.
 const PARTIAL: usize = 1 << 23;
 
@@ -95,8 +101,9 @@ impl WeightPass<'_> {
         let bands = bands(self.channels_out, lanes);
         let width: usize = bands.iter().map(|band| band.width(lanes)).sum();
         // Room for whole tiles, whatever their number of rows.
-        let slices = if self.groups * self.batch >= PARTS { 1 } else { PARTS.min(steps.len().div_ceil(24)) };
-        let slice = steps.len().div_ceil(slices.max(1));
+        let wanted = TASKS.div_ceil(self.groups * self.batch);
+        let slices = wanted.min(steps.len() / SLICE).max(1);
+        let slice = steps.len().div_ceil(slices);
         let room = slice + MAX_ROWS;
         let parts = self.parts(self.groups * slices * room * width);
         let mut partial = Scratch::<T>::new(parts * self.groups * slices * room * width);
@@ -273,7 +280,7 @@ unsafe fn transpose<T: Float>(
     let mut start = block.start;
     while start < block.end {
         let (n, p) = (start / positions, start % positions);
-        let len = (block.end - start).min(16).min(positions - p);
+        let len = (block.end - start).min(64).min(positions - p);
         // SAFETY: channels of the band; rows of the block.
         unsafe {
             let to = to.add((start - block.start) * width);
