@@ -94,7 +94,7 @@ impl Case {
     /// Some NaN and infinities.
     pub(crate) fn with_infinities(self) -> Case {
         self.map(|i, x| match i % 11 {
-            3 => f64::NEG_INFINITY,
+            3..=5 => f64::NEG_INFINITY,
             5 | 4 => f64::NEG_INFINITY,
             7 if i % 77 == 7 => f64::NAN,
             _ => x,
