@@ -144,7 +144,15 @@ impl Case<'_> {
             DType::F32 => self.tolerance,
             DType::F16 => self.tolerance.max(1e-3),
             DType::BF16 => self.tolerance.max(8e-3),
-            _ => 0.0,
+            DType::I64
+            | DType::I32
+            | DType::I16
+            | DType::I8
+            | DType::U64
+            | DType::U32
+            | DType::U16
+            | DType::U8
+            | DType::Bool => 0.0,
         };
         if epsilon == 0.0 || self.tolerance == 0.0 {
             let same = y.bytes() == e.bytes()
@@ -156,10 +164,7 @@ impl Case<'_> {
             return;
         }
         // What is too small for the dtype may be 0 or its least number.
-        let least = match y.dtype() {
-            DType::F16 => 1e-7,
-            _ => 2e-38,
-        };
+        let least = if y.dtype() == DType::F16 { 1e-7 } else { 2e-38 };
         for (i, (a, b)) in y.to_vec::<f64>().iter().zip(e.to_vec::<f64>()).enumerate() {
             let near = *a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= epsilon * b.abs() + least;
             assert!(near, "{}: element {i} is {a}, not {b}", what());

@@ -36,7 +36,7 @@ fn samples() -> Vec<f32> {
 
 fn check(function: Unary, exact: fn(f64) -> f64, bound: f64) {
     let x = samples();
-    let y = run(&Cpu::new(), &Op::Unary(function), &[x.clone()]);
+    let y = run(&Cpu::new(), &Op::Unary(function), std::slice::from_ref(&x));
     let mut worst = (0.0, 0.0);
     for (&x, &y) in x.iter().zip(&y) {
         let error = ulps(y, exact(f64::from(x)));

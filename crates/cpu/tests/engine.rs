@@ -1,0 +1,109 @@
+//! Custom ops, fused regions, collectives, poison.
+
+use kiln_cpu::Cpu;
+use kiln_ir::*;
+use std::sync::Arc;
+
+/// Twice the operand, by whatever way is allowed.
+#[derive(Debug)]
+struct Twice {
+    expands: bool,
+    evaluates: bool,
+}
+
+impl CustomOp for Twice {
+    fn name(&self) -> &str {
+        "twice"
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        let ty = inputs[0].tensor().ok_or_else(|| Error::type_error("twice", "needs a tensor", inputs))?;
+        Ok([*ty].into_iter().collect())
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        self.expands.then(|| vec![&inputs[0] + &inputs[0]])
+    }
+
+    fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {
+        let twice = |data: &TensorData| {
+            let elements: Vec<f32> = data.to_vec::<f32>().iter().map(|x| x * 2.0).collect();
+            TensorData::new(elements, *data.shape())
+        };
+        self.evaluates.then(|| Ok(vec![twice(&inputs[0])?]))
+    }
+}
+
+fn run(cpu: &Cpu, op: &Op, inputs: &[Operand]) -> Result<Vec<f32>> {
+    let types = infer(op, &OperandType::list(inputs))?;
+    let value = cpu.execute(op, inputs.iter().cloned().collect(), &types).remove(0);
+    block_on(cpu.read(value))?.into_vec()
+}
+
+fn vector(cpu: &Cpu) -> Operand {
+    cpu.write(TensorData::from([1.0f32, 2.0, 3.0])).into()
+}
+
+#[test]
+fn custom_ops_run_by_kernel_expansion_or_evaluation() {
+    let cpu = Cpu::new();
+    let op = |expands, evaluates| Op::Custom(Custom::new(Twice { expands, evaluates }));
+    for op in [op(true, false), op(false, true), op(true, true)] {
+        assert_eq!(run(&cpu, &op, &[vector(&cpu)]).unwrap(), [2.0, 4.0, 6.0]);
+    }
+    let error = run(&cpu, &op(false, false), &[vector(&cpu)]).unwrap_err().to_string();
+    assert!(error.contains("register_kernel"), "{error}");
+    cpu.register_kernel("twice", Arc::new(|_, inputs| Ok(inputs.to_vec())));
+    assert_eq!(run(&cpu, &op(true, true), &[vector(&cpu)]).unwrap(), [1.0, 2.0, 3.0]);
+    cpu.register_kernel("twice", Arc::new(|_, _| Ok(vec![TensorData::from([1i32])])));
+    let error = run(&cpu, &op(true, true), &[vector(&cpu)]).unwrap_err().to_string();
+    assert!(error.contains("i32[1]") && error.contains("f32[3]"), "{error}");
+}
+
+#[test]
+fn fused_regions_run_their_program() {
+    let cpu = Cpu::new();
+    let program = Recorder::trace(&[TensorType::new([3], DType::F32)], |x| vec![x[0].square() + 1.0]);
+    let op = Op::Fused(FusedOp::new(program));
+    assert_eq!(run(&cpu, &op, &[vector(&cpu)]).unwrap(), [2.0, 5.0, 10.0]);
+}
+
+#[test]
+fn a_group_of_one_keeps_what_it_exchanges() {
+    let cpu = Cpu::new();
+    let exchange = |kind, size| Op::Collective(Collective { kind, group: 0, rank: 0, size });
+    for kind in [
+        CollectiveKind::AllReduce(Reduction::Sum),
+        CollectiveKind::AllGather { axis: 0 },
+        CollectiveKind::ReduceScatter { reduction: Reduction::Max, axis: 0 },
+        CollectiveKind::Broadcast { root: 0 },
+        CollectiveKind::Send { to: 0, tag: 1 },
+    ] {
+        assert_eq!(run(&cpu, &exchange(kind, 1), &[vector(&cpu)]).unwrap(), [1.0, 2.0, 3.0]);
+    }
+    let op = exchange(CollectiveKind::AllReduce(Reduction::Sum), 2);
+    assert!(run(&cpu, &op, &[vector(&cpu)]).unwrap_err().to_string().contains("2 members"));
+}
+
+#[test]
+fn poison_passes_through_every_op() {
+    let cpu = Cpu::new();
+    let error = Error::value("test", "gone wrong");
+    let poison = || Operand::from(Value::poisoned(TensorType::new([3], DType::F32), error.clone()));
+    let one = [
+        Op::Unary(Unary::Exp),
+        Op::Cast(DType::I32),
+        Op::Reshape([3, 1].into()),
+        Op::Reduce { reduction: Reduction::Sum, axes: Axes::one(0) },
+        Op::Sort { axis: 0, descending: false, index: DType::I32 },
+        Op::Custom(Custom::new(Twice { expands: true, evaluates: false })),
+    ];
+    for op in one {
+        assert_eq!(run(&cpu, &op, &[poison()]).unwrap_err(), error, "{op:?}");
+    }
+    for op in [Op::Binary(Binary::Add), Op::Compare(Comparison::Lt), Op::Concat { axis: 0 }] {
+        assert_eq!(run(&cpu, &op, &[vector(&cpu), poison()]).unwrap_err(), error, "{op:?}");
+    }
+    let add = Op::Binary(Binary::Add);
+    assert_eq!(run(&cpu, &add, &[poison(), Scalar::Int(1).into()]).unwrap_err(), error);
+}
