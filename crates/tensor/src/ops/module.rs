@@ -1,6 +1,5 @@
 //! Functions behind neural network modules: convolution, pooling, normalisation, attention, embedding.
 
-use crate::tensor::ok;
 use crate::{Backend, Bool, Custom, CustomOp, Float, Int, Kind, Raw, Tensor};
 use alloc::format;
 use alloc::vec::Vec;
