@@ -179,7 +179,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         <M as AutodiffModule<<M as TrainStep<T>>::Backend>>::InnerModule: ValidStep<V>,
     {
         let model = self.model.valid();
-        let title = format!("epoch {}/{}  validation", epoch + 1, self.options.epochs);
+        let title = format!("valid {}/{}", epoch + 1, self.options.epochs);
         evaluate_with(&model, loader, &mut self.metrics, &self.options, epoch, title)
     }
 

@@ -1,9 +1,11 @@
 //! Showing how training goes: a bar on a terminal, lines elsewhere.
 
+#[cfg(feature = "progress")]
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// How often the numbers beside a bar change, at most.
+#[cfg(feature = "progress")]
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
 /// How often a line is printed, at most.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -96,7 +98,7 @@ impl Display {
             return Display::Lines;
         }
         let bar = indicatif::ProgressBar::new(total as u64).with_position(skipped as u64);
-        let style = indicatif::ProgressStyle::with_template("{prefix} {bar:24} {pos}/{len}  {msg}");
+        let style = indicatif::ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3} %  {msg}");
         if let Ok(style) = style {
             bar.set_style(style.progress_chars("=> "));
         }
@@ -114,9 +116,11 @@ impl Drop for Progress {
     fn drop(&mut self) {
         match &self.display {
             Display::Silent | Display::Lines => {}
-            // After an error the bar would stay half-drawn.
+            // After an error the bar would stay half-drawn; after its end it must not be drawn again.
             #[cfg(feature = "progress")]
-            Display::Bar(bar) => bar.abandon(),
+            Display::Bar(bar) if !bar.is_finished() => bar.abandon(),
+            #[cfg(feature = "progress")]
+            Display::Bar(_) => {}
         }
     }
 }
