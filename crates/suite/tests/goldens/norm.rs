@@ -39,9 +39,10 @@ fn trailing(call: &Call<'_>) -> kiln_tensor::AnyTensor {
 
 /// The layer trains on devices with automatic differentiation and uses running statistics on others.
 fn batch_norm(call: &Call<'_>) -> Outputs {
-    let training = call.flag("training");
-    if training != call.device.is_autodiff() {
-        return Ok(Vec::new());
+    match (call.flag("training"), call.device.is_autodiff()) {
+        (true, false) => return Ok(Vec::new()),
+        (false, true) => return Ok(vec![Some(call.done(evaluated_batch_norm(call))), None, None]),
+        (true, true) | (false, false) => {}
     }
     let parameter = |name: &str| Some(Param::from_tensor(call.optional_tensor::<1>(name)?));
     let layer = BatchNorm {
@@ -56,6 +57,25 @@ fn batch_norm(call: &Call<'_>) -> Outputs {
     let y = by_rank!(call.input("x").clone(), |x| layer.forward(x));
     let (mean, variance) = (layer.running_mean.value(), layer.running_var.value());
     Ok(vec![Some(y), Some(mean.into_any()), Some(variance.into_any())])
+}
+
+/// With running statistics, under automatic differentiation.
+fn evaluated_batch_norm<'c>(call: &'c Call<'_>) -> Var<'c> {
+    let x = call.var("x");
+    let mut shape = vec![1; x.rank()];
+    shape[1] = x.shape()[1];
+    let channel = |name: &str| call.optional_var(name).map(|var| var.reshape(&*shape));
+    let statistic = |name: &str| channel(name).expect("running statistics");
+    let variance = statistic("running_var");
+    let deviation = (&variance + variance.scalar(call.real("epsilon"))).sqrt();
+    let mut y = (x - statistic("running_mean")) / deviation;
+    if let Some(weight) = channel("weight") {
+        y = y * weight;
+    }
+    match channel("bias") {
+        Some(bias) => y + bias,
+        None => y,
+    }
 }
 
 /// Each group of channels is a row; then each channel is scaled.

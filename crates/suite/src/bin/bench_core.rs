@@ -1,0 +1,180 @@
+//! What one eager operation costs: time on one-element tensors, and allocations.
+//!
+//! `bench_core` prints a table; `bench_core --json` one line for each figure:
+//! `{"name": "…", "measured": 98.2, "unit": "ns", "target": 120}`. Run it in release mode.
+
+use kiln_tensor::{Autodiff, Backend, Flex, Tensor};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::Instant;
+
+const USAGE: &str = "usage: bench_core [--json]\n\n  --json  one line of JSON for each figure";
+
+/// Additions in one chain, and chains measured; the median of the chains counts.
+const CHAIN: usize = 2000;
+const CHAINS: usize = 301;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts the allocations of each thread. Costs about a nanosecond for each.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: every call is passed on to the system's allocator as it came; the counter is a plain cell without a
+// destructor, so that counting neither allocates nor fails.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the pointer came from `alloc` above with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// One measured number. Smaller is better.
+struct Figure {
+    name: &'static str,
+    measured: f64,
+    unit: &'static str,
+    target: Option<f64>,
+}
+
+impl Figure {
+    fn json(&self) -> String {
+        let target = self.target.map_or("null".into(), |target| target.to_string());
+        let Figure { name, measured, unit, .. } = self;
+        format!(r#"{{"name": "{name}", "measured": {measured:.1}, "unit": "{unit}", "target": {target}}}"#)
+    }
+
+    fn row(&self) -> String {
+        let (target, verdict) = match self.target {
+            Some(target) if self.measured <= target => (target.to_string(), "met"),
+            Some(target) => (target.to_string(), "missed"),
+            None => ("-".into(), ""),
+        };
+        let Figure { name, measured, unit, .. } = self;
+        format!("{name:<56} {measured:>9.1} {unit:<12} {target:>7}  {verdict}")
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let json = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => false,
+        ["--json"] => true,
+        ["--help" | "-h"] => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("unknown arguments: {}\n{USAGE}", arguments.join(" "));
+            return ExitCode::FAILURE;
+        }
+    };
+    if cfg!(debug_assertions) {
+        eprintln!("this is a debug build: run with `--release` for figures that count");
+    }
+    let figures = figures();
+    if !json {
+        println!("{:<56} {:>9} {:<12} {:>7}", "figure", "measured", "unit", "target");
+    }
+    for figure in &figures {
+        println!("{}", if json { figure.json() } else { figure.row() });
+    }
+    ExitCode::SUCCESS
+}
+
+fn figures() -> Vec<Figure> {
+    let ns = |name, measured, target| Figure { name, measured, unit: "ns", target };
+    let count = |name, measured, target| Figure { name, measured, unit: "allocations", target };
+    let [a, b] = pair::<Flex>();
+    let [tracked_a, tracked_b] = pair::<Autodiff<Flex>>();
+    let (tracked_a, tracked_b) = (tracked_a.require_grad(), tracked_b.require_grad());
+    vec![
+        ns("eager add, one element", time(|| chain(&a, &b)), Some(120.0)),
+        ns("eager add, one element, tracked", time(|| chain(&tracked_a, &tracked_b)), Some(300.0)),
+        count("allocations of an eager add", allocations(|| &a + &b), Some(2.0)),
+        ns("eager add, one element, both operands kept", time(|| apart(&a, &b)), Some(120.0)),
+        ns(
+            "eager add, one element, tracked, both operands kept",
+            time(|| apart(&tracked_a, &tracked_b)),
+            Some(300.0),
+        ),
+        ns("backward pass, for each tracked add", backward(&tracked_a, &tracked_b), None),
+        count("allocations of a tracked add", allocations(|| &tracked_a + &tracked_b), None),
+    ]
+}
+
+fn pair<B: Backend>() -> [Tensor<B, 1>; 2] {
+    let device = Default::default();
+    [1.0, 2.0].map(|x| Tensor::from_floats([x], &device))
+}
+
+/// `((a + b) + b) + …`: each sum is the next one's only clone.
+fn chain<B: Backend>(a: &Tensor<B, 1>, b: &Tensor<B, 1>) {
+    let mut sum = a + b;
+    for _ in 1..CHAIN {
+        sum = sum + b;
+    }
+    black_box(sum);
+}
+
+/// `a + b` again and again: no sum can be written in place.
+fn apart<B: Backend>(a: &Tensor<B, 1>, b: &Tensor<B, 1>) {
+    for _ in 0..CHAIN {
+        black_box(black_box(a) + black_box(b));
+    }
+}
+
+/// Nanoseconds for each of the [`CHAIN`] operations that `run` makes, dropping included.
+fn time(run: impl Fn()) -> f64 {
+    let measure = || {
+        let started = Instant::now();
+        run();
+        started.elapsed().as_secs_f64() * 1e9 / CHAIN as f64
+    };
+    (0..CHAINS / 10).for_each(|_| {
+        measure();
+    });
+    median((0..CHAINS).map(|_| measure()).collect())
+}
+
+fn backward(a: &Tensor<Autodiff<Flex>, 1>, b: &Tensor<Autodiff<Flex>, 1>) -> f64 {
+    let measure = || {
+        let mut sum = a + b;
+        for _ in 1..CHAIN {
+            sum = sum + b;
+        }
+        let started = Instant::now();
+        black_box(sum.backward());
+        started.elapsed().as_secs_f64() * 1e9 / CHAIN as f64
+    };
+    (0..CHAINS / 10).for_each(|_| {
+        measure();
+    });
+    median((0..CHAINS).map(|_| measure()).collect())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn allocations<T>(op: impl Fn() -> T) -> f64 {
+    drop(op());
+    let before = ALLOCATIONS.with(Cell::get);
+    let result = op();
+    let after = ALLOCATIONS.with(Cell::get);
+    drop(result);
+    (after - before) as f64
+}
