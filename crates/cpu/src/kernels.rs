@@ -8,7 +8,7 @@ use crate::lane::{Bits, FloatLane, Lane};
 use crate::narrow::Narrow;
 use core::mem::MaybeUninit;
 use half::{bf16, f16};
-use kiln_ir::{Binary, Comparison, DType, Unary};
+use kiln_ir::{Binary, Comparison, DType, Element, Unary};
 
 /// `(level, x, y, n)`: writes `n` elements at `y` from `n` at `x`.
 ///
@@ -498,7 +498,8 @@ macro_rules! convert_narrow {
 
         impl Map1<f64, $ty> for Convert {
             fn map(x: f64) -> $ty {
-                <$ty>::from_f64(x)
+                // The inherent `from_f64` rounds to `f32` on the way, and so twice.
+                <$ty as Element>::from_f64(x)
             }
         }
     )*};

@@ -332,7 +332,7 @@ macro_rules! narrow_lane {
                 f64::from(self.widen())
             }
             fn exact(x: f64) -> $ty {
-                <$ty>::from_f64(x)
+                <$ty as Element>::from_f64(x)
             }
             through_f32!($ty: recip, sqrt, rsqrt, exp, expm1, ln, log1p, sin, cos, tan, tanh, atan, erf, floor,
                 ceil, round, trunc; atan2);
