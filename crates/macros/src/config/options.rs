@@ -1,7 +1,7 @@
 //! The fields of a configuration.
 
 use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
+use quote::quote;
 use syn::{Attribute, Data, Error, Fields, Ident, LitStr, Result, Type};
 
 pub(crate) enum Body {
@@ -123,9 +123,5 @@ fn default(input: syn::parse::ParseStream<'_>, ty: &Type) -> Result<TokenStream>
 
 /// Whether the last name of a type's path is this one.
 fn is_named(ty: &Type, name: &str) -> bool {
-    match ty {
-        Type::Path(ty) => ty.path.segments.last().is_some_and(|segment| segment.ident == name),
-        Type::Group(group) => is_named(&group.elem, name),
-        other => other.to_token_stream().to_string() == name,
-    }
+    matches!(ty, Type::Path(ty) if ty.path.segments.last().is_some_and(|segment| segment.ident == name))
 }

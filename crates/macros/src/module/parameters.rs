@@ -192,20 +192,19 @@ impl Parameters {
 fn bounds_of(generics: &Generics, parameter: &TypeParam) -> Vec<String> {
     let inline = parameter.bounds.iter();
     let predicates = generics.where_clause.iter().flat_map(|clause| clause.predicates.iter());
-    let in_clause = predicates.flat_map(|predicate| match predicate {
-        WherePredicate::Type(predicate) if is_exactly(&predicate.bounded_ty, &parameter.ident) => {
-            predicate.bounds.iter().collect()
+    let in_clause = predicates.flat_map(|predicate| {
+        let WherePredicate::Type(predicate) = predicate else { return Vec::new() };
+        match is_exactly(&predicate.bounded_ty, &parameter.ident) {
+            true => predicate.bounds.iter().collect(),
+            false => Vec::new(),
         }
-        _ => Vec::new(),
     });
     inline.chain(in_clause).filter_map(trait_name).collect()
 }
 
 fn trait_name(bound: &TypeParamBound) -> Option<String> {
-    match bound {
-        TypeParamBound::Trait(bound) => bound.path.segments.last().map(|segment| segment.ident.to_string()),
-        _ => None,
-    }
+    let TypeParamBound::Trait(bound) = bound else { return None };
+    bound.path.segments.last().map(|segment| segment.ident.to_string())
 }
 
 fn is_exactly(ty: &Type, ident: &Ident) -> bool {
