@@ -77,7 +77,7 @@ fn builder(input: &Input) -> TokenStream {
     });
     quote! {
         #[automatically_derived]
-        #[allow(dead_code)]
+        #[allow(dead_code, clippy::new_without_default)]
         impl #generics #name #arguments #clause {
             /// The configuration of the required values, with the others at their defaults.
             #visibility fn new(#(#parameters),*) -> Self {

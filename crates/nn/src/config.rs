@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 /// assert_eq!(TrainingConfig::from_json(r#"{ "epochs": 3 }"#)?, TrainingConfig::new(3));
 ///
 /// let error = TrainingConfig::from_json(r#"{ "epoch": 3 }"#).unwrap_err();
-/// assert!(error.to_string().starts_with("line 1, column 10: unknown field `epoch`"));
+/// assert!(error.to_string().starts_with("line 1, column 9: unknown field `epoch`"));
 /// # Ok::<(), kiln_nn::ConfigError>(())
 /// ```
 pub trait Config: Serialize + DeserializeOwned {

@@ -121,14 +121,15 @@ impl<B: Backend> CrossEntropyLoss<B> {
         );
         let log_probs = activation::log_softmax(rows(logits), 1);
         let smoothing = self.label_smoothing;
-        let mut shares = rows(probabilities);
-        if smoothing > 0.0 {
-            let spread = smoothing / log_probs.dims()[1] as f64;
-            shares = shares * (1.0 - smoothing) + spread;
-        }
-        if let Some(weights) = self.class_weights(&log_probs) {
-            shares = shares * weights.unsqueeze::<2>();
-        }
+        let spread = smoothing / log_probs.dims()[1].max(1) as f64;
+        let shares = match rows(probabilities) {
+            shares if smoothing > 0.0 => shares * (1.0 - smoothing) + spread,
+            shares => shares,
+        };
+        let shares = match self.class_weights(&log_probs) {
+            Some(weights) => shares * weights.unsqueeze::<2>(),
+            None => shares,
+        };
         self.reduction.apply(-(log_probs * shares).sum_dim(1))
     }
 
