@@ -16,7 +16,7 @@ use crate::walk::Walk;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 use half::{bf16, f16};
-use kiln_ir::{Axes, DType, Operand, Operands, Reduction, Result, TensorType, Values};
+use kiln_ir::{Axes, DType, Element, Operand, Operands, Reduction, Result, TensorType, Values};
 use smallvec::smallvec;
 
 /// Elements combined side by side.
@@ -105,8 +105,8 @@ macro_rules! float_reducers {
 float_reducers! {
     f64, f64, |x| x, |y| y;
     f32, f32, |x| x, |y| y as f32;
-    f16, f32, |x| x.widen(), |y| f16::from_f64(y);
-    bf16, f32, |x| x.widen(), |y| bf16::from_f64(y);
+    f16, f32, |x| x.widen(), |y| <f16 as Element>::from_f64(y);
+    bf16, f32, |x| x.widen(), |y| <bf16 as Element>::from_f64(y);
 }
 
 macro_rules! int_reducers {

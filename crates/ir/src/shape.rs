@@ -164,7 +164,14 @@ impl From<&Vec<usize>> for Shape {
 impl FromIterator<usize> for Shape {
     #[track_caller]
     fn from_iter<I: IntoIterator<Item = usize>>(lengths: I) -> Shape {
-        Shape::new(&lengths.into_iter().collect::<Vec<_>>())
+        let mut shape = Shape::default();
+        for length in lengths {
+            let rank = shape.rank as usize;
+            assert!(rank < MAX_RANK, "[shape] more axes than the {MAX_RANK} that a tensor may have");
+            shape.lengths[rank] = length;
+            shape.rank += 1;
+        }
+        shape
     }
 }
 

@@ -4,10 +4,10 @@ use crate::{DType, Distribution, Error, Number, Result, Scalar, Shape, Stack, Te
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
-    Axes, Binary, Comparison, Extremum, Op, Operand, OperandType, Operands, PadAxis, RandomKind, Reduction,
-    SliceAxis, Unary, UpdateMode, Value, Values, infer,
+    Axes, Binary, Comparison, Extremum, MAX_RANK, Op, Operand, OperandType, Operands, PadAxis, RandomKind,
+    Reduction, SliceAxis, Unary, UpdateMode, Value, Values, infer,
 };
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 /// A value and the stack that runs it. Every method checks its operands by inference and emits ops; shapes
 /// broadcast as NumPy's do.
@@ -274,7 +274,7 @@ impl Raw {
     /// Exchanges two axes.
     pub fn swap_axes(self, a: usize, b: usize) -> Result<Raw> {
         self.check_axes("swap_dims", &[a, b])?;
-        let mut axes: Vec<usize> = (0..self.shape().rank()).collect();
+        let mut axes: SmallVec<[usize; MAX_RANK]> = (0..self.shape().rank()).collect();
         axes.swap(a, b);
         self.permute(&axes)
     }
@@ -329,14 +329,14 @@ impl Raw {
             return Ok(self);
         }
         self.check_axes("reduce", axes)?;
-        let mut axes = axes.to_vec();
+        let mut axes: SmallVec<[usize; MAX_RANK]> = axes.iter().copied().collect();
         axes.sort_unstable();
         self.apply(&Op::Reduce { reduction, axes: Axes::new(&axes) })
     }
 
     /// Combines all elements into a tensor of shape `[1]`.
     pub fn reduce_all(self, reduction: Reduction) -> Result<Raw> {
-        let axes: Vec<usize> = (0..self.shape().rank()).collect();
+        let axes: SmallVec<[usize; MAX_RANK]> = (0..self.shape().rank()).collect();
         self.reduce(reduction, &axes)?.reshape([1])
     }
 

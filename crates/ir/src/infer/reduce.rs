@@ -9,8 +9,7 @@ impl Rule<'_> {
     pub(super) fn reduce(&self, reduction: Reduction, axes: &Axes) -> Result<ResultTypes> {
         let ty = self.only()?;
         self.reducible(reduction, ty)?;
-        let listed = axes.to_vec();
-        if !listed.is_sorted_by(|a, b| a < b) {
+        if !axes.iter().is_sorted_by(|a, b| a < b) {
             return Err(self.error(format!("the axes {axes:?} are not ascending and distinct")));
         }
         for axis in axes.iter() {
