@@ -207,7 +207,7 @@ fn errors_have_one_form() {
     let device = Default::default();
     let a = Tensor::<Flex, 2>::zeros([2, 3], &device);
     let b = Tensor::<Flex, 2>::zeros([4, 5], &device);
-    let panic = std::panic::catch_unwind(|| a.matmul(b)).unwrap_err();
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| a.matmul(b))).unwrap_err();
     let message = panic.downcast_ref::<String>().unwrap();
     assert!(message.starts_with("[matmul] inner sizes differ: f32[2, 3] x f32[4, 5]\n  hint: "), "{message}");
 }

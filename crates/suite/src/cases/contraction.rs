@@ -54,7 +54,7 @@ fn matmuls(dtype: DType) -> Vec<Case> {
         let depth = a[a.len() - 1];
         let case = Case::new(Op::MatMul, vec![tensor(a, dtype, fill), tensor(b, dtype, fill)]);
         let case = summed(case, depth).grad(Grad::Smooth);
-        if a.iter().product::<usize>() > 1000 { case.large() } else { case }
+        if a.iter().product::<usize>() >= 1000 { case.large() } else { case }
     };
     let mut cases: Vec<Case> = table.map(case).into();
     let not_finite = Fill::Among(&[1.0, 0.0, f64::INFINITY, -1.0, f64::NAN]);

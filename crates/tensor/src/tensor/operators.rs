@@ -1,4 +1,7 @@
 //! Operators: on values, on references, and with plain numbers on either side.
+//!
+//! On the right any number will do. On the left only `i32` and `f64` are accepted, the types of literals: with more than
+//! one integer or float type there, the compiler could not tell the type of `(1 - x).exp()`.
 
 use super::ok;
 use crate::{Backend, Bool, Float, Int, Number, Numeric, Tensor};
@@ -71,7 +74,7 @@ macro_rules! binary_operators {
             }
         }
 
-        binary_operators!(@numbers $trait $method $function: f64, f32, i64, i32, i16, i8, u64, u32, u16, u8, usize);
+        binary_operators!(@numbers $trait $method $function: f64, i32);
     )*};
     (@numbers $trait:ident $method:ident $function:ident: $($number:ty),*) => {$(
         impl<B: Backend, const D: usize, K: Numeric> ops::$trait<Tensor<B, D, K>> for $number {
