@@ -98,13 +98,14 @@ fn texts(json: &Json) -> Vec<String> {
 }
 
 fn tensor_data(dtype: Dtype, shape: &[usize], bytes: &[u8]) -> TensorData {
-    let dtype = match dtype {
-        Dtype::F32 => DType::F32,
-        Dtype::F64 => DType::F64,
-        Dtype::I32 => DType::I32,
-        Dtype::BOOL => DType::Bool,
-        other => panic!("goldens hold no {other:?}"),
-    };
+    const STORED: [(Dtype, DType); 4] = [
+        (Dtype::F32, DType::F32),
+        (Dtype::F64, DType::F64),
+        (Dtype::I32, DType::I32),
+        (Dtype::BOOL, DType::Bool),
+    ];
+    let found = STORED.iter().find(|(stored, _)| *stored == dtype);
+    let (_, dtype) = *found.unwrap_or_else(|| panic!("goldens hold no {dtype:?}"));
     TensorData::from_bytes(bytes, TensorType::new(Shape::new(shape), dtype)).expect("bytes fill the shape")
 }
 
@@ -134,10 +135,11 @@ impl Golden {
 
     /// A real attribute, if it is given.
     pub fn optional_real(&self, name: &str) -> Option<f64> {
-        match &self.attributes[name] {
-            Json::String(text) if text == "inf" => Some(f64::INFINITY),
-            Json::String(text) if text == "-inf" => Some(f64::NEG_INFINITY),
-            json => json.as_f64(),
+        let json = &self.attributes[name];
+        match json.as_str() {
+            Some("inf") => Some(f64::INFINITY),
+            Some("-inf") => Some(f64::NEG_INFINITY),
+            Some(_) | None => json.as_f64(),
         }
     }
 
