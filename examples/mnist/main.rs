@@ -33,11 +33,6 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            let mut cause = error.source();
-            while let Some(inner) = cause {
-                eprintln!("  because: {inner}");
-                cause = inner.source();
-            }
             ExitCode::FAILURE
         }
     }

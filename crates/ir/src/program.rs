@@ -1,6 +1,8 @@
 //! Programs: lists of ops as data.
 
-use crate::{Engine, Op, Operand, Operands, Scalar, TensorType, Value, Values};
+use crate::{
+    Engine, Op, Operand, OperandType, Operands, Scalar, TensorType, Value, Values, infer, poison_of, poisoned,
+};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +39,16 @@ pub enum ProgramOperand {
     Scalar(Scalar),
 }
 
+impl Instruction {
+    fn run_as_inferred(&self, engine: &dyn Engine, operands: Operands) -> Values {
+        let inferred = infer(&self.op, &OperandType::list(&operands));
+        match inferred {
+            Ok(types) => engine.execute(&self.op, operands, &types),
+            Err(error) => poisoned(&self.results, &poison_of(&operands).unwrap_or(error)),
+        }
+    }
+}
+
 impl Program {
     /// The number of slots: inputs and results.
     pub fn num_slots(&self) -> usize {
@@ -52,16 +64,24 @@ impl Program {
     /// Runs the program on an engine. Each value is passed on by value at its last use, so that the engine can
     /// overwrite it. The program must be valid ([`verify`](mod@crate::verify)) and the inputs of its input types.
     ///
+    /// Where a result has another shape than recorded (after [`Op::NonZero`], or because an input is not of its
+    /// type), the ops after it are inferred again; one that no longer fits gives poisoned results.
+    ///
     /// # Panics
     /// When the number of inputs differs from the program's.
     pub fn run(&self, engine: &dyn Engine, inputs: Values) -> Values {
         assert_eq!(inputs.len(), self.inputs.len(), "[program] wrong number of inputs");
         let mut uses = self.count_uses();
+        let mut as_recorded = inputs.iter().map(Value::ty).eq(&self.inputs);
         let mut slots: Vec<Option<Value>> = inputs.into_iter().map(Some).collect();
         for instruction in &self.instructions {
             let operands: Operands =
                 instruction.operands.iter().map(|operand| take(&mut slots, &mut uses, operand)).collect();
-            let results = engine.execute(&instruction.op, operands, &instruction.results);
+            let results = match as_recorded {
+                true => engine.execute(&instruction.op, operands, &instruction.results),
+                false => instruction.run_as_inferred(engine, operands),
+            };
+            as_recorded &= results.iter().map(Value::ty).eq(&instruction.results);
             let first = slots.len();
             slots.extend(results.into_iter().map(Some));
             for slot in first..slots.len() {

@@ -66,7 +66,9 @@ impl Device {
         if let Some(device) = OPENED.lock().get(&key) {
             return Ok(device.clone());
         }
-        let opener = OPENERS.lock().get(kind).copied().ok_or_else(|| unknown_kind(kind))?;
+        // The lock must be free again before the error lists the kinds.
+        let opener = OPENERS.lock().get(kind).copied();
+        let opener = opener.ok_or_else(|| unknown_kind(kind))?;
         let stack = Stack::new(opener(index)?, &format!("{kind}:{index}"), DType::F32, DType::I32);
         Ok(OPENED.lock().entry(key).or_insert(Device(stack)).clone())
     }

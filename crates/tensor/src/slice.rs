@@ -139,7 +139,8 @@ mod tests {
         assert_eq!(resolved(1..=9, 5), (1, 4, 1));
         assert_eq!(resolved(SliceArg::FULL.step(2), 5), (0, 3, 2));
         assert_eq!(resolved(SliceArg::FULL.step(-2), 5), (4, 3, -2));
-        assert_eq!(resolved(3..1, 5), (3, 0, 1));
+        let reversed = SliceArg { start: 3, end: Some(1), step: 1 };
+        assert_eq!(resolved(reversed, 5), (3, 0, 1));
         assert_eq!(s![.., 1..3, ..;2].len(), 3);
     }
 

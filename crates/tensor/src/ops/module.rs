@@ -205,7 +205,7 @@ impl<const N: usize> PoolOptions<N> {
         let stride = self.stride[axis].max(1);
         let reach = self.dilation[axis] * self.window[axis].saturating_sub(1) + 1;
         let padded = length + 2 * self.padding[axis];
-        if !self.ceil_mode || padded < reach || (padded - reach) % stride == 0 {
+        if !self.ceil_mode || padded < reach || (padded - reach).is_multiple_of(stride) {
             return 0;
         }
         let last_start = (padded - reach).div_ceil(stride) * stride;

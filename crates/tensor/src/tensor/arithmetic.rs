@@ -3,6 +3,10 @@
 use crate::{Backend, Float, Int, Number, Numeric, Tensor};
 use kiln_ir::{Binary, Unary};
 
+#[allow(
+    clippy::should_implement_trait,
+    reason = "the operators are implemented too; chains of methods read better"
+)]
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// `self + other`; broadcasts.
     #[track_caller]

@@ -326,7 +326,7 @@ fn resolve_reshape(raw: &Raw, lengths: &[i64]) -> crate::Result<Shape> {
     }
     if let Some(axis) = open {
         let rest = shape.num_elements();
-        if rest == 0 || total % rest != 0 {
+        if rest == 0 || !total.is_multiple_of(rest) {
             return Err(error(&format!("{total} elements do not divide into the other lengths")));
         }
         shape[axis] = total / rest;
