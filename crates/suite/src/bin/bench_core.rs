@@ -122,11 +122,7 @@ fn pair<B: Backend>() -> [Tensor<B, 1>; 2] {
 
 /// `((a + b) + b) + …`: each sum is the next one's only clone.
 fn chain<B: Backend>(a: &Tensor<B, 1>, b: &Tensor<B, 1>) {
-    let mut sum = a + b;
-    for _ in 1..CHAIN {
-        sum = sum + b;
-    }
-    black_box(sum);
+    black_box((1..CHAIN).fold(a + b, |sum, _| sum + b));
 }
 
 /// `a + b` again and again: no sum can be written in place.
@@ -151,10 +147,7 @@ fn time(run: impl Fn()) -> f64 {
 
 fn backward(a: &Tensor<Autodiff<Flex>, 1>, b: &Tensor<Autodiff<Flex>, 1>) -> f64 {
     let measure = || {
-        let mut sum = a + b;
-        for _ in 1..CHAIN {
-            sum = sum + b;
-        }
+        let sum = (1..CHAIN).fold(a + b, |sum, _| sum + b);
         let started = Instant::now();
         black_box(sum.backward());
         started.elapsed().as_secs_f64() * 1e9 / CHAIN as f64
