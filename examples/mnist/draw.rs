@@ -3,7 +3,7 @@
 use kiln::data::vision::MnistItem;
 
 /// Two rows of pixels per line, as half blocks in shades of grey; without colour, as characters of rising weight.
-pub fn draw(items: &[(MnistItem, usize)], colour: bool) -> String {
+pub(crate) fn draw(items: &[(MnistItem, usize)], colour: bool) -> String {
     let mut text = String::new();
     for row in 0..14 {
         for (item, _) in items {

@@ -11,21 +11,21 @@ use kiln::{AutodiffBackend, Backend, Int, Tensor, TensorData, activation, loss};
 
 /// The sizes of the network.
 #[derive(Config, Clone, Debug)]
-pub struct NetConfig {
+pub(crate) struct NetConfig {
     /// Channels of the two convolutions.
     #[config(default = [32, 64])]
-    pub channels: [usize; 2],
+    pub(crate) channels: [usize; 2],
     /// Width of the hidden linear layer.
     #[config(default = 128)]
-    pub hidden: usize,
+    pub(crate) hidden: usize,
     /// Probability of dropping a hidden unit while training.
     #[config(default = 0.25)]
-    pub dropout: f64,
+    pub(crate) dropout: f64,
 }
 
 /// A convolutional network for digits of 28 × 28 pixels.
 #[derive(Module, Clone, Debug)]
-pub struct Net<B: Backend> {
+pub(crate) struct Net<B: Backend> {
     conv1: Conv2d<B>,
     conv2: Conv2d<B>,
     pool: MaxPool2d,
@@ -36,7 +36,7 @@ pub struct Net<B: Backend> {
 
 impl NetConfig {
     /// A network with fresh weights.
-    pub fn init<B: Backend>(&self, device: &B::Device) -> Net<B> {
+    pub(crate) fn init<B: Backend>(&self, device: &B::Device) -> Net<B> {
         let [first, second] = self.channels;
         Net {
             conv1: Conv2dConfig::new([1, first], [3, 3]).init(device),
@@ -51,7 +51,7 @@ impl NetConfig {
 
 impl<B: Backend> Net<B> {
     /// Logits of the ten digits, `[batch, 10]`, of images `[batch, 1, 28, 28]`.
-    pub fn forward(&self, images: Tensor<B, 4>) -> Tensor<B, 2> {
+    pub(crate) fn forward(&self, images: Tensor<B, 4>) -> Tensor<B, 2> {
         let x = self.pool.forward(activation::relu(self.conv1.forward(images)));
         let x = self.pool.forward(activation::relu(self.conv2.forward(x)));
         let x = activation::relu(self.linear1.forward(x.flatten(1, 3)));
@@ -83,18 +83,18 @@ impl<B: Backend> ValidStep<MnistBatch<B>> for Net<B> {
 
 /// Images and the digits they show.
 #[derive(Clone, Debug)]
-pub struct MnistBatch<B: Backend> {
+pub(crate) struct MnistBatch<B: Backend> {
     /// Normalised pixels, `[batch, 1, 28, 28]`.
-    pub images: Tensor<B, 4>,
+    pub(crate) images: Tensor<B, 4>,
     /// Digits, `[batch]`.
-    pub targets: Tensor<B, 1, Int>,
+    pub(crate) targets: Tensor<B, 1, Int>,
 }
 
 /// Makes batches on a device, with pixels normalised to mean 0 and variance 1.
 #[derive(Clone, Debug)]
-pub struct MnistBatcher<B: Backend> {
+pub(crate) struct MnistBatcher<B: Backend> {
     /// The device.
-    pub device: B::Device,
+    pub(crate) device: B::Device,
 }
 
 impl<B: Backend> Batcher<MnistItem, MnistBatch<B>> for MnistBatcher<B> {

@@ -9,44 +9,44 @@ use std::path::PathBuf;
 /// downloaded otherwise.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "mnist")]
-pub struct Options {
+pub(crate) struct Options {
     /// Passes over the training images.
     #[arg(long, default_value_t = 2)]
-    pub epochs: usize,
+    pub(crate) epochs: usize,
 
     /// Images per training step.
     #[arg(long, default_value_t = 64)]
-    pub batch_size: usize,
+    pub(crate) batch_size: usize,
 
     /// Greatest learning rate: it rises over the first tenth of the steps and then falls to zero along a cosine.
     #[arg(long, default_value_t = 2e-3)]
-    pub learning_rate: f64,
+    pub(crate) learning_rate: f64,
 
     /// Seed of the weights, of dropout and of the order of the images. The same seed gives the same
     /// losses, bit for bit, at the same number of threads.
     #[arg(long, default_value_t = 42)]
-    pub seed: u64,
+    pub(crate) seed: u64,
 
     /// Threads that compute; 0 means one per core.
     #[arg(long, default_value_t = 0)]
-    pub threads: usize,
+    pub(crate) threads: usize,
 
     /// Where to compute.
     #[arg(long, value_enum, default_value_t = BackendName::Flex)]
-    pub backend: BackendName,
+    pub(crate) backend: BackendName,
 
     /// Folder for `model.safetensors`, `config.json` and `losses.csv`; made if missing.
     #[arg(long, default_value = "out/mnist")]
-    pub output: PathBuf,
+    pub(crate) output: PathBuf,
 
     /// Train on the first images only, for a quick look.
     #[arg(long)]
-    pub limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
 }
 
 /// The engines that can train.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BackendName {
+pub(crate) enum BackendName {
     /// The eager CPU engine.
     Flex,
     /// The definition of every op, plain and slow: to compare with.

@@ -22,8 +22,8 @@
 //! A model is a struct of modules:
 //!
 //! ```
-//! use kiln::nn::{Linear, LinearConfig, Module};
-//! use kiln::{Backend, Flex, Tensor, activation};
+//! use kiln::nn::{Linear, LinearConfig};
+//! use kiln::prelude::*;
 //!
 //! #[derive(Module, Clone, Debug)]
 //! struct Mlp<B: Backend> {
@@ -71,4 +71,15 @@ pub mod dynamic {
 
     /// A tensor on the backend that its device names at run time.
     pub type Tensor<const D: usize, K = kiln_tensor::Float> = kiln_tensor::Tensor<Dyn, D, K>;
+}
+
+/// What most programs use: `use kiln::prelude::*;`.
+pub mod prelude {
+    pub use kiln_nn::{AutodiffModule, BackendModule, Config, GradientsParams, Module, Param};
+    #[cfg(feature = "train")]
+    pub use kiln_optim::Optimizer;
+    pub use kiln_tensor::{
+        Autodiff, AutodiffBackend, Backend, Bool, DType, Device, Distribution, Dyn, Flex, Float, Int, Shape, Tensor,
+        TensorData, activation, s,
+    };
 }

@@ -106,6 +106,12 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.map(|raw| raw.to_stack(&stack))
     }
 
+    /// Moves the tensor out and leaves one without elements, which only its owner's next assignment may follow.
+    pub(crate) fn take(&mut self) -> Self {
+        let absent = Raw::new(self.raw.stack().clone(), kiln_ir::Value::absent(*self.raw.ty()));
+        Tensor { raw: core::mem::replace(&mut self.raw, absent), marker: PhantomData }
+    }
+
     /// Applies a function of raw tensors that keeps rank and kind; extensions build on it.
     #[inline]
     #[track_caller]

@@ -45,6 +45,16 @@ fn broadcasting_follows_numpy() {
 }
 
 #[test]
+fn assignment_operators_update() {
+    let mut x = floats::<1>([1.0, 2.0]);
+    x += 1;
+    x *= floats([2.0, 3.0]);
+    x -= &floats([1.0, 1.0]);
+    x /= 2.0;
+    assert_floats(x, &[1.5, 4.0]);
+}
+
+#[test]
 fn views_share_and_reorder() {
     let x = ints::<1>([0, 1, 2, 3, 4, 5]).reshape([2, 3]);
     assert_ints(x.clone().transpose(), &[0, 3, 1, 4, 2, 5]);

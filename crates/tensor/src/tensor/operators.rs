@@ -70,7 +70,8 @@ macro_rules! binary_operators {
         {
             #[track_caller]
             fn $assign_method(&mut self, other: R) {
-                *self = ops::$trait::$method(self.clone(), other);
+                // Taken and not cloned, so that the engine can write the result over it.
+                *self = ops::$trait::$method(self.take(), other);
             }
         }
 
