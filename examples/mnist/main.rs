@@ -39,36 +39,44 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<()> {
-    let device = open_device(options)?.autodiff();
-    check_output(&options.output)?;
-    let train = training_images(options)?;
+    let device = open_device(options)?;
     let test = Arc::new(MnistDataset::test()?);
-    let loader = DataLoaderBuilder::new(MnistBatcher { device: device.clone() })
+    let batcher = MnistBatcher { device: device.clone() };
+    let test_loader = DataLoaderBuilder::new(batcher).batch_size(500).num_workers(1).build(test.clone())?;
+    if !options.evaluate {
+        let trained = train(options, &device, &test_loader)?;
+        check_same_predictions(&trained, &load(&options.output, &device)?, &test_loader)?;
+    }
+    let model = load(&options.output, &device)?;
+    show_digits(&model, &test, &device)?;
+    let scores = evaluate(&model, &test_loader, &mut [Box::new(Accuracy::new())])?;
+    let accuracy = scores.metric("accuracy").ok_or("no accuracy was measured")?;
+    println!("test accuracy: {:.2} %", 100.0 * accuracy);
+    Ok(())
+}
+
+/// Trains a network from scratch and saves it; gives it back below automatic differentiation.
+fn train(options: &Options, device: &Device, test_loader: &DataLoader<MnistBatch<Dyn>>) -> Result<Net<Dyn>> {
+    check_output(&options.output)?;
+    let device = device.autodiff();
+    let batcher = MnistBatcher { device: device.clone() };
+    let loader = DataLoaderBuilder::new(batcher)
         .batch_size(options.batch_size)
         .shuffle(options.seed)
         .num_workers(1)
-        .build(train)?;
-    let test_loader = loader_for_inference(test.clone(), &device)?;
+        .build(training_images(options)?)?;
 
     Dyn::seed(&device, options.seed);
     let config = NetConfig::new();
     let model: Net<Dyn> = config.init(&device);
     println!("{model}");
-    let schedule = schedule(options, loader.len() as u64)?;
-    let mut trainer = Trainer::new(model, AdamConfig::new().init()?, schedule)
+    let mut trainer = Trainer::new(model, AdamConfig::new().init()?, schedule(options, loader.len() as u64)?)
         .epochs(options.epochs as u64)
         .metric(Accuracy::new());
-    let history = trainer.fit(&loader, &test_loader)?;
-
+    let history = trainer.fit(&loader, test_loader)?;
     let model = trainer.into_model().valid();
     save(&model, &config, &history, &options.output)?;
-    let loaded = load(&options.output, &device.inner())?;
-    check_same_predictions(&model, &loaded, &test_loader)?;
-    show_digits(&loaded, &test, &device.inner())?;
-    let scores = evaluate(&loaded, &test_loader, &mut [Box::new(Accuracy::new())])?;
-    let accuracy = scores.metric("accuracy").ok_or("no accuracy was measured")?;
-    println!("test accuracy: {:.2} %", 100.0 * accuracy);
-    Ok(())
+    Ok(model)
 }
 
 fn open_device(options: &Options) -> Result<Device> {
@@ -98,11 +106,6 @@ fn training_images(options: &Options) -> Result<SubsetDataset<MnistDataset>> {
     let all = MnistDataset::train()?;
     let count = options.limit.unwrap_or(all.len()).min(all.len());
     Ok(SubsetDataset::range(all, 0..count)?)
-}
-
-fn loader_for_inference(test: Arc<MnistDataset>, device: &Device) -> Result<DataLoader<MnistBatch<Dyn>>> {
-    let batcher = MnistBatcher { device: device.inner() };
-    Ok(DataLoaderBuilder::new(batcher).batch_size(500).num_workers(1).build(test)?)
 }
 
 /// A linear rise over a tenth of the steps, then a cosine down to zero.

@@ -39,6 +39,10 @@ pub(crate) struct Options {
     #[arg(long, default_value = "out/mnist")]
     pub(crate) output: PathBuf,
 
+    /// Do not train: load the model from the output folder, measure it and show what it sees.
+    #[arg(long)]
+    pub(crate) evaluate: bool,
+
     /// Train on the first images only, for a quick look.
     #[arg(long)]
     pub(crate) limit: Option<usize>,

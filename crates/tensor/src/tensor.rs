@@ -107,7 +107,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 
     /// Moves the tensor out and leaves one without elements, which only its owner's next assignment may follow.
-    pub(crate) fn take(&mut self) -> Self {
+    pub(crate) fn take_out(&mut self) -> Self {
         let absent = Raw::new(self.raw.stack().clone(), kiln_ir::Value::absent(*self.raw.ty()));
         Tensor { raw: core::mem::replace(&mut self.raw, absent), marker: PhantomData }
     }

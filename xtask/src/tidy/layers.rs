@@ -21,13 +21,13 @@ const LAYERS: &[(&str, May)] = &[
     ("autodiff", May::Use(&["ir"])),
     ("tensor", May::Use(&["ir", "autodiff", "cpu"])),
     ("nn", May::Use(&["ir", "tensor", "macros"])),
-    ("optim", May::Use(&["tensor", "nn", "macros"])),
+    ("optim", May::Use(&["ir", "tensor", "nn", "macros"])),
     ("data", May::Use(&["ir", "tensor", "macros"])),
     ("store", May::Use(&["tensor", "nn", "optim", "macros"])),
-    ("train", May::Use(&["tensor", "nn", "optim", "data", "store", "macros"])),
+    ("train", May::Use(&["ir", "tensor", "nn", "optim", "data", "store", "macros"])),
     ("kiln", May::UseAll),
     ("suite", May::UseAll),
-    ("examples", May::Use(&["kiln"])),
+    ("examples", May::Use(&["kiln", "reference"])),
     ("xtask", May::Use(&[])),
 ];
 

@@ -71,7 +71,7 @@ macro_rules! binary_operators {
             #[track_caller]
             fn $assign_method(&mut self, other: R) {
                 // Taken and not cloned, so that the engine can write the result over it.
-                *self = ops::$trait::$method(self.take(), other);
+                *self = ops::$trait::$method(self.take_out(), other);
             }
         }
 

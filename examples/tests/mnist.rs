@@ -1,0 +1,108 @@
+//! The mnist example says what is wrong, and exits with an error, when it is called wrongly or its files are damaged.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The example, which cargo builds beside the tests.
+fn mnist(arguments: &[&str], data: Option<&Path>) -> Output {
+    let tests = std::env::current_exe().expect("a test has a path");
+    let profile = tests.ancestors().nth(2).expect("tests are built in PROFILE/deps");
+    let mut command =
+        Command::new(profile.join("examples").join(format!("mnist{}", std::env::consts::EXE_SUFFIX)));
+    if let Some(folder) = data {
+        command.env("KILN_DATA_DIR", folder);
+    }
+    command.args(arguments).output().expect("the example was built")
+}
+
+#[track_caller]
+fn fails(output: &Output, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "it should have failed: {text}");
+    assert!(!text.contains("panicked"), "{text}");
+    for word in words {
+        assert!(text.contains(word), "`{word}` is not in: {text}");
+    }
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("kiln-mnist-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the temporary folder can be written");
+    folder
+}
+
+#[test]
+fn help_explains_every_option() {
+    let output = mnist(&["--help"], None);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success());
+    for option in [
+        "--epochs",
+        "--batch-size",
+        "--learning-rate",
+        "--seed",
+        "--threads",
+        "--backend",
+        "--output",
+        "--limit",
+    ] {
+        assert!(text.contains(option), "{text}");
+    }
+}
+
+#[test]
+fn wrong_options_are_errors() {
+    let out = folder("options");
+    let out = out.to_str().expect("a path in UTF-8");
+    fails(&mnist(&["--batch-size", "0", "--output", out], None), &["batch size"]);
+    fails(&mnist(&["--learning-rate", "-1", "--output", out], None), &["rate"]);
+    fails(&mnist(&["--limit", "0", "--output", out], None), &["empty"]);
+    fails(&mnist(&["--epochs", "0", "--output", out], None), &["epoch"]);
+    std::fs::remove_dir_all(out).expect("the folder was made here");
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_written_is_an_error() {
+    let folder = folder("output");
+    let file = folder.join("file");
+    std::fs::write(&file, "in the way").expect("the folder was made here");
+    let inside = file.join("out");
+    let output = mnist(&["--limit", "64", "--output", inside.to_str().expect("a path in UTF-8")], None);
+    fails(&output, &["output folder", "out"]);
+    std::fs::remove_dir_all(folder).expect("the folder was made here");
+}
+
+#[test]
+fn a_damaged_model_is_an_error() {
+    let folder = folder("model");
+    let out = folder.to_str().expect("a path in UTF-8");
+    let trained = mnist(&["--limit", "128", "--epochs", "1", "--output", out], None);
+    assert!(trained.status.success(), "{}", String::from_utf8_lossy(&trained.stderr));
+    let text = String::from_utf8_lossy(&trained.stdout);
+    assert!(text.lines().last().is_some_and(|line| line.starts_with("test accuracy: ")), "{text}");
+
+    let model = folder.join("model.safetensors");
+    let mut bytes = std::fs::read(&model).expect("the model was saved");
+    bytes.truncate(bytes.len() / 2);
+    std::fs::write(&model, &bytes).expect("the folder was made here");
+    fails(&mnist(&["--evaluate", "--output", out], None), &["model.safetensors"]);
+    std::fs::remove_dir_all(folder).expect("the folder was made here");
+}
+
+#[test]
+fn damaged_images_are_an_error_with_file_and_offset() {
+    let folder = folder("data");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/data/mnist");
+    for entry in std::fs::read_dir(source).expect("the images are in the repository") {
+        let path = entry.expect("a readable folder").path();
+        std::fs::copy(&path, folder.join(path.file_name().expect("a file"))).expect("room for a copy");
+    }
+    let labels = folder.join("t10k-labels-idx1-ubyte.gz");
+    std::fs::remove_file(&labels).expect("it was copied here");
+    // A header that promises 10,000 labels, and three of them.
+    std::fs::write(folder.join("t10k-labels-idx1-ubyte"), [0, 0, 8, 1, 0, 0, 0x27, 0x10, 1, 2, 3])
+        .expect("room");
+    let output = mnist(&["--limit", "64"], Some(&folder));
+    fails(&output, &["t10k-labels-idx1-ubyte", "byte"]);
+    std::fs::remove_dir_all(folder).expect("the folder was made here");
+}
