@@ -3,6 +3,7 @@
 use crate::Cpu;
 use crate::array::{Array, is_reusable};
 use crate::copy::{Shared, copy_row};
+use crate::isa::Level;
 use crate::kernels::{self, Conversion, Loop1};
 use crate::layout::Layout;
 use crate::scalar::scalar_bytes;
@@ -26,7 +27,8 @@ const CALLING: usize = 1 << 11;
 
 pub(crate) fn unary(cpu: &Cpu, function: Unary, inputs: Operands, results: &[TensorType]) -> Result<Values> {
     let dtype = results[0].dtype;
-    let function_loop = kernels::unary(function, dtype);
+    let widths = Widths::of(dtype, dtype);
+    let function_loop = kernels::unary(function, widths.computed);
     let grain = match function {
         Unary::Neg
         | Unary::Abs
@@ -50,9 +52,9 @@ pub(crate) fn unary(cpu: &Cpu, function: Unary, inputs: Operands, results: &[Ten
         | Unary::Atan
         | Unary::Erf => costly(dtype),
     };
-    apply(cpu, inputs, &results[0], [dtype], grain, |[x], y, n| {
+    apply(cpu, inputs, &results[0], [dtype], grain, |x, y, n| {
         // SAFETY: `apply` passes stretches of `n` elements that do not overlap.
-        unsafe { function_loop(cpu.level, x, y, n) }
+        widths.run(cpu.level, x, y, n, |[x], y, n| unsafe { function_loop(cpu.level, x, y, n) });
     })
 }
 
@@ -67,7 +69,8 @@ pub(crate) fn binary(
         // The most frequent power by far, and exactly rounded either way.
         return unary_square(cpu, inputs.remove(0), results);
     }
-    let function_loop = kernels::binary(function, dtype);
+    let widths = Widths::of(dtype, dtype);
+    let function_loop = kernels::binary(function, widths.computed);
     let grain = match function {
         Binary::Add
         | Binary::Sub
@@ -83,9 +86,9 @@ pub(crate) fn binary(
         Binary::Rem | Binary::Pow => CALLING,
         Binary::Atan2 => costly(dtype),
     };
-    apply(cpu, inputs, &results[0], [dtype; 2], grain, |[a, b], y, n| {
+    apply(cpu, inputs, &results[0], [dtype; 2], grain, |x, y, n| {
         // SAFETY: as in `unary`.
-        unsafe { function_loop(cpu.level, a, b, y, n) }
+        widths.run(cpu.level, x, y, n, |[a, b], y, n| unsafe { function_loop(cpu.level, a, b, y, n) });
     })
 }
 
@@ -98,10 +101,11 @@ fn is_number(operand: &Operand, number: f64) -> bool {
 
 fn unary_square(cpu: &Cpu, x: Operand, results: &[TensorType]) -> Result<Values> {
     let dtype = results[0].dtype;
-    let multiply = kernels::binary(Binary::Mul, dtype);
-    apply(cpu, smallvec![x], &results[0], [dtype], CHEAP, |[x], y, n| {
+    let widths = Widths::of(dtype, dtype);
+    let multiply = kernels::binary(Binary::Mul, widths.computed);
+    apply(cpu, smallvec![x], &results[0], [dtype], CHEAP, |x, y, n| {
         // SAFETY: as in `unary`; the loop only reads `x`.
-        unsafe { multiply(cpu.level, x, x, y, n) }
+        widths.run(cpu.level, x, y, n, |[x], y, n| unsafe { multiply(cpu.level, x, x, y, n) });
     })
 }
 
@@ -117,10 +121,11 @@ pub(crate) fn compare(
 ) -> Result<Values> {
     let operand = inputs.iter().find_map(|operand| operand.value());
     let dtype = operand.map_or(results[0].dtype, |value| value.dtype());
-    let function_loop = kernels::compare(comparison, dtype);
-    apply(cpu, inputs, &results[0], [dtype; 2], CHEAP, |[a, b], y, n| {
+    let widths = Widths::of(dtype, results[0].dtype);
+    let function_loop = kernels::compare(comparison, widths.computed);
+    apply(cpu, inputs, &results[0], [dtype; 2], CHEAP, |x, y, n| {
         // SAFETY: as in `unary`.
-        unsafe { function_loop(cpu.level, a, b, y, n) }
+        widths.run(cpu.level, x, y, n, |[a, b], y, n| unsafe { function_loop(cpu.level, a, b, y, n) });
     })
 }
 
@@ -150,6 +155,78 @@ pub(crate) fn cast(cpu: &Cpu, mut inputs: Operands, results: &[TensorType]) -> R
         Conversion::Through(widen, narrow) => apply(cpu, inputs, ty, [from], CHEAP, |[x], y, n| {
             convert_through(cpu, (widen, from.size()), (narrow, ty.dtype.size()), x, y, n);
         }),
+    }
+}
+
+/// The dtype in which a function is computed, and the loops that convert operands to it and results from it where that
+/// is not their own.
+#[derive(Clone, Copy)]
+struct Widths {
+    computed: DType,
+    widen: Option<Loop1>,
+    narrow: Option<Loop1>,
+}
+
+impl Widths {
+    /// 16-bit floats are computed in `f32`.
+    #[inline]
+    fn of(operands: DType, result: DType) -> Widths {
+        match kernels::half_loops(operands) {
+            Some((widen, narrow)) => {
+                let narrow = (result == operands).then_some(narrow);
+                Widths { computed: DType::F32, widen: Some(widen), narrow }
+            }
+            None => Widths { computed: operands, widen: None, narrow: None },
+        }
+    }
+
+    /// Calls `call`, stretch by stretch where operands are converted.
+    #[inline]
+    fn run<const N: usize>(
+        self,
+        level: Level,
+        x: [*const u8; N],
+        y: *mut u8,
+        n: usize,
+        call: impl Fn([*const u8; N], *mut u8, usize),
+    ) {
+        match self.widen {
+            None => call(x, y, n),
+            Some(widen) => run_widened(level, (widen, self.narrow), x, y, n, &call),
+        }
+    }
+}
+
+/// Operands of 2 bytes are widened to 4, and results narrowed again where there is a loop for that; they have 1 byte
+/// otherwise.
+fn run_widened<const N: usize>(
+    level: Level,
+    (widen, narrow): (Loop1, Option<Loop1>),
+    x: [*const u8; N],
+    y: *mut u8,
+    n: usize,
+    call: &dyn Fn([*const u8; N], *mut u8, usize),
+) {
+    let mut tiles = [[MaybeUninit::<f32>::uninit(); TILE]; N];
+    let mut result = [MaybeUninit::<f32>::uninit(); TILE];
+    let result = result.as_mut_ptr().cast::<u8>();
+    for start in (0..n).step_by(TILE) {
+        let len = TILE.min(n - start);
+        let mut wide = [core::ptr::null(); N];
+        for place in 0..N {
+            let tile = tiles[place].as_mut_ptr().cast::<u8>();
+            // SAFETY: a stretch of the operand; the tile has room for `TILE` elements.
+            unsafe { widen(level, x[place].add(2 * start), tile, len) };
+            wide[place] = tile.cast_const();
+        }
+        match narrow {
+            Some(narrow) => {
+                call(wide, result, len);
+                // SAFETY: `call` has written the tile; a stretch of the result.
+                unsafe { narrow(level, result, y.add(2 * start), len) };
+            }
+            None => call(wide, y.wrapping_add(start), len),
+        }
     }
 }
 

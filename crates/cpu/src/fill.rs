@@ -3,7 +3,7 @@
 use crate::Cpu;
 use crate::array::Array;
 use crate::copy::Shared;
-use crate::isa::multiversion;
+use crate::isa::{Widest, multiversion};
 use crate::narrow::Narrow;
 use crate::scalar::{element, scalar_bytes, with_dtype, with_size};
 use half::{bf16, f16};
@@ -102,7 +102,7 @@ pub(crate) fn random(cpu: &Cpu, ty: &TensorType, kind: RandomKind, inputs: &Oper
 
 multiversion! {
     /// The words of consecutive blocks of a stream, from block `first` on.
-    fn random_words[]<>(key: u64, first: u64, words: &mut [u32; WORDS]) {
+    fn random_words[]<> in { Widest::Avx512 } (key: u64, first: u64, words: &mut [u32; WORDS]) {
         const LANES: usize = 16;
         for (group, words) in words.chunks_exact_mut(4 * LANES).enumerate() {
             let start = first.wrapping_add((group * LANES) as u64);

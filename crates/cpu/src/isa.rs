@@ -66,13 +66,35 @@ impl Level {
     }
 }
 
-/// Defines functions that exist once per [`Level`]: `fn name[generics]<names>(arguments) -> result { body }` becomes
-/// `fn name(level, arguments)`. The body and everything it calls must be `#[inline(always)]` to be compiled for the
+/// The highest level for which a kernel has code of its own; processors beyond it run that.
+#[derive(Clone, Copy)]
+pub(crate) enum Widest {
+    /// Loops that call a function per element: no vector instructions would help.
+    Baseline,
+    /// Loops over integers and 16-bit floats, bound by memory rather than by arithmetic.
+    Avx2,
+    /// Loops that compute in `f32` and `f64`.
+    Avx512,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Widest {
+    pub(crate) const fn has_avx2(self) -> bool {
+        matches!(self, Widest::Avx2 | Widest::Avx512)
+    }
+
+    pub(crate) const fn has_avx512(self) -> bool {
+        matches!(self, Widest::Avx512)
+    }
+}
+
+/// Defines functions that exist once per [`Level`] up to a [`Widest`]: `fn name[generics]<names> in { widest }
+/// (arguments) -> result { body }` becomes `fn name(level, arguments)`. The body and everything it calls must be `#[inline(always)]` to be compiled for the
 /// level's instructions; plain loops in it are vectorised for them.
 macro_rules! multiversion {
     ($(
         $(#[$meta:meta])*
-        $vis:vis fn $name:ident [$($generics:tt)*] <$($param:ident),*> ($($arg:ident : $ty:ty),* $(,)?)
+        $vis:vis fn $name:ident [$($generics:tt)*] <$($param:ident),*> in $widest:block ($($arg:ident : $ty:ty),* $(,)?)
         $(-> $ret:ty)? $body:block
     )*) => {$(
         $(#[$meta])*
@@ -93,15 +115,20 @@ macro_rules! multiversion {
                 body::<$($param),*>($($arg),*)
             }
 
-            match level {
-                $crate::isa::Level::Baseline => body::<$($param),*>($($arg),*),
-                // SAFETY: the level is chosen only where the processor has its instructions.
-                #[cfg(target_arch = "x86_64")]
-                $crate::isa::Level::Avx2 => unsafe { avx2::<$($param),*>($($arg),*) },
-                // SAFETY: as above.
-                #[cfg(target_arch = "x86_64")]
-                $crate::isa::Level::Avx512 => unsafe { avx512::<$($param),*>($($arg),*) },
+            #[cfg(target_arch = "x86_64")]
+            {
+                if const { $crate::isa::Widest::has_avx512($widest) } && level == $crate::isa::Level::Avx512 {
+                    // SAFETY: the level is chosen only where the processor has its instructions.
+                    return unsafe { avx512::<$($param),*>($($arg),*) };
+                }
+                if const { $crate::isa::Widest::has_avx2($widest) } && level >= $crate::isa::Level::Avx2 {
+                    // SAFETY: as above.
+                    return unsafe { avx2::<$($param),*>($($arg),*) };
+                }
             }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = level;
+            body::<$($param),*>($($arg),*)
         }
     )*};
 }

@@ -3,7 +3,7 @@
 //! A loop reads stretches and writes one that overlaps none of them; whoever calls it sees to strides, scalars and
 //! results in place.
 
-use crate::isa::{Level, multiversion};
+use crate::isa::{Level, Widest, multiversion};
 use crate::lane::{Bits, FloatLane, Lane};
 use crate::narrow::Narrow;
 use core::mem::MaybeUninit;
@@ -23,27 +23,29 @@ pub(crate) type Loop2 = unsafe fn(Level, *const u8, *const u8, *mut u8, usize);
 pub(crate) type Loop3 = unsafe fn(Level, *const u8, *const u8, *const u8, *mut u8, usize);
 
 trait Map1<X, Y> {
+    const WIDEST: Widest;
     fn map(x: X) -> Y;
 }
 
 trait Map2<X, Y> {
+    const WIDEST: Widest;
     fn map(a: X, b: X) -> Y;
 }
 
 multiversion! {
-    fn each1[X: Copy, Y, F: Map1<X, Y>]<X, Y, F>(x: &[X], y: &mut [MaybeUninit<Y>]) {
+    fn each1[X: Copy, Y, F: Map1<X, Y>]<X, Y, F> in { F::WIDEST } (x: &[X], y: &mut [MaybeUninit<Y>]) {
         for (y, x) in y.iter_mut().zip(x) {
             y.write(F::map(*x));
         }
     }
 
-    fn each2[X: Copy, Y, F: Map2<X, Y>]<X, Y, F>(a: &[X], b: &[X], y: &mut [MaybeUninit<Y>]) {
+    fn each2[X: Copy, Y, F: Map2<X, Y>]<X, Y, F> in { F::WIDEST } (a: &[X], b: &[X], y: &mut [MaybeUninit<Y>]) {
         for ((y, a), b) in y.iter_mut().zip(a).zip(b) {
             y.write(F::map(*a, *b));
         }
     }
 
-    fn each_select[T: Copy]<T>(condition: &[u8], a: &[T], b: &[T], y: &mut [MaybeUninit<T>]) {
+    fn each_select[T: Copy]<T> in { Widest::Avx2 } (condition: &[u8], a: &[T], b: &[T], y: &mut [MaybeUninit<T>]) {
         for (((y, c), a), b) in y.iter_mut().zip(condition).zip(a).zip(b) {
             y.write(if *c != 0 { *a } else { *b });
         }
@@ -110,20 +112,22 @@ trait Exact {
 }
 
 macro_rules! maps {
-    ($($name:ident($($arg:ident),*) for $bound:ident: $method:ident;)*) => {$(
+    ($([$widest:expr] for $bound:ident: $($name:ident($($arg:ident),*) $method:ident),*;)*) => {$($(
         struct $name;
-        maps!(@impl $name($($arg),*) $bound $method);
-    )*};
-    (@impl $name:ident($x:ident) $bound:ident $method:ident) => {
+        maps!(@impl $name($($arg),*) $bound $method $widest);
+    )*)*};
+    (@impl $name:ident($x:ident) $bound:ident $method:ident $widest:expr) => {
         impl<T: $bound> Map1<T, T> for $name {
+            const WIDEST: Widest = $widest;
             #[inline(always)]
             fn map($x: T) -> T {
                 $x.$method()
             }
         }
     };
-    (@impl $name:ident($a:ident, $b:ident) $bound:ident $method:ident) => {
+    (@impl $name:ident($a:ident, $b:ident) $bound:ident $method:ident $widest:expr) => {
         impl<T: $bound> Map2<T, T> for $name {
+            const WIDEST: Widest = $widest;
             #[inline(always)]
             fn map($a: T, $b: T) -> T {
                 $a.$method($b)
@@ -133,19 +137,16 @@ macro_rules! maps {
 }
 
 maps! {
-    Neg(x) for Lane: neg; Abs(x) for Lane: abs; Sign(x) for Lane: sign;
-    Recip(x) for FloatLane: recip; Sqrt(x) for FloatLane: sqrt; Rsqrt(x) for FloatLane: rsqrt;
-    Exp(x) for FloatLane: exp; Expm1(x) for FloatLane: expm1; Ln(x) for FloatLane: ln;
-    Log1p(x) for FloatLane: log1p; Sin(x) for FloatLane: sin; Cos(x) for FloatLane: cos;
-    Tan(x) for FloatLane: tan; Tanh(x) for FloatLane: tanh; Atan(x) for FloatLane: atan;
-    Erf(x) for FloatLane: erf; Floor(x) for FloatLane: floor; Ceil(x) for FloatLane: ceil;
-    Round(x) for FloatLane: round; Trunc(x) for FloatLane: trunc;
-    Not(x) for Bits: not;
-    Add(a, b) for Lane: add; Sub(a, b) for Lane: sub; Mul(a, b) for Lane: mul; Div(a, b) for Lane: div;
-    Rem(a, b) for Lane: rem; Pow(a, b) for Lane: pow; Min(a, b) for Lane: min; Max(a, b) for Lane: max;
-    Atan2(a, b) for FloatLane: atan2;
-    And(a, b) for Bits: and; Or(a, b) for Bits: or; Xor(a, b) for Bits: xor;
-    Shl(a, b) for Bits: shl; Shr(a, b) for Bits: shr;
+    [T::WIDEST] for Lane: Neg(x) neg, Abs(x) abs, Sign(x) sign;
+    [T::WIDEST] for FloatLane: Recip(x) recip, Sqrt(x) sqrt, Rsqrt(x) rsqrt, Floor(x) floor, Ceil(x) ceil,
+        Round(x) round, Trunc(x) trunc;
+    [T::ELEMENTARY] for FloatLane: Exp(x) exp, Expm1(x) expm1, Ln(x) ln, Log1p(x) log1p, Sin(x) sin, Cos(x) cos,
+        Tan(x) tan, Tanh(x) tanh, Atan(x) atan, Erf(x) erf, Atan2(a, b) atan2;
+    [T::WIDEST] for Lane: Add(a, b) add, Sub(a, b) sub, Mul(a, b) mul, Min(a, b) min, Max(a, b) max;
+    [T::WIDEST] for FloatLane: DivFloat(a, b) div;
+    [Widest::Baseline] for Bits: DivInt(a, b) div;
+    [Widest::Baseline] for Lane: Rem(a, b) rem, Pow(a, b) pow;
+    [Widest::Avx2] for Bits: Not(x) not, And(a, b) and, Or(a, b) or, Xor(a, b) xor, Shl(a, b) shl, Shr(a, b) shr;
 }
 
 impl Exact for Sin {
@@ -170,6 +171,7 @@ impl Exact for Tan {
 struct NotBool;
 
 impl Map1<u8, u8> for NotBool {
+    const WIDEST: Widest = Widest::Avx2;
     #[inline(always)]
     fn map(x: u8) -> u8 {
         x ^ 1
@@ -181,6 +183,7 @@ macro_rules! comparisons {
         struct $name;
 
         impl<T: Lane> Map2<T, u8> for $name {
+            const WIDEST: Widest = Widest::Avx2;
             #[inline(always)]
             fn map($a: T, $b: T) -> u8 {
                 $test as u8
@@ -196,13 +199,31 @@ comparisons! {
     LessEqual |a, b| Lane::le(a, b);
 }
 
-/// The loop of a function of one element.
+/// Loops between a dtype and `f32`, for 16-bit floats: functions of those are computed in `f32`.
+pub(crate) fn half_loops(dtype: DType) -> Option<(Loop1, Loop1)> {
+    match dtype {
+        DType::F16 => Some((loop1::<f16, f32, Convert>, loop1::<f32, f16, Convert>)),
+        DType::BF16 => Some((loop1::<bf16, f32, Convert>, loop1::<f32, bf16, Convert>)),
+        DType::F64
+        | DType::F32
+        | DType::I64
+        | DType::I32
+        | DType::I16
+        | DType::I8
+        | DType::U64
+        | DType::U32
+        | DType::U16
+        | DType::U8
+        | DType::Bool => None,
+    }
+}
+
+/// The loop of a function of one element; not of 16-bit floats, see [`half_loops`].
 pub(crate) fn unary(function: Unary, dtype: DType) -> Loop1 {
     match dtype {
         DType::F64 => unary_float::<f64>(function),
         DType::F32 => unary_float::<f32>(function),
-        DType::F16 => unary_float::<f16>(function),
-        DType::BF16 => unary_float::<bf16>(function),
+        DType::F16 | DType::BF16 => unreachable!("16-bit floats are computed in f32"),
         DType::I64 => unary_int::<i64>(function),
         DType::I32 => unary_int::<i32>(function),
         DType::I16 => unary_int::<i16>(function),
@@ -267,13 +288,12 @@ fn unary_int<T: Bits>(function: Unary) -> Loop1 {
     }
 }
 
-/// The loop of a function of two elements.
+/// The loop of a function of two elements; not of 16-bit floats, see [`half_loops`].
 pub(crate) fn binary(function: Binary, dtype: DType) -> Loop2 {
     match dtype {
         DType::F32 => binary_float::<f32>(function),
         DType::F64 => binary_float::<f64>(function),
-        DType::F16 => binary_float::<f16>(function),
-        DType::BF16 => binary_float::<bf16>(function),
+        DType::F16 | DType::BF16 => unreachable!("16-bit floats are computed in f32"),
         DType::I64 => binary_int::<i64, u64>(function),
         DType::I32 => binary_int::<i32, u32>(function),
         DType::I16 => binary_int::<i16, u16>(function),
@@ -290,7 +310,7 @@ fn binary_float<T: FloatLane>(function: Binary) -> Loop2 {
         Binary::Add => loop2::<T, T, Add>,
         Binary::Sub => loop2::<T, T, Sub>,
         Binary::Mul => loop2::<T, T, Mul>,
-        Binary::Div => loop2::<T, T, Div>,
+        Binary::Div => loop2::<T, T, DivFloat>,
         Binary::Rem => loop2::<T, T, Rem>,
         Binary::Pow => loop2::<T, T, Pow>,
         Binary::Min => loop2::<T, T, Min>,
@@ -308,7 +328,7 @@ fn binary_int<T: Bits, U: Bits>(function: Binary) -> Loop2 {
         Binary::Add => loop2::<U, U, Add>,
         Binary::Sub => loop2::<U, U, Sub>,
         Binary::Mul => loop2::<U, U, Mul>,
-        Binary::Div => loop2::<T, T, Div>,
+        Binary::Div => loop2::<T, T, DivInt>,
         Binary::Rem => loop2::<T, T, Rem>,
         Binary::Pow => loop2::<T, T, Pow>,
         Binary::Min => loop2::<T, T, Min>,
@@ -322,29 +342,29 @@ fn binary_int<T: Bits, U: Bits>(function: Binary) -> Loop2 {
     }
 }
 
-/// The loop of a comparison; the result is `bool`.
+/// The loop of a comparison; the result is `bool`. Not of 16-bit floats, see [`half_loops`].
 pub(crate) fn compare(comparison: Comparison, dtype: DType) -> Loop2 {
-    fn of<T: Lane>(comparison: Comparison) -> Loop2 {
+    // Whether integers are equal does not depend on the sign: `U` is the unsigned type of the same width.
+    fn of<T: Lane, U: Lane>(comparison: Comparison) -> Loop2 {
         match comparison {
-            Comparison::Eq => loop2::<T, u8, Equal>,
-            Comparison::Ne => loop2::<T, u8, Different>,
+            Comparison::Eq => loop2::<U, u8, Equal>,
+            Comparison::Ne => loop2::<U, u8, Different>,
             Comparison::Lt => loop2::<T, u8, Less>,
             Comparison::Le => loop2::<T, u8, LessEqual>,
         }
     }
     match dtype {
-        DType::F64 => of::<f64>(comparison),
-        DType::F32 => of::<f32>(comparison),
-        DType::F16 => of::<f16>(comparison),
-        DType::BF16 => of::<bf16>(comparison),
-        DType::I64 => of::<i64>(comparison),
-        DType::I32 => of::<i32>(comparison),
-        DType::I16 => of::<i16>(comparison),
-        DType::I8 => of::<i8>(comparison),
-        DType::U64 => of::<u64>(comparison),
-        DType::U32 => of::<u32>(comparison),
-        DType::U16 => of::<u16>(comparison),
-        DType::U8 | DType::Bool => of::<u8>(comparison),
+        DType::F64 => of::<f64, f64>(comparison),
+        DType::F32 => of::<f32, f32>(comparison),
+        DType::F16 | DType::BF16 => unreachable!("16-bit floats are computed in f32"),
+        DType::I64 => of::<i64, u64>(comparison),
+        DType::I32 => of::<i32, u32>(comparison),
+        DType::I16 => of::<i16, u16>(comparison),
+        DType::I8 => of::<i8, u8>(comparison),
+        DType::U64 => of::<u64, u64>(comparison),
+        DType::U32 => of::<u32, u32>(comparison),
+        DType::U16 => of::<u16, u16>(comparison),
+        DType::U8 | DType::Bool => of::<u8, u8>(comparison),
     }
 }
 
@@ -443,6 +463,7 @@ pub(crate) struct Convert;
 struct IsTrue;
 
 impl<T: Lane> Map1<T, u8> for IsTrue {
+    const WIDEST: Widest = Widest::Avx2;
     #[inline(always)]
     fn map(x: T) -> u8 {
         !Lane::eq(x, T::default()) as u8
@@ -452,6 +473,7 @@ impl<T: Lane> Map1<T, u8> for IsTrue {
 macro_rules! convert_as {
     ($($from:ty => $($to:ty)*;)*) => {$($(
         impl Map1<$from, $to> for Convert {
+            const WIDEST: Widest = Widest::Avx2;
             #[inline(always)]
             fn map(x: $from) -> $to {
                 x as $to
@@ -476,6 +498,7 @@ convert_as! {
 macro_rules! convert_narrow {
     ($($ty:ty),*) => {$(
         impl Map1<$ty, f32> for Convert {
+            const WIDEST: Widest = Widest::Avx512;
             #[inline(always)]
             fn map(x: $ty) -> f32 {
                 x.widen()
@@ -483,6 +506,7 @@ macro_rules! convert_narrow {
         }
 
         impl Map1<f32, $ty> for Convert {
+            const WIDEST: Widest = Widest::Avx512;
             #[inline(always)]
             fn map(x: f32) -> $ty {
                 <$ty>::narrow(x)
@@ -490,6 +514,7 @@ macro_rules! convert_narrow {
         }
 
         impl Map1<$ty, f64> for Convert {
+            const WIDEST: Widest = Widest::Avx2;
             #[inline(always)]
             fn map(x: $ty) -> f64 {
                 f64::from(x.widen())
@@ -497,6 +522,7 @@ macro_rules! convert_narrow {
         }
 
         impl Map1<f64, $ty> for Convert {
+            const WIDEST: Widest = Widest::Baseline;
             fn map(x: f64) -> $ty {
                 // The inherent `from_f64` rounds to `f32` on the way, and so twice.
                 <$ty as Element>::from_f64(x)

@@ -1,5 +1,6 @@
 //! The arithmetic of each dtype, as the ops define it.
 
+use crate::isa::Widest;
 use crate::math;
 use crate::narrow::Narrow;
 use half::{bf16, f16};
@@ -7,6 +8,8 @@ use kiln_ir::Element;
 
 /// What all numbers have: the functions of two elements, and comparisons. `u8` also stands for `bool` in comparisons.
 pub(crate) trait Lane: Element {
+    /// Of loops over such elements.
+    const WIDEST: Widest;
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
@@ -39,6 +42,8 @@ pub(crate) trait Bits: Lane {
 
 /// What floats have besides.
 pub(crate) trait FloatLane: Lane {
+    /// Of loops over elementary functions: `f64` calls the library for each element.
+    const ELEMENTARY: Widest;
     /// Above this magnitude `sin`, `cos` and `tan` need [`exact`](FloatLane::exact).
     const GREATEST_ANGLE: f64;
     /// What the float is computed in where it is too narrow itself.
@@ -78,6 +83,7 @@ macro_rules! float_function {
 macro_rules! float_lane {
     ($ty:ty, $pow:ident) => {
         impl Lane for $ty {
+            const WIDEST: Widest = Widest::Avx512;
             #[inline(always)]
             fn add(self, other: Self) -> Self {
                 self + other
@@ -189,6 +195,7 @@ macro_rules! delegate {
 }
 
 impl FloatLane for f32 {
+    const ELEMENTARY: Widest = Widest::Avx512;
     const GREATEST_ANGLE: f64 = math::GREATEST_ANGLE as f64;
     fn wide(self) -> f64 {
         f64::from(self)
@@ -205,6 +212,7 @@ impl FloatLane for f32 {
 }
 
 impl FloatLane for f64 {
+    const ELEMENTARY: Widest = Widest::Baseline;
     const GREATEST_ANGLE: f64 = f64::INFINITY;
     fn wide(self) -> f64 {
         self
@@ -248,22 +256,10 @@ impl FloatLane for f64 {
     }
 }
 
-macro_rules! through_f32 {
-    ($ty:ty: $($unary:ident),*; $($binary:ident),*) => {
-        $(#[inline(always)]
-        fn $unary(self) -> Self {
-            <$ty>::narrow(FloatLane::$unary(self.widen()))
-        })*
-        $(#[inline(always)]
-        fn $binary(self, other: Self) -> Self {
-            <$ty>::narrow(FloatLane::$binary(self.widen(), other.widen()))
-        })*
-    };
-}
-
 macro_rules! narrow_lane {
     ($($ty:ty),*) => {$(
         impl Lane for $ty {
+            const WIDEST: Widest = Widest::Avx2;
             #[inline(always)]
             fn add(self, other: Self) -> Self {
                 <$ty>::narrow(self.widen() + other.widen())
@@ -325,18 +321,6 @@ macro_rules! narrow_lane {
                 Lane::is_nan(self.widen())
             }
         }
-
-        impl FloatLane for $ty {
-            const GREATEST_ANGLE: f64 = math::GREATEST_ANGLE as f64;
-            fn wide(self) -> f64 {
-                f64::from(self.widen())
-            }
-            fn exact(x: f64) -> $ty {
-                <$ty as Element>::from_f64(x)
-            }
-            through_f32!($ty: recip, sqrt, rsqrt, exp, expm1, ln, log1p, sin, cos, tan, tanh, atan, erf, floor,
-                ceil, round, trunc; atan2);
-        }
     )*};
 }
 
@@ -345,6 +329,7 @@ narrow_lane!(f16, bf16);
 macro_rules! int_lane {
     ($($ty:ty, $unsigned:ty, $abs:expr, $sign:expr, $negative_power:expr;)*) => {$(
         impl Lane for $ty {
+            const WIDEST: Widest = Widest::Avx2;
             #[inline(always)]
             fn add(self, other: Self) -> Self {
                 self.wrapping_add(other)

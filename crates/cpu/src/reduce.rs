@@ -205,6 +205,7 @@ impl<'a> Job<'a> {
     }
 
     /// Each result from runs of its elements.
+    #[inline(never)]
     fn runs<T: Lane, R: Reducer<T>>(&self) {
         let mut outer = self.reduced;
         let (length, [stride]) = match outer.rank.checked_sub(1) {
@@ -263,6 +264,7 @@ impl<'a> Job<'a> {
     }
 
     /// Rows of neighbours that belong to different results, added up side by side.
+    #[inline(never)]
     fn columns<T: Lane, R: Reducer<T>>(&self) {
         let mut outer = self.kept;
         let (width, [step]) = outer.remove(outer.rank - 1);
@@ -335,6 +337,7 @@ unsafe fn store<T, R: Reducer<T>>(totals: &[R::Total; COLUMNS], columns: usize, 
 
 /// # Safety
 /// `length` elements from `first` on, `stride` apart, may be read.
+#[inline(never)]
 unsafe fn short_run<T: Lane, R: Reducer<T>>(
     level: Level,
     first: *const T,
@@ -371,7 +374,7 @@ struct Rows {
 
 multiversion! {
     /// Combines neighbours.
-    fn combine_run[T: Lane, R: Reducer<T>]<T, R>(x: &[T]) -> R::Total {
+    fn combine_run[T: Lane, R: Reducer<T>]<T, R> in { T::WIDEST } (x: &[T]) -> R::Total {
         let mut total = R::empty();
         if x.len() < LANES {
             let lane = x.iter().fold(R::identity(), |lane, x| R::combine(lane, R::load(*x)));
@@ -401,7 +404,7 @@ multiversion! {
     }
 
     /// Combines each column of up to [`ROWS`] rows and joins it to its total.
-    fn combine_rows[T: Lane, R: Reducer<T>]<T, R>(x: Shared<T>, rows: Rows, totals: &mut [R::Total; COLUMNS]) {
+    fn combine_rows[T: Lane, R: Reducer<T>]<T, R> in { T::WIDEST } (x: Shared<T>, rows: Rows, totals: &mut [R::Total; COLUMNS]) {
         let mut lanes = [R::identity(); COLUMNS];
         for row in 0..rows.count {
             // SAFETY: `add_rows` promises that the rows may be read.
@@ -420,6 +423,7 @@ multiversion! {
 
 /// # Safety
 /// The rows may be read.
+#[inline(never)]
 unsafe fn add_rows<T: Lane, R: Reducer<T>>(
     level: Level,
     first: *const T,

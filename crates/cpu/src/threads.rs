@@ -56,13 +56,16 @@ impl Pool {
     /// Choose `grain` so that it takes about 20 µs: 16,384 additions in cache, for instance.
     #[inline]
     pub(crate) fn parallel_for(&self, n: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
-        if self.threads == 1 || n <= grain {
-            if n > 0 {
-                body(0..n);
-            }
-            return;
+        self.run(n, grain, &body);
+    }
+
+    /// As [`parallel_for`](Self::parallel_for), with one copy of the code for a body's two callers.
+    fn run(&self, n: usize, grain: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+        if self.threads > 1 && n > grain {
+            self.split(n, grain, body);
+        } else if n > 0 {
+            body(0..n);
         }
-        self.split(n, grain, &body);
     }
 
     #[cfg(not(feature = "threads"))]

@@ -8,7 +8,7 @@ use crate::contraction::matmul::{Matrix, product};
 use crate::contraction::scratch::Scratch;
 use crate::contraction::simd::Float;
 use crate::copy::Shared;
-use crate::isa::multiversion;
+use crate::isa::{Widest, multiversion};
 use kiln_ir::{AttentionSpec, DType, Result, TensorType};
 
 /// Queries and keys of a tile: its scores stay in the first cache but for a few, its operands in the second.
@@ -254,7 +254,7 @@ unsafe fn attend<T: Float>(
 multiversion! {
     /// Turns scores into weights relative to the greatest so far, adds them to the total, and returns the factor by
     /// which everything before must be multiplied.
-    fn weights[T: Float]<T>(row: &mut [T], best: &mut T, total: &mut T) -> T {
+    fn weights[T: Float]<T> in { Widest::Avx512 } (row: &mut [T], best: &mut T, total: &mut T) -> T {
         let here = greatest(row);
         let new = if here > *best { here } else { *best };
         // While nothing is visible any finite number will do.
@@ -267,7 +267,7 @@ multiversion! {
     }
 
     /// `dp` becomes `p (dp - d) scale`, and scores become weights `p = exp(s - lse)`.
-    fn score_gradients[T: Float]<T>(scores: &mut [T], dp: &mut [T], lse: T, d: T, scale: T) {
+    fn score_gradients[T: Float]<T> in { Widest::Avx512 } (scores: &mut [T], dp: &mut [T], lse: T, d: T, scale: T) {
         // A query that sees nothing has no weights.
         let lse = if lse == T::NEG_INFINITY { T::from_f64(f64::INFINITY) } else { lse };
         for (s, dp) in scores.iter_mut().zip(dp) {

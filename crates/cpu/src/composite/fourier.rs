@@ -9,7 +9,7 @@ use crate::array::Array;
 use crate::contraction::scratch::Scratch;
 use crate::contraction::simd::Float;
 use crate::copy::Shared;
-use crate::isa::{Level, multiversion};
+use crate::isa::{Level, Widest, multiversion};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::f64::consts::PI;
@@ -204,7 +204,7 @@ struct Pass<'a> {
 }
 
 multiversion! {
-    fn pass_of[]<>(pass: &Pass<'_>, x_re: &[f64], x_im: &[f64], y_re: &mut [f64], y_im: &mut [f64]) {
+    fn pass_of[]<> in { Widest::Avx512 } (pass: &Pass<'_>, x_re: &[f64], x_im: &[f64], y_re: &mut [f64], y_im: &mut [f64]) {
         let &Pass { radix, left, done, side, roots } = pass;
         let wide = done * side;
         let length = roots.len();

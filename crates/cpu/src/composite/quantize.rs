@@ -4,7 +4,7 @@ use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::simd::Float;
 use crate::copy::Shared;
-use crate::isa::multiversion;
+use crate::isa::{Widest, multiversion};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -146,7 +146,7 @@ fn convert<A: Element, S: Element, Z: Element, R: Element>(
 }
 
 multiversion! {
-    fn quantize_row[T: Float, Q: Quantized]<T, Q>(
+    fn quantize_row[T: Float, Q: Quantized]<T, Q> in { Widest::Avx2 } (
         blocks: &Blocks,
         x: &[T],
         scales: &[T],
@@ -164,7 +164,7 @@ multiversion! {
         });
     }
 
-    fn dequantize_row[T: Float, Q: Quantized]<T, Q>(
+    fn dequantize_row[T: Float, Q: Quantized]<T, Q> in { Widest::Avx2 } (
         blocks: &Blocks,
         q: &[Q],
         scales: &[T],

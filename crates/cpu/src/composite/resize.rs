@@ -4,7 +4,7 @@ use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::simd::Float;
 use crate::copy::Shared;
-use crate::isa::multiversion;
+use crate::isa::{Widest, multiversion};
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{ResizeMode, Result, TensorType};
@@ -76,7 +76,7 @@ struct Taps<T> {
 }
 
 multiversion! {
-    fn weigh[T: Float]<T>(taps: &Taps<T>, x: &[T], y: &mut [T], inner: usize) {
+    fn weigh[T: Float]<T> in { Widest::Avx2 } (taps: &Taps<T>, x: &[T], y: &mut [T], inner: usize) {
         let count = taps.count;
         for (i, y) in y.chunks_exact_mut(inner).enumerate() {
             let places = &taps.places[i * count..][..count];

@@ -4,7 +4,7 @@ use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::simd::{Float, Kernel, Simd};
 use crate::copy::Shared;
-use crate::isa::multiversion;
+use crate::isa::{Widest, multiversion};
 use kiln_ir::{NormKind, Result, TensorType};
 
 /// Elements worth waking another thread for.
@@ -103,7 +103,7 @@ pub(super) fn sum_of<T: Float>(row: &[T], f: impl Fn(T) -> T) -> T {
 }
 
 multiversion! {
-    fn softmax_rows[T: Float]<T>(x: &[T], y: &mut [T], length: usize, log: bool) {
+    fn softmax_rows[T: Float]<T> in { Widest::Avx512 } (x: &[T], y: &mut [T], length: usize, log: bool) {
         for (x, y) in x.chunks_exact(length).zip(y.chunks_exact_mut(length)) {
             let shift = greatest(x);
             for (y, &x) in y.iter_mut().zip(x) {
@@ -216,7 +216,7 @@ pub(super) fn norm<T: Float>(
 }
 
 multiversion! {
-    fn norm_row[T: Float]<T>(
+    fn norm_row[T: Float]<T> in { Widest::Avx512 } (
         kind: NormKind,
         epsilon: T,
         x: &[T],

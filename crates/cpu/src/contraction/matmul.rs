@@ -1,13 +1,14 @@
 //! Matrix products.
 //!
-//! Floats go to the `gemm` crate with whatever strides the operands have; integers to a blocked loop of their own.
+//! Floats go to the `gemm` crates with whatever strides the operands have; integers to a blocked loop of their own.
 
 use super::simd::{Float, Kernel, Simd};
 use crate::Cpu;
 use crate::array::Array;
 use crate::copy::Shared;
-use crate::isa::multiversion;
+use crate::isa::{Widest, multiversion};
 use crate::walk::Walk;
+use gemm_common::Parallelism;
 use kiln_ir::{Element, Result, TensorType};
 
 /// Multiplications worth waking another thread for.
@@ -37,6 +38,16 @@ impl<T> Matrix<T> {
         Matrix { row: self.column, column: self.row, ..self }
     }
 
+    /// The last of `n` rows first.
+    fn with_rows_reversed(self, n: usize) -> Matrix<T> {
+        Matrix { row: -self.row, ..self.at(n - 1, 0) }
+    }
+
+    /// The last of `n` columns first.
+    fn with_columns_reversed(self, n: usize) -> Matrix<T> {
+        Matrix { column: -self.column, ..self.at(0, n - 1) }
+    }
+
     fn at(self, row: usize, column: usize) -> Matrix<T> {
         let offset = row as isize * self.row + column as isize * self.column;
         Matrix { start: self.start.wrapping_offset(offset), ..self }
@@ -56,7 +67,7 @@ pub(crate) unsafe fn product<T: Float>(
     scale: T,
 ) {
     // SAFETY: as the caller promises.
-    unsafe { gemm(([m, k, n], a, b, c), accumulate, scale, gemm::Parallelism::None) }
+    unsafe { gemm(([m, k, n], a, b, c), accumulate, scale, Parallelism::None) }
 }
 
 /// Sizes, operands and result of a product.
@@ -64,16 +75,13 @@ type Operation<T> = ([usize; 3], Matrix<T>, Matrix<T>, Matrix<T>);
 
 /// # Safety
 /// As [`product`].
-unsafe fn gemm<T: Float>(
-    ([m, k, n], a, b, c): Operation<T>,
-    accumulate: bool,
-    scale: T,
-    parallelism: gemm::Parallelism,
-) {
+unsafe fn gemm<T: Float>(operation: Operation<T>, accumulate: bool, scale: T, parallelism: Parallelism) {
+    let ([m, k, n], a, b, c) = with_ascending_result(operation);
     let before = if accumulate { T::ONE } else { T::ZERO };
-    // SAFETY: as the caller promises; `T` is `f32` or `f64`.
+    let multiply = T::gemm();
+    // SAFETY: as the caller promises.
     unsafe {
-        gemm::gemm(
+        multiply(
             m,
             n,
             k,
@@ -95,6 +103,26 @@ unsafe fn gemm<T: Float>(
             parallelism,
         );
     }
+}
+
+/// The same product in the form that the microkernels are made for: the result's columns lie side by side rather than
+/// its rows, and no axis of the result and of the left matrix runs backwards.
+fn with_ascending_result<T>(operation: Operation<T>) -> Operation<T> {
+    let ([mut m, k, mut n], mut a, mut b, mut c) = operation;
+    if c.column.abs() < c.row.abs() {
+        (m, n) = (n, m);
+        (a, b, c) = (b.transposed(), a.transposed(), c.transposed());
+    }
+    if c.row < 0 && m > 0 {
+        (a, c) = (a.with_rows_reversed(m), c.with_rows_reversed(m));
+    }
+    if c.column < 0 && n > 0 {
+        (b, c) = (b.with_columns_reversed(n), c.with_columns_reversed(n));
+    }
+    if a.column < 0 && k > 0 {
+        (a, b) = (a.with_columns_reversed(k), b.with_rows_reversed(k));
+    }
+    ([m, k, n], a, b, c)
 }
 
 /// Sizes and strides of a batched product whose result is contiguous.
@@ -189,7 +217,7 @@ unsafe fn alone<T: Float>(cpu: &Cpu, operation: Operation<T>) {
         if Dots::suit(sizes, a, b) {
             T::dispatch(cpu.level, Dots { sizes, a, b, c });
         } else {
-            gemm(operation, false, T::ONE, gemm::Parallelism::None);
+            gemm(operation, false, T::ONE, Parallelism::None);
         }
     }
 }
@@ -314,13 +342,13 @@ unsafe fn shared<T: Float>(cpu: &Cpu, operation: Operation<T>) {
 }
 
 #[cfg(feature = "threads")]
-fn parallelism(threads: usize) -> gemm::Parallelism {
-    if threads > 1 { gemm::Parallelism::Rayon(threads) } else { gemm::Parallelism::None }
+fn parallelism(threads: usize) -> Parallelism {
+    if threads > 1 { Parallelism::Rayon(threads) } else { Parallelism::None }
 }
 
 #[cfg(not(feature = "threads"))]
-fn parallelism(_threads: usize) -> gemm::Parallelism {
-    gemm::Parallelism::None
+fn parallelism(_threads: usize) -> Parallelism {
+    Parallelism::None
 }
 
 /// An integer, and the integer in which its products are summed.
@@ -394,7 +422,7 @@ pub(super) fn integers<T: Integer>(
 
 multiversion! {
     /// One row of the result: `c[j] = Σ_k a[k] b[k][j]`, in pieces that stay in registers and the first cache.
-    fn integer_row[T: Integer]<T>(a: &[T], b: &[T], c: &mut [T::Sum]) {
+    fn integer_row[T: Integer]<T> in { Widest::Avx2 } (a: &[T], b: &[T], c: &mut [T::Sum]) {
         let n = c.len();
         for start in (0..n).step_by(64) {
             let len = (n - start).min(64);

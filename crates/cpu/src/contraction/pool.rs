@@ -4,7 +4,7 @@ use super::{no_number, tensor, through_f32};
 use crate::Cpu;
 use crate::array::Array;
 use crate::copy::Shared;
-use crate::isa::multiversion;
+use crate::isa::{Widest, multiversion};
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{DType, Element, Op, Operands, PoolKind, PoolSpec, Result, TensorType, Values};
@@ -17,6 +17,9 @@ const GRAIN: usize = 1 << 15;
 trait Number: Element {
     /// No number is less.
     const LEAST: Self;
+
+    /// Of loops over such numbers.
+    const WIDEST: Widest;
 
     /// Integers wrap.
     fn plus(self, other: Self) -> Self;
@@ -32,6 +35,7 @@ macro_rules! floats {
     ($($ty:ty),*) => {$(
         impl Number for $ty {
             const LEAST: Self = <$ty>::NEG_INFINITY;
+            const WIDEST: Widest = Widest::Avx512;
 
             #[inline(always)]
             fn plus(self, other: Self) -> Self {
@@ -55,6 +59,7 @@ macro_rules! integers {
     ($($ty:ty),*) => {$(
         impl Number for $ty {
             const LEAST: Self = <$ty>::MIN;
+            const WIDEST: Widest = Widest::Baseline;
 
             #[inline(always)]
             fn plus(self, other: Self) -> Self {
@@ -328,7 +333,7 @@ fn along<T: Copy, U>(
 
 multiversion! {
     /// The greatest element of each window.
-    fn greatest[T: Number]<T>(windows: &Windows, x: &[T], y: &mut [T]) {
+    fn greatest[T: Number]<T> in { T::WIDEST } (windows: &Windows, x: &[T], y: &mut [T]) {
         for ((starts, _), y) in windows.rows.iter().zip(y.chunks_exact_mut(windows.row)) {
             y.fill(T::LEAST);
             for &start in starts {
@@ -342,7 +347,7 @@ multiversion! {
     }
 
     /// The mean of each window.
-    fn mean[T: Number]<T>(windows: &Windows, x: &[T], y: &mut [T]) {
+    fn mean[T: Number]<T> in { T::WIDEST } (windows: &Windows, x: &[T], y: &mut [T]) {
         for ((starts, outer), y) in windows.rows.iter().zip(y.chunks_exact_mut(windows.row)) {
             y.fill(T::default());
             for &start in starts {
@@ -357,7 +362,7 @@ multiversion! {
     }
 
     /// Adds each window's gradient to its first greatest element.
-    fn to_greatest[T: Number]<T>(windows: &Windows, x: &[T], grad: &[T], dx: &mut [T]) {
+    fn to_greatest[T: Number]<T> in { T::WIDEST } (windows: &Windows, x: &[T], grad: &[T], dx: &mut [T]) {
         const NONE: u32 = u32::MAX;
         const CHUNK: usize = 64;
         // Where each element of a window lies for window 0 of a row; may be before the row.
@@ -400,7 +405,7 @@ multiversion! {
     }
 
     /// Adds each window's part of its mean's gradient to all its elements.
-    fn to_all[T: Number]<T>(windows: &Windows, grad: &[T], dx: &mut [T]) {
+    fn to_all[T: Number]<T> in { T::WIDEST } (windows: &Windows, grad: &[T], dx: &mut [T]) {
         let mut shares = vec![T::default(); windows.row];
         for ((starts, outer), grad) in windows.rows.iter().zip(grad.chunks_exact(windows.row)) {
             for ((share, &grad), &inner) in shares.iter_mut().zip(grad).zip(&windows.divisors) {

@@ -5,8 +5,8 @@ use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::tensor;
 use crate::copy::Shared;
-use crate::lane::Lane;
-use crate::scalar::with_number;
+use crate::lane::{Bits, Lane};
+use crate::scalar::with_size;
 use alloc::vec::Vec;
 use kiln_ir::{DType, Operands, Result, Shape, TensorType, Values};
 use smallvec::smallvec;
@@ -17,12 +17,17 @@ const PART: usize = 1 << 15;
 pub(crate) fn nonzero(cpu: &Cpu, index: DType, inputs: Operands) -> Result<Values> {
     let (x, ty) = tensor(&inputs, 0)?;
     let x = cpu.contiguous(x, ty)?;
-    let (result, ty) = with_number!(ty.dtype, T => found::<T>(cpu, x.data(), &ty.shape, index)?);
+    let (result, ty) = with_size!(ty.dtype.size(), T => {
+        // Zeros of either sign are zeros.
+        let sign = if ty.dtype.is_float() { 1 << (T::BITS - 1) } else { 0 };
+        found::<T>(cpu, x.data(), !sign, &ty.shape, index)?
+    });
     Ok(smallvec![result.into_value(ty)])
 }
 
-fn found<T: Lane>(cpu: &Cpu, x: &[T], shape: &Shape, index: DType) -> Result<(Array, TensorType)> {
-    let is_found = |x: &&T| !Lane::eq(**x, T::default());
+/// The positions of elements that have any bit of the mask.
+fn found<T: Bits>(cpu: &Cpu, x: &[T], mask: T, shape: &Shape, index: DType) -> Result<(Array, TensorType)> {
+    let is_found = |x: &&T| !Lane::eq(Bits::and(**x, mask), T::default());
     let parts = x.len().div_ceil(PART);
     let mut counts = alloc::vec![0usize; parts];
     let slots = Shared::new(counts.as_mut_ptr());

@@ -1,7 +1,7 @@
 //! How written and present elements combine, and code for each mode and dtype.
 
 use crate::lane::Lane;
-use crate::scalar::{with_number, with_size};
+use crate::scalar::with_size;
 use kiln_ir::{DType, UpdateMode};
 
 /// A way to combine two elements.
@@ -38,6 +38,56 @@ macro_rules! combine {
 
 combine! { Sum: add; Product: mul; Least: min; Greatest: max; }
 
+/// Runs code with the type of a dtype that elements combine in: 16-bit floats do so in `f32`, and whoever calls this has
+/// converted them. Signed integers run as the types named.
+macro_rules! with_combined {
+    ($dtype:expr, [$i64:ty, $i32:ty, $i16:ty, $i8:ty], $T:ident => $body:expr) => {
+        match $dtype {
+            DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            DType::F16 | DType::BF16 => unreachable!("16-bit floats combine in f32"),
+            DType::I64 => {
+                type $T = $i64;
+                $body
+            }
+            DType::I32 => {
+                type $T = $i32;
+                $body
+            }
+            DType::I16 => {
+                type $T = $i16;
+                $body
+            }
+            DType::I8 => {
+                type $T = $i8;
+                $body
+            }
+            DType::U64 => {
+                type $T = u64;
+                $body
+            }
+            DType::U32 => {
+                type $T = u32;
+                $body
+            }
+            DType::U16 => {
+                type $T = u16;
+                $body
+            }
+            DType::U8 | DType::Bool => {
+                type $T = u8;
+                $body
+            }
+        }
+    };
+}
+
 /// Something to do with elements of a dtype and a way to combine them.
 pub(super) trait Job {
     /// # Safety
@@ -54,10 +104,10 @@ pub(super) unsafe fn run(job: &impl Job, mode: UpdateMode, dtype: DType) {
     unsafe {
         match mode {
             UpdateMode::Set => with_size!(dtype.size(), T => job.run::<T, Replace>()),
-            UpdateMode::Add => with_number!(dtype, T => job.run::<T, Sum>()),
-            UpdateMode::Mul => with_number!(dtype, T => job.run::<T, Product>()),
-            UpdateMode::Min => with_number!(dtype, T => job.run::<T, Least>()),
-            UpdateMode::Max => with_number!(dtype, T => job.run::<T, Greatest>()),
+            UpdateMode::Add => with_combined!(dtype, [u64, u32, u16, u8], T => job.run::<T, Sum>()),
+            UpdateMode::Mul => with_combined!(dtype, [u64, u32, u16, u8], T => job.run::<T, Product>()),
+            UpdateMode::Min => with_combined!(dtype, [i64, i32, i16, i8], T => job.run::<T, Least>()),
+            UpdateMode::Max => with_combined!(dtype, [i64, i32, i16, i8], T => job.run::<T, Greatest>()),
         }
     }
 }

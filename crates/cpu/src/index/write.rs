@@ -31,7 +31,7 @@ pub(crate) fn put(
     inputs: Operands,
     results: &[TensorType],
 ) -> Result<Values> {
-    if rounds_often(mode, results[0].dtype) {
+    if combines_in_f32(mode, results[0].dtype) {
         return through_f32(cpu, op, inputs, results);
     }
     let ty = *tensor(&inputs, 0)?.1;
@@ -48,7 +48,7 @@ pub(crate) fn scatter(
     inputs: Operands,
     results: &[TensorType],
 ) -> Result<Values> {
-    if rounds_often(mode, results[0].dtype) {
+    if combines_in_f32(mode, results[0].dtype) {
         return through_f32(cpu, op, inputs, results);
     }
     let ty = *tensor(&inputs, 0)?.1;
@@ -61,13 +61,9 @@ pub(crate) fn scatter(
     write(cpu, mode, inputs, |source, target| Scatter { cpu, shape, indices, source, target })
 }
 
-/// Whether many elements may be added up in a dtype that is too narrow for it.
-fn rounds_often(mode: UpdateMode, dtype: DType) -> bool {
-    let accumulates = match mode {
-        UpdateMode::Add | UpdateMode::Mul => true,
-        UpdateMode::Set | UpdateMode::Min | UpdateMode::Max => false,
-    };
-    accumulates && matches!(dtype, DType::F16 | DType::BF16)
+/// 16-bit floats are too narrow to add up many of them.
+fn combines_in_f32(mode: UpdateMode, dtype: DType) -> bool {
+    mode != UpdateMode::Set && matches!(dtype, DType::F16 | DType::BF16)
 }
 
 /// Runs the job made of the addresses of the source (the third operand, contiguous) and of the result, which starts as
@@ -173,6 +169,7 @@ impl Job for Put<'_> {
 impl Put<'_> {
     /// # Safety
     /// As [`run`](Job::run); nobody else writes these columns.
+    #[inline(never)]
     unsafe fn in_order<T: Copy, C: Combine<T>>(&self, outer: usize, columns: Range<usize>) {
         if self.shape.block == 1 {
             let source = self.source.get().cast::<T>().wrapping_add(outer * self.indices.len());
@@ -194,6 +191,7 @@ impl Put<'_> {
     ///
     /// # Safety
     /// As [`run`](Job::run).
+    #[inline(never)]
     unsafe fn grouped<T: Copy, C: Combine<T>>(&self, outer: usize, range: Range<usize>, order: &[usize]) {
         let target = |at: usize| self.indices[order[at]];
         let continues = |at: usize| at > 0 && at < order.len() && target(at) == target(at - 1);
@@ -294,10 +292,15 @@ impl Job for Scatter<'_> {
 
 pub(crate) fn slice_update(
     cpu: &Cpu,
+    op: &Op,
     slices: &[SliceAxis],
     mode: UpdateMode,
     mut inputs: Operands,
+    results: &[TensorType],
 ) -> Result<Values> {
+    if combines_in_f32(mode, results[0].dtype) {
+        return through_f32(cpu, op, inputs, results);
+    }
     let (source, ty) = tensor(&inputs, 1)?;
     let (source, ty) = (source.clone(), *ty);
     let size = ty.dtype.size();

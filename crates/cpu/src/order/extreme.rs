@@ -70,7 +70,7 @@ impl Extreme for Min {
 
 multiversion! {
     /// The first of the elements (one or more) with the greatest rank, block by block: only one is searched for it.
-    fn first_extreme[T: Ordered, E: Extreme]<T, E>(x: &[T]) -> usize {
+    fn first_extreme[T: Ordered, E: Extreme]<T, E> in { T::WIDEST } (x: &[T]) -> usize {
         let mut best = E::rank(x[0]);
         let mut start = 0;
         for (i, block) in x.chunks(BLOCK).enumerate() {
@@ -105,7 +105,7 @@ impl Search<'_> {
             // SAFETY: as the caller promises.
             return unsafe { self.one_line::<T, E>(source) };
         }
-        lines.for_each(&self.cpu.pool, |tile| {
+        lines.for_each(&self.cpu.pool, &|tile| {
             let x = source.get().cast_const();
             // SAFETY: as the caller promises.
             unsafe {

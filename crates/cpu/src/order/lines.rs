@@ -67,7 +67,7 @@ impl<const N: usize> Lines<N> {
     }
 
     /// Calls `body` with tiles that cover all lines once; in parallel where there are many elements.
-    pub(crate) fn for_each(&self, pool: &Pool, body: impl Fn(Tile<N>) + Sync) {
+    pub(crate) fn for_each(&self, pool: &Pool, body: &(dyn Fn(Tile<N>) + Sync)) {
         let parts = self.columns.div_ceil(TILE);
         let grain = (GRAIN / (self.len * self.columns.min(TILE)).max(1)).max(1);
         let split = |range: Range<usize>| {

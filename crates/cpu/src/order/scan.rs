@@ -165,7 +165,7 @@ impl Scan<'_> {
         value: impl Fn(A) -> T + Sync + Copy,
     ) {
         let lines = &self.lines;
-        lines.for_each(&self.cpu.pool, |tile| {
+        lines.for_each(&self.cpu.pool, &|tile| {
             // SAFETY: as the caller promises.
             unsafe {
                 if lines.is_across() {
@@ -181,7 +181,7 @@ impl Scan<'_> {
 
     /// # Safety
     /// As [`run`](Self::run).
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn tile<T: Copy, A: Copy>(
         &self,
         tile: Tile<2>,

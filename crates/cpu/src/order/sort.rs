@@ -70,7 +70,7 @@ impl Sort {
     unsafe fn run<T: Ordered>(&self, cpu: &Cpu, x: *const T) {
         let x = Shared::new(x.cast_mut());
         let fits_word = T::Key::BITS <= 32 && u32::try_from(self.lines.len).is_ok();
-        self.lines.for_each(&cpu.pool, |tile| {
+        self.lines.for_each(&cpu.pool, &|tile| {
             // SAFETY: as the caller promises.
             unsafe {
                 if fits_word {
