@@ -65,26 +65,31 @@ impl DType {
     }
 
     /// Whether this is a floating-point type.
+    #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
     }
 
     /// Whether this is an integer type, signed or not. `Bool` is not.
+    #[inline]
     pub const fn is_int(self) -> bool {
         self.is_signed_int() || self.is_unsigned_int()
     }
 
     /// Whether this is a signed integer type.
+    #[inline]
     pub const fn is_signed_int(self) -> bool {
         matches!(self, DType::I64 | DType::I32 | DType::I16 | DType::I8)
     }
 
     /// Whether this is an unsigned integer type. `Bool` is not.
+    #[inline]
     pub const fn is_unsigned_int(self) -> bool {
         matches!(self, DType::U64 | DType::U32 | DType::U16 | DType::U8)
     }
 
     /// Whether this is `Bool`.
+    #[inline]
     pub const fn is_bool(self) -> bool {
         matches!(self, DType::Bool)
     }

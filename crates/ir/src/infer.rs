@@ -7,7 +7,9 @@ mod index;
 mod reduce;
 mod view;
 
-use crate::{CollectiveKind, DType, Error, Op, OperandType, Result, ResultTypes, Scalar, Shape, TensorType};
+use crate::{
+    Binary, CollectiveKind, DType, Error, Op, OperandType, Result, ResultTypes, Scalar, Shape, TensorType,
+};
 use alloc::format;
 use alloc::string::String;
 use smallvec::smallvec;
@@ -67,6 +69,19 @@ pub fn infer(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         Op::Custom(op) => op.infer(inputs),
         Op::Fused(fused) => rule.fused(fused.program()),
     }
+}
+
+/// The type of the only result, for the most frequent ops on two tensors of one type: what [`infer`] gives, sooner.
+/// `None` says nothing about the operands: only [`infer`] does.
+#[inline]
+pub fn infer_alike(op: &Op, a: &TensorType, b: &TensorType) -> Option<TensorType> {
+    let is_arithmetic = matches!(
+        op,
+        Op::Binary(
+            Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Pow | Binary::Min | Binary::Max
+        )
+    );
+    (is_arithmetic && !a.dtype.is_bool() && a == b).then_some(*a)
 }
 
 /// The shape to which both broadcast by NumPy's rule: aligned at the last axis, equal lengths or 1.

@@ -67,7 +67,7 @@ pub use engine::{BoxFuture, Caps, Engine, OpSet, poison_of, poisoned};
 pub use error::{Error, ErrorKind, Result};
 pub use expand::{Expand, MINIMAL, expand, expand_program};
 pub use future::block_on;
-pub use infer::infer;
+pub use infer::{infer, infer_alike};
 pub use op::*;
 pub use program::{Instruction, Program, ProgramOperand};
 pub use recorder::Recorder;
