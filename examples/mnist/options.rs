@@ -19,7 +19,7 @@ pub(crate) struct Options {
     pub(crate) batch_size: usize,
 
     /// Greatest learning rate: it rises over the first tenth of the steps and then falls to zero along a cosine.
-    #[arg(long, default_value_t = 2e-3)]
+    #[arg(long, default_value_t = 2e-3, allow_negative_numbers = true)]
     pub(crate) learning_rate: f64,
 
     /// Seed of the weights, of dropout and of the order of the images. The same seed gives the same
