@@ -68,6 +68,7 @@ pub(crate) enum PackedType {
 const MAX_PACKED: usize = 4;
 
 impl PackedType {
+    #[inline]
     pub(crate) fn new(ty: &TensorType) -> PackedType {
         let mut lengths = [0; MAX_PACKED];
         if ty.rank() > MAX_PACKED {
@@ -92,6 +93,7 @@ impl PackedType {
 }
 
 impl Node {
+    #[inline]
     pub(crate) fn new(parents: Parents, kind: NodeKind) -> Arc<Node> {
         Arc::new(Node { id: NodeId::next(), parents, kind })
     }
@@ -119,17 +121,19 @@ impl Node {
 impl Drop for Node {
     /// A tape can be hundreds of thousands of nodes deep: parents are freed in a loop, not by recursion.
     fn drop(&mut self) {
-        let mut doomed: Vec<Node> = Vec::new();
+        let mut doomed: Vec<Parents> = Vec::new();
         release(&mut self.parents, &mut doomed);
-        while let Some(mut node) = doomed.pop() {
-            release(&mut node.parents, &mut doomed);
+        while let Some(mut parents) = doomed.pop() {
+            release(&mut parents, &mut doomed);
         }
 
-        /// Gives up parents; those without another owner are left for the caller to drop.
-        fn release(parents: &mut Parents, doomed: &mut Vec<Node>) {
+        /// Gives up parents; the parents of those without another owner are left for the caller to release.
+        fn release(parents: &mut Parents, doomed: &mut Vec<Parents>) {
             for edge in parents.iter_mut() {
-                if let Some(node) = edge.take().and_then(|edge| Arc::into_inner(edge.node)) {
-                    doomed.push(node);
+                if let Some(mut node) = edge.take().and_then(|edge| Arc::into_inner(edge.node))
+                    && !node.parents.is_empty()
+                {
+                    doomed.push(mem::take(&mut node.parents));
                 }
             }
         }

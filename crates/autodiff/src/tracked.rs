@@ -27,16 +27,19 @@ pub(crate) struct Parts {
 }
 
 impl Tracked {
+    #[inline]
     pub(crate) fn wrap(layer: usize, parts: Parts, kept: bool) -> Value {
         let ty = *parts.inner.ty();
         Value::new(ty, Tracked { layer, parts: Some(parts), kept: AtomicBool::new(kept) })
     }
 
     /// The payload of a value that `layer` tracks.
+    #[inline]
     pub(crate) fn of(value: &Value, layer: usize) -> Option<&Tracked> {
         value.payload::<Tracked>().filter(|tracked| tracked.layer == layer)
     }
 
+    #[inline]
     pub(crate) fn parts(&self) -> &Parts {
         self.parts.as_ref().expect("a tracked value in use is whole")
     }
@@ -58,6 +61,7 @@ impl Tracked {
 
     /// Takes apart a value that `layer` tracks; the value comes back as it is if it does not. The only clone is
     /// moved out of, so that the inner engine may overwrite the inner value.
+    #[inline]
     pub(crate) fn open(mut value: Value, layer: usize) -> Result<Parts, Value> {
         if value.is_unique()
             && let Some(tracked) = value.payload_mut::<Tracked>().filter(|tracked| tracked.layer == layer)

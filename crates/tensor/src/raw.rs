@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
     Axes, Binary, Comparison, Extremum, MAX_RANK, Op, Operand, OperandType, Operands, PadAxis, RandomKind,
-    Reduction, SliceAxis, Unary, UpdateMode, Value, Values, infer,
+    Reduction, SliceAxis, Unary, UpdateMode, Value, Values, infer, infer_alike,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -74,9 +74,15 @@ impl Raw {
     #[inline]
     pub fn apply(self, op: &Op) -> Result<Raw> {
         let types = infer(op, &[OperandType::Tensor(self.value.ty())])?;
-        let mut results = self.stack.engine().execute(op, smallvec![Operand::Value(self.value)], &types);
+        let results = self.stack.engine().execute(op, smallvec![Operand::Value(self.value)], &types);
+        Raw::only(self.stack, op, results)
+    }
+
+    /// The result of an op that gives one.
+    #[inline]
+    fn only(stack: Stack, op: &Op, mut results: Values) -> Result<Raw> {
         match results.pop() {
-            Some(value) => Ok(Raw { stack: self.stack, value }),
+            Some(value) => Ok(Raw { stack, value }),
             None => Err(Error::type_error(op.name(), "gives no result", &[])),
         }
     }
@@ -97,13 +103,16 @@ impl Raw {
         Ok(Raw { stack, value: results.swap_remove(0) })
     }
 
+    #[inline]
     fn on_same_stack(&self, op: &str, other: &Raw) -> Result<()> {
-        if self.stack.same(&other.stack) {
-            return Ok(());
-        }
+        if self.stack.same(&other.stack) { Ok(()) } else { Err(self.on_other_stack(op, other)) }
+    }
+
+    #[cold]
+    fn on_other_stack(&self, op: &str, other: &Raw) -> Error {
         let problem = format!("tensors are on different devices: {:?} and {:?}", self.stack, other.stack);
-        Err(Error::type_error(op, problem, &[self.ty().into(), other.ty().into()])
-            .hint("move one of them with `to_device`"))
+        Error::type_error(op, problem, &[self.ty().into(), other.ty().into()])
+            .hint("move one of them with `to_device`")
     }
 
     // From nothing.
@@ -168,7 +177,14 @@ impl Raw {
     /// A function of two elements; broadcasts.
     #[inline]
     pub fn binary(self, function: Binary, other: Raw) -> Result<Raw> {
-        self.pairwise(&Op::Binary(function), other)
+        let Raw { stack, value } = other;
+        self.pairwise(&Op::Binary(function), &stack, value)
+    }
+
+    /// As [`binary`](Raw::binary), keeping the other operand: cheaper than a clone of it.
+    #[inline]
+    pub fn binary_with(self, function: Binary, other: &Raw) -> Result<Raw> {
+        self.pairwise(&Op::Binary(function), &other.stack, other.value.clone())
     }
 
     /// A function of each element and a number.
@@ -189,7 +205,8 @@ impl Raw {
 
     /// A comparison of two elements; broadcasts.
     pub fn compare(self, comparison: Comparison, other: Raw) -> Result<Raw> {
-        self.pairwise(&Op::Compare(comparison), other)
+        let Raw { stack, value } = other;
+        self.pairwise(&Op::Compare(comparison), &stack, value)
     }
 
     /// A comparison of each element with a number.
@@ -205,13 +222,25 @@ impl Raw {
     }
 
     #[inline]
-    fn pairwise(self, op: &Op, other: Raw) -> Result<Raw> {
+    fn pairwise(self, op: &Op, stack: &Stack, other: Value) -> Result<Raw> {
+        if self.stack.same(stack)
+            && let Some(ty) = infer_alike(op, self.value.ty(), other.ty())
+        {
+            let operands = smallvec![Operand::Value(self.value), Operand::Value(other)];
+            let results = self.stack.engine().execute(op, operands, &[ty]);
+            return Raw::only(self.stack, op, results);
+        }
+        self.pairwise_any(op, Raw::new(stack.clone(), other))
+    }
+
+    /// Two tensors that may differ in everything.
+    #[inline(never)]
+    fn pairwise_any(self, op: &Op, other: Raw) -> Result<Raw> {
         self.on_same_stack(op.name(), &other)?;
         let (a, b) =
             if self.shape() == other.shape() { (self, other) } else { Raw::broadcast_pair(op, self, other)? };
-        let mut results =
-            Raw::emit(&a.stack, op, smallvec![Operand::Value(a.value), Operand::Value(b.value)])?;
-        Ok(Raw { stack: a.stack, value: results.swap_remove(0) })
+        let results = Raw::emit(&a.stack, op, smallvec![Operand::Value(a.value), Operand::Value(b.value)])?;
+        Raw::only(a.stack, op, results)
     }
 
     fn broadcast_pair(op: &Op, a: Raw, b: Raw) -> Result<(Raw, Raw)> {

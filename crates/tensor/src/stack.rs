@@ -96,6 +96,7 @@ impl Stack {
     }
 
     /// Whether both are the same opened stack.
+    #[inline]
     pub fn same(&self, other: &Stack) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -24,7 +24,7 @@ macro_rules! binary_operators {
             #[inline]
             #[track_caller]
             fn $method(self, other: &Tensor<B, D, K>) -> Tensor<B, D, K> {
-                ops::$trait::$method(self, other.clone())
+                self.map(|a| a.binary_with(Binary::$function, other.raw()))
             }
         }
 
@@ -42,7 +42,7 @@ macro_rules! binary_operators {
             #[inline]
             #[track_caller]
             fn $method(self, other: &Tensor<B, D, K>) -> Tensor<B, D, K> {
-                ops::$trait::$method(self.clone(), other.clone())
+                ops::$trait::$method(self.clone(), other)
             }
         }
 
