@@ -113,6 +113,9 @@ fn schedule(options: &Options, steps_per_epoch: u64) -> Result<Sequential> {
     let steps = (steps_per_epoch * options.epochs as u64).max(2);
     let rise = steps.div_ceil(10);
     let peak = options.learning_rate;
+    if !(peak.is_finite() && peak > 0.0) {
+        return Err(format!("the learning rate must be a number above 0, not {peak}").into());
+    }
     let up = Linear::new(peak / 10.0, peak, rise)?;
     Ok(Sequential::new().then(up, rise).finally(Cosine::new(peak, 0.0, steps - rise)?))
 }
