@@ -127,7 +127,7 @@ macro_rules! multiversion {
                 }
             }
             #[cfg(not(target_arch = "x86_64"))]
-            let _ = level;
+            let _ = (level, $widest);
             body::<$($param),*>($($arg),*)
         }
     )*};
