@@ -43,11 +43,11 @@ fn run(options: &Options) -> Result<()> {
     let test = Arc::new(MnistDataset::test()?);
     let batcher = MnistBatcher { device: device.clone() };
     let test_loader = DataLoaderBuilder::new(batcher).batch_size(500).num_workers(1).build(test.clone())?;
-    if !options.evaluate {
-        let trained = train(options, &device, &test_loader)?;
-        check_same_predictions(&trained, &load(&options.output, &device)?, &test_loader)?;
-    }
+    let trained = if options.evaluate { None } else { Some(train(options, &device, &test_loader)?) };
     let model = load(&options.output, &device)?;
+    if let Some(trained) = trained {
+        check_same_predictions(&trained, &model, &test_loader)?;
+    }
     show_digits(&model, &test, &device)?;
     let scores = evaluate(&model, &test_loader, &mut [Box::new(Accuracy::new())])?;
     let accuracy = scores.metric("accuracy").ok_or("no accuracy was measured")?;

@@ -5,60 +5,12 @@ use kiln_ir::{DType, Element, Scalar};
 /// Runs code with a type alias for a dtype's Rust type.
 macro_rules! with_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {{
-        use kiln_ir::DType as D;
-        match $dtype {
-            D::F64 => {
-                type $T = f64;
-                $body
-            }
-            D::F32 => {
-                type $T = f32;
-                $body
-            }
-            D::F16 => {
-                type $T = half::f16;
-                $body
-            }
-            D::BF16 => {
-                type $T = half::bf16;
-                $body
-            }
-            D::I64 => {
-                type $T = i64;
-                $body
-            }
-            D::I32 => {
-                type $T = i32;
-                $body
-            }
-            D::I16 => {
-                type $T = i16;
-                $body
-            }
-            D::I8 => {
-                type $T = i8;
-                $body
-            }
-            D::U64 => {
-                type $T = u64;
-                $body
-            }
-            D::U32 => {
-                type $T = u32;
-                $body
-            }
-            D::U16 => {
-                type $T = u16;
-                $body
-            }
-            D::U8 => {
-                type $T = u8;
-                $body
-            }
-            D::Bool => {
-                type $T = bool;
-                $body
-            }
+        let dtype: kiln_ir::DType = $dtype;
+        if dtype.is_bool() {
+            type $T = bool;
+            $body
+        } else {
+            $crate::scalar::with_number!(dtype, $T => $body)
         }
     }};
 }
