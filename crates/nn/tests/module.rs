@@ -37,7 +37,7 @@ fn a_visitor_owns_the_value_and_returns_the_next() {
     let before = module.weight.to_data().to_vec::<f32>();
     let id = module.weight.id();
     module.map_parameters(|path, parameter| {
-        assert!(parameter.value.raw().value().is_unique(), "{path} is shared");
+        assert!(parameter.value.value().is_unique(), "{path} is shared");
         assert!(parameter.value.stack().autodiff().is_none(), "{path} is tracked");
         parameter.map(|value| value.binary_scalar(Binary::Mul, 2.0).unwrap())
     });

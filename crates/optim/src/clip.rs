@@ -137,7 +137,7 @@ fn norm_of(tensors: &[&AnyTensor], norm: Norm, stack: &Stack) -> Result<AnyTenso
     }
     let Some(mut total) = parts.pop() else {
         let zero = kiln_tensor::TensorData::from([0.0f64]).convert(dtype);
-        return Ok(AnyTensor::from_data_on(zero, stack));
+        return Ok(AnyTensor::from_data(zero, stack));
     };
     if !parts.is_empty() {
         parts.push(total);

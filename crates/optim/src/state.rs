@@ -172,7 +172,7 @@ impl HostState {
             if data.ty() != expected {
                 return Err(format!("`{name}` is {}, but should be {expected}", data.ty()));
             }
-            state.put(slot, AnyTensor::from_data_on(data, &place.stack));
+            state.put(slot, AnyTensor::from_data(data, &place.stack));
         }
         Ok(state)
     }

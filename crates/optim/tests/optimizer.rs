@@ -293,7 +293,7 @@ impl kiln_optim::UpdateRule for Spy {
         _state: &mut kiln_optim::ParameterState,
         _options: kiln_optim::StepOptions,
     ) -> kiln_optim::Result<kiln_optim::Update> {
-        let unique = usize::from(value.raw().value().is_unique());
+        let unique = usize::from(value.value().is_unique());
         self.0.fetch_add(unique, std::sync::atomic::Ordering::Relaxed);
         Ok(kiln_optim::Update { keep: 1.0, step: gradient })
     }

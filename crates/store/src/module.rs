@@ -299,7 +299,7 @@ struct Placer<'a>(&'a mut BTreeMap<String, TensorData>);
 impl VisitorMut for Placer<'_> {
     fn parameter(&mut self, path: &kiln_nn::Path, parameter: Parameter) -> Parameter {
         let Some(data) = self.0.remove(path.as_str()) else { return parameter };
-        parameter.map(|value| AnyTensor::from_data_on(data, value.stack()))
+        parameter.map(|value| AnyTensor::from_data(data, value.stack()))
     }
 }
 

@@ -30,6 +30,12 @@ pub struct FlexDevice;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Device(pub(crate) Stack);
 
+impl AsRef<Stack> for Device {
+    fn as_ref(&self) -> &Stack {
+        &self.0
+    }
+}
+
 type Opener = fn(usize) -> Result<Arc<dyn Engine>>;
 static OPENERS: Mutex<BTreeMap<String, Opener>> = Mutex::new(BTreeMap::new());
 static OPENED: Mutex<BTreeMap<(String, usize), Device>> = Mutex::new(BTreeMap::new());

@@ -2,8 +2,8 @@
 //!
 //! [`Tensor<B, D, K>`](Tensor) has three parameters. `B` is a [`Backend`], a zero-sized marker that names a stack of
 //! engines ([`Flex`], [`Autodiff<Flex>`](Autodiff), [`Dyn`]); `D` is the number of axes; `K` is the kind of the
-//! elements: [`Float`] (the default), [`Int`] or [`Bool`]. All work happens in one non-generic type, [`Raw`]: a
-//! method of `Tensor` is one inlined call, so programs that use tensors compile fast.
+//! elements: [`Float`] (the default), [`Int`] or [`Bool`]. All work happens in one non-generic type,
+//! [`AnyTensor`]: a method of `Tensor` is one inlined call, so programs that use tensors compile fast.
 //!
 //! ```
 //! use kiln_tensor::{Autodiff, Distribution, Flex, Tensor};
@@ -30,24 +30,26 @@
 extern crate alloc;
 
 mod any;
+mod axis;
 mod backend;
 mod device;
+mod functions;
 mod kind;
 mod number;
-mod ops;
 mod print;
 pub mod random;
-mod raw;
 mod slice;
 mod stack;
 mod tensor;
 
 pub use any::AnyTensor;
+pub use axis::{Axis, AxisList};
 pub use backend::{
     Autodiff, AutodiffBackend, Backend, BalancedCheckpointing, CheckpointingStrategy, Dyn, Flex,
     NoCheckpointing,
 };
 pub use device::{Device, DeviceKey, FlexDevice};
+pub use functions::{activation, loss, module};
 pub use kiln_autodiff::Checkpointing;
 pub use kiln_ir::{
     Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, OperandType, Result, ResultTypes,
@@ -55,10 +57,8 @@ pub use kiln_ir::{
 };
 pub use kind::{Bool, Float, Int, Kind, Numeric};
 pub use number::Number;
-pub use ops::{activation, loss, module};
 pub use print::{PrintOptions, print_options, set_print_options};
 pub use random::Distribution;
-pub use raw::Raw;
 pub use slice::SliceArg;
 pub use stack::Stack;
 pub use tensor::{Gradients, NodeId, Tensor, checkpoint};

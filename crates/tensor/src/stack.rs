@@ -113,6 +113,12 @@ impl Stack {
     }
 }
 
+impl AsRef<Stack> for Stack {
+    fn as_ref(&self) -> &Stack {
+        self
+    }
+}
+
 impl PartialEq for Stack {
     fn eq(&self, other: &Stack) -> bool {
         self.same(other)

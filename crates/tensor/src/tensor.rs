@@ -17,7 +17,7 @@ mod view;
 pub use autodiff::{Gradients, NodeId, checkpoint};
 pub(crate) use autodiff::{detach, require_grad};
 
-use crate::{AnyTensor, Backend, DType, Error, Float, Kind, Raw, Result, Shape, Stack, TensorType};
+use crate::{AnyTensor, Backend, DType, Error, Float, Kind, Result, Shape, Stack, TensorType};
 use alloc::format;
 use core::fmt;
 use core::marker::PhantomData;
@@ -32,111 +32,109 @@ use core::marker::PhantomData;
 /// panics: errors of data and devices come back from [`try_into_data`](Tensor::try_into_data), and the methods
 /// that read a tensor without `try_` in their name panic with them.
 pub struct Tensor<B: Backend, const D: usize, K: Kind = Float> {
-    raw: Raw,
+    any: AnyTensor,
     marker: PhantomData<fn() -> (B, K)>,
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// The typed tensor of a raw one.
+    /// The typed tensor of one whose rank and kind are known at run time.
     ///
     /// # Panics
     /// When rank or kind differ.
     #[inline]
     #[track_caller]
-    pub fn from_raw(raw: Raw) -> Self {
-        if raw.shape().rank() != D || !K::holds(raw.dtype()) {
-            panic!("{}", mismatch::<D, K>(raw.ty()));
+    pub fn from_any(any: AnyTensor) -> Self {
+        if any.shape().rank() != D || !K::holds(any.dtype()) {
+            panic!("{}", mismatch::<D, K>(any.ty()));
         }
-        Tensor { raw, marker: PhantomData }
-    }
-
-    /// The raw tensor inside.
-    #[inline]
-    pub fn into_raw(self) -> Raw {
-        self.raw
-    }
-
-    /// The raw tensor inside.
-    #[inline]
-    pub fn raw(&self) -> &Raw {
-        &self.raw
+        Tensor { any, marker: PhantomData }
     }
 
     /// Forgets backend, rank and kind.
+    #[inline]
     pub fn into_any(self) -> AnyTensor {
-        AnyTensor::from_raw(self.raw)
+        self.any
+    }
+
+    /// The tensor without backend, rank and kind.
+    #[inline]
+    pub fn as_any(&self) -> &AnyTensor {
+        &self.any
     }
 
     /// The stack of engines that runs this tensor's ops.
     pub fn engine_stack(&self) -> &Stack {
-        self.raw.stack()
+        self.any.stack()
     }
 
     /// The device.
     pub fn device(&self) -> B::Device {
-        B::device(self.raw.stack())
+        B::device(self.any.stack())
     }
 
     /// The lengths of the axes.
     pub fn dims(&self) -> [usize; D] {
         let mut dims = [0; D];
-        dims.copy_from_slice(self.raw.shape());
+        dims.copy_from_slice(self.any.shape());
         dims
     }
 
     /// The shape.
     pub fn shape(&self) -> Shape {
-        *self.raw.shape()
+        *self.any.shape()
     }
 
     /// The dtype of the elements.
     pub fn dtype(&self) -> DType {
-        self.raw.dtype()
+        self.any.dtype()
     }
 
     /// The number of elements.
     pub fn num_elements(&self) -> usize {
-        self.raw.shape().num_elements()
+        self.any.shape().num_elements()
     }
 
     /// The same elements on another device of the backend. Waits for this one.
     #[track_caller]
     pub fn to_device(self, device: &B::Device) -> Self {
         let stack = B::stack(device);
-        self.map(|raw| raw.to_stack(&stack))
+        self.map(|any| any.to_stack(&stack))
     }
 
     /// Moves the tensor out and leaves one without elements, which only its owner's next assignment may follow.
     pub(crate) fn take_out(&mut self) -> Self {
-        let absent = Raw::new(self.raw.stack().clone(), kiln_ir::Value::absent(*self.raw.ty()));
-        Tensor { raw: core::mem::replace(&mut self.raw, absent), marker: PhantomData }
+        let absent = AnyTensor::new(self.any.stack().clone(), kiln_ir::Value::absent(*self.any.ty()));
+        Tensor { any: core::mem::replace(&mut self.any, absent), marker: PhantomData }
     }
 
-    /// Applies a function of raw tensors that keeps rank and kind; extensions build on it.
+    /// Applies a function of `AnyTensor`s that keeps rank and kind; extensions build on it.
     #[inline]
     #[track_caller]
-    pub fn map(self, f: impl FnOnce(Raw) -> Result<Raw>) -> Self {
+    pub fn map(self, f: impl FnOnce(AnyTensor) -> Result<AnyTensor>) -> Self {
         self.convert(f)
     }
 
-    /// Applies a function of raw tensors that gives rank `D2` and kind `K2`; extensions build on it.
+    /// Applies a function of `AnyTensor`s that gives rank `D2` and kind `K2`; extensions build on it.
     #[inline]
     #[track_caller]
-    pub fn convert<const D2: usize, K2: Kind>(self, f: impl FnOnce(Raw) -> Result<Raw>) -> Tensor<B, D2, K2> {
-        Tensor::from_raw(ok(f(self.raw)))
+    pub fn convert<const D2: usize, K2: Kind>(
+        self,
+        f: impl FnOnce(AnyTensor) -> Result<AnyTensor>,
+    ) -> Tensor<B, D2, K2> {
+        Tensor::from_any(ok(f(self.any)))
     }
 }
 
 impl<B: Backend, const D: usize, K: Kind> Clone for Tensor<B, D, K> {
     #[inline]
     fn clone(&self) -> Self {
-        Tensor { raw: self.raw.clone(), marker: PhantomData }
+        Tensor { any: self.any.clone(), marker: PhantomData }
     }
 }
 
 impl<B: Backend, const D: usize, K: Kind> fmt::Debug for Tensor<B, D, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor({}, {:?})", self.raw.ty(), self.raw.stack())
+        write!(f, "Tensor({}, {:?})", self.any.ty(), self.any.stack())
     }
 }
 
@@ -157,7 +155,7 @@ fn fail(error: &Error) -> ! {
     panic!("{error}")
 }
 
-/// The error of a raw tensor that is not of the rank or kind that a type names.
+/// The error of a tensor that is not of the rank or kind that a type names.
 pub(crate) fn mismatch<const D: usize, K: Kind>(ty: &TensorType) -> Error {
     Error::type_error("tensor", format!("is no {} tensor with {D} axes", K::NAME), &[ty.into()])
         .hint("check the number of axes and the dtype; `cast` and `reshape` change them")

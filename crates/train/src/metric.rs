@@ -135,10 +135,9 @@ fn hits(logits: AnyTensor, targets: AnyTensor, k: usize) -> Result<AnyTensor, ki
         return predicted.compare(Comparison::Eq, targets);
     }
     let classes = logits.shape().last().copied().unwrap_or(0);
-    let raw = logits.clone().into_raw();
-    let score = AnyTensor::from_raw(raw.gather(1, targets.into_raw())?);
+    let score = logits.clone().gather(1, targets)?;
     let not_above = logits.compare(Comparison::Le, score)?.cast(DType::I32)?.reduce(Reduction::Sum, &[1])?;
     // Fewer than k above: at least `classes - k + 1` not above.
     let enough = (classes + 1).saturating_sub(k);
-    Ok(AnyTensor::from_raw(not_above.into_raw().scalar_compare(enough, Comparison::Le)?))
+    not_above.scalar_compare(enough, Comparison::Le)
 }

@@ -42,6 +42,6 @@ fn check_channels<B: Backend, const D: usize>(op: &str, x: &Tensor<B, D>, channe
     assert!(
         D >= 2 && x.dims()[1] == channels,
         "[{op}] expected [batch, {channels}, ..]: {}\n  hint: axis 1 holds the channels that the layer was made for",
-        x.raw().ty()
+        x.as_any().ty()
     );
 }

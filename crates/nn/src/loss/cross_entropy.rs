@@ -116,8 +116,8 @@ impl<B: Backend> CrossEntropyLoss<B> {
         assert!(
             D >= 2 && logits.dims() == probabilities.dims(),
             "[cross_entropy] logits and probabilities are not both [batch, classes, ..]: {} x {}",
-            logits.raw().ty(),
-            probabilities.raw().ty()
+            logits.as_any().ty(),
+            probabilities.as_any().ty()
         );
         let log_probs = activation::log_softmax(rows(logits), 1);
         let smoothing = self.label_smoothing;
@@ -215,7 +215,7 @@ fn check_targets<B: Backend, const D: usize, const T: usize>(
     assert!(
         suits,
         "[cross_entropy] logits [batch, classes, ..] and targets [batch, ..] do not suit: {} x {}",
-        logits.raw().ty(),
-        targets.raw().ty()
+        logits.as_any().ty(),
+        targets.as_any().ty()
     );
 }

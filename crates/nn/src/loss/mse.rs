@@ -41,8 +41,8 @@ impl MseLoss {
         assert!(
             predictions.dims() == targets.dims(),
             "[mse] predictions and targets differ in shape: {} x {}",
-            predictions.raw().ty(),
-            targets.raw().ty()
+            predictions.as_any().ty(),
+            targets.as_any().ty()
         );
         (predictions - targets).square()
     }

@@ -58,7 +58,7 @@ impl<B: Backend, const D: usize, K: Kind> Param<Tensor<B, D, K>> {
     }
 
     fn new(value: Tensor<B, D, K>, role: ParameterRole) -> Self {
-        let value = Tensor::from_raw(as_leaf(value.into_any(), role).into_raw());
+        let value = Tensor::from_any(as_leaf(value.into_any(), role));
         Param { id: ParamId::new(), role, value: Some(value) }
     }
 
@@ -93,7 +93,7 @@ impl<B: Backend, const D: usize, K: Kind> Param<Tensor<B, D, K>> {
 
     /// Replaces the tensor; the id stays. The new one becomes a fresh leaf.
     pub fn set(&mut self, value: Tensor<B, D, K>) {
-        self.value = Some(Tensor::from_raw(as_leaf(value.into_any(), self.role).into_raw()));
+        self.value = Some(Tensor::from_any(as_leaf(value.into_any(), self.role)));
     }
 }
 
@@ -156,7 +156,7 @@ impl<B: Backend, const D: usize, K: Kind> Module for Param<Tensor<B, D, K>> {
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut) {
         let value = self.value.take().expect(LOST).into_any();
         let (value, role) = pass(Parameter::new(self.id, value, self.role), path, visitor);
-        self.value = Some(Tensor::from_raw(value.into_raw()));
+        self.value = Some(Tensor::from_any(value));
         self.role = role;
     }
 }
@@ -187,7 +187,7 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
 
     fn with_id(id: ParamId, value: Tensor<B, D>) -> Self {
         let leaf = as_leaf(value.into_any(), ParameterRole::Buffer);
-        RunningState { id, value: Mutex::new(Some(Tensor::from_raw(leaf.into_raw()))) }
+        RunningState { id, value: Mutex::new(Some(Tensor::from_any(leaf))) }
     }
 
     /// The present value, not tracked by automatic differentiation.
@@ -203,7 +203,7 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
     pub fn update(&self, f: impl FnOnce(Tensor<B, D>) -> Tensor<B, D>) {
         let mut value = self.value.lock();
         let new = f(value.clone().expect(LOST));
-        *value = Some(Tensor::from_raw(as_leaf(new.into_any(), ParameterRole::Buffer).into_raw()));
+        *value = Some(Tensor::from_any(as_leaf(new.into_any(), ParameterRole::Buffer)));
     }
 }
 
@@ -232,7 +232,7 @@ impl<B: Backend, const D: usize> Module for RunningState<Tensor<B, D>> {
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut) {
         let value = self.value.get_mut().take().expect(LOST).into_any();
         let (value, _) = pass(Parameter::new(self.id, value, ParameterRole::Buffer), path, visitor);
-        *self.value.get_mut() = Some(Tensor::from_raw(value.detach().into_raw()));
+        *self.value.get_mut() = Some(Tensor::from_any(value.detach()));
     }
 }
 
@@ -248,14 +248,14 @@ impl<B: AutodiffBackend, const D: usize> AutodiffModule<B> for RunningState<Tens
 
 /// The tensor without a tape; on a backend without automatic differentiation, the same tensor.
 pub(crate) fn detached<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Tensor<B, D> {
-    Tensor::from_raw(tensor.into_any().detach().into_raw())
+    Tensor::from_any(tensor.into_any().detach())
 }
 
 /// The tensor on the backend below; for a run-time device without automatic differentiation, the same tensor.
 fn below<B: AutodiffBackend, const D: usize, K: Kind>(
     tensor: &Tensor<B, D, K>,
 ) -> Tensor<B::InnerBackend, D, K> {
-    Tensor::from_raw(tensor.clone().into_any().inner().into_raw())
+    Tensor::from_any(tensor.clone().into_any().inner())
 }
 
 /// The tensor as the role wants it: a leaf that requires a gradient, or not tracked.

@@ -2,7 +2,7 @@
 
 use kiln_ir::{DType, Engine, Op, Operands, Scalar, Shape, TensorType, Value, Var};
 use kiln_suite::goldens::Golden;
-use kiln_tensor::{AnyTensor, Device, Dyn, Int, Raw, Tensor, TensorData};
+use kiln_tensor::{AnyTensor, Device, Dyn, Int, Tensor, TensorData};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
@@ -87,12 +87,12 @@ impl<'a> Call<'a> {
 
     /// An input, for expressions of ops.
     pub(crate) fn var(&self, name: &str) -> Var<'_> {
-        Var::new(self.engine(), self.input(name).raw().value().clone())
+        Var::new(self.engine(), self.input(name).value().clone())
     }
 
     /// An input, for expressions of ops, if the case has it.
     pub(crate) fn optional_var(&self, name: &str) -> Option<Var<'_>> {
-        self.optional(name).map(|tensor| Var::new(self.engine(), tensor.raw().value().clone()))
+        self.optional(name).map(|tensor| Var::new(self.engine(), tensor.value().clone()))
     }
 
     /// Data, for expressions of ops.
@@ -106,7 +106,7 @@ impl<'a> Call<'a> {
     }
 
     fn wrap(&self, value: Value) -> AnyTensor {
-        AnyTensor::from_raw(Raw::new(self.any().stack().clone(), value))
+        AnyTensor::new(self.any().stack().clone(), value)
     }
 
     /// Runs an op; all results.

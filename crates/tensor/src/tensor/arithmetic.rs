@@ -65,13 +65,13 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// The absolute value.
     #[track_caller]
     pub fn abs(self) -> Self {
-        self.map(|raw| raw.unary(Unary::Abs))
+        self.map(|any| any.unary(Unary::Abs))
     }
 
     /// -1, 0 or 1.
     #[track_caller]
     pub fn sign(self) -> Self {
-        self.map(|raw| raw.unary(Unary::Sign))
+        self.map(|any| any.unary(Unary::Sign))
     }
 
     /// `self * self`.
@@ -93,7 +93,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// To the power of another tensor; broadcasts.
     #[track_caller]
     pub fn pow(self, exponent: Self) -> Self {
-        self.map(|raw| raw.binary(Binary::Pow, exponent.into_raw()))
+        self.map(|any| any.binary(Binary::Pow, exponent.into_any()))
     }
 
     /// To the power of an integer.
@@ -102,20 +102,20 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
         match exponent {
             1 => self,
             2 => self.square(),
-            _ => self.map(|raw| raw.binary_scalar(Binary::Pow, exponent)),
+            _ => self.map(|any| any.binary_scalar(Binary::Pow, exponent)),
         }
     }
 
     /// The lesser of two elements; broadcasts. NaN if either is.
     #[track_caller]
     pub fn min_pair(self, other: Self) -> Self {
-        self.map(|raw| raw.binary(Binary::Min, other.into_raw()))
+        self.map(|any| any.binary(Binary::Min, other.into_any()))
     }
 
     /// The greater of two elements; broadcasts. NaN if either is.
     #[track_caller]
     pub fn max_pair(self, other: Self) -> Self {
-        self.map(|raw| raw.binary(Binary::Max, other.into_raw()))
+        self.map(|any| any.binary(Binary::Max, other.into_any()))
     }
 
     /// Elements cut to `[low, high]`.
@@ -127,13 +127,13 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// Elements not below `low`.
     #[track_caller]
     pub fn clamp_min(self, low: impl Number) -> Self {
-        self.map(|raw| raw.binary_scalar(Binary::Max, low))
+        self.map(|any| any.binary_scalar(Binary::Max, low))
     }
 
     /// Elements not above `high`.
     #[track_caller]
     pub fn clamp_max(self, high: impl Number) -> Self {
-        self.map(|raw| raw.binary_scalar(Binary::Min, high))
+        self.map(|any| any.binary_scalar(Binary::Min, high))
     }
 
     /// Matrix products over the last two axes, `[.., m, k] x [.., k, n] -> [.., m, n]`; the axes before broadcast.
@@ -142,7 +142,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// When inner or batch sizes differ, or with fewer than two axes.
     #[track_caller]
     pub fn matmul(self, other: Self) -> Self {
-        self.map(|raw| raw.matmul(other.into_raw()))
+        self.map(|any| any.matmul(other.into_any()))
     }
 }
 
@@ -160,7 +160,7 @@ macro_rules! float_functions {
             $(#[$doc])*
             #[track_caller]
             pub fn $method(self) -> Self {
-                self.map(|raw| raw.unary(Unary::$function))
+                self.map(|any| any.unary(Unary::$function))
             }
         )*}
     };
@@ -216,19 +216,19 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
         if exponent == 2.0 {
             return self.square();
         }
-        self.map(|raw| raw.binary_scalar(Binary::Pow, exponent))
+        self.map(|any| any.binary_scalar(Binary::Pow, exponent))
     }
 
     /// To the power of integers; broadcasts.
     #[track_caller]
     pub fn powi(self, exponent: Tensor<B, D, Int>) -> Self {
         let dtype = self.dtype();
-        self.map(|raw| raw.binary(Binary::Pow, exponent.into_raw().cast(dtype)?))
+        self.map(|any| any.binary(Binary::Pow, exponent.into_any().cast(dtype)?))
     }
 
     /// The angle of the point `(other, self)`, in radians; broadcasts.
     #[track_caller]
     pub fn atan2(self, other: Self) -> Self {
-        self.map(|raw| raw.binary(Binary::Atan2, other.into_raw()))
+        self.map(|any| any.binary(Binary::Atan2, other.into_any()))
     }
 }

@@ -1,7 +1,7 @@
 //! Automatic differentiation, on backends that have it.
 
 use super::ok;
-use crate::{AnyTensor, AutodiffBackend, Float, Kind, Raw, Result, Stack, Tensor};
+use crate::{AnyTensor, AutodiffBackend, Float, Kind, Result, Stack, Tensor};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,14 +21,14 @@ pub struct Gradients {
 impl Gradients {
     /// The gradient of a rank-erased tensor, if it requires one and took part.
     pub fn get(&self, tensor: &AnyTensor) -> Option<AnyTensor> {
-        let value = self.gradients.get(tensor.raw().value())?;
-        Some(AnyTensor::from_raw(Raw::new(self.stack.clone(), value)))
+        let value = self.gradients.get(tensor.value())?;
+        Some(AnyTensor::new(self.stack.clone(), value))
     }
 
     /// Takes out the gradient of a rank-erased tensor, if it requires one and took part.
     pub fn remove(&mut self, tensor: &AnyTensor) -> Option<AnyTensor> {
-        let value = self.gradients.take(tensor.raw().value())?;
-        Some(AnyTensor::from_raw(Raw::new(self.stack.clone(), value)))
+        let value = self.gradients.take(tensor.value())?;
+        Some(AnyTensor::new(self.stack.clone(), value))
     }
 }
 
@@ -42,8 +42,8 @@ impl<B: AutodiffBackend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The tensor below automatic differentiation: the same elements, without a tape.
     #[track_caller]
     pub fn inner(self) -> Tensor<B::InnerBackend, D, K> {
-        ok(layer(self.raw(), "inner"));
-        Tensor::from_raw(self.into_any().inner().into_raw())
+        ok(layer(self.as_any(), "inner"));
+        Tensor::from_any(self.into_any().inner())
     }
 
     /// A tensor of the backend below, brought under automatic differentiation without a tape.
@@ -54,7 +54,7 @@ impl<B: AutodiffBackend, const D: usize, K: Kind> Tensor<B, D, K> {
         // A run-time device is the stack below itself: its layer is found from there.
         let is_above = stack.inner().is_some_and(|inner| inner.same(&below));
         let stack = if is_above { stack } else { crate::Device(below).autodiff().0 };
-        Tensor::from_raw(ok(inner.into_any().from_inner(&stack)).into_raw())
+        Tensor::from_any(ok(inner.into_any().from_inner(&stack)))
     }
 }
 
@@ -75,8 +75,8 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// # Errors
     /// When no operand of the computation requires a gradient, or an op on the way has none.
     pub fn try_backward(&self) -> Result<Gradients> {
-        let (layer, inner) = layer(self.raw(), "backward")?;
-        let gradients = layer.backward(self.raw().value(), None)?;
+        let (layer, inner) = layer(self.as_any(), "backward")?;
+        let gradients = layer.backward(self.as_any().value(), None)?;
         Ok(Gradients { stack: inner.clone(), gradients })
     }
 
@@ -85,32 +85,32 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// # Errors
     /// When the gradient is of another shape, no operand requires a gradient, or an op has none.
     pub fn try_backward_from(&self, gradient: Tensor<B::InnerBackend, D>) -> Result<Gradients> {
-        let (layer, inner) = layer(self.raw(), "backward")?;
-        let gradients = layer.backward(self.raw().value(), Some(gradient.into_raw().into_value()))?;
+        let (layer, inner) = layer(self.as_any(), "backward")?;
+        let gradients = layer.backward(self.as_any().value(), Some(gradient.into_any().into_value()))?;
         Ok(Gradients { stack: inner.clone(), gradients })
     }
 
     /// This tensor's gradient, if it requires one and took part.
     pub fn grad(&self, gradients: &Gradients) -> Option<Tensor<B::InnerBackend, D>> {
-        let value = gradients.gradients.get(self.raw().value())?;
-        Some(Tensor::from_raw(Raw::new(gradients.stack.clone(), value)))
+        let value = gradients.gradients.get(self.as_any().value())?;
+        Some(Tensor::from_any(AnyTensor::new(gradients.stack.clone(), value)))
     }
 
     /// Takes out this tensor's gradient, if it requires one and took part.
     pub fn grad_remove(&self, gradients: &mut Gradients) -> Option<Tensor<B::InnerBackend, D>> {
-        let value = gradients.gradients.take(self.raw().value())?;
-        Some(Tensor::from_raw(Raw::new(gradients.stack.clone(), value)))
+        let value = gradients.gradients.take(self.as_any().value())?;
+        Some(Tensor::from_any(AnyTensor::new(gradients.stack.clone(), value)))
     }
 
     /// The same elements as a new start of a tape, for which [`backward`](Tensor::backward) computes a gradient.
     #[track_caller]
     pub fn require_grad(self) -> Self {
-        Tensor::from_raw(ok(require_grad(self.into_raw())))
+        Tensor::from_any(ok(require_grad(self.into_any())))
     }
 
     /// Whether the tensor is a start of a tape, by [`require_grad`](Tensor::require_grad).
     pub fn is_require_grad(&self) -> bool {
-        layer(self.raw(), "").is_ok_and(|(layer, _)| layer.leaf_id(self.raw().value()).is_some())
+        layer(self.as_any(), "").is_ok_and(|(layer, _)| layer.leaf_id(self.as_any().value()).is_some())
     }
 
     /// [`require_grad`](Tensor::require_grad) or [`detach`](Tensor::detach).
@@ -121,44 +121,44 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
 
     /// Whether gradients flow through the tensor.
     pub fn is_tracked(&self) -> bool {
-        layer(self.raw(), "").is_ok_and(|(layer, _)| layer.is_tracked(self.raw().value()))
+        layer(self.as_any(), "").is_ok_and(|(layer, _)| layer.is_tracked(self.as_any().value()))
     }
 
     /// The same elements without a tape: gradients do not flow through.
     #[track_caller]
     pub fn detach(self) -> Self {
-        self.map(|raw| Ok(detach(raw)))
+        self.map(|any| Ok(detach(any)))
     }
 }
 
 /// The layer and the stack below it, or an error that says what to do.
-fn layer<'a>(raw: &'a Raw, what: &str) -> Result<(&'a Arc<Layer>, &'a Stack)> {
-    match (raw.stack().autodiff(), raw.stack().inner()) {
+fn layer<'a>(any: &'a AnyTensor, what: &str) -> Result<(&'a Arc<Layer>, &'a Stack)> {
+    match (any.stack().autodiff(), any.stack().inner()) {
         (Some(layer), Some(inner)) => Ok((layer, inner)),
         _ => Err(Error::gradient(
             what,
-            format!("the device {:?} has no automatic differentiation", raw.stack()),
+            format!("the device {:?} has no automatic differentiation", any.stack()),
         )
         .hint("open it with `device.autodiff()`")),
     }
 }
 
 /// A new start of a tape; on a stack without automatic differentiation, an error.
-pub(crate) fn require_grad(raw: Raw) -> Result<Raw> {
-    let layer = layer(&raw, "require_grad")?.0.clone();
-    if !raw.dtype().is_float() {
-        return Err(Error::gradient("require_grad", format!("{} has no gradient: it is no float", raw.ty())));
+pub(crate) fn require_grad(any: AnyTensor) -> Result<AnyTensor> {
+    let layer = layer(&any, "require_grad")?.0.clone();
+    if !any.dtype().is_float() {
+        return Err(Error::gradient("require_grad", format!("{} has no gradient: it is no float", any.ty())));
     }
-    let stack = raw.stack().clone();
-    Ok(Raw::new(stack, layer.require_grad(raw.into_value())))
+    let stack = any.stack().clone();
+    Ok(AnyTensor::new(stack, layer.require_grad(any.into_value())))
 }
 
 /// The same elements without a tape; on a stack without automatic differentiation, the same tensor.
-pub(crate) fn detach(raw: Raw) -> Raw {
-    let stack = raw.stack().clone();
+pub(crate) fn detach(any: AnyTensor) -> AnyTensor {
+    let stack = any.stack().clone();
     match stack.autodiff() {
-        Some(layer) => Raw::new(stack.clone(), layer.detach(raw.into_value())),
-        None => raw,
+        Some(layer) => AnyTensor::new(stack.clone(), layer.detach(any.into_value())),
+        None => any,
     }
 }
 
@@ -179,7 +179,7 @@ pub fn checkpoint<B: AutodiffBackend, const D: usize, const D2: usize>(
     x: Tensor<B, D>,
 ) -> Tensor<B, D2> {
     let stack = x.engine_stack().clone();
-    let Ok((layer, _)) = layer(x.raw(), "checkpoint") else { return f(x) };
+    let Ok((layer, _)) = layer(x.as_any(), "checkpoint") else { return f(x) };
     let layer = layer.clone();
     let keys = stack.keys().state();
     let inside = stack.clone();
@@ -188,7 +188,7 @@ pub fn checkpoint<B: AutodiffBackend, const D: usize, const D2: usize>(
         inside.keys().restore(keys);
         let outputs = inputs
             .into_iter()
-            .map(|value| f(Tensor::from_raw(Raw::new(inside.clone(), value))).into_raw().into_value());
+            .map(|value| f(Tensor::from_any(AnyTensor::new(inside.clone(), value))).into_any().into_value());
         let outputs = outputs.collect();
         // The first run leaves the stream where it ends; a replay puts it back to where it was.
         if now != keys {
@@ -196,6 +196,6 @@ pub fn checkpoint<B: AutodiffBackend, const D: usize, const D2: usize>(
         }
         outputs
     };
-    let mut outputs = layer.checkpoint(Vec::from([x.into_raw().into_value()]), Arc::new(replay));
-    Tensor::from_raw(Raw::new(stack, outputs.swap_remove(0)))
+    let mut outputs = layer.checkpoint(Vec::from([x.into_any().into_value()]), Arc::new(replay));
+    Tensor::from_any(AnyTensor::new(stack, outputs.swap_remove(0)))
 }

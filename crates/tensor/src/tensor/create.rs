@@ -2,7 +2,7 @@
 
 use super::ok;
 use crate::{
-    Backend, Bool, DType, Distribution, Float, Int, Kind, Number, Numeric, Raw, Result, Scalar, Shape,
+    AnyTensor, Backend, Bool, DType, Distribution, Float, Int, Kind, Number, Numeric, Result, Shape,
 };
 use crate::{Tensor, TensorData, TensorType};
 use alloc::format;
@@ -19,7 +19,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     pub fn from_data(data: impl Into<TensorData>, device: &B::Device) -> Self {
         let stack = B::stack(device);
         let dtype = K::default_dtype(&stack);
-        Tensor::from_raw(Raw::from_data(&stack, data.into().convert(dtype)))
+        Tensor::from_any(AnyTensor::from_data(data.into().convert(dtype), &stack))
     }
 
     /// A tensor of data on the host, converted to this dtype.
@@ -28,7 +28,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// When the data does not have `D` axes, or the dtype is not of the kind.
     #[track_caller]
     pub fn from_data_dtype(data: impl Into<TensorData>, dtype: DType, device: &B::Device) -> Self {
-        Tensor::from_raw(Raw::from_data(&B::stack(device), data.into().convert(dtype)))
+        Tensor::from_any(AnyTensor::from_data(data.into().convert(dtype), &B::stack(device)))
     }
 
     /// A tensor filled with a number.
@@ -36,7 +36,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     pub fn full(shape: impl Into<Shape>, x: impl Number, device: &B::Device) -> Self {
         let stack = B::stack(device);
         let ty = TensorType::new(shape, K::default_dtype(&stack));
-        Tensor::from_raw(ok(Raw::full(&stack, ty, x.scalar())))
+        Tensor::from_any(ok(AnyTensor::full(ty, x.scalar(), &stack)))
     }
 
     /// A tensor of zeros (`false`).
@@ -44,7 +44,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     pub fn zeros(shape: impl Into<Shape>, device: &B::Device) -> Self {
         let stack = B::stack(device);
         let ty = TensorType::new(shape, K::default_dtype(&stack));
-        Tensor::from_raw(ok(Raw::zeros(&stack, ty)))
+        Tensor::from_any(ok(AnyTensor::zeros(ty, &stack)))
     }
 
     /// A tensor of ones (`true`).
@@ -52,26 +52,26 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     pub fn ones(shape: impl Into<Shape>, device: &B::Device) -> Self {
         let stack = B::stack(device);
         let ty = TensorType::new(shape, K::default_dtype(&stack));
-        Tensor::from_raw(ok(Raw::full(&stack, ty, one(ty.dtype))))
+        Tensor::from_any(ok(AnyTensor::ones(ty, &stack)))
     }
 
     /// A tensor like this one, filled with a number.
     #[track_caller]
     pub fn full_like(&self, x: impl Number) -> Self {
-        Tensor::from_raw(ok(Raw::full(self.raw().stack(), *self.raw().ty(), x.scalar())))
+        Tensor::from_any(ok(AnyTensor::full(*self.as_any().ty(), x.scalar(), self.as_any().stack())))
     }
 
     /// A tensor like this one, of zeros.
     #[track_caller]
     pub fn zeros_like(&self) -> Self {
-        Tensor::from_raw(ok(Raw::zeros(self.raw().stack(), *self.raw().ty())))
+        Tensor::from_any(ok(AnyTensor::zeros(*self.as_any().ty(), self.as_any().stack())))
     }
 
     /// A tensor like this one, of ones.
     #[track_caller]
     pub fn ones_like(&self) -> Self {
-        let ty = *self.raw().ty();
-        Tensor::from_raw(ok(Raw::full(self.raw().stack(), ty, one(ty.dtype))))
+        let ty = *self.as_any().ty();
+        Tensor::from_any(ok(AnyTensor::ones(ty, self.as_any().stack())))
     }
 
     /// A tensor of random numbers; see [`Distribution`] and [`Backend::seed`].
@@ -79,13 +79,13 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     pub fn random(shape: impl Into<Shape>, distribution: Distribution, device: &B::Device) -> Self {
         let stack = B::stack(device);
         let ty = TensorType::new(shape, K::default_dtype(&stack));
-        Tensor::from_raw(ok(Raw::random(&stack, ty, distribution)))
+        Tensor::from_any(ok(AnyTensor::random(ty, distribution, &stack)))
     }
 
     /// A tensor like this one, of random numbers.
     #[track_caller]
     pub fn random_like(&self, distribution: Distribution) -> Self {
-        Tensor::from_raw(ok(Raw::random(self.raw().stack(), *self.raw().ty(), distribution)))
+        Tensor::from_any(ok(AnyTensor::random(*self.as_any().ty(), distribution, self.as_any().stack())))
     }
 }
 
@@ -139,7 +139,7 @@ impl<B: Backend> Tensor<B, 1, Int> {
         let count = (range.end.saturating_sub(range.start).max(0) as u64).div_ceil(step as u64) as usize;
         let stack = B::stack(device);
         let ty = TensorType::new([count], stack.int_dtype());
-        let iota: Tensor<B, 1, Int> = Tensor::from_raw(ok(Raw::iota(&stack, ty, 0)));
+        let iota: Tensor<B, 1, Int> = Tensor::from_any(ok(AnyTensor::iota(ty, 0, &stack)));
         iota * step + range.start
     }
 }
@@ -150,13 +150,13 @@ impl<B: Backend, K: Numeric> Tensor<B, 2, K> {
     pub fn eye(size: usize, device: &B::Device) -> Self {
         let stack = B::stack(device);
         let dtype = K::default_dtype(&stack);
-        Tensor::from_raw(ok(eye(&stack, size).and_then(|mask| mask.cast(dtype))))
+        Tensor::from_any(ok(eye(&stack, size).and_then(|mask| mask.cast(dtype))))
     }
 }
 
-fn eye(stack: &crate::Stack, size: usize) -> Result<Raw> {
+fn eye(stack: &crate::Stack, size: usize) -> Result<AnyTensor> {
     let ty = TensorType::new([size, size], stack.int_dtype());
-    Raw::iota(stack, ty, 0)?.compare(kiln_ir::Comparison::Eq, Raw::iota(stack, ty, 1)?)
+    AnyTensor::iota(ty, 0, stack)?.compare(kiln_ir::Comparison::Eq, AnyTensor::iota(ty, 1, stack)?)
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
@@ -180,10 +180,6 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// Without tensors, or when their shapes differ outside the axis.
     #[track_caller]
     pub fn cat(tensors: Vec<Tensor<B, D, K>>, axis: usize) -> Self {
-        Tensor::from_raw(ok(Raw::concat(tensors.into_iter().map(Tensor::into_raw).collect(), axis)))
+        Tensor::from_any(ok(AnyTensor::cat(tensors.into_iter().map(Tensor::into_any).collect(), axis)))
     }
-}
-
-fn one(dtype: DType) -> Scalar {
-    if dtype.is_bool() { Scalar::Bool(true) } else { Scalar::Int(1) }
 }

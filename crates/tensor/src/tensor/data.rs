@@ -28,7 +28,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// # Errors
     /// The error that the computation met: an index out of range, a lost device.
     pub fn try_into_data(self) -> Result<TensorData> {
-        self.into_raw().into_data()
+        self.into_any().into_data()
     }
 
     /// The elements, without blocking the thread.
@@ -36,7 +36,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// # Errors
     /// The error that the computation met.
     pub async fn into_data_async(self) -> Result<TensorData> {
-        self.into_raw().into_data_async().await
+        self.into_any().into_data_async().await
     }
 
     /// The only element, converted to `E`: `let loss: f32 = loss.into_scalar();`
@@ -53,7 +53,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// # Errors
     /// When there is not exactly one element, or the error that the computation met.
     pub fn try_into_scalar<E: Element>(self) -> Result<E> {
-        let ty = *self.raw().ty();
+        let ty = *self.as_any().ty();
         match *self.try_into_data()?.to_vec::<E>() {
             [element] => Ok(element),
             _ => Err(Error::type_error("into_scalar", "is not a single element", &[(&ty).into()])

@@ -11,15 +11,15 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// When the dtype is no float.
     #[track_caller]
     pub fn cast(self, dtype: DType) -> Self {
-        self.map(|raw| raw.cast(dtype))
+        self.map(|any| any.cast(dtype))
     }
 
     /// The whole part, as integers: truncates and saturates, NaN gives 0.
     #[track_caller]
     pub fn int(self) -> Tensor<B, D, Int> {
-        self.convert(|raw| {
-            let dtype = raw.stack().int_dtype();
-            raw.cast(dtype)
+        self.convert(|any| {
+            let dtype = any.stack().int_dtype();
+            any.cast(dtype)
         })
     }
 
@@ -50,14 +50,14 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
         let same = self.clone().equal(other.clone());
         let finite = other.clone().is_finite();
         let near: Tensor<B, D, Bool> =
-            (self - other).abs().convert(|raw| raw.compare(Comparison::Le, bound.into_raw()));
+            (self - other).abs().convert(|any| any.compare(Comparison::Le, bound.into_any()));
         near.bool_and(finite).bool_or(same).bool_or(both_nan)
     }
 
     /// Whether all elements are close, by [`is_close`](Tensor::is_close). Waits for the device.
     #[track_caller]
     pub fn all_close(self, other: Self, relative: Option<f64>, absolute: Option<f64>) -> bool {
-        let data = ok(self.is_close(other, relative, absolute).all().into_raw().into_data());
+        let data = ok(self.is_close(other, relative, absolute).all().into_any().into_data());
         data.to_vec::<bool>() == [true]
     }
 }

@@ -1,6 +1,6 @@
 //! Integers.
 
-use crate::Raw;
+use crate::AnyTensor;
 use crate::{Backend, DType, Float, Int, Tensor};
 use kiln_ir::{Comparison, TensorType};
 
@@ -8,9 +8,9 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// The same numbers as floats of the default dtype.
     #[track_caller]
     pub fn float(self) -> Tensor<B, D, Float> {
-        self.convert(|raw| {
-            let dtype = raw.stack().float_dtype();
-            raw.cast(dtype)
+        self.convert(|any| {
+            let dtype = any.stack().float_dtype();
+            any.cast(dtype)
         })
     }
 
@@ -20,7 +20,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// When the dtype is no integer.
     #[track_caller]
     pub fn cast(self, dtype: DType) -> Self {
-        self.map(|raw| raw.cast(dtype))
+        self.map(|any| any.cast(dtype))
     }
 }
 
@@ -29,10 +29,10 @@ impl<B: Backend> Tensor<B, 1, Int> {
     /// gives a row of zeros.
     #[track_caller]
     pub fn one_hot(self, classes: usize) -> Tensor<B, 2, Int> {
-        self.convert(|raw| {
-            let (count, dtype) = (raw.shape()[0], raw.dtype());
-            let places = Raw::iota(raw.stack(), TensorType::new([count, classes], dtype), 1)?;
-            raw.reshape([count, 1])?.compare(Comparison::Eq, places)?.cast(dtype)
+        self.convert(|any| {
+            let (count, dtype) = (any.shape()[0], any.dtype());
+            let places = AnyTensor::iota(TensorType::new([count, classes], dtype), 1, any.stack())?;
+            any.reshape([count, 1])?.compare(Comparison::Eq, places)?.cast(dtype)
         })
     }
 }

@@ -15,7 +15,7 @@ macro_rules! binary_operators {
             #[inline]
             #[track_caller]
             fn $method(self, other: Tensor<B, D, K>) -> Tensor<B, D, K> {
-                self.map(|a| a.binary(Binary::$function, other.into_raw()))
+                self.map(|a| a.binary(Binary::$function, other.into_any()))
             }
         }
 
@@ -24,7 +24,7 @@ macro_rules! binary_operators {
             #[inline]
             #[track_caller]
             fn $method(self, other: &Tensor<B, D, K>) -> Tensor<B, D, K> {
-                self.map(|a| a.binary_with(Binary::$function, other.raw()))
+                self.map(|a| a.binary_with(Binary::$function, other.as_any()))
             }
         }
 
@@ -110,7 +110,7 @@ impl<B: Backend, const D: usize, K: Numeric> ops::Neg for Tensor<B, D, K> {
     type Output = Tensor<B, D, K>;
     #[track_caller]
     fn neg(self) -> Tensor<B, D, K> {
-        self.map(|raw| raw.unary(Unary::Neg))
+        self.map(|any| any.unary(Unary::Neg))
     }
 }
 
@@ -128,7 +128,7 @@ macro_rules! logical_operators {
             type Output = Tensor<B, D, $kind>;
             #[track_caller]
             fn $method(self, other: Tensor<B, D, $kind>) -> Tensor<B, D, $kind> {
-                self.map(|a| a.binary(Binary::$function, other.into_raw()))
+                self.map(|a| a.binary(Binary::$function, other.into_any()))
             }
         }
 
@@ -163,7 +163,7 @@ complement!(Bool Int);
 
 #[track_caller]
 fn ok_map<B: Backend, const D: usize, K: crate::Kind>(x: Tensor<B, D, K>) -> Tensor<B, D, K> {
-    Tensor::from_raw(ok(x.into_raw().unary(Unary::Not)))
+    Tensor::from_any(ok(x.into_any().unary(Unary::Not)))
 }
 
 impl<B: Backend, const D: usize> core::iter::Sum for Tensor<B, D, Float> {

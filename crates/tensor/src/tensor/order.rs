@@ -20,14 +20,14 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// Elements in ascending order along an axis, and where each was. Equal elements keep their order.
     #[track_caller]
     pub fn sort_with_indices(self, axis: usize) -> (Self, Tensor<B, D, Int>) {
-        let index = self.raw().stack().int_dtype();
+        let index = self.as_any().stack().int_dtype();
         self.ordered(&Op::Sort { axis, descending: false, index })
     }
 
     /// Elements in descending order along an axis, and where each was. Equal elements keep their order.
     #[track_caller]
     pub fn sort_descending_with_indices(self, axis: usize) -> (Self, Tensor<B, D, Int>) {
-        let index = self.raw().stack().int_dtype();
+        let index = self.as_any().stack().int_dtype();
         self.ordered(&Op::Sort { axis, descending: true, index })
     }
 
@@ -52,15 +52,15 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// The `k` greatest elements along an axis, in descending order, and where each was.
     #[track_caller]
     pub fn topk_with_indices(self, k: usize, axis: usize) -> (Self, Tensor<B, D, Int>) {
-        let index = self.raw().stack().int_dtype();
+        let index = self.as_any().stack().int_dtype();
         self.ordered(&Op::TopK { axis, k, largest: true, index })
     }
 
     #[track_caller]
     fn ordered(self, op: &Op) -> (Self, Tensor<B, D, Int>) {
-        let mut results = ok(self.into_raw().apply_many(op, [])).into_iter();
+        let mut results = ok(self.into_any().apply_many(op, [])).into_iter();
         match (results.next(), results.next()) {
-            (Some(values), Some(index)) => (Tensor::from_raw(values), Tensor::from_raw(index)),
+            (Some(values), Some(index)) => (Tensor::from_any(values), Tensor::from_any(index)),
             _ => unreachable!("an order has two results"),
         }
     }

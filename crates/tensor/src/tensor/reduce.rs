@@ -1,46 +1,46 @@
 //! Many to one.
 
 use super::ok;
-use crate::{Backend, Bool, Float, Int, Kind, Numeric, Raw, Tensor};
+use crate::{AnyTensor, Backend, Bool, Float, Int, Kind, Numeric, Tensor};
 use kiln_ir::{Binary, Extremum, Op, Reduction};
 
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// The sum of all elements, of shape `[1]`.
     #[track_caller]
     pub fn sum(self) -> Tensor<B, 1, K> {
-        self.convert(|raw| raw.reduce_all(Reduction::Sum))
+        self.convert(|any| any.reduce_all(Reduction::Sum))
     }
 
     /// The sum along an axis, which stays with length 1.
     #[track_caller]
     pub fn sum_dim(self, axis: usize) -> Self {
-        self.map(|raw| raw.reduce(Reduction::Sum, &[axis]))
+        self.map(|any| any.reduce(Reduction::Sum, &[axis]))
     }
 
     /// The sum along axes, which stay with length 1.
     #[track_caller]
     pub fn sum_dims(self, axes: &[usize]) -> Self {
-        self.map(|raw| raw.reduce(Reduction::Sum, axes))
+        self.map(|any| any.reduce(Reduction::Sum, axes))
     }
 
     /// The product of all elements, of shape `[1]`.
     #[track_caller]
     pub fn prod(self) -> Tensor<B, 1, K> {
-        self.convert(|raw| raw.reduce_all(Reduction::Prod))
+        self.convert(|any| any.reduce_all(Reduction::Prod))
     }
 
     /// The product along an axis, which stays with length 1.
     #[track_caller]
     pub fn prod_dim(self, axis: usize) -> Self {
-        self.map(|raw| raw.reduce(Reduction::Prod, &[axis]))
+        self.map(|any| any.reduce(Reduction::Prod, &[axis]))
     }
 
     /// The mean of all elements, of shape `[1]`. Integers truncate.
     #[track_caller]
     pub fn mean(self) -> Tensor<B, 1, K> {
-        self.convert(|raw| {
+        self.convert(|any| {
             let axes: alloc::vec::Vec<usize> = (0..D).collect();
-            raw.mean(&axes)?.reshape([1])
+            any.mean_over(&axes)?.reshape([1])
         })
     }
 
@@ -53,31 +53,31 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// The mean along axes, which stay with length 1. Integers truncate.
     #[track_caller]
     pub fn mean_dims(self, axes: &[usize]) -> Self {
-        self.map(|raw| raw.mean(axes))
+        self.map(|any| any.mean_over(axes))
     }
 
     /// The greatest of all elements, of shape `[1]`. NaN if there is one.
     #[track_caller]
     pub fn max(self) -> Tensor<B, 1, K> {
-        self.convert(|raw| raw.reduce_all(Reduction::Max))
+        self.convert(|any| any.reduce_all(Reduction::Max))
     }
 
     /// The greatest along an axis, which stays with length 1. NaN if there is one.
     #[track_caller]
     pub fn max_dim(self, axis: usize) -> Self {
-        self.map(|raw| raw.reduce(Reduction::Max, &[axis]))
+        self.map(|any| any.reduce(Reduction::Max, &[axis]))
     }
 
     /// The least of all elements, of shape `[1]`. NaN if there is one.
     #[track_caller]
     pub fn min(self) -> Tensor<B, 1, K> {
-        self.convert(|raw| raw.reduce_all(Reduction::Min))
+        self.convert(|any| any.reduce_all(Reduction::Min))
     }
 
     /// The least along an axis, which stays with length 1. NaN if there is one.
     #[track_caller]
     pub fn min_dim(self, axis: usize) -> Self {
-        self.map(|raw| raw.reduce(Reduction::Min, &[axis]))
+        self.map(|any| any.reduce(Reduction::Min, &[axis]))
     }
 
     /// The greatest along an axis and where it is, both with the axis of length 1.
@@ -94,45 +94,45 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
 
     #[track_caller]
     fn extreme_with_indices(self, extremum: Extremum, axis: usize) -> (Self, Tensor<B, D, Int>) {
-        let index = ok(self.raw().clone().arg_reduce(extremum, axis));
-        let values = ok(self.into_raw().gather(axis, index.clone()));
-        (Tensor::from_raw(values), Tensor::from_raw(index))
+        let index = ok(self.as_any().clone().arg_reduce(extremum, axis));
+        let values = ok(self.into_any().gather(axis, index.clone()));
+        (Tensor::from_any(values), Tensor::from_any(index))
     }
 
     /// Where the greatest along an axis is; the axis stays with length 1. The first among equals.
     #[track_caller]
     pub fn argmax(self, axis: usize) -> Tensor<B, D, Int> {
-        self.convert(|raw| raw.arg_reduce(Extremum::Max, axis))
+        self.convert(|any| any.arg_reduce(Extremum::Max, axis))
     }
 
     /// Where the least along an axis is; the axis stays with length 1. The first among equals.
     #[track_caller]
     pub fn argmin(self, axis: usize) -> Tensor<B, D, Int> {
-        self.convert(|raw| raw.arg_reduce(Extremum::Min, axis))
+        self.convert(|any| any.arg_reduce(Extremum::Min, axis))
     }
 
     /// The running sum along an axis.
     #[track_caller]
     pub fn cumsum(self, axis: usize) -> Self {
-        self.map(|raw| raw.scan(Reduction::Sum, axis))
+        self.map(|any| any.scan(Reduction::Sum, axis))
     }
 
     /// The running product along an axis.
     #[track_caller]
     pub fn cumprod(self, axis: usize) -> Self {
-        self.map(|raw| raw.scan(Reduction::Prod, axis))
+        self.map(|any| any.scan(Reduction::Prod, axis))
     }
 
     /// The running maximum along an axis.
     #[track_caller]
     pub fn cummax(self, axis: usize) -> Self {
-        self.map(|raw| raw.scan(Reduction::Max, axis))
+        self.map(|any| any.scan(Reduction::Max, axis))
     }
 
     /// The running minimum along an axis.
     #[track_caller]
     pub fn cummin(self, axis: usize) -> Self {
-        self.map(|raw| raw.scan(Reduction::Min, axis))
+        self.map(|any| any.scan(Reduction::Min, axis))
     }
 }
 
@@ -140,13 +140,13 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// The variance along an axis, which stays with length 1: squared deviations over `n - 1`.
     #[track_caller]
     pub fn var(self, axis: usize) -> Self {
-        self.map(|raw| variance(raw, axis, 1))
+        self.map(|any| variance(any, axis, 1))
     }
 
     /// The biased variance along an axis, which stays with length 1: squared deviations over `n`.
     #[track_caller]
     pub fn var_bias(self, axis: usize) -> Self {
-        self.map(|raw| variance(raw, axis, 0))
+        self.map(|any| variance(any, axis, 0))
     }
 
     /// The standard deviation along an axis, which stays with length 1: the root of [`var`](Tensor::var).
@@ -156,10 +156,10 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     }
 }
 
-fn variance(raw: Raw, axis: usize, correction: usize) -> crate::Result<Raw> {
-    raw.check_axes("var", &[axis])?;
-    let count = raw.shape()[axis] as f64 - correction as f64;
-    let deviation = raw.clone().binary(Binary::Sub, raw.mean(&[axis])?)?;
+fn variance(any: AnyTensor, axis: usize, correction: usize) -> crate::Result<AnyTensor> {
+    any.check_axes("var", &[axis])?;
+    let count = any.shape()[axis] as f64 - correction as f64;
+    let deviation = any.clone().binary(Binary::Sub, any.mean_over(&[axis])?)?;
     let squares = deviation.clone().binary(Binary::Mul, deviation)?;
     // At most `correction` elements have no variance: 0 / 0 is NaN, as everywhere in the field.
     squares.reduce(Reduction::Sum, &[axis])?.binary_scalar(Binary::Div, count.max(0.0))
@@ -169,25 +169,25 @@ impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
     /// Whether all elements hold, of shape `[1]`.
     #[track_caller]
     pub fn all(self) -> Tensor<B, 1, Bool> {
-        self.convert(|raw| raw.reduce_all(Reduction::Min))
+        self.convert(|any| any.reduce_all(Reduction::Min))
     }
 
     /// Whether any element holds, of shape `[1]`.
     #[track_caller]
     pub fn any(self) -> Tensor<B, 1, Bool> {
-        self.convert(|raw| raw.reduce_all(Reduction::Max))
+        self.convert(|any| any.reduce_all(Reduction::Max))
     }
 
     /// Whether all elements along an axis hold; the axis stays with length 1.
     #[track_caller]
     pub fn all_dim(self, axis: usize) -> Self {
-        self.map(|raw| raw.reduce(Reduction::Min, &[axis]))
+        self.map(|any| any.reduce(Reduction::Min, &[axis]))
     }
 
     /// Whether any element along an axis holds; the axis stays with length 1.
     #[track_caller]
     pub fn any_dim(self, axis: usize) -> Self {
-        self.map(|raw| raw.reduce(Reduction::Max, &[axis]))
+        self.map(|any| any.reduce(Reduction::Max, &[axis]))
     }
 }
 
@@ -196,9 +196,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// the shape depends on the data.
     #[track_caller]
     pub fn nonzero(self) -> Tensor<B, 2, Int> {
-        self.convert(|raw| {
-            let index = raw.stack().int_dtype();
-            raw.apply(&Op::NonZero { index })
+        self.convert(|any| {
+            let index = any.stack().int_dtype();
+            any.apply(&Op::NonZero { index })
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The same elements in another shape or order.
 
 use super::{fail, ok};
-use crate::{Backend, Kind, Number, Raw, Shape, SliceArg, Tensor};
+use crate::{AnyTensor, Backend, Kind, Number, Shape, SliceArg, Tensor};
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Error, PadAxis, SliceAxis};
@@ -15,9 +15,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     #[track_caller]
     pub fn reshape<const D2: usize>(self, shape: impl ReshapeArgs<D2>) -> Tensor<B, D2, K> {
         let lengths = shape.into_lengths();
-        self.convert(|raw| {
-            let shape = resolve_reshape(&raw, &lengths)?;
-            raw.reshape(shape)
+        self.convert(|any| {
+            let shape = resolve_reshape(&any, &lengths)?;
+            any.reshape(shape)
         })
     }
 
@@ -27,17 +27,17 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// When the axes are out of range or `D2` does not match.
     #[track_caller]
     pub fn flatten<const D2: usize>(self, start: usize, end: usize) -> Tensor<B, D2, K> {
-        self.convert(|raw| {
-            raw.check_axes("flatten", &[start, end])?;
-            let shape = *raw.shape();
+        self.convert(|any| {
+            any.check_axes("flatten", &[start, end])?;
+            let shape = *any.shape();
             if start > end || D + start != D2 + end {
                 let problem = format!("joining axes {start} to {end} of {D} does not leave {D2}");
-                return Err(Error::type_error("flatten", problem, &[raw.ty().into()]));
+                return Err(Error::type_error("flatten", problem, &[any.ty().into()]));
             }
             let joined: usize = shape[start..=end].iter().product();
             let lengths =
                 shape[..start].iter().copied().chain([joined]).chain(shape[end + 1..].iter().copied());
-            raw.reshape(lengths.collect::<Shape>())
+            any.reshape(lengths.collect::<Shape>())
         })
     }
 
@@ -47,14 +47,14 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// When the axes of length 1 are not `D - D2`.
     #[track_caller]
     pub fn squeeze<const D2: usize>(self) -> Tensor<B, D2, K> {
-        self.convert(|raw| {
-            let rest: Shape = raw.shape().iter().copied().filter(|&length| length != 1).collect();
+        self.convert(|any| {
+            let rest: Shape = any.shape().iter().copied().filter(|&length| length != 1).collect();
             if rest.rank() != D2 {
                 let problem = format!("without axes of length 1 there are {} axes, not {D2}", rest.rank());
-                return Err(Error::type_error("squeeze", problem, &[raw.ty().into()])
+                return Err(Error::type_error("squeeze", problem, &[any.ty().into()])
                     .hint("name the axis to remove with `squeeze_dim`"));
             }
-            raw.reshape(rest)
+            any.reshape(rest)
         })
     }
 
@@ -64,14 +64,14 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// When the axis is longer, or `D2` is not `D - 1`.
     #[track_caller]
     pub fn squeeze_dim<const D2: usize>(self, axis: usize) -> Tensor<B, D2, K> {
-        self.convert(|raw| {
-            raw.check_axes("squeeze_dim", &[axis])?;
-            let shape = *raw.shape();
+        self.convert(|any| {
+            any.check_axes("squeeze_dim", &[axis])?;
+            let shape = *any.shape();
             if shape[axis] != 1 {
                 let problem = format!("axis {axis} has length {}, not 1", shape[axis]);
-                return Err(Error::type_error("squeeze_dim", problem, &[raw.ty().into()]));
+                return Err(Error::type_error("squeeze_dim", problem, &[any.ty().into()]));
             }
-            raw.reshape(shape.without(axis))
+            any.reshape(shape.without(axis))
         })
     }
 
@@ -81,14 +81,14 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// When `D2` is less than `D`.
     #[track_caller]
     pub fn unsqueeze<const D2: usize>(self) -> Tensor<B, D2, K> {
-        self.convert(|raw| {
+        self.convert(|any| {
             if D2 < D {
                 let problem = format!("{D} axes do not become {D2} by adding some");
-                return Err(Error::type_error("unsqueeze", problem, &[raw.ty().into()]));
+                return Err(Error::type_error("unsqueeze", problem, &[any.ty().into()]));
             }
-            let lengths = core::iter::repeat_n(1, D2 - D).chain(raw.shape().iter().copied());
+            let lengths = core::iter::repeat_n(1, D2 - D).chain(any.shape().iter().copied());
             let shape = lengths.collect::<Shape>();
-            raw.reshape(shape)
+            any.reshape(shape)
         })
     }
 
@@ -98,13 +98,13 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// When the axis is out of range, or `D2` is not `D + 1`.
     #[track_caller]
     pub fn unsqueeze_dim<const D2: usize>(self, axis: usize) -> Tensor<B, D2, K> {
-        self.convert(|raw| {
+        self.convert(|any| {
             if axis > D || D2 != D + 1 {
                 let problem = format!("an axis at {axis} of {D} makes {}, not {D2}", D + 1);
-                return Err(Error::type_error("unsqueeze_dim", problem, &[raw.ty().into()]));
+                return Err(Error::type_error("unsqueeze_dim", problem, &[any.ty().into()]));
             }
-            let shape = raw.shape().inserted(axis, 1);
-            raw.reshape(shape)
+            let shape = any.shape().inserted(axis, 1);
+            any.reshape(shape)
         })
     }
 
@@ -114,9 +114,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// With fewer than two axes.
     #[track_caller]
     pub fn transpose(self) -> Self {
-        self.map(|raw| match D {
-            0 | 1 => Err(Error::type_error("transpose", "needs at least 2 axes", &[raw.ty().into()])),
-            _ => raw.swap_axes(D - 2, D - 1),
+        self.map(|any| match D {
+            0 | 1 => Err(Error::type_error("transpose", "needs at least 2 axes", &[any.ty().into()])),
+            _ => any.swap_dims(D - 2, D - 1),
         })
     }
 
@@ -132,7 +132,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// Exchanges two axes.
     #[track_caller]
     pub fn swap_dims(self, a: usize, b: usize) -> Self {
-        self.map(|raw| raw.swap_axes(a, b))
+        self.map(|any| any.swap_dims(a, b))
     }
 
     /// Axes in another order: axis `i` of the result is axis `axes[i]`. Negative numbers count from the end.
@@ -140,31 +140,31 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     pub fn permute(self, axes: [isize; D]) -> Self {
         let axes: Vec<usize> =
             axes.iter().map(|&a| if a < 0 { a + D as isize } else { a } as usize).collect();
-        self.map(|raw| raw.permute(&axes))
+        self.map(|any| any.permute(&axes))
     }
 
     /// Moves an axis to another place; the others keep their order.
     #[track_caller]
     pub fn movedim(self, from: usize, to: usize) -> Self {
-        self.map(|raw| {
-            raw.check_axes("movedim", &[from, to])?;
+        self.map(|any| {
+            any.check_axes("movedim", &[from, to])?;
             let mut axes: Vec<usize> = (0..D).collect();
             let axis = axes.remove(from);
             axes.insert(to, axis);
-            raw.permute(&axes)
+            any.permute(&axes)
         })
     }
 
     /// Elements of these axes in reverse order.
     #[track_caller]
     pub fn flip<const N: usize>(self, axes: [usize; N]) -> Self {
-        self.map(|raw| raw.flip(&axes))
+        self.map(|any| any.flip(&axes))
     }
 
     /// Repeats axes of length 1 to this shape, and adds axes in front. A view: nothing is copied.
     #[track_caller]
     pub fn expand<const D2: usize>(self, shape: [usize; D2]) -> Tensor<B, D2, K> {
-        self.convert(|raw| raw.broadcast(shape))
+        self.convert(|any| any.expand(shape))
     }
 
     /// A range of each axis; fewer ranges than axes leave the last axes whole. See [`s!`](crate::s).
@@ -181,9 +181,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// When there are more ranges than axes, or a range starts beyond its axis.
     #[track_caller]
     pub fn slice<const N: usize, R: Into<SliceArg>>(self, ranges: [R; N]) -> Self {
-        self.map(|raw| {
-            let slices = resolve_slices(&raw, ranges)?;
-            raw.slice(slices)
+        self.map(|any| {
+            let slices = resolve_slices(&any, ranges)?;
+            any.slice_axes(slices)
         })
     }
 
@@ -193,17 +193,17 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// When the values do not have the shape of the range.
     #[track_caller]
     pub fn slice_assign<const N: usize, R: Into<SliceArg>>(self, ranges: [R; N], values: Self) -> Self {
-        self.map(|raw| {
-            let slices = resolve_slices(&raw, ranges)?;
+        self.map(|any| {
+            let slices = resolve_slices(&any, ranges)?;
             let op = kiln_ir::Op::SliceUpdate { slices, mode: kiln_ir::UpdateMode::Set };
-            raw.apply_with(&op, [values.into_raw().into_value().into()])
+            any.apply_with(&op, [values.into_any().into_value().into()])
         })
     }
 
     /// `length` elements of an axis, from `start`.
     #[track_caller]
     pub fn narrow(self, axis: usize, start: usize, length: usize) -> Self {
-        self.map(|raw| raw.slice_axis(axis, SliceAxis { start, len: length, step: 1 }))
+        self.map(|any| any.slice_axis(axis, SliceAxis { start, len: length, step: 1 }))
     }
 
     /// Splits an axis into `count` parts of equal length, the last of which may be shorter; fewer than `count` when the
@@ -217,10 +217,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
             fail(&Error::type_error(
                 "chunk",
                 "the number of parts must be at least 1",
-                &[self.raw().ty().into()],
+                &[self.as_any().ty().into()],
             ));
         }
-        ok(self.raw().check_axes("chunk", &[axis]));
+        ok(self.as_any().check_axes("chunk", &[axis]));
         let length = self.shape()[axis];
         self.split(length.div_ceil(count).max(1), axis)
     }
@@ -235,10 +235,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
             fail(&Error::type_error(
                 "split",
                 "the length of parts must be at least 1",
-                &[self.raw().ty().into()],
+                &[self.as_any().ty().into()],
             ));
         }
-        ok(self.raw().check_axes("split", &[axis]));
+        ok(self.as_any().check_axes("split", &[axis]));
         let total = self.shape()[axis];
         let part = |start: usize| self.clone().narrow(axis, start, length.min(total - start));
         if total == 0 { Vec::from([self.clone()]) } else { (0..total).step_by(length).map(part).collect() }
@@ -253,10 +253,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The tensor repeated along one axis.
     #[track_caller]
     pub fn repeat_dim(self, axis: usize, times: usize) -> Self {
-        self.map(|raw| {
-            raw.check_axes("repeat_dim", &[axis])?;
-            let shape = *raw.shape();
-            let with_copies = raw.reshape(shape.inserted(axis, 1))?.broadcast(shape.inserted(axis, times))?;
+        self.map(|any| {
+            any.check_axes("repeat_dim", &[axis])?;
+            let shape = *any.shape();
+            let with_copies = any.reshape(shape.inserted(axis, 1))?.expand(shape.inserted(axis, times))?;
             with_copies.reshape(shape.with(axis, shape[axis] * times))
         })
     }
@@ -265,18 +265,18 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     #[track_caller]
     pub fn pad(self, pads: [(usize, usize); D], x: impl Number) -> Self {
         let pads = pads.iter().map(|&(low, high)| PadAxis::new(low, high)).collect();
-        self.map(|raw| raw.pad(pads, x))
+        self.map(|any| any.pad_axes(pads, x))
     }
 }
 
 fn resolve_slices<const N: usize, R: Into<SliceArg>>(
-    raw: &Raw,
+    any: &AnyTensor,
     ranges: [R; N],
 ) -> crate::Result<Vec<SliceAxis>> {
-    let shape = raw.shape();
+    let shape = any.shape();
     if N > shape.rank() {
         let problem = format!("{N} ranges for {} axes", shape.rank());
-        return Err(Error::type_error("slice", problem, &[raw.ty().into()]));
+        return Err(Error::type_error("slice", problem, &[any.ty().into()]));
     }
     let whole = shape.iter().skip(N).map(|&length| Ok(SliceAxis::all(length)));
     let ranged = ranges.into_iter().enumerate().map(|(axis, range)| range.into().resolve(axis, shape[axis]));
@@ -309,17 +309,17 @@ impl<const D: usize> ReshapeArgs<D> for Shape {
     }
 }
 
-fn resolve_reshape(raw: &Raw, lengths: &[i64]) -> crate::Result<Shape> {
+fn resolve_reshape(any: &AnyTensor, lengths: &[i64]) -> crate::Result<Shape> {
     let error =
-        |problem: &str| Error::type_error("reshape", format!("{problem} in {lengths:?}"), &[raw.ty().into()]);
-    let total = raw.shape().num_elements();
+        |problem: &str| Error::type_error("reshape", format!("{problem} in {lengths:?}"), &[any.ty().into()]);
+    let total = any.shape().num_elements();
     let mut shape = Shape::new(&alloc::vec![1; lengths.len()]);
     let mut open = None;
     for (axis, &length) in lengths.iter().enumerate() {
         match length {
             -1 if open.is_some() => return Err(error("two lengths are -1")),
             -1 => open = Some(axis),
-            0 if total != 0 && axis < raw.shape().rank() => shape[axis] = raw.shape()[axis],
+            0 if total != 0 && axis < any.shape().rank() => shape[axis] = any.shape()[axis],
             0.. => shape[axis] = length as usize,
             _ => return Err(error("a length is negative")),
         }

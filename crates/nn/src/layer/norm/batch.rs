@@ -89,7 +89,7 @@ impl<B: Backend> BatchNorm<B> {
             count > 1,
             "[batch_norm] training needs more than one value per channel: {}\n  \
              hint: make batches larger, or leave out a last batch of one",
-            x.raw().ty()
+            x.as_any().ty()
         );
         let mean = x.clone().mean_dims(&axes);
         let centered = x - mean.clone();

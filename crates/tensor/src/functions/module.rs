@@ -1,6 +1,6 @@
 //! Functions behind neural network modules: convolution, pooling, normalisation, attention, embedding.
 
-use crate::{Backend, Bool, Custom, CustomOp, Float, Int, Kind, Raw, Tensor};
+use crate::{AnyTensor, Backend, Bool, Custom, CustomOp, Float, Int, Kind, Tensor};
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
@@ -55,19 +55,23 @@ pub fn linear<B: Backend, const D: usize>(
     weight: Tensor<B, 2>,
     bias: Option<Tensor<B, 1>>,
 ) -> Tensor<B, D> {
-    x.map(|raw| {
-        let shape = *raw.shape();
+    x.map(|any| {
+        let shape = *any.shape();
         let (input, output) = (weight.dims()[1], weight.dims()[0]);
         if shape.last() != Some(&input) {
             let problem = "the last axis must be as long as the weight's inputs";
-            return Err(Error::type_error("linear", problem, &[raw.ty().into(), weight.raw().ty().into()])
-                .hint(format!("the weight is [out, in]: it takes {input} inputs")));
+            return Err(Error::type_error(
+                "linear",
+                problem,
+                &[any.ty().into(), weight.as_any().ty().into()],
+            )
+            .hint(format!("the weight is [out, in]: it takes {input} inputs")));
         }
         // One product over all rows: leading axes join into one.
         let rows: usize = shape[..D - 1].iter().product();
-        let y = raw.reshape([rows, input])?.matmul(weight.into_raw().swap_axes(0, 1)?)?;
+        let y = any.reshape([rows, input])?.matmul(weight.into_any().swap_dims(0, 1)?)?;
         let y = match bias {
-            Some(bias) => y.binary(kiln_ir::Binary::Add, bias.into_raw())?,
+            Some(bias) => y.binary(kiln_ir::Binary::Add, bias.into_any())?,
             None => y,
         };
         y.reshape(shape.with(D - 1, output))
@@ -85,7 +89,7 @@ macro_rules! convolutions {
             options: &ConvOptions<$axes>,
         ) -> Tensor<B, $rank> {
             let op = Op::Conv { spec: options.spec(), pass: ConvPass::Forward };
-            let y = x.map(|raw| raw.apply_with(&op, [weight.into_raw().into_value().into()]));
+            let y = x.map(|any| any.apply_with(&op, [weight.into_any().into_value().into()]));
             add_channel_bias(y, bias)
         }
 
@@ -100,7 +104,7 @@ macro_rules! convolutions {
             options: &ConvOptions<$axes>,
             output_padding: [usize; $axes],
         ) -> Tensor<B, $rank> {
-            let y = x.map(|raw| transposed(raw, weight.into_raw(), options.clone(), output_padding));
+            let y = x.map(|any| transposed(any, weight.into_any(), options.clone(), output_padding));
             add_channel_bias(y, bias)
         }
     )*};
@@ -129,11 +133,11 @@ fn add_channel_bias<B: Backend, const D: usize>(y: Tensor<B, D>, bias: Option<Te
 /// Output padding first takes back what the padding after an axis took off. What is left of it are zeros: no element
 /// of `x` reaches there.
 fn transposed<const N: usize>(
-    x: Raw,
-    weight: Raw,
+    x: AnyTensor,
+    weight: AnyTensor,
     mut options: ConvOptions<N>,
     mut output_padding: [usize; N],
-) -> crate::Result<Raw> {
+) -> crate::Result<AnyTensor> {
     for ((_, high), output) in options.padding.iter_mut().zip(&mut output_padding) {
         let back = (*output).min(*high);
         *high -= back;
@@ -146,12 +150,12 @@ fn transposed<const N: usize>(
         return Ok(y);
     }
     let zeros = output_padding.map(|zeros| PadAxis::new(0, zeros));
-    y.pad([PadAxis::default(); 2].into_iter().chain(zeros).collect(), 0.0)
+    y.pad_axes([PadAxis::default(); 2].into_iter().chain(zeros).collect(), 0.0)
 }
 
 fn transposed_size<const N: usize>(
-    x: &Raw,
-    weight: &Raw,
+    x: &AnyTensor,
+    weight: &AnyTensor,
     options: &ConvOptions<N>,
 ) -> crate::Result<Vec<usize>> {
     (0..N)
@@ -219,7 +223,7 @@ macro_rules! poolings {
         #[track_caller]
         pub fn $max<B: Backend>(x: Tensor<B, $rank>, options: &PoolOptions<$axes>) -> Tensor<B, $rank> {
             let spec = options.spec(PoolKind::Max, &x.dims()[2..]);
-            x.map(|raw| raw.apply(&Op::Pool(spec)))
+            x.map(|any| any.apply(&Op::Pool(spec)))
         }
 
         /// The mean of each window over the last axes of `[batch, channels, space..]`; `include_padding` says whether
@@ -231,14 +235,14 @@ macro_rules! poolings {
             include_padding: bool,
         ) -> Tensor<B, $rank> {
             let spec = options.spec(PoolKind::Average { include_padding }, &x.dims()[2..]);
-            x.map(|raw| raw.apply(&Op::Pool(spec)))
+            x.map(|any| any.apply(&Op::Pool(spec)))
         }
 
         /// The mean of windows that split the last axes of `[batch, channels, space..]` into the given number of parts;
         /// part `i` of `n` covers `floor(i length / n) .. ceil((i + 1) length / n)`.
         #[track_caller]
         pub fn $adaptive<B: Backend>(x: Tensor<B, $rank>, size: [usize; $axes]) -> Tensor<B, $rank> {
-            x.map(|raw| adaptive_average(raw, &size))
+            x.map(|any| adaptive_average(any, &size))
         }
     )*};
 }
@@ -249,24 +253,24 @@ poolings! {
     max_pool3d avg_pool3d adaptive_avg_pool3d 3 5;
 }
 
-fn adaptive_average(raw: Raw, size: &[usize]) -> crate::Result<Raw> {
-    let shape = *raw.shape();
+fn adaptive_average(any: AnyTensor, size: &[usize]) -> crate::Result<AnyTensor> {
+    let shape = *any.shape();
     let lengths = &shape[2..];
     if size.contains(&0) || lengths.contains(&0) {
         let problem = format!("cannot split axes into {size:?} parts");
-        return Err(Error::type_error("adaptive_avg_pool", problem, &[raw.ty().into()]));
+        return Err(Error::type_error("adaptive_avg_pool", problem, &[any.ty().into()]));
     }
     if lengths.iter().zip(size).all(|(length, parts)| length.is_multiple_of(*parts)) {
         let window: Vec<usize> = lengths.iter().zip(size).map(|(length, parts)| length / parts).collect();
         let spec = PoolSpec::new(PoolKind::Average { include_padding: true }, &window);
-        return raw.apply(&Op::Pool(spec));
+        return any.apply(&Op::Pool(spec));
     }
     // The windows differ in length: each axis is a product with a matrix of weights, which is small.
-    (0..size.len()).try_fold(raw, |raw, axis| adaptive_axis(raw, axis + 2, size[axis]))
+    (0..size.len()).try_fold(any, |any, axis| adaptive_axis(any, axis + 2, size[axis]))
 }
 
-fn adaptive_axis(raw: Raw, axis: usize, parts: usize) -> crate::Result<Raw> {
-    let (shape, last) = (*raw.shape(), raw.shape().rank() - 1);
+fn adaptive_axis(any: AnyTensor, axis: usize, parts: usize) -> crate::Result<AnyTensor> {
+    let (shape, last) = (*any.shape(), any.shape().rank() - 1);
     let length = shape[axis];
     let mut weights = alloc::vec![0.0f64; length * parts];
     for part in 0..parts {
@@ -275,13 +279,13 @@ fn adaptive_axis(raw: Raw, axis: usize, parts: usize) -> crate::Result<Raw> {
             weights[place * parts + part] = 1.0 / (end - start) as f64;
         }
     }
-    let data = crate::TensorData::new(weights, [length, parts])?.convert(raw.dtype());
-    let weights = Raw::from_data(raw.stack(), data);
-    let moved = raw.swap_axes(axis, last)?;
+    let data = crate::TensorData::new(weights, [length, parts])?.convert(any.dtype());
+    let weights = AnyTensor::from_data(data, any.stack());
+    let moved = any.swap_dims(axis, last)?;
     let before = *moved.shape();
     let rows: usize = before[..last].iter().product();
     let y = moved.reshape([rows, length])?.matmul(weights)?.reshape(before.with(last, parts))?;
-    y.swap_axes(axis, last)
+    y.swap_dims(axis, last)
 }
 
 /// Rows of a table: weights are `[vocabulary, dim]`, indices `[batch, length]`; the result is
@@ -324,8 +328,8 @@ fn normalize<B: Backend, const D: usize>(
     // A bias without a weight: the op takes them in order, so the weight is ones.
     let weight = weight.or_else(|| bias.as_ref().map(Tensor::ones_like));
     let operands: Vec<Operand> =
-        [weight, bias].into_iter().flatten().map(|tensor| tensor.into_raw().into_value().into()).collect();
-    x.map(|raw| raw.apply_with(&op, operands))
+        [weight, bias].into_iter().flatten().map(|tensor| tensor.into_any().into_value().into()).collect();
+    x.map(|any| any.apply_with(&op, operands))
 }
 
 /// A mask of attention, `[batch, heads, queries, keys]`; axes of length 1 repeat.
@@ -365,11 +369,11 @@ pub fn attention<B: Backend>(
         causal: options.causal.then_some(offset),
     };
     let mask: Option<Value> = mask.map(|mask| match mask {
-        AttentionMask::Visible(mask) => mask.into_raw().into_value(),
-        AttentionMask::Additive(mask) => mask.into_raw().into_value(),
+        AttentionMask::Visible(mask) => mask.into_any().into_value(),
+        AttentionMask::Additive(mask) => mask.into_any().into_value(),
     });
-    let rest = [Some(k.into_raw().into_value()), Some(v.into_raw().into_value()), mask];
-    q.map(|raw| raw.apply_with(&Op::Attention(spec), rest.into_iter().flatten().map(Operand::from)))
+    let rest = [Some(k.into_any().into_value()), Some(v.into_any().into_value()), mask];
+    q.map(|any| any.apply_with(&Op::Attention(spec), rest.into_iter().flatten().map(Operand::from)))
 }
 
 /// How [`interpolate`] finds values between samples.
@@ -384,7 +388,7 @@ pub fn interpolate<B: Backend>(
     mode: ResizeMode,
     align_corners: bool,
 ) -> Tensor<B, 4> {
-    x.map(|raw| raw.apply(&Op::Resize { mode, size: size.to_vec(), align_corners }))
+    x.map(|any| any.apply(&Op::Resize { mode, size: size.to_vec(), align_corners }))
 }
 
 /// Runs a [`CustomOp`] with a single result of rank `D2` and kind `K2` on tensors of one backend.
@@ -401,5 +405,5 @@ pub fn custom<B: Backend, const D: usize, const D2: usize, K2: Kind>(
     let Some(first) = inputs.next() else {
         panic!("[{}] a custom op needs at least one tensor to know its device", op.name());
     };
-    first.convert(|raw| raw.apply_with(&op, inputs.map(|input| input.into_raw().into_value().into())))
+    first.convert(|any| any.apply_with(&op, inputs.map(|input| input.into_any().into_value().into())))
 }

@@ -77,11 +77,11 @@ pub fn elu<B: Backend, const D: usize>(x: Tensor<B, D>, alpha: f64) -> Tensor<B,
 /// `exp(x) / sum(exp(x))` along an axis.
 #[track_caller]
 pub fn softmax<B: Backend, const D: usize>(x: Tensor<B, D>, axis: usize) -> Tensor<B, D> {
-    x.map(|raw| raw.apply(&Op::Softmax { axis, log: false }))
+    x.map(|any| any.apply(&Op::Softmax { axis, log: false }))
 }
 
 /// The logarithm of [`softmax`], computed without it.
 #[track_caller]
 pub fn log_softmax<B: Backend, const D: usize>(x: Tensor<B, D>, axis: usize) -> Tensor<B, D> {
-    x.map(|raw| raw.apply(&Op::Softmax { axis, log: true }))
+    x.map(|any| any.apply(&Op::Softmax { axis, log: true }))
 }

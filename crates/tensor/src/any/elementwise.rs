@@ -1,0 +1,123 @@
+//! Functions of each element: what every arithmetic method is made of.
+
+use crate::{AnyTensor, DType, Number, Result, Stack};
+use kiln_ir::{Binary, Comparison, Op, Operand, Unary, Value, infer, infer_alike};
+use smallvec::smallvec;
+
+impl AnyTensor {
+    /// A function of each element.
+    #[inline]
+    pub fn unary(self, function: Unary) -> Result<AnyTensor> {
+        self.apply(&Op::Unary(function))
+    }
+
+    /// A function of two elements; broadcasts.
+    #[inline]
+    pub fn binary(self, function: Binary, other: AnyTensor) -> Result<AnyTensor> {
+        let AnyTensor { stack, value } = other;
+        self.pairwise(&Op::Binary(function), &stack, value)
+    }
+
+    /// As [`binary`](AnyTensor::binary), keeping the other operand: cheaper than a clone of it.
+    #[inline]
+    pub fn binary_with(self, function: Binary, other: &AnyTensor) -> Result<AnyTensor> {
+        self.pairwise(&Op::Binary(function), &other.stack, other.value.clone())
+    }
+
+    /// A function of each element and a number.
+    #[inline]
+    pub fn binary_scalar(self, function: Binary, x: impl Number) -> Result<AnyTensor> {
+        let operands = smallvec![Operand::Value(self.value), Operand::Scalar(x.scalar())];
+        let mut results = AnyTensor::emit(&self.stack, &Op::Binary(function), operands)?;
+        Ok(AnyTensor { stack: self.stack, value: results.swap_remove(0) })
+    }
+
+    /// A function of a number and each element.
+    #[inline]
+    pub fn scalar_binary(self, x: impl Number, function: Binary) -> Result<AnyTensor> {
+        let operands = smallvec![Operand::Scalar(x.scalar()), Operand::Value(self.value)];
+        let mut results = AnyTensor::emit(&self.stack, &Op::Binary(function), operands)?;
+        Ok(AnyTensor { stack: self.stack, value: results.swap_remove(0) })
+    }
+
+    /// A comparison of two elements; broadcasts.
+    pub fn compare(self, comparison: Comparison, other: AnyTensor) -> Result<AnyTensor> {
+        let AnyTensor { stack, value } = other;
+        self.pairwise(&Op::Compare(comparison), &stack, value)
+    }
+
+    /// A comparison of each element with a number.
+    pub fn compare_scalar(self, comparison: Comparison, x: impl Number) -> Result<AnyTensor> {
+        self.apply_with(&Op::Compare(comparison), [Operand::Scalar(x.scalar())])
+    }
+
+    /// A comparison of a number with each element.
+    pub fn scalar_compare(self, x: impl Number, comparison: Comparison) -> Result<AnyTensor> {
+        let operands = smallvec![Operand::Scalar(x.scalar()), Operand::Value(self.value)];
+        let mut results = AnyTensor::emit(&self.stack, &Op::Compare(comparison), operands)?;
+        Ok(AnyTensor { stack: self.stack, value: results.swap_remove(0) })
+    }
+
+    #[inline]
+    fn pairwise(self, op: &Op, stack: &Stack, other: Value) -> Result<AnyTensor> {
+        if self.stack.same(stack)
+            && let Some(ty) = infer_alike(op, self.value.ty(), other.ty())
+        {
+            let operands = smallvec![Operand::Value(self.value), Operand::Value(other)];
+            let results = self.stack.engine().execute(op, operands, &[ty]);
+            return AnyTensor::only(self.stack, op, results);
+        }
+        self.pairwise_any(op, AnyTensor::new(stack.clone(), other))
+    }
+
+    /// Two tensors that may differ in everything.
+    #[inline(never)]
+    fn pairwise_any(self, op: &Op, other: AnyTensor) -> Result<AnyTensor> {
+        self.on_same_stack(op.name(), &other)?;
+        let (a, b) = if self.shape() == other.shape() {
+            (self, other)
+        } else {
+            AnyTensor::broadcast_pair(op, self, other)?
+        };
+        let results =
+            AnyTensor::emit(&a.stack, op, smallvec![Operand::Value(a.value), Operand::Value(b.value)])?;
+        AnyTensor::only(a.stack, op, results)
+    }
+
+    fn broadcast_pair(op: &Op, a: AnyTensor, b: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
+        match kiln_ir::infer::broadcast_shapes(a.shape(), b.shape()) {
+            Some(shape) => Ok((a.expand(shape)?, b.expand(shape)?)),
+            // Inference of the op itself makes the message.
+            None => infer(op, &[a.ty().into(), b.ty().into()]).map(|_| (a, b)),
+        }
+    }
+
+    /// `a` where this `bool` holds, otherwise `b`; broadcasts.
+    pub fn if_else(self, a: AnyTensor, b: AnyTensor) -> Result<AnyTensor> {
+        self.on_same_stack("select", &a)?;
+        self.on_same_stack("select", &b)?;
+        let shape = kiln_ir::infer::broadcast_shapes(self.shape(), a.shape())
+            .and_then(|shape| kiln_ir::infer::broadcast_shapes(&shape, b.shape()));
+        let Some(shape) = shape else {
+            return self.apply_with(&Op::Select, [a.value.into(), b.value.into()]);
+        };
+        let (a, b) = (a.expand(shape)?, b.expand(shape)?);
+        self.expand(shape)?.apply_with(&Op::Select, [a.value.into(), b.value.into()])
+    }
+
+    /// Where this `bool` holds the number, otherwise `b`; broadcasts.
+    pub fn if_else_number(self, x: impl Number, b: AnyTensor) -> Result<AnyTensor> {
+        self.on_same_stack("select", &b)?;
+        let shape = kiln_ir::infer::broadcast_shapes(self.shape(), b.shape());
+        let (condition, b) = match shape {
+            Some(shape) => (self.expand(shape)?, b.expand(shape)?),
+            None => (self, b),
+        };
+        condition.apply_with(&Op::Select, [Operand::Scalar(x.scalar()), b.value.into()])
+    }
+
+    /// Another dtype; nothing is emitted where it is right already.
+    pub fn cast(self, dtype: DType) -> Result<AnyTensor> {
+        if self.dtype() == dtype { Ok(self) } else { self.apply(&Op::Cast(dtype)) }
+    }
+}

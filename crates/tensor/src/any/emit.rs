@@ -1,0 +1,69 @@
+//! Running ops.
+
+use crate::{AnyTensor, Error, Result, Stack};
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{Op, Operand, OperandType, Operands, Values, infer};
+use smallvec::smallvec;
+
+impl AnyTensor {
+    /// Runs any op on operands of one stack; all its results.
+    pub fn emit(stack: &Stack, op: &Op, inputs: Operands) -> Result<Values> {
+        let types = infer(op, &OperandType::list(&inputs))?;
+        Ok(stack.engine().execute(op, inputs, &types))
+    }
+
+    /// Runs an op with `self` as the only operand and a single result.
+    #[inline]
+    pub fn apply(self, op: &Op) -> Result<AnyTensor> {
+        let types = infer(op, &[OperandType::Tensor(self.value.ty())])?;
+        let results = self.stack.engine().execute(op, smallvec![Operand::Value(self.value)], &types);
+        AnyTensor::only(self.stack, op, results)
+    }
+
+    /// The result of an op that gives one.
+    #[inline]
+    pub(crate) fn only(stack: Stack, op: &Op, mut results: Values) -> Result<AnyTensor> {
+        match results.pop() {
+            Some(value) => Ok(AnyTensor { stack, value }),
+            None => Err(Error::type_error(op.name(), "gives no result", &[])),
+        }
+    }
+
+    /// Runs an op with `self` first; all results.
+    pub fn apply_many(self, op: &Op, rest: impl IntoIterator<Item = Operand>) -> Result<Vec<AnyTensor>> {
+        let AnyTensor { stack, value } = self;
+        let inputs: Operands = core::iter::once(value.into()).chain(rest).collect();
+        let results = AnyTensor::emit(&stack, op, inputs)?;
+        Ok(results.into_iter().map(|value| AnyTensor::new(stack.clone(), value)).collect())
+    }
+
+    /// Runs an op with `self` first; the first result.
+    pub fn apply_with(self, op: &Op, rest: impl IntoIterator<Item = Operand>) -> Result<AnyTensor> {
+        let AnyTensor { stack, value } = self;
+        let inputs: Operands = core::iter::once(value.into()).chain(rest).collect();
+        let mut results = AnyTensor::emit(&stack, op, inputs)?;
+        Ok(AnyTensor { stack, value: results.swap_remove(0) })
+    }
+
+    #[inline]
+    pub(crate) fn on_same_stack(&self, op: &str, other: &AnyTensor) -> Result<()> {
+        if self.stack.same(&other.stack) { Ok(()) } else { Err(self.on_other_stack(op, other)) }
+    }
+
+    #[cold]
+    fn on_other_stack(&self, op: &str, other: &AnyTensor) -> Error {
+        let problem = format!("tensors are on different devices: {:?} and {:?}", self.stack, other.stack);
+        Error::type_error(op, problem, &[self.ty().into(), other.ty().into()])
+            .hint("move one of them with `to_device`")
+    }
+
+    pub(crate) fn check_axes(&self, op: &str, axes: &[usize]) -> Result<()> {
+        let rank = self.shape().rank();
+        if let Some(axis) = axes.iter().find(|&&axis| axis >= rank) {
+            let problem = format!("axis {axis} is out of range for {rank} axes");
+            return Err(Error::type_error(op, problem, &[self.ty().into()]));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! Axes as programs name them: from the front, or with negative numbers from the end.
+
+use alloc::format;
+use kiln_ir::{Error, MAX_RANK, Result, TensorType};
+use smallvec::SmallVec;
+
+/// An axis: 0 is the first, -1 the last.
+///
+/// Methods take `impl Into<Axis>`: any integer will do.
+///
+/// ```
+/// use kiln_tensor::{Axis, DType, TensorType};
+///
+/// let ty = TensorType::new([2, 3], DType::F32);
+/// assert_eq!(Axis::from(-1).of("sum", &ty)?, 1);
+/// # Ok::<(), kiln_tensor::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis(isize);
+
+impl Axis {
+    /// The index of the axis in a tensor of that type.
+    ///
+    /// # Errors
+    /// When there is no such axis; the message begins with the name of the op.
+    #[inline]
+    pub fn of(self, op: &str, ty: &TensorType) -> Result<usize> {
+        match self.within(ty.rank()) {
+            Some(axis) => Ok(axis),
+            None => Err(self.out_of_range(op, ty)),
+        }
+    }
+
+    /// The index among `rank` axes, if there is one.
+    #[inline]
+    pub fn within(self, rank: usize) -> Option<usize> {
+        let axis = if self.0 < 0 { self.0 + rank as isize } else { self.0 };
+        usize::try_from(axis).ok().filter(|&axis| axis < rank)
+    }
+
+    #[cold]
+    fn out_of_range(self, op: &str, ty: &TensorType) -> Error {
+        let rank = ty.rank();
+        let error =
+            Error::type_error(op, format!("axis {} is out of range for {rank} axes", self.0), &[ty.into()]);
+        match rank {
+            0 => error.hint("a tensor without axes is a single element"),
+            _ => error
+                .hint(format!("axes go from 0 to {}, or from -1 to -{rank} counted from the end", rank - 1)),
+        }
+    }
+}
+
+/// Several axes, for methods that take `impl Into<AxisList>`: `[0, 1]`, `&[0, -1]`, a slice or a vector of integers.
+#[derive(Clone, Debug, Default)]
+pub struct AxisList(SmallVec<[Axis; 4]>);
+
+impl AxisList {
+    /// The indices of the axes in a tensor of that type, in the order given.
+    ///
+    /// # Errors
+    /// When there is no such axis, or one is named twice.
+    pub fn of(&self, op: &str, ty: &TensorType) -> Result<SmallVec<[usize; MAX_RANK]>> {
+        let mut axes = SmallVec::new();
+        for axis in &self.0 {
+            let axis = axis.of(op, ty)?;
+            if axes.contains(&axis) {
+                return Err(Error::type_error(op, format!("axis {axis} is named twice"), &[ty.into()]));
+            }
+            axes.push(axis);
+        }
+        Ok(axes)
+    }
+
+    /// As [`of`](AxisList::of), ascending.
+    ///
+    /// # Errors
+    /// When there is no such axis, or one is named twice.
+    pub fn sorted_of(&self, op: &str, ty: &TensorType) -> Result<SmallVec<[usize; MAX_RANK]>> {
+        let mut axes = self.of(op, ty)?;
+        axes.sort_unstable();
+        Ok(axes)
+    }
+
+    /// How many axes are named.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no axis is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+macro_rules! integers {
+    ($($ty:ty),*) => {$(
+        impl From<$ty> for Axis {
+            #[inline]
+            fn from(axis: $ty) -> Axis {
+                Axis(axis as isize)
+            }
+        }
+    )*};
+}
+
+integers!(isize, usize, i32, i64);
+
+impl<A: Into<Axis> + Copy, const N: usize> From<[A; N]> for AxisList {
+    fn from(axes: [A; N]) -> AxisList {
+        axes.as_slice().into()
+    }
+}
+
+impl<A: Into<Axis> + Copy, const N: usize> From<&[A; N]> for AxisList {
+    fn from(axes: &[A; N]) -> AxisList {
+        axes.as_slice().into()
+    }
+}
+
+impl<A: Into<Axis> + Copy> From<&[A]> for AxisList {
+    fn from(axes: &[A]) -> AxisList {
+        AxisList(axes.iter().map(|&axis| axis.into()).collect())
+    }
+}
+
+impl<A: Into<Axis> + Copy> From<&alloc::vec::Vec<A>> for AxisList {
+    fn from(axes: &alloc::vec::Vec<A>) -> AxisList {
+        axes.as_slice().into()
+    }
+}
