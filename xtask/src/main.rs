@@ -2,11 +2,13 @@
 //!
 //! Each command is one module: [`checks`] runs everything this machine can run, [`tidy`] reads the tree and
 //! reports what breaks the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times and operation overhead,
-//! [`bundle`] packs test programs for a machine without Rust, [`goldens`] makes the PyTorch reference files.
+//! [`accuracy`] measures elementary functions, [`bundle`] packs test programs for a machine without Rust, [`goldens`]
+//! makes the PyTorch reference files.
 //! The only dependency is a JSON reader, so the tool itself builds in seconds.
 
 #![forbid(unsafe_code)]
 
+mod accuracy;
 mod args;
 mod bench;
 mod bundle;
@@ -36,6 +38,8 @@ commands
            pack the packages' test programs, stripped, into target/bundle with a run.sh
              --bin NAME    pack this program of the packages too (repeatable)
              --profile P   build profile (default: release)
+  accuracy measure the error of elementary functions, write docs/accuracy.md
+             --check       write nothing, fail where an error is greater than the page says
   goldens  make the PyTorch reference files of crates/suite/goldens again
   help     print this text
 ";
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
     let command = words.next().unwrap_or_else(|| "help".to_owned());
     let rest: Vec<String> = words.collect();
     let done = match command.as_str() {
+        "accuracy" => accuracy::run(&rest),
         "test" => checks::run(&rest),
         "tidy" => tidy::run(&rest),
         "bench" => bench::run(&rest),

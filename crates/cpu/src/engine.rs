@@ -57,6 +57,18 @@ impl Cpu {
         }
     }
 
+    /// The same engine with kernels for one instruction set, named as in `KILN_CPU_ISA`: `scalar`, `avx2` or `avx512`.
+    /// `None` for other names and where this processor lacks the instructions.
+    ///
+    /// ```
+    /// let plain = kiln_cpu::Cpu::with_threads(1).with_instructions("scalar");
+    /// assert!(plain.is_some());
+    /// ```
+    pub fn with_instructions(self, name: &str) -> Option<Cpu> {
+        let level = Level::from_name(name).filter(|level| *level <= Level::of_processor())?;
+        Some(Cpu { level, ..self })
+    }
+
     /// The number of threads that share the work of one op.
     pub fn threads(&self) -> usize {
         self.pool.threads()

@@ -27,8 +27,8 @@ impl Level {
         best
     }
 
-    #[cfg(feature = "std")]
-    fn from_name(name: &str) -> Option<Level> {
+    /// The level of that name, as `KILN_CPU_ISA` has it.
+    pub(crate) fn from_name(name: &str) -> Option<Level> {
         match name {
             "scalar" => Some(Level::Baseline),
             #[cfg(target_arch = "x86_64")]
@@ -39,13 +39,15 @@ impl Level {
         }
     }
 
+    /// The best level of this processor.
     #[cfg(not(target_arch = "x86_64"))]
-    fn of_processor() -> Level {
+    pub(crate) fn of_processor() -> Level {
         Level::Baseline
     }
 
+    /// The best level of this processor.
     #[cfg(target_arch = "x86_64")]
-    fn of_processor() -> Level {
+    pub(crate) fn of_processor() -> Level {
         macro_rules! has {
             ($($feature:tt),*) => {{
                 #[cfg(feature = "std")]

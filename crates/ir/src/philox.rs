@@ -16,17 +16,40 @@
 //!   A pair `j` takes words `2 (j % 2)` and `2 (j % 2) + 1` of block `j / 2`, for every dtype, and the result is
 //!   rounded to the dtype. Engines without `f64` compute in `f32`, which agrees to rounding.
 
-/// One block: ten rounds over a counter and a key.
-#[inline]
-pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
-    let [mut c, mut k] = [counter, [key[0], key[1], 0, 0]];
-    for _ in 0..10 {
-        let a = u64::from(c[0]) * 0xD251_1F53;
-        let b = u64::from(c[2]) * 0xCD9E_8D57;
-        c = [(b >> 32) as u32 ^ c[1] ^ k[0], b as u32, (a >> 32) as u32 ^ c[3] ^ k[1], a as u32];
-        k = [k[0].wrapping_add(0x9E37_79B9), k[1].wrapping_add(0xBB67_AE85), 0, 0];
-    }
-    c
+macro_rules! philox {
+    ($(#[$doc:meta])* $name:ident, $word:ty, $wide:ty, multipliers $m:expr, increments $w:expr) => {
+        $(#[$doc])*
+        #[inline]
+        pub fn $name(counter: [$word; 4], key: [$word; 2]) -> [$word; 4] {
+            const MULTIPLIERS: [$word; 2] = $m;
+            const INCREMENTS: [$word; 2] = $w;
+            let halves = |product: $wide| ((product >> <$word>::BITS) as $word, product as $word);
+            let (mut c, mut k) = (counter, key);
+            for _ in 0..10 {
+                let (a_high, a_low) = halves(c[0] as $wide * MULTIPLIERS[0] as $wide);
+                let (b_high, b_low) = halves(c[2] as $wide * MULTIPLIERS[1] as $wide);
+                c = [b_high ^ c[1] ^ k[0], b_low, a_high ^ c[3] ^ k[1], a_low];
+                k = [k[0].wrapping_add(INCREMENTS[0]), k[1].wrapping_add(INCREMENTS[1])];
+            }
+            c
+        }
+    };
+}
+
+philox! {
+    /// One block of Philox4x32-10: ten rounds over a counter and a key.
+    philox4x32, u32, u64,
+    multipliers [0xD251_1F53, 0xCD9E_8D57],
+    increments [0x9E37_79B9, 0xBB67_AE85]
+}
+
+philox! {
+    /// One block of Philox4x64-10, the same rounds over words of 64 bits: the generator of
+    /// [NumPy](https://numpy.org/doc/stable/reference/random/bit_generators/philox.html). [`Op::Random`](crate::Op::Random)
+    /// does not use it; the streams that NumPy publishes check the rounds.
+    philox4x64, u64, u128,
+    multipliers [0xD2E7_470E_E14C_6C93, 0xCA5A_8263_9512_1157],
+    increments [0x9E37_79B9_7F4A_7C15, 0xBB67_AE85_84CA_A73B]
 }
 
 /// Block number `block` of the stream of a 64-bit key.

@@ -11,6 +11,7 @@
 //! * [`engines`] lists the engines under test and what each does not pass yet; [`run`] runs tables against them;
 //!   [`support`] prints what an engine runs.
 //! * [`goldens`] reads `goldens/`: what PyTorch computes for small inputs. The `README.md` there specifies the files.
+//! * [`accuracy`] measures elementary functions against tables of exact values.
 //! * The program `bench_core` measures what one eager op costs.
 //!
 //! To test another engine, run [`run::values`], [`run::grads`] and [`run::expansions`] with a
@@ -26,6 +27,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod accuracy;
 pub mod case;
 pub mod cases;
 pub mod check;

@@ -1,0 +1,107 @@
+//! How far elementary functions are from the truth, measured with tables that nobody here wrote.
+//!
+//! `accuracy/tables.safetensors` holds them: NumPy's validation sets, tables of Boost, transforms by FFTW, streams of
+//! Philox; the `README.md` there says where each comes from. [`measure`] runs every [`function`] over its tables on
+//! every [`engine`] and gives one [`Row`] for each function, dtype and table. 16-bit floats need no table: all 65,536 of
+//! them are tried.
+//!
+//! The unit of error is the *unit in the last place*: how many floats of the dtype lie between the result and
+//! the nearest float to the true value, as in NumPy's own
+//! [`assert_array_max_ulp`](https://numpy.org/doc/stable/reference/generated/numpy.testing.assert_array_max_ulp.html).
+//! For Fourier transforms it is the greatest difference divided by the greatest value.
+//!
+//! The committed [`record`] is what no later measurement may exceed; [`page`] prints it as `docs/accuracy.md`.
+//! `cargo xtask accuracy` makes both anew.
+
+pub mod engine;
+pub mod fourier;
+pub mod function;
+pub mod page;
+pub mod record;
+pub mod table;
+pub mod ulp;
+
+use engine::Subject;
+use function::Function;
+use kiln_ir::{DType, Engine, Shape, TensorData, TensorType};
+use table::{Points, Tables};
+
+/// The errors of one function in one dtype over one table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The function, as the tensor's method is called.
+    pub function: String,
+    /// The dtype of argument and result.
+    pub dtype: DType,
+    /// Where the true values come from: `numpy`, `boost`, `fftw`, or `all` for every 16-bit float.
+    pub table: String,
+    /// How many values were compared.
+    pub points: usize,
+    /// What the table's authors allow their own implementation, in units in the last place.
+    pub allowed: Option<u32>,
+    /// The greatest error of each engine measured, by its name.
+    pub worst: Vec<(String, Worst)>,
+}
+
+/// A greatest error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Worst {
+    /// In units in the last place, or relative for `fftw`. Infinite where a NaN stands for a number or the reverse.
+    pub error: f64,
+    /// The argument, or the length of the transform, where it occurs first.
+    pub at: f64,
+}
+
+impl Row {
+    /// The error of an engine, if it was measured.
+    pub fn worst(&self, engine: &str) -> Option<Worst> {
+        self.worst.iter().find(|(name, _)| name == engine).map(|(_, worst)| *worst)
+    }
+
+    /// Whether both are of the same function, dtype and table.
+    pub fn same_subject(&self, other: &Row) -> bool {
+        (&self.function, self.dtype, &self.table) == (&other.function, other.dtype, &other.table)
+    }
+}
+
+/// Measures everything on every engine that this machine has.
+pub fn measure() -> Vec<Row> {
+    let tables = Tables::read();
+    let engines: Vec<(&Subject, Box<dyn Engine>)> =
+        engine::SUBJECTS.iter().filter_map(|subject| Some((subject, (subject.open)()?))).collect();
+    let mut rows = Vec::new();
+    for function in function::FUNCTIONS {
+        for points in tables.points(function) {
+            rows.push(compare(function, &points, &engines));
+        }
+        for dtype in [DType::F16, DType::BF16] {
+            rows.push(compare(function, &every_value(function, dtype), &engines));
+        }
+    }
+    rows.extend(fourier::measure(&tables, &engines));
+    rows
+}
+
+fn compare(function: &Function, points: &Points, engines: &[(&Subject, Box<dyn Engine>)]) -> Row {
+    let worst = engines.iter().map(|(subject, engine)| {
+        let y = function.run(&**engine, points.x.clone());
+        (subject.name.to_owned(), ulp::worst(&points.x, &points.y, &y))
+    });
+    Row {
+        function: function.name.to_owned(),
+        dtype: points.x.dtype(),
+        table: points.table.to_owned(),
+        points: points.x.num_elements(),
+        allowed: points.allowed,
+        worst: worst.collect(),
+    }
+}
+
+/// All 65,536 values of a 16-bit float. The truth is what the reference gives in `f64`, rounded once.
+fn every_value(function: &Function, dtype: DType) -> Points {
+    let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    let ty = TensorType::new(Shape::new(&[1 << 16]), dtype);
+    let x = TensorData::from_bytes(&bytes, ty).expect("all values of two bytes");
+    let exact = function.run(&kiln_reference::Reference::new(), x.clone().convert(DType::F64));
+    Points { table: "all", x, y: exact.convert(dtype), allowed: None }
+}

@@ -1,0 +1,26 @@
+//! The engines that are measured.
+
+use kiln_cpu::Cpu;
+use kiln_ir::Engine;
+use kiln_reference::Reference;
+
+/// An engine that is measured, if this machine has it.
+#[derive(Clone, Copy)]
+pub struct Subject {
+    /// Its name in the record and on the page.
+    pub name: &'static str,
+    /// Opens it; `None` where the processor lacks the instructions.
+    pub open: fn() -> Option<Box<dyn Engine>>,
+}
+
+/// The reference, and the CPU engine with each instruction set.
+pub const SUBJECTS: [Subject; 4] = [
+    Subject { name: "reference", open: || Some(Box::new(Reference::new())) },
+    Subject { name: "cpu scalar", open: || cpu("scalar") },
+    Subject { name: "cpu avx2", open: || cpu("avx2") },
+    Subject { name: "cpu avx512", open: || cpu("avx512") },
+];
+
+fn cpu(instructions: &str) -> Option<Box<dyn Engine>> {
+    Some(Box::new(Cpu::with_threads(1).with_instructions(instructions)?))
+}
