@@ -1,4 +1,4 @@
-//! Reverse-mode automatic differentiation, as a layer around any engine.
+//! Automatic differentiation, as layers around any engine: reverse mode ([`Autodiff`]) and forward mode ([`Forward`]).
 //!
 //! [`Autodiff`] is an [`Engine`](kiln_ir::Engine) that wraps another one. Values that need no gradient are the inner
 //! engine's own and pass through untouched. [`Autodiff::require_grad`] makes a *leaf*; the results of float ops on
@@ -10,6 +10,7 @@
 //!   [`Autodiff::backward_owned`] gives the tape back to memory as it goes.
 //! * [`Checkpointing`] trades memory for time on its own, [`Autodiff::checkpoint`] for a chosen block.
 //! * [`Autodiff::no_grad`] pauses the recording on one thread.
+//! * [`Forward`] carries directional derivatives beside the values, without a tape.
 //!
 //! Gradients are values of the inner engine. If that is another [`Autodiff`], they are tracked there: derivatives
 //! of any order come from stacking layers.
@@ -41,6 +42,7 @@ extern crate std;
 
 mod backward;
 mod block;
+mod forward;
 mod gradients;
 mod layer;
 mod node;
@@ -50,6 +52,7 @@ mod recipe;
 mod tracked;
 
 pub use block::BlockFn;
+pub use forward::Forward;
 pub use gradients::Gradients;
 pub use layer::{Autodiff, Checkpointing};
 pub use node::NodeId;

@@ -1,11 +1,13 @@
 //! Modes: what is checked of a case. Each is a function over any engine.
 
 mod expand;
+mod forward;
 mod grad;
 mod poison;
 mod value;
 
 pub use expand::{Minimal, check_expand, expands};
+pub use forward::check_forward;
 pub use grad::{check_grad, differentiates};
 pub use poison::{check_passing_on, check_poison};
 pub use value::{Expected, check_value};

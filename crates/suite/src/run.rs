@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Layouts};
 use crate::cases::Group;
-use crate::check::{Expected, Outcome, check_expand, check_grad, differentiates, expands};
+use crate::check::{Expected, Outcome, check_expand, check_forward, check_grad, differentiates, expands};
 use crate::engines::{Mode, REFERENCE, Subject, Tracked};
 use kiln_ir::Engine;
 use std::fmt;
@@ -148,6 +148,16 @@ pub fn grads(subject: &Subject, group: Group) -> Summary {
     let engine = (subject.open)();
     for case in group.cases().iter().filter(|case| differentiates(case)) {
         summary.add_of(subject, Mode::Grad, &case.name, check_grad(engine.clone(), case));
+    }
+    summary
+}
+
+/// Mode *forward* of one group on one engine. What is ignored in mode *grad* is ignored here.
+pub fn forwards(subject: &Subject, group: Group) -> Summary {
+    let mut summary = Summary::new(format!("forward {group:?} on {}", subject.name));
+    let engine = (subject.open)();
+    for case in group.cases().iter().filter(|case| differentiates(case)) {
+        summary.add_of(subject, Mode::Grad, &case.name, check_forward(&engine, case));
     }
     summary
 }

@@ -75,7 +75,7 @@ fn second_order(engine: Arc<dyn Engine>, case: &Case, list: &[Given]) -> Result<
 }
 
 /// Fixed random weights, by which results become one number.
-fn projection(case: &Case, purpose: &str, place: usize, shape: &Shape) -> TensorData {
+pub(super) fn projection(case: &Case, purpose: &str, place: usize, shape: &Shape) -> TensorData {
     let mut random = Random::new(&format!("{}{purpose}", case.name), place as u64);
     let numbers: Vec<f64> = (0..shape.num_elements()).map(|_| random.normal()).collect();
     TensorData::new(numbers, *shape).expect("as many numbers as elements")
@@ -83,14 +83,19 @@ fn projection(case: &Case, purpose: &str, place: usize, shape: &Shape) -> Tensor
 
 /// The weighted sum of results. Infinite ones (the `lse` of a query that sees no key) do not change: they are left out,
 /// so that differences exist.
-fn dot(results: &TensorData, weights: &TensorData) -> f64 {
+pub(super) fn dot(results: &TensorData, weights: &TensorData) -> f64 {
     let (results, weights) = (results.to_vec::<f64>(), weights.to_vec::<f64>());
     results.iter().zip(weights).filter(|(x, _)| !x.is_infinite()).map(|(x, weight)| x * weight).sum()
 }
 
 /// Runs the case with operands made by `write`; operands that are results of other ops are computed here, so that
 /// gradients flow through them.
-fn run(engine: &dyn Engine, case: &Case, list: &[Given], write: &dyn Fn(usize, &TensorData) -> Value) -> Ran {
+pub(super) fn run(
+    engine: &dyn Engine,
+    case: &Case,
+    list: &[Given],
+    write: &dyn Fn(usize, &TensorData) -> Value,
+) -> Ran {
     let mut operands = operands(list, write);
     for (i, input) in case.inputs.iter().enumerate() {
         if let Input::Result { op, inputs, place } = input {
@@ -102,9 +107,9 @@ fn run(engine: &dyn Engine, case: &Case, list: &[Given], write: &dyn Fn(usize, &
     Ran { operands, results: results.into_vec() }
 }
 
-struct Ran {
-    operands: Operands,
-    results: Vec<Value>,
+pub(super) struct Ran {
+    pub(super) operands: Operands,
+    pub(super) results: Vec<Value>,
 }
 
 /// The projection of the results on the reference: the function that is differentiated.
@@ -122,7 +127,12 @@ fn projected(case: &Case, list: &[Given]) -> f64 {
 }
 
 /// The projection as a value of an engine.
-fn loss(engine: &dyn Engine, case: &Case, purpose: &str, results: Vec<(usize, Value)>) -> Option<Value> {
+pub(super) fn loss(
+    engine: &dyn Engine,
+    case: &Case,
+    purpose: &str,
+    results: Vec<(usize, Value)>,
+) -> Option<Value> {
     let mut sum: Option<Var<'_>> = None;
     for (place, value) in results {
         let weights = engine.write(projection(case, purpose, place, value.shape()));
@@ -137,12 +147,16 @@ fn loss(engine: &dyn Engine, case: &Case, purpose: &str, results: Vec<(usize, Va
     sum.map(Var::into_value)
 }
 
-fn floats(results: Vec<Value>) -> Vec<(usize, Value)> {
+pub(super) fn floats(results: Vec<Value>) -> Vec<(usize, Value)> {
     results.into_iter().enumerate().filter(|(_, value)| value.dtype().is_float()).collect()
 }
 
 /// The gradients of the projection by the float operands that are given, on the host; `None` for other operands.
-fn gradients(layer: &Autodiff, case: &Case, list: &[Given]) -> Result<Vec<Option<TensorData>>, String> {
+pub(super) fn gradients(
+    layer: &Autodiff,
+    case: &Case,
+    list: &[Given],
+) -> Result<Vec<Option<TensorData>>, String> {
     let ran = run(layer, case, list, &|_, data| {
         let value = layer.write(data.clone());
         if data.dtype().is_float() { layer.require_grad(value) } else { value }
@@ -165,7 +179,7 @@ fn gradients(layer: &Autodiff, case: &Case, list: &[Given]) -> Result<Vec<Option
 }
 
 /// The operand, if it is a float tensor that the case gives.
-fn leaf<'a>(case: &Case, list: &[Given], place: usize, operand: &'a Operand) -> Option<&'a Value> {
+pub(super) fn leaf<'a>(case: &Case, list: &[Given], place: usize, operand: &'a Operand) -> Option<&'a Value> {
     let is_given = match &list[place] {
         Given::Tensor(data) => data.dtype().is_float(),
         Given::Scalar(_) | Given::Again(_) => false,

@@ -1,0 +1,172 @@
+//! Forward mode: values that carry the direction in which they change.
+
+mod call;
+mod derive;
+mod rule;
+
+use crate::forward::call::Call;
+use crate::forward::derive::Cache;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::sync::Arc;
+use kiln_ir::{BoxFuture, Caps, Engine, Error, Op, Operand, Operands, Result, TensorData, Value, Values};
+
+/// An engine that computes *directional derivatives* (Jacobian-vector products) beside the values, around the engine
+/// that runs the ops.
+///
+/// A [dual](Forward::dual) value carries a *tangent*: a value of the inner engine, of the same type, that says how
+/// it changes. Every float op on duals gives duals: with `J` the derivative of the op by its operands, the
+/// tangent of the result is `J` times the tangents of the operands. Values without a tangent are the inner engine's own.
+///
+/// One forward pass costs about two or three evaluations and no memory for a tape, and differentiates any number of
+/// results by one direction; [`Autodiff`](crate::Autodiff) differentiates one result by any number of operands.
+/// The two nest in either order: the product of a Hessian with a vector is forward over reverse.
+///
+/// ```
+/// use kiln_autodiff::Forward;
+/// use kiln_ir::{Engine, Var, block_on};
+/// use kiln_reference::Reference;
+/// use std::sync::Arc;
+///
+/// let layer = Forward::new(Arc::new(Reference::new()));
+/// let x = layer.write([1.0f64, 2.0].into());
+/// let direction = layer.write([1.0f64, 10.0].into());
+/// let x = Var::new(&layer, layer.dual(x, direction));
+/// let y = (&x * &x).into_value();
+/// let tangent = layer.tangent(&y).expect("y depends on x");
+/// assert_eq!(block_on(layer.read(y))?.into_vec::<f64>()?, [1.0, 4.0]);
+/// assert_eq!(block_on(layer.inner().read(tangent))?.into_vec::<f64>()?, [2.0, 40.0]);
+/// # Ok::<(), kiln_ir::Error>(())
+/// ```
+///
+/// Cheap to clone and safe to use from many threads at once; two layers around the same inner engine share their
+/// values.
+#[derive(Clone)]
+pub struct Forward {
+    inner: Arc<dyn Engine>,
+    derived: Arc<Cache>,
+}
+
+/// The payload of a value with a tangent.
+struct Dual {
+    /// The layer that it belongs to: below another forward layer, values of both look alike otherwise.
+    layer: usize,
+    /// Taken only out of a payload that is about to be dropped.
+    parts: Option<Parts>,
+}
+
+/// A value of the inner engine and its tangent, of the same type.
+#[derive(Clone)]
+struct Parts {
+    primal: Value,
+    tangent: Value,
+}
+
+impl Forward {
+    /// A layer around an engine.
+    pub fn new(inner: Arc<dyn Engine>) -> Forward {
+        Forward { inner, derived: Arc::new(Cache::default()) }
+    }
+
+    /// The engine below.
+    pub fn inner(&self) -> &Arc<dyn Engine> {
+        &self.inner
+    }
+
+    /// The same data, changing along `tangent`, a value of the inner engine. A tangent that `value` carried before is
+    /// replaced.
+    ///
+    /// Tangents are of floats and have the type of the value: otherwise the result is poisoned.
+    pub fn dual(&self, value: Value, tangent: Value) -> Value {
+        let primal = self.primal(&value);
+        if primal.error().is_some() {
+            return primal;
+        }
+        let ty = *primal.ty();
+        if !ty.dtype.is_float() {
+            let error = Error::gradient("jvp", format!("{ty} has no derivative"));
+            return Value::poisoned(ty, error.hint("cast it to a float dtype first"));
+        }
+        if *tangent.ty() != ty {
+            let error = Error::gradient("jvp", format!("a tangent of {} for {ty}", tangent.ty()));
+            return Value::poisoned(
+                ty,
+                error.hint("a tangent has the type of the value that changes along it"),
+            );
+        }
+        self.wrap(primal, tangent)
+    }
+
+    /// The inner engine's value.
+    pub fn primal(&self, value: &Value) -> Value {
+        self.parts(value).map_or_else(|| value.clone(), |parts| parts.primal.clone())
+    }
+
+    /// How the value changes; `None` if it does not. An op without a derivative gives a poisoned tangent.
+    pub fn tangent(&self, value: &Value) -> Option<Value> {
+        Some(self.parts(value)?.tangent.clone())
+    }
+
+    /// A value of the inner engine as a value of this layer that does not change.
+    pub fn from_inner(&self, value: Value) -> Value {
+        value
+    }
+
+    /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
+    fn parts<'v>(&self, value: &'v Value) -> Option<&'v Parts> {
+        value.payload::<Dual>().filter(|dual| dual.layer == self.id())?.parts.as_ref()
+    }
+
+    fn wrap(&self, primal: Value, tangent: Value) -> Value {
+        let ty = *primal.ty();
+        Value::new(ty, Dual { layer: self.id(), parts: Some(Parts { primal, tangent }) })
+    }
+
+    /// The value and its tangent. The only clone is moved out of, so that the inner engine may overwrite both.
+    fn open(&self, mut value: Value) -> (Value, Option<Value>) {
+        let id = self.id();
+        if value.is_unique()
+            && let Some(dual) = value.payload_mut::<Dual>().filter(|dual| dual.layer == id)
+            && let Some(Parts { primal, tangent }) = dual.parts.take()
+        {
+            return (primal, Some(tangent));
+        }
+        match self.parts(&value).cloned() {
+            Some(Parts { primal, tangent }) => (primal, Some(tangent)),
+            None => (value, None),
+        }
+    }
+
+    fn changes(&self, operand: &Operand) -> bool {
+        operand.value().is_some_and(|value| self.parts(value).is_some())
+    }
+}
+
+impl Engine for Forward {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[kiln_ir::TensorType]) -> Values {
+        if !inputs.iter().any(|operand| self.changes(operand)) {
+            return self.inner.execute(op, inputs, results);
+        }
+        Call::execute(self, op, inputs, results)
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.inner.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        self.inner.read(self.open(value).0)
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { self.inner.sync().await })
+    }
+}
