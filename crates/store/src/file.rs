@@ -241,7 +241,7 @@ fn check_names(path: &Path, tensors: &[(String, Source)]) -> Result<()> {
     }
 }
 
-fn write_elements(writer: &mut dyn Write, data: &TensorData) -> io::Result<()> {
+pub(crate) fn write_elements(writer: &mut dyn Write, data: &TensorData) -> io::Result<()> {
     if cfg!(target_endian = "little") {
         return writer.write_all(data.bytes());
     }

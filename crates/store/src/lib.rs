@@ -30,6 +30,7 @@
 //! * [`save_optimizer`] and [`load_optimizer`] for what an optimizer remembers.
 //! * [`Checkpoint`] holds both, the place in training and the state of the random numbers, in a folder.
 //! * [`TensorFile`] and [`save_tensors`] for any named tensors.
+//! * [`numpy`] for `.npy` and `.npz` files.
 //!
 //! A file is written beside its target and renamed: a half-written file never replaces a good one. Reading allocates no
 //! more than the file is long, and a damaged file is an error that names the file and the byte.
@@ -42,6 +43,7 @@ mod file;
 mod header;
 mod module;
 mod names;
+pub mod numpy;
 mod optimizer;
 
 pub use checkpoint::{Checkpoint, TrainingState};

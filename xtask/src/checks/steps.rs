@@ -73,6 +73,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: mnist,
     },
     Step {
+        name: "python",
+        about: "NumPy and PyTorch exchange arrays with Kiln",
+        can_run: has_numpy,
+        run: python_tests,
+    },
+    Step {
         name: "goldens",
         about: "PyTorch still gives the committed reference values",
         can_run: |context| goldens::can_run(&context.workspace.root),
@@ -89,6 +95,9 @@ const CORE: &[&str] = &["kiln-ir", "kiln-cpu", "kiln-autodiff", "kiln-tensor", "
 
 /// Engines that need a device.
 const GPU_ENGINES: &[&str] = &["kiln-cuda", "kiln-rocm", "kiln-wgpu"];
+
+/// Packages with tests that call Python, which are ignored elsewhere.
+const PYTHON_TESTS: &[&str] = &["kiln-store", "kiln-dlpack"];
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(180);
 
@@ -167,6 +176,21 @@ fn mnist(context: &Context, _: &mut Tally) -> Result<(), String> {
 
 fn check_goldens(context: &Context, _: &mut Tally) -> Result<(), String> {
     announce_and_run(process::program("python3", &context.workspace.root).args([goldens::SCRIPT, "--check"]))
+}
+
+fn has_numpy(context: &Context) -> Result<(), String> {
+    let mut python = process::program("python3", &context.workspace.root);
+    let found = process::succeeds(python.args(["-c", "import numpy"]));
+    if found { Ok(()) } else { Err("Python with NumPy is not installed".to_owned()) }
+}
+
+fn python_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
+    let mut command = process::cargo(&context.workspace.root);
+    command.args(["test", "--no-fail-fast"]);
+    let packages = PYTHON_TESTS.iter().filter(|name| context.workspace.package(name).is_some());
+    command.args(packages.flat_map(|name| ["-p", name]));
+    command.args(["--tests", "--", "--ignored"]);
+    run_tests(&mut command, tally)
 }
 
 fn has_gpu(context: &Context) -> Result<(), String> {

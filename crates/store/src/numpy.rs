@@ -1,0 +1,181 @@
+//! NumPy's files: `.npy` holds one array, `.npz` several by name.
+//!
+//! ```
+//! use kiln_store::numpy::{self, Compression};
+//! use kiln_tensor::TensorData;
+//!
+//! # let folder = std::env::temp_dir().join(format!("kiln-numpy-tour-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! let points = TensorData::from([[1.0f32, 2.0], [3.0, 4.0]]);
+//! numpy::write(folder.join("points.npy"), &points)?;
+//! assert_eq!(numpy::read(folder.join("points.npy"))?, points);
+//!
+//! let named = [("points".to_owned(), points), ("labels".to_owned(), TensorData::from([0i64, 1]))];
+//! numpy::write_archive(folder.join("all.npz"), named, Compression::Deflated)?;
+//! let archive = numpy::Archive::open(folder.join("all.npz"))?;
+//! assert_eq!(archive.names().collect::<Vec<_>>(), ["labels", "points"]);
+//! assert_eq!(archive.read("labels")?.to_vec::<i64>(), [0, 1]);
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The format is that of
+//! [`numpy.lib.format`](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html): versions 1.0, 2.0 and 3.0
+//! are read, either byte order, C and Fortran order; what is written is, byte for byte, what `numpy.save` writes.
+//!
+//! | descr | here |
+//! |---|---|
+//! | `f2` `f4` `f8` | [`DType::F16`], [`DType::F32`], [`DType::F64`] |
+//! | `i1` `i2` `i4` `i8`, `u1` `u2` `u4` `u8`, `b1` | the integers and [`DType::Bool`] |
+//! | `<V2`, `\|V2`, `bfloat16` | [`DType::BF16`] |
+//! | `c8` `c16` | two tensors, by [`read_complex`] and [`write_complex`] |
+//!
+//! NumPy itself has no bfloat16. The package `ml_dtypes` adds one, which NumPy saves as `<V2`: two bytes without a
+//! meaning. So any two-byte void is read as bfloat16, and bfloat16 is written as `<V2`; in Python
+//! `numpy.load(path).view(ml_dtypes.bfloat16)` gives the numbers back.
+//!
+//! Arrays of Python objects are pickled. Unpickling can run any code, so they are refused. Texts, dates and records are
+//! no tensors and are refused too. The message names the file, and the byte where the trouble starts.
+
+mod archive;
+mod elements;
+mod header;
+mod input;
+mod zip;
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Write};
+use std::path::Path;
+
+#[cfg(doc)]
+use kiln_tensor::DType;
+use kiln_tensor::TensorData;
+
+use crate::atomic::write_file;
+use crate::error::{Result, StoreError};
+use elements::{Pairs, write_array, write_pairs};
+use input::{Input, Place};
+
+pub use archive::{Archive, Compression, archive_to_bytes, read_archive, write_archive};
+
+/// What messages call bytes that come from no file.
+const MEMORY: &str = "bytes in memory";
+
+/// Reads the array of a `.npy` file.
+///
+/// Reading allocates no more than the file is long (twice that for an array in Fortran order, which is reordered).
+///
+/// # Errors
+/// When the file cannot be read, is damaged, goes on after its array, or the array's type is none of Kiln's.
+pub fn read(path: impl AsRef<Path>) -> Result<TensorData> {
+    let path = path.as_ref();
+    let (file, length) = open(path)?;
+    elements::read_array(&mut Input::new(&mut BufReader::new(file), length, Place::file(path)))
+}
+
+/// Writes an array to a `.npy` file, in C order and little-endian. The file is complete or, on an error, as it was.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write(path: impl AsRef<Path>, data: &TensorData) -> Result<()> {
+    let path = path.as_ref();
+    write_file(path, |writer| write_array(writer, data).map_err(|error| StoreError::io(path, "write", error)))
+}
+
+/// Reads an array from the bytes of a `.npy` file.
+///
+/// ```
+/// use kiln_store::numpy;
+/// use kiln_tensor::TensorData;
+///
+/// let data = TensorData::from([1u8, 2, 3]);
+/// assert_eq!(numpy::from_bytes(&numpy::to_bytes(&data))?, data);
+/// let message = numpy::from_bytes(b"no array").unwrap_err().to_string();
+/// assert!(message.starts_with("bytes in memory: at byte 0: "));
+/// # Ok::<(), kiln_store::StoreError>(())
+/// ```
+///
+/// # Errors
+/// As [`read`].
+pub fn from_bytes(mut bytes: &[u8]) -> Result<TensorData> {
+    elements::read_array(&mut in_memory(&mut bytes))
+}
+
+/// The bytes of a `.npy` file with this array.
+pub fn to_bytes(data: &TensorData) -> Vec<u8> {
+    in_vec(|bytes| write_array(bytes, data))
+}
+
+/// Reads the complex numbers of a `.npy` file as their real and imaginary parts: two tensors of the array's shape, of
+/// `f32` for `c8` and of `f64` for `c16`.
+///
+/// ```
+/// use kiln_store::numpy;
+/// use kiln_tensor::TensorData;
+///
+/// let (real, imaginary) = (TensorData::from([1.0f32, 2.0]), TensorData::from([0.0f32, -1.0]));
+/// let bytes = numpy::complex_to_bytes(&real, &imaginary)?;
+/// assert_eq!(numpy::complex_from_bytes(&bytes)?, (real, imaginary));
+/// # Ok::<(), kiln_store::StoreError>(())
+/// ```
+///
+/// # Errors
+/// As [`read`], and when the numbers are not complex.
+pub fn read_complex(path: impl AsRef<Path>) -> Result<(TensorData, TensorData)> {
+    let path = path.as_ref();
+    let (file, length) = open(path)?;
+    elements::read_pairs(&mut Input::new(&mut BufReader::new(file), length, Place::file(path)))
+}
+
+/// Writes complex numbers to a `.npy` file: `c8` for parts of `f32`, `c16` for parts of `f64`. The file is complete or,
+/// on an error, as it was.
+///
+/// # Errors
+/// When the parts differ in type or are of another, or the file cannot be written.
+pub fn write_complex(path: impl AsRef<Path>, real: &TensorData, imaginary: &TensorData) -> Result<()> {
+    let path = path.as_ref();
+    let pairs = Pairs::new(path, real, imaginary)?;
+    write_file(path, |writer| {
+        write_pairs(writer, &pairs).map_err(|error| StoreError::io(path, "write", error))
+    })
+}
+
+/// Reads complex numbers from the bytes of a `.npy` file, as [`read_complex`] does.
+///
+/// # Errors
+/// As [`read_complex`].
+pub fn complex_from_bytes(mut bytes: &[u8]) -> Result<(TensorData, TensorData)> {
+    elements::read_pairs(&mut in_memory(&mut bytes))
+}
+
+/// The bytes of a `.npy` file with these complex numbers, as [`write_complex`] writes them.
+///
+/// # Errors
+/// When the parts differ in type, or are of another than `f32` and `f64`.
+pub fn complex_to_bytes(real: &TensorData, imaginary: &TensorData) -> Result<Vec<u8>> {
+    let pairs = Pairs::new(Path::new(MEMORY), real, imaginary)?;
+    Ok(in_vec(|bytes| write_pairs(bytes, &pairs)))
+}
+
+/// Opens a regular file; opening a pipe would wait for its writer.
+fn open(path: &Path) -> Result<(File, u64)> {
+    let failed = |source| StoreError::io(path, "read", source);
+    let metadata = fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")));
+    }
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    Ok((file, length))
+}
+
+fn in_memory<'a>(bytes: &'a mut &[u8]) -> Input<'a> {
+    let length = bytes.len() as u64;
+    Input::new(bytes, length, Place::file(Path::new(MEMORY)))
+}
+
+fn in_vec(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes).expect("a vector takes every write");
+    bytes
+}

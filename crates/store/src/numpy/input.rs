@@ -1,0 +1,99 @@
+//! Bytes on their way in: how many there are, and where, for messages.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::error::{Result, StoreError};
+
+/// A reader of known length that knows where it stands.
+pub(super) struct Input<'a> {
+    reader: &'a mut dyn Read,
+    length: u64,
+    at: u64,
+    place: Place<'a>,
+}
+
+impl<'a> Input<'a> {
+    pub(super) fn new(reader: &'a mut dyn Read, length: u64, place: Place<'a>) -> Self {
+        Input { reader, length, at: 0, place }
+    }
+
+    /// The number of bytes read so far.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The number of bytes still to come.
+    pub(super) fn rest(&self) -> u64 {
+        self.length - self.at
+    }
+
+    /// Whether the bytes are decompressed on the way, so that their claimed number is only a claim.
+    pub(super) fn is_compressed(&self) -> bool {
+        self.place.deflated
+    }
+
+    /// Fills the buffer; `what` is what the bytes are.
+    pub(super) fn fill(&mut self, bytes: &mut [u8], what: &str) -> Result<()> {
+        let wanted = bytes.len() as u64;
+        if wanted > self.rest() {
+            let problem = format!(
+                "{what} takes {wanted} bytes, but only {} follow\n  hint: the file is truncated; get it again",
+                self.rest()
+            );
+            return Err(self.malformed(self.at, problem));
+        }
+        self.reader.read_exact(bytes).map_err(|error| self.place.failed(self.at, error))?;
+        self.at += wanted;
+        Ok(())
+    }
+
+    pub(super) fn malformed(&self, at: u64, problem: impl Into<String>) -> StoreError {
+        self.place.malformed(at, problem)
+    }
+}
+
+/// Where bytes come from: a file, or an entry of an archive.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    file: &'a Path,
+    entry: Option<&'a str>,
+    /// Where in the file the bytes start.
+    start: u64,
+    /// Whether they are compressed there, so that places in them are no places of the file.
+    deflated: bool,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn file(file: &'a Path) -> Self {
+        Place { file, entry: None, start: 0, deflated: false }
+    }
+
+    pub(super) fn entry(file: &'a Path, entry: &'a str, start: u64, deflated: bool) -> Self {
+        Place { file, entry: Some(entry), start, deflated }
+    }
+
+    /// The bytes from `at` on are not what the format demands.
+    pub(super) fn malformed(&self, at: u64, problem: impl Into<String>) -> StoreError {
+        let problem = problem.into();
+        match self.entry {
+            None => StoreError::malformed(self.file, self.start + at, problem),
+            Some(entry) if self.deflated => {
+                let problem = format!("entry `{entry}`, decompressed byte {at}: {problem}");
+                StoreError::malformed(self.file, self.start, problem)
+            }
+            Some(entry) => {
+                StoreError::malformed(self.file, self.start + at, format!("entry `{entry}`: {problem}"))
+            }
+        }
+    }
+
+    /// Reading failed; broken compression counts as damage.
+    pub(super) fn failed(&self, at: u64, error: io::Error) -> StoreError {
+        let damaged = [io::ErrorKind::InvalidData, io::ErrorKind::InvalidInput, io::ErrorKind::UnexpectedEof];
+        if self.deflated && damaged.contains(&error.kind()) {
+            return self.malformed(at, format!("the compressed data is damaged: {error}"));
+        }
+        StoreError::io(self.file, "read", error)
+    }
+}

@@ -1,0 +1,469 @@
+//! Zip archives, as far as `.npz` files need them: entries that are stored or deflated, in one file, also beyond 4 GiB.
+//!
+//! Written here instead of taken from a crate, since messages name the byte and reading bounds what an archive claims;
+//! the decompression is flate2's. Source: <https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT> (4.3 and 4.5.3).
+
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use crate::error::{Result, StoreError};
+
+const LOCAL: u32 = 0x0403_4b50;
+const CENTRAL: u32 = 0x0201_4b50;
+const END: u32 = 0x0605_4b50;
+const END64: u32 = 0x0606_4b50;
+const LOCATOR64: u32 = 0x0706_4b50;
+
+const LOCAL_BYTES: u64 = 30;
+const CENTRAL_BYTES: usize = 46;
+const END_BYTES: usize = 22;
+const END64_BYTES: usize = 56;
+const LOCATOR64_BYTES: usize = 20;
+
+/// The tag of the extra field with 64-bit numbers.
+const EXTRA64: u16 = 1;
+
+/// In a 32-bit field: the number is in the extra field.
+const FULL32: u64 = 0xFFFF_FFFF;
+const FULL16: u64 = 0xFFFF;
+
+const STORED: u16 = 0;
+const DEFLATED: u16 = 8;
+const ENCRYPTED: u16 = 1;
+const UTF8: u16 = 1 << 11;
+
+/// 1 January 1980, the first day of the format: the same arrays give the same bytes.
+const DATE: u16 = (1 << 5) | 1;
+
+/// No list of entries is longer, in bytes.
+const MAX_DIRECTORY_BYTES: u64 = 100_000_000;
+
+/// Deflate makes at most 258 bytes of 2 bits, less the headers
+/// (<https://zlib.net/zlib_tech.html>, "Maximum Compression Factor").
+const MAX_RATIO: u64 = 1032;
+
+/// What an archive says of one entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) deflated: bool,
+    pub(super) crc: u32,
+    /// Bytes in the file.
+    pub(super) compressed: u64,
+    /// Bytes when decompressed.
+    pub(super) size: u64,
+    /// Where its local header starts.
+    pub(super) offset: u64,
+}
+
+/// The entries of an archive, in its order.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) entries: Vec<Entry>,
+    /// Where the list of entries starts; everything before belongs to the entries.
+    start: u64,
+}
+
+/// Where the list of entries is, and how many there are.
+struct End {
+    entries: u64,
+    bytes: u64,
+    start: u64,
+}
+
+impl Directory {
+    /// Reads the list at the end of an archive of `length` bytes.
+    pub(super) fn read(file: &Path, source: &mut (impl Read + Seek), length: u64) -> Result<Directory> {
+        let end = find_end(file, source, length)?;
+        let bytes = read_at(file, source, end.start, end.bytes)?;
+        let mut fields = Fields { file, bytes: &bytes, at: 0, base: end.start };
+        let mut entries = Vec::new();
+        while fields.at < bytes.len() {
+            entries.push(central_entry(&mut fields, end.start)?);
+        }
+        if entries.len() as u64 != end.entries {
+            let problem = format!("the archive lists {} entries, but counts {}", entries.len(), end.entries);
+            return Err(StoreError::malformed(file, end.start, problem));
+        }
+        Ok(Directory { entries, start: end.start })
+    }
+
+    /// Where the bytes of an entry start. Checks its local header.
+    pub(super) fn data_start(
+        &self,
+        file: &Path,
+        source: &mut (impl Read + Seek),
+        entry: &Entry,
+    ) -> Result<u64> {
+        let malformed = |problem: &str| {
+            StoreError::malformed(
+                file,
+                entry.offset,
+                format!("entry `{}`: {problem}", entry.name.escape_debug()),
+            )
+        };
+        if self.start.checked_sub(LOCAL_BYTES).is_none_or(|last| entry.offset > last) {
+            return Err(malformed("its header would overlap the list of entries"));
+        }
+        let bytes = read_at(file, source, entry.offset, LOCAL_BYTES)?;
+        let mut fields = Fields { file, bytes: &bytes, at: 0, base: entry.offset };
+        if fields.u32()? != LOCAL {
+            return Err(malformed("no entry starts here"));
+        }
+        fields.skip(22)?;
+        let (name, extra) = (u64::from(fields.u16()?), u64::from(fields.u16()?));
+        let start = entry.offset + LOCAL_BYTES + name + extra;
+        if start.checked_add(entry.compressed).is_none_or(|end| end > self.start) {
+            return Err(malformed("its bytes would overlap the list of entries"));
+        }
+        if read_at(file, source, entry.offset + LOCAL_BYTES, name)? != entry.name.as_bytes() {
+            return Err(malformed("its own header has another name"));
+        }
+        Ok(start)
+    }
+}
+
+/// Finds the record at the end of an archive, which a comment of up to 64 KiB may follow.
+fn find_end(file: &Path, source: &mut (impl Read + Seek), length: u64) -> Result<End> {
+    let tail_bytes = length.min((END64_BYTES + LOCATOR64_BYTES + END_BYTES) as u64 + FULL16);
+    let tail_start = length - tail_bytes;
+    let tail = read_at(file, source, tail_start, tail_bytes)?;
+    let starts = (0..(tail.len() + 1).saturating_sub(END_BYTES)).rev();
+    let mut ends = starts.filter(|&at| {
+        let comment = usize::from(u16::from_le_bytes([tail[at + 20], tail[at + 21]]));
+        tail[at..at + 4] == END.to_le_bytes() && at + END_BYTES + comment == tail.len()
+    });
+    let Some(at) = ends.next() else { return Err(no_archive(file, source, length)) };
+    let mut fields = Fields { file, bytes: &tail[at..], at: 4, base: tail_start + at as u64 };
+    let (disk, first_disk) = (fields.u16()?, fields.u16()?);
+    fields.skip(2)?;
+    let entries = u64::from(fields.u16()?);
+    let (bytes, start) = (u64::from(fields.u32()?), u64::from(fields.u32()?));
+    let here = tail_start + at as u64;
+    let end64 = locator(&tail[..at]).map(|offset| end64(file, source, offset, here)).transpose()?;
+    let (end, one_disk) = match end64 {
+        Some(end) => (end, true),
+        None => (End { entries, bytes, start }, disk == 0 && first_disk == 0),
+    };
+    let malformed = |problem: &str| Err(StoreError::malformed(file, here, problem));
+    if !one_disk {
+        return malformed("the archive is spread over several files");
+    }
+    if end.start.checked_add(end.bytes).is_none_or(|stop| stop > here) {
+        return malformed(
+            "the list of entries would be behind its own end\n  hint: the file is damaged; get it again",
+        );
+    }
+    if end.bytes > MAX_DIRECTORY_BYTES {
+        return malformed("the list of entries is longer than the 100 MB allowed");
+    }
+    Ok(end)
+}
+
+fn no_archive(file: &Path, source: &mut (impl Read + Seek), length: u64) -> StoreError {
+    let start = read_at(file, source, 0, length.min(8)).unwrap_or_default();
+    let problem = if start.starts_with(b"PK") {
+        "the archive has no list of entries at its end\n  hint: the file is truncated; get it again"
+    } else if start.starts_with(b"\x93NUMPY") {
+        "is no `.npz` file\n  hint: it is a single array: `numpy::read` reads it"
+    } else {
+        "is no `.npz` file, which is a zip archive\n  hint: `numpy.savez` writes such files"
+    };
+    StoreError::malformed(file, 0, problem)
+}
+
+/// The place of the 64-bit record, if its locator stands before the plain one.
+fn locator(before_end: &[u8]) -> Option<u64> {
+    let at = before_end.len().checked_sub(LOCATOR64_BYTES)?;
+    let locator = &before_end[at..];
+    let offset = locator[8..16].try_into().ok().map(u64::from_le_bytes);
+    offset.filter(|_| locator[..4] == LOCATOR64.to_le_bytes())
+}
+
+fn end64(file: &Path, source: &mut (impl Read + Seek), offset: u64, before: u64) -> Result<End> {
+    let bytes = END64_BYTES as u64;
+    if offset.checked_add(bytes).is_none_or(|end| end > before) {
+        let problem = "the 64-bit record of the archive would be behind its own end";
+        return Err(StoreError::malformed(file, before, problem));
+    }
+    let record = read_at(file, source, offset, bytes)?;
+    let mut fields = Fields { file, bytes: &record, at: 0, base: offset };
+    if fields.u32()? != END64 {
+        return Err(StoreError::malformed(
+            file,
+            offset,
+            "the 64-bit record of the archive does not start here",
+        ));
+    }
+    fields.skip(28)?;
+    Ok(End { entries: fields.u64()?, bytes: fields.u64()?, start: fields.u64()? })
+}
+
+/// Reads one entry of the list; entries are before `directory`.
+fn central_entry(fields: &mut Fields<'_>, directory: u64) -> Result<Entry> {
+    let at = fields.base + fields.at as u64;
+    let file = fields.file;
+    let malformed = |problem: String| Err(StoreError::malformed(file, at, problem));
+    if fields.u32()? != CENTRAL {
+        return malformed("no entry of the list starts here".to_owned());
+    }
+    fields.skip(4)?;
+    let (flags, method) = (fields.u16()?, fields.u16()?);
+    fields.skip(4)?;
+    let crc = fields.u32()?;
+    let (mut compressed, mut size) = (u64::from(fields.u32()?), u64::from(fields.u32()?));
+    let (name, extra, comment) = (fields.u16()?, fields.u16()?, fields.u16()?);
+    fields.skip(8)?;
+    let mut offset = u64::from(fields.u32()?);
+    let name = std::str::from_utf8(fields.take(usize::from(name))?).map(str::to_owned);
+    let extra = fields.take(usize::from(extra))?;
+    fields.skip(usize::from(comment))?;
+    let Ok(name) = name else { return malformed("the name of an entry is no UTF-8".to_owned()) };
+    let wide = [&mut size, &mut compressed, &mut offset].into_iter().filter(|field| **field == FULL32);
+    widen(extra, wide);
+    let shown = name.escape_debug();
+    if flags & ENCRYPTED != 0 {
+        return malformed(format!("entry `{shown}` is encrypted"));
+    }
+    if ![STORED, DEFLATED].contains(&method) {
+        return malformed(format!(
+            "entry `{shown}` is compressed by method {method}; only 0 (stored) and 8 (deflated) are supported"
+        ));
+    }
+    let deflated = method == DEFLATED;
+    let possible = if deflated { size / MAX_RATIO <= compressed } else { size == compressed };
+    if !possible || compressed > directory {
+        return malformed(format!("entry `{shown}` claims {size} bytes in {compressed}, which cannot be"));
+    }
+    Ok(Entry { name, deflated, crc, compressed, size, offset })
+}
+
+/// Fills the fields that did not fit 32 bits, in their order, from an entry's extra fields.
+fn widen<'a>(mut extra: &[u8], mut fields: impl Iterator<Item = &'a mut u64>) {
+    while let [tag0, tag1, length0, length1, rest @ ..] = extra {
+        let length = usize::from(u16::from_le_bytes([*length0, *length1])).min(rest.len());
+        let (body, after) = rest.split_at(length);
+        if u16::from_le_bytes([*tag0, *tag1]) == EXTRA64 {
+            for number in body.chunks_exact(8) {
+                let Some(field) = fields.next() else { return };
+                *field = number.try_into().map_or(FULL32, u64::from_le_bytes);
+            }
+        }
+        extra = after;
+    }
+}
+
+/// Reads a part of the file, which the caller bounded.
+fn read_at(file: &Path, source: &mut (impl Read + Seek), start: u64, bytes: u64) -> Result<Vec<u8>> {
+    let mut part = vec![0; bytes as usize];
+    let read = source.seek(SeekFrom::Start(start)).and_then(|_| source.read_exact(&mut part));
+    read.map_err(|error| StoreError::io(file, "read", error))?;
+    Ok(part)
+}
+
+/// Little-endian numbers, one after the other.
+struct Fields<'a> {
+    file: &'a Path,
+    bytes: &'a [u8],
+    at: usize,
+    /// Where in the file the bytes start.
+    base: u64,
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+        match self.bytes.get(self.at..self.at + count) {
+            Some(part) => {
+                self.at += count;
+                Ok(part)
+            }
+            None => {
+                let at = self.base + self.at as u64;
+                Err(StoreError::malformed(
+                    self.file,
+                    at,
+                    "the archive's list of entries ends in the middle of one",
+                ))
+            }
+        }
+    }
+
+    fn skip(&mut self, count: usize) -> Result<()> {
+        self.take(count).map(|_| ())
+    }
+
+    fn number<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(self.take(N)?);
+        Ok(bytes)
+    }
+
+    fn u16(&mut self) -> Result<u16> {
+        self.number().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        self.number().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        self.number().map(u64::from_le_bytes)
+    }
+}
+
+/// Writes an entry's local header; its bytes follow.
+pub(super) fn write_local(writer: &mut dyn Write, entry: &Entry) -> io::Result<u64> {
+    let wide = [entry.size, entry.compressed];
+    // A local header has both numbers in the extra field or none.
+    let is_wide = wide.iter().any(|&number| number >= FULL32);
+    let extra = extra64(if is_wide { &wide } else { &[] });
+    let mut bytes = LOCAL.to_le_bytes().to_vec();
+    bytes.extend(entry.shared_fields(is_wide, is_wide));
+    bytes.extend((entry.name.len() as u16).to_le_bytes());
+    bytes.extend((extra.len() as u16).to_le_bytes());
+    bytes.extend(entry.name.as_bytes());
+    bytes.extend(extra);
+    writer.write_all(&bytes)?;
+    Ok(bytes.len() as u64)
+}
+
+/// Writes the list of the entries, which starts at byte `start`, and the record at the end.
+pub(super) fn write_directory(writer: &mut dyn Write, entries: &[Entry], start: u64) -> io::Result<()> {
+    let list: Vec<u8> = entries.iter().flat_map(Entry::central).collect();
+    writer.write_all(&list)?;
+    let (count, bytes) = (entries.len() as u64, list.len() as u64);
+    if count >= FULL16 || bytes >= FULL32 || start >= FULL32 {
+        let mut end = END64.to_le_bytes().to_vec();
+        end.extend((END64_BYTES as u64 - 12).to_le_bytes());
+        end.extend([45, 0, 45, 0].iter().chain(&[0; 8]));
+        end.extend([count, count, bytes, start].iter().flat_map(|number| number.to_le_bytes()));
+        end.extend(LOCATOR64.to_le_bytes());
+        end.extend(0u32.to_le_bytes());
+        end.extend((start + bytes).to_le_bytes());
+        end.extend(1u32.to_le_bytes());
+        writer.write_all(&end)?;
+    }
+    let mut end = END.to_le_bytes().to_vec();
+    end.extend([0; 4]);
+    end.extend([count, count].iter().flat_map(|&count| (count.min(FULL16) as u16).to_le_bytes()));
+    end.extend([bytes, start].iter().flat_map(|&number| (number.min(FULL32) as u32).to_le_bytes()));
+    end.extend([0; 2]);
+    writer.write_all(&end)
+}
+
+impl Entry {
+    fn central(&self) -> Vec<u8> {
+        let numbers = [self.size, self.compressed, self.offset];
+        let wide: Vec<u64> = numbers.into_iter().filter(|&number| number >= FULL32).collect();
+        let extra = extra64(&wide);
+        let mut bytes = CENTRAL.to_le_bytes().to_vec();
+        bytes.extend(version(!wide.is_empty()).to_le_bytes());
+        bytes.extend(self.shared_fields(!wide.is_empty(), false));
+        bytes.extend((self.name.len() as u16).to_le_bytes());
+        bytes.extend((extra.len() as u16).to_le_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend((self.offset.min(FULL32) as u32).to_le_bytes());
+        debug_assert_eq!(bytes.len(), CENTRAL_BYTES);
+        bytes.extend(self.name.as_bytes());
+        bytes.extend(extra);
+        bytes
+    }
+
+    /// From the version to the sizes: the same in both headers. `full`: both sizes are in the extra field.
+    fn shared_fields(&self, wide: bool, full: bool) -> Vec<u8> {
+        let flags = if self.name.is_ascii() { 0 } else { UTF8 };
+        let method = if self.deflated { DEFLATED } else { STORED };
+        let short = |number: u64| if full { FULL32 as u32 } else { number.min(FULL32) as u32 };
+        let mut bytes: Vec<u8> =
+            [version(wide), flags, method, 0, DATE].iter().flat_map(|field| field.to_le_bytes()).collect();
+        let sizes = [self.crc, short(self.compressed), short(self.size)];
+        bytes.extend(sizes.iter().flat_map(|field| field.to_le_bytes()));
+        bytes
+    }
+}
+
+/// The version that a reader needs: 4.5 for 64-bit numbers, otherwise 2.0.
+fn version(wide: bool) -> u16 {
+    if wide { 45 } else { 20 }
+}
+
+fn extra64(numbers: &[u64]) -> Vec<u8> {
+    if numbers.is_empty() {
+        return Vec::new();
+    }
+    let mut bytes = EXTRA64.to_le_bytes().to_vec();
+    bytes.extend((8 * numbers.len() as u16).to_le_bytes());
+    bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn entry(size: u64, offset: u64) -> Entry {
+        Entry { name: "x.npy".into(), deflated: false, crc: 7, compressed: size, size, offset }
+    }
+
+    /// The entries of a list that starts at `start`, after as many bytes that are not written.
+    fn listed(entries: &[Entry], start: u64) -> Vec<Entry> {
+        let list: Vec<u8> = entries.iter().flat_map(Entry::central).collect();
+        let mut fields = Fields { file: Path::new("x"), bytes: &list, at: 0, base: start };
+        let mut read = Vec::new();
+        while fields.at < list.len() {
+            read.push(central_entry(&mut fields, start).unwrap());
+        }
+        read
+    }
+
+    #[test]
+    fn numbers_beyond_four_gigabytes_come_back() {
+        for (size, offset) in
+            [(5, 7), (1 << 33, 7), (5, 1 << 34), (FULL32, FULL32), (FULL32 - 1, 0), (1 << 40, 1 << 41)]
+        {
+            let entries = [entry(size, offset), entry(1, 2)];
+            assert_eq!(listed(&entries, 1 << 50), entries);
+        }
+        let mut local = Vec::new();
+        let bytes = write_local(&mut local, &entry(1 << 33, 0)).unwrap();
+        assert_eq!((bytes, local.len()), (30 + 5 + 20, 55));
+        assert_eq!(local[18..26], [0xFF; 8]);
+        assert_eq!(local[39..47], (1u64 << 33).to_le_bytes());
+    }
+
+    #[test]
+    fn more_entries_than_sixteen_bits_count() {
+        let entries = vec![entry(0, 0); 70_000];
+        let mut bytes = Vec::new();
+        write_directory(&mut bytes, &entries, 0).unwrap();
+        let length = bytes.len() as u64;
+        let directory = Directory::read(Path::new("x"), &mut Cursor::new(bytes), length).unwrap();
+        assert_eq!(directory.entries.len(), 70_000);
+    }
+
+    #[test]
+    fn a_comment_may_follow_the_end() {
+        let mut bytes = Vec::new();
+        write_directory(&mut bytes, &[entry(0, 0)], 0).unwrap();
+        let comment = vec![b'c'; 65_535];
+        let at = bytes.len() - 2;
+        bytes[at..].copy_from_slice(&65_535u16.to_le_bytes());
+        bytes.extend(&comment);
+        let length = bytes.len() as u64;
+        assert_eq!(
+            Directory::read(Path::new("x"), &mut Cursor::new(bytes), length).unwrap().entries.len(),
+            1
+        );
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_are_refused() {
+        let mut bomb = entry(10, 0);
+        (bomb.deflated, bomb.size) = (true, 10 * MAX_RATIO + MAX_RATIO);
+        let list = bomb.central();
+        let mut fields = Fields { file: Path::new("x"), bytes: &list, at: 0, base: 100 };
+        let message = central_entry(&mut fields, 100).unwrap_err().to_string();
+        assert_eq!(message, "x: at byte 100: entry `x.npy` claims 11352 bytes in 10, which cannot be");
+    }
+}
