@@ -35,7 +35,7 @@ from families.case import Case
 FOLDER = Path(__file__).resolve().parent
 PYTORCH = "2.13.0"
 CASE_BYTES = 3072
-TOTAL_BYTES = 1_500_000
+TOTAL_BYTES = 3_000_000
 STORED = {torch.float64: torch.float32, torch.int64: torch.int32, torch.bool: torch.bool}
 
 
@@ -46,7 +46,7 @@ def main() -> None:
     for family in arguments.families or FAMILIES:
         tensors, manifest, count = build_family(family)
         total += len(tensors) + len(manifest)
-        print(f"{family:12} {count:4} cases {len(tensors):8} + {len(manifest):7} bytes")
+        print(f"{family:20} {count:4} cases {len(tensors):8} + {len(manifest):7} bytes")
         for path, content in [
             (FOLDER / f"{family}.safetensors", tensors),
             (FOLDER / f"{family}.json", manifest),

@@ -31,12 +31,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn note(&mut self, place: &str, problem: Option<String>) {
+    pub(crate) fn note(&mut self, place: &str, problem: Option<String>) {
         self.checks += 1;
         self.problems.extend(problem.map(|problem| format!("{place}: {problem}")));
     }
 
-    fn absorb(&mut self, place: &str, result: Result<Outcome, String>) {
+    pub(crate) fn absorb(&mut self, place: &str, result: Result<Outcome, String>) {
         match result {
             Ok(outcome) => {
                 self.checks += outcome.checks;

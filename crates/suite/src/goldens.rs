@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The families, each a pair of files.
-pub const FAMILIES: [&str; 14] = [
+pub const FAMILIES: &[&str] = &[
     "activation",
     "attention",
     "conv",
@@ -17,6 +17,7 @@ pub const FAMILIES: [&str; 14] = [
     "loss",
     "math",
     "matmul",
+    "method_core",
     "module",
     "norm",
     "optimizer",

@@ -37,5 +37,6 @@ pub mod engines;
 pub mod fill;
 pub mod goldens;
 pub mod layout;
+pub mod methods;
 pub mod run;
 pub mod support;

@@ -13,6 +13,7 @@ from . import (
     loss,
     math,
     matmul,
+    method_core,
     module,
     norm,
     optimizer,
@@ -36,4 +37,5 @@ FAMILIES = {
     "index": index,
     "fft": fft,
     "module": module,
+    "method_core": method_core,
 }

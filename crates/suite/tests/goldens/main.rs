@@ -11,6 +11,7 @@ mod fft;
 mod index;
 mod loss;
 mod math;
+mod methods;
 mod module;
 mod norm;
 mod optimizer;
@@ -131,7 +132,7 @@ macro_rules! families {
 
         #[test]
         fn every_family_has_a_test() {
-            assert_eq!([$(stringify!($name)),*], FAMILIES);
+            assert_eq!([$(stringify!($name)),*], *FAMILIES);
         }
     };
 }
@@ -148,6 +149,7 @@ mod family {
         loss: loss::run,
         math: math::run,
         matmul: contraction::matmul,
+        method_core: methods::run,
         module: module::run,
         norm: norm::run,
         optimizer: optimizer::run,

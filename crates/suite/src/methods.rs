@@ -1,0 +1,276 @@
+//! Every method of [`AnyTensor`], as tables: one [`Method`] for each, with operands on which it is tried.
+//!
+//! A row says how a method is called and what is promised of it:
+//!
+//! ```
+//! use kiln_suite::methods::{Method, normal, one};
+//!
+//! let row = Method::new("sum_dims", |x| one(x[0].clone().reduce(kiln_ir::Reduction::Sum, &[1])))
+//!     .on(&[normal(&[2, 3])])
+//!     .on(&[normal(&[0, 3])]);
+//! assert_eq!(row.cases.len(), 2);
+//! ```
+//!
+//! * [`check_value`] runs a row in every float dtype and memory layout on an engine, plain and under automatic
+//!   differentiation, and compares with the reference. [`check_gradient`] and [`check_second`] compare gradients with
+//!   finite differences in `f64`.
+//! * [`all`] joins the tables of the families, one file each. A row's [`key`](Method::key) is the name of its method, with
+//!   a variant where there are several rows. Goldens in the families `method_*` carry these keys as their ops.
+//! * [`surface`] reads the names of all public methods from the sources; a method without a row fails the tests, unless
+//!   [`EXEMPT`] says why it has none.
+
+mod activation;
+mod check;
+mod core;
+mod create;
+mod einsum;
+mod elementwise;
+mod grid;
+mod index;
+mod linalg;
+mod loss;
+mod module;
+mod order;
+mod quantize;
+mod random;
+mod reduce;
+mod signal;
+mod special;
+mod stats;
+mod surface;
+mod view;
+
+pub use check::{check_gradient, check_second, check_value};
+pub use surface::{EXEMPT, surface};
+
+use crate::case::Fill;
+use kiln_ir::{DType, TensorType};
+use kiln_tensor::{AnyTensor, Result};
+
+/// A method of [`AnyTensor`], how it is called, and what is promised.
+#[derive(Clone)]
+pub struct Method {
+    /// The name of the method.
+    pub name: &'static str,
+    /// What tells this row from others of the method; empty if there is only one.
+    pub variant: &'static str,
+    /// Calls it.
+    pub call: fn(&[AnyTensor]) -> Result<Vec<AnyTensor>>,
+    /// Operands on which it is tried.
+    pub cases: Vec<Vec<Argument>>,
+    /// What is promised of gradients.
+    pub gradient: Gradient,
+    /// Allowed difference from the reference, in units of the dtype's epsilon, of 1 plus the magnitude.
+    pub tolerance: f64,
+    /// Why it is not tried in `f16` and `bf16`, if it is not.
+    pub no_half: Option<&'static str>,
+}
+
+/// What is promised about the gradients of a method's float operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gradient {
+    /// Right to second order.
+    Twice,
+    /// Right to first order; why the second is not checked.
+    Once(&'static str),
+    /// None; why.
+    None(&'static str),
+}
+
+/// How an operand is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument {
+    /// Its lengths.
+    pub shape: &'static [usize],
+    /// What kind of elements.
+    pub kind: ArgumentKind,
+    /// How it is filled.
+    pub fill: Fill,
+    /// Whether gradients for it are checked.
+    pub differentiated: bool,
+}
+
+/// The kind of an operand's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgumentKind {
+    /// The float dtype of the run.
+    Float,
+    /// `i32`.
+    Int,
+    /// `bool`.
+    Bool,
+}
+
+impl Method {
+    /// A row without operands yet.
+    pub fn new(name: &'static str, call: fn(&[AnyTensor]) -> Result<Vec<AnyTensor>>) -> Method {
+        Method {
+            name,
+            variant: "",
+            call,
+            cases: Vec::new(),
+            gradient: Gradient::Twice,
+            tolerance: 16.0,
+            no_half: None,
+        }
+    }
+
+    /// Tells the row from others of the same method.
+    pub fn variant(mut self, variant: &'static str) -> Method {
+        self.variant = variant;
+        self
+    }
+
+    /// Adds operands on which the method is tried.
+    pub fn on(mut self, arguments: &[Argument]) -> Method {
+        self.cases.push(arguments.to_vec());
+        self
+    }
+
+    /// Adds the shapes on which a function of each element is tried: no axes, one element, none, several axes.
+    pub fn elementwise(self, fill: Fill) -> Method {
+        let float = |shape| Argument { shape, kind: ArgumentKind::Float, fill, differentiated: true };
+        self.on(&[float(&[])]).on(&[float(&[1])]).on(&[float(&[2, 0, 3])]).on(&[float(&[2, 3, 4])])
+    }
+
+    /// As [`elementwise`](Method::elementwise), with two operands of equal shapes and of shapes that broadcast.
+    pub fn pairwise(self, fill: Fill) -> Method {
+        let float = |shape| Argument { shape, kind: ArgumentKind::Float, fill, differentiated: true };
+        self.on(&[float(&[]), float(&[])])
+            .on(&[float(&[2, 3]), float(&[2, 3])])
+            .on(&[float(&[2, 1, 3]), float(&[4, 1])])
+            .on(&[float(&[0, 3]), float(&[1, 3])])
+    }
+
+    /// Promises only first gradients.
+    pub fn once(mut self, why: &'static str) -> Method {
+        self.gradient = Gradient::Once(why);
+        self
+    }
+
+    /// Promises no gradients.
+    pub fn no_gradient(mut self, why: &'static str) -> Method {
+        self.gradient = Gradient::None(why);
+        self
+    }
+
+    /// Allows a difference of that many epsilons.
+    pub fn within(mut self, tolerance: f64) -> Method {
+        self.tolerance = tolerance;
+        self
+    }
+
+    /// Not tried in `f16` and `bf16`.
+    pub fn no_half(mut self, why: &'static str) -> Method {
+        self.no_half = Some(why);
+        self
+    }
+
+    /// The name with the variant: `name` or `name/variant`. Unique.
+    pub fn key(&self) -> String {
+        if self.variant.is_empty() { self.name.into() } else { format!("{}/{}", self.name, self.variant) }
+    }
+}
+
+impl Argument {
+    /// An operand for which no gradient is checked: one that only places or counts.
+    pub fn constant(self) -> Argument {
+        Argument { differentiated: false, ..self }
+    }
+
+    /// The type of the operand in a run with that float dtype.
+    pub fn ty(&self, float: DType) -> TensorType {
+        let dtype = match self.kind {
+            ArgumentKind::Float => float,
+            ArgumentKind::Int => DType::I32,
+            ArgumentKind::Bool => DType::Bool,
+        };
+        TensorType::new(self.shape, dtype)
+    }
+}
+
+/// Floats filled by a rule.
+pub fn floats(shape: &'static [usize], fill: Fill) -> Argument {
+    Argument { shape, kind: ArgumentKind::Float, fill, differentiated: true }
+}
+
+/// Normal floats.
+pub fn normal(shape: &'static [usize]) -> Argument {
+    floats(shape, Fill::Normal)
+}
+
+/// Floats in 0.5 to 2.5.
+pub fn positive(shape: &'static [usize]) -> Argument {
+    floats(shape, Fill::Positive)
+}
+
+/// Floats between two numbers.
+pub fn uniform(low: f64, high: f64, shape: &'static [usize]) -> Argument {
+    floats(shape, Fill::Uniform(low, high))
+}
+
+/// Floats away from 0, of both signs.
+pub fn away(shape: &'static [usize]) -> Argument {
+    floats(shape, Fill::Away)
+}
+
+/// Floats without ties.
+pub fn distinct(shape: &'static [usize]) -> Argument {
+    floats(shape, Fill::Distinct)
+}
+
+/// Integers between two numbers, both included.
+pub fn ints(low: i32, high: i32, shape: &'static [usize]) -> Argument {
+    let fill = Fill::Uniform(f64::from(low), f64::from(high));
+    Argument { shape, kind: ArgumentKind::Int, fill, differentiated: false }
+}
+
+/// Integers among these numbers.
+pub fn ints_among(numbers: &'static [f64], shape: &'static [usize]) -> Argument {
+    Argument { shape, kind: ArgumentKind::Int, fill: Fill::Among(numbers), differentiated: false }
+}
+
+/// Truth values.
+pub fn bools(shape: &'static [usize]) -> Argument {
+    Argument { shape, kind: ArgumentKind::Bool, fill: Fill::Normal, differentiated: false }
+}
+
+/// The only result of a method.
+pub fn one(result: Result<AnyTensor>) -> Result<Vec<AnyTensor>> {
+    result.map(|tensor| vec![tensor])
+}
+
+/// Two results of a method.
+pub fn two(result: Result<(AnyTensor, AnyTensor)>) -> Result<Vec<AnyTensor>> {
+    result.map(|(a, b)| vec![a, b])
+}
+
+/// The family of a table and its rows.
+pub type Family = (&'static str, fn() -> Vec<Method>);
+
+/// The tables, by family.
+pub const FAMILIES: &[Family] = &[
+    ("activation", activation::rows),
+    ("core", core::rows),
+    ("create", create::rows),
+    ("einsum", einsum::rows),
+    ("elementwise", elementwise::rows),
+    ("grid", grid::rows),
+    ("index", index::rows),
+    ("linalg", linalg::rows),
+    ("loss", loss::rows),
+    ("module", module::rows),
+    ("order", order::rows),
+    ("quantize", quantize::rows),
+    ("random", random::rows),
+    ("reduce", reduce::rows),
+    ("signal", signal::rows),
+    ("special", special::rows),
+    ("stats", stats::rows),
+    ("view", view::rows),
+];
+
+/// Every row.
+pub fn all() -> Vec<Method> {
+    FAMILIES.iter().flat_map(|(_, rows)| rows()).collect()
+}

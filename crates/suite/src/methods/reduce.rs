@@ -1,0 +1,7 @@
+//! Many to one.
+
+use super::Method;
+
+pub(super) fn rows() -> Vec<Method> {
+    Vec::new()
+}

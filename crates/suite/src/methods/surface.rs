@@ -1,0 +1,62 @@
+//! The names of all public methods, read from the sources.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// Folders and files below `crates/` whose public methods of `AnyTensor` must each have a row.
+const SOURCES: &[&str] = &["tensor/src/any"];
+
+/// Methods without a row, and why.
+pub const EXEMPT: &[(&str, &str)] = &[
+    ("emit", "runs any op; the suite of ops tests them"),
+    ("apply", "runs any op; the suite of ops tests them"),
+    ("apply_many", "runs any op; the suite of ops tests them"),
+    ("apply_with", "runs any op; the suite of ops tests them"),
+    ("from_data", "every row begins with it"),
+    ("into_data", "every row ends with it"),
+    ("to_data", "a clone, then into_data"),
+    ("into_data_async", "waits as into_data does; tests of the tensor crate cover it"),
+    ("to_stack", "moves between devices; tests of the tensor crate cover it"),
+    ("to_device", "moves between devices; tests of the tensor crate cover it"),
+    ("is_require_grad", "asks about the tape; tests of the tensor crate cover it"),
+    ("require_grad", "starts a tape; every gradient check begins with it"),
+    ("detach", "leaves the tape; tests of the tensor crate cover it"),
+    ("inner", "leaves the tape; tests of the tensor crate cover it"),
+    ("from_inner", "enters a tape; every second gradient begins with it"),
+];
+
+/// The names of the public methods, sorted.
+///
+/// # Panics
+/// When the sources are not beside this crate.
+pub fn surface() -> Vec<String> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder of crates");
+    let mut names = BTreeSet::new();
+    for source in SOURCES {
+        read(&crates.join(source), &mut names);
+    }
+    names.into_iter().collect()
+}
+
+fn read(path: &Path, names: &mut BTreeSet<String>) {
+    if path.is_dir() {
+        let entries = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        entries.for_each(|entry| read(&entry.expect("an entry").path(), names));
+        return;
+    }
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut inside = false;
+    for line in text.lines() {
+        match line {
+            "}" => inside = false,
+            _ if line.starts_with("impl AnyTensor") => inside = true,
+            _ => {}
+        }
+        let declared =
+            line.trim_start().strip_prefix("pub fn ").or(line.trim_start().strip_prefix("pub async fn "));
+        if let (true, Some(rest)) = (inside, declared) {
+            names.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+        }
+    }
+}

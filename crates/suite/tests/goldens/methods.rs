@@ -1,0 +1,16 @@
+//! Methods, by the rows of the method tables: an op is the key of a row, and inputs are its operands in order.
+
+use crate::call::{Call, Outputs};
+use kiln_suite::methods::{Method, all};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+static ROWS: LazyLock<BTreeMap<String, Method>> =
+    LazyLock::new(|| all().into_iter().map(|method| (method.key(), method)).collect());
+
+pub(crate) fn run(call: &Call<'_>) -> Outputs {
+    let Some(row) = ROWS.get(&call.op) else { panic!("no row of the method tables has the key {}", call.op) };
+    let operands: Vec<_> = call.inputs.iter().map(|name| call.input(name).clone()).collect();
+    let results = (row.call)(&operands).unwrap_or_else(|error| panic!("{error}"));
+    Ok(results.into_iter().map(Some).collect())
+}
