@@ -14,6 +14,7 @@ mod bench;
 mod bundle;
 mod checks;
 mod goldens;
+mod ops;
 mod process;
 mod table;
 mod tidy;
@@ -41,6 +42,8 @@ commands
   accuracy measure the error of elementary functions, write docs/accuracy.md
              --check       write nothing, fail where an error is greater than the page says
   goldens  make the PyTorch reference files of crates/suite/goldens again
+  ops      print what the suite checks of each op and method, write it into the book
+             --check       write nothing, fail where the page differs or a cell is empty without a reason
   help     print this text
 ";
 
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(&rest),
         "bundle" => bundle::run(&rest),
         "goldens" => goldens::run(&rest),
+        "ops" => ops::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)

@@ -38,5 +38,6 @@ pub mod fill;
 pub mod goldens;
 pub mod layout;
 pub mod methods;
+pub mod report;
 pub mod run;
 pub mod support;
