@@ -49,6 +49,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: documentation,
     },
     Step {
+        name: "ops",
+        about: "the book's table of ops and methods is current, and no cell is empty without a reason",
+        can_run: always,
+        run: |context, _| check_ops(context),
+    },
+    Step {
         name: "no_std",
         about: "the core compiles without default features",
         can_run: has_core,
@@ -172,6 +178,11 @@ fn mnist(context: &Context, _: &mut Tally) -> Result<(), String> {
     ]);
     command.arg(output);
     announce_and_run(&mut command)
+}
+
+fn check_ops(context: &Context) -> Result<(), String> {
+    let mut command = process::cargo(&context.workspace.root);
+    announce_and_run(command.args(["run", "--quiet", "-p", "xtask", "--", "ops", "--check"]))
 }
 
 fn check_goldens(context: &Context, _: &mut Tally) -> Result<(), String> {
