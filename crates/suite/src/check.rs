@@ -5,12 +5,14 @@ mod forward;
 mod grad;
 mod poison;
 mod value;
+mod vmap;
 
 pub use expand::{Minimal, check_expand, expands};
 pub use forward::check_forward;
 pub use grad::{check_grad, differentiates};
 pub use poison::{check_passing_on, check_poison};
 pub use value::{Expected, check_value};
+pub use vmap::check_vmap;
 
 use crate::case::{Case, Input};
 use crate::fill::{Random, filled};

@@ -2,7 +2,9 @@
 
 use crate::case::{Case, Layouts};
 use crate::cases::Group;
-use crate::check::{Expected, Outcome, check_expand, check_forward, check_grad, differentiates, expands};
+use crate::check::{
+    Expected, Outcome, check_expand, check_forward, check_grad, check_vmap, differentiates, expands,
+};
 use crate::engines::{Mode, REFERENCE, Subject, Tracked};
 use kiln_ir::Engine;
 use std::fmt;
@@ -158,6 +160,16 @@ pub fn forwards(subject: &Subject, group: Group) -> Summary {
     let engine = (subject.open)();
     for case in group.cases().iter().filter(|case| differentiates(case)) {
         summary.add_of(subject, Mode::Grad, &case.name, check_forward(&engine, case));
+    }
+    summary
+}
+
+/// Mode *vmap* of one group on one engine: small cases only. What is ignored in mode *value* is ignored here.
+pub fn batches(subject: &Subject, group: Group) -> Summary {
+    let mut summary = Summary::new(format!("vmap {group:?} on {}", subject.name));
+    let engine = (subject.open)();
+    for case in group.cases().iter().filter(|case| case.layouts == Layouts::All) {
+        summary.add_of(subject, Mode::Value, &case.name, check_vmap(&engine, case));
     }
     summary
 }

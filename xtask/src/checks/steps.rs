@@ -97,7 +97,7 @@ const BARE_METAL: &str = "thumbv7em-none-eabihf";
 const WASM: &str = "wasm32-unknown-unknown";
 
 /// Packages that work without the standard library.
-const CORE: &[&str] = &["kiln-ir", "kiln-cpu", "kiln-autodiff", "kiln-tensor", "kiln-nn"];
+const CORE: &[&str] = &["kiln-ir", "kiln-cpu", "kiln-autodiff", "kiln-vmap", "kiln-tensor", "kiln-nn"];
 
 /// Engines that need a device.
 const GPU_ENGINES: &[&str] = &["kiln-cuda", "kiln-rocm", "kiln-wgpu"];

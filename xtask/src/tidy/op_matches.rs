@@ -6,8 +6,13 @@
 use super::{Finding, Tree, line_of, words};
 
 /// Crates that decide per operation.
-const CRATES: &[&str] =
-    &["crates/ir/src/", "crates/reference/src/", "crates/cpu/src/", "crates/autodiff/src/"];
+const CRATES: &[&str] = &[
+    "crates/ir/src/",
+    "crates/reference/src/",
+    "crates/cpu/src/",
+    "crates/autodiff/src/",
+    "crates/vmap/src/",
+];
 
 /// No catch-all arm stands beside arms that name an `Op`.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

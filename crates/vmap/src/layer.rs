@@ -1,0 +1,224 @@
+//! The layer.
+
+use crate::call::Call;
+use crate::rules;
+use crate::scope::{self, Randomness, Scope};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::sync::Arc;
+use kiln_ir::{
+    BoxFuture, Caps, Engine, Error, Op, Operands, RandomKind, Result, TensorData, TensorType, Value, Values,
+    Var, poison_of, poisoned,
+};
+
+/// An engine that runs ops of one example on all examples at once, around the engine that runs them.
+///
+/// Cheap to clone and safe to use from many threads at once; two layers around the same inner engine share their
+/// values. Values of any number of examples may pass through one layer, but an op takes operands of one number.
+#[derive(Clone)]
+pub struct Vmap {
+    inner: Arc<dyn Engine>,
+}
+
+/// The payload of a batched value.
+struct Batched {
+    /// The layer that it belongs to: below another such layer, values of both look alike otherwise.
+    layer: usize,
+    /// The inner engine's value of all examples, its first axis. Taken only out of a payload that is about to be
+    /// dropped.
+    examples: Option<Value>,
+}
+
+impl Vmap {
+    /// A layer around an engine.
+    pub fn new(inner: Arc<dyn Engine>) -> Vmap {
+        Vmap { inner }
+    }
+
+    /// The engine below.
+    pub fn inner(&self) -> &Arc<dyn Engine> {
+        &self.inner
+    }
+
+    /// One example of a value of the inner engine, whose `axis` counts the examples.
+    ///
+    /// The result is poisoned where there is no such axis.
+    pub fn batch(&self, value: Value, axis: usize) -> Value {
+        let rank = value.shape().rank();
+        if axis >= rank {
+            let problem = format!("there is no axis {axis} of examples");
+            let error = Error::type_error("vmap", problem, &[value.ty().into()]);
+            return Value::poisoned(*value.ty(), error.hint("say which axis counts the examples, or `None`"));
+        }
+        self.wrap(moved(&*self.inner, value, axis, 0))
+    }
+
+    /// The inner engine's value of all examples, counted by its `axis`. A value that is the same for all examples is
+    /// repeated.
+    ///
+    /// The result is poisoned when the value is of another number of examples, or there is no such axis in the result.
+    pub fn unbatch(&self, value: &Value, examples: usize, axis: usize) -> Value {
+        let ty = *value.ty();
+        let fail = |problem| {
+            let error = Error::type_error("vmap", problem, &[(&ty).into()]);
+            Value::poisoned(ty, error)
+        };
+        if axis > ty.rank() {
+            return fail(format!("a result of {} axes has no place {axis} for the examples", ty.rank()));
+        }
+        if let Err(error) = self.check_rank(ty.rank()) {
+            return Value::poisoned(ty, error);
+        }
+        let all = match self.examples_of(value) {
+            Some(all) if all.shape()[0] == examples => all.clone(),
+            Some(all) => return fail(format!("is of {} examples, not {examples}", all.shape()[0])),
+            None if value.error().is_some() => return value.clone(),
+            None => {
+                let shape = ty.shape.inserted(0, examples);
+                Var::new(&*self.inner, value.clone()).broadcast(shape).into_value()
+            }
+        };
+        moved(&*self.inner, all, 0, axis)
+    }
+
+    /// Whether the value differs between examples.
+    pub fn is_batched(&self, value: &Value) -> bool {
+        self.examples_of(value).is_some()
+    }
+
+    /// How many examples the value stands for; `None` if it is the same for all.
+    pub fn num_examples(&self, value: &Value) -> Option<usize> {
+        Some(self.examples_of(value)?.shape()[0])
+    }
+
+    /// A value of the inner engine as one that is the same for all examples.
+    pub fn from_inner(&self, value: Value) -> Value {
+        value
+    }
+
+    /// Runs a function of one example for so many examples. Only random ops need to know: see [`Randomness`]. The
+    /// scope is that of this thread; without the feature `std` that of the process.
+    pub fn scope<T>(&self, examples: usize, randomness: Randomness, body: impl FnOnce() -> T) -> T {
+        scope::within(Scope { layer: self.id(), examples, randomness }, body)
+    }
+
+    /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
+    fn examples_of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+        value.payload::<Batched>().filter(|batched| batched.layer == self.id())?.examples.as_ref()
+    }
+
+    /// The inner engine's value of all examples; a value that is the same for all comes back as it is. The only clone is
+    /// moved out of, so that the inner engine may overwrite it.
+    pub(crate) fn open(&self, mut value: Value) -> core::result::Result<Value, Value> {
+        let id = self.id();
+        if value.is_unique()
+            && let Some(batched) = value.payload_mut::<Batched>().filter(|batched| batched.layer == id)
+            && let Some(examples) = batched.examples.take()
+        {
+            return Ok(examples);
+        }
+        self.examples_of(&value).cloned().ok_or(value)
+    }
+
+    /// One example of a value with the examples in front. Poison stays visible.
+    pub(crate) fn wrap(&self, examples: Value) -> Value {
+        let ty = examples.ty().with_shape(examples.shape().without(0));
+        match examples.error() {
+            Some(error) => Value::poisoned(ty, error.clone()),
+            None => Value::new(ty, Batched { layer: self.id(), examples: Some(examples) }),
+        }
+    }
+
+    /// Whether a tensor of that rank leaves an axis for the examples.
+    pub(crate) fn check_rank(&self, rank: usize) -> Result<()> {
+        if rank < kiln_ir::MAX_RANK {
+            return Ok(());
+        }
+        let problem = format!("one example has {rank} axes, which leaves none for the examples");
+        Err(Error::unsupported("vmap", problem)
+            .hint(format!("a tensor has at most {} axes: reshape it to fewer", kiln_ir::MAX_RANK)))
+    }
+
+    /// Random numbers from a key that is the same for all examples.
+    fn draw(&self, ty: &TensorType, distribution: RandomKind, key: Operands) -> Result<Values> {
+        let run = |ty: TensorType| self.inner.execute(&Op::Random { ty, distribution }, key, &[ty]);
+        let Some(scope) = scope::current(self.id()) else { return Ok(run(*ty)) };
+        match scope.randomness {
+            Randomness::Same => Ok(run(*ty)),
+            Randomness::Error => Err(Error::unsupported("vmap", "random numbers are drawn inside `vmap`")
+                .hint("choose `Randomness::Different` or `Randomness::Same`, or draw outside")),
+            Randomness::Different => {
+                self.check_rank(ty.rank())?;
+                let drawn = run(ty.with_shape(ty.shape.inserted(0, scope.examples)));
+                Ok(drawn.into_iter().map(|value| self.wrap(value)).collect())
+            }
+        }
+    }
+}
+
+/// The value with one axis moved to another place.
+fn moved(engine: &dyn Engine, value: Value, from: usize, to: usize) -> Value {
+    if from == to {
+        return value;
+    }
+    let mut axes: alloc::vec::Vec<usize> = (0..value.shape().rank()).collect();
+    let axis = axes.remove(from);
+    axes.insert(to, axis);
+    Var::new(engine, value).permute(&axes).into_value()
+}
+
+impl Engine for Vmap {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let is_batched =
+            inputs.iter().any(|operand| operand.value().is_some_and(|value| self.is_batched(value)));
+        let found = if is_batched {
+            poison_of(&inputs).map_or(Ok(()), Err).and_then(|()| rules::execute(self, op, inputs, results))
+        } else if let Op::Random { ty, distribution } = op {
+            self.draw(ty, *distribution, inputs)
+        } else {
+            Ok(self.inner.execute(op, inputs, results))
+        };
+        found.unwrap_or_else(|error| poisoned(results, &error))
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.inner.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        match self.open(value) {
+            Err(shared) => self.inner.read(shared),
+            Ok(examples) => {
+                let problem =
+                    format!("a tensor that stands for one of {} examples is read", examples.shape()[0]);
+                let hint = "inside `vmap` there is no single value to read: return the tensor from the function, \
+                            and choose between values with `mask_where` instead of `if`";
+                Box::pin(async move { Err(Error::unsupported("vmap", problem).hint(hint)) })
+            }
+        }
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { self.inner.sync().await })
+    }
+}
+
+impl Vmap {
+    /// The op on all examples.
+    pub(crate) fn call<'a>(
+        &'a self,
+        op: &'a Op,
+        inputs: Operands,
+        results: &'a [TensorType],
+    ) -> Result<Call<'a>> {
+        Call::open(self, op, inputs, results)
+    }
+}

@@ -1,0 +1,48 @@
+//! Batching: a function written for one example runs on many at once.
+//!
+//! [`Vmap`] is an [`Engine`](kiln_ir::Engine) around another one. A *batched* value stands for one example: it has the
+//! type of one, and what it holds is a value of the inner engine with an axis for the examples in front. Each op has
+//! a rule that says which op (or few ops) on all examples does what the op does on each; nothing loops over the
+//! examples but a custom op without expansion and random numbers with a key for each example. Values that are the same
+//! for all examples are the inner engine's own, and computing with them costs what it costs without the layer.
+//!
+//! * [`Vmap::batch`] and [`Vmap::unbatch`] go in and out; [`Vmap::scope`] says how many examples there are to ops that
+//!   have no operand to tell it, the random ones.
+//! * Layers nest: with [`Vmap`] around `Vmap` for two batches, below automatic differentiation for gradients of each
+//!   example, above it for the gradient of a batch.
+//!
+//! ```
+//! use kiln_ir::{Engine, Var, block_on};
+//! use kiln_reference::Reference;
+//! use kiln_vmap::Vmap;
+//! use std::sync::Arc;
+//!
+//! let layer = Vmap::new(Arc::new(Reference::new()));
+//! let examples = layer.inner().write([[1.0f32, 2.0], [3.0, 4.0]].into());
+//! let x = Var::new(&layer, layer.batch(examples, 0));
+//! let weight = Var::new(&layer, layer.write([10.0f32, 1.0].into()));
+//! let dot = (x * weight).sum(&[0]); // of one example
+//! let dots = layer.unbatch(&dot.into_value(), 2, 0);
+//! assert_eq!(block_on(layer.inner().read(dots))?.into_vec::<f32>()?, [12.0, 34.0]);
+//! # Ok::<(), kiln_ir::Error>(())
+//! ```
+//!
+//! What has no rule: [`NonZero`](kiln_ir::Op::NonZero), whose shape would differ between examples, sending a batched
+//! value to another member of a group, and reading one. Each gives an error that says so.
+//!
+//! The idea is that of [JAX's `vmap`](https://docs.jax.dev/en/latest/automatic-vectorization.html). The crate is `no_std`
+//! (with `alloc`) and free of `unsafe`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
+
+mod call;
+mod layer;
+mod rules;
+mod scope;
+
+pub use layer::Vmap;
+pub use scope::Randomness;

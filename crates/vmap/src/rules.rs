@@ -1,0 +1,182 @@
+//! What each op does on all examples at once.
+
+mod composite;
+mod contraction;
+mod custom;
+mod index;
+
+use crate::Vmap;
+use crate::call::Call;
+use alloc::vec::Vec;
+use kiln_ir::{
+    Axes, Collective, CollectiveKind, Op, Operands, PadAxis, Result, Shape, SliceAxis, TensorType, Values,
+    Var,
+};
+
+/// Runs an op of which at least one operand is batched.
+pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    match op {
+        Op::Fused(fused) => {
+            let inputs: Option<Values> = inputs.iter().map(|operand| operand.value().cloned()).collect();
+            match inputs {
+                Some(inputs) => return Ok(fused.program().run(layer, inputs)),
+                None => return Err(layer.call(op, Operands::new(), results)?.error("takes tensors only")),
+            }
+        }
+        Op::Custom(custom) => {
+            if let Some(values) = custom::expanded(layer, custom, &inputs, results)? {
+                return Ok(values);
+            }
+        }
+        Op::NonZero { .. } => {
+            let hint = "work with a mask of the operand's shape (`mask_where`, a product with 0 and 1), or call it \
+                        outside of `vmap`";
+            let call = layer.call(op, inputs, results)?;
+            return Err(call.error("would give another shape for each example").hint(hint));
+        }
+        Op::Full(_)
+        | Op::Iota { .. }
+        | Op::Random { .. }
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Cast(_)
+        | Op::Bitcast(_)
+        | Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Broadcast(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::Concat { .. }
+        | Op::Windows { .. }
+        | Op::Copy
+        | Op::Reduce { .. }
+        | Op::ArgReduce { .. }
+        | Op::Scan { .. }
+        | Op::Sort { .. }
+        | Op::TopK { .. }
+        | Op::Take { .. }
+        | Op::Gather { .. }
+        | Op::Put { .. }
+        | Op::Scatter { .. }
+        | Op::SliceUpdate { .. }
+        | Op::MatMul
+        | Op::Conv { .. }
+        | Op::Pool(_)
+        | Op::PoolGrad { .. }
+        | Op::Softmax { .. }
+        | Op::Norm { .. }
+        | Op::Attention(_)
+        | Op::AttentionGrad(_)
+        | Op::Resize { .. }
+        | Op::Fft { .. }
+        | Op::Quantize { .. }
+        | Op::Dequantize
+        | Op::Collective(_) => {}
+    }
+    let call = layer.call(op, inputs, results)?;
+    let results = if call.n == 0 { call.nothing() } else { batched(call)? };
+    Ok(Call::wrap(layer, results))
+}
+
+/// The results of all examples, in front of the axes of one.
+fn batched<'a>(call: Call<'a>) -> Result<Vec<Var<'a>>> {
+    let one = |var: Var<'a>| alloc::vec![var];
+    let op = call.op;
+    Ok(match op {
+        // Without a tensor among their operands these are the same for all examples.
+        Op::Full(_) | Op::Iota { .. } => call.alone(),
+        Op::Random { ty, distribution } => one(custom::random(&call, ty, *distribution)),
+        Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Cast(_)
+        | Op::Bitcast(_)
+        | Op::Copy => call.run(op),
+        Op::Reshape(shape) => {
+            let shape = call.with_examples(shape);
+            call.run(&Op::Reshape(shape))
+        }
+        Op::Permute(axes) => {
+            let axes: Vec<usize> = core::iter::once(0).chain(axes.iter().map(|axis| axis + 1)).collect();
+            call.run(&Op::Permute(Axes::new(&axes)))
+        }
+        Op::Broadcast(shape) => one(broadcast(&call, shape)),
+        Op::Slice(slices) => {
+            let slices = with_all(&call, slices);
+            call.run(&Op::Slice(slices))
+        }
+        Op::Pad(pads) => {
+            let pads = core::iter::once(PadAxis::default()).chain(pads.iter().copied()).collect();
+            call.run(&Op::Pad(pads))
+        }
+        Op::Concat { axis } => call.run(&Op::Concat { axis: axis + 1 }),
+        &Op::Windows { axis, size, step, dilation } => {
+            call.run(&Op::Windows { axis: axis + 1, size, step, dilation })
+        }
+        &Op::Reduce { reduction, axes } => {
+            let axes: Vec<usize> = axes.iter().map(|axis| axis + 1).collect();
+            call.run(&Op::Reduce { reduction, axes: Axes::new(&axes) })
+        }
+        &Op::ArgReduce { extremum, axis, index } => {
+            call.run(&Op::ArgReduce { extremum, axis: axis + 1, index })
+        }
+        &Op::Scan { reduction, axis, reverse, exclusive } => {
+            call.run(&Op::Scan { reduction, axis: axis + 1, reverse, exclusive })
+        }
+        &Op::Sort { axis, descending, index } => call.run(&Op::Sort { axis: axis + 1, descending, index }),
+        &Op::TopK { axis, k, largest, index } => call.run(&Op::TopK { axis: axis + 1, k, largest, index }),
+        Op::Take { axis } => one(index::take(&call, *axis)),
+        Op::Gather { axis } => call.run(&Op::Gather { axis: axis + 1 }),
+        Op::Put { axis, mode } => one(index::put(&call, *axis, *mode)),
+        &Op::Scatter { axis, mode } => call.run(&Op::Scatter { axis: axis + 1, mode }),
+        Op::SliceUpdate { slices, mode } => {
+            let slices = with_all(&call, slices);
+            call.run(&Op::SliceUpdate { slices, mode: *mode })
+        }
+        Op::MatMul => one(contraction::matmul(&call)),
+        Op::Conv { spec, pass } => one(contraction::conv(&call, spec, pass)),
+        Op::Pool(_) | Op::PoolGrad { .. } | Op::Resize { .. } => one(contraction::folded(&call)),
+        &Op::Softmax { axis, log } => call.run(&Op::Softmax { axis: axis + 1, log }),
+        Op::Norm { kind, axes, epsilon } => one(composite::norm(call, *kind, *axes, *epsilon)),
+        Op::Attention(_) => composite::attention(&call),
+        Op::AttentionGrad(_) => composite::attention_grad(&call),
+        &Op::Fft { axis, inverse } => call.run(&Op::Fft { axis: axis + 1, inverse }),
+        Op::Quantize { .. } | Op::Dequantize => one(composite::quantized(&call)),
+        Op::Collective(collective) => return self::collective(call, *collective),
+        Op::Custom(custom) => return custom::one_by_one(&call, custom),
+        Op::NonZero { .. } | Op::Fused(_) => return Err(call.error("has no rule")),
+    })
+}
+
+/// The slices of one example, of all of them.
+fn with_all(call: &Call<'_>, slices: &[SliceAxis]) -> Vec<SliceAxis> {
+    core::iter::once(SliceAxis::all(call.n)).chain(slices.iter().copied()).collect()
+}
+
+/// New axes go between the examples and the axes of one.
+fn broadcast<'a>(call: &Call<'a>, shape: &Shape) -> Var<'a> {
+    let from = call.shape(0);
+    let ones = core::iter::repeat_n(1, shape.rank() - from.rank());
+    let aligned: Vec<usize> = ones.chain(from.iter().copied()).collect();
+    call.input(0).reshape(call.with_examples(&aligned)).broadcast(call.with_examples(shape))
+}
+
+/// What is exchanged is batched on every member alike, or on none.
+fn collective<'a>(call: Call<'a>, collective: Collective) -> Result<Vec<Var<'a>>> {
+    let kind = match collective.kind {
+        CollectiveKind::AllReduce(reduction) => CollectiveKind::AllReduce(reduction),
+        CollectiveKind::AllGather { axis } => CollectiveKind::AllGather { axis: axis + 1 },
+        CollectiveKind::ReduceScatter { reduction, axis } => {
+            CollectiveKind::ReduceScatter { reduction, axis: axis + 1 }
+        }
+        CollectiveKind::Broadcast { root } => CollectiveKind::Broadcast { root },
+        CollectiveKind::Send { .. } | CollectiveKind::Recv { .. } => {
+            let hint = "the receiver does not know of the batch: send the batch itself, outside of `vmap`";
+            return Err(call.error("cannot send one of many examples").hint(hint));
+        }
+    };
+    Ok(call.run(&Op::Collective(Collective { kind, ..collective })))
+}

@@ -1,0 +1,74 @@
+//! What no other rule covers: custom ops, and random numbers with a key for each example.
+
+use crate::Vmap;
+use crate::call::Call;
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{
+    Custom, Error, Op, Operand, OperandType, Operands, RandomKind, Result, SliceAxis, TensorType, Value,
+    Values, Var, infer,
+};
+
+/// The results by the op's expansion, run on the layer; `None` if it has none.
+///
+/// # Errors
+/// When the expansion gives other types than inference.
+pub(super) fn expanded(
+    layer: &Vmap,
+    custom: &Custom,
+    inputs: &[Operand],
+    results: &[TensorType],
+) -> Result<Option<Values>> {
+    let inputs: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(layer, operand.clone())).collect();
+    let Some(outputs) = custom.expand(&inputs) else { return Ok(None) };
+    let values: Values = outputs.into_iter().map(Var::into_value).collect();
+    if values.iter().map(Value::ty).eq(results) {
+        return Ok(Some(values));
+    }
+    let problem = format!("`{}` expands to other types than it infers", custom.name());
+    Err(Error::value("vmap", problem).hint("`expand` and `infer` of the op must agree"))
+}
+
+/// The op on one example after the other.
+///
+/// # Errors
+/// When results of different examples differ in shape.
+pub(super) fn one_by_one<'a>(call: &Call<'a>, custom: &Custom) -> Result<Vec<Var<'a>>> {
+    let op = Op::Custom(custom.clone());
+    let mut columns: Vec<Vec<Var<'a>>> = call.results.iter().map(|_| Vec::with_capacity(call.n)).collect();
+    for number in 0..call.n {
+        let operands: Operands = (0..call.len()).map(|place| example(call, place, number)).collect();
+        let types = infer(&op, &OperandType::list(&operands))?;
+        let values = call.engine().execute(&op, operands, &types);
+        for ((column, value), ty) in columns.iter_mut().zip(values).zip(call.results) {
+            if value.ty() != ty {
+                let problem = format!("gives {} for example {number}, {ty} for others", value.ty());
+                return Err(call.error(&problem));
+            }
+            let value = Var::new(call.engine(), value);
+            column.push(value.reshape(value.shape().inserted(0, 1)));
+        }
+    }
+    Ok(columns.into_iter().map(|column| Var::concat(&column, 0)).collect())
+}
+
+/// One example of an operand.
+fn example(call: &Call<'_>, place: usize, number: usize) -> Operand {
+    let var = call.input(place);
+    if !call.is_batched(place) {
+        return var.operand().clone();
+    }
+    let one = var.slice_axis(0, SliceAxis::range(number..number + 1));
+    one.reshape(call.shape(place)).into_operand()
+}
+
+/// With a key for each example: each draws what it draws alone.
+pub(super) fn random<'a>(call: &Call<'a>, ty: &TensorType, distribution: RandomKind) -> Var<'a> {
+    let draw = |number: usize| {
+        let key: Operands = [example(call, 0, number)].into_iter().collect();
+        let drawn = Var::emit(call.engine(), &Op::Random { ty: *ty, distribution }, key).remove(0);
+        drawn.reshape(ty.shape.inserted(0, 1))
+    };
+    let drawn: Vec<Var<'a>> = (0..call.n).map(draw).collect();
+    Var::concat(&drawn, 0)
+}

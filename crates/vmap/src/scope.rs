@@ -1,0 +1,60 @@
+//! How many examples a running function stands for, and how it draws random numbers.
+
+use alloc::vec::Vec;
+
+/// What random ops give inside a batched function when their key is the same for all examples.
+///
+/// The choice and its names are those of
+/// [`torch.func.vmap`](https://docs.pytorch.org/docs/stable/generated/torch.func.vmap.html).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Randomness {
+    /// Each example gets numbers of its own: example `i` the `i`-th part of one draw for all. They depend on how many
+    /// examples run at once.
+    #[default]
+    Different,
+    /// All examples get the same numbers: those that the function draws without batching.
+    Same,
+    /// Drawing is an error.
+    Error,
+}
+
+/// A running function.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope {
+    /// The layer whose batch it is.
+    pub(crate) layer: usize,
+    pub(crate) examples: usize,
+    pub(crate) randomness: Randomness,
+}
+
+/// The innermost running function of a layer.
+pub(crate) fn current(layer: usize) -> Option<Scope> {
+    with(|scopes| scopes.iter().rev().find(|scope| scope.layer == layer).copied())
+}
+
+/// Runs `body` as the function of a layer.
+pub(crate) fn within<T>(scope: Scope, body: impl FnOnce() -> T) -> T {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            with(Vec::pop);
+        }
+    }
+    with(|scopes| scopes.push(scope));
+    let _leave = Leave;
+    body()
+}
+
+#[cfg(feature = "std")]
+fn with<T>(body: impl FnOnce(&mut Vec<Scope>) -> T) -> T {
+    std::thread_local! {
+        static SCOPES: core::cell::RefCell<Vec<Scope>> = const { core::cell::RefCell::new(Vec::new()) };
+    }
+    SCOPES.with_borrow_mut(body)
+}
+
+#[cfg(not(feature = "std"))]
+fn with<T>(body: impl FnOnce(&mut Vec<Scope>) -> T) -> T {
+    static SCOPES: spin::Mutex<Vec<Scope>> = spin::Mutex::new(Vec::new());
+    body(&mut SCOPES.lock())
+}

@@ -1,0 +1,166 @@
+//! What the layer does beside its rules, which the suite checks for every op.
+
+use kiln_ir::{
+    DType, Engine, Error, Op, Operand, OperandType, Operands, RandomKind, Scalar, TensorData, TensorType,
+    Value, Var, block_on, infer,
+};
+use kiln_reference::Reference;
+use kiln_vmap::{Randomness, Vmap};
+use std::sync::Arc;
+
+fn layer() -> Vmap {
+    Vmap::new(Arc::new(Reference::new()))
+}
+
+fn batch<'e>(layer: &'e Vmap, data: impl Into<TensorData>) -> Var<'e> {
+    Var::new(layer, layer.batch(layer.inner().write(data.into()), 0))
+}
+
+fn read(engine: &dyn Engine, value: Value) -> Result<Vec<f64>, Error> {
+    block_on(engine.read(value)).map(|data| data.to_vec::<f64>())
+}
+
+fn all(layer: &Vmap, var: Var<'_>, examples: usize) -> Vec<f64> {
+    read(&**layer.inner(), layer.unbatch(&var.into_value(), examples, 0)).expect("it is healthy")
+}
+
+fn draw(engine: &dyn Engine, key: impl Into<Operand>) -> Value {
+    let ty = TensorType::new([4], DType::F32);
+    let op = Op::Random { ty, distribution: RandomKind::Uniform };
+    let inputs: Operands = [key.into()].into_iter().collect();
+    let types = infer(&op, &OperandType::list(&inputs)).expect("a valid op");
+    engine.execute(&op, inputs, &types).remove(0)
+}
+
+#[test]
+fn what_is_the_same_for_all_is_the_inner_engines_own() {
+    let layer = layer();
+    let shared = Var::new(&layer, layer.write([1.0f32, 2.0].into()));
+    let sum = (&shared + &shared).into_value();
+    assert!(!layer.is_batched(&sum));
+    assert_eq!(all(&layer, Var::new(&layer, sum), 2), [2.0, 4.0, 2.0, 4.0]);
+}
+
+#[test]
+fn the_axis_of_examples_may_be_any() {
+    let layer = layer();
+    let columns = layer.inner().write([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]].into());
+    let column = layer.batch(columns, 1);
+    assert_eq!(*column.ty(), TensorType::new([2], DType::F32));
+    assert_eq!(layer.num_examples(&column), Some(3));
+    let out = layer.unbatch(&column, 3, 1);
+    assert_eq!(read(&**layer.inner(), out), Ok(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
+    let error = layer.batch(layer.inner().write([1.0f32].into()), 1).error().map(ToString::to_string);
+    assert!(
+        error.expect("it is poisoned").starts_with("[vmap] there is no axis 1 of examples: f32[1]\n  hint: ")
+    );
+    let error = layer.unbatch(&column, 3, 2).error().map(ToString::to_string);
+    assert_eq!(error.as_deref(), Some("[vmap] a result of 1 axes has no place 2 for the examples: f32[2]"));
+}
+
+#[test]
+fn batches_of_different_sizes_do_not_mix() {
+    let layer = layer();
+    let sum = batch(&layer, [1.0f32, 2.0]) + batch(&layer, [1.0f32, 2.0, 3.0]);
+    assert_eq!(
+        sum.into_value().error().map(ToString::to_string).as_deref(),
+        Some(
+            "[add] one operand stands for one of 2 examples, another for one of 3: f32[] x f32[]\n  hint: all batched \
+             arguments of `vmap` have the same number of examples"
+        )
+    );
+}
+
+#[test]
+fn reading_one_of_many_is_an_error() {
+    let layer = layer();
+    let error =
+        read(&layer, batch(&layer, [1.0f32, 2.0]).into_value()).expect_err("there is no single value");
+    assert!(
+        error.to_string().starts_with("[vmap] a tensor that stands for one of 2 examples is read\n  hint: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_example_may_have_all_axes_but_one() {
+    let layer = layer();
+    let x = batch(&layer, [1.0f32, 2.0]);
+    let most = x.reshape(vec![1; kiln_ir::MAX_RANK - 1]);
+    assert_eq!(all(&layer, most.clone(), 2), [1.0, 2.0]);
+    let error = most.reshape(vec![1; kiln_ir::MAX_RANK]).into_value().error().map(ToString::to_string);
+    assert!(
+        error
+            .expect("there is no axis left")
+            .starts_with("[vmap] one example has 12 axes, which leaves none"),
+    );
+}
+
+#[test]
+fn an_index_out_of_range_in_one_example_is_an_error() {
+    let layer = layer();
+    let x = batch(&layer, [[1.0f32, 2.0], [3.0, 4.0]]);
+    let index = batch(&layer, [[0i32, 1], [2, 0]]);
+    let found = layer.unbatch(&x.take(0, &index).into_value(), 2, 0);
+    let error = read(&**layer.inner(), found).expect_err("2 is out of range");
+    assert!(error.to_string().contains("[gather]"), "{error}");
+}
+
+#[test]
+fn poison_passes_on() {
+    let layer = layer();
+    let error = Error::value("test", "broken");
+    let broken = Value::poisoned(TensorType::new([], DType::F32), error.clone());
+    let sum = batch(&layer, [1.0f32, 2.0]) + Var::new(&layer, broken.clone());
+    let sum = sum.into_value();
+    assert_eq!(sum.error(), Some(&error));
+    assert_eq!(layer.unbatch(&sum, 2, 0).error(), Some(&error));
+}
+
+#[test]
+fn random_numbers_differ_are_the_same_or_refused() {
+    let layer = layer();
+    let draw_in = |randomness| layer.scope(3, randomness, || draw(&layer, Scalar::Int(7)));
+    let alone = read(&**layer.inner(), draw(&**layer.inner(), Scalar::Int(7))).expect("it is healthy");
+
+    let same = draw_in(Randomness::Same);
+    assert!(!layer.is_batched(&same));
+    assert_eq!(read(&layer, same), Ok(alone.clone()));
+
+    let different = all(&layer, Var::new(&layer, draw_in(Randomness::Different)), 3);
+    let rows: Vec<&[f64]> = different.chunks(4).collect();
+    assert_eq!(rows[0], alone);
+    assert!(rows[0] != rows[1] && rows[1] != rows[2]);
+
+    let error = draw_in(Randomness::Error).error().map(ToString::to_string);
+    assert!(
+        error.expect("it is refused").starts_with("[vmap] random numbers are drawn inside `vmap`\n  hint: ")
+    );
+    // Outside of any function of the layer there are no examples.
+    assert!(!layer.is_batched(&draw(&layer, Scalar::Int(7))));
+}
+
+#[test]
+fn a_key_for_each_example_gives_what_it_gives_alone() {
+    let layer = layer();
+    let keys = layer.batch(layer.inner().write([3u64, 5].into()), 0);
+    let drawn = all(&layer, Var::new(&layer, draw(&layer, keys)), 2);
+    let alone = |key: i64| read(&**layer.inner(), draw(&**layer.inner(), Scalar::Int(key)));
+    assert_eq!(Ok(drawn[..4].to_vec()), alone(3));
+    assert_eq!(Ok(drawn[4..].to_vec()), alone(5));
+}
+
+#[test]
+fn random_numbers_of_nested_functions_differ_along_both() {
+    let below = layer();
+    let above = Vmap::new(Arc::new(below.clone()));
+    let drawn = below.scope(2, Randomness::Different, || {
+        above.scope(3, Randomness::Different, || draw(&above, Scalar::Int(1)))
+    });
+    let numbers = read(&**below.inner(), below.unbatch(&above.unbatch(&drawn, 3, 0), 2, 0));
+    let mut numbers = numbers.expect("it is healthy");
+    assert_eq!(numbers.len(), 24);
+    numbers.sort_by(f64::total_cmp);
+    numbers.dedup();
+    assert_eq!(numbers.len(), 24);
+}
