@@ -10,30 +10,51 @@ use spin::Mutex;
 
 /// An engine whose values are slots of a [`Program`]: executing an op appends it.
 ///
-/// Expansions and gradient rules run on it to become programs, which can then be printed, checked and counted.
+/// Expansions and gradient rules run on it to become programs, which can then be printed, checked and counted. Data
+/// cannot be written into a program, unless the recorder [keeps constants](Recorder::with_constants): then each datum is
+/// one more input.
 pub struct Recorder {
     caps: Caps,
+    keeps_constants: bool,
     recording: Mutex<Recording>,
 }
 
+/// What was recorded so far. Inputs may still come, so results are counted from [`FIRST_RESULT`] until the end.
 struct Recording {
     program: Program,
-    num_slots: usize,
+    constants: Vec<TensorData>,
+    num_results: usize,
 }
 
 /// The payload of a recorder's value: its slot in the program.
 struct Slot(usize);
+
+/// Slots from here on are results.
+const FIRST_RESULT: usize = usize::MAX / 2;
 
 impl Recorder {
     /// A recorder whose programs have inputs of these types.
     pub fn new(inputs: &[TensorType]) -> Recorder {
         Recorder {
             caps: Caps { name: "recorder".into(), dtypes: DTypeSet::ALL, native: OpSet::ALL },
+            keeps_constants: false,
             recording: Mutex::new(Recording {
                 program: Program { inputs: inputs.to_vec(), ..Program::default() },
-                num_slots: inputs.len(),
+                constants: Vec::new(),
+                num_results: 0,
             }),
         }
+    }
+
+    /// A recorder to which data can be written: the program has one more input for each datum, after the others and in
+    /// the order of [`constants`](Recorder::constants).
+    pub fn with_constants(inputs: &[TensorType]) -> Recorder {
+        Recorder { keeps_constants: true, ..Recorder::new(inputs) }
+    }
+
+    /// The data written so far.
+    pub fn constants(&self) -> Vec<TensorData> {
+        self.recording.lock().constants.clone()
     }
 
     /// The program of what `body` does with inputs of these types.
@@ -51,13 +72,24 @@ impl Recorder {
     /// The inputs, as values.
     pub fn inputs(&self) -> Vec<Value> {
         let recording = self.recording.lock();
-        recording.program.inputs.iter().enumerate().map(|(slot, ty)| Value::new(*ty, Slot(slot))).collect()
+        let num_constants = recording.constants.len();
+        let inputs = &recording.program.inputs[..recording.program.inputs.len() - num_constants];
+        inputs.iter().enumerate().map(|(slot, ty)| Value::new(*ty, Slot(slot))).collect()
     }
 
     /// The program recorded so far, returning these operands.
     pub fn finish(&self, outputs: &[Operand]) -> Program {
         let mut program = self.recording.lock().program.clone();
         program.outputs = outputs.iter().map(operand).collect();
+        let num_inputs = program.inputs.len();
+        let operands = program.instructions.iter_mut().flat_map(|instruction| &mut instruction.operands);
+        for operand in operands.chain(&mut program.outputs) {
+            if let ProgramOperand::Slot(slot) = operand
+                && *slot >= FIRST_RESULT
+            {
+                *slot = *slot - FIRST_RESULT + num_inputs;
+            }
+        }
         program
     }
 }
@@ -70,8 +102,8 @@ impl Engine for Recorder {
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         let operands = inputs.iter().map(operand).collect();
         let mut recording = self.recording.lock();
-        let first = recording.num_slots;
-        recording.num_slots += results.len();
+        let first = FIRST_RESULT + recording.num_results;
+        recording.num_results += results.len();
         recording.program.instructions.push(Instruction {
             op: op.clone(),
             operands,
@@ -82,6 +114,13 @@ impl Engine for Recorder {
 
     fn write(&self, data: TensorData) -> Value {
         let ty = data.ty();
+        if self.keeps_constants {
+            let mut recording = self.recording.lock();
+            let slot = recording.program.inputs.len();
+            recording.program.inputs.push(ty);
+            recording.constants.push(data);
+            return Value::new(ty, Slot(slot));
+        }
         let error = Error::unsupported("recorder", "data cannot be written into a program");
         Value::poisoned(ty, error.hint("make it an input of the program"))
     }

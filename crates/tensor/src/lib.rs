@@ -32,6 +32,7 @@ extern crate alloc;
 mod any;
 mod axis;
 mod backend;
+mod capture;
 mod device;
 mod functions;
 mod kind;
@@ -48,6 +49,7 @@ pub use backend::{
     Autodiff, AutodiffBackend, Backend, BalancedCheckpointing, CheckpointingStrategy, Dyn, Flex,
     NoCheckpointing,
 };
+pub use capture::{Captured, capture};
 pub use device::{Device, DeviceKey, FlexDevice};
 pub use functions::{activation, loss, module};
 pub use kiln_autodiff::Checkpointing;

@@ -1,0 +1,93 @@
+//! Functions of tensors as programs.
+
+use crate::{AnyTensor, DType, Error, Result, Stack, TensorData, TensorType};
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use kiln_ir::{Operand, Program, Recorder, Value};
+
+/// What a function does with tensors of given types, as a program: see [`capture`].
+#[derive(Clone, Debug)]
+pub struct Captured {
+    program: Program,
+    constants: Vec<TensorData>,
+}
+
+/// Writes down what `f` does with inputs of these types, without running it.
+///
+/// The result can be printed (its text is Kiln's text form of programs), inspected, and [run](Captured::run) on any
+/// device. Data that `f` makes on the way become constants of the program. Control flow of Rust runs once, now: a loop
+/// is unrolled, a branch is taken. Random numbers are drawn again, from fixed keys, at each run.
+///
+/// ```
+/// use kiln_tensor::{DType, TensorType, capture};
+///
+/// let ty = TensorType::new([2, 3], DType::F32);
+/// let captured = capture(&[ty, ty], |x| Ok(vec![x[0].clone().mul(x[1].clone())?]))?;
+/// assert!(captured.to_string().contains("mul"));
+/// # Ok::<(), kiln_tensor::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of `f`. A read on the way is one: while a program is written down there are no elements. So is a tensor of
+/// another device; give it as an input.
+pub fn capture(
+    inputs: &[TensorType],
+    f: impl FnOnce(&[AnyTensor]) -> Result<Vec<AnyTensor>>,
+) -> Result<Captured> {
+    let recorder = Arc::new(Recorder::with_constants(inputs));
+    let stack = Stack::new(recorder.clone(), "capture", DType::F32, DType::I32);
+    let wrap = |value: Value| AnyTensor::new(stack.clone(), value);
+    let inputs: Vec<AnyTensor> = recorder.inputs().into_iter().map(wrap).collect();
+    let outputs = f(&inputs)?;
+    if let Some(other) = outputs.iter().find(|output| !output.stack().same(&stack)) {
+        let problem = format!("a result is on {:?} and does not depend on the inputs", other.stack());
+        return Err(Error::type_error("capture", problem, &[other.ty().into()])
+            .hint("make it from the inputs, or give the tensors it is made of as inputs"));
+    }
+    let outputs: Vec<Operand> = outputs.into_iter().map(|output| output.into_value().into()).collect();
+    Ok(Captured { program: recorder.finish(&outputs), constants: recorder.constants() })
+}
+
+impl Captured {
+    /// The program. Its last inputs are the [constants](Captured::constants).
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The data that the function made on the way.
+    pub fn constants(&self) -> &[TensorData] {
+        &self.constants
+    }
+
+    /// Runs the program on the device of the inputs.
+    ///
+    /// # Errors
+    /// When the inputs are not of the types for which the function was captured, or are on different devices, or there
+    /// are none.
+    pub fn run(&self, inputs: &[AnyTensor]) -> Result<Vec<AnyTensor>> {
+        let expected = &self.program.inputs[..self.program.inputs.len() - self.constants.len()];
+        let (Some(first), true) = (inputs.first(), inputs.iter().map(AnyTensor::ty).eq(expected)) else {
+            let types: Vec<_> = inputs.iter().map(|input| input.ty().into()).collect();
+            let expected: Vec<_> = expected.iter().map(|ty| format!("{ty}")).collect();
+            let problem = format!("the program takes {}", expected.join(" x "));
+            return Err(
+                Error::type_error("capture", problem, &types).hint("capture the function for these types")
+            );
+        };
+        inputs.iter().try_for_each(|input| first.on_same_stack("capture", input))?;
+        let stack = first.stack();
+        let constants = self.constants.iter().map(|data| stack.engine().write(data.clone()));
+        let values = inputs.iter().map(|input| input.value().clone()).chain(constants).collect();
+        let results = self.program.run(stack.engine(), values);
+        Ok(results.into_iter().map(|value| AnyTensor::new(stack.clone(), value)).collect())
+    }
+}
+
+/// The text form of the program.
+impl fmt::Display for Captured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.program.fmt(f)
+    }
+}
