@@ -36,6 +36,8 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+#[cfg(feature = "ndarray")]
+mod arrays;
 mod builder;
 pub mod cost;
 mod custom;
@@ -58,6 +60,9 @@ mod value;
 pub mod verify;
 pub mod vjp;
 
+/// The crate of the arrays that [`TensorData`] converts from and to.
+#[cfg(feature = "ndarray")]
+pub use ::ndarray;
 pub use builder::Var;
 pub use cost::{Cost, cost};
 pub use custom::{Custom, CustomOp, FusedOp};

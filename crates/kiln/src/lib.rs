@@ -47,11 +47,18 @@
 //! ```
 //!
 //! Features: `std` and `threads` (default) for the operating system and several cores; `train` (default) for
-//! data, optimizers, training and storage; `progress` for progress bars; `download` lets datasets fetch what is missing.
+//! data, optimizers, training and storage; `progress` for progress bars; `download` lets datasets fetch what is missing;
+//! `ndarray` for conversions from and to the `ndarray` crate; `dlpack` for tensors shared with other frameworks. NumPy's
+//! files are read and written by [`store`], in its module `numpy`.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "dlpack")]
+pub use kiln_dlpack as dlpack;
 pub use kiln_ir as ir;
+/// The crate of the arrays that [`TensorData`] converts from and to.
+#[cfg(feature = "ndarray")]
+pub use kiln_ir::ndarray;
 pub use kiln_nn as nn;
 pub use kiln_tensor as tensor;
 pub use kiln_tensor::*;

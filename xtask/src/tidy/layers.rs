@@ -21,6 +21,7 @@ const LAYERS: &[(&str, May)] = &[
     ("autodiff", May::Use(&["ir"])),
     ("vmap", May::Use(&["ir"])),
     ("tensor", May::Use(&["ir", "autodiff", "vmap", "cpu"])),
+    ("dlpack", May::Use(&["ir", "tensor"])),
     ("nn", May::Use(&["ir", "tensor", "macros"])),
     ("optim", May::Use(&["ir", "tensor", "nn", "macros"])),
     ("data", May::Use(&["ir", "tensor", "macros"])),

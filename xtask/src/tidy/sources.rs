@@ -10,10 +10,11 @@ const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "base", "misc", "helpe
 
 const UNFINISHED: &[&str] = &["todo", "unimplemented", "dbg"];
 
-/// Where `unsafe` may stand: CPU kernels, device drivers, foreign libraries, and programs that count allocations
+/// Where `unsafe` may stand: CPU kernels, exchange with C, device drivers, foreign libraries, and programs that count allocations
 /// (the standard library's allocator trait is unsafe to implement).
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/cpu/",
+    "crates/dlpack/",
     "crates/cuda/",
     "crates/rocm/",
     "crates/wgpu/",

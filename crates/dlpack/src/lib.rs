@@ -1,0 +1,46 @@
+//! Tensors shared with other frameworks in one process, through [DLPack](https://dmlc.github.io/dlpack/latest/).
+//!
+//! A framework that shares a tensor makes a C struct: where the elements are, their type, shape and strides, and a
+//! function that frees it all. The one that takes it calls that function when it is done. PyTorch, NumPy, JAX, CuPy and
+//! TensorFlow speak it. [`Managed`] owns such a struct, in either of its forms:
+//!
+//! * [`DLManagedTensorVersioned`], since DLPack 1.0 (in Python, a capsule called `dltensor_versioned`), can say that a
+//!   tensor is read-only;
+//! * [`DLManagedTensor`], the one before (`dltensor`).
+//!
+//! ```
+//! use kiln_dlpack::{DLManagedTensorVersioned, Managed};
+//! use kiln_tensor::{Device, Flex, Tensor};
+//!
+//! // Out: the elements stay where they are.
+//! let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &Default::default());
+//! let shared: Managed<DLManagedTensorVersioned> = Managed::from_tensor(x.into_any())?;
+//! let pointer = shared.into_raw(); // for the other framework
+//!
+//! // In: a pointer that another framework gave.
+//! // SAFETY: the pointer is a managed tensor that nobody else has taken.
+//! let taken = unsafe { Managed::<DLManagedTensorVersioned>::from_raw(pointer) }?;
+//! let y = taken.to_tensor(&Device::cpu())?;
+//! assert_eq!(y.into_data()?.to_vec::<f32>(), [1.0, 2.0, 3.0, 4.0]);
+//! # Ok::<(), kiln_tensor::Error>(())
+//! ```
+//!
+//! Sharing copies nothing: the struct points at Kiln's own memory and keeps it alive. Taking copies the elements once,
+//! since a Kiln tensor owns its memory. Only memory of the host is exchanged; a tensor on another device is an error that
+//! says so.
+//!
+//! The crate is `no_std` (with `alloc`). It uses `unsafe`, because it reads what another language wrote.
+#![no_std]
+
+extern crate alloc;
+
+mod abi;
+mod export;
+mod import;
+mod managed;
+
+pub use abi::{
+    CPU, DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor,
+    FLAG_IS_COPIED, FLAG_READ_ONLY, VERSION,
+};
+pub use managed::{Form, Managed};
