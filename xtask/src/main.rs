@@ -2,8 +2,8 @@
 //!
 //! Each command is one module: [`checks`] runs everything this machine can run, [`tidy`] reads the tree and
 //! reports what breaks the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times and operation overhead,
-//! [`accuracy`] measures elementary functions, [`bundle`] packs test programs for a machine without Rust, [`goldens`]
-//! makes the PyTorch reference files.
+//! [`accuracy`] measures elementary functions, [`bundle`] packs test programs for a machine without Rust, [`mod@fuzz`]
+//! runs random programs, [`goldens`] makes the PyTorch reference files.
 //! The only dependency is a JSON reader, so the tool itself builds in seconds.
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ mod args;
 mod bench;
 mod bundle;
 mod checks;
+mod fuzz;
 mod goldens;
 mod ops;
 mod process;
@@ -41,6 +42,11 @@ commands
              --profile P   build profile (default: release)
   accuracy measure the error of elementary functions, write docs/accuracy.md
              --check       write nothing, fail where an error is greater than the page says
+  fuzz     run random programs on every engine, under autodiff and expanded; all must agree
+             --programs N  how many (default: 2000)
+             --seed S      determines them (default: 1)
+             --only OP     begin each program with this op: MatMul, Conv, ...
+             --help        the other options: --threads, --first, --print, --file, ...
   goldens  make the PyTorch reference files of crates/suite/goldens again
   ops      print what the suite checks of each op and method, write it into the book
              --check       write nothing, fail where the page differs or a cell is empty without a reason
@@ -57,6 +63,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(&rest),
         "bench" => bench::run(&rest),
         "bundle" => bundle::run(&rest),
+        "fuzz" => fuzz::run(&rest),
         "goldens" => goldens::run(&rest),
         "ops" => ops::run(&rest),
         "help" | "--help" | "-h" => {

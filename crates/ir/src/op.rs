@@ -189,6 +189,7 @@ pub enum Op {
     /// closed under differentiation. `x` is `[batch, channels_in, space..]`, `w` is
     /// `[channels_out, channels_in / groups, kernel..]`, `y` is `[batch, channels_out, space..]`:
     /// forward `(x, w) -> y`, input `(y, w) -> x` (which is transposed convolution), weight `(x, y) -> w`.
+    /// Where padding meets an infinity or a NaN, the product is left out or is NaN.
     Conv {
         /// Strides, padding, dilation and groups.
         spec: ConvSpec,
@@ -229,11 +230,13 @@ pub enum Op {
     /// `heads` is a multiple of `kv_heads` (grouped queries). The mask, of shape `[batch, heads, queries, keys]`
     /// (axes of length 1 repeat), is `bool` (true: visible) or is added to the scores. `y` is
     /// `[batch, heads, queries, dim_v]`; `lse` is the logarithm of the sum of exponentials of each query's scores,
-    /// `[batch, heads, queries]`, in the accumulator dtype. A query that sees no key gives zeros and `-inf`.
+    /// `[batch, heads, queries]`, in the accumulator dtype. A query that sees no key gives zeros and `-inf`. An infinity
+    /// or a NaN in a key or value that a query does not see may still give NaN.
     Attention(AttentionSpec),
     /// `(grad, q, k, v, y, lse)` or with `mask` last, `-> (q, k, v)`: the gradients of [`Op::Attention`].
     AttentionGrad(AttentionSpec),
     /// `(x) -> y`: interpolates the last `size.len()` axes of `[batch, channels, space..]` to another size.
+    /// An infinity or a NaN whose weight is 0 is left out or gives NaN.
     Resize {
         /// How values between samples are found.
         mode: ResizeMode,

@@ -14,12 +14,19 @@ pub(crate) fn attention(call: &Call<'_>, spec: &AttentionSpec) -> Result<Vec<Ten
     let mut lse = alloc::vec![0.0; call.types[1].num_elements()];
     for (query, row) in heads.queries().enumerate() {
         let scores = heads.scores(row);
-        lse[query] = log_sum_exp(&scores);
+        let greatest = visible(&scores).map(|(_, score)| score).fold(f64::NEG_INFINITY, f64::greater);
+        // Where no visible score is above -inf, the query sees nothing.
+        if greatest == f64::NEG_INFINITY {
+            lse[query] = greatest;
+            continue;
+        }
+        // By the sum, not by `lse`: that is rounded, which great scores leave no digits for.
+        let weight = |score: f64| libm::exp(score - greatest);
+        let sum: f64 = visible(&scores).map(|(_, score)| weight(score)).sum();
+        lse[query] = greatest + libm::log(sum);
         for (key, score) in visible(&scores) {
-            // Where no visible score is above -inf, the query sees nothing.
-            let weight = if lse[query] == f64::NEG_INFINITY { 0.0 } else { libm::exp(score - lse[query]) };
             let values = heads.v.row(heads.key_row(row, key));
-            add_scaled(&mut y[query * heads.v.dim..], weight, values);
+            add_scaled(&mut y[query * heads.v.dim..], weight(score) / sum, values);
         }
     }
     Ok(alloc::vec![Numbers::Real(y).into_data(call.types[0])?, Numbers::Real(lse).into_data(call.types[1])?])
@@ -133,14 +140,6 @@ impl Mask {
 /// The visible keys with their scores.
 fn visible(scores: &[Option<f64>]) -> impl Iterator<Item = (usize, f64)> {
     scores.iter().enumerate().filter_map(|(key, score)| score.map(|score| (key, score)))
-}
-
-fn log_sum_exp(scores: &[Option<f64>]) -> f64 {
-    let greatest = scores.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::greater);
-    if greatest == f64::NEG_INFINITY {
-        return greatest;
-    }
-    greatest + libm::log(scores.iter().flatten().map(|score| libm::exp(score - greatest)).sum())
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::libtest::Tally;
 use super::snippets;
 use crate::workspace::Workspace;
-use crate::{goldens, process};
+use crate::{fuzz, goldens, process};
 
 /// What every step knows.
 pub(crate) struct Context<'a> {
@@ -35,6 +35,12 @@ pub(crate) const STEPS: &[Step] = &[
         about: "unit, integration and documentation tests of every crate",
         can_run: always,
         run: workspace_tests,
+    },
+    Step {
+        name: "fuzz",
+        about: "2,000 random programs give the same on every engine, under autodiff and expanded",
+        can_run: has_fuzzer,
+        run: fuzz_programs,
     },
     Step {
         name: "snippets",
@@ -115,6 +121,16 @@ fn workspace_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
     command.args(["test", "--workspace", "--no-fail-fast"]);
     run_tests(&mut command, tally)
+}
+
+fn has_fuzzer(context: &Context) -> Result<(), String> {
+    let found = context.workspace.package(fuzz::PACKAGE).is_some();
+    if found { Ok(()) } else { Err(format!("the workspace has no {}", fuzz::PACKAGE)) }
+}
+
+fn fuzz_programs(context: &Context, _: &mut Tally) -> Result<(), String> {
+    let words = ["--programs", "2000"].map(str::to_owned);
+    announce_and_run(&mut fuzz::fuzzer(process::cargo(&context.workspace.root), &words))
 }
 
 fn documentation(context: &Context, _: &mut Tally) -> Result<(), String> {

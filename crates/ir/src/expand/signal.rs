@@ -8,7 +8,12 @@ use alloc::vec::Vec;
 const A: f64 = -0.75;
 
 pub(super) fn resize<'e>(x: &Var<'e>, mode: ResizeMode, size: &[usize], align_corners: bool) -> Var<'e> {
-    let mut y = x.clone();
+    let dtype = x.dtype();
+    // Rounding to 16 bits after each axis would lose more than the one rounding at the end.
+    let mut y = match mode {
+        ResizeMode::Nearest => x.clone(),
+        ResizeMode::Linear | ResizeMode::Cubic => x.cast(dtype.accumulator()),
+    };
     for (place, &to) in size.iter().enumerate() {
         let axis = place + 2;
         // The grid of an axis that keeps its length falls on the samples.
@@ -21,7 +26,7 @@ pub(super) fn resize<'e>(x: &Var<'e>, mode: ResizeMode, size: &[usize], align_co
             ResizeMode::Cubic => interpolated(&y, axis, to, align_corners, true),
         };
     }
-    y
+    y.cast(dtype)
 }
 
 fn nearest<'e>(x: &Var<'e>, axis: usize, to: usize) -> Var<'e> {
@@ -32,8 +37,7 @@ fn nearest<'e>(x: &Var<'e>, axis: usize, to: usize) -> Var<'e> {
 
 /// The weighted taps around each place, which whole numbers find exactly.
 fn interpolated<'e>(x: &Var<'e>, axis: usize, to: usize, align_corners: bool, cubic: bool) -> Var<'e> {
-    let (from, dtype) = (x.shape()[axis], x.dtype());
-    let x = x.cast(dtype.accumulator());
+    let from = x.shape()[axis];
     let place = TensorType::new([to], counter((from + to).saturating_mul(4 * to)));
     let place = Var::iota(x.engine(), place, 0);
     let (numerator, denominator) = if align_corners {
@@ -52,15 +56,14 @@ fn interpolated<'e>(x: &Var<'e>, axis: usize, to: usize, align_corners: bool, cu
         x.take(axis, &index) * weight.reshape(weight_shape)
     };
     let rest = 1.0 - &part;
-    let y = if cubic {
+    if cubic {
         tap(-1.0, outer(&(&part + 1.0)))
             + tap(0.0, inner(&part))
             + tap(1.0, inner(&rest))
             + tap(2.0, outer(&(&rest + 1.0)))
     } else {
         tap(0.0, rest) + tap(1.0, part)
-    };
-    y.cast(dtype)
+    }
 }
 
 fn clamped<'e>(index: &Var<'e>, last: usize) -> Var<'e> {

@@ -1,0 +1,257 @@
+//! Many trials, on several threads.
+
+use crate::check::{Check, Counts, Failure, Subjects, check, guarded};
+use crate::generate::trial;
+use crate::random::Random;
+use crate::shrink::shrink;
+use crate::trial::Trial;
+use crate::{generate, parser};
+use kiln_ir::{DType, Op, OpKind, Program};
+use kiln_suite::coverage::{variant, variants};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Programs after which every op must have been generated.
+pub const FOR_EVERY_KIND: u64 = 2_000;
+
+/// Programs after which every variant of an op must have been generated.
+pub const FOR_EVERY_VARIANT: u64 = 10_000;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many programs.
+    pub programs: u64,
+    /// The number of the first.
+    pub first: u64,
+    /// Determines, with its number, each program.
+    pub seed: u64,
+    /// How many threads share the work.
+    pub threads: usize,
+    /// Begin every program with this op.
+    pub only: Option<OpKind>,
+    /// Damaged texts parsed for each program.
+    pub texts: usize,
+    /// Stop after so many failures.
+    pub most_failures: usize,
+    /// How long a failure is made smaller.
+    pub shrinking: Duration,
+}
+
+impl Default for Options {
+    /// 2,000 programs of seed 1 on two threads, two damaged texts each, up to 10 failures, 20 s of shrinking each.
+    fn default() -> Options {
+        Options {
+            programs: 2_000,
+            first: 0,
+            seed: 1,
+            threads: 2,
+            only: None,
+            texts: 2,
+            most_failures: 10,
+            shrinking: Duration::from_secs(20),
+        }
+    }
+}
+
+/// A failure with the smallest trial that was found for it.
+#[derive(Clone, Debug)]
+pub struct Reported {
+    /// The number of the program.
+    pub number: u64,
+    /// What failed.
+    pub failure: Failure,
+    /// The small trial as a filetest.
+    pub filetest: String,
+}
+
+/// What a campaign found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Programs that ran.
+    pub programs: u64,
+    /// How much was checked.
+    pub counts: Counts,
+    /// How often each op was generated, and each of its variants.
+    pub kinds: BTreeMap<OpKind, u64>,
+    /// How often each variant of an op was generated.
+    pub variants: BTreeMap<String, u64>,
+    /// The dtypes that each op had among its operands and results.
+    pub dtypes: BTreeMap<OpKind, BTreeSet<DType>>,
+    /// Failures, ordered by number.
+    pub failures: Vec<Reported>,
+    /// How long it took.
+    pub time: Duration,
+    /// Whether each program had to begin with one kind of op.
+    pub is_partial: bool,
+}
+
+/// Runs the programs. The result depends on the options alone, but for which failures come before the limit.
+pub fn run(options: &Options, subjects: impl Fn() -> Subjects + Sync) -> Report {
+    generate::Cubed::register();
+    let started = Instant::now();
+    let next = AtomicU64::new(options.first);
+    let end = options.first + options.programs;
+    let total = Mutex::new(Report { is_partial: options.only.is_some(), ..Report::default() });
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads.max(1) {
+            scope.spawn(|| {
+                let subjects = subjects();
+                let mut report = Report::default();
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= end {
+                        break;
+                    }
+                    one(options, number, &subjects, &mut report);
+                    let enough = !report.failures.is_empty() && {
+                        let mut total = total.lock().unwrap_or_else(|error| error.into_inner());
+                        total.failures.append(&mut report.failures);
+                        total.failures.len() >= options.most_failures
+                    };
+                    if enough {
+                        next.store(end, Ordering::Relaxed);
+                    }
+                }
+                total.lock().unwrap_or_else(|error| error.into_inner()).absorb(report);
+            });
+        }
+    });
+    let mut report = total.into_inner().unwrap_or_else(|error| error.into_inner());
+    report.failures.sort_by_key(|reported| reported.number);
+    report.time = started.elapsed();
+    report
+}
+
+/// Generates and checks one program.
+fn one(options: &Options, number: u64, subjects: &Subjects, report: &mut Report) {
+    report.programs += 1;
+    let trial = match guarded(|| trial(options.seed, number, options.only)) {
+        Ok(trial) => trial,
+        Err(message) => {
+            let failure = Failure::whole(Check::Text, format!("the generator: {message}"));
+            report.failures.push(Reported { number, failure, filetest: String::new() });
+            return;
+        }
+    };
+    report.note(&trial.program);
+    let found = check(&trial, subjects);
+    report.counts += found.counts;
+    if let Some(failure) = found.failure {
+        report.failures.push(reported(options, number, &trial, failure, subjects));
+        return;
+    }
+    let mut random = Random::new(options.seed ^ 0x5EED, number);
+    if let Err(failure) = parser::check(&trial.program, &mut random, options.texts, &mut report.counts) {
+        report.failures.push(Reported { number, failure, filetest: String::new() });
+    }
+}
+
+fn reported(
+    options: &Options,
+    number: u64,
+    trial: &Trial,
+    failure: Failure,
+    subjects: &Subjects,
+) -> Reported {
+    let small = shrink(trial, &failure, subjects, options.shrinking);
+    let failure = check(&small, subjects).failure.unwrap_or(failure);
+    let only = options.only.map(|kind| format!(" --only {kind:?}")).unwrap_or_default();
+    let command = format!("cargo xtask fuzz --seed {} --first {number} --programs 1{only}", options.seed);
+    let filetest = small.to_filetest(&[format!("{failure}"), format!("found by `{command}`")]);
+    Reported { number, failure, filetest }
+}
+
+impl Report {
+    fn note(&mut self, program: &Program) {
+        let slots = program.slot_types();
+        for instruction in &program.instructions {
+            let kind = instruction.op.kind();
+            *self.kinds.entry(kind).or_default() += 1;
+            *self.variants.entry(variant(&instruction.op)).or_default() += 1;
+            let dtypes = self.dtypes.entry(kind).or_default();
+            dtypes.extend(instruction.results.iter().map(|ty| ty.dtype));
+            for operand in &instruction.operands {
+                if let kiln_ir::ProgramOperand::Slot(slot) = operand {
+                    dtypes.insert(slots[*slot].dtype);
+                }
+            }
+            if let Op::Fused(fused) = &instruction.op {
+                self.note(fused.program());
+            }
+        }
+    }
+
+    fn absorb(&mut self, other: Report) {
+        self.programs += other.programs;
+        self.counts += other.counts;
+        for (kind, count) in other.kinds {
+            *self.kinds.entry(kind).or_default() += count;
+        }
+        for (name, count) in other.variants {
+            *self.variants.entry(name).or_default() += count;
+        }
+        for (kind, dtypes) in other.dtypes {
+            self.dtypes.entry(kind).or_default().extend(dtypes);
+        }
+        self.failures.extend(other.failures);
+    }
+
+    /// What a run of so many programs must have generated and has not: ops, and their variants.
+    pub fn missing(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        if self.is_partial || !self.failures.is_empty() {
+            return missing;
+        }
+        for kind in OpKind::ALL {
+            if self.programs >= FOR_EVERY_KIND && !self.kinds.contains_key(&kind) {
+                missing.push(format!("{kind:?}"));
+            }
+            if self.programs >= FOR_EVERY_VARIANT && kind != OpKind::Custom {
+                missing.extend(variants(kind).into_iter().filter(|name| !self.variants.contains_key(name)));
+            }
+        }
+        missing
+    }
+
+    /// Whether nothing failed and nothing was missed.
+    pub fn is_good(&self) -> bool {
+        self.failures.is_empty() && self.missing().is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<16}{:>9}{:>10}  dtypes", "op", "times", "variants")?;
+        for kind in OpKind::ALL {
+            let times = self.kinds.get(&kind).copied().unwrap_or(0);
+            let seen = variants(kind).iter().filter(|name| self.variants.contains_key(*name)).count();
+            let dtypes: Vec<&str> = match self.dtypes.get(&kind) {
+                Some(dtypes) => dtypes.iter().map(|dtype| dtype.name()).collect(),
+                None => Vec::new(),
+            };
+            let all = variants(kind).len();
+            let seen = if kind == OpKind::Custom { String::new() } else { format!("{seen}/{all}") };
+            writeln!(f, "{:<16}{times:>9}{seen:>10}  {}", format!("{kind:?}"), dtypes.join(" "))?;
+        }
+        for Reported { number, failure, filetest } in &self.failures {
+            writeln!(f, "\nprogram {number}: {failure}\n{filetest}")?;
+        }
+        for name in self.missing() {
+            writeln!(f, "never generated: {name}")?;
+        }
+        let Counts { ops, comparisons, poisoned, expansions, gradients, gradients_skipped, texts } =
+            self.counts;
+        writeln!(
+            f,
+            "{} programs: {ops} ops run, {comparisons} comparisons, {poisoned} ops failed on both engines as they \
+             must, {expansions} expansions compared, {gradients} gradient checks ({gradients_skipped} points \
+             skipped), {texts} damaged texts parsed",
+            self.programs
+        )?;
+        write!(f, "{} mismatches, {:.1} s", self.failures.len(), self.time.as_secs_f64())
+    }
+}

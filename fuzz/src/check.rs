@@ -1,0 +1,203 @@
+//! What must hold of every trial.
+
+mod expansion;
+mod gradient;
+mod text;
+mod value;
+
+pub(crate) use text::round_trip;
+
+use crate::trial::Trial;
+use kiln_cpu::Cpu;
+use kiln_ir::Engine;
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::AddAssign;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Once};
+
+/// The engines under test.
+#[derive(Clone)]
+pub struct Subjects {
+    /// The engine that is compared with the reference.
+    pub one: Arc<dyn Engine>,
+    /// The same engine with more threads: it must give the same bits.
+    pub many: Arc<dyn Engine>,
+}
+
+impl Subjects {
+    /// The CPU engine on the caller's thread, and on three.
+    pub fn cpu() -> Subjects {
+        Subjects { one: Arc::new(Cpu::with_threads(1)), many: Arc::new(Cpu::with_threads(3)) }
+    }
+}
+
+/// What is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Check {
+    /// The program is valid, and its text reads back as it was.
+    Text,
+    /// Each op gives what the reference gives for the same operands.
+    Value,
+    /// Nothing is overwritten that is still in use, and holding all values changes no result.
+    Ownership,
+    /// More threads give the same bits.
+    Threads,
+    /// [`Program::run`](kiln_ir::Program::run) gives the values of the ops run one by one.
+    Whole,
+    /// The reference, left alone, gives the same results where no float is rounded on the way.
+    Exact,
+    /// A recording layer of automatic differentiation changes no value.
+    Autodiff,
+    /// Each op's expansion gives what the op gives.
+    Expansion,
+    /// Gradients agree with finite differences.
+    Gradient,
+    /// The parser of programs survives damaged texts.
+    Parser,
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Check::Text => "text",
+            Check::Value => "value",
+            Check::Ownership => "ownership",
+            Check::Threads => "threads",
+            Check::Whole => "whole program",
+            Check::Exact => "exact end to end",
+            Check::Autodiff => "values under autodiff",
+            Check::Expansion => "expansion",
+            Check::Gradient => "gradient",
+            Check::Parser => "parser",
+        })
+    }
+}
+
+/// A check that did not hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// Which check.
+    pub check: Check,
+    /// The op at which it failed; nothing where it is the whole program.
+    pub op: Option<String>,
+    /// The instruction of that op, by its number.
+    pub instruction: Option<usize>,
+    /// What was wrong.
+    pub message: String,
+}
+
+impl Failure {
+    pub(crate) fn whole(check: Check, message: impl Into<String>) -> Failure {
+        Failure { check, op: None, instruction: None, message: message.into() }
+    }
+
+    /// Whether both are of the same kind: a smaller trial must still fail for the same reason.
+    pub fn is_like(&self, other: &Failure) -> bool {
+        let panics = |failure: &Failure| failure.message.contains("panicked");
+        (self.check, &self.op, panics(self)) == (other.check, &other.op, panics(other))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.check)?;
+        if let (Some(op), Some(instruction)) = (&self.op, self.instruction) {
+            write!(f, " of `{op}` (instruction {instruction})")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// How much was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ops that ran on the engine under test and on the reference.
+    pub ops: u64,
+    /// Comparisons of a tensor with what it should be.
+    pub comparisons: u64,
+    /// Ops that failed on both engines, as an index out of range must.
+    pub poisoned: u64,
+    /// Expansions that were compared.
+    pub expansions: u64,
+    /// Elements of gradients that were compared with finite differences.
+    pub gradients: u64,
+    /// Elements of gradients where differences tell nothing: at a kink or a jump, or too steep.
+    pub gradients_skipped: u64,
+    /// Damaged texts that were parsed.
+    pub texts: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.ops += other.ops;
+        self.comparisons += other.comparisons;
+        self.poisoned += other.poisoned;
+        self.expansions += other.expansions;
+        self.gradients += other.gradients;
+        self.gradients_skipped += other.gradients_skipped;
+        self.texts += other.texts;
+    }
+}
+
+/// What checking a trial found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The first check that did not hold.
+    pub failure: Option<Failure>,
+    /// How much was checked.
+    pub counts: Counts,
+}
+
+/// Checks everything of a trial, up to the first failure. A panic is a failure of the check it happened in.
+pub fn check(trial: &Trial, subjects: &Subjects) -> Found {
+    let mut found = Found::default();
+    let checks: [(Check, &dyn Fn(&mut Counts) -> Result<(), Failure>); 4] = [
+        (Check::Text, &|_| text::check(trial)),
+        (Check::Value, &|counts| value::check(trial, subjects, counts)),
+        (Check::Expansion, &|counts| expansion::check(trial, counts)),
+        (Check::Gradient, &|counts| gradient::check(trial, subjects, counts)),
+    ];
+    for (check, body) in checks {
+        let mut counts = Counts::default();
+        let result = guarded(|| body(&mut counts));
+        found.counts += counts;
+        let failure = match result {
+            Ok(Ok(())) => continue,
+            Ok(Err(failure)) => failure,
+            Err(message) => Failure::whole(check, message),
+        };
+        found.failure = Some(failure);
+        break;
+    }
+    found
+}
+
+thread_local! {
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs code under test; a panic becomes its message and place, and is not printed.
+pub(crate) fn guarded<T>(body: impl FnOnce() -> T) -> Result<T, String> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let watched = PANIC.with(|slot| {
+                let watched = slot.borrow().is_some();
+                if watched {
+                    *slot.borrow_mut() = Some(info.to_string().replace('\n', " "));
+                }
+                watched
+            });
+            if !watched {
+                before(info);
+            }
+        }));
+    });
+    let outer = PANIC.with(|slot| slot.replace(Some(String::new())));
+    let result = catch_unwind(AssertUnwindSafe(body));
+    let message = PANIC.with(|slot| slot.replace(outer));
+    result
+        .map_err(|_| message.filter(|m| !m.is_empty()).unwrap_or_else(|| "panicked on another thread".into()))
+}

@@ -1,0 +1,97 @@
+//! Each op's expansion gives what the op gives.
+
+use super::{Check, Counts, Failure, round_trip};
+use crate::tolerance::{Computed, difference};
+use crate::trace::{Given, Ownership, given, read, run_on, trace};
+use crate::trial::Trial;
+use kiln_ir::{
+    Engine, Instruction, MINIMAL, Op, OpKind, OperandType, Program, ProgramOperand, TensorData, Values,
+    expand_program, infer, verify,
+};
+use kiln_reference::Reference;
+
+/// Operands with more elements are left out: expansions of order and of contractions write out what a kernel only
+/// visits.
+const MOST_ELEMENTS: usize = 700;
+
+/// Expands the program as a whole, which must give a valid one, then runs the expansion of each op on the reference, with
+/// the operands that it has there.
+pub(super) fn check(trial: &Trial, counts: &mut Counts) -> Result<(), Failure> {
+    let failed = |message: String| Failure::whole(Check::Expansion, message);
+    if trial.program.instructions.iter().all(|i| MINIMAL.contains(i.op.kind())) {
+        return Ok(());
+    }
+    let expanded = expand_program(&trial.program, MINIMAL).map_err(|error| failed(error.to_string()))?;
+    verify(&expanded).map_err(|error| failed(format!("the expansion is invalid: {error}\n{expanded}")))?;
+    round_trip(&expanded).map_err(failed)?;
+    let trace = trace(&Reference::new(), trial, Ownership::Passed);
+    for (number, instruction) in trial.program.instructions.iter().enumerate() {
+        if let Some(list) = given(instruction, &trace.slots)
+            && is_worth(&instruction.op, &list)
+        {
+            let check = of_op(instruction, &list, counts);
+            check.map_err(|message| Failure {
+                check: Check::Expansion,
+                op: Some(instruction.op.name().into()),
+                instruction: Some(number),
+                message,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Regions are expanded op by op, which their own ops show elsewhere.
+fn is_worth(op: &Op, list: &[Given]) -> bool {
+    let small = |given: &Given| match given {
+        Given::Data(data) => data.num_elements() <= MOST_ELEMENTS,
+        Given::Number(_) => true,
+    };
+    let has_own = !MINIMAL.contains(op.kind()) || op.kind() == OpKind::Collective;
+    has_own && op.kind() != OpKind::Fused && list.iter().all(small)
+}
+
+fn of_op(instruction: &Instruction, list: &[Given], counts: &mut Counts) -> Result<(), String> {
+    let reference = Reference::new();
+    // An index out of range is reported by the op and cannot be by its expansion.
+    let Ok(expected) = run_on(&reference, &instruction.op, list) else { return Ok(()) };
+    let (program, inputs) = alone(instruction, list);
+    let expanded = expand_program(&program, MINIMAL).map_err(|error| error.to_string())?;
+    verify(&expanded).map_err(|error| format!("the expansion is invalid: {error}\n{expanded}"))?;
+    let results =
+        expanded.run(&reference, inputs.iter().map(|data| reference.write(data.clone())).collect::<Values>());
+    let actual = results.into_iter().map(|value| read(&reference, value)).collect::<Result<Vec<_>, _>>()?;
+    counts.expansions += 1;
+    match difference(&instruction.op, list, &expected, &actual, Computed::Expanded) {
+        Some(problem) => Err(problem),
+        None => Ok(()),
+    }
+}
+
+/// The program of one op, whose tensor operands are inputs. Their types are those of the data.
+fn alone(instruction: &Instruction, list: &[Given]) -> (Program, Vec<TensorData>) {
+    let mut inputs = Vec::new();
+    let mut operands = Vec::new();
+    for given in list {
+        operands.push(match given {
+            Given::Number(scalar) => ProgramOperand::Scalar(*scalar),
+            Given::Data(data) => {
+                inputs.push(data.clone());
+                ProgramOperand::Slot(inputs.len() - 1)
+            }
+        });
+    }
+    let mut program = Program { inputs: inputs.iter().map(|data| data.ty()).collect(), ..Program::default() };
+    let slots = program.inputs.clone();
+    let operand_types: Vec<OperandType<'_>> = operands
+        .iter()
+        .map(|operand| match operand {
+            ProgramOperand::Slot(slot) => OperandType::Tensor(&slots[*slot]),
+            ProgramOperand::Scalar(scalar) => OperandType::Scalar(*scalar),
+        })
+        .collect();
+    let results = infer(&instruction.op, &operand_types).expect("the op ran on these types").to_vec();
+    program.outputs = (0..results.len()).map(|place| ProgramOperand::Slot(inputs.len() + place)).collect();
+    program.instructions = vec![Instruction { op: instruction.op.clone(), operands, results }];
+    (program, inputs)
+}

@@ -1,0 +1,223 @@
+//! Gradients agree with finite differences.
+
+use super::{Check, Counts, Failure, Subjects};
+use crate::random::Random;
+use crate::shrink::edit::opened_all as opened;
+use crate::trace::{Ownership, Slot, read, trace};
+use crate::trial::Trial;
+use kiln_autodiff::{Autodiff, Checkpointing};
+use kiln_ir::{
+    Binary, DType, Element, Engine, Instruction, Op, ProgramOperand, TensorData, Unary, Value, Values, Var,
+};
+use kiln_reference::Reference;
+
+/// How many elements of each input are differentiated.
+const SAMPLES: usize = 3;
+
+/// Gradients above this are not compared: differences of such steep functions tell too little.
+const STEEPEST: f64 = 1e5;
+
+/// Compares the gradients of a random projection of the outputs, by [`Autodiff`] over the engine under test, with
+/// central differences on the reference.
+///
+/// A difference is believed where two step sizes agree, and the differences to both sides: at a kink they do not.
+pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
+    if !trial.smooth || !trial.inputs.iter().any(|data| data.dtype() == DType::F64) {
+        return Ok(());
+    }
+    let function = Projection::new(trial);
+    let Some(here) = function.at(&trial.inputs) else {
+        counts.gradients_skipped += 1;
+        return Ok(());
+    };
+    let odd = trial.program.instructions.len() % 2 == 1;
+    let checkpointing = if odd { Checkpointing::Balanced } else { Checkpointing::None };
+    let layer = Autodiff::new(subjects.one.clone(), checkpointing);
+    let gradients = function.gradients(&layer).map_err(|text| Failure::whole(Check::Gradient, text))?;
+    let Some(gradients) = gradients else { return Ok(()) };
+    let steepest = gradients
+        .iter()
+        .flatten()
+        .flat_map(|g| g.to_vec::<f64>())
+        .fold(0.0, |most: f64, g| most.max(g.abs()));
+    let is_singular = gradients.iter().flatten().any(has_wild) && is_singular(trial);
+    let mut random = Random::new(17, trial.inputs.len() as u64);
+    for (place, gradient) in gradients.iter().enumerate() {
+        let Some(gradient) = gradient else { continue };
+        if gradient.ty() != trial.inputs[place].ty() {
+            let text = format!("of input {place}: type {} of {}", gradient.ty(), trial.inputs[place].ty());
+            return Err(Failure::whole(Check::Gradient, text));
+        }
+        let gradient = gradient.to_vec::<f64>();
+        let elements = random.permutation(gradient.len());
+        for &element in elements.iter().take(SAMPLES) {
+            let Some(slope) = function.slope(place, element, here) else {
+                counts.gradients_skipped += 1;
+                continue;
+            };
+            let nothing = !gradient[element].is_finite() && is_singular;
+            if slope.value.abs() > STEEPEST || nothing {
+                counts.gradients_skipped += 1;
+                continue;
+            }
+            counts.gradients += 1;
+            let g = gradient[element];
+            let steep = if steepest.is_finite() { steepest.min(STEEPEST) } else { 1.0 };
+            let allowed = 1e-6 * (1.0 + slope.value.abs() + 1e-2 * steep) + slope.doubt;
+            let agrees = (g - slope.value).abs() <= allowed;
+            if !agrees {
+                let text =
+                    format!("element {element} of input {place}: {g} instead of about {}", slope.value);
+                return Err(Failure::whole(Check::Gradient, text));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn has_wild(data: &TensorData) -> bool {
+    data.dtype().is_float() && data.to_vec::<f64>().iter().any(|x| !x.is_finite())
+}
+
+/// Whether the program passes a point where an op has no derivative: a value that is not finite, or a root, logarithm or
+/// power of 0. Times a gradient of 0 that gives NaN, though differences may tell 0.
+fn is_singular(trial: &Trial) -> bool {
+    let flat = opened(trial);
+    let trial = flat.as_ref().unwrap_or(trial);
+    let slots = trace(&Reference::new(), trial, Ownership::Kept).slots;
+    let any = |slot: &Slot, of: fn(f64) -> bool| {
+        slot.as_ref().is_ok_and(|data| data.dtype().is_float() && data.to_vec::<f64>().into_iter().any(of))
+    };
+    let is_root = |op: &Op| {
+        matches!(
+            op,
+            Op::Unary(Unary::Sqrt | Unary::Rsqrt | Unary::Ln) | Op::Binary(Binary::Pow | Binary::Atan2)
+        )
+    };
+    let zero_base = |instruction: &Instruction| {
+        instruction.operands.iter().any(|operand| match operand {
+            ProgramOperand::Slot(slot) => any(&slots[*slot], |x| x == 0.0),
+            ProgramOperand::Scalar(scalar) => scalar.to_f64() == 0.0,
+        })
+    };
+    let mut roots = trial.program.instructions.iter().filter(|i| is_root(&i.op));
+    slots.iter().any(|slot| any(slot, |x| !x.is_finite())) || roots.any(zero_base)
+}
+
+/// A number that depends on the inputs: the sum of all float outputs times random weights.
+struct Projection<'a> {
+    trial: &'a Trial,
+    reference: Reference,
+}
+
+/// The value of a projection, and the sum of the magnitudes of its terms.
+#[derive(Clone, Copy)]
+struct Projected {
+    value: f64,
+    magnitude: f64,
+}
+
+/// A derivative by differences, and how wrong it may be.
+struct Slope {
+    value: f64,
+    doubt: f64,
+}
+
+impl Projection<'_> {
+    fn new(trial: &Trial) -> Projection<'_> {
+        Projection { trial, reference: Reference::new() }
+    }
+
+    fn weights(&self, place: usize, count: usize) -> Vec<f64> {
+        let mut random = Random::new(23, place as u64);
+        (0..count).map(|_| 2.0 * random.uniform() - 1.0).collect()
+    }
+
+    /// The value with these inputs; `None` where it is not finite.
+    fn at(&self, inputs: &[TensorData]) -> Option<Projected> {
+        let values: Values = inputs.iter().map(|data| self.reference.write(data.clone())).collect();
+        let outputs = self.trial.program.run(&self.reference, values);
+        let mut total = Projected { value: 0.0, magnitude: 0.0 };
+        for (place, output) in outputs.into_iter().enumerate() {
+            if output.dtype() != DType::F64 {
+                continue;
+            }
+            let list = read(&self.reference, output).ok()?.to_vec::<f64>();
+            for (x, weight) in list.iter().zip(self.weights(place, list.len())) {
+                total.value += x * weight;
+                total.magnitude += (x * weight).abs();
+            }
+        }
+        total.magnitude.is_finite().then_some(total)
+    }
+
+    /// The gradients for the float inputs, by a layer; `None` for other inputs, and altogether where no float output
+    /// depends on an input.
+    fn gradients(&self, layer: &Autodiff) -> Result<Option<Vec<Option<TensorData>>>, String> {
+        let leaf = |data: &TensorData| {
+            let value = layer.write(data.clone());
+            if data.dtype() == DType::F64 { layer.require_grad(value) } else { value }
+        };
+        let leaves: Values = self.trial.inputs.iter().map(leaf).collect();
+        let outputs = self.trial.program.run(layer, leaves.clone());
+        let Some(loss) = self.loss(layer, outputs) else { return Ok(None) };
+        if !layer.is_tracked(&loss) {
+            let zeros =
+                |data: &TensorData| (data.dtype() == DType::F64).then(|| TensorData::zeros(data.ty()));
+            return Ok(Some(self.trial.inputs.iter().map(zeros).collect()));
+        }
+        let found = layer.backward(&loss, None).map_err(|error| error.to_string())?;
+        let host = |leaf: &Value| {
+            if leaf.dtype() != DType::F64 {
+                return Ok(None);
+            }
+            match found.get(leaf) {
+                Some(gradient) => read(&**layer.inner(), gradient).map(Some),
+                None => Ok(Some(TensorData::zeros(*leaf.ty()))),
+            }
+        };
+        leaves.iter().map(host).collect::<Result<Vec<_>, _>>().map(Some)
+    }
+
+    fn loss(&self, layer: &Autodiff, outputs: Values) -> Option<Value> {
+        let mut sum: Option<Var<'_>> = None;
+        for (place, output) in outputs.into_iter().enumerate() {
+            if output.dtype() != DType::F64 {
+                continue;
+            }
+            let weights = self.weights(place, output.ty().num_elements());
+            let weights = TensorData::new(weights, *output.shape()).expect("one for each element");
+            let output = Var::new(layer, output);
+            let axes: Vec<usize> = (0..output.rank()).collect();
+            let term = (output * Var::new(layer, layer.write(weights))).sum(&axes).reshape([]);
+            sum = Some(match sum {
+                Some(sum) => sum + term,
+                None => term,
+            });
+        }
+        sum.map(Var::into_value)
+    }
+
+    /// The derivative by one element of an input; `None` where differences do not tell it.
+    fn slope(&self, place: usize, element: usize, here: Projected) -> Option<Slope> {
+        let x = self.trial.inputs[place].to_vec::<f64>()[element];
+        let step = 1e-5 * x.abs().max(1.0);
+        let at = |offset: f64| {
+            let mut inputs = self.trial.inputs.clone();
+            let elements = f64::slice_mut(inputs[place].elements_mut())?;
+            elements[element] = x + offset;
+            let moved = elements[element] - x;
+            Some((self.at(&inputs)?, moved))
+        };
+        let central = |(high, up): (Projected, f64), (low, down): (Projected, f64)| {
+            (high.value - low.value) / (up - down)
+        };
+        let (far_up, far_down, up, down) = (at(step)?, at(-step)?, at(step / 2.0)?, at(-step / 2.0)?);
+        let (wide, narrow) = (central(far_up, far_down), central(up, down));
+        let (right, left) = ((up.0.value - here.value) / up.1, (down.0.value - here.value) / down.1);
+        let noise = here.magnitude * 1e-15 / step;
+        let scale = 1.0 + narrow.abs();
+        let consistent = (wide - narrow).abs() <= 1e-5 * scale && (right - left).abs() <= 1e-3 * scale;
+        consistent.then_some(Slope { value: narrow, doubt: 10.0 * (wide - narrow).abs() + 10.0 * noise })
+    }
+}

@@ -1,0 +1,228 @@
+//! Every op of a program, run by different engines.
+//!
+//! The program runs on the engine under test from end to end, so that operands have the layouts and owners that they
+//! have in real programs. Each result is compared with what the reference gives for the very operands that the engine
+//! had: errors do not add up, and the tolerance is that of one op.
+
+use super::{Check, Counts, Failure, Subjects};
+use crate::shrink::edit;
+use crate::tolerance::{Computed, difference, is_exact};
+use crate::trace::{Ownership, Slot, Trace, given, read, run_on, same, trace};
+use crate::trial::Trial;
+use kiln_ir::{DType, Engine, Instruction, Op, ProgramOperand, TensorData, Values};
+use kiln_reference::Reference;
+use kiln_suite::compare;
+use kiln_suite::engines::Tracked;
+
+pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
+    let engine = &*subjects.one;
+    let passed = match edit::opened_all(trial) {
+        // Regions are compared with their ops in their place, and these with the reference.
+        Some(flat) => {
+            steps(&flat, &trace(engine, &flat, Ownership::Passed), counts)?;
+            let passed = trace(engine, trial, Ownership::Passed);
+            regions(trial, &passed, &flat, engine, counts)?;
+            passed
+        }
+        None => {
+            let passed = trace(engine, trial, Ownership::Passed);
+            steps(trial, &passed, counts)?;
+            passed
+        }
+    };
+    unchanged(&passed, trial)?;
+    let kept = trace(&*subjects.many, trial, Ownership::Kept);
+    unchanged(&kept, trial)?;
+    if let Err(failure) = equal(trial, &passed, &kept, Check::Threads, counts) {
+        // Which of the two differences is it?
+        let alone = trace(engine, trial, Ownership::Kept);
+        equal(trial, &passed, &alone, Check::Ownership, counts)?;
+        return Err(failure);
+    }
+    whole(trial, &passed, engine, counts)?;
+    exact(trial, &passed, counts)?;
+    let tracked = trace(&Tracked::new(subjects.one.clone()), trial, Ownership::Passed);
+    unchanged(&tracked, trial)?;
+    equal(trial, &passed, &tracked, Check::Autodiff, counts)
+}
+
+/// Outputs that come through regions are those of the ops in their place, to the last bit.
+fn regions(
+    trial: &Trial,
+    trace: &Trace,
+    flat: &Trial,
+    engine: &dyn Engine,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
+    let expected = run_whole(engine, flat);
+    for (place, output) in trial.program.outputs.iter().enumerate() {
+        let ProgramOperand::Slot(slot) = output else { continue };
+        counts.comparisons += 1;
+        if !same(&expected[place], &trace.slots[*slot]) {
+            let text = told_apart(&expected[place], &trace.slots[*slot]);
+            let message = format!("output {place} of fused ops: {text}");
+            return Err(Failure::whole(Check::Value, message));
+        }
+    }
+    Ok(())
+}
+
+/// Compares each op with the reference.
+fn steps(trial: &Trial, trace: &Trace, counts: &mut Counts) -> Result<(), Failure> {
+    let mut first = trial.program.inputs.len();
+    for (number, instruction) in trial.program.instructions.iter().enumerate() {
+        let results = &trace.slots[first..first + instruction.results.len()];
+        first += instruction.results.len();
+        counts.ops += 1;
+        step(instruction, trace, results, counts).map_err(|message| {
+            let op = Some(instruction.op.name().into());
+            Failure { check: Check::Value, op, instruction: Some(number), message }
+        })?;
+    }
+    Ok(())
+}
+
+fn step(
+    instruction: &Instruction,
+    trace: &Trace,
+    results: &[Slot],
+    counts: &mut Counts,
+) -> Result<(), String> {
+    let failed = |message: String| Err(message);
+    let Some(operands) = given(instruction, &trace.slots) else {
+        return match results.iter().all(Result::is_err) {
+            true => Ok(()),
+            false => failed("an operand has failed, but a result has not".into()),
+        };
+    };
+    let actual: Result<Vec<TensorData>, &String> =
+        results.iter().map(|slot| slot.as_ref().cloned()).collect();
+    match (run_on(&Reference::new(), &instruction.op, &operands), actual) {
+        (Ok(expected), Ok(actual)) => {
+            counts.comparisons += expected.len() as u64;
+            match difference(&instruction.op, &operands, &expected, &actual, Computed::Natively) {
+                Some(message) => failed(message),
+                None => Ok(()),
+            }
+        }
+        (Err(_), Err(_)) => {
+            counts.poisoned += 1;
+            Ok(())
+        }
+        (Ok(_), Err(error)) => failed(format!("failed, but not on the reference: {error}")),
+        (Err(error), Ok(_)) => failed(format!("gave a value, but the reference fails: {error}")),
+    }
+}
+
+fn unchanged(trace: &Trace, trial: &Trial) -> Result<(), Failure> {
+    let Some(&slot) = trace.changed.first() else { return Ok(()) };
+    Err(at_slot(trial, slot, Check::Ownership, format!("%{slot} was overwritten while it was in use")))
+}
+
+/// Both runs gave the same bits.
+fn equal(trial: &Trial, a: &Trace, b: &Trace, check: Check, counts: &mut Counts) -> Result<(), Failure> {
+    for slot in trial.program.inputs.len()..a.slots.len() {
+        counts.comparisons += 1;
+        if !same(&a.slots[slot], &b.slots[slot]) {
+            let text = told_apart(&a.slots[slot], &b.slots[slot]);
+            return Err(at_slot(trial, slot, check, format!("%{slot}: {text}")));
+        }
+    }
+    Ok(())
+}
+
+fn told_apart(expected: &Slot, actual: &Slot) -> String {
+    match (expected, actual) {
+        (Ok(expected), Ok(actual)) => {
+            let exact = compare::difference(expected, actual, kiln_suite::case::Tolerance::Exact);
+            let bits = || compare::difference(expected, actual, kiln_suite::case::Tolerance::Bits);
+            exact.or_else(bits).unwrap_or_default()
+        }
+        (Ok(_), Err(error)) => format!("failed: {error}"),
+        (Err(error), Ok(_)) => format!("gave a value instead of failing: {error}"),
+        (Err(_), Err(_)) => String::new(),
+    }
+}
+
+/// A failure at the instruction that made a slot.
+fn at_slot(trial: &Trial, slot: usize, check: Check, message: String) -> Failure {
+    let mut first = trial.program.inputs.len();
+    for (number, instruction) in trial.program.instructions.iter().enumerate() {
+        first += instruction.results.len();
+        if slot < first && slot >= trial.program.inputs.len() {
+            let op = Some(instruction.op.name().into());
+            return Failure { check, op, instruction: Some(number), message };
+        }
+    }
+    Failure::whole(check, message)
+}
+
+/// The program run as a whole gives the same outputs.
+fn whole(trial: &Trial, trace: &Trace, engine: &dyn Engine, counts: &mut Counts) -> Result<(), Failure> {
+    let outputs = run_whole(engine, trial);
+    for (place, (output, slot)) in outputs.iter().zip(&trial.program.outputs).enumerate() {
+        let ProgramOperand::Slot(slot) = slot else { continue };
+        counts.comparisons += 1;
+        if !same(output, &trace.slots[*slot]) {
+            let text = told_apart(&trace.slots[*slot], output);
+            return Err(Failure::whole(Check::Whole, format!("output {place}: {text}")));
+        }
+    }
+    Ok(())
+}
+
+fn run_whole(engine: &dyn Engine, trial: &Trial) -> Vec<Slot> {
+    let inputs: Values = trial.inputs.iter().map(|data| engine.write(data.clone())).collect();
+    trial.program.run(engine, inputs).into_iter().map(|value| read(engine, value)).collect()
+}
+
+/// The reference gives the same outputs, where they depend on exact ops alone.
+fn exact(trial: &Trial, trace: &Trace, counts: &mut Counts) -> Result<(), Failure> {
+    let exact = exact_slots(trial);
+    let places = |place: &usize| match trial.program.outputs[*place] {
+        ProgramOperand::Slot(slot) => exact[slot],
+        ProgramOperand::Scalar(_) => false,
+    };
+    let list: Vec<usize> = (0..trial.program.outputs.len()).filter(places).collect();
+    if list.is_empty() {
+        return Ok(());
+    }
+    let outputs = run_whole(&Reference::new(), trial);
+    for place in list {
+        let ProgramOperand::Slot(slot) = trial.program.outputs[place] else { continue };
+        counts.comparisons += 1;
+        let (expected, actual) = (&outputs[place], &trace.slots[slot]);
+        let problem = match (expected, actual) {
+            (Ok(expected), Ok(actual)) => {
+                compare::difference(expected, actual, kiln_suite::case::Tolerance::Exact)
+            }
+            (Err(_), Err(_)) => None,
+            (Ok(_), Err(_)) | (Err(_), Ok(_)) => Some(told_apart(expected, actual)),
+        };
+        if let Some(problem) = problem {
+            return Err(at_slot(trial, slot, Check::Exact, format!("%{slot}: {problem}")));
+        }
+    }
+    Ok(())
+}
+
+/// Which slots depend on the inputs through exact ops alone.
+fn exact_slots(trial: &Trial) -> Vec<bool> {
+    let types = trial.program.slot_types();
+    let mut exact = vec![true; trial.program.inputs.len()];
+    for instruction in &trial.program.instructions {
+        let slots = instruction.operands.iter().filter_map(|operand| match operand {
+            ProgramOperand::Slot(slot) => Some(*slot),
+            ProgramOperand::Scalar(_) => None,
+        });
+        let operands: Vec<usize> = slots.collect();
+        let dtypes: Vec<DType> = operands.iter().map(|&slot| types[slot].dtype).collect();
+        let results: Vec<DType> = instruction.results.iter().map(|ty| ty.dtype).collect();
+        let fused = matches!(instruction.op, Op::Fused(_));
+        let is = !fused
+            && operands.iter().all(|&slot| exact[slot])
+            && is_exact(&instruction.op, &dtypes, &results);
+        exact.extend(instruction.results.iter().map(|_| is));
+    }
+    exact
+}

@@ -1,0 +1,357 @@
+//! Random typed programs.
+//!
+//! A [`Generator`] adds one op after another. For each it chooses the attributes and looks for operands: a value that
+//! the program already has, or a fresh input, often behind a chain of views, so that engines with strides meet
+//! every memory layout. Each program has a style: a few dtypes and lengths, so that types meet by chance, and
+//! what its inputs are filled with.
+
+mod composite;
+mod contraction;
+mod edge;
+mod elementwise;
+mod index;
+mod nothing;
+mod order;
+mod style;
+mod view;
+
+pub use edge::Cubed;
+pub use style::Style;
+
+use crate::random::Random;
+use crate::trial::Trial;
+use kiln_ir::{
+    DType, Instruction, Op, OpKind, OperandType, Program, ProgramOperand, Scalar, TensorData, TensorType,
+    infer,
+};
+use kiln_suite::case::Fill;
+use kiln_suite::fill::{Random as Numbers, filled};
+
+/// The trial of that number under a seed. With `only`, the first op is of that kind if that can be.
+///
+/// ```
+/// use kiln_fuzz::generate::trial;
+///
+/// let first = trial(1, 7, None);
+/// assert_eq!(first, trial(1, 7, None));
+/// assert_ne!(first.program, trial(1, 8, None).program);
+/// ```
+pub fn trial(seed: u64, number: u64, only: Option<OpKind>) -> Trial {
+    let mut random = Random::new(seed, number);
+    let style = Style::draw(&mut random);
+    let mut generator = Generator::new(&mut random, style);
+    // Beginning with each kind in turn reaches the rare ones as often as the others.
+    let first = only.unwrap_or(OpKind::ALL[(number % OpKind::ALL.len() as u64) as usize]);
+    for _ in 0..16 {
+        if generator.add(first).is_some() {
+            break;
+        }
+    }
+    let more = generator.random.below(9);
+    for _ in 0..more {
+        let kind = generator.random.pick(&OpKind::ALL);
+        generator.add(kind);
+    }
+    let smooth = generator.style.smooth;
+    let (program, inputs) = generator.finish();
+    Trial { program, inputs: inputs.into_iter().map(|input| input.data).collect(), smooth }
+}
+
+/// A program while it grows. Slots are numbered in the order in which they were made.
+pub(crate) struct Generator<'r> {
+    pub(crate) random: &'r mut Random,
+    pub(crate) style: Style,
+    slots: Vec<TensorType>,
+    /// Whether the shape of each slot depends on data.
+    is_open: Vec<bool>,
+    inputs: Vec<Input>,
+    instructions: Vec<Draft>,
+}
+
+/// An input of the program.
+pub(crate) struct Input {
+    slot: usize,
+    /// What goes in.
+    pub(crate) data: TensorData,
+    /// Whether any other data would do as well. Indices, for instance, must be in range.
+    pub(crate) is_free: bool,
+}
+
+struct Draft {
+    op: Op,
+    operands: Vec<ProgramOperand>,
+    first_result: usize,
+    num_results: usize,
+}
+
+/// What an operand is filled with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Wanted {
+    /// Anything of the type.
+    Free,
+    /// A fresh input filled by this rule, and behind views at most.
+    Filled(Fill),
+}
+
+impl<'r> Generator<'r> {
+    pub(crate) fn new(random: &'r mut Random, style: Style) -> Generator<'r> {
+        Generator {
+            random,
+            style,
+            slots: Vec::new(),
+            is_open: Vec::new(),
+            inputs: Vec::new(),
+            instructions: Vec::new(),
+        }
+    }
+
+    /// Adds an op of that kind. `None`, with nothing added, where the attributes or operands that were drawn do
+    /// not suit, or where the style forbids the op.
+    pub(crate) fn add(&mut self, kind: OpKind) -> Option<()> {
+        let (slots, inputs, instructions) = (self.slots.len(), self.inputs.len(), self.instructions.len());
+        let added = self.draw(kind);
+        if added.is_none() {
+            self.slots.truncate(slots);
+            self.is_open.truncate(slots);
+            self.inputs.truncate(inputs);
+            self.instructions.truncate(instructions);
+        }
+        added
+    }
+
+    fn draw(&mut self, kind: OpKind) -> Option<()> {
+        match kind {
+            OpKind::Full => self.full(),
+            OpKind::Iota => self.iota(),
+            OpKind::Random => self.random_numbers(),
+            OpKind::Unary => self.unary(),
+            OpKind::Binary => self.binary(),
+            OpKind::Compare => self.compare(),
+            OpKind::Select => self.select(),
+            OpKind::Cast => self.cast(),
+            OpKind::Bitcast => self.bitcast(),
+            OpKind::Reshape => self.reshape(),
+            OpKind::Permute => self.permute(),
+            OpKind::Broadcast => self.broadcast(),
+            OpKind::Slice => self.slice(),
+            OpKind::Pad => self.pad(),
+            OpKind::Concat => self.concat(),
+            OpKind::Windows => self.windows(),
+            OpKind::Copy => self.copy(),
+            OpKind::Reduce => self.reduce(),
+            OpKind::ArgReduce => self.arg_reduce(),
+            OpKind::Scan => self.scan(),
+            OpKind::Sort => self.sort(),
+            OpKind::TopK => self.topk(),
+            OpKind::Take => self.take(),
+            OpKind::Gather => self.gather(),
+            OpKind::Put => self.put(),
+            OpKind::Scatter => self.scatter(),
+            OpKind::SliceUpdate => self.slice_update(),
+            OpKind::NonZero => self.nonzero(),
+            OpKind::MatMul => self.matmul(),
+            OpKind::Conv => self.conv(),
+            OpKind::Pool => self.pool(),
+            OpKind::PoolGrad => self.pool_grad(),
+            OpKind::Softmax => self.softmax(),
+            OpKind::Norm => self.norm(),
+            OpKind::Attention => self.attention(),
+            OpKind::AttentionGrad => self.attention_grad(),
+            OpKind::Resize => self.resize(),
+            OpKind::Fft => self.fft(),
+            OpKind::Quantize => self.quantize(),
+            OpKind::Dequantize => self.dequantize(),
+            OpKind::Collective => self.collective(),
+            OpKind::Custom => self.custom(),
+            OpKind::Fused => self.fused(),
+        }
+    }
+
+    /// Adds an op with these operands, if it accepts them and its results are not too large. The slots of its results.
+    pub(crate) fn emit(&mut self, op: Op, operands: &[ProgramOperand]) -> Option<Vec<usize>> {
+        let operand_types: Vec<OperandType<'_>> = operands
+            .iter()
+            .map(|operand| match operand {
+                ProgramOperand::Slot(slot) => OperandType::Tensor(&self.slots[*slot]),
+                ProgramOperand::Scalar(scalar) => OperandType::Scalar(*scalar),
+            })
+            .collect();
+        let types = infer(&op, &operand_types).ok()?;
+        if types.iter().any(|ty| ty.num_elements() > 4 * self.style.most_elements) {
+            return None;
+        }
+        let first_result = self.slots.len();
+        let open = matches!(op, Op::NonZero { .. })
+            || operands.iter().any(|operand| match operand {
+                ProgramOperand::Slot(slot) => self.is_open[*slot],
+                ProgramOperand::Scalar(_) => false,
+            });
+        self.slots.extend(types.iter().copied());
+        self.is_open.resize(self.slots.len(), open);
+        let draft = Draft { op, operands: operands.to_vec(), first_result, num_results: types.len() };
+        self.instructions.push(draft);
+        Some((first_result..self.slots.len()).collect())
+    }
+
+    /// Adds an op on tensors.
+    pub(crate) fn emit_on(&mut self, op: Op, operands: &[usize]) -> Option<Vec<usize>> {
+        let operands: Vec<ProgramOperand> = operands.iter().map(|&slot| ProgramOperand::Slot(slot)).collect();
+        self.emit(op, &operands)
+    }
+
+    /// Whether the shape of that value depends on data, behind [`Op::NonZero`].
+    pub(crate) fn is_open(&self, slot: usize) -> bool {
+        self.is_open[slot]
+    }
+
+    pub(crate) fn ty(&self, slot: usize) -> TensorType {
+        self.slots[slot]
+    }
+
+    /// A value that the program has: often one of the newest, so that chains grow.
+    fn present(&mut self, ok: impl Fn(&TensorType) -> bool) -> Option<usize> {
+        let suitable: Vec<usize> = (0..self.slots.len()).filter(|&slot| ok(&self.slots[slot])).collect();
+        if suitable.is_empty() {
+            return None;
+        }
+        let newest = if self.random.chance(50) { suitable.len().saturating_sub(2) } else { 0 };
+        Some(suitable[newest + self.random.below(suitable.len() - newest)])
+    }
+
+    /// A tensor with `low..=high` axes of a dtype that suits.
+    pub(crate) fn tensor(&mut self, low: usize, high: usize, ok: impl Fn(DType) -> bool) -> usize {
+        if self.random.chance(70)
+            && let Some(slot) = self.present(|ty| (low..=high).contains(&ty.rank()) && ok(ty.dtype))
+        {
+            return slot;
+        }
+        let dtype = self.dtype(ok);
+        let rank = self.random.between(low, high.min(low + 3).max(low));
+        let ty = TensorType::new(self.shape(rank), dtype);
+        self.fresh(ty, Wanted::Free)
+    }
+
+    /// A tensor of that type.
+    pub(crate) fn exact(&mut self, ty: TensorType, wanted: Wanted) -> usize {
+        if wanted == Wanted::Free
+            && self.random.chance(60)
+            && let Some(slot) = self.present(|present| *present == ty)
+        {
+            return slot;
+        }
+        self.fresh(ty, wanted)
+    }
+
+    /// A new input of that type, or one of another type behind views that make it of that type.
+    pub(crate) fn fresh(&mut self, ty: TensorType, wanted: Wanted) -> usize {
+        let viewed = match self.random.below(8) {
+            0 => self.behind_permute(ty, wanted),
+            1 => self.behind_slice(ty, wanted),
+            2 => self.behind_broadcast(ty, wanted),
+            3 => self.behind_reshape(ty, wanted),
+            _ => None,
+        };
+        viewed.unwrap_or_else(|| self.input(ty, wanted))
+    }
+
+    fn input(&mut self, ty: TensorType, wanted: Wanted) -> usize {
+        let fill = match wanted {
+            Wanted::Free => self.fill(ty.dtype),
+            Wanted::Filled(fill) => fill,
+        };
+        let data = filled(ty, fill, &mut Numbers::new("fuzz", self.random.bits()));
+        self.add_input(data, wanted == Wanted::Free)
+    }
+
+    pub(crate) fn add_input(&mut self, data: TensorData, is_free: bool) -> usize {
+        let slot = self.slots.len();
+        self.slots.push(data.ty());
+        self.is_open.push(false);
+        self.inputs.push(Input { slot, data, is_free });
+        slot
+    }
+
+    /// A number that may stand beside a tensor of that dtype.
+    pub(crate) fn scalar(&mut self, dtype: DType) -> Scalar {
+        const REALS: [f64; 12] = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -2.5, 0.1, 1e-3, 10.0, 1e4];
+        const SPECIAL: [f64; 6] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, 1e-310, 65520.0];
+        let special = self.style.special && self.random.chance(40);
+        if dtype.is_bool() {
+            return Scalar::Bool(self.random.chance(50));
+        }
+        if dtype.is_float() {
+            return match self.random.below(4) {
+                0 => Scalar::Int(self.random.below(7) as i64 - 3),
+                1 if special => Scalar::Float(self.random.pick(&SPECIAL)),
+                _ => Scalar::Float(self.random.pick(&REALS)),
+            };
+        }
+        match self.random.below(6) {
+            0 => Scalar::Float(self.random.below(5) as f64),
+            1 => Scalar::UInt(self.random.below(9) as u64),
+            2 if special => Scalar::Int(self.random.pick(&[i64::MIN, i64::MAX, 127, 128, -129, 1 << 31])),
+            3 if special => Scalar::UInt(self.random.pick(&[u64::MAX, 1 << 63, 255, 256])),
+            4 if dtype.is_signed_int() => Scalar::Int(-(self.random.below(9) as i64)),
+            _ => Scalar::Int(self.random.below(9) as i64),
+        }
+    }
+
+    /// The program, with inputs first, and what goes in.
+    pub(crate) fn finish(mut self) -> (Program, Vec<Input>) {
+        let outputs = self.outputs();
+        let is_used = |slot: usize| {
+            let operands = self.instructions.iter().flat_map(|draft| &draft.operands).chain(&outputs);
+            operands.into_iter().any(|&operand| operand == ProgramOperand::Slot(slot))
+        };
+        let (inputs, _): (Vec<Input>, Vec<Input>) =
+            std::mem::take(&mut self.inputs).into_iter().partition(|input| is_used(input.slot));
+        let mut numbers = vec![usize::MAX; self.slots.len()];
+        let results = self.instructions.iter().flat_map(|d| d.first_result..d.first_result + d.num_results);
+        for (number, slot) in inputs.iter().map(|input| input.slot).chain(results).enumerate() {
+            numbers[slot] = number;
+        }
+        let renumbered = |operand: &ProgramOperand| match operand {
+            ProgramOperand::Slot(slot) => ProgramOperand::Slot(numbers[*slot]),
+            ProgramOperand::Scalar(scalar) => ProgramOperand::Scalar(*scalar),
+        };
+        let instruction = |draft: &Draft| Instruction {
+            op: draft.op.clone(),
+            operands: draft.operands.iter().map(renumbered).collect(),
+            results: self.slots[draft.first_result..draft.first_result + draft.num_results].to_vec(),
+        };
+        let program = Program {
+            inputs: inputs.iter().map(|input| input.data.ty()).collect(),
+            instructions: self.instructions.iter().map(instruction).collect(),
+            outputs: outputs.iter().map(renumbered).collect(),
+        };
+        (program, inputs)
+    }
+
+    /// Most values that nothing uses, and now and then another one or a number.
+    fn outputs(&mut self) -> Vec<ProgramOperand> {
+        let used: Vec<ProgramOperand> =
+            self.instructions.iter().flat_map(|draft| draft.operands.iter().copied()).collect();
+        let results: Vec<usize> = self
+            .instructions
+            .iter()
+            .flat_map(|draft| draft.first_result..draft.first_result + draft.num_results)
+            .collect();
+        let mut outputs = Vec::new();
+        for &slot in &results {
+            let slot = ProgramOperand::Slot(slot);
+            if !used.contains(&slot) && self.random.chance(92) || self.random.chance(6) {
+                outputs.push(slot);
+            }
+        }
+        if !self.slots.is_empty() && self.random.chance(5) {
+            outputs.push(ProgramOperand::Slot(self.random.below(self.slots.len())));
+        }
+        if self.random.chance(1) {
+            outputs.push(ProgramOperand::Scalar(self.scalar(DType::F32)));
+        }
+        if outputs.is_empty() {
+            outputs.extend(results.last().map(|&slot| ProgramOperand::Slot(slot)));
+        }
+        outputs
+    }
+}

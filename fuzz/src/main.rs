@@ -1,0 +1,116 @@
+//! Runs a campaign: `cargo xtask fuzz`.
+
+#![forbid(unsafe_code)]
+
+use kiln_fuzz::Trial;
+use kiln_fuzz::campaign::{Options, run};
+use kiln_fuzz::check::{Subjects, check};
+use kiln_fuzz::generate::{Cubed, trial};
+use kiln_ir::OpKind;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const HELP: &str = "\
+kiln-fuzz [OPTIONS]: random programs, run in ways that must agree
+
+  --programs N   how many (default: 2000)
+  --seed S       determines them (default: 1)
+  --first N      the number of the first (default: 0)
+  --threads T    how many share the work (default: as many as the machine runs at once)
+  --only OP      begin each program with this op, by the name of its kind: MatMul, Conv, ...
+  --texts N      damaged texts parsed for each program (default: 2)
+  --failures N   stop after so many mismatches (default: 10)
+  --shrink S     make each failing program smaller for so many seconds at most (default: 20)
+  --print        print the programs as filetests instead of running them
+  --file FILE    check this file of filetests/run instead
+";
+
+fn main() -> ExitCode {
+    match parsed().and_then(act) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("kiln-fuzz: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+enum Action {
+    Help,
+    Run(Options),
+    Print(Options),
+    File(String),
+}
+
+fn parsed() -> Result<Action, String> {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let mut options = Options { threads, ..Options::default() };
+    let mut print = false;
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        if word == "--help" || word == "-h" {
+            return Ok(Action::Help);
+        }
+        if word == "--print" {
+            print = true;
+            continue;
+        }
+        let value = words
+            .next()
+            .ok_or_else(|| format!("`{word}` needs a value\n  hint: `--help` lists the options"))?;
+        let number = || value.parse::<u64>().map_err(|_| format!("`{word} {value}`: not a number"));
+        match word.as_str() {
+            "--programs" => options.programs = number()?,
+            "--seed" => options.seed = number()?,
+            "--first" => options.first = number()?,
+            "--threads" => options.threads = number()?.clamp(1, 256) as usize,
+            "--texts" => options.texts = number()? as usize,
+            "--failures" => options.most_failures = number()?.max(1) as usize,
+            "--shrink" => options.shrinking = Duration::from_secs(number()?),
+            "--only" => options.only = Some(kind(&value)?),
+            "--file" => return Ok(Action::File(value)),
+            other => return Err(format!("unknown option `{other}`\n  hint: `--help` lists the options")),
+        }
+    }
+    Ok(if print { Action::Print(options) } else { Action::Run(options) })
+}
+
+fn kind(name: &str) -> Result<OpKind, String> {
+    let plain = |text: &str| text.replace('_', "").to_lowercase();
+    let found = OpKind::ALL.into_iter().find(|kind| plain(&format!("{kind:?}")) == plain(name));
+    found.ok_or_else(|| {
+        let all: Vec<String> = OpKind::ALL.iter().map(|kind| format!("{kind:?}")).collect();
+        format!("no op is called `{name}`\n  hint: the ops are {}", all.join(", "))
+    })
+}
+
+/// Whether all went well.
+fn act(action: Action) -> Result<bool, String> {
+    Cubed::register();
+    match action {
+        Action::Help => {
+            print!("{HELP}");
+            Ok(true)
+        }
+        Action::Print(options) => {
+            for number in options.first..options.first + options.programs {
+                let name = format!("program {number} of seed {}", options.seed);
+                println!("{}", trial(options.seed, number, options.only).to_filetest(&[name]));
+            }
+            Ok(true)
+        }
+        Action::File(path) => {
+            let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+            let trial = Trial::from_filetest(&text).map_err(|problem| format!("{path}: {problem}"))?;
+            let failure = check(&trial, &Subjects::cpu()).failure;
+            println!("{path}: {}", failure.as_ref().map_or("ok".into(), ToString::to_string));
+            Ok(failure.is_none())
+        }
+        Action::Run(options) => {
+            let report = run(&options, Subjects::cpu);
+            println!("{report}");
+            Ok(report.is_good())
+        }
+    }
+}

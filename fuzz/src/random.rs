@@ -1,0 +1,97 @@
+//! Random numbers that a seed and the number of a program determine.
+
+use kiln_ir::philox;
+
+/// A stream of numbers from Philox blocks: counter-based, so that any program can be made again on its own.
+#[derive(Clone, Debug)]
+pub struct Random {
+    key: u64,
+    block: u64,
+    words: [u32; 4],
+    used: usize,
+}
+
+impl Random {
+    /// The stream of a program under a seed.
+    pub fn new(seed: u64, number: u64) -> Random {
+        Random { key: philox::fold_in(seed, number), block: 0, words: [0; 4], used: 4 }
+    }
+
+    /// 32 uniform bits.
+    pub fn word(&mut self) -> u32 {
+        if self.used == 4 {
+            self.words = philox::block(self.key, self.block);
+            (self.block, self.used) = (self.block + 1, 0);
+        }
+        self.used += 1;
+        self.words[self.used - 1]
+    }
+
+    /// 64 uniform bits.
+    pub fn bits(&mut self) -> u64 {
+        u64::from(self.word()) << 32 | u64::from(self.word())
+    }
+
+    /// Uniform in `0..n`; 0 for an empty range. The bias of taking the upper bits of a product is below `n / 2³²`.
+    pub fn below(&mut self, n: usize) -> usize {
+        ((u64::from(self.word()) * n as u64) >> 32) as usize
+    }
+
+    /// Uniform among the numbers between both, both included.
+    pub fn between(&mut self, low: usize, high: usize) -> usize {
+        low + self.below(high - low + 1)
+    }
+
+    /// True so many times of 100.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// Uniform in `[0, 1)`.
+    pub fn uniform(&mut self) -> f64 {
+        f64::from(self.word()) / f64::from(u32::MAX) * (1.0 - f64::EPSILON)
+    }
+
+    /// One of a list.
+    ///
+    /// # Panics
+    /// When the list is empty.
+    pub fn pick<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())]
+    }
+
+    /// A random order of `0..n`.
+    pub fn permutation(&mut self, n: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..n).collect();
+        for i in (1..n).rev() {
+            order.swap(i, self.below(i + 1));
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Random;
+
+    #[test]
+    fn streams_repeat_and_differ() {
+        let take = |seed, number| {
+            let mut random = Random::new(seed, number);
+            (0..9).map(|_| random.word()).collect::<Vec<_>>()
+        };
+        assert_eq!(take(1, 2), take(1, 2));
+        assert_ne!(take(1, 2), take(1, 3));
+        assert_ne!(take(1, 2), take(2, 2));
+    }
+
+    #[test]
+    fn ranges_hold() {
+        let mut random = Random::new(3, 4);
+        assert!((0..1000).all(|_| random.below(7) < 7 && (2..=5).contains(&random.between(2, 5))));
+        let mut order = random.permutation(20);
+        assert_ne!(order, (0..20).collect::<Vec<_>>());
+        order.sort_unstable();
+        assert_eq!(order, (0..20).collect::<Vec<_>>());
+    }
+}

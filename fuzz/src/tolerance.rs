@@ -1,0 +1,536 @@
+//! How far two engines may be apart on one op with the same operands.
+//!
+//! The reference computes in `f64` and rounds once. An engine computes in the accumulator of the dtype and may round at
+//! every step and sum in another order. What that can amount to depends on the op:
+//!
+//! * Ops that move, compare or round once are exact.
+//! * A sum of `n` products has an error of at most about `n ε Σ|terms|`
+//!   ([Higham 2002](https://doi.org/10.1137/1.9780898718027), §3.1). The reference itself computes `Σ|terms|`: it is the
+//!   same op on the absolute values. The op on ones counts the terms.
+//! * A product of `n` factors has a relative error of at most about `n ε`.
+//! * For the other composites the condition is measured: operands are moved by a relative `ε`, and the result may
+//!   be wrong by a multiple of what that changes.
+//!
+//! Where an intermediate result can leave the range of the accumulator, which is wider for the reference, nothing can be
+//! said and any result is taken.
+
+use crate::random::Random;
+use crate::trace::{Given, run_on};
+use kiln_ir::{Binary, DType, Op, PoolKind, PoolSpec, Reduction, Scalar, TensorData, Unary, UpdateMode};
+use kiln_reference::Reference;
+use kiln_suite::case::Tolerance;
+use kiln_suite::compare;
+use kiln_suite::fill::{epsilon, float_limits};
+
+/// Whose result is compared with that of the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Computed {
+    /// An engine's own kernel.
+    Natively,
+    /// The expansion, which rounds to the dtype after each of its ops.
+    Expanded,
+}
+
+/// How the results of an op are compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rule {
+    Bits,
+    Exact,
+    /// Within so many epsilons of the magnitude, and so many of 1.
+    Near(f64, f64),
+    /// A sum of products of operands.
+    Sum,
+    /// A product of operands.
+    Product,
+    /// By moving the operands.
+    Measured,
+}
+
+/// What is wrong with results, if anything: the place of the first wrong one, and a text.
+pub(crate) fn difference(
+    op: &Op,
+    given: &[Given],
+    expected: &[TensorData],
+    actual: &[TensorData],
+    computed: Computed,
+) -> Option<String> {
+    if expected.len() != actual.len() {
+        return Some(format!("{} results instead of {}", actual.len(), expected.len()));
+    }
+    (0..expected.len()).find_map(|place| {
+        let (expected, actual) = (&expected[place], &actual[place]);
+        let same = expected.ty() == actual.ty() && expected.bytes() == actual.bytes();
+        let judge = Judge { op, given, place, computed };
+        if same { None } else { judge.difference(expected, actual) }
+            .map(|text| format!("result {place}: {text}"))
+    })
+}
+
+/// Whether equal operands give equal results on every engine, to the last bit but for the sign of zeros and the bits of
+/// NaN; and whether the results do not depend on those either.
+pub(crate) fn is_exact(op: &Op, dtypes: &[DType], results: &[DType]) -> bool {
+    let floats = |list: &[DType]| list.iter().any(|dtype| dtype.is_float());
+    let only_moves = rule(op, Computed::Natively) == Rule::Bits && !matches!(op, Op::Bitcast(_));
+    only_moves || !floats(dtypes) && (!floats(results) || rule(op, Computed::Natively) == Rule::Exact)
+}
+
+fn rule(op: &Op, computed: Computed) -> Rule {
+    match op {
+        Op::Full(_)
+        | Op::Select
+        | Op::Bitcast(_)
+        | Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Broadcast(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::Concat { .. }
+        | Op::Windows { .. }
+        | Op::Copy
+        | Op::Take { .. }
+        | Op::Gather { .. } => match computed {
+            Computed::Natively => Rule::Bits,
+            Computed::Expanded => Rule::Exact,
+        },
+        Op::Iota { .. }
+        | Op::Compare(_)
+        | Op::Cast(_)
+        | Op::ArgReduce { .. }
+        | Op::Sort { .. }
+        | Op::TopK { .. }
+        | Op::NonZero { .. }
+        | Op::Quantize { .. }
+        | Op::Collective(_) => Rule::Exact,
+        Op::Random { distribution, .. } => match distribution {
+            kiln_ir::RandomKind::Normal => Rule::Near(8.0, 8.0),
+            kiln_ir::RandomKind::Bits | kiln_ir::RandomKind::Uniform => Rule::Bits,
+        },
+        Op::Unary(function) => unary(*function),
+        Op::Binary(function) => match function {
+            Binary::Pow => Rule::Near(16.0, 0.0),
+            Binary::Atan2 => Rule::Near(4.0, 1.0),
+            Binary::Add
+            | Binary::Sub
+            | Binary::Mul
+            | Binary::Div
+            | Binary::Rem
+            | Binary::Min
+            | Binary::Max
+            | Binary::And
+            | Binary::Or
+            | Binary::Xor
+            | Binary::Shl
+            | Binary::Shr => Rule::Exact,
+        },
+        Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } => match reduction {
+            Reduction::Sum => Rule::Sum,
+            Reduction::Prod => Rule::Product,
+            Reduction::Min | Reduction::Max => Rule::Exact,
+        },
+        Op::Put { mode, .. } | Op::Scatter { mode, .. } | Op::SliceUpdate { mode, .. } => match mode {
+            UpdateMode::Add => Rule::Sum,
+            UpdateMode::Mul => Rule::Product,
+            UpdateMode::Set | UpdateMode::Min | UpdateMode::Max => Rule::Exact,
+        },
+        Op::MatMul | Op::Conv { .. } | Op::PoolGrad { .. } | Op::Fft { .. } => Rule::Sum,
+        Op::Pool(spec) => match spec.kind {
+            PoolKind::Max => Rule::Exact,
+            PoolKind::Average { .. } => Rule::Sum,
+        },
+        Op::Softmax { .. }
+        | Op::Norm { .. }
+        | Op::Attention(_)
+        | Op::AttentionGrad(_)
+        | Op::Resize { .. } => Rule::Measured,
+        Op::Dequantize => Rule::Near(2.0, 0.0),
+        Op::Custom(_) => Rule::Near(4.0, 0.0),
+        // Compared op by op.
+        Op::Fused(_) => Rule::Exact,
+    }
+}
+
+fn unary(function: Unary) -> Rule {
+    match function {
+        Unary::Neg
+        | Unary::Abs
+        | Unary::Sign
+        | Unary::Recip
+        | Unary::Sqrt
+        | Unary::Floor
+        | Unary::Ceil
+        | Unary::Round
+        | Unary::Trunc
+        | Unary::Not => Rule::Exact,
+        Unary::Rsqrt => Rule::Near(2.0, 0.0),
+        // Near a pole the last bit of the operand decides the result.
+        Unary::Tan => Rule::Near(16.0, 2.0),
+        // Near a zero of the function away from 0 the last bit of the reduced operand does.
+        Unary::Sin | Unary::Cos | Unary::Ln => Rule::Near(4.0, 1.0),
+        Unary::Exp | Unary::Expm1 | Unary::Log1p | Unary::Tanh | Unary::Atan | Unary::Erf => {
+            Rule::Near(4.0, 0.0)
+        }
+    }
+}
+
+/// One result of an op on operands.
+struct Judge<'a> {
+    op: &'a Op,
+    given: &'a [Given],
+    place: usize,
+    computed: Computed,
+}
+
+impl Judge<'_> {
+    fn difference(&self, expected: &TensorData, actual: &TensorData) -> Option<String> {
+        let rule = rule(self.op, self.computed);
+        if !expected.dtype().is_float() || expected.ty() != actual.ty() || rule == Rule::Exact {
+            return compare::difference(expected, actual, Tolerance::Exact);
+        }
+        if rule == Rule::Bits {
+            return compare::difference(expected, actual, Tolerance::Bits);
+        }
+        let (results, found) = (expected.to_vec::<f64>(), actual.to_vec::<f64>());
+        let allowed = self.allowed(rule, expected.dtype(), &results);
+        let is_finite = self.is_finite();
+        let nan_is_right = !is_finite && self.multiplies_by_nothing();
+        let resizes = matches!(self.op, Op::Resize { .. });
+        let right = |i: usize| {
+            let wild = (!results[i].is_finite(), !found[i].is_finite());
+            let unknown = !is_finite
+                && match rule {
+                    // On its way to infinity a product may pass 0, where numbers are tiny.
+                    Rule::Product => wild == (true, true),
+                    Rule::Measured => resizes && wild != (false, false),
+                    Rule::Bits | Rule::Exact | Rule::Near(..) | Rule::Sum => false,
+                };
+            unknown
+                || found[i].is_nan() && nan_is_right
+                || agrees(results[i], found[i], allowed[i], expected.dtype())
+        };
+        let wrong: Vec<usize> = (0..results.len()).filter(|&i| !right(i)).collect();
+        let &first = wrong.first()?;
+        Some(format!(
+            "element {first}: {:?} instead of {:?} within {:.3e} ({} of {} elements differ)",
+            found[first],
+            results[first],
+            allowed[first],
+            wrong.len(),
+            results.len()
+        ))
+    }
+
+    /// What sums of the op are divided by: they must stay in range before.
+    fn divisor(&self) -> f64 {
+        if let Op::Pool(spec) = self.op { window_size(spec) } else { 1.0 }
+    }
+
+    /// Whether an engine may form the products of padding and of hidden keys, which the reference leaves out: times what
+    /// is not finite they are NaN.
+    fn multiplies_by_nothing(&self) -> bool {
+        matches!(self.op, Op::Conv { .. } | Op::Attention(_) | Op::AttentionGrad(_))
+    }
+
+    fn is_finite(&self) -> bool {
+        self.given.iter().all(|given| match given {
+            Given::Data(data) => {
+                !data.dtype().is_float() || data.to_vec::<f64>().iter().all(|x| x.is_finite())
+            }
+            Given::Number(_) => true,
+        })
+    }
+
+    /// By how much each element may be wrong.
+    fn allowed(&self, rule: Rule, dtype: DType, results: &[f64]) -> Vec<f64> {
+        let working = match self.computed {
+            Computed::Natively => dtype.accumulator(),
+            Computed::Expanded => dtype,
+        };
+        let (rounding, step) = (epsilon(dtype), epsilon(working));
+        let factor = if self.computed == Computed::Expanded { 4.0 } else { 1.0 };
+        let least = float_limits(dtype).2;
+        let limit = float_limits(dtype.accumulator()).0 / 2.0 / self.divisor();
+        let bounded = |magnitudes: Vec<f64>, counts: Vec<f64>, relative: &dyn Fn(usize) -> f64| {
+            let one = |i: usize| {
+                if magnitudes[i].is_nan() || magnitudes[i] >= limit {
+                    return f64::INFINITY;
+                }
+                let rounded = 2.0 * rounding * finite(results[i]).abs();
+                let underflow = counts[i] * float_limits(working).2 * magnitudes[i].max(1.0);
+                rounded + factor * (4.0 + counts[i]) * step * relative(i) + underflow + least
+            };
+            (0..results.len()).map(one).collect()
+        };
+        match rule {
+            Rule::Bits | Rule::Exact => vec![0.0; results.len()],
+            Rule::Near(relative, absolute) => {
+                let one = |x: &f64| factor * rounding * (absolute + relative * finite(*x).abs()) + least;
+                results.iter().map(one).collect()
+            }
+            Rule::Sum => {
+                let magnitudes = self.magnitudes(f64::abs);
+                bounded(magnitudes.clone(), self.counts(), &|i| magnitudes[i])
+            }
+            Rule::Product => {
+                let magnitudes = self.magnitudes(|x| x.abs().max(1.0));
+                bounded(magnitudes, self.counts(), &|i| finite(results[i]).abs())
+            }
+            Rule::Measured => self.measured(dtype, results, 16.0 * factor),
+        }
+    }
+
+    /// The op on a function of all numbers that are summed or multiplied. What is not finite counts as 0: whether it
+    /// reaches a result, the result itself tells. A Fourier transform carries it everywhere.
+    fn magnitudes(&self, of: impl Fn(f64) -> f64) -> Vec<f64> {
+        let keeps = matches!(self.op, Op::Fft { .. });
+        let of = |x: f64| {
+            if x.is_finite() {
+                of(x)
+            } else if keeps {
+                f64::INFINITY
+            } else {
+                of(0.0)
+            }
+        };
+        self.computed_on(&of)
+    }
+
+    /// How many numbers are summed or multiplied for each element.
+    fn counts(&self) -> Vec<f64> {
+        let mut window = 0.0;
+        if let Op::Pool(spec) | Op::PoolGrad { spec, .. } = self.op {
+            window = window_size(spec);
+        }
+        if let Op::Fft { .. } = self.op {
+            window = 16.0;
+        }
+        let counts = if let Op::Fft { axis, .. } = self.op {
+            self.fft_terms(*axis, &|_| 1.0)
+        } else {
+            let ones = |(i, x): (usize, &Given)| self.mapped(i, x, &|_| 1.0);
+            let ones: Vec<Given> = self.given.iter().enumerate().map(ones).collect();
+            let results = run_on(&Reference::new(), &summing(self.op), &ones);
+            results.expect("the op ran on these types before")[self.place].to_vec()
+        };
+        counts.into_iter().map(|count| count + window).collect()
+    }
+
+    fn computed_on(&self, of: &dyn Fn(f64) -> f64) -> Vec<f64> {
+        if let Op::Fft { axis, .. } = self.op {
+            return self.fft_terms(*axis, of);
+        }
+        let given: Vec<Given> = self.given.iter().enumerate().map(|(i, x)| self.mapped(i, x, of)).collect();
+        let results = run_on(&Reference::new(), self.op, &given).expect("the op ran on these types before");
+        results[self.place].to_vec()
+    }
+
+    /// An operand in `f64`, with the function of each number. Indices stay as they are, and so does the operand by whose
+    /// order the gradient of a maximum finds its way.
+    fn mapped(&self, place: usize, given: &Given, of: &dyn Fn(f64) -> f64) -> Given {
+        let chooses = place == 1 && matches!(self.op, Op::PoolGrad { .. });
+        match given {
+            Given::Data(data) if data.dtype().is_float() => {
+                numbers(data, |x| if chooses { x } else { of(x) })
+            }
+            Given::Data(data) => Given::Data(data.clone()),
+            Given::Number(scalar) => Given::Number(Scalar::Float(of(scalar.to_f64()))),
+        }
+    }
+
+    /// For each element the sum over its line of both parts.
+    fn fft_terms(&self, axis: usize, of: &dyn Fn(f64) -> f64) -> Vec<f64> {
+        let [Given::Data(re), Given::Data(im)] = self.given else { return Vec::new() };
+        let parts: Vec<f64> =
+            re.to_vec::<f64>().iter().zip(im.to_vec::<f64>()).map(|(r, i)| of(*r) + of(i)).collect();
+        let shape = *re.shape();
+        let inner: usize = shape[axis + 1..].iter().product();
+        let line = |place: usize| (place / (inner * shape[axis]) * inner * shape[axis]) + place % inner;
+        let sum = |place: usize| (0..shape[axis]).map(|k| parts[line(place) + k * inner]).sum();
+        (0..parts.len()).map(sum).collect()
+    }
+
+    /// A multiple of what changes when all operands move by a rounding error.
+    fn measured(&self, dtype: DType, results: &[f64], factor: f64) -> Vec<f64> {
+        let working = dtype.accumulator();
+        if self.largest() > float_limits(working).0.sqrt() * 1e-3 {
+            return vec![f64::INFINITY; results.len()];
+        }
+        let scores = Scores::of(self.op, self.given);
+        // Scores without a digit behind the point: their exponentials can be anything.
+        if scores.as_ref().is_some_and(|scores| scores.magnitude * epsilon(working) > 0.5) {
+            return vec![f64::INFINITY; results.len()];
+        }
+        let mut random = Random::new(0, results.len() as u64);
+        let mut run = |step: f64| -> Vec<f64> {
+            let mut moved: Vec<Given> = Vec::new();
+            for given in self.given {
+                let mut near = || 1.0 + step * (2.0 * random.uniform() - 1.0);
+                moved.push(match given {
+                    Given::Data(data) if data.dtype().is_float() => numbers(data, |x| x * near()),
+                    Given::Data(_) | Given::Number(_) => given.clone(),
+                });
+            }
+            if let Some(scores) = &scores {
+                moved.truncate(scores.place);
+                moved.push(scores.moved(step, &mut random));
+            }
+            run_on(&Reference::new(), self.op, &moved).expect("the op ran on these types before")[self.place]
+                .to_vec()
+        };
+        let exact = run(0.0);
+        let mut moved: f64 = 0.0;
+        for _ in 0..4 {
+            let near = run(epsilon(working));
+            for (a, b) in near.iter().zip(&exact) {
+                let change = if a.is_finite() == b.is_finite() { finite(a - b).abs() } else { f64::INFINITY };
+                moved = moved.max(change);
+            }
+        }
+        moved += self.misplaced() * epsilon(working);
+        let least = float_limits(dtype).2;
+        let one = |x: &f64| {
+            8.0 * epsilon(dtype) * finite(*x).abs() + factor * moved + 8.0 * epsilon(working) + least
+        };
+        results.iter().map(one).collect()
+    }
+
+    /// What a relative error of the places between samples amounts to: neighbours differ by at most this, and so many
+    /// samples along an axis make so great a number.
+    fn misplaced(&self) -> f64 {
+        let (Op::Resize { .. }, Some(Given::Data(x))) = (self.op, self.given.first()) else { return 0.0 };
+        let longest = x.shape()[2..].iter().copied().max().unwrap_or(0);
+        longest as f64 * largest(x)
+    }
+
+    /// The greatest finite magnitude of an operand.
+    fn largest(&self) -> f64 {
+        let one = |given: &Given| match given {
+            Given::Data(data) if data.dtype().is_float() => largest(data),
+            Given::Data(_) | Given::Number(_) => 0.0,
+        };
+        self.given.iter().map(one).fold(0.0, f64::max)
+    }
+}
+
+/// The greatest finite magnitude.
+fn largest(data: &TensorData) -> f64 {
+    data.to_vec::<f64>().into_iter().filter(|x| x.is_finite()).fold(0.0, |most, x| x.abs().max(most))
+}
+
+/// A tensor in `f64` with a function of each number.
+fn numbers(data: &TensorData, of: impl FnMut(f64) -> f64) -> Given {
+    let list: Vec<f64> = data.to_vec::<f64>().into_iter().map(of).collect();
+    Given::Data(TensorData::new(list, *data.shape()).expect("as many numbers as before"))
+}
+
+/// The scores of an attention: each is rounded on its own, so they are moved apart from the operands, through the mask.
+struct Scores {
+    /// The mask's place among the operands.
+    place: usize,
+    /// What is added to each score, `-inf` where it is hidden.
+    mask: TensorData,
+    /// As large as scores can be.
+    magnitude: f64,
+}
+
+impl Scores {
+    fn of(op: &Op, given: &[Given]) -> Option<Scores> {
+        let (Op::Attention(spec) | Op::AttentionGrad(spec)) = op else { return None };
+        let (first, place) = if let Op::Attention(_) = op { (0, 3) } else { (1, 6) };
+        let (Given::Data(q), Given::Data(k)) = (&given[first], &given[first + 1]) else { return None };
+        let dim = q.shape()[3] as f64;
+        let product = spec.scale.0.abs() * dim * largest(q) * largest(k);
+        let [batch, heads, queries, keys] = [q.shape()[0], q.shape()[1], q.shape()[2], k.shape()[2]];
+        let none = Given::Data(TensorData::from([0.0]).reshape([1, 1, 1, 1]).expect("one element"));
+        let (mask, added) = match given.get(place) {
+            Some(Given::Data(mask)) if mask.dtype().is_bool() => {
+                (numbers(mask, |x| if x == 0.0 { f64::NEG_INFINITY } else { 0.0 }), 0.0)
+            }
+            Some(Given::Data(mask)) => (numbers(mask, |x| x), largest(mask)),
+            Some(Given::Number(_)) | None => (none, 0.0),
+        };
+        let op = Op::Broadcast([batch, heads, queries, keys].into());
+        let mask =
+            run_on(&Reference::new(), &op, &[mask]).expect("a mask broadcasts to the scores").remove(0);
+        Some(Scores { place, mask, magnitude: product + added })
+    }
+
+    fn moved(&self, step: f64, random: &mut Random) -> Given {
+        numbers(&self.mask, |x| x + step * self.magnitude * (2.0 * random.uniform() - 1.0))
+    }
+}
+
+/// The op with sums for products.
+fn summing(op: &Op) -> Op {
+    let mut op = op.clone();
+    if let Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } = &mut op {
+        *reduction = Reduction::Sum;
+    }
+    if let Op::Put { mode, .. } | Op::Scatter { mode, .. } | Op::SliceUpdate { mode, .. } = &mut op {
+        *mode = UpdateMode::Add;
+    }
+    op
+}
+
+fn window_size(spec: &PoolSpec) -> f64 {
+    spec.window.iter().product::<usize>() as f64
+}
+
+fn finite(x: f64) -> f64 {
+    if x.is_finite() { x } else { 0.0 }
+}
+
+/// Whether a number is right. Beside the greatest of a dtype lies infinity.
+fn agrees(expected: f64, actual: f64, allowed: f64, dtype: DType) -> bool {
+    if expected == actual || allowed == f64::INFINITY || expected.is_nan() && actual.is_nan() {
+        return true;
+    }
+    let greatest = float_limits(dtype).0;
+    let edge = greatest * (1.0 - 64.0 * epsilon(dtype));
+    match (expected.is_infinite(), actual.is_infinite()) {
+        (true, false) => actual * expected.signum() + allowed >= edge,
+        (false, true) => expected * actual.signum() + allowed >= edge,
+        (true, true) => false,
+        (false, false) => (expected - actual).abs() <= allowed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_ir::Axes;
+
+    fn data(list: &[f64]) -> Given {
+        Given::Data(TensorData::from(list).convert(DType::F32))
+    }
+
+    #[test]
+    fn sums_may_be_wrong_by_the_magnitude_of_their_terms() {
+        let op = Op::Reduce { reduction: Reduction::Sum, axes: Axes::one(0) };
+        let given = [data(&[1000.0, 1.0, -1000.0])];
+        let expected = [TensorData::from([1.0f32])];
+        let judge = |x: f32| difference(&op, &given, &expected, &[TensorData::from([x])], Computed::Natively);
+        assert_eq!(judge(1.0), None);
+        assert_eq!(judge(1.001), None);
+        assert!(judge(1.01).unwrap().contains("instead of 1.0"), "{:?}", judge(1.01));
+        assert!(judge(f32::NAN).is_some());
+        assert!(judge(f32::INFINITY).is_some());
+    }
+
+    #[test]
+    fn what_may_overflow_on_the_way_is_not_judged() {
+        let op = Op::Reduce { reduction: Reduction::Sum, axes: Axes::one(0) };
+        let given = [data(&[3e38, 3e38, -3e38])];
+        let expected = [TensorData::from([3e38f32])];
+        let actual = [TensorData::from([f32::INFINITY])];
+        assert_eq!(difference(&op, &given, &expected, &actual, Computed::Natively), None);
+    }
+
+    #[test]
+    fn moves_are_compared_bit_by_bit() {
+        let given = [data(&[0.0])];
+        let (expected, actual) = ([TensorData::from([0.0f32])], [TensorData::from([-0.0f32])]);
+        assert!(difference(&Op::Copy, &given, &expected, &actual, Computed::Natively).is_some());
+        let op = Op::Unary(Unary::Floor);
+        assert_eq!(difference(&op, &given, &expected, &actual, Computed::Natively), None);
+    }
+}

@@ -1,0 +1,129 @@
+//! Running a program op by op, noting every value.
+
+use crate::trial::Trial;
+use kiln_ir::{
+    Engine, Instruction, Op, Operand, OperandType, Operands, ProgramOperand, Scalar, TensorData, TensorType,
+    Value, Values, block_on, infer, poison_of, poisoned,
+};
+
+/// What a slot held: data, or the error of a poisoned value.
+pub(crate) type Slot = Result<TensorData, String>;
+
+/// Every value of a program, in the order of its slots.
+#[derive(Clone, Debug)]
+pub(crate) struct Trace {
+    pub(crate) slots: Vec<Slot>,
+    /// Values that were changed after they were made, though they were still in use.
+    pub(crate) changed: Vec<usize>,
+}
+
+/// Who holds the values of a program while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// Each op gets the only clone of a value at its last use, as in [`Program::run`](kiln_ir::Program::run), and may
+    /// overwrite it.
+    Passed,
+    /// All are held to the end: no op may overwrite anything.
+    Kept,
+}
+
+/// Runs a program op by op. Values are read back as soon as they are made.
+pub(crate) fn trace(engine: &dyn Engine, trial: &Trial, ownership: Ownership) -> Trace {
+    let program = &trial.program;
+    let mut uses = count_uses(trial);
+    let mut values: Vec<Option<Value>> =
+        trial.inputs.iter().map(|data| Some(engine.write(data.clone()))).collect();
+    let mut slots: Vec<Slot> = trial.inputs.iter().cloned().map(Ok).collect();
+    for instruction in &program.instructions {
+        let mut operands = Operands::new();
+        for operand in &instruction.operands {
+            operands.push(match *operand {
+                ProgramOperand::Scalar(scalar) => scalar.into(),
+                ProgramOperand::Slot(slot) => {
+                    uses[slot] -= 1;
+                    let last = uses[slot] == 0 && ownership == Ownership::Passed;
+                    let value = if last { values[slot].take() } else { values[slot].clone() };
+                    value.expect("a value is used after its last use").into()
+                }
+            });
+        }
+        for value in executed(engine, instruction, operands) {
+            slots.push(read(engine, value.clone()));
+            let held = ownership == Ownership::Kept || uses[values.len()] > 0;
+            values.push(held.then_some(value));
+        }
+    }
+    let mut changed = Vec::new();
+    for (slot, value) in values.into_iter().enumerate() {
+        if let Some(value) = value
+            && !same(&read(engine, value), &slots[slot])
+        {
+            changed.push(slot);
+        }
+    }
+    Trace { slots, changed }
+}
+
+/// Runs an instruction on operands that may have other types than it says: behind `NonZero`, or where something failed.
+pub(crate) fn executed(engine: &dyn Engine, instruction: &Instruction, operands: Operands) -> Values {
+    let inferred = infer(&instruction.op, &OperandType::list(&operands));
+    match inferred {
+        Ok(types) => engine.execute(&instruction.op, operands, &types),
+        Err(error) => poisoned(&instruction.results, &poison_of(&operands).unwrap_or(error)),
+    }
+}
+
+pub(crate) fn read(engine: &dyn Engine, value: Value) -> Slot {
+    block_on(engine.read(value)).map_err(|error| error.to_string())
+}
+
+/// Whether both hold the same type and bits, or both failed.
+pub(crate) fn same(a: &Slot, b: &Slot) -> bool {
+    match (a, b) {
+        (Ok(a), Ok(b)) => a.ty() == b.ty() && a.bytes() == b.bytes(),
+        (Err(_), Err(_)) => true,
+        (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+    }
+}
+
+/// How often each slot is an operand or an output.
+fn count_uses(trial: &Trial) -> Vec<usize> {
+    let program = &trial.program;
+    let mut uses = vec![0; program.num_slots()];
+    for operand in program.instructions.iter().flat_map(|i| &i.operands).chain(&program.outputs) {
+        if let ProgramOperand::Slot(slot) = operand {
+            uses[*slot] += 1;
+        }
+    }
+    uses
+}
+
+/// An operand on the host.
+#[derive(Clone, Debug)]
+pub(crate) enum Given {
+    Data(TensorData),
+    Number(Scalar),
+}
+
+/// The operands of an instruction, as a trace has them; `None` where one has failed.
+pub(crate) fn given(instruction: &Instruction, slots: &[Slot]) -> Option<Vec<Given>> {
+    let one = |operand: &ProgramOperand| match operand {
+        ProgramOperand::Scalar(scalar) => Some(Given::Number(*scalar)),
+        ProgramOperand::Slot(slot) => slots[*slot].as_ref().ok().cloned().map(Given::Data),
+    };
+    instruction.operands.iter().map(one).collect()
+}
+
+/// Runs an op on operands from the host. The results' types are inferred; an error is that of inference, or of a value.
+pub(crate) fn run_on(engine: &dyn Engine, op: &Op, list: &[Given]) -> Result<Vec<TensorData>, String> {
+    let operands: Operands = list
+        .iter()
+        .map(|given| match given {
+            Given::Data(data) => Operand::Value(engine.write(data.clone())),
+            Given::Number(scalar) => Operand::Scalar(*scalar),
+        })
+        .collect();
+    let types: Vec<TensorType> =
+        infer(op, &OperandType::list(&operands)).map_err(|e| e.to_string())?.to_vec();
+    engine.execute(op, operands, &types).into_iter().map(|value| read(engine, value)).collect()
+}

@@ -1,0 +1,178 @@
+//! Engines with a mistake are caught, and the failing programs become small: the checks can fail.
+
+use kiln_cpu::Cpu;
+use kiln_fuzz::Trial;
+use kiln_fuzz::campaign::{Options, Report, run};
+use kiln_fuzz::check::{Check, Subjects, check};
+use kiln_ir::{
+    Binary, BoxFuture, Caps, Custom, CustomOp, DType, Engine, Instruction, Op, OpKind, OperandType, Operands,
+    Program, ProgramOperand, Result, ResultTypes, TensorData, TensorType, Value, Values, Var, block_on,
+};
+use smallvec::smallvec;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What an engine gets wrong.
+#[derive(Clone, Copy)]
+enum Mistake {
+    /// The last element of the first result of such an op is the one before.
+    LastElement(OpKind),
+    /// Results of such an op are too large by this factor.
+    Factor(Binary, f64),
+    /// Such an op panics.
+    Panic(OpKind),
+}
+
+struct Wrong {
+    inner: Cpu,
+    mistake: Mistake,
+}
+
+impl Wrong {
+    fn engine(mistake: Mistake) -> Arc<dyn Engine> {
+        Arc::new(Wrong { inner: Cpu::with_threads(1), mistake })
+    }
+
+    fn changed(&self, value: Value, change: impl FnOnce(&mut Vec<f64>)) -> Value {
+        let Ok(data) = block_on(self.inner.read(value.clone())) else { return value };
+        let mut numbers = data.to_vec::<f64>();
+        change(&mut numbers);
+        self.inner.write(TensorData::new(numbers, *data.shape()).unwrap().convert(data.dtype()))
+    }
+}
+
+impl Engine for Wrong {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let mut values = self.inner.execute(op, inputs, results);
+        match self.mistake {
+            Mistake::LastElement(kind) if op.kind() == kind => {
+                values[0] = self.changed(values[0].clone(), |numbers| {
+                    if let [.., before, last] = &mut numbers[..] {
+                        *last = *before;
+                    }
+                });
+            }
+            Mistake::Factor(function, factor) if *op == Op::Binary(function) => {
+                values[0] = self.changed(values[0].clone(), |numbers| {
+                    numbers.iter_mut().for_each(|x| *x *= factor);
+                });
+            }
+            Mistake::Panic(kind) if op.kind() == kind => panic!("no such kernel"),
+            Mistake::LastElement(_) | Mistake::Factor(..) | Mistake::Panic(_) => {}
+        }
+        values
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.inner.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        self.inner.read(value)
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        self.inner.sync()
+    }
+}
+
+fn found(subjects: impl Fn() -> Subjects + Sync) -> Report {
+    let shrinking = Duration::from_secs(10);
+    run(&Options { programs: 400, threads: 1, most_failures: 1, shrinking, ..Options::default() }, subjects)
+}
+
+fn with(mistake: Mistake) -> Report {
+    found(|| Subjects { one: Wrong::engine(mistake), many: Wrong::engine(mistake) })
+}
+
+/// The first failure, whose program must be small.
+fn small(report: &Report) -> (Check, Option<String>, Trial) {
+    assert!(!report.is_good());
+    let first = report.failures.first().expect("the mistake is found");
+    let trial = Trial::from_filetest(&first.filetest).expect("the failure is a filetest");
+    assert!(trial.program.instructions.len() <= 2, "{}", first.filetest);
+    let elements: usize = trial.inputs.iter().map(TensorData::num_elements).sum();
+    assert!(elements <= 12, "{}", first.filetest);
+    assert!(first.filetest.contains("cargo xtask fuzz --seed 1 --first"), "{}", first.filetest);
+    (first.failure.check, first.failure.op.clone(), trial)
+}
+
+#[test]
+fn a_wrong_element_is_found_and_made_small() {
+    let (check, op, _) = small(&with(Mistake::LastElement(OpKind::Concat)));
+    assert_eq!((check, op.as_deref()), (Check::Value, Some("concat")));
+}
+
+#[test]
+fn a_wrong_rounding_is_found_and_made_small() {
+    let (check, op, trial) = small(&with(Mistake::Factor(Binary::Atan2, 1.0 + 1e-3)));
+    assert_eq!((check, op.as_deref()), (Check::Value, Some("atan2")));
+    assert!(trial.program.instructions.iter().any(|i| i.op == Op::Binary(Binary::Atan2)));
+}
+
+#[test]
+fn a_panic_is_found_and_made_small() {
+    let report = with(Mistake::Panic(OpKind::Sort));
+    let (check, _, trial) = small(&report);
+    assert_eq!(check, Check::Value);
+    assert!(report.failures[0].failure.message.contains("no such kernel"));
+    assert!(trial.program.instructions.iter().any(|i| i.op.kind() == OpKind::Sort));
+}
+
+#[test]
+fn threads_that_give_other_bits_are_found() {
+    let report = found(|| Subjects {
+        one: Arc::new(Cpu::with_threads(1)),
+        many: Wrong::engine(Mistake::LastElement(OpKind::Scan)),
+    });
+    let (check, op, _) = small(&report);
+    assert_eq!(check, Check::Threads);
+    assert!(op.unwrap().starts_with("scan"));
+}
+
+/// `x²` with the gradient of `x`.
+#[derive(Debug)]
+struct WrongRule;
+
+impl CustomOp for WrongRule {
+    fn name(&self) -> &str {
+        "wrong_rule"
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        Ok(smallvec![*inputs[0].tensor().expect("a tensor")])
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        Some(vec![inputs[0].square()])
+    }
+
+    fn vjp<'e>(
+        &self,
+        _inputs: &[Var<'e>],
+        _outputs: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+        Some(Ok(vec![gradients[0].clone()]))
+    }
+}
+
+#[test]
+fn a_wrong_gradient_is_found() {
+    Custom::register("wrong_rule", |_| Ok(Custom::new(WrongRule)));
+    let ty = TensorType::new([3], DType::F64);
+    let instruction = Instruction {
+        op: Op::Custom(Custom::new(WrongRule)),
+        operands: vec![ProgramOperand::Slot(0)],
+        results: vec![ty],
+    };
+    let program =
+        Program { inputs: vec![ty], instructions: vec![instruction], outputs: vec![ProgramOperand::Slot(1)] };
+    let trial = Trial { program, inputs: vec![TensorData::from([1.0, 2.0, 3.0])], smooth: true };
+    let failure = check(&trial, &Subjects::cpu()).failure.expect("the gradient is wrong");
+    assert_eq!(failure.check, Check::Gradient);
+}

@@ -1,0 +1,64 @@
+//! `cargo xtask fuzz`: random programs, run in ways that must agree.
+
+use std::process::{Command, ExitCode};
+
+use crate::args::{Accepts, Args};
+use crate::process;
+use crate::workspace::Workspace;
+
+/// The program that does it; it explains its options.
+pub(crate) const PACKAGE: &str = "kiln-fuzz";
+
+const OPTIONS: &[&str] = &[
+    "--programs",
+    "--seed",
+    "--first",
+    "--threads",
+    "--only",
+    "--texts",
+    "--failures",
+    "--shrink",
+    "--file",
+];
+const FLAGS: &[&str] = &["--print", "--help"];
+
+/// `cargo xtask fuzz`.
+pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
+    Args::parse(words, &Accepts { flags: FLAGS, options: OPTIONS, words: false })?;
+    let root = Workspace::load()?.root;
+    let mut command = fuzzer(process::cargo(&root), words);
+    process::run(&mut command)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The command that fuzzes. It uses the profile of the tests: what they built is there, the engines' kernels are optimised
+/// in it, and overflow and debug assertions are checked.
+pub(crate) fn fuzzer(mut command: Command, words: &[String]) -> Command {
+    command.args(["run", "--quiet", "-p", PACKAGE, "--"]);
+    for word in words {
+        // The program takes values as the next word only.
+        match word.split_once('=') {
+            Some((option, value)) if option.starts_with("--") => command.args([option, value]),
+            Some(_) | None => command.arg(word),
+        };
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_handed_on() {
+        let words: Vec<String> = ["--programs=5", "--only", "MatMul"].map(str::to_owned).into();
+        let command = fuzzer(Command::new("cargo"), &words);
+        let said = process::describe(&command);
+        assert_eq!(said, "cargo run --quiet -p kiln-fuzz -- --programs 5 --only MatMul");
+    }
+
+    #[test]
+    fn unknown_options_are_errors() {
+        assert!(run(&["--program".to_owned()]).unwrap_err().contains("--program"));
+    }
+}
