@@ -8,8 +8,17 @@ mod data;
 mod elementwise;
 mod emit;
 mod index;
+mod order;
 mod reduce;
+mod sets;
+mod stats;
 mod view;
+
+pub use index::ScatterReduction;
+pub use order::Interpolation;
+pub use sets::UniqueAny;
+pub use view::PadMode;
+pub(crate) use view::zero;
 
 use crate::tensor::mismatch;
 use crate::{Backend, DType, Kind, Result, Shape, Stack, Tensor, TensorType};

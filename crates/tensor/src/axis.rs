@@ -51,7 +51,8 @@ impl Axis {
     }
 }
 
-/// Several axes, for methods that take `impl Into<AxisList>`: `[0, 1]`, `&[0, -1]`, a slice or a vector of integers.
+/// Several axes, for methods that take `impl Into<AxisList>`: `[0, 1]`, `&[0, -1]`, a slice or a vector of integers, or
+/// one integer.
 #[derive(Clone, Debug, Default)]
 pub struct AxisList(SmallVec<[Axis; 4]>);
 
@@ -82,6 +83,16 @@ impl AxisList {
         Ok(axes)
     }
 
+    /// The list of one axis.
+    pub(crate) fn of_one(axis: Axis) -> AxisList {
+        AxisList(smallvec::smallvec![axis])
+    }
+
+    /// The list of two axes.
+    pub(crate) fn of_two(a: Axis, b: Axis) -> AxisList {
+        AxisList(smallvec::smallvec![a, b])
+    }
+
     /// How many axes are named.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -99,6 +110,13 @@ macro_rules! integers {
             #[inline]
             fn from(axis: $ty) -> Axis {
                 Axis(axis as isize)
+            }
+        }
+
+        impl From<$ty> for AxisList {
+            /// The one axis.
+            fn from(axis: $ty) -> AxisList {
+                AxisList::from([axis])
             }
         }
     )*};
@@ -126,6 +144,15 @@ impl<A: Into<Axis> + Copy> From<&[A]> for AxisList {
 
 impl<A: Into<Axis> + Copy> From<&alloc::vec::Vec<A>> for AxisList {
     fn from(axes: &alloc::vec::Vec<A>) -> AxisList {
+        axes.as_slice().into()
+    }
+}
+
+impl<A: Into<Axis> + Copy, const N: usize> From<&SmallVec<[A; N]>> for AxisList
+where
+    [A; N]: smallvec::Array<Item = A>,
+{
+    fn from(axes: &SmallVec<[A; N]>) -> AxisList {
         axes.as_slice().into()
     }
 }

@@ -43,7 +43,7 @@ mod slice;
 mod stack;
 mod tensor;
 
-pub use any::AnyTensor;
+pub use any::{AnyTensor, Interpolation, PadMode, ScatterReduction, UniqueAny};
 pub use axis::{Axis, AxisList};
 pub use backend::{
     Autodiff, AutodiffBackend, Backend, BalancedCheckpointing, CheckpointingStrategy, Dyn, Flex,
@@ -55,7 +55,7 @@ pub use functions::{activation, loss, module};
 pub use kiln_autodiff::Checkpointing;
 pub use kiln_ir::{
     Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, OperandType, Result, ResultTypes,
-    Scalar, Shape, TensorData, TensorType, Var,
+    Scalar, Shape, TensorData, TensorType, UpdateMode, Var,
 };
 pub use kind::{Bool, Float, Int, Kind, Numeric};
 pub use number::Number;
@@ -63,4 +63,4 @@ pub use print::{PrintOptions, print_options, set_print_options};
 pub use random::Distribution;
 pub use slice::SliceArg;
 pub use stack::Stack;
-pub use tensor::{Gradients, NodeId, Tensor, checkpoint};
+pub use tensor::{Gradients, NodeId, ReshapeArgs, Tensor, checkpoint};

@@ -16,6 +16,7 @@ mod view;
 
 pub use autodiff::{Gradients, NodeId, checkpoint};
 pub(crate) use autodiff::{detach, require_grad};
+pub use view::ReshapeArgs;
 
 use crate::{AnyTensor, Backend, DType, Error, Float, Kind, Result, Shape, Stack, TensorType};
 use alloc::format;
@@ -125,6 +126,24 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 }
 
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+    /// As [`convert`](Tensor::convert), for functions whose caller names the rank of the result: the op is in the message
+    /// where it is another.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn ranked<const D2: usize, K2: Kind>(
+        self,
+        op: &str,
+        f: impl FnOnce(AnyTensor) -> Result<AnyTensor>,
+    ) -> Tensor<B, D2, K2> {
+        let any = ok(f(self.any));
+        if any.rank() != D2 {
+            fail(&wrong_rank(op, D2, any.ty()));
+        }
+        Tensor::from_any(any)
+    }
+}
+
 impl<B: Backend, const D: usize, K: Kind> Clone for Tensor<B, D, K> {
     #[inline]
     fn clone(&self) -> Self {
@@ -159,4 +178,10 @@ fn fail(error: &Error) -> ! {
 pub(crate) fn mismatch<const D: usize, K: Kind>(ty: &TensorType) -> Error {
     Error::type_error("tensor", format!("is no {} tensor with {D} axes", K::NAME), &[ty.into()])
         .hint("check the number of axes and the dtype; `cast` and `reshape` change them")
+}
+
+#[cold]
+fn wrong_rank(op: &str, wanted: usize, ty: &TensorType) -> Error {
+    Error::type_error(op, format!("the result has {} axes, not {wanted}", ty.rank()), &[ty.into()])
+        .hint("the number of axes of the result is part of its type: name the one that it has")
 }

@@ -1,7 +1,11 @@
 //! Tensors from nothing and from the host. A device is a [`Device`](crate::Device) or the [`Stack`] of another tensor.
 
-use crate::{AnyTensor, Distribution, Error, Number, Result, Scalar, Stack, TensorData, TensorType};
-use alloc::vec::Vec;
+mod join;
+mod like;
+mod one_hot;
+mod sequence;
+
+use crate::{AnyTensor, Distribution, Number, Result, Scalar, Stack, TensorData, TensorType};
 use kiln_ir::{Binary, Comparison, Op, Operand, RandomKind, Unary};
 
 impl AnyTensor {
@@ -24,6 +28,11 @@ impl AnyTensor {
     /// Ones (`true`).
     pub fn ones(ty: TensorType, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::full(ty, if ty.dtype.is_bool() { Scalar::Bool(true) } else { Scalar::Int(1) }, device)
+    }
+
+    /// A tensor whose elements are to be overwritten: zeros, which no program should rely on.
+    pub fn empty(ty: TensorType, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
+        AnyTensor::zeros(ty, device)
     }
 
     /// Each element is its own index along an axis.
@@ -68,18 +77,5 @@ impl AnyTensor {
         let floors = ty.dtype.is_int() && drawn.dtype().is_float();
         let drawn = if floors { drawn.unary(Unary::Floor)? } else { drawn };
         drawn.cast(ty.dtype)
-    }
-
-    /// Tensors one after the other along an axis.
-    pub fn cat(tensors: Vec<AnyTensor>, axis: usize) -> Result<AnyTensor> {
-        let mut rest = tensors.into_iter();
-        let Some(first) = rest.next() else {
-            return Err(Error::type_error("concat", "needs at least one tensor", &[]));
-        };
-        let rest: Vec<AnyTensor> = rest.collect();
-        for other in &rest {
-            first.on_same_stack("concat", other)?;
-        }
-        first.apply_with(&Op::Concat { axis }, rest.into_iter().map(|any| any.value.into()))
     }
 }

@@ -1,6 +1,7 @@
 //! Bringing elements to the host, and to other devices.
 
-use crate::{AnyTensor, Result, Stack, TensorData};
+use crate::{AnyTensor, DType, Element, Error, Result, Stack, TensorData};
+use alloc::vec::Vec;
 
 impl AnyTensor {
     /// Brings the elements to the host. Waits for the device.
@@ -16,6 +17,42 @@ impl AnyTensor {
     /// Brings the elements to the host without blocking the thread.
     pub async fn into_data_async(self) -> Result<TensorData> {
         self.stack.engine().read(self.value).await
+    }
+
+    /// The elements, without blocking the thread; the tensor stays.
+    pub async fn to_data_async(&self) -> Result<TensorData> {
+        self.clone().into_data_async().await
+    }
+
+    /// Brings the elements to the host in another dtype, converted as `cast` does. Waits for the device.
+    pub fn into_data_dtype(self, dtype: DType) -> Result<TensorData> {
+        Ok(self.into_data()?.convert(dtype))
+    }
+
+    /// The elements as `E`, converted as `cast` does, in row-major order. Waits for the device.
+    pub fn into_vec_as<E: Element>(self) -> Result<Vec<E>> {
+        let data = self.into_data()?;
+        if data.dtype() == E::DTYPE { data.into_vec() } else { Ok(data.to_vec()) }
+    }
+
+    /// The only element, converted to `E`. Waits for the device.
+    pub fn into_scalar<E: Element>(self) -> Result<E> {
+        let ty = *self.ty();
+        AnyTensor::single(&ty, self.into_data()?)
+    }
+
+    /// The only element, converted to `E`, without blocking the thread.
+    pub async fn into_scalar_async<E: Element>(self) -> Result<E> {
+        let ty = *self.ty();
+        AnyTensor::single(&ty, self.into_data_async().await?)
+    }
+
+    fn single<E: Element>(ty: &crate::TensorType, data: TensorData) -> Result<E> {
+        match *data.to_vec::<E>() {
+            [element] => Ok(element),
+            _ => Err(Error::type_error("into_scalar", "is not a single element", &[ty.into()])
+                .hint("reduce it first: `sum`, `mean`, or pick one with `slice`")),
+        }
     }
 
     /// The same elements on another stack. Waits for the device, unless it is the same stack.

@@ -1,7 +1,14 @@
 //! Many to one.
 
-use crate::{AnyTensor, Result};
-use kiln_ir::{Axes, Binary, Extremum, MAX_RANK, Op, Reduction};
+mod difference;
+mod extreme;
+mod logsum;
+mod moments;
+mod scan;
+mod truth;
+
+use crate::{AnyTensor, Axis, AxisList, Error, Result};
+use kiln_ir::{Axes, Binary, MAX_RANK, Op, Reduction};
 use smallvec::SmallVec;
 
 impl AnyTensor {
@@ -18,8 +25,77 @@ impl AnyTensor {
 
     /// Combines all elements into a tensor of shape `[1]`.
     pub fn reduce_all(self, reduction: Reduction) -> Result<AnyTensor> {
-        let axes: SmallVec<[usize; MAX_RANK]> = (0..self.shape().rank()).collect();
+        let axes = self.all_axes();
         self.reduce(reduction, &axes)?.reshape([1])
+    }
+
+    /// The axes, ascending.
+    pub(crate) fn all_axes(&self) -> SmallVec<[usize; MAX_RANK]> {
+        (0..self.rank()).collect()
+    }
+
+    fn reduce_one(self, op: &str, reduction: Reduction, axis: Axis) -> Result<AnyTensor> {
+        let axis = axis.of(op, self.ty())?;
+        self.apply(&Op::Reduce { reduction, axes: Axes::one(axis) })
+    }
+
+    fn reduce_some(self, op: &str, reduction: Reduction, axes: &AxisList) -> Result<AnyTensor> {
+        let axes = axes.sorted_of(op, self.ty())?;
+        if axes.is_empty() { Ok(self) } else { self.apply(&Op::Reduce { reduction, axes: Axes::new(&axes) }) }
+    }
+
+    /// The sum of all elements, of shape `[1]`. See [`Tensor::sum`](crate::Tensor::sum).
+    pub fn sum(self) -> Result<AnyTensor> {
+        self.reduce_all(Reduction::Sum)
+    }
+
+    /// The sum along an axis. See [`Tensor::sum_dim`](crate::Tensor::sum_dim).
+    pub fn sum_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.reduce_one("sum_dim", Reduction::Sum, axis.into())
+    }
+
+    /// The sum along axes. See [`Tensor::sum_dims`](crate::Tensor::sum_dims).
+    pub fn sum_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        self.reduce_some("sum_dims", Reduction::Sum, &axes.into())
+    }
+
+    /// The sum along axes, which go. See [`Tensor::sum_dims_squeeze`](crate::Tensor::sum_dims_squeeze).
+    pub fn sum_dims_squeeze(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        let axes = axes.into().sorted_of("sum_dims_squeeze", self.ty())?;
+        self.reduce(Reduction::Sum, &axes)?.without_axes("sum_dims_squeeze", &axes)
+    }
+
+    /// The product of all elements, of shape `[1]`. See [`Tensor::prod`](crate::Tensor::prod).
+    pub fn prod(self) -> Result<AnyTensor> {
+        self.reduce_all(Reduction::Prod)
+    }
+
+    /// The product along an axis. See [`Tensor::prod_dim`](crate::Tensor::prod_dim).
+    pub fn prod_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.reduce_one("prod_dim", Reduction::Prod, axis.into())
+    }
+
+    /// The product along axes. See [`Tensor::prod_dims`](crate::Tensor::prod_dims).
+    pub fn prod_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        self.reduce_some("prod_dims", Reduction::Prod, &axes.into())
+    }
+
+    /// The mean of all elements, of shape `[1]`. See [`Tensor::mean`](crate::Tensor::mean).
+    pub fn mean(self) -> Result<AnyTensor> {
+        let axes = self.all_axes();
+        self.mean_over(&axes)?.reshape([1])
+    }
+
+    /// The mean along an axis. See [`Tensor::mean_dim`](crate::Tensor::mean_dim).
+    pub fn mean_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        let axis = axis.into().of("mean_dim", self.ty())?;
+        self.mean_over(&[axis])
+    }
+
+    /// The mean along axes. See [`Tensor::mean_dims`](crate::Tensor::mean_dims).
+    pub fn mean_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        let axes = axes.into().of("mean_dims", self.ty())?;
+        self.mean_over(&axes)
     }
 
     /// The mean along axes, which stay with length 1.
@@ -29,24 +105,48 @@ impl AnyTensor {
         self.reduce(Reduction::Sum, axes)?.binary_scalar(Binary::Div, count)
     }
 
-    /// Where along an axis the extreme element is.
-    pub fn arg_reduce(self, extremum: Extremum, axis: usize) -> Result<AnyTensor> {
-        let index = self.stack.int_dtype();
-        self.apply(&Op::ArgReduce { extremum, axis, index })
+    /// The sum of the elements that are not NaN along an axis. See
+    /// [`Tensor::nansum_dim`](crate::Tensor::nansum_dim).
+    pub fn nansum_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        let axis = axis.into().of("nansum_dim", self.ty())?;
+        let nan = self.nan_places("nansum_dim")?;
+        nan.if_else_number(0.0, self)?.reduce(Reduction::Sum, &[axis])
     }
 
-    /// Running reduction along an axis.
-    pub fn scan(self, reduction: Reduction, axis: usize) -> Result<AnyTensor> {
-        self.apply(&Op::Scan { reduction, axis, reverse: false, exclusive: false })
+    /// The sum of all elements that are not NaN, of shape `[1]`. See [`Tensor::nansum`](crate::Tensor::nansum).
+    pub fn nansum(self) -> Result<AnyTensor> {
+        let nan = self.nan_places("nansum")?;
+        nan.if_else_number(0.0, self)?.reduce_all(Reduction::Sum)
     }
 
-    /// The sum of all elements, of shape `[1]`.
-    pub fn sum(self) -> Result<AnyTensor> {
-        self.reduce_all(Reduction::Sum)
+    /// The mean of the elements that are not NaN along an axis. See
+    /// [`Tensor::nanmean_dim`](crate::Tensor::nanmean_dim).
+    pub fn nanmean_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        let axis = axis.into().of("nanmean_dim", self.ty())?;
+        let nan = self.nan_places("nanmean_dim")?;
+        self.nanmean_over(nan, &[axis])
     }
 
-    /// Where the greatest along an axis is; the axis stays with length 1.
-    pub fn argmax(self, axis: usize) -> Result<AnyTensor> {
-        self.arg_reduce(Extremum::Max, axis)
+    /// The mean of all elements that are not NaN, of shape `[1]`. See [`Tensor::nanmean`](crate::Tensor::nanmean).
+    pub fn nanmean(self) -> Result<AnyTensor> {
+        let (nan, axes) = (self.nan_places("nanmean")?, self.all_axes());
+        self.nanmean_over(nan, &axes)?.reshape([1])
+    }
+
+    fn nanmean_over(self, nan: AnyTensor, axes: &[usize]) -> Result<AnyTensor> {
+        let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
+        let dtype = self.dtype();
+        // Counted as integers: a 16-bit float cannot count far.
+        let missing = nan.clone().cast(self.stack().int_dtype())?.reduce(Reduction::Sum, axes)?;
+        let present = missing.scalar_binary(count, Binary::Sub)?.cast(dtype)?;
+        nan.if_else_number(0.0, self)?.reduce(Reduction::Sum, axes)?.binary(Binary::Div, present)
+    }
+
+    /// Where elements are NaN.
+    pub(crate) fn nan_places(&self, op: &str) -> Result<AnyTensor> {
+        if !self.dtype().is_float() {
+            return Err(Error::type_error(op, "needs floats", &[self.ty().into()]));
+        }
+        self.clone().compare(kiln_ir::Comparison::Ne, self.clone())
     }
 }

@@ -47,28 +47,6 @@ impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
     }
 }
 
-impl<B: Backend> Tensor<B, 2, Bool> {
-    /// True on and below the diagonal `offset` above the main one, `[rows, columns]`: `column <= row + offset`.
-    #[track_caller]
-    pub fn tril_mask(shape: [usize; 2], offset: i64, device: &B::Device) -> Self {
-        let [rows, columns] = indices::<B>(shape, device);
-        columns.lower_equal(rows + offset)
-    }
-
-    /// True on and above the diagonal `offset` above the main one, `[rows, columns]`: `column >= row + offset`.
-    #[track_caller]
-    pub fn triu_mask(shape: [usize; 2], offset: i64, device: &B::Device) -> Self {
-        let [rows, columns] = indices::<B>(shape, device);
-        columns.greater_equal(rows + offset)
-    }
-}
-
-fn indices<B: Backend>(shape: [usize; 2], device: &B::Device) -> [Tensor<B, 2, Int>; 2] {
-    let stack = B::stack(device);
-    let ty = crate::TensorType::new(shape, stack.int_dtype());
-    [0, 1].map(|axis| Tensor::from_any(super::ok(crate::AnyTensor::iota(ty, axis, &stack))))
-}
-
 impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// True where not zero.
     #[track_caller]

@@ -1,0 +1,102 @@
+//! Several tensors as one.
+
+use crate::{AnyTensor, Axis, Error, Result, Stack};
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{Op, OperandType, PadAxis};
+
+impl AnyTensor {
+    /// Tensors one after the other along an axis. See [`Tensor::cat`](crate::Tensor::cat).
+    pub fn cat(tensors: Vec<AnyTensor>, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        AnyTensor::join("cat", tensors, axis.into())
+    }
+
+    fn join(op: &str, tensors: Vec<AnyTensor>, axis: Axis) -> Result<AnyTensor> {
+        let mut rest = tensors.into_iter();
+        let Some(first) = rest.next() else {
+            return Err(Error::type_error(op, "needs at least one tensor", &[]));
+        };
+        let axis = axis.of(op, first.ty())?;
+        let rest: Vec<AnyTensor> = rest.collect();
+        for other in &rest {
+            first.on_same_stack(op, other)?;
+        }
+        first.apply_with(&Op::Concat { axis }, rest.into_iter().map(|any| any.into_value().into()))
+    }
+
+    /// Tensors of one shape along a new axis. See [`Tensor::stack`](crate::Tensor::stack); the name `stack` is that of
+    /// the engines here.
+    pub fn stack_tensors(tensors: Vec<AnyTensor>, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        let axis = axis.into();
+        let Some(first) = tensors.first() else {
+            return Err(Error::type_error("stack", "needs at least one tensor", &[]));
+        };
+        if tensors.iter().any(|tensor| tensor.shape() != first.shape()) {
+            let types: Vec<OperandType<'_>> = tensors.iter().map(|tensor| tensor.ty().into()).collect();
+            return Err(Error::type_error("stack", "shapes differ", &types)
+                .hint("`cat` joins tensors that differ along one axis"));
+        }
+        let parts = tensors.into_iter().map(|tensor| tensor.unsqueeze_dim(axis));
+        AnyTensor::join("stack", parts.collect::<Result<Vec<AnyTensor>>>()?, axis)
+    }
+
+    /// Tensors side by side. See [`Tensor::hstack`](crate::Tensor::hstack).
+    pub fn hstack(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
+        let tensors = each(tensors, AnyTensor::atleast_1d)?;
+        let axis = usize::from(tensors.first().is_some_and(|tensor| tensor.rank() > 1));
+        AnyTensor::join("hstack", tensors, axis.into())
+    }
+
+    /// Tensors one below the other. See [`Tensor::vstack`](crate::Tensor::vstack).
+    pub fn vstack(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
+        AnyTensor::join("vstack", each(tensors, AnyTensor::atleast_2d)?, 0.into())
+    }
+
+    /// Tensors behind one another. See [`Tensor::dstack`](crate::Tensor::dstack).
+    pub fn dstack(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
+        AnyTensor::join("dstack", each(tensors, AnyTensor::atleast_3d)?, 2.into())
+    }
+
+    /// Vectors as columns, beside the columns of matrices. See
+    /// [`Tensor::column_stack`](crate::Tensor::column_stack).
+    pub fn column_stack(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
+        let column = |tensor: AnyTensor| match tensor.rank() {
+            0 => tensor.reshape([1, 1]),
+            1 => tensor.unsqueeze_dim(1),
+            _ => Ok(tensor),
+        };
+        AnyTensor::join("column_stack", each(tensors, column)?, 1.into())
+    }
+
+    /// Matrices along the diagonal of one, zeros elsewhere. See [`Tensor::block_diag`](crate::Tensor::block_diag).
+    pub fn block_diag(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
+        let blocks = each(tensors, AnyTensor::atleast_2d)?;
+        if let Some(block) = blocks.iter().find(|block| block.rank() != 2) {
+            let problem = format!("needs matrices, not {} axes", block.rank());
+            return Err(Error::type_error("block_diag", problem, &[block.ty().into()]));
+        }
+        let total: usize = blocks.iter().map(|block| block.shape()[1]).sum();
+        let mut before = 0;
+        let rows = blocks.into_iter().map(|block| {
+            let (width, zero) = (block.shape()[1], super::super::zero(block.dtype()));
+            let pads = Vec::from([PadAxis::default(), PadAxis::new(before, total - before - width)]);
+            before += width;
+            block.pad_axes(pads, zero)
+        });
+        AnyTensor::join("block_diag", rows.collect::<Result<Vec<AnyTensor>>>()?, 0.into())
+    }
+
+    /// The identity matrix, or one that is not square. See [`Tensor::eye`](crate::Tensor::eye).
+    pub fn eye(
+        rows: usize,
+        columns: usize,
+        dtype: crate::DType,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        AnyTensor::diag_mask([rows, columns], 0, device)?.cast(dtype)
+    }
+}
+
+fn each(tensors: Vec<AnyTensor>, f: impl Fn(AnyTensor) -> Result<AnyTensor>) -> Result<Vec<AnyTensor>> {
+    tensors.into_iter().map(f).collect()
+}

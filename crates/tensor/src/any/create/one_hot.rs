@@ -1,0 +1,47 @@
+//! Numbers as places of ones.
+
+use crate::{AnyTensor, Axis, Error, Number, Result, Shape, TensorType};
+use alloc::format;
+use kiln_ir::Comparison;
+
+impl AnyTensor {
+    /// Each number as a last axis with 1 at its place and 0 elsewhere. See
+    /// [`Tensor::one_hot`](crate::Tensor::one_hot).
+    pub fn one_hot(self, classes: usize) -> Result<AnyTensor> {
+        self.one_hot_fill(classes, 1, 0, -1)
+    }
+
+    /// Each number as an axis with one number at its place and another elsewhere. See
+    /// [`Tensor::one_hot_fill`](crate::Tensor::one_hot_fill).
+    pub fn one_hot_fill(
+        self,
+        classes: usize,
+        on: impl Number,
+        off: impl Number,
+        axis: impl Into<Axis>,
+    ) -> Result<AnyTensor> {
+        let here = self.is_class(classes, axis.into())?;
+        let off = AnyTensor::full(here.1, off, here.0.stack())?;
+        here.0.if_else_number(on, off)
+    }
+
+    /// Whether each number is the place along a new axis, and the type of the result.
+    fn is_class(self, classes: usize, axis: Axis) -> Result<(AnyTensor, TensorType)> {
+        if self.dtype().is_bool() {
+            return Err(Error::type_error("one_hot", "needs numbers", &[self.ty().into()]));
+        }
+        let rank = self.rank() + 1;
+        self.fits_rank("one_hot", rank)?;
+        let Some(axis) = axis.within(rank) else {
+            let problem = format!("the new axis is no place among the {rank} of the result");
+            return Err(Error::type_error("one_hot", problem, &[self.ty().into()]));
+        };
+        let dtype = self.dtype();
+        let mut along = Shape::new(&[1; crate::MAX_RANK][..rank]);
+        along[axis] = classes;
+        let places = AnyTensor::iota(TensorType::new(along, dtype), axis, self.stack())?;
+        let here = self.unsqueeze_dim(axis)?.compare(Comparison::Eq, places)?;
+        let ty = here.ty().with_dtype(dtype);
+        Ok((here, ty))
+    }
+}

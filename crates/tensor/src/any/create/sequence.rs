@@ -1,0 +1,144 @@
+//! Numbers in a row, and places of triangles.
+
+use crate::{AnyTensor, DType, Error, Result, Stack, TensorData, TensorType};
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+use kiln_ir::{Binary, Comparison};
+
+impl AnyTensor {
+    /// Every `step`th integer of a range; a negative step counts down. See
+    /// [`Tensor::arange_step`](crate::Tensor::arange_step).
+    pub fn arange(
+        range: Range<i64>,
+        step: i64,
+        dtype: DType,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        if step == 0 {
+            return Err(Error::type_error("arange", "the step must not be 0", &[]));
+        }
+        let (low, high) = if step > 0 { (range.start, range.end) } else { (range.end, range.start) };
+        let span = (i128::from(high) - i128::from(low)).max(0) as u128;
+        let count = span.div_ceil(u128::from(step.unsigned_abs())) as usize;
+        let counted = if dtype.is_int() { dtype } else { DType::I64 };
+        let numbers = AnyTensor::iota(TensorType::new([count], counted), 0, device)?;
+        numbers.binary_scalar(Binary::Mul, step)?.binary_scalar(Binary::Add, range.start)?.cast(dtype)
+    }
+
+    /// Numbers from `range.start` by `step`, before `range.end`. See
+    /// [`Tensor::arange_float`](crate::Tensor::arange_float).
+    pub fn arange_float(
+        range: Range<f64>,
+        step: f64,
+        dtype: DType,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        let count = libm::ceil((range.end - range.start) / step);
+        let is_range = range.start.is_finite() && range.end.is_finite() && step.is_finite() && step != 0.0;
+        if !is_range || count > MOST {
+            let problem = format!("no range: from {} to {} by {step}", range.start, range.end);
+            return Err(Error::type_error("arange_float", problem, &[]));
+        }
+        let numbers = counted(count.max(0.0) as usize, dtype, device.as_ref())?;
+        numbers.binary_scalar(Binary::Mul, step)?.binary_scalar(Binary::Add, range.start)?.cast(dtype)
+    }
+
+    /// `count` numbers at equal distances, from `start` to `end`. See [`Tensor::linspace`](crate::Tensor::linspace).
+    pub fn linspace(
+        start: f64,
+        end: f64,
+        count: usize,
+        dtype: DType,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        AnyTensor::evenly("linspace", start, end, count, dtype, device.as_ref())?.cast(dtype)
+    }
+
+    /// `count` powers of `base`, whose exponents go from `start` to `end` at equal distances. See
+    /// [`Tensor::logspace`](crate::Tensor::logspace).
+    pub fn logspace(
+        start: f64,
+        end: f64,
+        count: usize,
+        base: f64,
+        dtype: DType,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        let exponents = AnyTensor::evenly("logspace", start, end, count, dtype, device.as_ref())?;
+        exponents.scalar_binary(base, Binary::Pow)?.cast(dtype)
+    }
+
+    /// Both halves are counted from their own end, so that the last number is exactly `end`.
+    fn evenly(
+        op: &str,
+        start: f64,
+        end: f64,
+        count: usize,
+        dtype: DType,
+        stack: &Stack,
+    ) -> Result<AnyTensor> {
+        if !dtype.is_float() {
+            return Err(Error::type_error(op, format!("makes floats, not {dtype}"), &[]));
+        }
+        let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
+        let places = counted(count, dtype, stack)?;
+        let from_start =
+            places.clone().binary_scalar(Binary::Mul, step)?.binary_scalar(Binary::Add, start)?;
+        if count < 2 {
+            return Ok(from_start);
+        }
+        let left = places.clone().scalar_binary((count - 1) as f64, Binary::Sub)?;
+        let from_end = left.binary_scalar(Binary::Mul, -step)?.binary_scalar(Binary::Add, end)?;
+        places.compare_scalar(Comparison::Lt, (count / 2) as f64)?.if_else(from_start, from_end)
+    }
+
+    /// The places on and below a diagonal of a matrix, `[2, count]`. See
+    /// [`Tensor::tril_indices`](crate::Tensor::tril_indices).
+    pub fn tril_indices(
+        rows: usize,
+        columns: usize,
+        offset: i64,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        places_where(rows, columns, device.as_ref(), |row, column| column - row <= i128::from(offset))
+    }
+
+    /// The places on and above a diagonal of a matrix, `[2, count]`. See
+    /// [`Tensor::triu_indices`](crate::Tensor::triu_indices).
+    pub fn triu_indices(
+        rows: usize,
+        columns: usize,
+        offset: i64,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        places_where(rows, columns, device.as_ref(), |row, column| column - row >= i128::from(offset))
+    }
+}
+
+/// More numbers than any memory holds.
+const MOST: f64 = (1u64 << 48) as f64;
+
+/// 0, 1, 2, … in the precision in which to compute numbers of a dtype.
+fn counted(count: usize, dtype: DType, stack: &Stack) -> Result<AnyTensor> {
+    let exact = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    AnyTensor::iota(TensorType::new([count], exact), 0, stack)
+}
+
+fn places_where(
+    rows: usize,
+    columns: usize,
+    stack: &Stack,
+    holds: impl Fn(i128, i128) -> bool,
+) -> Result<AnyTensor> {
+    let mut places = [Vec::new(), Vec::new()];
+    for row in 0..rows {
+        for column in (0..columns).filter(|&column| holds(row as i128, column as i128)) {
+            places[0].push(row as i64);
+            places[1].push(column as i64);
+        }
+    }
+    let count = places[0].len();
+    let data = TensorData::new(places.concat(), [2, count])?;
+    Ok(AnyTensor::from_data(data.convert(stack.int_dtype()), stack))
+}

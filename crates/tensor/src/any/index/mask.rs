@@ -1,0 +1,102 @@
+//! Where elements hold, and those that do.
+
+use crate::{AnyTensor, Error, Number, Result};
+use alloc::vec::Vec;
+use kiln_ir::{Comparison, DType, Op, infer::broadcast_shapes};
+
+impl AnyTensor {
+    /// `self` where the mask is false, `values` where it is true; broadcasts. See
+    /// [`Tensor::mask_where`](crate::Tensor::mask_where).
+    pub fn mask_where(self, mask: AnyTensor, values: AnyTensor) -> Result<AnyTensor> {
+        mask.if_else(values, self)
+    }
+
+    /// The number where the mask holds; broadcasts. See [`Tensor::mask_fill`](crate::Tensor::mask_fill).
+    pub fn mask_fill(self, mask: AnyTensor, x: impl Number) -> Result<AnyTensor> {
+        mask.if_else_number(x, self)
+    }
+
+    /// The elements where the mask holds, in row-major order, `[count]`. Waits for the device. See
+    /// [`Tensor::mask_select`](crate::Tensor::mask_select).
+    pub fn mask_select(self, mask: AnyTensor) -> Result<AnyTensor> {
+        let (x, mask) = self.flat_beside(mask)?;
+        let places = mask.argwhere()?;
+        let count = places.shape()[0];
+        x.take(0, places.reshape([count])?)
+    }
+
+    /// As [`mask_select`](AnyTensor::mask_select), without blocking the thread.
+    pub async fn mask_select_async(self, mask: AnyTensor) -> Result<AnyTensor> {
+        let (x, mask) = self.flat_beside(mask)?;
+        let places = mask.argwhere_async().await?;
+        let count = places.shape()[0];
+        x.take(0, places.reshape([count])?)
+    }
+
+    /// Tensor and mask, broadcast together and flattened.
+    fn flat_beside(self, mask: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
+        self.on_same_stack("mask_select", &mask)?;
+        let types = [self.ty().into(), mask.ty().into()];
+        let Some(shape) = broadcast_shapes(self.shape(), mask.shape()) else {
+            return Err(Error::type_error("mask_select", "tensor and mask do not broadcast", &types));
+        };
+        if !mask.dtype().is_bool() {
+            return Err(Error::type_error("mask_select", "the mask must be bool", &types));
+        }
+        Ok((self.expand(shape)?.flatten_all()?, mask.expand(shape)?.flatten_all()?))
+    }
+
+    /// The positions of the elements that are true or not zero, in row-major order, `[count, rank]`. Waits for the
+    /// device. See [`Tensor::argwhere`](crate::Tensor::argwhere).
+    pub fn argwhere(self) -> Result<AnyTensor> {
+        let index = self.stack().int_dtype();
+        self.apply(&Op::NonZero { index })
+    }
+
+    /// As [`argwhere`](AnyTensor::argwhere), without blocking the thread: the host reads the elements and looks.
+    pub async fn argwhere_async(self) -> Result<AnyTensor> {
+        let (stack, shape) = (self.stack().clone(), *self.shape());
+        let holds = self.cast(DType::Bool)?.into_data_async().await?.to_vec::<bool>();
+        let strides = shape.row_major_strides();
+        let mut coordinates: Vec<i64> = Vec::new();
+        for place in holds.iter().enumerate().filter(|(_, holds)| **holds).map(|(place, _)| place) {
+            coordinates.extend((0..shape.rank()).map(|axis| (place / strides[axis] % shape[axis]) as i64));
+        }
+        let count = holds.iter().filter(|&&holds| holds).count();
+        let data = crate::TensorData::new(coordinates, [count, shape.rank()])?;
+        Ok(AnyTensor::from_data(data.convert(stack.int_dtype()), &stack))
+    }
+
+    /// The positions of the elements that are true or not zero, one tensor `[count]` per axis. Waits for the device. See
+    /// [`Tensor::nonzero`](crate::Tensor::nonzero).
+    pub fn nonzero(self) -> Result<Vec<AnyTensor>> {
+        self.argwhere()?.unbind(1)
+    }
+
+    /// As [`nonzero`](AnyTensor::nonzero), without blocking the thread.
+    pub async fn nonzero_async(self) -> Result<Vec<AnyTensor>> {
+        self.argwhere_async().await?.unbind(1)
+    }
+
+    /// How many elements are true or not zero, `[1]`. See [`Tensor::count_nonzero`](crate::Tensor::count_nonzero).
+    pub fn count_nonzero(self) -> Result<AnyTensor> {
+        self.ones_where_nonzero()?.reduce_all(kiln_ir::Reduction::Sum)
+    }
+
+    /// How many elements along an axis are true or not zero. See
+    /// [`Tensor::count_nonzero_dim`](crate::Tensor::count_nonzero_dim).
+    pub fn count_nonzero_dim(self, axis: impl Into<crate::Axis>) -> Result<AnyTensor> {
+        let axis = axis.into().of("count_nonzero_dim", self.ty())?;
+        self.ones_where_nonzero()?.reduce(kiln_ir::Reduction::Sum, &[axis])
+    }
+
+    fn ones_where_nonzero(self) -> Result<AnyTensor> {
+        let index = self.stack().int_dtype();
+        self.truth()?.cast(index)
+    }
+
+    /// Whether each element is true or not zero.
+    pub(crate) fn truth(self) -> Result<AnyTensor> {
+        if self.dtype().is_bool() { Ok(self) } else { self.compare_scalar(Comparison::Ne, 0) }
+    }
+}

@@ -1,0 +1,76 @@
+//! Places of several axes at once.
+
+use crate::{AnyTensor, Error, Result, Shape};
+use alloc::format;
+use kiln_ir::{Binary, Comparison, UpdateMode};
+
+impl AnyTensor {
+    /// The elements, or slices, at places given by several coordinates. See
+    /// [`Tensor::gather_nd`](crate::Tensor::gather_nd).
+    pub fn gather_nd(self, places: AnyTensor) -> Result<AnyTensor> {
+        self.on_same_stack("gather_nd", &places)?;
+        let depth = self.depth("gather_nd", &places)?;
+        let places = places.flat_places(&self.shape()[..depth])?;
+        let flat = self.join_first(depth)?;
+        flat.take(0, places)
+    }
+
+    /// Combines values, or slices, with what is at places given by several coordinates. See
+    /// [`Tensor::scatter_nd`](crate::Tensor::scatter_nd).
+    pub fn scatter_nd(self, places: AnyTensor, values: AnyTensor, mode: UpdateMode) -> Result<AnyTensor> {
+        self.on_same_stack("scatter_nd", &places)?;
+        self.on_same_stack("scatter_nd", &values)?;
+        let depth = self.depth("scatter_nd", &places)?;
+        let shape = *self.shape();
+        let last = places.rank() - 1;
+        let expected: Shape = places.shape()[..last].iter().chain(&shape[depth..]).copied().collect();
+        if *values.shape() != expected {
+            let problem = format!("the values must have shape {expected}");
+            let types = [self.ty().into(), places.ty().into(), values.ty().into()];
+            return Err(Error::type_error("scatter_nd", problem, &types));
+        }
+        let places = places.flat_places(&shape[..depth])?;
+        self.join_first(depth)?.put(0, places, values, mode)?.reshape(shape)
+    }
+
+    /// How many coordinates a place has.
+    fn depth(&self, op: &str, places: &AnyTensor) -> Result<usize> {
+        let wrong =
+            |problem: &str| Err(Error::type_error(op, problem, &[self.ty().into(), places.ty().into()]));
+        match places.shape().last() {
+            None => wrong("the places need at least 1 axis, that of the coordinates"),
+            Some(_) if !places.dtype().is_int() => wrong("the places must be integers"),
+            Some(&depth) if depth > self.rank() => {
+                wrong(&format!("places of {depth} coordinates for {} axes", self.rank()))
+            }
+            Some(&depth) => {
+                self.fits_rank(op, places.rank() - 1 + self.rank() - depth)?;
+                Ok(depth)
+            }
+        }
+    }
+
+    fn join_first(self, depth: usize) -> Result<AnyTensor> {
+        let joined: usize = self.shape()[..depth].iter().product();
+        let shape = core::iter::once(joined).chain(self.shape()[depth..].iter().copied());
+        let shape = shape.collect::<Shape>();
+        self.reshape(shape)
+    }
+
+    /// Coordinates along the last axis as one place in row-major order; -1 where one is out of range.
+    fn flat_places(self, lengths: &[usize]) -> Result<AnyTensor> {
+        let last = self.rank() - 1;
+        let shape = self.shape().without(last);
+        let stack = self.stack().clone();
+        let mut flat = AnyTensor::zeros(self.ty().with_shape(shape), &stack)?;
+        let mut outside = AnyTensor::zeros(flat.ty().with_dtype(crate::DType::Bool), &stack)?;
+        for (axis, &length) in lengths.iter().enumerate() {
+            let place = self.clone().narrow(last, axis, 1)?.reshape(shape)?;
+            let below = place.clone().compare_scalar(Comparison::Lt, 0)?;
+            let above = place.clone().scalar_compare(length, Comparison::Le)?;
+            outside = outside.binary(Binary::Or, below)?.binary(Binary::Or, above)?;
+            flat = flat.binary_scalar(Binary::Mul, length)?.binary(Binary::Add, place)?;
+        }
+        outside.if_else_number(-1, flat)
+    }
+}

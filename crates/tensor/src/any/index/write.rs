@@ -1,0 +1,217 @@
+//! Elements written by index.
+
+use crate::{AnyTensor, Axis, Error, Number, Result, Shape};
+use alloc::format;
+use kiln_ir::{Binary, DType, Op, SliceAxis, Unary, UpdateMode};
+
+/// How [`Tensor::scatter_reduce`](crate::Tensor::scatter_reduce) combines what meets in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScatterReduction {
+    /// The sum.
+    Sum,
+    /// The product.
+    Prod,
+    /// The arithmetic mean; of integers rounded down.
+    Mean,
+    /// The greatest.
+    Max,
+    /// The least.
+    Min,
+}
+
+impl AnyTensor {
+    /// The reverse of [`take`](AnyTensor::take): combines each slice of the source with what is at its index. See
+    /// [`Tensor::put`](crate::Tensor::put).
+    pub fn put(
+        self,
+        axis: impl Into<Axis>,
+        index: AnyTensor,
+        source: AnyTensor,
+        mode: UpdateMode,
+    ) -> Result<AnyTensor> {
+        self.on_same_stack("put", &index)?;
+        self.on_same_stack("put", &source)?;
+        let axis = axis.into().of("put", self.ty())?;
+        self.apply_with(&Op::Put { axis, mode }, [index.into_value().into(), source.into_value().into()])
+    }
+
+    /// Adds each slice of the values at its index along the axis. See
+    /// [`Tensor::select_assign`](crate::Tensor::select_assign).
+    pub fn select_assign(
+        self,
+        axis: impl Into<Axis>,
+        indices: AnyTensor,
+        values: AnyTensor,
+    ) -> Result<AnyTensor> {
+        if indices.rank() != 1 {
+            let types = [self.ty().into(), indices.ty().into(), values.ty().into()];
+            return Err(Error::type_error("select_assign", "the indices need exactly 1 axis", &types)
+                .hint("`put` accepts indices with any number of axes"));
+        }
+        self.put(axis, indices, values, UpdateMode::Add)
+    }
+
+    /// A number in the slices of an axis at these indices, `[count]`. See
+    /// [`Tensor::index_fill`](crate::Tensor::index_fill).
+    pub fn index_fill(self, axis: impl Into<Axis>, indices: AnyTensor, x: impl Number) -> Result<AnyTensor> {
+        let axis = axis.into().of("index_fill", self.ty())?;
+        if indices.rank() != 1 {
+            let types = [self.ty().into(), indices.ty().into()];
+            return Err(Error::type_error("index_fill", "the indices need exactly 1 axis", &types));
+        }
+        let shape = self.shape().with(axis, indices.shape()[0]);
+        let values = AnyTensor::full(self.ty().with_shape([]), x, self.stack())?.expand(shape)?;
+        self.put(axis, indices, values, UpdateMode::Set)
+    }
+
+    /// Adds each value at its index along the axis. See [`Tensor::scatter`](crate::Tensor::scatter).
+    pub fn scatter(self, axis: impl Into<Axis>, indices: AnyTensor, values: AnyTensor) -> Result<AnyTensor> {
+        self.scatter_mode(axis, indices, values, UpdateMode::Add)
+    }
+
+    /// The reverse of [`gather`](AnyTensor::gather): combines each value with what is at its index. See
+    /// [`Tensor::scatter_mode`](crate::Tensor::scatter_mode).
+    pub fn scatter_mode(
+        self,
+        axis: impl Into<Axis>,
+        index: AnyTensor,
+        source: AnyTensor,
+        mode: UpdateMode,
+    ) -> Result<AnyTensor> {
+        self.on_same_stack("scatter", &index)?;
+        self.on_same_stack("scatter", &source)?;
+        let axis = axis.into().of("scatter", self.ty())?;
+        let source = source.cut_to(*index.shape())?;
+        let shape = *self.shape();
+        let inner = self.clone().beside(&index, axis)?;
+        let op = Op::Scatter { axis, mode };
+        if *inner.shape() == shape {
+            // The clone above must be gone, so that a sole owner stays one.
+            drop(inner);
+            return self.apply_with(&op, [index.into_value().into(), source.into_value().into()]);
+        }
+        let slices = inner.shape().iter().map(|&len| SliceAxis::all(len)).collect();
+        let written = inner.apply_with(&op, [index.into_value().into(), source.into_value().into()])?;
+        let update = Op::SliceUpdate { slices, mode: UpdateMode::Set };
+        self.apply_with(&update, [written.into_value().into()])
+    }
+
+    /// The first elements of each axis, where it is longer than wanted.
+    fn cut_to(self, shape: Shape) -> Result<AnyTensor> {
+        if self.rank() != shape.rank() || *self.shape() == shape {
+            return Ok(self);
+        }
+        (0..shape.rank()).try_fold(self, |part, axis| match shape[axis] < part.shape()[axis] {
+            true => part.narrow(axis, 0, shape[axis]),
+            false => Ok(part),
+        })
+    }
+
+    /// Combines what an index sends to one place, with or without what was there. See
+    /// [`Tensor::scatter_reduce`](crate::Tensor::scatter_reduce).
+    pub fn scatter_reduce(
+        self,
+        axis: impl Into<Axis>,
+        indices: AnyTensor,
+        values: AnyTensor,
+        reduction: ScatterReduction,
+        include_self: bool,
+    ) -> Result<AnyTensor> {
+        let axis = axis.into().of("scatter_reduce", self.ty())?;
+        self.on_same_stack("scatter_reduce", &values)?;
+        if self.dtype() != values.dtype() {
+            let problem = "tensor and values differ in dtype";
+            return Err(Error::type_error(
+                "scatter_reduce",
+                problem,
+                &[self.ty().into(), values.ty().into()],
+            ));
+        }
+        let values = values.cut_to(*indices.shape())?;
+        let base = if include_self { self } else { self.forgotten(axis, &indices, reduction)? };
+        let mode = match reduction {
+            ScatterReduction::Sum | ScatterReduction::Mean => UpdateMode::Add,
+            ScatterReduction::Prod => UpdateMode::Mul,
+            ScatterReduction::Max => UpdateMode::Max,
+            ScatterReduction::Min => UpdateMode::Min,
+        };
+        let ty = *base.ty();
+        let combined = base.scatter_mode(axis, indices.clone(), values, mode)?;
+        match reduction {
+            ScatterReduction::Mean => combined.over_count(axis, indices, ty.dtype, include_self),
+            ScatterReduction::Sum
+            | ScatterReduction::Prod
+            | ScatterReduction::Max
+            | ScatterReduction::Min => Ok(combined),
+        }
+    }
+
+    /// The tensor with the identity of the reduction in the places that the indices name.
+    fn forgotten(self, axis: usize, indices: &AnyTensor, reduction: ScatterReduction) -> Result<AnyTensor> {
+        let ty = self.ty().with_shape([]);
+        let kind = match reduction {
+            ScatterReduction::Sum | ScatterReduction::Mean => kiln_ir::Reduction::Sum,
+            ScatterReduction::Prod => kiln_ir::Reduction::Prod,
+            ScatterReduction::Max => kiln_ir::Reduction::Max,
+            ScatterReduction::Min => kiln_ir::Reduction::Min,
+        };
+        // The reduction of nothing is the identity, whatever the dtype.
+        let nothing = AnyTensor::zeros(ty.with_shape([0]), self.stack())?;
+        let identity = nothing.reduce(kind, &[0])?.reshape([])?.expand(*indices.shape())?;
+        self.scatter_mode(axis, indices.clone(), identity, UpdateMode::Set)
+    }
+
+    /// Sums divided by how many elements met in each place.
+    fn over_count(
+        self,
+        axis: usize,
+        indices: AnyTensor,
+        dtype: DType,
+        include_self: bool,
+    ) -> Result<AnyTensor> {
+        let counted = if dtype.is_float() { dtype } else { DType::I64 };
+        let ty = self.ty().with_dtype(counted);
+        let ones = AnyTensor::ones(ty.with_shape(*indices.shape()), self.stack())?;
+        let own = AnyTensor::full(ty, u8::from(include_self), self.stack())?;
+        let count = own.scatter_mode(axis, indices, ones, UpdateMode::Add)?.binary_scalar(Binary::Max, 1)?;
+        if dtype.is_float() {
+            return self.binary(Binary::Div, count);
+        }
+        let sum = self.cast(counted)?;
+        let rest = sum.clone().binary(Binary::Rem, count.clone())?;
+        let below = rest.compare_scalar(kiln_ir::Comparison::Lt, 0)?.cast(counted)?;
+        sum.binary(Binary::Div, count)?.binary(Binary::Sub, below)?.cast(dtype)
+    }
+
+    /// The tensor of which only the elements where the mask holds are replaced, in row-major order, by those of the
+    /// source. See [`Tensor::masked_scatter`](crate::Tensor::masked_scatter).
+    pub fn masked_scatter(self, mask: AnyTensor, source: AnyTensor) -> Result<AnyTensor> {
+        self.on_same_stack("masked_scatter", &mask)?;
+        self.on_same_stack("masked_scatter", &source)?;
+        let wrong = |problem: &str| {
+            let types = [self.ty().into(), mask.ty().into(), source.ty().into()];
+            Error::type_error("masked_scatter", problem, &types)
+        };
+        if !mask.dtype().is_bool() {
+            return Err(wrong("the mask must be bool"));
+        }
+        if kiln_ir::infer::broadcast_shapes(mask.shape(), self.shape()) != Some(*self.shape()) {
+            return Err(wrong(&format!("the mask does not broadcast to {}", self.shape())));
+        }
+        let shape = *self.shape();
+        let mask = mask.expand(shape)?;
+        let total = shape.num_elements();
+        let count = mask.clone().reshape([total])?.cast(self.stack().int_dtype())?;
+        let place = count.scan(kiln_ir::Reduction::Sum, 0)?.reshape(shape)?;
+        // Place 0 is where elements look that take nothing; a source that is too short is an index out of range.
+        let place = mask.clone().unary(Unary::Not)?.if_else_number(0, place)?;
+        let flat = source.flatten_all()?.pad(&[(1, 0)], super::super::zero(self.dtype()))?;
+        mask.if_else(flat.take(0, place)?, self)
+    }
+
+    /// All elements in row-major order, `[count]`.
+    pub(crate) fn flatten_all(self) -> Result<AnyTensor> {
+        let count = self.shape().num_elements();
+        self.reshape([count])
+    }
+}

@@ -1,0 +1,98 @@
+//! Sorted elements, and those at a rank.
+
+mod quantile;
+mod rank;
+
+pub use quantile::Interpolation;
+
+use crate::{AnyTensor, Axis, Error, Result};
+use kiln_ir::Op;
+
+impl AnyTensor {
+    /// Elements in ascending order along an axis. See [`Tensor::sort`](crate::Tensor::sort).
+    pub fn sort(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        Ok(self.sorted("sort", axis.into(), false)?.0)
+    }
+
+    /// Elements in descending order along an axis. See [`Tensor::sort_descending`](crate::Tensor::sort_descending).
+    pub fn sort_descending(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        Ok(self.sorted("sort_descending", axis.into(), true)?.0)
+    }
+
+    /// Elements in ascending order along an axis, and where each was. See
+    /// [`Tensor::sort_with_indices`](crate::Tensor::sort_with_indices).
+    pub fn sort_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
+        self.sorted("sort_with_indices", axis.into(), false)
+    }
+
+    /// Elements in descending order along an axis, and where each was. See
+    /// [`Tensor::sort_descending_with_indices`](crate::Tensor::sort_descending_with_indices).
+    pub fn sort_descending_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
+        self.sorted("sort_descending_with_indices", axis.into(), true)
+    }
+
+    /// The slices of the first axis sorted element by element. See [`Tensor::msort`](crate::Tensor::msort).
+    pub fn msort(self) -> Result<AnyTensor> {
+        self.sort(0)
+    }
+
+    /// The indices that sort an axis in ascending order. See [`Tensor::argsort`](crate::Tensor::argsort).
+    pub fn argsort(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        Ok(self.sorted("argsort", axis.into(), false)?.1)
+    }
+
+    /// The indices that sort an axis in descending order. See
+    /// [`Tensor::argsort_descending`](crate::Tensor::argsort_descending).
+    pub fn argsort_descending(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        Ok(self.sorted("argsort_descending", axis.into(), true)?.1)
+    }
+
+    fn sorted(self, name: &str, axis: Axis, descending: bool) -> Result<(AnyTensor, AnyTensor)> {
+        let (axis, index) = (axis.of(name, self.ty())?, self.stack().int_dtype());
+        self.ordered(&Op::Sort { axis, descending, index })
+    }
+
+    /// The `k` greatest elements along an axis. See [`Tensor::topk`](crate::Tensor::topk).
+    pub fn topk(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        Ok(self.first_of("topk", k, axis.into(), true)?.0)
+    }
+
+    /// The `k` greatest elements along an axis, and where each was. See
+    /// [`Tensor::topk_with_indices`](crate::Tensor::topk_with_indices).
+    pub fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
+        self.first_of("topk_with_indices", k, axis.into(), true)
+    }
+
+    /// Where the `k` greatest elements along an axis are. See [`Tensor::argtopk`](crate::Tensor::argtopk).
+    pub fn argtopk(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        Ok(self.first_of("argtopk", k, axis.into(), true)?.1)
+    }
+
+    /// The `k` least elements along an axis. See [`Tensor::topk_smallest`](crate::Tensor::topk_smallest).
+    pub fn topk_smallest(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        Ok(self.first_of("topk_smallest", k, axis.into(), false)?.0)
+    }
+
+    /// The `k` least elements along an axis, and where each was. See
+    /// [`Tensor::topk_smallest_with_indices`](crate::Tensor::topk_smallest_with_indices).
+    pub fn topk_smallest_with_indices(
+        self,
+        k: usize,
+        axis: impl Into<Axis>,
+    ) -> Result<(AnyTensor, AnyTensor)> {
+        self.first_of("topk_smallest_with_indices", k, axis.into(), false)
+    }
+
+    fn first_of(self, name: &str, k: usize, axis: Axis, largest: bool) -> Result<(AnyTensor, AnyTensor)> {
+        let (axis, index) = (axis.of(name, self.ty())?, self.stack().int_dtype());
+        self.ordered(&Op::TopK { axis, k, largest, index })
+    }
+
+    fn ordered(self, op: &Op) -> Result<(AnyTensor, AnyTensor)> {
+        let mut results = self.apply_many(op, [])?.into_iter();
+        match (results.next(), results.next()) {
+            (Some(values), Some(index)) => Ok((values, index)),
+            _ => Err(Error::type_error(op.name(), "gives no two results", &[])),
+        }
+    }
+}

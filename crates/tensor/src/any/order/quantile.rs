@@ -1,0 +1,126 @@
+//! Quantiles.
+
+use crate::{AnyTensor, Axis, Error, Result, TensorData};
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{Binary, Comparison, DType, Unary};
+
+/// What a quantile is that lies between two elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Interpolation {
+    /// Between them, in proportion.
+    #[default]
+    Linear,
+    /// The lower one.
+    Lower,
+    /// The higher one.
+    Higher,
+    /// The nearer one; of two as near, the one with the even rank.
+    Nearest,
+    /// In the middle between them.
+    Midpoint,
+}
+
+impl AnyTensor {
+    /// Quantiles along an axis, which gets one place for each. See [`Tensor::quantile`](crate::Tensor::quantile).
+    pub fn quantile(
+        self,
+        q: &[f64],
+        axis: impl Into<Axis>,
+        interpolation: Interpolation,
+    ) -> Result<AnyTensor> {
+        let axis = axis.into().of("quantile", self.ty())?;
+        self.quantiles("quantile", q, axis, interpolation, false)
+    }
+
+    /// Quantiles of the elements that are not NaN along an axis, which gets one place for each. See
+    /// [`Tensor::nanquantile`](crate::Tensor::nanquantile).
+    pub fn nanquantile(
+        self,
+        q: &[f64],
+        axis: impl Into<Axis>,
+        interpolation: Interpolation,
+    ) -> Result<AnyTensor> {
+        let axis = axis.into().of("nanquantile", self.ty())?;
+        self.quantiles("nanquantile", q, axis, interpolation, true)
+    }
+
+    fn quantiles(
+        self,
+        op: &str,
+        q: &[f64],
+        axis: usize,
+        interpolation: Interpolation,
+        skip_nan: bool,
+    ) -> Result<AnyTensor> {
+        if !self.dtype().is_float() {
+            return Err(Error::type_error(op, "needs floats", &[self.ty().into()]));
+        }
+        if let Some(q) = q.iter().find(|q| !(0.0..=1.0).contains(*q)) {
+            return Err(Error::type_error(op, format!("{q} is not between 0 and 1"), &[self.ty().into()]));
+        }
+        self.not_empty(op, axis)?;
+        let numbers = self.count_numbers(axis)?;
+        let length = self.shape()[axis];
+        let rank = self.ranks(q, axis, if skip_nan { Some(&numbers) } else { None })?;
+        let sorted = self.sort(axis)?;
+        let value = match interpolation {
+            Interpolation::Lower => sorted.at_rank(axis, rank.unary(Unary::Floor)?),
+            Interpolation::Higher => sorted.at_rank(axis, rank.unary(Unary::Ceil)?),
+            Interpolation::Nearest => sorted.at_rank(axis, rank.unary(Unary::Round)?),
+            Interpolation::Linear | Interpolation::Midpoint => {
+                let below = rank.clone().unary(Unary::Floor)?;
+                let low = sorted.clone().at_rank(axis, below.clone())?;
+                let high = sorted.at_rank(axis, rank.clone().unary(Unary::Ceil)?)?;
+                let weight = rank.binary(Binary::Sub, below)?;
+                let weight = match interpolation {
+                    // Only where the quantile lies between two elements.
+                    Interpolation::Midpoint => weight.unary(Unary::Ceil)?.binary_scalar(Binary::Mul, 0.5)?,
+                    _ => weight,
+                };
+                low.between(high, weight)
+            }
+        }?;
+        if skip_nan {
+            return Ok(value);
+        }
+        let incomplete = numbers.compare_scalar(Comparison::Ne, length)?;
+        incomplete.if_else_number(f64::NAN, value)
+    }
+
+    /// Where quantiles lie among the elements, as real numbers: `q * (n - 1)`.
+    fn ranks(&self, q: &[f64], axis: usize, numbers: Option<&AnyTensor>) -> Result<AnyTensor> {
+        let shape = self.shape().with(axis, q.len());
+        let mut along = crate::Shape::new(&[1; crate::MAX_RANK][..shape.rank()]);
+        along[axis] = q.len();
+        // The accumulator's precision: a 16-bit float has no ranks above 2048.
+        let dtype = if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        let host = |values: Vec<f64>| -> Result<AnyTensor> {
+            let data = TensorData::new(values, along)?.convert(dtype);
+            Ok(AnyTensor::from_data(data, self.stack()))
+        };
+        match numbers {
+            None => {
+                let last = (self.shape()[axis] - 1) as f64;
+                host(q.iter().map(|q| q * last).collect())?.expand(shape)
+            }
+            Some(numbers) => {
+                let last = numbers.clone().binary_scalar(Binary::Sub, 1)?.binary_scalar(Binary::Max, 0)?;
+                host(q.to_vec())?.expand(shape)?.binary(Binary::Mul, last.cast(dtype)?)
+            }
+        }
+    }
+
+    fn at_rank(self, axis: usize, rank: AnyTensor) -> Result<AnyTensor> {
+        let index = self.stack().int_dtype();
+        self.gather(axis, rank.cast(index)?)
+    }
+
+    /// `self + (high - self) * weight`; exactly `self` where both are equal, so that equal infinities stay.
+    fn between(self, high: AnyTensor, weight: AnyTensor) -> Result<AnyTensor> {
+        let same = self.clone().compare(Comparison::Eq, high.clone())?;
+        let weight = weight.cast(self.dtype())?;
+        let distance = same.if_else_number(0.0, high.binary(Binary::Sub, self.clone())?)?;
+        self.binary(Binary::Add, distance.binary(Binary::Mul, weight)?)
+    }
+}

@@ -1,0 +1,117 @@
+//! The element at a rank, and the most frequent one.
+
+use crate::{AnyTensor, Axis, Error, Result};
+use alloc::format;
+use kiln_ir::{Binary, Comparison, Extremum, Reduction, SliceAxis};
+
+impl AnyTensor {
+    /// The `k`th least element along an axis, counted from 1, and where it is. See
+    /// [`Tensor::kthvalue`](crate::Tensor::kthvalue).
+    pub fn kthvalue(self, k: usize, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
+        let axis = axis.into().of("kthvalue", self.ty())?;
+        let length = self.shape()[axis];
+        if k == 0 || k > length {
+            let problem = format!("k is {k}, but counts from 1 to the {length} elements of axis {axis}");
+            return Err(Error::type_error("kthvalue", problem, &[self.ty().into()]));
+        }
+        let (values, index) = self.topk_smallest_with_indices(k, axis)?;
+        let last = SliceAxis { start: k - 1, len: 1, step: 1 };
+        Ok((values.slice_axis(axis, last)?, index.slice_axis(axis, last)?))
+    }
+
+    /// The median along an axis. See [`Tensor::median`](crate::Tensor::median).
+    pub fn median(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        Ok(self.middle("median", axis.into(), Missing::Spreads)?.0)
+    }
+
+    /// The median along an axis, and where it is. See
+    /// [`Tensor::median_with_indices`](crate::Tensor::median_with_indices).
+    pub fn median_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
+        self.middle("median_with_indices", axis.into(), Missing::Spreads)
+    }
+
+    /// The median of the elements that are not NaN along an axis. See
+    /// [`Tensor::nanmedian`](crate::Tensor::nanmedian).
+    pub fn nanmedian(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        Ok(self.middle("nanmedian", axis.into(), Missing::Skipped)?.0)
+    }
+
+    /// The median of the elements that are not NaN along an axis, and where it is. See
+    /// [`Tensor::nanmedian_with_indices`](crate::Tensor::nanmedian_with_indices).
+    pub fn nanmedian_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
+        self.middle("nanmedian_with_indices", axis.into(), Missing::Skipped)
+    }
+
+    fn middle(self, op: &str, axis: Axis, missing: Missing) -> Result<(AnyTensor, AnyTensor)> {
+        let axis = axis.of(op, self.ty())?;
+        self.not_empty(op, axis)?;
+        let length = self.shape()[axis];
+        if !self.dtype().is_float() {
+            return self.kthvalue(length.div_ceil(2), axis);
+        }
+        let numbers = self.count_numbers(axis)?;
+        let (values, index) = self.sort_with_indices(axis)?;
+        // NaN is sorted to the end, so the first one is where the numbers end.
+        let place = match missing {
+            Missing::Skipped => {
+                let middle = numbers.binary_scalar(Binary::Sub, 1)?.binary_scalar(Binary::Div, 2)?;
+                middle.binary_scalar(Binary::Max, 0)?
+            }
+            Missing::Spreads => {
+                let complete = numbers.clone().compare_scalar(Comparison::Eq, length)?;
+                complete.if_else_number((length - 1) / 2, numbers)?
+            }
+        };
+        Ok((values.gather(axis, place.clone())?, index.gather(axis, place)?))
+    }
+
+    /// How many elements along an axis are not NaN.
+    pub(super) fn count_numbers(&self, axis: usize) -> Result<AnyTensor> {
+        let numbers = self.clone().compare(Comparison::Eq, self.clone())?;
+        numbers.cast(self.stack().int_dtype())?.reduce(Reduction::Sum, &[axis])
+    }
+
+    /// An error where an axis is empty while the result is not.
+    pub(super) fn not_empty(&self, op: &str, axis: usize) -> Result<()> {
+        if self.shape()[axis] == 0 {
+            let problem = format!("axis {axis} is empty");
+            return Err(Error::type_error(op, problem, &[self.ty().into()]));
+        }
+        Ok(())
+    }
+
+    /// The most frequent element along an axis, and where it is. See [`Tensor::mode`](crate::Tensor::mode).
+    pub fn mode(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
+        let axis = axis.into().of("mode", self.ty())?;
+        self.not_empty("mode", axis)?;
+        let (values, index) = self.sort_with_indices(axis)?;
+        let places = AnyTensor::iota(*index.ty(), axis, index.stack())?;
+        // How many equal elements of the run come before each: its place less the place where the run starts.
+        let starts = values.clone().run_starts(axis)?;
+        let nowhere = AnyTensor::zeros(*index.ty(), index.stack())?;
+        let start = starts.if_else(places.clone(), nowhere)?.scan(Reduction::Max, axis)?;
+        let longest = places.binary(Binary::Sub, start)?.arg_reduce(Extremum::Max, axis)?;
+        Ok((values.gather(axis, longest.clone())?, index.gather(axis, longest)?))
+    }
+
+    /// Where elements differ from the one before them along an axis; the first does.
+    pub(crate) fn run_starts(self, axis: usize) -> Result<AnyTensor> {
+        let length = self.shape()[axis];
+        let first = AnyTensor::ones(
+            self.ty().with_dtype(kiln_ir::DType::Bool).with_shape(self.shape().with(axis, length.min(1))),
+            self.stack(),
+        )?;
+        let earlier = self.clone().narrow(axis, 0, length.saturating_sub(1))?;
+        let later = self.narrow(axis, length.min(1), length.saturating_sub(1))?;
+        AnyTensor::cat([first, later.compare(Comparison::Ne, earlier)?].into(), axis)
+    }
+}
+
+/// What a NaN does to a median.
+#[derive(Clone, Copy)]
+enum Missing {
+    /// The median is NaN.
+    Spreads,
+    /// It is left out.
+    Skipped,
+}

@@ -1,0 +1,95 @@
+//! The least and the greatest.
+
+use crate::{AnyTensor, Axis, AxisList, Result};
+use kiln_ir::{Extremum, Op, Reduction, Unary};
+
+impl AnyTensor {
+    /// The greatest of all elements, of shape `[1]`. See [`Tensor::max`](crate::Tensor::max).
+    pub fn max(self) -> Result<AnyTensor> {
+        self.reduce_all(Reduction::Max)
+    }
+
+    /// The greatest along an axis. See [`Tensor::max_dim`](crate::Tensor::max_dim).
+    pub fn max_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.reduce_one("max_dim", Reduction::Max, axis.into())
+    }
+
+    /// The greatest along axes. See [`Tensor::max_dims`](crate::Tensor::max_dims).
+    pub fn max_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        self.reduce_some("max_dims", Reduction::Max, &axes.into())
+    }
+
+    /// The least of all elements, of shape `[1]`. See [`Tensor::min`](crate::Tensor::min).
+    pub fn min(self) -> Result<AnyTensor> {
+        self.reduce_all(Reduction::Min)
+    }
+
+    /// The least along an axis. See [`Tensor::min_dim`](crate::Tensor::min_dim).
+    pub fn min_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.reduce_one("min_dim", Reduction::Min, axis.into())
+    }
+
+    /// The least along axes. See [`Tensor::min_dims`](crate::Tensor::min_dims).
+    pub fn min_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        self.reduce_some("min_dims", Reduction::Min, &axes.into())
+    }
+
+    /// The greatest absolute value of all elements, of shape `[1]`. See [`Tensor::max_abs`](crate::Tensor::max_abs).
+    pub fn max_abs(self) -> Result<AnyTensor> {
+        self.unary(Unary::Abs)?.max()
+    }
+
+    /// The greatest absolute value along an axis. See [`Tensor::max_abs_dim`](crate::Tensor::max_abs_dim).
+    pub fn max_abs_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.unary(Unary::Abs)?.reduce_one("max_abs_dim", Reduction::Max, axis.into())
+    }
+
+    /// The greatest absolute value along axes. See [`Tensor::max_abs_dims`](crate::Tensor::max_abs_dims).
+    pub fn max_abs_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        self.unary(Unary::Abs)?.reduce_some("max_abs_dims", Reduction::Max, &axes.into())
+    }
+
+    /// The least and the greatest along an axis. See [`Tensor::aminmax`](crate::Tensor::aminmax).
+    pub fn aminmax(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
+        let axis = axis.into().of("aminmax", self.ty())?;
+        Ok((self.clone().min_dim(axis)?, self.max_dim(axis)?))
+    }
+
+    /// Where along an axis the extreme element is.
+    pub fn arg_reduce(self, extremum: Extremum, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        let index = self.stack().int_dtype();
+        let name = match extremum {
+            Extremum::Min => "argmin",
+            Extremum::Max => "argmax",
+        };
+        let axis = axis.into().of(name, self.ty())?;
+        self.apply(&Op::ArgReduce { extremum, axis, index })
+    }
+
+    /// Where the greatest along an axis is. See [`Tensor::argmax`](crate::Tensor::argmax).
+    pub fn argmax(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.arg_reduce(Extremum::Max, axis)
+    }
+
+    /// Where the least along an axis is. See [`Tensor::argmin`](crate::Tensor::argmin).
+    pub fn argmin(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.arg_reduce(Extremum::Min, axis)
+    }
+
+    /// The greatest along an axis and where it is. See
+    /// [`Tensor::max_dim_with_indices`](crate::Tensor::max_dim_with_indices).
+    pub fn max_dim_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
+        self.extreme_with_indices(Extremum::Max, axis.into())
+    }
+
+    /// The least along an axis and where it is. See
+    /// [`Tensor::min_dim_with_indices`](crate::Tensor::min_dim_with_indices).
+    pub fn min_dim_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
+        self.extreme_with_indices(Extremum::Min, axis.into())
+    }
+
+    fn extreme_with_indices(self, extremum: Extremum, axis: Axis) -> Result<(AnyTensor, AnyTensor)> {
+        let index = self.clone().arg_reduce(extremum, axis)?;
+        Ok((self.gather(axis, index.clone())?, index))
+    }
+}

@@ -1,0 +1,64 @@
+//! Running reductions.
+
+use crate::{AnyTensor, Axis, Result};
+use kiln_ir::{Binary, Comparison, Op, Reduction};
+
+impl AnyTensor {
+    /// Running reduction along an axis.
+    pub fn scan(self, reduction: Reduction, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        let name = match reduction {
+            Reduction::Sum => "cumsum",
+            Reduction::Prod => "cumprod",
+            Reduction::Max => "cummax",
+            Reduction::Min => "cummin",
+        };
+        let axis = axis.into().of(name, self.ty())?;
+        self.apply(&Op::Scan { reduction, axis, reverse: false, exclusive: false })
+    }
+
+    /// The running sum along an axis. See [`Tensor::cumsum`](crate::Tensor::cumsum).
+    pub fn cumsum(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.scan(Reduction::Sum, axis)
+    }
+
+    /// The running product along an axis. See [`Tensor::cumprod`](crate::Tensor::cumprod).
+    pub fn cumprod(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.scan(Reduction::Prod, axis)
+    }
+
+    /// The running maximum along an axis. See [`Tensor::cummax`](crate::Tensor::cummax).
+    pub fn cummax(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.scan(Reduction::Max, axis)
+    }
+
+    /// The running minimum along an axis. See [`Tensor::cummin`](crate::Tensor::cummin).
+    pub fn cummin(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.scan(Reduction::Min, axis)
+    }
+
+    /// The running maximum along an axis, and where each was found. See
+    /// [`Tensor::cummax_with_indices`](crate::Tensor::cummax_with_indices).
+    pub fn cummax_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
+        self.scan_with_indices(Reduction::Max, axis.into())
+    }
+
+    /// The running minimum along an axis, and where each was found. See
+    /// [`Tensor::cummin_with_indices`](crate::Tensor::cummin_with_indices).
+    pub fn cummin_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
+        self.scan_with_indices(Reduction::Min, axis.into())
+    }
+
+    fn scan_with_indices(self, reduction: Reduction, axis: Axis) -> Result<(AnyTensor, AnyTensor)> {
+        let values = self.clone().scan(reduction, axis)?;
+        let axis = axis.of("scan", self.ty())?;
+        // An element sets the extreme where it equals it. The last that did is the one; NaN sets it too.
+        let mut sets = self.clone().compare(Comparison::Eq, values.clone())?;
+        if self.dtype().is_float() {
+            sets = sets.binary(Binary::Or, self.nan_places("scan")?)?;
+        }
+        let index = self.ty().with_dtype(self.stack().int_dtype());
+        let places = AnyTensor::iota(index, axis, self.stack())?;
+        let never = AnyTensor::zeros(index, self.stack())?;
+        Ok((values, sets.if_else(places, never)?.scan(Reduction::Max, axis)?))
+    }
+}

@@ -1,0 +1,136 @@
+//! Distinct elements. All but [`isin`](AnyTensor::isin) wait for the device: their shapes depend on data.
+
+use crate::{AnyTensor, Axis, Error, Result};
+use alloc::format;
+use kiln_ir::{Binary, Comparison, Reduction, SliceAxis, UpdateMode};
+
+/// Distinct elements or slices, where each element's is, and how many there are of each.
+#[derive(Clone, Debug)]
+pub struct UniqueAny {
+    /// The distinct elements, `[count]`, or slices.
+    pub values: AnyTensor,
+    /// For each element (or slice), the place of its value.
+    pub inverse: AnyTensor,
+    /// How often each value occurs, `[count]`.
+    pub counts: AnyTensor,
+}
+
+impl AnyTensor {
+    /// The distinct elements in ascending order. Waits for the device. See [`Tensor::unique`](crate::Tensor::unique).
+    pub fn unique(self) -> Result<AnyTensor> {
+        let sorted = self.flatten_all()?.sort(0)?;
+        let first = sorted.clone().run_starts(0)?.places()?;
+        sorted.take(0, first)
+    }
+
+    /// The distinct elements in ascending order, with places and counts. Waits for the device. See
+    /// [`Tensor::unique_with_counts`](crate::Tensor::unique_with_counts).
+    pub fn unique_with_counts(self) -> Result<UniqueAny> {
+        let shape = *self.shape();
+        let (sorted, order) = self.flatten_all()?.sort_with_indices(0)?;
+        let starts = sorted.clone().run_starts(0)?;
+        let mut unique = UniqueAny::of_runs(sorted, 0, starts)?;
+        unique.inverse = unique.inverse.put_back(order)?.reshape(shape)?;
+        Ok(unique)
+    }
+
+    /// The distinct slices along an axis, in lexicographic order. Waits for the device. See
+    /// [`Tensor::unique_dim`](crate::Tensor::unique_dim).
+    pub fn unique_dim(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
+        let axis = axis.into().of("unique_dim", self.ty())?;
+        let rows = self.clone().rows_of(axis)?;
+        let count = rows.shape()[0];
+        let index = rows.ty().with_dtype(self.stack().int_dtype()).with_shape([count]);
+        let mut order = AnyTensor::iota(index, 0, self.stack())?;
+        // Stable sorts by the last column first: rows end up ordered by the first.
+        for column in (0..rows.shape()[1]).rev() {
+            let key = rows.clone().narrow(1, column, 1)?.reshape([count])?.take(0, order.clone())?;
+            order = order.take(0, key.argsort(0)?)?;
+        }
+        let starts = rows.take(0, order.clone())?.row_starts()?;
+        let mut unique = UniqueAny::of_runs(self.take(axis, order.clone())?, axis, starts)?;
+        unique.inverse = unique.inverse.put_back(order)?;
+        Ok(unique)
+    }
+
+    /// The elements without those that equal the one before. Waits for the device. See
+    /// [`Tensor::unique_consecutive`](crate::Tensor::unique_consecutive).
+    pub fn unique_consecutive(self) -> Result<UniqueAny> {
+        let shape = *self.shape();
+        let flat = self.flatten_all()?;
+        let starts = flat.clone().run_starts(0)?;
+        let mut unique = UniqueAny::of_runs(flat, 0, starts)?;
+        unique.inverse = unique.inverse.reshape(shape)?;
+        Ok(unique)
+    }
+
+    /// The slices along an axis without those that equal the one before. Waits for the device. See
+    /// [`Tensor::unique_consecutive_dim`](crate::Tensor::unique_consecutive_dim).
+    pub fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
+        let axis = axis.into().of("unique_consecutive_dim", self.ty())?;
+        let starts = self.clone().rows_of(axis)?.row_starts()?;
+        UniqueAny::of_runs(self, axis, starts)
+    }
+
+    /// Whether each element is among others. See [`Tensor::isin`](crate::Tensor::isin).
+    pub fn isin(self, others: AnyTensor) -> Result<AnyTensor> {
+        self.on_same_stack("isin", &others)?;
+        if self.dtype() != others.dtype() || self.dtype().is_bool() {
+            let problem = format!("needs numbers of one dtype, not {} and {}", self.dtype(), others.dtype());
+            return Err(Error::type_error("isin", problem, &[self.ty().into(), others.ty().into()]));
+        }
+        let count = others.shape().num_elements();
+        if count == 0 {
+            return AnyTensor::zeros(self.ty().with_dtype(kiln_ir::DType::Bool), self.stack());
+        }
+        let sorted = others.flatten_all()?.sort(0)?;
+        let place =
+            sorted.clone().searchsorted(self.clone(), false)?.binary_scalar(Binary::Min, count - 1)?;
+        self.compare(Comparison::Eq, sorted.take(0, place)?)
+    }
+
+    /// The slices along an axis as rows of a matrix.
+    fn rows_of(self, axis: usize) -> Result<AnyTensor> {
+        let count = self.shape()[axis];
+        let width = self.shape().without(axis).num_elements();
+        self.movedim(axis, 0)?.reshape([count, width])
+    }
+
+    /// Where rows of a matrix differ from the one before; the first does.
+    fn row_starts(self) -> Result<AnyTensor> {
+        let count = self.shape()[0];
+        let differ = self.run_starts(0)?.reduce(Reduction::Max, &[1])?.reshape([count])?;
+        // Rows without elements are all equal, yet the first one is there.
+        let first = AnyTensor::iota(differ.ty().with_dtype(kiln_ir::DType::I32), 0, differ.stack())?;
+        differ.binary(Binary::Or, first.compare_scalar(Comparison::Eq, 0)?)
+    }
+
+    /// The places of a vector that hold, `[count]`.
+    fn places(self) -> Result<AnyTensor> {
+        let places = self.argwhere()?;
+        let count = places.shape()[0];
+        places.reshape([count])
+    }
+
+    /// The elements of a vector moved to the places of which an order was taken.
+    fn put_back(self, order: AnyTensor) -> Result<AnyTensor> {
+        let nothing = AnyTensor::zeros(*self.ty(), self.stack())?;
+        nothing.put(0, order, self, UpdateMode::Set)
+    }
+}
+
+impl UniqueAny {
+    /// The first slice of each run along an axis; `starts` says where runs start.
+    fn of_runs(slices: AnyTensor, axis: usize, starts: AnyTensor) -> Result<UniqueAny> {
+        let (index, total) = (slices.stack().int_dtype(), starts.shape()[0]);
+        let inverse = starts.clone().cast(index)?.cumsum(0)?.binary_scalar(Binary::Sub, 1)?;
+        let first = starts.places()?;
+        let count = first.shape()[0];
+        let next = first
+            .clone()
+            .slice_axis(0, SliceAxis { start: count.min(1), len: count.saturating_sub(1), step: 1 })?;
+        let end = AnyTensor::full(first.ty().with_shape([count.min(1)]), total, first.stack())?;
+        let counts = AnyTensor::cat([next, end].into(), 0)?.binary(Binary::Sub, first.clone())?;
+        Ok(UniqueAny { values: slices.take(axis, first)?, inverse, counts })
+    }
+}

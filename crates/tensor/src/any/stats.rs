@@ -1,0 +1,236 @@
+//! Statistics: covariances, histograms, distances.
+
+use crate::{AnyTensor, Axis, Error, Result};
+use alloc::format;
+use kiln_ir::{Binary, Comparison, Reduction, Unary, UpdateMode};
+
+impl AnyTensor {
+    /// The covariance matrix of variables whose observations lie along an axis. See
+    /// [`Tensor::cov`](crate::Tensor::cov).
+    pub fn cov(self, axis: impl Into<Axis>, correction: f64) -> Result<AnyTensor> {
+        let axis = axis.into().of("cov", self.ty())?;
+        if self.rank() != 2 || !self.dtype().is_float() {
+            let problem = "needs floats with 2 axes, variables and observations";
+            return Err(Error::type_error("cov", problem, &[self.ty().into()]));
+        }
+        let rows = if axis == 1 { self } else { self.transpose()? };
+        let degrees = (rows.shape()[1] as f64 - correction).max(0.0);
+        let mean = rows.clone().mean_over(&[1])?;
+        let centered = rows.binary(Binary::Sub, mean)?;
+        let turned = centered.clone().transpose()?;
+        centered.matmul(turned)?.binary_scalar(Binary::Div, degrees)
+    }
+
+    /// The correlation matrix of variables whose observations lie along an axis. See
+    /// [`Tensor::corrcoef`](crate::Tensor::corrcoef).
+    pub fn corrcoef(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        let covariance = self.cov(axis, 0.0)?;
+        let deviation = covariance.clone().diagonal(0, 0, 1)?.unary(Unary::Sqrt)?;
+        let rows = deviation.clone().unsqueeze_dim(1)?;
+        let ratio = covariance.binary(Binary::Div, rows)?.binary(Binary::Div, deviation)?;
+        ratio.binary_scalar(Binary::Max, -1.0)?.binary_scalar(Binary::Min, 1.0)
+    }
+
+    /// How many elements lie in each of equally wide bins. See [`Tensor::histc`](crate::Tensor::histc).
+    pub fn histc(self, bins: usize, range: Option<(f64, f64)>) -> Result<AnyTensor> {
+        let edges = self.bin_edges("histc", bins, range)?;
+        self.detach().counted("histc", edges, None)
+    }
+
+    /// A histogram of equally wide bins: the counts or sums of weights, and the edges. See
+    /// [`Tensor::histogram`](crate::Tensor::histogram).
+    pub fn histogram(
+        self,
+        bins: usize,
+        range: Option<(f64, f64)>,
+        weights: Option<AnyTensor>,
+        density: bool,
+    ) -> Result<(AnyTensor, AnyTensor)> {
+        let edges = self.bin_edges("histogram", bins, range)?;
+        let counts = self.detach().counted("histogram", edges.clone(), weights)?;
+        Ok((if density { counts.density(edges.clone())? } else { counts }, edges))
+    }
+
+    /// A histogram of bins between edges that are given. See
+    /// [`Tensor::histogram_between`](crate::Tensor::histogram_between).
+    pub fn histogram_between(
+        self,
+        edges: AnyTensor,
+        weights: Option<AnyTensor>,
+        density: bool,
+    ) -> Result<AnyTensor> {
+        if edges.rank() != 1 || edges.shape()[0] < 2 || edges.dtype() != self.dtype() {
+            let problem = "the edges must be at least 2 numbers of the tensor's dtype";
+            return Err(Error::type_error(
+                "histogram_between",
+                problem,
+                &[self.ty().into(), edges.ty().into()],
+            ));
+        }
+        let counts = self.detach().counted("histogram_between", edges.clone(), weights)?;
+        if density { counts.density(edges) } else { Ok(counts) }
+    }
+
+    /// The edges of equally wide bins over a range, or over all elements.
+    fn bin_edges(&self, op: &str, bins: usize, range: Option<(f64, f64)>) -> Result<AnyTensor> {
+        let wrong = |problem: &str| Err(Error::type_error(op, problem, &[self.ty().into()]));
+        if !self.dtype().is_float() {
+            return wrong("needs floats");
+        }
+        if bins == 0 {
+            return wrong("needs at least 1 bin");
+        }
+        let (low, high) = match range {
+            Some((low, high)) if !(low.is_finite() && high.is_finite() && low <= high) => {
+                return wrong(&format!("{low} to {high} is no range"));
+            }
+            Some((low, high)) => (self.number(low)?, self.number(high)?),
+            None if self.shape().num_elements() == 0 => (self.number(0.0)?, self.number(1.0)?),
+            None => {
+                let x = self.clone().detach();
+                (x.clone().min()?, x.max()?)
+            }
+        };
+        // A range of no width is widened, so that its one value lies in the middle.
+        let flat = low.clone().compare(Comparison::Eq, high.clone())?.cast(self.dtype())?;
+        let half = flat.binary_scalar(Binary::Mul, 0.5)?;
+        let (low, high) = (low.binary(Binary::Sub, half.clone())?, high.binary(Binary::Add, half)?);
+        let places = self.ty().with_shape([bins + 1]);
+        let share = AnyTensor::iota(places, 0, self.stack())?.binary_scalar(Binary::Div, bins)?;
+        let edges = share.binary(Binary::Mul, high.clone().binary(Binary::Sub, low.clone())?)?;
+        let inner = edges.binary(Binary::Add, low)?.narrow(0, 0, bins)?;
+        AnyTensor::cat([inner, high].into(), 0)
+    }
+
+    /// A number of the tensor's dtype, `[1]`.
+    fn number(&self, x: f64) -> Result<AnyTensor> {
+        AnyTensor::full(self.ty().with_shape([1]), x, self.stack())
+    }
+
+    /// Counts, or sums of weights, between edges. Of each bin the lower edge belongs to it, of the last both.
+    fn counted(self, op: &str, edges: AnyTensor, weights: Option<AnyTensor>) -> Result<AnyTensor> {
+        let (x, bins) = (self.flatten_all()?, edges.shape()[0] - 1);
+        if let Some(weights) = &weights
+            && weights.shape().num_elements() != x.shape()[0]
+        {
+            let problem = "needs one weight for each element";
+            return Err(Error::type_error(op, problem, &[x.ty().into(), weights.ty().into()]));
+        }
+        let weights = match weights {
+            Some(weights) => weights.flatten_all()?,
+            None => AnyTensor::ones(*x.ty(), x.stack())?,
+        };
+        let last = edges.clone().narrow(0, bins, 1)?;
+        let place = edges.searchsorted(x.clone(), true)?.binary_scalar(Binary::Sub, 1)?;
+        let on_end = x.compare(Comparison::Eq, last)?;
+        let place = on_end.if_else_number(bins - 1, place)?;
+        let below = place.clone().compare_scalar(Comparison::Lt, 0)?;
+        let above = place.clone().scalar_compare(bins, Comparison::Le)?;
+        let outside = below.binary(Binary::Or, above)?;
+        // What lies outside goes to a bin of its own.
+        let place = outside.if_else_number(bins, place)?;
+        let none = AnyTensor::zeros(weights.ty().with_shape([bins + 1]), weights.stack())?;
+        none.put(0, place, weights, UpdateMode::Add)?.narrow(0, 0, bins)
+    }
+
+    /// Counts over their sum and the widths of the bins.
+    fn density(self, edges: AnyTensor) -> Result<AnyTensor> {
+        let total = self.clone().sum()?;
+        let widths = edges.diff(1, 0)?.cast(self.dtype())?;
+        self.binary(Binary::Div, total)?.binary(Binary::Div, widths)
+    }
+
+    /// How often each number occurs, or the sums of its weights. Waits for the device. See
+    /// [`Tensor::bincount`](crate::Tensor::bincount).
+    pub fn bincount(self, weights: Option<AnyTensor>, min_length: usize) -> Result<AnyTensor> {
+        let wrong = |problem: &str| Err(Error::type_error("bincount", problem, &[self.ty().into()]));
+        if !self.dtype().is_int() || self.rank() != 1 {
+            return wrong("needs integers with exactly 1 axis");
+        }
+        if weights.as_ref().is_some_and(|weights| weights.shape() != self.shape()) {
+            return wrong("needs one weight for each number");
+        }
+        let numbers = self.to_data()?.to_vec::<i64>();
+        if let Some(number) = numbers.iter().find(|&&number| number < 0) {
+            return wrong(&format!("{number} is negative"));
+        }
+        let length = numbers.iter().max().map_or(0, |&greatest| greatest as usize + 1).max(min_length);
+        let ty = match &weights {
+            Some(weights) => weights.ty().with_shape([length]),
+            None => self.ty().with_dtype(self.stack().int_dtype()).with_shape([length]),
+        };
+        let weights = match weights {
+            Some(weights) => weights,
+            None => AnyTensor::ones(ty.with_shape(*self.shape()), self.stack())?,
+        };
+        AnyTensor::zeros(ty, self.stack())?.put(0, self, weights, UpdateMode::Add)
+    }
+
+    /// The distances between the rows of two tensors. See [`Tensor::cdist`](crate::Tensor::cdist).
+    pub fn cdist(self, other: AnyTensor, p: f64) -> Result<AnyTensor> {
+        self.on_same_stack("cdist", &other)?;
+        let wrong =
+            |problem: &str| Err(Error::type_error("cdist", problem, &[self.ty().into(), other.ty().into()]));
+        if self.rank() < 2 || other.rank() < 2 {
+            return wrong("needs at least 2 axes, rows and their elements");
+        }
+        if self.shape().last() != other.shape().last() {
+            return wrong("the rows differ in length");
+        }
+        let difference = self.unsqueeze_dim(-2)?.binary(Binary::Sub, other.unsqueeze_dim(-3)?)?;
+        difference.distance("cdist", p)
+    }
+
+    /// The distances between the rows of one matrix, each pair once. See [`Tensor::pdist`](crate::Tensor::pdist).
+    pub fn pdist(self, p: f64) -> Result<AnyTensor> {
+        if self.rank() != 2 {
+            return Err(Error::type_error("pdist", "needs exactly 2 axes", &[self.ty().into()]));
+        }
+        let rows = self.shape()[0];
+        let pairs = AnyTensor::triu_indices(rows, rows, 1, self.stack())?;
+        let mut pairs = pairs.unbind(0)?.into_iter();
+        let (Some(first), Some(second)) = (pairs.next(), pairs.next()) else {
+            return Err(Error::type_error("pdist", "has no pairs", &[self.ty().into()]));
+        };
+        self.clone().take(0, first)?.binary(Binary::Sub, self.take(0, second)?)?.distance("pdist", p)
+    }
+
+    /// The `p`-norm along the last axis, which goes. Its gradient at 0 is 0.
+    fn distance(self, op: &str, p: f64) -> Result<AnyTensor> {
+        if p.is_nan() || p < 0.0 || !self.dtype().is_float() {
+            let problem = format!("needs floats and a norm of at least 0, not {p}");
+            return Err(Error::type_error(op, problem, &[self.ty().into()]));
+        }
+        let last = self.rank() - 1;
+        let shape = self.shape().without(last);
+        let norm = if p == 0.0 {
+            let dtype = self.dtype();
+            self.truth()?.cast(dtype)?.reduce(Reduction::Sum, &[last])?
+        } else if p == 1.0 {
+            self.unary(Unary::Abs)?.reduce(Reduction::Sum, &[last])?
+        } else if p == 2.0 {
+            self.clone().binary(Binary::Mul, self)?.reduce(Reduction::Sum, &[last])?.root()?
+        } else if p.is_infinite() {
+            self.not_below_zero()?.reduce(Reduction::Max, &[last])?
+        } else {
+            self.unary(Unary::Abs)?.power(p)?.reduce(Reduction::Sum, &[last])?.power(1.0 / p)?
+        };
+        norm.reshape(shape)
+    }
+
+    /// Absolute values with a zero before them, so that the greatest of none is 0.
+    fn not_below_zero(self) -> Result<AnyTensor> {
+        let (last, dtype) = (self.rank() - 1, self.dtype());
+        if self.shape()[last] > 0 {
+            return self.unary(Unary::Abs);
+        }
+        AnyTensor::zeros(self.ty().with_shape(self.shape().with(last, 1)).with_dtype(dtype), self.stack())
+    }
+
+    /// Numbers of at least 0 to a power; the gradient at 0 is 0.
+    fn power(self, exponent: f64) -> Result<AnyTensor> {
+        let is_zero = self.clone().compare_scalar(Comparison::Eq, 0.0)?;
+        let power = is_zero.clone().if_else_number(1.0, self)?.binary_scalar(Binary::Pow, exponent)?;
+        is_zero.if_else_number(0.0, power)
+    }
+}

@@ -1,0 +1,113 @@
+//! Axes in another order, and elements in another order along them.
+
+use crate::{AnyTensor, Axis, AxisList, Error, Result};
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{Axes, MAX_RANK, Op, SliceAxis};
+use smallvec::SmallVec;
+
+impl AnyTensor {
+    /// Axes in another order. See [`Tensor::permute`](crate::Tensor::permute).
+    pub fn permute(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        let axes = axes.into().of("permute", self.ty())?;
+        self.apply(&Op::Permute(Axes::new(&axes)))
+    }
+
+    /// Exchanges two axes. See [`Tensor::swap_dims`](crate::Tensor::swap_dims).
+    pub fn swap_dims(self, a: impl Into<Axis>, b: impl Into<Axis>) -> Result<AnyTensor> {
+        let (a, b) = (a.into().of("swap_dims", self.ty())?, b.into().of("swap_dims", self.ty())?);
+        let mut axes: SmallVec<[usize; MAX_RANK]> = (0..self.rank()).collect();
+        axes.swap(a, b);
+        self.apply(&Op::Permute(Axes::new(&axes)))
+    }
+
+    /// Exchanges the last two axes. See [`Tensor::transpose`](crate::Tensor::transpose).
+    pub fn transpose(self) -> Result<AnyTensor> {
+        if self.rank() < 2 {
+            return Err(Error::type_error("transpose", "needs at least 2 axes", &[self.ty().into()]));
+        }
+        self.swap_dims(-2, -1)
+    }
+
+    /// Moves axes to other places. See [`Tensor::movedim`](crate::Tensor::movedim).
+    pub fn movedim(self, from: impl Into<AxisList>, to: impl Into<AxisList>) -> Result<AnyTensor> {
+        self.move_axes(&from.into(), &to.into())
+    }
+
+    fn move_axes(self, from: &AxisList, to: &AxisList) -> Result<AnyTensor> {
+        let (from, to) = (from.of("movedim", self.ty())?, to.of("movedim", self.ty())?);
+        if from.len() != to.len() {
+            let problem = format!("{} axes do not go to {} places", from.len(), to.len());
+            return Err(Error::type_error("movedim", problem, &[self.ty().into()]));
+        }
+        let mut others = (0..self.rank()).filter(|axis| !from.contains(axis));
+        let source = |place: usize| match to.iter().position(|&axis| axis == place) {
+            Some(moved) => from[moved],
+            None => others.next().unwrap_or(place),
+        };
+        let axes: Vec<usize> = (0..self.rank()).map(source).collect();
+        self.apply(&Op::Permute(Axes::new(&axes)))
+    }
+
+    /// Elements of some axes in reverse order. See [`Tensor::flip`](crate::Tensor::flip).
+    pub fn flip(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        let axes = axes.into().of("flip", self.ty())?;
+        let range = |(axis, &len): (usize, &usize)| match axes.contains(&axis) {
+            true => SliceAxis { start: len.saturating_sub(1), len, step: -1 },
+            false => SliceAxis::all(len),
+        };
+        let slices = self.shape().iter().enumerate().map(range).collect();
+        self.slice_axes(slices)
+    }
+
+    /// Columns in reverse order. See [`Tensor::fliplr`](crate::Tensor::fliplr).
+    pub fn fliplr(self) -> Result<AnyTensor> {
+        self.flip(1)
+    }
+
+    /// Rows in reverse order. See [`Tensor::flipud`](crate::Tensor::flipud).
+    pub fn flipud(self) -> Result<AnyTensor> {
+        self.flip(0)
+    }
+
+    /// Turned by a multiple of 90 degrees in the plane of two axes. See [`Tensor::rot90`](crate::Tensor::rot90).
+    pub fn rot90(self, times: i64, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        let axes = axes.into().of("rot90", self.ty())?;
+        let [a, b] = axes[..] else {
+            let problem = format!("a plane has 2 axes, not {}", axes.len());
+            return Err(Error::type_error("rot90", problem, &[self.ty().into()]));
+        };
+        match times.rem_euclid(4) {
+            0 => Ok(self),
+            1 => self.flip(b)?.swap_dims(a, b),
+            2 => self.flip([a, b]),
+            _ => self.flip(a)?.swap_dims(a, b),
+        }
+    }
+
+    /// Elements moved along axes, around the end. See [`Tensor::roll`](crate::Tensor::roll).
+    pub fn roll(self, shifts: &[i64], axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        let axes = axes.into().of("roll", self.ty())?;
+        if axes.len() != shifts.len() {
+            let problem = format!("{} shifts for {} axes", shifts.len(), axes.len());
+            return Err(Error::type_error("roll", problem, &[self.ty().into()]));
+        }
+        axes.iter().zip(shifts).try_fold(self, |any, (&axis, &shift)| any.roll_axis(shift, axis))
+    }
+
+    /// Elements moved along one axis, around the end. See [`Tensor::roll_dim`](crate::Tensor::roll_dim).
+    pub fn roll_dim(self, shift: i64, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        let axis = axis.into().of("roll_dim", self.ty())?;
+        self.roll_axis(shift, axis)
+    }
+
+    fn roll_axis(self, shift: i64, axis: usize) -> Result<AnyTensor> {
+        let length = self.shape()[axis];
+        let by = if length == 0 { 0 } else { shift.rem_euclid(length as i64) as usize };
+        if by == 0 {
+            return Ok(self);
+        }
+        let last = self.clone().narrow(axis, length - by, by)?;
+        AnyTensor::cat([last, self.narrow(axis, 0, length - by)?].into(), axis)
+    }
+}

@@ -1,0 +1,79 @@
+//! More elements around those that are there.
+
+use crate::{AnyTensor, Error, Number, Result, Scalar};
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{Op, Operand, PadAxis, SliceAxis};
+
+/// What stands around the elements of a [padded](crate::Tensor::pad) tensor. Numbers turn into
+/// [`Constant`](PadMode::Constant).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PadMode {
+    /// This number.
+    Constant(Scalar),
+    /// The elements mirrored at the first and the last, which are not repeated: `c b | a b c | b a`. At most one less
+    /// than the axis has.
+    Reflect,
+    /// The first and the last element again: `a a | a b c | c c`. The axis may not be empty.
+    Edge,
+    /// The elements from the other end: `b c | a b c | a b`. At most as many as the axis has.
+    Circular,
+}
+
+impl<N: Number> From<N> for PadMode {
+    fn from(x: N) -> PadMode {
+        PadMode::Constant(x.scalar())
+    }
+}
+
+impl AnyTensor {
+    /// Puts a number before, after and between the elements of each axis.
+    pub fn pad_axes(self, pads: Vec<PadAxis>, x: impl Number) -> Result<AnyTensor> {
+        self.apply_with(&Op::Pad(pads), [Operand::Scalar(x.scalar())])
+    }
+
+    /// More elements around those that are there: `(before, after)` per axis; fewer pairs than axes are of the last axes.
+    /// See [`Tensor::pad`](crate::Tensor::pad).
+    pub fn pad(self, pads: &[(usize, usize)], mode: impl Into<PadMode>) -> Result<AnyTensor> {
+        self.pad_with(pads, mode.into())
+    }
+
+    fn pad_with(self, pads: &[(usize, usize)], mode: PadMode) -> Result<AnyTensor> {
+        let Some(whole) = self.rank().checked_sub(pads.len()) else {
+            let problem = format!("{} pairs for {} axes", pads.len(), self.rank());
+            return Err(Error::type_error("pad", problem, &[self.ty().into()]));
+        };
+        if let PadMode::Constant(x) = mode {
+            let none = core::iter::repeat_n(PadAxis::default(), whole);
+            let pads = none.chain(pads.iter().map(|&(low, high)| PadAxis::new(low, high))).collect();
+            return self.pad_axes(pads, x);
+        }
+        let padded = pads.iter().enumerate().filter(|&(_, &pad)| pad != (0, 0));
+        padded.fold(Ok(self), |any, (place, &(low, high))| any?.pad_axis(whole + place, low, high, mode))
+    }
+
+    fn pad_axis(self, axis: usize, low: usize, high: usize, mode: PadMode) -> Result<AnyTensor> {
+        let length = self.shape()[axis];
+        let (most, name) = match mode {
+            PadMode::Constant(_) => (usize::MAX, "constant"),
+            PadMode::Reflect => (length.saturating_sub(1), "reflect"),
+            PadMode::Edge => (if length == 0 { 0 } else { usize::MAX }, "edge"),
+            PadMode::Circular => (length, "circular"),
+        };
+        if low > most || high > most {
+            let problem = format!("{low} before and {high} after are too many for axis {axis} by {name}");
+            let error = Error::type_error("pad", problem, &[self.ty().into()]);
+            return Err(error.hint(format!("at most {most} on either side of {length}")));
+        }
+        let part = |start: usize, len: usize, step: isize| {
+            self.clone().slice_axis(axis, SliceAxis { start: if len == 0 { 0 } else { start }, len, step })
+        };
+        let edge = |start: usize, len: usize| part(start, 1, 1)?.repeat_dim(axis, len);
+        let (before, after) = match mode {
+            PadMode::Reflect => (part(low, low, -1)?, part((length - 1).saturating_sub(1), high, -1)?),
+            PadMode::Circular => (part(length - low, low, 1)?, part(0, high, 1)?),
+            PadMode::Edge | PadMode::Constant(_) => (edge(0, low)?, edge(length - 1, high)?),
+        };
+        AnyTensor::cat([before, self, after].into(), axis)
+    }
+}

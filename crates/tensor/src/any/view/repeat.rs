@@ -1,0 +1,81 @@
+//! Elements more than once.
+
+use crate::{AnyTensor, Axis, Error, Result, TensorData};
+use alloc::format;
+use alloc::vec::Vec;
+
+impl AnyTensor {
+    /// The tensor repeated, so many times along each axis. See [`Tensor::repeat`](crate::Tensor::repeat).
+    pub fn repeat(self, times: &[usize]) -> Result<AnyTensor> {
+        if times.len() != self.rank() {
+            let problem = format!("{} counts for {} axes", times.len(), self.rank());
+            return Err(Error::type_error("repeat", problem, &[self.ty().into()])
+                .hint("`tile` takes more or fewer counts than axes"));
+        }
+        times.iter().enumerate().try_fold(self, |any, (axis, &times)| any.repeat_dim(axis, times))
+    }
+
+    /// The tensor repeated along one axis. See [`Tensor::repeat_dim`](crate::Tensor::repeat_dim).
+    pub fn repeat_dim(self, axis: impl Into<Axis>, times: usize) -> Result<AnyTensor> {
+        let axis = axis.into().of("repeat_dim", self.ty())?;
+        self.repeat_axis(axis, axis, times)
+    }
+
+    /// Repeats an axis whose copies lie at `place`: before the axis they follow one another, after it each element is
+    /// followed by its own.
+    fn repeat_axis(self, axis: usize, place: usize, times: usize) -> Result<AnyTensor> {
+        if times == 1 {
+            return Ok(self);
+        }
+        let shape = *self.shape();
+        if shape[axis] == 1 {
+            return self.expand(shape.with(axis, times));
+        }
+        self.fits_rank("repeat", shape.rank() + 1)?;
+        let copies = self.reshape(shape.inserted(place, 1))?.expand(shape.inserted(place, times))?;
+        copies.reshape(shape.with(axis, shape[axis].saturating_mul(times)))
+    }
+
+    /// The tensor repeated; counts are of the last axes, and more counts than axes add axes in front. See
+    /// [`Tensor::tile`](crate::Tensor::tile).
+    pub fn tile(self, times: &[usize]) -> Result<AnyTensor> {
+        let rank = self.rank().max(times.len());
+        let any = self.unsqueeze(rank)?;
+        let first = rank - times.len();
+        times.iter().enumerate().try_fold(any, |any, (place, &times)| any.repeat_dim(first + place, times))
+    }
+
+    /// Each slice of an axis repeated in its place. See
+    /// [`Tensor::repeat_interleave`](crate::Tensor::repeat_interleave).
+    pub fn repeat_interleave(self, times: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        let axis = axis.into().of("repeat_interleave", self.ty())?;
+        self.repeat_axis(axis, axis + 1, times)
+    }
+
+    /// Each slice of an axis repeated in its place, as often as a tensor of integers says. Waits for the device. See
+    /// [`Tensor::repeat_interleave_each`](crate::Tensor::repeat_interleave_each).
+    pub fn repeat_interleave_each(self, times: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        let axis = axis.into().of("repeat_interleave_each", self.ty())?;
+        let wrong = |problem: &str| {
+            let types = [self.ty().into(), times.ty().into()];
+            Error::type_error("repeat_interleave_each", problem, &types)
+        };
+        if !times.dtype().is_int() || times.rank() != 1 || times.shape()[0] != self.shape()[axis] {
+            return Err(wrong(&format!("needs one integer for each of the {} slices", self.shape()[axis])));
+        }
+        let counts = times.to_data()?.to_vec::<i64>();
+        if let Some(count) = counts.iter().find(|&&count| count < 0) {
+            return Err(wrong(&format!("cannot repeat {count} times")));
+        }
+        let places =
+            counts.iter().enumerate().flat_map(|(place, &n)| core::iter::repeat_n(place as i64, n as usize));
+        let index = self.host_index(places.collect());
+        self.take(axis, index)
+    }
+
+    /// Integers of the host, in the integer dtype of this tensor's stack, `[count]`.
+    pub(crate) fn host_index(&self, places: Vec<i64>) -> AnyTensor {
+        let data = TensorData::from(places).convert(self.stack().int_dtype());
+        AnyTensor::from_data(data, self.stack())
+    }
+}

@@ -1,0 +1,239 @@
+//! Another shape of the same elements.
+
+use crate::{AnyTensor, Axis, AxisList, Error, MAX_RANK, Result, Shape};
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{Op, OperandType, infer::broadcast_shapes};
+
+impl AnyTensor {
+    /// Another shape, whose lengths are given outright. See [`Tensor::reshape`](crate::Tensor::reshape).
+    pub fn reshape(self, shape: impl Into<Shape>) -> Result<AnyTensor> {
+        let shape = shape.into();
+        if *self.shape() == shape { Ok(self) } else { self.apply(&Op::Reshape(shape)) }
+    }
+
+    /// Another shape, in which one length may be -1 and is computed, and 0 keeps the length of the same axis. See
+    /// [`Tensor::reshape`](crate::Tensor::reshape).
+    pub fn reshape_lengths(self, lengths: &[i64]) -> Result<AnyTensor> {
+        self.fits_rank("reshape", lengths.len())?;
+        let shape = resolve_reshape(&self, lengths)?;
+        self.reshape(shape)
+    }
+
+    /// Joins neighbouring axes, `start..=end`, into one. See [`Tensor::flatten`](crate::Tensor::flatten). A tensor without
+    /// axes becomes one with a single element.
+    pub fn flatten(self, start: impl Into<Axis>, end: impl Into<Axis>) -> Result<AnyTensor> {
+        self.flatten_axes(start.into(), end.into())
+    }
+
+    fn flatten_axes(self, start: Axis, end: Axis) -> Result<AnyTensor> {
+        if self.rank() == 0 {
+            return self.reshape([1]);
+        }
+        let (start, end) = (start.of("flatten", self.ty())?, end.of("flatten", self.ty())?);
+        if start > end {
+            let problem = format!("the first axis, {start}, comes after the last, {end}");
+            return Err(Error::type_error("flatten", problem, &[self.ty().into()]));
+        }
+        let shape = *self.shape();
+        let joined: usize = shape[start..=end].iter().product();
+        let lengths = shape[..start].iter().copied().chain([joined]).chain(shape[end + 1..].iter().copied());
+        self.reshape(lengths.collect::<Shape>())
+    }
+
+    /// Takes an axis apart. See [`Tensor::unflatten`](crate::Tensor::unflatten).
+    pub fn unflatten(self, axis: impl Into<Axis>, lengths: &[i64]) -> Result<AnyTensor> {
+        let axis = axis.into().of("unflatten", self.ty())?;
+        let shape = *self.shape();
+        let place = |length: usize| length as i64;
+        let wanted: Vec<i64> = (shape[..axis].iter().copied().map(place))
+            .chain(lengths.iter().copied())
+            .chain(shape[axis + 1..].iter().copied().map(place))
+            .collect();
+        self.fits_rank("unflatten", wanted.len())?;
+        let parts = resolve_lengths("unflatten", &self, shape[axis], None, lengths)?;
+        let whole = shape[..axis].iter().chain(parts.iter()).chain(&shape[axis + 1..]);
+        self.reshape(whole.copied().collect::<Shape>())
+    }
+
+    /// Removes all axes of length 1. See [`Tensor::squeeze`](crate::Tensor::squeeze).
+    pub fn squeeze(self) -> Result<AnyTensor> {
+        let rest: Shape = self.shape().iter().copied().filter(|&length| length != 1).collect();
+        self.reshape(rest)
+    }
+
+    /// Removes one axis of length 1. See [`Tensor::squeeze_dim`](crate::Tensor::squeeze_dim).
+    pub fn squeeze_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        let axis = axis.into().of("squeeze_dim", self.ty())?;
+        self.without_axes("squeeze_dim", &[axis])
+    }
+
+    /// Removes axes of length 1. See [`Tensor::squeeze_dims`](crate::Tensor::squeeze_dims).
+    pub fn squeeze_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        let axes = axes.into().of("squeeze_dims", self.ty())?;
+        self.without_axes("squeeze_dims", &axes)
+    }
+
+    pub(crate) fn without_axes(self, op: &str, axes: &[usize]) -> Result<AnyTensor> {
+        let shape = *self.shape();
+        if let Some(&axis) = axes.iter().find(|&&axis| shape[axis] != 1) {
+            let problem = format!("axis {axis} has length {}, not 1", shape[axis]);
+            return Err(Error::type_error(op, problem, &[self.ty().into()]));
+        }
+        let rest = (0..shape.rank()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]);
+        self.reshape(rest.collect::<Shape>())
+    }
+
+    /// Adds axes of length 1 in front, up to `rank` of them in all. See [`Tensor::unsqueeze`](crate::Tensor::unsqueeze).
+    pub fn unsqueeze(self, rank: usize) -> Result<AnyTensor> {
+        self.fits_rank("unsqueeze", rank)?;
+        let Some(more) = rank.checked_sub(self.rank()) else {
+            let problem = format!("{} axes do not become {rank} by adding some", self.rank());
+            return Err(Error::type_error("unsqueeze", problem, &[self.ty().into()]));
+        };
+        let shape = core::iter::repeat_n(1, more).chain(self.shape().iter().copied()).collect::<Shape>();
+        self.reshape(shape)
+    }
+
+    /// Adds an axis of length 1 at this place of the result. See
+    /// [`Tensor::unsqueeze_dim`](crate::Tensor::unsqueeze_dim).
+    pub fn unsqueeze_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.with_axes("unsqueeze_dim", &AxisList::of_one(axis.into()))
+    }
+
+    /// Adds axes of length 1 at these places of the result. See
+    /// [`Tensor::unsqueeze_dims`](crate::Tensor::unsqueeze_dims).
+    pub fn unsqueeze_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        self.with_axes("unsqueeze_dims", &axes.into())
+    }
+
+    fn with_axes(self, op: &str, axes: &AxisList) -> Result<AnyTensor> {
+        let rank = self.rank() + axes.len();
+        self.fits_rank(op, rank)?;
+        // The places are of the result, so its axes are what they are checked against.
+        let result = self.ty().with_shape(Shape::new(&[1; MAX_RANK][..rank]));
+        let places = axes.of(op, &result).map_err(|_| {
+            let problem = format!("the new axes are no distinct places among the {rank} of the result");
+            Error::type_error(op, problem, &[self.ty().into()])
+                .hint(format!("places go from 0 to {}, or from -1 counted from the end", rank.max(1) - 1))
+        })?;
+        let mut old = self.shape().iter().copied();
+        let length = |axis| if places.contains(&axis) { 1 } else { old.next().unwrap_or(1) };
+        let shape = (0..rank).map(length).collect::<Shape>();
+        self.reshape(shape)
+    }
+
+    /// Repeats axes of length 1 and adds axes in front, without copying. See
+    /// [`Tensor::expand`](crate::Tensor::expand).
+    pub fn expand(self, shape: impl Into<Shape>) -> Result<AnyTensor> {
+        let shape = shape.into();
+        if *self.shape() == shape { Ok(self) } else { self.apply(&Op::Broadcast(shape)) }
+    }
+
+    /// As [`expand`](AnyTensor::expand), with -1 for lengths that stay.
+    pub fn expand_lengths(self, lengths: &[i64]) -> Result<AnyTensor> {
+        self.fits_rank("expand", lengths.len())?;
+        let added = lengths.len().saturating_sub(self.rank());
+        let length = |(axis, &length): (usize, &i64)| match length {
+            -1 if axis >= added => Ok(self.shape()[axis - added]),
+            0.. => Ok(length as usize),
+            _ => Err(Error::type_error(
+                "expand",
+                format!("{length} at place {axis} is no length"),
+                &[self.ty().into()],
+            )
+            .hint("-1 keeps the length of an axis that is there already")),
+        };
+        let shape = lengths.iter().enumerate().map(length).collect::<Result<Vec<usize>>>()?;
+        self.expand(shape)
+    }
+
+    /// All tensors repeated to the one shape to which they broadcast. See
+    /// [`Tensor::broadcast_tensors`](crate::Tensor::broadcast_tensors).
+    pub fn broadcast_tensors(tensors: Vec<AnyTensor>) -> Result<Vec<AnyTensor>> {
+        let mut shape = Shape::default();
+        for tensor in &tensors {
+            shape = match broadcast_shapes(&shape, tensor.shape()) {
+                Some(shape) => shape,
+                None => {
+                    let types: Vec<OperandType<'_>> = tensors.iter().map(|x| x.ty().into()).collect();
+                    let error = Error::type_error("broadcast_tensors", "shapes do not broadcast", &types);
+                    return Err(error.hint("aligned at the last axis, lengths must be equal or 1"));
+                }
+            };
+        }
+        tensors.into_iter().map(|tensor| tensor.expand(shape)).collect()
+    }
+
+    /// The tensor with at least one axis. See [`Tensor::atleast_1d`](crate::Tensor::atleast_1d).
+    pub fn atleast_1d(self) -> Result<AnyTensor> {
+        let rank = self.rank().max(1);
+        self.unsqueeze(rank)
+    }
+
+    /// The tensor with at least two axes. See [`Tensor::atleast_2d`](crate::Tensor::atleast_2d).
+    pub fn atleast_2d(self) -> Result<AnyTensor> {
+        let rank = self.rank().max(2);
+        self.unsqueeze(rank)
+    }
+
+    /// The tensor with at least three axes. See [`Tensor::atleast_3d`](crate::Tensor::atleast_3d).
+    pub fn atleast_3d(self) -> Result<AnyTensor> {
+        match self.rank() {
+            // A matrix is an image with one channel.
+            2 => self.unsqueeze_dim(2),
+            1 => self.unsqueeze_dims([0, 2]),
+            rank => self.unsqueeze(rank.max(3)),
+        }
+    }
+
+    /// An error where a tensor of so many axes cannot be.
+    pub(crate) fn fits_rank(&self, op: &str, rank: usize) -> Result<()> {
+        if rank <= MAX_RANK {
+            return Ok(());
+        }
+        let problem = format!("{rank} axes are more than the {MAX_RANK} that a tensor may have");
+        Err(Error::type_error(op, problem, &[self.ty().into()]))
+    }
+}
+
+fn resolve_reshape(any: &AnyTensor, lengths: &[i64]) -> Result<Shape> {
+    let total = any.shape().num_elements();
+    // In an empty tensor 0 is a length like any other.
+    let keep = if total == 0 { None } else { Some(any.shape()) };
+    resolve_lengths("reshape", any, total, keep, lengths)
+}
+
+/// The lengths that `total` elements take; `keep` has the lengths that a 0 stands for.
+fn resolve_lengths(
+    op: &str,
+    any: &AnyTensor,
+    total: usize,
+    keep: Option<&Shape>,
+    lengths: &[i64],
+) -> Result<Shape> {
+    let error =
+        |problem: &str| Error::type_error(op, format!("{problem} in {lengths:?}"), &[any.ty().into()]);
+    let mut shape = Shape::new(&[1; MAX_RANK][..lengths.len()]);
+    let mut open = None;
+    for (axis, &length) in lengths.iter().enumerate() {
+        shape[axis] = match (length, keep.and_then(|keep| keep.get(axis))) {
+            (-1, _) if open.is_some() => return Err(error("two lengths are -1")),
+            (-1, _) => {
+                open = Some(axis);
+                1
+            }
+            (0, Some(&kept)) => kept,
+            (0.., _) => length as usize,
+            _ => return Err(error("a length is negative")),
+        };
+    }
+    let rest = shape.checked_num_elements();
+    if let Some(axis) = open {
+        match rest {
+            Some(rest) if rest != 0 && total.is_multiple_of(rest) => shape[axis] = total / rest,
+            _ => return Err(error(&format!("{total} elements do not divide into the other lengths"))),
+        }
+    }
+    Ok(shape)
+}

@@ -1,0 +1,89 @@
+//! Ranges of axes: read and replaced.
+
+use crate::{AnyTensor, Axis, Error, Number, Result, SliceArg};
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{Op, SliceAxis, UpdateMode};
+
+impl AnyTensor {
+    /// A strided range of each axis, already resolved.
+    pub fn slice_axes(self, slices: Vec<SliceAxis>) -> Result<AnyTensor> {
+        self.apply(&Op::Slice(slices))
+    }
+
+    /// A strided range of one axis, already resolved.
+    pub fn slice_axis(self, axis: impl Into<Axis>, slice: SliceAxis) -> Result<AnyTensor> {
+        let axis = axis.into().of("slice", self.ty())?;
+        let mut slices: Vec<SliceAxis> = self.shape().iter().map(|&len| SliceAxis::all(len)).collect();
+        slices[axis] = slice;
+        self.slice_axes(slices)
+    }
+
+    /// A range of each axis; fewer ranges than axes leave the last axes whole. See
+    /// [`Tensor::slice`](crate::Tensor::slice).
+    pub fn slice(self, ranges: &[SliceArg]) -> Result<AnyTensor> {
+        let slices = self.resolve_slices("slice", ranges)?;
+        self.slice_axes(slices)
+    }
+
+    fn resolve_slices(&self, op: &str, ranges: &[SliceArg]) -> Result<Vec<SliceAxis>> {
+        let shape = self.shape();
+        if ranges.len() > shape.rank() {
+            let problem = format!("{} ranges for {} axes", ranges.len(), shape.rank());
+            return Err(Error::type_error(op, problem, &[self.ty().into()]));
+        }
+        let range = |axis: usize| ranges.get(axis).copied().unwrap_or(SliceArg::FULL);
+        shape.iter().enumerate().map(|(axis, &length)| range(axis).resolve(axis, length)).collect()
+    }
+
+    /// A range of one axis. See [`Tensor::slice_dim`](crate::Tensor::slice_dim).
+    pub fn slice_dim(self, axis: impl Into<Axis>, range: impl Into<SliceArg>) -> Result<AnyTensor> {
+        let axis = axis.into().of("slice_dim", self.ty())?;
+        let slice = range.into().resolve(axis, self.shape()[axis])?;
+        self.slice_axis(axis, slice)
+    }
+
+    /// The tensor with a range of it replaced; the values broadcast. See
+    /// [`Tensor::slice_assign`](crate::Tensor::slice_assign).
+    pub fn slice_assign(self, ranges: &[SliceArg], values: AnyTensor) -> Result<AnyTensor> {
+        self.on_same_stack("slice_assign", &values)?;
+        let slices = self.resolve_slices("slice_assign", ranges)?;
+        let shape: crate::Shape = slices.iter().map(|slice| slice.len).collect();
+        if kiln_ir::infer::broadcast_shapes(values.shape(), &shape) != Some(shape) {
+            let problem = format!("the values do not broadcast to the range, {shape}");
+            let types = [self.ty().into(), values.ty().into()];
+            return Err(Error::type_error("slice_assign", problem, &types));
+        }
+        let values = values.expand(shape)?;
+        self.apply_with(&Op::SliceUpdate { slices, mode: UpdateMode::Set }, [values.into_value().into()])
+    }
+
+    /// The tensor with a number in a range of it. See [`Tensor::slice_fill`](crate::Tensor::slice_fill).
+    pub fn slice_fill(self, ranges: &[SliceArg], x: impl Number) -> Result<AnyTensor> {
+        let value = AnyTensor::full(self.ty().with_shape([]), x, self.stack())?;
+        self.slice_assign(ranges, value)
+    }
+
+    /// `length` elements of an axis, from `start`. See [`Tensor::narrow`](crate::Tensor::narrow).
+    pub fn narrow(self, axis: impl Into<Axis>, start: usize, length: usize) -> Result<AnyTensor> {
+        self.slice_axis(axis, SliceAxis { start, len: length, step: 1 })
+    }
+
+    /// One place of an axis, which goes. See [`Tensor::select_dim`](crate::Tensor::select_dim).
+    pub fn select_dim(self, axis: impl Into<Axis>, index: i64) -> Result<AnyTensor> {
+        let axis = axis.into().of("select_dim", self.ty())?;
+        let length = self.shape()[axis];
+        let place = if index < 0 { index + length as i64 } else { index };
+        if !(0..length as i64).contains(&place) {
+            let problem = format!("index {index} is out of range for axis {axis} of length {length}");
+            return Err(Error::type_error("select_dim", problem, &[self.ty().into()]));
+        }
+        self.narrow(axis, place as usize, 1)?.without_axes("select_dim", &[axis])
+    }
+
+    /// Sliding windows along an axis, as a last axis. See [`Tensor::unfold`](crate::Tensor::unfold).
+    pub fn unfold(self, axis: impl Into<Axis>, size: usize, step: usize) -> Result<AnyTensor> {
+        let axis = axis.into().of("unfold", self.ty())?;
+        self.apply(&Op::Windows { axis, size, step, dilation: 1 })
+    }
+}

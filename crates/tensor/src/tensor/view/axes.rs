@@ -1,0 +1,193 @@
+//! Axes in another order, and elements in another order along them.
+
+use crate::{AnyTensor, Axis, AxisList, Backend, Kind, Tensor};
+
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+    /// Exchanges the last two axes. A view.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.mT.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.transpose().into_data().to_vec::<i32>(), [0, 3, 1, 4, 2, 5]);
+    /// ```
+    ///
+    /// # Panics
+    /// With fewer than two axes.
+    #[track_caller]
+    pub fn transpose(self) -> Self {
+        self.map(AnyTensor::transpose)
+    }
+
+    /// Exchanges the last two axes: [`transpose`](Tensor::transpose).
+    ///
+    /// # Panics
+    /// With fewer than two axes.
+    #[track_caller]
+    pub fn t(self) -> Self {
+        self.transpose()
+    }
+
+    /// Exchanges two axes. A view.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.swapaxes.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.swap_dims(0, -1).dims(), [3, 2]);
+    /// ```
+    #[track_caller]
+    pub fn swap_dims(self, a: impl Into<Axis>, b: impl Into<Axis>) -> Self {
+        self.map(|x| x.swap_dims(a, b))
+    }
+
+    /// Axes in another order: axis `i` of the result is axis `axes[i]`. A view.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.permute.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.permute([1, 0]).dims(), [3, 2]);
+    /// ```
+    ///
+    /// # Panics
+    /// When an axis is missing or named twice.
+    #[track_caller]
+    pub fn permute(self, axes: impl Into<AxisList>) -> Self {
+        self.map(|x| x.permute(axes))
+    }
+
+    /// Moves one axis or several to other places; the others keep their order. A view.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.movedim.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 3>::zeros([2, 3, 4], &device);
+    /// assert_eq!(x.clone().movedim(0, -1).dims(), [3, 4, 2]);
+    /// assert_eq!(x.movedim([0, 1], [2, 0]).dims(), [3, 4, 2]);
+    /// ```
+    ///
+    /// # Panics
+    /// When an axis is named twice, or there are more axes than places.
+    #[track_caller]
+    pub fn movedim(self, from: impl Into<AxisList>, to: impl Into<AxisList>) -> Self {
+        self.map(|x| x.movedim(from, to))
+    }
+
+    /// Elements of these axes in reverse order.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.flip.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.flip([1]).into_data().to_vec::<i32>(), [2, 1, 0, 5, 4, 3]);
+    /// ```
+    #[track_caller]
+    pub fn flip(self, axes: impl Into<AxisList>) -> Self {
+        self.map(|x| x.flip(axes))
+    }
+
+    /// Columns, axis 1, in reverse order.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.fliplr.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.fliplr().into_data().to_vec::<i32>(), [2, 1, 0, 5, 4, 3]);
+    /// ```
+    ///
+    /// # Panics
+    /// With fewer than two axes.
+    #[track_caller]
+    pub fn fliplr(self) -> Self {
+        self.map(AnyTensor::fliplr)
+    }
+
+    /// Rows, axis 0, in reverse order.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.flipud.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.flipud().into_data().to_vec::<i32>(), [3, 4, 5, 0, 1, 2]);
+    /// ```
+    #[track_caller]
+    pub fn flipud(self) -> Self {
+        self.map(AnyTensor::flipud)
+    }
+
+    /// Turned `times` times by 90 degrees in the plane of two axes, from the first towards the second.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.rot90.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.rot90(1, [0, 1]).into_data().to_vec::<f32>(), [2.0, 4.0, 1.0, 3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When there are not two distinct axes.
+    #[track_caller]
+    pub fn rot90(self, times: i64, axes: impl Into<AxisList>) -> Self {
+        self.map(|x| x.rot90(times, axes))
+    }
+
+    /// Elements moved along axes by one shift each; what leaves at the end comes back at the start.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.roll.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.roll(&[1, -1], [0, 1]).into_data().to_vec::<i32>(), [4, 5, 3, 1, 2, 0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When there are not as many shifts as axes.
+    #[track_caller]
+    pub fn roll(self, shifts: &[i64], axes: impl Into<AxisList>) -> Self {
+        self.map(|x| x.roll(shifts, axes))
+    }
+
+    /// Elements moved along an axis; what leaves at the end comes back at the start.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.roll.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.roll_dim(1, 0).into_data().to_vec::<f32>(), [3.0, 1.0, 2.0]);
+    /// ```
+    #[track_caller]
+    pub fn roll_dim(self, shift: i64, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.roll_dim(shift, axis))
+    }
+}

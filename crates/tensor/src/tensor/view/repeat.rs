@@ -1,0 +1,117 @@
+//! Elements more than once, and more elements around them.
+
+use crate::{Axis, Backend, Int, Kind, PadMode, Tensor};
+
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+    /// The tensor repeated, so many times along each axis.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.repeat.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.repeat([1, 2]).into_data().to_vec::<f32>(), [1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0]);
+    /// ```
+    #[track_caller]
+    pub fn repeat(self, times: [usize; D]) -> Self {
+        self.map(|x| x.repeat(&times))
+    }
+
+    /// The tensor repeated along one axis.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.repeat.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.repeat_dim(0, 2).into_data().to_vec::<f32>(), [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]);
+    /// ```
+    #[track_caller]
+    pub fn repeat_dim(self, axis: impl Into<Axis>, times: usize) -> Self {
+        self.map(|x| x.repeat_dim(axis, times))
+    }
+
+    /// The tensor repeated. Counts are of the last axes; where there are more counts than axes, axes are added
+    /// in front: `D2` is the greater of both.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.tile.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.tile::<2>(&[2, 1]).dims(), [2, 3]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `D2` does not match.
+    #[track_caller]
+    pub fn tile<const D2: usize>(self, times: &[usize]) -> Tensor<B, D2, K> {
+        self.ranked("tile", |x| x.tile(times))
+    }
+
+    /// Each slice of an axis followed by its copies.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.repeat_interleave(2, 0).into_data().to_vec::<f32>(), [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
+    /// ```
+    #[track_caller]
+    pub fn repeat_interleave(self, times: usize, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.repeat_interleave(times, axis))
+    }
+
+    /// Each slice of an axis so often as the integer at its place says. Waits for the device: the shape depends
+    /// on the integers.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let n = Tensor::<Flex, 1, Int>::from_ints([2, 0, 1], &device);
+    /// assert_eq!(x.repeat_interleave_each(n, 0).into_data().to_vec::<f32>(), [1.0, 1.0, 3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When there are not as many integers as slices, or one is negative.
+    #[track_caller]
+    pub fn repeat_interleave_each(self, times: Tensor<B, 1, Int>, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.repeat_interleave_each(times.into_any(), axis))
+    }
+
+    /// More elements around those that are there: `(before, after)` per axis. A number fills with it;
+    /// [`PadMode`] has other ways.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pad.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, PadMode, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.clone().pad([(1, 2)], 0).into_data().to_vec::<f32>(), [0.0, 1.0, 2.0, 3.0, 0.0, 0.0]);
+    /// assert_eq!(x.clone().pad([(2, 1)], PadMode::Reflect).into_data().to_vec::<f32>(), [3.0, 2.0, 1.0, 2.0, 3.0, 2.0]);
+    /// assert_eq!(x.clone().pad([(1, 1)], PadMode::Edge).into_data().to_vec::<f32>(), [1.0, 1.0, 2.0, 3.0, 3.0]);
+    /// assert_eq!(x.pad([(1, 1)], PadMode::Circular).into_data().to_vec::<f32>(), [3.0, 1.0, 2.0, 3.0, 1.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When an axis has too few elements for the mode.
+    #[track_caller]
+    pub fn pad(self, pads: [(usize, usize); D], mode: impl Into<PadMode>) -> Self {
+        self.map(|x| x.pad(&pads, mode))
+    }
+}

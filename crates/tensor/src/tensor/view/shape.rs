@@ -1,0 +1,307 @@
+//! Another shape of the same elements.
+
+use super::super::ok;
+use crate::{AnyTensor, Axis, AxisList, Backend, Kind, Shape, Tensor};
+use alloc::vec::Vec;
+
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+    /// The elements in row-major order, in another shape. One length may be -1 and is computed from the others;
+    /// 0 keeps the length of the same axis, unless the tensor is empty.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.reshape.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.clone().reshape([3, 2]).into_data().to_vec::<i32>(), [0, 1, 2, 3, 4, 5]);
+    /// assert_eq!(x.reshape([0, -1, 1]).dims(), [2, 3, 1]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the lengths do not multiply to the number of elements.
+    #[track_caller]
+    pub fn reshape<const D2: usize>(self, shape: impl ReshapeArgs<D2>) -> Tensor<B, D2, K> {
+        let lengths = shape.into_lengths();
+        self.convert(|x| x.reshape_lengths(&lengths))
+    }
+
+    /// Joins the axes `start..=end` into one.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.flatten.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.flatten::<1>(0, -1).dims(), [6]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axes are out of range, or `D2` does not match.
+    #[track_caller]
+    pub fn flatten<const D2: usize>(self, start: impl Into<Axis>, end: impl Into<Axis>) -> Tensor<B, D2, K> {
+        self.ranked("flatten", |x| x.flatten(start, end))
+    }
+
+    /// Takes an axis apart into axes of these lengths, of which one may be -1 and is computed.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.unflatten.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.unflatten::<3>(1, &[-1, 1]).dims(), [2, 3, 1]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the lengths do not multiply to that of the axis, or `D2` does not match.
+    #[track_caller]
+    pub fn unflatten<const D2: usize>(self, axis: impl Into<Axis>, lengths: &[i64]) -> Tensor<B, D2, K> {
+        self.ranked("unflatten", |x| x.unflatten(axis, lengths))
+    }
+
+    /// Removes all axes of length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.squeeze.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0]], &device);
+    /// assert_eq!(x.squeeze::<1>().dims(), [2]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axes of length 1 are not `D - D2`.
+    #[track_caller]
+    pub fn squeeze<const D2: usize>(self) -> Tensor<B, D2, K> {
+        self.ranked("squeeze", AnyTensor::squeeze)
+    }
+
+    /// Removes one axis of length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.squeeze.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0], [2.0]], &device);
+    /// assert_eq!(x.squeeze_dim::<1>(-1).dims(), [2]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is longer, or `D2` is not `D - 1`.
+    #[track_caller]
+    pub fn squeeze_dim<const D2: usize>(self, axis: impl Into<Axis>) -> Tensor<B, D2, K> {
+        self.ranked("squeeze_dim", |x| x.squeeze_dim(axis))
+    }
+
+    /// Removes several axes of length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.squeeze.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 3>::from_floats([[[1.0, 2.0]]], &device);
+    /// assert_eq!(x.squeeze_dims::<1>([0, 1]).dims(), [2]);
+    /// ```
+    ///
+    /// # Panics
+    /// When one of the axes is longer, or `D2` does not match.
+    #[track_caller]
+    pub fn squeeze_dims<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K> {
+        self.ranked("squeeze_dims", |x| x.squeeze_dims(axes))
+    }
+
+    /// Adds axes of length 1 in front.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.unsqueeze::<3>().dims(), [1, 1, 3]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `D2` is less than `D`.
+    #[track_caller]
+    pub fn unsqueeze<const D2: usize>(self) -> Tensor<B, D2, K> {
+        self.convert(|x| x.unsqueeze(D2))
+    }
+
+    /// Adds an axis of length 1, which will be axis `axis` of the result.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.unsqueeze.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.clone().unsqueeze_dim::<2>(0).dims(), [1, 3]);
+    /// assert_eq!(x.unsqueeze_dim::<2>(-1).dims(), [3, 1]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is out of range, or `D2` is not `D + 1`.
+    #[track_caller]
+    pub fn unsqueeze_dim<const D2: usize>(self, axis: impl Into<Axis>) -> Tensor<B, D2, K> {
+        self.ranked("unsqueeze_dim", |x| x.unsqueeze_dim(axis))
+    }
+
+    /// Adds axes of length 1, which will be these axes of the result.
+    ///
+    /// <https://numpy.org/doc/stable/reference/generated/numpy.expand_dims.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.unsqueeze_dims::<3>([0, -1]).dims(), [1, 3, 1]);
+    /// ```
+    ///
+    /// # Panics
+    /// When axes are out of range or named twice, or `D2` does not match.
+    #[track_caller]
+    pub fn unsqueeze_dims<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K> {
+        self.ranked("unsqueeze_dims", |x| x.unsqueeze_dims(axes))
+    }
+
+    /// Repeats axes of length 1 to this shape, and adds axes in front; -1 keeps a length. A view: nothing is
+    /// copied.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.expand.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0], [2.0]], &device);
+    /// assert_eq!(x.expand([-1, 2]).into_data().to_vec::<f32>(), [1.0, 1.0, 2.0, 2.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the lengths are neither equal nor 1.
+    #[track_caller]
+    pub fn expand<const D2: usize>(self, shape: impl ReshapeArgs<D2>) -> Tensor<B, D2, K> {
+        let lengths = shape.into_lengths();
+        self.convert(|x| x.expand_lengths(&lengths))
+    }
+
+    /// All tensors repeated to the one shape to which they broadcast by NumPy's rule.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.broadcast_tensors.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0], [2.0]], &device);
+    /// let y = Tensor::<Flex, 2>::from_floats([[1.0, 2.0, 3.0]], &device);
+    /// let both = Tensor::broadcast_tensors(vec![x, y]);
+    /// assert_eq!([both[0].dims(), both[1].dims()], [[2, 3], [2, 3]]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the shapes do not broadcast.
+    #[track_caller]
+    pub fn broadcast_tensors(tensors: Vec<Self>) -> Vec<Self> {
+        let tensors = ok(AnyTensor::broadcast_tensors(tensors.into_iter().map(Tensor::into_any).collect()));
+        tensors.into_iter().map(Tensor::from_any).collect()
+    }
+
+    /// The tensor with at least one axis: `D2` is the greater of `D` and 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.atleast_1d.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 0>::full([0; 0], 5.0, &device);
+    /// assert_eq!(x.atleast_1d::<1>().dims(), [1]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `D2` does not match.
+    #[track_caller]
+    pub fn atleast_1d<const D2: usize>(self) -> Tensor<B, D2, K> {
+        self.ranked("atleast_1d", AnyTensor::atleast_1d)
+    }
+
+    /// The tensor with at least two axes, new ones in front: `D2` is the greater of `D` and 2.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.atleast_2d.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.atleast_2d::<2>().dims(), [1, 3]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `D2` does not match.
+    #[track_caller]
+    pub fn atleast_2d<const D2: usize>(self) -> Tensor<B, D2, K> {
+        self.ranked("atleast_2d", AnyTensor::atleast_2d)
+    }
+
+    /// The tensor with at least three axes: a vector becomes `[1, n, 1]`, a matrix `[rows, columns, 1]`. `D2`
+    /// is the greater of `D` and 3.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.atleast_3d.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.atleast_3d::<3>().dims(), [1, 3, 1]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `D2` does not match.
+    #[track_caller]
+    pub fn atleast_3d<const D2: usize>(self) -> Tensor<B, D2, K> {
+        self.ranked("atleast_3d", AnyTensor::atleast_3d)
+    }
+}
+
+/// What [`Tensor::reshape`] and [`Tensor::expand`] accept: arrays of lengths, and [`Shape`].
+pub trait ReshapeArgs<const D: usize> {
+    /// The lengths; -1 for one to be computed or kept, 0 for one to be kept.
+    fn into_lengths(self) -> [i64; D];
+}
+
+macro_rules! reshape_args {
+    ($($ty:ty),*) => {$(
+        impl<const D: usize> ReshapeArgs<D> for [$ty; D] {
+            fn into_lengths(self) -> [i64; D] {
+                self.map(|length| length as i64)
+            }
+        }
+    )*};
+}
+
+reshape_args!(usize, i64, i32);
+
+impl<const D: usize> ReshapeArgs<D> for Shape {
+    #[track_caller]
+    fn into_lengths(self) -> [i64; D] {
+        assert_eq!(self.rank(), D, "[reshape] the shape {self} does not have {D} axes");
+        core::array::from_fn(|axis| self[axis] as i64)
+    }
+}

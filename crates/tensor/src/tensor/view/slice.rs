@@ -1,0 +1,145 @@
+//! Ranges of axes: read and replaced.
+
+use crate::{Axis, Backend, Kind, Number, SliceArg, Tensor};
+
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+    /// A range of each axis; fewer ranges than axes leave the last axes whole. See [`s!`](crate::s) for steps
+    /// and mixed ranges.
+    ///
+    /// Negative ends count from the end of the axis, and ends beyond it are cut to it, as in NumPy. A single
+    /// index keeps its axis with length 1. A negative step walks the range from its last element back:
+    /// `1..3;-1` has elements 2 and 1, NumPy's `x[1:3][::-1]`. A view.
+    ///
+    /// <https://numpy.org/doc/stable/user/basics.indexing.html#slicing-and-striding>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor, s};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1, Int>::arange(0..6, &device).reshape([2, 3]);
+    /// assert_eq!(x.clone().slice([0..1, 1..3]).into_data().to_vec::<i32>(), [1, 2]);
+    /// assert_eq!(x.clone().slice(s![.., ..;-1]).into_data().to_vec::<i32>(), [2, 1, 0, 5, 4, 3]);
+    /// assert_eq!(x.clone().slice(s![-1, ..;2]).into_data().to_vec::<i32>(), [3, 5]);
+    /// ```
+    ///
+    /// # Panics
+    /// When there are more ranges than axes, a range starts beyond its axis, or a step is 0.
+    #[track_caller]
+    pub fn slice<const N: usize, R: Into<SliceArg>>(self, ranges: [R; N]) -> Self {
+        self.map(|x| x.slice(&ranges.map(Into::into)))
+    }
+
+    /// A range of one axis. A view.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.slice_dim(-1, 1..).into_data().to_vec::<i32>(), [1, 2, 4, 5]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the range starts beyond the axis.
+    #[track_caller]
+    pub fn slice_dim(self, axis: impl Into<Axis>, range: impl Into<SliceArg>) -> Self {
+        self.map(|x| x.slice_dim(axis, range))
+    }
+
+    /// The tensor with a range of it replaced; the values broadcast to the range.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.slice_scatter.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor, s};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// let y = Tensor::<Flex, 2, Int>::from_ints([[8, 9]], &device);
+    /// assert_eq!(x.slice_assign(s![.., ..2], y).into_data().to_vec::<i32>(), [8, 9, 2, 8, 9, 5]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the values do not broadcast to the range.
+    #[track_caller]
+    pub fn slice_assign<const N: usize, R: Into<SliceArg>>(self, ranges: [R; N], values: Self) -> Self {
+        self.map(|x| x.slice_assign(&ranges.map(Into::into), values.into_any()))
+    }
+
+    /// The tensor with a number in a range of it.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor, s};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.slice_fill(s![1, ..;2], 9).into_data().to_vec::<i32>(), [0, 1, 2, 9, 4, 9]);
+    /// ```
+    #[track_caller]
+    pub fn slice_fill<const N: usize, R: Into<SliceArg>>(self, ranges: [R; N], x: impl Number) -> Self {
+        self.map(|any| any.slice_fill(&ranges.map(Into::into), x))
+    }
+
+    /// `length` elements of an axis, from `start`. A view.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.narrow.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.narrow(0, 1, 2).into_data().to_vec::<f32>(), [2.0, 3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the elements leave the axis.
+    #[track_caller]
+    pub fn narrow(self, axis: impl Into<Axis>, start: usize, length: usize) -> Self {
+        self.map(|x| x.narrow(axis, start, length))
+    }
+
+    /// One place of an axis, which goes; a negative index counts from the end. A view.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.select.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
+    /// assert_eq!(x.select_dim::<1>(1, -1).into_data().to_vec::<i32>(), [2, 5]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the index is out of range, or `D2` is not `D - 1`.
+    #[track_caller]
+    pub fn select_dim<const D2: usize>(self, axis: impl Into<Axis>, index: i64) -> Tensor<B, D2, K> {
+        self.ranked("select_dim", |x| x.select_dim(axis, index))
+    }
+
+    /// Windows of `size` elements along an axis, each `step` after the one before. The axis becomes the number
+    /// of windows, `(length - size) / step + 1`, and their elements are a new last axis. A view.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.unfold.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0, 4.0], &device);
+    /// assert_eq!(x.unfold::<2>(0, 2, 1).into_data().to_vec::<f32>(), [1.0, 2.0, 2.0, 3.0, 3.0, 4.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When a window does not fit, or `D2` is not `D + 1`.
+    #[track_caller]
+    pub fn unfold<const D2: usize>(
+        self,
+        axis: impl Into<Axis>,
+        size: usize,
+        step: usize,
+    ) -> Tensor<B, D2, K> {
+        self.ranked("unfold", |x| x.unfold(axis, size, step))
+    }
+}
