@@ -118,6 +118,60 @@ impl DType {
         DType::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
+    /// The dtype in which elements of two dtypes meet: the smallest that holds the values of both, where floats hold
+    /// all integers approximately. `None` where there is none: `u64` beside a signed integer.
+    ///
+    /// It is [PyTorch's table](https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc), carried on
+    /// to the unsigned integers of 16 bits and more:
+    ///
+    /// |          | f64 | f32 | f16 | bf16 | i64 | i32 | i16 | i8  | u64 | u32 | u16 | u8  | bool |
+    /// |----------|-----|-----|-----|------|-----|-----|-----|-----|-----|-----|-----|-----|------|
+    /// | **f64**  | f64 | f64 | f64 | f64  | f64 | f64 | f64 | f64 | f64 | f64 | f64 | f64 | f64  |
+    /// | **f32**  | f64 | f32 | f32 | f32  | f32 | f32 | f32 | f32 | f32 | f32 | f32 | f32 | f32  |
+    /// | **f16**  | f64 | f32 | f16 | f32  | f16 | f16 | f16 | f16 | f16 | f16 | f16 | f16 | f16  |
+    /// | **bf16** | f64 | f32 | f32 | bf16 | bf16| bf16| bf16| bf16| bf16| bf16| bf16| bf16| bf16 |
+    /// | **i64**  | f64 | f32 | f16 | bf16 | i64 | i64 | i64 | i64 | -   | i64 | i64 | i64 | i64  |
+    /// | **i32**  | f64 | f32 | f16 | bf16 | i64 | i32 | i32 | i32 | -   | i64 | i32 | i32 | i32  |
+    /// | **i16**  | f64 | f32 | f16 | bf16 | i64 | i32 | i16 | i16 | -   | i64 | i32 | i16 | i16  |
+    /// | **i8**   | f64 | f32 | f16 | bf16 | i64 | i32 | i16 | i8  | -   | i64 | i32 | i16 | i8   |
+    /// | **u64**  | f64 | f32 | f16 | bf16 | -   | -   | -   | -   | u64 | u64 | u64 | u64 | u64  |
+    /// | **u32**  | f64 | f32 | f16 | bf16 | i64 | i64 | i64 | i64 | u64 | u32 | u32 | u32 | u32  |
+    /// | **u16**  | f64 | f32 | f16 | bf16 | i64 | i32 | i32 | i32 | u64 | u32 | u16 | u16 | u16  |
+    /// | **u8**   | f64 | f32 | f16 | bf16 | i64 | i32 | i16 | i16 | u64 | u32 | u16 | u8  | u8   |
+    /// | **bool** | f64 | f32 | f16 | bf16 | i64 | i32 | i16 | i8  | u64 | u32 | u16 | u8  | bool |
+    ///
+    /// ```
+    /// use kiln_ir::DType;
+    ///
+    /// assert_eq!(DType::promote(DType::I32, DType::F16), Some(DType::F16));
+    /// assert_eq!(DType::promote(DType::I8, DType::U8), Some(DType::I16));
+    /// assert_eq!(DType::promote(DType::I64, DType::U64), None);
+    /// ```
+    pub fn promote(a: DType, b: DType) -> Option<DType> {
+        if a == b || b.is_bool() {
+            return Some(a);
+        }
+        if a.is_bool() {
+            return Some(b);
+        }
+        match (a.is_float(), b.is_float()) {
+            // The two of 16 bits hold different numbers.
+            (true, true) if a.size() == b.size() => Some(DType::F32),
+            (true, true) => Some(if a.size() > b.size() { a } else { b }),
+            (true, false) => Some(a),
+            (false, true) => Some(b),
+            (false, false) if a.is_signed_int() == b.is_signed_int() => {
+                Some(if a.size() > b.size() { a } else { b })
+            }
+            (false, false) => {
+                let (signed, unsigned) = if a.is_signed_int() { (a, b) } else { (b, a) };
+                let fits = |dtype: &DType| dtype.size() >= signed.size() && dtype.size() > unsigned.size();
+                // Declared from wide to narrow.
+                DType::ALL.into_iter().rev().filter(|dtype| dtype.is_signed_int()).find(fits)
+            }
+        }
+    }
+
     /// The type in which engines accumulate sums and products of this type: `f32` for the 16-bit floats,
     /// itself otherwise.
     pub const fn accumulator(self) -> DType {
@@ -171,5 +225,31 @@ impl DTypeSet {
     /// The dtypes of the set, in declaration order.
     pub fn iter(self) -> impl Iterator<Item = DType> {
         DType::ALL.into_iter().filter(move |dtype| self.contains(*dtype))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DType;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    /// The table of [`DType::promote`], read from its documentation.
+    fn table() -> Vec<Vec<String>> {
+        let source = include_str!("dtype.rs");
+        let lines = source.lines().filter_map(|line| line.trim().strip_prefix("/// | **"));
+        lines.map(|line| line.split('|').skip(1).map(|cell| cell.trim().into()).collect()).collect()
+    }
+
+    #[test]
+    fn promotion_is_what_its_documentation_says() {
+        let table = table();
+        assert_eq!(table.len(), DType::ALL.len());
+        for (a, row) in DType::ALL.into_iter().zip(&table) {
+            for (b, cell) in DType::ALL.into_iter().zip(row) {
+                assert_eq!(DType::promote(a, b), DType::from_name(cell), "{a} and {b}");
+                assert_eq!(DType::promote(a, b), DType::promote(b, a));
+            }
+        }
     }
 }

@@ -42,8 +42,6 @@ BOOST = [
     ("lgamma", "test_gamma_data_ipp-near_2", 0, 2),
     ("lgamma", "test_gamma_data_ipp-near_m10", 0, 2),
     ("lgamma", "test_gamma_data_ipp-near_m55", 0, 2),
-    ("zeta", "zeta_data_ipp-zeta_data", 0, 1),
-    ("zeta", "zeta_1_up_data_ipp-zeta_1_up_data", 0, 1),
 ]
 
 

@@ -24,6 +24,7 @@ pub mod ulp;
 use engine::Subject;
 use function::Function;
 use kiln_ir::{DType, Engine, Shape, TensorData, TensorType};
+use std::sync::Arc;
 use table::{Points, Tables};
 
 /// The errors of one function in one dtype over one table.
@@ -67,7 +68,7 @@ impl Row {
 /// Measures everything on every engine that this machine has.
 pub fn measure() -> Vec<Row> {
     let tables = Tables::read();
-    let engines: Vec<(&Subject, Box<dyn Engine>)> =
+    let engines: Vec<(&Subject, Arc<dyn Engine>)> =
         engine::SUBJECTS.iter().filter_map(|subject| Some((subject, (subject.open)()?))).collect();
     let mut rows = Vec::new();
     for function in function::FUNCTIONS {
@@ -82,9 +83,9 @@ pub fn measure() -> Vec<Row> {
     rows
 }
 
-fn compare(function: &Function, points: &Points, engines: &[(&Subject, Box<dyn Engine>)]) -> Row {
+fn compare(function: &Function, points: &Points, engines: &[(&Subject, Arc<dyn Engine>)]) -> Row {
     let worst = engines.iter().map(|(subject, engine)| {
-        let y = function.run(&**engine, points.x.clone());
+        let y = function.run(engine, points.x.clone());
         (subject.name.to_owned(), ulp::worst(&points.x, &points.y, &y))
     });
     Row {
@@ -102,6 +103,7 @@ fn every_value(function: &Function, dtype: DType) -> Points {
     let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     let ty = TensorType::new(Shape::new(&[1 << 16]), dtype);
     let x = TensorData::from_bytes(&bytes, ty).expect("all values of two bytes");
-    let exact = function.run(&kiln_reference::Reference::new(), x.clone().convert(DType::F64));
+    let reference: Arc<dyn Engine> = Arc::new(kiln_reference::Reference::new());
+    let exact = function.run(&reference, x.clone().convert(DType::F64));
     Points { table: "all", x, y: exact.convert(dtype), allowed: None }
 }

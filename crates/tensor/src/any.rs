@@ -2,6 +2,8 @@
 
 mod arithmetic;
 mod autodiff;
+mod bits;
+mod compare;
 mod contraction;
 mod create;
 mod data;
@@ -11,6 +13,7 @@ mod index;
 mod order;
 mod reduce;
 mod sets;
+mod special;
 mod stats;
 mod view;
 

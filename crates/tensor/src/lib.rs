@@ -40,6 +40,7 @@ mod number;
 mod print;
 pub mod random;
 mod slice;
+mod special;
 mod stack;
 mod tensor;
 
@@ -62,5 +63,7 @@ pub use number::Number;
 pub use print::{PrintOptions, print_options, set_print_options};
 pub use random::Distribution;
 pub use slice::SliceArg;
+#[cfg(feature = "std")]
+pub use special::register_special_functions;
 pub use stack::Stack;
 pub use tensor::{Gradients, NodeId, ReshapeArgs, Tensor, checkpoint};

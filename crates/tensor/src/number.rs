@@ -1,6 +1,6 @@
 //! Plain numbers beside tensors.
 
-use crate::Scalar;
+use crate::{DType, Scalar};
 
 /// A plain number that may stand beside a tensor: `x * 0.5`, `1 - x`, `mask.equal_elem(true)`.
 ///
@@ -21,3 +21,16 @@ macro_rules! numbers {
 }
 
 numbers!(f64, f32, half::f16, half::bf16, i64, i32, i16, i8, u64, u32, u16, u8, usize, bool, Scalar);
+
+/// The greatest finite number of a float dtype; of `f32` for the others.
+pub(crate) fn greatest_float(dtype: DType) -> f64 {
+    if dtype == DType::F64 {
+        f64::MAX
+    } else if dtype == DType::F16 {
+        half::f16::MAX.to_f64()
+    } else if dtype == DType::BF16 {
+        half::bf16::MAX.to_f64()
+    } else {
+        f64::from(f32::MAX)
+    }
+}

@@ -2,16 +2,19 @@
 
 mod arithmetic;
 mod autodiff;
+mod bits;
 mod bool;
 mod compare;
 mod create;
 mod data;
+mod elementwise;
 mod float;
 mod index;
 mod int;
 mod operators;
 mod order;
 mod reduce;
+mod special;
 mod view;
 
 pub use autodiff::{Gradients, NodeId, checkpoint};

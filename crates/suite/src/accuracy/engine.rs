@@ -3,6 +3,7 @@
 use kiln_cpu::Cpu;
 use kiln_ir::Engine;
 use kiln_reference::Reference;
+use std::sync::Arc;
 
 /// An engine that is measured, if this machine has it.
 #[derive(Clone, Copy)]
@@ -10,17 +11,17 @@ pub struct Subject {
     /// Its name in the record and on the page.
     pub name: &'static str,
     /// Opens it; `None` where the processor lacks the instructions.
-    pub open: fn() -> Option<Box<dyn Engine>>,
+    pub open: fn() -> Option<Arc<dyn Engine>>,
 }
 
 /// The reference, and the CPU engine with each instruction set.
 pub const SUBJECTS: [Subject; 4] = [
-    Subject { name: "reference", open: || Some(Box::new(Reference::new())) },
+    Subject { name: "reference", open: || Some(Arc::new(Reference::new())) },
     Subject { name: "cpu scalar", open: || cpu("scalar") },
     Subject { name: "cpu avx2", open: || cpu("avx2") },
     Subject { name: "cpu avx512", open: || cpu("avx512") },
 ];
 
-fn cpu(instructions: &str) -> Option<Box<dyn Engine>> {
-    Some(Box::new(Cpu::with_threads(1).with_instructions(instructions)?))
+fn cpu(instructions: &str) -> Option<Arc<dyn Engine>> {
+    Some(Arc::new(Cpu::with_threads(1).with_instructions(instructions)?))
 }

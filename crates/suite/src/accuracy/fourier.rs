@@ -5,6 +5,7 @@ use super::table::Tables;
 use super::{Row, Worst};
 use kiln_ir::{DType, Engine, Op, TensorData, Var, block_on};
 use smallvec::smallvec;
+use std::sync::Arc;
 
 /// The lengths in FFTW's tables.
 const LENGTHS: [usize; 14] = [2, 3, 4, 8, 12, 15, 16, 17, 32, 64, 128, 256, 512, 1024];
@@ -72,7 +73,7 @@ impl Transform {
 }
 
 /// The errors of each transform, over all lengths.
-pub(super) fn measure(tables: &Tables, engines: &[(&Subject, Box<dyn Engine>)]) -> Vec<Row> {
+pub(super) fn measure(tables: &Tables, engines: &[(&Subject, Arc<dyn Engine>)]) -> Vec<Row> {
     let mut rows = Vec::new();
     for is_sine in [false, true] {
         for number in 1..=4 {
@@ -84,7 +85,7 @@ pub(super) fn measure(tables: &Tables, engines: &[(&Subject, Box<dyn Engine>)]) 
     rows
 }
 
-fn row(tables: &Tables, engines: &[(&Subject, Box<dyn Engine>)], transform: Transform, dtype: DType) -> Row {
+fn row(tables: &Tables, engines: &[(&Subject, Arc<dyn Engine>)], transform: Transform, dtype: DType) -> Row {
     let name = transform.name();
     let expected: Vec<Vec<f64>> = LENGTHS.iter().map(|n| tables.reals(&format!("fftw/{name}/{n}"))).collect();
     let worst = engines.iter().map(|(subject, engine)| {

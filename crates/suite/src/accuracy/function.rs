@@ -1,6 +1,8 @@
-//! The functions that are measured.
+//! The functions that are measured: methods of tensors.
 
-use kiln_ir::{Engine, TensorData, Var, block_on};
+use kiln_ir::{DType, Engine, TensorData};
+use kiln_tensor::{AnyTensor, Result, Stack};
+use std::sync::Arc;
 
 /// A function of one number.
 pub struct Function {
@@ -10,7 +12,7 @@ pub struct Function {
     pub numpy: Option<&'static str>,
     /// Whether Boost's tables hold it, under `name`.
     pub boost: bool,
-    apply: for<'e> fn(&Var<'e>) -> Var<'e>,
+    call: fn(AnyTensor) -> Result<AnyTensor>,
 }
 
 impl Function {
@@ -18,44 +20,67 @@ impl Function {
     ///
     /// # Panics
     /// When the engine fails.
-    pub fn run(&self, engine: &dyn Engine, x: TensorData) -> TensorData {
-        let x = Var::new(engine, engine.write(x));
-        let y = (self.apply)(&x).into_value();
-        block_on(engine.read(y)).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    pub fn run(&self, engine: &Arc<dyn Engine>, x: TensorData) -> TensorData {
+        let stack = Stack::new(engine.clone(), "accuracy", DType::F32, DType::I32);
+        let y = (self.call)(AnyTensor::from_data(x, &stack)).and_then(AnyTensor::into_data);
+        y.unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 }
 
 macro_rules! functions {
-    ($($name:literal ($($numpy:literal)?) $($boost:ident)? => $apply:expr;)*) => {
+    ($($name:ident ($($numpy:literal)?) $($boost:ident)?;)*) => {
         /// Every function that is measured.
         pub const FUNCTIONS: &[Function] = &[$(Function {
-            name: $name,
+            name: stringify!($name),
             numpy: [$(Some($numpy),)? None][0],
             boost: ![$(stringify!($boost),)? ""][0].is_empty(),
-            apply: $apply,
+            call: AnyTensor::$name,
         }),*];
     };
 }
 
 functions! {
-    "neg" () => |x| x.neg();
-    "abs" () => |x| x.abs();
-    "sign" () => |x| x.sign();
-    "recip" () => |x| x.recip();
-    "sqrt" () => |x| x.sqrt();
-    "rsqrt" () => |x| x.rsqrt();
-    "exp" ("exp") => |x| x.exp();
-    "expm1" ("expm1") boost => |x| x.expm1();
-    "log" ("log") => |x| x.ln();
-    "log1p" ("log1p") boost => |x| x.log1p();
-    "sin" ("sin") => |x| x.sin();
-    "cos" ("cos") => |x| x.cos();
-    "tan" ("tan") => |x| x.tan();
-    "tanh" ("tanh") => |x| x.tanh();
-    "atan" ("arctan") => |x| x.atan();
-    "erf" () boost => |x| x.erf();
-    "floor" () => |x| x.floor();
-    "ceil" () => |x| x.ceil();
-    "round" () => |x| x.round();
-    "trunc" () => |x| x.trunc();
+    neg ();
+    abs ();
+    sign ();
+    recip ();
+    sqrt ();
+    rsqrt ();
+    exp ("exp");
+    exp2 ("exp2");
+    expm1 ("expm1") boost;
+    log ("log");
+    log2 ("log2");
+    log10 ("log10");
+    log1p ("log1p") boost;
+    cbrt ("cbrt") boost;
+    sigmoid ();
+    logit ();
+    sin ("sin");
+    cos ("cos");
+    tan ("tan");
+    asin ("arcsin");
+    acos ("arccos");
+    atan ("arctan");
+    sinc ();
+    sinh ("sinh");
+    cosh ("cosh");
+    tanh ("tanh");
+    asinh ("arcsinh");
+    acosh ("arccosh");
+    atanh ("arctanh");
+    erf () boost;
+    erfc () boost;
+    erfinv () boost;
+    lgamma () boost;
+    digamma () boost;
+    i0 () boost;
+    i0e ();
+    i1 () boost;
+    i1e ();
+    floor ();
+    ceil ();
+    round ();
+    trunc ();
+    frac ();
 }

@@ -1,7 +1,51 @@
 //! Special functions.
 
-use super::Method;
+use super::{Method, one};
+use crate::case::Fill;
+
+/// A row of a method of one float tensor without further arguments.
+macro_rules! row {
+    ($method:ident, $fill:expr) => {
+        Method::new(stringify!($method), |x| one(x[0].clone().$method())).elementwise($fill)
+    };
+}
+
+/// Away from ±1, where inverse functions are steep.
+const WITHIN_ONE: Fill = Fill::Uniform(-0.9, 0.9);
+/// Both sides of the places where formulas change, none of them at one.
+const WIDE: Fill = Fill::Uniform(-3.0, 3.0);
+/// No integers, which are poles.
+const NO_POLE: Fill = Fill::Among(&[-2.7, -1.4, -0.3, 0.2, 0.7, 1.3, 2.6, 4.2, 7.7, 12.3]);
+const POSITIVE: Fill = Fill::Among(&[0.2, 0.7, 1.3, 2.6, 4.2, 7.7, 12.3]);
 
 pub(super) fn rows() -> Vec<Method> {
-    Vec::new()
+    vec![
+        row!(asin, WITHIN_ONE),
+        row!(acos, WITHIN_ONE),
+        row!(sinc, WIDE).within(64.0),
+        row!(sinh, WIDE).within(64.0),
+        row!(cosh, WIDE).within(64.0),
+        row!(asinh, WIDE),
+        row!(acosh, Fill::Uniform(1.2, 4.0)),
+        row!(atanh, WITHIN_ONE),
+        row!(exp2, WIDE).within(64.0),
+        row!(log2, Fill::Positive),
+        row!(log10, Fill::Positive),
+        row!(cbrt, Fill::Away),
+        row!(sigmoid, WIDE),
+        row!(logit, Fill::Uniform(0.1, 0.9)),
+        row!(erfc, WIDE),
+        row!(erfinv, WITHIN_ONE).within(64.0),
+        row!(lgamma, NO_POLE).within(256.0),
+        row!(digamma, NO_POLE).within(256.0),
+        row!(i0, WIDE).within(64.0),
+        row!(i0e, WIDE),
+        row!(i1, WIDE).within(64.0),
+        row!(i1e, WIDE),
+        Method::new("polygamma", |x| one(x[0].clone().polygamma(1))).elementwise(NO_POLE).within(1024.0),
+        Method::new("polygamma", |x| one(x[0].clone().polygamma(3)))
+            .variant("order 3")
+            .elementwise(POSITIVE)
+            .within(16384.0),
+    ]
 }

@@ -1,8 +1,7 @@
 //! Functions of one or two elements, through the typed methods where there are some.
 
 use crate::call::{Call, Outputs, by_rank, one};
-use kiln_ir::{Binary, Comparison, Op, Unary, Var};
-use std::f64::consts::{LN_2, LN_10};
+use kiln_ir::{Binary, Comparison, Op, Var};
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {
     macro_rules! typed {
@@ -10,7 +9,6 @@ pub(crate) fn run(call: &Call<'_>) -> Outputs {
             one(by_rank!(call.input("x").clone(), |x| x.$method()))
         };
     }
-    let x = || call.var("x");
     let (a, b) = (|| call.var("a"), || call.var("b"));
     let var = match &*call.op {
         "neg" => return typed!(neg),
@@ -34,17 +32,27 @@ pub(crate) fn run(call: &Call<'_>) -> Outputs {
         "ceil" => return typed!(ceil),
         "round" => return typed!(round),
         "trunc" => return typed!(trunc),
-        "log2" => x().ln() / LN_2,
-        "log10" => x().ln() / LN_10,
-        "sinh" | "cosh" | "asin" | "acos" | "asinh" | "acosh" | "atanh" => {
-            return Err("kiln-tensor has no inverse or hyperbolic functions yet but tanh and atan");
-        }
+        "log2" => return typed!(log2),
+        "log10" => return typed!(log10),
+        "sinh" => return typed!(sinh),
+        "cosh" => return typed!(cosh),
+        "asin" => return typed!(asin),
+        "acos" => return typed!(acos),
+        "asinh" => return typed!(asinh),
+        "acosh" => return typed!(acosh),
+        "atanh" => return typed!(atanh),
         "add" => a() + b(),
         "sub" => a() - b(),
         "mul" => a() * b(),
         "div" => a() / b(),
         "fmod" => a().binary(Binary::Rem, &b()),
-        "remainder" => remainder(call),
+        "remainder" => {
+            return call
+                .input("a")
+                .clone()
+                .remainder(call.input("b").clone())
+                .map_or(Err("operands do not suit"), one);
+        }
         "pow" => a().pow(&b()),
         "minimum" => a().min(&b()),
         "maximum" => a().max(&b()),
@@ -54,13 +62,6 @@ pub(crate) fn run(call: &Call<'_>) -> Outputs {
         op => panic!("unknown op {op}"),
     };
     one(call.done(var))
-}
-
-/// The remainder with the sign of the divisor, by the typed method where ranks agree.
-fn remainder<'c>(call: &'c Call<'_>) -> Var<'c> {
-    let (a, b) = (call.var("a"), call.var("b"));
-    let quotient = (&a / &b).unary(Unary::Floor);
-    &a - quotient * b
 }
 
 /// PyTorch passes the gradient at the bounds, where `max` beside a number does not: a choice does.

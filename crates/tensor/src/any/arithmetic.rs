@@ -1,42 +1,331 @@
-//! Arithmetic of numbers.
+//! Arithmetic of numbers. Operands of different dtypes meet in the one of [`DType::promote`]; shapes broadcast.
 
-use crate::{AnyTensor, Result};
-use kiln_ir::Binary;
+use crate::special::{HYPOT, LOGADDEXP, LOGADDEXP2, XLOG1PY, XLOGY};
+use crate::{AnyTensor, DType, Number, Result, Scalar};
+use kiln_ir::{Binary, Comparison, Unary, Var};
+
+macro_rules! pairs {
+    ($($method:ident $with_number:ident $function:ident;)*) => {
+        #[allow(
+            clippy::should_implement_trait,
+            reason = "operators cannot return a Result as field users expect"
+        )]
+        impl AnyTensor {$(
+            #[doc = concat!("See [`Tensor::", stringify!($method), "`](crate::Tensor::", stringify!($method), ").")]
+            #[inline]
+            pub fn $method(self, other: AnyTensor) -> Result<AnyTensor> {
+                self.binary(Binary::$function, other)
+            }
+
+            #[doc = concat!("[`", stringify!($method), "`](AnyTensor::", stringify!($method), ") with a number.")]
+            /// A real number beside integers, and any number beside `bool`, promotes the tensor to the default
+            /// dtype of the number's kind.
+            #[inline]
+            pub fn $with_number(self, x: impl Number) -> Result<AnyTensor> {
+                self.promoted_for(x)?.binary_scalar(Binary::$function, x)
+            }
+        )*}
+    };
+}
+
+pairs! {
+    add add_scalar Add;
+    sub sub_scalar Sub;
+    mul mul_scalar Mul;
+    div div_scalar Div;
+    fmod fmod_scalar Rem;
+    pow pow_scalar Pow;
+    minimum clamp_max Min;
+    maximum clamp_min Max;
+}
 
 impl AnyTensor {
-    /// `self + other`; broadcasts.
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "operators cannot return a Result as field users expect"
-    )]
-    pub fn add(self, other: AnyTensor) -> Result<AnyTensor> {
-        self.binary(Binary::Add, other)
+    /// The tensor in a dtype beside which the number keeps its meaning.
+    pub(crate) fn promoted_for(self, x: impl Number) -> Result<AnyTensor> {
+        let (dtype, stack) = (self.dtype(), self.stack().clone());
+        match x.scalar() {
+            Scalar::Float(_) if !dtype.is_float() => self.cast(stack.float_dtype()),
+            Scalar::Int(_) | Scalar::UInt(_) if dtype.is_bool() => self.cast(stack.int_dtype()),
+            Scalar::Float(_) | Scalar::Int(_) | Scalar::UInt(_) | Scalar::Bool(_) => Ok(self),
+        }
     }
 
-    /// `self - other`; broadcasts.
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "operators cannot return a Result as field users expect"
-    )]
-    pub fn sub(self, other: AnyTensor) -> Result<AnyTensor> {
-        self.binary(Binary::Sub, other)
+    /// A tensor without axes beside this one, of its dtype.
+    fn number_beside(&self, x: impl Number) -> Result<AnyTensor> {
+        AnyTensor::full(kiln_ir::TensorType::new([], self.dtype()), x, self.stack())
     }
 
-    /// `self * other`, element by element; broadcasts.
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "operators cannot return a Result as field users expect"
-    )]
-    pub fn mul(self, other: AnyTensor) -> Result<AnyTensor> {
-        self.binary(Binary::Mul, other)
+    /// See [`Tensor::remainder`](crate::Tensor::remainder).
+    pub fn remainder(self, divisor: AnyTensor) -> Result<AnyTensor> {
+        let (rest, adjust) = self.truncated_rest(&divisor)?;
+        adjust.if_else(rest.clone().add(divisor)?, rest)
     }
 
-    /// `self / other`; broadcasts.
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "operators cannot return a Result as field users expect"
-    )]
-    pub fn div(self, other: AnyTensor) -> Result<AnyTensor> {
-        self.binary(Binary::Div, other)
+    /// See [`Tensor::remainder_scalar`](crate::Tensor::remainder_scalar).
+    pub fn remainder_scalar(self, divisor: impl Number) -> Result<AnyTensor> {
+        let x = self.promoted_for(divisor)?;
+        let divisor = x.number_beside(divisor)?;
+        x.remainder(divisor)
+    }
+
+    /// The remainder of the truncated division, and where its sign is not the divisor's.
+    fn truncated_rest(self, divisor: &AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
+        let (x, divisor) = AnyTensor::promoted("remainder", self, divisor.clone())?;
+        let rest = x.fmod(divisor.clone())?;
+        let negative = |x: AnyTensor| x.compare_scalar(Comparison::Lt, 0);
+        let differ = negative(rest.clone())?.binary(Binary::Xor, negative(divisor)?)?;
+        let adjust = rest.clone().compare_scalar(Comparison::Ne, 0)?.binary(Binary::And, differ)?;
+        Ok((rest, adjust))
+    }
+
+    /// See [`Tensor::floor_divide`](crate::Tensor::floor_divide).
+    pub fn floor_divide(self, divisor: AnyTensor) -> Result<AnyTensor> {
+        let (x, divisor) = AnyTensor::promoted("floor_divide", self, divisor)?;
+        let (rest, adjust) = x.clone().truncated_rest(&divisor)?;
+        if !x.dtype().is_float() {
+            let whole = x.div(divisor)?;
+            return adjust.if_else(whole.clone().sub_scalar(1)?, whole);
+        }
+        // What the remainder leaves is a multiple of the divisor, but for rounding.
+        let whole = x.clone().sub(rest)?.div(divisor.clone())?.round()?;
+        let whole = adjust.if_else(whole.clone().sub_scalar(1.0)?, whole)?;
+        let by_zero = divisor.clone().compare_scalar(Comparison::Eq, 0)?;
+        by_zero.if_else(x.div(divisor)?, whole)
+    }
+
+    /// See [`Tensor::floor_divide_scalar`](crate::Tensor::floor_divide_scalar).
+    pub fn floor_divide_scalar(self, divisor: impl Number) -> Result<AnyTensor> {
+        let x = self.promoted_for(divisor)?;
+        let divisor = x.number_beside(divisor)?;
+        x.floor_divide(divisor)
+    }
+
+    /// See [`Tensor::trunc_divide`](crate::Tensor::trunc_divide).
+    pub fn trunc_divide(self, divisor: AnyTensor) -> Result<AnyTensor> {
+        let quotient = self.div(divisor)?;
+        if quotient.dtype().is_float() { quotient.trunc() } else { Ok(quotient) }
+    }
+
+    /// See [`Tensor::trunc_divide_scalar`](crate::Tensor::trunc_divide_scalar).
+    pub fn trunc_divide_scalar(self, divisor: impl Number) -> Result<AnyTensor> {
+        let quotient = self.div_scalar(divisor)?;
+        if quotient.dtype().is_float() { quotient.trunc() } else { Ok(quotient) }
+    }
+
+    /// See [`Tensor::powf`](crate::Tensor::powf).
+    pub fn powf(self, exponent: AnyTensor) -> Result<AnyTensor> {
+        self.pow(exponent)
+    }
+
+    /// See [`Tensor::powf_scalar`](crate::Tensor::powf_scalar).
+    pub fn powf_scalar(self, exponent: f64) -> Result<AnyTensor> {
+        if exponent == 2.0 { self.square() } else { self.pow_scalar(exponent) }
+    }
+
+    /// See [`Tensor::powi`](crate::Tensor::powi).
+    pub fn powi(self, exponent: AnyTensor) -> Result<AnyTensor> {
+        let dtype = self.dtype();
+        self.pow(exponent.cast(dtype)?)
+    }
+
+    /// See [`Tensor::powi_scalar`](crate::Tensor::powi_scalar).
+    pub fn powi_scalar(self, exponent: i32) -> Result<AnyTensor> {
+        match exponent {
+            1 => Ok(self),
+            2 => self.square(),
+            _ => self.binary_scalar(Binary::Pow, exponent),
+        }
+    }
+
+    /// See [`Tensor::float_power`](crate::Tensor::float_power).
+    pub fn float_power(self, exponent: AnyTensor) -> Result<AnyTensor> {
+        self.cast(DType::F64)?.pow(exponent.cast(DType::F64)?)
+    }
+
+    /// See [`Tensor::min_pair`](crate::Tensor::min_pair).
+    pub fn min_pair(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.minimum(other)
+    }
+
+    /// See [`Tensor::max_pair`](crate::Tensor::max_pair).
+    pub fn max_pair(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.maximum(other)
+    }
+
+    /// See [`Tensor::fmin`](crate::Tensor::fmin).
+    pub fn fmin(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.of_numbers(Binary::Min, other)
+    }
+
+    /// See [`Tensor::fmax`](crate::Tensor::fmax).
+    pub fn fmax(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.of_numbers(Binary::Max, other)
+    }
+
+    /// The function of two numbers; where one is NaN, the other.
+    fn of_numbers(self, function: Binary, other: AnyTensor) -> Result<AnyTensor> {
+        let (a, b) = AnyTensor::promoted(function.name(), self, other)?;
+        if !a.dtype().is_float() {
+            return a.binary(function, b);
+        }
+        // Each operand without its NaNs: where the other is NaN too, NaN is what is left.
+        let (no_a, no_b) = (a.clone().is_nan()?, b.clone().is_nan()?);
+        let (left, right) = (no_a.if_else(b.clone(), a.clone())?, no_b.if_else(a, b)?);
+        left.binary(function, right)
+    }
+
+    /// See [`Tensor::clamp`](crate::Tensor::clamp).
+    pub fn clamp(self, low: impl Number, high: impl Number) -> Result<AnyTensor> {
+        self.clamp_min(low)?.clamp_max(high)
+    }
+
+    /// See [`Tensor::lerp`](crate::Tensor::lerp).
+    pub fn lerp(self, end: AnyTensor, weight: AnyTensor) -> Result<AnyTensor> {
+        let span = end.clone().sub(self.clone())?;
+        let from_start = self.add(span.clone().mul(weight.clone())?)?;
+        let rest = weight.clone().scalar_binary(1, Binary::Sub)?;
+        let from_end = end.sub(span.mul(rest)?)?;
+        weight.compare_scalar(Comparison::Lt, 0.5)?.if_else(from_start, from_end)
+    }
+
+    /// See [`Tensor::lerp_scalar`](crate::Tensor::lerp_scalar).
+    pub fn lerp_scalar(self, end: AnyTensor, weight: f64) -> Result<AnyTensor> {
+        let span = end.clone().sub(self.clone())?;
+        if weight < 0.5 {
+            self.add(span.mul_scalar(weight)?)
+        } else {
+            end.sub(span.mul_scalar(1.0 - weight)?)
+        }
+    }
+
+    /// See [`Tensor::addcmul`](crate::Tensor::addcmul).
+    pub fn addcmul(self, a: AnyTensor, b: AnyTensor, factor: f64) -> Result<AnyTensor> {
+        self.add(a.mul(b)?.mul_scalar(factor)?)
+    }
+
+    /// See [`Tensor::addcdiv`](crate::Tensor::addcdiv).
+    pub fn addcdiv(self, a: AnyTensor, b: AnyTensor, factor: f64) -> Result<AnyTensor> {
+        self.add(a.div(b)?.mul_scalar(factor)?)
+    }
+
+    /// See [`Tensor::atan2`](crate::Tensor::atan2).
+    pub fn atan2(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.binary(Binary::Atan2, other)
+    }
+
+    /// See [`Tensor::hypot`](crate::Tensor::hypot).
+    pub fn hypot(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.special_pair(&HYPOT, other)
+    }
+
+    /// See [`Tensor::logaddexp`](crate::Tensor::logaddexp).
+    pub fn logaddexp(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.special_pair(&LOGADDEXP, other)
+    }
+
+    /// See [`Tensor::logaddexp2`](crate::Tensor::logaddexp2).
+    pub fn logaddexp2(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.special_pair(&LOGADDEXP2, other)
+    }
+
+    /// See [`Tensor::xlogy`](crate::Tensor::xlogy).
+    pub fn xlogy(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.special_pair(&XLOGY, other)
+    }
+
+    /// See [`Tensor::xlog1py`](crate::Tensor::xlog1py).
+    pub fn xlog1py(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.special_pair(&XLOG1PY, other)
+    }
+
+    /// See [`Tensor::heaviside`](crate::Tensor::heaviside).
+    pub fn heaviside(self, at_zero: AnyTensor) -> Result<AnyTensor> {
+        let (x, at_zero) = AnyTensor::promoted("heaviside", self, at_zero)?;
+        let dtype = x.dtype();
+        let step = x.clone().scalar_compare(0, Comparison::Lt)?.cast(dtype)?;
+        let step = if dtype.is_float() { x.clone().is_nan()?.if_else(x.clone(), step)? } else { step };
+        x.compare_scalar(Comparison::Eq, 0)?.if_else(at_zero, step)
+    }
+
+    /// See [`Tensor::copysign`](crate::Tensor::copysign).
+    pub fn copysign(self, sign: AnyTensor) -> Result<AnyTensor> {
+        let (x, sign) = AnyTensor::promoted("copysign", self, sign)?;
+        let magnitude = x.abs()?;
+        sign.signbit()?.if_else(magnitude.clone().neg()?, magnitude)
+    }
+
+    /// See [`Tensor::signbit`](crate::Tensor::signbit).
+    pub fn signbit(self) -> Result<AnyTensor> {
+        let x = if self.dtype().is_float() { self.formula(crate::special::bits) } else { self };
+        x.compare_scalar(Comparison::Lt, 0)
+    }
+
+    /// See [`Tensor::nextafter`](crate::Tensor::nextafter).
+    pub fn nextafter(self, towards: AnyTensor) -> Result<AnyTensor> {
+        self.require_float("nextafter")?;
+        let op = kiln_ir::Op::Binary(Binary::Atan2);
+        let (x, towards) = AnyTensor::matched(&op, self, towards)?;
+        x.on_same_stack("nextafter", &towards)?;
+        Ok(x.formula(|x| crate::special::nextafter(x, &Var::new(x.engine(), towards.value().clone()))))
+    }
+
+    /// See [`Tensor::frexp`](crate::Tensor::frexp).
+    pub fn frexp(self) -> Result<(AnyTensor, AnyTensor)> {
+        self.require_float("frexp")?;
+        let exponent = self.clone().formula(crate::special::exponent).cast(self.stack().int_dtype())?;
+        Ok((self.ldexp(exponent.clone().neg()?)?, exponent))
+    }
+
+    /// See [`Tensor::ldexp`](crate::Tensor::ldexp).
+    pub fn ldexp(self, exponent: AnyTensor) -> Result<AnyTensor> {
+        self.require_float("ldexp")?;
+        let dtype = self.dtype();
+        let wide = dtype.accumulator();
+        let mut x = self.cast(wide)?;
+        for factor in exponent.cast(wide)?.formulas(crate::special::powers_of_two) {
+            x = x.mul(factor)?;
+        }
+        x.cast(dtype)
+    }
+
+    /// See [`Tensor::gcd`](crate::Tensor::gcd).
+    pub fn gcd(self, other: AnyTensor) -> Result<AnyTensor> {
+        let (mut a, mut b) = AnyTensor::promoted("gcd", self.abs()?, other.abs()?)?;
+        // Of neighbouring Fibonacci numbers Euclid's algorithm takes the most steps: 1.45 a bit.
+        let steps = a.dtype().size() * 12 + 1;
+        for _ in 0..steps {
+            let rest = a.clone().fmod(b.clone())?;
+            let done = b.clone().compare_scalar(Comparison::Eq, 0)?;
+            (a, b) = (done.if_else(a, b)?, rest);
+        }
+        Ok(a)
+    }
+
+    /// See [`Tensor::lcm`](crate::Tensor::lcm).
+    pub fn lcm(self, other: AnyTensor) -> Result<AnyTensor> {
+        let divisor = self.clone().gcd(other.clone())?;
+        self.div(divisor)?.mul(other)?.unary(Unary::Abs)
+    }
+
+    /// The result of an expression of ops.
+    pub(crate) fn formula(self, f: impl for<'e> FnOnce(&Var<'e>) -> Var<'e>) -> AnyTensor {
+        let stack = self.stack().clone();
+        let value = f(&Var::new(stack.engine(), self.into_value())).into_value();
+        AnyTensor::new(stack, value)
+    }
+
+    /// Several results.
+    fn formulas<const N: usize>(self, f: impl for<'e> FnOnce(&Var<'e>) -> [Var<'e>; N]) -> [AnyTensor; N] {
+        let stack = self.stack().clone();
+        f(&Var::new(stack.engine(), self.into_value()))
+            .map(|value| AnyTensor::new(stack.clone(), value.into_value()))
+    }
+
+    pub(crate) fn require_float(&self, op: &str) -> Result<()> {
+        if self.dtype().is_float() {
+            return Ok(());
+        }
+        Err(kiln_ir::Error::type_error(op, "needs a float dtype", &[self.ty().into()])
+            .hint("cast the tensor to a float dtype first"))
     }
 }

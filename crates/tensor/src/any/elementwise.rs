@@ -1,6 +1,6 @@
 //! Functions of each element: what every arithmetic method is made of.
 
-use crate::{AnyTensor, DType, Number, Result, Stack};
+use crate::{AnyTensor, DType, Error, Number, Result, Stack};
 use kiln_ir::{Binary, Comparison, Op, Operand, Unary, Value, infer, infer_alike};
 use smallvec::smallvec;
 
@@ -74,22 +74,36 @@ impl AnyTensor {
     #[inline(never)]
     fn pairwise_any(self, op: &Op, other: AnyTensor) -> Result<AnyTensor> {
         self.on_same_stack(op.name(), &other)?;
-        let (a, b) = if self.shape() == other.shape() {
-            (self, other)
-        } else {
-            AnyTensor::broadcast_pair(op, self, other)?
-        };
+        let (a, b) = AnyTensor::matched(op, self, other)?;
         let results =
             AnyTensor::emit(&a.stack, op, smallvec![Operand::Value(a.value), Operand::Value(b.value)])?;
         AnyTensor::only(a.stack, op, results)
     }
 
-    fn broadcast_pair(op: &Op, a: AnyTensor, b: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
+    /// Two tensors brought to one dtype, by [`DType::promote`], and to one shape.
+    pub(crate) fn matched(op: &Op, a: AnyTensor, b: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
+        let (a, b) = AnyTensor::promoted(op.name(), a, b)?;
+        if a.shape() == b.shape() {
+            return Ok((a, b));
+        }
         match kiln_ir::infer::broadcast_shapes(a.shape(), b.shape()) {
             Some(shape) => Ok((a.expand(shape)?, b.expand(shape)?)),
             // Inference of the op itself makes the message.
             None => infer(op, &[a.ty().into(), b.ty().into()]).map(|_| (a, b)),
         }
+    }
+
+    /// Two tensors brought to one dtype.
+    pub(crate) fn promoted(op: &str, a: AnyTensor, b: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
+        if a.dtype() == b.dtype() {
+            return Ok((a, b));
+        }
+        let Some(dtype) = DType::promote(a.dtype(), b.dtype()) else {
+            let problem = alloc::format!("no integer dtype holds {} and {}", a.dtype(), b.dtype());
+            return Err(Error::type_error(op, problem, &[a.ty().into(), b.ty().into()])
+                .hint("cast one of them: to `i64` if its numbers fit, or both to `f64`"));
+        };
+        Ok((a.cast(dtype)?, b.cast(dtype)?))
     }
 
     /// `a` where this `bool` holds, otherwise `b`; broadcasts.
@@ -98,6 +112,7 @@ impl AnyTensor {
         self.on_same_stack("select", &b)?;
         let shape = kiln_ir::infer::broadcast_shapes(self.shape(), a.shape())
             .and_then(|shape| kiln_ir::infer::broadcast_shapes(&shape, b.shape()));
+        let (a, b) = AnyTensor::promoted("select", a, b)?;
         let Some(shape) = shape else {
             return self.apply_with(&Op::Select, [a.value.into(), b.value.into()]);
         };
@@ -119,5 +134,85 @@ impl AnyTensor {
     /// Another dtype; nothing is emitted where it is right already.
     pub fn cast(self, dtype: DType) -> Result<AnyTensor> {
         if self.dtype() == dtype { Ok(self) } else { self.apply(&Op::Cast(dtype)) }
+    }
+}
+
+macro_rules! functions {
+    ($($method:ident $function:ident;)*) => {
+        impl AnyTensor {$(
+            #[doc = concat!("See [`Tensor::", stringify!($method), "`](crate::Tensor::", stringify!($method), ").")]
+            #[inline]
+            pub fn $method(self) -> Result<AnyTensor> {
+                self.unary(Unary::$function)
+            }
+        )*}
+    };
+}
+
+functions! {
+    abs Abs;
+    sign Sign;
+    recip Recip;
+    sqrt Sqrt;
+    rsqrt Rsqrt;
+    exp Exp;
+    expm1 Expm1;
+    log Ln;
+    log1p Log1p;
+    sin Sin;
+    cos Cos;
+    tan Tan;
+    tanh Tanh;
+    atan Atan;
+    erf Erf;
+    floor Floor;
+    ceil Ceil;
+    round Round;
+    trunc Trunc;
+}
+
+#[allow(clippy::should_implement_trait, reason = "operators cannot return a Result as field users expect")]
+impl AnyTensor {
+    /// See [`Tensor::neg`](crate::Tensor::neg).
+    pub fn neg(self) -> Result<AnyTensor> {
+        self.unary(Unary::Neg)
+    }
+
+    /// See [`Tensor::square`](crate::Tensor::square).
+    pub fn square(self) -> Result<AnyTensor> {
+        self.clone().binary(Binary::Mul, self)
+    }
+
+    /// See [`Tensor::frac`](crate::Tensor::frac).
+    pub fn frac(self) -> Result<AnyTensor> {
+        let whole = self.clone().trunc()?;
+        self.binary(Binary::Sub, whole)
+    }
+
+    /// See [`Tensor::round_decimals`](crate::Tensor::round_decimals).
+    pub fn round_decimals(self, decimals: i32) -> Result<AnyTensor> {
+        let power = libm::pow(10.0, f64::from(decimals.unsigned_abs()));
+        let (up, down) = if decimals < 0 { (Binary::Div, Binary::Mul) } else { (Binary::Mul, Binary::Div) };
+        self.binary_scalar(up, power)?.round()?.binary_scalar(down, power)
+    }
+
+    /// See [`Tensor::deg2rad`](crate::Tensor::deg2rad).
+    pub fn deg2rad(self) -> Result<AnyTensor> {
+        self.binary_scalar(Binary::Mul, core::f64::consts::PI / 180.0)
+    }
+
+    /// See [`Tensor::rad2deg`](crate::Tensor::rad2deg).
+    pub fn rad2deg(self) -> Result<AnyTensor> {
+        self.binary_scalar(Binary::Mul, 180.0 / core::f64::consts::PI)
+    }
+
+    /// See [`Tensor::nan_to_num`](crate::Tensor::nan_to_num).
+    pub fn nan_to_num(self, nan: f64, positive: Option<f64>, negative: Option<f64>) -> Result<AnyTensor> {
+        let greatest = crate::number::greatest_float(self.dtype());
+        let (is_nan, above, below) =
+            (self.clone().is_nan()?, self.clone().is_pos_inf()?, self.clone().is_neg_inf()?);
+        let x = is_nan.if_else_number(nan, self)?;
+        let x = above.if_else_number(positive.unwrap_or(greatest), x)?;
+        below.if_else_number(negative.unwrap_or(-greatest), x)
     }
 }

@@ -1,7 +1,7 @@
 //! Arithmetic of numbers: floats and integers.
 
 use crate::{Backend, Float, Int, Number, Numeric, Tensor};
-use kiln_ir::{Binary, Unary};
+use kiln_ir::Binary;
 
 #[allow(
     clippy::should_implement_trait,
@@ -56,84 +56,258 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
         self / x.scalar()
     }
 
-    /// `-self`.
-    #[track_caller]
-    pub fn neg(self) -> Self {
-        -self
-    }
-
-    /// The absolute value.
-    #[track_caller]
-    pub fn abs(self) -> Self {
-        self.map(|any| any.unary(Unary::Abs))
-    }
-
-    /// -1, 0 or 1.
-    #[track_caller]
-    pub fn sign(self) -> Self {
-        self.map(|any| any.unary(Unary::Sign))
-    }
-
-    /// `self * self`.
-    #[track_caller]
-    pub fn square(self) -> Self {
-        self.clone() * self
-    }
-
-    /// The remainder with the sign of the divisor, as Python's `%`; broadcasts. The operator `%` gives
-    /// the remainder of the truncated division, with the sign of the dividend.
+    /// The remainder with the sign of the divisor, as Python's `%`; broadcasts. The operator `%` and [`fmod`](Tensor::fmod)
+    /// give that of the truncated division, with the sign of the dividend. Integers give 0 for a zero divisor, floats NaN.
+    /// Defined as [`torch.remainder`](https://docs.pytorch.org/docs/stable/generated/torch.remainder.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7, 7, -7], &device);
+    /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
+    /// assert_eq!(a.remainder(b).into_data().to_vec::<i32>(), [1, 2, -2, -1]);
+    /// ```
     #[track_caller]
     pub fn remainder(self, divisor: Self) -> Self {
-        let rest = self % divisor.clone();
-        let signs_differ = rest.clone().lower_elem(0).bool_xor(divisor.clone().lower_elem(0));
-        let adjust = rest.clone().not_equal_elem(0).bool_and(signs_differ);
-        rest.clone().mask_where(adjust, rest + divisor)
+        self.map(|any| any.remainder(divisor.into_any()))
     }
 
-    /// To the power of another tensor; broadcasts.
+    /// [`remainder`](Tensor::remainder) by a number.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
+    /// assert_eq!(a.remainder_scalar(3).into_data().to_vec::<i32>(), [1, 2]);
+    /// ```
+    #[track_caller]
+    pub fn remainder_scalar(self, divisor: impl Number) -> Self {
+        self.map(|any| any.remainder_scalar(divisor))
+    }
+
+    /// The remainder of the truncated division, with the sign of the dividend, as Rust's and C's `%`; broadcasts. Integers give
+    /// 0 for a zero divisor, floats NaN. Defined as [`torch.fmod`](https://docs.pytorch.org/docs/stable/generated/torch.fmod.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7, 7, -7], &device);
+    /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
+    /// assert_eq!(a.fmod(b).into_data().to_vec::<i32>(), [1, -1, 1, -1]);
+    /// ```
+    #[track_caller]
+    pub fn fmod(self, divisor: Self) -> Self {
+        self.map(|any| any.fmod(divisor.into_any()))
+    }
+
+    /// [`fmod`](Tensor::fmod) by a number.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
+    /// assert_eq!(a.fmod_scalar(3).into_data().to_vec::<i32>(), [1, -1]);
+    /// ```
+    #[track_caller]
+    pub fn fmod_scalar(self, divisor: impl Number) -> Self {
+        self.map(|any| any.fmod_scalar(divisor))
+    }
+
+    /// The quotient rounded down; broadcasts. Integers give 0 for a zero divisor, floats what `/` gives. The gradient is 0.
+    /// Defined as [`torch.floor_divide`](https://docs.pytorch.org/docs/stable/generated/torch.floor_divide.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7, 7, -7], &device);
+    /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
+    /// assert_eq!(a.floor_divide(b).into_data().to_vec::<i32>(), [2, -3, -3, 2]);
+    /// ```
+    #[track_caller]
+    pub fn floor_divide(self, divisor: Self) -> Self {
+        self.map(|any| any.floor_divide(divisor.into_any()))
+    }
+
+    /// [`floor_divide`](Tensor::floor_divide) by a number.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
+    /// assert_eq!(a.floor_divide_scalar(3).into_data().to_vec::<i32>(), [2, -3]);
+    /// ```
+    #[track_caller]
+    pub fn floor_divide_scalar(self, divisor: impl Number) -> Self {
+        self.map(|any| any.floor_divide_scalar(divisor))
+    }
+
+    /// The quotient rounded towards zero, which for integers is what `/` gives; broadcasts. The gradient is 0. Defined as
+    /// [`torch.div`](https://docs.pytorch.org/docs/stable/generated/torch.div.html) with `rounding_mode="trunc"`.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([7.0, -7.0], &device);
+    /// let b = Tensor::from_floats([2.0, 2.0], &device);
+    /// let y = Tensor::from_floats([3.0, -3.0], &device);
+    /// assert!(a.trunc_divide(b).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn trunc_divide(self, divisor: Self) -> Self {
+        self.map(|any| any.trunc_divide(divisor.into_any()))
+    }
+
+    /// [`trunc_divide`](Tensor::trunc_divide) by a number.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([7.0, -7.0], &device);
+    /// let y = Tensor::from_floats([3.0, -3.0], &device);
+    /// assert!(a.trunc_divide_scalar(2).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn trunc_divide_scalar(self, divisor: impl Number) -> Self {
+        self.map(|any| any.trunc_divide_scalar(divisor))
+    }
+
+    /// To the power of another tensor; broadcasts. Integers wrap, and a negative exponent gives the truncated real result.
+    /// Defined as [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([2, 3, -2], &device);
+    /// let b = Tensor::from_ints([5, 2, 3], &device);
+    /// assert_eq!(a.pow(b).into_data().to_vec::<i32>(), [32, 9, -8]);
+    /// ```
     #[track_caller]
     pub fn pow(self, exponent: Self) -> Self {
-        self.map(|any| any.binary(Binary::Pow, exponent.into_any()))
+        self.map(|any| any.pow(exponent.into_any()))
     }
 
     /// To the power of an integer.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([2, -3], &device);
+    /// assert_eq!(a.powi_scalar(3).into_data().to_vec::<i32>(), [8, -27]);
+    /// ```
     #[track_caller]
     pub fn powi_scalar(self, exponent: i32) -> Self {
-        match exponent {
-            1 => self,
-            2 => self.square(),
-            _ => self.map(|any| any.binary_scalar(Binary::Pow, exponent)),
-        }
+        self.map(|any| any.powi_scalar(exponent))
     }
 
-    /// The lesser of two elements; broadcasts. NaN if either is.
+    /// The lesser of two elements; broadcasts. NaN if either is. Defined as [`torch.minimum`](https://docs.pytorch.org/docs/stable/generated/torch.minimum.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 5], &device);
+    /// let b = Tensor::from_ints([2, 3], &device);
+    /// assert_eq!(a.minimum(b).into_data().to_vec::<i32>(), [1, 3]);
+    /// ```
+    #[track_caller]
+    pub fn minimum(self, other: Self) -> Self {
+        self.map(|any| any.minimum(other.into_any()))
+    }
+
+    /// The greater of two elements; broadcasts. NaN if either is. Defined as [`torch.maximum`](https://docs.pytorch.org/docs/stable/generated/torch.maximum.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 5], &device);
+    /// let b = Tensor::from_ints([2, 3], &device);
+    /// assert_eq!(a.maximum(b).into_data().to_vec::<i32>(), [2, 5]);
+    /// ```
+    #[track_caller]
+    pub fn maximum(self, other: Self) -> Self {
+        self.map(|any| any.maximum(other.into_any()))
+    }
+
+    /// [`minimum`](Tensor::minimum), as reductions to one element per pair are called elsewhere.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 5], &device);
+    /// let b = Tensor::from_ints([2, 3], &device);
+    /// assert_eq!(a.min_pair(b).into_data().to_vec::<i32>(), [1, 3]);
+    /// ```
     #[track_caller]
     pub fn min_pair(self, other: Self) -> Self {
-        self.map(|any| any.binary(Binary::Min, other.into_any()))
+        self.map(|any| any.min_pair(other.into_any()))
     }
 
-    /// The greater of two elements; broadcasts. NaN if either is.
+    /// [`maximum`](Tensor::maximum), as reductions to one element per pair are called elsewhere.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 5], &device);
+    /// let b = Tensor::from_ints([2, 3], &device);
+    /// assert_eq!(a.max_pair(b).into_data().to_vec::<i32>(), [2, 5]);
+    /// ```
     #[track_caller]
     pub fn max_pair(self, other: Self) -> Self {
-        self.map(|any| any.binary(Binary::Max, other.into_any()))
+        self.map(|any| any.max_pair(other.into_any()))
     }
 
-    /// Elements cut to `[low, high]`.
+    /// Elements cut to `[low, high]`; NaN stays. Where `low` is above `high`, `high` wins. The gradient passes where the element
+    /// lies strictly between. Defined as [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2, 9], &device);
+    /// assert_eq!(a.clamp(0, 5).into_data().to_vec::<i32>(), [0, 2, 5]);
+    /// ```
     #[track_caller]
     pub fn clamp(self, low: impl Number, high: impl Number) -> Self {
         self.clamp_min(low).clamp_max(high)
     }
 
-    /// Elements not below `low`.
+    /// Elements not below `low`; NaN stays.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2], &device);
+    /// assert_eq!(a.clamp_min(0).into_data().to_vec::<i32>(), [0, 2]);
+    /// ```
     #[track_caller]
     pub fn clamp_min(self, low: impl Number) -> Self {
         self.map(|any| any.binary_scalar(Binary::Max, low))
     }
 
-    /// Elements not above `high`.
+    /// Elements not above `high`; NaN stays.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2], &device);
+    /// assert_eq!(a.clamp_max(0).into_data().to_vec::<i32>(), [-3, 0]);
+    /// ```
     #[track_caller]
     pub fn clamp_max(self, high: impl Number) -> Self {
         self.map(|any| any.binary_scalar(Binary::Min, high))
+    }
+
+    /// 0 below zero, 1 above, and there what `at_zero` says; NaN stays. Broadcasts. Defined as [`torch.heaviside`](https://docs.pytorch.org/docs/stable/generated/torch.heaviside.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([-1.5, 0.0, 2.0], &device);
+    /// let b = Tensor::from_floats([0.5, 0.5, 0.5], &device);
+    /// let y = Tensor::from_floats([0.0, 0.5, 1.0], &device);
+    /// assert!(a.heaviside(b).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn heaviside(self, at_zero: Self) -> Self {
+        self.map(|any| any.heaviside(at_zero.into_any()))
     }
 
     /// Matrix products over the last two axes, `[.., m, k] x [.., k, n] -> [.., m, n]`; the axes before broadcast.
@@ -154,81 +328,313 @@ impl<B: Backend, K: Numeric> Tensor<B, 1, K> {
     }
 }
 
-macro_rules! float_functions {
-    ($($(#[$doc:meta])* $method:ident $function:ident;)*) => {
-        impl<B: Backend, const D: usize> Tensor<B, D, Float> {$(
-            $(#[$doc])*
-            #[track_caller]
-            pub fn $method(self) -> Self {
-                self.map(|any| any.unary(Unary::$function))
-            }
-        )*}
-    };
-}
-
-float_functions! {
-    /// `1 / x`.
-    recip Recip;
-    /// Square root.
-    sqrt Sqrt;
-    /// `1 / sqrt(x)`.
-    rsqrt Rsqrt;
-    /// `e^x`.
-    exp Exp;
-    /// `e^x - 1`, accurate near 0.
-    expm1 Expm1;
-    /// Natural logarithm.
-    log Ln;
-    /// `ln(1 + x)`, accurate near 0.
-    log1p Log1p;
-    /// Sine of radians.
-    sin Sin;
-    /// Cosine of radians.
-    cos Cos;
-    /// Tangent of radians.
-    tan Tan;
-    /// Hyperbolic tangent.
-    tanh Tanh;
-    /// Arc tangent, in radians.
-    atan Atan;
-    /// The error function, `2/√π ∫₀ˣ exp(-t²) dt`.
-    erf Erf;
-    /// The greatest whole number not above.
-    floor Floor;
-    /// The least whole number not below.
-    ceil Ceil;
-    /// The nearest whole number, ties to even.
-    round Round;
-    /// The whole part, towards zero.
-    trunc Trunc;
-}
-
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {
-    /// To the power of another tensor; broadcasts.
+    /// The point so far on the way from `self` to `end`, exact at both ends; broadcasts. Defined as [`torch.lerp`](https://docs.pytorch.org/docs/stable/generated/torch.lerp.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([0.0, 1.0], &device);
+    /// let b = Tensor::from_floats([4.0, 3.0], &device);
+    /// let y = Tensor::from_floats([1.0, 3.0], &device);
+    /// assert!(a.lerp(b, Tensor::from_floats([0.25, 1.0], &device)).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn lerp(self, end: Self, weight: Self) -> Self {
+        self.map(|any| any.lerp(end.into_any(), weight.into_any()))
+    }
+
+    /// [`lerp`](Tensor::lerp) with a number as the weight.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([0.0, 1.0], &device);
+    /// let b = Tensor::from_floats([4.0, 3.0], &device);
+    /// let y = Tensor::from_floats([1.0, 1.5], &device);
+    /// assert!(a.lerp_scalar(b, 0.25).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn lerp_scalar(self, end: Self, weight: f64) -> Self {
+        self.map(|any| any.lerp_scalar(end.into_any(), weight))
+    }
+
+    /// `self + factor * a * b`; broadcasts. Defined as [`torch.addcmul`](https://docs.pytorch.org/docs/stable/generated/torch.addcmul.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
+    /// let b = Tensor::from_floats([4.0, 2.0], &device);
+    /// let y = Tensor::from_floats([3.0, 4.0], &device);
+    /// assert!(a.clone().addcmul(a, b, 0.5).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn addcmul(self, a: Self, b: Self, factor: f64) -> Self {
+        self.map(|any| any.addcmul(a.into_any(), b.into_any(), factor))
+    }
+
+    /// `self + factor * a / b`; broadcasts. Defined as [`torch.addcdiv`](https://docs.pytorch.org/docs/stable/generated/torch.addcdiv.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
+    /// let b = Tensor::from_floats([4.0, 2.0], &device);
+    /// let y = Tensor::from_floats([1.125, 2.5], &device);
+    /// assert!(a.clone().addcdiv(a, b, 0.5).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn addcdiv(self, a: Self, b: Self, factor: f64) -> Self {
+        self.map(|any| any.addcdiv(a.into_any(), b.into_any(), factor))
+    }
+
+    /// To the power of another tensor; broadcasts. NaN for a negative base with an exponent that is not whole. Defined as
+    /// [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([4.0, 2.0], &device);
+    /// let b = Tensor::from_floats([0.5, 3.0], &device);
+    /// let y = Tensor::from_floats([2.0, 8.0], &device);
+    /// assert!(a.powf(b).all_close(y, None, Some(1e-6)));
+    /// ```
     #[track_caller]
     pub fn powf(self, exponent: Self) -> Self {
-        self.pow(exponent)
+        self.map(|any| any.powf(exponent.into_any()))
     }
 
     /// To the power of a number.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([4.0, 2.25], &device);
+    /// let y = Tensor::from_floats([2.0, 1.5], &device);
+    /// assert!(a.powf_scalar(0.5).all_close(y, None, Some(1e-6)));
+    /// ```
     #[track_caller]
     pub fn powf_scalar(self, exponent: f64) -> Self {
-        if exponent == 2.0 {
-            return self.square();
-        }
-        self.map(|any| any.binary_scalar(Binary::Pow, exponent))
+        self.map(|any| any.powf_scalar(exponent))
     }
 
     /// To the power of integers; broadcasts.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([2.0, -3.0], &device);
+    /// let n = Tensor::<Flex, 1, Int>::from_ints([3, 2], &device);
+    /// assert_eq!(a.powi(n).into_data().to_vec::<f32>(), [8.0, 9.0]);
+    /// ```
     #[track_caller]
     pub fn powi(self, exponent: Tensor<B, D, Int>) -> Self {
-        let dtype = self.dtype();
-        self.map(|any| any.binary(Binary::Pow, exponent.into_any().cast(dtype)?))
+        self.map(|any| any.powi(exponent.into_any()))
     }
 
-    /// The angle of the point `(other, self)`, in radians; broadcasts.
+    /// To the power of another tensor, computed and given in `f64`; broadcasts. Defined as [`torch.float_power`](https://docs.pytorch.org/docs/stable/generated/torch.float_power.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([2.0, 9.0], &device);
+    /// let b = Tensor::from_floats([-1.0, 0.5], &device);
+    /// assert_eq!(a.float_power(b).into_data().to_vec::<f64>(), [0.5, 3.0]);
+    /// ```
+    #[track_caller]
+    pub fn float_power(self, exponent: Self) -> Self {
+        self.map(|any| any.float_power(exponent.into_any()))
+    }
+
+    /// The angle of the point `(other, self)` seen from the origin, in radians from -π to π; broadcasts. Defined as
+    /// [`torch.atan2`](https://docs.pytorch.org/docs/stable/generated/torch.atan2.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, -1.0], &device);
+    /// let b = Tensor::from_floats([1.0, 0.0], &device);
+    /// let y = Tensor::from_floats([0.7853982, -1.5707964], &device);
+    /// assert!(a.atan2(b).all_close(y, None, Some(1e-6)));
+    /// ```
     #[track_caller]
     pub fn atan2(self, other: Self) -> Self {
-        self.map(|any| any.binary(Binary::Atan2, other.into_any()))
+        self.map(|any| any.atan2(other.into_any()))
+    }
+
+    /// `sqrt(self² + other²)` without overflow on the way; broadcasts. Defined as
+    /// [`torch.hypot`](https://docs.pytorch.org/docs/stable/generated/torch.hypot.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([3.0, 0.0], &device);
+    /// let b = Tensor::from_floats([4.0, -2.0], &device);
+    /// let y = Tensor::from_floats([5.0, 2.0], &device);
+    /// assert!(a.hypot(b).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn hypot(self, other: Self) -> Self {
+        self.map(|any| any.hypot(other.into_any()))
+    }
+
+    /// `ln(e^self + e^other)` without overflow; broadcasts. Defined as
+    /// [`torch.logaddexp`](https://docs.pytorch.org/docs/stable/generated/torch.logaddexp.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([0.0, 1000.0], &device);
+    /// let b = Tensor::from_floats([0.0, 1000.0], &device);
+    /// let y = Tensor::from_floats([0.6931472, 1000.6931], &device);
+    /// assert!(a.logaddexp(b).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn logaddexp(self, other: Self) -> Self {
+        self.map(|any| any.logaddexp(other.into_any()))
+    }
+
+    /// `log₂(2^self + 2^other)` without overflow; broadcasts. Defined as
+    /// [`torch.logaddexp2`](https://docs.pytorch.org/docs/stable/generated/torch.logaddexp2.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([0.0, 1000.0], &device);
+    /// let b = Tensor::from_floats([0.0, 1000.0], &device);
+    /// let y = Tensor::from_floats([1.0, 1001.0], &device);
+    /// assert!(a.logaddexp2(b).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn logaddexp2(self, other: Self) -> Self {
+        self.map(|any| any.logaddexp2(other.into_any()))
+    }
+
+    /// `self * ln(other)`, 0 where `self` is 0, unless `other` is NaN; broadcasts. Defined as
+    /// [`torch.special.xlogy`](https://docs.pytorch.org/docs/stable/special.html#torch.special.xlogy).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([0.0, 2.0], &device);
+    /// let b = Tensor::from_floats([0.0, 3.0], &device);
+    /// let y = Tensor::from_floats([0.0, 2.1972246], &device);
+    /// assert!(a.xlogy(b).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn xlogy(self, other: Self) -> Self {
+        self.map(|any| any.xlogy(other.into_any()))
+    }
+
+    /// `self * ln(1 + other)`, 0 where `self` is 0, unless `other` is NaN; broadcasts. Defined as
+    /// [`torch.special.xlog1py`](https://docs.pytorch.org/docs/stable/special.html#torch.special.xlog1py).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([0.0, 2.0], &device);
+    /// let b = Tensor::from_floats([-1.0, 3.0], &device);
+    /// let y = Tensor::from_floats([0.0, 2.7725887], &device);
+    /// assert!(a.xlog1py(b).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn xlog1py(self, other: Self) -> Self {
+        self.map(|any| any.xlog1py(other.into_any()))
+    }
+
+    /// The lesser of two elements; where one is NaN, the other. Broadcasts. Defined as
+    /// [`torch.fmin`](https://docs.pytorch.org/docs/stable/generated/torch.fmin.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN], &device);
+    /// let b = Tensor::from_floats([2.0, 3.0], &device);
+    /// let y = Tensor::from_floats([1.0, 3.0], &device);
+    /// assert!(a.fmin(b).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn fmin(self, other: Self) -> Self {
+        self.map(|any| any.fmin(other.into_any()))
+    }
+
+    /// The greater of two elements; where one is NaN, the other. Broadcasts. Defined as
+    /// [`torch.fmax`](https://docs.pytorch.org/docs/stable/generated/torch.fmax.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN], &device);
+    /// let b = Tensor::from_floats([2.0, 3.0], &device);
+    /// let y = Tensor::from_floats([2.0, 3.0], &device);
+    /// assert!(a.fmax(b).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn fmax(self, other: Self) -> Self {
+        self.map(|any| any.fmax(other.into_any()))
+    }
+
+    /// The magnitude with the sign of another number, zeros among them; broadcasts. Defined as
+    /// [`torch.copysign`](https://docs.pytorch.org/docs/stable/generated/torch.copysign.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.5, -2.0], &device);
+    /// let b = Tensor::from_floats([-0.0, 3.0], &device);
+    /// let y = Tensor::from_floats([-1.5, 2.0], &device);
+    /// assert!(a.copysign(b).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn copysign(self, sign: Self) -> Self {
+        self.map(|any| any.copysign(sign.into_any()))
+    }
+
+    /// The float next to `self` in the direction of another; broadcasts. It has no gradient. Defined as
+    /// [`torch.nextafter`](https://docs.pytorch.org/docs/stable/generated/torch.nextafter.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, 0.0], &device);
+    /// let b = Tensor::from_floats([2.0, 0.0], &device);
+    /// let y = Tensor::from_floats([1.0000001, 0.0], &device);
+    /// assert!(a.nextafter(b).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn nextafter(self, towards: Self) -> Self {
+        self.map(|any| any.nextafter(towards.into_any()))
+    }
+
+    /// Mantissa `m` and exponent `e` with `self = m 2^e` and `½ <= |m| < 1`; zeros, infinities and NaN are their own
+    /// mantissa, with exponent 0. Defined as [`torch.frexp`](https://docs.pytorch.org/docs/stable/generated/torch.frexp.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([10.0, -0.25], &device);
+    /// let (mantissa, exponent) = a.frexp();
+    /// assert_eq!(mantissa.into_data().to_vec::<f32>(), [0.625, -0.5]);
+    /// assert_eq!(exponent.into_data().to_vec::<i32>(), [4, -1]);
+    /// ```
+    #[track_caller]
+    pub fn frexp(self) -> (Self, Tensor<B, D, Int>) {
+        let (mantissa, exponent) = super::ok(self.into_any().frexp());
+        (Tensor::from_any(mantissa), Tensor::from_any(exponent))
+    }
+
+    /// `self * 2^exponent`, the reverse of [`frexp`](Tensor::frexp); broadcasts. Defined as [`torch.ldexp`](https://docs.pytorch.org/docs/stable/generated/torch.ldexp.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([0.625, -0.5], &device);
+    /// let e = Tensor::<Flex, 1, Int>::from_ints([4, -1], &device);
+    /// assert_eq!(a.ldexp(e).into_data().to_vec::<f32>(), [10.0, -0.25]);
+    /// ```
+    #[track_caller]
+    pub fn ldexp(self, exponent: Tensor<B, D, Int>) -> Self {
+        self.map(|any| any.ldexp(exponent.into_any()))
     }
 }

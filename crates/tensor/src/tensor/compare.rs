@@ -1,80 +1,315 @@
-//! Comparisons. All broadcast.
+//! Comparisons. All broadcast, and give `bool`.
 
-use crate::{Backend, Bool, Kind, Number, Numeric, Tensor};
-use kiln_ir::Comparison;
+use super::ok;
+use crate::{Backend, Bool, Float, Kind, Number, Numeric, Tensor};
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// `self == other`.
+    /// `self == other`; broadcasts. With NaN false. Defined as [`torch.eq`](https://docs.pytorch.org/docs/stable/generated/torch.eq.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
+    /// let b = Tensor::from_ints([2, 2, 2], &device);
+    /// assert_eq!(a.equal(b).into_data().to_vec::<bool>(), [false, true, false]);
+    /// ```
     #[track_caller]
     pub fn equal(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.compare(Comparison::Eq, other.into_any()))
-    }
-
-    /// `self != other`.
-    #[track_caller]
-    pub fn not_equal(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.compare(Comparison::Ne, other.into_any()))
+        self.convert(|any| any.equal(other.into_any()))
     }
 
     /// `self == x`.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
+    /// assert_eq!(a.equal_elem(2).into_data().to_vec::<bool>(), [false, true, false]);
+    /// ```
     #[track_caller]
     pub fn equal_elem(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.compare_scalar(Comparison::Eq, x))
+        self.convert(|any| any.equal_elem(x))
+    }
+
+    /// [`equal_elem`](Tensor::equal_elem) by its other name.
+    #[track_caller]
+    pub fn equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> {
+        self.equal_elem(x)
+    }
+
+    /// `self != other`; broadcasts. With NaN true. Defined as [`torch.ne`](https://docs.pytorch.org/docs/stable/generated/torch.ne.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
+    /// let b = Tensor::from_ints([2, 2, 2], &device);
+    /// assert_eq!(a.not_equal(b).into_data().to_vec::<bool>(), [true, false, true]);
+    /// ```
+    #[track_caller]
+    pub fn not_equal(self, other: Self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.not_equal(other.into_any()))
     }
 
     /// `self != x`.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
+    /// assert_eq!(a.not_equal_elem(2).into_data().to_vec::<bool>(), [true, false, true]);
+    /// ```
     #[track_caller]
     pub fn not_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.compare_scalar(Comparison::Ne, x))
+        self.convert(|any| any.not_equal_elem(x))
+    }
+
+    /// [`not_equal_elem`](Tensor::not_equal_elem) by its other name.
+    #[track_caller]
+    pub fn not_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> {
+        self.not_equal_elem(x)
     }
 }
 
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// `self < other`.
+    /// `self < other`; broadcasts. With NaN false. Defined as [`torch.lt`](https://docs.pytorch.org/docs/stable/generated/torch.lt.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
+    /// let b = Tensor::from_ints([2, 2, 2], &device);
+    /// assert_eq!(a.lower(b).into_data().to_vec::<bool>(), [true, false, false]);
+    /// ```
     #[track_caller]
     pub fn lower(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.compare(Comparison::Lt, other.into_any()))
-    }
-
-    /// `self <= other`.
-    #[track_caller]
-    pub fn lower_equal(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.compare(Comparison::Le, other.into_any()))
-    }
-
-    /// `self > other`.
-    #[track_caller]
-    pub fn greater(self, other: Self) -> Tensor<B, D, Bool> {
-        other.lower(self)
-    }
-
-    /// `self >= other`.
-    #[track_caller]
-    pub fn greater_equal(self, other: Self) -> Tensor<B, D, Bool> {
-        other.lower_equal(self)
+        self.convert(|any| any.lower(other.into_any()))
     }
 
     /// `self < x`.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
+    /// assert_eq!(a.lower_elem(2).into_data().to_vec::<bool>(), [true, false, false]);
+    /// ```
     #[track_caller]
     pub fn lower_elem(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.compare_scalar(Comparison::Lt, x))
+        self.convert(|any| any.lower_elem(x))
+    }
+
+    /// [`lower_elem`](Tensor::lower_elem) by its other name.
+    #[track_caller]
+    pub fn lower_scalar(self, x: impl Number) -> Tensor<B, D, Bool> {
+        self.lower_elem(x)
+    }
+
+    /// `self <= other`; broadcasts. With NaN false. Defined as [`torch.le`](https://docs.pytorch.org/docs/stable/generated/torch.le.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
+    /// let b = Tensor::from_ints([2, 2, 2], &device);
+    /// assert_eq!(a.lower_equal(b).into_data().to_vec::<bool>(), [true, true, false]);
+    /// ```
+    #[track_caller]
+    pub fn lower_equal(self, other: Self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.lower_equal(other.into_any()))
     }
 
     /// `self <= x`.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
+    /// assert_eq!(a.lower_equal_elem(2).into_data().to_vec::<bool>(), [true, true, false]);
+    /// ```
     #[track_caller]
     pub fn lower_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.compare_scalar(Comparison::Le, x))
+        self.convert(|any| any.lower_equal_elem(x))
+    }
+
+    /// [`lower_equal_elem`](Tensor::lower_equal_elem) by its other name.
+    #[track_caller]
+    pub fn lower_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> {
+        self.lower_equal_elem(x)
+    }
+
+    /// `self > other`; broadcasts. With NaN false. Defined as [`torch.gt`](https://docs.pytorch.org/docs/stable/generated/torch.gt.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
+    /// let b = Tensor::from_ints([2, 2, 2], &device);
+    /// assert_eq!(a.greater(b).into_data().to_vec::<bool>(), [false, false, true]);
+    /// ```
+    #[track_caller]
+    pub fn greater(self, other: Self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.greater(other.into_any()))
     }
 
     /// `self > x`.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
+    /// assert_eq!(a.greater_elem(2).into_data().to_vec::<bool>(), [false, false, true]);
+    /// ```
     #[track_caller]
     pub fn greater_elem(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.scalar_compare(x, Comparison::Lt))
+        self.convert(|any| any.greater_elem(x))
+    }
+
+    /// [`greater_elem`](Tensor::greater_elem) by its other name.
+    #[track_caller]
+    pub fn greater_scalar(self, x: impl Number) -> Tensor<B, D, Bool> {
+        self.greater_elem(x)
+    }
+
+    /// `self >= other`; broadcasts. With NaN false. Defined as [`torch.ge`](https://docs.pytorch.org/docs/stable/generated/torch.ge.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
+    /// let b = Tensor::from_ints([2, 2, 2], &device);
+    /// assert_eq!(a.greater_equal(b).into_data().to_vec::<bool>(), [false, true, true]);
+    /// ```
+    #[track_caller]
+    pub fn greater_equal(self, other: Self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.greater_equal(other.into_any()))
     }
 
     /// `self >= x`.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
+    /// assert_eq!(a.greater_equal_elem(2).into_data().to_vec::<bool>(), [false, true, true]);
+    /// ```
     #[track_caller]
     pub fn greater_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.scalar_compare(x, Comparison::Le))
+        self.convert(|any| any.greater_equal_elem(x))
+    }
+
+    /// [`greater_equal_elem`](Tensor::greater_equal_elem) by its other name.
+    #[track_caller]
+    pub fn greater_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> {
+        self.greater_equal_elem(x)
+    }
+
+    /// True below zero, and for -0 and NaN with the sign bit. Defined as
+    /// [`torch.signbit`](https://docs.pytorch.org/docs/stable/generated/torch.signbit.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([-1.0, -0.0, 0.0], &device);
+    /// assert_eq!(a.signbit().into_data().to_vec::<bool>(), [true, true, false]);
+    /// ```
+    #[track_caller]
+    pub fn signbit(self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.signbit())
+    }
+}
+
+impl<B: Backend, const D: usize> Tensor<B, D, Float> {
+    /// True where NaN. Defined as [`torch.isnan`](https://docs.pytorch.org/docs/stable/generated/torch.isnan.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
+    /// assert_eq!(a.is_nan().into_data().to_vec::<bool>(), [false, true, false, false]);
+    /// ```
+    #[track_caller]
+    pub fn is_nan(self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.is_nan())
+    }
+
+    /// True where infinite. Defined as [`torch.isinf`](https://docs.pytorch.org/docs/stable/generated/torch.isinf.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
+    /// assert_eq!(a.is_inf().into_data().to_vec::<bool>(), [false, false, true, true]);
+    /// ```
+    #[track_caller]
+    pub fn is_inf(self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.is_inf())
+    }
+
+    /// True where +∞. Defined as [`torch.isposinf`](https://docs.pytorch.org/docs/stable/generated/torch.isposinf.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
+    /// assert_eq!(a.is_pos_inf().into_data().to_vec::<bool>(), [false, false, true, false]);
+    /// ```
+    #[track_caller]
+    pub fn is_pos_inf(self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.is_pos_inf())
+    }
+
+    /// True where -∞. Defined as [`torch.isneginf`](https://docs.pytorch.org/docs/stable/generated/torch.isneginf.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
+    /// assert_eq!(a.is_neg_inf().into_data().to_vec::<bool>(), [false, false, false, true]);
+    /// ```
+    #[track_caller]
+    pub fn is_neg_inf(self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.is_neg_inf())
+    }
+
+    /// True where neither NaN nor infinite. Defined as [`torch.isfinite`](https://docs.pytorch.org/docs/stable/generated/torch.isfinite.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
+    /// assert_eq!(a.is_finite().into_data().to_vec::<bool>(), [true, false, false, false]);
+    /// ```
+    #[track_caller]
+    pub fn is_finite(self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.is_finite())
+    }
+
+    /// True where `|self - other| <= absolute + relative * |other|`, both are the same infinity, or both are NaN; broadcasts.
+    /// Defaults: relative 1e-5, absolute 1e-8. Defined as [`torch.isclose`](https://docs.pytorch.org/docs/stable/generated/torch.isclose.html) with `equal_nan=True`.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
+    /// let b = Tensor::from_floats([1.000001, 2.1], &device);
+    /// assert_eq!(a.is_close(b, None, None).into_data().to_vec::<bool>(), [true, false]);
+    /// ```
+    #[track_caller]
+    pub fn is_close(self, other: Self, relative: Option<f64>, absolute: Option<f64>) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.is_close(other.into_any(), relative, absolute))
+    }
+
+    /// Whether all elements are close, by [`is_close`](Tensor::is_close). Waits for the device.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
+    /// assert!(a.clone().all_close(a * 1.000001, None, None));
+    /// ```
+    #[track_caller]
+    pub fn all_close(self, other: Self, relative: Option<f64>, absolute: Option<f64>) -> bool {
+        ok(self.into_any().all_close(other.into_any(), relative, absolute))
     }
 }

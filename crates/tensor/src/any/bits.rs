@@ -1,0 +1,67 @@
+//! Bits of integers, and logic.
+
+use crate::{AnyTensor, Number, Result};
+use kiln_ir::{Binary, Unary};
+
+macro_rules! pairs {
+    ($($method:ident $with_number:ident $function:ident;)*) => {
+        impl AnyTensor {$(
+            #[doc = concat!("See [`Tensor::", stringify!($method), "`](crate::Tensor::", stringify!($method), ").")]
+            pub fn $method(self, other: AnyTensor) -> Result<AnyTensor> {
+                self.binary(Binary::$function, other)
+            }
+
+            #[doc = concat!("[`", stringify!($method), "`](AnyTensor::", stringify!($method), ") with a number.")]
+            pub fn $with_number(self, x: impl Number) -> Result<AnyTensor> {
+                self.binary_scalar(Binary::$function, x)
+            }
+        )*}
+    };
+}
+
+pairs! {
+    bitwise_and bitwise_and_scalar And;
+    bitwise_or bitwise_or_scalar Or;
+    bitwise_xor bitwise_xor_scalar Xor;
+    bitwise_left_shift bitwise_left_shift_scalar Shl;
+    bitwise_right_shift bitwise_right_shift_scalar Shr;
+}
+
+impl AnyTensor {
+    /// See [`Tensor::bitwise_not`](crate::Tensor::bitwise_not).
+    pub fn bitwise_not(self) -> Result<AnyTensor> {
+        self.unary(Unary::Not)
+    }
+
+    /// See [`Tensor::count_ones`](crate::Tensor::count_ones).
+    pub fn count_ones(self) -> Result<AnyTensor> {
+        let bits = self.dtype().size() * 8;
+        let mut count = self.clone().bitwise_and_scalar(1)?;
+        for bit in 1..bits {
+            let shifted = self.clone().bitwise_right_shift_scalar(bit)?;
+            count = count.add(shifted.bitwise_and_scalar(1)?)?;
+        }
+        Ok(count)
+    }
+
+    /// True where both are not 0; of any dtype, as
+    /// [`torch.logical_and`](https://docs.pytorch.org/docs/stable/generated/torch.logical_and.html).
+    pub fn logical_and(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.truth()?.binary(Binary::And, other.truth()?)
+    }
+
+    /// True where either is not 0.
+    pub fn logical_or(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.truth()?.binary(Binary::Or, other.truth()?)
+    }
+
+    /// True where exactly one is not 0.
+    pub fn logical_xor(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.truth()?.binary(Binary::Xor, other.truth()?)
+    }
+
+    /// True where 0.
+    pub fn logical_not(self) -> Result<AnyTensor> {
+        self.truth()?.unary(Unary::Not)
+    }
+}

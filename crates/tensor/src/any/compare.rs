@@ -1,0 +1,102 @@
+//! Comparisons. Operands of different dtypes meet in the one of [`DType::promote`]; shapes broadcast.
+
+#[cfg(doc)]
+use crate::DType;
+use crate::{AnyTensor, Number, Result};
+use kiln_ir::{Binary, Comparison, TensorType};
+
+macro_rules! comparisons {
+    ($($method:ident $with_number:ident $comparison:ident $swapped:literal;)*) => {
+        impl AnyTensor {$(
+            #[doc = concat!("See [`Tensor::", stringify!($method), "`](crate::Tensor::", stringify!($method), ").")]
+            pub fn $method(self, other: AnyTensor) -> Result<AnyTensor> {
+                if $swapped {
+                    other.compare(Comparison::$comparison, self)
+                } else {
+                    self.compare(Comparison::$comparison, other)
+                }
+            }
+
+            #[doc = concat!("[`", stringify!($method), "`](AnyTensor::", stringify!($method), ") with a number.")]
+            pub fn $with_number(self, x: impl Number) -> Result<AnyTensor> {
+                let tensor = self.promoted_for(x)?;
+                if $swapped {
+                    tensor.scalar_compare(x, Comparison::$comparison)
+                } else {
+                    tensor.compare_scalar(Comparison::$comparison, x)
+                }
+            }
+        )*}
+    };
+}
+
+comparisons! {
+    equal equal_elem Eq false;
+    not_equal not_equal_elem Ne false;
+    lower lower_elem Lt false;
+    lower_equal lower_equal_elem Le false;
+    greater greater_elem Lt true;
+    greater_equal greater_equal_elem Le true;
+}
+
+impl AnyTensor {
+    /// See [`Tensor::is_nan`](crate::Tensor::is_nan). Integers and `bool` never are.
+    pub fn is_nan(self) -> Result<AnyTensor> {
+        self.clone().compare(Comparison::Ne, self)
+    }
+
+    /// See [`Tensor::is_inf`](crate::Tensor::is_inf).
+    pub fn is_inf(self) -> Result<AnyTensor> {
+        if self.dtype().is_float() { self.abs()?.equal_elem(f64::INFINITY) } else { self.never() }
+    }
+
+    /// See [`Tensor::is_pos_inf`](crate::Tensor::is_pos_inf).
+    pub fn is_pos_inf(self) -> Result<AnyTensor> {
+        if self.dtype().is_float() { self.equal_elem(f64::INFINITY) } else { self.never() }
+    }
+
+    /// See [`Tensor::is_neg_inf`](crate::Tensor::is_neg_inf).
+    pub fn is_neg_inf(self) -> Result<AnyTensor> {
+        if self.dtype().is_float() { self.equal_elem(f64::NEG_INFINITY) } else { self.never() }
+    }
+
+    /// See [`Tensor::is_finite`](crate::Tensor::is_finite).
+    pub fn is_finite(self) -> Result<AnyTensor> {
+        if self.dtype().is_float() {
+            self.abs()?.lower_elem(f64::INFINITY)
+        } else {
+            self.never()?.bitwise_not()
+        }
+    }
+
+    fn never(self) -> Result<AnyTensor> {
+        AnyTensor::zeros(TensorType::new(*self.shape(), kiln_ir::DType::Bool), self.stack())
+    }
+
+    /// See [`Tensor::is_close`](crate::Tensor::is_close).
+    pub fn is_close(
+        self,
+        other: AnyTensor,
+        relative: Option<f64>,
+        absolute: Option<f64>,
+    ) -> Result<AnyTensor> {
+        let (a, b) = AnyTensor::promoted("is_close", self, other)?;
+        let same = a.clone().equal(b.clone())?;
+        if !a.dtype().is_float() {
+            let float = a.stack().float_dtype();
+            return a.cast(float)?.is_close(b.cast(float)?, relative, absolute);
+        }
+        let bound =
+            b.clone().abs()?.mul_scalar(relative.unwrap_or(1e-5))?.add_scalar(absolute.unwrap_or(1e-8))?;
+        let both_nan = a.clone().is_nan()?.binary(Binary::And, b.clone().is_nan()?)?;
+        let finite = b.clone().is_finite()?;
+        let near = a.sub(b)?.abs()?.lower_equal(bound)?.binary(Binary::And, finite)?;
+        near.binary(Binary::Or, same)?.binary(Binary::Or, both_nan)
+    }
+
+    /// See [`Tensor::all_close`](crate::Tensor::all_close). Waits for the device.
+    pub fn all_close(self, other: AnyTensor, relative: Option<f64>, absolute: Option<f64>) -> Result<bool> {
+        let close = self.is_close(other, relative, absolute)?.reduce_all(kiln_ir::Reduction::Min)?;
+        Ok(close.into_data()?.to_vec::<bool>() == [true])
+    }
+}

@@ -1,0 +1,272 @@
+//! Functions of floats that are no ops of their own: expressions of ops, the same on every engine, with gradients in
+//! closed form.
+//!
+//! Each is a [`CustomOp`]: the tape records one node for it, its expansion says what it is, and its rule says what the
+//! slope is, so that no NaN of a branch that was not taken gets into a gradient. 16-bit floats are computed in `f32`.
+//! `docs/accuracy.md` in the repository says how accurate they are.
+//!
+//! Names and meanings are those of [`torch.special`](https://docs.pytorch.org/docs/stable/special.html).
+
+mod bessel;
+mod binary;
+mod coefficients;
+mod error;
+mod exponential;
+mod float;
+mod gamma;
+mod polynomial;
+mod trigonometric;
+
+pub(crate) use float::{bits, exponent, nextafter, powers_of_two};
+pub(crate) use table::{
+    ACOS, ACOSH, ASIN, ASINH, ATANH, CBRT, COSH, DIGAMMA, ERFC, ERFINV, EXP2, HYPOT, I0, I0E, I1, I1E,
+    LGAMMA, LOG2, LOG10, LOGADDEXP, LOGADDEXP2, LOGIT, SIGMOID, SINC, SINH, XLOG1PY, XLOGY,
+};
+
+use crate::{AnyTensor, Result};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use float::widened;
+use kiln_ir::{Custom, CustomOp, Op, OperandType, ResultTypes, Var};
+use smallvec::smallvec;
+
+/// A function of one float.
+pub(crate) struct Unary {
+    pub(crate) name: &'static str,
+    value: for<'e> fn(&Var<'e>) -> Var<'e>,
+    /// The derivative, from the argument and the value.
+    slope: for<'e> fn(&Var<'e>, &Var<'e>) -> Var<'e>,
+}
+
+/// A function of two floats.
+pub(crate) struct Binary {
+    pub(crate) name: &'static str,
+    value: for<'e> fn(&Var<'e>, &Var<'e>) -> Var<'e>,
+    /// The derivatives for both, from the arguments and the value.
+    slope: for<'e> fn(&Var<'e>, &Var<'e>, &Var<'e>) -> [Var<'e>; 2],
+}
+
+/// The derivative of that order of [`DIGAMMA`].
+#[derive(Debug)]
+struct Polygamma(u32);
+
+mod table {
+    use super::{Binary, Polygamma, Unary, bessel, binary, error, exponential, gamma, trigonometric};
+    use core::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
+
+    macro_rules! functions {
+        ($register:ident $kind:ident: $($constant:ident $name:literal $value:path, $slope:expr;)*) => {
+            $(pub(crate) static $constant: $kind = $kind { name: $name, value: $value, slope: $slope };)*
+
+            #[cfg(feature = "std")]
+            pub(super) fn $register() {
+                $(kiln_ir::Custom::register($name, |_| Ok(kiln_ir::Custom::new(&$constant)));)*
+            }
+        };
+    }
+
+    functions! {
+        register_unary Unary:
+        ASIN "asin" trigonometric::asin, |x, _| trigonometric::complement(x).recip();
+        ACOS "acos" trigonometric::acos, |x, _| -trigonometric::complement(x).recip();
+        SINC "sinc" trigonometric::sinc, trigonometric::sinc_slope;
+        SINH "sinh" exponential::sinh, |x, _| COSH.of(x);
+        COSH "cosh" exponential::cosh, |x, _| SINH.of(x);
+        ASINH "asinh" exponential::asinh, |x, _| exponential::asinh_slope(x);
+        ACOSH "acosh" exponential::acosh, |x, _| ((x - 1.0).sqrt() * (x + 1.0).sqrt()).recip();
+        ATANH "atanh" exponential::atanh, |x, _| ((1.0 - x) * (x + 1.0)).recip();
+        EXP2 "exp2" exponential::exp2, |_, y| y * LN_2;
+        LOG2 "log2" exponential::log2, |x, _| (x * LN_2).recip();
+        LOG10 "log10" exponential::log10, |x, _| (x * LN_10).recip();
+        CBRT "cbrt" exponential::cbrt, |_, y| (y.square() * 3.0).recip();
+        SIGMOID "sigmoid" exponential::sigmoid, |x, y| y * SIGMOID.of(&-x);
+        LOGIT "logit" exponential::logit, |x, _| (x * (1.0 - x)).recip();
+        ERFC "erfc" error::erfc, |x, _| (-x.square()).exp() * -FRAC_2_SQRT_PI;
+        ERFINV "erfinv" error::erfinv, |_, y| y.square().exp() / FRAC_2_SQRT_PI;
+        LGAMMA "lgamma" gamma::lgamma, |x, _| DIGAMMA.of(x);
+        DIGAMMA "digamma" gamma::digamma, |x, _| Polygamma(1).of(x);
+        I0 "i0" bessel::i0, |x, _| I1.of(x);
+        I0E "i0e" bessel::i0e, |x, y| I1E.of(x) - x.sign() * y;
+        I1 "i1" bessel::i1, |x, y| I0.of(x) - bessel::divided(y, x);
+        I1E "i1e" bessel::i1e, |x, y| I0E.of(x) - bessel::divided(y, x) - x.sign() * y;
+    }
+
+    functions! {
+        register_binary Binary:
+        HYPOT "hypot" binary::hypot, |a, b, y| [binary::hypot_slope(a, y), binary::hypot_slope(b, y)];
+        LOGADDEXP "logaddexp" binary::logaddexp,
+            |a, b, _| [SIGMOID.of(&binary::gap(a, b, 1.0)), SIGMOID.of(&binary::gap(b, a, 1.0))];
+        LOGADDEXP2 "logaddexp2" binary::logaddexp2,
+            |a, b, _| [SIGMOID.of(&binary::gap(a, b, LN_2)), SIGMOID.of(&binary::gap(b, a, LN_2))];
+        XLOGY "xlogy" binary::xlogy,
+            |x, y, _| [binary::logarithm(x, y, &y.ln()), binary::zero_with(x, y, &(x / y))];
+        XLOG1PY "xlog1py" binary::xlog1py, |x, y, _| {
+            let argument = y + 1.0;
+            [binary::logarithm(x, &argument, &y.log1p()), binary::zero_with(x, y, &(x / &argument))]
+        };
+    }
+}
+
+/// Makes the functions of this crate known by name, so that programs with them can be read back from text and from
+/// the network ([`Custom::register`]). Calling it again changes nothing.
+///
+/// ```
+/// use kiln_tensor::Custom;
+///
+/// kiln_tensor::register_special_functions();
+/// assert_eq!(Custom::from_parts("erfinv", "")?.name(), "erfinv");
+/// # Ok::<(), kiln_tensor::Error>(())
+/// ```
+#[cfg(feature = "std")]
+pub fn register_special_functions() {
+    table::register_unary();
+    table::register_binary();
+    Custom::register("polygamma", |attributes| {
+        let order = attributes.parse().map_err(|_| {
+            kiln_ir::Error::value("polygamma", alloc::format!("the order `{attributes}` is no whole number"))
+        })?;
+        Ok(Custom::new(Polygamma(order)))
+    });
+}
+
+impl Unary {
+    /// As one op, so that it is differentiated by its own rule.
+    fn of<'e>(&'static self, x: &Var<'e>) -> Var<'e> {
+        x.apply(Op::Custom(Custom::new(self)), &[])
+    }
+}
+
+impl Polygamma {
+    fn of<'e>(self, x: &Var<'e>) -> Var<'e> {
+        x.apply(Op::Custom(Custom::new(self)), &[])
+    }
+}
+
+impl AnyTensor {
+    pub(crate) fn special(self, function: &'static Unary) -> Result<AnyTensor> {
+        self.apply(&Op::Custom(Custom::new(function)))
+    }
+
+    pub(crate) fn special_pair(self, function: &'static Binary, other: AnyTensor) -> Result<AnyTensor> {
+        self.on_same_stack(function.name, &other)?;
+        let op = Op::Custom(Custom::new(function));
+        let (a, b) = AnyTensor::matched(&op, self, other)?;
+        a.apply_with(&op, [b.into_value().into()])
+    }
+
+    pub(crate) fn polygamma_of_order(self, order: u32) -> Result<AnyTensor> {
+        self.apply(&Op::Custom(Custom::new(Polygamma(order))))
+    }
+}
+
+impl fmt::Debug for Unary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl fmt::Debug for Binary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl CustomOp for &'static Unary {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        floats(self.name, inputs, 1)
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        let x = &inputs[0];
+        Some(alloc::vec![(self.value)(&widened(x)).cast(x.dtype())])
+    }
+
+    fn vjp<'e>(
+        &self,
+        inputs: &[Var<'e>],
+        outputs: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+        let slope = || (self.slope)(&widened(&inputs[0]), &widened(&outputs[0]));
+        let gradient = gradients[0].as_ref().map(|g| (widened(g) * slope()).cast(g.dtype()));
+        Some(Ok(alloc::vec![gradient]))
+    }
+}
+
+impl CustomOp for &'static Binary {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        floats(self.name, inputs, 2)
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        let (a, b) = (&inputs[0], &inputs[1]);
+        Some(alloc::vec![(self.value)(&widened(a), &widened(b)).cast(a.dtype())])
+    }
+
+    fn vjp<'e>(
+        &self,
+        inputs: &[Var<'e>],
+        outputs: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+        let Some(g) = &gradients[0] else { return Some(Ok(alloc::vec![None, None])) };
+        let slopes = (self.slope)(&widened(&inputs[0]), &widened(&inputs[1]), &widened(&outputs[0]));
+        let wide = widened(g);
+        Some(Ok(slopes.map(|slope| Some((&wide * slope).cast(g.dtype()))).into()))
+    }
+}
+
+impl CustomOp for Polygamma {
+    fn name(&self) -> &str {
+        "polygamma"
+    }
+
+    fn attributes(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        floats("polygamma", inputs, 1)
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        let x = &inputs[0];
+        Some(alloc::vec![gamma::polygamma(self.0, &widened(x)).cast(x.dtype())])
+    }
+
+    fn vjp<'e>(
+        &self,
+        inputs: &[Var<'e>],
+        _: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+        let slope = || Polygamma(self.0 + 1).of(&widened(&inputs[0]));
+        let gradient = gradients[0].as_ref().map(|g| (widened(g) * slope()).cast(g.dtype()));
+        Some(Ok(alloc::vec![gradient]))
+    }
+}
+
+/// That many tensors of one float type, which is that of the result.
+fn floats(name: &str, inputs: &[OperandType<'_>], count: usize) -> Result<ResultTypes> {
+    let problem = |problem: &str| kiln_ir::Error::type_error(name, problem, inputs);
+    let types: Vec<_> = inputs.iter().filter_map(|input| input.tensor()).collect();
+    if types.len() != count || inputs.len() != count {
+        return Err(problem("takes tensors only"));
+    }
+    if !types[0].dtype.is_float() {
+        return Err(problem("needs a float dtype").hint("cast the tensor to a float dtype first"));
+    }
+    if types.iter().any(|ty| *ty != types[0]) {
+        return Err(problem("operands differ in type").hint("broadcast and cast them to one type first"));
+    }
+    Ok(smallvec![*types[0]])
+}

@@ -1,0 +1,185 @@
+"""Writes `coefficients.rs` beside this script: polynomials of the special functions.
+
+    python3 -m venv venv && venv/bin/pip install mpmath==1.4.1
+    venv/bin/python crates/tensor/src/special/coefficients.py
+
+Each function is interpolated at Chebyshev points with 60 digits, which comes within a small factor of the least possible
+error, and written in powers of a variable in [-1, 1]. The script fails if a polynomial is worse than its dtype.
+"""
+
+from pathlib import Path
+
+from mpmath import mp, mpf
+
+mp.dps = 60
+TARGET = Path(__file__).resolve().with_name("coefficients.rs")
+EPSILON = {"f32": mpf(2) ** -24, "f64": mpf(2) ** -53}
+
+ROOT = mp.findroot(mp.digamma, 1.4616)
+
+
+def erfcx(x):
+    return mp.exp(x * x) * mp.erfc(x)
+
+
+def erfc_tail(t):
+    """(1 + 2 x) exp(x^2) erfc(x) for t = (x - 3.75) / (x + 3.75)."""
+    if t == 1:
+        return 2 / mp.sqrt(mp.pi)
+    x = mpf("3.75") * (1 + t) / (1 - t)
+    if x > 1000:
+        # The asymptotic series; 10 terms are exact here.
+        series = mp.nsum(lambda k: (-1) ** k * mp.fac2(2 * k - 1) / (2 * x * x) ** k, [0, 10])
+        return (1 + 2 * x) * series / (x * mp.sqrt(mp.pi))
+    return (1 + 2 * x) * erfcx(x)
+
+
+def erfinv_of_w(w):
+    """erfinv(x) / x for w = -ln(1 - x^2)."""
+    if w == 0:
+        return mp.sqrt(mp.pi) / 2
+    x = mp.sqrt(-mp.expm1(-w))
+    if w < 20:
+        return mp.erfinv(x) / x
+    complement = mp.exp(-w) / (1 + x)
+    y = mp.findroot(lambda y: mp.log(mp.erfc(y)) - mp.log(complement), mp.sqrt(w - mp.log(w) / 2))
+    return y / x
+
+
+def near(function, zero, value):
+    """The function divided by the distance from its zero, where it has this value."""
+    return lambda u: value if abs(u) < mpf(10) ** -30 else function(zero + u) / u
+
+
+def scaled(bessel, order):
+    """exp(-x) I(x), divided by x for order 1."""
+    return lambda x: mpf(1) / (1 + order) if x < mpf(10) ** -30 else mp.exp(-x) * bessel(order, x) / x**order
+
+
+def scaled_far(order):
+    """sqrt(x) exp(-x) I(x) for z = 1 / x."""
+
+    def value(z):
+        if z == 0:
+            return 1 / mp.sqrt(2 * mp.pi)
+        x = 1 / z
+        if x > 2000:
+            square = 4 * mpf(order) ** 2
+            total, term = mpf(1), mpf(1)
+            for k in range(1, 12):
+                term *= -(square - (2 * k - 1) ** 2) / (k * 8 * x)
+                total += term
+            return total / mp.sqrt(2 * mp.pi)
+        return mp.sqrt(x) * mp.exp(-x) * mp.besseli(order, x)
+
+    return value
+
+
+# Name, documentation, function, interval, and how much worse than its dtype the polynomial may be.
+POLYNOMIALS = [
+    ("ERFC_TAIL", "`(1 + 2x) exp(x²) erfc(x)` for `x >= 0.5`, of `(x - 3.75) / (x + 3.75)`",
+     erfc_tail, (mpf("-0.7648"), mpf(1)), 1),
+    ("ERFINV_CENTRE", "`erfinv(x) / x` for `w <= 6`, of `w = -ln(1 - x²)`; to single precision", erfinv_of_w, (mpf(0), mpf(6)), None),
+    ("ERFINV_TAIL", "`erfinv(x) / x` for `6 <= w <= 38`, of `√w`; to single precision",
+     lambda v: erfinv_of_w(v * v), (mp.sqrt(6), mp.sqrt(38)), None),
+    ("LGAMMA_ONE", "`ln Γ(1 + u) / u` for `|u| <= 1/2`",
+     near(lambda x: mp.log(mp.gamma(x)), mpf(1), -mp.euler), (mpf(-1) / 2, mpf(1) / 2), 1),
+    ("LGAMMA_TWO", "`ln Γ(2 + u) / u` for `|u| <= 1/2`",
+     near(lambda x: mp.log(mp.gamma(x)), mpf(2), 1 - mp.euler), (mpf(-1) / 2, mpf(1) / 2), 1),
+    ("DIGAMMA", "`ψ(x) / (x - x₀)` for `1 <= x <= 2`, where `x₀` is the root there",
+     lambda x: mp.digamma(x) / (x - ROOT), (mpf(1), mpf(2)), 1),
+    ("I0_NEAR", "`exp(-x) I₀(x)` for `0 <= x <= 8`", scaled(mp.besseli, 0), (mpf(0), mpf(8)), 1),
+    ("I0_FAR", "`√x exp(-x) I₀(x)` for `x >= 8`, of `1 / x`", scaled_far(0), (mpf(0), mpf(1) / 8), 1),
+    ("I1_NEAR", "`exp(-x) I₁(x) / x` for `0 <= x <= 8`", scaled(mp.besseli, 1), (mpf(0), mpf(8)), 1),
+    ("I1_FAR", "`√x exp(-x) I₁(x)` for `x >= 8`, of `1 / x`", scaled_far(1), (mpf(0), mpf(1) / 8), 1),
+]
+
+
+def main() -> None:
+    text = HEAD
+    for name, about, function, interval, share in POLYNOMIALS:
+        lists = {}
+        for dtype in ["f32", "f64"]:
+            wanted = EPSILON[dtype] / 4 if share else EPSILON["f32"] / 2
+            lists[dtype] = shortest(function, interval, wanted)
+        print(name, {dtype: len(list) for dtype, list in lists.items()})
+        text += polynomial_text(name, about, interval, lists)
+    high = mpf(float(ROOT))
+    text += f"""
+/// The positive root of the digamma function, and what `f64` leaves out of it.
+pub(super) const DIGAMMA_ROOT: [f64; 2] = [{literal(high)}, {literal(ROOT - high)}];
+"""
+    TARGET.write_text(text)
+
+
+def shortest(function, interval, wanted):
+    """The shortest interpolation whose relative error is as wanted."""
+    for count in range(4, 48):
+        coefficients = interpolate(function, interval, count)
+        if error(function, interval, coefficients) < wanted:
+            return coefficients
+    raise SystemExit("no polynomial is accurate enough")
+
+
+def interpolate(function, interval, count):
+    """Coefficients of powers of the variable that runs from -1 to 1 over the interval."""
+    angles = [mp.pi * (2 * i + 1) / (2 * count) for i in range(count)]
+    values = [function(unscaled(mp.cos(angle), interval)) for angle in angles]
+    sums = [2 * sum(v * mp.cos(k * a) for v, a in zip(values, angles)) / count for k in range(count)]
+    sums[0] /= 2
+    powers = [mpf(0)] * count
+    previous, current = [mpf(1)], [mpf(0), mpf(1)]
+    for k in range(count):
+        chebyshev = previous if k == 0 else current
+        for i, c in enumerate(chebyshev):
+            powers[i] += sums[k] * c
+        if k > 0:
+            following = [mpf(0)] + [2 * c for c in current]
+            for i, c in enumerate(previous):
+                following[i] -= c
+            previous, current = current, following
+    return powers
+
+
+def unscaled(s, interval):
+    low, high = interval
+    return (low + high) / 2 + s * (high - low) / 2
+
+
+def error(function, interval, coefficients):
+    worst = mpf(0)
+    for i in range(101):
+        s = mp.cos(mp.pi * i / 100)
+        exact = function(unscaled(s, interval))
+        worst = max(worst, abs(mp.polyval(coefficients[::-1], s) / exact - 1))
+    return worst
+
+
+def polynomial_text(name, about, interval, lists):
+    middle, half = unscaled(mpf(0), interval), (interval[1] - interval[0]) / 2
+    lines = [f"\n/// {about}.\npub(super) const {name}: Polynomial = Polynomial {{"]
+    lines.append(f"    middle: {literal(middle)},\n    half: {literal(half)},")
+    for dtype, coefficients in lists.items():
+        lines.append(f"    {dtype}: &[")
+        lines += [f"        {literal(c)}," for c in coefficients]
+        lines.append("    ],")
+    return "\n".join(lines) + "\n};\n"
+
+
+def literal(number):
+    text = repr(float(number))
+    if "e" in text or "." not in text:
+        return text
+    whole, fraction = text.split(".")
+    groups = [fraction[i : i + 3] for i in range(0, len(fraction), 3)]
+    return whole + "." + "_".join(groups)
+
+
+HEAD = '''//! Polynomials of the special functions. Written by `coefficients.py`.
+
+use super::polynomial::Polynomial;
+'''
+
+
+if __name__ == "__main__":
+    main()

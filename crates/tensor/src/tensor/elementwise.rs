@@ -1,0 +1,166 @@
+//! Functions of each element.
+
+use crate::{Backend, Float, Numeric, Tensor};
+use kiln_ir::Unary;
+
+/// The rest of a documentation: a link to the definition and an example.
+macro_rules! about {
+    ($link:literal, $call:expr, $x:literal, $y:literal) => {
+        concat!(
+            "Defined as ",
+            $link,
+            ".\n\n```\n# use kiln_tensor::{Flex, Tensor};\n# let device = Default::default();\n",
+            "let x = Tensor::<Flex, 1>::from_floats(",
+            $x,
+            ", &device);\nlet y = Tensor::from_floats(",
+            $y,
+            ", &device);\nassert!(x.",
+            $call,
+            ".all_close(y, None, Some(1e-6)));\n```"
+        )
+    };
+}
+pub(super) use about;
+
+#[allow(
+    clippy::should_implement_trait,
+    reason = "the operator is implemented too; chains of methods read better"
+)]
+impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+    /// `-x`. The most negative integer is its own negative.
+    ///
+    #[doc = about!("[`torch.neg`](https://docs.pytorch.org/docs/stable/generated/torch.neg.html)", "neg()", "[1.5, -2.0]", "[-1.5, 2.0]")]
+    #[track_caller]
+    pub fn neg(self) -> Self {
+        self.map(|any| any.unary(Unary::Neg))
+    }
+
+    /// The absolute value. That of the most negative integer wraps to itself.
+    ///
+    #[doc = about!("[`torch.abs`](https://docs.pytorch.org/docs/stable/generated/torch.abs.html)", "abs()", "[1.5, -2.0]", "[1.5, 2.0]")]
+    #[track_caller]
+    pub fn abs(self) -> Self {
+        self.map(|any| any.unary(Unary::Abs))
+    }
+
+    /// -1, 0 or 1. NaN stays NaN, and a zero keeps its sign.
+    ///
+    #[doc = about!("[`torch.sign`](https://docs.pytorch.org/docs/stable/generated/torch.sign.html)", "sign()", "[1.5, -2.0, 0.0]", "[1.0, -1.0, 0.0]")]
+    #[track_caller]
+    pub fn sign(self) -> Self {
+        self.map(|any| any.unary(Unary::Sign))
+    }
+
+    /// `x * x`.
+    ///
+    #[doc = about!("[`torch.square`](https://docs.pytorch.org/docs/stable/generated/torch.square.html)", "square()", "[1.5, -2.0]", "[2.25, 4.0]")]
+    #[track_caller]
+    pub fn square(self) -> Self {
+        self.map(|any| any.square())
+    }
+}
+
+macro_rules! float_functions {
+    ($($(#[$doc:meta])* $method:ident $link:literal $x:literal $y:literal;)*) => {
+        impl<B: Backend, const D: usize> Tensor<B, D, Float> {$(
+            $(#[$doc])*
+            ///
+            #[doc = $crate::tensor::elementwise::about!($link, concat!(stringify!($method), "()"), $x, $y)]
+            #[track_caller]
+            pub fn $method(self) -> Self {
+                self.map(|any| any.$method())
+            }
+        )*}
+    };
+}
+pub(super) use float_functions;
+
+float_functions! {
+    /// `1 / x`.
+    recip "[`torch.reciprocal`](https://docs.pytorch.org/docs/stable/generated/torch.reciprocal.html)"
+        "[2.0, -4.0]" "[0.5, -0.25]";
+    /// The square root; NaN below 0.
+    sqrt "[`torch.sqrt`](https://docs.pytorch.org/docs/stable/generated/torch.sqrt.html)"
+        "[4.0, 2.25]" "[2.0, 1.5]";
+    /// `1 / sqrt(x)`.
+    rsqrt "[`torch.rsqrt`](https://docs.pytorch.org/docs/stable/generated/torch.rsqrt.html)"
+        "[4.0, 0.25]" "[0.5, 2.0]";
+    /// `e^x`.
+    exp "[`torch.exp`](https://docs.pytorch.org/docs/stable/generated/torch.exp.html)"
+        "[0.0, 1.0]" "[1.0, 2.718282]";
+    /// `e^x - 1`, accurate near 0.
+    expm1 "[`torch.expm1`](https://docs.pytorch.org/docs/stable/generated/torch.expm1.html)"
+        "[0.001, 1.0]" "[0.0010005, 1.718282]";
+    /// The natural logarithm: -∞ at 0, NaN below.
+    log "[`torch.log`](https://docs.pytorch.org/docs/stable/generated/torch.log.html)"
+        "[1.0, 10.0]" "[0.0, 2.302585]";
+    /// `ln(1 + x)`, accurate near 0.
+    log1p "[`torch.log1p`](https://docs.pytorch.org/docs/stable/generated/torch.log1p.html)"
+        "[0.001, 1.0]" "[0.0009995003, 0.6931472]";
+    /// The sine of radians.
+    sin "[`torch.sin`](https://docs.pytorch.org/docs/stable/generated/torch.sin.html)"
+        "[0.0, 1.0]" "[0.0, 0.841471]";
+    /// The cosine of radians.
+    cos "[`torch.cos`](https://docs.pytorch.org/docs/stable/generated/torch.cos.html)"
+        "[0.0, 1.0]" "[1.0, 0.5403023]";
+    /// The tangent of radians.
+    tan "[`torch.tan`](https://docs.pytorch.org/docs/stable/generated/torch.tan.html)"
+        "[0.0, 1.0]" "[0.0, 1.557408]";
+    /// The hyperbolic tangent.
+    tanh "[`torch.tanh`](https://docs.pytorch.org/docs/stable/generated/torch.tanh.html)"
+        "[0.0, 1.0]" "[0.0, 0.7615942]";
+    /// The arc tangent, in radians.
+    atan "[`torch.atan`](https://docs.pytorch.org/docs/stable/generated/torch.atan.html)"
+        "[0.0, 1.0]" "[0.0, 0.7853982]";
+    /// The error function, `2/√π ∫₀ˣ exp(-t²) dt`.
+    erf "[`torch.erf`](https://docs.pytorch.org/docs/stable/generated/torch.erf.html)"
+        "[0.0, 1.0]" "[0.0, 0.8427008]";
+    /// The greatest whole number not above.
+    floor "[`torch.floor`](https://docs.pytorch.org/docs/stable/generated/torch.floor.html)"
+        "[1.5, -1.5]" "[1.0, -2.0]";
+    /// The least whole number not below.
+    ceil "[`torch.ceil`](https://docs.pytorch.org/docs/stable/generated/torch.ceil.html)"
+        "[1.5, -1.5]" "[2.0, -1.0]";
+    /// The nearest whole number, ties to even.
+    round "[`torch.round`](https://docs.pytorch.org/docs/stable/generated/torch.round.html)"
+        "[1.4, 2.5, -0.5]" "[1.0, 2.0, 0.0]";
+    /// The whole part, towards zero.
+    trunc "[`torch.trunc`](https://docs.pytorch.org/docs/stable/generated/torch.trunc.html)"
+        "[1.5, -1.5]" "[1.0, -1.0]";
+    /// What truncation takes away, with the sign of the number: `x - trunc(x)`.
+    frac "[`torch.frac`](https://docs.pytorch.org/docs/stable/generated/torch.frac.html)"
+        "[1.5, -1.25]" "[0.5, -0.25]";
+    /// Degrees as radians.
+    deg2rad "[`torch.deg2rad`](https://docs.pytorch.org/docs/stable/generated/torch.deg2rad.html)"
+        "[180.0, -90.0]" "[3.141593, -1.570796]";
+    /// Radians as degrees.
+    rad2deg "[`torch.rad2deg`](https://docs.pytorch.org/docs/stable/generated/torch.rad2deg.html)"
+        "[1.0, -0.5]" "[57.29578, -28.64789]";
+}
+
+impl<B: Backend, const D: usize> Tensor<B, D, Float> {
+    /// The nearest number with so many decimals, ties to even; with a negative count, the nearest multiple of a power of
+    /// ten.
+    ///
+    #[doc = about!("[`torch.round`](https://docs.pytorch.org/docs/stable/generated/torch.round.html)", "round_decimals(1)", "[1.26, -0.54]", "[1.3, -0.5]")]
+    #[track_caller]
+    pub fn round_decimals(self, decimals: i32) -> Self {
+        self.map(|any| any.round_decimals(decimals))
+    }
+
+    /// Other numbers for NaN and the infinities. Without `positive` and `negative` the infinities become the greatest and
+    /// least numbers of the dtype. Defined as
+    /// [`torch.nan_to_num`](https://docs.pytorch.org/docs/stable/generated/torch.nan_to_num.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([f32::NAN, f32::INFINITY, 1.0], &device);
+    /// let y = x.nan_to_num(0.0, Some(9.0), None);
+    /// assert_eq!(y.into_data().to_vec::<f32>(), [0.0, 9.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn nan_to_num(self, nan: f64, positive: Option<f64>, negative: Option<f64>) -> Self {
+        self.map(|any| any.nan_to_num(nan, positive, negative))
+    }
+}

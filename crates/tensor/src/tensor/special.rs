@@ -1,0 +1,92 @@
+//! Special functions. They are expressions of ops with gradients in closed form, the same on every engine; the page
+//! `docs/accuracy.md` of the repository says how accurate they are.
+
+use super::elementwise::float_functions;
+use crate::{Backend, Float, Tensor};
+
+float_functions! {
+    /// The arc sine, in radians; NaN beyond ±1.
+    asin "[`torch.asin`](https://docs.pytorch.org/docs/stable/generated/torch.asin.html)"
+        "[0.5, -1.0]" "[0.5235988, -1.570796]";
+    /// The arc cosine, in radians; NaN beyond ±1.
+    acos "[`torch.acos`](https://docs.pytorch.org/docs/stable/generated/torch.acos.html)"
+        "[0.5, -1.0]" "[1.047198, 3.141593]";
+    /// The cardinal sine, `sin(πx) / (πx)`; 1 at 0.
+    sinc "[`torch.sinc`](https://docs.pytorch.org/docs/stable/generated/torch.sinc.html)"
+        "[0.0, 0.5]" "[1.0, 0.6366198]";
+    /// The hyperbolic sine, accurate near 0.
+    sinh "[`torch.sinh`](https://docs.pytorch.org/docs/stable/generated/torch.sinh.html)"
+        "[0.5, -1.0]" "[0.5210953, -1.175201]";
+    /// The hyperbolic cosine.
+    cosh "[`torch.cosh`](https://docs.pytorch.org/docs/stable/generated/torch.cosh.html)"
+        "[0.5, -1.0]" "[1.127626, 1.543081]";
+    /// The inverse hyperbolic sine, accurate near 0.
+    asinh "[`torch.asinh`](https://docs.pytorch.org/docs/stable/generated/torch.asinh.html)"
+        "[0.5, -1.0]" "[0.4812118, -0.8813736]";
+    /// The inverse hyperbolic cosine, accurate near 1; NaN below.
+    acosh "[`torch.acosh`](https://docs.pytorch.org/docs/stable/generated/torch.acosh.html)"
+        "[1.0, 2.0]" "[0.0, 1.316958]";
+    /// The inverse hyperbolic tangent, accurate near 0; ±∞ at ±1, NaN beyond.
+    atanh "[`torch.atanh`](https://docs.pytorch.org/docs/stable/generated/torch.atanh.html)"
+        "[0.5, -0.9]" "[0.5493061, -1.472219]";
+    /// `2^x`.
+    exp2 "[`torch.exp2`](https://docs.pytorch.org/docs/stable/generated/torch.exp2.html)"
+        "[0.5, -1.0]" "[1.414214, 0.5]";
+    /// The binary logarithm: -∞ at 0, NaN below.
+    log2 "[`torch.log2`](https://docs.pytorch.org/docs/stable/generated/torch.log2.html)"
+        "[8.0, 10.0]" "[3.0, 3.321928]";
+    /// The decimal logarithm: -∞ at 0, NaN below.
+    log10 "[`torch.log10`](https://docs.pytorch.org/docs/stable/generated/torch.log10.html)"
+        "[100.0, 2.0]" "[2.0, 0.30103]";
+    /// The cube root, with the sign of the number.
+    cbrt "NumPy's [`cbrt`](https://numpy.org/doc/stable/reference/generated/numpy.cbrt.html)"
+        "[8.0, -27.0]" "[2.0, -3.0]";
+    /// The logistic function, `1 / (1 + e^-x)`.
+    sigmoid "[`torch.sigmoid`](https://docs.pytorch.org/docs/stable/generated/torch.sigmoid.html)"
+        "[0.0, 2.0]" "[0.5, 0.8807971]";
+    /// The inverse of [`sigmoid`](Tensor::sigmoid), `ln(x / (1 - x))`; NaN outside 0 to 1.
+    logit "[`torch.logit`](https://docs.pytorch.org/docs/stable/generated/torch.logit.html)"
+        "[0.5, 0.9]" "[0.0, 2.197225]";
+    /// The complementary error function, `1 - erf(x)`, without cancellation.
+    erfc "[`torch.special.erfc`](https://docs.pytorch.org/docs/stable/special.html#torch.special.erfc)"
+        "[0.0, 2.0]" "[1.0, 0.004677735]";
+    /// The inverse of the error function; ±∞ at ±1, NaN beyond.
+    erfinv "[`torch.erfinv`](https://docs.pytorch.org/docs/stable/generated/torch.erfinv.html)"
+        "[0.0, 0.5]" "[0.0, 0.4769363]";
+    /// The logarithm of the magnitude of the gamma function; ∞ at 0 and the negative integers.
+    lgamma "[`torch.lgamma`](https://docs.pytorch.org/docs/stable/generated/torch.lgamma.html)"
+        "[0.5, 5.0]" "[0.5723649, 3.178054]";
+    /// The derivative of [`lgamma`](Tensor::lgamma): -∞ at 0, NaN at the negative integers.
+    digamma "[`torch.digamma`](https://docs.pytorch.org/docs/stable/generated/torch.digamma.html)"
+        "[1.0, 5.0]" "[-0.5772157, 1.506118]";
+    /// The modified Bessel function of the first kind of order 0.
+    i0 "[`torch.i0`](https://docs.pytorch.org/docs/stable/generated/torch.i0.html)"
+        "[0.0, 2.0]" "[1.0, 2.279585]";
+    /// [`i0`](Tensor::i0) times `exp(-|x|)`.
+    i0e "[`torch.special.i0e`](https://docs.pytorch.org/docs/stable/special.html#torch.special.i0e)"
+        "[0.0, 20.0]" "[1.0, 0.08978031]";
+    /// The modified Bessel function of the first kind of order 1.
+    i1 "[`torch.special.i1`](https://docs.pytorch.org/docs/stable/special.html#torch.special.i1)"
+        "[0.0, 2.0]" "[0.0, 1.590637]";
+    /// [`i1`](Tensor::i1) times `exp(-|x|)`.
+    i1e "[`torch.special.i1e`](https://docs.pytorch.org/docs/stable/special.html#torch.special.i1e)"
+        "[0.0, 20.0]" "[0.0, 0.08750622]";
+}
+
+impl<B: Backend, const D: usize> Tensor<B, D, Float> {
+    /// The derivative of that order of [`digamma`](Tensor::digamma); order 0 is `digamma` itself, order 1 the trigamma
+    /// function. Defined as
+    /// [`torch.polygamma`](https://docs.pytorch.org/docs/stable/generated/torch.polygamma.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
+    /// let y = Tensor::from_floats([1.6449341, 0.6449341], &device);
+    /// assert!(x.polygamma(1).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn polygamma(self, order: u32) -> Self {
+        self.map(|any| any.polygamma(order))
+    }
+}
