@@ -17,6 +17,8 @@ use smallvec::SmallVec;
 /// Nodes wait by id; the newest goes first, so that all gradients of a node have arrived when its turn comes.
 pub(crate) struct Pass<'a> {
     layer: &'a Autodiff,
+    /// What computes the gradients.
+    engine: &'a dyn Engine,
     waiting: BTreeMap<NodeId, Waiting>,
     gradients: Gradients,
     recomputed: Recomputed,
@@ -31,9 +33,10 @@ struct Waiting {
 type Sums = SmallVec<[Option<Value>; 1]>;
 
 impl<'a> Pass<'a> {
-    pub(crate) fn new(layer: &'a Autodiff) -> Pass<'a> {
+    pub(crate) fn new(layer: &'a Autodiff, engine: &'a dyn Engine) -> Pass<'a> {
         Pass {
             layer,
+            engine,
             waiting: BTreeMap::new(),
             gradients: Gradients::new(),
             recomputed: Recomputed::default(),
@@ -42,7 +45,7 @@ impl<'a> Pass<'a> {
 
     /// Adds to the gradient of one result of a node.
     pub(crate) fn push(&mut self, edge: Edge, gradient: Value) {
-        let engine = self.engine();
+        let engine = self.engine;
         let waiting = self.waiting.entry(edge.node.id).or_insert_with(|| Waiting {
             sums: core::iter::repeat_n(None, edge.node.num_outputs()).collect(),
             node: edge.node,
@@ -70,13 +73,9 @@ impl<'a> Pass<'a> {
         Ok(self.gradients)
     }
 
-    fn engine(&self) -> &'a dyn Engine {
-        &**self.layer.inner()
-    }
-
     /// Sends the gradients of an op's results on to its operands.
     fn step(&mut self, recorded: Recorded, parents: Parents, sums: Sums) -> Result<()> {
-        let engine = self.engine();
+        let engine = self.engine;
         let Recorded { op, inputs, outputs } = recorded;
         let types: SmallVec<[Option<TensorType>; 2]> = inputs.iter().map(Kept::ty).collect();
         let wanted: SmallVec<[bool; 4]> = parents.iter().map(Option::is_some).collect();
@@ -111,7 +110,7 @@ impl<'a> Pass<'a> {
     }
 
     fn restore(&mut self, kept: Kept) -> Var<'a> {
-        let engine = self.engine();
+        let engine = self.engine;
         match kept {
             Kept::Scalar(scalar) => Var::new(engine, scalar),
             Kept::Type(ty) => Var::new(engine, Value::absent(ty.unpack())),

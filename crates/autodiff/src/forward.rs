@@ -44,6 +44,8 @@ use kiln_ir::{BoxFuture, Caps, Engine, Error, Op, Operand, Operands, Result, Ten
 #[derive(Clone)]
 pub struct Forward {
     inner: Arc<dyn Engine>,
+    /// What computes tangents.
+    tangents: Arc<dyn Engine>,
     derived: Arc<Cache>,
 }
 
@@ -65,7 +67,14 @@ struct Parts {
 impl Forward {
     /// A layer around an engine.
     pub fn new(inner: Arc<dyn Engine>) -> Forward {
-        Forward { inner, derived: Arc::new(Cache::default()) }
+        Forward { tangents: inner.clone(), inner, derived: Arc::new(Cache::default()) }
+    }
+
+    /// A layer around an engine whose tangents are values of another one, to whose values those of the inner engine
+    /// belong: with a layer of batches around the inner engine, a value changes along many directions at once, and is
+    /// itself computed once.
+    pub fn with_tangents_on(inner: Arc<dyn Engine>, tangents: Arc<dyn Engine>) -> Forward {
+        Forward { inner, tangents, derived: Arc::new(Cache::default()) }
     }
 
     /// The engine below.
@@ -73,7 +82,8 @@ impl Forward {
         &self.inner
     }
 
-    /// The same data, changing along `tangent`, a value of the inner engine. A tangent that `value` carried before is
+    /// The same data, changing along `tangent`, a value of the engine of tangents: the inner one, unless said
+    /// otherwise. A tangent that `value` carried before is
     /// replaced.
     ///
     /// Tangents are of floats and have the type of the value: otherwise the result is poisoned.

@@ -130,8 +130,30 @@ impl Autodiff {
             )
         })?;
         let seed = seed(&*self.inner, *parts.inner.ty(), given)?;
-        let mut pass = Pass::new(self);
+        let mut pass = Pass::new(self, &*self.inner);
         pass.push(parts.edge, seed);
+        pass.run()
+    }
+
+    /// The gradients of all leaves that several results depend on, given the gradient of each. Results that depend on no
+    /// leaf are left out.
+    ///
+    /// `engine` computes the gradients. It is the inner engine, or a layer around it to whose values those of the inner
+    /// engine belong: gradients with a batch, given by such a layer, are carried through one pass for all.
+    ///
+    /// # Errors
+    /// When a gradient is of another type than its result, or an op on the way has no gradient; or the error of a
+    /// poisoned result.
+    pub fn pull_back(&self, engine: &dyn Engine, results: Vec<(Value, Value)>) -> Result<Gradients> {
+        let mut pass = Pass::new(self, engine);
+        for (result, gradient) in results {
+            if let Some(error) = result.error() {
+                return Err(error.clone());
+            }
+            let Ok(parts) = Tracked::open(result, self.id()) else { continue };
+            let gradient = seed(engine, *parts.inner.ty(), Some(gradient))?;
+            pass.push(parts.edge, gradient);
+        }
         pass.run()
     }
 

@@ -112,6 +112,68 @@ impl<B: Backend, C: CheckpointingStrategy> AutodiffBackend for Autodiff<B, C> {
     type InnerBackend = B;
 }
 
+/// A backend with forward-mode differentiation; see [`transform::jvp`](crate::transform::jvp).
+pub trait ForwardBackend: Backend {
+    /// The backend below: of values and tangents outside.
+    type InnerBackend: Backend<Device = Self::Device>;
+}
+
+/// Forward-mode differentiation over another backend: tensors carry the direction in which they change.
+/// [`transform::jvp`](crate::transform::jvp) and its companions make such tensors.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Forward<B>(PhantomData<B>);
+
+impl<B: Backend> Backend for Forward<B> {
+    type Device = B::Device;
+
+    fn stack(device: &B::Device) -> Stack {
+        B::stack(device).with_forward()
+    }
+
+    fn device(stack: &Stack) -> B::Device {
+        B::device(stack.below().unwrap_or(stack))
+    }
+
+    fn device_key(device: &B::Device) -> DeviceKey {
+        B::device_key(device)
+    }
+}
+
+impl<B: Backend> ForwardBackend for Forward<B> {
+    type InnerBackend = B;
+}
+
+/// A backend on which tensors stand for one of many examples; see [`transform::vmap`](crate::transform::vmap).
+pub trait VmapBackend: Backend {
+    /// The backend below: of the batches.
+    type InnerBackend: Backend<Device = Self::Device>;
+}
+
+/// Batching over another backend: a tensor stands for one of many examples. [`transform::vmap`](crate::transform::vmap)
+/// makes such tensors.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Vmap<B>(PhantomData<B>);
+
+impl<B: Backend> Backend for Vmap<B> {
+    type Device = B::Device;
+
+    fn stack(device: &B::Device) -> Stack {
+        B::stack(device).with_vmap()
+    }
+
+    fn device(stack: &Stack) -> B::Device {
+        B::device(stack.below().unwrap_or(stack))
+    }
+
+    fn device_key(device: &B::Device) -> DeviceKey {
+        B::device_key(device)
+    }
+}
+
+impl<B: Backend> VmapBackend for Vmap<B> {
+    type InnerBackend = B;
+}
+
 /// The backend chosen at run time: its [`Device`] says which. With a device that has automatic differentiation
 /// ([`Device::autodiff`]) `backward` works; on another it panics and says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,5 +196,13 @@ impl Backend for Dyn {
 }
 
 impl AutodiffBackend for Dyn {
+    type InnerBackend = Dyn;
+}
+
+impl ForwardBackend for Dyn {
+    type InnerBackend = Dyn;
+}
+
+impl VmapBackend for Dyn {
     type InnerBackend = Dyn;
 }

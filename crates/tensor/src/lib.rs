@@ -43,12 +43,13 @@ mod slice;
 mod special;
 mod stack;
 mod tensor;
+pub mod transform;
 
 pub use any::{AnyTensor, Interpolation, PadMode, ScatterReduction, UniqueAny};
 pub use axis::{Axis, AxisList};
 pub use backend::{
-    Autodiff, AutodiffBackend, Backend, BalancedCheckpointing, CheckpointingStrategy, Dyn, Flex,
-    NoCheckpointing,
+    Autodiff, AutodiffBackend, Backend, BalancedCheckpointing, CheckpointingStrategy, Dyn, Flex, Forward,
+    ForwardBackend, NoCheckpointing, Vmap, VmapBackend,
 };
 pub use capture::{Captured, capture};
 pub use device::{Device, DeviceKey, FlexDevice};

@@ -6,9 +6,10 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::any::TypeId;
 use core::fmt;
-use kiln_autodiff::Autodiff as AutodiffLayer;
+use kiln_autodiff::{Autodiff as AutodiffLayer, Forward as ForwardLayer};
 use kiln_ir::Engine;
-use spin::Mutex;
+use kiln_vmap::Vmap as VmapLayer;
+use spin::{Mutex, Once};
 
 /// An opened stack of engines: a device's engine with the layers of a backend around it. Cheap to clone.
 ///
@@ -23,7 +24,21 @@ struct Inner {
     float: DType,
     int: DType,
     keys: KeyStream,
-    autodiff: Option<(Arc<AutodiffLayer>, Stack)>,
+    layer: Layer,
+    below: Option<Stack>,
+    /// The stacks of this one with a layer around it, once asked for.
+    with_forward: Once<Stack>,
+    with_vmap: Once<Stack>,
+}
+
+/// The outermost layer of a stack.
+enum Layer {
+    /// There is none: the engine of a device.
+    None,
+    Autodiff(Arc<AutodiffLayer>),
+    /// Its tangents may be batches.
+    Forward(Arc<ForwardLayer>, Arc<VmapLayer>),
+    Vmap(Arc<VmapLayer>),
 }
 
 impl Stack {
@@ -35,7 +50,10 @@ impl Stack {
             float,
             int,
             keys: KeyStream::default(),
-            autodiff: None,
+            layer: Layer::None,
+            below: None,
+            with_forward: Once::new(),
+            with_vmap: Once::new(),
         }))
     }
 
@@ -43,13 +61,41 @@ impl Stack {
     #[must_use]
     pub fn with_autodiff(&self, checkpointing: crate::Checkpointing) -> Stack {
         let layer = Arc::new(AutodiffLayer::new(self.0.engine.clone(), checkpointing));
+        self.layered(layer.clone(), Layer::Autodiff(layer))
+    }
+
+    /// This stack with forward-mode differentiation around it. Repeated calls give the same stack.
+    #[must_use]
+    pub fn with_forward(&self) -> Stack {
+        let open = || {
+            let tangents = Arc::new(VmapLayer::new(self.0.engine.clone()));
+            let layer = Arc::new(ForwardLayer::with_tangents_on(self.0.engine.clone(), tangents.clone()));
+            self.layered(layer.clone(), Layer::Forward(layer, tangents))
+        };
+        self.0.with_forward.call_once(open).clone()
+    }
+
+    /// This stack with batching around it. Repeated calls give the same stack.
+    #[must_use]
+    pub fn with_vmap(&self) -> Stack {
+        let open = || {
+            let layer = Arc::new(VmapLayer::new(self.0.engine.clone()));
+            self.layered(layer.clone(), Layer::Vmap(layer))
+        };
+        self.0.with_vmap.call_once(open).clone()
+    }
+
+    fn layered(&self, engine: Arc<dyn Engine>, layer: Layer) -> Stack {
         Stack(Arc::new(Inner {
-            engine: layer.clone(),
+            engine,
             device_name: self.0.device_name.clone(),
             float: self.0.float,
             int: self.0.int,
             keys: KeyStream::default(),
-            autodiff: Some((layer, self.clone())),
+            layer,
+            below: Some(self.clone()),
+            with_forward: Once::new(),
+            with_vmap: Once::new(),
         }))
     }
 
@@ -76,17 +122,50 @@ impl Stack {
 
     /// The outermost layer, if it is automatic differentiation.
     pub fn autodiff(&self) -> Option<&Arc<AutodiffLayer>> {
-        self.0.autodiff.as_ref().map(|(layer, _)| layer)
+        match &self.0.layer {
+            Layer::Autodiff(layer) => Some(layer),
+            Layer::None | Layer::Forward(..) | Layer::Vmap(_) => None,
+        }
+    }
+
+    /// The outermost layer, if it is forward-mode differentiation, and the layer of batches whose values its tangents
+    /// are.
+    pub(crate) fn forward(&self) -> Option<(&Arc<ForwardLayer>, &Arc<VmapLayer>)> {
+        match &self.0.layer {
+            Layer::Forward(layer, tangents) => Some((layer, tangents)),
+            Layer::None | Layer::Autodiff(_) | Layer::Vmap(_) => None,
+        }
+    }
+
+    /// The outermost layer, if it is batching.
+    pub(crate) fn vmap(&self) -> Option<&Arc<VmapLayer>> {
+        match &self.0.layer {
+            Layer::Vmap(layer) => Some(layer),
+            Layer::None | Layer::Autodiff(_) | Layer::Forward(..) => None,
+        }
     }
 
     /// The stack below automatic differentiation, if that is the outermost layer.
     pub fn inner(&self) -> Option<&Stack> {
-        self.0.autodiff.as_ref().map(|(_, inner)| inner)
+        self.autodiff().and(self.0.below.as_ref())
     }
 
-    /// Where random ops on this stack get their keys.
+    /// The stack below the outermost layer, whichever it is; `None` for the engine of a device.
+    pub fn below(&self) -> Option<&Stack> {
+        self.0.below.as_ref()
+    }
+
+    /// Whether `other` is this stack, or below one of its layers.
+    pub fn is_at_or_above(&self, other: &Stack) -> bool {
+        core::iter::successors(Some(self), |stack| stack.below()).any(|stack| stack.same(other))
+    }
+
+    /// Where random ops on this stack get their keys. Forward mode and batching draw from the stream below them.
     pub fn keys(&self) -> &KeyStream {
-        &self.0.keys
+        match (&self.0.layer, &self.0.below) {
+            (Layer::Forward(..) | Layer::Vmap(_), Some(below)) => below.keys(),
+            (Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Vmap(_), _) => &self.0.keys,
+        }
     }
 
     /// A number that tells this stack from every other that is open.
@@ -129,7 +208,15 @@ impl Eq for Stack {}
 
 impl fmt::Debug for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let layer = if self.0.autodiff.is_some() { "autodiff over " } else { "" };
-        write!(f, "{layer}{}", self.0.device_name)
+        match &self.0.layer {
+            Layer::None => {}
+            Layer::Autodiff(_) => f.write_str("autodiff over ")?,
+            Layer::Forward(..) => f.write_str("forward over ")?,
+            Layer::Vmap(_) => f.write_str("vmap over ")?,
+        }
+        match &self.0.below {
+            Some(below) => fmt::Debug::fmt(below, f),
+            None => f.write_str(&self.0.device_name),
+        }
     }
 }

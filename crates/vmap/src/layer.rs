@@ -56,23 +56,27 @@ impl Vmap {
     /// The inner engine's value of all examples, counted by its `axis`. A value that is the same for all examples is
     /// repeated.
     ///
-    /// The result is poisoned when the value is of another number of examples, or there is no such axis in the result.
+    /// The result is poisoned, of the type that it should have where there is one, when the value is of another number of
+    /// examples, or has no place for such an axis.
     pub fn unbatch(&self, value: &Value, examples: usize, axis: usize) -> Value {
         let ty = *value.ty();
-        let fail = |problem| {
-            let error = Error::type_error("vmap", problem, &[(&ty).into()]);
-            Value::poisoned(ty, error)
-        };
+        let wrong = |problem| Error::type_error("vmap", problem, &[(&ty).into()]);
         if axis > ty.rank() {
-            return fail(format!("a result of {} axes has no place {axis} for the examples", ty.rank()));
+            let problem = format!("a result of {} axes has no place {axis} for the examples", ty.rank());
+            return Value::poisoned(ty, wrong(problem));
         }
         if let Err(error) = self.check_rank(ty.rank()) {
             return Value::poisoned(ty, error);
         }
+        let poisoned = |error| Value::poisoned(ty.with_shape(ty.shape.inserted(axis, examples)), error);
+        if let Some(error) = value.error() {
+            return poisoned(error.clone());
+        }
         let all = match self.examples_of(value) {
             Some(all) if all.shape()[0] == examples => all.clone(),
-            Some(all) => return fail(format!("is of {} examples, not {examples}", all.shape()[0])),
-            None if value.error().is_some() => return value.clone(),
+            Some(all) => {
+                return poisoned(wrong(format!("is of {} examples, not {examples}", all.shape()[0])));
+            }
             None => {
                 let shape = ty.shape.inserted(0, examples);
                 Var::new(&*self.inner, value.clone()).broadcast(shape).into_value()

@@ -66,6 +66,11 @@ impl<'a> Call<'a> {
         &*self.layer.inner
     }
 
+    /// What computes tangents.
+    fn tangent_engine(&self) -> &'a dyn Engine {
+        &*self.layer.tangents
+    }
+
     fn primal(&mut self, results: &[TensorType]) -> Values {
         self.engine().execute(self.op, core::mem::take(&mut self.primals), results)
     }
@@ -98,7 +103,7 @@ impl<'a> Call<'a> {
         let mut tangents = core::mem::take(&mut self.tangents).into_iter();
         let both = (tangents.next().flatten(), tangents.next().flatten());
         let primals = self.primal(results);
-        let engine = self.engine();
+        let engine = self.tangent_engine();
         let run = |op: &Op, operands: Operands| engine.execute(op, operands, results).pop();
         let is_difference = matches!(self.op, Op::Binary(Binary::Sub));
         let tangent = match both {
@@ -129,7 +134,7 @@ impl<'a> Call<'a> {
             return self.constant(results);
         }
         let primals = self.primal(results);
-        let tangents = self.engine().execute(self.op, operands, results);
+        let tangents = self.tangent_engine().execute(self.op, operands, results);
         self.joined(primals, tangents.into_iter().map(Some))
     }
 
@@ -151,7 +156,7 @@ impl<'a> Call<'a> {
         };
         let terms: Vec<Operands> = tangents.into_iter().enumerate().filter_map(term).collect();
         let primals = self.primal(results);
-        let engine = self.engine();
+        let engine = self.tangent_engine();
         let products = terms.into_iter().map(|operands| engine.execute(self.op, operands, results).remove(0));
         let tangent = products.reduce(|a, b| add(engine, a, b));
         self.joined(primals, [tangent])
@@ -181,7 +186,8 @@ impl<'a> Call<'a> {
                 *value = primals.get(place).cloned();
             }
         }
-        let mut found = derived.program.run(self.engine(), given.into_iter().flatten().collect()).into_iter();
+        let mut found =
+            derived.program.run(self.tangent_engine(), given.into_iter().flatten().collect()).into_iter();
         let tangents: Tangents =
             derived.changes.iter().map(|&changes| if changes { found.next() } else { None }).collect();
         self.joined(primals, tangents)

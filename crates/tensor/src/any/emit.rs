@@ -54,8 +54,12 @@ impl AnyTensor {
     #[cold]
     fn on_other_stack(&self, op: &str, other: &AnyTensor) -> Error {
         let problem = format!("tensors are on different devices: {:?} and {:?}", self.stack, other.stack);
-        Error::type_error(op, problem, &[self.ty().into(), other.ty().into()])
-            .hint("move one of them with `to_device`")
+        let is_outside = self.stack.is_at_or_above(&other.stack) || other.stack.is_at_or_above(&self.stack);
+        let hint = match is_outside {
+            true => "bring the one from outside in with `lift`: `inside.lift(outside)`",
+            false => "move one of them with `to_device`",
+        };
+        Error::type_error(op, problem, &[self.ty().into(), other.ty().into()]).hint(hint)
     }
 
     pub(crate) fn check_axes(&self, op: &str, axes: &[usize]) -> Result<()> {

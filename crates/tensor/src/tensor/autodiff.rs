@@ -49,11 +49,7 @@ impl<B: AutodiffBackend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// A tensor of the backend below, brought under automatic differentiation without a tape.
     #[track_caller]
     pub fn from_inner(inner: Tensor<B::InnerBackend, D, K>) -> Self {
-        let below = inner.engine_stack().clone();
-        let stack = B::stack(&<B::InnerBackend as crate::Backend>::device(&below));
-        // A run-time device is the stack below itself: its layer is found from there.
-        let is_above = stack.inner().is_some_and(|inner| inner.same(&below));
-        let stack = if is_above { stack } else { crate::Device(below).autodiff().0 };
+        let stack = crate::transform::autodiff_above::<B>(inner.engine_stack());
         Tensor::from_any(ok(inner.into_any().from_inner(&stack)))
     }
 }

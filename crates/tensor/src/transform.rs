@@ -1,0 +1,136 @@
+//! Functions of functions: derivatives and batches.
+//!
+//! A transform takes a function of tensors and gives another one. The function runs as it is, on a backend with one
+//! more layer; what comes out is on the backend that the arguments were on.
+//!
+//! | transform | of `f` it gives | the argument of `f` is on |
+//! |---|---|---|
+//! | [`grad`], [`value_and_grad`] | the gradient of a number | [`Autodiff<B>`](crate::Autodiff) |
+//! | [`vjp`] | the result, and a function that pulls gradients back | `Autodiff<B>` |
+//! | [`jvp`] | the result, and how it changes along a direction | [`Forward<B>`](crate::Forward) |
+//! | [`jacobian`], [`jacobian_forward`] | all derivatives of a tensor by a tensor | `Autodiff<B>`, `Forward<B>` |
+//! | [`hessian`], [`hessian_vector_product`] | second derivatives | `Autodiff<Forward<B>>` |
+//! | [`vmap`], [`vmap_with`] | the function of a batch | [`Vmap<B>`](crate::Vmap) |
+//!
+//! ```
+//! use kiln_tensor::transform::{grad, vmap};
+//! use kiln_tensor::{Autodiff, Flex, Tensor, Vmap};
+//!
+//! // The gradient of x³ at 2 …
+//! let cube = |x: Tensor<Autodiff<Flex>, 1>| (&x * &x * &x).sum();
+//! let x = Tensor::<Flex, 1>::from_floats([2.0], &Default::default());
+//! assert_eq!(grad(cube)(x).into_data().to_vec::<f32>(), [12.0]);
+//!
+//! // … and of each of many examples, in one pass.
+//! let cube = |x: Tensor<Autodiff<Vmap<Flex>>, 1>| (&x * &x * &x).sum();
+//! let xs = Tensor::<Flex, 2>::from_floats([[1.0], [2.0], [3.0]], &Default::default());
+//! let slopes: Tensor<Flex, 2> = vmap(grad(cube))(xs);
+//! assert_eq!(slopes.into_data().to_vec::<f32>(), [3.0, 12.0, 27.0]);
+//! ```
+//!
+//! **Arguments** and results are [`Tree`]s: tensors, and tuples, arrays and vectors of them. Integer and `bool` tensors
+//! may be among the arguments: they have no derivative, and in a gradient or direction their place holds zeros (`false`).
+//!
+//! **Functions** may be closures, functions, or references to them. Write them for any backend (`fn f<B: Backend>(x:
+//! Tensor<B, 1>) -> Tensor<B, 1>`) to run them with and without a transform. A tensor from outside comes in with
+//! [`lift`](crate::Tensor::lift): it is constant in derivatives, and the same for all examples.
+//!
+//! **Nesting** stacks the layers in the order of the transforms, the outermost transform lowest: for
+//! `vmap(grad(f))` the argument of `f` is on `Autodiff<Vmap<B>>`, for `grad(|x| vmap(f)(x).sum())` on
+//! `Vmap<Autodiff<B>>`. On [`Dyn`](crate::Dyn) all of these are `Dyn`.
+//!
+//! The transforms and their names are those of [JAX](https://docs.jax.dev/en/latest/automatic-differentiation.html) and
+//! [`torch.func`](https://docs.pytorch.org/docs/stable/func.api.html).
+//!
+//! # Panics
+//! As methods of [`Tensor`](crate::Tensor) do, transforms and the functions they give panic when shapes do not suit.
+//! Errors of data come back when a result is read.
+
+mod forward;
+mod lift;
+mod reverse;
+mod second;
+mod tree;
+mod vmap;
+
+pub use forward::{jacobian_forward, jvp};
+pub use kiln_vmap::Randomness;
+pub use reverse::{grad, jacobian, value_and_grad, value_and_grad_with_aux, vjp};
+pub use second::{hessian, hessian_vector_product};
+pub use tree::{Structure, Tree};
+pub use vmap::{VmapOptions, vmap, vmap_with};
+
+use crate::{AnyTensor, AutodiffBackend, Backend, Error, Result, Shape, Stack, TensorType};
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{Value, Var};
+
+/// The stack with the automatic differentiation of `A` around it.
+pub(crate) fn autodiff_above<A: AutodiffBackend>(below: &Stack) -> Stack {
+    let stack = A::stack(&<A::InnerBackend as Backend>::device(below));
+    // A run-time device is the stack below itself: its layer is found from there.
+    let is_above = stack.inner().is_some_and(|inner| inner.same(below));
+    if is_above { stack } else { crate::Device(below.clone()).autodiff().0 }
+}
+
+/// The tensors of a tree, in order, and its structure.
+fn flattened<B: Backend, T: Tree<B>>(tree: T) -> (Vec<AnyTensor>, Structure) {
+    let mut leaves = Vec::new();
+    let structure = tree.flatten(&mut leaves);
+    (leaves, structure)
+}
+
+/// The tree of that structure.
+fn unflattened<B: Backend, T: Tree<B>>(structure: &Structure, leaves: Vec<AnyTensor>) -> Result<T> {
+    T::unflatten(structure, &mut leaves.into_iter())
+}
+
+/// Checks that two trees are of the same structure and of tensors of the same types.
+fn check_alike(
+    transform: &str,
+    what: &str,
+    given: (&[AnyTensor], &Structure),
+    expected: (&[AnyTensor], &Structure),
+) -> Result<()> {
+    if given.1 != expected.1 {
+        let problem = format!("{what} is {}, not {}", given.1, expected.1);
+        return Err(Error::type_error(transform, problem, &[]));
+    }
+    for (number, (given, expected)) in given.0.iter().zip(expected.0).enumerate() {
+        if given.ty() != expected.ty() {
+            let problem =
+                format!("{what} is {} where {} is expected (tensor {number})", given.ty(), expected.ty());
+            return Err(Error::type_error(transform, problem, &[])
+                .hint("each tensor has the shape and dtype of the one it belongs to"));
+        }
+    }
+    Ok(())
+}
+
+/// The standard basis of tensors of that type: `[n, shape..]` for `n` elements, one of them 1 in each.
+fn basis(stack: &Stack, ty: TensorType) -> Value {
+    let n = ty.num_elements();
+    let index = if i32::try_from(n).is_ok() { crate::DType::I32 } else { crate::DType::I64 };
+    let along = |shape: [usize; 2], axis| Var::iota(stack.engine(), TensorType::new(shape, index), axis);
+    let square = along([n, 1], 0).equal(&along([1, n], 1)).cast(ty.dtype);
+    square.reshape(ty.shape.inserted(0, n)).into_value()
+}
+
+/// Checks that a derivative has as many axes as its type says.
+fn check_rank(transform: &str, shape: &Shape, rank: usize) -> Result<()> {
+    if shape.rank() == rank {
+        return Ok(());
+    }
+    let problem = format!("the derivative has shape {shape}, but a tensor with {rank} axes is expected");
+    Err(Error::type_error(transform, problem, &[]).hint(
+        "it has the axes of the result, then those of the argument: say how many, as in `Tensor<_, 2>`",
+    ))
+}
+
+/// Zeros of a type, or the error of the value that they belong to.
+fn zeros_of(stack: &Stack, ty: TensorType, of: &Value) -> Value {
+    match of.error() {
+        Some(error) => Value::poisoned(ty, error.clone()),
+        None => Var::zeros(stack.engine(), ty).into_value(),
+    }
+}

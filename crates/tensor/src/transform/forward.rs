@@ -1,0 +1,153 @@
+//! Derivatives along a direction.
+
+use super::{Tree, basis, check_alike, check_rank, flattened, unflattened, zeros_of};
+use crate::tensor::ok;
+use crate::{AnyTensor, Error, ForwardBackend, Result, Tensor, TensorType};
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{Value, Var};
+
+/// The result of a function, and how it changes along a direction: its *Jacobian-vector product*.
+///
+/// Costs two or three evaluations of the function, and no memory for a tape. The direction has the structure, shapes and
+/// dtypes of the argument; where that is of integers or truth values the direction does not matter (zeros will do). A
+/// result that does not depend on the argument, and one of integers or truth values, changes by zeros.
+///
+/// ```
+/// use kiln_tensor::transform::jvp;
+/// use kiln_tensor::{Flex, Forward, Tensor};
+///
+/// let device = Default::default();
+/// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
+/// let direction = Tensor::from_floats([1.0, 10.0], &device);
+/// let (y, change) = jvp(|x: Tensor<Forward<Flex>, 1>| &x * &x, x, direction);
+/// assert_eq!(y.into_data().to_vec::<f32>(), [1.0, 4.0]);
+/// assert_eq!(change.into_data().to_vec::<f32>(), [2.0, 40.0]);
+/// ```
+///
+/// # Panics
+/// When the direction is not of the types of the argument, or `f` returns a tensor from outside. An op without a
+/// derivative makes the change an error, which comes back when it is read.
+#[track_caller]
+#[allow(clippy::type_complexity)]
+pub fn jvp<V, T, Y, F>(
+    f: F,
+    x: T::On<V::InnerBackend>,
+    direction: T::On<V::InnerBackend>,
+) -> (Y::On<V::InnerBackend>, Y::On<V::InnerBackend>)
+where
+    V: ForwardBackend,
+    T: Tree<V>,
+    Y: Tree<V>,
+    F: FnOnce(T) -> Y,
+{
+    let (arguments, structure) = flattened::<V::InnerBackend, _>(x);
+    let (directions, given) = flattened::<V::InnerBackend, _>(direction);
+    ok(check_alike("jvp", "the direction", (&directions, &given), (&arguments, &structure)));
+    let arguments = moving(arguments, directions.into_iter().map(AnyTensor::into_value));
+    let (results, structure) = flattened::<V, Y>(f(ok(unflattened(&structure, arguments.clone()))));
+    let parts = results.into_iter().map(|result| parted("jvp", result, &arguments));
+    let (values, changes) = ok(parts.collect::<Result<(Vec<_>, Vec<_>)>>());
+    (ok(unflattened(&structure, values)), ok(unflattened(&structure, changes)))
+}
+
+/// All derivatives of a tensor by a tensor, by forward mode: `[result.., argument..]`.
+///
+/// The function runs once, with all directions as a batch: better than [`jacobian`](super::jacobian) where the
+/// argument has fewer elements than the result.
+///
+/// ```
+/// use kiln_tensor::transform::jacobian_forward;
+/// use kiln_tensor::{Flex, Forward, Tensor};
+///
+/// let f = |x: Tensor<Forward<Flex>, 1>| x.clone() * x.sum();
+/// let j: Tensor<Flex, 2> = jacobian_forward(f)(Tensor::from_floats([1.0, 2.0], &Default::default()));
+/// assert_eq!(j.into_data().to_vec::<f32>(), [4.0, 1.0, 2.0, 5.0]);
+/// ```
+///
+/// # Panics
+/// The function it gives panics when `J` is not `D + E`, or `f` returns a tensor from outside.
+pub fn jacobian_forward<V, F, const D: usize, const E: usize, const J: usize>(
+    f: F,
+) -> impl Fn(Tensor<V::InnerBackend, D>) -> Tensor<V::InnerBackend, J>
+where
+    V: ForwardBackend,
+    F: Fn(Tensor<V, D>) -> Tensor<V, E>,
+{
+    move |x| {
+        let x = moving_everywhere(x.into_any());
+        let y = f(Tensor::from_any(x.clone())).into_any();
+        let shape = y.shape().iter().chain(x.shape().iter()).copied().collect();
+        ok(check_rank("jacobian_forward", &shape, J));
+        ok(check_result("jacobian_forward", &y, core::slice::from_ref(&x)));
+        Tensor::from_any(all_columns(&y, y.value(), &x))
+    }
+}
+
+/// The arguments, changing along directions.
+pub(super) fn moving(arguments: Vec<AnyTensor>, directions: impl Iterator<Item = Value>) -> Vec<AnyTensor> {
+    let set_off = |(argument, direction): (AnyTensor, Value)| {
+        let stack = argument.stack().with_forward();
+        let is_float = argument.dtype().is_float();
+        let value = match stack.forward() {
+            Some((layer, _)) if is_float => layer.dual(argument.into_value(), direction),
+            Some(_) | None => argument.into_value(),
+        };
+        AnyTensor::new(stack, value)
+    };
+    arguments.into_iter().zip(directions).map(set_off).collect()
+}
+
+/// The argument, changing along each of its elements: its direction is a batch.
+pub(super) fn moving_everywhere(argument: AnyTensor) -> AnyTensor {
+    let stack = argument.stack().with_forward();
+    let directions = basis(argument.stack(), *argument.ty());
+    let value = match stack.forward() {
+        Some((layer, batch)) => layer.dual(argument.into_value(), batch.batch(directions, 0)),
+        None => argument.into_value(),
+    };
+    AnyTensor::new(stack, value)
+}
+
+/// A result below forward mode, and its change.
+pub(super) fn parted(
+    transform: &str,
+    result: AnyTensor,
+    arguments: &[AnyTensor],
+) -> Result<(AnyTensor, AnyTensor)> {
+    check_result(transform, &result, arguments)?;
+    let (Some((layer, _)), Some(below)) = (result.stack().forward(), result.stack().below()) else {
+        return Ok((result.clone(), result));
+    };
+    let value = layer.primal(result.value());
+    let change =
+        layer.tangent(result.value()).unwrap_or_else(|| zeros_of(below, *result.ty(), result.value()));
+    Ok((AnyTensor::new(below.clone(), value), AnyTensor::new(below.clone(), change)))
+}
+
+/// Checks that a result comes from inside the function.
+fn check_result(transform: &str, result: &AnyTensor, arguments: &[AnyTensor]) -> Result<()> {
+    let inside = arguments.first().map_or(result.stack(), AnyTensor::stack);
+    if result.stack().same(inside) && inside.forward().is_some() {
+        return Ok(());
+    }
+    let problem = format!("the function returns a tensor on {:?}, not on {inside:?}", result.stack());
+    Err(Error::type_error(transform, problem, &[result.ty().into()])
+        .hint("bring tensors from outside in with `lift`: `x.lift(outside)`"))
+}
+
+/// How a value of a forward stack changes with each element of `x`: `[y.., x..]`, below.
+pub(super) fn all_columns(y: &AnyTensor, value: &Value, x: &AnyTensor) -> AnyTensor {
+    let (stack, ty) = (x.stack(), *x.ty());
+    let below = stack.below().unwrap_or(stack);
+    let shape: crate::Shape = y.shape().iter().chain(ty.shape.iter()).copied().collect();
+    let change = stack.forward().and_then(|(layer, batch)| Some((layer.tangent(value)?, batch)));
+    let all = match change {
+        Some((change, batch)) => {
+            let all = batch.unbatch(&change, ty.num_elements(), y.rank());
+            Var::new(below.engine(), all).reshape(shape).into_value()
+        }
+        None => zeros_of(below, TensorType::new(shape, y.dtype()), value),
+    };
+    AnyTensor::new(below.clone(), all)
+}

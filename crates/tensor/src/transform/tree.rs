@@ -1,0 +1,158 @@
+//! Tensors in tuples, arrays and vectors.
+
+use crate::tensor::mismatch;
+use crate::{AnyTensor, Backend, Error, Kind, Result, Tensor};
+use alloc::format;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Tensors of one backend, alone or in tuples of up to five, arrays, vectors, and any nesting of these: what
+/// [transformed](crate::transform) functions take and give. Structures of one's own join by an implementation.
+pub trait Tree<B: Backend>: Clone {
+    /// The same structure on another backend.
+    type On<B2: Backend>: Tree<B2>;
+
+    /// Appends the tensors in order, and says how they were put together.
+    fn flatten(self, leaves: &mut Vec<AnyTensor>) -> Structure;
+
+    /// The tree of that structure, of the next tensors.
+    ///
+    /// # Errors
+    /// When the structure is not of this type, there are too few tensors, or one is not of the rank and kind that the type
+    /// names.
+    fn unflatten(structure: &Structure, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<Self>;
+}
+
+/// How the tensors of a [`Tree`] are put together. Displays as `(tensor, tensor)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Structure {
+    /// One tensor.
+    Leaf,
+    /// Several trees in order.
+    Node(Vec<Structure>),
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Structure::Leaf => f.write_str("tensor"),
+            Structure::Node(parts) => {
+                f.write_str("(")?;
+                for (number, part) in parts.iter().enumerate() {
+                    write!(f, "{}{part}", if number == 0 { "" } else { ", " })?;
+                }
+                f.write_str(")")
+            }
+        }
+    }
+}
+
+impl Structure {
+    /// The parts of a node of `count` of them, or any number.
+    fn parts(&self, count: Option<usize>) -> Result<&[Structure]> {
+        match self {
+            Structure::Node(parts) if count.is_none_or(|count| count == parts.len()) => Ok(parts),
+            Structure::Leaf | Structure::Node(_) => {
+                let wanted = match count {
+                    Some(count) => format!("{count} parts"),
+                    None => "a list".into(),
+                };
+                Err(Error::type_error("transform", format!("the tensors are {self}, not {wanted}"), &[])
+                    .hint("arguments have the structure that the function takes"))
+            }
+        }
+    }
+
+    fn leaf(&self, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<AnyTensor> {
+        let error = || {
+            Error::type_error("transform", format!("the tensors are {self}, not one tensor"), &[])
+                .hint("arguments have the structure that the function takes")
+        };
+        match self {
+            Structure::Leaf => leaves.next().ok_or_else(error),
+            Structure::Node(_) => Err(error()),
+        }
+    }
+}
+
+impl<B: Backend, const D: usize, K: Kind> Tree<B> for Tensor<B, D, K> {
+    type On<B2: Backend> = Tensor<B2, D, K>;
+
+    fn flatten(self, leaves: &mut Vec<AnyTensor>) -> Structure {
+        leaves.push(self.into_any());
+        Structure::Leaf
+    }
+
+    fn unflatten(structure: &Structure, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<Self> {
+        let any = structure.leaf(leaves)?;
+        if any.rank() != D || !K::holds(any.dtype()) {
+            return Err(mismatch::<D, K>(any.ty()));
+        }
+        Ok(Tensor::from_any(any))
+    }
+}
+
+impl<B: Backend> Tree<B> for AnyTensor {
+    type On<B2: Backend> = AnyTensor;
+
+    fn flatten(self, leaves: &mut Vec<AnyTensor>) -> Structure {
+        leaves.push(self);
+        Structure::Leaf
+    }
+
+    fn unflatten(structure: &Structure, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<Self> {
+        structure.leaf(leaves)
+    }
+}
+
+impl<B: Backend, T: Tree<B>> Tree<B> for Vec<T> {
+    type On<B2: Backend> = Vec<T::On<B2>>;
+
+    fn flatten(self, leaves: &mut Vec<AnyTensor>) -> Structure {
+        Structure::Node(self.into_iter().map(|part| part.flatten(leaves)).collect())
+    }
+
+    fn unflatten(structure: &Structure, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<Self> {
+        structure.parts(None)?.iter().map(|part| T::unflatten(part, leaves)).collect()
+    }
+}
+
+impl<B: Backend, T: Tree<B>, const N: usize> Tree<B> for [T; N] {
+    type On<B2: Backend> = [T::On<B2>; N];
+
+    fn flatten(self, leaves: &mut Vec<AnyTensor>) -> Structure {
+        Structure::Node(self.into_iter().map(|part| part.flatten(leaves)).collect())
+    }
+
+    fn unflatten(structure: &Structure, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<Self> {
+        let parts = structure.parts(Some(N))?;
+        let parts: Vec<T> = parts.iter().map(|part| T::unflatten(part, leaves)).collect::<Result<_>>()?;
+        parts.try_into().map_err(|_| Error::type_error("transform", format!("there are not {N} parts"), &[]))
+    }
+}
+
+macro_rules! tuples {
+    ($($count:literal: $($part:ident $number:tt)*;)*) => {$(
+        impl<B: Backend, $($part: Tree<B>),*> Tree<B> for ($($part,)*) {
+            type On<B2: Backend> = ($($part::On<B2>,)*);
+
+            fn flatten(self, _leaves: &mut Vec<AnyTensor>) -> Structure {
+                Structure::Node(Vec::from([$(self.$number.flatten(_leaves)),*]))
+            }
+
+            fn unflatten(structure: &Structure, _leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<Self> {
+                let _parts = structure.parts(Some($count))?;
+                Ok(($($part::unflatten(&_parts[$number], _leaves)?,)*))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    0: ;
+    1: T0 0;
+    2: T0 0 T1 1;
+    3: T0 0 T1 1 T2 2;
+    4: T0 0 T1 1 T2 2 T3 3;
+    5: T0 0 T1 1 T2 2 T3 3 T4 4;
+}
