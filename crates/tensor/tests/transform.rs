@@ -389,7 +389,7 @@ fn batches_of_every_transform_and_transforms_of_batches() {
 #[test]
 fn random_numbers_in_a_batch() {
     let f =
-        |x: Tensor<Vm, 1>| x.clone() * 0 + Tensor::<Vm, 1>::random([2], Distribution::Default, &x.device());
+        |x: Tensor<Vm, 1>| x.zeros_like() + Tensor::<Vm, 1>::random([2], Distribution::Default, &x.device());
     let x = || Tensor::<Flex, 2>::zeros([3, 2], &Default::default());
     let different: Tensor<Flex, 2> = vmap(f)(x());
     let mut different = numbers(different);
