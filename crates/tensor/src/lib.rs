@@ -67,4 +67,4 @@ pub use slice::SliceArg;
 #[cfg(feature = "std")]
 pub use special::register_special_functions;
 pub use stack::Stack;
-pub use tensor::{Gradients, NodeId, ReshapeArgs, Tensor, checkpoint};
+pub use tensor::{Gradients, NodeId, ReshapeArgs, Tensor, Unique, checkpoint};

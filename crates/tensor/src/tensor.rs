@@ -11,14 +11,18 @@ mod elementwise;
 mod float;
 mod index;
 mod int;
+mod join;
 mod operators;
 mod order;
 mod reduce;
 mod special;
+mod sequence;
+mod stats;
 mod view;
 
 pub use autodiff::{Gradients, NodeId, checkpoint};
 pub(crate) use autodiff::{detach, require_grad};
+pub use index::Unique;
 pub use view::ReshapeArgs;
 
 use crate::{AnyTensor, Backend, DType, Error, Float, Kind, Result, Shape, Stack, TensorType};
@@ -139,9 +143,14 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         op: &str,
         f: impl FnOnce(AnyTensor) -> Result<AnyTensor>,
     ) -> Tensor<B, D2, K2> {
-        let any = ok(f(self.any));
-        if any.rank() != D2 {
-            fail(&wrong_rank(op, D2, any.ty()));
+        Tensor::from_ranked(op, ok(f(self.any)))
+    }
+
+    /// The typed result of an op.
+    #[track_caller]
+    pub(crate) fn from_ranked(op: &str, any: AnyTensor) -> Self {
+        if any.rank() != D {
+            fail(&wrong_rank(op, D, any.ty()));
         }
         Tensor::from_any(any)
     }
@@ -181,6 +190,15 @@ fn fail(error: &Error) -> ! {
 pub(crate) fn mismatch<const D: usize, K: Kind>(ty: &TensorType) -> Error {
     Error::type_error("tensor", format!("is no {} tensor with {D} axes", K::NAME), &[ty.into()])
         .hint("check the number of axes and the dtype; `cast` and `reshape` change them")
+}
+
+/// The typed tensors of a pair, or a panic with the error at the caller's line.
+#[track_caller]
+pub(crate) fn pair<B: Backend, const D: usize, K: Kind, const D2: usize, K2: Kind>(
+    results: Result<(AnyTensor, AnyTensor)>,
+) -> (Tensor<B, D, K>, Tensor<B, D2, K2>) {
+    let (a, b) = ok(results);
+    (Tensor::from_any(a), Tensor::from_any(b))
 }
 
 #[cold]

@@ -46,7 +46,11 @@ fn messages() {
         || i() * 0.5,
     );
     says("[softmax] axis 2 is out of range for 2 axes: f32[2, 3]", || activation::softmax(x(), 2));
-    says("[reduce] axis 5 is out of range for 2 axes: f32[2, 3]", || x().sum_dim(5));
+    says(
+        "[sum_dim] axis 5 is out of range for 2 axes: f32[2, 3]\n  hint: axes go from 0 to 1, or from -1 to -2 counted from \
+         the end",
+        || x().sum_dim(5),
+    );
     says(
         "[concat] shapes differ outside axis 1: f32[2, 3] x f32[4, 3]\n  hint: all operands must agree in every axis but \
          the one they are joined along",

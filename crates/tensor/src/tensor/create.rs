@@ -2,12 +2,9 @@
 
 use super::ok;
 use crate::{
-    AnyTensor, Backend, Bool, DType, Distribution, Float, Int, Kind, Number, Numeric, Result, Shape,
+    AnyTensor, Backend, Bool, DType, Distribution, Float, Int, Kind, Number, Shape, Tensor, TensorData,
+    TensorType,
 };
-use crate::{Tensor, TensorData, TensorType};
-use alloc::format;
-use alloc::vec::Vec;
-use kiln_ir::{Error, MAX_RANK};
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// A tensor of data on the host, converted to the default dtype of the kind (`f32`, `i32`, `bool`).
@@ -47,6 +44,12 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor::from_any(ok(AnyTensor::zeros(ty, &stack)))
     }
 
+    /// A tensor whose elements are to be overwritten; what they are before is not promised.
+    #[track_caller]
+    pub fn empty(shape: impl Into<Shape>, device: &B::Device) -> Self {
+        Tensor::zeros(shape, device)
+    }
+
     /// A tensor of ones (`true`).
     #[track_caller]
     pub fn ones(shape: impl Into<Shape>, device: &B::Device) -> Self {
@@ -58,20 +61,25 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// A tensor like this one, filled with a number.
     #[track_caller]
     pub fn full_like(&self, x: impl Number) -> Self {
-        Tensor::from_any(ok(AnyTensor::full(*self.as_any().ty(), x.scalar(), self.as_any().stack())))
+        Tensor::from_any(ok(self.as_any().full_like(x)))
     }
 
     /// A tensor like this one, of zeros.
     #[track_caller]
     pub fn zeros_like(&self) -> Self {
-        Tensor::from_any(ok(AnyTensor::zeros(*self.as_any().ty(), self.as_any().stack())))
+        Tensor::from_any(ok(self.as_any().zeros_like()))
+    }
+
+    /// A tensor like this one, to be overwritten.
+    #[track_caller]
+    pub fn empty_like(&self) -> Self {
+        Tensor::from_any(ok(self.as_any().empty_like()))
     }
 
     /// A tensor like this one, of ones.
     #[track_caller]
     pub fn ones_like(&self) -> Self {
-        let ty = *self.as_any().ty();
-        Tensor::from_any(ok(AnyTensor::ones(ty, self.as_any().stack())))
+        Tensor::from_any(ok(self.as_any().ones_like()))
     }
 
     /// A tensor of random numbers; see [`Distribution`] and [`Backend::seed`].
@@ -119,67 +127,5 @@ impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
     #[track_caller]
     pub fn from_bools(data: impl Into<TensorData>, device: &B::Device) -> Self {
         Tensor::from_data(data, device)
-    }
-}
-
-impl<B: Backend> Tensor<B, 1, Int> {
-    /// The integers of a range: `arange(0..5, &device)`.
-    #[track_caller]
-    pub fn arange(range: core::ops::Range<i64>, device: &B::Device) -> Self {
-        Tensor::arange_step(range, 1, device)
-    }
-
-    /// Every `step`th integer of a range.
-    ///
-    /// # Panics
-    /// When the step is 0.
-    #[track_caller]
-    pub fn arange_step(range: core::ops::Range<i64>, step: usize, device: &B::Device) -> Self {
-        assert!(step > 0, "[arange] the step must be at least 1");
-        let count = (range.end.saturating_sub(range.start).max(0) as u64).div_ceil(step as u64) as usize;
-        let stack = B::stack(device);
-        let ty = TensorType::new([count], stack.int_dtype());
-        let iota: Tensor<B, 1, Int> = Tensor::from_any(ok(AnyTensor::iota(ty, 0, &stack)));
-        iota * step + range.start
-    }
-}
-
-impl<B: Backend, K: Numeric> Tensor<B, 2, K> {
-    /// The identity matrix of that size.
-    #[track_caller]
-    pub fn eye(size: usize, device: &B::Device) -> Self {
-        let stack = B::stack(device);
-        let dtype = K::default_dtype(&stack);
-        Tensor::from_any(ok(eye(&stack, size).and_then(|mask| mask.cast(dtype))))
-    }
-}
-
-fn eye(stack: &crate::Stack, size: usize) -> Result<AnyTensor> {
-    let ty = TensorType::new([size, size], stack.int_dtype());
-    AnyTensor::iota(ty, 0, stack)?.compare(kiln_ir::Comparison::Eq, AnyTensor::iota(ty, 1, stack)?)
-}
-
-impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// Tensors of one shape along a new axis.
-    ///
-    /// # Panics
-    /// Without tensors, when their shapes differ, or when `D2` is not `D + 1`.
-    #[track_caller]
-    pub fn stack<const D2: usize>(tensors: Vec<Tensor<B, D, K>>, axis: usize) -> Tensor<B, D2, K> {
-        if D2 != D + 1 || axis > D || D2 > MAX_RANK {
-            let problem = format!("stacking along axis {axis} turns {D} axes into {}, not {D2}", D + 1);
-            super::fail(&Error::type_error("stack", problem, &[]));
-        }
-        let parts = tensors.into_iter().map(|tensor| tensor.unsqueeze_dim::<D2>(axis)).collect();
-        Tensor::cat(parts, axis)
-    }
-
-    /// Tensors one after the other along an axis.
-    ///
-    /// # Panics
-    /// Without tensors, or when their shapes differ outside the axis.
-    #[track_caller]
-    pub fn cat(tensors: Vec<Tensor<B, D, K>>, axis: usize) -> Self {
-        Tensor::from_any(ok(AnyTensor::cat(tensors.into_iter().map(Tensor::into_any).collect(), axis)))
     }
 }

@@ -1,11 +1,19 @@
 //! Bringing elements to the host. All of this waits for the device.
 
 use super::ok;
-use crate::{Backend, Element, Kind, Result, Tensor, TensorData};
-use kiln_ir::Error;
+use crate::{AnyTensor, Backend, DType, Element, Kind, Result, Tensor, TensorData};
+use alloc::vec::Vec;
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The elements.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.into_data(), [1.0f32, 2.0, 3.0].into());
+    /// ```
     ///
     /// # Panics
     /// With the error that the computation met: an index out of range, a lost device.
@@ -17,7 +25,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The elements; the tensor stays.
     ///
     /// # Panics
-    /// With the error that the computation met.
+    /// With the error that the computation met: an index out of range, a lost device.
     #[track_caller]
     pub fn to_data(&self) -> TensorData {
         self.clone().into_data()
@@ -31,15 +39,149 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.into_any().into_data()
     }
 
+    /// The elements; the tensor stays.
+    ///
+    /// # Errors
+    /// The error that the computation met: an index out of range, a lost device.
+    pub fn try_to_data(&self) -> Result<TensorData> {
+        self.as_any().to_data()
+    }
+
     /// The elements, without blocking the thread.
     ///
     /// # Errors
-    /// The error that the computation met.
+    /// The error that the computation met: an index out of range, a lost device.
     pub async fn into_data_async(self) -> Result<TensorData> {
         self.into_any().into_data_async().await
     }
 
-    /// The only element, converted to `E`: `let loss: f32 = loss.into_scalar();`
+    /// The elements, without blocking the thread; the tensor stays.
+    ///
+    /// # Errors
+    /// The error that the computation met: an index out of range, a lost device.
+    pub async fn to_data_async(&self) -> Result<TensorData> {
+        self.as_any().to_data_async().await
+    }
+
+    /// The elements in another dtype, converted as [`TensorData::convert`] does.
+    ///
+    /// ```
+    /// use kiln_tensor::{DType, Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.into_data_dtype(DType::I64), [1i64, 2, 3].into());
+    /// ```
+    ///
+    /// # Panics
+    /// With the error that the computation met: an index out of range, a lost device.
+    #[track_caller]
+    pub fn into_data_dtype(self, dtype: DType) -> TensorData {
+        ok(self.try_into_data_dtype(dtype))
+    }
+
+    /// The elements in another dtype; the tensor stays.
+    ///
+    /// # Panics
+    /// With the error that the computation met: an index out of range, a lost device.
+    #[track_caller]
+    pub fn to_data_dtype(&self, dtype: DType) -> TensorData {
+        self.clone().into_data_dtype(dtype)
+    }
+
+    /// The elements in another dtype, converted as [`TensorData::convert`] does.
+    ///
+    /// # Errors
+    /// The error that the computation met: an index out of range, a lost device.
+    pub fn try_into_data_dtype(self, dtype: DType) -> Result<TensorData> {
+        self.into_any().into_data_dtype(dtype)
+    }
+
+    /// The elements in another dtype; the tensor stays.
+    ///
+    /// # Errors
+    /// The error that the computation met: an index out of range, a lost device.
+    pub fn try_to_data_dtype(&self, dtype: DType) -> Result<TensorData> {
+        self.clone().try_into_data_dtype(dtype)
+    }
+
+    /// The elements as `E`, converted as [`TensorData::convert`] does.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.into_data_as::<f64>(), [1.0f64, 2.0, 3.0].into());
+    /// ```
+    ///
+    /// # Panics
+    /// With the error that the computation met: an index out of range, a lost device.
+    #[track_caller]
+    pub fn into_data_as<E: Element>(self) -> TensorData {
+        self.into_data_dtype(E::DTYPE)
+    }
+
+    /// The elements as `E`; the tensor stays.
+    ///
+    /// # Panics
+    /// With the error that the computation met: an index out of range, a lost device.
+    #[track_caller]
+    pub fn to_data_as<E: Element>(&self) -> TensorData {
+        self.clone().into_data_as::<E>()
+    }
+
+    /// The elements as `E`, converted as [`TensorData::convert`] does.
+    ///
+    /// # Errors
+    /// The error that the computation met: an index out of range, a lost device.
+    pub fn try_into_data_as<E: Element>(self) -> Result<TensorData> {
+        self.try_into_data_dtype(E::DTYPE)
+    }
+
+    /// The elements as `E`; the tensor stays.
+    ///
+    /// # Errors
+    /// The error that the computation met: an index out of range, a lost device.
+    pub fn try_to_data_as<E: Element>(&self) -> Result<TensorData> {
+        self.clone().try_into_data_as::<E>()
+    }
+
+    /// The elements in row-major order as `E`, converted as [`TensorData::convert`] does.
+    ///
+    /// # Errors
+    /// The error that the computation met: an index out of range, a lost device.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.try_into_vec_as::<i32>()?, [1, 2, 3]);
+    /// # Ok::<(), kiln_tensor::Error>(())
+    /// ```
+    pub fn try_into_vec_as<E: Element>(self) -> Result<Vec<E>> {
+        self.into_any().into_vec_as()
+    }
+
+    /// The elements in row-major order as `E`; the tensor stays.
+    ///
+    /// # Errors
+    /// The error that the computation met: an index out of range, a lost device.
+    pub fn try_to_vec_as<E: Element>(&self) -> Result<Vec<E>> {
+        self.clone().try_into_vec_as()
+    }
+
+    /// The only element, converted to `E`.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let sum: f32 = x.sum().into_scalar();
+    /// assert_eq!(sum, 6.0);
+    /// ```
     ///
     /// # Panics
     /// When there is not exactly one element, or with the error that the computation met.
@@ -53,11 +195,61 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// # Errors
     /// When there is not exactly one element, or the error that the computation met.
     pub fn try_into_scalar<E: Element>(self) -> Result<E> {
-        let ty = *self.as_any().ty();
-        match *self.try_into_data()?.to_vec::<E>() {
-            [element] => Ok(element),
-            _ => Err(Error::type_error("into_scalar", "is not a single element", &[(&ty).into()])
-                .hint("reduce it first: `sum`, `mean`, or pick one with `slice`")),
-        }
+        self.into_any().into_scalar()
+    }
+
+    /// The only element, converted to `E`, without blocking the thread.
+    ///
+    /// # Panics
+    /// When there is not exactly one element, or with the error that the computation met.
+    pub async fn into_scalar_async<E: Element>(self) -> E {
+        ok(self.try_into_scalar_async().await)
+    }
+
+    /// The only element, converted to `E`, without blocking the thread.
+    ///
+    /// # Errors
+    /// When there is not exactly one element, or the error that the computation met.
+    pub async fn try_into_scalar_async<E: Element>(self) -> Result<E> {
+        self.into_any().into_scalar_async().await
+    }
+
+    /// The typed tensor of one whose rank and kind are known at run time.
+    ///
+    /// # Errors
+    /// When rank or kind differ, or the tensor is not on a device of `B`.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let any = Tensor::<Flex, 2>::zeros([2, 3], &device).into_any();
+    /// assert!(Tensor::<Flex, 2>::try_from_any(any.clone()).is_ok());
+    /// assert!(Tensor::<Flex, 1>::try_from_any(any).is_err());
+    /// ```
+    pub fn try_from_any(any: AnyTensor) -> Result<Self> {
+        any.try_into_tensor()
+    }
+
+    /// Whether nothing else shares the elements, so that an engine may write a result in their place.
+    pub fn can_mut(&self) -> bool {
+        self.as_any().value().is_unique()
+    }
+
+    /// Replaces the tensor by what a function makes of it. The function owns the tensor, so an engine may reuse
+    /// its memory. If the function panics, the tensor has no elements left.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let mut x = Tensor::<Flex, 1>::ones([2], &device);
+    /// x.inplace(|x| x * 3);
+    /// assert_eq!(x.into_data().to_vec::<f32>(), [3.0, 3.0]);
+    /// ```
+    #[track_caller]
+    pub fn inplace(&mut self, f: impl FnOnce(Self) -> Self) {
+        let x = self.take_out();
+        *self = f(x);
     }
 }

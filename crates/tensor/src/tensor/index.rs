@@ -1,58 +1,122 @@
-//! By index and by mask.
+//! By index and by mask. Indices are integers in `0..length`; negative ones do not count from the end, and
+//! like all that are out of range they are an error of the result, which surfaces when it is read.
 
-use crate::{Backend, Bool, Int, Kind, Number, Numeric, Tensor};
-use kiln_ir::UpdateMode;
+mod mask;
+mod search;
+mod write;
+
+pub use search::Unique;
+
+use crate::{Axis, Backend, Int, Kind, Tensor};
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// The slices of an axis at these indices, `[count]`. An index out of range is an error of the result.
+    /// The slices of an axis at these indices, `[count]`. An index out of range, also a negative one, is an
+    /// error of the result.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.index_select.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let i = Tensor::<Flex, 1, Int>::from_ints([2, 0], &device);
+    /// assert_eq!(x.select(0, i).into_data().to_vec::<f32>(), [3.0, 1.0]);
+    /// ```
     #[track_caller]
-    pub fn select(self, axis: usize, indices: Tensor<B, 1, Int>) -> Self {
-        self.map(|any| any.take(axis, indices.into_any()))
+    pub fn select(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int>) -> Self {
+        self.map(|x| x.select(axis, indices.into_any()))
     }
 
-    /// Replaces an axis by the axes of the indices: with `[vocabulary, dim]` and indices `[batch, length]`, axis 0
-    /// gives `[batch, length, dim]`.
+    /// Replaces an axis by the axes of the indices: with `[vocabulary, dim]` and indices `[batch, length]`,
+    /// axis 0 gives `[batch, length, dim]`. An index out of range, also a negative one, is an error of the
+    /// result.
+    ///
+    /// <https://numpy.org/doc/stable/reference/generated/numpy.take.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let i = Tensor::<Flex, 2, Int>::from_ints([[2, 0]], &device);
+    /// assert_eq!(x.take::<2, 2>(0, i).dims(), [1, 2]);
+    /// ```
     ///
     /// # Panics
     /// When `D3` is not `D - 1 + D2`.
     #[track_caller]
     pub fn take<const D2: usize, const D3: usize>(
         self,
-        axis: usize,
+        axis: impl Into<Axis>,
         indices: Tensor<B, D2, Int>,
     ) -> Tensor<B, D3, K> {
-        self.convert(|any| any.take(axis, indices.into_any()))
+        self.ranked("take", |x| x.take(axis, indices.into_any()))
     }
 
-    /// For each index, the element at that place of the axis; the other axes have the lengths of the tensor.
+    /// For each index, the element at that place of the axis: `y[i, j] = x[i, index[i, j]]` for axis 1. In
+    /// other axes the indices may be shorter than the tensor. An index out of range, also a negative one, is an
+    /// error of the result.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.gather.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// let i = Tensor::<Flex, 2, Int>::from_ints([[1], [0]], &device);
+    /// assert_eq!(x.gather(1, i).into_data().to_vec::<f32>(), [2.0, 3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the indices are longer than the tensor in another axis.
     #[track_caller]
-    pub fn gather(self, axis: usize, indices: Tensor<B, D, Int>) -> Self {
-        self.map(|any| any.gather(axis, indices.into_any()))
+    pub fn gather(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int>) -> Self {
+        self.map(|x| x.gather(axis, indices.into_any()))
     }
 
-    /// Elements of `values` where the mask holds, otherwise of this tensor; all three broadcast.
+    /// As [`gather`](Tensor::gather), where tensor and indices broadcast outside the axis. With
+    /// [`argsort`](Tensor::argsort) it sorts. An index out of range, also a negative one, is an error of the
+    /// result.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.take_along_dim.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// let i = Tensor::<Flex, 2, Int>::from_ints([[1, 0]], &device);
+    /// assert_eq!(x.take_along_dim(1, i).into_data().to_vec::<f32>(), [2.0, 1.0, 4.0, 3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When they do not broadcast.
     #[track_caller]
-    pub fn mask_where(self, mask: Tensor<B, D, Bool>, values: Self) -> Self {
-        self.map(|any| mask.into_any().if_else(values.into_any(), any))
+    pub fn take_along_dim(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int>) -> Self {
+        self.map(|x| x.take_along_dim(axis, indices.into_any()))
     }
 
-    /// The number where the mask holds, otherwise this tensor; broadcasts.
+    /// The elements, or slices, at places of several coordinates: the last axis of `places`, `[.., depth]`, has
+    /// an index for each of the first `depth` axes. The result is `[.., rest..]`. An index out of range, also a
+    /// negative one, is an error of the result.
+    ///
+    /// <https://onnx.ai/onnx/operators/onnx__GatherND.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// let i = Tensor::<Flex, 2, Int>::from_ints([[1, 0], [0, 1]], &device);
+    /// assert_eq!(x.gather_nd::<2, 1>(i).into_data().to_vec::<f32>(), [3.0, 2.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When there are more coordinates than axes, or `D3` is not `D2 - 1 + D - depth`.
     #[track_caller]
-    pub fn mask_fill(self, mask: Tensor<B, D, Bool>, x: impl Number) -> Self {
-        self.map(|any| mask.into_any().if_else_number(x, any))
-    }
-}
-
-impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// Adds each value at its index along the axis; the reverse of [`gather`](Tensor::gather).
-    #[track_caller]
-    pub fn scatter(self, axis: usize, indices: Tensor<B, D, Int>, values: Self) -> Self {
-        self.map(|any| any.scatter_mode(axis, indices.into_any(), values.into_any(), UpdateMode::Add))
-    }
-
-    /// Adds each slice of the values at its index along the axis; the reverse of [`select`](Tensor::select).
-    #[track_caller]
-    pub fn select_assign(self, axis: usize, indices: Tensor<B, 1, Int>, values: Self) -> Self {
-        self.map(|any| any.put(axis, indices.into_any(), values.into_any(), UpdateMode::Add))
+    pub fn gather_nd<const D2: usize, const D3: usize>(self, places: Tensor<B, D2, Int>) -> Tensor<B, D3, K> {
+        self.ranked("gather_nd", |x| x.gather_nd(places.into_any()))
     }
 }

@@ -1,67 +1,220 @@
-//! Sorting and the greatest elements.
+//! Sorted elements, and those at a rank. NaN is greater than every number.
 
-use super::ok;
-use crate::{Backend, Int, Numeric, Tensor};
-use kiln_ir::Op;
+mod rank;
+
+use super::pair;
+use crate::{AnyTensor, Axis, Backend, Int, Numeric, Tensor};
 
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// Elements in ascending order along an axis. NaN comes last.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.sort.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// assert_eq!(x.sort(0).into_data().to_vec::<f32>(), [1.0, 2.0, 3.0]);
+    /// ```
     #[track_caller]
-    pub fn sort(self, axis: usize) -> Self {
-        self.sort_with_indices(axis).0
+    pub fn sort(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.sort(axis))
     }
 
     /// Elements in descending order along an axis. NaN comes first.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.sort.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// assert_eq!(x.sort_descending(0).into_data().to_vec::<f32>(), [3.0, 2.0, 1.0]);
+    /// ```
     #[track_caller]
-    pub fn sort_descending(self, axis: usize) -> Self {
-        self.sort_descending_with_indices(axis).0
+    pub fn sort_descending(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.sort_descending(axis))
     }
 
     /// Elements in ascending order along an axis, and where each was. Equal elements keep their order.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.sort.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// let (values, indices) = x.sort_with_indices(0);
+    /// assert_eq!(indices.into_data().to_vec::<i32>(), [1, 2, 0]);
+    /// ```
     #[track_caller]
-    pub fn sort_with_indices(self, axis: usize) -> (Self, Tensor<B, D, Int>) {
-        let index = self.as_any().stack().int_dtype();
-        self.ordered(&Op::Sort { axis, descending: false, index })
+    pub fn sort_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
+        pair(self.into_any().sort_with_indices(axis))
     }
 
     /// Elements in descending order along an axis, and where each was. Equal elements keep their order.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.sort.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// let (values, indices) = x.sort_descending_with_indices(0);
+    /// assert_eq!(indices.into_data().to_vec::<i32>(), [0, 2, 1]);
+    /// ```
     #[track_caller]
-    pub fn sort_descending_with_indices(self, axis: usize) -> (Self, Tensor<B, D, Int>) {
-        let index = self.as_any().stack().int_dtype();
-        self.ordered(&Op::Sort { axis, descending: true, index })
+    pub fn sort_descending_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
+        pair(self.into_any().sort_descending_with_indices(axis))
     }
 
-    /// The indices that sort an axis in ascending order.
+    /// Elements in ascending order along the first axis.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.msort.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[3.0, 1.0], [2.0, 4.0]], &device);
+    /// assert_eq!(x.msort().into_data().to_vec::<f32>(), [2.0, 1.0, 3.0, 4.0]);
+    /// ```
     #[track_caller]
-    pub fn argsort(self, axis: usize) -> Tensor<B, D, Int> {
-        self.sort_with_indices(axis).1
+    pub fn msort(self) -> Self {
+        self.map(AnyTensor::msort)
     }
 
-    /// The indices that sort an axis in descending order.
+    /// The indices that sort an axis in ascending order. Equal elements keep their order.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.argsort.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// assert_eq!(x.argsort(0).into_data().to_vec::<i32>(), [1, 2, 0]);
+    /// ```
     #[track_caller]
-    pub fn argsort_descending(self, axis: usize) -> Tensor<B, D, Int> {
-        self.sort_descending_with_indices(axis).1
+    pub fn argsort(self, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
+        self.convert(|x| x.argsort(axis))
+    }
+
+    /// The indices that sort an axis in descending order. Equal elements keep their order.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.argsort.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// assert_eq!(x.argsort_descending(0).into_data().to_vec::<i32>(), [0, 2, 1]);
+    /// ```
+    #[track_caller]
+    pub fn argsort_descending(self, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
+        self.convert(|x| x.argsort_descending(axis))
     }
 
     /// The `k` greatest elements along an axis, in descending order.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.topk.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// assert_eq!(x.topk(2, 0).into_data().to_vec::<f32>(), [3.0, 2.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis has fewer than `k` elements.
     #[track_caller]
-    pub fn topk(self, k: usize, axis: usize) -> Self {
-        self.topk_with_indices(k, axis).0
+    pub fn topk(self, k: usize, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.topk(k, axis))
     }
 
-    /// The `k` greatest elements along an axis, in descending order, and where each was.
+    /// The `k` greatest elements along an axis, in descending order, and where each was; of equal ones the
+    /// first.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.topk.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// let (values, indices) = x.topk_with_indices(2, 0);
+    /// assert_eq!(indices.into_data().to_vec::<i32>(), [0, 2]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis has fewer than `k` elements.
     #[track_caller]
-    pub fn topk_with_indices(self, k: usize, axis: usize) -> (Self, Tensor<B, D, Int>) {
-        let index = self.as_any().stack().int_dtype();
-        self.ordered(&Op::TopK { axis, k, largest: true, index })
+    pub fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
+        pair(self.into_any().topk_with_indices(k, axis))
     }
 
+    /// Where the `k` greatest elements along an axis are, in descending order of the elements.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.topk.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// assert_eq!(x.argtopk(2, 0).into_data().to_vec::<i32>(), [0, 2]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis has fewer than `k` elements.
     #[track_caller]
-    fn ordered(self, op: &Op) -> (Self, Tensor<B, D, Int>) {
-        let mut results = ok(self.into_any().apply_many(op, [])).into_iter();
-        match (results.next(), results.next()) {
-            (Some(values), Some(index)) => (Tensor::from_any(values), Tensor::from_any(index)),
-            _ => unreachable!("an order has two results"),
-        }
+    pub fn argtopk(self, k: usize, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
+        self.convert(|x| x.argtopk(k, axis))
+    }
+
+    /// The `k` least elements along an axis, in ascending order.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.topk.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// assert_eq!(x.topk_smallest(2, 0).into_data().to_vec::<f32>(), [1.0, 2.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis has fewer than `k` elements.
+    #[track_caller]
+    pub fn topk_smallest(self, k: usize, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.topk_smallest(k, axis))
+    }
+
+    /// The `k` least elements along an axis, in ascending order, and where each was; of equal ones the first.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.topk.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// let (values, indices) = x.topk_smallest_with_indices(2, 0);
+    /// assert_eq!(indices.into_data().to_vec::<i32>(), [1, 2]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis has fewer than `k` elements.
+    #[track_caller]
+    pub fn topk_smallest_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
+        pair(self.into_any().topk_smallest_with_indices(k, axis))
     }
 }

@@ -1,204 +1,403 @@
-//! Many to one.
+//! Many to one. Reductions along axes keep them with length 1.
 
-use super::ok;
-use crate::{AnyTensor, Backend, Bool, Float, Int, Kind, Numeric, Tensor};
-use kiln_ir::{Binary, Extremum, Op, Reduction};
+mod difference;
+mod extreme;
+mod moments;
+mod scan;
+
+use crate::{AnyTensor, Axis, AxisList, Backend, Bool, Float, Int, Kind, Numeric, Tensor};
 
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// The sum of all elements, of shape `[1]`.
+    /// The sum of all elements, of shape `[1]`; of none, 0. Integers wrap.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.sum().into_data().to_vec::<f32>(), [10.0]);
+    /// ```
     #[track_caller]
     pub fn sum(self) -> Tensor<B, 1, K> {
-        self.convert(|any| any.reduce_all(Reduction::Sum))
+        self.convert(AnyTensor::sum)
     }
 
     /// The sum along an axis, which stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.sum_dim(-1).into_data().to_vec::<f32>(), [3.0, 7.0]);
+    /// ```
     #[track_caller]
-    pub fn sum_dim(self, axis: usize) -> Self {
-        self.map(|any| any.reduce(Reduction::Sum, &[axis]))
+    pub fn sum_dim(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.sum_dim(axis))
     }
 
-    /// The sum along axes, which stay with length 1.
+    /// The sum along axes, which stay with length 1; along none, the tensor itself.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.sum_dims([0, 1]).dims(), [1, 1]);
+    /// ```
     #[track_caller]
-    pub fn sum_dims(self, axes: &[usize]) -> Self {
-        self.map(|any| any.reduce(Reduction::Sum, axes))
+    pub fn sum_dims(self, axes: impl Into<AxisList>) -> Self {
+        self.map(|x| x.sum_dims(axes))
     }
 
-    /// The product of all elements, of shape `[1]`.
+    /// The sum along axes, which go.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.sum_dims_squeeze::<1>([0]).into_data().to_vec::<f32>(), [4.0, 6.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `D2` is not the number of other axes.
+    #[track_caller]
+    pub fn sum_dims_squeeze<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K> {
+        self.ranked("sum_dims_squeeze", |x| x.sum_dims_squeeze(axes))
+    }
+
+    /// The product of all elements, of shape `[1]`; of none, 1. Integers wrap. Its gradient does not divide, so
+    /// zeros are no trouble.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.prod.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.prod().into_data().to_vec::<f32>(), [24.0]);
+    /// ```
     #[track_caller]
     pub fn prod(self) -> Tensor<B, 1, K> {
-        self.convert(|any| any.reduce_all(Reduction::Prod))
+        self.convert(AnyTensor::prod)
     }
 
     /// The product along an axis, which stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.prod.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.prod_dim(0).into_data().to_vec::<f32>(), [3.0, 8.0]);
+    /// ```
     #[track_caller]
-    pub fn prod_dim(self, axis: usize) -> Self {
-        self.map(|any| any.reduce(Reduction::Prod, &[axis]))
+    pub fn prod_dim(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.prod_dim(axis))
     }
 
-    /// The mean of all elements, of shape `[1]`. Integers truncate.
+    /// The product along axes, which stay with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.prod.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.prod_dims([0, 1]).into_data().to_vec::<f32>(), [24.0]);
+    /// ```
+    #[track_caller]
+    pub fn prod_dims(self, axes: impl Into<AxisList>) -> Self {
+        self.map(|x| x.prod_dims(axes))
+    }
+
+    /// The mean of all elements, of shape `[1]`; of none, NaN. Integers truncate (0 of none).
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.mean.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.mean().into_data().to_vec::<f32>(), [2.5]);
+    /// ```
     #[track_caller]
     pub fn mean(self) -> Tensor<B, 1, K> {
-        self.convert(|any| {
-            let axes: alloc::vec::Vec<usize> = (0..D).collect();
-            any.mean_over(&axes)?.reshape([1])
-        })
+        self.convert(AnyTensor::mean)
     }
 
     /// The mean along an axis, which stays with length 1. Integers truncate.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.mean.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.mean_dim(0).into_data().to_vec::<f32>(), [2.0, 3.0]);
+    /// ```
     #[track_caller]
-    pub fn mean_dim(self, axis: usize) -> Self {
-        self.mean_dims(&[axis])
+    pub fn mean_dim(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.mean_dim(axis))
     }
 
     /// The mean along axes, which stay with length 1. Integers truncate.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.mean.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.mean_dims([0, 1]).into_data().to_vec::<f32>(), [2.5]);
+    /// ```
     #[track_caller]
-    pub fn mean_dims(self, axes: &[usize]) -> Self {
-        self.map(|any| any.mean_over(axes))
-    }
-
-    /// The greatest of all elements, of shape `[1]`. NaN if there is one.
-    #[track_caller]
-    pub fn max(self) -> Tensor<B, 1, K> {
-        self.convert(|any| any.reduce_all(Reduction::Max))
-    }
-
-    /// The greatest along an axis, which stays with length 1. NaN if there is one.
-    #[track_caller]
-    pub fn max_dim(self, axis: usize) -> Self {
-        self.map(|any| any.reduce(Reduction::Max, &[axis]))
-    }
-
-    /// The least of all elements, of shape `[1]`. NaN if there is one.
-    #[track_caller]
-    pub fn min(self) -> Tensor<B, 1, K> {
-        self.convert(|any| any.reduce_all(Reduction::Min))
-    }
-
-    /// The least along an axis, which stays with length 1. NaN if there is one.
-    #[track_caller]
-    pub fn min_dim(self, axis: usize) -> Self {
-        self.map(|any| any.reduce(Reduction::Min, &[axis]))
-    }
-
-    /// The greatest along an axis and where it is, both with the axis of length 1.
-    #[track_caller]
-    pub fn max_dim_with_indices(self, axis: usize) -> (Self, Tensor<B, D, Int>) {
-        self.extreme_with_indices(Extremum::Max, axis)
-    }
-
-    /// The least along an axis and where it is, both with the axis of length 1.
-    #[track_caller]
-    pub fn min_dim_with_indices(self, axis: usize) -> (Self, Tensor<B, D, Int>) {
-        self.extreme_with_indices(Extremum::Min, axis)
-    }
-
-    #[track_caller]
-    fn extreme_with_indices(self, extremum: Extremum, axis: usize) -> (Self, Tensor<B, D, Int>) {
-        let index = ok(self.as_any().clone().arg_reduce(extremum, axis));
-        let values = ok(self.into_any().gather(axis, index.clone()));
-        (Tensor::from_any(values), Tensor::from_any(index))
-    }
-
-    /// Where the greatest along an axis is; the axis stays with length 1. The first among equals.
-    #[track_caller]
-    pub fn argmax(self, axis: usize) -> Tensor<B, D, Int> {
-        self.convert(|any| any.arg_reduce(Extremum::Max, axis))
-    }
-
-    /// Where the least along an axis is; the axis stays with length 1. The first among equals.
-    #[track_caller]
-    pub fn argmin(self, axis: usize) -> Tensor<B, D, Int> {
-        self.convert(|any| any.arg_reduce(Extremum::Min, axis))
-    }
-
-    /// The running sum along an axis.
-    #[track_caller]
-    pub fn cumsum(self, axis: usize) -> Self {
-        self.map(|any| any.scan(Reduction::Sum, axis))
-    }
-
-    /// The running product along an axis.
-    #[track_caller]
-    pub fn cumprod(self, axis: usize) -> Self {
-        self.map(|any| any.scan(Reduction::Prod, axis))
-    }
-
-    /// The running maximum along an axis.
-    #[track_caller]
-    pub fn cummax(self, axis: usize) -> Self {
-        self.map(|any| any.scan(Reduction::Max, axis))
-    }
-
-    /// The running minimum along an axis.
-    #[track_caller]
-    pub fn cummin(self, axis: usize) -> Self {
-        self.map(|any| any.scan(Reduction::Min, axis))
+    pub fn mean_dims(self, axes: impl Into<AxisList>) -> Self {
+        self.map(|x| x.mean_dims(axes))
     }
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {
-    /// The variance along an axis, which stays with length 1: squared deviations over `n - 1`.
+    /// The sum of all elements that are not NaN, of shape `[1]`; of none, 0. The gradient of a NaN is 0.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nansum.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, 2.0], &device);
+    /// assert_eq!(x.nansum().into_data().to_vec::<f32>(), [3.0]);
+    /// ```
     #[track_caller]
-    pub fn var(self, axis: usize) -> Self {
-        self.map(|any| variance(any, axis, 1))
+    pub fn nansum(self) -> Tensor<B, 1> {
+        self.convert(AnyTensor::nansum)
     }
 
-    /// The biased variance along an axis, which stays with length 1: squared deviations over `n`.
+    /// The sum of the elements that are not NaN along an axis, which stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nansum.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, f32::NAN], [2.0, 3.0]], &device);
+    /// assert_eq!(x.nansum_dim(1).into_data().to_vec::<f32>(), [1.0, 5.0]);
+    /// ```
     #[track_caller]
-    pub fn var_bias(self, axis: usize) -> Self {
-        self.map(|any| variance(any, axis, 0))
+    pub fn nansum_dim(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.nansum_dim(axis))
     }
 
-    /// The standard deviation along an axis, which stays with length 1: the root of [`var`](Tensor::var).
+    /// The mean of all elements that are not NaN, of shape `[1]`; of none, NaN.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmean.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, 2.0], &device);
+    /// assert_eq!(x.nanmean().into_data().to_vec::<f32>(), [1.5]);
+    /// ```
     #[track_caller]
-    pub fn std(self, axis: usize) -> Self {
-        self.var(axis).sqrt()
-    }
-}
-
-fn variance(any: AnyTensor, axis: usize, correction: usize) -> crate::Result<AnyTensor> {
-    any.check_axes("var", &[axis])?;
-    let count = any.shape()[axis] as f64 - correction as f64;
-    let deviation = any.clone().binary(Binary::Sub, any.mean_over(&[axis])?)?;
-    let squares = deviation.clone().binary(Binary::Mul, deviation)?;
-    // At most `correction` elements have no variance: 0 / 0 is NaN, as everywhere in the field.
-    squares.reduce(Reduction::Sum, &[axis])?.binary_scalar(Binary::Div, count.max(0.0))
-}
-
-impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
-    /// Whether all elements hold, of shape `[1]`.
-    #[track_caller]
-    pub fn all(self) -> Tensor<B, 1, Bool> {
-        self.convert(|any| any.reduce_all(Reduction::Min))
+    pub fn nanmean(self) -> Tensor<B, 1> {
+        self.convert(AnyTensor::nanmean)
     }
 
-    /// Whether any element holds, of shape `[1]`.
+    /// The mean of the elements that are not NaN along an axis, which stays with length 1; of none, NaN.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmean.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, f32::NAN], [2.0, 4.0]], &device);
+    /// assert_eq!(x.nanmean_dim(1).into_data().to_vec::<f32>(), [1.0, 3.0]);
+    /// ```
     #[track_caller]
-    pub fn any(self) -> Tensor<B, 1, Bool> {
-        self.convert(|any| any.reduce_all(Reduction::Max))
+    pub fn nanmean_dim(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.nanmean_dim(axis))
     }
 
-    /// Whether all elements along an axis hold; the axis stays with length 1.
+    /// `ln(Σ eˣ)` along an axis, which stays with length 1. The greatest element is subtracted first, so that
+    /// nothing overflows; of none, or of -inf only, -inf, with gradients of 0.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.logsumexp.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1000.0, 1000.0]], &device);
+    /// assert_eq!(x.logsumexp(1).into_data().to_vec::<f32>(), [1000.0 + 2f32.ln()]);
+    /// ```
     #[track_caller]
-    pub fn all_dim(self, axis: usize) -> Self {
-        self.map(|any| any.reduce(Reduction::Min, &[axis]))
+    pub fn logsumexp(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.logsumexp(axis))
     }
 
-    /// Whether any element along an axis holds; the axis stays with length 1.
+    /// `ln(Σ eˣ)` along axes, which stay with length 1. See [`logsumexp`](Tensor::logsumexp).
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.logsumexp.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::zeros([2, 3], &device);
+    /// assert_eq!(x.logsumexp_dims([0, 1]).into_data().to_vec::<f32>(), [6f32.ln()]);
+    /// ```
     #[track_caller]
-    pub fn any_dim(self, axis: usize) -> Self {
-        self.map(|any| any.reduce(Reduction::Max, &[axis]))
+    pub fn logsumexp_dims(self, axes: impl Into<AxisList>) -> Self {
+        self.map(|x| x.logsumexp_dims(axes))
     }
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// The positions of the non-zero (true) elements in row-major order, `[count, D]`. Waits for the device:
-    /// the shape depends on the data.
+    /// Whether all elements are true, or not zero, of shape `[1]`; of none, true. NaN is not zero.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.all.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Bool, Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1, Bool>::from_bools([true, false], &device);
+    /// assert_eq!(x.all().into_data().to_vec::<bool>(), [false]);
+    /// ```
     #[track_caller]
-    pub fn nonzero(self) -> Tensor<B, 2, Int> {
-        self.convert(|any| {
-            let index = any.stack().int_dtype();
-            any.apply(&Op::NonZero { index })
-        })
+    pub fn all(self) -> Tensor<B, 1, Bool> {
+        self.convert(AnyTensor::all)
+    }
+
+    /// Whether all elements along an axis are true, or not zero; the axis stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.all.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[1, 2], [0, 3]], &device);
+    /// assert_eq!(x.all_dim(1).into_data().to_vec::<bool>(), [true, false]);
+    /// ```
+    #[track_caller]
+    pub fn all_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Bool> {
+        self.convert(|x| x.all_dim(axis))
+    }
+
+    /// Whether all elements along axes are true, or not zero; the axes stay with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.all.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[1, 2], [0, 3]], &device);
+    /// assert_eq!(x.all_dims([0, 1]).into_data().to_vec::<bool>(), [false]);
+    /// ```
+    #[track_caller]
+    pub fn all_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool> {
+        self.convert(|x| x.all_dims(axes))
+    }
+
+    /// Whether any element is true, or not zero, of shape `[1]`; of none, false. NaN is not zero.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.any.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Bool, Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1, Bool>::from_bools([true, false], &device);
+    /// assert_eq!(x.any().into_data().to_vec::<bool>(), [true]);
+    /// ```
+    #[track_caller]
+    pub fn any(self) -> Tensor<B, 1, Bool> {
+        self.convert(AnyTensor::any)
+    }
+
+    /// Whether any element along an axis is true, or not zero; the axis stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.any.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 2], [0, 0]], &device);
+    /// assert_eq!(x.any_dim(1).into_data().to_vec::<bool>(), [true, false]);
+    /// ```
+    #[track_caller]
+    pub fn any_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Bool> {
+        self.convert(|x| x.any_dim(axis))
+    }
+
+    /// Whether any element along axes is true, or not zero; the axes stay with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.any.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 2], [0, 0]], &device);
+    /// assert_eq!(x.any_dims([0, 1]).into_data().to_vec::<bool>(), [true]);
+    /// ```
+    #[track_caller]
+    pub fn any_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool> {
+        self.convert(|x| x.any_dims(axes))
+    }
+
+    /// How many elements are true, or not zero, of shape `[1]`. NaN is not zero.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.count_nonzero.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [3.0, 0.0]], &device);
+    /// assert_eq!(x.count_nonzero().into_data().to_vec::<i32>(), [2]);
+    /// ```
+    #[track_caller]
+    pub fn count_nonzero(self) -> Tensor<B, 1, Int> {
+        self.convert(AnyTensor::count_nonzero)
+    }
+
+    /// How many elements along an axis are true, or not zero; the axis stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.count_nonzero.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.count_nonzero_dim(1).into_data().to_vec::<i32>(), [1, 2]);
+    /// ```
+    #[track_caller]
+    pub fn count_nonzero_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
+        self.convert(|x| x.count_nonzero_dim(axis))
     }
 }

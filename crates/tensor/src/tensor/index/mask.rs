@@ -1,0 +1,122 @@
+//! Where elements hold, and those that do.
+
+use super::super::ok;
+use crate::{AnyTensor, Backend, Bool, Int, Kind, Number, Result, Tensor};
+use alloc::vec::Vec;
+
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+    /// Elements of `values` where the mask holds, otherwise of this tensor; all three broadcast.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.where.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Bool, Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// let m = Tensor::<Flex, 2, Bool>::from_bools([[true, false]], &device);
+    /// let y = Tensor::<Flex, 2>::from_floats([[9.0]], &device);
+    /// assert_eq!(x.mask_where(m, y).into_data().to_vec::<f32>(), [9.0, 2.0, 9.0, 4.0]);
+    /// ```
+    #[track_caller]
+    pub fn mask_where(self, mask: Tensor<B, D, Bool>, values: Self) -> Self {
+        self.map(|x| x.mask_where(mask.into_any(), values.into_any()))
+    }
+
+    /// The number where the mask holds, otherwise this tensor; broadcasts.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.masked_fill_.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Bool, Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// let m = Tensor::<Flex, 2, Bool>::from_bools([[true, false]], &device);
+    /// assert_eq!(x.mask_fill(m, 9).into_data().to_vec::<f32>(), [9.0, 2.0, 9.0, 4.0]);
+    /// ```
+    #[track_caller]
+    pub fn mask_fill(self, mask: Tensor<B, D, Bool>, x: impl Number) -> Self {
+        self.map(|any| any.mask_fill(mask.into_any(), x))
+    }
+
+    /// The elements where the mask holds, in row-major order, `[count]`; tensor and mask broadcast. Waits for
+    /// the device: the shape depends on the data.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.masked_select.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.clone().mask_select(x.greater_elem(1.5)).into_data().to_vec::<f32>(), [2.0, 3.0, 4.0]);
+    /// ```
+    #[track_caller]
+    pub fn mask_select(self, mask: Tensor<B, D, Bool>) -> Tensor<B, 1, K> {
+        self.convert(|x| x.mask_select(mask.into_any()))
+    }
+
+    /// As [`mask_select`](Tensor::mask_select), without blocking the thread.
+    ///
+    /// # Errors
+    /// When shapes do not broadcast, or the error that the computation of the mask met.
+    pub async fn mask_select_async(self, mask: Tensor<B, D, Bool>) -> Result<Tensor<B, 1, K>> {
+        Ok(Tensor::from_any(self.into_any().mask_select_async(mask.into_any()).await?))
+    }
+
+    /// The positions of the elements that are true, or not zero, in row-major order, `[count, D]`. Waits for
+    /// the device: the shape depends on the data.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.argwhere.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [3.0, 0.0]], &device);
+    /// assert_eq!(x.argwhere().into_data().to_vec::<i32>(), [0, 1, 1, 0]);
+    /// ```
+    #[track_caller]
+    pub fn argwhere(self) -> Tensor<B, 2, Int> {
+        self.convert(AnyTensor::argwhere)
+    }
+
+    /// As [`argwhere`](Tensor::argwhere), without blocking the thread.
+    ///
+    /// # Errors
+    /// The error that the computation of the elements met.
+    pub async fn argwhere_async(self) -> Result<Tensor<B, 2, Int>> {
+        Ok(Tensor::from_any(self.into_any().argwhere_async().await?))
+    }
+
+    /// The positions of the elements that are true, or not zero, in row-major order: one tensor `[count]` per
+    /// axis. Waits for the device: the shape depends on the data.
+    ///
+    /// <https://numpy.org/doc/stable/reference/generated/numpy.nonzero.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [3.0, 0.0]], &device);
+    /// let places = x.nonzero();
+    /// assert_eq!(places[1].clone().into_data().to_vec::<i32>(), [1, 0]);
+    /// ```
+    #[track_caller]
+    pub fn nonzero(self) -> Vec<Tensor<B, 1, Int>> {
+        let mut axes = Vec::new();
+        for places in ok(self.into_any().nonzero()) {
+            axes.push(Tensor::from_any(places));
+        }
+        axes
+    }
+
+    /// As [`nonzero`](Tensor::nonzero), without blocking the thread.
+    ///
+    /// # Errors
+    /// The error that the computation of the elements met.
+    pub async fn nonzero_async(self) -> Result<Vec<Tensor<B, 1, Int>>> {
+        Ok(self.into_any().nonzero_async().await?.into_iter().map(Tensor::from_any).collect())
+    }
+}

@@ -1,0 +1,208 @@
+//! Elements written by index.
+
+use crate::{Axis, Backend, Bool, Int, Kind, Number, Numeric, ScatterReduction, Tensor, UpdateMode};
+
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+    /// The reverse of [`take`](Tensor::take): combines each slice of the values with what is at its index. With
+    /// [`UpdateMode::Set`] the last of several values for one place stays. An index out of range, also a
+    /// negative one, is an error of the result.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_copy_.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor, UpdateMode};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let i = Tensor::<Flex, 1, Int>::from_ints([2, 0], &device);
+    /// let y = Tensor::<Flex, 1>::from_floats([8.0, 9.0], &device);
+    /// assert_eq!(x.put(0, i, y, UpdateMode::Set).into_data().to_vec::<f32>(), [9.0, 2.0, 8.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the values do not have the shape that `take` would give.
+    #[track_caller]
+    pub fn put<const D2: usize, const D3: usize>(
+        self,
+        axis: impl Into<Axis>,
+        indices: Tensor<B, D2, Int>,
+        values: Tensor<B, D3, K>,
+        mode: UpdateMode,
+    ) -> Self {
+        self.map(|x| x.put(axis, indices.into_any(), values.into_any(), mode))
+    }
+
+    /// The tensor with a number in the slices of an axis at these indices. An index out of range, also a
+    /// negative one, is an error of the result.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_fill_.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let i = Tensor::<Flex, 1, Int>::from_ints([0, 2], &device);
+    /// assert_eq!(x.index_fill(0, i, 9).into_data().to_vec::<f32>(), [9.0, 2.0, 9.0]);
+    /// ```
+    #[track_caller]
+    pub fn index_fill(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int>, x: impl Number) -> Self {
+        self.map(|any| any.index_fill(axis, indices.into_any(), x))
+    }
+
+    /// The reverse of [`gather`](Tensor::gather): combines each value with what is at its index, `x[i, index[i,
+    /// j]]` with `values[i, j]` for axis 1. With [`UpdateMode::Set`] the last of several values for one place
+    /// stays. Indices may be shorter than the tensor in other axes, and than the values in all. An index out of
+    /// range, also a negative one, is an error of the result.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.scatter.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor, UpdateMode};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let i = Tensor::<Flex, 1, Int>::from_ints([1, 1], &device);
+    /// let y = Tensor::<Flex, 1>::from_floats([5.0, 6.0], &device);
+    /// assert_eq!(x.scatter_mode(0, i, y, UpdateMode::Max).into_data().to_vec::<f32>(), [1.0, 6.0, 3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the indices are longer than tensor or values.
+    #[track_caller]
+    pub fn scatter_mode(
+        self,
+        axis: impl Into<Axis>,
+        indices: Tensor<B, D, Int>,
+        values: Self,
+        mode: UpdateMode,
+    ) -> Self {
+        self.map(|x| x.scatter_mode(axis, indices.into_any(), values.into_any(), mode))
+    }
+
+    /// The tensor of which the elements where the mask holds are replaced, in row-major order, by the first
+    /// elements of the source. The mask broadcasts. A source with too few elements is an error of the result.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.masked_scatter_.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Bool, Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let m = Tensor::<Flex, 1, Bool>::from_bools([true, false, true], &device);
+    /// let y = Tensor::<Flex, 1>::from_floats([8.0, 9.0], &device);
+    /// assert_eq!(x.masked_scatter(m, y).into_data().to_vec::<f32>(), [8.0, 2.0, 9.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the mask does not broadcast to the tensor.
+    #[track_caller]
+    pub fn masked_scatter(self, mask: Tensor<B, D, Bool>, source: Self) -> Self {
+        self.map(|x| x.masked_scatter(mask.into_any(), source.into_any()))
+    }
+
+    /// The reverse of [`gather_nd`](Tensor::gather_nd): combines elements, or slices, with what is at places of
+    /// several coordinates. An index out of range, also a negative one, is an error of the result.
+    ///
+    /// <https://onnx.ai/onnx/operators/onnx__ScatterND.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor, UpdateMode};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// let i = Tensor::<Flex, 2, Int>::from_ints([[1, 0], [0, 1]], &device);
+    /// let y = Tensor::<Flex, 1>::from_floats([8.0, 9.0], &device);
+    /// assert_eq!(x.scatter_nd(i, y, UpdateMode::Set).into_data().to_vec::<f32>(), [1.0, 9.0, 8.0, 4.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the values do not have the shape that `gather_nd` would give.
+    #[track_caller]
+    pub fn scatter_nd<const D2: usize, const D3: usize>(
+        self,
+        places: Tensor<B, D2, Int>,
+        values: Tensor<B, D3, K>,
+        mode: UpdateMode,
+    ) -> Self {
+        self.map(|x| x.scatter_nd(places.into_any(), values.into_any(), mode))
+    }
+}
+
+impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+    /// Adds each value at its index along the axis; the reverse of [`gather`](Tensor::gather). See
+    /// [`scatter_mode`](Tensor::scatter_mode) for other ways to combine. An index out of range, also a negative
+    /// one, is an error of the result.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.scatter_add.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let i = Tensor::<Flex, 1, Int>::from_ints([1, 1], &device);
+    /// let y = Tensor::<Flex, 1>::from_floats([5.0, 6.0], &device);
+    /// assert_eq!(x.scatter(0, i, y).into_data().to_vec::<f32>(), [1.0, 13.0, 3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the indices are longer than tensor or values.
+    #[track_caller]
+    pub fn scatter(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int>, values: Self) -> Self {
+        self.map(|x| x.scatter(axis, indices.into_any(), values.into_any()))
+    }
+
+    /// Combines the values that go to one place, and, if `include_self`, what was there. Places that no index
+    /// names keep their element. Equal least or greatest elements share the gradient. An index out of range,
+    /// also a negative one, is an error of the result.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.scatter_reduce.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, ScatterReduction, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let i = Tensor::<Flex, 1, Int>::from_ints([1, 1], &device);
+    /// let y = Tensor::<Flex, 1>::from_floats([5.0, 6.0], &device);
+    /// assert_eq!(x.scatter_reduce(0, i, y, ScatterReduction::Mean, false).into_data().to_vec::<f32>(), [1.0, 5.5, 3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the indices are longer than tensor or values.
+    #[track_caller]
+    pub fn scatter_reduce(
+        self,
+        axis: impl Into<Axis>,
+        indices: Tensor<B, D, Int>,
+        values: Self,
+        reduction: ScatterReduction,
+        include_self: bool,
+    ) -> Self {
+        self.map(|x| x.scatter_reduce(axis, indices.into_any(), values.into_any(), reduction, include_self))
+    }
+
+    /// Adds each slice of the values at its index along the axis; the reverse of [`select`](Tensor::select). An
+    /// index out of range, also a negative one, is an error of the result.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.index_add.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let i = Tensor::<Flex, 1, Int>::from_ints([0, 0], &device);
+    /// let y = Tensor::<Flex, 1>::from_floats([5.0, 6.0], &device);
+    /// assert_eq!(x.select_assign(0, i, y).into_data().to_vec::<f32>(), [12.0, 2.0, 3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the values do not have the shape that `select` would give.
+    #[track_caller]
+    pub fn select_assign(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int>, values: Self) -> Self {
+        self.map(|x| x.select_assign(axis, indices.into_any(), values.into_any()))
+    }
+}

@@ -1,0 +1,171 @@
+//! The elements at a rank, and the most frequent one.
+
+use super::super::pair;
+use crate::{Axis, Backend, Int, Interpolation, Numeric, Tensor};
+
+impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+    /// The `k`th least element along an axis, counted from 1, and where it is; of equal ones the first. The
+    /// axis stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.kthvalue.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// let (values, indices) = x.kthvalue(2, 0);
+    /// assert_eq!(values.into_data().to_vec::<f32>(), [2.0]);
+    /// assert_eq!(indices.into_data().to_vec::<i32>(), [2]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `k` is 0 or greater than the length of the axis.
+    #[track_caller]
+    pub fn kthvalue(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
+        pair(self.into_any().kthvalue(k, axis))
+    }
+
+    /// The median along an axis, which stays with length 1: the lower of the two in the middle where their
+    /// number is even. NaN if there is one.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.median.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([4.0, 1.0, 3.0, 2.0], &device);
+    /// assert_eq!(x.median(0).into_data().to_vec::<f32>(), [2.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is empty.
+    #[track_caller]
+    pub fn median(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.median(axis))
+    }
+
+    /// The [`median`](Tensor::median) along an axis, and where it is. The gradient goes there.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.median.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// let (values, indices) = x.median_with_indices(0);
+    /// assert_eq!(indices.into_data().to_vec::<i32>(), [2]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is empty.
+    #[track_caller]
+    pub fn median_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
+        pair(self.into_any().median_with_indices(axis))
+    }
+
+    /// The median of the elements that are not NaN along an axis, which stays with length 1; NaN if there is no
+    /// other.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmedian.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([f32::NAN, 1.0, 3.0], &device);
+    /// assert_eq!(x.nanmedian(0).into_data().to_vec::<f32>(), [1.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is empty.
+    #[track_caller]
+    pub fn nanmedian(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.nanmedian(axis))
+    }
+
+    /// The median of the elements that are not NaN along an axis, and where it is.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmedian.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([f32::NAN, 1.0, 3.0], &device);
+    /// let (values, indices) = x.nanmedian_with_indices(0);
+    /// assert_eq!(indices.into_data().to_vec::<i32>(), [1]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is empty.
+    #[track_caller]
+    pub fn nanmedian_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
+        pair(self.into_any().nanmedian_with_indices(axis))
+    }
+
+    /// The most frequent element along an axis, the least of those as frequent, and where it is last; the axis
+    /// stays with length 1. Each NaN is a value of its own.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.mode.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([2.0, 1.0, 2.0, 3.0], &device);
+    /// let (values, indices) = x.mode(0);
+    /// assert_eq!(values.into_data().to_vec::<f32>(), [2.0]);
+    /// assert_eq!(indices.into_data().to_vec::<i32>(), [2]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is empty.
+    #[track_caller]
+    pub fn mode(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
+        pair(self.into_any().mode(axis))
+    }
+}
+
+impl<B: Backend, const D: usize> Tensor<B, D> {
+    /// Quantiles along an axis, which gets one place for each: the elements at the ranks `q * (n - 1)` in
+    /// ascending order, and where that is no whole number what the [`Interpolation`] says. NaN if there is one.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.quantile.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Interpolation, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([4.0, 1.0, 3.0, 2.0], &device);
+    /// assert_eq!(x.quantile(&[0.5, 1.0], 0, Interpolation::Linear).into_data().to_vec::<f32>(), [2.5, 4.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When a quantile is not between 0 and 1, or the axis is empty.
+    #[track_caller]
+    pub fn quantile(self, q: &[f64], axis: impl Into<Axis>, interpolation: Interpolation) -> Self {
+        self.map(|x| x.quantile(q, axis, interpolation))
+    }
+
+    /// As [`quantile`](Tensor::quantile), of the elements that are not NaN; NaN if there are none.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nanquantile.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Interpolation, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([4.0, f32::NAN, 3.0, 2.0], &device);
+    /// assert_eq!(x.nanquantile(&[0.5], 0, Interpolation::Linear).into_data().to_vec::<f32>(), [3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When a quantile is not between 0 and 1, or the axis is empty.
+    #[track_caller]
+    pub fn nanquantile(self, q: &[f64], axis: impl Into<Axis>, interpolation: Interpolation) -> Self {
+        self.map(|x| x.nanquantile(q, axis, interpolation))
+    }
+}

@@ -1,0 +1,125 @@
+//! Differences of neighbours, and areas under samples.
+
+use crate::{Axis, Backend, Numeric, Tensor};
+
+impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+    /// The differences of neighbours along an axis, taken `n` times: each time it is shorter by 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.diff.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 4.0, 9.0], &device);
+    /// assert_eq!(x.clone().diff(1, 0).into_data().to_vec::<f32>(), [3.0, 5.0]);
+    /// assert_eq!(x.diff(2, 0).into_data().to_vec::<f32>(), [2.0]);
+    /// ```
+    #[track_caller]
+    pub fn diff(self, n: usize, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.diff(n, axis))
+    }
+
+    /// As [`diff`](Tensor::diff), of the tensor with more elements before and after it along the axis.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.diff.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 4.0, 9.0], &device);
+    /// let zero = Tensor::<Flex, 1>::from_floats([0.0], &device);
+    /// assert_eq!(x.diff_with(1, 0, Some(zero), None).into_data().to_vec::<f32>(), [1.0, 3.0, 5.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the shapes differ outside the axis.
+    #[track_caller]
+    pub fn diff_with(
+        self,
+        n: usize,
+        axis: impl Into<Axis>,
+        before: Option<Self>,
+        after: Option<Self>,
+    ) -> Self {
+        let (before, after) = (before.map(Tensor::into_any), after.map(Tensor::into_any));
+        self.map(|x| x.diff_with(n, axis, before, after))
+    }
+}
+
+impl<B: Backend, const D: usize> Tensor<B, D> {
+    /// The area under samples `dx` apart along an axis, which stays with length 1, by the trapezoidal rule.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.trapezoid.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let y = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(y.trapezoid(0.5, 0).into_data().to_vec::<f32>(), [2.0]);
+    /// ```
+    #[track_caller]
+    pub fn trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Self {
+        self.map(|y| y.trapezoid(dx, axis))
+    }
+
+    /// The area under samples at the places `x`, `[n]` or broadcast to the samples, along an axis, which stays
+    /// with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.trapezoid.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let y = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let x = Tensor::<Flex, 1>::from_floats([0.0, 1.0, 3.0], &device);
+    /// assert_eq!(y.trapezoid_at(x, 0).into_data().to_vec::<f32>(), [6.5]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the places do not fit the samples.
+    #[track_caller]
+    pub fn trapezoid_at<const D2: usize>(self, x: Tensor<B, D2>, axis: impl Into<Axis>) -> Self {
+        self.map(|y| y.trapezoid_at(x.into_any(), axis))
+    }
+
+    /// The running area under samples `dx` apart along an axis, which is shorter by 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.cumulative_trapezoid.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let y = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(y.cumulative_trapezoid(1.0, 0).into_data().to_vec::<f32>(), [1.5, 4.0]);
+    /// ```
+    #[track_caller]
+    pub fn cumulative_trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Self {
+        self.map(|y| y.cumulative_trapezoid(dx, axis))
+    }
+
+    /// The running area under samples at the places `x`, `[n]` or broadcast to the samples, along an axis,
+    /// which is shorter by 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.cumulative_trapezoid.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let y = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let x = Tensor::<Flex, 1>::from_floats([0.0, 1.0, 3.0], &device);
+    /// assert_eq!(y.cumulative_trapezoid_at(x, 0).into_data().to_vec::<f32>(), [1.5, 6.5]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the places do not fit the samples.
+    #[track_caller]
+    pub fn cumulative_trapezoid_at<const D2: usize>(self, x: Tensor<B, D2>, axis: impl Into<Axis>) -> Self {
+        self.map(|y| y.cumulative_trapezoid_at(x.into_any(), axis))
+    }
+}

@@ -1,0 +1,246 @@
+//! The least and the greatest.
+
+use super::super::pair;
+use crate::{AnyTensor, Axis, AxisList, Backend, Int, Numeric, Tensor};
+
+impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+    /// The greatest of all elements, of shape `[1]`; of none, -inf, or the least integer. NaN if there is one.
+    /// Equal elements share the gradient.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.amax.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.max().into_data().to_vec::<f32>(), [4.0]);
+    /// ```
+    #[track_caller]
+    pub fn max(self) -> Tensor<B, 1, K> {
+        self.convert(AnyTensor::max)
+    }
+
+    /// The greatest along an axis, which stays with length 1. NaN if there is one. Equal elements share the
+    /// gradient; of [`max_dim_with_indices`](Tensor::max_dim_with_indices) the one that was found gets it.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.amax.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.max_dim(0).into_data().to_vec::<f32>(), [3.0, 4.0]);
+    /// ```
+    #[track_caller]
+    pub fn max_dim(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.max_dim(axis))
+    }
+
+    /// The greatest along axes, which stay with length 1. NaN if there is one.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.amax.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.max_dims([0, 1]).into_data().to_vec::<f32>(), [4.0]);
+    /// ```
+    #[track_caller]
+    pub fn max_dims(self, axes: impl Into<AxisList>) -> Self {
+        self.map(|x| x.max_dims(axes))
+    }
+
+    /// The greatest along an axis and where it is, the first among equals; the axis stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.max.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// let (values, indices) = x.max_dim_with_indices(1);
+    /// assert_eq!(indices.into_data().to_vec::<i32>(), [1, 1]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is empty.
+    #[track_caller]
+    pub fn max_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
+        pair(self.into_any().max_dim_with_indices(axis))
+    }
+
+    /// Where the greatest along an axis is, the first among equals; a NaN counts as the greatest. The axis
+    /// stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.argmax.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.argmax(0).into_data().to_vec::<i32>(), [1, 1]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is empty.
+    #[track_caller]
+    pub fn argmax(self, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
+        self.convert(|x| x.argmax(axis))
+    }
+
+    /// The least of all elements, of shape `[1]`; of none, inf, or the greatest integer. NaN if there is one.
+    /// Equal elements share the gradient.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.amin.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.min().into_data().to_vec::<f32>(), [1.0]);
+    /// ```
+    #[track_caller]
+    pub fn min(self) -> Tensor<B, 1, K> {
+        self.convert(AnyTensor::min)
+    }
+
+    /// The least along an axis, which stays with length 1. NaN if there is one. Equal elements share the
+    /// gradient; of [`min_dim_with_indices`](Tensor::min_dim_with_indices) the one that was found gets it.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.amin.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.min_dim(0).into_data().to_vec::<f32>(), [1.0, 2.0]);
+    /// ```
+    #[track_caller]
+    pub fn min_dim(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.min_dim(axis))
+    }
+
+    /// The least along axes, which stay with length 1. NaN if there is one.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.amin.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.min_dims([0, 1]).into_data().to_vec::<f32>(), [1.0]);
+    /// ```
+    #[track_caller]
+    pub fn min_dims(self, axes: impl Into<AxisList>) -> Self {
+        self.map(|x| x.min_dims(axes))
+    }
+
+    /// The least along an axis and where it is, the first among equals; the axis stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.min.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// let (values, indices) = x.min_dim_with_indices(1);
+    /// assert_eq!(indices.into_data().to_vec::<i32>(), [0, 0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is empty.
+    #[track_caller]
+    pub fn min_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
+        pair(self.into_any().min_dim_with_indices(axis))
+    }
+
+    /// Where the least along an axis is, the first among equals; a NaN counts as the least. The axis stays with
+    /// length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.argmin.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.argmin(0).into_data().to_vec::<i32>(), [0, 0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is empty.
+    #[track_caller]
+    pub fn argmin(self, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
+        self.convert(|x| x.argmin(axis))
+    }
+
+    /// The greatest absolute value of all elements, of shape `[1]`.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, -3.0], &device);
+    /// assert_eq!(x.max_abs().into_data().to_vec::<f32>(), [3.0]);
+    /// ```
+    #[track_caller]
+    pub fn max_abs(self) -> Tensor<B, 1, K> {
+        self.convert(AnyTensor::max_abs)
+    }
+
+    /// The greatest absolute value along an axis, which stays with length 1.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, -3.0]], &device);
+    /// assert_eq!(x.max_abs_dim(1).into_data().to_vec::<f32>(), [3.0]);
+    /// ```
+    #[track_caller]
+    pub fn max_abs_dim(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.max_abs_dim(axis))
+    }
+
+    /// The greatest absolute value along axes, which stay with length 1.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, -3.0]], &device);
+    /// assert_eq!(x.max_abs_dims([0, 1]).into_data().to_vec::<f32>(), [3.0]);
+    /// ```
+    #[track_caller]
+    pub fn max_abs_dims(self, axes: impl Into<AxisList>) -> Self {
+        self.map(|x| x.max_abs_dims(axes))
+    }
+
+    /// The least and the greatest along an axis, which stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.aminmax.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// let (least, greatest) = x.aminmax(1);
+    /// assert_eq!(least.into_data().to_vec::<f32>(), [1.0, 3.0]);
+    /// assert_eq!(greatest.into_data().to_vec::<f32>(), [2.0, 4.0]);
+    /// ```
+    #[track_caller]
+    pub fn aminmax(self, axis: impl Into<Axis>) -> (Self, Self) {
+        pair(self.into_any().aminmax(axis))
+    }
+}

@@ -1,0 +1,141 @@
+//! Variance and standard deviation.
+
+use super::super::pair;
+use crate::{Axis, AxisList, Backend, Tensor};
+
+impl<B: Backend, const D: usize> Tensor<B, D> {
+    /// The variance along an axis, which stays with length 1: squared deviations from the mean over `n - 1`.
+    /// NaN of fewer than two elements.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.var.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.var(1).into_data().to_vec::<f32>(), [0.5, 0.5]);
+    /// ```
+    #[track_caller]
+    pub fn var(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.var(axis))
+    }
+
+    /// The biased variance along an axis, which stays with length 1: squared deviations over `n`.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.var.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.var_bias(1).into_data().to_vec::<f32>(), [0.25, 0.25]);
+    /// ```
+    #[track_caller]
+    pub fn var_bias(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.var_bias(axis))
+    }
+
+    /// The variance along axes, which stay with length 1: squared deviations over `n - correction`, where `n`
+    /// is the number of elements along all of them.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.var.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.var_dims([0, 1], 0.0).into_data().to_vec::<f32>(), [1.25]);
+    /// ```
+    #[track_caller]
+    pub fn var_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self {
+        self.map(|x| x.var_dims(axes, correction))
+    }
+
+    /// The variance, over `n - 1`, and the mean along an axis, which stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.var_mean.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// let (variance, mean) = x.var_mean(1);
+    /// assert_eq!(mean.into_data().to_vec::<f32>(), [1.5, 3.5]);
+    /// ```
+    #[track_caller]
+    pub fn var_mean(self, axis: impl Into<Axis>) -> (Self, Self) {
+        pair(self.into_any().var_mean(axis))
+    }
+
+    /// The biased variance, over `n`, and the mean along an axis, which stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.var_mean.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// let (variance, mean) = x.var_mean_bias(1);
+    /// assert_eq!(variance.into_data().to_vec::<f32>(), [0.25, 0.25]);
+    /// ```
+    #[track_caller]
+    pub fn var_mean_bias(self, axis: impl Into<Axis>) -> (Self, Self) {
+        pair(self.into_any().var_mean_bias(axis))
+    }
+
+    /// The standard deviation along an axis, which stays with length 1: the root of [`var`](Tensor::var). Where
+    /// it is 0, so is its gradient.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.std.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0, 5.0]], &device);
+    /// assert_eq!(x.std(1).into_data().to_vec::<f32>(), [2.0]);
+    /// ```
+    #[track_caller]
+    pub fn std(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.std(axis))
+    }
+
+    /// The standard deviation along axes, which stay with length 1: the root of [`var_dims`](Tensor::var_dims).
+    /// Where it is 0, so is its gradient.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.std.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 1.0], [3.0, 3.0]], &device);
+    /// assert_eq!(x.std_dims([0, 1], 0.0).into_data().to_vec::<f32>(), [1.0]);
+    /// ```
+    #[track_caller]
+    pub fn std_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self {
+        self.map(|x| x.std_dims(axes, correction))
+    }
+
+    /// The standard deviation, over `n - 1`, and the mean along an axis, which stays with length 1.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.std_mean.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0, 5.0]], &device);
+    /// let (deviation, mean) = x.std_mean(1);
+    /// assert_eq!(mean.into_data().to_vec::<f32>(), [3.0]);
+    /// ```
+    #[track_caller]
+    pub fn std_mean(self, axis: impl Into<Axis>) -> (Self, Self) {
+        pair(self.into_any().std_mean(axis))
+    }
+}

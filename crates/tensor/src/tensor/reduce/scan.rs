@@ -1,0 +1,125 @@
+//! Running reductions.
+
+use super::super::pair;
+use crate::{Axis, Backend, Int, Numeric, Tensor};
+
+impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+    /// The running sum along an axis. Integers wrap.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.cumsum.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// assert_eq!(x.cumsum(0).into_data().to_vec::<f32>(), [3.0, 4.0, 6.0]);
+    /// ```
+    #[track_caller]
+    pub fn cumsum(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.cumsum(axis))
+    }
+
+    /// The running product along an axis. Integers wrap. Its gradient does not divide, so zeros are no trouble.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.cumprod.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// assert_eq!(x.cumprod(0).into_data().to_vec::<f32>(), [3.0, 3.0, 6.0]);
+    /// ```
+    #[track_caller]
+    pub fn cumprod(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.cumprod(axis))
+    }
+
+    /// The running maximum along an axis; NaN from the first one on. The gradient goes to the latest element
+    /// that set it.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.cummax.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// assert_eq!(x.cummax(0).into_data().to_vec::<f32>(), [3.0, 3.0, 3.0]);
+    /// ```
+    #[track_caller]
+    pub fn cummax(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.cummax(axis))
+    }
+
+    /// The running minimum along an axis; NaN from the first one on. The gradient goes to the latest element
+    /// that set it.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.cummin.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// assert_eq!(x.cummin(0).into_data().to_vec::<f32>(), [3.0, 1.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn cummin(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.cummin(axis))
+    }
+
+    /// The running maximum along an axis, and the place of the latest element that set it.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.cummax.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 3.0, 2.0, 3.0], &device);
+    /// let (values, indices) = x.cummax_with_indices(0);
+    /// assert_eq!(indices.into_data().to_vec::<i32>(), [0, 1, 1, 3]);
+    /// ```
+    #[track_caller]
+    pub fn cummax_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
+        pair(self.into_any().cummax_with_indices(axis))
+    }
+
+    /// The running minimum along an axis, and the place of the latest element that set it.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.cummin.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
+    /// let (values, indices) = x.cummin_with_indices(0);
+    /// assert_eq!(indices.into_data().to_vec::<i32>(), [0, 1, 1]);
+    /// ```
+    #[track_caller]
+    pub fn cummin_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
+        pair(self.into_any().cummin_with_indices(axis))
+    }
+}
+
+impl<B: Backend, const D: usize> Tensor<B, D> {
+    /// The logarithm of the running sum of exponentials along an axis. Neighbouring sums are joined pairwise,
+    /// each pair scaled by its greater one, so that neither great nor small elements are lost.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.logcumsumexp.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1000.0, 1000.0], &device);
+    /// assert_eq!(x.logcumsumexp(0).into_data().to_vec::<f32>(), [1000.0, 1000.0 + 2f32.ln()]);
+    /// ```
+    #[track_caller]
+    pub fn logcumsumexp(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.logcumsumexp(axis))
+    }
+}

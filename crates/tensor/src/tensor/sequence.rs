@@ -1,0 +1,204 @@
+//! Numbers in a row, and places of ones.
+
+use super::ok;
+use crate::{AnyTensor, Axis, Backend, Float, Int, Kind, Number, Numeric, Tensor};
+use core::ops::Range;
+
+impl<B: Backend> Tensor<B, 1, Int> {
+    /// The integers of a range, `[count]`; none when it ends before it starts.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.arange.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// assert_eq!(Tensor::<Flex, 1, Int>::arange(2..5, &device).into_data().to_vec::<i32>(), [2, 3, 4]);
+    /// ```
+    #[track_caller]
+    pub fn arange(range: Range<i64>, device: &B::Device) -> Self {
+        Tensor::arange_step(range, 1, device)
+    }
+
+    /// Every `step`th integer of a range, `[count]`. A negative step counts down from the start to after the
+    /// end.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.arange.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// assert_eq!(Tensor::<Flex, 1, Int>::arange_step(1..8, 3, &device).into_data().to_vec::<i32>(), [1, 4, 7]);
+    /// assert_eq!(Tensor::<Flex, 1, Int>::arange_step(5..0, -2, &device).into_data().to_vec::<i32>(), [5, 3, 1]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the step is 0.
+    #[track_caller]
+    pub fn arange_step(range: Range<i64>, step: i64, device: &B::Device) -> Self {
+        let stack = B::stack(device);
+        Tensor::from_any(ok(AnyTensor::arange(range, step, Int::default_dtype(&stack), &stack)))
+    }
+}
+
+impl<B: Backend> Tensor<B, 1> {
+    /// Numbers from the start of a range, `step` apart, before its end: `ceil((end - start) / step)` of them.
+    /// Rounding may let the last one reach the end; [`linspace`](Tensor::linspace) says how many there are.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.arange.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// assert_eq!(Tensor::<Flex, 1>::arange_float(0.0..1.0, 0.25, &device).into_data().to_vec::<f32>(), [0.0, 0.25, 0.5, 0.75]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the step is 0, or a number is not finite.
+    #[track_caller]
+    pub fn arange_float(range: Range<f64>, step: f64, device: &B::Device) -> Self {
+        let stack = B::stack(device);
+        Tensor::from_any(ok(AnyTensor::arange_float(range, step, Float::default_dtype(&stack), &stack)))
+    }
+
+    /// `count` numbers at equal distances, the first `start` and the last `end`, `[count]`.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.linspace.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// assert_eq!(Tensor::<Flex, 1>::linspace(0.0, 1.0, 3, &device).into_data().to_vec::<f32>(), [0.0, 0.5, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn linspace(start: f64, end: f64, count: usize, device: &B::Device) -> Self {
+        let stack = B::stack(device);
+        Tensor::from_any(ok(AnyTensor::linspace(start, end, count, Float::default_dtype(&stack), &stack)))
+    }
+
+    /// Powers of `base`, whose exponents are [`linspace(start, end, count)`](Tensor::linspace), `[count]`.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.logspace.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// assert_eq!(Tensor::<Flex, 1>::logspace(0.0, 2.0, 3, 2.0, &device).into_data().to_vec::<f32>(), [1.0, 2.0, 4.0]);
+    /// ```
+    #[track_caller]
+    pub fn logspace(start: f64, end: f64, count: usize, base: f64, device: &B::Device) -> Self {
+        let stack = B::stack(device);
+        Tensor::from_any(ok(AnyTensor::logspace(
+            start,
+            end,
+            count,
+            base,
+            Float::default_dtype(&stack),
+            &stack,
+        )))
+    }
+}
+
+impl<B: Backend> Tensor<B, 2, Int> {
+    /// The rows and the columns of the places on and below the diagonal `column = row + offset` of a matrix, in
+    /// row-major order, `[2, count]`.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.tril_indices.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// assert_eq!(Tensor::<Flex, 2, Int>::tril_indices(2, 2, 0, &device).into_data().to_vec::<i32>(), [0, 1, 1, 0, 0, 1]);
+    /// ```
+    #[track_caller]
+    pub fn tril_indices(rows: usize, columns: usize, offset: i64, device: &B::Device) -> Self {
+        Tensor::from_any(ok(AnyTensor::tril_indices(rows, columns, offset, &B::stack(device))))
+    }
+
+    /// The rows and the columns of the places on and above the diagonal `column = row + offset` of a matrix, in
+    /// row-major order, `[2, count]`.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.triu_indices.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// assert_eq!(Tensor::<Flex, 2, Int>::triu_indices(2, 2, 0, &device).into_data().to_vec::<i32>(), [0, 0, 1, 0, 1, 1]);
+    /// ```
+    #[track_caller]
+    pub fn triu_indices(rows: usize, columns: usize, offset: i64, device: &B::Device) -> Self {
+        Tensor::from_any(ok(AnyTensor::triu_indices(rows, columns, offset, &B::stack(device))))
+    }
+}
+
+impl<B: Backend, K: Numeric> Tensor<B, 2, K> {
+    /// The identity matrix of that size, `[size, size]`.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.eye.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// assert_eq!(Tensor::<Flex, 2>::eye(2, &device).into_data().to_vec::<f32>(), [1.0, 0.0, 0.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn eye(size: usize, device: &B::Device) -> Self {
+        let stack = B::stack(device);
+        Tensor::from_any(ok(AnyTensor::eye(size, size, K::default_dtype(&stack), &stack)))
+    }
+}
+
+impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+    /// Each number as a last axis with 1 at its place and 0 elsewhere, `[.., classes]`. A number out of
+    /// `0..classes` gives zeros.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.one_hot.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 0], &device);
+    /// assert_eq!(x.one_hot::<2>(3).into_data().to_vec::<i32>(), [0, 1, 0, 1, 0, 0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `D2` is not `D + 1`.
+    #[track_caller]
+    pub fn one_hot<const D2: usize>(self, classes: usize) -> Tensor<B, D2, K> {
+        self.ranked("one_hot", |x| x.one_hot(classes))
+    }
+
+    /// Each number as a new axis `axis` with `on` at its place and `off` elsewhere. A number out of
+    /// `0..classes` gives `off` everywhere.
+    ///
+    /// <https://onnx.ai/onnx/operators/onnx__OneHot.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 0], &device);
+    /// assert_eq!(x.one_hot_fill::<2>(2, 5, -1, 0).into_data().to_vec::<i32>(), [-1, 5, 5, -1]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is out of range, or `D2` is not `D + 1`.
+    #[track_caller]
+    pub fn one_hot_fill<const D2: usize>(
+        self,
+        classes: usize,
+        on: impl Number,
+        off: impl Number,
+        axis: impl Into<Axis>,
+    ) -> Tensor<B, D2, K> {
+        self.ranked("one_hot_fill", |x| x.one_hot_fill(classes, on, off, axis))
+    }
+}

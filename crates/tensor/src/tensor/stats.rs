@@ -1,0 +1,205 @@
+//! Statistics: covariances, histograms, distances.
+
+use super::ok;
+use crate::{Axis, Backend, Int, Tensor};
+
+impl<B: Backend> Tensor<B, 2> {
+    /// The covariance matrix of variables whose observations lie along `axis`, `[variables, variables]`: sums
+    /// of products of deviations over `n - correction`. `torch.cov(x)` is `x.cov(1, 1.0)`.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.cov.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0], [2.0, 6.0]], &device);
+    /// assert_eq!(x.cov(1, 1.0).into_data().to_vec::<f32>(), [2.0, 4.0, 4.0, 8.0]);
+    /// ```
+    #[track_caller]
+    pub fn cov(self, axis: impl Into<Axis>, correction: f64) -> Self {
+        self.map(|x| x.cov(axis, correction))
+    }
+
+    /// Pearson's correlation coefficients of variables whose observations lie along `axis`, `[variables,
+    /// variables]`, cut to -1 and 1. NaN where a variable does not vary.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.corrcoef.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0], [6.0, 2.0]], &device);
+    /// assert_eq!(x.corrcoef(1).into_data().to_vec::<f32>(), [1.0, -1.0, -1.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn corrcoef(self, axis: impl Into<Axis>) -> Self {
+        self.map(|x| x.corrcoef(axis))
+    }
+
+    /// The distances between the rows of a matrix, each pair once: those of row 0 and 1, 0 and 2, and so on,
+    /// `[n (n - 1) / 2]`. See [`cdist`](Tensor::cdist).
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pdist.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 0.0], [3.0, 4.0]], &device);
+    /// assert_eq!(x.pdist(2.0).into_data().to_vec::<f32>(), [5.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `p` is negative or NaN.
+    #[track_caller]
+    pub fn pdist(self, p: f64) -> Tensor<B, 1> {
+        self.convert(|x| x.pdist(p))
+    }
+}
+
+impl<B: Backend, const D: usize> Tensor<B, D> {
+    /// The distances by the `p`-norm between all rows of two tensors, `[.., n, dim]` and `[.., m, dim]` to
+    /// `[.., n, m]`; the axes before broadcast. 0 counts the elements that differ, infinity takes the greatest
+    /// difference. Where a distance is 0, so is its gradient.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.cdist.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 0.0]], &device);
+    /// let y = Tensor::<Flex, 2>::from_floats([[3.0, 4.0], [0.0, 1.0]], &device);
+    /// assert_eq!(x.cdist(y, 2.0).into_data().to_vec::<f32>(), [5.0, 1.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the rows differ in length, or `p` is negative or NaN.
+    #[track_caller]
+    pub fn cdist(self, other: Self, p: f64) -> Self {
+        self.map(|x| x.cdist(other.into_any(), p))
+    }
+
+    /// How many elements lie in each of `bins` equally wide bins over a range, `[bins]`; by default over all
+    /// elements. To a bin belongs its lower edge, to the last both; what lies outside, and NaN, is not counted.
+    /// No gradient.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.histc.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// assert_eq!(x.histc(2, Some((1.0, 3.0))).into_data().to_vec::<f32>(), [1.0, 2.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When there are no bins, or the range is none.
+    #[track_caller]
+    pub fn histc(self, bins: usize, range: Option<(f64, f64)>) -> Tensor<B, 1> {
+        self.convert(|x| x.histc(bins, range))
+    }
+
+    /// A histogram of `bins` equally wide bins: how many elements lie in each, or the sums of their weights,
+    /// `[bins]`, and the edges, `[bins + 1]`. With `density` the counts are divided by their sum and the
+    /// widths. See [`histc`](Tensor::histc).
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.histogram.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let (counts, edges) = x.histogram(2, None, None, false);
+    /// assert_eq!(counts.into_data().to_vec::<f32>(), [1.0, 2.0]);
+    /// assert_eq!(edges.into_data().to_vec::<f32>(), [1.0, 2.0, 3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When there are no bins, the range is none, or weights and elements differ in number.
+    #[track_caller]
+    pub fn histogram(
+        self,
+        bins: usize,
+        range: Option<(f64, f64)>,
+        weights: Option<Self>,
+        density: bool,
+    ) -> (Tensor<B, 1>, Tensor<B, 1>) {
+        let weights = weights.map(Tensor::into_any);
+        let (counts, edges) = ok(self.into_any().histogram(bins, range, weights, density));
+        (Tensor::from_any(counts), Tensor::from_any(edges))
+    }
+
+    /// A [`histogram`](Tensor::histogram) of the bins between edges in ascending order.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.histogram.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let edges = Tensor::<Flex, 1>::from_floats([0.0, 1.5, 9.0], &device);
+    /// assert_eq!(x.histogram_between(edges, None, false).into_data().to_vec::<f32>(), [1.0, 2.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// With fewer than two edges, or when weights and elements differ in number.
+    #[track_caller]
+    pub fn histogram_between(
+        self,
+        edges: Tensor<B, 1>,
+        weights: Option<Self>,
+        density: bool,
+    ) -> Tensor<B, 1> {
+        let weights = weights.map(Tensor::into_any);
+        self.convert(|x| x.histogram_between(edges.into_any(), weights, density))
+    }
+}
+
+impl<B: Backend> Tensor<B, 1, Int> {
+    /// How often each of the numbers 0, 1, … occurs, up to the greatest that does, but at least `min_length` of
+    /// them. Waits for the device: the shape depends on the data.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.bincount.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 3, 1], &device);
+    /// assert_eq!(x.bincount(0).into_data().to_vec::<i32>(), [0, 2, 0, 1]);
+    /// ```
+    ///
+    /// # Panics
+    /// When a number is negative.
+    #[track_caller]
+    pub fn bincount(self, min_length: usize) -> Self {
+        self.map(|x| x.bincount(None, min_length))
+    }
+
+    /// The sum of the weights of each of the numbers 0, 1, …; see [`bincount`](Tensor::bincount). Waits for the
+    /// device.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.bincount.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 3, 1], &device);
+    /// let w = Tensor::<Flex, 1>::from_floats([0.5, 1.0, 0.25], &device);
+    /// assert_eq!(x.bincount_weighted(w, 0).into_data().to_vec::<f32>(), [0.0, 0.75, 0.0, 1.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When a number is negative, or weights and numbers differ in number.
+    #[track_caller]
+    pub fn bincount_weighted(self, weights: Tensor<B, 1>, min_length: usize) -> Tensor<B, 1> {
+        self.convert(|x| x.bincount(Some(weights.into_any()), min_length))
+    }
+}
