@@ -15,8 +15,8 @@ mod join;
 mod operators;
 mod order;
 mod reduce;
-mod special;
 mod sequence;
+mod special;
 mod stats;
 mod view;
 

@@ -116,7 +116,7 @@ fn one_hot(call: &Call<'_>) -> Outputs {
     let flat = index.clone().reshape([index.shape().num_elements()]).expect("as many elements");
     let flat: Tensor<_, 1, kiln_tensor::Int> =
         flat.try_into_tensor::<kiln_tensor::Dyn, 1, _>().expect("integers");
-    one(flat.one_hot(classes).into_any().reshape(shape).expect("as many elements"))
+    one(flat.one_hot::<2>(classes).into_any().reshape(shape).expect("as many elements"))
 }
 
 /// Pairs of (before, after), the last axis first; negative ones crop.
