@@ -47,9 +47,9 @@
 //! ```
 //!
 //! Features: `std` and `threads` (default) for the operating system and several cores; `train` (default) for
-//! data, optimizers, training and storage; `progress` for progress bars; `download` lets datasets fetch what is missing;
-//! `ndarray` for conversions from and to the `ndarray` crate; `dlpack` for tensors shared with other frameworks. NumPy's
-//! files are read and written by [`store`], in its module `numpy`.
+//! data, optimizers, training and storage; `linalg` for matrix decompositions; `progress` for progress bars; `download`
+//! lets datasets fetch what is missing; `ndarray` for conversions from and to the `ndarray` crate; `dlpack` for tensors
+//! shared with other frameworks. NumPy's files are read and written by [`store`], in its module `numpy`.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
@@ -65,6 +65,8 @@ pub use kiln_tensor::*;
 
 #[cfg(feature = "train")]
 pub use kiln_data as data;
+#[cfg(feature = "linalg")]
+pub use kiln_linalg as linalg;
 #[cfg(feature = "train")]
 pub use kiln_optim as optim;
 #[cfg(feature = "train")]

@@ -22,6 +22,7 @@ const LAYERS: &[(&str, May)] = &[
     ("vmap", May::Use(&["ir"])),
     ("tensor", May::Use(&["ir", "autodiff", "vmap", "cpu"])),
     ("dlpack", May::Use(&["ir", "tensor"])),
+    ("linalg", May::Use(&["ir", "tensor"])),
     ("nn", May::Use(&["ir", "tensor", "macros"])),
     ("optim", May::Use(&["ir", "tensor", "nn", "macros"])),
     ("data", May::Use(&["ir", "tensor", "macros"])),

@@ -1,0 +1,23 @@
+//! The functions of this crate for tensors whose rank and dtype are known at run time.
+//!
+//! Each does what its namesake [one module up](crate) does, whose documentation holds here too, and returns a mistake
+//! of shape or dtype as an error. Results without axes, such as the determinant of one matrix, have rank 0.
+
+mod decomposition;
+mod determinant;
+mod eigen;
+mod function;
+mod norm;
+mod product;
+mod solve;
+
+pub use decomposition::{cholesky, lu, lu_factor, qr, qr_r, svd, svdvals};
+pub use determinant::{det, logdet, slogdet};
+pub use eigen::{eig, eigh, eigvals, eigvalsh};
+pub use function::{inverse, matrix_exp, matrix_power, pinv, tensorinv, tensorsolve};
+pub use norm::{cond, matrix_norm, matrix_rank};
+pub use product::{householder_product, multi_dot, vander};
+pub use solve::{LeastSquares, cholesky_inverse, cholesky_solve, lstsq, lu_solve, solve, solve_triangular};
+
+/// A complex tensor: its real and its imaginary part.
+pub type Pair = (kiln_tensor::AnyTensor, kiln_tensor::AnyTensor);

@@ -1,0 +1,6 @@
+//! What is computed on one matrix.
+
+pub(crate) mod eigen;
+pub(crate) mod exp;
+pub(crate) mod factor;
+pub(crate) mod lu;

@@ -1,0 +1,95 @@
+//! Eigenvalues and eigenvectors, by `faer`.
+
+use crate::host::{Real, row_major};
+use faer::diag::Diag;
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::evd::{ComputeEigenvectors, evd_real, evd_scratch};
+use faer::linalg::solvers::{Eigen, SelfAdjointEigen};
+use faer::{Mat, MatRef, Par, Side};
+
+/// Eigenvalues in ascending order and eigenvectors (columns, row by row) of a symmetric matrix, of which the lower
+/// triangle is read; `None` where the iteration does not converge.
+pub(crate) fn symmetric<T: Real>(a: MatRef<'_, T>) -> Option<(Vec<T>, Vec<T>)> {
+    let n = a.nrows();
+    if n == 0 {
+        return Some((Vec::new(), Vec::new()));
+    }
+    let symmetric = from_lower(a);
+    let eigen = SelfAdjointEigen::new(symmetric.as_ref(), Side::Lower).ok()?;
+    let values = eigen.S();
+    Some(((0..n).map(|i| values[i]).collect(), row_major(eigen.U())))
+}
+
+/// Eigenvalues in ascending order of a symmetric matrix, of which the lower triangle is read.
+pub(crate) fn symmetric_values<T: Real>(a: MatRef<'_, T>) -> Option<Vec<T>> {
+    if a.nrows() == 0 {
+        return Some(Vec::new());
+    }
+    from_lower(a).as_ref().self_adjoint_eigenvalues(Side::Lower).ok()
+}
+
+fn from_lower<T: Real>(a: MatRef<'_, T>) -> Mat<T> {
+    Mat::from_fn(a.nrows(), a.nrows(), |i, j| a[(i.max(j), i.min(j))])
+}
+
+/// The eigenvalues and eigenvectors of a general real matrix, each as real and imaginary parts.
+pub(crate) struct General<T> {
+    pub(crate) values: (Vec<T>, Vec<T>),
+    /// Columns of length 1 whose greatest element is real, row by row.
+    pub(crate) vectors: (Vec<T>, Vec<T>),
+}
+
+/// `None` where the iteration does not converge.
+pub(crate) fn general<T: Real>(a: MatRef<'_, T>) -> Option<General<T>> {
+    let n = a.nrows();
+    if n == 0 {
+        return Some(General { values: Default::default(), vectors: Default::default() });
+    }
+    let eigen = Eigen::new_from_real(a).ok()?;
+    let (values, vectors) = (eigen.S(), eigen.U());
+    let mut re = Mat::<T>::zeros(n, n);
+    let mut im = Mat::<T>::zeros(n, n);
+    for j in 0..n {
+        let column: Vec<(f64, f64)> =
+            (0..n).map(|i| (vectors[(i, j)].re.into(), vectors[(i, j)].im.into())).collect();
+        for (i, (x, y)) in normalised(&column).into_iter().enumerate() {
+            re[(i, j)] = T::of(x);
+            im[(i, j)] = T::of(y);
+        }
+    }
+    Some(General {
+        values: ((0..n).map(|i| values[i].re).collect(), (0..n).map(|i| values[i].im).collect()),
+        vectors: (row_major(re.as_ref()), row_major(im.as_ref())),
+    })
+}
+
+/// The eigenvalues alone.
+pub(crate) fn general_values<T: Real>(a: MatRef<'_, T>) -> Option<(Vec<T>, Vec<T>)> {
+    if a.nrows() == 0 {
+        return Some(Default::default());
+    }
+    let n = a.nrows();
+    let (mut re, mut im) = (Diag::<T>::zeros(n), Diag::<T>::zeros(n));
+    let no = ComputeEigenvectors::No;
+    let mut memory = MemBuffer::new(evd_scratch::<T>(n, no, no, Par::Seq, Default::default()));
+    let stack = MemStack::new(&mut memory);
+    evd_real(a, re.as_mut(), im.as_mut(), None, None, Par::Seq, stack, Default::default()).ok()?;
+    Some(((0..n).map(|i| re[i]).collect(), (0..n).map(|i| im[i]).collect()))
+}
+
+/// The vector with length 1 and the phase that makes its greatest element real and positive, or, where it is real
+/// already, with its sign kept.
+fn normalised(column: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let square = |&(x, y): &(f64, f64)| x * x + y * y;
+    let norm = column.iter().map(square).sum::<f64>().sqrt();
+    let greatest =
+        column.iter().copied().fold((0.0, 0.0), |a, b| if square(&b) > square(&a) { b } else { a });
+    let is_real = column.iter().all(|&(_, y)| y == 0.0);
+    let magnitude = square(&greatest).sqrt();
+    let (c, s) = if is_real || magnitude == 0.0 {
+        (1.0, 0.0)
+    } else {
+        (greatest.0 / magnitude, greatest.1 / magnitude)
+    };
+    column.iter().map(|&(x, y)| ((x * c + y * s) / norm, (y * c - x * s) / norm)).collect()
+}

@@ -1,0 +1,128 @@
+//! Gaussian elimination with exchanges of rows.
+//!
+//! Written here because a pivot of zero must leave its column as it is, as LAPACK's `getrf` does, so that singular
+//! matrices have factors and a determinant of exactly 0.
+
+use crate::host::Real;
+use faer::linalg::matmul::matmul;
+use faer::linalg::triangular_solve::{solve_unit_lower_triangular_in_place, solve_upper_triangular_in_place};
+use faer::{Accum, Mat, MatRef, Par};
+
+/// How many columns are eliminated before the rest is updated by one product.
+const BLOCK: usize = 32;
+
+/// `P A = L U`.
+pub(crate) struct Lu<T: Real> {
+    /// `U` on and above the diagonal, `L` below it without its diagonal of ones.
+    pub(crate) factors: Mat<T>,
+    /// Row `i` was exchanged with row `swaps[i]`, one after the other.
+    pub(crate) swaps: Vec<usize>,
+}
+
+/// Factorises a matrix of any shape.
+pub(crate) fn factor<T: Real>(a: MatRef<'_, T>) -> Lu<T> {
+    let mut factors = a.to_owned();
+    let (rows, cols) = a.shape();
+    let rank = rows.min(cols);
+    let mut swaps = Vec::with_capacity(rank);
+    for start in (0..rank).step_by(BLOCK) {
+        let end = (start + BLOCK).min(rank);
+        for column in start..end {
+            swaps.push(exchange(&mut factors, column));
+            eliminate(&mut factors, column, end);
+        }
+        let rest = factors.as_mut().submatrix_mut(start, start, rows - start, cols - start);
+        let (lower, mut right, below, mut corner) = rest.split_at_mut(end - start, end - start);
+        solve_unit_lower_triangular_in_place(lower.as_ref(), right.as_mut(), Par::Seq);
+        let minus_one = T::of(-1.0);
+        matmul(corner.as_mut(), Accum::Add, below.as_ref(), right.as_ref(), minus_one, Par::Seq);
+    }
+    Lu { factors, swaps }
+}
+
+/// Brings the greatest element of a column, from the diagonal down, to the diagonal; the row where it was.
+fn exchange<T: Real>(factors: &mut Mat<T>, column: usize) -> usize {
+    let magnitude = |x: T| Into::<f64>::into(x).abs();
+    let mut pivot = column;
+    for row in column + 1..factors.nrows() {
+        if magnitude(factors[(row, column)]) > magnitude(factors[(pivot, column)]) {
+            pivot = row;
+        }
+    }
+    if pivot != column {
+        for j in 0..factors.ncols() {
+            let upper = factors[(column, j)];
+            factors[(column, j)] = factors[(pivot, j)];
+            factors[(pivot, j)] = upper;
+        }
+    }
+    pivot
+}
+
+/// Eliminates below the diagonal of a column, in the columns before `end`.
+fn eliminate<T: Real>(factors: &mut Mat<T>, column: usize, end: usize) {
+    let pivot = factors[(column, column)];
+    if pivot == T::of(0.0) {
+        return;
+    }
+    let rows = factors.nrows();
+    for row in column + 1..rows {
+        let quotient = factors[(row, column)] / pivot;
+        factors[(row, column)] = quotient;
+    }
+    for j in column + 1..end {
+        let top = factors[(column, j)];
+        for row in column + 1..rows {
+            let less = factors[(row, j)] - factors[(row, column)] * top;
+            factors[(row, j)] = less;
+        }
+    }
+}
+
+impl<T: Real> Lu<T> {
+    /// The first place of the diagonal where `U` is zero, so that the matrix has no inverse.
+    pub(crate) fn zero_pivot(&self) -> Option<usize> {
+        (0..self.swaps.len()).find(|&i| self.factors[(i, i)] == T::of(0.0))
+    }
+
+    /// Solves `A X = B` for a square matrix.
+    pub(crate) fn solve(&self, b: MatRef<'_, T>) -> Mat<T> {
+        let order = order(&self.swaps, b.nrows());
+        let mut x = Mat::from_fn(b.nrows(), b.ncols(), |i, j| b[(order[i], j)]);
+        solve_unit_lower_triangular_in_place(self.factors.as_ref(), x.as_mut(), Par::Seq);
+        solve_upper_triangular_in_place(self.factors.as_ref(), x.as_mut(), Par::Seq);
+        x
+    }
+
+    /// The sign of the determinant, and the logarithm of its magnitude.
+    pub(crate) fn sign_and_log(&self) -> (f64, f64) {
+        let mut sign = self.parity();
+        let mut log = 0.0;
+        for i in 0..self.swaps.len() {
+            let pivot: f64 = self.factors[(i, i)].into();
+            sign *= if pivot == 0.0 { 0.0 } else { pivot.signum() };
+            log += pivot.abs().ln();
+        }
+        (sign, log)
+    }
+
+    /// The determinant of a square matrix.
+    pub(crate) fn determinant(&self) -> T {
+        (0..self.swaps.len()).fold(T::of(self.parity()), |product, i| product * self.factors[(i, i)])
+    }
+
+    /// 1 after an even number of exchanges, -1 after an odd one.
+    fn parity(&self) -> f64 {
+        let odd = self.swaps.iter().enumerate().filter(|&(i, &row)| i != row).count() % 2 == 1;
+        if odd { -1.0 } else { 1.0 }
+    }
+}
+
+/// Which row of the matrix each row of the factors was: `A[order[i]] = (L U)[i]`.
+pub(crate) fn order(swaps: &[usize], rows: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rows).collect();
+    for (i, &row) in swaps.iter().enumerate() {
+        order.swap(i, row);
+    }
+    order
+}

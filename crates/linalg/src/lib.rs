@@ -1,0 +1,67 @@
+//! Linear algebra: decompositions of matrices, equations, determinants and functions of matrices, with gradients.
+//!
+//! Functions have the names, shapes and meaning of `torch.linalg`. Matrices are in the last two axes; all axes before them
+//! count matrices, and broadcast where two tensors meet.
+//!
+//! ```
+//! use kiln_linalg::{Side, Triangle, cholesky, eigvalsh, solve};
+//! use kiln_tensor::{Autodiff, Flex, Tensor};
+//!
+//! type B = Autodiff<Flex>;
+//! let device = Default::default();
+//! let a = Tensor::<B, 2>::from_floats([[4.0, 1.0], [1.0, 3.0]], &device).require_grad();
+//! let b = Tensor::<B, 1>::from_floats([1.0, 2.0], &device);
+//! let x = solve(a.clone(), b, Side::Left);
+//! let gradients = x.sum().backward();
+//! assert_eq!(a.grad(&gradients).unwrap().dims(), [2, 2]);
+//!
+//! let factor = cholesky(a.clone(), Triangle::Lower);
+//! let values: Tensor<B, 1> = eigvalsh(a, Triangle::Lower);
+//! assert_eq!((factor.dims(), values.dims()), ([2, 2], [2]));
+//! ```
+//!
+//! | family | functions |
+//! |---|---|
+//! | factors | [`cholesky`], [`qr`], [`qr_r`], [`lu`], [`lu_factor`], [`svd`], [`svdvals`] |
+//! | eigenvalues | [`eigh`], [`eigvalsh`], [`eig`], [`eigvals`] |
+//! | equations | [`solve`], [`solve_triangular`], [`cholesky_solve`], [`lu_solve`], [`lstsq`], [`tensorsolve`] |
+//! | inverses | [`inverse`], [`pinv`], [`cholesky_inverse`], [`tensorinv`] |
+//! | numbers | [`det`], [`slogdet`], [`logdet`], [`matrix_norm`], [`cond`], [`matrix_rank`] |
+//! | functions | [`matrix_exp`], [`matrix_power`], [`multi_dot`], [`vander`], [`householder_product`] |
+//!
+//! * **Ranks.** A result without the last axis has a const parameter of its own, as `squeeze_dim` does:
+//!   `let s: Tensor<B, 1> = svdvals(a)`. [`any`] has the same functions for [`AnyTensor`](kiln_tensor::AnyTensor)s, whose
+//!   rank is known at run time; they return mistakes as errors.
+//! * **Dtypes.** `f32` and `f64`. `f16` and `bf16` are computed in `f32` and rounded at the end.
+//! * **Complex results** are pairs of tensors, the real and the imaginary part.
+//! * **Gradients** follow published rules, named at each function, and are expressions of ops, so that they have gradients
+//!   themselves. Where vectors are not determined (equal singular values or eigenvalues) they are infinite or NaN, as
+//!   PyTorch's are.
+//! * **Errors.** A mistake of shape or dtype panics with the function's name and the types (or comes back from [`any`]).
+//!   What is wrong with the numbers is known only when they are computed: it poisons the result, and comes back when that
+//!   is read: `[cholesky] matrix 3 of the batch is not positive definite`.
+//! * **Where it runs.** Decompositions are computed on the host, by [`faer`](https://docs.rs/faer) or here, on every engine; a
+//!   batch uses several cores with the feature `threads`. Everything around them is ordinary ops.
+//!
+//! The ops are [custom ops](kiln_ir::CustomOp) named `linalg::…`; call [`register`] before reading programs with them from
+//! text.
+#![forbid(unsafe_code)]
+
+pub mod any;
+mod call;
+mod complex;
+mod host;
+mod kernel;
+mod matrix;
+mod op;
+mod options;
+mod typed;
+
+pub use op::register;
+pub use options::{MatrixNorm, QrMode, Side, Tolerance, Triangle};
+pub use typed::{
+    Complex, LeastSquares, cholesky, cholesky_inverse, cholesky_solve, cond, det, eig, eigh, eigvals,
+    eigvalsh, householder_product, inverse, logdet, lstsq, lu, lu_factor, lu_solve, matrix_exp, matrix_norm,
+    matrix_power, matrix_rank, multi_dot, pinv, qr, qr_r, slogdet, solve, solve_triangular, svd, svdvals,
+    tensorinv, tensorsolve, vander,
+};

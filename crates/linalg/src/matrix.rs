@@ -1,0 +1,119 @@
+//! Expressions on the last two axes, for gradients and composed functions.
+
+use crate::op::last_two;
+use kiln_ir::{DType, Shape, SliceAxis, TensorType, Var};
+
+/// Row and column numbers, `[rows, 1]` and `[1, cols]`.
+fn positions<'e>(x: &Var<'e>, rows: usize, cols: usize) -> (Var<'e>, Var<'e>) {
+    let count = |shape: [usize; 2], axis| Var::iota(x.engine(), TensorType::new(shape, DType::I32), axis);
+    (count([rows, 1], 0), count([1, cols], 1))
+}
+
+/// Where `column - row <= diagonal`: `[rows, cols]`.
+fn at_most<'e>(x: &Var<'e>, rows: usize, cols: usize, diagonal: i32) -> Var<'e> {
+    let (row, col) = positions(x, rows, cols);
+    col.less(&(row + f64::from(diagonal) + 1.0))
+}
+
+/// Where row and column are the same: `[rows, cols]`.
+pub(crate) fn on_diagonal<'e>(x: &Var<'e>, rows: usize, cols: usize) -> Var<'e> {
+    let (row, col) = positions(x, rows, cols);
+    row.equal(&col)
+}
+
+/// Elements on and below a diagonal, zeros elsewhere.
+pub(crate) fn tril<'e>(x: &Var<'e>, diagonal: i32) -> Var<'e> {
+    let (rows, cols) = last_two(&x.shape());
+    at_most(x, rows, cols, diagonal).select(x, &x.scalar(0.0))
+}
+
+/// Elements on and above a diagonal, zeros elsewhere.
+pub(crate) fn triu<'e>(x: &Var<'e>, diagonal: i32) -> Var<'e> {
+    let (rows, cols) = last_two(&x.shape());
+    at_most(x, rows, cols, diagonal - 1).select(&x.scalar(0.0), x)
+}
+
+/// Ones on the diagonal of `[rows, cols]`, in the dtype of `x`.
+pub(crate) fn eye<'e>(x: &Var<'e>, rows: usize, cols: usize) -> Var<'e> {
+    on_diagonal(x, rows, cols).cast(x.dtype())
+}
+
+/// The lower triangle mirrored onto the upper one.
+pub(crate) fn symmetric_from_lower<'e>(x: &Var<'e>) -> Var<'e> {
+    tril(x, 0) + tril(x, -1).transpose()
+}
+
+/// The diagonal as a last axis in place of the last two.
+pub(crate) fn diagonal<'e>(x: &Var<'e>) -> Var<'e> {
+    let shape = x.shape();
+    let rank = shape.rank();
+    let length = shape[rank - 2].min(shape[rank - 1]);
+    let square = block(x, 0..length, 0..length);
+    let kept = on_diagonal(x, length, length).select(&square, &x.scalar(0.0));
+    kept.sum(&[rank - 2]).reshape(shape.without(rank - 1).with(rank - 2, length))
+}
+
+/// The matrix with this last axis as its diagonal and zeros elsewhere.
+pub(crate) fn from_diagonal<'e>(x: &Var<'e>) -> Var<'e> {
+    let n = x.shape()[x.rank() - 1];
+    on_diagonal(x, n, n).select(&as_row(x), &x.scalar(0.0))
+}
+
+/// The last axis as rows of length `n`: `[.., n]` to `[.., 1, n]`.
+pub(crate) fn as_row<'e>(x: &Var<'e>) -> Var<'e> {
+    x.reshape(x.shape().inserted(x.rank() - 1, 1))
+}
+
+/// The last axis as columns: `[.., n]` to `[.., n, 1]`.
+pub(crate) fn as_column<'e>(x: &Var<'e>) -> Var<'e> {
+    x.reshape(x.shape().inserted(x.rank(), 1))
+}
+
+/// Some rows and columns.
+pub(crate) fn block<'e>(x: &Var<'e>, rows: std::ops::Range<usize>, cols: std::ops::Range<usize>) -> Var<'e> {
+    let shape = x.shape();
+    let rank = shape.rank();
+    if (rows.len(), cols.len()) == (shape[rank - 2], shape[rank - 1]) {
+        return x.clone();
+    }
+    let mut slices: Vec<SliceAxis> = shape.iter().map(|&length| SliceAxis::all(length)).collect();
+    slices[rank - 2] = SliceAxis::range(rows);
+    slices[rank - 1] = SliceAxis::range(cols);
+    x.slice(slices)
+}
+
+/// The first `count` columns.
+pub(crate) fn columns<'e>(x: &Var<'e>, cols: std::ops::Range<usize>) -> Var<'e> {
+    block(x, 0..last_two(&x.shape()).0, cols)
+}
+
+/// Some rows.
+pub(crate) fn rows<'e>(x: &Var<'e>, rows: std::ops::Range<usize>) -> Var<'e> {
+    block(x, rows, 0..last_two(&x.shape()).1)
+}
+
+/// The matrices side by side.
+pub(crate) fn beside<'e>(parts: &[Var<'e>]) -> Var<'e> {
+    Var::concat(parts, parts[0].rank() - 1)
+}
+
+/// The matrices one below the other.
+pub(crate) fn below<'e>(parts: &[Var<'e>]) -> Var<'e> {
+    Var::concat(parts, parts[0].rank() - 2)
+}
+
+/// The element for each matrix, `[..]`, as `[.., 1, 1]`.
+pub(crate) fn as_matrix<'e>(x: &Var<'e>) -> Var<'e> {
+    let shape: Shape = x.shape().iter().copied().chain([1, 1]).collect();
+    x.reshape(shape)
+}
+
+/// The sum over each matrix, `[.., 1, 1]`.
+pub(crate) fn sum<'e>(x: &Var<'e>) -> Var<'e> {
+    x.sum(&[x.rank() - 2, x.rank() - 1])
+}
+
+/// The gradient of a result, or zeros.
+pub(crate) fn or_zeros<'e>(gradient: &Option<Var<'e>>, like: &Var<'e>) -> Var<'e> {
+    gradient.clone().unwrap_or_else(|| Var::zeros(like.engine(), like.ty()))
+}

@@ -1,0 +1,266 @@
+//! The custom ops of this crate: results on the host, gradients as expressions of ops.
+
+mod cholesky;
+mod determinant;
+mod eig;
+mod eigh;
+mod exp;
+mod lu;
+mod pinv;
+mod qr;
+mod solve;
+mod svd;
+mod triangular;
+
+pub(crate) use cholesky::Cholesky;
+pub(crate) use determinant::{Cofactor, Det, Slogdet};
+pub(crate) use eig::{Eig, Eigvals};
+pub(crate) use eigh::{Eigh, Eigvalsh};
+pub(crate) use exp::MatrixExp;
+pub(crate) use lu::{LuFactor, RowOrder, permutation, pivots_fit, unpack};
+pub(crate) use pinv::{Lstsq, Pinv};
+pub(crate) use qr::Qr;
+pub(crate) use solve::{Inverse, Solve};
+pub(crate) use svd::{Svd, Svdvals};
+pub(crate) use triangular::SolveTriangular;
+
+use crate::host::Real;
+use kiln_ir::{
+    Custom, CustomOp, DType, Error, Op, OperandType, Operands, Result, ResultTypes, Shape, TensorData,
+    TensorType, Var, infer,
+};
+use std::fmt;
+use std::sync::Once;
+
+/// The namespace of the ops' names.
+const NAMESPACE: &str = "linalg::";
+
+/// Gradients of operands, in order.
+pub(crate) type Gradients<'e> = Result<Vec<Option<Var<'e>>>>;
+
+/// An op on matrices of `f32` or `f64`.
+pub(crate) trait MatrixOp: fmt::Debug + Send + Sync + Sized + 'static {
+    /// The full name: [`NAMESPACE`] and the name in messages.
+    const NAME: &'static str;
+
+    /// The attributes as text.
+    fn attributes(&self) -> String {
+        String::new()
+    }
+
+    /// The op with these attributes; `None` if they are not what [`attributes`](MatrixOp::attributes) writes.
+    fn parse(attributes: &str) -> Option<Self>;
+
+    /// The types of the results, after checking the operands.
+    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes>;
+
+    /// The results. The operands are of the types that inference accepted.
+    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>>;
+
+    /// The gradients of the operands.
+    fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e>;
+
+    /// The name in messages.
+    fn short_name() -> &'static str {
+        Self::NAME.strip_prefix(NAMESPACE).unwrap_or(Self::NAME)
+    }
+}
+
+/// A [`MatrixOp`] as the custom op that engines know.
+#[derive(Debug)]
+struct Host<O>(O);
+
+impl<O: MatrixOp> CustomOp for Host<O> {
+    fn name(&self) -> &str {
+        O::NAME
+    }
+
+    fn attributes(&self) -> String {
+        self.0.attributes()
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        self.0.infer(Signature { op: O::short_name(), operands: inputs, with_halves: false })
+    }
+
+    fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {
+        let is_double = inputs.iter().any(|input| input.dtype() == DType::F64);
+        Some(if is_double { self.0.evaluate::<f64>(inputs) } else { self.0.evaluate::<f32>(inputs) })
+    }
+
+    fn vjp<'e>(
+        &self,
+        inputs: &[Var<'e>],
+        outputs: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Gradients<'e>> {
+        Some(self.0.vjp(inputs, outputs, gradients))
+    }
+}
+
+/// Runs an op; all results.
+pub(crate) fn run<'e, O: MatrixOp>(op: O, inputs: &[&Var<'e>]) -> Result<Vec<Var<'e>>> {
+    register();
+    let engine = inputs[0].engine();
+    let operands: Operands = inputs.iter().map(|var| var.operand().clone()).collect();
+    let op = Op::Custom(Custom::new(Host(op)));
+    let types = infer(&op, &OperandType::list(&operands))?;
+    let results = engine.execute(&op, operands, &types);
+    Ok(results.into_iter().map(|value| Var::new(engine, value)).collect())
+}
+
+/// Runs an op; its first result.
+pub(crate) fn run_one<'e, O: MatrixOp>(op: O, inputs: &[&Var<'e>]) -> Result<Var<'e>> {
+    run(op, inputs).map(|mut results| results.swap_remove(0))
+}
+
+/// Makes the ops of this crate known, so that programs which contain them can be read from text and from the
+/// network. The functions of this crate do this themselves; a program that only reads must call it.
+///
+/// ```
+/// use kiln_ir::Custom;
+///
+/// kiln_linalg::register();
+/// let op = Custom::from_parts("linalg::svd", "full=false").unwrap();
+/// assert_eq!(op.name(), "linalg::svd");
+/// ```
+pub fn register() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        register_one::<Cholesky>();
+        register_one::<SolveTriangular>();
+        register_one::<LuFactor>();
+        register_one::<RowOrder>();
+        register_one::<Solve>();
+        register_one::<Inverse>();
+        register_one::<Det>();
+        register_one::<Cofactor>();
+        register_one::<Slogdet>();
+        register_one::<Qr>();
+        register_one::<Svd>();
+        register_one::<Svdvals>();
+        register_one::<Eigh>();
+        register_one::<Eigvalsh>();
+        register_one::<Eig>();
+        register_one::<Eigvals>();
+        register_one::<Pinv>();
+        register_one::<Lstsq>();
+        register_one::<MatrixExp>();
+    });
+}
+
+fn register_one<O: MatrixOp>() {
+    Custom::register(O::NAME, |attributes| match O::parse(attributes) {
+        Some(op) => Ok(Custom::new(Host(op))),
+        None => {
+            let problem = format!("the attributes `{attributes}` are not this op's");
+            Err(Error::value(O::NAME, problem).hint("write them as `CustomOp::attributes` gives them"))
+        }
+    });
+}
+
+/// An op with no attributes, read back.
+pub(crate) fn bare<O>(attributes: &str, op: O) -> Option<O> {
+    attributes.is_empty().then_some(op)
+}
+
+/// The value of the attribute `name=value` in a list with spaces between.
+pub(crate) fn attribute<V: std::str::FromStr>(attributes: &str, name: &str) -> Option<V> {
+    let mut pairs = attributes.split(' ').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name)?.1.parse().ok()
+}
+
+/// The operands of an op, while they are checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Signature<'a> {
+    op: &'static str,
+    operands: &'a [OperandType<'a>],
+    /// Whether 16-bit floats do too.
+    with_halves: bool,
+}
+
+impl<'a> Signature<'a> {
+    /// The operands of a function, which computes with 16-bit floats in `f32`.
+    pub(crate) fn of_function(op: &'static str, operands: &'a [OperandType<'a>]) -> Signature<'a> {
+        Signature { op, operands, with_halves: true }
+    }
+
+    pub(crate) fn error(&self, problem: impl Into<String>) -> Error {
+        Error::type_error(self.op, problem, self.operands)
+    }
+
+    pub(crate) fn count(&self, count: usize) -> Result<()> {
+        let found = self.operands.len();
+        if found == count { Ok(()) } else { Err(self.error(format!("takes {count} operands, not {found}"))) }
+    }
+
+    pub(crate) fn tensor(&self, place: usize) -> Result<&'a TensorType> {
+        let tensor = self.operands.get(place).and_then(|operand| operand.tensor());
+        tensor.ok_or_else(|| self.error(format!("operand {place} must be a tensor")))
+    }
+
+    /// A float tensor of this crate's dtypes.
+    pub(crate) fn float(&self, place: usize) -> Result<&'a TensorType> {
+        let ty = self.tensor(place)?;
+        let computes = ty.dtype == DType::F32 || ty.dtype == DType::F64;
+        if computes || (self.with_halves && ty.dtype.is_float()) {
+            return Ok(ty);
+        }
+        let wanted = if self.with_halves { "a float dtype" } else { "f32 or f64" };
+        Err(self.error(format!("needs {wanted}, not {}", ty.dtype)).hint("cast the tensor first"))
+    }
+
+    /// A tensor of matrices.
+    pub(crate) fn matrix(&self, place: usize) -> Result<&'a TensorType> {
+        let ty = self.float(place)?;
+        if ty.rank() >= 2 {
+            return Ok(ty);
+        }
+        Err(self
+            .error("needs matrices, in the last two axes")
+            .hint("add axes of length 1 with `unsqueeze_dim`, or reshape"))
+    }
+
+    /// A tensor of square matrices.
+    pub(crate) fn square(&self, place: usize) -> Result<&'a TensorType> {
+        let ty = self.matrix(place)?;
+        let (rows, cols) = last_two(&ty.shape);
+        if rows == cols {
+            return Ok(ty);
+        }
+        Err(self
+            .error("needs square matrices")
+            .hint(format!("each matrix is {rows} x {cols}; the last two axes must be equally long")))
+    }
+
+    /// The same leading axes and dtypes.
+    pub(crate) fn alike(&self, a: &TensorType, b: &TensorType) -> Result<()> {
+        self.same_dtype(a, b)?;
+        if leading(&a.shape) == leading(&b.shape) {
+            return Ok(());
+        }
+        Err(self.error("leading axes differ").hint("broadcast them to one shape first"))
+    }
+
+    pub(crate) fn same_dtype(&self, a: &TensorType, b: &TensorType) -> Result<()> {
+        if a.dtype == b.dtype {
+            return Ok(());
+        }
+        Err(self.error("dtypes differ").hint("cast one operand to the other's dtype"))
+    }
+}
+
+/// The lengths of the last two axes.
+pub(crate) fn last_two(shape: &Shape) -> (usize, usize) {
+    (shape[shape.rank() - 2], shape[shape.rank() - 1])
+}
+
+/// The axes before the last two.
+pub(crate) fn leading(shape: &Shape) -> &[usize] {
+    &shape[..shape.rank() - 2]
+}
+
+/// The type with other axes in place of the last two.
+pub(crate) fn with_last(ty: &TensorType, last: &[usize]) -> TensorType {
+    ty.with_shape(leading(&ty.shape).iter().chain(last).copied().collect::<Shape>())
+}

@@ -1,0 +1,52 @@
+//! The Cholesky factor.
+
+use super::{Gradients, MatrixOp, Signature, SolveTriangular, bare, run_one};
+use crate::host::{Matrices, Real, joined};
+use crate::kernel::factor;
+use crate::matrix::tril;
+use kiln_ir::{Result, ResultTypes, TensorData, Var};
+use smallvec::smallvec;
+
+/// `(A) -> L`: `A = L Lᵀ` of symmetric positive definite matrices. The lower triangle is read.
+#[derive(Debug)]
+pub(crate) struct Cholesky;
+
+impl MatrixOp for Cholesky {
+    const NAME: &'static str = "linalg::cholesky";
+
+    fn parse(attributes: &str) -> Option<Self> {
+        bare(attributes, Cholesky)
+    }
+
+    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
+        operands.count(1)?;
+        Ok(smallvec![*operands.square(0)?])
+    }
+
+    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(&inputs[0])?;
+        let factors = a.each(|index| {
+            factor::cholesky(a.get(index)).map_err(|order| {
+                let problem = "is not positive definite";
+                a.error("cholesky", index, problem).hint(format!(
+                    "its leading minor of order {order} is not positive; for a matrix that should be positive \
+                     definite, add a small multiple of the identity"
+                ))
+            })
+        })?;
+        Ok(vec![joined(factors, *inputs[0].shape())?])
+    }
+
+    /// I. Murray, *Differentiation of the Cholesky decomposition*, 2016, equation 10: with
+    /// `P = Φ(Lᵀ L̄)` the gradient is `L⁻ᵀ P L⁻¹`, made symmetric.
+    fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+        let l = &y[0];
+        let Some(g) = &g[0] else { return Ok(vec![None]) };
+        let product = l.transpose().matmul(g);
+        let symmetric = (tril(&product, 0) + tril(&product, -1).transpose()) * 0.5;
+        let upper = l.transpose();
+        let solve = |b: &Var<'e>| run_one(SolveTriangular { upper: true, unit: false }, &[&upper, b]);
+        let left = solve(&symmetric)?;
+        Ok(vec![Some(solve(&left.transpose())?.transpose())])
+    }
+}

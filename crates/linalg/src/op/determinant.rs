@@ -1,0 +1,124 @@
+//! Determinants.
+
+use super::{Gradients, Inverse, MatrixOp, Signature, bare, run_one, with_last};
+use crate::host::{Matrices, Real, joined, nans, row_major, split};
+use crate::kernel::{factor, lu};
+use crate::matrix::{as_matrix, sum};
+use faer::Mat;
+use kiln_ir::{Result, ResultTypes, TensorData, Var};
+use smallvec::smallvec;
+
+/// `(A) -> det A`, `[..]`.
+#[derive(Debug)]
+pub(crate) struct Det;
+
+impl MatrixOp for Det {
+    const NAME: &'static str = "linalg::det";
+
+    fn parse(attributes: &str) -> Option<Self> {
+        bare(attributes, Det)
+    }
+
+    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
+        operands.count(1)?;
+        Ok(smallvec![with_last(operands.square(0)?, &[])])
+    }
+
+    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(&inputs[0])?;
+        let determinants = a.each(|index| Ok(vec![lu::factor(a.get(index)).determinant()]))?;
+        Ok(vec![joined(determinants, a.shape_with(&[]))?])
+    }
+
+    /// M. Giles, 2008, section 2.2.4, with the matrix of cofactors in place of `det(A) A⁻ᵀ`, so that singular matrices have
+    /// a gradient.
+    fn vjp<'e>(&self, x: &[Var<'e>], _y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+        let Some(g) = &g[0] else { return Ok(vec![None]) };
+        Ok(vec![Some(run_one(Cofactor, &[&x[0]])? * as_matrix(g))])
+    }
+}
+
+/// `(A) -> det(A) A⁻ᵀ`: the matrix of cofactors, for singular matrices too.
+#[derive(Debug)]
+pub(crate) struct Cofactor;
+
+impl MatrixOp for Cofactor {
+    const NAME: &'static str = "linalg::cofactor";
+
+    fn parse(attributes: &str) -> Option<Self> {
+        bare(attributes, Cofactor)
+    }
+
+    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
+        operands.count(1)?;
+        Ok(smallvec![*operands.square(0)?])
+    }
+
+    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(&inputs[0])?;
+        let cofactors = a.each(|index| {
+            if !a.is_finite(index) {
+                return Ok(nans(a.rows * a.cols));
+            }
+            let svd = factor::thin(a.get(index));
+            Ok(svd.map_or_else(|| nans(a.rows * a.cols), |svd| row_major(cofactors(&svd).as_ref())))
+        })?;
+        Ok(vec![joined(cofactors, *inputs[0].shape())?])
+    }
+
+    /// From `dC = (⟨C, dA⟩ C - C dAᵀ C) / det A`, which needs a regular matrix.
+    fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+        let Some(g) = &g[0] else { return Ok(vec![None]) };
+        let c = &y[0];
+        let determinant = as_matrix(&run_one(Det, &[&x[0]])?);
+        let difference = c * sum(&(c * g)) - c.matmul(&g.transpose()).matmul(c);
+        Ok(vec![Some(difference / determinant)])
+    }
+}
+
+/// `det(U) det(V) U diag(products of all other singular values) Vᵀ`.
+fn cofactors<T: Real>(svd: &factor::Thin<T>) -> Mat<T> {
+    let n = svd.values.len();
+    let sign = |side: &Mat<T>| lu::factor(side.as_ref()).sign_and_log().0;
+    let sign = sign(&svd.u) * sign(&svd.v);
+    let others =
+        |skipped: usize| -> f64 { (0..n).filter(|&i| i != skipped).map(|i| svd.values[i]).product() };
+    let scaled: Vec<f64> = (0..n).map(|i| sign * others(i)).collect();
+    let left = Mat::from_fn(n, n, |i, j| svd.u[(i, j)] * T::of(scaled[j]));
+    left * svd.v.transpose()
+}
+
+/// `(A) -> (sign, ln |det A|)`, each `[..]`.
+#[derive(Debug)]
+pub(crate) struct Slogdet;
+
+impl MatrixOp for Slogdet {
+    const NAME: &'static str = "linalg::slogdet";
+
+    fn parse(attributes: &str) -> Option<Self> {
+        bare(attributes, Slogdet)
+    }
+
+    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
+        operands.count(1)?;
+        let ty = with_last(operands.square(0)?, &[]);
+        Ok(smallvec![ty, ty])
+    }
+
+    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(&inputs[0])?;
+        let parts = a.each(|index| {
+            let (sign, log) = lu::factor(a.get(index)).sign_and_log();
+            Ok((vec![T::of(sign)], vec![T::of(log)]))
+        })?;
+        let (signs, logs) = split(parts);
+        Ok(vec![joined(signs, a.shape_with(&[]))?, joined(logs, a.shape_with(&[]))?])
+    }
+
+    /// M. Giles, 2008, section 2.2.4: `A⁻ᵀ` times the gradient of the logarithm. The sign is constant.
+    fn vjp<'e>(&self, x: &[Var<'e>], _y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+        let Some(g) = &g[1] else { return Ok(vec![None]) };
+        let inverse = run_one(Inverse { infinite: false }, &[&x[0]])?;
+        Ok(vec![Some(inverse.transpose() * as_matrix(g))])
+    }
+}

@@ -1,0 +1,126 @@
+//! Eigenvalues and eigenvectors of general matrices, as pairs of real and imaginary parts.
+
+use super::svd::no_convergence;
+use super::{Gradients, MatrixOp, Signature, bare, last_two, run, with_last};
+use crate::complex::Complex;
+use crate::host::{Matrices, Real, joined, split};
+use crate::kernel::eigen;
+use crate::matrix::{as_column, as_row, diagonal, eye, from_diagonal, on_diagonal, or_zeros};
+use kiln_ir::{Result, ResultTypes, TensorData, Var};
+use smallvec::smallvec;
+
+/// `(A) -> (re w, im w, re V, im V)`: `A V = V diag(w)`, columns of length 1 whose greatest element is real.
+#[derive(Debug)]
+pub(crate) struct Eig;
+
+impl MatrixOp for Eig {
+    const NAME: &'static str = "linalg::eig";
+
+    fn parse(attributes: &str) -> Option<Self> {
+        bare(attributes, Eig)
+    }
+
+    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
+        operands.count(1)?;
+        let ty = operands.square(0)?;
+        let values = with_last(ty, &[last_two(&ty.shape).0]);
+        Ok(smallvec![values, values, *ty, *ty])
+    }
+
+    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(&inputs[0])?;
+        let parts = a.each(|index| {
+            if !a.is_finite(index) {
+                return Err(a.not_finite("eig", index));
+            }
+            let eigen = eigen::general(a.get(index)).ok_or_else(|| no_convergence("eig", &a, index))?;
+            Ok((eigen.values, eigen.vectors))
+        })?;
+        let (values, vectors) = split(parts);
+        let ((w_re, w_im), (v_re, v_im)) = (split(values), split(vectors));
+        let (short, long) = (a.shape_with(&[a.rows]), *inputs[0].shape());
+        Ok(vec![joined(w_re, short)?, joined(w_im, short)?, joined(v_re, long)?, joined(v_im, long)?])
+    }
+
+    /// C. Boeddeker and others, *On the computation of complex-valued gradients with application to statistically
+    /// optimum beamforming*, 2017, equation 4.77, for eigenvectors of length 1: the real part of
+    /// `V⁻ᴴ (diag(w̄) + (VᴴV̄ - VᴴV diag(Re(VᴴV̄))) / E*) Vᴴ` with `E_ij = w_j - w_i`.
+    fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+        let w = Complex::new(y[0].clone(), y[1].clone());
+        let v = Complex::new(y[2].clone(), y[3].clone());
+        let gw = Complex::new(or_zeros(&g[0], &w.re), or_zeros(&g[1], &w.im));
+        let of_vectors = match (&g[2], &g[3]) {
+            (None, None) => None,
+            (re, im) => Some(Complex::new(or_zeros(re, &v.re), or_zeros(im, &v.im))),
+        };
+        Ok(vec![Some(gradient(&w, &v, &gw, of_vectors)?)])
+    }
+}
+
+fn gradient<'e>(
+    w: &Complex<'e>,
+    v: &Complex<'e>,
+    gw: &Complex<'e>,
+    gv: Option<Complex<'e>>,
+) -> Result<Var<'e>> {
+    let n = last_two(&v.re.shape()).0;
+    let adjoint = v.adjoint();
+    let mut inner = Complex::new(from_diagonal(&gw.re), from_diagonal(&gw.im));
+    if let Some(gv) = gv {
+        let product = adjoint.matmul(&gv);
+        let lengths = as_row(&diagonal(&product.re));
+        let gram = adjoint.matmul(v);
+        let free = Complex::new(product.re - gram.re * &lengths, product.im - gram.im * &lengths);
+        let gaps = Complex::new(
+            as_row(&w.re) - as_column(&w.re) + eye(&v.re, n, n),
+            as_column(&w.im) - as_row(&w.im),
+        );
+        let quotient = free.divide(&gaps);
+        let here = on_diagonal(&v.re, n, n);
+        let rest = |part: &Var<'e>| here.select(&part.scalar(0.0), part);
+        inner = Complex::new(inner.re + rest(&quotient.re), inner.im + rest(&quotient.im));
+    }
+    Ok(adjoint.solve(&inner.matmul(&adjoint))?.re)
+}
+
+/// `(A) -> (re w, im w)`: the eigenvalues.
+#[derive(Debug)]
+pub(crate) struct Eigvals;
+
+impl MatrixOp for Eigvals {
+    const NAME: &'static str = "linalg::eigvals";
+
+    fn parse(attributes: &str) -> Option<Self> {
+        bare(attributes, Eigvals)
+    }
+
+    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
+        operands.count(1)?;
+        let ty = operands.square(0)?;
+        let values = with_last(ty, &[last_two(&ty.shape).0]);
+        Ok(smallvec![values, values])
+    }
+
+    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(&inputs[0])?;
+        let values = a.each(|index| {
+            if !a.is_finite(index) {
+                return Err(a.not_finite("eigvals", index));
+            }
+            eigen::general_values(a.get(index)).ok_or_else(|| no_convergence("eigvals", &a, index))
+        })?;
+        let (re, im) = split(values);
+        let shape = a.shape_with(&[a.rows]);
+        Ok(vec![joined(re, shape)?, joined(im, shape)?])
+    }
+
+    /// The rule of [`Eig`] without vectors. The eigenvalues of both ops must come in one order, so those of the
+    /// decomposition are matched to these.
+    fn vjp<'e>(&self, x: &[Var<'e>], _y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+        let eig = run(Eig, &[&x[0]])?;
+        let w = Complex::new(eig[0].clone(), eig[1].clone());
+        let v = Complex::new(eig[2].clone(), eig[3].clone());
+        let gw = Complex::new(or_zeros(&g[0], &w.re), or_zeros(&g[1], &w.im));
+        Ok(vec![Some(gradient(&w, &v, &gw, None)?)])
+    }
+}

@@ -1,0 +1,76 @@
+//! The QR decomposition.
+
+use super::{Gradients, MatrixOp, Signature, SolveTriangular, attribute, last_two, run_one, with_last};
+use crate::host::{Matrices, Real, joined, nans, split};
+use crate::kernel::factor;
+use crate::matrix::{beside, columns, or_zeros, symmetric_from_lower};
+use kiln_ir::{Error, Result, ResultTypes, TensorData, Var};
+use smallvec::smallvec;
+
+/// `(A) -> (Q, R)`: `A = Q R` with orthonormal columns of `Q` and upper triangular `R`.
+#[derive(Debug)]
+pub(crate) struct Qr {
+    /// Whether `Q` is square; otherwise it has `min(m, n)` columns.
+    pub(crate) complete: bool,
+}
+
+impl MatrixOp for Qr {
+    const NAME: &'static str = "linalg::qr";
+
+    fn attributes(&self) -> String {
+        format!("complete={}", self.complete)
+    }
+
+    fn parse(attributes: &str) -> Option<Self> {
+        Some(Qr { complete: attribute(attributes, "complete")? })
+    }
+
+    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
+        operands.count(1)?;
+        let ty = operands.matrix(0)?;
+        let (rows, cols) = last_two(&ty.shape);
+        let inner = if self.complete { rows } else { rows.min(cols) };
+        Ok(smallvec![with_last(ty, &[rows, inner]), with_last(ty, &[inner, cols])])
+    }
+
+    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(&inputs[0])?;
+        let inner = if self.complete { a.rows } else { a.rows.min(a.cols) };
+        let parts = a.each(|index| {
+            if !a.is_finite(index) {
+                return Ok((nans(a.rows * inner), nans(inner * a.cols)));
+            }
+            Ok(factor::qr(a.get(index), self.complete))
+        })?;
+        let (q, r) = split(parts);
+        Ok(vec![joined(q, a.shape_with(&[a.rows, inner]))?, joined(r, a.shape_with(&[inner, a.cols]))?])
+    }
+
+    /// S. Walter and L. Lehmann, *Algorithmic differentiation of linear algebra functions*, 2018, for tall matrices;
+    /// D. Roberts and L. Roberts, *QR and LQ decomposition matrix backpropagation algorithms*, 2020, for wide ones.
+    fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+        let (rows, cols) = last_two(&x[0].shape());
+        if self.complete && rows > cols {
+            let problem = format!("a complete decomposition of {rows} x {cols} matrices has no gradient");
+            return Err(Error::gradient("qr", problem)
+                .hint("the added columns of Q are not determined by the matrix: use the reduced form"));
+        }
+        let (q, r) = (&y[0], &y[1]);
+        let (gq, gr) = (or_zeros(&g[0], q), or_zeros(&g[1], r));
+        if cols <= rows {
+            return Ok(vec![Some(tall(q, r, &gq, &gr)?)]);
+        }
+        let (u, gu, gv) = (columns(r, 0..rows), columns(&gr, 0..rows), columns(&gr, rows..cols));
+        let rest = columns(&x[0], rows..cols);
+        let left = tall(q, &u, &(gq + rest.matmul(&gv.transpose())), &gu)?;
+        Ok(vec![Some(beside(&[left, q.matmul(&gv)]))])
+    }
+}
+
+/// `(Q̄ + Q copyltu(R R̄ᵀ - Q̄ᵀ Q)) R⁻ᵀ`.
+fn tall<'e>(q: &Var<'e>, r: &Var<'e>, gq: &Var<'e>, gr: &Var<'e>) -> Result<Var<'e>> {
+    let m = r.matmul(&gr.transpose()) - gq.transpose().matmul(q);
+    let right = gq + q.matmul(&symmetric_from_lower(&m));
+    let solve = SolveTriangular { upper: true, unit: false };
+    Ok(run_one(solve, &[r, &right.transpose()])?.transpose())
+}

@@ -1,0 +1,178 @@
+//! Factors of matrices.
+
+use super::{done, typed};
+use crate::{QrMode, Triangle, any};
+use kiln_tensor::{Backend, Int, Tensor};
+
+/// The Cholesky factor of symmetric positive definite matrices `[.., n, n]`: the lower triangular `L` of `A = L Lᵀ`, or the
+/// upper triangular `U` of `A = Uᵀ U`. Only that triangle of `A` is read.
+///
+/// As [`torch.linalg.cholesky`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.cholesky.html). The gradient
+/// (I. Murray, [2016](https://arxiv.org/abs/1602.07527)) is symmetric.
+///
+/// ```
+/// use kiln_linalg::{Triangle, cholesky};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[4.0, 2.0], [2.0, 10.0]], &Default::default());
+/// let l = cholesky(a, Triangle::Lower);
+/// assert_eq!(l.into_data().to_vec::<f32>(), [2.0, 0.0, 1.0, 3.0]);
+///
+/// let indefinite = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [2.0, 1.0]], &Default::default());
+/// let error = cholesky(indefinite, Triangle::Lower).try_into_data().unwrap_err();
+/// assert!(error.to_string().starts_with("[cholesky] the matrix is not positive definite"));
+/// ```
+///
+/// # Panics
+/// When the matrices are not square. A matrix that is not positive definite is an error of the value, which comes back when
+/// the result is read.
+#[track_caller]
+pub fn cholesky<B: Backend, const D: usize>(a: Tensor<B, D>, triangle: Triangle) -> Tensor<B, D> {
+    typed(any::cholesky(a.into_any(), triangle))
+}
+
+/// The QR decomposition of matrices `[.., m, n]`: `A = Q R` with orthonormal columns of `Q` and upper triangular `R`.
+/// [`QrMode`] says how large they are. The signs of the rows of `R` are not fixed.
+///
+/// As [`torch.linalg.qr`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.qr.html). The gradient (S. Walter
+/// and L. Lehmann, [2010](https://arxiv.org/abs/1001.1654); D. Roberts and L. Roberts,
+/// [2020](https://arxiv.org/abs/2009.10071)) needs the first `min(m, n)` columns to be independent.
+///
+/// ```
+/// use kiln_linalg::{QrMode, qr};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[3.0, 1.0], [4.0, 2.0], [0.0, 5.0]], &Default::default());
+/// let (q, r) = qr(a.clone(), QrMode::Reduced);
+/// assert_eq!((q.dims(), r.dims()), ([3, 2], [2, 2]));
+/// assert!(q.matmul(r).all_close(a, Some(1e-5), Some(1e-5)));
+/// ```
+///
+/// # Panics
+/// When the tensor has fewer than two axes.
+#[track_caller]
+pub fn qr<B: Backend, const D: usize>(a: Tensor<B, D>, mode: QrMode) -> (Tensor<B, D>, Tensor<B, D>) {
+    let (q, r) = done(any::qr(a.into_any(), mode));
+    (typed(Ok(q)), typed(Ok(r)))
+}
+
+/// `R` of the reduced [QR decomposition](qr) alone, `[.., min(m, n), n]`. Unlike PyTorch's mode `"r"` it has a gradient.
+///
+/// ```
+/// use kiln_linalg::qr_r;
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[3.0, 1.0], [4.0, 2.0]], &Default::default());
+/// assert!((qr_r(a).abs().into_data().to_vec::<f32>()[0] - 5.0).abs() < 1e-5);
+/// ```
+///
+/// # Panics
+/// When the tensor has fewer than two axes.
+#[track_caller]
+pub fn qr_r<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
+    typed(any::qr_r(a.into_any()))
+}
+
+/// The LU decomposition with exchanges of rows of matrices `[.., m, n]`: `(P, L, U)` with `A = P L U`, a permutation `P`
+/// `[.., m, m]`, a lower triangular `L` `[.., m, k]` with ones on its diagonal, and an upper triangular `U` `[.., k, n]`;
+/// `k = min(m, n)`. Singular matrices have factors too.
+///
+/// As [`torch.linalg.lu`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu.html), with gradients of `L`
+/// and `U`, which need the leading `k` columns to be independent.
+///
+/// ```
+/// use kiln_linalg::lu;
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [4.0, 6.0]], &Default::default());
+/// let (p, l, u) = lu(a.clone());
+/// assert_eq!(u.clone().into_data().to_vec::<f32>(), [4.0, 6.0, 0.0, 0.5]);
+/// assert!(p.matmul(l).matmul(u).all_close(a, None, None));
+/// ```
+///
+/// # Panics
+/// When the tensor has fewer than two axes.
+#[track_caller]
+pub fn lu<B: Backend, const D: usize>(a: Tensor<B, D>) -> (Tensor<B, D>, Tensor<B, D>, Tensor<B, D>) {
+    let (p, l, u) = done(any::lu(a.into_any()));
+    (typed(Ok(p)), typed(Ok(l)), typed(Ok(u)))
+}
+
+/// The [LU decomposition](lu) of matrices `[.., m, n]` in compact form, for [`lu_solve`](crate::lu_solve): `L` and `U` in one
+/// matrix, without the ones; and LAPACK's pivots `[.., min(m, n)]`, counted from 1: row `i` was exchanged with row
+/// `pivots[i] - 1`. `D1` is `D - 1`.
+///
+/// As [`torch.linalg.lu_factor`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_factor.html).
+///
+/// ```
+/// use kiln_linalg::lu_factor;
+/// use kiln_tensor::{Flex, Int, Tensor};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [4.0, 6.0]], &Default::default());
+/// let (factors, pivots): (_, Tensor<Flex, 1, Int>) = lu_factor(a);
+/// assert_eq!(factors.into_data().to_vec::<f32>(), [4.0, 6.0, 0.25, 0.5]);
+/// assert_eq!(pivots.into_data().to_vec::<i32>(), [2, 2]);
+/// ```
+///
+/// # Panics
+/// When the tensor has fewer than two axes, or `D1` is not `D - 1`.
+#[track_caller]
+pub fn lu_factor<B: Backend, const D: usize, const D1: usize>(
+    a: Tensor<B, D>,
+) -> (Tensor<B, D>, Tensor<B, D1, Int>) {
+    let (factors, pivots) = done(any::lu_factor(a.into_any()));
+    (typed(Ok(factors)), typed(Ok(pivots)))
+}
+
+/// The singular value decomposition of matrices `[.., m, n]`: `(U, S, Vᵀ)` with `A = U diag(S) Vᵀ`, orthonormal columns of
+/// `U` and `V`, and singular values `S` `[.., k]`, `k = min(m, n)`, the greatest first. `U` is `[.., m, k]` and `Vᵀ` is
+/// `[.., k, n]`; with `full` they are square. The signs of the vectors are not fixed. `D1` is `D - 1`.
+///
+/// As [`torch.linalg.svd`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.svd.html). The gradient of the
+/// vectors (J. Townsend, [2016](https://j-towns.github.io/papers/svd-derivative.pdf); Z. Wan and S. Zhang,
+/// [2019](https://arxiv.org/abs/1909.02659)) is infinite or NaN where singular values are equal or, for matrices that are
+/// not square, zero; columns that only `full` adds take no part in it. For a gradient of singular values alone use
+/// [`svdvals`], which is always finite.
+///
+/// ```
+/// use kiln_linalg::svd;
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[3.0, 0.0, 0.0], [0.0, 0.0, -2.0]], &Default::default());
+/// let (u, s, vt): (_, Tensor<Flex, 1>, _) = svd(a.clone(), false);
+/// assert!(s.clone().all_close(Tensor::from_floats([3.0, 2.0], &Default::default()), None, Some(1e-6)));
+/// assert!((u * s.unsqueeze()).matmul(vt).all_close(a, None, Some(1e-5)));
+/// ```
+///
+/// # Panics
+/// When the tensor has fewer than two axes, or `D1` is not `D - 1`. A matrix with a NaN or an infinity is an error of the
+/// value, which comes back when a result is read.
+#[track_caller]
+pub fn svd<B: Backend, const D: usize, const D1: usize>(
+    a: Tensor<B, D>,
+    full: bool,
+) -> (Tensor<B, D>, Tensor<B, D1>, Tensor<B, D>) {
+    let (u, s, vt) = done(any::svd(a.into_any(), full));
+    (typed(Ok(u)), typed(Ok(s)), typed(Ok(vt)))
+}
+
+/// The singular values of matrices `[.., m, n]`, the greatest first: `[.., min(m, n)]`. `D1` is `D - 1`.
+///
+/// As [`torch.linalg.svdvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.svdvals.html).
+///
+/// ```
+/// use kiln_linalg::svdvals;
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[0.0, -2.0], [5.0, 0.0]], &Default::default());
+/// let s: Tensor<Flex, 1> = svdvals(a);
+/// assert!(s.all_close(Tensor::from_floats([5.0, 2.0], &Default::default()), None, None));
+/// ```
+///
+/// # Panics
+/// When the tensor has fewer than two axes, or `D1` is not `D - 1`. A matrix with a NaN or an infinity is an error of the
+/// value.
+#[track_caller]
+pub fn svdvals<B: Backend, const D: usize, const D1: usize>(a: Tensor<B, D>) -> Tensor<B, D1> {
+    typed(any::svdvals(a.into_any()))
+}

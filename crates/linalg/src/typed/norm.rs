@@ -1,0 +1,81 @@
+//! Norms, condition numbers and ranks.
+
+use super::typed;
+use crate::{MatrixNorm, Tolerance, any};
+use kiln_tensor::{Backend, Int, Tensor};
+
+/// The norms of matrices `[.., m, n]`, `[..]`. `D2` is `D - 2`, or 1 for a single matrix.
+///
+/// As [`torch.linalg.matrix_norm`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_norm.html) over the
+/// last two axes.
+///
+/// ```
+/// use kiln_linalg::{MatrixNorm, matrix_norm};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[1.0, -2.0], [2.0, 4.0]], &Default::default());
+/// let norm: Tensor<Flex, 1> = matrix_norm(a.clone(), MatrixNorm::Frobenius);
+/// assert_eq!(norm.into_scalar::<f32>(), 5.0);
+/// let norm: Tensor<Flex, 1> = matrix_norm(a, MatrixNorm::GreatestColumnSum);
+/// assert_eq!(norm.into_scalar::<f32>(), 6.0);
+/// ```
+///
+/// # Panics
+/// When the tensor has fewer than two axes, `D2` does not suit, or a greatest or least is asked of matrices without elements.
+/// For norms by singular values a matrix with a NaN or an infinity is an error of the value.
+#[track_caller]
+pub fn matrix_norm<B: Backend, const D: usize, const D2: usize>(
+    a: Tensor<B, D>,
+    norm: MatrixNorm,
+) -> Tensor<B, D2> {
+    typed(any::matrix_norm(a.into_any(), norm))
+}
+
+/// The condition numbers of matrices, `[..]`: the norm of the matrix times that of its inverse. For
+/// [`MatrixNorm::Spectral`] and [`MatrixNorm::LeastSingularValue`] matrices `[.., m, n]` may have any shape, and it is the
+/// quotient of greatest and least singular value, or its reciprocal; for other norms they are square. Infinite for singular
+/// matrices, 0 for matrices without elements. `D2` is `D - 2`, or 1 for a single matrix.
+///
+/// As [`torch.linalg.cond`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.cond.html), whose default is
+/// [`MatrixNorm::Spectral`].
+///
+/// ```
+/// use kiln_linalg::{MatrixNorm, cond};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[4.0, 0.0], [0.0, 0.5]], &Default::default());
+/// let condition: Tensor<Flex, 1> = cond(a, MatrixNorm::Spectral);
+/// assert_eq!(condition.into_scalar::<f32>(), 8.0);
+/// ```
+///
+/// # Panics
+/// When the tensor has fewer than two axes, matrices are not square where they must be, or `D2` does not suit.
+#[track_caller]
+pub fn cond<B: Backend, const D: usize, const D2: usize>(a: Tensor<B, D>, norm: MatrixNorm) -> Tensor<B, D2> {
+    typed(any::cond(a.into_any(), norm))
+}
+
+/// The ranks of matrices `[.., m, n]`, `[..]`: how many singular values are above the [`Tolerance`]. `D2` is `D - 2`, or 1 for a
+/// single matrix.
+///
+/// As [`torch.linalg.matrix_rank`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_rank.html).
+///
+/// ```
+/// use kiln_linalg::matrix_rank;
+/// use kiln_tensor::{Flex, Int, Tensor};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [2.0, 4.0]], &Default::default());
+/// let rank: Tensor<Flex, 1, Int> = matrix_rank(a, Default::default());
+/// assert_eq!(rank.into_scalar::<i32>(), 1);
+/// ```
+///
+/// # Panics
+/// When the tensor has fewer than two axes, or `D2` does not suit. A matrix with a NaN or an infinity is an error of the
+/// value.
+#[track_caller]
+pub fn matrix_rank<B: Backend, const D: usize, const D2: usize>(
+    a: Tensor<B, D>,
+    tolerance: Tolerance,
+) -> Tensor<B, D2, Int> {
+    typed(any::matrix_rank(a.into_any(), tolerance))
+}

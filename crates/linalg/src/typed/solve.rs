@@ -1,0 +1,208 @@
+//! Linear equations.
+
+use super::{done, typed};
+use crate::{Side, Triangle, any};
+use kiln_tensor::{AnyTensor, Backend, Int, Tensor};
+
+/// Solves `A X = B` (or `X A = B` with [`Side::Right`]) for square matrices `A` `[.., n, n]`. `B` is `[.., n, k]` (`[.., k, n]`
+/// on the right), or vectors `[.., n]` if it has one axis, or one axis less than `A` and the same leading axes. Leading axes
+/// broadcast; the result has the rank of `B`.
+///
+/// As [`torch.linalg.solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve.html). The gradient is that
+/// of M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 2.3.1.
+///
+/// ```
+/// use kiln_linalg::{Side, solve};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let device = Default::default();
+/// let a = Tensor::<Flex, 2>::from_floats([[2.0, 1.0], [1.0, 3.0]], &device);
+/// let b = Tensor::<Flex, 1>::from_floats([3.0, 5.0], &device);
+/// let x = solve(a, b, Side::Left);
+/// assert!(x.all_close(Tensor::from_floats([0.8, 1.4], &device), None, Some(1e-6)));
+/// ```
+///
+/// # Panics
+/// When the matrices are not square, sizes differ, or leading axes do not broadcast to the rank of `B`. A singular matrix is
+/// an error of the value, which comes back when the result is read.
+#[track_caller]
+pub fn solve<B: Backend, const D: usize, const D2: usize>(
+    a: Tensor<B, D>,
+    b: Tensor<B, D2>,
+    side: Side,
+) -> Tensor<B, D2> {
+    typed(any::solve(a.into_any(), b.into_any(), side))
+}
+
+/// Solves `A X = B` (or `X A = B` with [`Side::Right`]) for triangular matrices `A` `[.., n, n]`, of which only that triangle is
+/// read; with `unit_diagonal` its diagonal counts as ones. `B` is `[.., n, k]` (`[.., k, n]` on the right). Leading
+/// axes broadcast. A zero on the diagonal gives infinities or NaNs.
+///
+/// As [`torch.linalg.solve_triangular`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_triangular.html).
+///
+/// ```
+/// use kiln_linalg::{Side, Triangle, solve_triangular};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let device = Default::default();
+/// let a = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [1.0, 4.0]], &device);
+/// let b = Tensor::<Flex, 2>::from_floats([[2.0], [9.0]], &device);
+/// let x = solve_triangular(a, b, Triangle::Lower, Side::Left, false);
+/// assert_eq!(x.into_data().to_vec::<f32>(), [1.0, 2.0]);
+/// ```
+///
+/// # Panics
+/// When the matrices are not square, sizes differ, or leading axes do not broadcast to the rank of `B`.
+#[track_caller]
+pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
+    a: Tensor<B, D>,
+    b: Tensor<B, D2>,
+    triangle: Triangle,
+    side: Side,
+    unit_diagonal: bool,
+) -> Tensor<B, D2> {
+    typed(any::solve_triangular(a.into_any(), b.into_any(), triangle, side, unit_diagonal))
+}
+
+/// Solves `A X = B` from the [Cholesky factor](crate::cholesky) of `A`: `B` is `[.., n, k]`, the factor `[.., n, n]`. Leading axes
+/// broadcast.
+///
+/// As [`torch.cholesky_solve`](https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html).
+///
+/// ```
+/// use kiln_linalg::{Triangle, cholesky, cholesky_solve};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let device = Default::default();
+/// let a = Tensor::<Flex, 2>::from_floats([[4.0, 2.0], [2.0, 10.0]], &device);
+/// let b = Tensor::<Flex, 2>::from_floats([[8.0], [22.0]], &device);
+/// let x = cholesky_solve(b, cholesky(a, Triangle::Lower), Triangle::Lower);
+/// assert!(x.all_close(Tensor::from_floats([[1.0], [2.0]], &device), None, Some(1e-6)));
+/// ```
+///
+/// # Panics
+/// When the factors are not square, sizes differ, or leading axes do not broadcast to the rank of `B`.
+#[track_caller]
+pub fn cholesky_solve<B: Backend, const D: usize, const D2: usize>(
+    b: Tensor<B, D2>,
+    factor: Tensor<B, D>,
+    triangle: Triangle,
+) -> Tensor<B, D2> {
+    typed(any::cholesky_solve(b.into_any(), factor.into_any(), triangle))
+}
+
+/// The inverse of `A` `[.., n, n]` from its [Cholesky factor](crate::cholesky).
+///
+/// As [`torch.cholesky_inverse`](https://docs.pytorch.org/docs/stable/generated/torch.cholesky_inverse.html).
+///
+/// ```
+/// use kiln_linalg::{Triangle, cholesky_inverse};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let factor = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [0.0, 4.0]], &Default::default());
+/// let inverse = cholesky_inverse(factor, Triangle::Lower);
+/// assert_eq!(inverse.into_data().to_vec::<f32>(), [0.25, 0.0, 0.0, 0.0625]);
+/// ```
+///
+/// # Panics
+/// When the factors are not square.
+#[track_caller]
+pub fn cholesky_inverse<B: Backend, const D: usize>(
+    factor: Tensor<B, D>,
+    triangle: Triangle,
+) -> Tensor<B, D> {
+    typed(any::cholesky_inverse(factor.into_any(), triangle))
+}
+
+/// Solves `A X = B` (or `X A = B` with [`Side::Right`]) from what [`lu_factor`](crate::lu_factor) gave for `A`. `B` is `[.., n, k]`
+/// (`[.., k, n]` on the right). Leading axes broadcast. A singular matrix gives infinities or NaNs.
+///
+/// As [`torch.linalg.lu_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_solve.html).
+///
+/// ```
+/// use kiln_linalg::{Side, lu_factor, lu_solve};
+/// use kiln_tensor::{Flex, Int, Tensor};
+///
+/// let device = Default::default();
+/// let a = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [4.0, 6.0]], &device);
+/// let (factors, pivots): (_, Tensor<Flex, 1, Int>) = lu_factor(a);
+/// let b = Tensor::<Flex, 2>::from_floats([[5.0], [16.0]], &device);
+/// let x = lu_solve(factors, pivots, b, Side::Left);
+/// assert_eq!(x.into_data().to_vec::<f32>(), [1.0, 2.0]);
+/// ```
+///
+/// # Panics
+/// When the factors are not square, the pivots are not theirs, sizes differ, or leading axes do not broadcast to the rank of
+/// `B`.
+#[track_caller]
+pub fn lu_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
+    factors: Tensor<B, D>,
+    pivots: Tensor<B, D1, Int>,
+    b: Tensor<B, D2>,
+    side: Side,
+) -> Tensor<B, D2> {
+    typed(any::lu_solve(factors.into_any(), pivots.into_any(), b.into_any(), side))
+}
+
+/// What [`lstsq`] gives. `D1` is `D - 1`.
+#[derive(Clone, Debug)]
+pub struct LeastSquares<B: Backend, const D: usize, const D1: usize> {
+    /// `X`, `[.., n, k]`.
+    pub solution: Tensor<B, D>,
+    /// The squared length of each column of `A X - B`, `[.., k]`; `[.., 0]` unless `m > n`.
+    pub residuals: Tensor<B, D1>,
+    /// The singular values of the matrices, `[.., min(m, n)]`, the greatest first.
+    pub singular_values: Tensor<B, D1>,
+    rank: AnyTensor,
+}
+
+impl<B: Backend, const D: usize, const D1: usize> LeastSquares<B, D, D1> {
+    /// The ranks of the matrices, `[..]`. `D2` is `D - 2`, or 1 for a single matrix.
+    ///
+    /// # Panics
+    /// When `D2` does not suit.
+    #[track_caller]
+    pub fn rank<const D2: usize>(&self) -> Tensor<B, D2, Int> {
+        typed(Ok(self.rank.clone()))
+    }
+}
+
+/// Solves `A X = B` in the sense of least squares, for matrices `A` `[.., m, n]` of any shape and rank and `B` `[.., m, k]`: of all
+/// `X` with the least `‖A X - B‖` the one of least norm. Singular values of `A` not above `rcond` times the greatest count
+/// as zero; by default that is `max(m, n)` times the distance from 1 to the next number of the dtype. Leading axes
+/// broadcast. `D1` is `D - 1`.
+///
+/// As [`torch.linalg.lstsq`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lstsq.html) with the driver
+/// `gelsd`, except that residuals are given for matrices of any rank: a shape cannot depend on data. The gradient is that of
+/// `pinv(A) B` ([`pinv`](crate::pinv)).
+///
+/// ```
+/// use kiln_linalg::lstsq;
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// // The line through (0, 1), (1, 3) and (2, 5).
+/// let device = Default::default();
+/// let a = Tensor::<Flex, 2>::from_floats([[0.0, 1.0], [1.0, 1.0], [2.0, 1.0]], &device);
+/// let b = Tensor::<Flex, 2>::from_floats([[1.0], [3.0], [5.0]], &device);
+/// let found = lstsq::<_, 2, 1>(a, b, None);
+/// assert!(found.solution.clone().all_close(Tensor::from_floats([[2.0], [1.0]], &device), None, Some(1e-5)));
+/// assert_eq!(found.rank::<1>().into_scalar::<i32>(), 2);
+/// ```
+///
+/// # Panics
+/// When a tensor has fewer than two axes, the numbers of rows differ, or leading axes do not broadcast. A matrix with a NaN
+/// or an infinity is an error of the value.
+#[track_caller]
+pub fn lstsq<B: Backend, const D: usize, const D1: usize>(
+    a: Tensor<B, D>,
+    b: Tensor<B, D>,
+    rcond: Option<f64>,
+) -> LeastSquares<B, D, D1> {
+    let found = done(any::lstsq(a.into_any(), b.into_any(), rcond));
+    LeastSquares {
+        solution: typed(Ok(found.solution)),
+        residuals: typed(Ok(found.residuals)),
+        singular_values: typed(Ok(found.singular_values)),
+        rank: found.rank,
+    }
+}

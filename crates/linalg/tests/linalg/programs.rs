@@ -1,0 +1,101 @@
+//! The ops as parts of programs: names, attributes, text, and engines of every kind.
+
+use crate::{assert_near, numbers_of, positive, random};
+use kiln_ir::{Custom, Engine, Expand, Program};
+use kiln_linalg::any::*;
+use kiln_linalg::{Side, Triangle};
+use kiln_reference::Reference;
+use kiln_tensor::{AnyTensor, Device};
+use std::sync::Arc;
+
+const OPS: [(&str, &str); 19] = [
+    ("linalg::cholesky", ""),
+    ("linalg::solve_triangular", "upper=true unit=false"),
+    ("linalg::lu_factor", ""),
+    ("linalg::row_order", "rows=3"),
+    ("linalg::solve", ""),
+    ("linalg::inverse", "infinite=false"),
+    ("linalg::det", ""),
+    ("linalg::cofactor", ""),
+    ("linalg::slogdet", ""),
+    ("linalg::qr", "complete=true"),
+    ("linalg::svd", "full=false"),
+    ("linalg::svdvals", ""),
+    ("linalg::eigh", ""),
+    ("linalg::eigvalsh", ""),
+    ("linalg::eig", ""),
+    ("linalg::eigvals", ""),
+    ("linalg::pinv", "atol=0e0 rtol=1.5e-7"),
+    ("linalg::lstsq", "rcond=1e-12"),
+    ("linalg::matrix_exp", ""),
+];
+
+#[test]
+fn ops_are_read_back_from_name_and_attributes() {
+    kiln_linalg::register();
+    for (name, attributes) in OPS {
+        let op = Custom::from_parts(name, attributes).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((op.name(), &*op.attributes()), (name, attributes));
+        let error = Custom::from_parts(name, "rows=many full=maybe").unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("[{name}] the attributes `rows=many full=maybe` are not")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn programs_with_ops_go_through_text() {
+    let text = "program(%0: f64[2, 2]) {
+  %1: f64[2, 2], %2: f64[2], %3: f64[2, 2] = custom %0 {name = \"linalg::svd\", attributes = \"full=false\"}
+  return %2
+}
+";
+    kiln_linalg::register();
+    let program: Program = text.parse().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(program.to_string().parse::<Program>().unwrap(), program);
+    let reference = Reference::new();
+    let x = random(1, &[2, 2]);
+    let input = reference.write(x.to_data().unwrap());
+    let results = program.run(&reference, [input].into_iter().collect());
+    let found = kiln_ir::block_on(reference.read(results[0].clone())).unwrap();
+    assert_near("svd", &AnyTensor::from_data(found, &Device::cpu()), &svdvals(x).unwrap(), 1e-12);
+}
+
+/// The engines of [`Device`]s: eager, reference, and expanding everything that expands.
+fn devices() -> Vec<Device> {
+    let expanding = Expand::new(Reference::new());
+    vec![
+        Device::cpu(),
+        Device::from_engine(Arc::new(Reference::new()), "reference"),
+        Device::from_engine(Arc::new(expanding), "expanding"),
+    ]
+}
+
+#[test]
+fn every_engine_runs_the_ops() {
+    for device in devices().into_iter().flat_map(|device| [device.autodiff(), device]) {
+        let place = |x: AnyTensor| AnyTensor::from_data(x.to_data().unwrap(), &device);
+        let a = positive(1, &[2, 3, 3]);
+        let b = random(2, &[2, 3, 1]);
+        let expected = solve(a.clone(), b.clone(), Side::Left).unwrap();
+        let x = solve(place(a.clone()), place(b.clone()), Side::Left).unwrap();
+        assert_near("solve", &x, &expected, 1e-12);
+        let factor = cholesky(place(a), Triangle::Lower).unwrap();
+        assert_near(
+            "cholesky",
+            &cholesky_solve(place(b), factor, Triangle::Lower).unwrap(),
+            &expected,
+            1e-12,
+        );
+    }
+}
+
+#[test]
+fn transposed_and_sliced_operands_are_read_as_they_are() {
+    let x = random(3, &[4, 6]);
+    let slice = kiln_ir::SliceAxis { start: 5, len: 3, step: -2 };
+    let view = x.clone().slice_axis(1, slice).unwrap().swap_dims(0, 1).unwrap();
+    let copied = AnyTensor::from_data(view.to_data().unwrap(), &Device::cpu());
+    assert_eq!(numbers_of(&svdvals(view).unwrap()), numbers_of(&svdvals(copied).unwrap()));
+}
