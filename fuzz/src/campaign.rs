@@ -39,6 +39,8 @@ pub struct Options {
     pub most_failures: usize,
     /// How long a failure is made smaller.
     pub shrinking: Duration,
+    /// Write how far it is to the standard error every few seconds, and failures as soon as they are found.
+    pub progress: bool,
 }
 
 impl Default for Options {
@@ -53,6 +55,7 @@ impl Default for Options {
             texts: 2,
             most_failures: 10,
             shrinking: Duration::from_secs(20),
+            progress: false,
         }
     }
 }
@@ -66,6 +69,12 @@ pub struct Reported {
     pub failure: Failure,
     /// The small trial as a filetest.
     pub filetest: String,
+}
+
+impl fmt::Display for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "program {}: {}\n{}", self.number, self.failure, self.filetest)
+    }
 }
 
 /// What a campaign found.
@@ -95,10 +104,12 @@ pub fn run(options: &Options, subjects: impl Fn() -> Subjects + Sync) -> Report 
     let started = Instant::now();
     let next = AtomicU64::new(options.first);
     let end = options.first + options.programs;
+    let at = Progress::new(options.threads.max(1));
     let total = Mutex::new(Report { is_partial: options.only.is_some(), ..Report::default() });
     std::thread::scope(|scope| {
-        for _ in 0..options.threads.max(1) {
-            scope.spawn(|| {
+        for thread in 0..options.threads.max(1) {
+            let (next, total, at, subjects) = (&next, &total, &at, &subjects);
+            scope.spawn(move || {
                 let subjects = subjects();
                 let mut report = Report::default();
                 loop {
@@ -106,7 +117,11 @@ pub fn run(options: &Options, subjects: impl Fn() -> Subjects + Sync) -> Report 
                     if number >= end {
                         break;
                     }
+                    at.numbers[thread].store(number, Ordering::Relaxed);
                     one(options, number, &subjects, &mut report);
+                    if options.progress {
+                        report.failures.iter().for_each(|reported| eprintln!("{reported}"));
+                    }
                     let enough = !report.failures.is_empty() && {
                         let mut total = total.lock().unwrap_or_else(|error| error.into_inner());
                         total.failures.append(&mut report.failures);
@@ -117,13 +132,50 @@ pub fn run(options: &Options, subjects: impl Fn() -> Subjects + Sync) -> Report 
                     }
                 }
                 total.lock().unwrap_or_else(|error| error.into_inner()).absorb(report);
+                at.numbers[thread].store(u64::MAX, Ordering::Relaxed);
             });
+        }
+        if options.progress {
+            scope.spawn(|| at.show(options, started));
         }
     });
     let mut report = total.into_inner().unwrap_or_else(|error| error.into_inner());
     report.failures.sort_by_key(|reported| reported.number);
     report.time = started.elapsed();
     report
+}
+
+/// Which program each thread is at.
+struct Progress {
+    /// `u64::MAX` where a thread is done.
+    numbers: Vec<AtomicU64>,
+}
+
+impl Progress {
+    /// Between two lines.
+    const PAUSE: Duration = Duration::from_secs(20);
+
+    fn new(threads: usize) -> Progress {
+        Progress { numbers: (0..threads).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// Writes a line now and then until all threads are done. One that hangs shows by its number.
+    fn show(&self, options: &Options, started: Instant) {
+        let mut last = started;
+        loop {
+            std::thread::sleep(Duration::from_millis(100));
+            let numbers: Vec<u64> = self.numbers.iter().map(|n| n.load(Ordering::Relaxed)).collect();
+            if numbers.iter().all(|&number| number == u64::MAX) {
+                return;
+            }
+            if last.elapsed() >= Progress::PAUSE {
+                last = Instant::now();
+                let at: Vec<u64> = numbers.into_iter().filter(|&number| number != u64::MAX).collect();
+                let end = options.first + options.programs;
+                eprintln!("{:.0} s: at programs {at:?} of {end}", started.elapsed().as_secs_f64());
+            }
+        }
+    }
 }
 
 /// Generates and checks one program.
@@ -237,19 +289,20 @@ impl fmt::Display for Report {
             let seen = if kind == OpKind::Custom { String::new() } else { format!("{seen}/{all}") };
             writeln!(f, "{:<16}{times:>9}{seen:>10}  {}", format!("{kind:?}"), dtypes.join(" "))?;
         }
-        for Reported { number, failure, filetest } in &self.failures {
-            writeln!(f, "\nprogram {number}: {failure}\n{filetest}")?;
+        for reported in &self.failures {
+            writeln!(f, "\n{reported}")?;
         }
         for name in self.missing() {
             writeln!(f, "never generated: {name}")?;
         }
-        let Counts { ops, comparisons, poisoned, expansions, gradients, gradients_skipped, texts } =
-            self.counts;
+        let Counts { ops, comparisons, poisoned, expansions, batches, .. } = self.counts;
+        let Counts { directions, gradients, gradients_skipped, texts, .. } = self.counts;
         writeln!(
             f,
             "{} programs: {ops} ops run, {comparisons} comparisons, {poisoned} ops failed on both engines as they \
-             must, {expansions} expansions compared, {gradients} gradient checks ({gradients_skipped} points \
-             skipped), {texts} damaged texts parsed",
+             must, {expansions} expansions and {batches} examples of batches compared, {gradients} gradient checks by \
+             differences ({gradients_skipped} points skipped), {directions} by other modes, {texts} damaged texts \
+             parsed",
             self.programs
         )?;
         write!(f, "{} mismatches, {:.1} s", self.failures.len(), self.time.as_secs_f64())

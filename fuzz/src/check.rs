@@ -1,7 +1,10 @@
 //! What must hold of every trial.
 
+mod batch;
+mod direction;
 mod expansion;
 mod gradient;
+mod passed;
 mod text;
 mod value;
 
@@ -51,8 +54,14 @@ pub enum Check {
     Autodiff,
     /// Each op's expansion gives what the op gives.
     Expansion,
+    /// Each op on a batch of two examples gives what it gives on each.
+    Batch,
     /// Gradients agree with finite differences.
     Gradient,
+    /// Forward mode agrees with reverse mode.
+    Forward,
+    /// The program of the gradients gives what reverse mode gives.
+    GradientProgram,
     /// The parser of programs survives damaged texts.
     Parser,
 }
@@ -68,7 +77,10 @@ impl fmt::Display for Check {
             Check::Exact => "exact end to end",
             Check::Autodiff => "values under autodiff",
             Check::Expansion => "expansion",
+            Check::Batch => "batch",
             Check::Gradient => "gradient",
+            Check::Forward => "forward mode",
+            Check::GradientProgram => "program of gradients",
             Check::Parser => "parser",
         })
     }
@@ -120,6 +132,10 @@ pub struct Counts {
     pub poisoned: u64,
     /// Expansions that were compared.
     pub expansions: u64,
+    /// Examples of ops on batches that were compared.
+    pub batches: u64,
+    /// Derivatives by forward mode and by programs that were compared with reverse mode.
+    pub directions: u64,
     /// Elements of gradients that were compared with finite differences.
     pub gradients: u64,
     /// Elements of gradients where differences tell nothing: at a kink or a jump, or too steep.
@@ -134,6 +150,8 @@ impl AddAssign for Counts {
         self.comparisons += other.comparisons;
         self.poisoned += other.poisoned;
         self.expansions += other.expansions;
+        self.batches += other.batches;
+        self.directions += other.directions;
         self.gradients += other.gradients;
         self.gradients_skipped += other.gradients_skipped;
         self.texts += other.texts;
@@ -149,13 +167,17 @@ pub struct Found {
     pub counts: Counts,
 }
 
+/// A check of a trial.
+type Body<'a> = &'a dyn Fn(&mut Counts) -> Result<(), Failure>;
+
 /// Checks everything of a trial, up to the first failure. A panic is a failure of the check it happened in.
 pub fn check(trial: &Trial, subjects: &Subjects) -> Found {
     let mut found = Found::default();
-    let checks: [(Check, &dyn Fn(&mut Counts) -> Result<(), Failure>); 4] = [
+    let checks: [(Check, Body<'_>); 5] = [
         (Check::Text, &|_| text::check(trial)),
         (Check::Value, &|counts| value::check(trial, subjects, counts)),
         (Check::Expansion, &|counts| expansion::check(trial, counts)),
+        (Check::Batch, &|counts| batch::check(trial, subjects, counts)),
         (Check::Gradient, &|counts| gradient::check(trial, subjects, counts)),
     ];
     for (check, body) in checks {

@@ -45,7 +45,7 @@ enum Action {
 
 fn parsed() -> Result<Action, String> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    let mut options = Options { threads, ..Options::default() };
+    let mut options = Options { threads, progress: true, ..Options::default() };
     let mut print = false;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {

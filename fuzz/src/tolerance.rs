@@ -27,6 +27,8 @@ use kiln_suite::fill::{epsilon, float_limits};
 pub(crate) enum Computed {
     /// An engine's own kernel.
     Natively,
+    /// An engine's kernels, by the rule for batches: one op or a few.
+    Batched,
     /// The expansion, which rounds to the dtype after each of its ops.
     Expanded,
 }
@@ -89,7 +91,7 @@ fn rule(op: &Op, computed: Computed) -> Rule {
         | Op::Copy
         | Op::Take { .. }
         | Op::Gather { .. } => match computed {
-            Computed::Natively => Rule::Bits,
+            Computed::Natively | Computed::Batched => Rule::Bits,
             Computed::Expanded => Rule::Exact,
         },
         Op::Iota { .. }
@@ -242,7 +244,7 @@ impl Judge<'_> {
     /// By how much each element may be wrong.
     fn allowed(&self, rule: Rule, dtype: DType, results: &[f64]) -> Vec<f64> {
         let working = match self.computed {
-            Computed::Natively => dtype.accumulator(),
+            Computed::Natively | Computed::Batched => dtype.accumulator(),
             Computed::Expanded => dtype,
         };
         let (rounding, step) = (epsilon(dtype), epsilon(working));
@@ -274,7 +276,7 @@ impl Judge<'_> {
                 let magnitudes = self.magnitudes(|x| x.abs().max(1.0));
                 bounded(magnitudes, self.counts(), &|i| finite(results[i]).abs())
             }
-            Rule::Measured => self.measured(dtype, results, 16.0 * factor),
+            Rule::Measured => self.measured(dtype, results, factor * (16.0 + self.longest_sum())),
         }
     }
 
@@ -391,6 +393,17 @@ impl Judge<'_> {
             8.0 * epsilon(dtype) * finite(*x).abs() + factor * moved + 8.0 * epsilon(working) + least
         };
         results.iter().map(one).collect()
+    }
+
+    /// How many numbers a sum on the way has: their rounding may all go one way.
+    fn longest_sum(&self) -> f64 {
+        let Some(Given::Data(x)) = self.given.first() else { return 0.0 };
+        let count = match (self.op, x.shape().rank()) {
+            (Op::Norm { axes, .. }, rank) => x.shape()[rank - axes..].iter().product(),
+            (Op::Softmax { axis, .. }, _) => x.shape()[*axis],
+            (_, _) => 0,
+        };
+        count as f64
     }
 
     /// What a relative error of the places between samples amounts to: neighbours differ by at most this, and so many

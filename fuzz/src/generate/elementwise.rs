@@ -108,9 +108,9 @@ impl Generator<'_> {
     pub(super) fn bitcast(&mut self) -> Option<()> {
         let smooth = self.style.smooth;
         // Read as integers, floats jump; read as floats, integers can be anything.
-        let x = self.tensor(0, 5, |dtype| !dtype.is_bool() && !(smooth && dtype.is_float()));
+        let x = self.tensor(0, 5, |dtype| dtype.is_int() || dtype.is_float() && !smooth);
         let size = self.ty(x).dtype.size();
-        let suits = |dtype: &DType| !dtype.is_bool() && dtype.size() == size && !(smooth && dtype.is_float());
+        let suits = |dtype: &DType| dtype.size() == size && (dtype.is_int() || dtype.is_float() && !smooth);
         let list: Vec<DType> = DType::ALL.into_iter().filter(suits).collect();
         let dtype = self.random.pick(&list);
         self.emit_on(Op::Bitcast(dtype), &[x]).map(drop)

@@ -1,0 +1,151 @@
+//! An op on a batch is the op on each example.
+
+use super::{Check, Counts, Failure, Subjects};
+use crate::tolerance::{Computed, difference};
+use crate::trace::{Given, Ownership, given, read, run_on, trace};
+use crate::trial::Trial;
+use kiln_ir::{
+    Axes, CollectiveKind, Engine, Op, Operand, OperandType, Operands, SliceAxis, TensorData, Value, Var,
+    infer,
+};
+use kiln_reference::Reference;
+use kiln_vmap::{Randomness, Vmap};
+use std::sync::Arc;
+
+/// How many examples a batch has.
+const EXAMPLES: usize = 2;
+
+/// Runs each op on two examples at once, by [`Vmap`] over the engine under test, and compares both with the reference. The
+/// first has the operands that the op has in the program, the second some of them in reverse order.
+pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
+    let trace = trace(&Reference::new(), trial, Ownership::Passed);
+    for (number, instruction) in trial.program.instructions.iter().enumerate() {
+        let Some(list) = given(instruction, &trace.slots) else { continue };
+        if !has_rule(&instruction.op) {
+            continue;
+        }
+        let batch = Batch::new(&instruction.op, list, number);
+        let checked = batch.check(&subjects.one, counts);
+        checked.map_err(|message| Failure {
+            check: Check::Batch,
+            op: Some(instruction.op.name().into()),
+            instruction: Some(number),
+            message,
+        })?;
+    }
+    Ok(())
+}
+
+/// Of `NonZero` each example has another shape, and sending one of many is refused. Regions are batched op by op, which
+/// their own ops show elsewhere.
+fn has_rule(op: &Op) -> bool {
+    if let Op::Collective(collective) = op {
+        return !matches!(collective.kind, CollectiveKind::Send { .. });
+    }
+    !matches!(op, Op::NonZero { .. } | Op::Fused(_))
+}
+
+/// An op with the operands of both examples.
+struct Batch<'a> {
+    op: &'a Op,
+    lists: [Vec<Given>; EXAMPLES],
+    /// Which operands differ, and which axis counts the examples.
+    differs: Vec<bool>,
+    place: usize,
+}
+
+impl Batch<'_> {
+    fn new(op: &Op, list: Vec<Given>, number: usize) -> Batch<'_> {
+        // The gradient of attention relies on operands that belong together.
+        let together = matches!(op, Op::AttentionGrad(_));
+        let tensors = list.iter().filter(|x| matches!(x, Given::Data(_))).count();
+        let mut differs = Vec::new();
+        for given in &list {
+            let is_tensor = matches!(given, Given::Data(_));
+            // In turn: all of them, or every second.
+            let chosen =
+                number.is_multiple_of(2) || tensors < 2 || (differs.len() + number / 2).is_multiple_of(2);
+            differs.push(is_tensor && chosen);
+        }
+        let other = |(given, differs): (&Given, &bool)| match given {
+            Given::Data(data) if *differs && !together => Given::Data(reversed(data)),
+            Given::Data(_) | Given::Number(_) => given.clone(),
+        };
+        let second = list.iter().zip(&differs).map(other).collect();
+        Batch { op, lists: [list, second], differs, place: number }
+    }
+
+    fn check(&self, engine: &Arc<dyn Engine>, counts: &mut Counts) -> Result<(), String> {
+        let reference = Reference::new();
+        // What fails for one example fails for the batch.
+        let expected = self.lists.each_ref().map(|list| run_on(&reference, self.op, list));
+        let [Ok(first), Ok(second)] = expected else { return Ok(()) };
+        let layer = Vmap::new(engine.clone());
+        let operands = self.operands(&layer);
+        let types = infer(self.op, &OperandType::list(&operands)).map_err(|error| error.to_string())?;
+        let run = || layer.execute(self.op, operands, &types);
+        let results = layer.scope(EXAMPLES, Randomness::Same, run);
+        let all: Vec<Value> = results.iter().map(|value| layer.unbatch(value, EXAMPLES, 0)).collect();
+        for (example, expected) in [first, second].into_iter().enumerate() {
+            let mut actual = Vec::new();
+            for value in &all {
+                let one = row(&**engine, value, example);
+                actual.push(
+                    read(&**engine, one).map_err(|error| format!("example {example} failed: {error}"))?,
+                );
+            }
+            counts.batches += 1;
+            let list = &self.lists[example];
+            if let Some(problem) = difference(self.op, list, &expected, &actual, Computed::Batched) {
+                return Err(format!("example {example} of operands {:?}: {problem}", self.differs));
+            }
+        }
+        Ok(())
+    }
+
+    fn operands(&self, layer: &Vmap) -> Operands {
+        let engine = &**layer.inner();
+        let mut operands = Operands::new();
+        for (place, given) in self.lists[0].iter().enumerate() {
+            operands.push(match (given, &self.lists[1][place]) {
+                (Given::Data(first), Given::Data(second)) if self.differs[place] => {
+                    let axis = self.place % (first.shape().rank() + 1);
+                    Operand::Value(layer.batch(stacked(engine, [first, second], axis), axis))
+                }
+                (Given::Data(data), _) => Operand::Value(layer.write(data.clone())),
+                (Given::Number(scalar), _) => Operand::Scalar(*scalar),
+            });
+        }
+        operands
+    }
+}
+
+/// The same elements from the last to the first.
+fn reversed(data: &TensorData) -> TensorData {
+    let shape = *data.shape();
+    let backwards = |&len: &usize| SliceAxis { start: usize::saturating_sub(len, 1), len, step: -1 };
+    let op = Op::Slice(shape.iter().map(backwards).collect());
+    run_on(&Reference::new(), &op, &[Given::Data(data.clone())]).expect("a view").remove(0)
+}
+
+/// Both examples, which `axis` counts.
+fn stacked(engine: &dyn Engine, examples: [&TensorData; EXAMPLES], axis: usize) -> Value {
+    let row = |data: &TensorData| {
+        let row = Var::new(engine, engine.write(data.clone()));
+        row.reshape(data.shape().inserted(0, 1))
+    };
+    let [first, second] = examples.map(row);
+    let all = first.apply(Op::Concat { axis: 0 }, &[&second]);
+    let mut axes: Vec<usize> = (1..all.rank()).collect();
+    axes.insert(axis, 0);
+    all.apply(Op::Permute(Axes::new(&axes)), &[]).into_value()
+}
+
+/// One example of a value that its first axis counts.
+fn row(engine: &dyn Engine, all: &Value, example: usize) -> Value {
+    let all = Var::new(engine, all.clone());
+    let mut slices: Vec<SliceAxis> = all.shape().iter().map(|&len| SliceAxis::all(len)).collect();
+    slices[0] = SliceAxis { start: example, len: 1, step: 1 };
+    let shape = all.shape().without(0);
+    all.apply(Op::Slice(slices), &[]).reshape(shape).into_value()
+}

@@ -1,0 +1,117 @@
+//! Forward mode and programs of gradients agree with reverse mode.
+
+use super::gradient::Projection;
+use super::{Check, Counts, Failure, Subjects, round_trip};
+use crate::random::Random;
+use crate::trace::read;
+use crate::trial::Trial;
+use kiln_autodiff::Forward;
+use kiln_ir::{DType, Engine, Op, TensorData, Values, gradient_program, verify};
+
+/// How far two sums of the same terms in another order may be apart, of the sum of their magnitudes. Both are computed in
+/// `f64`, through chains of ops that may lose a few digits.
+const RELATIVE: f64 = 1e-7;
+
+/// With `g` the gradients of the projection `w · f(x)` by reverse mode: forward mode along a random direction `v` gives
+/// `w · Jv = g · v`, and the program of the gradients gives `g`.
+pub(super) fn check(
+    trial: &Trial,
+    function: &Projection<'_>,
+    gradients: &[Option<TensorData>],
+    subjects: &Subjects,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
+    let is_finite = |data: &TensorData| data.to_vec::<f64>().iter().all(|x| x.is_finite());
+    if !gradients.iter().flatten().all(is_finite) {
+        return Ok(());
+    }
+    forward(trial, function, gradients, subjects, counts)?;
+    // Behind `NonZero` the actual shapes are not those that a program of gradients is made for.
+    let is_open =
+        |trial: &Trial| trial.program.instructions.iter().any(|i| matches!(i.op, Op::NonZero { .. }));
+    if is_open(trial) { Ok(()) } else { program(trial, function, gradients, subjects, counts) }
+}
+
+fn forward(
+    trial: &Trial,
+    function: &Projection<'_>,
+    gradients: &[Option<TensorData>],
+    subjects: &Subjects,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
+    let failed = |message: String| Failure::whole(Check::Forward, message);
+    let layer = Forward::new(subjects.one.clone());
+    let mut random = Random::new(31, trial.inputs.len() as u64);
+    let (mut reverse, mut magnitude) = (0.0, 0.0);
+    let mut inputs = Values::new();
+    for (data, gradient) in trial.inputs.iter().zip(gradients) {
+        let value = layer.write(data.clone());
+        let Some(gradient) = gradient else {
+            inputs.push(value);
+            continue;
+        };
+        let direction: Vec<f64> = (0..data.num_elements()).map(|_| 2.0 * random.uniform() - 1.0).collect();
+        for (g, v) in gradient.to_vec::<f64>().iter().zip(&direction) {
+            reverse += g * v;
+            magnitude += (g * v).abs();
+        }
+        let direction = TensorData::new(direction, *data.shape()).expect("one for each element");
+        inputs.push(layer.dual(value, layer.inner().write(direction)));
+    }
+    let mut along = 0.0;
+    for (place, output) in trial.program.run(&layer, inputs).into_iter().enumerate() {
+        if output.dtype() != DType::F64 {
+            continue;
+        }
+        let Some(tangent) = layer.tangent(&output) else { continue };
+        let list = read(&**layer.inner(), tangent).map_err(failed)?.to_vec::<f64>();
+        for (t, weight) in list.iter().zip(function.weights(place, list.len())) {
+            along += t * weight;
+            magnitude += (t * weight).abs();
+        }
+    }
+    if !magnitude.is_finite() {
+        return Ok(());
+    }
+    counts.directions += 1;
+    if (along - reverse).abs() <= RELATIVE * magnitude + 1e-9 {
+        return Ok(());
+    }
+    Err(failed(format!("the derivative along a direction is {along}, by reverse mode {reverse}")))
+}
+
+fn program(
+    trial: &Trial,
+    function: &Projection<'_>,
+    gradients: &[Option<TensorData>],
+    subjects: &Subjects,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
+    let failed = |message: String| Failure::whole(Check::GradientProgram, message);
+    let program = gradient_program(&trial.program).map_err(|error| failed(error.to_string()))?;
+    verify(&program).map_err(|error| failed(format!("invalid: {error}\n{program}")))?;
+    round_trip(&program).map_err(failed)?;
+    let engine = &*subjects.one;
+    let mut inputs: Values = trial.inputs.iter().map(|data| engine.write(data.clone())).collect();
+    for ty in &program.inputs[inputs.len()..] {
+        let place = function.float_output(inputs.len() - trial.inputs.len());
+        // A number among the outputs has no gradient, and so no input here.
+        let weights = TensorData::new(function.weights(place, ty.num_elements()), ty.shape).expect("as many");
+        let is_weighted = ty.dtype == DType::F64;
+        inputs.push(engine.write(if is_weighted { weights } else { TensorData::zeros(*ty) }));
+    }
+    let expected: Vec<&TensorData> = gradients.iter().flatten().collect();
+    let results = program.run(engine, inputs);
+    for (place, (value, expected)) in results.into_iter().zip(expected).enumerate() {
+        let data = read(engine, value).map_err(failed)?;
+        let (found, expected) = (data.to_vec::<f64>(), expected.to_vec::<f64>());
+        let most = expected.iter().fold(0.0, |most: f64, x| x.abs().max(most));
+        counts.directions += 1;
+        let agrees = |(a, b): (&f64, &f64)| (a - b).abs() <= RELATIVE * (1.0 + most);
+        if let Some(element) = found.iter().zip(&expected).position(|pair| !agrees(pair)) {
+            let text = format!("element {element}: {} instead of {}", found[element], expected[element]);
+            return Err(failed(format!("gradient {place}: {text}")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! What the values that a program passes say about its gradients.
+
+use crate::shrink::edit::opened_all;
+use crate::trace::{Ownership, Slot, trace};
+use crate::trial::Trial;
+use kiln_ir::{Binary, Instruction, Op, PoolKind, ProgramOperand, Reduction, Unary};
+use kiln_reference::Reference;
+
+/// The values of a program on the reference, with the ops of fused regions in their place.
+pub(super) struct Passed {
+    trial: Trial,
+    slots: Vec<Slot>,
+}
+
+impl Passed {
+    pub(super) fn of(trial: &Trial) -> Passed {
+        let trial = opened_all(trial).unwrap_or_else(|| trial.clone());
+        let slots = trace(&Reference::new(), &trial, Ownership::Kept).slots;
+        Passed { trial, slots }
+    }
+
+    /// The greatest finite magnitude.
+    pub(super) fn largest(&self) -> f64 {
+        let finite = self.slots.iter().flat_map(floats).filter(|x| x.is_finite());
+        finite.fold(0.0, |most, x| x.abs().max(most))
+    }
+
+    /// Whether an op has no derivative at its operands: a value is not finite, or a root, logarithm or power is of 0. Times a
+    /// gradient of 0 that gives NaN, though differences may tell 0.
+    pub(super) fn are_singular(&self) -> bool {
+        let is_root = |op: &Op| {
+            matches!(
+                op,
+                Op::Unary(Unary::Sqrt | Unary::Rsqrt | Unary::Ln) | Op::Binary(Binary::Pow | Binary::Atan2)
+            )
+        };
+        let of_zero = |i: &Instruction| is_root(&i.op) && self.operands(i).any(|list| list.contains(&0.0));
+        self.trial.program.instructions.iter().any(of_zero)
+            || self.slots.iter().flat_map(floats).any(|x| !x.is_finite())
+    }
+
+    /// Whether an op chooses between equal numbers. Its gradient is that of one choice; a difference by one of the numbers
+    /// can be that of another, though it is the same to both sides: the second greatest of three ones stays 1.
+    pub(super) fn have_ties(&self) -> bool {
+        let ties = |instruction: &Instruction| {
+            let mut list: Vec<f64> = self.operands(instruction).flatten().collect();
+            list.sort_by(f64::total_cmp);
+            chooses(&instruction.op) && list.windows(2).any(|pair| pair[0] == pair[1])
+        };
+        self.trial.program.instructions.iter().any(ties)
+    }
+
+    /// The float operands of an instruction.
+    fn operands<'a>(&'a self, instruction: &'a Instruction) -> impl Iterator<Item = Vec<f64>> + 'a {
+        instruction.operands.iter().map(|operand| match operand {
+            ProgramOperand::Slot(slot) => floats(&self.slots[*slot]),
+            ProgramOperand::Scalar(scalar) => vec![scalar.to_f64()],
+        })
+    }
+}
+
+fn floats(slot: &Slot) -> Vec<f64> {
+    match slot {
+        Ok(data) if data.dtype().is_float() => data.to_vec(),
+        Ok(_) | Err(_) => Vec::new(),
+    }
+}
+
+/// Whether the op passes on one of several numbers.
+fn chooses(op: &Op) -> bool {
+    if let Op::Pool(spec) | Op::PoolGrad { spec, .. } = op {
+        return spec.kind == PoolKind::Max;
+    }
+    if let Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } = op {
+        return matches!(reduction, Reduction::Min | Reduction::Max);
+    }
+    if let Op::Put { mode, .. } | Op::Scatter { mode, .. } | Op::SliceUpdate { mode, .. } = op {
+        return matches!(mode.binary(), Some(Binary::Min | Binary::Max));
+    }
+    matches!(op, Op::Sort { .. } | Op::TopK { .. } | Op::Binary(Binary::Min | Binary::Max))
+}
