@@ -56,6 +56,16 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
         let _ = (inputs, outputs, gradients);
         None
     }
+
+    /// The op that does for many examples what this one does for one: all its tensor operands and all its results have
+    /// one more axis in front, and part `i` of the results is what this op gives for part `i` of the operands. Ops per
+    /// element and ops that allow leading axes return themselves.
+    ///
+    /// With `None` a layer of batches runs the expansion instead, or one example after the other; an op whose own
+    /// [`vjp`](CustomOp::vjp) is better than that of its expansion keeps it under a batch only by this.
+    fn batched(&self) -> Option<Custom> {
+        None
+    }
 }
 
 /// A shared [`CustomOp`], as [`Op::Custom`](crate::Op::Custom) holds it.

@@ -48,7 +48,7 @@ pub(crate) struct Binary {
 }
 
 /// The derivative of that order of [`DIGAMMA`].
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Polygamma(u32);
 
 mod table {
@@ -181,6 +181,10 @@ impl CustomOp for &'static Unary {
         floats(self.name, inputs, 1)
     }
 
+    fn batched(&self) -> Option<Custom> {
+        Some(Custom::new(*self))
+    }
+
     fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
         let x = &inputs[0];
         Some(alloc::vec![(self.value)(&widened(x)).cast(x.dtype())])
@@ -205,6 +209,10 @@ impl CustomOp for &'static Binary {
 
     fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         floats(self.name, inputs, 2)
+    }
+
+    fn batched(&self) -> Option<Custom> {
+        Some(Custom::new(*self))
     }
 
     fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
@@ -236,6 +244,10 @@ impl CustomOp for Polygamma {
 
     fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         floats("polygamma", inputs, 1)
+    }
+
+    fn batched(&self) -> Option<Custom> {
+        Some(Custom::new(*self))
     }
 
     fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {

@@ -418,6 +418,29 @@ fn dropping_a_batch_of_networks_in_gradients_uses_every_family() {
     close(&numbers(each.narrow(0, 0, 1)), &expected, 1e-8);
 }
 
+#[test]
+fn functions_in_closed_form_keep_their_slopes_under_a_batch() {
+    fn f<B: Backend>(x: Tensor<B, 1>) -> Tensor<B, 1> {
+        (x.clone().erfinv() + x.clone().lgamma() + x.clone().sinc() + x.asin()).sum()
+    }
+    let points = || floats::<2>([[0.0f64, 0.5], [0.25, 1e-9]]);
+    let each: Tensor<Flex, 2> = vmap(grad(f::<Autodiff<Vm>>))(points() + 0.1);
+    let below = grad(|x: Tensor<Ad, 2>| {
+        let all: Tensor<Ad, 2> = vmap(f::<Vmap<Ad>>)(x);
+        all.sum()
+    })(points() + 0.1);
+    let alone = grad(|x: Tensor<Ad, 2>| f(x.flatten::<1>(0, 1)))(points() + 0.1);
+    close(&numbers(each), &numbers(alone.clone()), 1e-12);
+    close(&numbers(below), &numbers(alone), 1e-12);
+    assert_eq!(
+        numbers(grad(|x: Tensor<Ad, 2>| {
+            let all: Tensor<Ad, 2> = vmap(|x: Tensor<Vmap<Ad>, 1>| x.sinc())(x);
+            all.sum()
+        })(points()))[0],
+        0.0
+    );
+}
+
 // Run-time backends, from outside.
 
 #[test]

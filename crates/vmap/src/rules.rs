@@ -24,7 +24,9 @@ pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[Tensor
             }
         }
         Op::Custom(custom) => {
-            if let Some(values) = custom::expanded(layer, custom, &inputs, results)? {
+            if custom.batched().is_none()
+                && let Some(values) = custom::expanded(layer, custom, &inputs, results)?
+            {
                 return Ok(values);
             }
         }
@@ -146,7 +148,10 @@ fn batched<'a>(call: Call<'a>) -> Result<Vec<Var<'a>>> {
         &Op::Fft { axis, inverse } => call.run(&Op::Fft { axis: axis + 1, inverse }),
         Op::Quantize { .. } | Op::Dequantize => one(composite::quantized(&call)),
         Op::Collective(collective) => return self::collective(call, *collective),
-        Op::Custom(custom) => return custom::one_by_one(&call, custom),
+        Op::Custom(custom) => match custom.batched() {
+            Some(batched) => return custom::at_once(call, batched),
+            None => return custom::one_by_one(&call, custom),
+        },
         Op::NonZero { .. } | Op::Fused(_) => return Err(call.error("has no rule")),
     })
 }

@@ -1,8 +1,8 @@
 //! What the layer does beside its rules, which the suite checks for every op.
 
 use kiln_ir::{
-    DType, Engine, Error, Op, Operand, OperandType, Operands, RandomKind, Scalar, TensorData, TensorType,
-    Value, Var, block_on, infer,
+    Custom, CustomOp, DType, Engine, Error, Op, Operand, OperandType, Operands, RandomKind, Result,
+    ResultTypes, Scalar, TensorData, TensorType, Value, Var, block_on, infer,
 };
 use kiln_reference::Reference;
 use kiln_vmap::{Randomness, Vmap};
@@ -16,7 +16,7 @@ fn batch<'e>(layer: &'e Vmap, data: impl Into<TensorData>) -> Var<'e> {
     Var::new(layer, layer.batch(layer.inner().write(data.into()), 0))
 }
 
-fn read(engine: &dyn Engine, value: Value) -> Result<Vec<f64>, Error> {
+fn read(engine: &dyn Engine, value: Value) -> Result<Vec<f64>> {
     block_on(engine.read(value)).map(|data| data.to_vec::<f64>())
 }
 
@@ -163,4 +163,61 @@ fn random_numbers_of_nested_functions_differ_along_both() {
     numbers.sort_by(f64::total_cmp);
     numbers.dedup();
     assert_eq!(numbers.len(), 24);
+}
+
+/// Adds 1, in one of several ways.
+#[derive(Clone, Copy, Debug)]
+struct Increment(Way);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// As an op that takes leading axes.
+    Batched,
+    /// As an op that, batched, gives something else.
+    Wrong,
+    Expanded,
+    OnTheHost,
+}
+
+impl CustomOp for Increment {
+    fn name(&self) -> &str {
+        "increment"
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        let ty = *inputs[0].tensor().expect("a tensor");
+        let dtype = if self.0 == Way::Wrong && ty.rank() > 1 { DType::F64 } else { ty.dtype };
+        Ok([ty.with_dtype(dtype)].into_iter().collect())
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        (self.0 == Way::Expanded).then(|| vec![&inputs[0] + 1.0])
+    }
+
+    fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {
+        let shape = *inputs[0].shape();
+        let numbers: Vec<f32> = inputs[0].to_vec::<f32>().into_iter().map(|x| x + 1.0).collect();
+        Some(TensorData::new(numbers, shape).map(|data| vec![data]))
+    }
+
+    fn batched(&self) -> Option<Custom> {
+        matches!(self.0, Way::Batched | Way::Wrong).then(|| Custom::new(*self))
+    }
+}
+
+#[test]
+fn custom_ops_run_batched_expanded_or_one_by_one() {
+    let layer = layer();
+    for way in [Way::Batched, Way::Expanded, Way::OnTheHost] {
+        let x = batch(&layer, [[1.0f32, 2.0], [3.0, 4.0]]);
+        let y = x.apply(Op::Custom(Custom::new(Increment(way))), &[]);
+        assert_eq!(all(&layer, y, 2), [2.0, 3.0, 4.0, 5.0], "{way:?}");
+    }
+    let x = batch(&layer, [[1.0f32, 2.0], [3.0, 4.0]]);
+    let error = x.apply(Op::Custom(Custom::new(Increment(Way::Wrong))), &[]).into_value();
+    let error = error.error().map(ToString::to_string).expect("the types differ");
+    assert!(
+        error.starts_with("[vmap] `increment` gives other types for many examples than for one"),
+        "{error}"
+    );
 }

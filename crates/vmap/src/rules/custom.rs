@@ -29,6 +29,23 @@ pub(super) fn expanded(
     Err(Error::value("vmap", problem).hint("`expand` and `infer` of the op must agree"))
 }
 
+/// The results by the op that computes many examples.
+///
+/// # Errors
+/// When that op does not accept the operands, or gives other types.
+pub(super) fn at_once<'a>(call: Call<'a>, batched: Custom) -> Result<Vec<Var<'a>>> {
+    let operands: Operands = (0..call.len()).map(|place| call.examples(place).into_operand()).collect();
+    let op = Op::Custom(batched);
+    let types = infer(&op, &OperandType::list(&operands))?;
+    let expected = call.results.iter().map(|ty| ty.with_shape(call.with_examples(&ty.shape)));
+    if !types.iter().copied().eq(expected) {
+        let hint = "`batched` of the op must give its results with the examples in front";
+        return Err(call.error("gives other types for many examples than for one").hint(hint));
+    }
+    let values = call.engine().execute(&op, operands, &types);
+    Ok(values.into_iter().map(|value| Var::new(call.engine(), value)).collect())
+}
+
 /// The op on one example after the other.
 ///
 /// # Errors
