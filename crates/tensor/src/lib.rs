@@ -34,6 +34,7 @@ mod axis;
 mod backend;
 mod capture;
 mod device;
+mod einsum;
 mod functions;
 mod kind;
 mod number;
@@ -53,6 +54,7 @@ pub use backend::{
 };
 pub use capture::{Captured, capture};
 pub use device::{Device, DeviceKey, FlexDevice};
+pub use einsum::{EinsumOperand, EinsumOperands, EinsumPath, EinsumStep, einsum};
 pub use functions::{activation, loss, module};
 pub use kiln_autodiff::Checkpointing;
 pub use kiln_ir::{
