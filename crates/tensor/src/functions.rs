@@ -1,5 +1,9 @@
 //! Functions by family.
 
 pub mod activation;
+pub mod fft;
+pub mod grid;
+pub mod linalg;
 pub mod loss;
 pub mod module;
+pub mod signal;

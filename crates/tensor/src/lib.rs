@@ -33,6 +33,7 @@ mod any;
 mod axis;
 mod backend;
 mod capture;
+mod complex;
 mod device;
 mod einsum;
 mod functions;
@@ -46,16 +47,17 @@ mod stack;
 mod tensor;
 pub mod transform;
 
-pub use any::{AnyTensor, Interpolation, PadMode, ScatterReduction, UniqueAny};
+pub use any::{AnyComplex, AnyTensor, Interpolation, PadMode, ScatterReduction, UniqueAny};
 pub use axis::{Axis, AxisList};
 pub use backend::{
     Autodiff, AutodiffBackend, Backend, BalancedCheckpointing, CheckpointingStrategy, Dyn, Flex, Forward,
     ForwardBackend, NoCheckpointing, Vmap, VmapBackend,
 };
 pub use capture::{Captured, capture};
+pub use complex::Complex;
 pub use device::{Device, DeviceKey, FlexDevice};
 pub use einsum::{EinsumOperand, EinsumOperands, EinsumPath, EinsumStep, einsum};
-pub use functions::{activation, loss, module};
+pub use functions::{activation, fft, grid, linalg, loss, module, signal};
 pub use kiln_autodiff::Checkpointing;
 pub use kiln_ir::{
     Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, OperandType, Result, ResultTypes,

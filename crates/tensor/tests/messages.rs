@@ -36,10 +36,13 @@ fn messages() {
          as the second last of the right one; transpose one of them?",
         || x().matmul(x()),
     );
-    says("[matmul] needs at least 2 axes: f32[3] x f32[3]\n  hint: add an axis to a vector first", || {
-        let v = Tensor::<Flex, 1>::ones([3], &DEVICE);
-        v.clone().matmul(v)
-    });
+    says(
+        "[matmul] needs at least 2 axes: f32[3] x f32[3]\n  hint: `dot`, `linalg::outer` and `linalg::matvec` are for vectors",
+        || {
+            let v = Tensor::<Flex, 1>::ones([3], &DEVICE);
+            v.clone().matmul(v)
+        },
+    );
     says(
         "[mul] the number 0.5 is no i32: i32[2, 3] x 0.5\n  hint: use a number of the tensor's kind, or cast the tensor \
          first",

@@ -15,6 +15,9 @@ from . import (
     math,
     matmul,
     method_core,
+    method_grid,
+    method_linalg,
+    method_signal,
     module,
     norm,
     optimizer,
@@ -40,4 +43,7 @@ FAMILIES = {
     "fft": fft,
     "module": module,
     "method_core": method_core,
+    "method_grid": method_grid,
+    "method_linalg": method_linalg,
+    "method_signal": method_signal,
 }

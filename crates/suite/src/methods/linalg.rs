@@ -1,7 +1,93 @@
 //! Linear algebra without decompositions.
 
-use super::Method;
+use super::{Method, away, distinct, floats, ints, normal, one};
+use crate::case::Fill;
+use kiln_tensor::linalg::Norm;
+
+const PIECEWISE: &str = "piecewise linear";
 
 pub(super) fn rows() -> Vec<Method> {
-    Vec::new()
+    [products(), norms()].concat()
+}
+
+fn products() -> Vec<Method> {
+    vec![
+        Method::new("matmul", |x| one(x[0].clone().matmul(x[1].clone())))
+            .on(&[normal(&[2, 3]), normal(&[3, 4])])
+            .on(&[normal(&[2, 1, 2, 3]), normal(&[4, 3, 2])])
+            .on(&[normal(&[3]), normal(&[3])])
+            .on(&[normal(&[3]), normal(&[2, 3, 2])])
+            .on(&[normal(&[2, 2, 3]), normal(&[3])])
+            .on(&[normal(&[2, 0]), normal(&[0, 3])]),
+        Method::new("outer", |x| one(x[0].clone().outer(x[1].clone())))
+            .on(&[normal(&[2]), normal(&[3])])
+            .on(&[normal(&[0]), normal(&[3])]),
+        Method::new("outer_dim", |x| one(x[0].clone().outer_dim(x[1].clone(), -1)))
+            .on(&[normal(&[2, 3]), normal(&[2, 2])])
+            .on(&[normal(&[2, 3]), normal(&[1, 2])]),
+        Method::new("dot", |x| one(x[0].clone().dot(x[1].clone())))
+            .on(&[normal(&[4]), normal(&[4])])
+            .on(&[normal(&[0]), normal(&[0])])
+            .on(&[ints(-3, 3, &[4]), ints(-3, 3, &[4])]),
+        Method::new("vecdot", |x| one(x[0].clone().vecdot(x[1].clone(), 1)))
+            .on(&[normal(&[2, 3]), normal(&[2, 3])])
+            .on(&[normal(&[2, 3, 2]), normal(&[3, 1])]),
+        Method::new("matvec", |x| one(x[0].clone().matvec(x[1].clone())))
+            .on(&[normal(&[2, 3]), normal(&[3])])
+            .on(&[normal(&[2, 2, 3]), normal(&[2, 3])])
+            .on(&[normal(&[2, 3]), normal(&[4, 3])]),
+        Method::new("inner_product", |x| one(x[0].clone().inner_product(x[1].clone())))
+            .on(&[normal(&[2, 3]), normal(&[4, 2, 3])])
+            .on(&[normal(&[3]), normal(&[3])])
+            .on(&[normal(&[]), normal(&[2])]),
+        Method::new("tensordot", |x| one(x[0].clone().tensordot(x[1].clone(), 2)))
+            .on(&[normal(&[2, 3, 2]), normal(&[3, 2, 4])])
+            .on(&[normal(&[2, 0, 2]), normal(&[0, 2, 4])]),
+        Method::new("tensordot", |x| one(x[0].clone().tensordot(x[1].clone(), ([0, -1], [2, 0]))))
+            .variant("lists")
+            .on(&[normal(&[2, 3, 4]), normal(&[4, 2, 2])]),
+        Method::new("kron", |x| one(x[0].clone().kron(x[1].clone())))
+            .on(&[normal(&[2, 2]), normal(&[2, 3])])
+            .on(&[normal(&[2]), normal(&[2, 3])])
+            .on(&[normal(&[]), normal(&[2])]),
+        Method::new("trace", |x| one(x[0].clone().trace())).on(&[normal(&[3, 3])]).on(&[normal(&[2, 2, 3])]),
+        Method::new("cross", |x| one(x[0].clone().cross(x[1].clone(), 1)))
+            .on(&[normal(&[2, 3]), normal(&[2, 3])])
+            .on(&[normal(&[1, 3, 2]), normal(&[2, 3, 1])]),
+    ]
+}
+
+fn norms() -> Vec<Method> {
+    let zeros = floats(&[2, 3], Fill::Among(&[0.0, 0.0, 1.5, -2.0]));
+    vec![
+        Method::new("vector_norm", |x| one(x[0].clone().vector_norm(2, -1)))
+            .on(&[normal(&[2, 3])])
+            .on(&[normal(&[2, 0])]),
+        Method::new("vector_norm", |x| one(x[0].clone().vector_norm(Norm::L0, 1)))
+            .variant("l0")
+            .on(&[zeros])
+            .no_gradient("counts"),
+        Method::new("vector_norm", |x| one(x[0].clone().vector_norm(1, 1)))
+            .variant("l1")
+            .on(&[away(&[2, 3])]),
+        Method::new("vector_norm", |x| one(x[0].clone().vector_norm(Norm::MaxAbs, 1)))
+            .variant("max")
+            .on(&[distinct(&[2, 3])])
+            .once(PIECEWISE),
+        Method::new("vector_norm", |x| one(x[0].clone().vector_norm(Norm::MinAbs, 1)))
+            .variant("min")
+            .on(&[distinct(&[2, 3])])
+            .once(PIECEWISE),
+        Method::new("vector_norm", |x| one(x[0].clone().vector_norm(3.5, 1)))
+            .variant("lp")
+            .on(&[away(&[2, 3])])
+            .within(64.0),
+        Method::new("vector_normalize", |x| one(x[0].clone().vector_normalize(2, 1, 1e-12)))
+            .on(&[normal(&[2, 3])]),
+        Method::new("cosine_similarity", |x| one(x[0].clone().cosine_similarity(x[1].clone(), 1, 1e-8)))
+            .on(&[away(&[2, 3]), away(&[2, 3])])
+            .on(&[away(&[2, 3]), away(&[1, 3])]),
+        Method::new("pairwise_distance", |x| one(x[0].clone().pairwise_distance(x[1].clone(), 2, 1e-6)))
+            .on(&[normal(&[2, 3]), normal(&[2, 3])]),
+    ]
 }

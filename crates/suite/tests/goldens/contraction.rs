@@ -2,6 +2,7 @@
 
 use crate::call::{Call, Outputs, array, one};
 use kiln_ir::Var;
+use kiln_tensor::AnyTensor;
 use kiln_tensor::module::{self, ConvOptions};
 
 pub(crate) fn conv(call: &Call<'_>) -> Outputs {
@@ -39,27 +40,17 @@ pub(crate) fn matmul(call: &Call<'_>) -> Outputs {
         "matmul" => matrix_product(call),
         "linear" => linear(call),
         "bilinear" => one(call.done(bilinear(call))),
-        "einsum" => Err("kiln-tensor has no einsum yet"),
+        "einsum" => {
+            let operands: Vec<_> = call.inputs.iter().map(|name| call.input(name).clone()).collect();
+            one(AnyTensor::einsum(call.text("equation"), operands).unwrap_or_else(|error| panic!("{error}")))
+        }
         op => panic!("unknown op {op}"),
     }
 }
 
-/// Vectors become a row on the left and a column on the right.
 fn matrix_product(call: &Call<'_>) -> Outputs {
-    let (a, b) = (call.input("a").clone(), call.input("b").clone());
-    let (row, column) = (a.rank() == 1, b.rank() == 1);
-    let length = a.shape()[a.rank() - 1];
-    let a = if row { a.reshape([1, length]) } else { Ok(a) };
-    let b = if column { b.reshape([length, 1]) } else { Ok(b) };
-    let product = a.and_then(|a| a.matmul(b?)).unwrap_or_else(|error| panic!("{error}"));
-    let mut shape = product.shape().to_vec();
-    if column {
-        shape.pop();
-    }
-    if row {
-        shape.remove(shape.len() - 1 - usize::from(!column));
-    }
-    one(product.reshape(shape).expect("as many elements"))
+    let product = call.input("a").clone().matmul(call.input("b").clone());
+    one(product.unwrap_or_else(|error| panic!("{error}")))
 }
 
 fn linear(call: &Call<'_>) -> Outputs {

@@ -4,10 +4,16 @@ use crate::{AnyTensor, Result, Shape};
 use kiln_ir::Op;
 
 impl AnyTensor {
-    /// Matrix products over the last two axes; the axes before broadcast.
+    /// Matrix products over the last two axes; the axes before broadcast. A tensor of one axis is a row on the left and a
+    /// column on the right; the axis that this adds is not in the result, so that two of them give a tensor without axes.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.matmul.html>
     pub fn matmul(self, other: AnyTensor) -> Result<AnyTensor> {
         self.on_same_stack("matmul", &other)?;
         let (m, n) = (self.shape().rank(), other.shape().rank());
+        if m == 1 || n == 1 {
+            return self.matmul_vector(other);
+        }
         let same_batch = m < 2 || n < 2 || self.shape()[..m - 2] == other.shape()[..n - 2];
         let inner_differ = m < 2 || n < 2 || self.shape()[m - 1] != other.shape()[n - 2];
         if same_batch || inner_differ {
@@ -20,5 +26,30 @@ impl AnyTensor {
         let (a, b) = (full(&self.shape()[m - 2..]), full(&other.shape()[n - 2..]));
         let other = other.expand(b)?;
         self.expand(a)?.apply_with(&Op::MatMul, [other.value.into()])
+    }
+
+    /// One of the operands has one axis: it gets a second, which the result loses.
+    fn matmul_vector(self, other: AnyTensor) -> Result<AnyTensor> {
+        let (row, column) = (self.rank() == 1, other.rank() == 1);
+        let inner = self.shape().last() == other.shape().iter().rev().nth(usize::from(!column));
+        if self.rank() == 0 || other.rank() == 0 || !inner {
+            // Inference says what is wrong with the operands as they are.
+            let problem = if inner { "needs at least 1 axis" } else { "inner sizes differ" };
+            let types = [self.ty().into(), other.ty().into()];
+            return Err(kiln_ir::Error::type_error("matmul", problem, &types)
+                .hint("a vector is as long as the last axis of a matrix on its left, or the second last on its right"));
+        }
+        let (a, b) = (*self.shape(), *other.shape());
+        let left = if row { self.reshape(a.inserted(0, 1))? } else { self };
+        let right = if column { other.reshape(b.inserted(1, 1))? } else { other };
+        let product = left.matmul(right)?;
+        let mut shape = *product.shape();
+        if column {
+            shape = shape.without(shape.rank() - 1);
+        }
+        if row {
+            shape = shape.without(shape.rank() - if column { 1 } else { 2 });
+        }
+        product.reshape(shape)
     }
 }

@@ -309,23 +309,6 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     pub fn heaviside(self, at_zero: Self) -> Self {
         self.map(|any| any.heaviside(at_zero.into_any()))
     }
-
-    /// Matrix products over the last two axes, `[.., m, k] x [.., k, n] -> [.., m, n]`; the axes before broadcast.
-    ///
-    /// # Panics
-    /// When inner or batch sizes differ, or with fewer than two axes.
-    #[track_caller]
-    pub fn matmul(self, other: Self) -> Self {
-        self.map(|any| any.matmul(other.into_any()))
-    }
-}
-
-impl<B: Backend, K: Numeric> Tensor<B, 1, K> {
-    /// The sum of the products of the elements, of shape `[1]`.
-    #[track_caller]
-    pub fn dot(self, other: Self) -> Self {
-        (self * other).sum()
-    }
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {

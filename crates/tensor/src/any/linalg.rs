@@ -1,0 +1,7 @@
+//! Products of vectors and matrices, and norms.
+
+mod norm;
+mod product;
+
+pub use norm::Norm;
+pub use product::TensordotAxes;

@@ -1,0 +1,128 @@
+//! Norms of vectors, and what is measured by them.
+
+use super::product::sum_axis;
+use crate::{AnyTensor, Axis, Error, Result};
+use kiln_ir::{Axes, Binary, Comparison, Op, Reduction, Unary};
+
+/// Which norm of a vector. Numbers convert: `2`, `0.5`, `f64::INFINITY`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Norm {
+    /// How many elements differ from 0.
+    L0,
+    /// The sum of absolute values.
+    L1,
+    /// The square root of the sum of squares.
+    L2,
+    /// The greatest absolute value.
+    MaxAbs,
+    /// The least absolute value.
+    MinAbs,
+    /// `(Σ |x|^p)^(1/p)`.
+    Lp(f64),
+}
+
+impl From<f64> for Norm {
+    fn from(p: f64) -> Norm {
+        match p {
+            0.0 => Norm::L0,
+            1.0 => Norm::L1,
+            2.0 => Norm::L2,
+            f64::INFINITY => Norm::MaxAbs,
+            f64::NEG_INFINITY => Norm::MinAbs,
+            p => Norm::Lp(p),
+        }
+    }
+}
+
+impl From<i32> for Norm {
+    fn from(p: i32) -> Norm {
+        Norm::from(f64::from(p))
+    }
+}
+
+impl AnyTensor {
+    /// A norm along an axis, which stays with length 1. See [`linalg::vector_norm`](crate::linalg::vector_norm).
+    pub fn vector_norm(self, norm: impl Into<Norm>, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        let axis = axis.into().of("vector_norm", self.ty())?;
+        if !self.dtype().is_float() {
+            return Err(Error::type_error("vector_norm", "needs floats", &[self.ty().into()])
+                .hint("`float` it first"));
+        }
+        match norm.into() {
+            Norm::L0 => count_not_zero(self, axis),
+            Norm::L1 => sum_axis(self.unary(Unary::Abs)?, axis),
+            Norm::L2 => root(sum_axis(self.clone().binary(Binary::Mul, self)?, axis)?),
+            Norm::MaxAbs => extreme(self, Reduction::Max, axis),
+            Norm::MinAbs => extreme(self, Reduction::Min, axis),
+            Norm::Lp(p) => power_norm(self, p, axis),
+        }
+    }
+
+    /// Divided by a norm along an axis, or by `epsilon` where that is greater.
+    /// See [`linalg::vector_normalize`](crate::linalg::vector_normalize).
+    pub fn vector_normalize(
+        self,
+        norm: impl Into<Norm>,
+        axis: impl Into<Axis>,
+        epsilon: f64,
+    ) -> Result<AnyTensor> {
+        let length = self.clone().vector_norm(norm, axis)?.binary_scalar(Binary::Max, epsilon)?;
+        self.binary(Binary::Div, length)
+    }
+
+    /// The cosine of the angle between vectors along an axis, which stays with length 1.
+    /// See [`linalg::cosine_similarity`](crate::linalg::cosine_similarity).
+    pub fn cosine_similarity(
+        self,
+        other: AnyTensor,
+        axis: impl Into<Axis>,
+        epsilon: f64,
+    ) -> Result<AnyTensor> {
+        let axis = axis.into();
+        let length = |x: &AnyTensor| x.clone().vector_norm(2, axis)?.binary_scalar(Binary::Max, epsilon);
+        let lengths = length(&self)?.binary(Binary::Mul, length(&other)?)?;
+        self.vecdot(other, axis)?.binary(Binary::Div, lengths)
+    }
+
+    /// The norm of the differences along the last axis, which stays with length 1.
+    /// See [`linalg::pairwise_distance`](crate::linalg::pairwise_distance).
+    pub fn pairwise_distance(
+        self,
+        other: AnyTensor,
+        norm: impl Into<Norm>,
+        epsilon: f64,
+    ) -> Result<AnyTensor> {
+        self.binary(Binary::Sub, other)?.binary_scalar(Binary::Add, epsilon)?.vector_norm(norm, -1)
+    }
+}
+
+fn count_not_zero(x: AnyTensor, axis: usize) -> Result<AnyTensor> {
+    let dtype = x.dtype();
+    sum_axis(x.compare_scalar(Comparison::Ne, 0.0)?.cast(dtype)?, axis)
+}
+
+fn extreme(x: AnyTensor, reduction: Reduction, axis: usize) -> Result<AnyTensor> {
+    if x.shape()[axis] == 0 {
+        return Err(Error::type_error("vector_norm", "no elements have no extreme", &[x.ty().into()])
+            .hint("the norms by maximum and minimum need at least one element"));
+    }
+    x.unary(Unary::Abs)?.apply(&Op::Reduce { reduction, axes: Axes::one(axis) })
+}
+
+/// The square root, with gradient 0 at 0.
+fn root(x: AnyTensor) -> Result<AnyTensor> {
+    let zero = x.clone().compare_scalar(Comparison::Eq, 0.0)?;
+    let inside = zero.clone().if_else_number(1.0, x)?;
+    zero.if_else_number(0.0, inside.unary(Unary::Sqrt)?)
+}
+
+/// `(Σ |x|^p)^(1/p)`, with gradient 0 where an element or the whole is 0.
+fn power_norm(x: AnyTensor, p: f64, axis: usize) -> Result<AnyTensor> {
+    let at_zero = if p > 0.0 { 0.0 } else { f64::INFINITY };
+    let power = |x: AnyTensor, p: f64| {
+        let zero = x.clone().compare_scalar(Comparison::Eq, 0.0)?;
+        let inside = zero.clone().if_else_number(1.0, x)?;
+        zero.if_else_number(at_zero, inside.binary_scalar(Binary::Pow, p)?)
+    };
+    power(sum_axis(power(x.unary(Unary::Abs)?, p)?, axis)?, 1.0 / p)
+}

@@ -1,0 +1,138 @@
+//! Window functions.
+
+use crate::{AnyTensor, Error, Result, Stack, TensorData};
+use alloc::format;
+use alloc::vec::Vec;
+use core::f64::consts::PI;
+
+/// A window function: weights that fade a piece of a signal out at its ends. With `N` weights and `t = i / (N - 1)`:
+#[derive(Clone, Debug, PartialEq)]
+pub enum Window {
+    /// `sin²(πt)`.
+    Hann,
+    /// `0.54 - 0.46 cos(2πt)`.
+    Hamming,
+    /// `0.42 - 0.5 cos(2πt) + 0.08 cos(4πt)`.
+    Blackman,
+    /// A triangle, `1 - |2t - 1|`.
+    Bartlett,
+    /// `I₀(β √(1 - (2t - 1)²)) / I₀(β)`, with the modified Bessel function of order 0.
+    Kaiser {
+        /// How narrow the window is.
+        beta: f64,
+    },
+    /// `sin(π (i + 1/2) / N)`.
+    Cosine,
+    /// `exp(-(i - (N - 1) / 2)² / 2σ²)`.
+    Gaussian {
+        /// The standard deviation σ, in elements.
+        deviation: f64,
+    },
+    /// `Σ (-1)^j a[j] cos(2πjt)`.
+    GeneralCosine(Vec<f64>),
+    /// `α - (1 - α) cos(2πt)`.
+    GeneralHamming {
+        /// The constant part α.
+        alpha: f64,
+    },
+    /// Flat, with the halves of a Hann window of `α (N - 1)` elements at both ends.
+    Tukey {
+        /// The part that is not flat: 0 gives ones, 1 a Hann window.
+        alpha: f64,
+    },
+}
+
+impl AnyTensor {
+    /// The weights of a window, `[size]`, in the default float dtype. See [`signal::window`](crate::signal::window).
+    ///
+    /// # Errors
+    /// When a parameter is not finite, or a deviation not positive.
+    pub fn window(
+        window: &Window,
+        size: usize,
+        periodic: bool,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        window.check()?;
+        let stack = device.as_ref();
+        let weights = TensorData::new(window.weights(size, periodic), [size])?;
+        Ok(AnyTensor::from_data(weights.convert(stack.float_dtype()), stack))
+    }
+}
+
+impl Window {
+    fn check(&self) -> Result<()> {
+        let (name, parameter) = match self {
+            Window::Hann | Window::Hamming | Window::Blackman | Window::Bartlett | Window::Cosine => {
+                return Ok(());
+            }
+            Window::Kaiser { beta } => ("beta", *beta),
+            Window::Gaussian { deviation } if *deviation <= 0.0 => ("deviation", f64::NAN),
+            Window::Gaussian { deviation } => ("deviation", *deviation),
+            Window::GeneralCosine(terms) => ("a", terms.iter().sum()),
+            Window::GeneralHamming { alpha } | Window::Tukey { alpha } => ("alpha", *alpha),
+        };
+        if parameter.is_finite() {
+            return Ok(());
+        }
+        Err(Error::value(
+            "window",
+            format!("{self:?}: {name} must be a finite number, a deviation a positive one"),
+        ))
+    }
+
+    /// A periodic window is the first `size` weights of the symmetric one that is longer by one.
+    fn weights(&self, size: usize, periodic: bool) -> Vec<f64> {
+        let whole = if periodic { size + 1 } else { size };
+        (0..size).map(|i| if size == 1 { 1.0 } else { self.weight(i as f64, whole as f64) }).collect()
+    }
+
+    fn weight(&self, i: f64, count: f64) -> f64 {
+        let t = i / (count - 1.0);
+        let cosine = |j: f64| libm::cos(2.0 * PI * j * t);
+        match self {
+            Window::Hann => 0.5 - 0.5 * cosine(1.0),
+            Window::Hamming => 0.54 - 0.46 * cosine(1.0),
+            Window::Blackman => 0.42 - 0.5 * cosine(1.0) + 0.08 * cosine(2.0),
+            Window::Bartlett => 1.0 - libm::fabs(2.0 * t - 1.0),
+            Window::Kaiser { beta } => {
+                let x = 2.0 * t - 1.0;
+                bessel_i0(beta * libm::sqrt((1.0 - x * x).max(0.0))) / bessel_i0(*beta)
+            }
+            Window::Cosine => libm::sin(PI * (i + 0.5) / count),
+            Window::Gaussian { deviation } => {
+                let distance = (i - (count - 1.0) / 2.0) / deviation;
+                libm::exp(-0.5 * distance * distance)
+            }
+            Window::GeneralCosine(terms) => {
+                let term = |(j, a): (usize, &f64)| {
+                    if j % 2 == 0 { a * cosine(j as f64) } else { -a * cosine(j as f64) }
+                };
+                terms.iter().enumerate().map(term).sum()
+            }
+            Window::GeneralHamming { alpha } => alpha - (1.0 - alpha) * cosine(1.0),
+            Window::Tukey { alpha } => tukey(t, *alpha),
+        }
+    }
+}
+
+fn tukey(t: f64, alpha: f64) -> f64 {
+    let from_end = t.min(1.0 - t);
+    if alpha <= 0.0 || from_end >= alpha.min(1.0) / 2.0 {
+        return 1.0;
+    }
+    0.5 - 0.5 * libm::cos(2.0 * PI * from_end / alpha.min(1.0))
+}
+
+/// The modified Bessel function of order 0, by its power series `Σ ((x/2)^k / k!)²`, whose terms are all positive
+/// (<https://dlmf.nist.gov/10.25.E2>).
+fn bessel_i0(x: f64) -> f64 {
+    let quarter = x * x / 4.0;
+    let (mut term, mut sum, mut k) = (1.0f64, 1.0f64, 1.0f64);
+    while term > sum * 1e-17 && sum.is_finite() {
+        term *= quarter / (k * k);
+        sum += term;
+        k += 1.0;
+    }
+    sum
+}

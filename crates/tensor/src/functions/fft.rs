@@ -1,0 +1,316 @@
+//! Discrete Fourier transforms.
+//!
+//! Complex tensors are pairs of real ones, [`Complex`]; the semantics are those of
+//! [`torch.fft`](https://docs.pytorch.org/docs/stable/fft.html). Any number of points will do; axes are cut or padded with
+//! zeros at the end to that number. All transforms are linear, and gradients pass through them.
+//!
+//! | of | to | forward | inverse |
+//! |---|---|---|---|
+//! | complex | complex | [`fft`], [`fft2`], [`fftn`] | [`ifft`], [`ifft2`], [`ifftn`] |
+//! | real | half of a mirrored spectrum | [`rfft`], [`rfft2`], [`rfftn`] | [`irfft`], [`irfft2`], [`irfftn`] |
+//! | half of a mirrored signal | real spectrum | [`hfft`] | [`ihfft`] |
+//! | real | real | [`dct`] | |
+//!
+//! The complex transform is called `cfft` in Burn.
+
+pub use crate::any::{Dct, FftNorm};
+
+use crate::tensor::ok;
+use crate::{AnyTensor, Axis, AxisList, Backend, Complex, Kind, Tensor};
+
+/// The discrete Fourier transform along an axis, `y[k] = Σ x[i] e^(-2πi k i / n)`. `points` is `None` for the length of the
+/// axis.
+///
+/// ```
+/// use kiln_tensor::{Complex, Flex, Tensor, fft::{self, FftNorm}};
+///
+/// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 0.0, 0.0, 0.0], &Default::default());
+/// let y = fft::fft(Complex::from_real(x), None, -1, FftNorm::Backward);
+/// assert_eq!(y.re().into_data().to_vec::<f32>(), [1.0; 4]);
+/// ```
+///
+/// # Panics
+/// When there are no points.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.fft.html>
+#[track_caller]
+pub fn fft<B: Backend, const D: usize>(
+    x: Complex<B, D>,
+    points: impl Into<Option<usize>>,
+    axis: impl Into<Axis>,
+    norm: FftNorm,
+) -> Complex<B, D> {
+    Complex::from_any(ok(x.into_any().fft(points, axis, norm)))
+}
+
+/// The inverse of [`fft`], `y[i] = Σ x[k] e^(2πi k i / n) / n`.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifft.html>
+#[track_caller]
+pub fn ifft<B: Backend, const D: usize>(
+    x: Complex<B, D>,
+    points: impl Into<Option<usize>>,
+    axis: impl Into<Axis>,
+    norm: FftNorm,
+) -> Complex<B, D> {
+    Complex::from_any(ok(x.into_any().ifft(points, axis, norm)))
+}
+
+/// The first `n / 2 + 1` elements of the transform of a real tensor; the others are their conjugates, in reverse order.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, fft::{self, FftNorm}};
+///
+/// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 2.0, 3.0, 4.0], &Default::default());
+/// let y = fft::rfft(x, None, -1, FftNorm::Backward);
+/// assert_eq!(y.re().into_data().to_vec::<f32>(), [10.0, -2.0, -2.0]);
+/// assert_eq!(y.im().into_data().to_vec::<f32>(), [0.0, 2.0, 0.0]);
+/// ```
+///
+/// # Panics
+/// When there are no points.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.rfft.html>
+#[track_caller]
+pub fn rfft<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    points: impl Into<Option<usize>>,
+    axis: impl Into<Axis>,
+    norm: FftNorm,
+) -> Complex<B, D> {
+    Complex::from_any(ok(x.into_any().rfft(points, axis, norm)))
+}
+
+/// The inverse of [`rfft`]. `points` is the length of the result, `2 (m - 1)` for `None`: give it where it is odd. The
+/// imaginary parts of the first element and, for an even length, of the middle one do not count.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, fft::{self, FftNorm}};
+///
+/// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 2.0, 3.0], &Default::default());
+/// let y = fft::rfft(x.clone(), None, -1, FftNorm::Backward);
+/// assert!(fft::irfft(y, 3, -1, FftNorm::Backward).all_close(x, None, Some(1e-6)));
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.irfft.html>
+#[track_caller]
+pub fn irfft<B: Backend, const D: usize>(
+    x: Complex<B, D>,
+    points: impl Into<Option<usize>>,
+    axis: impl Into<Axis>,
+    norm: FftNorm,
+) -> Tensor<B, D> {
+    Tensor::from_any(ok(x.into_any().irfft(points, axis, norm)))
+}
+
+/// The real spectrum of a signal whose second half mirrors the first, of which `x` is the first: [`irfft`] with the sign of
+/// the exponent and the norm of the other direction.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.hfft.html>
+#[track_caller]
+pub fn hfft<B: Backend, const D: usize>(
+    x: Complex<B, D>,
+    points: impl Into<Option<usize>>,
+    axis: impl Into<Axis>,
+    norm: FftNorm,
+) -> Tensor<B, D> {
+    Tensor::from_any(ok(x.into_any().hfft(points, axis, norm)))
+}
+
+/// The inverse of [`hfft`].
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ihfft.html>
+#[track_caller]
+pub fn ihfft<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    points: impl Into<Option<usize>>,
+    axis: impl Into<Axis>,
+    norm: FftNorm,
+) -> Complex<B, D> {
+    Complex::from_any(ok(x.into_any().ihfft(points, axis, norm)))
+}
+
+/// The transform along the last two axes. See [`fftn`].
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.fft2.html>
+#[track_caller]
+pub fn fft2<B: Backend, const D: usize>(
+    x: Complex<B, D>,
+    sizes: Option<[usize; 2]>,
+    norm: FftNorm,
+) -> Complex<B, D> {
+    fftn(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
+}
+
+/// The inverse of [`fft2`].
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifft2.html>
+#[track_caller]
+pub fn ifft2<B: Backend, const D: usize>(
+    x: Complex<B, D>,
+    sizes: Option<[usize; 2]>,
+    norm: FftNorm,
+) -> Complex<B, D> {
+    ifftn(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
+}
+
+/// The transform of a real tensor along the last two axes; the last is halved. See [`rfftn`].
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.rfft2.html>
+#[track_caller]
+pub fn rfft2<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    sizes: Option<[usize; 2]>,
+    norm: FftNorm,
+) -> Complex<B, D> {
+    rfftn(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
+}
+
+/// The inverse of [`rfft2`].
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.irfft2.html>
+#[track_caller]
+pub fn irfft2<B: Backend, const D: usize>(
+    x: Complex<B, D>,
+    sizes: Option<[usize; 2]>,
+    norm: FftNorm,
+) -> Tensor<B, D> {
+    irfftn(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
+}
+
+/// The transform along several axes, one after the other. `sizes` has the number of points of each, `None` keeps lengths.
+///
+/// ```
+/// use kiln_tensor::{Complex, Flex, Tensor, fft::{self, FftNorm}};
+///
+/// let x = Tensor::<Flex, 2>::ones([2, 2], &Default::default());
+/// let y = fft::fftn(Complex::from_real(x), None, [0, 1], FftNorm::Ortho);
+/// assert_eq!(y.re().into_data().to_vec::<f32>(), [2.0, 0.0, 0.0, 0.0]);
+/// ```
+///
+/// # Panics
+/// When sizes and axes differ in number.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.fftn.html>
+#[track_caller]
+pub fn fftn<B: Backend, const D: usize>(
+    x: Complex<B, D>,
+    sizes: Option<&[usize]>,
+    axes: impl Into<AxisList>,
+    norm: FftNorm,
+) -> Complex<B, D> {
+    Complex::from_any(ok(x.into_any().fftn(sizes, axes, norm)))
+}
+
+/// The inverse of [`fftn`].
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifftn.html>
+#[track_caller]
+pub fn ifftn<B: Backend, const D: usize>(
+    x: Complex<B, D>,
+    sizes: Option<&[usize]>,
+    axes: impl Into<AxisList>,
+    norm: FftNorm,
+) -> Complex<B, D> {
+    Complex::from_any(ok(x.into_any().ifftn(sizes, axes, norm)))
+}
+
+/// The transform of a real tensor along several axes; the last of them is halved as by [`rfft`].
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.rfftn.html>
+#[track_caller]
+pub fn rfftn<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    sizes: Option<&[usize]>,
+    axes: impl Into<AxisList>,
+    norm: FftNorm,
+) -> Complex<B, D> {
+    Complex::from_any(ok(x.into_any().rfftn(sizes, axes, norm)))
+}
+
+/// The inverse of [`rfftn`]; `sizes` are those of the result.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.irfftn.html>
+#[track_caller]
+pub fn irfftn<B: Backend, const D: usize>(
+    x: Complex<B, D>,
+    sizes: Option<&[usize]>,
+    axes: impl Into<AxisList>,
+    norm: FftNorm,
+) -> Tensor<B, D> {
+    Tensor::from_any(ok(x.into_any().irfftn(sizes, axes, norm)))
+}
+
+/// The frequency of each element of [`fft`], in cycles per unit of the spacing of samples: `[0, 1, .., -2, -1] / (n spacing)`.
+///
+/// ```
+/// use kiln_tensor::{Flex, fft};
+///
+/// let frequencies = fft::fftfreq::<Flex>(4, 0.5, &Default::default());
+/// assert_eq!(frequencies.into_data().to_vec::<f32>(), [0.0, 0.5, -1.0, -0.5]);
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.fftfreq.html>
+#[track_caller]
+pub fn fftfreq<B: Backend>(points: usize, spacing: f64, device: &B::Device) -> Tensor<B, 1> {
+    Tensor::from_any(ok(AnyTensor::fftfreq(points, spacing, &B::stack(device))))
+}
+
+/// The frequency of each element of [`rfft`]: `[0, 1, .., n / 2] / (n spacing)`.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.rfftfreq.html>
+#[track_caller]
+pub fn rfftfreq<B: Backend>(points: usize, spacing: f64, device: &B::Device) -> Tensor<B, 1> {
+    Tensor::from_any(ok(AnyTensor::rfftfreq(points, spacing, &B::stack(device))))
+}
+
+/// The zero frequency moved from the first to the middle place of axes.
+///
+/// ```
+/// use kiln_tensor::{Flex, fft};
+///
+/// let frequencies = fft::fftfreq::<Flex>(4, 1.0, &Default::default());
+/// assert_eq!(fft::fftshift(frequencies, [0]).into_data().to_vec::<f32>(), [-0.5, -0.25, 0.0, 0.25]);
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.fftshift.html>
+#[track_caller]
+pub fn fftshift<B: Backend, const D: usize, K: Kind>(
+    x: Tensor<B, D, K>,
+    axes: impl Into<AxisList>,
+) -> Tensor<B, D, K> {
+    x.map(|any| any.fftshift(axes))
+}
+
+/// The inverse of [`fftshift`], which differs from it for odd lengths.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifftshift.html>
+#[track_caller]
+pub fn ifftshift<B: Backend, const D: usize, K: Kind>(
+    x: Tensor<B, D, K>,
+    axes: impl Into<AxisList>,
+) -> Tensor<B, D, K> {
+    x.map(|any| any.ifftshift(axes))
+}
+
+/// A discrete cosine transform along an axis; see [`Dct`] for the formulas. With `orthogonal` the matrix of the transform
+/// is orthogonal, and kind three is the inverse of kind two.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, fft::{self, Dct}};
+///
+/// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 2.0, 4.0], &Default::default());
+/// let y = fft::dct(x.clone(), Dct::Two, 0, true);
+/// assert!(fft::dct(y, Dct::Three, 0, true).all_close(x, None, Some(1e-6)));
+/// ```
+///
+/// <https://docs.scipy.org/doc/scipy/reference/generated/scipy.fft.dct.html>
+#[track_caller]
+pub fn dct<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    kind: Dct,
+    axis: impl Into<Axis>,
+    orthogonal: bool,
+) -> Tensor<B, D> {
+    x.map(|any| any.dct(kind, axis, orthogonal))
+}

@@ -1,0 +1,122 @@
+//! Grids of coordinates. Sampling at them: [`Tensor::grid_sample_2d`] and [`Tensor::grid_sample_3d`].
+
+pub use crate::any::{GridPadding, GridSampleMode, GridSampleOptions, Indexing};
+
+use crate::tensor::ok;
+use crate::{AnyTensor, Axis, Backend, Kind, Tensor};
+use alloc::vec::Vec;
+
+/// Each of `N` vectors repeated along the axes of all others, so that together they name every point of a grid. Views:
+/// nothing is copied.
+///
+/// ```
+/// use kiln_tensor::{Flex, Int, Tensor, grid::{self, Indexing}};
+///
+/// let range = |n| Tensor::<Flex, 1, Int>::arange(0..n, &Default::default());
+/// let [rows, columns] = grid::meshgrid([range(2), range(3)], Indexing::Matrix);
+/// assert_eq!(rows.into_data().to_vec::<i32>(), [0, 0, 0, 1, 1, 1]);
+/// assert_eq!(columns.into_data().to_vec::<i32>(), [0, 1, 2, 0, 1, 2]);
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.meshgrid.html>
+#[track_caller]
+pub fn meshgrid<B: Backend, const N: usize, K: Kind>(
+    vectors: [Tensor<B, 1, K>; N],
+    indexing: Indexing,
+) -> [Tensor<B, N, K>; N] {
+    let mut grids = ok(AnyTensor::meshgrid(anys(vectors), indexing)).into_iter();
+    core::array::from_fn(|_| match grids.next() {
+        Some(grid) => Tensor::from_any(grid),
+        None => unreachable!("a grid for each vector"),
+    })
+}
+
+/// The grids of [`meshgrid`] along a new axis of the result: 0 puts it first, -1 last. `D2` is `N + 1`.
+///
+/// ```
+/// use kiln_tensor::{Flex, Int, Tensor, grid::{self, Indexing}};
+///
+/// let range = |n| Tensor::<Flex, 1, Int>::arange(0..n, &Default::default());
+/// let points: Tensor<Flex, 3, Int> = grid::meshgrid_stack([range(2), range(3)], Indexing::Matrix, -1);
+/// assert_eq!(points.dims(), [2, 3, 2]);
+/// ```
+///
+/// # Panics
+/// When `D2` is not `N + 1`.
+#[track_caller]
+pub fn meshgrid_stack<B: Backend, const N: usize, const D2: usize, K: Kind>(
+    vectors: [Tensor<B, 1, K>; N],
+    indexing: Indexing,
+    axis: impl Into<Axis>,
+) -> Tensor<B, D2, K> {
+    Tensor::from_any(ok(AnyTensor::meshgrid_stack(anys(vectors), indexing, axis)))
+}
+
+/// All points whose coordinates come from the vectors, `[count, vectors]`; the last coordinate runs fastest. One vector
+/// gives `[count, 1]`, where PyTorch gives the vector.
+///
+/// ```
+/// use kiln_tensor::{Flex, Int, Tensor, grid};
+///
+/// let x = Tensor::<Flex, 1, Int>::from_ints([1, 2], &Default::default());
+/// let y = Tensor::<Flex, 1, Int>::from_ints([8, 9], &Default::default());
+/// let points = grid::cartesian_prod([x, y]);
+/// assert_eq!(points.into_data().to_vec::<i32>(), [1, 8, 1, 9, 2, 8, 2, 9]);
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.cartesian_prod.html>
+#[track_caller]
+pub fn cartesian_prod<B: Backend, const N: usize, K: Kind>(vectors: [Tensor<B, 1, K>; N]) -> Tensor<B, 2, K> {
+    Tensor::from_any(ok(AnyTensor::cartesian_prod(anys(vectors))))
+}
+
+/// All choices of `size` elements of a vector in their order, `[count, size]`; with replacement an element may be chosen
+/// again. More elements than there are give no rows.
+///
+/// ```
+/// use kiln_tensor::{Flex, Int, Tensor, grid};
+///
+/// let x = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &Default::default());
+/// assert_eq!(grid::combinations(x, 2, false).into_data().to_vec::<i32>(), [1, 2, 1, 3, 2, 3]);
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.combinations.html>
+#[track_caller]
+pub fn combinations<B: Backend, K: Kind>(
+    x: Tensor<B, 1, K>,
+    size: usize,
+    with_replacement: bool,
+) -> Tensor<B, 2, K> {
+    x.convert(|any| any.combinations(size, with_replacement))
+}
+
+/// Where affine maps take the points of a picture, for [`Tensor::grid_sample_2d`]: maps `[batch, 2, 3]` and a size
+/// `[height, width]` give `[batch, height, width, 2]`.
+///
+/// Point `(x, y)` goes to `map x [x, y, 1]`; coordinates run from -1 to 1 between the centres of the outermost elements with
+/// `align_corners`, otherwise between their outer edges.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, grid};
+///
+/// let identity = Tensor::<Flex, 3>::from_floats([[[1.0f32, 0.0, 0.0], [0.0, 1.0, 0.0]]], &Default::default());
+/// let points = grid::affine_grid_2d(identity, [1, 2], false);
+/// assert_eq!(points.into_data().to_vec::<f32>(), [-0.5, 0.0, 0.5, 0.0]);
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.affine_grid.html>
+#[track_caller]
+pub fn affine_grid_2d<B: Backend>(maps: Tensor<B, 3>, size: [usize; 2], align_corners: bool) -> Tensor<B, 4> {
+    maps.convert(|any| any.affine_grid_2d(size, align_corners))
+}
+
+/// Where affine maps take the points of a volume, for [`Tensor::grid_sample_3d`]: maps `[batch, 3, 4]` and a size
+/// `[depth, height, width]` give `[batch, depth, height, width, 3]`. See [`affine_grid_2d`].
+#[track_caller]
+pub fn affine_grid_3d<B: Backend>(maps: Tensor<B, 3>, size: [usize; 3], align_corners: bool) -> Tensor<B, 5> {
+    maps.convert(|any| any.affine_grid_3d(size, align_corners))
+}
+
+fn anys<B: Backend, const N: usize, K: Kind>(vectors: [Tensor<B, 1, K>; N]) -> Vec<AnyTensor> {
+    vectors.into_iter().map(Tensor::into_any).collect()
+}

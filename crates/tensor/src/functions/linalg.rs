@@ -1,0 +1,321 @@
+//! Linear algebra without decompositions: products, norms, diagonals.
+//!
+//! Matrix products are [`Tensor::matmul`], sums of products by name are [`einsum`](crate::einsum()).
+
+pub use crate::any::{Norm, TensordotAxes};
+
+use crate::{Axis, Backend, Kind, Numeric, Tensor};
+
+/// The product of each element of one vector with each of another, `[m] x [n] -> [m, n]`.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 2.0], &Default::default());
+/// assert_eq!(linalg::outer(x.clone(), x).into_data().to_vec::<f32>(), [1.0, 2.0, 2.0, 4.0]);
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.outer.html>
+#[track_caller]
+pub fn outer<B: Backend, K: Numeric>(x: Tensor<B, 1, K>, y: Tensor<B, 1, K>) -> Tensor<B, 2, K> {
+    x.convert(|any| any.outer(y.into_any()))
+}
+
+/// Outer products along an axis: `[.., m, ..] x [.., n, ..] -> [.., m, n, ..]`; the other axes broadcast. `D2` is `D + 1`.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
+/// let each_row: Tensor<Flex, 3> = linalg::outer_dim(x.clone(), x, 1);
+/// assert_eq!(each_row.into_data().to_vec::<f32>(), [1.0, 2.0, 2.0, 4.0, 9.0, 12.0, 12.0, 16.0]);
+/// ```
+///
+/// # Panics
+/// When `D2` is not `D + 1`.
+#[track_caller]
+pub fn outer_dim<B: Backend, const D: usize, const D2: usize, K: Numeric>(
+    x: Tensor<B, D, K>,
+    y: Tensor<B, D, K>,
+    axis: impl Into<Axis>,
+) -> Tensor<B, D2, K> {
+    x.convert(|any| any.outer_dim(y.into_any(), axis))
+}
+
+/// Dot products along an axis, which stays with length 1; the other axes broadcast.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
+/// assert_eq!(linalg::vecdot(x.clone(), x, -1).into_data().to_vec::<f32>(), [5.0, 25.0]);
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.linalg.vecdot.html>
+#[track_caller]
+pub fn vecdot<B: Backend, const D: usize, K: Numeric>(
+    x: Tensor<B, D, K>,
+    y: Tensor<B, D, K>,
+    axis: impl Into<Axis>,
+) -> Tensor<B, D, K> {
+    x.map(|any| any.vecdot(y.into_any(), axis))
+}
+
+/// Matrices times vectors, `[.., m, n] x [.., n] -> [.., m]`; the axes before broadcast. `DV` is the number of axes of the
+/// vectors and of the result.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
+/// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 10.0], &Default::default());
+/// assert_eq!(linalg::matvec(a, x).into_data().to_vec::<f32>(), [21.0, 43.0]);
+/// ```
+///
+/// # Panics
+/// When the result does not have as many axes as the vectors: give them the batch axes of the matrices.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.mv.html>
+#[track_caller]
+pub fn matvec<B: Backend, const DM: usize, const DV: usize, K: Numeric>(
+    matrix: Tensor<B, DM, K>,
+    vector: Tensor<B, DV, K>,
+) -> Tensor<B, DV, K> {
+    matrix.convert(|any| any.matvec(vector.into_any()))
+}
+
+/// Dot products of the last axes of all pairs of vectors, `[a.., k] x [b.., k] -> [a.., b..]`.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
+/// let products: Tensor<Flex, 2> = linalg::inner(x.clone(), x);
+/// assert_eq!(products.into_data().to_vec::<f32>(), [5.0, 11.0, 11.0, 25.0]);
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.inner.html>
+#[track_caller]
+pub fn inner<B: Backend, const D: usize, const E: usize, const D2: usize, K: Numeric>(
+    x: Tensor<B, D, K>,
+    y: Tensor<B, E, K>,
+) -> Tensor<B, D2, K> {
+    x.convert(|any| any.inner_product(y.into_any()))
+}
+
+/// Sums of products over pairs of axes; the result has the other axes of the left operand, then those of the right one.
+///
+/// `axes` is a number, the last so many of the left and the first so many of the right operand, or two lists.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let a = Tensor::<Flex, 3>::ones([2, 3, 4], &Default::default());
+/// let b = Tensor::<Flex, 3>::ones([3, 4, 5], &Default::default());
+/// let c: Tensor<Flex, 2> = linalg::tensordot(a.clone(), b.clone(), 2);
+/// assert_eq!(c.dims(), [2, 5]);
+/// let d: Tensor<Flex, 4> = linalg::tensordot(a, b, ([-1], [1]));
+/// assert_eq!(d.dims(), [2, 3, 3, 5]);
+/// ```
+///
+/// # Panics
+/// When the axes do not pair up.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.tensordot.html>
+#[track_caller]
+pub fn tensordot<B: Backend, const D: usize, const E: usize, const D2: usize, K: Numeric>(
+    x: Tensor<B, D, K>,
+    y: Tensor<B, E, K>,
+    axes: impl Into<TensordotAxes>,
+) -> Tensor<B, D2, K> {
+    x.convert(|any| any.tensordot(y.into_any(), axes))
+}
+
+/// The Kronecker product: each element of the left operand times the whole right one, side by side. The lengths of the
+/// axes multiply.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 10.0], &Default::default());
+/// let y = Tensor::<Flex, 1>::from_floats([2.0f32, 3.0], &Default::default());
+/// assert_eq!(linalg::kron(x, y).into_data().to_vec::<f32>(), [2.0, 3.0, 20.0, 30.0]);
+/// ```
+///
+/// # Panics
+/// When it has more elements or axes than a tensor may have.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.kron.html>
+#[track_caller]
+pub fn kron<B: Backend, const D: usize, K: Numeric>(
+    x: Tensor<B, D, K>,
+    y: Tensor<B, D, K>,
+) -> Tensor<B, D, K> {
+    x.map(|any| any.kron(y.into_any()))
+}
+
+/// The sum of the diagonal of the last two axes, `[.., m, n] -> [..]`. `D2` is `D - 2`; a matrix also gives a
+/// `Tensor<B, 1>` of one element.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
+/// let trace: Tensor<Flex, 1> = linalg::trace(x);
+/// assert_eq!(trace.into_data().to_vec::<f32>(), [5.0]);
+/// ```
+///
+/// # Panics
+/// With fewer than two axes.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.trace.html>
+#[track_caller]
+pub fn trace<B: Backend, const D: usize, const D2: usize, K: Numeric>(
+    x: Tensor<B, D, K>,
+) -> Tensor<B, D2, K> {
+    x.convert(|any| {
+        let trace = any.trace()?;
+        if trace.rank() == 0 && D2 == 1 { trace.reshape([1]) } else { Ok(trace) }
+    })
+}
+
+/// The diagonals of matrices, `[.., m, n] -> [.., k]`; `D2` is `D - 1`. [`Tensor::diag`] makes matrices of vectors,
+/// [`Tensor::diagonal`] takes other axes and diagonals.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
+/// let diagonal: Tensor<Flex, 1> = linalg::diag(x);
+/// assert_eq!(diagonal.into_data().to_vec::<f32>(), [1.0, 4.0]);
+/// ```
+///
+/// # Panics
+/// With fewer than two axes.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.linalg.diagonal.html>
+#[track_caller]
+pub fn diag<B: Backend, const D: usize, const D2: usize, K: Kind>(x: Tensor<B, D, K>) -> Tensor<B, D2, K> {
+    x.convert(|any| any.diagonal(0, -2, -1))
+}
+
+/// A norm of the vectors along an axis, which stays with length 1.
+///
+/// The norm is a [`Norm`] or a number `p`: `(Σ |x|^p)^(1/p)`, where 0 counts elements that are not 0, and
+/// `f64::INFINITY` and `f64::NEG_INFINITY` give the greatest and least absolute value. The gradient is 0 for a vector of
+/// zeros and for zeros in it; equal extremes share it.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 2>::from_floats([[3.0f32, -4.0], [0.0, 0.0]], &Default::default());
+/// assert_eq!(linalg::vector_norm(x.clone(), 2, -1).into_data().to_vec::<f32>(), [5.0, 0.0]);
+/// assert_eq!(linalg::vector_norm(x, f64::INFINITY, -1).into_data().to_vec::<f32>(), [4.0, 0.0]);
+/// ```
+///
+/// # Panics
+/// For extremes of no elements.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.linalg.vector_norm.html>
+#[track_caller]
+pub fn vector_norm<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    norm: impl Into<Norm>,
+    axis: impl Into<Axis>,
+) -> Tensor<B, D> {
+    x.map(|any| any.vector_norm(norm, axis))
+}
+
+macro_rules! norms {
+    ($($(#[$doc:meta])* $name:ident $norm:expr;)*) => {$(
+        $(#[$doc])*
+        /// The axis stays with length 1. See [`vector_norm`].
+        #[track_caller]
+        pub fn $name<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
+            vector_norm(x, $norm, axis)
+        }
+    )*};
+}
+
+norms! {
+    /// How many elements along an axis differ from 0.
+    l0_norm Norm::L0;
+    /// The sum of absolute values along an axis.
+    l1_norm Norm::L1;
+    /// The square root of the sum of squares along an axis.
+    l2_norm Norm::L2;
+    /// The greatest absolute value along an axis.
+    max_abs_norm Norm::MaxAbs;
+    /// The least absolute value along an axis.
+    min_abs_norm Norm::MinAbs;
+}
+
+/// `(Σ |x|^p)^(1/p)` along an axis, which stays with length 1. See [`vector_norm`].
+#[track_caller]
+pub fn lp_norm<B: Backend, const D: usize>(x: Tensor<B, D>, p: f64, axis: impl Into<Axis>) -> Tensor<B, D> {
+    vector_norm(x, p, axis)
+}
+
+/// Vectors along an axis divided by their norm, or by `epsilon` where that is greater.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 1>::from_floats([3.0f32, -4.0], &Default::default());
+/// assert_eq!(linalg::vector_normalize(x, 1, 0, 1e-12).into_data().to_vec::<f32>(), [3.0 / 7.0, -4.0 / 7.0]);
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.normalize.html>
+#[track_caller]
+pub fn vector_normalize<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    norm: impl Into<Norm>,
+    axis: impl Into<Axis>,
+    epsilon: f64,
+) -> Tensor<B, D> {
+    x.map(|any| any.vector_normalize(norm, axis, epsilon))
+}
+
+/// The cosine of the angle between vectors along an axis, which stays with length 1; the other axes broadcast.
+/// `epsilon`, 1e-8 by default, is the least length that counts.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 1>::from_floats([3.0f32, 4.0], &Default::default());
+/// let y = Tensor::<Flex, 1>::from_floats([0.0f32, 2.0], &Default::default());
+/// let cosine = linalg::cosine_similarity(x, y, 0, None).into_data().to_vec::<f32>()[0];
+/// assert!((cosine - 0.8).abs() < 1e-6);
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cosine_similarity.html>
+#[track_caller]
+pub fn cosine_similarity<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    y: Tensor<B, D>,
+    axis: impl Into<Axis>,
+    epsilon: Option<f64>,
+) -> Tensor<B, D> {
+    x.map(|any| any.cosine_similarity(y.into_any(), axis, epsilon.unwrap_or(1e-8)))
+}
+
+/// The norm of `x - y + epsilon` along the last axis, which stays with length 1; broadcasts. `epsilon` is 1e-6 by default.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 1.0]], &Default::default());
+/// let y = Tensor::<Flex, 2>::from_floats([[4.0f32, 5.0]], &Default::default());
+/// assert_eq!(linalg::pairwise_distance(x, y, 2, Some(0.0)).into_data().to_vec::<f32>(), [5.0]);
+/// ```
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pairwise_distance.html>
+#[track_caller]
+pub fn pairwise_distance<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    y: Tensor<B, D>,
+    norm: impl Into<Norm>,
+    epsilon: Option<f64>,
+) -> Tensor<B, D> {
+    x.map(|any| any.pairwise_distance(y.into_any(), norm, epsilon.unwrap_or(1e-6)))
+}

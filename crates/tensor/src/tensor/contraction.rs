@@ -1,0 +1,74 @@
+//! Products of matrices and vectors.
+
+use crate::{AnyTensor, Axis, Backend, Error, Numeric, Tensor};
+
+impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+    /// Matrix products over the last two axes, `[.., m, k] x [.., k, n] -> [.., m, n]`; the axes before broadcast.
+    /// [`linalg`](crate::linalg) has products of vectors, [`einsum`](crate::einsum()) all others.
+    ///
+    /// # Panics
+    /// When inner or batch sizes differ, or with fewer than two axes.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
+    /// assert_eq!(x.clone().matmul(x).into_data().to_vec::<f32>(), [7.0, 10.0, 15.0, 22.0]);
+    /// ```
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.matmul.html>
+    #[track_caller]
+    pub fn matmul(self, other: Self) -> Self {
+        self.map(
+            |any| {
+                if D < 2 { Err(needs_matrices(&any, other.as_any())) } else { any.matmul(other.into_any()) }
+            },
+        )
+    }
+
+    /// Cross products of vectors along an axis of length 3; the other axes broadcast.
+    ///
+    /// # Panics
+    /// When the axis does not have length 3.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 0.0, 0.0], &Default::default());
+    /// let y = Tensor::<Flex, 1>::from_floats([0.0f32, 1.0, 0.0], &Default::default());
+    /// assert_eq!(x.cross(y, 0).into_data().to_vec::<f32>(), [0.0, 0.0, 1.0]);
+    /// ```
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.linalg.cross.html>
+    #[track_caller]
+    pub fn cross(self, other: Self, axis: impl Into<Axis>) -> Self {
+        self.map(|any| any.cross(other.into_any(), axis))
+    }
+}
+
+/// The product of two vectors has no axes, which the type of the method cannot say.
+#[cold]
+fn needs_matrices(a: &AnyTensor, b: &AnyTensor) -> Error {
+    Error::type_error("matmul", "needs at least 2 axes", &[a.ty().into(), b.ty().into()])
+        .hint("`dot`, `linalg::outer` and `linalg::matvec` are for vectors")
+}
+
+impl<B: Backend, K: Numeric> Tensor<B, 1, K> {
+    /// The sum of the products of the elements, of shape `[1]`.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_floats([3.0f32, 4.0], &Default::default());
+    /// assert_eq!(x.clone().dot(x).into_data().to_vec::<f32>(), [25.0]);
+    /// ```
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.dot.html>
+    #[track_caller]
+    pub fn dot(self, other: Self) -> Self {
+        self.map(|any| any.dot(other.into_any()))
+    }
+}

@@ -1,0 +1,76 @@
+//! Coordinates of elements, and sampling at coordinates.
+
+use super::ok;
+use crate::any::GridSampleOptions;
+use crate::{AnyTensor, Backend, Int, Shape, Tensor};
+
+impl<B: Backend, const D: usize> Tensor<B, D, Int> {
+    /// The index of each element of a shape: for `[2, 3]` a tensor of shape `[2, 3, 2]`. `D` is one more than the axes of
+    /// the shape.
+    ///
+    /// # Panics
+    /// When `D` is not.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, Tensor};
+    ///
+    /// let grid = Tensor::<Flex, 3, Int>::cartesian_grid([2, 2], &Default::default());
+    /// assert_eq!(grid.into_data().to_vec::<i32>(), [0, 0, 0, 1, 1, 0, 1, 1]);
+    /// ```
+    ///
+    /// <https://numpy.org/doc/stable/reference/generated/numpy.indices.html>, with the axes last.
+    #[track_caller]
+    pub fn cartesian_grid(shape: impl Into<Shape>, device: &B::Device) -> Self {
+        Tensor::from_any(ok(AnyTensor::cartesian_grid(shape, &B::stack(device))))
+    }
+}
+
+impl<B: Backend> Tensor<B, 4> {
+    /// Pictures `[batch, channels, height, width]` at the points of a grid `[batch, height_out, width_out, 2]`: the result is
+    /// `[batch, channels, height_out, width_out]`.
+    ///
+    /// A point is `(x, y)`, from -1 at the left and upper to 1 at the right and lower end; NaN reads as -1. Both operands get
+    /// gradients; with `Nearest` that of the grid is 0.
+    ///
+    /// # Panics
+    /// When the batch sizes differ, or height or width is 0.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor, grid::GridSampleOptions};
+    ///
+    /// let picture = Tensor::<Flex, 4>::from_floats([[[[1.0f32, 2.0], [3.0, 4.0]]]], &Default::default());
+    /// let centre = Tensor::<Flex, 4>::zeros([1, 1, 1, 2], &Default::default());
+    /// let value = picture.grid_sample_2d(centre, GridSampleOptions::default());
+    /// assert_eq!(value.into_data().to_vec::<f32>(), [2.5]);
+    /// ```
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grid_sample.html>
+    #[track_caller]
+    pub fn grid_sample_2d(self, grid: Tensor<B, 4>, options: GridSampleOptions) -> Self {
+        self.map(|any| any.grid_sample_2d(grid.into_any(), options))
+    }
+}
+
+impl<B: Backend> Tensor<B, 5> {
+    /// Volumes `[batch, channels, depth, height, width]` at the points of a grid
+    /// `[batch, depth_out, height_out, width_out, 3]`: the result is
+    /// `[batch, channels, depth_out, height_out, width_out]`. A point is `(x, y, z)`, and x runs along the width.
+    ///
+    /// # Panics
+    /// When the batch sizes differ, depth, height or width is 0, or the mode is bicubic.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor, grid::GridSampleOptions};
+    ///
+    /// let volume = Tensor::<Flex, 5>::ones([1, 2, 3, 3, 3], &Default::default());
+    /// let points = Tensor::<Flex, 5>::zeros([1, 1, 1, 4, 3], &Default::default());
+    /// let values = volume.grid_sample_3d(points, GridSampleOptions::default());
+    /// assert_eq!(values.dims(), [1, 2, 1, 1, 4]);
+    /// ```
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grid_sample.html>
+    #[track_caller]
+    pub fn grid_sample_3d(self, grid: Tensor<B, 5>, options: GridSampleOptions) -> Self {
+        self.map(|any| any.grid_sample_3d(grid.into_any(), options))
+    }
+}
