@@ -15,6 +15,7 @@ mod grid;
 mod index;
 mod linalg;
 mod order;
+mod random;
 mod reduce;
 mod sets;
 mod signal;

@@ -1,23 +1,85 @@
-//! Random numbers: distributions, and the stream of keys behind them.
+//! Random numbers: distributions, keys, and the stream of keys of each device.
 //!
-//! A random tensor is a pure function of a 64-bit key (see [`kiln_ir::philox`]), so the same seed gives the same
-//! numbers on every engine. Each device has a [`KeyStream`]; [`Backend::seed`](crate::Backend::seed) restarts it.
+//! A random tensor is a pure function of a 64-bit [`Key`] (see [`kiln_ir::philox`]), so the same key gives the same
+//! numbers on every engine and whatever the number of threads. Everything is drawn as uniform or normal numbers and
+//! turned into other [`Distribution`]s by arithmetic.
+//!
+//! * Without a key, functions take the next of the device's [`KeyStream`], which
+//!   [`Backend::seed`](crate::Backend::seed) restarts.
+//! * With one, they are functions in the mathematical sense: [`Key::split`] and [`Key::fold_in`] make new keys whose
+//!   numbers are independent, as in [JAX](https://docs.jax.dev/en/latest/jax.random.html).
+//!
+//! ```
+//! use kiln_tensor::random::Key;
+//! use kiln_tensor::{Distribution, Flex, Tensor};
+//!
+//! let device = Default::default();
+//! let keys = Key::new(42).split(2);
+//! let x = Tensor::<Flex, 1>::random_with_key([100], Distribution::Gamma(2.0, 1.0), keys[0], &device);
+//! let y = Tensor::<Flex, 1>::random_with_key([100], Distribution::Gamma(2.0, 1.0), keys[0], &device);
+//! assert!(x.all_close(y, Some(0.0), Some(0.0)));
+//! ```
+//!
+//! Samples have no gradients for the parameters of their distribution, but those made by shifting and scaling
+//! (`mean + deviation * normal`) have when written so.
 
+mod distribution;
+pub(crate) mod sample;
+
+pub use distribution::Distribution;
+
+use alloc::vec::Vec;
 use kiln_ir::philox;
 use spin::Mutex;
 
-/// What [`Tensor::random`](crate::Tensor::random) draws.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Distribution {
-    /// Uniform in `[0, 1)` for floats, all integers of the dtype for integers, fair coins for `bool`.
-    #[default]
-    Default,
-    /// True (1) with this probability.
-    Bernoulli(f64),
-    /// Uniform in `[low, high)`.
-    Uniform(f64, f64),
-    /// Normal with this mean and standard deviation.
-    Normal(f64, f64),
+/// What random numbers are a function of.
+///
+/// ```
+/// use kiln_tensor::random::Key;
+///
+/// let key = Key::new(7);
+/// let [a, b] = [key.fold_in(0), key.fold_in(1)];
+/// assert!(a != b && a == Key::new(7).fold_in(0));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key(u64);
+
+impl Key {
+    /// The key of a seed.
+    pub const fn new(seed: u64) -> Key {
+        Key(seed)
+    }
+
+    /// The next key of a device or a stack.
+    ///
+    /// ```
+    /// use kiln_tensor::{Device, random::Key};
+    ///
+    /// let device = Device::cpu();
+    /// assert_ne!(Key::next(&device), Key::next(&device));
+    /// ```
+    pub fn next(device: &impl AsRef<crate::Stack>) -> Key {
+        Key(device.as_ref().keys().next_key())
+    }
+
+    /// So many keys that are independent of each other, of this one, and of those that
+    /// [`fold_in`](Key::fold_in) makes of it.
+    pub fn split(self, count: usize) -> Vec<Key> {
+        // A number that nobody folds in: it tells the two ways apart.
+        let branch = self.fold_in(u64::MAX);
+        (0..count as u64).map(|number| branch.fold_in(number)).collect()
+    }
+
+    /// The key for a number: of a step, a layer or a worker.
+    #[must_use]
+    pub fn fold_in(self, number: u64) -> Key {
+        Key(philox::fold_in(self.0, number))
+    }
+
+    /// The 64 bits that [`Op::Random`](kiln_ir::Op::Random) takes.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
 }
 
 /// A sequence of keys: number `n` of a seed is the same wherever it is drawn.

@@ -132,7 +132,7 @@ pub fn register_special_functions() {
 
 impl Unary {
     /// As one op, so that it is differentiated by its own rule.
-    fn of<'e>(&'static self, x: &Var<'e>) -> Var<'e> {
+    pub(crate) fn of<'e>(&'static self, x: &Var<'e>) -> Var<'e> {
         x.apply(Op::Custom(Custom::new(self)), &[])
     }
 }

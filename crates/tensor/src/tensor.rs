@@ -16,6 +16,7 @@ mod int;
 mod join;
 mod operators;
 mod order;
+mod random;
 mod reduce;
 mod sequence;
 mod special;

@@ -1,0 +1,170 @@
+//! Random tensors. Where a key is `None`, the next of the device is taken.
+
+use crate::random::{Key, sample};
+use crate::{AnyTensor, Axis, DType, Distribution, Error, Result, Scalar, Shape, Stack, TensorType};
+use alloc::format;
+use core::ops::Range;
+use kiln_ir::{Binary, Comparison, Op, RandomKind, Var};
+use smallvec::smallvec;
+
+impl AnyTensor {
+    /// Random numbers, with the next key of the device; see [`Distribution`].
+    ///
+    /// # Errors
+    /// When a parameter of the distribution is invalid ([`Distribution::check`]).
+    pub fn random(
+        ty: TensorType,
+        distribution: Distribution,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        distribution.draw(ty, Key::next(device), device.as_ref())
+    }
+
+    /// Random numbers that are a function of the key.
+    ///
+    /// # Errors
+    /// As [`random`](AnyTensor::random).
+    pub fn random_with_key(
+        ty: TensorType,
+        distribution: Distribution,
+        key: Key,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        distribution.draw(ty, key, device.as_ref())
+    }
+
+    /// See [`Tensor::randint`](crate::Tensor::randint).
+    pub fn randint(
+        ty: TensorType,
+        range: Range<i64>,
+        key: impl Into<Option<Key>>,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        let Some(count) = range.end.checked_sub(range.start).filter(|&count| count > 0) else {
+            let problem = format!("{}..{} holds no integers, or too many", range.start, range.end);
+            return Err(Error::value("randint", problem).hint("the end of the range must be above its start"));
+        };
+        let fits = |x: i64| Scalar::Int(x).fits(ty.dtype) && (x >= 0 || !ty.dtype.is_unsigned_int());
+        if !ty.dtype.is_int() || !fits(range.start) {
+            return Err(Error::type_error(
+                "randint",
+                "needs an integer dtype that holds the range",
+                &[(&ty).into()],
+            ));
+        }
+        let bits = bits(ty.shape, key.into().unwrap_or_else(|| Key::next(device)), device.as_ref())?;
+        bits.binary_scalar(Binary::Rem, count)?.cast(ty.dtype)?.binary_scalar(Binary::Add, range.start)
+    }
+
+    /// See [`Tensor::randperm`](crate::Tensor::randperm).
+    pub fn randperm(
+        count: usize,
+        key: impl Into<Option<Key>>,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        let stack = device.as_ref();
+        let key = key.into().unwrap_or_else(|| Key::next(device));
+        let sort = Op::Sort { axis: 0, descending: false, index: stack.int_dtype() };
+        Ok(bits(Shape::new(&[count]), key, stack)?.apply_many(&sort, [])?.swap_remove(1))
+    }
+
+    /// See [`Tensor::shuffle`](crate::Tensor::shuffle).
+    pub fn shuffle(self, axis: impl Into<Axis>, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
+        let axis = axis.into().of("shuffle", self.ty())?;
+        let order = AnyTensor::randperm(self.shape()[axis], key, self.stack())?;
+        self.take(axis, order)
+    }
+
+    /// See [`Tensor::bernoulli`](crate::Tensor::bernoulli).
+    pub fn bernoulli(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
+        let dtype = self.dtype();
+        self.sampled("bernoulli", key.into(), |p, key| {
+            sample::uniform(p, key).compare(Comparison::Lt, p).cast(dtype.accumulator())
+        })
+    }
+
+    /// See [`Tensor::poisson`](crate::Tensor::poisson).
+    pub fn poisson(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
+        self.sampled("poisson", key.into(), |rate, key| sample::poisson(rate, key))
+    }
+
+    /// See [`Tensor::standard_gamma`](crate::Tensor::standard_gamma).
+    pub fn standard_gamma(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
+        self.sampled("standard_gamma", key.into(), |shape, key| sample::gamma(shape, key))
+    }
+
+    /// See [`Tensor::dirichlet`](crate::Tensor::dirichlet).
+    pub fn dirichlet(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
+        self.check_has_axes("dirichlet")?;
+        self.sampled("dirichlet", key.into(), |concentration, key| sample::dirichlet(concentration, key))
+    }
+
+    /// See [`Tensor::multinomial`](crate::Tensor::multinomial).
+    pub fn multinomial(
+        self,
+        count: usize,
+        replacement: bool,
+        key: impl Into<Option<Key>>,
+    ) -> Result<AnyTensor> {
+        self.check_has_axes("multinomial")?;
+        self.require_float("multinomial")?;
+        let axis = self.rank() - 1;
+        let (index, classes) = (self.stack().int_dtype(), self.shape()[axis]);
+        if classes == 0 || (!replacement && count > classes) {
+            let problem = format!("cannot draw {count} of {classes} without replacement");
+            return Err(Error::type_error("multinomial", problem, &[self.ty().into()])
+                .hint("draw fewer, or with replacement"));
+        }
+        let key = key.into().unwrap_or_else(|| Key::next(self.stack()));
+        let wide = self.dtype().accumulator();
+        let weights = self.detach().cast(wide)?;
+        if !replacement {
+            let noisy = weights.formula(|weights| sample::noisy_logits(weights, key));
+            let top = Op::TopK { axis, k: count, largest: true, index };
+            return Ok(noisy.apply_many(&top, [])?.swap_remove(1));
+        }
+        // A row of noise for each draw.
+        let shape = *weights.shape();
+        let lengths =
+            |middle: usize| -> Shape { shape[..axis].iter().copied().chain([middle, classes]).collect() };
+        let rows = weights.reshape(lengths(1))?.expand(lengths(count))?;
+        let noisy = rows.formula(|weights| sample::noisy_logits(weights, key));
+        let extremum = kiln_ir::Extremum::Max;
+        let chosen = noisy.apply(&Op::ArgReduce { extremum, axis: axis + 1, index })?;
+        let drawn: Shape = shape[..axis].iter().copied().chain([count]).collect();
+        chosen.reshape(drawn)
+    }
+
+    /// See [`Tensor::categorical`](crate::Tensor::categorical).
+    pub fn categorical(self, count: usize, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
+        self.multinomial(count, true, key)
+    }
+
+    /// A sampler whose parameter is this tensor. It computes in at least `f32`, and no gradient flows through it.
+    fn sampled(
+        self,
+        name: &str,
+        key: Option<Key>,
+        f: impl for<'e> FnOnce(&Var<'e>, Key) -> Var<'e>,
+    ) -> Result<AnyTensor> {
+        self.require_float(name)?;
+        let key = key.unwrap_or_else(|| Key::next(self.stack()));
+        let dtype = self.dtype();
+        self.detach().cast(dtype.accumulator())?.formula(|x| f(x, key)).cast(dtype)
+    }
+
+    fn check_has_axes(&self, op: &str) -> Result<()> {
+        if self.rank() > 0 {
+            return Ok(());
+        }
+        Err(Error::type_error(op, "needs at least one axis", &[self.ty().into()])
+            .hint("the last axis counts the classes"))
+    }
+}
+
+/// Uniform 64-bit words.
+fn bits(shape: Shape, key: Key, stack: &Stack) -> Result<AnyTensor> {
+    let op = Op::Random { ty: TensorType::new(shape, DType::U64), distribution: RandomKind::Bits };
+    let results = AnyTensor::emit(stack, &op, smallvec![Scalar::UInt(key.bits()).into()])?;
+    AnyTensor::only(stack.clone(), &op, results)
+}

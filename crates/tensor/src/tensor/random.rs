@@ -1,0 +1,199 @@
+//! Random tensors. Methods take a [`Key`], or `None` for the next key of the device.
+
+use super::ok;
+use crate::random::Key;
+use crate::{AnyTensor, Axis, Backend, Distribution, Float, Int, Kind, Shape, Tensor, TensorType};
+use core::ops::Range;
+
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+    /// A tensor of random numbers that are a function of the key: the same on every engine, whatever was drawn before.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Distribution, Flex, Tensor, random::Key};
+    /// # let device = Default::default();
+    /// let draw = || Tensor::<Flex, 1>::random_with_key([4], Distribution::Default, Key::new(1), &device);
+    /// assert!(draw().all_close(draw(), Some(0.0), Some(0.0)));
+    /// ```
+    ///
+    /// # Panics
+    /// When a parameter of the distribution is invalid.
+    #[track_caller]
+    pub fn random_with_key(
+        shape: impl Into<Shape>,
+        distribution: Distribution,
+        key: Key,
+        device: &B::Device,
+    ) -> Self {
+        let stack = B::stack(device);
+        let ty = TensorType::new(shape, K::default_dtype(&stack));
+        Tensor::from_any(ok(AnyTensor::random_with_key(ty, distribution, key, &stack)))
+    }
+
+    /// The slices along an axis in random order.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor, random::Key};
+    /// # let device = Default::default();
+    /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3, 4], &device);
+    /// let mut y = x.shuffle(0, Key::new(3)).into_data().to_vec::<i32>();
+    /// y.sort();
+    /// assert_eq!(y, [1, 2, 3, 4]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is out of range.
+    #[track_caller]
+    pub fn shuffle(self, axis: impl Into<Axis>, key: impl Into<Option<Key>>) -> Self {
+        self.map(|any| any.shuffle(axis, key))
+    }
+}
+
+impl<B: Backend, const D: usize> Tensor<B, D, Int> {
+    /// Uniform integers of a range. An integer is favoured over another by less than the length of the range
+    /// times 2⁻⁶⁴. Defined as [`torch.randint`](https://docs.pytorch.org/docs/stable/generated/torch.randint.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let dice = Tensor::<Flex, 1, Int>::randint([100], 1..7, None, &device).into_data().to_vec::<i32>();
+    /// assert!(dice.iter().all(|eyes| (1..7).contains(eyes)));
+    /// ```
+    ///
+    /// # Panics
+    /// When the range is empty.
+    #[track_caller]
+    pub fn randint(
+        shape: impl Into<Shape>,
+        range: Range<i64>,
+        key: impl Into<Option<Key>>,
+        device: &B::Device,
+    ) -> Self {
+        let stack = B::stack(device);
+        let ty = TensorType::new(shape, stack.int_dtype());
+        Tensor::from_any(ok(AnyTensor::randint(ty, range, key, &stack)))
+    }
+}
+
+impl<B: Backend> Tensor<B, 1, Int> {
+    /// The integers from 0 up to `count` in random order; every order is as likely. Defined as
+    /// [`torch.randperm`](https://docs.pytorch.org/docs/stable/generated/torch.randperm.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor, random::Key};
+    /// # let device = Default::default();
+    /// let mut order = Tensor::<Flex, 1, Int>::randperm(5, Key::new(1), &device).into_data().to_vec::<i32>();
+    /// order.sort();
+    /// assert_eq!(order, [0, 1, 2, 3, 4]);
+    /// ```
+    #[track_caller]
+    pub fn randperm(count: usize, key: impl Into<Option<Key>>, device: &B::Device) -> Self {
+        Tensor::from_any(ok(AnyTensor::randperm(count, key, &B::stack(device))))
+    }
+}
+
+impl<B: Backend, const D: usize> Tensor<B, D, Float> {
+    /// 1 with the probability that the element is, otherwise 0. Defined as
+    /// [`torch.bernoulli`](https://docs.pytorch.org/docs/stable/generated/torch.bernoulli.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let p = Tensor::<Flex, 1>::from_floats([0.0, 1.0], &device);
+    /// assert_eq!(p.bernoulli(None).into_data().to_vec::<f32>(), [0.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn bernoulli(self, key: impl Into<Option<Key>>) -> Self {
+        self.map(|any| any.bernoulli(key))
+    }
+
+    /// Poisson numbers whose rates are the elements; NaN for negative rates. See [`Distribution::Poisson`]. Defined as
+    /// [`torch.poisson`](https://docs.pytorch.org/docs/stable/generated/torch.poisson.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor, random::Key};
+    /// # let device = Default::default();
+    /// let rates = Tensor::<Flex, 1>::from_floats([0.0, 100.0], &device);
+    /// let counts = rates.poisson(Key::new(1)).into_data().to_vec::<f32>();
+    /// assert!(counts[0] == 0.0 && (50.0..150.0).contains(&counts[1]));
+    /// ```
+    #[track_caller]
+    pub fn poisson(self, key: impl Into<Option<Key>>) -> Self {
+        self.map(|any| any.poisson(key))
+    }
+
+    /// Gamma numbers of scale 1 whose shapes are the elements; NaN where they are not positive. See
+    /// [`Distribution::Gamma`]. Defined as NumPy's
+    /// [`standard_gamma`](https://numpy.org/doc/stable/reference/random/generated/numpy.random.Generator.standard_gamma.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor, random::Key};
+    /// # let device = Default::default();
+    /// let shapes = Tensor::<Flex, 1>::from_floats([0.5, 20.0], &device);
+    /// assert!(shapes.standard_gamma(Key::new(1)).into_data().to_vec::<f32>().iter().all(|x| *x > 0.0));
+    /// ```
+    #[track_caller]
+    pub fn standard_gamma(self, key: impl Into<Option<Key>>) -> Self {
+        self.map(|any| any.standard_gamma(key))
+    }
+
+    /// Shares that sum to 1 along the last axis, drawn with the elements as concentrations. Defined as NumPy's
+    /// [`dirichlet`](https://numpy.org/doc/stable/reference/random/generated/numpy.random.Generator.dirichlet.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor, random::Key};
+    /// # let device = Default::default();
+    /// let concentration = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let sum = concentration.dirichlet(Key::new(1)).sum().into_data().to_vec::<f32>()[0];
+    /// assert!((sum - 1.0).abs() < 1e-6);
+    /// ```
+    ///
+    /// # Panics
+    /// Without axes.
+    #[track_caller]
+    pub fn dirichlet(self, key: impl Into<Option<Key>>) -> Self {
+        self.map(|any| any.dirichlet(key))
+    }
+
+    /// Classes drawn by weights, `[.., classes]` to `[.., count]`. Weights need not sum to 1; they must not be negative.
+    /// Without replacement each class comes once at most; when fewer than `count` have a weight, classes
+    /// without one fill up. Defined as
+    /// [`torch.multinomial`](https://docs.pytorch.org/docs/stable/generated/torch.multinomial.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor, random::Key};
+    /// # let device = Default::default();
+    /// let weights = Tensor::<Flex, 1>::from_floats([0.0, 1.0, 3.0], &device);
+    /// let mut drawn = weights.multinomial(2, false, Key::new(1)).into_data().to_vec::<i32>();
+    /// drawn.sort();
+    /// assert_eq!(drawn, [1, 2]);
+    /// ```
+    ///
+    /// # Panics
+    /// Without axes or classes, or for more draws than classes without replacement.
+    #[track_caller]
+    pub fn multinomial(
+        self,
+        count: usize,
+        replacement: bool,
+        key: impl Into<Option<Key>>,
+    ) -> Tensor<B, D, Int> {
+        self.convert(|any| any.multinomial(count, replacement, key))
+    }
+
+    /// Classes drawn by weights with replacement, `[.., classes]` to `[.., count]`: see
+    /// [`multinomial`](Tensor::multinomial).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let weights = Tensor::<Flex, 1>::from_floats([0.0, 1.0, 0.0], &device);
+    /// assert_eq!(weights.categorical(3, None).into_data().to_vec::<i32>(), [1, 1, 1]);
+    /// ```
+    ///
+    /// # Panics
+    /// Without axes or classes.
+    #[track_caller]
+    pub fn categorical(self, count: usize, key: impl Into<Option<Key>>) -> Tensor<B, D, Int> {
+        self.convert(|any| any.categorical(count, key))
+    }
+}
