@@ -14,7 +14,7 @@ mod triangular;
 
 pub(crate) use cholesky::Cholesky;
 pub(crate) use determinant::{Cofactor, Det, Slogdet};
-pub(crate) use eig::{Eig, Eigvals};
+pub(crate) use eig::Eig;
 pub(crate) use eigh::{Eigh, Eigvalsh};
 pub(crate) use exp::MatrixExp;
 pub(crate) use lu::{LuFactor, RowOrder, permutation, pivots_fit, unpack};
@@ -142,7 +142,6 @@ pub fn register() {
         register_one::<Eigh>();
         register_one::<Eigvalsh>();
         register_one::<Eig>();
-        register_one::<Eigvals>();
         register_one::<Pinv>();
         register_one::<Lstsq>();
         register_one::<MatrixExp>();

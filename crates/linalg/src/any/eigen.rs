@@ -56,6 +56,7 @@ pub fn eig(a: AnyTensor) -> Result<(Pair, Pair)> {
 pub fn eigvals(a: AnyTensor) -> Result<Pair> {
     let call = Call::new("eigvals", &[&a])?;
     call.square(0)?;
-    let parts = run(op::Eigvals, &[&call.var(&a)])?;
+    // Without vectors they might come in another order, and the gradient, which needs the vectors, would be of others.
+    let parts = run(op::Eig, &[&call.var(&a)])?;
     Ok((call.done(parts[0].clone()), call.done(parts[1].clone())))
 }

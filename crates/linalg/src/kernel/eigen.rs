@@ -1,11 +1,8 @@
 //! Eigenvalues and eigenvectors, by `faer`.
 
 use crate::host::{Real, row_major};
-use faer::diag::Diag;
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::evd::{ComputeEigenvectors, evd_real, evd_scratch};
 use faer::linalg::solvers::{Eigen, SelfAdjointEigen};
-use faer::{Mat, MatRef, Par, Side};
+use faer::{Mat, MatRef, Side};
 
 /// Eigenvalues in ascending order and eigenvectors (columns, row by row) of a symmetric matrix, of which the lower
 /// triangle is read; `None` where the iteration does not converge.
@@ -61,20 +58,6 @@ pub(crate) fn general<T: Real>(a: MatRef<'_, T>) -> Option<General<T>> {
         values: ((0..n).map(|i| values[i].re).collect(), (0..n).map(|i| values[i].im).collect()),
         vectors: (row_major(re.as_ref()), row_major(im.as_ref())),
     })
-}
-
-/// The eigenvalues alone.
-pub(crate) fn general_values<T: Real>(a: MatRef<'_, T>) -> Option<(Vec<T>, Vec<T>)> {
-    if a.nrows() == 0 {
-        return Some(Default::default());
-    }
-    let n = a.nrows();
-    let (mut re, mut im) = (Diag::<T>::zeros(n), Diag::<T>::zeros(n));
-    let no = ComputeEigenvectors::No;
-    let mut memory = MemBuffer::new(evd_scratch::<T>(n, no, no, Par::Seq, Default::default()));
-    let stack = MemStack::new(&mut memory);
-    evd_real(a, re.as_mut(), im.as_mut(), None, None, Par::Seq, stack, Default::default()).ok()?;
-    Some(((0..n).map(|i| re[i]).collect(), (0..n).map(|i| im[i]).collect()))
 }
 
 /// The vector with length 1 and the phase that makes its greatest element real and positive, or, where it is real

@@ -1,7 +1,7 @@
 //! Eigenvalues and eigenvectors of general matrices, as pairs of real and imaginary parts.
 
 use super::svd::no_convergence;
-use super::{Gradients, MatrixOp, Signature, bare, last_two, run, with_last};
+use super::{Gradients, MatrixOp, Signature, bare, last_two, with_last};
 use crate::complex::Complex;
 use crate::host::{Matrices, Real, joined, split};
 use crate::kernel::eigen;
@@ -81,46 +81,4 @@ fn gradient<'e>(
         inner = Complex::new(inner.re + rest(&quotient.re), inner.im + rest(&quotient.im));
     }
     Ok(adjoint.solve(&inner.matmul(&adjoint))?.re)
-}
-
-/// `(A) -> (re w, im w)`: the eigenvalues.
-#[derive(Debug)]
-pub(crate) struct Eigvals;
-
-impl MatrixOp for Eigvals {
-    const NAME: &'static str = "linalg::eigvals";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, Eigvals)
-    }
-
-    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        operands.count(1)?;
-        let ty = operands.square(0)?;
-        let values = with_last(ty, &[last_two(&ty.shape).0]);
-        Ok(smallvec![values, values])
-    }
-
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
-        let values = a.each(|index| {
-            if !a.is_finite(index) {
-                return Err(a.not_finite("eigvals", index));
-            }
-            eigen::general_values(a.get(index)).ok_or_else(|| no_convergence("eigvals", &a, index))
-        })?;
-        let (re, im) = split(values);
-        let shape = a.shape_with(&[a.rows]);
-        Ok(vec![joined(re, shape)?, joined(im, shape)?])
-    }
-
-    /// The rule of [`Eig`] without vectors. The eigenvalues of both ops must come in one order, so those of the
-    /// decomposition are matched to these.
-    fn vjp<'e>(&self, x: &[Var<'e>], _y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
-        let eig = run(Eig, &[&x[0]])?;
-        let w = Complex::new(eig[0].clone(), eig[1].clone());
-        let v = Complex::new(eig[2].clone(), eig[3].clone());
-        let gw = Complex::new(or_zeros(&g[0], &w.re), or_zeros(&g[1], &w.im));
-        Ok(vec![Some(gradient(&w, &v, &gw, None)?)])
-    }
 }

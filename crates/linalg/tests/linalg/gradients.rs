@@ -141,6 +141,8 @@ const CASES: &[Case] = &[
     second("eig", &[4, 4], eig_function),
     first("eig of a batch", &[2, 3, 3], eig_function),
     second("eigvals", &[4, 4], eigvals_function),
+    // Each eigenvalue for itself.
+    second("eigvals in order", &[5, 5], |x| eigvals(x).and_then(|(re, im)| both(re, im))),
     second("solve", &[5, 3], |x| {
         let (a, b) = three_and_rest(x)?;
         solve(a, transposed(b)?, Side::Left)
