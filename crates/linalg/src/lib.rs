@@ -29,6 +29,9 @@
 //! | numbers | [`det`], [`slogdet`], [`logdet`], [`matrix_norm`], [`cond`], [`matrix_rank`] |
 //! | functions | [`matrix_exp`], [`matrix_power`], [`multi_dot`], [`vander`], [`householder_product`] |
 //!
+//! Products and norms of vectors, traces and diagonals need no decomposition: they come from
+//! [`kiln_tensor::linalg`], and are here too.
+//!
 //! * **Ranks.** A result without the last axis has a const parameter of its own, as `squeeze_dim` does:
 //!   `let s: Tensor<B, 1> = svdvals(a)`. [`any`] has the same functions for [`AnyTensor`](kiln_tensor::AnyTensor)s, whose
 //!   rank is known at run time; they return mistakes as errors.
@@ -57,6 +60,7 @@ mod op;
 mod options;
 mod typed;
 
+pub use kiln_tensor::linalg::*;
 pub use op::register;
 pub use options::{MatrixNorm, QrMode, Side, Tolerance, Triangle};
 pub use typed::{

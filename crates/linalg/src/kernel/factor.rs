@@ -15,8 +15,9 @@ pub(crate) fn cholesky<T: Real>(a: MatRef<'_, T>) -> Result<Vec<T>, usize> {
     let lower = factor.L();
     let entry = |i: usize, j: usize| if j <= i { lower[(i, j)] } else { T::of(0.0) };
     let factor = Mat::from_fn(n, n, entry);
-    // A NaN compares as neither positive nor not.
-    match (0..n).find(|&i| !(Into::<f64>::into(factor[(i, i)]) > 0.0)) {
+    let is_positive = |i: &usize| factor[(*i, *i)] > T::of(0.0);
+    // A NaN is not positive.
+    match (0..n).find(|i| !is_positive(i)) {
         Some(i) => Err(i + 1),
         None => Ok(row_major(factor.as_ref())),
     }
