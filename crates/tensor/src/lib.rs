@@ -23,7 +23,9 @@
 //!   `[matmul] inner sizes differ: f32[2, 3] x f32[4, 5]`. Methods that begin with `try_`, and every method of
 //!   [`AnyTensor`] (rank and dtype known at run time), return [`Result`] instead.
 //! * Reading a tensor back ([`Tensor::into_data`]) is the only thing that waits for a device.
-//! * [`activation`], [`module`], [`loss`] and [`random`] hold functions by family.
+//! * [`activation`], [`module`], [`loss`], [`linalg`], [`fft`], [`signal`], [`grid`] and [`random`] hold functions by family.
+//! * [`einsum()`] writes sums of products as formulas; [`NamedTensor`] has axes with names that the compiler checks;
+//!   [`Complex`] is a pair of real tensors.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
@@ -38,6 +40,7 @@ mod device;
 mod einsum;
 mod functions;
 mod kind;
+mod named;
 mod number;
 mod print;
 pub mod random;
@@ -64,6 +67,7 @@ pub use kiln_ir::{
     Scalar, Shape, TensorData, TensorType, UpdateMode, Var,
 };
 pub use kind::{Bool, Float, Int, Kind, Numeric};
+pub use named::{At, AxisName, AxisNames, Has, NamedTensor};
 pub use number::Number;
 pub use print::{PrintOptions, print_options, set_print_options};
 pub use random::Distribution;

@@ -1,0 +1,115 @@
+//! Products of vectors and matrices, and norms, at their edges.
+
+use kiln_tensor::linalg::{self, Norm};
+use kiln_tensor::{AnyTensor, Autodiff, DType, Device, Flex, Shape, Tensor, TensorData, TensorType};
+
+type B = Autodiff<Flex>;
+
+fn any(data: impl Into<TensorData>) -> AnyTensor {
+    AnyTensor::from_data(data, &Device::cpu())
+}
+
+fn zeros(shape: &[usize]) -> AnyTensor {
+    AnyTensor::zeros(TensorType::new(Shape::new(shape), DType::F32), &Device::cpu()).unwrap()
+}
+
+fn numbers(x: AnyTensor) -> Vec<f32> {
+    x.into_data().unwrap().to_vec()
+}
+
+#[test]
+fn matmul_of_vectors() {
+    let (v, m) = (any([1.0f32, 2.0]), any([[1.0f32, 2.0], [3.0, 4.0]]));
+    let dot = v.clone().matmul(v.clone()).unwrap();
+    assert_eq!((dot.rank(), numbers(dot)), (0, vec![5.0]));
+    assert_eq!(numbers(v.clone().matmul(m.clone()).unwrap()), [7.0, 10.0]);
+    assert_eq!(numbers(m.matmul(v).unwrap()), [5.0, 11.0]);
+    assert_eq!(zeros(&[3]).matmul(zeros(&[4, 3, 2])).unwrap().shape().to_vec(), [4, 2]);
+    assert_eq!(zeros(&[5, 4, 3]).matmul(zeros(&[3])).unwrap().shape().to_vec(), [5, 4]);
+    let error = zeros(&[3]).matmul(zeros(&[2, 3])).unwrap_err().to_string();
+    assert!(error.starts_with("[matmul] inner sizes differ: f32[3] x f32[2, 3]"), "{error}");
+    assert!(zeros(&[]).matmul(zeros(&[3])).is_err());
+}
+
+#[test]
+fn norms_of_nothing_and_of_zeros() {
+    let norm = |x: AnyTensor, norm: Norm| x.vector_norm(norm, -1);
+    for order in [Norm::L0, Norm::L1, Norm::L2, Norm::Lp(3.0)] {
+        assert_eq!(numbers(norm(zeros(&[2, 0]), order).unwrap()), [0.0, 0.0], "{order:?}");
+    }
+    let error = norm(zeros(&[2, 0]), Norm::MaxAbs).unwrap_err().to_string();
+    assert!(error.starts_with("[vector_norm] no elements have no extreme: f32[2, 0]"), "{error}");
+    assert_eq!(numbers(norm(any([0.0f32, 0.0]), Norm::Lp(-1.0)).unwrap()), [0.0]);
+    assert_eq!(numbers(norm(any([2.0f32, 2.0]), Norm::Lp(-1.0)).unwrap()), [1.0]);
+}
+
+#[test]
+fn norms_of_infinities_and_nan() {
+    let x = || any([f32::INFINITY, -1.0]);
+    for order in [1.0, 2.0, 3.0, f64::INFINITY] {
+        assert_eq!(numbers(x().vector_norm(order, 0).unwrap()), [f32::INFINITY], "{order}");
+    }
+    assert_eq!(numbers(x().vector_norm(f64::NEG_INFINITY, 0).unwrap()), [1.0]);
+    for order in [1.0, 2.0, 3.0, f64::INFINITY, f64::NEG_INFINITY] {
+        let found = any([f32::NAN, 1.0]).vector_norm(order, 0).unwrap();
+        assert!(numbers(found)[0].is_nan(), "{order}");
+    }
+}
+
+#[test]
+fn gradients_of_norms_are_finite_at_zero() {
+    for order in [Norm::L1, Norm::L2, Norm::Lp(1.5), Norm::Lp(3.0), Norm::MaxAbs] {
+        let x: Tensor<B, 1> = Tensor::zeros([3], &Default::default()).require_grad();
+        let gradients = linalg::vector_norm(x.clone(), order, 0).sum().backward();
+        assert_eq!(x.grad(&gradients).unwrap().into_data().to_vec::<f32>(), [0.0; 3], "{order:?}");
+    }
+}
+
+#[test]
+fn similarity_of_zero_vectors_is_zero() {
+    let x: Tensor<B, 2> = Tensor::zeros([1, 3], &Default::default()).require_grad();
+    let y: Tensor<B, 2> = Tensor::ones([1, 3], &Default::default());
+    let cosine = linalg::cosine_similarity(x.clone(), y, -1, None);
+    assert_eq!(cosine.clone().into_data().to_vec::<f32>(), [0.0]);
+    let gradient = x.grad(&cosine.sum().backward()).unwrap().into_data().to_vec::<f32>();
+    assert!(gradient.iter().all(|x| x.is_finite()));
+}
+
+#[test]
+fn wrong_calls() {
+    let table = [
+        (zeros(&[2, 3]).outer(zeros(&[3])), "[outer] needs two tensors of one axis: f32[2, 3] x f32[3]"),
+        (zeros(&[2]).dot(zeros(&[3])), "[dot] lengths differ: f32[2] x f32[3]"),
+        (
+            zeros(&[2, 3]).tensordot(zeros(&[2, 3]), 1),
+            "[tensordot] axis 1 of the left and axis 0 of the right differ in length: f32[2, 3] x f32[2, 3]\n  \
+             hint: axes that are summed over pair up in order and have equal lengths",
+        ),
+        (
+            zeros(&[2, 3]).tensordot(zeros(&[2, 3]), ([0, 1], [0])),
+            "[tensordot] 2 axes of the left, 1 of the right: f32[2, 3] x f32[2, 3]\n  \
+             hint: axes that are summed over pair up in order and have equal lengths",
+        ),
+        (
+            zeros(&[2, 4]).cross(zeros(&[2, 4]), 1),
+            "[cross] axis 1 must have length 3 in both: f32[2, 4] x f32[2, 4]\n  \
+             hint: cross products are of vectors in three dimensions",
+        ),
+        (zeros(&[3]).trace(), "[trace] needs at least 2 axes: f32[3]"),
+        (
+            zeros(&[3]).matvec(zeros(&[3])),
+            "[matvec] needs a matrix and a vector: f32[3] x f32[3]\n  hint: the matrix comes first: `[.., m, n] x [.., n]`",
+        ),
+    ];
+    for (result, expected) in table {
+        assert_eq!(result.unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn kron_of_many_axes() {
+    let ones =
+        |axes: usize| AnyTensor::ones(TensorType::new(vec![1; axes], DType::F32), &Device::cpu()).unwrap();
+    assert_eq!(ones(12).kron(ones(12)).unwrap().rank(), 12);
+    assert_eq!(zeros(&[2, 0]).kron(zeros(&[3, 2])).unwrap().shape().to_vec(), [6, 0]);
+}
