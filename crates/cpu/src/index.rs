@@ -89,12 +89,7 @@ impl Reader<'_> {
         let fits = |number: &I| (*number).try_into().is_ok_and(|index| index < *length);
         let place = numbers.iter().position(|number| !fits(number)).unwrap_or(0);
         let (number, position) = (numbers[place], position(shape, place));
-        Error::value(
-            op,
-            format!(
-                "index {number} at position {position} is out of range for axis {axis} of length {length}"
-            ),
-        )
+        Error::index_out_of_range(op, number, &position, *axis, *length)
     }
 }
 

@@ -258,7 +258,10 @@ fn truth_values_are_checked() {
     let managed = Foreign::managed(vec![1, 0, 1], DType::Bool, &[3], &[1], &FREED, |_| {});
     assert_eq!(managed.to_data().unwrap(), TensorData::from([true, false, true]));
     let managed = Foreign::managed(vec![1, 0, 2], DType::Bool, &[3], &[1], &FREED, |_| {});
-    assert_eq!(managed.to_data().unwrap_err().to_string(), "[data] byte 2 at 2 is no bool: 0 or 1");
+    assert_eq!(
+        managed.to_data().unwrap_err().to_string(),
+        "[data] byte 2 at 2 is no bool: 0 or 1\n  hint: compare with 0 to make truth values of other numbers"
+    );
 }
 
 #[test]

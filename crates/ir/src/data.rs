@@ -53,7 +53,8 @@ impl TensorData {
     pub fn from_bytes(bytes: &[u8], ty: TensorType) -> Result<TensorData> {
         let expected = ty.shape.checked_num_elements().and_then(|n| n.checked_mul(ty.dtype.size()));
         if expected != Some(bytes.len()) {
-            return Err(Error::value("data", format!("{} bytes do not fill {ty}", bytes.len())));
+            return Err(Error::value("data", format!("{} bytes do not fill {ty}", bytes.len()))
+                .hint("the bytes are the number of elements times the size of one"));
         }
         TensorData::from_elements(Elements::from_bytes(bytes, ty.dtype)?, ty.shape)
     }
@@ -456,7 +457,9 @@ impl Elements {
 fn bools(bytes: &[u8]) -> Result<Vec<bool>> {
     if let Some(place) = bytes.iter().position(|&byte| byte > 1) {
         let problem = format!("byte {} at {place} is no bool: 0 or 1", bytes[place]);
-        return Err(Error::value("data", problem));
+        return Err(
+            Error::value("data", problem).hint("compare with 0 to make truth values of other numbers")
+        );
     }
     Ok(bytes.iter().map(|&byte| byte == 1).collect())
 }

@@ -1,6 +1,6 @@
 //! What can go wrong.
 
-use crate::OperandType;
+use crate::{OperandType, Shape};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -113,6 +113,23 @@ impl Error {
     /// Something that an engine does not provide.
     pub fn unsupported(engine: &str, problem: impl Into<String>) -> Error {
         ErrorKind::Unsupported { engine: engine.into(), problem: problem.into(), hint: None }.into()
+    }
+
+    /// An index that an axis does not have, at a position among the indices.
+    pub fn index_out_of_range(
+        op: &str,
+        index: impl fmt::Display,
+        position: &Shape,
+        axis: usize,
+        length: usize,
+    ) -> Error {
+        let problem = format!(
+            "index {index} at position {position} is out of range for axis {axis} of length {length}"
+        );
+        Error::value(op, problem).hint(match length {
+            0 => "the axis is empty, so there is nothing to index".into(),
+            _ => format!("indices go from 0 to {}", length - 1),
+        })
     }
 
     /// A failure of a device.

@@ -148,7 +148,11 @@ impl<'a> Rule<'a> {
         if axis < ty.rank() {
             return Ok(());
         }
-        Err(self.error(format!("axis {axis} is out of range for {} axes", ty.rank())))
+        let error = self.error(format!("axis {axis} is out of range for {} axes", ty.rank()));
+        Err(match ty.rank() {
+            0 => error.hint("a tensor without axes is a single element"),
+            rank => error.hint(format!("axes go from 0 to {}", rank - 1)),
+        })
     }
 
     fn dtype(&self, ok: bool, wanted: &str, dtype: DType) -> Result<()> {
@@ -192,7 +196,9 @@ impl<'a> Rule<'a> {
         let bytes = shape.checked_num_elements().and_then(|n| n.checked_mul(dtype.size()));
         match bytes {
             Some(bytes) if bytes <= isize::MAX as usize => Ok(TensorType { shape, dtype }),
-            _ => Err(self.error(format!("a tensor of shape {shape} is too large for this machine"))),
+            _ => Err(self
+                .error(format!("a tensor of shape {shape} is too large for this machine"))
+                .hint("check the lengths; sparse or blocked forms of the computation need less")),
         }
     }
 

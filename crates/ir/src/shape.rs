@@ -25,7 +25,7 @@ impl Shape {
     pub fn new(lengths: &[usize]) -> Shape {
         assert!(
             lengths.len() <= MAX_RANK,
-            "[shape] {} axes are more than the {MAX_RANK} that a tensor may have",
+            "[shape] {} axes are more than the {MAX_RANK} that a tensor may have\n  hint: join some of them",
             lengths.len()
         );
         let mut shape = Shape { rank: lengths.len() as u8, lengths: [0; MAX_RANK] };

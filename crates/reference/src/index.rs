@@ -60,10 +60,7 @@ fn checked_indices(call: &Call<'_>, index: &TensorData, axis: usize, length: usi
     let check = |(place, index_here): (usize, i128)| {
         usize::try_from(index_here).ok().filter(|&i| i < length).ok_or_else(|| {
             let at = position(index.shape(), place);
-            let problem = format!(
-                "index {index_here} at position {at} is out of range for axis {axis} of length {length}"
-            );
-            Error::value(call.name(), problem)
+            Error::index_out_of_range(call.name(), index_here, &at, axis, length)
         })
     };
     wholes(index).into_iter().enumerate().map(check).collect()

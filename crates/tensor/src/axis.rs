@@ -1,6 +1,7 @@
 //! Axes as programs name them: from the front, or with negative numbers from the end.
 
 use alloc::format;
+use core::fmt::Display;
 use kiln_ir::{Error, MAX_RANK, Result, TensorType};
 use smallvec::SmallVec;
 
@@ -27,7 +28,7 @@ impl Axis {
     pub fn of(self, op: &str, ty: &TensorType) -> Result<usize> {
         match self.within(ty.rank()) {
             Some(axis) => Ok(axis),
-            None => Err(self.out_of_range(op, ty)),
+            None => Err(out_of_range(op, self.0, ty)),
         }
     }
 
@@ -37,16 +38,16 @@ impl Axis {
         let axis = if self.0 < 0 { self.0 + rank as isize } else { self.0 };
         usize::try_from(axis).ok().filter(|&axis| axis < rank)
     }
+}
 
-    #[cold]
-    fn out_of_range(self, op: &str, ty: &TensorType) -> Error {
-        let rank = ty.rank();
-        let error =
-            Error::type_error(op, format!("axis {} is out of range for {rank} axes", self.0), &[ty.into()]);
-        match rank {
-            0 => error.hint("a tensor without axes is a single element"),
-            _ => error
-                .hint(format!("axes go from 0 to {}, or from -1 to -{rank} counted from the end", rank - 1)),
+#[cold]
+pub(crate) fn out_of_range(op: &str, axis: impl Display, ty: &TensorType) -> Error {
+    let rank = ty.rank();
+    let error = Error::type_error(op, format!("axis {axis} is out of range for {rank} axes"), &[ty.into()]);
+    match rank {
+        0 => error.hint("a tensor without axes is a single element"),
+        _ => {
+            error.hint(format!("axes go from 0 to {}, or from -1 to -{rank} counted from the end", rank - 1))
         }
     }
 }
@@ -66,7 +67,8 @@ impl AxisList {
         for axis in &self.0 {
             let axis = axis.of(op, ty)?;
             if axes.contains(&axis) {
-                return Err(Error::type_error(op, format!("axis {axis} is named twice"), &[ty.into()]));
+                return Err(Error::type_error(op, format!("axis {axis} is named twice"), &[ty.into()])
+                    .hint("name each axis once; negative ones count from the end"));
             }
             axes.push(axis);
         }

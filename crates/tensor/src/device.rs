@@ -52,7 +52,10 @@ impl Device {
     /// With 0 threads.
     #[track_caller]
     pub fn cpu_with_threads(threads: usize) -> Device {
-        assert!(threads > 0, "[device] the processor needs at least 1 thread");
+        assert!(
+            threads > 0,
+            "[device] the processor needs at least 1 thread\n  hint: `Device::cpu()` uses all cores"
+        );
         let open = || {
             let engine = Arc::new(kiln_cpu::Cpu::with_threads(threads));
             Device(Stack::new(engine, &format!("cpu with {threads} threads"), DType::F32, DType::I32))
@@ -133,5 +136,6 @@ impl fmt::Debug for Device {
 }
 
 fn unknown_kind(kind: &str) -> Error {
-    Error::device(kind, format!("no such kind of device; known: {}", Device::kinds().join(", ")))
+    let problem = format!("`{kind}` is no kind of device; known: {}", Device::kinds().join(", "));
+    Error::unsupported("device", problem).hint("`Device::register` adds a kind")
 }

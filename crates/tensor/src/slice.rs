@@ -34,7 +34,8 @@ impl SliceArg {
     /// When the step is 0, or the range starts beyond the axis.
     pub fn resolve(self, axis: usize, length: usize) -> Result<SliceAxis> {
         if self.step == 0 {
-            return Err(Error::type_error("slice", format!("the step along axis {axis} is 0"), &[]));
+            return Err(Error::type_error("slice", format!("the step along axis {axis} is 0"), &[])
+                .hint("a step of 1 takes every element, -1 takes them from the end"));
         }
         let size = length as i64;
         let place = |x: i64| if x < 0 { (x + size).max(0) } else { x };
@@ -42,7 +43,8 @@ impl SliceArg {
         if start > size {
             let problem =
                 format!("the range along axis {axis} starts at {start}, beyond its length {length}");
-            return Err(Error::type_error("slice", problem, &[]));
+            return Err(Error::type_error("slice", problem, &[])
+                .hint(format!("ranges start from 0 to {length}; negative numbers count from the end")));
         }
         let end = self.end.map_or(size, place).min(size).max(start);
         let len = ((end - start) as u64).div_ceil(self.step.unsigned_abs()) as usize;

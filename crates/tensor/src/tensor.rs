@@ -192,7 +192,7 @@ fn fail(error: &Error) -> ! {
 /// The error of a tensor that is not of the rank or kind that a type names.
 pub(crate) fn mismatch<const D: usize, K: Kind>(ty: &TensorType) -> Error {
     Error::type_error("tensor", format!("is no {} tensor with {D} axes", K::NAME), &[ty.into()])
-        .hint("check the number of axes and the dtype; `cast` and `reshape` change them")
+        .hint("`reshape` changes the number of axes, `float`, `int` and `bool` the kind")
 }
 
 /// The typed tensors of a pair, or a panic with the error at the caller's line.

@@ -23,7 +23,9 @@ impl Rule<'_> {
         let row = x.with_shape(&x.shape[x.rank() - axes..]);
         for place in 1..self.inputs.len() {
             if *self.tensor(place)? != row {
-                return Err(self.error(format!("weight and bias must be {row}")));
+                return Err(self
+                    .error(format!("weight and bias must be {row}"))
+                    .hint("they have one element for each element of the axes that are normalised"));
             }
         }
         Ok(smallvec![*x])
@@ -53,14 +55,20 @@ impl Rule<'_> {
         }
         let ([batch, heads, queries], [_, kv_heads, keys]) = (first(q), first(k));
         if q.shape[3] != k.shape[3] {
-            return Err(self.error("queries and keys differ in dim"));
+            return Err(self
+                .error("queries and keys differ in dim")
+                .hint("their axes are [batch, heads, length, dim]; the last must be equal"));
         }
         if first(k) != first(v) || k.shape[0] != batch {
-            return Err(self.error("batch, heads and lengths of keys and values must agree"));
+            return Err(self
+                .error("batch, heads and lengths of keys and values must agree")
+                .hint("their axes are [batch, heads, length, dim]; only dim may differ, and the batch is that of the queries"));
         }
         if kv_heads == 0 && heads != 0 || kv_heads != 0 && heads % kv_heads != 0 {
             let problem = format!("{heads} heads of queries are no multiple of {kv_heads} heads of keys");
-            return Err(self.error(problem));
+            return Err(self
+                .error(problem)
+                .hint("each head of keys serves as many heads of queries: repeat the keys, or change the number of heads"));
         }
         if let Some(mask) = mask {
             self.attention_mask(mask, q.dtype, [batch, heads, queries, keys].into())?;
@@ -71,7 +79,9 @@ impl Rule<'_> {
 
     fn attention_mask(&self, mask: &TensorType, dtype: DType, scores: Shape) -> Result<()> {
         if !mask.dtype.is_bool() && mask.dtype != dtype {
-            return Err(self.error(format!("the mask must be bool or {dtype}")));
+            return Err(self
+                .error(format!("the mask must be bool or {dtype}"))
+                .hint("a bool mask says which scores count; a float mask is added to them"));
         }
         if mask.rank() != 4 || broadcast_shapes(&mask.shape, &scores) != Some(scores) {
             return Err(self

@@ -54,7 +54,9 @@ impl Rule<'_> {
             return Err(self.error("stride, padding and dilation need one entry per axis of space"));
         }
         if spec.groups == 0 || spec.stride.contains(&0) || spec.dilation.contains(&0) {
-            return Err(self.error("stride, dilation and groups must be at least 1"));
+            return Err(self
+                .error("stride, dilation and groups must be at least 1")
+                .hint("1 is the default of each: every position, neighbouring elements, one group"));
         }
         Ok(axes)
     }
@@ -84,10 +86,11 @@ impl Rule<'_> {
         size: &[usize],
     ) -> Result<ResultTypes> {
         if y.shape[1] != w.shape[0] {
-            return Err(self.error(format!(
-                "the operand has {} channels, the weight {} outputs",
-                y.shape[1], w.shape[0]
-            )));
+            let problem =
+                format!("the operand has {} channels, the weight {} outputs", y.shape[1], w.shape[0]);
+            return Err(self
+                .error(problem)
+                .hint("the weight is [channels of the operand, channels of the result / groups, kernel..]"));
         }
         self.out_channels(spec, w.shape[0])?;
         self.leads_to(spec, size, &w.shape[2..], &y.shape[2..])?;
@@ -120,7 +123,9 @@ impl Rule<'_> {
         if channels.is_multiple_of(spec.groups) {
             return Ok(());
         }
-        Err(self.error(format!("{channels} output channels do not split into {} groups", spec.groups)))
+        Err(self
+            .error(format!("{channels} output channels do not split into {} groups", spec.groups))
+            .hint("the number of groups divides both numbers of channels"))
     }
 
     /// The lengths of the axes of space of the result of a convolution.

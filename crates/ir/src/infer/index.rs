@@ -78,7 +78,9 @@ impl Rule<'_> {
         if source == expected {
             return Ok(());
         }
-        Err(self.error(format!("the source must be {expected}, not {source}")))
+        Err(self.error(format!("the source must be {expected}, not {source}")).hint(
+            "the values have the shape of the places they go to, and the dtype of the tensor they go into",
+        ))
     }
 
     pub(super) fn nonzero(&self, index: DType) -> Result<ResultTypes> {

@@ -10,7 +10,9 @@ impl Rule<'_> {
         let ty = self.only()?;
         self.reducible(reduction, ty)?;
         if !axes.iter().is_sorted_by(|a, b| a < b) {
-            return Err(self.error(format!("the axes {axes:?} are not ascending and distinct")));
+            return Err(self
+                .error(format!("the axes {axes:?} are not ascending and distinct"))
+                .hint("name each axis once, in ascending order"));
         }
         for axis in axes.iter() {
             self.axis(axis, ty)?;
@@ -31,7 +33,9 @@ impl Rule<'_> {
         self.axis(axis, ty)?;
         self.index_dtype(index)?;
         if ty.shape[axis] == 0 && ty.shape.with(axis, 1).num_elements() != 0 {
-            return Err(self.error(format!("axis {axis} is empty, so it has no extreme element")));
+            return Err(self
+                .error(format!("axis {axis} is empty, so it has no extreme element"))
+                .hint("check that there are elements before asking for the extreme one"));
         }
         Ok(smallvec![TensorType::new(ty.shape.with(axis, 1), index)])
     }
@@ -55,7 +59,9 @@ impl Rule<'_> {
         self.axis(axis, ty)?;
         self.index_dtype(index)?;
         if k > ty.shape[axis] {
-            return Err(self.error(format!("k is {k}, but axis {axis} has {} elements", ty.shape[axis])));
+            return Err(self
+                .error(format!("k is {k}, but axis {axis} has {} elements", ty.shape[axis]))
+                .hint("ask for at most as many as there are: `k.min(length)`"));
         }
         let shape = ty.shape.with(axis, k);
         Ok(smallvec![ty.with_shape(shape), TensorType::new(shape, index)])

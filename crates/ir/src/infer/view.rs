@@ -46,7 +46,9 @@ impl Rule<'_> {
     /// The type of a slice of `ty`.
     pub(super) fn sliced(&self, ty: &TensorType, slices: &[SliceAxis]) -> Result<TensorType> {
         if slices.len() != ty.rank() {
-            return Err(self.error(format!("{} ranges for {} axes", slices.len(), ty.rank())));
+            return Err(self
+                .error(format!("{} ranges for {} axes", slices.len(), ty.rank()))
+                .hint("give one range for each axis; `..` takes all of it"));
         }
         for (axis, slice) in slices.iter().enumerate() {
             self.slice_in_bounds(axis, slice, ty.shape[axis])?;
@@ -56,7 +58,9 @@ impl Rule<'_> {
 
     fn slice_in_bounds(&self, axis: usize, slice: &SliceAxis, length: usize) -> Result<()> {
         if slice.step == 0 {
-            return Err(self.error(format!("the step along axis {axis} is 0")));
+            return Err(self
+                .error(format!("the step along axis {axis} is 0"))
+                .hint("a step of 1 takes every element, -1 takes them from the end"));
         }
         if slice.len == 0 && slice.start <= length {
             return Ok(());
@@ -67,7 +71,9 @@ impl Rule<'_> {
             return Ok(());
         }
         let SliceAxis { start, len, step } = slice;
-        Err(self.error(format!("{len} elements from {start} by {step} leave axis {axis} of length {length}")))
+        Err(self
+            .error(format!("{len} elements from {start} by {step} leave axis {axis} of length {length}"))
+            .hint(format!("all elements must be among 0 to {}", length.saturating_sub(1))))
     }
 
     pub(super) fn pad(&self, pads: &[PadAxis]) -> Result<ResultTypes> {
@@ -130,7 +136,9 @@ impl Rule<'_> {
         axis: usize,
     ) -> Result<usize> {
         if size == 0 || step == 0 || dilation == 0 {
-            return Err(self.error(format!("window, step and dilation along axis {axis} must be at least 1")));
+            return Err(self
+                .error(format!("window, step and dilation along axis {axis} must be at least 1"))
+                .hint("a window of 1 looks at single elements, a step of 1 at every position"));
         }
         let reach = dilation.saturating_mul(size - 1).saturating_add(1);
         match length.checked_sub(reach) {

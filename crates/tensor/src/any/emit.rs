@@ -65,8 +65,7 @@ impl AnyTensor {
     pub(crate) fn check_axes(&self, op: &str, axes: &[usize]) -> Result<()> {
         let rank = self.shape().rank();
         if let Some(axis) = axes.iter().find(|&&axis| axis >= rank) {
-            let problem = format!("axis {axis} is out of range for {rank} axes");
-            return Err(Error::type_error(op, problem, &[self.ty().into()]));
+            return Err(crate::axis::out_of_range(op, axis, self.ty()));
         }
         Ok(())
     }

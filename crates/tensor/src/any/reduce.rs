@@ -145,7 +145,8 @@ impl AnyTensor {
     /// Where elements are NaN.
     pub(crate) fn nan_places(&self, op: &str) -> Result<AnyTensor> {
         if !self.dtype().is_float() {
-            return Err(Error::type_error(op, "needs floats", &[self.ty().into()]));
+            return Err(Error::type_error(op, "needs floats", &[self.ty().into()])
+                .hint("convert it first: `float()`, or `cast` to a float dtype"));
         }
         self.clone().compare(kiln_ir::Comparison::Ne, self.clone())
     }

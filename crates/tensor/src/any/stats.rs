@@ -11,7 +11,8 @@ impl AnyTensor {
         let axis = axis.into().of("cov", self.ty())?;
         if self.rank() != 2 || !self.dtype().is_float() {
             let problem = "needs floats with 2 axes, variables and observations";
-            return Err(Error::type_error("cov", problem, &[self.ty().into()]));
+            return Err(Error::type_error("cov", problem, &[self.ty().into()])
+                .hint("`axis` says which axis holds the observations"));
         }
         let rows = if axis == 1 { self } else { self.transpose()? };
         let degrees = (rows.shape()[1] as f64 - correction).max(0.0);
@@ -73,7 +74,11 @@ impl AnyTensor {
 
     /// The edges of equally wide bins over a range, or over all elements.
     fn bin_edges(&self, op: &str, bins: usize, range: Option<(f64, f64)>) -> Result<AnyTensor> {
-        let wrong = |problem: &str| Err(Error::type_error(op, problem, &[self.ty().into()]));
+        let wrong = |problem: &str| {
+            Err(Error::type_error(op, problem, &[self.ty().into()]).hint(
+                "bins of equal width lie between two finite numbers, or the least and the greatest element",
+            ))
+        };
         if !self.dtype().is_float() {
             return wrong("needs floats");
         }
@@ -114,7 +119,8 @@ impl AnyTensor {
             && weights.shape().num_elements() != x.shape()[0]
         {
             let problem = "needs one weight for each element";
-            return Err(Error::type_error(op, problem, &[x.ty().into(), weights.ty().into()]));
+            return Err(Error::type_error(op, problem, &[x.ty().into(), weights.ty().into()])
+                .hint("the weights have the shape of the tensor"));
         }
         let weights = match weights {
             Some(weights) => weights.flatten_all()?,
@@ -143,7 +149,10 @@ impl AnyTensor {
     /// How often each number occurs, or the sums of its weights. Waits for the device. See
     /// [`Tensor::bincount`](crate::Tensor::bincount).
     pub fn bincount(self, weights: Option<AnyTensor>, min_length: usize) -> Result<AnyTensor> {
-        let wrong = |problem: &str| Err(Error::type_error("bincount", problem, &[self.ty().into()]));
+        let wrong = |problem: &str| {
+            Err(Error::type_error("bincount", problem, &[self.ty().into()])
+                .hint("it counts how often each integer from 0 on occurs in a vector"))
+        };
         if !self.dtype().is_int() || self.rank() != 1 {
             return wrong("needs integers with exactly 1 axis");
         }
@@ -169,8 +178,10 @@ impl AnyTensor {
     /// The distances between the rows of two tensors. See [`Tensor::cdist`](crate::Tensor::cdist).
     pub fn cdist(self, other: AnyTensor, p: f64) -> Result<AnyTensor> {
         self.on_same_stack("cdist", &other)?;
-        let wrong =
-            |problem: &str| Err(Error::type_error("cdist", problem, &[self.ty().into(), other.ty().into()]));
+        let wrong = |problem: &str| {
+            Err(Error::type_error("cdist", problem, &[self.ty().into(), other.ty().into()])
+                .hint("the distances are those between the rows, along the last axis"))
+        };
         if self.rank() < 2 || other.rank() < 2 {
             return wrong("needs at least 2 axes, rows and their elements");
         }
@@ -184,7 +195,8 @@ impl AnyTensor {
     /// The distances between the rows of one matrix, each pair once. See [`Tensor::pdist`](crate::Tensor::pdist).
     pub fn pdist(self, p: f64) -> Result<AnyTensor> {
         if self.rank() != 2 {
-            return Err(Error::type_error("pdist", "needs exactly 2 axes", &[self.ty().into()]));
+            return Err(Error::type_error("pdist", "needs exactly 2 axes", &[self.ty().into()])
+                .hint("the distances are those between the rows of a matrix"));
         }
         let rows = self.shape()[0];
         let pairs = AnyTensor::triu_indices(rows, rows, 1, self.stack())?;
@@ -199,7 +211,9 @@ impl AnyTensor {
     fn distance(self, op: &str, p: f64) -> Result<AnyTensor> {
         if p.is_nan() || p < 0.0 || !self.dtype().is_float() {
             let problem = format!("needs floats and a norm of at least 0, not {p}");
-            return Err(Error::type_error(op, problem, &[self.ty().into()]));
+            return Err(Error::type_error(op, problem, &[self.ty().into()]).hint(
+                "2 is the distance in space, 1 that along the axes, infinity the greatest difference",
+            ));
         }
         let last = self.rank() - 1;
         let shape = self.shape().without(last);

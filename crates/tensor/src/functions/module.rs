@@ -258,7 +258,8 @@ fn adaptive_average(any: AnyTensor, size: &[usize]) -> crate::Result<AnyTensor> 
     let lengths = &shape[2..];
     if size.contains(&0) || lengths.contains(&0) {
         let problem = format!("cannot split axes into {size:?} parts");
-        return Err(Error::type_error("adaptive_avg_pool", problem, &[any.ty().into()]));
+        return Err(Error::type_error("adaptive_avg_pool", problem, &[any.ty().into()])
+            .hint("each axis of space gets at least 1 part, and has at least 1 element"));
     }
     if lengths.iter().zip(size).all(|(length, parts)| length.is_multiple_of(*parts)) {
         let window: Vec<usize> = lengths.iter().zip(size).map(|(length, parts)| length / parts).collect();
@@ -403,7 +404,10 @@ pub fn custom<B: Backend, const D: usize, const D2: usize, K2: Kind>(
     let op = Op::Custom(Custom::new(op));
     let mut inputs = inputs.into_iter();
     let Some(first) = inputs.next() else {
-        panic!("[{}] a custom op needs at least one tensor to know its device", op.name());
+        panic!(
+            "[{}] a custom op needs at least one tensor\n  hint: its device is that of the first",
+            op.name()
+        );
     };
     first.convert(|any| any.apply_with(&op, inputs.map(|input| input.into_any().into_value().into())))
 }

@@ -143,7 +143,8 @@ fn layer<'a>(any: &'a AnyTensor, what: &str) -> Result<(&'a Arc<Layer>, &'a Stac
 pub(crate) fn require_grad(any: AnyTensor) -> Result<AnyTensor> {
     let layer = layer(&any, "require_grad")?.0.clone();
     if !any.dtype().is_float() {
-        return Err(Error::gradient("require_grad", format!("{} has no gradient: it is no float", any.ty())));
+        return Err(Error::gradient("require_grad", format!("{} has no gradient: it is no float", any.ty()))
+            .hint("make it a float tensor first: `float()`, or `cast(DType::F32)` on an `AnyTensor`"));
     }
     let stack = any.stack().clone();
     Ok(AnyTensor::new(stack, layer.require_grad(any.into_value())))

@@ -14,7 +14,8 @@ impl AnyTensor {
     fn join(op: &str, tensors: Vec<AnyTensor>, axis: Axis) -> Result<AnyTensor> {
         let mut rest = tensors.into_iter();
         let Some(first) = rest.next() else {
-            return Err(Error::type_error(op, "needs at least one tensor", &[]));
+            return Err(Error::type_error(op, "needs at least one tensor", &[])
+                .hint("of no tensors, dtype and device are not known"));
         };
         let axis = axis.of(op, first.ty())?;
         let rest: Vec<AnyTensor> = rest.collect();
@@ -29,7 +30,8 @@ impl AnyTensor {
     pub fn stack_tensors(tensors: Vec<AnyTensor>, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into();
         let Some(first) = tensors.first() else {
-            return Err(Error::type_error("stack", "needs at least one tensor", &[]));
+            return Err(Error::type_error("stack", "needs at least one tensor", &[])
+                .hint("of no tensors, dtype and device are not known"));
         };
         if tensors.iter().any(|tensor| tensor.shape() != first.shape()) {
             let types: Vec<OperandType<'_>> = tensors.iter().map(|tensor| tensor.ty().into()).collect();
@@ -73,7 +75,8 @@ impl AnyTensor {
         let blocks = each(tensors, AnyTensor::atleast_2d)?;
         if let Some(block) = blocks.iter().find(|block| block.rank() != 2) {
             let problem = format!("needs matrices, not {} axes", block.rank());
-            return Err(Error::type_error("block_diag", problem, &[block.ty().into()]));
+            return Err(Error::type_error("block_diag", problem, &[block.ty().into()])
+                .hint("flatten the blocks to rows and columns first"));
         }
         let total: usize = blocks.iter().map(|block| block.shape()[1]).sum();
         let mut before = 0;

@@ -28,7 +28,8 @@ impl AnyTensor {
     /// Whether each number is the place along a new axis, and the type of the result.
     fn is_class(self, classes: usize, axis: Axis) -> Result<(AnyTensor, TensorType)> {
         if self.dtype().is_bool() {
-            return Err(Error::type_error("one_hot", "needs numbers", &[self.ty().into()]));
+            return Err(Error::type_error("one_hot", "needs numbers", &[self.ty().into()])
+                .hint("cast truth values first: `int()`"));
         }
         let rank = self.rank() + 1;
         self.fits_rank("one_hot", rank)?;

@@ -16,7 +16,8 @@ impl AnyTensor {
         device: &impl AsRef<Stack>,
     ) -> Result<AnyTensor> {
         if step == 0 {
-            return Err(Error::type_error("arange", "the step must not be 0", &[]));
+            return Err(Error::type_error("arange", "the step must not be 0", &[])
+                .hint("1 counts up, -1 counts down"));
         }
         let (low, high) = if step > 0 { (range.start, range.end) } else { (range.end, range.start) };
         let span = (i128::from(high) - i128::from(low)).max(0) as u128;
@@ -79,7 +80,8 @@ impl AnyTensor {
         stack: &Stack,
     ) -> Result<AnyTensor> {
         if !dtype.is_float() {
-            return Err(Error::type_error(op, format!("makes floats, not {dtype}"), &[]));
+            return Err(Error::type_error(op, format!("makes floats, not {dtype}"), &[])
+                .hint("`arange` makes integers"));
         }
         let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
         let places = counted(count, dtype, stack)?;

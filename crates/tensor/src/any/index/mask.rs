@@ -38,10 +38,12 @@ impl AnyTensor {
         self.on_same_stack("mask_select", &mask)?;
         let types = [self.ty().into(), mask.ty().into()];
         let Some(shape) = broadcast_shapes(self.shape(), mask.shape()) else {
-            return Err(Error::type_error("mask_select", "tensor and mask do not broadcast", &types));
+            return Err(Error::type_error("mask_select", "tensor and mask do not broadcast", &types)
+                .hint("aligned at the last axis, lengths must be equal or 1"));
         };
         if !mask.dtype().is_bool() {
-            return Err(Error::type_error("mask_select", "the mask must be bool", &types));
+            return Err(Error::type_error("mask_select", "the mask must be bool", &types)
+                .hint("a comparison makes one: `greater_elem(0)`"));
         }
         Ok((self.expand(shape)?.flatten_all()?, mask.expand(shape)?.flatten_all()?))
     }

@@ -32,7 +32,8 @@ impl AnyTensor {
     pub fn bucketize(self, boundaries: AnyTensor, right: bool) -> Result<AnyTensor> {
         if boundaries.rank() != 1 {
             let types = [self.ty().into(), boundaries.ty().into()];
-            return Err(Error::type_error("bucketize", "the boundaries need exactly 1 axis", &types));
+            return Err(Error::type_error("bucketize", "the boundaries need exactly 1 axis", &types)
+                .hint("`searchsorted` takes boundaries for each row"));
         }
         boundaries.searchsorted(self, right)
     }

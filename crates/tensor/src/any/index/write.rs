@@ -57,7 +57,8 @@ impl AnyTensor {
         let axis = axis.into().of("index_fill", self.ty())?;
         if indices.rank() != 1 {
             let types = [self.ty().into(), indices.ty().into()];
-            return Err(Error::type_error("index_fill", "the indices need exactly 1 axis", &types));
+            return Err(Error::type_error("index_fill", "the indices need exactly 1 axis", &types)
+                .hint("`flatten` them first"));
         }
         let shape = self.shape().with(axis, indices.shape()[0]);
         let values = AnyTensor::full(self.ty().with_shape([]), x, self.stack())?.expand(shape)?;

@@ -54,10 +54,14 @@ impl AnyTensor {
         skip_nan: bool,
     ) -> Result<AnyTensor> {
         if !self.dtype().is_float() {
-            return Err(Error::type_error(op, "needs floats", &[self.ty().into()]));
+            return Err(Error::type_error(op, "needs floats", &[self.ty().into()])
+                .hint("convert it first: `float()`, or `cast` to a float dtype"));
         }
         if let Some(q) = q.iter().find(|q| !(0.0..=1.0).contains(*q)) {
-            return Err(Error::type_error(op, format!("{q} is not between 0 and 1"), &[self.ty().into()]));
+            return Err(Error::type_error(op, format!("{q} is not between 0 and 1"), &[self.ty().into()])
+                .hint(
+                    "0 is the least element, 0.5 the median, 1 the greatest; percentages are divided by 100",
+                ));
         }
         self.not_empty(op, axis)?;
         let numbers = self.count_numbers(axis)?;

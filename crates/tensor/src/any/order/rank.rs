@@ -12,7 +12,9 @@ impl AnyTensor {
         let length = self.shape()[axis];
         if k == 0 || k > length {
             let problem = format!("k is {k}, but counts from 1 to the {length} elements of axis {axis}");
-            return Err(Error::type_error("kthvalue", problem, &[self.ty().into()]));
+            return Err(
+                Error::type_error("kthvalue", problem, &[self.ty().into()]).hint("1 is the least element")
+            );
         }
         let (values, index) = self.topk_smallest_with_indices(k, axis)?;
         let last = SliceAxis { start: k - 1, len: 1, step: 1 };

@@ -66,7 +66,8 @@ impl AnyTensor {
     /// The means of neighbours along an axis.
     fn trapezoids(self, op: &str, axis: usize) -> Result<AnyTensor> {
         if !self.dtype().is_float() {
-            return Err(Error::type_error(op, "needs floats", &[self.ty().into()]));
+            return Err(Error::type_error(op, "needs floats", &[self.ty().into()])
+                .hint("convert it first: `float()`, or `cast` to a float dtype"));
         }
         let length = self.shape()[axis];
         let earlier = self.clone().narrow(axis, 0, length.saturating_sub(1))?;

@@ -18,7 +18,8 @@ impl AnyTensor {
     fn logsumexp_of(self, op: &str, axes: &AxisList) -> Result<AnyTensor> {
         let axes = axes.of(op, self.ty())?;
         if !self.dtype().is_float() {
-            return Err(Error::type_error(op, "needs floats", &[self.ty().into()]));
+            return Err(Error::type_error(op, "needs floats", &[self.ty().into()])
+                .hint("convert it first: `float()`, or `cast` to a float dtype"));
         }
         // The result does not depend on what is subtracted, so no gradient flows through the greatest.
         let greatest = self.clone().detach().reduce(Reduction::Max, &axes)?;
@@ -37,7 +38,8 @@ impl AnyTensor {
     pub fn logcumsumexp(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("logcumsumexp", self.ty())?;
         if !self.dtype().is_float() {
-            return Err(Error::type_error("logcumsumexp", "needs floats", &[self.ty().into()]));
+            return Err(Error::type_error("logcumsumexp", "needs floats", &[self.ty().into()])
+                .hint("convert it first: `float()`, or `cast` to a float dtype"));
         }
         // By doubling: after each round an element covers twice as many before it, each pair of sums with its own shift.
         let length = self.shape()[axis];

@@ -51,7 +51,8 @@ impl AnyTensor {
     fn moments(self, op: &str, axes: &AxisList, correction: f64) -> Result<(AnyTensor, AnyTensor)> {
         let axes = axes.of(op, self.ty())?;
         if !self.dtype().is_float() {
-            return Err(Error::type_error(op, "needs floats", &[self.ty().into()]));
+            return Err(Error::type_error(op, "needs floats", &[self.ty().into()])
+                .hint("convert it first: `float()`, or `cast` to a float dtype"));
         }
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
         let mean = self.clone().mean_over(&axes)?;

@@ -24,7 +24,8 @@ impl AnyTensor {
     /// Exchanges the last two axes. See [`Tensor::transpose`](crate::Tensor::transpose).
     pub fn transpose(self) -> Result<AnyTensor> {
         if self.rank() < 2 {
-            return Err(Error::type_error("transpose", "needs at least 2 axes", &[self.ty().into()]));
+            return Err(Error::type_error("transpose", "needs at least 2 axes", &[self.ty().into()])
+                .hint("a vector has no columns; `unsqueeze` makes it a row, `unsqueeze_dim` a column"));
         }
         self.swap_dims(-2, -1)
     }
@@ -38,7 +39,8 @@ impl AnyTensor {
         let (from, to) = (from.of("movedim", self.ty())?, to.of("movedim", self.ty())?);
         if from.len() != to.len() {
             let problem = format!("{} axes do not go to {} places", from.len(), to.len());
-            return Err(Error::type_error("movedim", problem, &[self.ty().into()]));
+            return Err(Error::type_error("movedim", problem, &[self.ty().into()])
+                .hint("name one place for each axis"));
         }
         let mut others = (0..self.rank()).filter(|axis| !from.contains(axis));
         let source = |place: usize| match to.iter().position(|&axis| axis == place) {
@@ -75,7 +77,8 @@ impl AnyTensor {
         let axes = axes.into().of("rot90", self.ty())?;
         let [a, b] = axes[..] else {
             let problem = format!("a plane has 2 axes, not {}", axes.len());
-            return Err(Error::type_error("rot90", problem, &[self.ty().into()]));
+            return Err(Error::type_error("rot90", problem, &[self.ty().into()])
+                .hint("name the two axes to turn from and to, such as `[0, 1]`"));
         };
         match times.rem_euclid(4) {
             0 => Ok(self),
@@ -90,7 +93,9 @@ impl AnyTensor {
         let axes = axes.into().of("roll", self.ty())?;
         if axes.len() != shifts.len() {
             let problem = format!("{} shifts for {} axes", shifts.len(), axes.len());
-            return Err(Error::type_error("roll", problem, &[self.ty().into()]));
+            return Err(
+                Error::type_error("roll", problem, &[self.ty().into()]).hint("give one shift for each axis")
+            );
         }
         axes.iter().zip(shifts).try_fold(self, |any, (&axis, &shift)| any.roll_axis(shift, axis))
     }

@@ -41,7 +41,8 @@ impl AnyTensor {
     fn pad_with(self, pads: &[(usize, usize)], mode: PadMode) -> Result<AnyTensor> {
         let Some(whole) = self.rank().checked_sub(pads.len()) else {
             let problem = format!("{} pairs for {} axes", pads.len(), self.rank());
-            return Err(Error::type_error("pad", problem, &[self.ty().into()]));
+            return Err(Error::type_error("pad", problem, &[self.ty().into()])
+                .hint("give at most one pair for each axis; they count from the last axes"));
         };
         if let PadMode::Constant(x) = mode {
             let none = core::iter::repeat_n(PadAxis::default(), whole);

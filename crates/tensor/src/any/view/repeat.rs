@@ -59,6 +59,7 @@ impl AnyTensor {
         let wrong = |problem: &str| {
             let types = [self.ty().into(), times.ty().into()];
             Error::type_error("repeat_interleave_each", problem, &types)
+                .hint("the counts are a vector of integers of at least 0, as long as the axis")
         };
         if !times.dtype().is_int() || times.rank() != 1 || times.shape()[0] != self.shape()[axis] {
             return Err(wrong(&format!("needs one integer for each of the {} slices", self.shape()[axis])));

@@ -33,7 +33,8 @@ impl AnyTensor {
         let (start, end) = (start.of("flatten", self.ty())?, end.of("flatten", self.ty())?);
         if start > end {
             let problem = format!("the first axis, {start}, comes after the last, {end}");
-            return Err(Error::type_error("flatten", problem, &[self.ty().into()]));
+            return Err(Error::type_error("flatten", problem, &[self.ty().into()])
+                .hint("name the axes in ascending order"));
         }
         let shape = *self.shape();
         let joined: usize = shape[start..=end].iter().product();
@@ -78,7 +79,9 @@ impl AnyTensor {
         let shape = *self.shape();
         if let Some(&axis) = axes.iter().find(|&&axis| shape[axis] != 1) {
             let problem = format!("axis {axis} has length {}, not 1", shape[axis]);
-            return Err(Error::type_error(op, problem, &[self.ty().into()]));
+            return Err(Error::type_error(op, problem, &[self.ty().into()])
+                .hint("join some of them: `flatten`")
+                .hint("only axes of length 1 can go; `reshape` or a reduction removes others"));
         }
         let rest = (0..shape.rank()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]);
         self.reshape(rest.collect::<Shape>())
@@ -89,7 +92,8 @@ impl AnyTensor {
         self.fits_rank("unsqueeze", rank)?;
         let Some(more) = rank.checked_sub(self.rank()) else {
             let problem = format!("{} axes do not become {rank} by adding some", self.rank());
-            return Err(Error::type_error("unsqueeze", problem, &[self.ty().into()]));
+            return Err(Error::type_error("unsqueeze", problem, &[self.ty().into()])
+                .hint("`squeeze` and `flatten` make fewer axes"));
         };
         let shape = core::iter::repeat_n(1, more).chain(self.shape().iter().copied()).collect::<Shape>();
         self.reshape(shape)
@@ -212,8 +216,10 @@ fn resolve_lengths(
     keep: Option<&Shape>,
     lengths: &[i64],
 ) -> Result<Shape> {
-    let error =
-        |problem: &str| Error::type_error(op, format!("{problem} in {lengths:?}"), &[any.ty().into()]);
+    let error = |problem: &str| {
+        Error::type_error(op, format!("{problem} in {lengths:?}"), &[any.ty().into()])
+            .hint("the lengths multiply to the number of elements; one may be -1, for what is left")
+    };
     let mut shape = Shape::new(&[1; MAX_RANK][..lengths.len()]);
     let mut open = None;
     for (axis, &length) in lengths.iter().enumerate() {

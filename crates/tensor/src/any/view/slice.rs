@@ -30,7 +30,8 @@ impl AnyTensor {
         let shape = self.shape();
         if ranges.len() > shape.rank() {
             let problem = format!("{} ranges for {} axes", ranges.len(), shape.rank());
-            return Err(Error::type_error(op, problem, &[self.ty().into()]));
+            return Err(Error::type_error(op, problem, &[self.ty().into()])
+                .hint("give at most one range for each axis; axes without one are taken whole"));
         }
         let range = |axis: usize| ranges.get(axis).copied().unwrap_or(SliceArg::FULL);
         shape.iter().enumerate().map(|(axis, &length)| range(axis).resolve(axis, length)).collect()
@@ -52,7 +53,9 @@ impl AnyTensor {
         if kiln_ir::infer::broadcast_shapes(values.shape(), &shape) != Some(shape) {
             let problem = format!("the values do not broadcast to the range, {shape}");
             let types = [self.ty().into(), values.ty().into()];
-            return Err(Error::type_error("slice_assign", problem, &types));
+            return Err(Error::type_error("slice_assign", problem, &types).hint(
+                "aligned at the last axis, the lengths of the values must be those of the range, or 1",
+            ));
         }
         let values = values.expand(shape)?;
         self.apply_with(&Op::SliceUpdate { slices, mode: UpdateMode::Set }, [values.into_value().into()])
@@ -76,7 +79,8 @@ impl AnyTensor {
         let place = if index < 0 { index + length as i64 } else { index };
         if !(0..length as i64).contains(&place) {
             let problem = format!("index {index} is out of range for axis {axis} of length {length}");
-            return Err(Error::type_error("select_dim", problem, &[self.ty().into()]));
+            return Err(Error::type_error("select_dim", problem, &[self.ty().into()])
+                .hint("indices go from 0 to the length less 1; negative ones count from the end"));
         }
         self.narrow(axis, place as usize, 1)?.without_axes("select_dim", &[axis])
     }

@@ -38,7 +38,8 @@ impl AnyTensor {
     /// repeated to the shape.
     fn of_diagonal(op: &str, shape: Shape, offset: i64, side: Side, stack: &Stack) -> Result<AnyTensor> {
         let Some(first) = shape.rank().checked_sub(2) else {
-            return Err(Error::type_error(op, format!("needs at least 2 axes, not {shape}"), &[]));
+            return Err(Error::type_error(op, format!("needs at least 2 axes, not {shape}"), &[])
+                .hint("rows and columns are the last two axes"));
         };
         let ty = TensorType::new(&shape[first..], stack.int_dtype());
         let rows = AnyTensor::iota(ty, 0, stack)?;
@@ -64,7 +65,8 @@ impl AnyTensor {
     fn diagonal_of(self, offset: i64, a: Axis, b: Axis) -> Result<AnyTensor> {
         let (a, b) = (a.of("diagonal", self.ty())?, b.of("diagonal", self.ty())?);
         if a == b {
-            return Err(Error::type_error("diagonal", format!("axis {a} twice"), &[self.ty().into()]));
+            return Err(Error::type_error("diagonal", format!("axis {a} twice"), &[self.ty().into()])
+                .hint("name the axis of rows and that of columns"));
         }
         let any = self.movedim([a, b], [-2, -1])?;
         let last = any.rank() - 1;
@@ -86,7 +88,8 @@ impl AnyTensor {
 
     fn diagonal_to(self, offset: i64, a: Axis, b: Axis) -> Result<AnyTensor> {
         let Some(last) = self.rank().checked_sub(1) else {
-            return Err(Error::type_error("diag_embed", "needs at least 1 axis", &[self.ty().into()]));
+            return Err(Error::type_error("diag_embed", "needs at least 1 axis", &[self.ty().into()])
+                .hint("`unsqueeze` adds one"));
         };
         let zero = zero(self.dtype());
         let mut pads = alloc::vec![PadAxis::default(); last + 1];
