@@ -200,6 +200,7 @@ fn vectors(op: &str, a: &AnyTensor, b: &AnyTensor) -> Error {
     let problem =
         if a.rank() == 1 && b.rank() == 1 { "lengths differ" } else { "needs two tensors of one axis" };
     Error::type_error(op, problem, &[a.ty().into(), b.ty().into()])
+        .hint("it takes two vectors of one length; `matmul` takes matrices")
 }
 
 /// The sum along an axis, which stays.
