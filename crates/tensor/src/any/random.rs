@@ -85,18 +85,18 @@ impl AnyTensor {
 
     /// See [`Tensor::poisson`](crate::Tensor::poisson).
     pub fn poisson(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
-        self.sampled("poisson", key.into(), |rate, key| sample::poisson(rate, key))
+        self.sampled("poisson", key.into(), sample::poisson)
     }
 
     /// See [`Tensor::standard_gamma`](crate::Tensor::standard_gamma).
     pub fn standard_gamma(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
-        self.sampled("standard_gamma", key.into(), |shape, key| sample::gamma(shape, key))
+        self.sampled("standard_gamma", key.into(), sample::gamma)
     }
 
     /// See [`Tensor::dirichlet`](crate::Tensor::dirichlet).
     pub fn dirichlet(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.check_has_axes("dirichlet")?;
-        self.sampled("dirichlet", key.into(), |concentration, key| sample::dirichlet(concentration, key))
+        self.sampled("dirichlet", key.into(), sample::dirichlet)
     }
 
     /// See [`Tensor::multinomial`](crate::Tensor::multinomial).

@@ -186,7 +186,7 @@ fn not_negative(name: &str, x: f64) -> Problem {
 }
 
 fn ordered(low: f64, high: f64) -> Problem {
-    (!(low <= high) || !(high - low).is_finite())
+    (low > high || !(high - low).is_finite())
         .then(|| format!("the bounds {low} and {high} are the wrong way round or not finite"))
 }
 

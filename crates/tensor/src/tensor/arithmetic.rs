@@ -295,7 +295,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
         self.map(|any| any.binary_scalar(Binary::Min, high))
     }
 
-    /// 0 below zero, 1 above, and there what `at_zero` says; NaN stays. Broadcasts. Defined as [`torch.heaviside`](https://docs.pytorch.org/docs/stable/generated/torch.heaviside.html).
+    /// 0 below zero, 1 above, and there what `at_zero` says; NaN stays. Broadcasts. Defined as NumPy's
+    /// [`heaviside`](https://numpy.org/doc/stable/reference/generated/numpy.heaviside.html).
     ///
     /// ```
     /// # use kiln_tensor::{Flex, Tensor};
