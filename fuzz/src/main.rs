@@ -8,7 +8,6 @@ use kiln_fuzz::check::{Subjects, check};
 use kiln_fuzz::generate::{Cubed, trial};
 use kiln_ir::OpKind;
 use std::process::ExitCode;
-use std::time::Duration;
 
 const HELP: &str = "\
 kiln-fuzz [OPTIONS]: random programs, run in ways that must agree
@@ -20,7 +19,7 @@ kiln-fuzz [OPTIONS]: random programs, run in ways that must agree
   --only OP      begin each program with this op, by the name of its kind: MatMul, Conv, ...
   --texts N      damaged texts parsed for each program (default: 2)
   --failures N   stop after so many mismatches (default: 10)
-  --shrink S     make each failing program smaller for so many seconds at most (default: 20)
+  --shrink N     changes tried to make each failing program smaller (default: 3000)
   --print        print the programs as filetests instead of running them
   --file FILE    check this file of filetests/run instead
 ";
@@ -67,7 +66,7 @@ fn parsed() -> Result<Action, String> {
             "--threads" => options.threads = number()?.clamp(1, 256) as usize,
             "--texts" => options.texts = number()? as usize,
             "--failures" => options.most_failures = number()?.max(1) as usize,
-            "--shrink" => options.shrinking = Duration::from_secs(number()?),
+            "--shrink" => options.shrinking = number()? as usize,
             "--only" => options.only = Some(kind(&value)?),
             "--file" => return Ok(Action::File(value)),
             other => return Err(format!("unknown option `{other}`\n  hint: `--help` lists the options")),

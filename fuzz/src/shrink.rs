@@ -9,19 +9,19 @@ pub(crate) mod edit;
 use crate::check::{Failure, Subjects, check};
 use crate::trial::Trial;
 use kiln_ir::{Element, Elements, TensorData};
+use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
-/// A trial that fails for the same reason and is as small as could be found within a time limit.
-pub fn shrink(trial: &Trial, failure: &Failure, subjects: &Subjects, limit: Duration) -> Trial {
-    let shrinker = Shrinker { failure, subjects, until: Instant::now() + limit };
+/// A trial that fails for the same reason and is as small as could be found by trying so many changes.
+pub fn shrink(trial: &Trial, failure: &Failure, subjects: &Subjects, tries: usize) -> Trial {
+    let shrinker = Shrinker { failure, subjects, tries: Cell::new(tries) };
     let mut best = trial.clone();
     loop {
         let before = best.clone();
         shrinker.structure(&mut best);
         shrinker.lengths(&mut best);
         shrinker.values(&mut best);
-        if best == before || shrinker.is_late() {
+        if best == before || shrinker.tries.get() == 0 {
             return best;
         }
     }
@@ -30,22 +30,20 @@ pub fn shrink(trial: &Trial, failure: &Failure, subjects: &Subjects, limit: Dura
 struct Shrinker<'a> {
     failure: &'a Failure,
     subjects: &'a Subjects,
-    until: Instant,
+    /// How many changes may still be tried.
+    tries: Cell<usize>,
 }
 
 impl Shrinker<'_> {
-    fn is_late(&self) -> bool {
-        Instant::now() > self.until
-    }
-
     /// Takes the candidate if it is a valid trial that fails for the same reason.
     fn adopt(&self, best: &mut Trial, candidate: Option<Trial>) -> bool {
         let Some(candidate) = candidate.and_then(|trial| edit::retyped(&edit::pruned(&trial))) else {
             return false;
         };
-        if candidate == *best || self.is_late() {
+        if candidate == *best || self.tries.get() == 0 {
             return false;
         }
+        self.tries.set(self.tries.get() - 1);
         let found = check(&candidate, self.subjects).failure;
         let fails = found.is_some_and(|failure| failure.is_like(self.failure));
         if fails {

@@ -10,7 +10,6 @@ use kiln_ir::{
 };
 use smallvec::smallvec;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What an engine gets wrong.
 #[derive(Clone, Copy)]
@@ -81,8 +80,7 @@ impl Engine for Wrong {
 }
 
 fn found(subjects: impl Fn() -> Subjects + Sync) -> Report {
-    let shrinking = Duration::from_secs(10);
-    run(&Options { programs: 400, threads: 1, most_failures: 1, shrinking, ..Options::default() }, subjects)
+    run(&Options { programs: 400, threads: 1, most_failures: 1, ..Options::default() }, subjects)
 }
 
 fn with(mistake: Mistake) -> Report {
@@ -103,8 +101,10 @@ fn small(report: &Report) -> (Check, Option<String>, Trial) {
 
 #[test]
 fn a_wrong_element_is_found_and_made_small() {
-    let (check, op, _) = small(&with(Mistake::LastElement(OpKind::Concat)));
-    assert_eq!((check, op.as_deref()), (Check::Value, Some("concat")));
+    let (check, op, _) = small(&with(Mistake::LastElement(OpKind::Windows)));
+    // Alone, or by the rule for batches: whichever element happens to differ.
+    assert!(matches!(check, Check::Value | Check::Batch), "{check}");
+    assert_eq!(op.as_deref(), Some("windows"));
 }
 
 #[test]

@@ -12,6 +12,9 @@ use kiln_reference::Reference;
 /// How many elements of each input are differentiated.
 const SAMPLES: usize = 3;
 
+/// The step of differences, of 1 or the magnitude of the element.
+const STEP: f64 = 1e-5;
+
 /// Gradients above this are not compared: differences of such steep functions tell too little.
 const STEEPEST: f64 = 1e5;
 
@@ -54,7 +57,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
         let gradient = gradient.to_vec::<f64>();
         let elements = random.permutation(gradient.len());
         for &element in elements.iter().take(SAMPLES) {
-            let Some(slope) = function.slope(place, element, here) else {
+            let Some(slope) = function.slope(place, element, here, STEP) else {
                 counts.gradients_skipped += 1;
                 continue;
             };
@@ -68,7 +71,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
             let steep = if steepest.is_finite() { steepest.min(STEEPEST) } else { 1.0 };
             let allowed = 1e-6 * (1.0 + slope.value.abs() + 1e-2 * steep) + slope.doubt;
             let agrees = (g - slope.value).abs() <= allowed;
-            if !agrees && values.have_ties() {
+            if !agrees && (values.have_ties() || function.jumps(place, element, here, &slope)) {
                 counts.gradients -= 1;
                 counts.gradients_skipped += 1;
             } else if !agrees {
@@ -193,10 +196,19 @@ impl Projection<'_> {
         sum.map(Var::into_value)
     }
 
+    /// Whether a much smaller step tells another derivative: between two steps the function jumps, or is too steep.
+    fn jumps(&self, place: usize, element: usize, here: Projected, slope: &Slope) -> bool {
+        let finer = self.slope(place, element, here, STEP * 1e-3);
+        finer.is_none_or(|finer| {
+            let scale = 1.0 + slope.value.abs();
+            (finer.value - slope.value).abs() > 1e-2 * scale + finer.doubt
+        })
+    }
+
     /// The derivative by one element of an input; `None` where differences do not tell it.
-    fn slope(&self, place: usize, element: usize, here: Projected) -> Option<Slope> {
+    fn slope(&self, place: usize, element: usize, here: Projected, step: f64) -> Option<Slope> {
         let x = self.trial.inputs[place].to_vec::<f64>()[element];
-        let step = 1e-5 * x.abs().max(1.0);
+        let step = step * x.abs().max(1.0);
         let at = |offset: f64| {
             let mut inputs = self.trial.inputs.clone();
             let elements = f64::slice_mut(inputs[place].elements_mut())?;
