@@ -200,12 +200,15 @@ impl Judge<'_> {
         let signals = *self.op == Op::Binary(Binary::Pow) && self.given.iter().any(has_signaling_nan);
         let nan_is_right = signals || !is_finite && self.multiplies_by_nothing();
         let resizes = matches!(self.op, Op::Resize { .. });
+        let normalises = matches!(self.op, Op::Norm { .. });
         let right = |i: usize| {
             let wild = (!results[i].is_finite(), !found[i].is_finite());
             let unknown = !is_finite
                 && match rule {
                     // On its way to infinity a product may pass 0, where numbers are tiny.
                     Rule::Product => wild == (true, true),
+                    // Of a constant row 0 is left, or a rounding error: times infinity that is NaN or infinity.
+                    Rule::Measured if normalises => wild == (true, true),
                     Rule::Measured => resizes && wild != (false, false),
                     Rule::Bits | Rule::Exact | Rule::Near(..) | Rule::Sum => false,
                 };

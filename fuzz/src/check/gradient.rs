@@ -45,7 +45,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
         .flatten()
         .flat_map(|g| g.to_vec::<f64>())
         .fold(0.0, |most: f64, g| most.max(g.abs()));
-    direction::check(trial, &function, &gradients, subjects, counts)?;
+    direction::check(trial, &function, &values, &gradients, subjects, counts)?;
     let is_singular = gradients.iter().flatten().any(has_wild) && values.are_singular();
     let mut random = Random::new(17, trial.inputs.len() as u64);
     for (place, gradient) in gradients.iter().enumerate() {

@@ -39,13 +39,14 @@ impl Passed {
             || self.slots.iter().flat_map(floats).any(|x| !x.is_finite())
     }
 
-    /// Whether an op chooses between equal numbers. Its gradient is that of one choice; a difference by one of the numbers
+    /// Whether an op chooses between numbers that are equal, but for rounding maybe. Its gradient is that of one choice; a difference by one of the numbers
     /// can be that of another, though it is the same to both sides: the second greatest of three ones stays 1.
     pub(super) fn have_ties(&self) -> bool {
         let ties = |instruction: &Instruction| {
             let mut list: Vec<f64> = self.operands(instruction).flatten().collect();
             list.sort_by(f64::total_cmp);
-            chooses(&instruction.op) && list.windows(2).any(|pair| pair[0] == pair[1])
+            let close = |a: f64, b: f64| (b - a).abs() <= 1e-11 * a.abs().max(1.0);
+            chooses(&instruction.op) && list.windows(2).any(|pair| close(pair[0], pair[1]))
         };
         self.trial.program.instructions.iter().any(ties)
     }
