@@ -8,6 +8,7 @@ mod layers;
 mod manifests;
 mod mask;
 mod op_matches;
+mod page_names;
 mod sources;
 mod tracked_files;
 
@@ -61,6 +62,7 @@ const CHECKS: &[Check] = &[
     sources::ignored_tests,
     sources::silenced_lint,
     op_matches::check,
+    page_names::check,
     documents::links,
     documents::required,
     tracked_files::sizes,
