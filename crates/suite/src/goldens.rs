@@ -19,6 +19,7 @@ pub const FAMILIES: &[&str] = &[
     "matmul",
     "method_core",
     "method_elementwise",
+    "method_einsum",
     "method_grid",
     "method_linalg",
     "method_signal",

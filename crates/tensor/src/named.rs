@@ -74,8 +74,10 @@ use core::marker::PhantomData;
 /// Methods panic when axes of one name differ in length; the message has the name.
 pub struct NamedTensor<B: Backend, S: AxisNames, K: Kind = Float> {
     any: AnyTensor,
-    marker: PhantomData<fn() -> (B, S, K)>,
+    marker: Marker<B, S, K>,
 }
+
+type Marker<B, S, K> = PhantomData<fn() -> (B, S, K)>;
 
 impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
     /// Names the axes of a tensor, in order. It does not compile when their number differs or a name occurs twice.

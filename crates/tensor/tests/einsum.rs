@@ -60,7 +60,9 @@ fn draw(random: &mut Random) -> Case {
         if random.chance(6) {
             term = term.replace('k', " k ");
         }
-        (operands.push(names), shapes.push(shape), terms.push(term));
+        operands.push(names);
+        shapes.push(shape);
+        terms.push(term);
     }
     let used: Vec<char> =
         LETTERS.iter().copied().filter(|name| operands.iter().flatten().any(|other| other == name)).collect();

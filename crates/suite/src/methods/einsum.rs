@@ -26,5 +26,16 @@ pub(super) fn rows() -> Vec<Method> {
             normal(&[3]),
             normal(&[2, 3]),
         ]),
+        Method::new("einsum", |x| one(AnyTensor::einsum("bA,Ac,...", x.to_vec()))).variant("implicit").on(&[
+            normal(&[2, 3]),
+            normal(&[3, 2]),
+            normal(&[2]),
+        ]),
+        Method::new("einsum", |x| one(AnyTensor::einsum("...i,...i->i", x.to_vec())))
+            .variant("ellipsis sum")
+            .on(&[normal(&[2, 3, 4]), normal(&[3, 4])]),
+        Method::new("einsum", |x| one(AnyTensor::einsum("iij,jk->ik", x.to_vec())))
+            .variant("repeated")
+            .on(&[normal(&[3, 3, 2]), normal(&[2, 4])]),
     ]
 }

@@ -151,6 +151,7 @@ mod family {
         matmul: contraction::matmul,
         method_core: methods::run,
         method_elementwise: methods::run,
+        method_einsum: methods::run,
         method_grid: methods::run,
         method_linalg: methods::run,
         method_signal: methods::run,

@@ -143,10 +143,12 @@ impl AnyTensor {
         let (mut left, mut right) = (Vec::new(), Vec::new());
         for (&m, &n) in a.iter().zip(&b) {
             if m != 1 {
-                (left.push(m), right.push(1));
+                left.push(m);
+                right.push(1);
             }
             if n != 1 {
-                (left.push(1), right.push(n));
+                left.push(1);
+                right.push(n);
             }
         }
         if left.len() > MAX_RANK {

@@ -97,7 +97,9 @@ impl Window {
             Window::Bartlett => 1.0 - libm::fabs(2.0 * t - 1.0),
             Window::Kaiser { beta } => {
                 let x = 2.0 * t - 1.0;
-                bessel_i0(beta * libm::sqrt((1.0 - x * x).max(0.0))) / bessel_i0(*beta)
+                let (inner, outer) =
+                    (libm::fabs(*beta) * libm::sqrt((1.0 - x * x).max(0.0)), libm::fabs(*beta));
+                scaled_bessel_i0(inner) / scaled_bessel_i0(outer) * libm::exp(inner - outer)
             }
             Window::Cosine => libm::sin(PI * (i + 0.5) / count),
             Window::Gaussian { deviation } => {
@@ -124,15 +126,44 @@ fn tukey(t: f64, alpha: f64) -> f64 {
     0.5 - 0.5 * libm::cos(2.0 * PI * from_end / alpha.min(1.0))
 }
 
-/// The modified Bessel function of order 0, by its power series `Σ ((x/2)^k / k!)²`, whose terms are all positive
-/// (<https://dlmf.nist.gov/10.25.E2>).
-fn bessel_i0(x: f64) -> f64 {
-    let quarter = x * x / 4.0;
+/// `e^(-x) I₀(x)` for the modified Bessel function of order 0 and `x >= 0`, which does not overflow: by its power series
+/// `Σ ((x/2)^k / k!)²` (<https://dlmf.nist.gov/10.25.E2>), whose terms are all positive, and for large `x` by its asymptotic
+/// expansion (<https://dlmf.nist.gov/10.40.E1>), whose terms shrink below rounding before they grow again.
+fn scaled_bessel_i0(x: f64) -> f64 {
+    let large = x > 30.0;
     let (mut term, mut sum, mut k) = (1.0f64, 1.0f64, 1.0f64);
-    while term > sum * 1e-17 && sum.is_finite() {
-        term *= quarter / (k * k);
+    while term > sum * 1e-17 {
+        let odd = 2.0 * k - 1.0;
+        term *= if large { odd * odd / (k * 8.0 * x) } else { x * x / (4.0 * k * k) };
         sum += term;
         k += 1.0;
     }
-    sum
+    if large { sum / libm::sqrt(2.0 * PI * x) } else { sum * libm::exp(-x) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bessel_functions_agree_with_tables() {
+        // scipy.special.i0e.
+        for (x, expected) in [
+            (0.0, 1.0),
+            (1.0, 0.46575960759364043),
+            (12.0, 0.11642622121344044),
+            (29.9, 0.07326921904600191),
+            (30.1, 0.07302329413106094),
+            (1000.0, 0.012617240455891257),
+        ] {
+            let found = scaled_bessel_i0(x);
+            assert!((found / expected - 1.0).abs() < 1e-14, "{x}: {found}");
+        }
+    }
+
+    #[test]
+    fn narrow_kaiser_windows_do_not_overflow() {
+        let weights = Window::Kaiser { beta: 5000.0 }.weights(5, false);
+        assert_eq!((weights[0], weights[2]), (0.0, 1.0));
+    }
 }
