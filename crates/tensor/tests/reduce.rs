@@ -1,0 +1,182 @@
+//! Reductions, scans and statistics: edges of data, gradients at kinks, and the messages of wrong calls.
+
+use kiln_tensor::{
+    AnyTensor, Autodiff, DType, Device, Flex, FlexDevice, Int, Result, Tensor, TensorData, TensorType,
+};
+
+const DEVICE: FlexDevice = FlexDevice;
+const NAN: f32 = f32::NAN;
+const INF: f32 = f32::INFINITY;
+
+type B = Autodiff<Flex>;
+
+fn floats<const D: usize>(data: impl Into<TensorData>) -> Tensor<Flex, D> {
+    Tensor::from_floats(data, &DEVICE)
+}
+
+/// The gradient of the sum of a function's elements.
+fn slope<const D: usize, const D2: usize>(
+    x: impl Into<TensorData>,
+    f: impl Fn(Tensor<B, D>) -> Tensor<B, D2>,
+) -> Vec<f32> {
+    let x = Tensor::<B, D>::from_floats(x, &DEVICE).require_grad();
+    let gradients = f(x.clone()).sum().backward();
+    x.grad(&gradients).unwrap().into_data().to_vec::<f32>()
+}
+
+#[track_caller]
+fn holds<const D: usize>(tensor: Tensor<Flex, D>, expected: &[f32]) {
+    let actual = tensor.into_data().to_vec::<f32>();
+    let same = |(a, b): (&f32, &f32)| a == b || a.is_nan() && b.is_nan();
+    assert!(actual.len() == expected.len() && actual.iter().zip(expected).all(same), "{actual:?}");
+}
+
+#[test]
+fn reductions_of_nothing() {
+    let empty = Tensor::<Flex, 2>::zeros([2, 0], &DEVICE);
+    holds(empty.clone().sum(), &[0.0]);
+    holds(empty.clone().prod_dim(1), &[1.0, 1.0]);
+    holds(empty.clone().mean_dim(1), &[NAN, NAN]);
+    holds(empty.clone().nanmean(), &[NAN]);
+    holds(empty.clone().max_dim(1), &[-INF, -INF]);
+    holds(empty.clone().logsumexp(1), &[-INF, -INF]);
+    holds(empty.clone().var(1), &[NAN, NAN]);
+    assert_eq!(empty.clone().cumsum(1).logcumsumexp(-1).dims(), [2, 0]);
+    assert_eq!(empty.clone().diff(3, 1).dims(), [2, 0]);
+    holds(empty.clone().trapezoid(1.0, 1), &[0.0, 0.0]);
+    let all = empty.clone().all_dim(1).into_data().to_vec::<bool>();
+    assert_eq!((all, empty.any().into_data().to_vec::<bool>()), (vec![true; 2], vec![false]));
+}
+
+#[test]
+fn nan_and_infinities_go_through() {
+    let x = floats::<2>([[1.0, NAN, 3.0], [INF, 2.0, -INF]]);
+    holds(x.clone().max_dim(1), &[NAN, INF]);
+    holds(x.clone().min_dim(-1), &[NAN, -INF]);
+    holds(x.clone().nansum_dim(1), &[4.0, NAN]);
+    holds(x.clone().cummax(1), &[1.0, NAN, NAN, INF, INF, INF]);
+    holds(x.clone().logsumexp(1), &[NAN, INF]);
+    let (_, indices) = x.clone().cummin_with_indices(1);
+    assert_eq!(indices.into_data().to_vec::<i32>(), [0, 1, 1, 0, 1, 2]);
+    assert_eq!(x.argmax(1).into_data().to_vec::<i32>(), [1, 0]);
+    holds(floats::<1>([-INF, -INF, 0.0, INF]).logcumsumexp(0), &[-INF, -INF, 0.0, INF]);
+    holds(floats::<2>([[NAN, NAN]]).nanmean_dim(1), &[NAN]);
+}
+
+#[test]
+fn stable_sums_of_exponentials() {
+    let far = floats::<1>([-1000.0, 0.0, 1000.0]).logcumsumexp(0);
+    holds(far, &[-1000.0, 0.0, 1000.0]);
+    let near = floats::<1>([0.0, -20.0]).logcumsumexp(0).into_data().to_vec::<f32>();
+    assert_eq!(near[1], (-20f32).exp().ln_1p());
+    let wide = floats::<1>([1e4, 1e4]).logsumexp(0).into_scalar::<f32>();
+    assert_eq!(wide, 1e4 + 2f32.ln());
+}
+
+#[test]
+fn gradients_at_kinks() {
+    assert_eq!(slope::<1, 1>([2.0, 3.0, 3.0], |x| x.max_dim(0)), [0.0, 0.5, 0.5]);
+    assert_eq!(slope::<1, 1>([2.0, 3.0, 3.0], |x| x.max_dim_with_indices(0).0), [0.0, 1.0, 0.0]);
+    assert_eq!(slope::<1, 1>([2.0, 0.0, 3.0], |x| x.prod_dim(0)), [0.0, 6.0, 0.0]);
+    assert_eq!(slope::<1, 1>([0.0, 0.0, 3.0], |x| x.prod()), [0.0, 0.0, 0.0]);
+    assert_eq!(slope::<1, 1>([2.0, 0.0, 3.0], |x| x.cumprod(0)), [1.0, 8.0, 0.0]);
+    assert_eq!(slope::<1, 1>([2.0, 2.0], |x| x.std(0)), [0.0, 0.0]);
+    assert_eq!(slope::<1, 1>([1.0, NAN, 2.0], |x| x.nansum()), [1.0, 0.0, 1.0]);
+    assert_eq!(slope::<1, 1>([1.0, NAN, 3.0], |x| x.nanmean()), [0.5, 0.0, 0.5]);
+    assert_eq!(slope::<1, 1>([-INF, -INF], |x| x.logsumexp(0)), [0.0, 0.0]);
+    assert_eq!(slope::<1, 1>([-INF, 0.0], |x| x.logcumsumexp(0).slice([1..])), [0.0, 1.0]);
+    assert_eq!(slope::<1, 1>([3.0, 1.0, 3.0, 2.0], |x| x.cummax(0)), [2.0, 0.0, 2.0, 0.0]);
+    assert_eq!(slope::<1, 1>([4.0, 1.0, 3.0, 2.0], |x| x.median(0)), [0.0, 0.0, 0.0, 1.0]);
+    assert_eq!(slope::<1, 1>([3.0, 1.0, 3.0], |x| x.unique()), [1.0, 1.0, 0.0]);
+}
+
+#[test]
+fn distances_at_zero_have_no_slope() {
+    for p in [0.5, 1.0, 1.5, 2.0, 3.0, f64::INFINITY] {
+        let other = Tensor::<B, 2>::from_floats([[1.0, 2.0]], &DEVICE);
+        let gradient = slope::<2, 2>([[1.0, 2.0]], |x| x.cdist(other.clone(), p));
+        assert_eq!(gradient, [0.0, 0.0], "p = {p}");
+    }
+    let x = floats::<2>([[0.0, 3.0], [4.0, 0.0], [4.0, 0.0]]);
+    holds(x.clone().pdist(2.0), &[5.0, 5.0, 0.0]);
+    holds(x.clone().pdist(0.0), &[2.0, 2.0, 0.0]);
+    holds(x.cdist(floats([[1.0, 1.0]]), f64::INFINITY), &[2.0, 3.0, 3.0]);
+    assert_eq!(Tensor::<Flex, 2>::zeros([1, 3], &DEVICE).pdist(2.0).dims(), [0]);
+    holds(Tensor::<Flex, 2>::zeros([2, 0], &DEVICE).pdist(f64::INFINITY), &[0.0]);
+}
+
+#[test]
+fn integers_wrap_truncate_and_count() {
+    let x = Tensor::<Flex, 1, Int>::from_ints([i32::MAX, 1, 1], &DEVICE);
+    assert_eq!(x.clone().sum().into_scalar::<i32>(), i32::MIN + 1);
+    let negative = Tensor::<Flex, 1, Int>::from_ints([-3, -4], &DEVICE);
+    assert_eq!(negative.clone().mean().into_scalar::<i32>(), -3);
+    assert_eq!(negative.max_abs().into_scalar::<i32>(), 4);
+    assert_eq!(x.diff(1, 0).into_data().to_vec::<i32>(), [i32::MIN + 2, 0]);
+}
+
+#[test]
+fn histograms_count_edges_once() {
+    let x = floats::<1>([0.0, 0.5, 1.0, 1.0, 2.0, -0.1, NAN]);
+    holds(x.clone().histc(2, Some((0.0, 1.0))), &[1.0, 3.0]);
+    holds(floats::<1>([2.0, 2.0]).histc(2, None), &[0.0, 2.0]);
+    holds(floats::<1>([]).histc(2, None), &[0.0, 0.0]);
+    holds(x.clone().histogram_between(floats([0.0, 0.75, 4.0]), None, false), &[2.0, 3.0]);
+    let (density, edges) = floats::<1>([0.0, 1.0, 2.0, 4.0]).histogram(2, None, None, true);
+    holds(density, &[0.25, 0.25]);
+    holds(edges, &[0.0, 2.0, 4.0]);
+    let weigh = |w: Tensor<B, 1>| {
+        Tensor::<B, 1>::from_floats([0.1, 0.9], &DEVICE).histogram(2, Some((0.0, 0.5)), Some(w), false).0
+    };
+    assert_eq!(slope::<1, 1>([1.0, 1.0], weigh), [1.0, 0.0]);
+    assert_eq!(Tensor::<Flex, 1, Int>::from_ints::<[i32; 0]>([], &DEVICE).bincount(0).dims(), [0]);
+}
+
+#[test]
+fn correlations() {
+    let x = floats::<2>([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [5.0, 5.0, 5.0]]);
+    holds(x.clone().cov(1, 0.0).slice([0..1, 0..2]), &[2.0 / 3.0, 4.0 / 3.0]);
+    holds(x.clone().corrcoef(1).slice([2..3, 0..3]), &[NAN, NAN, NAN]);
+    holds(x.transpose().cov(0, 1.0).slice([0..1, 0..1]), &[1.0]);
+}
+
+#[track_caller]
+fn fails(expected: &str, result: Result<impl std::fmt::Debug>) {
+    assert_eq!(result.unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn wrong_calls_say_what_is_wrong() {
+    let any =
+        |shape: &[usize], dtype| AnyTensor::zeros(TensorType::new(shape, dtype), &Device::cpu()).unwrap();
+    let (x, i) = (any(&[2, 3], DType::F32), any(&[4], DType::I32));
+    fails(
+        "[sum_dims] axis -3 is out of range for 2 axes: f32[2, 3]\n  hint: axes go from 0 to 1, or from -1 to -2 counted \
+         from the end",
+        x.clone().sum_dims([0, -3]),
+    );
+    fails("[mean_dims] axis 1 is named twice: f32[2, 3]", x.clone().mean_dims([1, -1]));
+    fails(
+        "[cumsum] axis 0 is out of range for 0 axes: f32[]\n  hint: a tensor without axes is a single element",
+        any(&[], DType::F32).cumsum(0),
+    );
+    fails("[arg_reduce] axis 1 is empty, so it has no extreme element: f32[2, 0]", {
+        any(&[2, 0], DType::F32).argmax(1)
+    });
+    fails("[var] needs floats: i32[4]", i.clone().var(0));
+    fails("[logsumexp] needs floats: i32[4]", i.clone().logsumexp(0));
+    fails("[nansum] needs floats: i32[4]", i.clone().nansum());
+    fails("[trapezoid_at] the places do not fit axis 1: f32[2, 3] x i32[4]", {
+        x.clone().trapezoid_at(i.clone(), 1)
+    });
+    fails("[cov] needs floats with 2 axes, variables and observations: i32[4]", i.clone().cov(0, 1.0));
+    fails("[histc] 1 to 0 is no range: f32[2, 3]", x.clone().histc(2, Some((1.0, 0.0))));
+    fails("[histogram] needs one weight for each element: f32[6] x i32[4]", {
+        x.clone().histogram(2, None, Some(i.clone()), false)
+    });
+    fails("[bincount] -1 is negative: i32[4]", i.clone().full_like(-1).unwrap().bincount(None, 0));
+    fails("[cdist] the rows differ in length: f32[2, 3] x f32[2, 2]", {
+        x.clone().cdist(any(&[2, 2], DType::F32), 2.0)
+    });
+    fails("[pdist] needs floats and a norm of at least 0, not -1: f32[1, 3]", x.pdist(-1.0));
+}
