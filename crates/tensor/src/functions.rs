@@ -7,3 +7,4 @@ pub mod linalg;
 pub mod loss;
 pub mod module;
 pub mod signal;
+pub mod stats;

@@ -60,7 +60,7 @@ pub use capture::{Captured, capture};
 pub use complex::Complex;
 pub use device::{Device, DeviceKey, FlexDevice};
 pub use einsum::{EinsumOperand, EinsumOperands, EinsumPath, EinsumStep, einsum};
-pub use functions::{activation, fft, grid, linalg, loss, module, signal};
+pub use functions::{activation, fft, grid, linalg, loss, module, signal, stats};
 pub use kiln_autodiff::Checkpointing;
 pub use kiln_ir::{
     Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, OperandType, Result, ResultTypes,

@@ -92,7 +92,10 @@ fn masks_of_no_elements_and_of_all() {
     let x = floats::<2>([[1.0, 2.0], [3.0, 4.0]]);
     assert_eq!(x.clone().mask_select(bools([[false]])).dims(), [0]);
     holds(x.clone().mask_select(bools([[true], [false]])), &[1.0, 2.0]);
-    holds(x.clone().masked_scatter(bools([[false]]), floats::<1>([]).reshape([0, 1])), &[1.0, 2.0, 3.0, 4.0]);
+    holds(
+        x.clone().masked_scatter(bools([[false]]), floats::<1>([0.0f32; 0]).reshape([0, 1])),
+        &[1.0, 2.0, 3.0, 4.0],
+    );
     assert_eq!(x.clone().lower_elem(0).argwhere().dims(), [0, 2]);
     let single = Tensor::<Flex, 0, Bool>::full([0; 0], true, &DEVICE);
     assert_eq!(single.argwhere().dims(), [1, 0]);
@@ -130,7 +133,7 @@ fn searches_follow_the_total_order() {
     let values = floats::<1>([-5.0, 0.0, 2.5, f32::INFINITY, f32::NAN]);
     places(sorted.clone().searchsorted(values.clone(), false), &[0, 1, 4, 4, 5]);
     places(sorted.searchsorted(values, true), &[0, 3, 4, 5, 6]);
-    places(floats::<1>([]).searchsorted(floats([1.0, 2.0]), false), &[0, 0]);
+    places(floats::<1>([0.0f32; 0]).searchsorted(floats([1.0, 2.0]), false), &[0, 0]);
     let great = (1i64 << 40) + 1;
     let data = |x: Vec<i64>| Tensor::<Flex, 1, Int>::from_data_dtype(x, DType::I64, &DEVICE);
     places(data(vec![great - 1, great, great + 1]).searchsorted(data(vec![great]), true), &[2]);

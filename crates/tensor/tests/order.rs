@@ -107,7 +107,7 @@ fn members_of_sets() {
     let x = floats::<1>([1.0, NAN, INF, 5.0]);
     let others = floats::<2>([[NAN, INF], [1.0, NAN]]);
     assert_eq!(x.clone().isin(others).into_data().to_vec::<bool>(), [true, false, true, false]);
-    assert_eq!(x.isin(floats::<1>([])).into_data().to_vec::<bool>(), [false; 4]);
+    assert_eq!(x.isin(floats::<1>([0.0f32; 0])).into_data().to_vec::<bool>(), [false; 4]);
 }
 
 #[track_caller]

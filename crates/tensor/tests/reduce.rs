@@ -120,7 +120,7 @@ fn histograms_count_edges_once() {
     let x = floats::<1>([0.0, 0.5, 1.0, 1.0, 2.0, -0.1, NAN]);
     holds(x.clone().histc(2, Some((0.0, 1.0))), &[1.0, 3.0]);
     holds(floats::<1>([2.0, 2.0]).histc(2, None), &[0.0, 2.0]);
-    holds(floats::<1>([]).histc(2, None), &[0.0, 0.0]);
+    holds(floats::<1>([0.0f32; 0]).histc(2, None), &[0.0, 0.0]);
     holds(x.clone().histogram_between(floats([0.0, 0.75, 4.0]), None, false), &[2.0, 3.0]);
     let (density, edges) = floats::<1>([0.0, 1.0, 2.0, 4.0]).histogram(2, None, None, true);
     holds(density, &[0.25, 0.25]);
@@ -129,7 +129,7 @@ fn histograms_count_edges_once() {
         Tensor::<B, 1>::from_floats([0.1, 0.9], &DEVICE).histogram(2, Some((0.0, 0.5)), Some(w), false).0
     };
     assert_eq!(slope::<1, 1>([1.0, 1.0], weigh), [1.0, 0.0]);
-    assert_eq!(Tensor::<Flex, 1, Int>::from_ints::<[i32; 0]>([], &DEVICE).bincount(0).dims(), [0]);
+    assert_eq!(Tensor::<Flex, 1, Int>::from_ints([0i32; 0], &DEVICE).bincount(0).dims(), [0]);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn wrong_calls_say_what_is_wrong() {
         "[cumsum] axis 0 is out of range for 0 axes: f32[]\n  hint: a tensor without axes is a single element",
         any(&[], DType::F32).cumsum(0),
     );
-    fails("[arg_reduce] axis 1 is empty, so it has no extreme element: f32[2, 0]", {
+    fails("[argmax] axis 1 is empty, so it has no extreme element: f32[2, 0]", {
         any(&[2, 0], DType::F32).argmax(1)
     });
     fails("[var] needs floats: i32[4]", i.clone().var(0));

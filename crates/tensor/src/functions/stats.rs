@@ -1,0 +1,140 @@
+//! Statistics by name, for those who look for them in one place. Each is the method of the same name of
+//! [`Tensor`], where its definition stands.
+//!
+//! ```
+//! use kiln_tensor::{Flex, Tensor, stats};
+//!
+//! let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0, 5.0]], &Default::default());
+//! let (variance, mean) = stats::var_with_mean(x.clone(), 1);
+//! assert_eq!(variance.into_scalar::<f32>(), 4.0);
+//! assert_eq!(mean.into_scalar::<f32>(), 3.0);
+//! assert_eq!(stats::median(x, 1).into_scalar::<f32>(), 3.0);
+//! ```
+
+use crate::{Axis, Backend, Int, Interpolation, Numeric, Tensor};
+
+/// The variance along an axis, over `n - 1`: [`Tensor::var`].
+#[track_caller]
+pub fn var<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
+    x.var(axis)
+}
+
+/// The variance along an axis, over `n`: [`Tensor::var_bias`].
+#[track_caller]
+pub fn var_bias<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
+    x.var_bias(axis)
+}
+
+/// Variance, over `n - 1`, and mean along an axis: [`Tensor::var_mean`].
+#[track_caller]
+pub fn var_with_mean<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    axis: impl Into<Axis>,
+) -> (Tensor<B, D>, Tensor<B, D>) {
+    x.var_mean(axis)
+}
+
+/// Variance, over `n`, and mean along an axis: [`Tensor::var_mean_bias`].
+#[track_caller]
+pub fn var_with_mean_bias<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    axis: impl Into<Axis>,
+) -> (Tensor<B, D>, Tensor<B, D>) {
+    x.var_mean_bias(axis)
+}
+
+/// The standard deviation along an axis, over `n - 1`: [`Tensor::std`].
+#[track_caller]
+pub fn std<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
+    x.std(axis)
+}
+
+/// The median along an axis: [`Tensor::median`].
+#[track_caller]
+pub fn median<B: Backend, const D: usize, K: Numeric>(
+    x: Tensor<B, D, K>,
+    axis: impl Into<Axis>,
+) -> Tensor<B, D, K> {
+    x.median(axis)
+}
+
+/// The median along an axis, and where it is: [`Tensor::median_with_indices`].
+#[track_caller]
+pub fn median_with_indices<B: Backend, const D: usize, K: Numeric>(
+    x: Tensor<B, D, K>,
+    axis: impl Into<Axis>,
+) -> (Tensor<B, D, K>, Tensor<B, D, Int>) {
+    x.median_with_indices(axis)
+}
+
+/// Quantiles along an axis: [`Tensor::quantile`].
+#[track_caller]
+pub fn quantile<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    q: &[f64],
+    axis: impl Into<Axis>,
+    interpolation: Interpolation,
+) -> Tensor<B, D> {
+    x.quantile(q, axis, interpolation)
+}
+
+/// The most frequent element along an axis, and where it is: [`Tensor::mode`].
+#[track_caller]
+pub fn mode<B: Backend, const D: usize, K: Numeric>(
+    x: Tensor<B, D, K>,
+    axis: impl Into<Axis>,
+) -> (Tensor<B, D, K>, Tensor<B, D, Int>) {
+    x.mode(axis)
+}
+
+/// The covariance matrix of variables whose observations lie along an axis: [`Tensor::cov`].
+#[track_caller]
+pub fn cov<B: Backend>(x: Tensor<B, 2>, axis: impl Into<Axis>, correction: f64) -> Tensor<B, 2> {
+    x.cov(axis, correction)
+}
+
+/// The correlation matrix of variables whose observations lie along an axis: [`Tensor::corrcoef`].
+#[track_caller]
+pub fn corrcoef<B: Backend>(x: Tensor<B, 2>, axis: impl Into<Axis>) -> Tensor<B, 2> {
+    x.corrcoef(axis)
+}
+
+/// How many elements lie in each of equally wide bins: [`Tensor::histc`].
+#[track_caller]
+pub fn histc<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    bins: usize,
+    range: Option<(f64, f64)>,
+) -> Tensor<B, 1> {
+    x.histc(bins, range)
+}
+
+/// A histogram of equally wide bins and their edges: [`Tensor::histogram`].
+#[track_caller]
+pub fn histogram<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    bins: usize,
+    range: Option<(f64, f64)>,
+    weights: Option<Tensor<B, D>>,
+    density: bool,
+) -> (Tensor<B, 1>, Tensor<B, 1>) {
+    x.histogram(bins, range, weights, density)
+}
+
+/// How often each number occurs: [`Tensor::bincount`].
+#[track_caller]
+pub fn bincount<B: Backend>(x: Tensor<B, 1, Int>, min_length: usize) -> Tensor<B, 1, Int> {
+    x.bincount(min_length)
+}
+
+/// The distances between the rows of two tensors: [`Tensor::cdist`].
+#[track_caller]
+pub fn cdist<B: Backend, const D: usize>(x: Tensor<B, D>, other: Tensor<B, D>, p: f64) -> Tensor<B, D> {
+    x.cdist(other, p)
+}
+
+/// The distances between the rows of a matrix, each pair once: [`Tensor::pdist`].
+#[track_caller]
+pub fn pdist<B: Backend>(x: Tensor<B, 2>, p: f64) -> Tensor<B, 1> {
+    x.pdist(p)
+}
