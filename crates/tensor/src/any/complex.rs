@@ -21,7 +21,8 @@ impl AnyComplex {
         re.on_same_stack("complex", &im)?;
         if re.ty() != im.ty() || !re.dtype().is_float() {
             let problem = "parts must be floats of one shape and dtype";
-            return Err(Error::type_error("complex", problem, &[re.ty().into(), im.ty().into()]));
+            return Err(Error::type_error("complex", problem, &[re.ty().into(), im.ty().into()])
+                .hint("`zeros_like` makes the imaginary part of real numbers"));
         }
         Ok(AnyComplex { re, im })
     }
@@ -43,7 +44,8 @@ impl AnyComplex {
         let last = x.rank().wrapping_sub(1);
         if x.shape().last() != Some(&2) {
             let problem = "the last axis must have length 2: real and imaginary part";
-            return Err(Error::type_error("from_interleaved", problem, &[x.ty().into()]));
+            return Err(Error::type_error("from_interleaved", problem, &[x.ty().into()])
+                .hint("`Complex::new` takes the parts as two tensors"));
         }
         let shape = x.shape().without(last);
         let part = |start| x.clone().slice_axis(last, SliceAxis { start, len: 1, step: 1 })?.reshape(shape);

@@ -206,10 +206,12 @@ impl AnyTensor {
 
 fn check(op: &str, x: &AnyTensor, points: usize) -> Result<()> {
     if !x.dtype().is_float() {
-        return Err(Error::type_error(op, "needs floats", &[x.ty().into()]));
+        return Err(Error::type_error(op, "needs floats", &[x.ty().into()])
+            .hint("convert it first: `float()`, or `cast` to a float dtype"));
     }
     if points == 0 {
-        return Err(Error::type_error(op, "needs at least one point along the axis", &[x.ty().into()]));
+        return Err(Error::type_error(op, "needs at least one point along the axis", &[x.ty().into()])
+            .hint("`None` takes as many points as the axis has"));
     }
     Ok(())
 }
@@ -234,7 +236,8 @@ fn sized_axes(
         }
         Some(sizes) => {
             let problem = alloc::format!("{} sizes for {} axes", sizes.len(), axes.len());
-            Err(Error::type_error(op, problem, &[x.ty().into()]))
+            Err(Error::type_error(op, problem, &[x.ty().into()])
+                .hint("give one size for each axis, or `None`"))
         }
     }
 }
@@ -245,7 +248,8 @@ type SizedAxis = (usize, usize);
 fn last_of<'a>(op: &str, axes: &'a [SizedAxis]) -> Result<(SizedAxis, &'a [SizedAxis])> {
     match axes.split_last() {
         Some((&last, others)) => Ok((last, others)),
-        None => Err(Error::type_error(op, "needs at least one axis", &[])),
+        None => Err(Error::type_error(op, "needs at least one axis", &[])
+            .hint("name the axes to transform, or use the function without `n`")),
     }
 }
 

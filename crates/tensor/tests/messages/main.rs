@@ -9,8 +9,12 @@ mod autodiff;
 mod create;
 mod functions;
 mod index;
+mod products;
 mod reduce;
 mod run_time;
+mod signal;
+mod statistics;
+mod transform;
 mod view;
 
 use std::any::Any;
@@ -21,7 +25,7 @@ use std::path::Path;
 use kiln_tensor::{Bool, Flex, FlexDevice, Int, Result, Tensor};
 
 /// Families come and grow; none may lose its cases unseen.
-const FEWEST: usize = 130;
+const FEWEST: usize = 170;
 
 /// Messages that say all there is to say without a hint, by how they start.
 const WITHOUT_HINT: &[&str] = &[];
@@ -88,8 +92,12 @@ fn messages() {
         ("create", create::cases()),
         ("functions", functions::cases()),
         ("index", index::cases()),
+        ("products", products::cases()),
         ("reduce", reduce::cases()),
         ("run time", run_time::cases()),
+        ("signal", signal::cases()),
+        ("statistics", statistics::cases()),
+        ("transform", transform::cases()),
         ("view", view::cases()),
     ];
     panic::set_hook(hook);

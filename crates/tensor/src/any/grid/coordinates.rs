@@ -98,7 +98,8 @@ fn axis_of(place: usize, count: usize, indexing: Indexing) -> usize {
 
 fn check_vectors(op: &str, vectors: &[AnyTensor]) -> Result<()> {
     let Some(first) = vectors.first() else {
-        return Err(Error::type_error(op, "needs at least one vector", &[]));
+        return Err(Error::type_error(op, "needs at least one vector", &[])
+            .hint("give the coordinates along each axis"));
     };
     for vector in vectors {
         first.on_same_stack(op, vector)?;

@@ -9,7 +9,9 @@ impl AnyTensor {
     pub fn searchsorted(self, values: AnyTensor, right: bool) -> Result<AnyTensor> {
         self.on_same_stack("searchsorted", &values)?;
         let wrong = |problem: &str| {
-            Err(Error::type_error("searchsorted", problem, &[self.ty().into(), values.ty().into()]))
+            Err(Error::type_error("searchsorted", problem, &[self.ty().into(), values.ty().into()]).hint(
+                "a sorted vector serves all values; otherwise each row of values has its own sorted row",
+            ))
         };
         if self.dtype() != values.dtype() {
             return wrong("the sorted tensor and the values differ in dtype");

@@ -69,7 +69,8 @@ impl AnyTensor {
         let axis = axis.into().of("outer_dim", self.ty())?;
         if self.rank() != other.rank() {
             let types = [self.ty().into(), other.ty().into()];
-            return Err(Error::type_error("outer_dim", "ranks differ", &types));
+            return Err(Error::type_error("outer_dim", "ranks differ", &types)
+                .hint("`unsqueeze` adds axes in front of the one with fewer"));
         }
         let (a, b) = (self.shape().inserted(axis + 1, 1), other.shape().inserted(axis, 1));
         self.reshape(a)?.binary(Binary::Mul, other.reshape(b)?)
@@ -153,7 +154,8 @@ impl AnyTensor {
         }
         if left.len() > MAX_RANK {
             let problem = format!("the product needs {} axes, more than {MAX_RANK}", left.len());
-            return Err(Error::type_error("kron", problem, &[self.ty().into(), other.ty().into()]));
+            return Err(Error::type_error("kron", problem, &[self.ty().into(), other.ty().into()])
+                .hint("join axes that belong together first"));
         }
         let product = self.reshape(left)?.binary(Binary::Mul, other.reshape(right)?)?;
         product.reshape(a.iter().zip(&b).map(|(m, n)| m * n).collect::<Shape>())
@@ -188,7 +190,8 @@ impl AnyTensor {
     /// The sum of the diagonal of the last two axes, `[.., m, n] -> [..]`. See [`linalg::trace`](crate::linalg::trace).
     pub fn trace(self) -> Result<AnyTensor> {
         if self.rank() < 2 {
-            return Err(Error::type_error("trace", "needs at least 2 axes", &[self.ty().into()]));
+            return Err(Error::type_error("trace", "needs at least 2 axes", &[self.ty().into()])
+                .hint("`sum` adds up a vector; `diag` makes it a matrix"));
         }
         let diagonal = self.diagonal(0, -2, -1)?;
         let last = diagonal.rank() - 1;

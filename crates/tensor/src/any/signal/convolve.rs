@@ -51,7 +51,8 @@ fn lengths(op: &str, x: &AnyTensor, y: &AnyTensor) -> Result<(usize, usize)> {
         (Some(&n), Some(&m)) if n > 0 && m > 0 => Ok((n, m)),
         _ => {
             let types: Vec<_> = [x, y].iter().map(|tensor| tensor.ty().into()).collect();
-            Err(Error::type_error(op, "needs at least one element along the last axis of both", &types))
+            Err(Error::type_error(op, "needs at least one element along the last axis of both", &types)
+                .hint("of nothing there is no convolution"))
         }
     }
 }
