@@ -96,6 +96,11 @@ impl<O: MatrixOp> CustomOp for Host<O> {
     ) -> Option<Gradients<'e>> {
         Some(self.0.vjp(inputs, outputs, gradients))
     }
+
+    /// Axes before the last two count matrices, so that examples are more of these.
+    fn batched(&self) -> Option<Custom> {
+        O::parse(&self.0.attributes()).map(|op| Custom::new(Host(op)))
+    }
 }
 
 /// Runs an op; all results.

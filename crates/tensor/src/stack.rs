@@ -155,6 +155,11 @@ impl Stack {
         self.0.below.as_ref()
     }
 
+    /// Whether automatic differentiation by a tape is among the layers: what modules that differ in training ask.
+    pub fn is_differentiated(&self) -> bool {
+        core::iter::successors(Some(self), |stack| stack.below()).any(|stack| stack.autodiff().is_some())
+    }
+
     /// Whether `other` is this stack, or below one of its layers.
     pub fn is_at_or_above(&self, other: &Stack) -> bool {
         core::iter::successors(Some(self), |stack| stack.below()).any(|stack| stack.same(other))

@@ -6,6 +6,7 @@ mod messages;
 mod numbers;
 mod programs;
 mod properties;
+mod transforms;
 
 use kiln_tensor::{AnyTensor, DType, Device, TensorData};
 

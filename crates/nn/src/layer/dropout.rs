@@ -38,7 +38,7 @@ impl Dropout {
     /// Any shape, which stays.
     #[track_caller]
     pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
-        if self.prob == 0.0 || x.engine_stack().autodiff().is_none() {
+        if self.prob == 0.0 || !x.engine_stack().is_differentiated() {
             return x;
         }
         let keep = 1.0 - self.prob;
