@@ -7,7 +7,6 @@ use crate::call::Call;
 use crate::numbers::{Number, Numbers, combine, wholes};
 use crate::places::{pick, place, position, positions};
 use crate::view::slice_places;
-use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{DType, Error, Reduction, Result, Shape, SliceAxis, TensorData, TensorType, UpdateMode};
 
