@@ -1,6 +1,6 @@
 //! Random typed programs.
 //!
-//! A [`Generator`] adds one op after another. For each it chooses the attributes and looks for operands: a value that
+//! The generator adds one op after another. For each it chooses the attributes and looks for operands: a value that
 //! the program already has, or a fresh input, often behind a chain of views, so that engines with strides meet
 //! every memory layout. Each program has a style: a few dtypes and lengths, so that types meet by chance, and
 //! what its inputs are filled with.
