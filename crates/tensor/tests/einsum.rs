@@ -32,7 +32,7 @@ struct Case {
 const LETTERS: [char; 6] = ['i', 'j', 'k', 'B', 'x', 'A'];
 const ELLIPSIS: [char; 2] = ['1', '0'];
 
-fn draw(random: &mut Random) -> Case {
+fn draw(random: &mut Random, operands_from: usize) -> Case {
     let choices = if random.chance(20) { 7 } else { 6 };
     let lengths: Vec<usize> = (0..8).map(|_| [2, 3, 2, 1, 3, 4, 0][random.below(choices)]).collect();
     let length_of = |name: char| match name {
@@ -42,7 +42,7 @@ fn draw(random: &mut Random) -> Case {
     };
     let with_ellipsis = random.chance(3);
     let (mut operands, mut shapes, mut terms) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..1 + random.below(5) {
+    for _ in 0..operands_from + random.below(5) {
         let mut names: Vec<char> = (0..random.below(4)).map(|_| LETTERS[random.below(6)]).collect();
         let mut term: String = names.iter().collect();
         if with_ellipsis && !random.chance(4) {
@@ -140,7 +140,7 @@ fn random_equations_agree_with_loops() {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let (mut checked, mut wide) = (0, 0);
     while checked < 2000 {
-        let case = draw(&mut random);
+        let case = draw(&mut random, 1);
         let values: Vec<Vec<f64>> = case
             .shapes
             .iter()
@@ -160,10 +160,26 @@ fn random_equations_agree_with_loops() {
 }
 
 #[test]
+fn many_operands_agree_with_loops() {
+    let mut random = Random(11);
+    let device = Device::cpu();
+    for _ in 0..150 {
+        let case = draw(&mut random, 6);
+        let drawn =
+            |shape: &Vec<usize>| (0..shape.iter().product()).map(|_| random.below(5) as f64 - 2.0).collect();
+        let values: Vec<Vec<f64>> = case.shapes.iter().map(drawn).collect();
+        let operands = values.iter().zip(&case.shapes).map(|(values, shape)| tensor(values, shape, &device));
+        let found =
+            AnyTensor::einsum(&case.text, operands).unwrap_or_else(|error| panic!("{case:?}: {error}"));
+        assert_eq!(found.into_data().unwrap().to_vec::<f64>(), naive(&case, &values).1, "{case:?}");
+    }
+}
+
+#[test]
 fn gradients_are_those_of_loops() {
     let mut random = Random(7);
     for _ in 0..60 {
-        let case = draw(&mut random);
+        let case = draw(&mut random, 1);
         let values: Vec<Vec<f64>> = case
             .shapes
             .iter()

@@ -43,12 +43,16 @@ impl From<i32> for Norm {
 impl AnyTensor {
     /// A norm along an axis, which stays with length 1. See [`linalg::vector_norm`](crate::linalg::vector_norm).
     pub fn vector_norm(self, norm: impl Into<Norm>, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        let axis = axis.into().of("vector_norm", self.ty())?;
+        self.norm_along(norm.into(), axis.into())
+    }
+
+    fn norm_along(self, norm: Norm, axis: Axis) -> Result<AnyTensor> {
+        let axis = axis.of("vector_norm", self.ty())?;
         if !self.dtype().is_float() {
             return Err(Error::type_error("vector_norm", "needs floats", &[self.ty().into()])
                 .hint("`float` it first"));
         }
-        match norm.into() {
+        match norm {
             Norm::L0 => count_not_zero(self, axis),
             Norm::L1 => sum_axis(self.unary(Unary::Abs)?, axis),
             Norm::L2 => root(sum_axis(self.clone().binary(Binary::Mul, self)?, axis)?),
@@ -78,7 +82,10 @@ impl AnyTensor {
         axis: impl Into<Axis>,
         epsilon: f64,
     ) -> Result<AnyTensor> {
-        let axis = axis.into();
+        self.cosine_along(other, axis.into(), epsilon)
+    }
+
+    fn cosine_along(self, other: AnyTensor, axis: Axis, epsilon: f64) -> Result<AnyTensor> {
         let length = |x: &AnyTensor| x.clone().vector_norm(2, axis)?.binary_scalar(Binary::Max, epsilon);
         let lengths = length(&self)?.binary(Binary::Mul, length(&other)?)?;
         self.vecdot(other, axis)?.binary(Binary::Div, lengths)

@@ -59,14 +59,20 @@ impl AnyTensor {
     /// See [`linalg::outer`](crate::linalg::outer).
     pub fn outer(self, other: AnyTensor) -> Result<AnyTensor> {
         if self.rank() != 1 || other.rank() != 1 {
-            return Err(vectors("outer", &self, &other));
+            return Err(
+                vectors("outer", &self, &other).hint("it takes two vectors; `outer_dim` takes more axes")
+            );
         }
         self.outer_dim(other, 0)
     }
 
     /// Outer products along an axis. See [`linalg::outer_dim`](crate::linalg::outer_dim).
     pub fn outer_dim(self, other: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        let axis = axis.into().of("outer_dim", self.ty())?;
+        self.outer_along(other, axis.into())
+    }
+
+    fn outer_along(self, other: AnyTensor, axis: Axis) -> Result<AnyTensor> {
+        let axis = axis.of("outer_dim", self.ty())?;
         if self.rank() != other.rank() {
             let types = [self.ty().into(), other.ty().into()];
             return Err(Error::type_error("outer_dim", "ranks differ", &types)
@@ -79,7 +85,8 @@ impl AnyTensor {
     /// The sum of the products of the elements of two vectors, of shape `[1]`. See [`Tensor::dot`](crate::Tensor::dot).
     pub fn dot(self, other: AnyTensor) -> Result<AnyTensor> {
         if self.rank() != 1 || other.rank() != 1 || self.shape() != other.shape() {
-            return Err(vectors("dot", &self, &other));
+            return Err(vectors("dot", &self, &other)
+                .hint("it takes two vectors of one length; `matmul` takes matrices"));
         }
         self.binary(Binary::Mul, other)?.reduce_all(Reduction::Sum)
     }
@@ -116,8 +123,12 @@ impl AnyTensor {
 
     /// Sums of products over pairs of axes. See [`linalg::tensordot`](crate::linalg::tensordot).
     pub fn tensordot(self, other: AnyTensor, axes: impl Into<TensordotAxes>) -> Result<AnyTensor> {
+        self.tensordot_over(other, &axes.into())
+    }
+
+    fn tensordot_over(self, other: AnyTensor, axes: &TensordotAxes) -> Result<AnyTensor> {
         self.on_same_stack("tensordot", &other)?;
-        let (left, right) = axes.into().of(&self, &other)?;
+        let (left, right) = axes.of(&self, &other)?;
         let free = |tensor: &AnyTensor, used: &AxisVec| -> AxisVec {
             (0..tensor.rank()).filter(|axis| !used.contains(axis)).collect()
         };
@@ -163,7 +174,11 @@ impl AnyTensor {
 
     /// Cross products along an axis of length 3; the other axes broadcast. See [`Tensor::cross`](crate::Tensor::cross).
     pub fn cross(self, other: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        let axis = axis.into().of("cross", self.ty())?;
+        self.cross_along(other, axis.into())
+    }
+
+    fn cross_along(self, other: AnyTensor, axis: Axis) -> Result<AnyTensor> {
+        let axis = axis.of("cross", self.ty())?;
         if self.rank() != other.rank() || self.shape()[axis] != 3 || other.shape()[axis] != 3 {
             let types = [self.ty().into(), other.ty().into()];
             return Err(Error::type_error(
@@ -205,7 +220,6 @@ fn vectors(op: &str, a: &AnyTensor, b: &AnyTensor) -> Error {
     let problem =
         if a.rank() == 1 && b.rank() == 1 { "lengths differ" } else { "needs two tensors of one axis" };
     Error::type_error(op, problem, &[a.ty().into(), b.ty().into()])
-        .hint("it takes two vectors of one length; `matmul` takes matrices")
 }
 
 /// The sum along an axis, which stays.
