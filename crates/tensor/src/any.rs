@@ -1,5 +1,6 @@
 //! Tensors whose rank and dtype are known at run time: where all work happens.
 
+mod activation;
 mod arithmetic;
 mod autodiff;
 mod bits;
@@ -11,9 +12,12 @@ mod data;
 mod elementwise;
 mod emit;
 mod fft;
+mod formula;
 mod grid;
 mod index;
 mod linalg;
+mod loss;
+mod module;
 mod order;
 mod random;
 mod reduce;
@@ -28,6 +32,11 @@ pub use fft::{Dct, FftNorm};
 pub use grid::{GridPadding, GridSampleMode, GridSampleOptions, Indexing};
 pub use index::ScatterReduction;
 pub use linalg::{Norm, TensordotAxes};
+pub use loss::{ClassOptions, CtcOptions, Reduction, TripletOptions};
+pub use module::{
+    AttentionOptions, BagMode, BatchNormOptions, Causal, DeformConvSpec, InterpolateMode, InterpolateOptions,
+    InterpolateSize, Pooling, RotaryLayout,
+};
 pub use order::Interpolation;
 pub use sets::UniqueAny;
 pub use signal::{ConvolveMode, StftOptions, Window};

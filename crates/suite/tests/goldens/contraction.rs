@@ -1,7 +1,6 @@
 //! Convolution and matrix products.
 
 use crate::call::{Call, Outputs, array, one};
-use kiln_ir::Var;
 use kiln_tensor::AnyTensor;
 use kiln_tensor::module::{self, ConvOptions};
 
@@ -39,7 +38,13 @@ pub(crate) fn matmul(call: &Call<'_>) -> Outputs {
     match &*call.op {
         "matmul" => matrix_product(call),
         "linear" => linear(call),
-        "bilinear" => one(call.done(bilinear(call))),
+        "bilinear" => {
+            let input = |name: &str| call.input(name).clone();
+            let bias = call.optional("bias").cloned();
+            one(input("a")
+                .bilinear(input("b"), input("weight"), bias)
+                .unwrap_or_else(|error| panic!("{error}")))
+        }
         "einsum" => {
             let operands: Vec<_> = call.inputs.iter().map(|name| call.input(name).clone()).collect();
             one(AnyTensor::einsum(call.text("equation"), operands).unwrap_or_else(|error| panic!("{error}")))
@@ -60,17 +65,4 @@ fn linear(call: &Call<'_>) -> Outputs {
         return Err("a scalar has no axis");
     }
     one(crate::call::by_rank!(x, |x| module::linear(x, weight, bias)))
-}
-
-/// `a W_o b` for each output.
-fn bilinear<'c>(call: &'c Call<'_>) -> Var<'c> {
-    let (a, b, weight) = (call.var("a"), call.var("b"), call.var("weight"));
-    let (n, i, j, out) = (a.shape()[0], a.shape()[1], b.shape()[1], weight.shape()[0]);
-    // [1, n, i] x [out, i, j] -> [out, n, j], times b, summed over j.
-    let left = a.reshape([1, n, i]).matmul(&weight);
-    let y = (left * b.reshape([1, n, j])).sum(&[2]).reshape([out, n]).transpose();
-    match call.optional_var("bias") {
-        Some(bias) => y + bias,
-        None => y,
-    }
 }

@@ -1,38 +1,52 @@
-//! Losses: cross-entropy and the squared error by `kiln_nn`, the others as formulas in ops.
+//! Losses, by the methods of `AnyTensor`; cross-entropy and the squared error by `kiln_nn`, which calls them.
 
 use crate::call::{Call, Outputs, one};
-use kiln_ir::{Comparison, Op, Var};
+use kiln_ir::{Op, Var};
 use kiln_nn::Param;
-use kiln_nn::loss::{CrossEntropyLoss, MseLoss, Reduction};
-use kiln_tensor::{AnyTensor, Dyn, Tensor};
+use kiln_nn::loss::{CrossEntropyLoss, MseLoss};
+use kiln_tensor::loss::{ClassOptions, CtcOptions, Reduction};
+use kiln_tensor::{AnyTensor, Dyn, Result, Tensor};
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {
-    let losses = match &*call.op {
-        "cross_entropy" => return one(cross_entropy(call)),
-        "mse" => return one(mse(call)),
-        "ctc" => return Err("kiln-nn has no CTC loss yet"),
-        "nll" => return one(call.done(nll(call))),
-        "l1" => distance(call).abs(),
-        "smooth_l1" => smooth_l1(call),
-        "huber" => huber(call),
-        "bce_with_logits" => bce_with_logits(call),
-        "bce" => bce(call),
-        "kl_div" => kl_div(call),
-        "poisson_nll" => poisson_nll(call),
-        "cosine_embedding" => cosine_embedding(call),
-        op => panic!("unknown op {op}"),
+    let y = match &*call.op {
+        "cross_entropy" => cross_entropy(call),
+        "mse" => mse(call),
+        _ => method(call).unwrap_or_else(|error| panic!("{error}")),
     };
-    one(call.done(reduced(call, losses)))
+    one(in_shape(call, y))
 }
 
-fn reduced<'c>(call: &'c Call<'_>, losses: Var<'c>) -> Var<'c> {
-    let axes: Vec<usize> = (0..losses.rank()).collect();
-    match call.text("reduction") {
-        "none" => losses,
-        "sum" => losses.sum(&axes).reshape([]),
-        "mean" => losses.mean(&axes).reshape([]),
-        "batchmean" => losses.sum(&axes).reshape([]) / losses.shape()[0] as f64,
-        other => panic!("unknown reduction {other}"),
+fn method(call: &Call<'_>) -> Result<AnyTensor> {
+    let real = |name: &str| call.real(name);
+    let input = |name: &str| call.input(name).clone();
+    let optional = |name: &str| call.optional(name).cloned();
+    let reduction = reduction(call);
+    if call.op == "cosine_embedding" {
+        let target = input("target");
+        return input("a").cosine_embedding_loss(input("b"), target, real("margin"), reduction);
+    }
+    let (x, target) = (input("x"), input("target"));
+    match &*call.op {
+        "ctc" => {
+            let blank = call.count("blank");
+            let options = CtcOptions { blank, zero_infinity: call.flag("zero_infinity"), reduction };
+            let lengths = (input("input_lengths"), input("target_lengths"));
+            x.log_softmax(-1)?.ctc_loss(target, lengths.0, lengths.1, options)
+        }
+        "nll" => x.nll_loss(target, &class_options(call, 0.0)),
+        "l1" => x.l1_loss(target, reduction),
+        "smooth_l1" => x.smooth_l1_loss(target, real("beta"), reduction),
+        "huber" => x.huber_loss(target, real("delta"), reduction),
+        "bce_with_logits" => {
+            let (weight, pos_weight) = (optional("weight"), optional("pos_weight"));
+            x.binary_cross_entropy_with_logits_loss(target, weight, pos_weight, reduction)
+        }
+        "bce" => x.binary_cross_entropy_loss(target, None, reduction),
+        "kl_div" => x.kl_div_loss(target, call.flag("log_target"), reduction),
+        "poisson_nll" => {
+            x.poisson_nll_loss(target, call.flag("log_input"), call.flag("full"), real("eps"), reduction)
+        }
+        op => panic!("unknown op {op}"),
     }
 }
 
@@ -41,14 +55,33 @@ fn reduction(call: &Call<'_>) -> Reduction {
         "none" => Reduction::None,
         "sum" => Reduction::Sum,
         "mean" => Reduction::Mean,
+        "batchmean" => Reduction::BatchMean,
         other => panic!("unknown reduction {other}"),
     }
 }
 
-/// The result of a loss of `kiln_nn`, `[1]` or flat, in the shape of the golden.
-fn in_shape<const D: usize>(call: &Call<'_>, y: Tensor<Dyn, D>) -> AnyTensor {
+fn class_options(call: &Call<'_>, label_smoothing: f64) -> ClassOptions {
+    ClassOptions {
+        weight: call.optional("weight").cloned(),
+        ignore_index: call.attributes["ignore_index"].as_i64(),
+        label_smoothing,
+        reduction: reduction(call),
+    }
+}
+
+/// A result of shape `[1]` or flat in the shape of the golden.
+fn in_shape(call: &Call<'_>, y: AnyTensor) -> AnyTensor {
     let shape = *call.golden_tensor("y").shape();
-    y.into_any().reshape(shape).expect("as many losses as expected")
+    y.reshape(shape).expect("as many losses as expected")
+}
+
+fn of_nn(reduction: Reduction) -> kiln_nn::loss::Reduction {
+    match reduction {
+        Reduction::Mean => kiln_nn::loss::Reduction::Mean,
+        Reduction::Sum => kiln_nn::loss::Reduction::Sum,
+        Reduction::None => kiln_nn::loss::Reduction::None,
+        Reduction::BatchMean => panic!("no module has the reduction `batchmean`"),
+    }
 }
 
 fn cross_entropy(call: &Call<'_>) -> AnyTensor {
@@ -56,7 +89,7 @@ fn cross_entropy(call: &Call<'_>) -> AnyTensor {
         weights: call.optional_tensor::<1>("weight").map(Param::buffer),
         label_smoothing: call.real("label_smoothing"),
         ignore_index: call.attributes["ignore_index"].as_i64(),
-        reduction: reduction(call),
+        reduction: of_nn(reduction(call)),
     };
     let probabilities = call.input("target").dtype().is_float();
     macro_rules! of_rank {
@@ -69,120 +102,21 @@ fn cross_entropy(call: &Call<'_>) -> AnyTensor {
             }
         };
     }
-    let y = match call.input("x").rank() {
+    let y: Tensor<Dyn, 1> = match call.input("x").rank() {
         2 => of_rank!(2, 1),
         3 => of_rank!(3, 2),
         4 => of_rank!(4, 3),
         rank => panic!("no golden has logits of {rank} axes"),
     };
-    in_shape(call, y)
+    y.into_any()
 }
 
 fn mse(call: &Call<'_>) -> AnyTensor {
-    macro_rules! of_rank {
-        ($rank:literal) => {{
-            let (x, target) = (call.tensor::<$rank>("x"), call.tensor::<$rank>("target"));
-            match reduction(call) {
-                Reduction::None => MseLoss::new().forward_no_reduction(x, target).into_any(),
-                reduction => in_shape(call, MseLoss::new().forward(x, target, reduction)),
-            }
-        }};
+    let (x, target) = (call.tensor::<2>("x"), call.tensor::<2>("target"));
+    match reduction(call) {
+        Reduction::None => MseLoss::new().forward_no_reduction(x, target).into_any(),
+        reduction => MseLoss::new().forward(x, target, of_nn(reduction)).into_any(),
     }
-    match call.input("x").rank() {
-        1 => of_rank!(1),
-        2 => of_rank!(2),
-        3 => of_rank!(3),
-        rank => panic!("no golden has predictions of {rank} axes"),
-    }
-}
-
-/// The mean divides by the weights of the targets that count.
-fn nll<'c>(call: &'c Call<'_>) -> Var<'c> {
-    let (x, target) = (call.var("x"), call.var("target"));
-    let ignored = call.attributes["ignore_index"].as_i64().unwrap_or(-100);
-    let ignored = target.equal(&target.scalar(ignored));
-    let target = ignored.select(&target.scalar(0), &target);
-    let shape = target.shape();
-    let picked = x.gather(1, &target.reshape(shape.inserted(1, 1))).reshape(shape);
-    let weight = match call.optional_var("weight") {
-        Some(weight) => weight.take(0, &target),
-        None => call.full(shape, x.dtype(), 1.0),
-    };
-    let weight = ignored.select(&weight.scalar(0.0), &weight);
-    let losses = -(picked * &weight);
-    let axes: Vec<usize> = (0..shape.rank()).collect();
-    match call.text("reduction") {
-        "mean" => losses.sum(&axes).reshape([]) / weight.sum(&axes).reshape([]),
-        _ => reduced(call, losses),
-    }
-}
-
-fn distance<'c>(call: &'c Call<'_>) -> Var<'c> {
-    call.var("x") - call.var("target")
-}
-
-fn smooth_l1<'c>(call: &'c Call<'_>) -> Var<'c> {
-    let (d, beta) = (distance(call), call.real("beta"));
-    let near = d.abs().less(&d.scalar(beta));
-    near.select(&(d.square() / (2.0 * beta)), &(d.abs() - d.abs().scalar(beta / 2.0)))
-}
-
-fn huber<'c>(call: &'c Call<'_>) -> Var<'c> {
-    let (d, delta) = (distance(call), call.real("delta"));
-    let near = d.abs().compare(Comparison::Le, &d.scalar(delta));
-    near.select(&(d.square() * 0.5), &((d.abs() - d.scalar(delta / 2.0)) * delta))
-}
-
-/// `(1 - t) x + (1 + (p - 1) t) softplus(-x)`.
-fn bce_with_logits<'c>(call: &'c Call<'_>) -> Var<'c> {
-    let (x, t) = (call.var("x"), call.var("target"));
-    let negative = -&x;
-    let softplus = negative.max(&x.scalar(0.0)) + (-x.abs()).exp().log1p();
-    let softplus = match call.optional_var("pos_weight") {
-        Some(weight) => ((weight - t.scalar(1.0)) * &t + t.scalar(1.0)) * softplus,
-        None => softplus,
-    };
-    let losses = (1.0 - &t) * x + softplus;
-    match call.optional_var("weight") {
-        Some(weight) => losses * weight,
-        None => losses,
-    }
-}
-
-fn bce<'c>(call: &'c Call<'_>) -> Var<'c> {
-    let (x, t) = (call.var("x"), call.var("target"));
-    let held = |log: Var<'c>| log.max(&log.scalar(-100.0));
-    -(&t * held(x.ln()) + (1.0 - &t) * held((1.0 - &x).ln()))
-}
-
-fn kl_div<'c>(call: &'c Call<'_>) -> Var<'c> {
-    let (x, t) = (call.var("x"), call.var("target"));
-    if call.flag("log_target") {
-        return t.exp() * (&t - x);
-    }
-    let zero = t.equal(&t.scalar(0.0));
-    let safe = zero.select(&t.scalar(1.0), &t);
-    &t * (safe.ln() - x)
-}
-
-fn poisson_nll<'c>(call: &'c Call<'_>) -> Var<'c> {
-    let (x, t) = (call.var("x"), call.var("target"));
-    match call.flag("log_input") {
-        true => x.exp() - t * x,
-        false => &x - t * (&x + x.scalar(call.real("eps"))).ln(),
-    }
-}
-
-fn cosine_embedding<'c>(call: &'c Call<'_>) -> Var<'c> {
-    let (a, b, target) = (call.var("a"), call.var("b"), call.var("target"));
-    let rows = a.shape()[0];
-    // PyTorch adds a small number to each squared length, so that zeros have a cosine.
-    let squared = |x: &Var<'c>| x.square().sum(&[1]) + x.scalar(f64::from(f32::EPSILON) * 1e-5);
-    let cosine = (&a * &b).sum(&[1]) / (squared(&a) * squared(&b)).sqrt();
-    let cosine = cosine.reshape([rows]);
-    let apart = (&cosine - cosine.scalar(call.real("margin"))).max(&cosine.scalar(0.0));
-    let together = target.cast(a.dtype()).equal(&a.scalar(1.0));
-    together.select(&(1.0 - &cosine), &apart)
 }
 
 /// For modules.

@@ -1,47 +1,42 @@
-//! Pooling.
+//! Pooling, by the methods of `AnyTensor`: values, gradients and where maxima lie.
 
-use crate::call::{Call, Outputs, array};
-use kiln_tensor::module::{self, PoolOptions};
+use crate::call::{Call, Outputs, one};
+use kiln_tensor::module::Pooling;
+use kiln_tensor::{AnyTensor, Result};
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {
-    macro_rules! pool {
-        ($function:ident, $axes:literal, $rank:literal $(, $rest:expr)?) => {
-            module::$function(call.tensor::<$rank>("x"), &options::<$axes>(call) $(, $rest)?).into_any()
-        };
-    }
-    macro_rules! adaptive {
-        ($function:ident, $rank:literal) => {
-            module::$function(call.tensor::<$rank>("x"), array(&call.counts("output_size"))).into_any()
-        };
-    }
-    let include = || call.flag("count_include_pad");
-    let y = match &*call.op {
-        "max_pool1d" => pool!(max_pool1d, 1, 3),
-        "max_pool2d" => pool!(max_pool2d, 2, 4),
-        "max_pool3d" => pool!(max_pool3d, 3, 5),
-        "avg_pool1d" => pool!(avg_pool1d, 1, 3, include()),
-        "avg_pool2d" => pool!(avg_pool2d, 2, 4, include()),
-        "avg_pool3d" => pool!(avg_pool3d, 3, 5, include()),
-        "adaptive_avg_pool1d" => adaptive!(adaptive_avg_pool1d, 3),
-        "adaptive_avg_pool2d" => adaptive!(adaptive_avg_pool2d, 4),
-        "adaptive_avg_pool3d" => adaptive!(adaptive_avg_pool3d, 5),
-        "adaptive_max_pool1d" | "adaptive_max_pool2d" => {
-            return Err("kiln-tensor has no adaptive maximum pooling yet");
-        }
-        op => panic!("unknown op {op}"),
-    };
-    // The positions of maxima are not offered.
-    Ok(vec![Some(y), None])
+    pool(call).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn options<const N: usize>(call: &Call<'_>) -> PoolOptions<N> {
-    let list = |name: &str| array::<N, usize>(&call.counts(name));
-    let dilation = call.optional_counts("dilation").map_or([1; N], |list| array(&list));
-    PoolOptions {
-        window: list("kernel"),
-        stride: list("stride"),
-        padding: list("padding"),
-        dilation,
+fn pool(call: &Call<'_>) -> Result<Outputs> {
+    let x = call.input("x").clone();
+    let both = |(y, indices): (AnyTensor, AnyTensor)| Ok(vec![Some(y), Some(indices)]);
+    Ok(match &*call.op {
+        "max_pool1d" | "max_pool2d" | "max_pool3d" => both(x.max_pool_with_indices(&pooling(call))?),
+        "avg_pool1d" | "avg_pool2d" | "avg_pool3d" => {
+            one(x.avg_pool(&pooling(call), call.flag("count_include_pad"))?)
+        }
+        "lp_pool1d" | "lp_pool2d" => one(x.lp_pool(call.real("p"), &pooling(call))?),
+        "max_unpool2d" => one(x.max_unpool(call.input("indices").clone(), &call.counts("output_size"))?),
+        "adaptive_avg_pool1d" | "adaptive_avg_pool2d" | "adaptive_avg_pool3d" => {
+            one(x.adaptive_avg_pool(&call.counts("output_size"))?)
+        }
+        "adaptive_max_pool1d" | "adaptive_max_pool2d" | "adaptive_max_pool3d" => {
+            both(x.adaptive_max_pool_with_indices(&call.counts("output_size"))?)
+        }
+        op => panic!("unknown op {op}"),
+    })
+}
+
+fn pooling(call: &Call<'_>) -> Pooling {
+    let window = call.counts("kernel");
+    let ones = || vec![1; window.len()];
+    let zeros = || vec![0; window.len()];
+    Pooling {
+        stride: call.counts("stride"),
+        padding: call.optional_counts("padding").unwrap_or_else(zeros),
+        dilation: call.optional_counts("dilation").unwrap_or_else(ones),
         ceil_mode: call.flag("ceil_mode"),
+        window,
     }
 }

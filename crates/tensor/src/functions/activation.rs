@@ -1,87 +1,339 @@
-//! Activation functions.
+//! Activation functions: any shape, which stays.
+//!
+//! Values and gradients are PyTorch's, also where a function bends: the gradient of [`relu`] at 0 is 0. Every function is
+//! finite wherever its limit is: no intermediate overflows for large or infinite `x`, forward or in the gradient. NaN
+//! stays NaN. The methods of [`AnyTensor`](crate::AnyTensor) with the same names return errors instead of panicking.
+//!
+//! ```
+//! use kiln_tensor::{Flex, Tensor, activation};
+//!
+//! let x = Tensor::<Flex, 1>::from_data([-1.0, 0.0, f32::INFINITY], &Default::default());
+//! assert_eq!(activation::relu(x.clone()).into_data().to_vec::<f32>(), [0.0, 0.0, f32::INFINITY]);
+//! assert_eq!(activation::sigmoid(x).into_data().to_vec::<f32>()[1..], [0.5, 1.0]);
+//! ```
 
-use crate::{Backend, Bool, Tensor};
-use core::f64::consts::{FRAC_1_SQRT_2, PI};
-use kiln_ir::Op;
+use crate::{Axis, Backend, Tensor};
 
-/// `max(x, 0)`. The gradient at 0 is 0.
-#[track_caller]
-pub fn relu<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
-    x.clamp_min(0.0)
+macro_rules! activations {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $ty:ty),*);)*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<B: Backend, const D: usize>(x: Tensor<B, D> $(, $argument: $ty)*) -> Tensor<B, D> {
+            x.map(|any| any.$name($($argument),*))
+        }
+    )*};
 }
 
-/// `x` where positive, `slope * x` elsewhere.
-#[track_caller]
-pub fn leaky_relu<B: Backend, const D: usize>(x: Tensor<B, D>, slope: f64) -> Tensor<B, D> {
-    let negative: Tensor<B, D, Bool> = x.clone().lower_equal_elem(0.0);
-    x.clone().mask_where(negative, x * slope)
+activations! {
+    /// `max(x, 0)`. The gradient at 0 is 0.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.relu.html)
+    relu();
+
+    /// `min(max(x, 0), 6)`. The gradient at 0 and 6 is 0.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.relu6.html)
+    relu6();
+
+    /// `min(max(x, min), max)`; PyTorch's defaults are -1 and 1. The gradient at both is 0.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor, activation};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([-3.0f32, 0.5, 3.0], &Default::default());
+    /// assert_eq!(activation::hardtanh(x, -1.0, 1.0).into_data().to_vec::<f32>(), [-1.0, 0.5, 1.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `min > max`.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardtanh.html)
+    hardtanh(min: f64, max: f64);
+
+    /// `x - tanh(x)`.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.tanhshrink.html)
+    tanhshrink();
+
+    /// `x` where positive, `slope * x` elsewhere; PyTorch's default is 0.01. The gradient at 0 is the slope.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor, activation};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([-2.0f32, 2.0], &Default::default());
+    /// assert_eq!(activation::leaky_relu(x, 0.5).into_data().to_vec::<f32>(), [-1.0, 2.0]);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.leaky_relu.html)
+    leaky_relu(slope: f64);
+
+    /// `x Φ(x)` with the distribution function of the normal distribution, `x (1 + erf(x / √2)) / 2`
+    /// ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)).
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html)
+    gelu();
+
+    /// The approximation of [`gelu`] by `tanh`: `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html)
+    gelu_approximate();
+
+    /// `1 / (1 + exp(-x))`, with full relative accuracy at both ends.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.sigmoid.html)
+    sigmoid();
+
+    /// `ln(sigmoid(x))`, without overflow.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.logsigmoid.html)
+    log_sigmoid();
+
+    /// `min(max(alpha x + beta, 0), 1)`. PyTorch's function has `alpha = 1/6` and `beta = 0.5`, ONNX's default is 0.2 and
+    /// 0.5. The gradient where it bends is 0.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardsigmoid.html),
+    /// [ONNX](https://onnx.ai/onnx/operators/onnx__HardSigmoid.html)
+    hard_sigmoid(alpha: f64, beta: f64);
+
+    /// `x sigmoid(x)`, also called swish ([Ramachandran et al. 2017](https://arxiv.org/abs/1710.05941)).
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.silu.html)
+    silu();
+
+    /// `x min(max(x + 3, 0), 6) / 6` ([Howard et al. 2019](https://arxiv.org/abs/1905.02244)). The gradient is 0 at -3
+    /// and 1 at 3.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardswish.html)
+    hard_swish();
+
+    /// `x tanh(ln(1 + exp(x)))` ([Misra 2019](https://arxiv.org/abs/1908.08681)).
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.mish.html)
+    mish();
+
+    /// `ln(1 + exp(beta x)) / beta`, a smooth ReLU, without overflow. PyTorch's function is
+    /// [`softplus_with_threshold`] with threshold 20; they differ by less than 2.1e-9 / beta.
+    ///
+    /// # Panics
+    /// When `beta` is 0 or not finite.
+    softplus(beta: f64);
+
+    /// [`softplus`] where `beta x` is at most `threshold`, elsewhere `x` itself; PyTorch's defaults are 1 and 20.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor, activation};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([3.0f32], &Default::default());
+    /// assert_eq!(activation::softplus_with_threshold(x, 1.0, 2.0).into_data().to_vec::<f32>(), [3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `beta` is 0 or not finite.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softplus.html)
+    softplus_with_threshold(beta: f64, threshold: f64);
+
+    /// `x` where positive, `alpha (exp(x) - 1)` elsewhere ([Clevert et al. 2015](https://arxiv.org/abs/1511.07289)). The
+    /// gradient at 0 is `alpha`.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.elu.html)
+    elu(alpha: f64);
+
+    /// `x` where positive, `alpha (exp(x / alpha) - 1)` elsewhere
+    /// ([Barron 2017](https://arxiv.org/abs/1704.07483)); PyTorch's default is 1.
+    ///
+    /// # Panics
+    /// When `alpha` is 0.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.celu.html)
+    celu(alpha: f64);
+
+    /// `scale x` where positive, `scale alpha (exp(x) - 1)` elsewhere, with the constants that keep mean 0 and
+    /// variance 1 through layers ([Klambauer et al. 2017](https://arxiv.org/abs/1706.02515)).
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.selu.html)
+    selu();
+
+    /// `x` where greater than `alpha`, 0 elsewhere.
+    ///
+    /// [ONNX](https://onnx.ai/onnx/operators/onnx__ThresholdedRelu.html)
+    thresholded_relu(alpha: f64);
+
+    /// `x` where greater than `threshold`, `value` elsewhere. The gradient at the threshold is 0.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor, activation};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([0.5f32, 1.0, 2.0], &Default::default());
+    /// assert_eq!(activation::threshold(x, 1.0, -7.0).into_data().to_vec::<f32>(), [-7.0, -7.0, 2.0]);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.threshold.html)
+    threshold(threshold: f64, value: f64);
+
+    /// `x / (1 + |x|)`.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softsign.html)
+    softsign();
+
+    /// `x` where `|x| > lambda`, 0 elsewhere; PyTorch's default is 0.5.
+    ///
+    /// # Panics
+    /// When `lambda` is negative.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardshrink.html)
+    hard_shrink(lambda: f64);
+
+    /// `x` moved towards 0 by `lambda`, and 0 where `|x| <= lambda`; PyTorch's default is 0.5.
+    ///
+    /// # Panics
+    /// When `lambda` is negative.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softshrink.html)
+    soft_shrink(lambda: f64);
+
+    /// `x - bias` where `x > lambda`, `x + bias` where `x < -lambda`, 0 between.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor, activation};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([-3.0f32, 0.5, 3.0], &Default::default());
+    /// assert_eq!(activation::shrink(x, 1.0, 0.5).into_data().to_vec::<f32>(), [-2.5, 0.0, 2.5]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `lambda` is negative.
+    ///
+    /// [ONNX](https://onnx.ai/onnx/operators/onnx__Shrink.html)
+    shrink(lambda: f64, bias: f64);
+
+    /// In training, `x` where positive and elsewhere `x` times a slope drawn for each element from `[lower, upper)`;
+    /// otherwise [`leaky_relu`] with their mean ([Xu et al. 2015](https://arxiv.org/abs/1505.00853)). PyTorch's defaults
+    /// are 1/8 and 1/3. Training takes the next key of the device.
+    ///
+    /// # Panics
+    /// When `lower > upper`, or one is not finite.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rrelu.html)
+    rrelu(lower: f64, upper: f64, training: bool);
+
+    /// `exp(x) / Σ exp(x)` along an axis. The greatest element is subtracted first, so that nothing overflows; `-inf`
+    /// gives 0.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor, activation};
+    ///
+    /// let x = Tensor::<Flex, 2>::from_data([[1e4f32, 1e4], [0.0, f32::NEG_INFINITY]], &Default::default());
+    /// assert_eq!(activation::softmax(x, -1).into_data().to_vec::<f32>(), [0.5, 0.5, 1.0, 0.0]);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmax.html)
+    softmax(axis: impl Into<Axis>);
+
+    /// The logarithm of [`softmax`], computed without it.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.log_softmax.html)
+    log_softmax(axis: impl Into<Axis>);
+
+    /// [`softmax`] of `-x`.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmin.html)
+    softmin(axis: impl Into<Axis>);
+
+    /// `exp(x) / (1 + Σ exp(x))` along an axis: [`softmax`] that may choose nothing
+    /// ([Miller 2023](https://www.evanmiller.org/attention-is-off-by-one.html)).
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor, activation};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([0.0f32, 0.0, -1e9], &Default::default());
+    /// let y = activation::quiet_softmax(x, 0).into_data().to_vec::<f32>();
+    /// assert!(y[0] == y[1] && (y[0] - 1.0 / 3.0).abs() < 1e-6 && y[2] == 0.0);
+    /// ```
+    quiet_softmax(axis: impl Into<Axis>);
+
+    /// A sample of the categorical distribution whose unnormalised log-probabilities lie along an axis, relaxed so that
+    /// it has a gradient ([Jang et al. 2016](https://arxiv.org/abs/1611.01144)): the [`softmax`] of
+    /// `(x + Gumbel noise) / temperature`. With `hard` the value is one-hot and the gradient that of the relaxed sample
+    /// (straight-through). Takes the next key of the device.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor, activation};
+    ///
+    /// let x = Tensor::<Flex, 2>::zeros([4, 3], &Default::default());
+    /// let y = activation::gumbel_softmax(x, 1.0, true, 1);
+    /// assert_eq!(y.sum_dim(1).into_data().to_vec::<f32>(), [1.0; 4]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the temperature is not a positive number.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gumbel_softmax.html)
+    gumbel_softmax(temperature: f64, hard: bool, axis: impl Into<Axis>);
+
+    /// `a sigmoid(b)`, where `a` is the first half of an axis and `b` the second
+    /// ([Dauphin et al. 2016](https://arxiv.org/abs/1612.08083)). That axis becomes half as long.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor, activation};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([6.0f32, 0.0], &Default::default());
+    /// assert_eq!(activation::glu(x, 0).into_data().to_vec::<f32>(), [3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the length of the axis is odd.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.glu.html)
+    glu(axis: impl Into<Axis>);
+
+    /// `a relu(b)` for the halves of an axis, in the order of [`glu`]
+    /// ([Shazeer 2020](https://arxiv.org/abs/2002.05202)).
+    ///
+    /// # Panics
+    /// When the length of the axis is odd.
+    reglu(axis: impl Into<Axis>);
+
+    /// `a gelu(b)` for the halves of an axis, in the order of [`glu`]
+    /// ([Shazeer 2020](https://arxiv.org/abs/2002.05202)).
+    ///
+    /// # Panics
+    /// When the length of the axis is odd.
+    geglu(axis: impl Into<Axis>);
+
+    /// `a silu(b)` for the halves of an axis, in the order of [`glu`]
+    /// ([Shazeer 2020](https://arxiv.org/abs/2002.05202)). Models that store the gate in the first half need the halves
+    /// exchanged.
+    ///
+    /// # Panics
+    /// When the length of the axis is odd.
+    swiglu(axis: impl Into<Axis>);
 }
 
-/// `x Φ(x)` with the distribution function of the normal distribution, `x (1 + erf(x / √2)) / 2`
-/// ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)).
+/// [`leaky_relu`] with a slope that is learned: the weight is `[1]`, or `[channels]` for `x` `[batch, channels, ..]`
+/// ([He et al. 2015](https://arxiv.org/abs/1502.01852)). The gradient at 0 is the slope.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, activation};
+///
+/// let x = Tensor::<Flex, 2>::from_data([[-2.0f32, -2.0]], &Default::default());
+/// let weight = Tensor::<Flex, 1>::from_data([0.5f32, 0.25], &Default::default());
+/// assert_eq!(activation::prelu(x, weight).into_data().to_vec::<f32>(), [-1.0, -0.5]);
+/// ```
+///
+/// # Panics
+/// When the weight has another shape.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html)
 #[track_caller]
-pub fn gelu<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
-    let phi = ((&x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5;
-    x * phi
+pub fn prelu<B: Backend, const D: usize>(x: Tensor<B, D>, weight: Tensor<B, 1>) -> Tensor<B, D> {
+    x.map(|any| any.prelu(weight.into_any()))
 }
 
-/// The approximation of [`gelu`] by `tanh`: `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`.
-#[track_caller]
-pub fn gelu_approximate<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
-    let cubic = &x + x.clone().powi_scalar(3) * 0.044715;
-    let gate = ((cubic * libm::sqrt(2.0 / PI)).tanh() + 1.0) * 0.5;
-    x * gate
-}
-
-/// `1 / (1 + exp(-x))`, through `tanh` so that nothing overflows.
-#[track_caller]
-pub fn sigmoid<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
-    ((x * 0.5).tanh() + 1.0) * 0.5
-}
-
-/// `ln(sigmoid(x))`, without overflow.
-#[track_caller]
-pub fn log_sigmoid<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
-    -softplus(-x, 1.0)
-}
-
-/// `x sigmoid(x)`, also called swish.
-#[track_caller]
-pub fn silu<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
-    sigmoid(x.clone()) * x
-}
-
-/// Hyperbolic tangent.
+/// Hyperbolic tangent: [`Tensor::tanh`].
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.tanh.html)
 #[track_caller]
 pub fn tanh<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
     x.tanh()
-}
-
-/// `ln(1 + exp(beta x)) / beta`, without overflow: `max(x, 0) + ln(1 + exp(-beta |x|)) / beta`.
-#[track_caller]
-pub fn softplus<B: Backend, const D: usize>(x: Tensor<B, D>, beta: f64) -> Tensor<B, D> {
-    let log = (-(x.clone().abs() * beta)).exp().log1p() / beta;
-    // Half the sum of x and |x| is max(x, 0), with the right gradient at 0 together with the logarithm's.
-    (x.clone() + x.abs()) * 0.5 + log
-}
-
-/// `x` where positive, `alpha (exp(x) - 1)` elsewhere.
-#[track_caller]
-pub fn elu<B: Backend, const D: usize>(x: Tensor<B, D>, alpha: f64) -> Tensor<B, D> {
-    let negative: Tensor<B, D, Bool> = x.clone().lower_elem(0.0);
-    // The exponential of positive numbers is not used: cutting them keeps it, and its gradient, finite.
-    let below = x.clone().clamp_max(0.0).expm1() * alpha;
-    x.mask_where(negative, below)
-}
-
-/// `exp(x) / sum(exp(x))` along an axis.
-#[track_caller]
-pub fn softmax<B: Backend, const D: usize>(x: Tensor<B, D>, axis: usize) -> Tensor<B, D> {
-    x.map(|any| any.apply(&Op::Softmax { axis, log: false }))
-}
-
-/// The logarithm of [`softmax`], computed without it.
-#[track_caller]
-pub fn log_softmax<B: Backend, const D: usize>(x: Tensor<B, D>, axis: usize) -> Tensor<B, D> {
-    x.map(|any| any.apply(&Op::Softmax { axis, log: true }))
 }

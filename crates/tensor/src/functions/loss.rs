@@ -1,6 +1,223 @@
-//! Losses.
+//! Losses: how far predictions are from targets.
+//!
+//! Definitions and gradients are PyTorch's. [`Reduction`] says how the losses of a batch become one of shape `[1]`; with
+//! [`Reduction::None`] the result is flat, `[losses]`, in row-major order. The methods of
+//! [`AnyTensor`](crate::AnyTensor) (`mse_loss` for [`mse`] and so on) keep the shape then, and return errors instead of
+//! panicking. Predictions and targets must have the same shape: a target that broadcasts is nearly always a mistake.
+//!
+//! ```
+//! use kiln_tensor::loss::{self, Reduction};
+//! use kiln_tensor::{Flex, Int, Tensor};
+//!
+//! let device = Default::default();
+//! let logits = Tensor::<Flex, 2>::from_data([[2.0f32, 0.0], [0.0, 2.0]], &device);
+//! let targets = Tensor::<Flex, 1, Int>::from_data([0, 1], &device);
+//! let loss = loss::cross_entropy(logits, targets, &Default::default());
+//! assert!((loss.into_scalar::<f32>() - 0.126_928).abs() < 1e-5);
+//! ```
 
-use crate::{Backend, Int, Tensor, activation};
+pub use crate::any::{ClassOptions, CtcOptions, Reduction, TripletOptions};
+use crate::tensor::ok;
+use crate::{AnyTensor, Backend, Int, Result, Tensor};
+
+/// One loss as it is, several flat.
+#[track_caller]
+fn flat<B: Backend>(losses: Result<AnyTensor>) -> Tensor<B, 1> {
+    Tensor::from_any(ok(losses.and_then(|losses| {
+        let count = losses.shape().num_elements();
+        losses.reshape([count])
+    })))
+}
+
+macro_rules! pairwise {
+    ($($(#[$doc:meta])* $name:ident $method:ident($($argument:ident: $ty:ty),*);)*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<B: Backend, const D: usize>(
+            predictions: Tensor<B, D>,
+            targets: Tensor<B, D>,
+            $($argument: $ty,)*
+            reduction: Reduction,
+        ) -> Tensor<B, 1> {
+            flat(predictions.into_any().$method(targets.into_any(), $($argument,)* reduction))
+        }
+    )*};
+}
+
+pairwise! {
+    /// `(prediction - target)²`.
+    ///
+    /// ```
+    /// use kiln_tensor::loss::{self, Reduction};
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([1.0f32, 3.0], &Default::default());
+    /// let loss = loss::mse(x.clone(), x.zeros_like(), Reduction::Mean);
+    /// assert_eq!(loss.into_data().to_vec::<f32>(), [5.0]);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.mse_loss.html)
+    mse mse_loss();
+
+    /// `|prediction - target|`; the gradient of equal numbers is 0.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.l1_loss.html)
+    l1 l1_loss();
+
+    /// With `d = |prediction - target|`: `d² / (2 beta)` below `beta`, `d - beta / 2` above; `beta` 0 is [`l1`].
+    /// PyTorch's default is 1.
+    ///
+    /// ```
+    /// use kiln_tensor::loss::{self, Reduction};
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([1.0f32, 3.0], &Default::default());
+    /// let loss = loss::smooth_l1(x.clone(), x.zeros_like(), 2.0, Reduction::None);
+    /// assert_eq!(loss.into_data().to_vec::<f32>(), [0.25, 2.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When `beta` is negative.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.smooth_l1_loss.html)
+    smooth_l1 smooth_l1_loss(beta: f64);
+
+    /// With `d = |prediction - target|`: `d² / 2` up to `delta`, `delta (d - delta / 2)` above
+    /// ([Huber 1964](https://doi.org/10.1214/aoms/1177703732)). PyTorch's default is 1.
+    ///
+    /// # Panics
+    /// When `delta` is not positive.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.huber_loss.html)
+    huber huber_loss(delta: f64);
+
+    /// The Kullback-Leibler divergence of predicted log-probabilities: `target (ln(target) - prediction)`, 0 where the
+    /// target is 0; with `log_target` the targets are logarithms too. [`Reduction::BatchMean`] gives the divergence per
+    /// example.
+    ///
+    /// ```
+    /// use kiln_tensor::loss::{self, Reduction};
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let target = Tensor::<Flex, 2>::from_data([[1.0f32, 0.0]], &Default::default());
+    /// let prediction = Tensor::<Flex, 2>::from_data([[-2.0f32, f32::NEG_INFINITY]], &Default::default());
+    /// let loss = loss::kl_div(prediction, target, false, Reduction::BatchMean);
+    /// assert_eq!(loss.into_data().to_vec::<f32>(), [2.0]);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.kl_div.html)
+    kl_div kl_div_loss(log_target: bool);
+
+    /// The negative log-likelihood of counts under a Poisson distribution. With `log_input` the prediction is the logarithm
+    /// of the rate and the loss `exp(x) - target x`, otherwise the rate and `x - target ln(x + epsilon)`. `full` adds
+    /// Stirling's approximation of `ln(target!)` for targets above 1. PyTorch's defaults are true, false and 1e-8.
+    ///
+    /// ```
+    /// use kiln_tensor::loss::{self, Reduction};
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([0.0f32], &Default::default());
+    /// let loss = loss::poisson_nll(x.clone(), x, true, false, 1e-8, Reduction::Sum);
+    /// assert_eq!(loss.into_data().to_vec::<f32>(), [1.0]);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.poisson_nll_loss.html)
+    poisson_nll poisson_nll_loss(log_input: bool, full: bool, epsilon: f64);
+
+    /// `x` where the target is 1, `max(0, margin - x)` where it is -1; PyTorch's default margin is 1.
+    ///
+    /// ```
+    /// use kiln_tensor::loss::{self, Reduction};
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([0.25f32, 0.25], &Default::default());
+    /// let targets = Tensor::<Flex, 1>::from_data([1.0f32, -1.0], &Default::default());
+    /// let loss = loss::hinge_embedding(x, targets, 1.0, Reduction::None);
+    /// assert_eq!(loss.into_data().to_vec::<f32>(), [0.25, 0.75]);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hinge_embedding_loss.html)
+    hinge_embedding hinge_embedding_loss(margin: f64);
+
+    /// `ln(1 + exp(-target x))` for targets 1 and -1, without overflow.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.soft_margin_loss.html)
+    soft_margin soft_margin_loss();
+
+    /// The cross-entropy of logits, times `(1 - p)^gamma` for the probability `p` of the right answer, so that easy
+    /// decisions count less, and times `alpha` for target 1 and `1 - alpha` for target 0
+    /// ([Lin et al. 2017](https://arxiv.org/abs/1708.02002), whose values are 0.25 and 2).
+    ///
+    /// ```
+    /// use kiln_tensor::loss::{self, Reduction};
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let x = Tensor::<Flex, 1>::zeros([1], &Default::default());
+    /// let loss = loss::sigmoid_focal(x.clone(), x.ones_like(), Some(0.25), 2.0, Reduction::Mean);
+    /// assert!((loss.into_scalar::<f32>() - 0.25 * 0.25 * 2f32.ln()).abs() < 1e-6);
+    /// ```
+    ///
+    /// # Panics
+    /// When `gamma` is negative.
+    ///
+    /// [torchvision](https://docs.pytorch.org/vision/stable/generated/torchvision.ops.sigmoid_focal_loss.html)
+    sigmoid_focal sigmoid_focal_loss(alpha: Option<f64>, gamma: f64);
+
+    /// One minus the overlap `(2 Σ x t + smooth) / (Σ x + Σ t + smooth)` of predicted probabilities and targets, summed
+    /// over all axes but the first: one loss per example
+    /// ([Milletari et al. 2016](https://arxiv.org/abs/1606.04797)).
+    ///
+    /// ```
+    /// use kiln_tensor::loss::{self, Reduction};
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 0.0]], &Default::default());
+    /// assert_eq!(loss::dice(x.clone(), x, 1.0, Reduction::Mean).into_data().to_vec::<f32>(), [0.0]);
+    /// ```
+    dice dice_loss(smooth: f64);
+}
+
+/// The cross-entropy of logits `[batch, classes, space..]` and class numbers `[batch, space..]` in `0..classes`:
+/// `-log softmax(logits)[target]`. See [`ClassOptions`] for weights, ignored targets and smoothing.
+///
+/// A class number that is neither a class nor ignored is an error of the result, met where it is read.
+///
+/// # Panics
+/// When the shapes do not suit, or the smoothing is not between 0 and 1.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cross_entropy.html)
+#[track_caller]
+pub fn cross_entropy<B: Backend, const D: usize, const T: usize>(
+    logits: Tensor<B, D>,
+    targets: Tensor<B, T, Int>,
+    options: &ClassOptions,
+) -> Tensor<B, 1> {
+    flat(logits.into_any().cross_entropy_loss(targets.into_any(), options))
+}
+
+/// The cross-entropy of logits `[batch, classes, space..]` and probabilities of the same shape. The mean divides by the
+/// number of rows.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, loss};
+///
+/// let x = Tensor::<Flex, 2>::zeros([1, 2], &Default::default());
+/// let loss = loss::cross_entropy_probabilities(x.clone(), x + 0.5, &Default::default());
+/// assert!((loss.into_scalar::<f32>() - 2f32.ln()).abs() < 1e-6);
+/// ```
+///
+/// # Panics
+/// When the shapes differ, or a class is ignored.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cross_entropy.html)
+#[track_caller]
+pub fn cross_entropy_probabilities<B: Backend, const D: usize>(
+    logits: Tensor<B, D>,
+    probabilities: Tensor<B, D>,
+    options: &ClassOptions,
+) -> Tensor<B, 1> {
+    flat(logits.into_any().cross_entropy_loss(probabilities.into_any(), options))
+}
 
 /// The mean over the batch of `-log softmax(logits)[target]`: logits are `[batch, classes]`, targets `[batch]` with
 /// numbers in `0..classes`; the result is `[1]`. A target out of range is an error of the result.
@@ -9,13 +226,278 @@ pub fn cross_entropy_with_logits<B: Backend>(
     logits: Tensor<B, 2>,
     targets: Tensor<B, 1, Int>,
 ) -> Tensor<B, 1> {
-    let batch = targets.dims()[0];
-    let log_probabilities = activation::log_softmax(logits, 1);
-    -log_probabilities.gather(1, targets.reshape([batch, 1])).mean()
+    flat(logits.into_any().cross_entropy_with_logits(targets.into_any()))
 }
 
-/// The mean of the squared differences, of shape `[1]`.
+/// The negative log-likelihood `-log_probabilities[target]`: log-probabilities are `[batch, classes, space..]`, targets
+/// `[batch, space..]`.
+///
+/// # Panics
+/// When the shapes do not suit, or with label smoothing.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.nll_loss.html)
 #[track_caller]
-pub fn mse<B: Backend, const D: usize>(predictions: Tensor<B, D>, targets: Tensor<B, D>) -> Tensor<B, 1> {
-    (predictions - targets).square().mean()
+pub fn nll<B: Backend, const D: usize, const T: usize>(
+    log_probabilities: Tensor<B, D>,
+    targets: Tensor<B, T, Int>,
+    options: &ClassOptions,
+) -> Tensor<B, 1> {
+    flat(log_probabilities.into_any().nll_loss(targets.into_any(), options))
+}
+
+/// The cross-entropy of probabilities: `-(t ln(x) + (1 - t) ln(1 - x))`, times a weight that broadcasts. As in PyTorch
+/// no logarithm is below -100; the gradient there is 0.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.binary_cross_entropy.html)
+#[track_caller]
+pub fn binary_cross_entropy<B: Backend, const D: usize>(
+    predictions: Tensor<B, D>,
+    targets: Tensor<B, D>,
+    weight: Option<Tensor<B, D>>,
+    reduction: Reduction,
+) -> Tensor<B, 1> {
+    let weight = weight.map(Tensor::into_any);
+    flat(predictions.into_any().binary_cross_entropy_loss(targets.into_any(), weight, reduction))
+}
+
+/// The cross-entropy of the sigmoid of logits, without forming it: `(1 - t) x + ln(1 + exp(-x))`, times a weight that
+/// broadcasts. `pos_weight`, which broadcasts too, multiplies what targets of 1 contribute.
+///
+/// ```
+/// use kiln_tensor::loss::{self, Reduction};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let x = Tensor::<Flex, 1>::from_data([1000.0f32, -1000.0], &Default::default());
+/// let t = Tensor::<Flex, 1>::from_data([0.0f32, 0.0], &Default::default());
+/// let loss = loss::binary_cross_entropy_with_logits(x, t, None, None, Reduction::None);
+/// assert_eq!(loss.into_data().to_vec::<f32>(), [1000.0, 0.0]);
+/// ```
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.binary_cross_entropy_with_logits.html)
+#[track_caller]
+pub fn binary_cross_entropy_with_logits<B: Backend, const D: usize>(
+    logits: Tensor<B, D>,
+    targets: Tensor<B, D>,
+    weight: Option<Tensor<B, D>>,
+    pos_weight: Option<Tensor<B, D>>,
+    reduction: Reduction,
+) -> Tensor<B, 1> {
+    let (weight, pos_weight) = (weight.map(Tensor::into_any), pos_weight.map(Tensor::into_any));
+    flat(logits.into_any().binary_cross_entropy_with_logits_loss(
+        targets.into_any(),
+        weight,
+        pos_weight,
+        reduction,
+    ))
+}
+
+/// The cross-entropy of the sigmoid of logits, averaged over the last axis (the labels), with a weight that broadcasts:
+/// one loss per example.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.multilabel_soft_margin_loss.html)
+#[track_caller]
+pub fn multilabel_soft_margin<B: Backend, const D: usize>(
+    logits: Tensor<B, D>,
+    targets: Tensor<B, D>,
+    weight: Option<Tensor<B, D>>,
+    reduction: Reduction,
+) -> Tensor<B, 1> {
+    let weight = weight.map(Tensor::into_any);
+    flat(logits.into_any().multilabel_soft_margin_loss(targets.into_any(), weight, reduction))
+}
+
+/// The negative log-likelihood of targets under normal distributions with predicted means and variances:
+/// `(ln(v) + (x - t)² / v) / 2`, plus `ln(2π) / 2` if `full`. Variances broadcast; those below `epsilon` (PyTorch's
+/// default is 1e-6) count as `epsilon`, with the gradient they would have.
+///
+/// ```
+/// use kiln_tensor::loss::{self, Reduction};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let x = Tensor::<Flex, 1>::from_data([3.0f32], &Default::default());
+/// let loss = loss::gaussian_nll(x.clone(), x.zeros_like(), x.ones_like(), false, 1e-6, Reduction::Mean);
+/// assert_eq!(loss.into_data().to_vec::<f32>(), [4.5]);
+/// ```
+///
+/// # Panics
+/// When the shapes do not suit, or `epsilon` is not positive.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gaussian_nll_loss.html)
+#[track_caller]
+pub fn gaussian_nll<B: Backend, const D: usize>(
+    predictions: Tensor<B, D>,
+    targets: Tensor<B, D>,
+    variances: Tensor<B, D>,
+    full: bool,
+    epsilon: f64,
+    reduction: Reduction,
+) -> Tensor<B, 1> {
+    let (targets, variances) = (targets.into_any(), variances.into_any());
+    flat(predictions.into_any().gaussian_nll_loss(targets, variances, full, epsilon, reduction))
+}
+
+/// `max(0, margin - target (first - second))`: target 1 ranks the first higher, -1 the second. PyTorch's default margin
+/// is 0.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.margin_ranking_loss.html)
+#[track_caller]
+pub fn margin_ranking<B: Backend, const D: usize>(
+    first: Tensor<B, D>,
+    second: Tensor<B, D>,
+    targets: Tensor<B, D>,
+    margin: f64,
+    reduction: Reduction,
+) -> Tensor<B, 1> {
+    let (second, targets) = (second.into_any(), targets.into_any());
+    flat(first.into_any().margin_ranking_loss(second, targets, margin, reduction))
+}
+
+/// `1 - cos(a, b)` where the target is 1, `max(0, cos(a, b) - margin)` where it is -1: vectors are `[batch, dim]`, targets
+/// `[batch]`. PyTorch's default margin is 0.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cosine_embedding_loss.html)
+#[track_caller]
+pub fn cosine_embedding<B: Backend>(
+    a: Tensor<B, 2>,
+    b: Tensor<B, 2>,
+    targets: Tensor<B, 1>,
+    margin: f64,
+    reduction: Reduction,
+) -> Tensor<B, 1> {
+    flat(a.into_any().cosine_embedding_loss(b.into_any(), targets.into_any(), margin, reduction))
+}
+
+/// `max(0, d(anchor, positive) - d(anchor, negative) + margin)` for vectors along the last axis; see
+/// [`TripletOptions`] for the distance.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, loss};
+///
+/// let x = Tensor::<Flex, 2>::zeros([1, 4], &Default::default());
+/// let loss = loss::triplet_margin(x.clone(), x.clone(), x, Default::default());
+/// assert_eq!(loss.into_data().to_vec::<f32>(), [1.0]);
+/// ```
+///
+/// # Panics
+/// When the shapes differ, or `p` is not positive.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.triplet_margin_loss.html)
+#[track_caller]
+pub fn triplet_margin<B: Backend, const D: usize>(
+    anchor: Tensor<B, D>,
+    positive: Tensor<B, D>,
+    negative: Tensor<B, D>,
+    options: TripletOptions,
+) -> Tensor<B, 1> {
+    flat(anchor.into_any().triplet_margin_loss(positive.into_any(), negative.into_any(), options))
+}
+
+/// [`triplet_margin`] with any distance: a function of two batches that gives one number per pair.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.triplet_margin_with_distance_loss.html)
+#[track_caller]
+pub fn triplet_margin_with<B: Backend, const D: usize, const E: usize>(
+    anchor: Tensor<B, D>,
+    positive: Tensor<B, D>,
+    negative: Tensor<B, D>,
+    distance: impl Fn(Tensor<B, D>, Tensor<B, D>) -> Tensor<B, E>,
+    margin: f64,
+    swap: bool,
+    reduction: Reduction,
+) -> Tensor<B, 1> {
+    let distance = |a, b| Ok(distance(Tensor::from_any(a), Tensor::from_any(b)).into_any());
+    let (positive, negative) = (positive.into_any(), negative.into_any());
+    flat(anchor.into_any().triplet_margin_loss_with(positive, negative, distance, margin, swap, reduction))
+}
+
+/// `Σ max(0, margin - x[target] + x[i])^power / classes` over the wrong classes `i`, times the weight of the target's
+/// class: scores are `[batch, classes]`, targets `[batch]`, weights `[classes]`. The power is 1 or 2; PyTorch's defaults
+/// are 1 and margin 1.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.multi_margin_loss.html)
+#[track_caller]
+pub fn multi_margin<B: Backend>(
+    scores: Tensor<B, 2>,
+    targets: Tensor<B, 1, Int>,
+    power: i32,
+    margin: f64,
+    weight: Option<Tensor<B, 1>>,
+    reduction: Reduction,
+) -> Tensor<B, 1> {
+    let weight = weight.map(Tensor::into_any);
+    flat(scores.into_any().multi_margin_loss(targets.into_any(), power, margin, weight, reduction))
+}
+
+/// `Σ max(0, 1 - x[present] + x[absent]) / classes` over all pairs of a class that the target lists and one that it does
+/// not: both are `[batch, classes]`, and a list ends at the first -1.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.multilabel_margin_loss.html)
+#[track_caller]
+pub fn multilabel_margin<B: Backend>(
+    scores: Tensor<B, 2>,
+    targets: Tensor<B, 2, Int>,
+    reduction: Reduction,
+) -> Tensor<B, 1> {
+    flat(scores.into_any().multilabel_margin_loss(targets.into_any(), reduction))
+}
+
+/// The cross-entropy of finding, for each query, the key of the same row among all keys, by cosine over a temperature
+/// ([van den Oord et al. 2018](https://arxiv.org/abs/1807.03748)): both are `[batch, dim]`.
+///
+/// ```
+/// use kiln_tensor::loss::{self, Reduction};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 0.0], [0.0, 1.0]], &Default::default());
+/// assert!(loss::info_nce(x.clone(), x, 0.01, Reduction::Mean).into_scalar::<f32>() < 1e-6);
+/// ```
+///
+/// # Panics
+/// When the shapes differ, or the temperature is not a positive number.
+#[track_caller]
+pub fn info_nce<B: Backend>(
+    queries: Tensor<B, 2>,
+    keys: Tensor<B, 2>,
+    temperature: f64,
+    reduction: Reduction,
+) -> Tensor<B, 1> {
+    flat(queries.into_any().info_nce_loss(keys.into_any(), temperature, reduction))
+}
+
+/// The negative logarithm of the probability of label sequences, summed over all alignments with time
+/// ([Graves et al. 2006](https://www.cs.toronto.edu/~graves/icml_2006.pdf)).
+///
+/// Log-probabilities are `[time, batch, classes]`, lengths `[batch]`. Targets are `[batch, length]`, where what lies
+/// beyond an example's length is ignored; with `T = 1` they are all examples one after the other, which waits for the
+/// device. See [`CtcOptions`]. A target longer than its time allows costs infinity, or 0 with `zero_infinity`.
+///
+/// The gradient is that of the log-probabilities themselves; PyTorch's function gives that of the logits below a
+/// `log_softmax`. Through a `log_softmax` both are the same.
+///
+/// ```
+/// use kiln_tensor::{Flex, Int, Tensor, loss};
+///
+/// let device = Default::default();
+/// let log = Tensor::<Flex, 3>::from_data([[[0.5f32, 0.5]], [[0.5, 0.5]]], &device).log();
+/// let one = Tensor::<Flex, 1, Int>::from_data([1], &device);
+/// let targets = Tensor::<Flex, 2, Int>::from_data([[1]], &device);
+/// // Of four equally likely paths, three spell the label: `1 1`, `1 -` and `- 1`.
+/// let loss = loss::ctc(log, targets, one.clone() + 1, one, Default::default());
+/// assert!((loss.into_scalar::<f32>() + 0.75f32.ln()).abs() < 1e-6);
+/// ```
+///
+/// # Panics
+/// When the shapes do not suit, or the blank is no class.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.ctc_loss.html)
+#[track_caller]
+pub fn ctc<B: Backend, const T: usize>(
+    log_probabilities: Tensor<B, 3>,
+    targets: Tensor<B, T, Int>,
+    input_lengths: Tensor<B, 1, Int>,
+    target_lengths: Tensor<B, 1, Int>,
+    options: CtcOptions,
+) -> Tensor<B, 1> {
+    let (inputs, lengths) = (input_lengths.into_any(), target_lengths.into_any());
+    flat(log_probabilities.into_any().ctc_loss(targets.into_any(), inputs, lengths, options))
 }

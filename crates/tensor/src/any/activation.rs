@@ -1,0 +1,263 @@
+//! Activation functions. The typed functions are in [`activation`](crate::activation).
+
+mod gated;
+mod random;
+mod soft;
+
+use super::formula::{log_sigmoid, sigmoid, softplus};
+use crate::{AnyTensor, Result};
+use alloc::format;
+use core::f64::consts::{FRAC_1_SQRT_2, PI};
+use kiln_ir::{Comparison, Var};
+
+/// Where `sigmoid` is 0 and 1 in every dtype.
+const FAR: f64 = 1000.0;
+
+/// Where `Φ` is 0 and 1 in every dtype; its cube is finite in 16 bits.
+const FAR_OF_GAUSS: f64 = 30.0;
+
+/// `x f(x)` for an `f` that goes from 0 at `-far` to 1 at `far`: the factors stay finite, so that neither an infinite `x`
+/// nor its gradient becomes NaN.
+fn gated<'e>(x: &Var<'e>, far: f64, f: impl FnOnce(&Var<'e>) -> Var<'e>) -> Var<'e> {
+    let near = x.max(&x.scalar(-far)).min(&x.scalar(far));
+    let y = &near * f(&near);
+    x.scalar(far).less(x).select(x, &y)
+}
+
+impl AnyTensor {
+    /// `max(x, 0)`. See [`activation::relu`](crate::activation::relu).
+    pub fn relu(self) -> Result<AnyTensor> {
+        self.binary_scalar(kiln_ir::Binary::Max, 0)
+    }
+
+    /// `min(max(x, 0), 6)`. See [`activation::relu6`](crate::activation::relu6).
+    pub fn relu6(self) -> Result<AnyTensor> {
+        self.hardtanh(0.0, 6.0)
+    }
+
+    /// `min(max(x, min), max)`. See [`activation::hardtanh`](crate::activation::hardtanh).
+    pub fn hardtanh(self, min: f64, max: f64) -> Result<AnyTensor> {
+        self.check_float("hardtanh")?;
+        if min > max {
+            return Err(self.wrong("hardtanh", format!("the range from {min} to {max} is empty")));
+        }
+        Ok(self.formula(|x| x.max(&x.scalar(min)).min(&x.scalar(max))))
+    }
+
+    /// `x - tanh(x)`. See [`activation::tanhshrink`](crate::activation::tanhshrink).
+    pub fn tanhshrink(self) -> Result<AnyTensor> {
+        self.check_float("tanhshrink")?;
+        Ok(self.formula(|x| &x - x.tanh()))
+    }
+
+    /// `x` where positive, `slope x` elsewhere. See [`activation::leaky_relu`](crate::activation::leaky_relu).
+    pub fn leaky_relu(self, slope: f64) -> Result<AnyTensor> {
+        self.check_float("leaky_relu")?;
+        if slope == 0.0 {
+            return self.relu();
+        }
+        Ok(self.formula(|x| {
+            let positive = x.scalar(0.0).less(&x);
+            positive.select(&x, &(&x * slope))
+        }))
+    }
+
+    /// As [`leaky_relu`](AnyTensor::leaky_relu), with a slope that is learned: `weight` is `[1]`, or `[channels]` for
+    /// `self` `[batch, channels, ..]`. See [`activation::prelu`](crate::activation::prelu).
+    pub fn prelu(self, weight: AnyTensor) -> Result<AnyTensor> {
+        self.check_float("prelu")?;
+        self.check_alike("prelu", &weight)?;
+        let count = weight.shape().num_elements();
+        let channels = if self.rank() >= 2 { self.shape()[1] } else { 1 };
+        if weight.rank() != 1 || (count != 1 && count != channels) {
+            let problem = format!("the weight must be [1] or [{channels}]");
+            return Err(self
+                .unlike("prelu", problem, &weight)
+                .hint("channels are axis 1; a tensor of one axis has one"));
+        }
+        let mut shape = alloc::vec![1; self.rank()];
+        if count != 1 {
+            shape[1] = count;
+        }
+        let weight = weight.reshape(shape)?;
+        Ok(self.formula_with([weight], |x, [weight]| {
+            let positive = x.scalar(0.0).less(&x);
+            // Positive numbers must not reach the product: an infinite one would spoil the gradient of the weight.
+            let rest = positive.select(&x.scalar(0.0), &x);
+            positive.select(&x, &(rest * weight))
+        }))
+    }
+
+    /// `x Φ(x)`. See [`activation::gelu`](crate::activation::gelu).
+    pub fn gelu(self) -> Result<AnyTensor> {
+        self.check_float("gelu")?;
+        Ok(self.formula(|x| gated(&x, FAR_OF_GAUSS, gauss)))
+    }
+
+    /// [`gelu`](AnyTensor::gelu) by `tanh`. See [`activation::gelu_approximate`](crate::activation::gelu_approximate).
+    pub fn gelu_approximate(self) -> Result<AnyTensor> {
+        self.check_float("gelu_approximate")?;
+        Ok(self.formula(|x| gated(&x, FAR_OF_GAUSS, gauss_by_tanh)))
+    }
+
+    /// `1 / (1 + exp(-x))`. See [`activation::sigmoid`](crate::activation::sigmoid).
+    pub fn sigmoid(self) -> Result<AnyTensor> {
+        self.check_float("sigmoid")?;
+        Ok(self.formula(|x| sigmoid(&x)))
+    }
+
+    /// `ln(sigmoid(x))`. See [`activation::log_sigmoid`](crate::activation::log_sigmoid).
+    pub fn log_sigmoid(self) -> Result<AnyTensor> {
+        self.check_float("log_sigmoid")?;
+        Ok(self.formula(|x| log_sigmoid(&x)))
+    }
+
+    /// `min(max(alpha x + beta, 0), 1)`. See [`activation::hard_sigmoid`](crate::activation::hard_sigmoid).
+    pub fn hard_sigmoid(self, alpha: f64, beta: f64) -> Result<AnyTensor> {
+        self.check_float("hard_sigmoid")?;
+        Ok(self.formula(|x| {
+            let line = x * alpha + beta;
+            line.max(&line.scalar(0.0)).min(&line.scalar(1.0))
+        }))
+    }
+
+    /// `x sigmoid(x)`. See [`activation::silu`](crate::activation::silu).
+    pub fn silu(self) -> Result<AnyTensor> {
+        self.check_float("silu")?;
+        Ok(self.formula(|x| gated(&x, FAR, sigmoid)))
+    }
+
+    /// `x min(max(x + 3, 0), 6) / 6`. See [`activation::hard_swish`](crate::activation::hard_swish).
+    pub fn hard_swish(self) -> Result<AnyTensor> {
+        self.check_float("hard_swish")?;
+        Ok(self.formula(|x| {
+            let near = x.max(&x.scalar(-3.0)).min(&x.scalar(3.0));
+            let middle = &near * (&near + 3.0) / 6.0;
+            let low = x.compare(Comparison::Le, &x.scalar(-3.0));
+            let high = x.scalar(3.0).compare(Comparison::Le, &x);
+            high.select(&x, &low.select(&x.scalar(0.0), &middle))
+        }))
+    }
+
+    /// `x tanh(softplus(x))`. See [`activation::mish`](crate::activation::mish).
+    pub fn mish(self) -> Result<AnyTensor> {
+        self.check_float("mish")?;
+        Ok(self.formula(|x| gated(&x, FAR, |x| softplus(x).tanh())))
+    }
+
+    /// `ln(1 + exp(beta x)) / beta`. See [`activation::softplus`](crate::activation::softplus).
+    pub fn softplus(self, beta: f64) -> Result<AnyTensor> {
+        self.softplus_with_threshold(beta, f64::INFINITY)
+    }
+
+    /// [`softplus`](AnyTensor::softplus) where `beta x` is at most `threshold`, elsewhere `x`. See
+    /// [`activation::softplus_with_threshold`](crate::activation::softplus_with_threshold).
+    pub fn softplus_with_threshold(self, beta: f64, threshold: f64) -> Result<AnyTensor> {
+        self.check_float("softplus")?;
+        if beta == 0.0 || !beta.is_finite() {
+            return Err(self.wrong("softplus", format!("beta is {beta}")).hint("use a number other than 0"));
+        }
+        Ok(self.formula(|x| {
+            let scaled = &x * beta;
+            if threshold == f64::INFINITY {
+                return softplus(&scaled) / beta;
+            }
+            let beyond = scaled.scalar(threshold).less(&scaled);
+            beyond.select(&x, &(softplus(&scaled) / beta))
+        }))
+    }
+
+    /// `x` where positive, `alpha (exp(x) - 1)` elsewhere. See [`activation::elu`](crate::activation::elu).
+    pub fn elu(self, alpha: f64) -> Result<AnyTensor> {
+        self.exponential("elu", [alpha, 1.0, 1.0])
+    }
+
+    /// `x` where positive, `alpha (exp(x / alpha) - 1)` elsewhere. See [`activation::celu`](crate::activation::celu).
+    pub fn celu(self, alpha: f64) -> Result<AnyTensor> {
+        if alpha == 0.0 {
+            return Err(self.wrong("celu", "alpha is 0").hint("use a number other than 0"));
+        }
+        self.exponential("celu", [alpha, 1.0 / alpha, 1.0])
+    }
+
+    /// [`elu`](AnyTensor::elu) that keeps mean and variance. See [`activation::selu`](crate::activation::selu).
+    pub fn selu(self) -> Result<AnyTensor> {
+        self.exponential("selu", [1.673_263_242_354_377_2, 1.0, 1.050_700_987_355_480_5])
+    }
+
+    /// `scale x` where positive, `scale alpha (exp(rate x) - 1)` elsewhere, and at 0 the gradient of the latter.
+    fn exponential(self, op: &str, [alpha, rate, scale]: [f64; 3]) -> Result<AnyTensor> {
+        self.check_float(op)?;
+        Ok(self.formula(|x| {
+            let positive = x.scalar(0.0).less(&x);
+            // The exponential of positive numbers may overflow; it is not needed.
+            let rest = positive.select(&x.scalar(0.0), &x);
+            let rest = if rate == 1.0 { rest } else { rest * rate };
+            let y = positive.select(&x, &(rest.expm1() * alpha));
+            if scale == 1.0 { y } else { y * scale }
+        }))
+    }
+
+    /// `x` where greater than `alpha`, 0 elsewhere. See
+    /// [`activation::thresholded_relu`](crate::activation::thresholded_relu).
+    pub fn thresholded_relu(self, alpha: f64) -> Result<AnyTensor> {
+        self.threshold(alpha, 0.0)
+    }
+
+    /// `x` where greater than `threshold`, `value` elsewhere. See
+    /// [`activation::threshold`](crate::activation::threshold).
+    pub fn threshold(self, threshold: f64, value: f64) -> Result<AnyTensor> {
+        self.check_float("threshold")?;
+        Ok(self.formula(|x| {
+            // Asked this way round, NaN stays.
+            let low = x.compare(Comparison::Le, &x.scalar(threshold));
+            low.select(&x.scalar(value), &x)
+        }))
+    }
+
+    /// `x / (1 + |x|)`. See [`activation::softsign`](crate::activation::softsign).
+    pub fn softsign(self) -> Result<AnyTensor> {
+        self.check_float("softsign")?;
+        Ok(self.formula(|x| soft::softsign(&x)))
+    }
+
+    /// `x` where `|x| > lambda`, 0 elsewhere. See [`activation::hard_shrink`](crate::activation::hard_shrink).
+    pub fn hard_shrink(self, lambda: f64) -> Result<AnyTensor> {
+        self.shrink(lambda, 0.0)
+    }
+
+    /// `x` moved towards 0 by `lambda`, and 0 where it would pass it. See
+    /// [`activation::soft_shrink`](crate::activation::soft_shrink).
+    pub fn soft_shrink(self, lambda: f64) -> Result<AnyTensor> {
+        self.shrink(lambda, lambda)
+    }
+
+    /// `x - bias` above `lambda`, `x + bias` below `-lambda`, 0 between. See
+    /// [`activation::shrink`](crate::activation::shrink).
+    pub fn shrink(self, lambda: f64, bias: f64) -> Result<AnyTensor> {
+        self.check_float("shrink")?;
+        if lambda.is_nan() || lambda < 0.0 {
+            return Err(self.wrong("shrink", format!("lambda is {lambda}")).hint("use a number from 0 up"));
+        }
+        Ok(self.formula(|x| {
+            let between = x.abs().compare(Comparison::Le, &x.scalar(lambda));
+            let moved = if bias == 0.0 { x.clone() } else { &x - x.sign() * bias };
+            between.select(&x.scalar(0.0), &moved)
+        }))
+    }
+}
+
+/// The distribution function of the normal distribution.
+fn gauss<'e>(x: &Var<'e>) -> Var<'e> {
+    ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5
+}
+
+fn gauss_by_tanh<'e>(x: &Var<'e>) -> Var<'e> {
+    let inner = x + x.square() * x * 0.044715;
+    ((inner * libm::sqrt(2.0 / PI)).tanh() + 1.0) * 0.5
+}
+
+/// `max(x, 0)` as [`relu`](AnyTensor::relu) has it, for gates.
+fn rectified<'e>(x: &Var<'e>) -> Var<'e> {
+    x.max(&x.scalar(0.0))
+}

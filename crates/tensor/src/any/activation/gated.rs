@@ -1,0 +1,61 @@
+//! Gated linear units: one half of an axis lets the other through.
+
+use super::{FAR, FAR_OF_GAUSS, gated, gauss, rectified, sigmoid};
+use crate::{AnyTensor, Axis, Result};
+use alloc::format;
+use kiln_ir::{SliceAxis, Var};
+
+/// What the second half of the axis passes through.
+#[derive(Clone, Copy, Debug)]
+enum Gate {
+    Sigmoid,
+    Relu,
+    Gelu,
+    Silu,
+}
+
+impl Gate {
+    fn of<'e>(self, x: &Var<'e>) -> Var<'e> {
+        match self {
+            Gate::Sigmoid => sigmoid(x),
+            Gate::Relu => rectified(x),
+            Gate::Gelu => gated(x, FAR_OF_GAUSS, gauss),
+            Gate::Silu => gated(x, FAR, sigmoid),
+        }
+    }
+}
+
+impl AnyTensor {
+    /// `a sigmoid(b)` for the halves `a` and `b` of an axis. See [`activation::glu`](crate::activation::glu).
+    pub fn glu(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.gated_linear("glu", Gate::Sigmoid, axis.into())
+    }
+
+    /// `a relu(b)` for the halves `a` and `b` of an axis. See [`activation::reglu`](crate::activation::reglu).
+    pub fn reglu(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.gated_linear("reglu", Gate::Relu, axis.into())
+    }
+
+    /// `a gelu(b)` for the halves `a` and `b` of an axis. See [`activation::geglu`](crate::activation::geglu).
+    pub fn geglu(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.gated_linear("geglu", Gate::Gelu, axis.into())
+    }
+
+    /// `a silu(b)` for the halves `a` and `b` of an axis. See [`activation::swiglu`](crate::activation::swiglu).
+    pub fn swiglu(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.gated_linear("swiglu", Gate::Silu, axis.into())
+    }
+
+    fn gated_linear(self, op: &str, gate: Gate, axis: Axis) -> Result<AnyTensor> {
+        self.check_float(op)?;
+        let axis = axis.of(op, self.ty())?;
+        let len = self.shape()[axis];
+        if !len.is_multiple_of(2) {
+            return Err(self.wrong(op, format!("axis {axis} has no two halves: its length is {len}")));
+        }
+        Ok(self.formula(|x| {
+            let half = |start| x.slice_axis(axis, SliceAxis { start, len: len / 2, step: 1 });
+            half(0) * gate.of(&half(len / 2))
+        }))
+    }
+}

@@ -1,0 +1,59 @@
+//! Activations that draw random numbers.
+
+use crate::any::formula::constant;
+use crate::{AnyTensor, Axis, Distribution, Result};
+use alloc::format;
+use kiln_ir::{Extremum, Op, TensorType, Var};
+
+impl AnyTensor {
+    /// `x` where positive, elsewhere `x` times a slope drawn from `[lower, upper)` in training, their mean otherwise.
+    /// See [`activation::rrelu`](crate::activation::rrelu).
+    pub fn rrelu(self, lower: f64, upper: f64, training: bool) -> Result<AnyTensor> {
+        self.check_float("rrelu")?;
+        if !(lower <= upper && upper.is_finite() && lower.is_finite()) {
+            return Err(self.wrong("rrelu", format!("the slopes from {lower} to {upper} are no range")));
+        }
+        if !training {
+            return self.leaky_relu((lower + upper) / 2.0);
+        }
+        let slopes = AnyTensor::random(*self.ty(), Distribution::Uniform(lower, upper), self.stack())?;
+        Ok(self.formula_with([slopes], |x, [slopes]| {
+            let positive = x.scalar(0.0).less(&x);
+            positive.select(&x, &(&x * slopes))
+        }))
+    }
+
+    /// A sample of the categorical distribution with these unnormalised log-probabilities, relaxed so that it has a
+    /// gradient. See [`activation::gumbel_softmax`](crate::activation::gumbel_softmax).
+    pub fn gumbel_softmax(self, temperature: f64, hard: bool, axis: impl Into<Axis>) -> Result<AnyTensor> {
+        self.check_float("gumbel_softmax")?;
+        let axis = axis.into().of("gumbel_softmax", self.ty())?;
+        if !(temperature > 0.0 && temperature.is_finite()) {
+            return Err(self.wrong("gumbel_softmax", format!("the temperature is {temperature}")));
+        }
+        if hard && self.shape()[axis] == 0 {
+            return Err(self.wrong("gumbel_softmax", format!("axis {axis} is empty")));
+        }
+        let uniform = AnyTensor::random(*self.ty(), Distribution::Default, self.stack())?;
+        let index = self.stack().int_dtype();
+        Ok(self.formula_with([uniform], |x, [uniform]| {
+            let sum = (x + gumbel(&uniform)) / temperature;
+            let soft = sum.apply(Op::Softmax { axis, log: false }, &[]);
+            if !hard {
+                return soft;
+            }
+            let arg = Op::ArgReduce { extremum: Extremum::Max, axis, index };
+            let greatest = soft.apply(arg, &[]);
+            let places = Var::iota(soft.engine(), TensorType::new(soft.shape(), index), axis);
+            // The value is the choice, the gradient that of the weights: their difference to themselves is 0.
+            let choice = places.equal(&greatest).cast(soft.dtype());
+            choice + (&soft - constant(&soft))
+        }))
+    }
+}
+
+/// Gumbel noise `-ln(-ln(u))` from uniform numbers in `[0, 1)`; 0 is replaced by the least that is drawn otherwise.
+fn gumbel<'e>(uniform: &Var<'e>) -> Var<'e> {
+    let least = 1.0 / 16_777_216.0;
+    -(-uniform.max(&uniform.scalar(least)).ln()).ln()
+}

@@ -1,0 +1,141 @@
+//! Formulas: expressions of ops over operands that were checked before.
+
+use crate::{AnyTensor, DType, Error, Result};
+use alloc::format;
+use kiln_ir::{Op, Var};
+
+impl AnyTensor {
+    /// The result of an expression of ops. The caller has checked what the expression relies on.
+    pub(crate) fn formula(self, f: impl for<'e> FnOnce(Var<'e>) -> Var<'e>) -> AnyTensor {
+        let AnyTensor { stack, value } = self;
+        let result = f(Var::new(stack.engine(), value)).into_value();
+        AnyTensor { stack, value: result }
+    }
+
+    /// As [`formula`](AnyTensor::formula), with further operands on the same stack.
+    pub(crate) fn formula_with<const N: usize>(
+        self,
+        rest: [AnyTensor; N],
+        f: impl for<'e> FnOnce(Var<'e>, [Var<'e>; N]) -> Var<'e>,
+    ) -> AnyTensor {
+        let AnyTensor { stack, value } = self;
+        let engine = stack.engine();
+        let rest = rest.map(|any| Var::new(engine, any.value));
+        let result = f(Var::new(engine, value), rest).into_value();
+        AnyTensor { stack, value: result }
+    }
+
+    /// An error unless the elements are floats.
+    pub(crate) fn check_float(&self, op: &str) -> Result<()> {
+        if self.dtype().is_float() {
+            return Ok(());
+        }
+        Err(self.wrong(op, "needs floats").hint("cast the tensor first"))
+    }
+
+    /// An error unless the elements are integers.
+    pub(crate) fn check_int(&self, op: &str) -> Result<()> {
+        if self.dtype().is_int() {
+            return Ok(());
+        }
+        Err(self.wrong(op, "needs integers").hint("cast the tensor first"))
+    }
+
+    /// An error unless there are at least so many axes.
+    pub(crate) fn check_rank(&self, op: &str, least: usize, axes: &str) -> Result<()> {
+        if self.rank() >= least {
+            return Ok(());
+        }
+        let noun = if least == 1 { "axis" } else { "axes" };
+        Err(self.wrong(op, format!("needs at least {least} {noun}")).hint(format!("the axes are {axes}")))
+    }
+
+    /// An error unless the other is on the same stack, with elements of the same dtype.
+    pub(crate) fn check_alike(&self, op: &str, other: &AnyTensor) -> Result<()> {
+        self.on_same_stack(op, other)?;
+        if self.dtype() == other.dtype() {
+            return Ok(());
+        }
+        Err(self.unlike(op, "dtypes differ", other).hint("cast one of them"))
+    }
+
+    /// An error unless the other has the same type and is on the same stack.
+    pub(crate) fn check_same(&self, op: &str, other: &AnyTensor) -> Result<()> {
+        self.check_alike(op, other)?;
+        if self.shape() == other.shape() {
+            return Ok(());
+        }
+        Err(self.unlike(op, "shapes differ", other))
+    }
+
+    /// The error of this operand.
+    pub(crate) fn wrong(&self, op: &str, problem: impl Into<alloc::string::String>) -> Error {
+        Error::type_error(op, problem, &[self.ty().into()])
+    }
+
+    /// The error of two operands.
+    pub(crate) fn unlike(
+        &self,
+        op: &str,
+        problem: impl Into<alloc::string::String>,
+        other: &AnyTensor,
+    ) -> Error {
+        Error::type_error(op, problem, &[self.ty().into(), other.ty().into()])
+    }
+
+    /// The same elements, as a constant of every layer of differentiation.
+    pub(crate) fn constant(self) -> AnyTensor {
+        if self.dtype().is_float() { self.formula(|x| constant(&x)) } else { self }
+    }
+}
+
+/// The same elements without gradient: an exchange of bits has none, in any layer of differentiation.
+pub(super) fn constant<'e>(x: &Var<'e>) -> Var<'e> {
+    let (float, bits) = match x.dtype() {
+        DType::F64 => (DType::F64, DType::U64),
+        DType::F32 => (DType::F32, DType::U32),
+        DType::F16 => (DType::F16, DType::U16),
+        DType::BF16 => (DType::BF16, DType::U16),
+        DType::I64
+        | DType::I32
+        | DType::I16
+        | DType::I8
+        | DType::U64
+        | DType::U32
+        | DType::U16
+        | DType::U8
+        | DType::Bool => return x.clone(),
+    };
+    x.apply(Op::Bitcast(bits), &[]).apply(Op::Bitcast(float), &[])
+}
+
+/// `x` where it is not negative, otherwise 0; the gradient at 0 is that of `x`, and NaN stays.
+pub(super) fn at_least_zero<'e>(x: &Var<'e>) -> Var<'e> {
+    x.less(&x.scalar(0.0)).select(&x.scalar(0.0), x)
+}
+
+/// `-|x|`, whose gradient at 0 is that of `-x`.
+pub(super) fn minus_abs<'e>(x: &Var<'e>, negative: &Var<'e>) -> Var<'e> {
+    negative.select(x, &-x)
+}
+
+/// `ln(1 + exp(x))` for every `x`, with all derivatives: each element takes one of two branches that are smooth at 0.
+pub(super) fn softplus<'e>(x: &Var<'e>) -> Var<'e> {
+    let negative = x.less(&x.scalar(0.0));
+    let log = minus_abs(x, &negative).exp().log1p();
+    negative.select(&x.scalar(0.0), x) + log
+}
+
+/// `1 / (1 + exp(-x))`, accurate at both ends; the exponent is never positive.
+pub(super) fn sigmoid<'e>(x: &Var<'e>) -> Var<'e> {
+    let negative = x.less(&x.scalar(0.0));
+    let e = minus_abs(x, &negative).exp();
+    negative.select(&e, &e.scalar(1.0)) / (e + 1.0)
+}
+
+/// `ln(sigmoid(x))`.
+pub(super) fn log_sigmoid<'e>(x: &Var<'e>) -> Var<'e> {
+    let negative = x.less(&x.scalar(0.0));
+    let log = minus_abs(x, &negative).exp().log1p();
+    negative.select(x, &x.scalar(0.0)) - log
+}

@@ -1,0 +1,70 @@
+//! Losses. The typed functions are in [`loss`](crate::loss).
+
+mod binary;
+mod classes;
+mod ctc;
+mod difference;
+mod embedding;
+mod likelihood;
+mod margin;
+
+pub use classes::ClassOptions;
+pub use ctc::CtcOptions;
+pub use embedding::TripletOptions;
+
+use crate::{AnyTensor, Result};
+use kiln_ir::{Binary, Reduction as Combine, Var};
+
+/// How the losses of the elements of a batch become one.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, loss};
+///
+/// let x = Tensor::<Flex, 1>::from_data([1.0f32, 3.0], &Default::default());
+/// let sum = loss::l1(x.clone(), x.zeros_like(), loss::Reduction::Sum);
+/// assert_eq!(sum.into_data().to_vec::<f32>(), [4.0]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reduction {
+    /// Their mean; NaN of none.
+    #[default]
+    Mean,
+    /// Their sum.
+    Sum,
+    /// Each for itself.
+    None,
+    /// Their sum, divided by the length of the first axis: PyTorch's `batchmean`, the mathematical
+    /// Kullback-Leibler divergence.
+    BatchMean,
+}
+
+impl Reduction {
+    /// The losses as they are, or as one of shape `[1]`.
+    pub(crate) fn of(self, losses: AnyTensor) -> Result<AnyTensor> {
+        let batch = losses.shape().first().copied().unwrap_or(1);
+        match self {
+            Reduction::None => Ok(losses),
+            Reduction::Sum => losses.reduce_all(Combine::Sum),
+            Reduction::Mean => {
+                let count = losses.shape().num_elements();
+                losses.reduce_all(Combine::Sum)?.binary_scalar(Binary::Div, count)
+            }
+            Reduction::BatchMean => losses.reduce_all(Combine::Sum)?.binary_scalar(Binary::Div, batch),
+        }
+    }
+}
+
+impl AnyTensor {
+    /// Checks that predictions and targets are floats of the same type, then applies a formula and the reduction.
+    fn compared(
+        self,
+        op: &str,
+        target: AnyTensor,
+        reduction: Reduction,
+        f: impl for<'e> FnOnce(Var<'e>, Var<'e>) -> Var<'e>,
+    ) -> Result<AnyTensor> {
+        self.check_float(op)?;
+        self.check_same(op, &target)?;
+        reduction.of(self.formula_with([target], |x, [t]| f(x, t)))
+    }
+}

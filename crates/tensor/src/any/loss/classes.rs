@@ -1,0 +1,174 @@
+//! Losses of a choice among classes.
+
+use super::Reduction;
+use crate::{AnyTensor, Result};
+use alloc::format;
+use kiln_ir::{Op, Shape, Var};
+
+/// How classes and targets count in [`cross_entropy`](crate::loss::cross_entropy) and [`nll`](crate::loss::nll).
+#[derive(Clone, Debug, Default)]
+pub struct ClassOptions {
+    /// The weight of each class, `[classes]`. Default (`None`): 1.
+    pub weight: Option<AnyTensor>,
+    /// Targets with this number do not count. Default (`None`): all count.
+    pub ignore_index: Option<i64>,
+    /// The share of the target that is spread over all classes, from 0 to 1; of `cross_entropy` alone. Default: 0.
+    pub label_smoothing: f64,
+    /// How the losses of the targets become one. The mean divides by the weights of the targets that count.
+    /// Default: their mean.
+    pub reduction: Reduction,
+}
+
+impl AnyTensor {
+    /// The cross-entropy of logits `[batch, classes, space..]` and targets: integers `[batch, space..]`, or
+    /// probabilities with the shape of the logits. See [`loss::cross_entropy`](crate::loss::cross_entropy) and
+    /// [`loss::cross_entropy_probabilities`](crate::loss::cross_entropy_probabilities).
+    pub fn cross_entropy_loss(self, target: AnyTensor, options: &ClassOptions) -> Result<AnyTensor> {
+        const OP: &str = "cross_entropy";
+        self.check_classes(OP, options)?;
+        let smoothing = options.label_smoothing;
+        if !(0.0..=1.0).contains(&smoothing) {
+            let problem = format!("the label smoothing {smoothing} is not between 0 and 1");
+            return Err(self.wrong(OP, problem));
+        }
+        if target.dtype().is_float() {
+            return self.soft_targets(target, options);
+        }
+        self.check_targets(OP, &target)?;
+        self.log_softmax(1)?.class_losses(target, options)
+    }
+
+    /// The negative log-likelihood of targets `[batch, space..]`, given log-probabilities `[batch, classes, space..]`.
+    /// See [`loss::nll`](crate::loss::nll).
+    pub fn nll_loss(self, target: AnyTensor, options: &ClassOptions) -> Result<AnyTensor> {
+        self.check_classes("nll", options)?;
+        self.check_targets("nll", &target)?;
+        if options.label_smoothing != 0.0 {
+            return Err(self.wrong("nll", "has no label smoothing").hint("use `cross_entropy` on logits"));
+        }
+        self.class_losses(target, options)
+    }
+
+    /// The mean over the batch of `-log softmax(x)[target]`. See
+    /// [`loss::cross_entropy_with_logits`](crate::loss::cross_entropy_with_logits).
+    pub fn cross_entropy_with_logits(self, target: AnyTensor) -> Result<AnyTensor> {
+        self.cross_entropy_loss(target, &ClassOptions::default())
+    }
+
+    fn check_classes(&self, op: &str, options: &ClassOptions) -> Result<()> {
+        self.check_float(op)?;
+        self.check_rank(op, 2, "[batch, classes, ..]")?;
+        let Some(weight) = &options.weight else { return Ok(()) };
+        self.check_alike(op, weight)?;
+        if weight.rank() == 1 && weight.shape()[0] == self.shape()[1] {
+            return Ok(());
+        }
+        let problem = format!("the class weights must be [{}]", self.shape()[1]);
+        Err(self.unlike(op, problem, weight))
+    }
+
+    fn check_targets(&self, op: &str, target: &AnyTensor) -> Result<()> {
+        self.on_same_stack(op, target)?;
+        if target.dtype().is_int() && *target.shape() == self.shape().without(1) {
+            return Ok(());
+        }
+        Err(self
+            .unlike(op, "logits and targets do not suit", target)
+            .hint("logits are [batch, classes, ..], targets integers [batch, ..]"))
+    }
+
+    /// Of log-probabilities.
+    fn class_losses(self, target: AnyTensor, options: &ClassOptions) -> Result<AnyTensor> {
+        let ignored = match options.ignore_index {
+            Some(index) => Some(target.clone().compare_scalar(kiln_ir::Comparison::Eq, index)?),
+            None => None,
+        };
+        let target = match &ignored {
+            Some(ignored) => ignored.clone().if_else_number(0, target)?,
+            None => target,
+        };
+        let weights = match &options.weight {
+            Some(weight) => Some(weight.clone().take(0, target.clone())?),
+            None => None,
+        };
+        let losses = self.target_losses(target, weights.clone(), options)?;
+        let Some(ignored) = ignored else {
+            return match (options.reduction, weights) {
+                (Reduction::Mean, Some(weights)) => {
+                    Reduction::Sum.of(losses)?.binary(kiln_ir::Binary::Div, Reduction::Sum.of(weights)?)
+                }
+                (Reduction::Mean, None) | (Reduction::Sum | Reduction::None | Reduction::BatchMean, _) => {
+                    options.reduction.of(losses)
+                }
+            };
+        };
+        let losses = ignored.clone().if_else_number(0, losses)?;
+        if options.reduction != Reduction::Mean {
+            return options.reduction.of(losses);
+        }
+        let weights = match weights {
+            Some(weights) => weights,
+            None => AnyTensor::ones(*losses.ty(), losses.stack())?,
+        };
+        let counted = Reduction::Sum.of(ignored.if_else_number(0, weights)?)?;
+        Reduction::Sum.of(losses)?.binary(kiln_ir::Binary::Div, counted)
+    }
+
+    /// The loss of each target, `[batch, space..]`; `weights` are those of the target classes.
+    fn target_losses(
+        self,
+        target: AnyTensor,
+        weights: Option<AnyTensor>,
+        options: &ClassOptions,
+    ) -> Result<AnyTensor> {
+        let shape = *target.shape();
+        let index = target.reshape(shape.inserted(1, 1))?;
+        let picked = self.clone().gather(1, index)?.reshape(shape)?.unary(kiln_ir::Unary::Neg)?;
+        let picked = match weights {
+            Some(weights) => picked.binary(kiln_ir::Binary::Mul, weights)?,
+            None => picked,
+        };
+        let smoothing = options.label_smoothing;
+        if smoothing == 0.0 {
+            return Ok(picked);
+        }
+        let classes = self.shape()[1].max(1) as f64;
+        let all = self.by_class_weight(options)?;
+        Ok(all.formula_with([picked], |all, [picked]| {
+            picked * (1.0 - smoothing) - all.sum(&[1]).reshape(shape) * (smoothing / classes)
+        }))
+    }
+
+    /// Multiplies each class by its weight.
+    fn by_class_weight(self, options: &ClassOptions) -> Result<AnyTensor> {
+        let Some(weight) = &options.weight else { return Ok(self) };
+        let shape: Shape = (0..self.rank()).map(|axis| if axis == 1 { self.shape()[1] } else { 1 }).collect();
+        self.binary(kiln_ir::Binary::Mul, weight.clone().reshape(shape)?)
+    }
+
+    fn soft_targets(self, target: AnyTensor, options: &ClassOptions) -> Result<AnyTensor> {
+        const OP: &str = "cross_entropy";
+        self.check_same(OP, &target)?;
+        if options.ignore_index.is_some() {
+            return Err(self
+                .wrong(OP, "`ignore_index` does not go with probabilities")
+                .hint("set the rows that should not count to 0"));
+        }
+        let rows = self.shape().without(1);
+        let spread = options.label_smoothing / self.shape()[1].max(1) as f64;
+        let smoothing = options.label_smoothing;
+        let shares =
+            if smoothing == 0.0 { target } else { target.formula(|t| t * (1.0 - smoothing) + spread) };
+        let log = self.apply(&Op::Softmax { axis: 1, log: true })?;
+        let products = log.formula_with([shares], |log, [shares]| product(&log, &shares));
+        let products = products.by_class_weight(options)?;
+        let losses = products.formula(|x| -x.sum(&[1]).reshape(rows));
+        options.reduction.of(losses)
+    }
+}
+
+/// `log * share`, where nothing of an impossible class is 0.
+fn product<'e>(log: &Var<'e>, share: &Var<'e>) -> Var<'e> {
+    let none = share.equal(&share.scalar(0.0)).and(&log.equal(&log.scalar(f64::NEG_INFINITY)));
+    none.select(&log.scalar(0.0), log) * share
+}

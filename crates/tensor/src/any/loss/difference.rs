@@ -1,0 +1,44 @@
+//! Losses of the difference between prediction and target.
+
+use super::Reduction;
+use crate::{AnyTensor, Result};
+use alloc::format;
+use kiln_ir::Var;
+
+impl AnyTensor {
+    /// `(x - target)²`. See [`loss::mse`](crate::loss::mse).
+    pub fn mse_loss(self, target: AnyTensor, reduction: Reduction) -> Result<AnyTensor> {
+        self.compared("mse", target, reduction, |x, t| (x - t).square())
+    }
+
+    /// `|x - target|`. See [`loss::l1`](crate::loss::l1).
+    pub fn l1_loss(self, target: AnyTensor, reduction: Reduction) -> Result<AnyTensor> {
+        self.compared("l1", target, reduction, |x, t| (x - t).abs())
+    }
+
+    /// A parabola below `beta`, a line above. See [`loss::smooth_l1`](crate::loss::smooth_l1).
+    pub fn smooth_l1_loss(self, target: AnyTensor, beta: f64, reduction: Reduction) -> Result<AnyTensor> {
+        if beta.is_nan() || beta < 0.0 {
+            return Err(self.wrong("smooth_l1", format!("beta is {beta}")).hint("use a number from 0 up"));
+        }
+        if beta == 0.0 {
+            return self.compared("smooth_l1", target, reduction, |x, t| (x - t).abs());
+        }
+        self.compared("smooth_l1", target, reduction, |x, t| bend(x - t, beta) / beta)
+    }
+
+    /// A parabola up to `delta`, a line above. See [`loss::huber`](crate::loss::huber).
+    pub fn huber_loss(self, target: AnyTensor, delta: f64, reduction: Reduction) -> Result<AnyTensor> {
+        if delta.is_nan() || delta <= 0.0 {
+            return Err(self.wrong("huber", format!("delta is {delta}")).hint("use a number above 0"));
+        }
+        self.compared("huber", target, reduction, |x, t| bend(x - t, delta))
+    }
+}
+
+/// `d² / 2` where `|d|` is at most `limit`, `limit (|d| - limit / 2)` beyond, without a square that overflows.
+fn bend<'e>(difference: Var<'e>, limit: f64) -> Var<'e> {
+    let distance = difference.abs();
+    let near = distance.min(&distance.scalar(limit));
+    &near * (distance - &near * 0.5)
+}

@@ -1,0 +1,110 @@
+//! Scaled dot-product attention, and masks for it.
+
+use crate::{AnyTensor, Result, Shape, Stack, TensorType};
+use alloc::format;
+use kiln_ir::{AttentionSpec, DType, Op, Operand, Real, Var};
+
+/// Which keys a query sees in [`attention`](crate::module::attention), apart from a mask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Causal {
+    /// All of them.
+    #[default]
+    No,
+    /// Query `i` sees keys `0..=i`: the first query stands beside the first key, as PyTorch's `is_causal` has it.
+    First,
+    /// Query `i` of `q` sees keys `0..=i + k - q` of `k`: the last query stands beside the last key, as when queries
+    /// continue keys from a cache.
+    Last,
+}
+
+impl Causal {
+    /// Query `i` sees key `j` only where `j <= i + offset`.
+    fn offset(self, queries: usize, keys: usize) -> Option<i64> {
+        match self {
+            Causal::No => None,
+            Causal::First => Some(0),
+            Causal::Last => Some(keys as i64 - queries as i64),
+        }
+    }
+}
+
+/// The attributes of [`attention`](crate::module::attention).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AttentionOptions {
+    /// The factor of the scores. Default (`None`): `1 / sqrt(dim)`.
+    pub scale: Option<f64>,
+    /// Which keys a query sees. Default: all.
+    pub causal: Causal,
+}
+
+impl AnyTensor {
+    /// Scaled dot-product attention: `self` are queries `[batch, heads, queries, dim]`, keys `[batch, kv_heads, keys, dim]`,
+    /// values `[batch, kv_heads, keys, dim_v]`; the result is `[batch, heads, queries, dim_v]`. The mask broadcasts to
+    /// `[batch, heads, queries, keys]`; it is `bool` (true: visible) or is added to the scores. See
+    /// [`module::attention`](crate::module::attention).
+    pub fn attention(
+        self,
+        keys: AnyTensor,
+        values: AnyTensor,
+        mask: Option<AnyTensor>,
+        options: AttentionOptions,
+    ) -> Result<AnyTensor> {
+        const OP: &str = "attention";
+        for other in [Some(&keys), Some(&values), mask.as_ref()].into_iter().flatten() {
+            self.on_same_stack(OP, other)?;
+        }
+        if self.rank() != 4 || keys.rank() != 4 {
+            return Err(self
+                .unlike(OP, "needs 4 axes", &keys)
+                .hint("the axes are [batch, heads, length, dim]"));
+        }
+        let dim = self.shape()[3].max(1) as f64;
+        let spec = AttentionSpec {
+            scale: Real(options.scale.unwrap_or_else(|| 1.0 / libm::sqrt(dim))),
+            causal: options.causal.offset(self.shape()[2], keys.shape()[2]),
+        };
+        let mask = match mask {
+            Some(mask) if mask.rank() < 4 => {
+                let ones = core::iter::repeat_n(1, 4 - mask.rank());
+                let shape: Shape = ones.chain(mask.shape().iter().copied()).collect();
+                Some(mask.reshape(shape)?)
+            }
+            mask => mask,
+        };
+        let rest = [Some(keys), Some(values), mask].into_iter().flatten();
+        self.apply_with(&Op::Attention(spec), rest.map(|any| Operand::from(any.into_value())))
+    }
+
+    /// True where a query sees a key, `bool[queries, keys]`. See
+    /// [`module::causal_mask`](crate::module::causal_mask).
+    pub fn causal_mask(
+        queries: usize,
+        keys: usize,
+        causal: Causal,
+        device: &impl AsRef<Stack>,
+    ) -> Result<AnyTensor> {
+        let ty = |queries, keys, dtype| TensorType::new([queries, keys], dtype);
+        let Some(offset) = causal.offset(queries, keys) else {
+            return AnyTensor::full(ty(queries, keys, DType::Bool), true, device);
+        };
+        let query = AnyTensor::iota(ty(queries, 1, DType::I64), 0, device)?;
+        let key = AnyTensor::iota(ty(1, keys, DType::I64), 1, device)?;
+        let last = query.binary_scalar(kiln_ir::Binary::Add, offset)?;
+        key.compare(kiln_ir::Comparison::Le, last)
+    }
+
+    /// True before each length, `bool[batch, longest]`, for lengths `[batch]`. See
+    /// [`module::padding_mask`](crate::module::padding_mask).
+    pub fn padding_mask(self, longest: usize) -> Result<AnyTensor> {
+        const OP: &str = "padding_mask";
+        self.check_int(OP)?;
+        if self.rank() != 1 {
+            return Err(self.wrong(OP, format!("lengths need 1 axis, not {}", self.rank())));
+        }
+        let batch = self.shape()[0];
+        Ok(self.cast(DType::I64)?.formula(|lengths| {
+            let place = Var::iota(lengths.engine(), TensorType::new([1, longest], DType::I64), 1);
+            place.less(&lengths.reshape([batch, 1]))
+        }))
+    }
+}

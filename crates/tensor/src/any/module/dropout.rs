@@ -1,0 +1,68 @@
+//! Dropout.
+
+use crate::{AnyTensor, Distribution, Result, Shape};
+use alloc::format;
+
+/// What a dropped element becomes, before mean and variance are restored: the limit of SELU.
+const ALPHA: f64 = 1.758_099_340_847_376_7;
+
+impl AnyTensor {
+    /// In training, zeros with this probability, the rest divided by its complement. See
+    /// [`module::dropout`](crate::module::dropout).
+    pub fn dropout(self, probability: f64, training: bool) -> Result<AnyTensor> {
+        let shape = *self.shape();
+        self.dropped("dropout", probability, training, shape)
+    }
+
+    /// As [`dropout`](AnyTensor::dropout), for whole channels of `[batch, channels, ..]`. See
+    /// [`module::dropout2d`](crate::module::dropout2d).
+    pub fn dropout_channels(self, probability: f64, training: bool) -> Result<AnyTensor> {
+        self.check_rank("dropout_channels", 2, "[batch, channels, ..]")?;
+        let shape: Shape =
+            self.shape().iter().enumerate().map(|(axis, &len)| if axis < 2 { len } else { 1 }).collect();
+        self.dropped("dropout_channels", probability, training, shape)
+    }
+
+    /// Dropout that keeps mean and variance behind SELU. See
+    /// [`module::alpha_dropout`](crate::module::alpha_dropout).
+    pub fn alpha_dropout(self, probability: f64, training: bool) -> Result<AnyTensor> {
+        self.check_probability("alpha_dropout", probability)?;
+        if !training || probability == 0.0 {
+            return Ok(self);
+        }
+        if probability == 1.0 {
+            return self.dropout(1.0, true);
+        }
+        let scale = 1.0 / libm::sqrt((ALPHA * ALPHA * probability + 1.0) * (1.0 - probability));
+        let shift = ALPHA * scale * probability;
+        let dropped = AnyTensor::random(
+            self.ty().with_dtype(crate::DType::Bool),
+            Distribution::Bernoulli(probability),
+            self.stack(),
+        )?;
+        Ok(self.formula_with([dropped], |x, [dropped]| dropped.select(&x.scalar(-ALPHA), &x) * scale + shift))
+    }
+
+    /// Drops with a mask of this shape, which broadcasts.
+    fn dropped(self, op: &str, probability: f64, training: bool, shape: Shape) -> Result<AnyTensor> {
+        self.check_probability(op, probability)?;
+        if !training || probability == 0.0 {
+            return Ok(self);
+        }
+        let ty = crate::TensorType::new(shape, crate::DType::Bool);
+        let dropped = AnyTensor::random(ty, Distribution::Bernoulli(probability), self.stack())?;
+        let kept = dropped.if_else_number(0, self)?;
+        if probability == 1.0 {
+            return Ok(kept);
+        }
+        kept.binary_scalar(kiln_ir::Binary::Mul, 1.0 / (1.0 - probability))
+    }
+
+    fn check_probability(&self, op: &str, probability: f64) -> Result<()> {
+        self.check_float(op)?;
+        if (0.0..=1.0).contains(&probability) {
+            return Ok(());
+        }
+        Err(self.wrong(op, format!("the probability {probability} is not between 0 and 1")))
+    }
+}

@@ -1,0 +1,120 @@
+//! Rows of a table.
+
+use crate::{AnyTensor, Result, TensorType};
+use kiln_ir::{Binary, Comparison, DType, Reduction, UpdateMode, Var};
+
+/// How [`embedding_bag`](crate::module::embedding_bag) joins the rows of a bag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BagMode {
+    /// Their sum.
+    Sum,
+    /// Their mean.
+    #[default]
+    Mean,
+    /// The greatest of each column.
+    Max,
+}
+
+impl AnyTensor {
+    /// Rows of the table `self`, `[vocabulary, dim]`: indices of any shape give `[indices.., dim]`. See
+    /// [`module::embedding`](crate::module::embedding).
+    pub fn embedding(self, indices: AnyTensor) -> Result<AnyTensor> {
+        self.check_rank_is("embedding", 2, "[vocabulary, dim]")?;
+        self.take(0, indices)
+    }
+
+    /// The rows of each bag of indices joined, `[bags, dim]`: bags are the rows of indices `[bags, length]`, each row
+    /// times a weight of the same shape if there are any. See
+    /// [`module::embedding_bag`](crate::module::embedding_bag).
+    pub fn embedding_bag(
+        self,
+        indices: AnyTensor,
+        weights: Option<AnyTensor>,
+        mode: BagMode,
+    ) -> Result<AnyTensor> {
+        const OP: &str = "embedding_bag";
+        self.check_float(OP)?;
+        self.check_rank_is(OP, 2, "[vocabulary, dim]")?;
+        indices.check_rank_is(OP, 2, "[bags, length]")?;
+        let (bags, length, dim) = (indices.shape()[0], indices.shape()[1], self.shape()[1]);
+        let rows = self.embedding(indices)?.weigh_rows(weights, &[bags, length], mode)?;
+        if length == 0 {
+            return AnyTensor::zeros(TensorType::new([bags, dim], rows.dtype()), rows.stack());
+        }
+        let joined = match mode {
+            BagMode::Sum => rows.reduce(Reduction::Sum, &[1])?,
+            BagMode::Mean => rows.mean_over(&[1])?,
+            BagMode::Max => rows.reduce(Reduction::Max, &[1])?,
+        };
+        joined.reshape([bags, dim])
+    }
+
+    /// As [`embedding_bag`](AnyTensor::embedding_bag), with indices one bag after the other, `[count]`, and the place where
+    /// each bag begins, `[bags]`, ascending from 0. See
+    /// [`module::embedding_bag_offsets`](crate::module::embedding_bag_offsets).
+    pub fn embedding_bag_offsets(
+        self,
+        indices: AnyTensor,
+        offsets: AnyTensor,
+        weights: Option<AnyTensor>,
+        mode: BagMode,
+    ) -> Result<AnyTensor> {
+        const OP: &str = "embedding_bag";
+        self.check_float(OP)?;
+        self.check_rank_is(OP, 2, "[vocabulary, dim]")?;
+        indices.check_rank_is(OP, 1, "[count]")?;
+        offsets.check_rank_is(OP, 1, "[bags]")?;
+        offsets.check_int(OP)?;
+        self.on_same_stack(OP, &offsets)?;
+        let (count, bags, dim) = (indices.shape()[0], offsets.shape()[0], self.shape()[1]);
+        let rows = self.embedding(indices)?.weigh_rows(weights, &[count], mode)?;
+        let bag = bag_of_each(offsets, count)?;
+        let ty = TensorType::new([bags, dim], rows.dtype());
+        match mode {
+            BagMode::Sum => AnyTensor::zeros(ty, rows.stack())?.put(0, bag, rows, UpdateMode::Add),
+            BagMode::Mean => {
+                let one = AnyTensor::ones(TensorType::new([count, 1], rows.dtype()), rows.stack())?;
+                let counts = AnyTensor::zeros(TensorType::new([bags, 1], rows.dtype()), rows.stack())?;
+                let counts =
+                    counts.put(0, bag.clone(), one, UpdateMode::Add)?.binary_scalar(Binary::Max, 1.0)?;
+                let sums = AnyTensor::zeros(ty, rows.stack())?.put(0, bag, rows, UpdateMode::Add)?;
+                sums.binary(Binary::Div, counts)
+            }
+            BagMode::Max => {
+                let least = AnyTensor::full(ty, f64::NEG_INFINITY, rows.stack())?;
+                let greatest = least.put(0, bag, rows, UpdateMode::Max)?;
+                // What stays at the identity is a bag without indices.
+                let none = greatest.clone().compare_scalar(Comparison::Eq, f64::NEG_INFINITY)?;
+                none.if_else_number(0, greatest)
+            }
+        }
+    }
+
+    fn weigh_rows(self, weights: Option<AnyTensor>, shape: &[usize], mode: BagMode) -> Result<AnyTensor> {
+        let Some(weights) = weights else { return Ok(self) };
+        self.check_alike("embedding_bag", &weights)?;
+        if mode != BagMode::Sum {
+            return Err(self.wrong("embedding_bag", "weights go with sums alone"));
+        }
+        if &**weights.shape() != shape {
+            return Err(self.unlike("embedding_bag", "there must be one weight for each index", &weights));
+        }
+        let shape = weights.shape().inserted(shape.len(), 1);
+        self.binary(Binary::Mul, weights.reshape(shape)?)
+    }
+}
+
+/// The number of the bag that each index lies in: how many bags begin up to it, less one.
+fn bag_of_each(offsets: AnyTensor, count: usize) -> Result<AnyTensor> {
+    let offsets = offsets.cast(DType::I32)?;
+    Ok(offsets.formula(|offsets| {
+        let engine = offsets.engine();
+        // One place more, for bags that begin behind the last index.
+        let begun = Var::zeros(engine, TensorType::new([count + 1], DType::I32));
+        let one = Var::full(engine, offsets.ty(), 1);
+        let begun = begun.put(0, UpdateMode::Add, &offsets, &one);
+        let bags = begun.scan(Reduction::Sum, 0, false, false);
+        let here = bags.slice_axis(0, kiln_ir::SliceAxis { start: 0, len: count, step: 1 });
+        here.binary(Binary::Sub, &here.scalar(1))
+    }))
+}

@@ -1,0 +1,186 @@
+//! Normalisation.
+
+use crate::{AnyTensor, Result, Shape};
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{Binary, NormKind, Op, Operand, PadAxis, Real};
+
+/// How [`batch_norm`](crate::module::batch_norm) treats statistics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormOptions {
+    /// Whether the statistics of the batch normalise, and move the running ones; otherwise the running ones normalise.
+    pub training: bool,
+    /// The share of the batch in the new running statistics. Default: 0.1.
+    pub momentum: f64,
+    /// Added to the variance. Default: 1e-5.
+    pub epsilon: f64,
+}
+
+impl Default for BatchNormOptions {
+    fn default() -> BatchNormOptions {
+        BatchNormOptions { training: false, momentum: 0.1, epsilon: 1e-5 }
+    }
+}
+
+impl AnyTensor {
+    /// Normalises the last `axes` axes to mean 0 and variance 1, then scales and shifts; weight and bias have the shape of
+    /// these axes. See [`module::layer_norm`](crate::module::layer_norm).
+    pub fn layer_norm(
+        self,
+        axes: usize,
+        weight: Option<AnyTensor>,
+        bias: Option<AnyTensor>,
+        epsilon: f64,
+    ) -> Result<AnyTensor> {
+        self.normalized("layer_norm", NormKind::Layer, axes, [weight, bias], epsilon)
+    }
+
+    /// Divides the last `axes` axes by the root of their mean square, then scales; the weight has the shape of these axes.
+    /// See [`module::rms_norm`](crate::module::rms_norm).
+    pub fn rms_norm(self, axes: usize, weight: Option<AnyTensor>, epsilon: f64) -> Result<AnyTensor> {
+        self.normalized("rms_norm", NormKind::Rms, axes, [weight, None], epsilon)
+    }
+
+    fn normalized(
+        self,
+        op: &str,
+        kind: NormKind,
+        axes: usize,
+        [weight, bias]: [Option<AnyTensor>; 2],
+        epsilon: f64,
+    ) -> Result<AnyTensor> {
+        for other in [&weight, &bias].into_iter().flatten() {
+            self.on_same_stack(op, other)?;
+        }
+        // A bias without a weight: the op takes them in order, so the weight is ones.
+        let weight = match (weight, &bias) {
+            (None, Some(bias)) => Some(AnyTensor::ones(*bias.ty(), bias.stack())?),
+            (weight, _) => weight,
+        };
+        let op = Op::Norm { kind, axes, epsilon: Real(epsilon) };
+        let operands: Vec<Operand> =
+            [weight, bias].into_iter().flatten().map(|any| any.into_value().into()).collect();
+        self.apply_with(&op, operands)
+    }
+
+    /// Normalises each group of channels of each example of `[batch, channels, ..]`, then scales and shifts each channel.
+    /// See [`module::group_norm`](crate::module::group_norm).
+    pub fn group_norm(
+        self,
+        groups: usize,
+        weight: Option<AnyTensor>,
+        bias: Option<AnyTensor>,
+        epsilon: f64,
+    ) -> Result<AnyTensor> {
+        const OP: &str = "group_norm";
+        self.check_float(OP)?;
+        self.check_rank(OP, 2, "[batch, channels, ..]")?;
+        let (shape, channels) = (*self.shape(), self.shape()[1]);
+        if groups == 0 || !channels.is_multiple_of(groups) {
+            return Err(self.wrong(OP, format!("{channels} channels do not divide into {groups} groups")));
+        }
+        let row: usize = (channels / groups) * shape[2..].iter().product::<usize>();
+        let rows = self.reshape([shape[0], groups, row])?;
+        let normal = rows.normalized(OP, NormKind::Layer, 1, [None, None], epsilon)?.reshape(shape)?;
+        normal.by_channel(OP, Binary::Mul, weight)?.by_channel(OP, Binary::Add, bias)
+    }
+
+    /// Normalises each channel of each example of `[batch, channels, space..]`, then scales and shifts it. See
+    /// [`module::instance_norm`](crate::module::instance_norm).
+    pub fn instance_norm(
+        self,
+        weight: Option<AnyTensor>,
+        bias: Option<AnyTensor>,
+        epsilon: f64,
+    ) -> Result<AnyTensor> {
+        self.check_rank("instance_norm", 3, "[batch, channels, space..]")?;
+        let groups = self.shape()[1];
+        if groups == 0 {
+            return Ok(self);
+        }
+        self.group_norm(groups, weight, bias, epsilon)
+    }
+
+    /// Normalises each channel of `[batch, channels, ..]` over all examples, then scales and shifts it; also returns the new
+    /// running mean and (unbiased) variance, `[channels]`, if there are running ones. See
+    /// [`module::batch_norm`](crate::module::batch_norm).
+    pub fn batch_norm(
+        self,
+        running: Option<(AnyTensor, AnyTensor)>,
+        weight: Option<AnyTensor>,
+        bias: Option<AnyTensor>,
+        options: BatchNormOptions,
+    ) -> Result<(AnyTensor, Option<(AnyTensor, AnyTensor)>)> {
+        const OP: &str = "batch_norm";
+        self.check_float(OP)?;
+        self.check_rank(OP, 2, "[batch, channels, ..]")?;
+        let (centred, variance, running) = match (options.training, running) {
+            (true, running) => self.by_batch(running, options.momentum)?,
+            (false, Some((mean, variance))) => {
+                let (wide_mean, wide) =
+                    (self.channels(OP, mean.clone())?, self.channels(OP, variance.clone())?);
+                (self.binary(Binary::Sub, wide_mean)?, wide, Some((mean, variance)))
+            }
+            (false, None) => {
+                return Err(self
+                    .wrong(OP, "has no running statistics")
+                    .hint("train, or give mean and variance"));
+            }
+        };
+        let epsilon = options.epsilon;
+        let normal = centred.formula_with([variance], |x, [variance]| x * (variance + epsilon).rsqrt());
+        Ok((normal.by_channel(OP, Binary::Mul, weight)?.by_channel(OP, Binary::Add, bias)?, running))
+    }
+
+    /// The tensor without the mean of each channel, the variance, and the new running statistics.
+    #[allow(clippy::type_complexity, reason = "one private caller takes it apart at once")]
+    fn by_batch(
+        self,
+        running: Option<(AnyTensor, AnyTensor)>,
+        momentum: f64,
+    ) -> Result<(AnyTensor, AnyTensor, Option<(AnyTensor, AnyTensor)>)> {
+        let axes: Vec<usize> = (0..self.rank()).filter(|&axis| axis != 1).collect();
+        let (channels, count) = (self.shape()[1], self.shape().without(1).num_elements());
+        if count < 2 {
+            return Err(self
+                .wrong("batch_norm", "a channel has fewer than two elements to train on")
+                .hint("use a larger batch, or running statistics"));
+        }
+        let mean = self.clone().mean_over(&axes)?;
+        let centred = self.binary(Binary::Sub, mean.clone())?;
+        let variance = centred.clone().formula(|x| x.square()).mean_over(&axes)?;
+        let Some((running_mean, running_variance)) = running else { return Ok((centred, variance, None)) };
+        let unbiased = count as f64 / (count - 1) as f64;
+        let blend = |old: AnyTensor, new: &AnyTensor, factor: f64| -> Result<AnyTensor> {
+            let new = new.clone().constant().reshape([channels])?;
+            old.check_same("batch_norm", &new)?;
+            Ok(old.formula_with([new], |old, [new]| old * (1.0 - momentum) + new * (momentum * factor)))
+        };
+        let running = (blend(running_mean, &mean, 1.0)?, blend(running_variance, &variance, unbiased)?);
+        Ok((centred, variance, Some(running)))
+    }
+
+    /// `x / (k + alpha mean(x²))^beta`, the mean over `size` neighbouring channels. See
+    /// [`module::local_response_norm`](crate::module::local_response_norm).
+    pub fn local_response_norm(self, size: usize, alpha: f64, beta: f64, k: f64) -> Result<AnyTensor> {
+        const OP: &str = "local_response_norm";
+        self.check_float(OP)?;
+        self.check_rank(OP, 2, "[batch, channels, ..]")?;
+        if size == 0 {
+            return Err(self.wrong(OP, "the size is 0"));
+        }
+        let shape: Shape = *self.shape();
+        let rank = shape.rank();
+        if shape.num_elements() == 0 {
+            return Ok(self);
+        }
+        Ok(self.formula(|x| {
+            let mut pads = alloc::vec![PadAxis::default(); rank];
+            pads[1] = PadAxis::new(size / 2, (size - 1) / 2);
+            let windows = x.square().pad(pads, 0.0).windows(1, size, 1, 1);
+            let mean = windows.sum(&[rank]).reshape(shape) / size as f64;
+            let base = mean * alpha + k;
+            x / base.pow(&base.scalar(beta))
+        }))
+    }
+}

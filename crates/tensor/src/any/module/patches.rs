@@ -1,0 +1,90 @@
+//! Windows of images as columns, and back.
+
+use crate::{AnyTensor, Result, TensorType};
+use alloc::format;
+use kiln_ir::{ConvPass, ConvSpec, Op, PadAxis, Var};
+
+impl AnyTensor {
+    /// The windows of `[batch, channels, height, width]` as columns, `[batch, channels kernel.., windows]` (im2col); the
+    /// groups of `spec` do not matter. See [`module::unfold4d`](crate::module::unfold4d).
+    pub fn unfold4d(self, kernel: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
+        let windows = self.window_counts("unfold4d", kernel, spec)?;
+        let (batch, channels) = (self.shape()[0], self.shape()[1]);
+        let around = |axis: usize| PadAxis::new(spec.padding[axis].0, spec.padding[axis].1);
+        let pads = alloc::vec![PadAxis::default(), PadAxis::default(), around(0), around(1)];
+        self.pad_axes(pads, 0)?.windows4d(kernel, spec)?.permute(&[0, 1, 4, 5, 2, 3])?.reshape([
+            batch,
+            channels * kernel[0] * kernel[1],
+            windows[0] * windows[1],
+        ])
+    }
+
+    /// `[batch, channels, windows, windows, kernel, kernel]`.
+    fn windows4d(self, [height, width]: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
+        let rows = Op::Windows { axis: 2, size: height, step: spec.stride[0], dilation: spec.dilation[0] };
+        let columns = Op::Windows { axis: 3, size: width, step: spec.stride[1], dilation: spec.dilation[1] };
+        self.apply(&rows)?.apply(&columns)
+    }
+
+    /// Adds columns `[batch, channels kernel.., windows]` up to `[batch, channels, height, width]` where their windows lie
+    /// (col2im), the transpose of [`unfold4d`](AnyTensor::unfold4d). See [`module::fold4d`](crate::module::fold4d).
+    pub fn fold4d(self, size: [usize; 2], kernel: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
+        const OP: &str = "fold4d";
+        self.check_float(OP)?;
+        self.check_rank_is(OP, 3, "[batch, channels kernel.., windows]")?;
+        let taps = kernel[0] * kernel[1];
+        let (batch, rows) = (self.shape()[0], self.shape()[1]);
+        if taps == 0 || !rows.is_multiple_of(taps) {
+            let problem = format!("axis 1 does not divide into windows of {} x {}", kernel[0], kernel[1]);
+            return Err(self.wrong(OP, problem));
+        }
+        let channels = rows / taps;
+        let image = AnyTensor::zeros(
+            TensorType::new([batch, channels, size[0], size[1]], self.dtype()),
+            self.stack(),
+        )?;
+        let windows = image.window_counts(OP, kernel, spec)?;
+        if self.shape()[2] != windows[0] * windows[1] {
+            let problem = format!("there are {} x {} windows", windows[0], windows[1]);
+            return Err(self
+                .wrong(OP, problem)
+                .hint("their number follows from size, kernel, stride and padding"));
+        }
+        if channels == 0 || batch == 0 {
+            return Ok(image);
+        }
+        // Each channel is the gradient of a convolution whose kernels pick one element each.
+        let spec = ConvSpec { groups: channels, ..spec.clone() };
+        let columns = self.reshape([batch, rows, windows[0], windows[1]])?;
+        let pass = ConvPass::Input { size: size.to_vec() };
+        Ok(columns.formula(|y| {
+            let grid = |axis| Var::iota(y.engine(), TensorType::new([taps, taps], crate::DType::I32), axis);
+            let unit = grid(0).equal(&grid(1)).cast(y.dtype());
+            let weight = unit.reshape([1, taps, 1, kernel[0], kernel[1]]);
+            let weight = weight.broadcast([channels, taps, 1, kernel[0], kernel[1]]);
+            let weight = weight.reshape([rows, 1, kernel[0], kernel[1]]);
+            y.apply(Op::Conv { spec, pass }, &[&weight])
+        }))
+    }
+
+    /// How many windows lie along each axis.
+    fn window_counts(&self, op: &str, kernel: [usize; 2], spec: &ConvSpec) -> Result<[usize; 2]> {
+        self.check_rank_is(op, 4, "[batch, channels, height, width]")?;
+        let entries = [spec.stride.len(), spec.padding.len(), spec.dilation.len()];
+        if entries != [2; 3] {
+            return Err(self.wrong(op, "stride, padding and dilation need 2 entries each"));
+        }
+        let mut counts = [0; 2];
+        for axis in 0..2 {
+            let (low, high) = spec.padding[axis];
+            let padded = self.shape()[axis + 2] + low + high;
+            let reach = spec.dilation[axis] * kernel[axis].saturating_sub(1) + 1;
+            if spec.stride[axis] == 0 || spec.dilation[axis] == 0 || kernel[axis] == 0 || padded < reach {
+                let problem = format!("no window of {} fits into axis {}", kernel[axis], axis + 2);
+                return Err(self.wrong(op, problem));
+            }
+            counts[axis] = (padded - reach) / spec.stride[axis] + 1;
+        }
+        Ok(counts)
+    }
+}

@@ -1,0 +1,198 @@
+//! Pooling over windows.
+
+use super::check_entries;
+use crate::{AnyTensor, Result, Shape, TensorType};
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{Binary, Op, PadAxis, PoolKind, PoolSpec, Reduction, UpdateMode, Var};
+
+/// The windows of pooling; each list has one entry per axis of space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pooling {
+    /// Elements per window.
+    pub window: Vec<usize>,
+    /// Distance between neighbouring windows. Default: the window.
+    pub stride: Vec<usize>,
+    /// Elements before and after each axis; they never win a maximum. At most half a window. Default: none.
+    pub padding: Vec<usize>,
+    /// Distance between neighbouring elements of a window; 1 for averages. Default: 1.
+    pub dilation: Vec<usize>,
+    /// Whether a last window that reaches over the end counts (the number of windows is rounded up). Default: no.
+    pub ceil_mode: bool,
+}
+
+impl Pooling {
+    /// Windows side by side, without padding.
+    pub fn new(window: &[usize]) -> Pooling {
+        Pooling {
+            window: window.to_vec(),
+            stride: window.to_vec(),
+            padding: alloc::vec![0; window.len()],
+            dilation: alloc::vec![1; window.len()],
+            ceil_mode: false,
+        }
+    }
+
+    /// The attributes of the op on axes of these lengths.
+    fn spec(&self, op: &str, kind: PoolKind, x: &AnyTensor) -> Result<PoolSpec> {
+        x.check_rank(op, 3, "[batch, channels, space..]")?;
+        let lengths = &x.shape()[2..];
+        let lists = [&self.window, &self.stride, &self.padding, &self.dilation];
+        for (name, list) in ["`window`", "`stride`", "`padding`", "`dilation`"].into_iter().zip(lists) {
+            check_entries(x, op, name, list.len(), lengths.len())?;
+        }
+        Ok(PoolSpec {
+            kind,
+            window: self.window.clone(),
+            stride: self.stride.clone(),
+            padding: self.padding.iter().map(|&p| (p, p)).collect(),
+            overhang: lengths.iter().enumerate().map(|(axis, &len)| self.overhang(axis, len)).collect(),
+            dilation: self.dilation.clone(),
+        })
+    }
+
+    /// What rounding the number of windows up adds: the last window must still start within the tensor or the
+    /// padding before it.
+    fn overhang(&self, axis: usize, length: usize) -> usize {
+        let stride = self.stride[axis].max(1);
+        let reach = self.dilation[axis] * self.window[axis].saturating_sub(1) + 1;
+        let padded = length + 2 * self.padding[axis];
+        if !self.ceil_mode || padded < reach || (padded - reach).is_multiple_of(stride) {
+            return 0;
+        }
+        let last_start = (padded - reach).div_ceil(stride) * stride;
+        if last_start >= length + self.padding[axis] { 0 } else { last_start + reach - padded }
+    }
+}
+
+impl AnyTensor {
+    /// The greatest element of each window over the axes of space of `[batch, channels, space..]`. See
+    /// [`module::max_pool2d`](crate::module::max_pool2d).
+    pub fn max_pool(self, pooling: &Pooling) -> Result<AnyTensor> {
+        let spec = pooling.spec("max_pool", PoolKind::Max, &self)?;
+        self.apply(&Op::Pool(spec))
+    }
+
+    /// As [`max_pool`](AnyTensor::max_pool), and where each maximum lies: row-major indices into the axes of space. See
+    /// [`module::max_pool2d_with_indices`](crate::module::max_pool2d_with_indices).
+    pub fn max_pool_with_indices(self, pooling: &Pooling) -> Result<(AnyTensor, AnyTensor)> {
+        let spec = pooling.spec("max_pool", PoolKind::Max, &self)?;
+        let y = self.clone().apply(&Op::Pool(spec.clone()))?;
+        let index = self.stack().int_dtype();
+        let indices = self.formula(|x| {
+            let places = places_of(&x, index);
+            let outside = x.scalar(x.shape()[2..].iter().product::<usize>());
+            let values = windows(&x, &spec, &x.scalar(f64::NEG_INFINITY));
+            let places = windows(&places, &spec, &outside);
+            first_greatest(&values, &places, &outside)
+        });
+        Ok((y, indices))
+    }
+
+    /// The gradient of [`max_pool`](AnyTensor::max_pool) for its operand `x`, given that of its result, `self`: each
+    /// goes to the first greatest element of its window. See
+    /// [`module::max_pool2d_gradient`](crate::module::max_pool2d_gradient).
+    pub fn max_pool_gradient(self, x: AnyTensor, pooling: &Pooling) -> Result<AnyTensor> {
+        self.on_same_stack("max_pool", &x)?;
+        let spec = pooling.spec("max_pool", PoolKind::Max, &x)?;
+        let size = x.shape()[2..].to_vec();
+        self.apply_with(&Op::PoolGrad { spec, size }, [x.into_value().into()])
+    }
+
+    /// Puts elements of `[batch, channels, space..]` back to where indices say that they were in axes of these lengths,
+    /// zeros elsewhere. See [`module::max_unpool2d`](crate::module::max_unpool2d).
+    pub fn max_unpool(self, indices: AnyTensor, size: &[usize]) -> Result<AnyTensor> {
+        const OP: &str = "max_unpool";
+        self.check_rank(OP, 3, "[batch, channels, space..]")?;
+        self.on_same_stack(OP, &indices)?;
+        indices.check_int(OP)?;
+        if indices.shape() != self.shape() {
+            return Err(self.unlike(OP, "elements and indices differ in shape", &indices));
+        }
+        check_entries(&self, OP, "the size", size.len(), self.rank() - 2)?;
+        let (batch, channels) = (self.shape()[0], self.shape()[1]);
+        let count: usize = self.shape()[2..].iter().product();
+        let flat = [batch, channels, size.iter().product()];
+        let base = AnyTensor::zeros(TensorType::new(flat, self.dtype()), self.stack())?;
+        let (elements, places) = ([batch, channels, count], indices.reshape([batch, channels, count])?);
+        let y = base.scatter_mode(2, places, self.reshape(elements)?, UpdateMode::Set)?;
+        y.reshape([batch, channels].iter().chain(size).copied().collect::<Shape>())
+    }
+
+    /// The mean of each window over the axes of space of `[batch, channels, space..]`; `include_padding` says whether
+    /// padding counts in the divisor. See [`module::avg_pool2d`](crate::module::avg_pool2d).
+    pub fn avg_pool(self, pooling: &Pooling, include_padding: bool) -> Result<AnyTensor> {
+        let spec = pooling.spec("avg_pool", PoolKind::Average { include_padding }, &self)?;
+        self.apply(&Op::Pool(spec))
+    }
+
+    /// The gradient of [`avg_pool`](AnyTensor::avg_pool) for its operand, of this type of shape, given that of its result,
+    /// `self`. See [`module::avg_pool2d_gradient`](crate::module::avg_pool2d_gradient).
+    pub fn avg_pool_gradient(
+        self,
+        size: &[usize],
+        pooling: &Pooling,
+        include_padding: bool,
+    ) -> Result<AnyTensor> {
+        self.check_rank("avg_pool", 3, "[batch, channels, space..]")?;
+        check_entries(&self, "avg_pool", "the size", size.len(), self.rank() - 2)?;
+        // The overhang is that of the operand.
+        let shape: Shape = self.shape()[..2].iter().chain(size).copied().collect();
+        let operand = AnyTensor::zeros(self.ty().with_shape(shape), self.stack())?;
+        let spec = pooling.spec("avg_pool", PoolKind::Average { include_padding }, &operand)?;
+        self.apply(&Op::PoolGrad { spec, size: size.to_vec() })
+    }
+
+    /// `(Σ x^p)^(1/p)` of each window. See [`module::lp_pool2d`](crate::module::lp_pool2d).
+    pub fn lp_pool(self, p: f64, pooling: &Pooling) -> Result<AnyTensor> {
+        const OP: &str = "lp_pool";
+        self.check_float(OP)?;
+        if !(p.is_finite() && p > 0.0) {
+            return Err(self
+                .wrong(OP, format!("p is {p}"))
+                .hint("use a number above 0; for infinity use max_pool"));
+        }
+        let elements: usize = pooling.window.iter().product();
+        let means = self.binary_scalar(Binary::Pow, p)?.avg_pool(pooling, true)?;
+        Ok(means.formula(|mean| {
+            let sum = mean * elements as f64;
+            // The root of nothing has no gradient; it is 0 here.
+            let none = sum.compare(kiln_ir::Comparison::Le, &sum.scalar(0.0));
+            let held = none.select(&sum.scalar(1.0), &sum);
+            none.select(&sum.scalar(0.0), &held.pow(&held.scalar(1.0 / p)))
+        }))
+    }
+}
+
+/// Row-major indices of the axes of space, `[1, 1, space..]`.
+pub(super) fn places_of<'e>(x: &Var<'e>, index: kiln_ir::DType) -> Var<'e> {
+    let space: Vec<usize> = x.shape()[2..].to_vec();
+    let count: usize = space.iter().product();
+    let shape: Shape = [1, 1].into_iter().chain(space).collect();
+    Var::iota(x.engine(), TensorType::new([count], index), 0).reshape(shape)
+}
+
+/// The windows of a padded tensor, `[batch, channels, windows.., elements]`.
+fn windows<'e>(x: &Var<'e>, spec: &PoolSpec, padding: &Var<'e>) -> Var<'e> {
+    let axes = spec.window.len();
+    let around = |axis: usize| PadAxis::new(spec.padding[axis].0, spec.padding[axis].1 + spec.overhang[axis]);
+    let pads: Vec<PadAxis> = [PadAxis::default(); 2].into_iter().chain((0..axes).map(around)).collect();
+    let padded = x.apply(Op::Pad(pads), &[padding]);
+    let windows = (0..axes).fold(padded, |var, axis| {
+        var.windows(axis + 2, spec.window[axis], spec.stride[axis], spec.dilation[axis])
+    });
+    let elements: usize = spec.window.iter().product();
+    let shape = windows.shape();
+    windows.reshape(shape[..axes + 2].iter().copied().chain([elements]).collect::<Shape>())
+}
+
+/// Along the last axis, which goes: the least place among those of the greatest value (NaN before all), `outside` not
+/// being one.
+pub(super) fn first_greatest<'e>(values: &Var<'e>, places: &Var<'e>, outside: &Var<'e>) -> Var<'e> {
+    let last = values.rank() - 1;
+    let greatest = values.equal(&values.reduce(Reduction::Max, &[last]));
+    let greatest = greatest.or(&values.compare(kiln_ir::Comparison::Ne, values));
+    let candidates = greatest.select(&places.broadcast(values.shape()), outside);
+    let shape = values.shape().without(last);
+    candidates.reduce(Reduction::Min, &[last]).reshape(shape)
+}

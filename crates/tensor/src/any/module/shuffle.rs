@@ -1,0 +1,68 @@
+//! Elements that move between channels and space.
+
+use crate::{AnyTensor, Result, Shape};
+use alloc::format;
+
+impl AnyTensor {
+    /// `[.., channels factor², height, width]` to `[.., channels, height factor, width factor]`. See
+    /// [`module::pixel_shuffle`](crate::module::pixel_shuffle).
+    pub fn pixel_shuffle(self, factor: usize) -> Result<AnyTensor> {
+        const OP: &str = "pixel_shuffle";
+        let (before, [channels, height, width]) = self.image(OP)?;
+        let square = factor * factor;
+        if square == 0 || !channels.is_multiple_of(square) {
+            return Err(self.wrong(OP, format!("{channels} channels do not divide into {factor} x {factor}")));
+        }
+        let to = before.ending(&[channels / square, height * factor, width * factor]);
+        let parts = self.reshape([before.product, channels / square, factor, factor, height, width])?;
+        parts.permute(&[0, 1, 4, 2, 5, 3])?.reshape(to)
+    }
+
+    /// The reverse of [`pixel_shuffle`](AnyTensor::pixel_shuffle). See
+    /// [`module::pixel_unshuffle`](crate::module::pixel_unshuffle).
+    pub fn pixel_unshuffle(self, factor: usize) -> Result<AnyTensor> {
+        const OP: &str = "pixel_unshuffle";
+        let (before, [channels, height, width]) = self.image(OP)?;
+        if factor == 0 || !height.is_multiple_of(factor) || !width.is_multiple_of(factor) {
+            return Err(self.wrong(OP, format!("{height} x {width} does not divide by {factor}")));
+        }
+        let (height, width) = (height / factor, width / factor);
+        let to = before.ending(&[channels * factor * factor, height, width]);
+        let parts = self.reshape([before.product, channels, height, factor, width, factor])?;
+        parts.permute(&[0, 1, 3, 5, 2, 4])?.reshape(to)
+    }
+
+    /// Channels (axis 1) `g n + i` of `groups` groups move to `i groups + g`. See
+    /// [`module::channel_shuffle`](crate::module::channel_shuffle).
+    pub fn channel_shuffle(self, groups: usize) -> Result<AnyTensor> {
+        const OP: &str = "channel_shuffle";
+        self.check_rank(OP, 2, "[batch, channels, ..]")?;
+        let (shape, channels) = (*self.shape(), self.shape()[1]);
+        if groups == 0 || !channels.is_multiple_of(groups) {
+            return Err(self.wrong(OP, format!("{channels} channels do not divide into {groups} groups")));
+        }
+        let rest: usize = shape[2..].iter().product();
+        let parts = self.reshape([shape[0], groups, channels / groups, rest])?;
+        parts.swap_dims(1, 2)?.reshape(shape)
+    }
+
+    fn image(&self, op: &str) -> Result<(Before, [usize; 3])> {
+        self.check_rank(op, 3, "[.., channels, height, width]")?;
+        let (shape, first) = (*self.shape(), self.rank() - 3);
+        let before = Before { shape, axes: first, product: shape[..first].iter().product() };
+        Ok((before, [shape[first], shape[first + 1], shape[first + 2]]))
+    }
+}
+
+/// The axes before an image.
+struct Before {
+    shape: Shape,
+    axes: usize,
+    product: usize,
+}
+
+impl Before {
+    fn ending(&self, image: &[usize]) -> Shape {
+        self.shape[..self.axes].iter().chain(image).copied().collect()
+    }
+}

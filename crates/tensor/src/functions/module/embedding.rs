@@ -1,0 +1,85 @@
+//! Rows of a table.
+
+use crate::any::BagMode;
+use crate::{Backend, Int, Tensor};
+
+/// Rows of a table: weights are `[vocabulary, dim]`, indices `[batch, length]`, and the result `[batch, length, dim]`, or
+/// with indices of any other rank `[indices.., dim]`. An index out of range is an error of the result.
+///
+/// ```
+/// use kiln_tensor::{Flex, Int, Tensor, module};
+///
+/// let table = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
+/// let words = Tensor::<Flex, 1, Int>::from_data([1, 1], &Default::default());
+/// let rows: Tensor<Flex, 2> = module::embedding(table, words);
+/// assert_eq!(rows.into_data().to_vec::<f32>(), [3.0, 4.0, 3.0, 4.0]);
+/// ```
+///
+/// # Panics
+/// When `D2` is not `D + 1`.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding.html)
+#[track_caller]
+pub fn embedding<B: Backend, const D: usize, const D2: usize>(
+    weights: Tensor<B, 2>,
+    indices: Tensor<B, D, Int>,
+) -> Tensor<B, D2> {
+    weights.convert(|any| any.embedding(indices.into_any()))
+}
+
+/// The rows of each bag joined: indices are `[bags, length]`, the result `[bags, dim]`. With [`BagMode::Sum`] each row may
+/// have a weight, `[bags, length]`. An empty bag gives zeros.
+///
+/// ```
+/// use kiln_tensor::module::{self, BagMode};
+/// use kiln_tensor::{Flex, Int, Tensor};
+///
+/// let table = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
+/// let bags = Tensor::<Flex, 2, Int>::from_data([[0, 1]], &Default::default());
+/// let y = module::embedding_bag(table, bags, None, BagMode::Mean);
+/// assert_eq!(y.into_data().to_vec::<f32>(), [2.0, 3.0]);
+/// ```
+///
+/// # Panics
+/// With weights in another mode than the sum.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding_bag.html)
+#[track_caller]
+pub fn embedding_bag<B: Backend>(
+    table: Tensor<B, 2>,
+    indices: Tensor<B, 2, Int>,
+    weights: Option<Tensor<B, 2>>,
+    mode: BagMode,
+) -> Tensor<B, 2> {
+    table.map(|any| any.embedding_bag(indices.into_any(), weights.map(Tensor::into_any), mode))
+}
+
+/// As [`embedding_bag`], for bags of different lengths: indices are `[count]`, one bag after the other, and offsets, `[bags]`,
+/// ascending from 0, say where each begins. Weights are `[count]`.
+///
+/// ```
+/// use kiln_tensor::module::{self, BagMode};
+/// use kiln_tensor::{Flex, Int, Tensor};
+///
+/// let table = Tensor::<Flex, 2>::from_data([[1.0f32], [3.0]], &Default::default());
+/// let indices = Tensor::<Flex, 1, Int>::from_data([0, 1, 1], &Default::default());
+/// let offsets = Tensor::<Flex, 1, Int>::from_data([0, 1, 1], &Default::default());
+/// let y = module::embedding_bag_offsets(table, indices, offsets, None, BagMode::Sum);
+/// assert_eq!(y.into_data().to_vec::<f32>(), [1.0, 0.0, 6.0]);
+/// ```
+///
+/// # Panics
+/// With weights in another mode than the sum.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding_bag.html)
+#[track_caller]
+pub fn embedding_bag_offsets<B: Backend>(
+    table: Tensor<B, 2>,
+    indices: Tensor<B, 1, Int>,
+    offsets: Tensor<B, 1, Int>,
+    weights: Option<Tensor<B, 1>>,
+    mode: BagMode,
+) -> Tensor<B, 2> {
+    let (indices, offsets) = (indices.into_any(), offsets.into_any());
+    table.map(|any| any.embedding_bag_offsets(indices, offsets, weights.map(Tensor::into_any), mode))
+}

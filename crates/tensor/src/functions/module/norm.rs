@@ -1,0 +1,132 @@
+//! Normalisation.
+
+use crate::any::BatchNormOptions;
+use crate::tensor::ok;
+use crate::{Backend, Tensor};
+
+/// Normalises the last axis to mean 0 and variance 1, then scales and shifts; weight and bias are `[dim]`
+/// ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)). `AnyTensor::layer_norm` normalises several trailing axes.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, module};
+///
+/// let x = Tensor::<Flex, 1>::from_data([1.0f32, 3.0], &Default::default());
+/// let y = module::layer_norm(x, None, None, 0.0);
+/// assert_eq!(y.into_data().to_vec::<f32>(), [-1.0, 1.0]);
+/// ```
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html)
+#[track_caller]
+pub fn layer_norm<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    weight: Option<Tensor<B, 1>>,
+    bias: Option<Tensor<B, 1>>,
+    epsilon: f64,
+) -> Tensor<B, D> {
+    x.map(|any| any.layer_norm(1, weight.map(Tensor::into_any), bias.map(Tensor::into_any), epsilon))
+}
+
+/// Divides the last axis by the root of its mean square, then scales; the weight is `[dim]`
+/// ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)). `AnyTensor::rms_norm` normalises several trailing
+/// axes.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html)
+#[track_caller]
+pub fn rms_norm<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    weight: Option<Tensor<B, 1>>,
+    epsilon: f64,
+) -> Tensor<B, D> {
+    x.map(|any| any.rms_norm(1, weight.map(Tensor::into_any), epsilon))
+}
+
+/// Normalises each of `groups` groups of channels of each example of `[batch, channels, ..]` to mean 0 and variance 1, then
+/// scales and shifts each channel; weight and bias are `[channels]`
+/// ([Wu and He 2018](https://arxiv.org/abs/1803.08494)).
+///
+/// # Panics
+/// When the channels do not divide into the groups.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.group_norm.html)
+#[track_caller]
+pub fn group_norm<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    groups: usize,
+    weight: Option<Tensor<B, 1>>,
+    bias: Option<Tensor<B, 1>>,
+    epsilon: f64,
+) -> Tensor<B, D> {
+    x.map(|any| any.group_norm(groups, weight.map(Tensor::into_any), bias.map(Tensor::into_any), epsilon))
+}
+
+/// Normalises each channel of each example of `[batch, channels, space..]`, then scales and shifts it; weight and bias are
+/// `[channels]` ([Ulyanov et al. 2016](https://arxiv.org/abs/1607.08022)).
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html)
+#[track_caller]
+pub fn instance_norm<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    weight: Option<Tensor<B, 1>>,
+    bias: Option<Tensor<B, 1>>,
+    epsilon: f64,
+) -> Tensor<B, D> {
+    x.map(|any| any.instance_norm(weight.map(Tensor::into_any), bias.map(Tensor::into_any), epsilon))
+}
+
+/// Normalises each channel of `[batch, channels, ..]` over all examples, then scales and shifts it
+/// ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)); weight, bias and statistics are `[channels]`.
+///
+/// In training by mean and variance of the batch, with gradients through both, and the new running statistics are returned:
+/// `momentum` of the batch's (its variance unbiased) and the rest of the old ones'. Otherwise by the running ones, which
+/// come back as they are.
+///
+/// ```
+/// use kiln_tensor::module::{self, BatchNormOptions};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let x = Tensor::<Flex, 2>::from_data([[1.0f32], [3.0]], &Default::default());
+/// let options = BatchNormOptions { training: true, epsilon: 0.0, ..Default::default() };
+/// let zeros = Tensor::<Flex, 1>::zeros([1], &Default::default());
+/// let (y, running) = module::batch_norm(x, Some((zeros.clone(), zeros)), None, None, options);
+/// assert_eq!(y.into_data().to_vec::<f32>(), [-1.0, 1.0]);
+/// assert_eq!(running.unwrap().1.into_data().to_vec::<f32>(), [0.2]);
+/// ```
+///
+/// # Panics
+/// When training on a single element per channel, or not training without statistics.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.batch_norm.html)
+#[track_caller]
+#[allow(clippy::type_complexity, reason = "a pair in and a pair out")]
+pub fn batch_norm<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    running: Option<(Tensor<B, 1>, Tensor<B, 1>)>,
+    weight: Option<Tensor<B, 1>>,
+    bias: Option<Tensor<B, 1>>,
+    options: BatchNormOptions,
+) -> (Tensor<B, D>, Option<(Tensor<B, 1>, Tensor<B, 1>)>) {
+    let running = running.map(|(mean, variance)| (mean.into_any(), variance.into_any()));
+    let (weight, bias) = (weight.map(Tensor::into_any), bias.map(Tensor::into_any));
+    let (y, running) = ok(x.into_any().batch_norm(running, weight, bias, options));
+    let running = running.map(|(mean, variance)| (Tensor::from_any(mean), Tensor::from_any(variance)));
+    (Tensor::from_any(y), running)
+}
+
+/// `x / (k + alpha mean(x²))^beta`, the mean over `size` channels around each, zeros beyond the ends
+/// ([Krizhevsky et al. 2012](https://papers.nips.cc/paper/2012/hash/c399862d3b9d6b76c8436e924a68c45b-Abstract.html)).
+/// PyTorch's defaults are `alpha` 1e-4, `beta` 0.75 and `k` 1.
+///
+/// # Panics
+/// When the size is 0.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.local_response_norm.html)
+#[track_caller]
+pub fn local_response_norm<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    size: usize,
+    alpha: f64,
+    beta: f64,
+    k: f64,
+) -> Tensor<B, D> {
+    x.map(|any| any.local_response_norm(size, alpha, beta, k))
+}

@@ -1,0 +1,153 @@
+//! Pooling.
+
+use crate::any::Pooling;
+use crate::tensor::ok;
+use crate::{Backend, Int, Tensor};
+
+/// The attributes of pooling over `N` axes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolOptions<const N: usize> {
+    /// Elements per window.
+    pub window: [usize; N],
+    /// Distance between neighbouring windows. Default: the window.
+    pub stride: [usize; N],
+    /// Elements before and after each axis; they never win a maximum. Default none.
+    pub padding: [usize; N],
+    /// Distance between neighbouring elements of a window; 1 for averages. Default 1.
+    pub dilation: [usize; N],
+    /// Whether a last window that reaches over the end counts (the number of windows is rounded up). Default no.
+    pub ceil_mode: bool,
+}
+
+impl<const N: usize> PoolOptions<N> {
+    /// Windows side by side, without padding.
+    pub fn new(window: [usize; N]) -> PoolOptions<N> {
+        PoolOptions { window, stride: window, padding: [0; N], dilation: [1; N], ceil_mode: false }
+    }
+
+    /// The same for a number of axes known at run time.
+    pub fn pooling(&self) -> Pooling {
+        Pooling {
+            window: self.window.to_vec(),
+            stride: self.stride.to_vec(),
+            padding: self.padding.to_vec(),
+            dilation: self.dilation.to_vec(),
+            ceil_mode: self.ceil_mode,
+        }
+    }
+}
+
+macro_rules! poolings {
+    ($axes:literal $rank:literal: $max:ident $indices:ident $max_gradient:ident $unpool:ident $average:ident
+     $average_gradient:ident $lp:ident $adaptive:ident $adaptive_max:ident $adaptive_indices:ident) => {
+        /// The greatest element of each window over the last axes of `[batch, channels, space..]`; NaN is greatest. The gradient
+        /// goes to the first of equals
+        /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html)).
+        #[track_caller]
+        pub fn $max<B: Backend>(x: Tensor<B, $rank>, options: &PoolOptions<$axes>) -> Tensor<B, $rank> {
+            x.map(|any| any.max_pool(&options.pooling()))
+        }
+
+        #[doc = concat!("As [`", stringify!($max), "`], and where each maximum lies: row-major indices into the axes of space, for")]
+        #[doc = concat!("[`", stringify!($unpool), "`].")]
+        #[track_caller]
+        pub fn $indices<B: Backend>(
+            x: Tensor<B, $rank>,
+            options: &PoolOptions<$axes>,
+        ) -> (Tensor<B, $rank>, Tensor<B, $rank, Int>) {
+            let (y, indices) = ok(x.into_any().max_pool_with_indices(&options.pooling()));
+            (Tensor::from_any(y), Tensor::from_any(indices))
+        }
+
+        #[doc = concat!("The gradient of [`", stringify!($max), "`] for its operand, given that of its result: each goes to the first")]
+        /// greatest element of its window.
+        #[track_caller]
+        pub fn $max_gradient<B: Backend>(
+            gradient: Tensor<B, $rank>,
+            x: Tensor<B, $rank>,
+            options: &PoolOptions<$axes>,
+        ) -> Tensor<B, $rank> {
+            gradient.map(|any| any.max_pool_gradient(x.into_any(), &options.pooling()))
+        }
+
+        #[doc = concat!("Puts elements back to where the indices of [`", stringify!($indices), "`] say that they were, zeros")]
+        /// elsewhere; `size` are the lengths of the axes of space of the result. Of elements that meet, the last stays
+        /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool2d.html)).
+        #[track_caller]
+        pub fn $unpool<B: Backend>(
+            x: Tensor<B, $rank>,
+            indices: Tensor<B, $rank, Int>,
+            size: [usize; $axes],
+        ) -> Tensor<B, $rank> {
+            x.map(|any| any.max_unpool(indices.into_any(), &size))
+        }
+
+        /// The mean of each window over the last axes of `[batch, channels, space..]`; `include_padding` says whether
+        /// padding counts in the divisor
+        /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html)).
+        #[track_caller]
+        pub fn $average<B: Backend>(
+            x: Tensor<B, $rank>,
+            options: &PoolOptions<$axes>,
+            include_padding: bool,
+        ) -> Tensor<B, $rank> {
+            x.map(|any| any.avg_pool(&options.pooling(), include_padding))
+        }
+
+        #[doc = concat!("The gradient of [`", stringify!($average), "`] for its operand, whose axes of space have these lengths, given")]
+        /// that of its result.
+        #[track_caller]
+        pub fn $average_gradient<B: Backend>(
+            gradient: Tensor<B, $rank>,
+            size: [usize; $axes],
+            options: &PoolOptions<$axes>,
+            include_padding: bool,
+        ) -> Tensor<B, $rank> {
+            gradient.map(|any| any.avg_pool_gradient(&size, &options.pooling(), include_padding))
+        }
+
+        /// `(Σ x^p)^(1/p)` of each window over the last axes of `[batch, channels, space..]`; where the sum is 0, so is the
+        /// gradient. A window over the end counts as a whole one of the same mean, as in PyTorch
+        /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool2d.html)).
+        ///
+        /// # Panics
+        /// When `p` is not a positive number.
+        #[track_caller]
+        pub fn $lp<B: Backend>(x: Tensor<B, $rank>, p: f64, options: &PoolOptions<$axes>) -> Tensor<B, $rank> {
+            x.map(|any| any.lp_pool(p, &options.pooling()))
+        }
+
+        /// The mean of windows that split the last axes of `[batch, channels, space..]` into the given number of parts;
+        /// part `i` of `n` covers `floor(i length / n) .. ceil((i + 1) length / n)`
+        /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html)).
+        #[track_caller]
+        pub fn $adaptive<B: Backend>(x: Tensor<B, $rank>, size: [usize; $axes]) -> Tensor<B, $rank> {
+            x.map(|any| any.adaptive_avg_pool(&size))
+        }
+
+        #[doc = concat!("The greatest element of the windows of [`", stringify!($adaptive), "`]")]
+        /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool2d.html)).
+        #[track_caller]
+        pub fn $adaptive_max<B: Backend>(x: Tensor<B, $rank>, size: [usize; $axes]) -> Tensor<B, $rank> {
+            x.map(|any| any.adaptive_max_pool(&size))
+        }
+
+        #[doc = concat!("As [`", stringify!($adaptive_max), "`], and where each maximum lies: row-major indices into the axes of")]
+        /// space.
+        #[track_caller]
+        pub fn $adaptive_indices<B: Backend>(
+            x: Tensor<B, $rank>,
+            size: [usize; $axes],
+        ) -> (Tensor<B, $rank>, Tensor<B, $rank, Int>) {
+            let (y, indices) = ok(x.into_any().adaptive_max_pool_with_indices(&size));
+            (Tensor::from_any(y), Tensor::from_any(indices))
+        }
+    };
+}
+
+poolings!(1 3: max_pool1d max_pool1d_with_indices max_pool1d_gradient max_unpool1d avg_pool1d avg_pool1d_gradient
+    lp_pool1d adaptive_avg_pool1d adaptive_max_pool1d adaptive_max_pool1d_with_indices);
+poolings!(2 4: max_pool2d max_pool2d_with_indices max_pool2d_gradient max_unpool2d avg_pool2d avg_pool2d_gradient
+    lp_pool2d adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices);
+poolings!(3 5: max_pool3d max_pool3d_with_indices max_pool3d_gradient max_unpool3d avg_pool3d avg_pool3d_gradient
+    lp_pool3d adaptive_avg_pool3d adaptive_max_pool3d adaptive_max_pool3d_with_indices);
