@@ -7,7 +7,6 @@ pub use cross_entropy::{CrossEntropyLoss, CrossEntropyLossConfig};
 pub use mse::MseLoss;
 
 use crate::{Config, plain_data};
-use kiln_tensor::{Backend, Tensor};
 
 /// How the losses of the elements of a batch become one.
 #[derive(Config, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,16 +22,12 @@ pub enum Reduction {
 
 plain_data!(Reduction);
 
-impl Reduction {
-    #[track_caller]
-    fn apply<B: Backend, const D: usize>(self, losses: Tensor<B, D>) -> Tensor<B, 1> {
-        match self {
-            Reduction::Mean => losses.mean(),
-            Reduction::Sum => losses.sum(),
-            Reduction::None => {
-                let count = losses.num_elements();
-                losses.reshape([count])
-            }
+impl From<Reduction> for kiln_tensor::loss::Reduction {
+    fn from(reduction: Reduction) -> kiln_tensor::loss::Reduction {
+        match reduction {
+            Reduction::Mean => kiln_tensor::loss::Reduction::Mean,
+            Reduction::Sum => kiln_tensor::loss::Reduction::Sum,
+            Reduction::None => kiln_tensor::loss::Reduction::None,
         }
     }
 }

@@ -19,6 +19,7 @@ mod linalg;
 mod loss;
 mod module;
 mod order;
+mod quantize;
 mod random;
 mod reduce;
 mod sets;
@@ -38,6 +39,7 @@ pub use module::{
     InterpolateSize, Pooling, RotaryLayout,
 };
 pub use order::Interpolation;
+pub use quantize::{QuantGranularity, QuantMode, QuantParams, QuantRange, QuantScheme, Quantized};
 pub use sets::UniqueAny;
 pub use signal::{ConvolveMode, StftOptions, Window};
 pub use view::PadMode;

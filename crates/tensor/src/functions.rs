@@ -6,5 +6,6 @@ pub mod grid;
 pub mod linalg;
 pub mod loss;
 pub mod module;
+pub mod quantize;
 pub mod signal;
 pub mod stats;

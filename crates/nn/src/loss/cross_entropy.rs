@@ -3,7 +3,8 @@
 use super::Reduction;
 use crate::{Config, Module, Param};
 use alloc::vec::Vec;
-use kiln_tensor::{Backend, Bool, Dyn, Int, Tensor, activation};
+use kiln_tensor::loss::{self, ClassOptions};
+use kiln_tensor::{Backend, DType, Dyn, Int, Tensor};
 
 /// Settings of a [`CrossEntropyLoss`].
 #[derive(Config, Clone, Debug, PartialEq)]
@@ -83,23 +84,8 @@ impl<B: Backend> CrossEntropyLoss<B> {
         logits: Tensor<B, D>,
         targets: Tensor<B, T, Int>,
     ) -> Tensor<B, 1> {
-        check_targets(&logits, &targets);
-        let log_probs = activation::log_softmax(rows(logits), 1);
-        let count = targets.num_elements();
-        let targets: Tensor<B, 2, Int> = targets.reshape([count, 1]);
-        let ignored = self.ignore_index.map(|index| targets.clone().equal_elem(index));
-        let targets = match &ignored {
-            Some(ignored) => targets.mask_fill(ignored.clone(), 0),
-            None => targets,
-        };
-        let weights =
-            self.class_weights(&log_probs).map(|weights| weights.select(0, targets.clone().reshape([count])));
-        let weights = weights.map(|weights| weights.reshape([count, 1]));
-        let losses = self.losses(log_probs, targets, weights.clone());
-        match ignored {
-            Some(ignored) => self.reduce_counted(losses, weights, ignored),
-            None => self.reduce(losses, weights),
-        }
+        let options = self.options(logits.dtype());
+        loss::cross_entropy(logits, targets, &options)
     }
 
     /// The loss of logits `[batch, classes, space..]` against probabilities of the same shape: `[1]`, or
@@ -113,109 +99,18 @@ impl<B: Backend> CrossEntropyLoss<B> {
         logits: Tensor<B, D>,
         probabilities: Tensor<B, D>,
     ) -> Tensor<B, 1> {
-        assert!(
-            D >= 2 && logits.dims() == probabilities.dims(),
-            "[cross_entropy] logits and probabilities are not both [batch, classes, ..]: {} x {}",
-            logits.as_any().ty(),
-            probabilities.as_any().ty()
-        );
-        let log_probs = activation::log_softmax(rows(logits), 1);
-        let smoothing = self.label_smoothing;
-        let spread = smoothing / log_probs.dims()[1].max(1) as f64;
-        let shares = match rows(probabilities) {
-            shares if smoothing > 0.0 => shares * (1.0 - smoothing) + spread,
-            shares => shares,
-        };
-        let shares = match self.class_weights(&log_probs) {
-            Some(weights) => shares * weights.unsqueeze::<2>(),
-            None => shares,
-        };
-        self.reduction.apply(-(log_probs * shares).sum_dim(1))
+        let options = ClassOptions { ignore_index: None, ..self.options(logits.dtype()) };
+        loss::cross_entropy_probabilities(logits, probabilities, &options)
     }
 
-    /// The losses of all targets, `[targets, 1]`. `weights` are those of the target classes.
+    /// The settings of the function, with weights in the dtype of the logits.
     #[track_caller]
-    fn losses(
-        &self,
-        log_probs: Tensor<B, 2>,
-        targets: Tensor<B, 2, Int>,
-        weights: Option<Tensor<B, 2>>,
-    ) -> Tensor<B, 2> {
-        let smoothing = self.label_smoothing;
-        let picked = -log_probs.clone().gather(1, targets);
-        let picked = match weights {
-            Some(weights) => picked * weights,
-            None => picked,
-        };
-        if smoothing == 0.0 {
-            return picked;
-        }
-        let classes = log_probs.dims()[1] as f64;
-        let all = match self.class_weights(&log_probs) {
-            Some(weights) => log_probs * weights.unsqueeze::<2>(),
-            None => log_probs,
-        };
-        picked * (1.0 - smoothing) - all.sum_dim(1) * (smoothing / classes)
-    }
-
-    #[track_caller]
-    fn reduce(&self, losses: Tensor<B, 2>, weights: Option<Tensor<B, 2>>) -> Tensor<B, 1> {
-        match (self.reduction, weights) {
-            (Reduction::Mean, Some(weights)) => losses.sum() / weights.sum(),
-            (Reduction::Mean, None) | (Reduction::Sum, _) | (Reduction::None, _) => {
-                self.reduction.apply(losses)
-            }
+    fn options(&self, dtype: DType) -> ClassOptions {
+        ClassOptions {
+            weight: self.weights.as_ref().map(|weights| weights.val().cast(dtype).into_any()),
+            ignore_index: self.ignore_index,
+            label_smoothing: self.label_smoothing,
+            reduction: self.reduction.into(),
         }
     }
-
-    /// The reduction over the targets that are not ignored.
-    #[track_caller]
-    fn reduce_counted(
-        &self,
-        losses: Tensor<B, 2>,
-        weights: Option<Tensor<B, 2>>,
-        ignored: Tensor<B, 2, Bool>,
-    ) -> Tensor<B, 1> {
-        let weights = weights.unwrap_or_else(|| losses.ones_like());
-        let losses = losses.mask_fill(ignored.clone(), 0.0);
-        match self.reduction {
-            Reduction::Mean => losses.sum() / weights.mask_fill(ignored, 0.0).sum(),
-            Reduction::Sum | Reduction::None => self.reduction.apply(losses),
-        }
-    }
-
-    /// The weight of each class, in the dtype of the logits.
-    #[track_caller]
-    fn class_weights(&self, log_probs: &Tensor<B, 2>) -> Option<Tensor<B, 1>> {
-        let weights = self.weights.as_ref()?.val();
-        let classes = log_probs.dims()[1];
-        assert!(
-            weights.dims()[0] == classes,
-            "[cross_entropy] {} class weights for {classes} classes",
-            weights.dims()[0]
-        );
-        Some(weights.cast(log_probs.dtype()))
-    }
-}
-
-/// `[batch, classes, space..]` as `[batch * space, classes]`.
-#[track_caller]
-fn rows<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, 2> {
-    let classes = x.dims()[1];
-    let count = x.num_elements() / classes.max(1);
-    x.movedim(1, D - 1).reshape([count, classes])
-}
-
-#[track_caller]
-fn check_targets<B: Backend, const D: usize, const T: usize>(
-    logits: &Tensor<B, D>,
-    targets: &Tensor<B, T, Int>,
-) {
-    let suits = D >= 2 && T == D - 1 && logits.shape().without(1) == targets.shape();
-    assert!(
-        suits,
-        "[cross_entropy] logits [batch, classes, ..] and targets [batch, ..] do not suit: {} x {}",
-        logits.as_any().ty(),
-        targets.as_any().ty()
-    );
 }

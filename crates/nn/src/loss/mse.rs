@@ -2,7 +2,7 @@
 
 use super::Reduction;
 use crate::Module;
-use kiln_tensor::{Backend, Tensor};
+use kiln_tensor::{Backend, Tensor, loss};
 
 /// `(prediction - target)²`.
 #[derive(Module, Clone, Copy, Debug, Default)]
@@ -25,7 +25,7 @@ impl MseLoss {
         targets: Tensor<B, D>,
         reduction: Reduction,
     ) -> Tensor<B, 1> {
-        reduction.apply(self.forward_no_reduction(predictions, targets))
+        loss::mse(predictions, targets, reduction.into())
     }
 
     /// The losses of the elements of tensors of the same shape, which stays.
@@ -38,12 +38,6 @@ impl MseLoss {
         predictions: Tensor<B, D>,
         targets: Tensor<B, D>,
     ) -> Tensor<B, D> {
-        assert!(
-            predictions.dims() == targets.dims(),
-            "[mse] predictions and targets differ in shape: {} x {}",
-            predictions.as_any().ty(),
-            targets.as_any().ty()
-        );
-        (predictions - targets).square()
+        predictions.map(|any| any.mse_loss(targets.into_any(), loss::Reduction::None))
     }
 }

@@ -1,7 +1,49 @@
 //! Quantisation.
 
-use super::Method;
+use super::{Method, normal, one, two, uniform};
+use kiln_ir::DType;
+use kiln_tensor::AnyTensor;
+use kiln_tensor::quantize::{QuantGranularity, QuantMode, QuantParams, QuantScheme, Quantized};
+
+const INTEGERS: &str = "integers have no gradient";
+const ROUNDED: &str = "a number rounded to 16 bits before it is rounded to an integer may cross a half";
+
+const BY_CHANNEL: QuantScheme =
+    QuantScheme { dtype: DType::U8, mode: QuantMode::Asymmetric, granularity: QuantGranularity::Channel(0) };
+const BY_BLOCK: QuantScheme = QuantScheme {
+    dtype: DType::I8,
+    mode: QuantMode::Symmetric,
+    granularity: QuantGranularity::Block { axis: 1, size: 2 },
+};
+
+fn parts(quantized: Quantized) -> (AnyTensor, AnyTensor) {
+    (quantized.values, quantized.params.scale)
+}
 
 pub(super) fn rows() -> Vec<Method> {
-    Vec::new()
+    vec![
+        Method::new("quant_range", |x| {
+            two(x[0].clone().quant_range(&BY_BLOCK).map(|range| (range.min, range.max)))
+        })
+        .on(&[super::distinct(&[3, 4])]),
+        Method::new("quantize", |x| {
+            let params = QuantParams { scale: x[1].clone(), zero: None };
+            two(x[0].clone().quantize(&params, DType::I16).map(parts))
+        })
+        .on(&[normal(&[3, 4]), uniform(0.01, 0.02, &[3, 1])])
+        .on(&[normal(&[0, 4]), uniform(0.01, 0.02, &[1, 1])])
+        .no_half(ROUNDED)
+        .no_gradient(INTEGERS),
+        Method::new("quantize_dynamic", |x| two(x[0].clone().quantize_dynamic(&BY_BLOCK).map(parts)))
+            .on(&[normal(&[3, 4])])
+            .no_half(ROUNDED)
+            .no_gradient(INTEGERS),
+        Method::new("fake_quantize", |x| {
+            let params = x[0].clone().quant_range(&BY_CHANNEL)?.params(&BY_CHANNEL)?;
+            one(x[0].clone().fake_quantize(&params, &BY_CHANNEL))
+        })
+        .on(&[normal(&[3, 4])])
+        .no_half(ROUNDED)
+        .no_gradient("straight-through: the gradient is that of another function, by intent"),
+    ]
 }

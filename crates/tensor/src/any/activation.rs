@@ -21,7 +21,7 @@ const FAR_OF_GAUSS: f64 = 30.0;
 fn gated<'e>(x: &Var<'e>, far: f64, f: impl FnOnce(&Var<'e>) -> Var<'e>) -> Var<'e> {
     let near = x.max(&x.scalar(-far)).min(&x.scalar(far));
     let y = &near * f(&near);
-    x.scalar(far).less(x).select(x, &y)
+    x.scalar(far).compare(Comparison::Le, x).select(x, &y)
 }
 
 impl AnyTensor {
@@ -41,13 +41,13 @@ impl AnyTensor {
         if min > max {
             return Err(self.wrong("hardtanh", format!("the range from {min} to {max} is empty")));
         }
-        Ok(self.formula(|x| x.max(&x.scalar(min)).min(&x.scalar(max))))
+        Ok(self.expression(|x| x.max(&x.scalar(min)).min(&x.scalar(max))))
     }
 
     /// `x - tanh(x)`. See [`activation::tanhshrink`](crate::activation::tanhshrink).
     pub fn tanhshrink(self) -> Result<AnyTensor> {
         self.check_float("tanhshrink")?;
-        Ok(self.formula(|x| &x - x.tanh()))
+        Ok(self.expression(|x| &x - x.tanh()))
     }
 
     /// `x` where positive, `slope x` elsewhere. See [`activation::leaky_relu`](crate::activation::leaky_relu).
@@ -56,7 +56,7 @@ impl AnyTensor {
         if slope == 0.0 {
             return self.relu();
         }
-        Ok(self.formula(|x| {
+        Ok(self.expression(|x| {
             let positive = x.scalar(0.0).less(&x);
             positive.select(&x, &(&x * slope))
         }))
@@ -80,7 +80,7 @@ impl AnyTensor {
             shape[1] = count;
         }
         let weight = weight.reshape(shape)?;
-        Ok(self.formula_with([weight], |x, [weight]| {
+        Ok(self.expression_with([weight], |x, [weight]| {
             let positive = x.scalar(0.0).less(&x);
             // Positive numbers must not reach the product: an infinite one would spoil the gradient of the weight.
             let rest = positive.select(&x.scalar(0.0), &x);
@@ -91,31 +91,25 @@ impl AnyTensor {
     /// `x Φ(x)`. See [`activation::gelu`](crate::activation::gelu).
     pub fn gelu(self) -> Result<AnyTensor> {
         self.check_float("gelu")?;
-        Ok(self.formula(|x| gated(&x, FAR_OF_GAUSS, gauss)))
+        Ok(self.expression(|x| gated(&x, FAR_OF_GAUSS, gauss)))
     }
 
     /// [`gelu`](AnyTensor::gelu) by `tanh`. See [`activation::gelu_approximate`](crate::activation::gelu_approximate).
     pub fn gelu_approximate(self) -> Result<AnyTensor> {
         self.check_float("gelu_approximate")?;
-        Ok(self.formula(|x| gated(&x, FAR_OF_GAUSS, gauss_by_tanh)))
-    }
-
-    /// `1 / (1 + exp(-x))`. See [`activation::sigmoid`](crate::activation::sigmoid).
-    pub fn sigmoid(self) -> Result<AnyTensor> {
-        self.check_float("sigmoid")?;
-        Ok(self.formula(|x| sigmoid(&x)))
+        Ok(self.expression(|x| gated(&x, FAR_OF_GAUSS, gauss_by_tanh)))
     }
 
     /// `ln(sigmoid(x))`. See [`activation::log_sigmoid`](crate::activation::log_sigmoid).
     pub fn log_sigmoid(self) -> Result<AnyTensor> {
         self.check_float("log_sigmoid")?;
-        Ok(self.formula(|x| log_sigmoid(&x)))
+        Ok(self.expression(|x| log_sigmoid(&x)))
     }
 
     /// `min(max(alpha x + beta, 0), 1)`. See [`activation::hard_sigmoid`](crate::activation::hard_sigmoid).
     pub fn hard_sigmoid(self, alpha: f64, beta: f64) -> Result<AnyTensor> {
         self.check_float("hard_sigmoid")?;
-        Ok(self.formula(|x| {
+        Ok(self.expression(|x| {
             let line = x * alpha + beta;
             line.max(&line.scalar(0.0)).min(&line.scalar(1.0))
         }))
@@ -124,13 +118,13 @@ impl AnyTensor {
     /// `x sigmoid(x)`. See [`activation::silu`](crate::activation::silu).
     pub fn silu(self) -> Result<AnyTensor> {
         self.check_float("silu")?;
-        Ok(self.formula(|x| gated(&x, FAR, sigmoid)))
+        Ok(self.expression(|x| gated(&x, FAR, sigmoid)))
     }
 
     /// `x min(max(x + 3, 0), 6) / 6`. See [`activation::hard_swish`](crate::activation::hard_swish).
     pub fn hard_swish(self) -> Result<AnyTensor> {
         self.check_float("hard_swish")?;
-        Ok(self.formula(|x| {
+        Ok(self.expression(|x| {
             let near = x.max(&x.scalar(-3.0)).min(&x.scalar(3.0));
             let middle = &near * (&near + 3.0) / 6.0;
             let low = x.compare(Comparison::Le, &x.scalar(-3.0));
@@ -142,7 +136,7 @@ impl AnyTensor {
     /// `x tanh(softplus(x))`. See [`activation::mish`](crate::activation::mish).
     pub fn mish(self) -> Result<AnyTensor> {
         self.check_float("mish")?;
-        Ok(self.formula(|x| gated(&x, FAR, |x| softplus(x).tanh())))
+        Ok(self.expression(|x| gated(&x, FAR, |x| softplus(x).tanh())))
     }
 
     /// `ln(1 + exp(beta x)) / beta`. See [`activation::softplus`](crate::activation::softplus).
@@ -157,7 +151,7 @@ impl AnyTensor {
         if beta == 0.0 || !beta.is_finite() {
             return Err(self.wrong("softplus", format!("beta is {beta}")).hint("use a number other than 0"));
         }
-        Ok(self.formula(|x| {
+        Ok(self.expression(|x| {
             let scaled = &x * beta;
             if threshold == f64::INFINITY {
                 return softplus(&scaled) / beta;
@@ -188,7 +182,7 @@ impl AnyTensor {
     /// `scale x` where positive, `scale alpha (exp(rate x) - 1)` elsewhere, and at 0 the gradient of the latter.
     fn exponential(self, op: &str, [alpha, rate, scale]: [f64; 3]) -> Result<AnyTensor> {
         self.check_float(op)?;
-        Ok(self.formula(|x| {
+        Ok(self.expression(|x| {
             let positive = x.scalar(0.0).less(&x);
             // The exponential of positive numbers may overflow; it is not needed.
             let rest = positive.select(&x.scalar(0.0), &x);
@@ -208,7 +202,7 @@ impl AnyTensor {
     /// [`activation::threshold`](crate::activation::threshold).
     pub fn threshold(self, threshold: f64, value: f64) -> Result<AnyTensor> {
         self.check_float("threshold")?;
-        Ok(self.formula(|x| {
+        Ok(self.expression(|x| {
             // Asked this way round, NaN stays.
             let low = x.compare(Comparison::Le, &x.scalar(threshold));
             low.select(&x.scalar(value), &x)
@@ -218,7 +212,7 @@ impl AnyTensor {
     /// `x / (1 + |x|)`. See [`activation::softsign`](crate::activation::softsign).
     pub fn softsign(self) -> Result<AnyTensor> {
         self.check_float("softsign")?;
-        Ok(self.formula(|x| soft::softsign(&x)))
+        Ok(self.expression(|x| soft::softsign(&x)))
     }
 
     /// `x` where `|x| > lambda`, 0 elsewhere. See [`activation::hard_shrink`](crate::activation::hard_shrink).
@@ -239,7 +233,7 @@ impl AnyTensor {
         if lambda.is_nan() || lambda < 0.0 {
             return Err(self.wrong("shrink", format!("lambda is {lambda}")).hint("use a number from 0 up"));
         }
-        Ok(self.formula(|x| {
+        Ok(self.expression(|x| {
             let between = x.abs().compare(Comparison::Le, &x.scalar(lambda));
             let moved = if bias == 0.0 { x.clone() } else { &x - x.sign() * bias };
             between.select(&x.scalar(0.0), &moved)

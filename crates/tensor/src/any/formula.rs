@@ -6,14 +6,14 @@ use kiln_ir::{Op, Var};
 
 impl AnyTensor {
     /// The result of an expression of ops. The caller has checked what the expression relies on.
-    pub(crate) fn formula(self, f: impl for<'e> FnOnce(Var<'e>) -> Var<'e>) -> AnyTensor {
+    pub(crate) fn expression(self, f: impl for<'e> FnOnce(Var<'e>) -> Var<'e>) -> AnyTensor {
         let AnyTensor { stack, value } = self;
         let result = f(Var::new(stack.engine(), value)).into_value();
         AnyTensor { stack, value: result }
     }
 
-    /// As [`formula`](AnyTensor::formula), with further operands on the same stack.
-    pub(crate) fn formula_with<const N: usize>(
+    /// As [`expression`](AnyTensor::expression), with further operands on the same stack.
+    pub(crate) fn expression_with<const N: usize>(
         self,
         rest: [AnyTensor; N],
         f: impl for<'e> FnOnce(Var<'e>, [Var<'e>; N]) -> Var<'e>,
@@ -85,7 +85,7 @@ impl AnyTensor {
 
     /// The same elements, as a constant of every layer of differentiation.
     pub(crate) fn constant(self) -> AnyTensor {
-        if self.dtype().is_float() { self.formula(|x| constant(&x)) } else { self }
+        if self.dtype().is_float() { self.expression(|x| constant(&x)) } else { self }
     }
 }
 

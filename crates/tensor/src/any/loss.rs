@@ -64,7 +64,10 @@ impl AnyTensor {
         f: impl for<'e> FnOnce(Var<'e>, Var<'e>) -> Var<'e>,
     ) -> Result<AnyTensor> {
         self.check_float(op)?;
-        self.check_same(op, &target)?;
-        reduction.of(self.formula_with([target], |x, [t]| f(x, t)))
+        self.check_alike(op, &target)?;
+        if self.shape() != target.shape() {
+            return Err(self.unlike(op, "predictions and targets differ in shape", &target));
+        }
+        reduction.of(self.expression_with([target], |x, [t]| f(x, t)))
     }
 }

@@ -1,6 +1,6 @@
 //! Normalisation of groups of channels.
 
-use super::{check_channels, scale_channels};
+use super::check_channels;
 use crate::{Config, Initializer, Module, Param};
 use kiln_tensor::{Backend, Dyn, Tensor, module};
 
@@ -65,10 +65,7 @@ impl<B: Backend> GroupNorm<B> {
     #[track_caller]
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         check_channels("group_norm", &x, self.num_channels);
-        let dims = x.dims();
-        let row = dims[1..].iter().product::<usize>() / self.num_groups;
-        let rows: Tensor<B, 3> = x.reshape([dims[0], self.num_groups, row]);
-        let normal = module::layer_norm(rows, None, None, self.epsilon).reshape(dims);
-        scale_channels(normal, &self.weight, &self.bias)
+        let number = |parameter: &Option<Param<Tensor<B, 1>>>| parameter.as_ref().map(Param::val);
+        module::group_norm(x, self.num_groups, number(&self.weight), number(&self.bias), self.epsilon)
     }
 }

@@ -53,7 +53,7 @@ impl AnyTensor {
         if !len.is_multiple_of(2) {
             return Err(self.wrong(op, format!("axis {axis} has no two halves: its length is {len}")));
         }
-        Ok(self.formula(|x| {
+        Ok(self.expression(|x| {
             let half = |start| x.slice_axis(axis, SliceAxis { start, len: len / 2, step: 1 });
             half(0) * gate.of(&half(len / 2))
         }))

@@ -17,7 +17,7 @@ impl AnyTensor {
             return self.leaky_relu((lower + upper) / 2.0);
         }
         let slopes = AnyTensor::random(*self.ty(), Distribution::Uniform(lower, upper), self.stack())?;
-        Ok(self.formula_with([slopes], |x, [slopes]| {
+        Ok(self.expression_with([slopes], |x, [slopes]| {
             let positive = x.scalar(0.0).less(&x);
             positive.select(&x, &(&x * slopes))
         }))
@@ -36,7 +36,7 @@ impl AnyTensor {
         }
         let uniform = AnyTensor::random(*self.ty(), Distribution::Default, self.stack())?;
         let index = self.stack().int_dtype();
-        Ok(self.formula_with([uniform], |x, [uniform]| {
+        Ok(self.expression_with([uniform], |x, [uniform]| {
             let sum = (x + gumbel(&uniform)) / temperature;
             let soft = sum.apply(Op::Softmax { axis, log: false }, &[]);
             if !hard {

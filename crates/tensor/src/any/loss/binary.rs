@@ -38,7 +38,7 @@ impl AnyTensor {
                 self.check_same(OP, &target)?;
                 self.check_alike(OP, &weight)?;
                 self.check_fits(OP, &weight)?;
-                self.formula_with([target, weight], |x, [t, weight]| logit_losses(&x, &t, Some(&weight)))
+                self.expression_with([target, weight], |x, [t, weight]| logit_losses(&x, &t, Some(&weight)))
             }
         };
         reduction.of(losses.weighted(OP, weight)?)

@@ -72,9 +72,7 @@ impl AnyTensor {
         if target.dtype().is_int() && *target.shape() == self.shape().without(1) {
             return Ok(());
         }
-        Err(self
-            .unlike(op, "logits and targets do not suit", target)
-            .hint("logits are [batch, classes, ..], targets integers [batch, ..]"))
+        Err(self.unlike(op, "logits [batch, classes, ..] and targets [batch, ..] do not suit", target))
     }
 
     /// Of log-probabilities.
@@ -134,7 +132,7 @@ impl AnyTensor {
         }
         let classes = self.shape()[1].max(1) as f64;
         let all = self.by_class_weight(options)?;
-        Ok(all.formula_with([picked], |all, [picked]| {
+        Ok(all.expression_with([picked], |all, [picked]| {
             picked * (1.0 - smoothing) - all.sum(&[1]).reshape(shape) * (smoothing / classes)
         }))
     }
@@ -158,11 +156,11 @@ impl AnyTensor {
         let spread = options.label_smoothing / self.shape()[1].max(1) as f64;
         let smoothing = options.label_smoothing;
         let shares =
-            if smoothing == 0.0 { target } else { target.formula(|t| t * (1.0 - smoothing) + spread) };
+            if smoothing == 0.0 { target } else { target.expression(|t| t * (1.0 - smoothing) + spread) };
         let log = self.apply(&Op::Softmax { axis: 1, log: true })?;
-        let products = log.formula_with([shares], |log, [shares]| product(&log, &shares));
+        let products = log.expression_with([shares], |log, [shares]| product(&log, &shares));
         let products = products.by_class_weight(options)?;
-        let losses = products.formula(|x| -x.sum(&[1]).reshape(rows));
+        let losses = products.expression(|x| -x.sum(&[1]).reshape(rows));
         options.reduction.of(losses)
     }
 }

@@ -72,7 +72,7 @@ impl AnyTensor {
         let [input_lengths, label_lengths] = lengths;
         let log = self.cast(wide)?;
         let losses =
-            log.formula_with([targets, input_lengths, label_lengths], |log, [targets, times, labels]| {
+            log.expression_with([targets, input_lengths, label_lengths], |log, [targets, times, labels]| {
                 let total = alignments(&log, &targets, &times, &labels, options.blank);
                 let impossible = total.less(&total.scalar(IMPOSSIBLE / 2.0));
                 let value = if options.zero_infinity { 0.0 } else { f64::INFINITY };

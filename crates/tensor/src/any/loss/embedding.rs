@@ -50,7 +50,7 @@ impl AnyTensor {
             return Err(self.unlike(OP, problem, &target));
         }
         let target = target.cast(self.dtype())?;
-        let losses = self.formula_with([other, target], |a, [b, t]| {
+        let losses = self.expression_with([other, target], |a, [b, t]| {
             let lengths = (squared_length(&a) * squared_length(&b)).sqrt();
             let cosine = ((a * b).sum(&[last]) / lengths).reshape(rows);
             let zero = cosine.scalar(0.0);
@@ -80,7 +80,7 @@ impl AnyTensor {
         }
         let rows = self.shape().without(self.rank() - 1);
         let distance = |a: AnyTensor, b: AnyTensor| {
-            Ok(a.formula_with([b], |a, [b]| norm(&(a - b + epsilon), p).reshape(rows)))
+            Ok(a.expression_with([b], |a, [b]| norm(&(a - b + epsilon), p).reshape(rows)))
         };
         self.triplet_margin_loss_with(positive, negative, distance, margin, swap, reduction)
     }
@@ -101,7 +101,7 @@ impl AnyTensor {
         let far = if swap { far.binary(kiln_ir::Binary::Min, distance(positive, negative)?)? } else { far };
         near.check_float("triplet_margin")?;
         near.check_same("triplet_margin", &far)?;
-        reduction.of(near.formula_with([far], |near, [far]| at_least_zero(&(near - far + margin))))
+        reduction.of(near.expression_with([far], |near, [far]| at_least_zero(&(near - far + margin))))
     }
 
     /// The cross-entropy of finding, among all keys, the one of the same row, by cosine; both are `[batch, dim]`. See
@@ -118,7 +118,7 @@ impl AnyTensor {
         }
         let batch = self.shape()[0];
         let index = self.stack().int_dtype();
-        let losses = self.formula_with([keys], |queries, [keys]| {
+        let losses = self.expression_with([keys], |queries, [keys]| {
             let queries = &queries * squared_length(&queries).rsqrt();
             let keys = &keys * squared_length(&keys).rsqrt();
             let scores = queries.matmul(&keys.transpose()) / temperature;

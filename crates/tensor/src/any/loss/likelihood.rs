@@ -59,7 +59,7 @@ impl AnyTensor {
                 .wrong("gaussian_nll", format!("epsilon is {epsilon}"))
                 .hint("use a number above 0"));
         }
-        let losses = self.formula_with([target, variance], |x, [t, variance]| {
+        let losses = self.expression_with([target, variance], |x, [t, variance]| {
             // The value is cut, the gradient is not, so that a variance can grow out of it.
             let small = variance.less(&variance.scalar(epsilon));
             let raised = (&variance - constant(&variance)) + epsilon;

@@ -18,7 +18,8 @@ impl AnyTensor {
         self.check_float("margin_ranking")?;
         self.check_same("margin_ranking", &other)?;
         self.check_same("margin_ranking", &target)?;
-        let losses = self.formula_with([other, target], |a, [b, t]| at_least_zero(&(t * (b - a) + margin)));
+        let losses =
+            self.expression_with([other, target], |a, [b, t]| at_least_zero(&(t * (b - a) + margin)));
         reduction.of(losses)
     }
 
@@ -71,7 +72,7 @@ impl AnyTensor {
             }
             None => None,
         };
-        let sums = self.formula_with([target.reshape([batch, 1])?], |x, [target]| {
+        let sums = self.expression_with([target.reshape([batch, 1])?], |x, [target]| {
             let right = x.gather(1, &target);
             let hinge = hinge(&(margin - right + &x));
             let hinge = if power == 2 { hinge.square() } else { hinge };
@@ -98,7 +99,7 @@ impl AnyTensor {
         let classes = self.shape()[self.rank() - 1];
         let batch = if self.rank() == 2 { self.shape()[0] } else { 1 };
         let (x, target) = (self.reshape([batch, classes])?, target.reshape([batch, classes])?);
-        let sums = x.formula_with([target], |x, [target]| {
+        let sums = x.expression_with([target], |x, [target]| {
             let losses = label_hinges(&x, &target);
             losses.sum(&[1, 2]).reshape([batch]) / classes.max(1) as f64
         });

@@ -45,7 +45,7 @@ impl AnyTensor {
         let inside = axis_of(parts.inside()?, parts.longest)?;
         let counts = axis_of(parts.counts()?.convert(dtype), 1)?;
         let index = AnyTensor::from_data(parts.index()?, self.stack());
-        let y = self.formula_with([index, inside, counts], |x, [index, inside, counts]| {
+        let y = self.expression_with([index, inside, counts], |x, [index, inside, counts]| {
             let read = x.take(axis, &index);
             let read = inside.broadcast(read.shape()).select(&read, &read.scalar(0.0));
             (read.sum(&[axis + 1]) / counts).reshape(shape.with(axis, parts.ranges.len()))
@@ -69,7 +69,7 @@ impl AnyTensor {
             .map(|parts| Ok(AnyTensor::from_data(parts.index()?, self.stack())))
             .collect::<Result<_>>()?;
         let dtype = self.stack().int_dtype();
-        let indices = self.clone().formula(|x| {
+        let indices = self.clone().expression(|x| {
             let index: Vec<Var<'_>> =
                 index.iter().map(|any| Var::new(x.engine(), any.value().clone())).collect();
             let (values, places) = (parts_of(&x, &index), parts_of(&places_of(&x, dtype), &index));

@@ -102,7 +102,7 @@ impl AnyTensor {
             return Err(self.wrong(OP, format!("lengths need 1 axis, not {}", self.rank())));
         }
         let batch = self.shape()[0];
-        Ok(self.cast(DType::I64)?.formula(|lengths| {
+        Ok(self.cast(DType::I64)?.expression(|lengths| {
             let place = Var::iota(lengths.engine(), TensorType::new([1, longest], DType::I64), 1);
             place.less(&lengths.reshape([batch, 1]))
         }))

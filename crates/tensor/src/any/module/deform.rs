@@ -65,7 +65,7 @@ impl AnyTensor {
         let (groups, taps, places) = (spec.offset_groups, lengths.taps(), lengths.places());
         let Lengths { batch, channels, outputs, .. } = lengths;
         let offset = offset.reshape([batch, groups, taps, 2, places])?;
-        let columns = self.formula_with([offset], |x, [offset]| {
+        let columns = self.expression_with([offset], |x, [offset]| {
             let part = |axis: usize| {
                 let slice = kiln_ir::SliceAxis { start: axis, len: 1, step: 1 };
                 let moved = offset.slice_axis(3, slice).reshape([batch, groups, taps, places]);

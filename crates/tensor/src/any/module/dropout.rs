@@ -40,7 +40,8 @@ impl AnyTensor {
             Distribution::Bernoulli(probability),
             self.stack(),
         )?;
-        Ok(self.formula_with([dropped], |x, [dropped]| dropped.select(&x.scalar(-ALPHA), &x) * scale + shift))
+        Ok(self
+            .expression_with([dropped], |x, [dropped]| dropped.select(&x.scalar(-ALPHA), &x) * scale + shift))
     }
 
     /// Drops with a mask of this shape, which broadcasts.

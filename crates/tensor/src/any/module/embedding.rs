@@ -107,7 +107,7 @@ impl AnyTensor {
 /// The number of the bag that each index lies in: how many bags begin up to it, less one.
 fn bag_of_each(offsets: AnyTensor, count: usize) -> Result<AnyTensor> {
     let offsets = offsets.cast(DType::I32)?;
-    Ok(offsets.formula(|offsets| {
+    Ok(offsets.expression(|offsets| {
         let engine = offsets.engine();
         // One place more, for bags that begin behind the last index.
         let begun = Var::zeros(engine, TensorType::new([count + 1], DType::I32));

@@ -172,7 +172,7 @@ impl AnyTensor {
             .collect();
         let weights = TensorData::new(weights, beside)?.convert(read.dtype());
         let weights = AnyTensor::from_data(weights, read.stack());
-        Ok(read.formula_with([weights], |read, [weights]| {
+        Ok(read.expression_with([weights], |read, [weights]| {
             // What does not count stays out, were it infinite.
             let counts =
                 weights.compare(kiln_ir::Comparison::Ne, &weights.scalar(0.0)).broadcast(read.shape());

@@ -53,7 +53,7 @@ impl AnyTensor {
         let out = weight.shape()[0];
         let rows: usize = shape[..last].iter().product();
         let (a, b) = (self.reshape([1, rows, i])?, other.reshape([1, rows, j])?);
-        let y = a.formula_with([b, weight], |a, [b, weight]| {
+        let y = a.expression_with([b, weight], |a, [b, weight]| {
             // [1, rows, i] x [out, i, j] -> [out, rows, j], times b, summed over j.
             (a.matmul(&weight) * b).sum(&[2]).reshape([out, rows]).transpose()
         });

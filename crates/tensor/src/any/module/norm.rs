@@ -128,7 +128,7 @@ impl AnyTensor {
             }
         };
         let epsilon = options.epsilon;
-        let normal = centred.formula_with([variance], |x, [variance]| x * (variance + epsilon).rsqrt());
+        let normal = centred.expression_with([variance], |x, [variance]| x * (variance + epsilon).rsqrt());
         Ok((normal.by_channel(OP, Binary::Mul, weight)?.by_channel(OP, Binary::Add, bias)?, running))
     }
 
@@ -148,13 +148,13 @@ impl AnyTensor {
         }
         let mean = self.clone().mean_over(&axes)?;
         let centred = self.binary(Binary::Sub, mean.clone())?;
-        let variance = centred.clone().formula(|x| x.square()).mean_over(&axes)?;
+        let variance = centred.clone().expression(|x| x.square()).mean_over(&axes)?;
         let Some((running_mean, running_variance)) = running else { return Ok((centred, variance, None)) };
         let unbiased = count as f64 / (count - 1) as f64;
         let blend = |old: AnyTensor, new: &AnyTensor, factor: f64| -> Result<AnyTensor> {
             let new = new.clone().constant().reshape([channels])?;
             old.check_same("batch_norm", &new)?;
-            Ok(old.formula_with([new], |old, [new]| old * (1.0 - momentum) + new * (momentum * factor)))
+            Ok(old.expression_with([new], |old, [new]| old * (1.0 - momentum) + new * (momentum * factor)))
         };
         let running = (blend(running_mean, &mean, 1.0)?, blend(running_variance, &variance, unbiased)?);
         Ok((centred, variance, Some(running)))
@@ -174,7 +174,7 @@ impl AnyTensor {
         if shape.num_elements() == 0 {
             return Ok(self);
         }
-        Ok(self.formula(|x| {
+        Ok(self.expression(|x| {
             let mut pads = alloc::vec![PadAxis::default(); rank];
             pads[1] = PadAxis::new(size / 2, (size - 1) / 2);
             let windows = x.square().pad(pads, 0.0).windows(1, size, 1, 1);

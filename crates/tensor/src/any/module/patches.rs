@@ -57,7 +57,7 @@ impl AnyTensor {
         let spec = ConvSpec { groups: channels, ..spec.clone() };
         let columns = self.reshape([batch, rows, windows[0], windows[1]])?;
         let pass = ConvPass::Input { size: size.to_vec() };
-        Ok(columns.formula(|y| {
+        Ok(columns.expression(|y| {
             let grid = |axis| Var::iota(y.engine(), TensorType::new([taps, taps], crate::DType::I32), axis);
             let unit = grid(0).equal(&grid(1)).cast(y.dtype());
             let weight = unit.reshape([1, taps, 1, kernel[0], kernel[1]]);

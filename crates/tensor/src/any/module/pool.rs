@@ -79,7 +79,7 @@ impl AnyTensor {
         let spec = pooling.spec("max_pool", PoolKind::Max, &self)?;
         let y = self.clone().apply(&Op::Pool(spec.clone()))?;
         let index = self.stack().int_dtype();
-        let indices = self.formula(|x| {
+        let indices = self.expression(|x| {
             let places = places_of(&x, index);
             let outside = x.scalar(x.shape()[2..].iter().product::<usize>());
             let values = windows(&x, &spec, &x.scalar(f64::NEG_INFINITY));
@@ -154,7 +154,7 @@ impl AnyTensor {
         }
         let elements: usize = pooling.window.iter().product();
         let means = self.binary_scalar(Binary::Pow, p)?.avg_pool(pooling, true)?;
-        Ok(means.formula(|mean| {
+        Ok(means.expression(|mean| {
             let sum = mean * elements as f64;
             // The root of nothing has no gradient; it is 0 here.
             let none = sum.compare(kiln_ir::Comparison::Le, &sum.scalar(0.0));

@@ -34,7 +34,7 @@ impl AnyTensor {
             let problem = format!("the angles do not broadcast to {half}");
             return Err(self.unlike(OP, problem, &cos).hint("there is one angle for two numbers"));
         }
-        Ok(self.formula_with([cos, sin], |x, [cos, sin]| {
+        Ok(self.expression_with([cos, sin], |x, [cos, sin]| {
             let (step, second) = match layout {
                 RotaryLayout::Halves => (1, dim / 2),
                 RotaryLayout::Interleaved => (2, 1),

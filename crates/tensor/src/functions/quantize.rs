@@ -1,0 +1,155 @@
+//! Quantisation: tensors as small integers and the scale of a step.
+//!
+//! Integers are made from a range ([`compute_range`]), which gives scales and zero points ([`compute_q_params`]) for the
+//! whole tensor, for each channel, or for each block ([`QuantScheme`]); [`quantize()`] and [`dequantize`] apply them, and
+//! [`quantize_dynamic`] does all at once. [`fake_quantize`] rounds as they do and lets gradients through, to train for
+//! them. A [`Quantized`] is a pair of plain tensors, which everything that takes tensors can move and store.
+//!
+//! `q = round(x / scale) + zero`, held to the dtype's range, ties to even, and `x ≈ (q - zero) scale`: the affine quantisation of
+//! [Jacob et al. 2017](https://arxiv.org/abs/1712.05877), as
+//! [ONNX](https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html) and
+//! [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.quantize_per_tensor.html) define it.
+//!
+//! ```
+//! use kiln_tensor::quantize::{self, QuantScheme};
+//! use kiln_tensor::{Flex, Tensor};
+//!
+//! let x = Tensor::<Flex, 1>::from_data([-1.0f32, 0.0, 1.27], &Default::default());
+//! let q = quantize::quantize_dynamic(x, &QuantScheme::default());
+//! assert_eq!(q.values.to_data()?.to_vec::<i8>(), [-100, 0, 127]);
+//! let y: Tensor<Flex, 1> = quantize::dequantize(q);
+//! assert!((y.into_data().to_vec::<f32>()[0] + 1.0).abs() < 1e-6);
+//! # Ok::<(), kiln_tensor::Error>(())
+//! ```
+
+pub use crate::any::{QuantGranularity, QuantMode, QuantParams, QuantRange, QuantScheme, Quantized};
+use crate::tensor::ok;
+use crate::{Backend, DType, Tensor};
+
+/// The least and greatest element of what shares a scale: the range that calibration by minimum and maximum finds. Each has
+/// the rank of the tensor, one entry per scale. NaN where there is one.
+///
+/// ```
+/// use kiln_tensor::quantize::{self, QuantGranularity, QuantScheme};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0], [3.0, 5.0]], &Default::default());
+/// let scheme = QuantScheme { granularity: QuantGranularity::Channel(0), ..Default::default() };
+/// let range = quantize::compute_range(x, &scheme);
+/// assert_eq!(range.max.into_data()?.to_vec::<f32>(), [2.0, 5.0]);
+/// # Ok::<(), kiln_tensor::Error>(())
+/// ```
+///
+/// # Panics
+/// When the scheme does not suit the tensor, or there are no elements.
+#[track_caller]
+pub fn compute_range<B: Backend, const D: usize>(x: Tensor<B, D>, scheme: &QuantScheme) -> QuantRange {
+    ok(x.into_any().quant_range(scheme))
+}
+
+/// Scales and zero points that cover a range, widened to hold 0, which always has an integer of its own. Symmetric: the greatest
+/// magnitude over the greatest integer. Asymmetric: `(max - min) / (steps)`, and the integer nearest to `-min / scale` above
+/// the least. What is all zeros has scale 1.
+///
+/// ```
+/// use kiln_tensor::quantize::{self, QuantMode, QuantScheme};
+/// use kiln_tensor::{DType, Flex, Tensor};
+///
+/// let x = Tensor::<Flex, 1>::from_data([0.0f32, 255.0], &Default::default());
+/// let scheme = QuantScheme { dtype: DType::U8, mode: QuantMode::Asymmetric, ..Default::default() };
+/// let params = quantize::compute_q_params(quantize::compute_range(x, &scheme), &scheme);
+/// assert_eq!(params.scale.into_data()?.to_vec::<f32>(), [1.0]);
+/// assert_eq!(params.zero.unwrap().into_data()?.to_vec::<u8>(), [0]);
+/// # Ok::<(), kiln_tensor::Error>(())
+/// ```
+///
+/// # Panics
+/// When minimum and maximum differ in shape, or the scheme does not suit.
+#[track_caller]
+pub fn compute_q_params(range: QuantRange, scheme: &QuantScheme) -> QuantParams {
+    ok(range.params(scheme))
+}
+
+/// Integers of a dtype (`i8`, `u8`, `i16`, `u16` or `i32`) for a tensor, with given scales and zero points, each of whose
+/// lengths divides the tensor's. What lies beyond the dtype's range is held to it; NaN gives the integer 0.
+/// There is no gradient; see [`fake_quantize`].
+///
+/// # Panics
+/// When scales or dtype do not suit.
+#[track_caller]
+pub fn quantize<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    params: &QuantParams,
+    dtype: DType,
+) -> Quantized {
+    ok(x.into_any().quantize(params, dtype))
+}
+
+/// [`quantize()`] with the parameters of the tensor's own range.
+///
+/// # Panics
+/// When the scheme does not suit the tensor, or there are no elements.
+#[track_caller]
+pub fn quantize_dynamic<B: Backend, const D: usize>(x: Tensor<B, D>, scheme: &QuantScheme) -> Quantized {
+    ok(x.into_any().quantize_dynamic(scheme))
+}
+
+/// `(q - zero) scale`, in the dtype of the scale. The gradient reaches the scale.
+///
+/// # Panics
+/// When the number of axes is another.
+#[track_caller]
+pub fn dequantize<B: Backend, const D: usize>(x: Quantized) -> Tensor<B, D> {
+    Tensor::from_any(ok(x.dequantize()))
+}
+
+/// The tensor as it would be after [`quantize()`] and [`dequantize`]. The gradient is that of the tensor itself where it lies within
+/// the integers' range, 0 beyond (straight-through, [Bengio et al. 2013](https://arxiv.org/abs/1308.3432)).
+///
+/// ```
+/// use kiln_tensor::quantize::{self, QuantScheme};
+/// use kiln_tensor::{Autodiff, Flex, Tensor};
+///
+/// let device = Default::default();
+/// let x = Tensor::<Autodiff<Flex>, 1>::from_data([0.3f32, 1.0, 2.0], &device).require_grad();
+/// let scheme = QuantScheme::default();
+/// let limit = Tensor::<Autodiff<Flex>, 1>::from_data([1.27f32], &device);
+/// let params = quantize::compute_q_params(quantize::compute_range(limit, &scheme), &scheme);
+/// let y = quantize::fake_quantize(x.clone(), &params, &scheme);
+/// assert!((y.to_data().to_vec::<f32>()[2] - 1.27).abs() < 1e-6);
+/// let gradient = x.grad(&y.sum().backward()).unwrap();
+/// assert_eq!(gradient.into_data().to_vec::<f32>(), [1.0, 1.0, 0.0]);
+/// ```
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.fake_quantize_per_tensor_affine.html)
+///
+/// # Panics
+/// When scales or scheme do not suit.
+#[track_caller]
+pub fn fake_quantize<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    params: &QuantParams,
+    scheme: &QuantScheme,
+) -> Tensor<B, D> {
+    x.map(|any| any.fake_quantize(params, scheme))
+}
+
+/// The product of two quantised matrices, `[.., m, k] x [.., k, n] -> [.., m, n]`, in the dtype of the scales. 8-bit integers whose
+/// scales do not change along `k` are multiplied and summed as integers, exactly; others become floats first.
+///
+/// ```
+/// use kiln_tensor::quantize::{self, QuantScheme};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let x = Tensor::<Flex, 2>::from_data([[1.27f32, 0.0], [0.0, 1.27]], &Default::default());
+/// let q = quantize::quantize_dynamic(x, &QuantScheme::default());
+/// let y: Tensor<Flex, 2> = quantize::matmul(q.clone(), q);
+/// assert!((y.into_data().to_vec::<f32>()[0] - 1.27 * 1.27).abs() < 1e-5);
+/// ```
+///
+/// # Panics
+/// When the shapes do not suit, or the number of axes is another.
+#[track_caller]
+pub fn matmul<B: Backend, const D: usize>(a: Quantized, b: Quantized) -> Tensor<B, D> {
+    Tensor::from_any(ok(a.matmul(b)))
+}
