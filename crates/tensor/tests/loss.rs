@@ -211,11 +211,13 @@ fn what_wrong_calls_say() {
     };
     says(
         f(&[2, 3]).mse_loss(f(&[2, 1]), Reduction::Mean),
-        "[mse] predictions and targets differ in shape: f32[2, 3] x f32[2, 1]",
+        "[mse] predictions and targets differ in shape: f32[2, 3] x f32[2, 1]\n  hint: reshape or expand the \
+         targets: one that broadcasts is nearly always a mistake",
     );
     says(
         f(&[2, 3]).cross_entropy_loss(i(&[3]), &ClassOptions::default()),
-        "[cross_entropy] logits [batch, classes, ..] and targets [batch, ..] do not suit: f32[2, 3] x i32[3]",
+        "[cross_entropy] logits [batch, classes, ..] and targets [batch, ..] do not suit: f32[2, 3] x i32[3]\n  hint: \
+         targets are integers, with the axes of the logits but for the classes",
     );
     says(
         f(&[2, 3])

@@ -66,7 +66,9 @@ impl AnyTensor {
         self.check_float(op)?;
         self.check_alike(op, &target)?;
         if self.shape() != target.shape() {
-            return Err(self.unlike(op, "predictions and targets differ in shape", &target));
+            return Err(self
+                .unlike(op, "predictions and targets differ in shape", &target)
+                .hint("reshape or expand the targets: one that broadcasts is nearly always a mistake"));
         }
         reduction.of(self.expression_with([target], |x, [t]| f(x, t)))
     }

@@ -157,7 +157,10 @@ pub fn custom<B: Backend, const D: usize, const D2: usize, K2: Kind>(
     let op = Op::Custom(Custom::new(op));
     let mut inputs = inputs.into_iter();
     let Some(first) = inputs.next() else {
-        panic!("[{}] a custom op needs at least one tensor to know its device", op.name());
+        panic!(
+            "[{}] a custom op needs at least one tensor\n  hint: its device is that of the first",
+            op.name()
+        );
     };
     first.convert(|any| any.apply_with(&op, inputs.map(|input| input.into_any().into_value().into())))
 }

@@ -72,7 +72,9 @@ impl AnyTensor {
         if target.dtype().is_int() && *target.shape() == self.shape().without(1) {
             return Ok(());
         }
-        Err(self.unlike(op, "logits [batch, classes, ..] and targets [batch, ..] do not suit", target))
+        Err(self
+            .unlike(op, "logits [batch, classes, ..] and targets [batch, ..] do not suit", target)
+            .hint("targets are integers, with the axes of the logits but for the classes"))
     }
 
     /// Of log-probabilities.

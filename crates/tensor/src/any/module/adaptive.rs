@@ -92,7 +92,9 @@ impl AnyTensor {
         self.check_rank(op, 3, "[batch, channels, space..]")?;
         check_entries(self, op, "the size", size.len(), self.rank() - 2)?;
         if size.contains(&0) || self.shape()[2..].contains(&0) {
-            return Err(self.wrong(op, format!("cannot split axes into {size:?} parts")));
+            return Err(self
+                .wrong(op, format!("cannot split axes into {size:?} parts"))
+                .hint("each axis of space gets at least 1 part, and has at least 1 element"));
         }
         Ok(())
     }

@@ -11,21 +11,39 @@ use crate::{Backend, Int, Tensor};
 ///
 /// let table = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
 /// let words = Tensor::<Flex, 1, Int>::from_data([1, 1], &Default::default());
-/// let rows: Tensor<Flex, 2> = module::embedding(table, words);
+/// let rows = module::embedding(table, words);
 /// assert_eq!(rows.into_data().to_vec::<f32>(), [3.0, 4.0, 3.0, 4.0]);
 /// ```
 ///
-/// # Panics
-/// When `D2` is not `D + 1`.
-///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding.html)
 #[track_caller]
-pub fn embedding<B: Backend, const D: usize, const D2: usize>(
-    weights: Tensor<B, 2>,
-    indices: Tensor<B, D, Int>,
-) -> Tensor<B, D2> {
-    weights.convert(|any| any.embedding(indices.into_any()))
+pub fn embedding<B: Backend, I: Indices<B>>(weights: Tensor<B, 2>, indices: I) -> I::Rows {
+    indices.rows_of(weights)
 }
+
+/// Integers that pick rows in [`embedding`]: tensors of 1 to 5 axes.
+pub trait Indices<B: Backend> {
+    /// The tensor with one axis more.
+    type Rows;
+
+    /// The rows of a table.
+    fn rows_of(self, table: Tensor<B, 2>) -> Self::Rows;
+}
+
+macro_rules! indices {
+    ($($rank:literal $rows:literal;)*) => {$(
+        impl<B: Backend> Indices<B> for Tensor<B, $rank, Int> {
+            type Rows = Tensor<B, $rows>;
+
+            #[track_caller]
+            fn rows_of(self, table: Tensor<B, 2>) -> Tensor<B, $rows> {
+                table.convert(|any| any.embedding(self.into_any()))
+            }
+        }
+    )*};
+}
+
+indices! { 1 2; 2 3; 3 4; 4 5; 5 6; }
 
 /// The rows of each bag joined: indices are `[bags, length]`, the result `[bags, dim]`. With [`BagMode::Sum`] each row may
 /// have a weight, `[bags, length]`. An empty bag gives zeros.
