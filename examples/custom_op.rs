@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for step in 0..=500 {
         let x = Tensor::<B, 2>::random([256, 2], Distribution::Uniform(-1.0, 1.0), &device);
         let y = x.clone().sum_dim(1);
-        let loss = loss::mse(model.forward(x), y);
+        let loss = loss::mse(model.forward(x), y, loss::Reduction::Mean);
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         model = optimizer.step(5e-3, model, gradients);
         if step % 100 == 0 {

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for step in 0..=1000 {
         let x = Tensor::<B, 2>::random([128, 1], Distribution::Uniform(-1.0, 1.0), &device);
         let y = (&x * 3).sin();
-        let loss = loss::mse(model.forward(x), y);
+        let loss = loss::mse(model.forward(x), y, loss::Reduction::Mean);
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         model = optimizer.step(1e-2, model, gradients);
         if step % 200 == 0 {

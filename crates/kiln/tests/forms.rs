@@ -116,7 +116,7 @@ fn a_hand_written_training_loop() {
     let y = x.clone() * 3 - 1;
     let mut last = f32::INFINITY;
     for _ in 0..200 {
-        let loss = loss::mse(model.forward(x.clone()), y.clone());
+        let loss = loss::mse(model.forward(x.clone()), y.clone(), loss::Reduction::Mean);
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         model = optimizer.step(0.3, model, gradients);
         last = loss.into_scalar();
