@@ -7,15 +7,16 @@
 //!   which variants and shapes must be in them; [`fill`] makes the numbers.
 //! * [`check`] holds what is checked of a case, as functions over any [`Engine`](kiln_ir::Engine):
 //!   [`check_value`](check::check_value) in each memory [`layout`], [`check_grad`](check::check_grad) with finite
-//!   differences, [`check_expand`](check::check_expand).
+//!   differences, [`check_forward`](check::check_forward), [`check_vmap`](check::check_vmap),
+//!   [`check_expand`](check::check_expand).
 //! * [`engines`] lists the engines under test and what each does not pass yet; [`run`] runs tables against them;
 //!   [`support`] prints what an engine runs.
 //! * [`goldens`] reads `goldens/`: what PyTorch computes for small inputs. The `README.md` there specifies the files.
 //! * [`accuracy`] measures elementary functions against tables of exact values.
 //! * The program `bench_core` measures what one eager op costs.
 //!
-//! To test another engine, run [`run::values`], [`run::grads`] and [`run::expansions`] with a
-//! [`Subject`](engines::Subject) of it.
+//! To test another engine, run [`run::values`], [`run::grads`], [`run::forwards`], [`run::batches`] and
+//! [`run::expansions`] with a [`Subject`](engines::Subject) of it.
 //!
 //! ```
 //! use kiln_suite::cases::Group;
