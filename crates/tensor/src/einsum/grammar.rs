@@ -44,7 +44,14 @@ impl LabelSet {
     }
 
     pub(super) fn iter(self) -> impl Iterator<Item = Label> {
-        (0..LABELS as Label).filter(move |&label| self.contains(label))
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            let label = rest.trailing_zeros() as Label;
+            (rest != 0).then(|| {
+                rest &= rest - 1;
+                label
+            })
+        })
     }
 }
 

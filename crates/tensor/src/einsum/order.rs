@@ -148,7 +148,8 @@ impl<'e> Terms<'e> {
     pub(super) fn order(&self) -> Result<Vec<(usize, usize)>> {
         let order = match self.labels.len() {
             0 | 1 => Some(Vec::new()),
-            2..=OPTIMAL_UP_TO => self.optimal(),
+            2 => (self.result(&self.labels, 0, 1).len() <= MAX_RANK).then(|| Vec::from([(0, 1)])),
+            3..=OPTIMAL_UP_TO => self.optimal(),
             _ => self.greedy(),
         };
         order.ok_or_else(|| {
