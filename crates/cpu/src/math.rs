@@ -127,7 +127,8 @@ pub(crate) fn tanh(x: f32) -> f32 {
     let c = [-0.333_333_3, 0.133_332_04, -0.053_946_517, 0.021_699_317, -0.008_173_85, 0.002_139_613];
     let small = x + x * square * polynomial(square, c);
     let large = 1.0 - 2.0 / (exp(2.0 * magnitude) + 1.0);
-    if magnitude < 0.625 { small } else { large.copysign(x) }
+    // The series loses the sign of zero.
+    (if magnitude < 0.625 { small } else { large }).copysign(x)
 }
 
 #[inline(always)]

@@ -298,7 +298,8 @@ impl AnyTensor {
             let done = b.clone().compare_scalar(Comparison::Eq, 0)?;
             (a, b) = (done.if_else(a, b)?, rest);
         }
-        Ok(a)
+        // The magnitude of the most negative integer is negative, and so may be remainders of it.
+        a.abs()
     }
 
     /// See [`Tensor::lcm`](crate::Tensor::lcm).
