@@ -21,8 +21,8 @@ pub(super) fn cases() -> Vec<Case> {
         fails("sum: truth values", || any([true]).sum()),
         fails("reshape: another number of elements", || matrix().reshape([4, 2])),
         fails("expand: a length other than 1", || matrix().expand([4, 3])),
-        fails("permute: an axis named twice", || matrix().permute(&[0, 0])),
-        fails("permute: too few axes", || matrix().permute(&[1])),
+        fails("permute: an axis named twice", || matrix().permute([0, 0])),
+        fails("permute: too few axes", || matrix().permute([1])),
         fails("swap_dims: an axis that is not there", || matrix().swap_dims(0, 2)),
         fails("slice: more ranges than axes", || {
             matrix().slice(&[(0..1).into(), (0..1).into(), (0..1).into()])
