@@ -4,10 +4,20 @@ use alloc::format;
 use core::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 use kiln_ir::{Error, Result, SliceAxis};
 
-/// A range of one axis: `1..3`, `..`, `-2..`, or with a step by [`s!`](crate::s).
+/// A range of one axis: `1..3`, `..`, `-2..`, a single index, or with a step by [`s!`](crate::s).
 ///
-/// Negative numbers count from the end, ends beyond an axis are cut to it, and a negative step walks the range backwards
-/// from its last element, as `x[a:b][::-1]` does.
+/// As in [NumPy](https://numpy.org/doc/stable/user/basics.indexing.html#slicing-and-striding) negative numbers count from
+/// the end, and ends beyond an axis are cut to it. Three things differ: a single index keeps its axis with length 1; a
+/// negative step walks the range backwards from its last element, as NumPy's `x[a:b][::-1]` does, so that the ends need
+/// not be exchanged; and a range that starts beyond its axis is an error.
+///
+/// ```
+/// use kiln_tensor::{SliceArg, s};
+///
+/// let ranges = s![.., 1..3, -2..;2, 0];
+/// assert_eq!(ranges[2], SliceArg { start: -2, end: None, step: 2 });
+/// assert_eq!(ranges[3], SliceArg::from(0..1));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceArg {
     /// The first element; negative counts from the end.
@@ -63,8 +73,9 @@ macro_rules! ranges {
 
         impl From<RangeInclusive<$ty>> for SliceArg {
             fn from(range: RangeInclusive<$ty>) -> SliceArg {
-                let end = (*range.end() as i64 + 1 != 0).then_some(*range.end() as i64 + 1);
-                SliceArg { start: *range.start() as i64, end, step: 1 }
+                // One past the last element, -1, is the end.
+                let end = (*range.end() as i64).saturating_add(1);
+                SliceArg { start: *range.start() as i64, end: (end != 0).then_some(end), step: 1 }
             }
         }
 
@@ -139,6 +150,10 @@ mod tests {
         assert_eq!(resolved(..-1, 5), (0, 4, 1));
         assert_eq!(resolved(-1, 5), (4, 1, 1));
         assert_eq!(resolved(1..=9, 5), (1, 4, 1));
+        assert_eq!(resolved(1..=i64::MAX, 5), (1, 4, 1));
+        assert_eq!(resolved(..=-1, 5), (0, 5, 1));
+        assert_eq!(resolved(..=-2, 5), (0, 4, 1));
+        assert_eq!(resolved(i64::MIN.., 5), (0, 5, 1));
         assert_eq!(resolved(SliceArg::FULL.step(2), 5), (0, 3, 2));
         assert_eq!(resolved(SliceArg::FULL.step(-2), 5), (4, 3, -2));
         let reversed = SliceArg { start: 3, end: Some(1), step: 1 };

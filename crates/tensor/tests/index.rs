@@ -143,17 +143,18 @@ fn any(shape: &[usize], dtype: DType) -> AnyTensor {
     AnyTensor::zeros(TensorType::new(shape, dtype), &Device::cpu()).unwrap()
 }
 
+/// The first line of the message; `messages.rs` has the hints.
 #[track_caller]
 fn fails(expected: &str, result: Result<AnyTensor>) {
-    assert_eq!(result.unwrap_err().to_string(), expected);
+    let message = result.unwrap_err().to_string();
+    assert_eq!(message.lines().next(), Some(expected), "{message}");
 }
 
 #[test]
 fn wrong_calls_say_what_is_wrong() {
     let (x, i) = (any(&[2, 3], DType::F32), any(&[4], DType::I32));
     fails(
-        "[select] the indices need exactly 1 axis: f32[2, 3] x i32[2, 2]\n  hint: `take` accepts indices with any number \
-         of axes",
+        "[select] the indices need exactly 1 axis: f32[2, 3] x i32[2, 2]",
         x.clone().select(0, any(&[2, 2], DType::I32)),
     );
     fails("[take_along_dim] tensor and indices do not broadcast outside axis 1: f32[2, 3] x i32[4]", {

@@ -64,6 +64,16 @@ fn nan_and_infinities_go_through() {
 }
 
 #[test]
+fn sixteen_bits_are_summed_in_more() {
+    let x = Tensor::<Flex, 1>::full([70_000], 2.0, &DEVICE).cast(DType::F16);
+    assert_eq!(x.clone().mean().into_scalar::<f32>(), 2.0);
+    assert_eq!(x.clone().var_bias(0).into_scalar::<f32>(), 0.0);
+    assert_eq!(x.clone().nanmean_dim(0).into_scalar::<f32>(), 2.0);
+    let expected = half::f16::from_f32(2.0 + 70_000f32.ln());
+    assert_eq!(x.logsumexp(0).into_scalar::<half::f16>(), expected);
+}
+
+#[test]
 fn stable_sums_of_exponentials() {
     let far = floats::<1>([-1000.0, 0.0, 1000.0]).logcumsumexp(0);
     holds(far, &[-1000.0, 0.0, 1000.0]);
@@ -140,9 +150,11 @@ fn correlations() {
     holds(x.transpose().cov(0, 1.0).slice([0..1, 0..1]), &[1.0]);
 }
 
+/// The first line of the message; `messages.rs` has the hints.
 #[track_caller]
 fn fails(expected: &str, result: Result<impl std::fmt::Debug>) {
-    assert_eq!(result.unwrap_err().to_string(), expected);
+    let message = result.unwrap_err().to_string();
+    assert_eq!(message.lines().next(), Some(expected), "{message}");
 }
 
 #[test]
@@ -150,16 +162,9 @@ fn wrong_calls_say_what_is_wrong() {
     let any =
         |shape: &[usize], dtype| AnyTensor::zeros(TensorType::new(shape, dtype), &Device::cpu()).unwrap();
     let (x, i) = (any(&[2, 3], DType::F32), any(&[4], DType::I32));
-    fails(
-        "[sum_dims] axis -3 is out of range for 2 axes: f32[2, 3]\n  hint: axes go from 0 to 1, or from -1 to -2 counted \
-         from the end",
-        x.clone().sum_dims([0, -3]),
-    );
+    fails("[sum_dims] axis -3 is out of range for 2 axes: f32[2, 3]", x.clone().sum_dims([0, -3]));
     fails("[mean_dims] axis 1 is named twice: f32[2, 3]", x.clone().mean_dims([1, -1]));
-    fails(
-        "[cumsum] axis 0 is out of range for 0 axes: f32[]\n  hint: a tensor without axes is a single element",
-        any(&[], DType::F32).cumsum(0),
-    );
+    fails("[cumsum] axis 0 is out of range for 0 axes: f32[]", any(&[], DType::F32).cumsum(0));
     fails("[argmax] axis 1 is empty, so it has no extreme element: f32[2, 0]", {
         any(&[2, 0], DType::F32).argmax(1)
     });

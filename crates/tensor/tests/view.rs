@@ -19,9 +19,11 @@ fn holds<const D: usize>(tensor: Tensor<Flex, D, Int>, shape: [usize; D], expect
     assert_eq!(tensor.into_data().to_vec::<i32>(), expected);
 }
 
+/// The first line of the message; `messages.rs` has the hints.
 #[track_caller]
 fn fails(expected: &str, result: Result<impl std::fmt::Debug>) {
-    assert_eq!(result.unwrap_err().to_string(), expected);
+    let message = result.unwrap_err().to_string();
+    assert_eq!(message.lines().next(), Some(expected), "{message}");
 }
 
 #[test]
@@ -54,11 +56,12 @@ fn empty_tensors_and_single_elements_keep_their_shapes() {
 #[test]
 fn slices_follow_numpy() {
     let x = ints([5]);
-    holds(x.clone().slice([1..9]), [4], &[1, 2, 3, 4]);
+    holds(x.clone().slice(s![1..9]), [4], &[1, 2, 3, 4]);
     holds(x.clone().slice([-2..]), [2], &[3, 4]);
     holds(x.clone().slice([..-3]), [2], &[0, 1]);
-    holds(x.clone().slice([-9..2]), [2], &[0, 1]);
-    holds(x.clone().slice([3..1]), [0], &[]);
+    holds(x.clone().slice(s![-9..2]), [2], &[0, 1]);
+    let (late, early) = (3, 1);
+    holds(x.clone().slice(s![late..early]), [0], &[]);
     holds(x.clone().slice(s![..;2]), [3], &[0, 2, 4]);
     holds(x.clone().slice(s![1..4;-2]), [2], &[3, 1]);
     holds(x.clone().slice(s![-1]), [1], &[4]);
@@ -75,7 +78,7 @@ fn parts_cover_an_axis() {
     assert_eq!(lengths(ints([7]).tensor_split(4, 0)), [2, 2, 2, 1]);
     assert_eq!(lengths(ints([2]).tensor_split(3, -1)), [1, 1, 0]);
     assert_eq!(lengths(ints([7]).tensor_split_at(&[2, -1, 20], 0)), [2, 4, 1, 0]);
-    assert_eq!(ints([2, 3]).iter_dim(1).rev().next().unwrap().dims(), [2, 1]);
+    assert_eq!(ints([2, 3]).iter_dim(1).next_back().unwrap().dims(), [2, 1]);
 }
 
 #[test]
@@ -111,7 +114,8 @@ fn sequences_have_the_ends_of_numpy() {
     assert_eq!((tenth[0], tenth[7]), (0.0, 0.7));
     assert_eq!(floats(Tensor::arange_float(1.0..0.0, -0.5, &DEVICE)), [1.0, 0.5]);
     assert_eq!(floats(Tensor::arange_float(0.0..1.0, -0.5, &DEVICE)), []);
-    assert_eq!(Tensor::<Flex, 1, Int>::arange(3..1, &DEVICE).dims(), [0]);
+    let (late, early) = (3, 1);
+    assert_eq!(Tensor::<Flex, 1, Int>::arange(late..early, &DEVICE).dims(), [0]);
     assert_eq!(Tensor::<Flex, 2, Int>::tril_indices(2, 2, -9, &DEVICE).dims(), [2, 0]);
     let hot = Tensor::<Flex, 1, Int>::from_ints([-1, 3, 1], &DEVICE).one_hot::<2>(2);
     holds(hot, [3, 2], &[0, 0, 0, 0, 0, 1]);
@@ -120,13 +124,10 @@ fn sequences_have_the_ends_of_numpy() {
 #[test]
 fn wrong_calls_say_what_is_wrong() {
     let x = any(&[2, 3]);
-    let ends = "\n  hint: axes go from 0 to 1, or from -1 to -2 counted from the end";
-    fails(&format!("[flip] axis 2 is out of range for 2 axes: f32[2, 3]{ends}"), x.clone().flip(2));
+
+    fails("[flip] axis 2 is out of range for 2 axes: f32[2, 3]", x.clone().flip(2));
     fails("[permute] axis 0 is named twice: f32[2, 3]", x.clone().permute([0, -2]));
-    fails(
-        "[permute] [0] is not a permutation of 2 axes: f32[2, 3]\n  hint: name each axis exactly once",
-        x.clone().permute([0]),
-    );
+    fails("[permute] [0] is not a permutation of 2 axes: f32[2, 3]", x.clone().permute([0]));
     fails("[movedim] 1 axes do not go to 2 places: f32[2, 3]", x.clone().movedim(0, [0, 1]));
     fails("[rot90] a plane has 2 axes, not 1: f32[2, 3]", x.clone().rot90(1, 0));
     fails("[roll] 1 shifts for 2 axes: f32[2, 3]", x.clone().roll(&[1], [0, 1]));
@@ -136,17 +137,13 @@ fn wrong_calls_say_what_is_wrong() {
         x.clone().unflatten(1, &[2, -1])
     });
     fails(
-        "[unsqueeze_dim] the new axes are no distinct places among the 3 of the result: f32[2, 3]\n  hint: places go from 0 \
-         to 2, or from -1 counted from the end",
+        "[unsqueeze_dim] the new axes are no distinct places among the 3 of the result: f32[2, 3]",
         x.clone().unsqueeze_dim(3),
     );
     fails("[unsqueeze] 13 axes are more than the 12 that a tensor may have: f32[2, 3]", {
         x.clone().unsqueeze(13)
     });
-    fails(
-        "[expand] -1 at place 0 is no length: f32[2, 3]\n  hint: -1 keeps the length of an axis that is there already",
-        x.clone().expand_lengths(&[-1, 2, 3]),
-    );
+    fails("[expand] -1 at place 0 is no length: f32[2, 3]", x.clone().expand_lengths(&[-1, 2, 3]));
     fails("[slice] 3 ranges for 2 axes: f32[2, 3]", x.clone().slice(&s![.., .., ..]));
     fails("[slice_assign] the values do not broadcast to the range, [2, 1]: f32[2, 3] x f32[2, 3]", {
         x.clone().slice_assign(&s![.., 1], x.clone())
@@ -159,16 +156,13 @@ fn wrong_calls_say_what_is_wrong() {
         x.clone().split_with_sizes(&[1, 1], 1)
     });
     fails(
-        "[pad] 3 before and 0 after are too many for axis 1 by reflect: f32[2, 3]\n  hint: at most 2 on either side of 3",
+        "[pad] 3 before and 0 after are too many for axis 1 by reflect: f32[2, 3]",
         x.clone().pad(&[(3, 0)], PadMode::Reflect),
     );
-    fails(
-        "[repeat] 1 counts for 2 axes: f32[2, 3]\n  hint: `tile` takes more or fewer counts than axes",
-        x.clone().repeat(&[2]),
-    );
+    fails("[repeat] 1 counts for 2 axes: f32[2, 3]", x.clone().repeat(&[2]));
     fails("[diagonal] axis 1 twice: f32[2, 3]", x.clone().diagonal(0, 1, -1));
     fails(
-        "[stack] shapes differ: f32[2, 3] x f32[3]\n  hint: `cat` joins tensors that differ along one axis",
+        "[stack] shapes differ: f32[2, 3] x f32[3]",
         AnyTensor::stack_tensors(vec![x.clone(), any(&[3])], 0),
     );
     fails("[cat] needs at least one tensor", AnyTensor::cat(vec![], 0));

@@ -8,7 +8,7 @@ mod scan;
 mod truth;
 
 use crate::{AnyTensor, Axis, AxisList, Error, Result};
-use kiln_ir::{Axes, Binary, MAX_RANK, Op, Reduction};
+use kiln_ir::{Axes, Binary, DType, MAX_RANK, Op, Reduction};
 use smallvec::SmallVec;
 
 impl AnyTensor {
@@ -102,7 +102,15 @@ impl AnyTensor {
     pub fn mean_over(self, axes: &[usize]) -> Result<AnyTensor> {
         self.check_axes("mean", axes)?;
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
-        self.reduce(Reduction::Sum, axes)?.binary_scalar(Binary::Div, count)
+        let dtype = self.dtype();
+        self.widened()?.reduce(Reduction::Sum, axes)?.binary_scalar(Binary::Div, count)?.cast(dtype)
+    }
+
+    /// The same numbers in a dtype to sum in: sums of 16-bit floats overflow and lose what is small where the result of
+    /// which they are a part need not.
+    pub(crate) fn widened(self) -> Result<AnyTensor> {
+        let is_half = self.dtype().is_float() && self.dtype().size() == 2;
+        if is_half { self.cast(DType::F32) } else { Ok(self) }
     }
 
     /// The sum of the elements that are not NaN along an axis. See
@@ -135,11 +143,12 @@ impl AnyTensor {
 
     fn nanmean_over(self, nan: AnyTensor, axes: &[usize]) -> Result<AnyTensor> {
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
-        let dtype = self.dtype();
-        // Counted as integers: a 16-bit float cannot count far.
+        // Counted as integers: a float cannot count far.
         let missing = nan.clone().cast(self.stack().int_dtype())?.reduce(Reduction::Sum, axes)?;
-        let present = missing.scalar_binary(count, Binary::Sub)?.cast(dtype)?;
-        nan.if_else_number(0.0, self)?.reduce(Reduction::Sum, axes)?.binary(Binary::Div, present)
+        let present = missing.scalar_binary(count, Binary::Sub)?;
+        let (dtype, x) = (self.dtype(), nan.if_else_number(0.0, self)?.widened()?);
+        let present = present.cast(x.dtype())?;
+        x.reduce(Reduction::Sum, axes)?.binary(Binary::Div, present)?.cast(dtype)
     }
 
     /// Where elements are NaN.

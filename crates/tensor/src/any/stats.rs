@@ -14,12 +14,13 @@ impl AnyTensor {
             return Err(Error::type_error("cov", problem, &[self.ty().into()])
                 .hint("`axis` says which axis holds the observations"));
         }
-        let rows = if axis == 1 { self } else { self.transpose()? };
+        let dtype = self.dtype();
+        let rows = if axis == 1 { self } else { self.transpose()? }.widened()?;
         let degrees = (rows.shape()[1] as f64 - correction).max(0.0);
         let mean = rows.clone().mean_over(&[1])?;
         let centered = rows.binary(Binary::Sub, mean)?;
         let turned = centered.clone().transpose()?;
-        centered.matmul(turned)?.binary_scalar(Binary::Div, degrees)
+        centered.matmul(turned)?.binary_scalar(Binary::Div, degrees)?.cast(dtype)
     }
 
     /// The correlation matrix of variables whose observations lie along an axis. See

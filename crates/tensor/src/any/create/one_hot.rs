@@ -20,13 +20,13 @@ impl AnyTensor {
         off: impl Number,
         axis: impl Into<Axis>,
     ) -> Result<AnyTensor> {
-        let here = self.is_class(classes, axis.into())?;
+        let here = self.classes_along(classes, axis.into())?;
         let off = AnyTensor::full(here.1, off, here.0.stack())?;
         here.0.if_else_number(on, off)
     }
 
     /// Whether each number is the place along a new axis, and the type of the result.
-    fn is_class(self, classes: usize, axis: Axis) -> Result<(AnyTensor, TensorType)> {
+    fn classes_along(self, classes: usize, axis: Axis) -> Result<(AnyTensor, TensorType)> {
         if self.dtype().is_bool() {
             return Err(Error::type_error("one_hot", "needs numbers", &[self.ty().into()])
                 .hint("cast truth values first: `int()`"));

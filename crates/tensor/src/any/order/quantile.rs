@@ -72,18 +72,10 @@ impl AnyTensor {
             Interpolation::Lower => sorted.at_rank(axis, rank.unary(Unary::Floor)?),
             Interpolation::Higher => sorted.at_rank(axis, rank.unary(Unary::Ceil)?),
             Interpolation::Nearest => sorted.at_rank(axis, rank.unary(Unary::Round)?),
-            Interpolation::Linear | Interpolation::Midpoint => {
-                let below = rank.clone().unary(Unary::Floor)?;
-                let low = sorted.clone().at_rank(axis, below.clone())?;
-                let high = sorted.at_rank(axis, rank.clone().unary(Unary::Ceil)?)?;
-                let weight = rank.binary(Binary::Sub, below)?;
-                let weight = match interpolation {
-                    // Only where the quantile lies between two elements.
-                    Interpolation::Midpoint => weight.unary(Unary::Ceil)?.binary_scalar(Binary::Mul, 0.5)?,
-                    _ => weight,
-                };
-                low.between(high, weight)
-            }
+            Interpolation::Linear => sorted.around_rank(axis, rank, Ok),
+            // In the middle only where the quantile lies between two elements.
+            Interpolation::Midpoint => sorted
+                .around_rank(axis, rank, |weight| weight.unary(Unary::Ceil)?.binary_scalar(Binary::Mul, 0.5)),
         }?;
         if skip_nan {
             return Ok(value);
@@ -113,6 +105,19 @@ impl AnyTensor {
                 host(q.to_vec())?.expand(shape)?.binary(Binary::Mul, last.cast(dtype)?)
             }
         }
+    }
+
+    /// Between the elements below and above a rank, by a weight made of the distance from the one below.
+    fn around_rank(
+        self,
+        axis: usize,
+        rank: AnyTensor,
+        weigh: impl FnOnce(AnyTensor) -> Result<AnyTensor>,
+    ) -> Result<AnyTensor> {
+        let below = rank.clone().unary(Unary::Floor)?;
+        let low = self.clone().at_rank(axis, below.clone())?;
+        let high = self.at_rank(axis, rank.clone().unary(Unary::Ceil)?)?;
+        low.between(high, weigh(rank.binary(Binary::Sub, below)?)?)
     }
 
     fn at_rank(self, axis: usize, rank: AnyTensor) -> Result<AnyTensor> {

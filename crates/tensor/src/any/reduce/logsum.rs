@@ -21,16 +21,17 @@ impl AnyTensor {
             return Err(Error::type_error(op, "needs floats", &[self.ty().into()])
                 .hint("convert it first: `float()`, or `cast` to a float dtype"));
         }
+        let (dtype, x) = (self.dtype(), self.widened()?);
         // The result does not depend on what is subtracted, so no gradient flows through the greatest.
-        let greatest = self.clone().detach().reduce(Reduction::Max, &axes)?;
+        let greatest = x.clone().detach().reduce(Reduction::Max, &axes)?;
         let finite = greatest.clone().unary(Unary::Abs)?.compare_scalar(Comparison::Lt, f64::INFINITY)?;
         let shift = finite.unary(Unary::Not)?.if_else_number(0.0, greatest)?;
-        let terms = self.binary(Binary::Sub, shift.clone())?.unary(Unary::Exp)?;
+        let terms = x.binary(Binary::Sub, shift.clone())?.unary(Unary::Exp)?;
         let sum = terms.reduce(Reduction::Sum, &axes)?;
         // Without terms above zero the logarithm has no finite slope: gradients there are 0.
         let none = sum.clone().compare_scalar(Comparison::Eq, 0.0)?;
         let log = none.clone().if_else_number(1.0, sum)?.unary(Unary::Ln)?.binary(Binary::Add, shift)?;
-        none.if_else_number(f64::NEG_INFINITY, log)
+        none.if_else_number(f64::NEG_INFINITY, log)?.cast(dtype)
     }
 
     /// The logarithm of the running sum of exponentials along an axis. See
@@ -43,7 +44,8 @@ impl AnyTensor {
         }
         // By doubling: after each round an element covers twice as many before it, each pair of sums with its own shift.
         let length = self.shape()[axis];
-        let mut sum = self;
+        let dtype = self.dtype();
+        let mut sum = self.widened()?;
         let mut covered = 1;
         while covered < length {
             let first = sum.clone().narrow(axis, 0, covered)?;
@@ -52,7 +54,7 @@ impl AnyTensor {
             sum = AnyTensor::cat([first, later.log_add_exp(earlier)?].into(), axis)?;
             covered *= 2;
         }
-        Ok(sum)
+        sum.cast(dtype)
     }
 
     /// `ln(e^a + e^b)`, with gradients also where one or both are infinite.

@@ -55,12 +55,14 @@ impl AnyTensor {
                 .hint("convert it first: `float()`, or `cast` to a float dtype"));
         }
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
-        let mean = self.clone().mean_over(&axes)?;
-        let deviation = self.binary(Binary::Sub, mean.clone())?;
-        let squares = deviation.clone().binary(Binary::Mul, deviation)?;
         // At most `correction` elements have no variance: 0 / 0 is NaN, as everywhere in the field.
         let degrees = (count as f64 - correction).max(0.0);
-        Ok((squares.reduce(Reduction::Sum, &axes)?.binary_scalar(Binary::Div, degrees)?, mean))
+        let (dtype, x) = (self.dtype(), self.widened()?);
+        let mean = x.clone().mean_over(&axes)?;
+        let deviation = x.binary(Binary::Sub, mean.clone())?;
+        let squares = deviation.clone().binary(Binary::Mul, deviation)?;
+        let variance = squares.reduce(Reduction::Sum, &axes)?.binary_scalar(Binary::Div, degrees)?;
+        Ok((variance.cast(dtype)?, mean.cast(dtype)?))
     }
 
     /// The square root, whose gradient at 0 is 0.

@@ -49,8 +49,8 @@ impl AnyTensor {
             let pads = none.chain(pads.iter().map(|&(low, high)| PadAxis::new(low, high))).collect();
             return self.pad_axes(pads, x);
         }
-        let padded = pads.iter().enumerate().filter(|&(_, &pad)| pad != (0, 0));
-        padded.fold(Ok(self), |any, (place, &(low, high))| any?.pad_axis(whole + place, low, high, mode))
+        let mut padded = pads.iter().enumerate().filter(|&(_, &pad)| pad != (0, 0));
+        padded.try_fold(self, |any, (place, &(low, high))| any.pad_axis(whole + place, low, high, mode))
     }
 
     fn pad_axis(self, axis: usize, low: usize, high: usize, mode: PadMode) -> Result<AnyTensor> {
