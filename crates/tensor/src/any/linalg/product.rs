@@ -106,6 +106,11 @@ impl AnyTensor {
             return Err(Error::type_error("matvec", "needs a matrix and a vector", &types)
                 .hint("the matrix comes first: `[.., m, n] x [.., n]`"));
         }
+        if self.shape().last() != vector.shape().last() {
+            let types = [self.ty().into(), vector.ty().into()];
+            return Err(Error::type_error("matvec", "inner sizes differ", &types)
+                .hint("rows of the matrix are as long as the vector: `[.., m, n] x [.., n]`"));
+        }
         let column = vector.shape().inserted(vector.rank(), 1);
         let product = self.matmul(vector.reshape(column)?)?;
         let shape = product.shape().without(product.rank() - 1);
