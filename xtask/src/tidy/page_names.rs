@@ -71,7 +71,10 @@ fn declared_names(tree: &Tree) -> HashSet<&str> {
             }));
         }
         if ["pub fn $", "pub struct $", "pub type $"].iter().any(|declared| code.contains(declared)) {
-            let rows = code.lines().filter(|line| !line.contains(['(', '.', '=', '$', '!']));
+            // A row begins with the names; arguments in parentheses may follow.
+            let rows = code.lines().map(|line| line.split('(').next().unwrap_or_default());
+            let rows =
+                rows.filter(|row| !row.contains(['.', '=', '$', '!', ',', '{']) && !row.contains(": "));
             names.extend(rows.flat_map(|row| row.split(|c: char| !c.is_alphanumeric() && c != '_')));
         }
     }
@@ -90,7 +93,7 @@ mod tests {
 
     const SOURCE: &str = "impl X {\n    pub fn sum(self) {}\n    pub async fn read() {}\n    fn hidden() {}\n}\n\
         pub struct Linear<B>;\n";
-    const MACRO: &str = "macro_rules! f { ($n:ident) => { pub fn $n() {} } }\nf! {\n    /// A.\n    recip;\n    conv1d 1 3;\n}\n";
+    const MACRO: &str = "macro_rules! f { ($n:ident) => { pub fn $n() {} } }\nf! {\n    /// A.\n    recip;\n    conv1d 1 3;\n    elu(alpha: f64);\n}\n";
 
     fn found(page: &str) -> Vec<String> {
         let files = [
@@ -104,7 +107,7 @@ mod tests {
     #[test]
     fn what_exists_passes() {
         let page = "`anything` in prose\n\nThe same name: `sum`,\n`read`.\n\n| PyTorch | Kiln | |\n|---|---|---|\n\
-            | `torch.reciprocal` | `recip` | or `1 / x`, `Linear` |\n\n| Kiln | PyTorch |\n|---|---|\n| `nn::Linear` | `torch.x` |\n";
+            | `torch.reciprocal` | `recip` | or `1 / x`, `Linear`, `elu` |\n\n| Kiln | PyTorch |\n|---|---|\n| `nn::Linear` | `torch.x` |\n";
         assert_eq!(found(page), [""; 0]);
     }
 
