@@ -53,10 +53,24 @@ fn an_index_out_of_range_poisons_the_result() {
     // Of [2, 3] the place (0, 3) must not alias (1, 0).
     let x = floats::<2>([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
     poisoned(x.clone().gather_nd(ints::<2>([[0, 3]])), "index -1");
+    let wide = Tensor::<Flex, 2, Int>::from_data_dtype([[1i64 << 32, 0]], DType::I64, &DEVICE);
+    poisoned(x.clone().gather_nd(wide), "index -1");
     let written = x.scatter_nd(ints::<2>([[-1, 4]]), floats::<1>([1.0]), UpdateMode::Set);
     assert!(written.try_into_data().is_err());
     let mask = bools([true, true, true]);
     poisoned(floats([1.0, 2.0, 3.0]).masked_scatter(mask, floats([8.0, 9.0])), "index 3");
+}
+
+/// 8 bits hold each coordinate, but not the place in row-major order.
+#[test]
+fn narrow_coordinates_reach_far_places() {
+    let x = Tensor::<Flex, 1, Int>::arange(0..600, &DEVICE).reshape([200, 3]);
+    let far = Tensor::<Flex, 2, Int>::from_data_dtype([[199u8, 2]], DType::U8, &DEVICE);
+    places(x.gather_nd::<2, 1>(far), &[599]);
+    let numbers = Tensor::<Flex, 1, Int>::from_data_dtype([1u8], DType::U8, &DEVICE);
+    places(numbers.one_hot::<2>(300).count_nonzero(), &[1]);
+    let means = Tensor::<Flex, 1, Int>::full([300], 100, &DEVICE).cast(DType::I8).mean();
+    places(means, &[100]);
 }
 
 #[test]

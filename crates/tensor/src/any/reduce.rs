@@ -106,11 +106,15 @@ impl AnyTensor {
         self.widened()?.reduce(Reduction::Sum, axes)?.binary_scalar(Binary::Div, count)?.cast(dtype)
     }
 
-    /// The same numbers in a dtype to sum in: sums of 16-bit floats overflow and lose what is small where the result of
-    /// which they are a part need not.
+    /// The same numbers in a dtype to sum and count in, of at least 32 bits: sums of narrower ones overflow, and lose what
+    /// is small, where the result of which they are a part need not.
     pub(crate) fn widened(self) -> Result<AnyTensor> {
-        let is_half = self.dtype().is_float() && self.dtype().size() == 2;
-        if is_half { self.cast(DType::F32) } else { Ok(self) }
+        let dtype = self.dtype();
+        match (dtype.size(), dtype.is_float(), dtype.is_int()) {
+            (2, true, _) => self.cast(DType::F32),
+            (1 | 2, _, true) => self.cast(DType::I32),
+            _ => Ok(self),
+        }
     }
 
     /// The sum of the elements that are not NaN along an axis. See

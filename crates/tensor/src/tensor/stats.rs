@@ -83,8 +83,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     }
 
     /// How many elements lie in each of `bins` equally wide bins over a range, `[bins]`; by default over all
-    /// elements. To a bin belongs its lower edge, to the last both; what lies outside, and NaN, is not counted.
-    /// No gradient.
+    /// elements. To a bin belongs its lower edge, to the last both; what lies outside, and NaN, is not counted,
+    /// and nothing where a NaN makes the default range one of NaN. No gradient.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.histc.html>
     ///

@@ -40,8 +40,10 @@ impl AnyTensor {
         let dtype = self.dtype();
         let mut along = Shape::new(&[1; crate::MAX_RANK][..rank]);
         along[axis] = classes;
-        let places = AnyTensor::iota(TensorType::new(along, dtype), axis, self.stack())?;
-        let here = self.unsqueeze_dim(axis)?.compare(Comparison::Eq, places)?;
+        // A narrow dtype would count the classes from 0 again.
+        let numbers = self.widened()?;
+        let places = AnyTensor::iota(TensorType::new(along, numbers.dtype()), axis, numbers.stack())?;
+        let here = numbers.unsqueeze_dim(axis)?.compare(Comparison::Eq, places)?;
         let ty = here.ty().with_dtype(dtype);
         Ok((here, ty))
     }

@@ -2,7 +2,7 @@
 
 use crate::{AnyTensor, Error, Result, Shape};
 use alloc::format;
-use kiln_ir::{Binary, Comparison, UpdateMode};
+use kiln_ir::{Binary, Comparison, DType, UpdateMode};
 
 impl AnyTensor {
     /// The elements, or slices, at places given by several coordinates. See
@@ -62,10 +62,12 @@ impl AnyTensor {
         let last = self.rank() - 1;
         let shape = self.shape().without(last);
         let stack = self.stack().clone();
-        let mut flat = AnyTensor::zeros(self.ty().with_shape(shape), &stack)?;
-        let mut outside = AnyTensor::zeros(flat.ty().with_dtype(crate::DType::Bool), &stack)?;
+        let dtype = place_dtype(self.dtype(), lengths);
+        let any = self.cast(dtype)?;
+        let mut flat = AnyTensor::zeros(any.ty().with_shape(shape), &stack)?;
+        let mut outside = AnyTensor::zeros(flat.ty().with_dtype(DType::Bool), &stack)?;
         for (axis, &length) in lengths.iter().enumerate() {
-            let place = self.clone().narrow(last, axis, 1)?.reshape(shape)?;
+            let place = any.clone().narrow(last, axis, 1)?.reshape(shape)?;
             let below = place.clone().compare_scalar(Comparison::Lt, 0)?;
             let above = place.clone().scalar_compare(length, Comparison::Le)?;
             outside = outside.binary(Binary::Or, below)?.binary(Binary::Or, above)?;
@@ -73,4 +75,11 @@ impl AnyTensor {
         }
         outside.if_else_number(-1, flat)
     }
+}
+
+/// A signed dtype that holds the coordinates, and every place of axes of these lengths.
+fn place_dtype(coordinates: DType, lengths: &[usize]) -> DType {
+    let total = lengths.iter().fold(1usize, |total, &length| total.saturating_mul(length));
+    let is_narrow = coordinates.size() < 4 || coordinates == DType::I32;
+    if is_narrow && i32::try_from(total).is_ok() { DType::I32 } else { DType::I64 }
 }
