@@ -12,7 +12,7 @@ impl AnyTensor {
         let (batch, channels) = (self.shape()[0], self.shape()[1]);
         let around = |axis: usize| PadAxis::new(spec.padding[axis].0, spec.padding[axis].1);
         let pads = alloc::vec![PadAxis::default(), PadAxis::default(), around(0), around(1)];
-        self.pad_axes(pads, 0)?.windows4d(kernel, spec)?.permute(&[0, 1, 4, 5, 2, 3])?.reshape([
+        self.pad_axes(pads, 0)?.windows4d(kernel, spec)?.permute([0, 1, 4, 5, 2, 3])?.reshape([
             batch,
             channels * kernel[0] * kernel[1],
             windows[0] * windows[1],

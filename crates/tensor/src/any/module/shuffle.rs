@@ -15,7 +15,7 @@ impl AnyTensor {
         }
         let to = before.ending(&[channels / square, height * factor, width * factor]);
         let parts = self.reshape([before.product, channels / square, factor, factor, height, width])?;
-        parts.permute(&[0, 1, 4, 2, 5, 3])?.reshape(to)
+        parts.permute([0, 1, 4, 2, 5, 3])?.reshape(to)
     }
 
     /// The reverse of [`pixel_shuffle`](AnyTensor::pixel_shuffle). See
@@ -29,7 +29,7 @@ impl AnyTensor {
         let (height, width) = (height / factor, width / factor);
         let to = before.ending(&[channels * factor * factor, height, width]);
         let parts = self.reshape([before.product, channels, height, factor, width, factor])?;
-        parts.permute(&[0, 1, 3, 5, 2, 4])?.reshape(to)
+        parts.permute([0, 1, 3, 5, 2, 4])?.reshape(to)
     }
 
     /// Channels (axis 1) `g n + i` of `groups` groups move to `i groups + g`. See
