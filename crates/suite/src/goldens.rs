@@ -28,6 +28,7 @@ pub const FAMILIES: &[&str] = &[
     "method_loss",
     "method_module",
     "method_order",
+    "method_quantize",
     "method_reduce",
     "method_signal",
     "method_special",

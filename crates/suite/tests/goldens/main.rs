@@ -160,6 +160,7 @@ mod family {
         method_loss: methods::run,
         method_module: methods::run,
         method_order: methods::run,
+        method_quantize: methods::run,
         method_reduce: methods::run,
         method_signal: methods::run,
         method_special: methods::run,

@@ -256,7 +256,7 @@ impl AnyTensor {
 
     /// See [`Tensor::signbit`](crate::Tensor::signbit).
     pub fn signbit(self) -> Result<AnyTensor> {
-        let x = if self.dtype().is_float() { self.formula(crate::special::bits) } else { self };
+        let x = if self.dtype().is_float() { self.expression(|x| crate::special::bits(&x)) } else { self };
         x.compare_scalar(Comparison::Lt, 0)
     }
 
@@ -266,13 +266,14 @@ impl AnyTensor {
         let op = kiln_ir::Op::Binary(Binary::Atan2);
         let (x, towards) = AnyTensor::matched(&op, self, towards)?;
         x.on_same_stack("nextafter", &towards)?;
-        Ok(x.formula(|x| crate::special::nextafter(x, &Var::new(x.engine(), towards.value().clone()))))
+        Ok(x.expression_with([towards], |x, [towards]| crate::special::nextafter(&x, &towards)))
     }
 
     /// See [`Tensor::frexp`](crate::Tensor::frexp).
     pub fn frexp(self) -> Result<(AnyTensor, AnyTensor)> {
         self.require_float("frexp")?;
-        let exponent = self.clone().formula(crate::special::exponent).cast(self.stack().int_dtype())?;
+        let exponent =
+            self.clone().expression(|x| crate::special::exponent(&x)).cast(self.stack().int_dtype())?;
         Ok((self.ldexp(exponent.clone().neg()?)?, exponent))
     }
 
@@ -306,13 +307,6 @@ impl AnyTensor {
     pub fn lcm(self, other: AnyTensor) -> Result<AnyTensor> {
         let divisor = self.clone().gcd(other.clone())?;
         self.div(divisor)?.mul(other)?.unary(Unary::Abs)
-    }
-
-    /// The result of an expression of ops.
-    pub(crate) fn formula(self, f: impl for<'e> FnOnce(&Var<'e>) -> Var<'e>) -> AnyTensor {
-        let stack = self.stack().clone();
-        let value = f(&Var::new(stack.engine(), self.into_value())).into_value();
-        AnyTensor::new(stack, value)
     }
 
     /// Several results.

@@ -119,7 +119,7 @@ impl AnyTensor {
         let wide = self.dtype().accumulator();
         let weights = self.detach().cast(wide)?;
         if !replacement {
-            let noisy = weights.formula(|weights| sample::noisy_logits(weights, key));
+            let noisy = weights.expression(|weights| sample::noisy_logits(&weights, key));
             let top = Op::TopK { axis, k: count, largest: true, index };
             return Ok(noisy.apply_many(&top, [])?.swap_remove(1));
         }
@@ -128,7 +128,7 @@ impl AnyTensor {
         let lengths =
             |middle: usize| -> Shape { shape[..axis].iter().copied().chain([middle, classes]).collect() };
         let rows = weights.reshape(lengths(1))?.expand(lengths(count))?;
-        let noisy = rows.formula(|weights| sample::noisy_logits(weights, key));
+        let noisy = rows.expression(|weights| sample::noisy_logits(&weights, key));
         let extremum = kiln_ir::Extremum::Max;
         let chosen = noisy.apply(&Op::ArgReduce { extremum, axis: axis + 1, index })?;
         let drawn: Shape = shape[..axis].iter().copied().chain([count]).collect();
@@ -150,7 +150,7 @@ impl AnyTensor {
         self.require_float(name)?;
         let key = key.unwrap_or_else(|| Key::next(self.stack()));
         let dtype = self.dtype();
-        self.detach().cast(dtype.accumulator())?.formula(|x| f(x, key)).cast(dtype)
+        self.detach().cast(dtype.accumulator())?.expression(|x| f(&x, key)).cast(dtype)
     }
 
     fn check_has_axes(&self, op: &str) -> Result<()> {

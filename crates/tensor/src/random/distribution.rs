@@ -168,7 +168,7 @@ fn shifted(x: AnyTensor, shift: f64, scale: f64) -> Result<AnyTensor> {
 fn formula(ty: TensorType, stack: &Stack, f: impl for<'e> FnOnce(&Var<'e>) -> Var<'e>) -> Result<AnyTensor> {
     let ty = float(ty, stack);
     let wide: DType = ty.dtype.accumulator();
-    Ok(AnyTensor::zeros(ty.with_dtype(wide), stack)?.formula(f))
+    Ok(AnyTensor::zeros(ty.with_dtype(wide), stack)?.expression(|x| f(&x)))
 }
 
 type Problem = Option<alloc::string::String>;

@@ -38,9 +38,8 @@ impl AnyTensor {
         indices.check_rank_is(OP, 2, "[bags, length]")?;
         let (bags, length, dim) = (indices.shape()[0], indices.shape()[1], self.shape()[1]);
         let rows = self.embedding(indices)?.weigh_rows(weights, &[bags, length], mode)?;
-        if length == 0 {
-            return AnyTensor::zeros(TensorType::new([bags, dim], rows.dtype()), rows.stack());
-        }
+        // An empty bag has neither mean nor maximum: it gives zeros.
+        let mode = if length == 0 { BagMode::Sum } else { mode };
         let joined = match mode {
             BagMode::Sum => rows.reduce(Reduction::Sum, &[1])?,
             BagMode::Mean => rows.mean_over(&[1])?,
