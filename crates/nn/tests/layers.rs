@@ -75,8 +75,8 @@ fn batch_norm_trains_and_infers() {
     let x = Tensor::<B, 4>::random([4, 3, 5, 5], Distribution::Normal(2.0, 3.0), &device);
     let trained = layer.forward(x.clone());
     let normal = trained.clone().inner();
-    assert!(normal.clone().mean_dims(&[0, 2, 3]).abs().max().into_scalar::<f32>() < 1e-5);
-    assert!(((normal.square().mean_dims(&[0, 2, 3]) - 1.0).abs()).max().into_scalar::<f32>() < 1e-3);
+    assert!(normal.clone().mean_dims([0, 2, 3]).abs().max().into_scalar::<f32>() < 1e-5);
+    assert!(((normal.square().mean_dims([0, 2, 3]) - 1.0).abs()).max().into_scalar::<f32>() < 1e-3);
     // With momentum 1 the running statistics are the batch's, up to the correction of the variance: 100 / 99.
     let inferred = layer.valid().forward(x.inner());
     assert!(inferred.all_close(trained.inner() * (0.99f64).sqrt(), Some(1e-3), Some(1e-4)));

@@ -184,7 +184,7 @@ fn batch_norm_moves_its_statistics_without_a_tape() {
     let (y, running) = x.clone().batch_norm(Some((mean, variance)), None, None, train).unwrap();
     let (mean, variance) = running.unwrap();
     assert!(gradient(&y, &x).iter().all(|g| g.abs() < 1e-4));
-    let rows = |any: &AnyTensor| any.clone().permute(&[1, 0, 2]).unwrap().reshape([3, 20]).unwrap();
+    let rows = |any: &AnyTensor| any.clone().permute([1, 0, 2]).unwrap().reshape([3, 20]).unwrap();
     let all = values(&rows(&x));
     for channel in 0..3 {
         let row = &all[channel * 20..channel * 20 + 20];
