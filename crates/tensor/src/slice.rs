@@ -115,7 +115,7 @@ impl From<RangeFull> for SliceArg {
 }
 
 /// Ranges for [`Tensor::slice`](crate::Tensor::slice), one per axis, each with an optional step:
-/// `s![.., 1..3, ..;2, -1]`.
+/// `s![.., 1..3, ..;2, -1]`. Ranges such as `1..-1`, which clippy takes for empty ones elsewhere, are welcome here.
 #[macro_export]
 macro_rules! s {
     (@ [$($done:expr,)*] $range:expr; $step:expr, $($rest:tt)+) => {
@@ -130,7 +130,11 @@ macro_rules! s {
     (@ [$($done:expr,)*] $range:expr $(,)?) => {
         [$($done,)* $crate::SliceArg::from($range)]
     };
-    ($($all:tt)+) => { $crate::s!(@ [] $($all)+) };
+    ($($all:tt)+) => {{
+        #[allow(clippy::reversed_empty_ranges, reason = "`1..-1` ends before the last element")]
+        let ranges = $crate::s!(@ [] $($all)+);
+        ranges
+    }};
 }
 
 #[cfg(test)]

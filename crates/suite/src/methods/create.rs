@@ -30,10 +30,13 @@ pub(super) fn rows() -> Vec<Method> {
         Method::new("arange", |x| one(AnyTensor::arange(-3..8, 2, DType::I32, x[0].stack())))
             .on(&[normal(&[1])])
             .no_gradient(NOTHING),
-        Method::new("arange", |x| one(AnyTensor::arange(5..0, -2, DType::F32, x[0].stack())))
-            .variant("down")
-            .on(&[normal(&[1])])
-            .no_gradient(NOTHING),
+        Method::new("arange", |x| {
+            let (start, end) = (5, 0);
+            one(AnyTensor::arange(start..end, -2, DType::F32, x[0].stack()))
+        })
+        .variant("down")
+        .on(&[normal(&[1])])
+        .no_gradient(NOTHING),
         Method::new("arange_float", |x| {
             one(AnyTensor::arange_float(0.0..1.0, 0.1, DType::F32, x[0].stack()))
         })

@@ -72,7 +72,7 @@ pub(super) fn rows() -> Vec<Method> {
         Method::new("slice", |x| one(x[0].clone().slice(&s![-2.., 0..4;-2])))
             .on(&[normal(&[3, 4])])
             .on(&[normal(&[2, 5, 2])]),
-        Method::new("slice_dim", |x| one(x[0].clone().slice_dim(-1, 1..-1))).on(&[normal(&[2, 4])]),
+        Method::new("slice_dim", |x| one(x[0].clone().slice_dim(-1, s![1..-1][0]))).on(&[normal(&[2, 4])]),
         Method::new("slice_assign", |x| one(x[0].clone().slice_assign(&s![.., ..;2], x[1].clone())))
             .on(&[normal(&[2, 4]), normal(&[2, 2])])
             .on(&[normal(&[2, 3]), normal(&[1])]),
