@@ -206,6 +206,9 @@ fn choices() -> Vec<Method> {
             .no_gradient(STEPS),
         Method::new("signbit", |x| one(x[0].clone().signbit())).elementwise(numbers).no_gradient(NUMBERS),
         Method::new("is_nan", |x| one(x[0].clone().is_nan())).elementwise(numbers).no_gradient(NUMBERS),
+        Method::new("contains_nan", |x| one(x[0].clone().contains_nan()))
+            .elementwise(numbers)
+            .no_gradient(NUMBERS),
         Method::new("is_inf", |x| one(x[0].clone().is_inf())).elementwise(numbers).no_gradient(NUMBERS),
         Method::new("is_pos_inf", |x| one(x[0].clone().is_pos_inf()))
             .elementwise(numbers)

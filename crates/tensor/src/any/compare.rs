@@ -73,6 +73,11 @@ impl AnyTensor {
         AnyTensor::zeros(TensorType::new(*self.shape(), kiln_ir::DType::Bool), self.stack())
     }
 
+    /// See [`Tensor::contains_nan`](crate::Tensor::contains_nan).
+    pub fn contains_nan(self) -> Result<AnyTensor> {
+        self.is_nan()?.any()
+    }
+
     /// See [`Tensor::is_close`](crate::Tensor::is_close).
     pub fn is_close(
         self,

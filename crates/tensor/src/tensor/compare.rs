@@ -285,6 +285,19 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
         self.convert(|any| any.is_finite())
     }
 
+    /// Whether any element is NaN, of shape `[1]`. It does not wait for the device.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 2>::from_floats([[1.0, f32::NAN]], &device);
+    /// assert_eq!(a.contains_nan().into_data().to_vec::<bool>(), [true]);
+    /// ```
+    #[track_caller]
+    pub fn contains_nan(self) -> Tensor<B, 1, Bool> {
+        self.convert(|any| any.contains_nan())
+    }
+
     /// True where `|self - other| <= absolute + relative * |other|`, both are the same infinity, or both are NaN; broadcasts.
     /// Defaults: relative 1e-5, absolute 1e-8. Defined as [`torch.isclose`](https://docs.pytorch.org/docs/stable/generated/torch.isclose.html) with `equal_nan=True`.
     ///
