@@ -4,13 +4,13 @@ use super::{Argument, Gradient, Method};
 use crate::case::Tolerance;
 use crate::check::{Outcome, guarded};
 use crate::compare::difference;
-use crate::engines::Subject;
+use crate::engines::{REFERENCE, Subject};
 use crate::fill::{Random, filled};
 use crate::layout::{Layout, elements, place};
 use kiln_ir::{DType, TensorData};
-use kiln_reference::Reference;
 use kiln_tensor::{AnyTensor, Device, Dyn, Float, Tensor};
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 /// Elements of each operand that are moved to find a slope; more are sampled.
 const SAMPLES: usize = 8;
@@ -25,7 +25,7 @@ type Results = Result<Vec<AnyTensor>, String>;
 /// by automatic differentiation.
 pub fn check_value(subject: &Subject, method: &Method) -> Outcome {
     let mut outcome = Outcome::default();
-    let device = Device::from_engine((subject.open)(), subject.name);
+    let device = device_of(subject);
     for (number, arguments) in method.cases.iter().enumerate() {
         for dtype in dtypes(method, arguments) {
             let place = format!("{} on {} [{number}] {dtype}", method.key(), subject.name);
@@ -96,7 +96,7 @@ pub fn check_gradient(subject: &Subject, method: &Method) -> Outcome {
     };
     let body = |arguments: &[Argument], number: usize| {
         let data = given(method, arguments, number, DType::F64);
-        let device = Device::from_engine((subject.open)(), subject.name);
+        let device = device_of(subject);
         let found = first(&device, method, arguments, &data)?.gradients;
         let function = |data: &[TensorData]| projected(method, &reference(), data);
         slopes(arguments, &data, &found, &function, 1e-5, FIRST_ORDER)
@@ -112,7 +112,7 @@ pub fn check_second(subject: &Subject, method: &Method) -> Outcome {
     };
     let body = |arguments: &[Argument], number: usize| {
         let data = given(method, arguments, number, DType::F64);
-        let device = Device::from_engine((subject.open)(), subject.name);
+        let device = device_of(subject);
         let found = second(&device, method, arguments, &data)?;
         let function = |data: &[TensorData]| Ok(first(&reference(), method, arguments, data)?.projected);
         slopes(arguments, &data, &found, &function, 1e-5, SECOND_ORDER)
@@ -139,8 +139,19 @@ fn differentiated(argument: &Argument) -> bool {
     argument.differentiated && argument.ty(DType::F64).dtype.is_float()
 }
 
+thread_local! {
+    // Stacks live as long as the process, and engines may own threads: each thread opens each engine once. Not one for
+    // all threads, since the stream of random keys belongs to the stack.
+    static DEVICES: RefCell<BTreeMap<&'static str, Device>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+fn device_of(subject: &Subject) -> Device {
+    let open = || Device::from_engine((subject.open)(), subject.name);
+    DEVICES.with_borrow_mut(|devices| devices.entry(subject.name).or_insert_with(open).clone())
+}
+
 fn reference() -> Device {
-    Device::from_engine(Arc::new(Reference::new()), "reference")
+    device_of(&REFERENCE)
 }
 
 /// The operands of a case on the host. Floats are the same numbers in every dtype, but for rounding.
