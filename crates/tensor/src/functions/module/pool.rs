@@ -38,8 +38,8 @@ impl<const N: usize> PoolOptions<N> {
 }
 
 macro_rules! poolings {
-    ($axes:literal $rank:literal: $max:ident $indices:ident $max_gradient:ident $unpool:ident $average:ident
-     $average_gradient:ident $lp:ident $adaptive:ident $adaptive_max:ident $adaptive_indices:ident) => {
+    ($($axes:literal $rank:literal $max:ident $indices:ident $max_gradient:ident $unpool:ident $average:ident
+       $average_gradient:ident $lp:ident $adaptive:ident $adaptive_max:ident $adaptive_indices:ident;)*) => {$(
         /// The greatest element of each window over the last axes of `[batch, channels, space..]`; NaN is greatest. The gradient
         /// goes to the first of equals
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html)).
@@ -142,12 +142,17 @@ macro_rules! poolings {
             let (y, indices) = ok(x.into_any().adaptive_max_pool_with_indices(&size));
             (Tensor::from_any(y), Tensor::from_any(indices))
         }
-    };
+    )*};
 }
 
-poolings!(1 3: max_pool1d max_pool1d_with_indices max_pool1d_gradient max_unpool1d avg_pool1d avg_pool1d_gradient
-    lp_pool1d adaptive_avg_pool1d adaptive_max_pool1d adaptive_max_pool1d_with_indices);
-poolings!(2 4: max_pool2d max_pool2d_with_indices max_pool2d_gradient max_unpool2d avg_pool2d avg_pool2d_gradient
-    lp_pool2d adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices);
-poolings!(3 5: max_pool3d max_pool3d_with_indices max_pool3d_gradient max_unpool3d avg_pool3d avg_pool3d_gradient
-    lp_pool3d adaptive_avg_pool3d adaptive_max_pool3d adaptive_max_pool3d_with_indices);
+poolings! {
+    1 3
+    max_pool1d max_pool1d_with_indices max_pool1d_gradient max_unpool1d avg_pool1d avg_pool1d_gradient lp_pool1d
+    adaptive_avg_pool1d adaptive_max_pool1d adaptive_max_pool1d_with_indices;
+    2 4
+    max_pool2d max_pool2d_with_indices max_pool2d_gradient max_unpool2d avg_pool2d avg_pool2d_gradient lp_pool2d
+    adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices;
+    3 5
+    max_pool3d max_pool3d_with_indices max_pool3d_gradient max_unpool3d avg_pool3d avg_pool3d_gradient lp_pool3d
+    adaptive_avg_pool3d adaptive_max_pool3d adaptive_max_pool3d_with_indices;
+}
