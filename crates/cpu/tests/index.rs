@@ -202,7 +202,10 @@ fn a_wrong_index_is_named_and_nothing_is_written() {
     assert_eq!(outcome(&cpu, &op, operands(value.clone())).unwrap_err(), expected);
     let mut two = operands(value.clone());
     two.truncate(2);
-    assert_eq!(outcome(&cpu, &Op::Take { axis: 0 }, two).unwrap_err(), Error::index_out_of_range("take", 12, &[3, 0].into(), 0, 10));
+    assert_eq!(
+        outcome(&cpu, &Op::Take { axis: 0 }, two).unwrap_err(),
+        Error::index_out_of_range("take", 12, &[3, 0].into(), 0, 10)
+    );
     assert_eq!(block_on(cpu.read(value)).unwrap(), base);
     for (dtype, wrong) in
         [(DType::I64, -1i64), (DType::U64, -1), (DType::I8, -128), (DType::U8, 200), (DType::I32, 5)]

@@ -7,7 +7,7 @@ use kiln_tensor::linalg::{self, Norm};
 use kiln_tensor::signal::{self, ConvolveMode, StftOptions};
 use kiln_tensor::transform::{jacobian, jacobian_forward, vmap};
 use kiln_tensor::{
-    AnyTensor, Autodiff, Backend, Complex, Device, Flex, Forward, Tensor, TensorData, Vmap, einsum,
+    AnyTensor, Autodiff, Backend, Complex, Device, Flex, Forward, Tensor, TensorData, Vmap, einsum, s,
 };
 
 const LENGTH: usize = 12;
@@ -50,7 +50,7 @@ fn frames<B: Backend>(x: Tensor<B, 1>) -> Tensor<B, 1> {
     let options = StftOptions { hop: 2, ..StftOptions::new(4) };
     let spectra: Complex<B, 2> = signal::stft(x.clone(), None, &options);
     let back: Tensor<B, 1> = signal::istft(spectra.clone() * spectra, None, None, &options);
-    let smooth = signal::convolve(x.clone(), x.clone().slice([0..3]), ConvolveMode::Same);
+    let smooth = signal::convolve(x.clone(), x.clone().slice(s![0..3]), ConvolveMode::Same);
     Tensor::cat(vec![back, smooth, signal::fftconvolve(x.clone(), x, ConvolveMode::Full)], 0)
 }
 

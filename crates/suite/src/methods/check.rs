@@ -19,6 +19,8 @@ const SECOND_ORDER: f64 = 2e-5;
 /// Every dtype that a method with float operands is tried in.
 const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
 
+/// Checks the case of a number.
+type Body<'a> = dyn Fn(&[Argument], usize) -> Result<Outcome, String> + 'a;
 type Results = Result<Vec<AnyTensor>, String>;
 
 /// Values of a row on an engine are those of the reference: in each float dtype and memory layout, plain and recorded
@@ -120,11 +122,7 @@ pub fn check_second(subject: &Subject, method: &Method) -> Outcome {
     if promised { each_case(subject, method, &body) } else { Outcome::default() }
 }
 
-fn each_case(
-    subject: &Subject,
-    method: &Method,
-    body: &dyn Fn(&[Argument], usize) -> Result<Outcome, String>,
-) -> Outcome {
+fn each_case(subject: &Subject, method: &Method, body: &Body<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     for (number, arguments) in method.cases.iter().enumerate() {
         if arguments.iter().any(differentiated) {

@@ -115,7 +115,9 @@ fn mse(call: &Call<'_>) -> AnyTensor {
     let (x, target) = (call.tensor::<2>("x"), call.tensor::<2>("target"));
     match reduction(call) {
         Reduction::None => MseLoss::new().forward_no_reduction(x, target).into_any(),
-        reduction => MseLoss::new().forward(x, target, of_nn(reduction)).into_any(),
+        reduction @ (Reduction::Mean | Reduction::Sum | Reduction::BatchMean) => {
+            MseLoss::new().forward(x, target, of_nn(reduction)).into_any()
+        }
     }
 }
 
