@@ -105,6 +105,16 @@ impl Error {
         .into()
     }
 
+    /// The same error of an op that is made of others: it names what the user called. Only errors about operands change;
+    /// others say where they happened.
+    #[must_use]
+    pub fn in_op(mut self, name: &str) -> Error {
+        if let ErrorKind::Type { op, .. } = &mut *self.0 {
+            *op = name.into();
+        }
+        self
+    }
+
     /// Invalid data met while running an op.
     pub fn value(op: &str, problem: impl Into<String>) -> Error {
         ErrorKind::Value { op: op.into(), problem: problem.into(), hint: None }.into()

@@ -10,6 +10,7 @@
 //! | [`jvp`] | the result, and how it changes along a direction | [`Forward<B>`](crate::Forward) |
 //! | [`jacobian`], [`jacobian_forward`] | all derivatives of a tensor by a tensor | `Autodiff<B>`, `Forward<B>` |
 //! | [`hessian`], [`hessian_vector_product`] | second derivatives | `Autodiff<Forward<B>>` |
+//! | [`gradcheck`] | whether its gradient is right | `Autodiff<B>` |
 //! | [`vmap`], [`vmap_with`] | the function of a batch | [`Vmap<B>`](crate::Vmap) |
 //!
 //! ```
@@ -46,6 +47,7 @@
 //! As methods of [`Tensor`](crate::Tensor) do, transforms and the functions they give panic when shapes do not suit.
 //! Errors of data come back when a result is read.
 
+mod check;
 mod forward;
 mod lift;
 mod reverse;
@@ -53,6 +55,7 @@ mod second;
 mod tree;
 mod vmap;
 
+pub use check::{GradcheckOptions, gradcheck};
 pub use forward::{jacobian_forward, jvp};
 pub use kiln_vmap::Randomness;
 pub use reverse::{grad, jacobian, value_and_grad, value_and_grad_with_aux, vjp};

@@ -60,11 +60,13 @@ fn lengths_are_checked_by_name() {
     let (a, b) = (x.clone(), y.clone());
     assert_eq!(
         message(move || drop(a + b)),
-        "[add] axis `Seq` is 3 on the left and 4 on the right: f32[2, 3] x f32[4]"
+        "[add] axis `Seq` is 3 on the left and 4 on the right: f32[2, 3] x f32[4]\n  \
+         hint: axes of one name have one length; `rename` one of them if they are different things"
     );
     assert_eq!(
         message(move || drop::<Named<(Batch,)>>(x.contract(y))),
-        "[contract] axis `Seq` is 3 on the left and 4 on the right: f32[2, 3] x f32[4]"
+        "[contract] axis `Seq` is 3 on the left and 4 on the right: f32[2, 3] x f32[4]\n  \
+         hint: axes of one name have one length; `rename` one of them if they are different things"
     );
 }
 

@@ -301,3 +301,12 @@ fn branches_not_taken_leave_no_nan_in_gradients() {
     slopes(&[-7.5], &[0.0], |x| x.floor_divide(Tensor::from_floats([2.0], &DEVICE)));
     slopes(&[NAN, 1.0], &[0.0, 1.0], |x| x.fmax(Tensor::from_floats([0.5, 0.5], &DEVICE)));
 }
+
+/// Tensors that are joined meet in one dtype, whatever their order.
+#[test]
+fn joined_tensors_promote() {
+    let joined = |tensors| AnyTensor::cat(tensors, 0).unwrap().into_data().unwrap();
+    let mixed = joined(vec![any([1u8, 2]), any([-3i32]), any([0.5f32])]);
+    assert_eq!((mixed.dtype(), &*mixed.to_vec::<f32>()), (DType::F32, &[1.0, 2.0, -3.0, 0.5][..]));
+    assert_eq!(joined(vec![any([true]), any([7i64])]).dtype(), DType::I64);
+}

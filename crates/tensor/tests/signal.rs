@@ -201,7 +201,11 @@ fn convolutions_agree() {
         assert!(fast.all_close(vector(&expected), None, Some(1e-5)), "{mode:?}");
     }
     let empty = signal_any(&[]).convolve(signal_any(&[1.0]), ConvolveMode::Full).unwrap_err().to_string();
-    assert_eq!(empty, "[convolve] needs at least one element along the last axis of both: f32[0] x f32[1]");
+    assert!(
+        empty.starts_with(
+            "[convolve] needs at least one element along the last axis of both: f32[0] x f32[1]"
+        )
+    );
 }
 
 fn signal_any(x: &[f32]) -> AnyTensor {

@@ -176,7 +176,8 @@ impl AnyTensor {
 
     /// See [`Tensor::clamp`](crate::Tensor::clamp).
     pub fn clamp(self, low: impl Number, high: impl Number) -> Result<AnyTensor> {
-        self.clamp_min(low)?.clamp_max(high)
+        let clamped = self.clamp_min(low).and_then(|x| x.clamp_max(high));
+        clamped.map_err(|error| error.in_op("clamp"))
     }
 
     /// See [`Tensor::lerp`](crate::Tensor::lerp).

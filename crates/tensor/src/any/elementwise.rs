@@ -98,12 +98,17 @@ impl AnyTensor {
         if a.dtype() == b.dtype() {
             return Ok((a, b));
         }
-        let Some(dtype) = DType::promote(a.dtype(), b.dtype()) else {
-            let problem = alloc::format!("no integer dtype holds {} and {}", a.dtype(), b.dtype());
-            return Err(Error::type_error(op, problem, &[a.ty().into(), b.ty().into()])
-                .hint("cast one of them: to `i64` if its numbers fit, or both to `f64`"));
-        };
+        let dtype = AnyTensor::meeting(op, a.dtype(), &a, &b)?;
         Ok((a.cast(dtype)?, b.cast(dtype)?))
+    }
+
+    /// The dtype in which `b` meets tensors of a dtype, of which `a` is one.
+    pub(crate) fn meeting(op: &str, dtype: DType, a: &AnyTensor, b: &AnyTensor) -> Result<DType> {
+        DType::promote(dtype, b.dtype()).ok_or_else(|| {
+            let problem = alloc::format!("no integer dtype holds {dtype} and {}", b.dtype());
+            Error::type_error(op, problem, &[a.ty().into(), b.ty().into()])
+                .hint("cast one of them: to `i64` if its numbers fit, or both to `f64`")
+        })
     }
 
     /// `a` where this `bool` holds, otherwise `b`; broadcasts.

@@ -98,6 +98,34 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
         Some(Tensor::from_any(AnyTensor::new(gradients.stack.clone(), value)))
     }
 
+    /// Puts another gradient of this tensor in the place of what is there: to clip it, to add noise. Nothing happens when
+    /// the tensor requires no gradient.
+    ///
+    /// # Panics
+    /// When the gradient is of another shape or dtype than the tensor.
+    ///
+    /// ```
+    /// use kiln_tensor::{Autodiff, Flex, Tensor};
+    ///
+    /// let x = Tensor::<Autodiff<Flex>, 1>::ones([2], &Default::default()).require_grad();
+    /// let mut gradients = (&x * 10).sum().backward();
+    /// let clipped = x.grad(&gradients).unwrap().clamp_max(1.0);
+    /// x.grad_replace(&mut gradients, clipped);
+    /// assert_eq!(x.grad(&gradients).unwrap().into_data().to_vec::<f32>(), [1.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn grad_replace(&self, gradients: &mut Gradients, gradient: Tensor<B::InnerBackend, D>) {
+        if gradient.as_any().ty() != self.as_any().ty() {
+            let types = [gradient.as_any().ty().into(), self.as_any().ty().into()];
+            let error = Error::type_error("grad_replace", "the gradient is not of the tensor's type", &types);
+            super::fail(&error.hint("a gradient has the shape and dtype of its tensor"));
+        }
+        let id = layer(self.as_any(), "").ok().and_then(|(layer, _)| layer.leaf_id(self.as_any().value()));
+        if let Some(id) = id {
+            gradients.gradients.insert(id, gradient.into_any().into_value());
+        }
+    }
+
     /// The same elements as a new start of a tape, for which [`backward`](Tensor::backward) computes a gradient.
     #[track_caller]
     pub fn require_grad(self) -> Self {

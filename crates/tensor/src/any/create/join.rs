@@ -3,10 +3,11 @@
 use crate::{AnyTensor, Axis, Error, Result, Stack};
 use alloc::format;
 use alloc::vec::Vec;
-use kiln_ir::{Op, OperandType, PadAxis};
+use kiln_ir::{Op, Operand, OperandType, PadAxis};
 
 impl AnyTensor {
-    /// Tensors one after the other along an axis. See [`Tensor::cat`](crate::Tensor::cat).
+    /// Tensors one after the other along an axis; different dtypes meet in the one of [`DType::promote`](crate::DType::promote). See
+    /// [`Tensor::cat`](crate::Tensor::cat).
     pub fn cat(tensors: Vec<AnyTensor>, axis: impl Into<Axis>) -> Result<AnyTensor> {
         AnyTensor::join("cat", tensors, axis.into())
     }
@@ -19,10 +20,14 @@ impl AnyTensor {
         };
         let axis = axis.of(op, first.ty())?;
         let rest: Vec<AnyTensor> = rest.collect();
+        let mut dtype = first.dtype();
         for other in &rest {
             first.on_same_stack(op, other)?;
+            dtype = AnyTensor::meeting(op, dtype, &first, other)?;
         }
-        first.apply_with(&Op::Concat { axis }, rest.into_iter().map(|any| any.into_value().into()))
+        let rest = rest.into_iter().map(|other| Ok(other.cast(dtype)?.into_value().into()));
+        let rest: Vec<Operand> = rest.collect::<Result<_>>()?;
+        first.cast(dtype)?.apply_with(&Op::Concat { axis }, rest).map_err(|error| error.in_op(op))
     }
 
     /// Tensors of one shape along a new axis. See [`Tensor::stack`](crate::Tensor::stack); the name `stack` is that of

@@ -8,12 +8,12 @@ impl AnyTensor {
     /// `self` where the mask is false, `values` where it is true; broadcasts. See
     /// [`Tensor::mask_where`](crate::Tensor::mask_where).
     pub fn mask_where(self, mask: AnyTensor, values: AnyTensor) -> Result<AnyTensor> {
-        mask.if_else(values, self)
+        mask.if_else(values, self).map_err(|error| error.in_op("mask_where"))
     }
 
     /// The number where the mask holds; broadcasts. See [`Tensor::mask_fill`](crate::Tensor::mask_fill).
     pub fn mask_fill(self, mask: AnyTensor, x: impl Number) -> Result<AnyTensor> {
-        mask.if_else_number(x, self)
+        mask.if_else_number(x, self).map_err(|error| error.in_op("mask_fill"))
     }
 
     /// The elements where the mask holds, in row-major order, `[count]`. Waits for the device. See

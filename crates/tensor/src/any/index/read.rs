@@ -19,7 +19,7 @@ impl AnyTensor {
             return Err(Error::type_error("select", "the indices need exactly 1 axis", &types)
                 .hint("`take` accepts indices with any number of axes"));
         }
-        self.take(axis, indices)
+        self.take(axis, indices).map_err(|error| error.in_op("select"))
     }
 
     /// For each index, the element at that place of the axis. See [`Tensor::gather`](crate::Tensor::gather).

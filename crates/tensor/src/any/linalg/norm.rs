@@ -82,7 +82,8 @@ impl AnyTensor {
         axis: impl Into<Axis>,
         epsilon: f64,
     ) -> Result<AnyTensor> {
-        self.cosine_along(other, axis.into(), epsilon)
+        let similarity = self.cosine_along(other, axis.into(), epsilon);
+        similarity.map_err(|error| error.in_op("cosine_similarity"))
     }
 
     fn cosine_along(self, other: AnyTensor, axis: Axis, epsilon: f64) -> Result<AnyTensor> {

@@ -94,7 +94,7 @@ impl AnyTensor {
     /// Dot products along an axis, which stays with length 1; the other axes broadcast.
     /// See [`linalg::vecdot`](crate::linalg::vecdot).
     pub fn vecdot(self, other: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        let product = self.binary(Binary::Mul, other)?;
+        let product = self.binary(Binary::Mul, other).map_err(|error| error.in_op("vecdot"))?;
         let axis = axis.into().of("vecdot", product.ty())?;
         sum_axis(product, axis)
     }

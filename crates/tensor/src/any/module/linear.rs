@@ -27,7 +27,7 @@ impl AnyTensor {
         let rows: usize = shape[..last].iter().product();
         let y = self.reshape([rows, input])?.matmul(weight.swap_dims(0, 1)?)?;
         let y = match bias {
-            Some(bias) => y.binary(Binary::Add, bias)?,
+            Some(bias) => y.binary(Binary::Add, bias).map_err(|error| error.in_op("linear"))?,
             None => y,
         };
         y.reshape(shape.with(last, output))

@@ -131,7 +131,10 @@ impl AnyTensor {
     /// [`Tensor::expand`](crate::Tensor::expand).
     pub fn expand(self, shape: impl Into<Shape>) -> Result<AnyTensor> {
         let shape = shape.into();
-        if *self.shape() == shape { Ok(self) } else { self.apply(&Op::Broadcast(shape)) }
+        if *self.shape() == shape {
+            return Ok(self);
+        }
+        self.apply(&Op::Broadcast(shape)).map_err(|error| error.in_op("expand"))
     }
 
     /// As [`expand`](AnyTensor::expand), with -1 for lengths that stay.

@@ -69,7 +69,8 @@ impl AnyTensor {
 
     /// `length` elements of an axis, from `start`. See [`Tensor::narrow`](crate::Tensor::narrow).
     pub fn narrow(self, axis: impl Into<Axis>, start: usize, length: usize) -> Result<AnyTensor> {
-        self.slice_axis(axis, SliceAxis { start, len: length, step: 1 })
+        let part = self.slice_axis(axis, SliceAxis { start, len: length, step: 1 });
+        part.map_err(|error| error.in_op("narrow"))
     }
 
     /// One place of an axis, which goes. See [`Tensor::select_dim`](crate::Tensor::select_dim).
