@@ -326,3 +326,44 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
         ok(self.into_any().all_close(other.into_any(), relative, absolute))
     }
 }
+
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+    /// True where both are not zero (true); broadcasts. NaN is not zero. Defined as
+    /// [`torch.logical_and`](https://docs.pytorch.org/docs/stable/generated/torch.logical_and.html).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1, Int>::from_ints([0, 2, 3], &device);
+    /// let b = Tensor::<Flex, 1, Int>::from_ints([1, 0, 4], &device);
+    /// assert_eq!(a.clone().logical_and(b.clone()).into_data().to_vec::<bool>(), [false, false, true]);
+    /// assert_eq!(a.clone().logical_or(b.clone()).into_data().to_vec::<bool>(), [true, true, true]);
+    /// assert_eq!(a.clone().logical_xor(b).into_data().to_vec::<bool>(), [true, true, false]);
+    /// assert_eq!(a.logical_not().into_data().to_vec::<bool>(), [true, false, false]);
+    /// ```
+    #[track_caller]
+    pub fn logical_and(self, other: Self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.logical_and(other.into_any()))
+    }
+
+    /// True where either is not zero (true); broadcasts. Defined as
+    /// [`torch.logical_or`](https://docs.pytorch.org/docs/stable/generated/torch.logical_or.html).
+    #[track_caller]
+    pub fn logical_or(self, other: Self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.logical_or(other.into_any()))
+    }
+
+    /// True where exactly one is not zero (true); broadcasts. Defined as
+    /// [`torch.logical_xor`](https://docs.pytorch.org/docs/stable/generated/torch.logical_xor.html).
+    #[track_caller]
+    pub fn logical_xor(self, other: Self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.logical_xor(other.into_any()))
+    }
+
+    /// True where zero (false). Defined as
+    /// [`torch.logical_not`](https://docs.pytorch.org/docs/stable/generated/torch.logical_not.html).
+    #[track_caller]
+    pub fn logical_not(self) -> Tensor<B, D, Bool> {
+        self.convert(|any| any.logical_not())
+    }
+}
