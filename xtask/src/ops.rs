@@ -15,6 +15,9 @@ const PAGE: &str = "book/src/operations.md";
 /// The program of the suite that prints the table, and fails when a cell is empty without a reason.
 const PROGRAM: (&str, &str) = ("kiln-suite", "coverage");
 
+/// The features with which the suite has all of its rows.
+const FEATURES: &str = "linalg";
+
 /// `cargo xtask ops`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
@@ -37,7 +40,8 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
 fn report(workspace: &Workspace) -> Result<(String, bool), String> {
     let (package, program) = PROGRAM;
     let mut command = process::cargo(&workspace.root);
-    command.args(["run", "--quiet", "-p", package, "--bin", program]).stderr(Stdio::inherit());
+    command.args(["run", "--quiet", "-p", package, "--features", FEATURES, "--bin", program]);
+    command.stderr(Stdio::inherit());
     let output = command.output().map_err(|error| format!("cargo run: {error}"))?;
     let page = String::from_utf8(output.stdout).map_err(|_| format!("{program} printed no text"))?;
     if page.is_empty() {

@@ -18,11 +18,16 @@
 //!   a variant where there are several rows. Goldens in the families `method_*` carry these keys as their ops.
 //! * [`surface`] reads the names of all public methods from the sources; a method without a row fails the tests, unless
 //!   [`EXEMPT`] says why it has none.
+//!
+//! With the feature `linalg` the functions of `kiln_linalg::any` have rows too, in the family `decompositions`. Their names
+//! begin with `linalg::`. The tests of `kiln-linalg` check them, so that those here compile no `faer`.
 
 mod activation;
 mod check;
 mod core;
 mod create;
+#[cfg(feature = "linalg")]
+mod decompositions;
 mod einsum;
 mod elementwise;
 mod grid;
@@ -253,6 +258,8 @@ pub const FAMILIES: &[Family] = &[
     ("activation", activation::rows),
     ("core", core::rows),
     ("create", create::rows),
+    #[cfg(feature = "linalg")]
+    ("decompositions", decompositions::rows),
     ("einsum", einsum::rows),
     ("elementwise", elementwise::rows),
     ("grid", grid::rows),

@@ -54,14 +54,15 @@ pub fn report() -> Report {
     let families: Vec<(String, Vec<Row>)> = families.filter(|(_, rows)| !rows.is_empty()).collect();
     let unlisted = unlisted();
     let missing = ops.iter().chain(families.iter().flat_map(|(_, rows)| rows)).chain(&unlisted);
-    let missing: Vec<String> = missing.flat_map(missing_cells).collect();
+    let missing = missing.flat_map(missing_cells).chain(unclaimed(&counts));
+    let missing: Vec<String> = missing.collect();
 
     let methods: usize = families.iter().map(|(_, rows)| rows.len()).sum();
     let golden: usize = counts.values().sum();
     writeln!(
         page,
-        "{} variants of ops, {methods} methods, {golden} cases from PyTorch that call methods by their row; {} empty \
-         cells without a reason.\n",
+        "{} variants of ops, {methods} methods and functions, {golden} cases from PyTorch that call these; {} \
+         empty cells without a reason.\n",
         ops.len(),
         missing.len()
     )
@@ -229,7 +230,9 @@ fn method_row(rows: &[Method], goldens: &BTreeMap<String, usize>) -> Row {
         if cells.contains(&Cell::Checked) { Cell::Checked } else { cells[0].clone() }
     };
     let cells = [Cell::Checked, best(first), best(second)];
-    let count = rows.iter().filter_map(|row| goldens.get(&row.key())).sum();
+    // Those of functions count for all their rows.
+    let keys: BTreeSet<String> = rows.iter().map(Method::key).chain([rows[0].name.into()]).collect();
+    let count = keys.iter().filter_map(|key| goldens.get(key)).sum();
     Row { name: rows[0].name.into(), cells: vec![cells; COLUMNS.len()], goldens: Some(count) }
 }
 
@@ -259,7 +262,8 @@ fn unlisted() -> Vec<Row> {
     unlisted.map(|name| Row { name, cells: vec![missing.clone(); COLUMNS.len()], goldens: Some(0) }).collect()
 }
 
-/// How many cases of the families `method_*` call each row.
+/// How many cases call each row: those of the families `method_*` by its key, and with the feature `linalg` those of the
+/// family of that name by the name of its function.
 fn golden_counts() -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for family in goldens::FAMILIES.iter().filter(|family| family.starts_with("method_")) {
@@ -267,5 +271,24 @@ fn golden_counts() -> BTreeMap<String, usize> {
             *counts.entry(golden.op).or_default() += 1;
         }
     }
+    if cfg!(feature = "linalg") {
+        for golden in goldens::read_family("linalg") {
+            *counts.entry(function_of(&golden.op)).or_default() += 1;
+        }
+    }
     counts
+}
+
+/// The function that an op of the golden family `linalg` calls: these ops say also of which matrices and which result.
+fn function_of(op: &str) -> String {
+    let op = op.strip_prefix("spd_").or(op.strip_prefix("sym_")).unwrap_or(op);
+    format!("linalg::{}", op.strip_suffix("_residuals").unwrap_or(op))
+}
+
+/// Cases from PyTorch that call no row.
+fn unclaimed(counts: &BTreeMap<String, usize>) -> Vec<String> {
+    let rows = methods::all();
+    let known: BTreeSet<String> = rows.iter().flat_map(|row| [row.key(), row.name.to_owned()]).collect();
+    let unclaimed = counts.keys().filter(|key| !known.contains(*key));
+    unclaimed.map(|key| format!("{key}: PyTorch has cases, but no row has this key")).collect()
 }

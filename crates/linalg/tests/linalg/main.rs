@@ -1,4 +1,4 @@
-//! Linear algebra: what holds of every result, gradients against differences, and what users see when something is wrong.
+//! Linear algebra: the rows of the suite, what holds of every result, and what users see when something is wrong.
 
 mod goldens;
 mod gradients;
@@ -6,6 +6,7 @@ mod messages;
 mod numbers;
 mod programs;
 mod properties;
+mod rows;
 mod transforms;
 
 use kiln_tensor::{AnyTensor, DType, Device, TensorData};

@@ -5,7 +5,14 @@ use std::fs;
 use std::path::Path;
 
 /// Folders and files below `crates/` whose public methods of `AnyTensor` must each have a row.
-const SOURCES: &[&str] = &["tensor/src/any", "tensor/src/einsum.rs"];
+const METHODS: &[&str] = &["tensor/src/any", "tensor/src/einsum.rs"];
+
+/// Folders and files below `crates/` whose public functions must each have a row, and how the names of these rows begin.
+const FUNCTIONS: &[(&str, &str)] = if cfg!(feature = "linalg") {
+    &[("linalg/src/any.rs", "linalg::"), ("linalg/src/any", "linalg::")]
+} else {
+    &[]
+};
 
 /// Methods without a row, and why.
 pub const EXEMPT: &[(&str, &str)] = &[
@@ -34,26 +41,33 @@ pub const EXEMPT: &[(&str, &str)] = &[
     ("from_inner", "enters a tape; every second gradient begins with it"),
 ];
 
-/// The names of the public methods, sorted.
+/// The names of the public methods, and with the feature `linalg` of the functions of `kiln_linalg::any`; sorted.
 ///
 /// # Panics
 /// When the sources are not beside this crate.
 pub fn surface() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder of crates");
     let mut names = BTreeSet::new();
-    for source in SOURCES {
-        read(&crates.join(source), &mut names);
+    for source in METHODS {
+        read(&crates.join(source), &mut |text| methods(text, &mut names));
+    }
+    for (source, prefix) in FUNCTIONS {
+        read(&crates.join(source), &mut |text| functions(text, prefix, &mut names));
     }
     names.into_iter().collect()
 }
 
-fn read(path: &Path, names: &mut BTreeSet<String>) {
+/// Visits the text of a file, or of all files in a folder.
+fn read(path: &Path, visit: &mut dyn FnMut(&str)) {
     if path.is_dir() {
         let entries = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        entries.for_each(|entry| read(&entry.expect("an entry").path(), names));
+        entries.for_each(|entry| read(&entry.expect("an entry").path(), visit));
         return;
     }
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    visit(&fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())));
+}
+
+fn methods(text: &str, names: &mut BTreeSet<String>) {
     let mut inside = false;
     for line in text.lines() {
         match line {
@@ -61,10 +75,18 @@ fn read(path: &Path, names: &mut BTreeSet<String>) {
             _ if line.starts_with("impl AnyTensor") => inside = true,
             _ => {}
         }
-        let declared =
-            line.trim_start().strip_prefix("pub fn ").or(line.trim_start().strip_prefix("pub async fn "));
-        if let (true, Some(rest)) = (inside, declared) {
-            names.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+        if let (true, Some(name)) = (inside, declared(line.trim_start())) {
+            names.insert(name.to_owned());
         }
     }
+}
+
+fn functions(text: &str, prefix: &str, names: &mut BTreeSet<String>) {
+    names.extend(text.lines().filter_map(declared).map(|name| format!("{prefix}{name}")));
+}
+
+/// The name of the public function that a line declares at its start.
+fn declared(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("pub fn ").or(line.strip_prefix("pub async fn "))?;
+    rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }
