@@ -16,7 +16,7 @@ mod module;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Derives `Module`, `BackendModule`, `AutodiffModule` and `Display` for a struct or enum. `Debug` must be derived or
+/// Derives `Module`, `BackendModule`, `ModuleOn` and `Display` for a struct or enum. `Debug` must be derived or
 /// written beside it.
 ///
 /// Every field is a module: parameters, other modules, and options, boxes, vectors, arrays and tuples of modules.

@@ -16,9 +16,9 @@ pub(crate) fn derive(input: DeriveInput) -> Result<TokenStream> {
     let parameters = Parameters::read(&input)?;
     let module = module(&input, &parameters);
     let backend = backend_module(&input, &parameters);
-    let autodiff = autodiff_module(&input, &parameters);
+    let on = module_on(&input, &parameters);
     let display = if input.display { display(&input, &parameters) } else { TokenStream::new() };
-    Ok(quote!(#module #backend #autodiff #display))
+    Ok(quote!(#module #backend #on #display))
 }
 
 /// `impl Module`: the traversal.
@@ -48,18 +48,19 @@ fn backend_module(input: &Input, parameters: &Parameters) -> TokenStream {
     }
 }
 
-/// `impl AutodiffModule`: the copy for inference.
-fn autodiff_module(input: &Input, parameters: &Parameters) -> TokenStream {
+/// `impl ModuleOn`: the same module on another backend.
+fn module_on(input: &Input, parameters: &Parameters) -> TokenStream {
     let (krate, name) = (&input.krate, &input.ident);
-    let (generics, arguments, bounds) = parameters.for_autodiff_module(input);
-    let backend = parameters.backend();
-    let inner = parameters.inner_arguments();
-    let valid = valid(input, &backend);
+    let (generics, arguments, bounds) = parameters.for_module_on(input);
+    let target = parameters.target();
+    let on = parameters.target_arguments();
+    let body = rebuilt(input, &target);
     quote! {
         #[automatically_derived]
-        impl #generics #krate::AutodiffModule<#backend> for #name #arguments #bounds {
-            type InnerModule = #name #inner;
-            fn valid(&self) -> Self::InnerModule { #valid }
+        #[allow(unused_variables)]
+        impl #generics #krate::ModuleOn<#target> for #name #arguments #bounds {
+            type On = #name #on;
+            fn on(&self, path: &mut #krate::Path, place: &mut #krate::module::Place<'_>) -> Self::On { #body }
         }
     }
 }
@@ -152,13 +153,13 @@ fn visit_call(input: &Input, field: &Field, access: &TokenStream, kind: Traversa
     }
 }
 
-fn valid(input: &Input, backend: &Ident) -> TokenStream {
+fn rebuilt(input: &Input, target: &Ident) -> TokenStream {
     let name = &input.ident;
     match &input.body {
         Body::Struct(fields) => {
             let fields = fields.iter().map(|field| {
                 let member = &field.member;
-                let value = valid_field(input, field, quote!(&self.#member), backend);
+                let value = rebuilt_field(input, field, quote!(&self.#member), target);
                 quote!(#member: #value)
             });
             quote!(#name { #(#fields),* })
@@ -168,7 +169,10 @@ fn valid(input: &Input, backend: &Ident) -> TokenStream {
                 let (pattern, ident) = (pattern(input, variant), &variant.ident);
                 let fields = variant.fields.iter().map(|field| {
                     let (member, binding) = (&field.member, binding(field));
-                    let value = valid_field(input, field, quote!(#binding), backend);
+                    let value = match variant.only_unnamed() {
+                        Some(field) => rebuilt_at(input, field, quote!(#binding), target),
+                        None => rebuilt_field(input, field, quote!(#binding), target),
+                    };
                     quote!(#member: #value)
                 });
                 quote!(#pattern => #name::#ident { #(#fields),* },)
@@ -178,12 +182,25 @@ fn valid(input: &Input, backend: &Ident) -> TokenStream {
     }
 }
 
-fn valid_field(input: &Input, field: &Field, access: TokenStream, backend: &Ident) -> TokenStream {
+/// A field of the module on another backend, at its own path.
+fn rebuilt_field(input: &Input, field: &Field, access: TokenStream, target: &Ident) -> TokenStream {
+    let name = &field.name;
+    let value = rebuilt_at(input, field, access, target);
+    match field.role {
+        Role::Module => quote!(path.within(#name, |path| #value)),
+        Role::Skip | Role::Attribute | Role::Marker => value,
+    }
+}
+
+/// A field of the module on another backend, at the present path.
+fn rebuilt_at(input: &Input, field: &Field, access: TokenStream, target: &Ident) -> TokenStream {
     let (krate, ty) = (&input.krate, &field.ty);
     match field.role {
         Role::Skip | Role::Attribute => quote_spanned!(ty.span()=> ::core::clone::Clone::clone(#access)),
         Role::Marker => quote!(::core::marker::PhantomData),
-        Role::Module => quote_spanned!(ty.span()=> <#ty as #krate::AutodiffModule<#backend>>::valid(#access)),
+        Role::Module => {
+            quote_spanned!(ty.span()=> <#ty as #krate::ModuleOn<#target>>::on(#access, path, place))
+        }
     }
 }
 

@@ -38,7 +38,8 @@
 //! ```
 //!
 //! * [`Module`] is the object-safe traversal over parameters with dotted names. [`AutodiffModule::valid`] gives the
-//!   copy for inference, [`GradientsParams`] the gradients of a module.
+//!   copy for inference, [`GradientsParams`] the gradients of a module. [`with_parameters`] makes a module a function of
+//!   its parameters, for `grad`, `vmap` and the other transforms.
 //! * Each layer has a configuration, made by [`Config`](macro@Config), with PyTorch's defaults:
 //!   `Conv2dConfig::new([1, 8], [3, 3]).with_stride([2, 2]).init(&device)`. Parameters have PyTorch's names and
 //!   layouts.
@@ -65,8 +66,9 @@ pub use kiln_macros::{Config, Module};
 pub use kiln_tensor as tensor;
 pub use layer::*;
 pub use module::{
-    AutodiffModule, BackendModule, GradientsParams, LayerTable, Module, Param, ParamId, Parameter,
-    ParameterRole, Path, RunningState, Visitor, VisitorMut,
+    AutodiffModule, BackendModule, GradientsParams, LayerTable, Module, ModuleOn, NamedTensors, Param,
+    ParamId, Parameter, ParameterRole, Path, RunningState, Visitor, VisitorMut, buffers,
+    trainable_parameters, with_parameters,
 };
 #[doc(hidden)]
 pub use serde;

@@ -1,6 +1,7 @@
 //! The module trait: one object-safe traversal over parameters with dotted names.
 
 mod containers;
+mod functional;
 mod gradients;
 mod parameter;
 mod path;
@@ -8,12 +9,13 @@ mod table;
 mod typed;
 mod visitors;
 
+pub use functional::{NamedTensors, buffers, trainable_parameters, with_parameters};
 pub use gradients::GradientsParams;
 pub(crate) use parameter::detached;
 pub use parameter::{Param, ParamId, RunningState};
 pub use path::Path;
 pub use table::LayerTable;
-pub use typed::{AutodiffModule, BackendModule};
+pub use typed::{AutodiffModule, BackendModule, ModuleOn, Place};
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -29,7 +29,7 @@
 //! assert_eq!(slopes.into_data().to_vec::<f32>(), [3.0, 12.0, 27.0]);
 //! ```
 //!
-//! **Arguments** and results are [`Tree`]s: tensors, and tuples, arrays and vectors of them. Integer and `bool` tensors
+//! **Arguments** and results are [`Tree`]s: tensors, and tuples, arrays, vectors and maps of them. Integer and `bool` tensors
 //! may be among the arguments: they have no derivative, and in a gradient or direction their place holds zeros (`false`).
 //!
 //! **Functions** may be closures, functions, or references to them. Write them for any backend (`fn f<B: Backend>(x:

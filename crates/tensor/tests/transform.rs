@@ -259,6 +259,30 @@ fn axes_of_examples_may_be_any_or_none() {
 }
 
 #[test]
+fn maps_are_arguments_and_an_axis_is_for_all_of_a_part() {
+    type Map = std::collections::BTreeMap<String, Tensor<Flex, 1>>;
+    let map =
+        |a: f64, b: f64| -> Map { Map::from([("a".into(), floats(vec![a])), ("b".into(), floats(vec![b]))]) };
+    type Inside<B> = std::collections::BTreeMap<String, Tensor<B, 1>>;
+    let f = |(weights, x): (Inside<Autodiff<Vm>>, Tensor<Autodiff<Vm>, 1>)| {
+        (weights["a"].clone() * x.clone() + weights["b"].clone() * x.square()).sum()
+    };
+    let options = VmapOptions::default().in_axes([None, Some(0)]);
+    type Result = (std::collections::BTreeMap<String, Tensor<Flex, 2>>, Tensor<Flex, 2>);
+    let (by_weights, by_x): Result =
+        vmap_with(options, grad(f))((map(2.0, 5.0), floats::<2>([[1.0f64], [2.0], [3.0]])));
+    assert_eq!(numbers(by_weights["a"].clone()), [1.0, 2.0, 3.0]);
+    assert_eq!(numbers(by_weights["b"].clone()), [1.0, 4.0, 9.0]);
+    assert_eq!(numbers(by_x), [12.0, 22.0, 32.0]);
+
+    let text = message(|| {
+        let direction = Map::from([("a".into(), floats(vec![1.0f64])), ("c".into(), floats(vec![1.0f64]))]);
+        let _ = jvp(|weights: Inside<Fw>| weights["a"].clone(), map(1.0, 2.0), direction);
+    });
+    assert!(text.contains("the direction is {a: tensor, c: tensor}, not {a: tensor, b: tensor}"), "{text}");
+}
+
+#[test]
 fn chunks_do_not_change_results() {
     let f = |x: Tensor<Vm, 1>| (x.clone().exp(), x.sum());
     let x = || floats::<1>((0..14).map(f64::from).collect::<Vec<_>>()).reshape([7, 2]);

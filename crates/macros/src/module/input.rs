@@ -185,7 +185,7 @@ pub(crate) fn crate_argument(input: syn::parse::ParseStream<'_>) -> Result<Token
     Ok(input.call(Path::parse_mod_style)?.into_token_stream())
 }
 
-/// The name that stands for a type parameter below automatic differentiation.
+/// The name that stands for a type parameter on another backend.
 pub(crate) fn inner_name(ident: &Ident) -> Ident {
     format_ident!("Inner{}", ident)
 }

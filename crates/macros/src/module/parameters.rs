@@ -1,6 +1,6 @@
 //! The type parameters of a module, and the bounds of its impls.
 //!
-//! The copy for inference replaces the backend by the one below, and modules by their own copies. Both get a type
+//! The module on another backend replaces the backend by that one, and modules by themselves there. Both get a type
 //! parameter of their own, `InnerB` for `B`, and the bounds of the type are repeated with the names exchanged.
 
 use super::input::{Input, Role, inner_name};
@@ -84,34 +84,31 @@ impl Parameters {
         self.pieces(&self.made_backend(), bounds)
     }
 
-    pub(crate) fn for_autodiff_module(&self, input: &Input) -> Pieces {
-        let (krate, backend) = (&input.krate, self.backend());
+    pub(crate) fn for_module_on(&self, input: &Input) -> Pieces {
+        let (krate, target) = (&input.krate, self.target());
         let mut bounds = self.plain_bounds();
         bounds.extend(self.plain.iter().map(|ident| quote!(#ident: ::core::clone::Clone)));
-        let mut extra = self.made_backend();
-        match &self.backend {
-            Some(_) => {
-                let inner = inner_name(&backend);
-                bounds.push(quote!(#backend: #krate::tensor::AutodiffBackend<InnerBackend = #inner>));
-                bounds.push(quote!(#inner: #krate::tensor::Backend));
-                extra.push(inner);
-            }
-            None => bounds.push(quote!(#backend: #krate::tensor::AutodiffBackend)),
-        }
+        bounds.push(quote!(#target: #krate::tensor::Backend));
+        let mut extra = vec![target.clone()];
         for module in &self.modules {
             let inner = inner_name(module);
-            bounds.push(quote!(#module: #krate::AutodiffModule<#backend, InnerModule = #inner>));
+            bounds.push(quote!(#module: #krate::ModuleOn<#target, On = #inner>));
             bounds.push(quote!(#inner: #krate::Module));
             extra.push(inner);
         }
         bounds.extend(self.inner_bounds());
         let constant = self.constant_fields(input);
-        bounds.extend(constant.map(|ty| quote!(#ty: #krate::AutodiffModule<#backend, InnerModule = #ty>)));
+        bounds.extend(constant.map(|ty| quote!(#ty: #krate::ModuleOn<#target, On = #ty>)));
         self.pieces(&extra, bounds)
     }
 
-    /// The arguments of the type below automatic differentiation.
-    pub(crate) fn inner_arguments(&self) -> TokenStream {
+    /// The backend that the module is rebuilt on.
+    pub(crate) fn target(&self) -> Ident {
+        self.backend.as_ref().map_or_else(|| self.backend(), inner_name)
+    }
+
+    /// The arguments of the type on that backend.
+    pub(crate) fn target_arguments(&self) -> TokenStream {
         let (_, arguments, _) = self.generics.split_for_impl();
         self.rename(arguments.into_token_stream())
     }
@@ -127,7 +124,7 @@ impl Parameters {
         if self.backend.is_some() { Vec::new() } else { vec![self.backend()] }
     }
 
-    /// Of a type without a backend: the types of fields that are the same below automatic differentiation. A type
+    /// Of a type without a backend: the types of fields that are the same on every backend. A type
     /// that contains itself must not appear in its own bounds.
     fn constant_fields<'a>(&'a self, input: &'a Input) -> impl Iterator<Item = &'a Type> {
         let constant = move |ty: &Type| {
@@ -142,7 +139,7 @@ impl Parameters {
             .filter(move |ty| constant(ty))
     }
 
-    /// The bounds that were written, for the parameters below automatic differentiation.
+    /// The bounds that were written, for the parameters on the other backend.
     fn inner_bounds(&self) -> Vec<TokenStream> {
         let mut written: Vec<TokenStream> = Vec::new();
         for parameter in self.generics.type_params().filter(|parameter| !parameter.bounds.is_empty()) {

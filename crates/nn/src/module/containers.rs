@@ -1,14 +1,14 @@
 //! Modules made of modules, and plain data as fields.
 
-use super::{AutodiffModule, BackendModule, Module, Path, Visitor, VisitorMut};
+use super::{BackendModule, Module, ModuleOn, Path, Place, Visitor, VisitorMut};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
-use kiln_tensor::{AutodiffBackend, Backend};
+use kiln_tensor::Backend;
 
 /// Implements [`Module`] for a type of plain data, so that it can be a field of a module: it holds no parameters,
-/// layer tables show it (by `Debug`), and [`valid`](AutodiffModule::valid) clones it.
+/// layer tables show it (by `Debug`), and on another backend ([`ModuleOn`]) it is a clone.
 ///
 /// ```
 /// use kiln_nn::{Module, plain_data};
@@ -32,9 +32,9 @@ macro_rules! plain_data {
 
         impl<B: $crate::tensor::Backend> $crate::BackendModule<B> for $ty {}
 
-        impl<B: $crate::tensor::AutodiffBackend> $crate::AutodiffModule<B> for $ty {
-            type InnerModule = $ty;
-            fn valid(&self) -> $ty {
+        impl<B: $crate::tensor::Backend> $crate::ModuleOn<B> for $ty {
+            type On = $ty;
+            fn on(&self, _path: &mut $crate::Path, _place: &mut $crate::module::Place<'_>) -> $ty {
                 self.clone()
             }
         }
@@ -55,12 +55,12 @@ where
 
 impl<B: Backend, T: ?Sized> BackendModule<B> for PhantomData<T> where PhantomData<T>: Send {}
 
-impl<B: AutodiffBackend, T: ?Sized> AutodiffModule<B> for PhantomData<T>
+impl<B: Backend, T: ?Sized> ModuleOn<B> for PhantomData<T>
 where
     PhantomData<T>: Send,
 {
-    type InnerModule = PhantomData<T>;
-    fn valid(&self) -> PhantomData<T> {
+    type On = PhantomData<T>;
+    fn on(&self, _path: &mut Path, _place: &mut Place<'_>) -> PhantomData<T> {
         PhantomData
     }
 }
@@ -77,10 +77,10 @@ impl<M: Module + ?Sized> Module for Box<M> {
 
 impl<B: Backend, M: BackendModule<B>> BackendModule<B> for Box<M> {}
 
-impl<B: AutodiffBackend, M: AutodiffModule<B>> AutodiffModule<B> for Box<M> {
-    type InnerModule = Box<M::InnerModule>;
-    fn valid(&self) -> Self::InnerModule {
-        Box::new((**self).valid())
+impl<B: Backend, M: ModuleOn<B>> ModuleOn<B> for Box<M> {
+    type On = Box<M::On>;
+    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+        Box::new((**self).on(path, place))
     }
 }
 
@@ -101,10 +101,10 @@ impl<M: Module> Module for Option<M> {
 
 impl<B: Backend, M: BackendModule<B>> BackendModule<B> for Option<M> {}
 
-impl<B: AutodiffBackend, M: AutodiffModule<B>> AutodiffModule<B> for Option<M> {
-    type InnerModule = Option<M::InnerModule>;
-    fn valid(&self) -> Self::InnerModule {
-        self.as_ref().map(M::valid)
+impl<B: Backend, M: ModuleOn<B>> ModuleOn<B> for Option<M> {
+    type On = Option<M::On>;
+    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+        self.as_ref().map(|module| module.on(path, place))
     }
 }
 
@@ -133,10 +133,11 @@ impl<M: Module> Module for Vec<M> {
 
 impl<B: Backend, M: BackendModule<B>> BackendModule<B> for Vec<M> {}
 
-impl<B: AutodiffBackend, M: AutodiffModule<B>> AutodiffModule<B> for Vec<M> {
-    type InnerModule = Vec<M::InnerModule>;
-    fn valid(&self) -> Self::InnerModule {
-        self.iter().map(M::valid).collect()
+impl<B: Backend, M: ModuleOn<B>> ModuleOn<B> for Vec<M> {
+    type On = Vec<M::On>;
+    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+        let on = |(index, module): (usize, &M)| path.within_index(index, |path| module.on(path, place));
+        self.iter().enumerate().map(on).collect()
     }
 }
 
@@ -153,10 +154,10 @@ impl<M: Module, const N: usize> Module for [M; N] {
 
 impl<B: Backend, M: BackendModule<B>, const N: usize> BackendModule<B> for [M; N] {}
 
-impl<B: AutodiffBackend, M: AutodiffModule<B>, const N: usize> AutodiffModule<B> for [M; N] {
-    type InnerModule = [M::InnerModule; N];
-    fn valid(&self) -> Self::InnerModule {
-        self.each_ref().map(M::valid)
+impl<B: Backend, M: ModuleOn<B>, const N: usize> ModuleOn<B> for [M; N] {
+    type On = [M::On; N];
+    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+        core::array::from_fn(|index| path.within_index(index, |path| self[index].on(path, place)))
     }
 }
 
@@ -175,10 +176,10 @@ macro_rules! tuples {
 
         impl<Back: Backend, $($name: BackendModule<Back>),+> BackendModule<Back> for ($($name,)+) {}
 
-        impl<Back: AutodiffBackend, $($name: AutodiffModule<Back>),+> AutodiffModule<Back> for ($($name,)+) {
-            type InnerModule = ($($name::InnerModule,)+);
-            fn valid(&self) -> Self::InnerModule {
-                ($(self.$index.valid(),)+)
+        impl<Back: Backend, $($name: ModuleOn<Back>),+> ModuleOn<Back> for ($($name,)+) {
+            type On = ($($name::On,)+);
+            fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+                ($(path.within_index($index, |path| self.$index.on(path, place)),)+)
             }
         }
     )+};

@@ -1,9 +1,10 @@
 //! Gradients by parameter.
 
-use super::{Module, ParamId, visitors};
+use super::{Module, NamedTensors, ParamId, visitors};
 use alloc::collections::BTreeMap;
+use alloc::format;
 use core::fmt;
-use kiln_tensor::{AnyTensor, Backend, Gradients, Tensor};
+use kiln_tensor::{AnyTensor, Backend, Error, Gradients, Result, Tensor};
 
 /// The gradients of a module's parameters, by their ids: what an optimizer takes.
 ///
@@ -38,6 +39,27 @@ impl GradientsParams {
             }
         });
         taken
+    }
+
+    /// The gradients that a [transform](kiln_tensor::transform::grad) found, by the dotted names of the module's
+    /// parameters.
+    ///
+    /// # Errors
+    /// When the module has no parameter of a name.
+    pub fn from_named(mut gradients: NamedTensors, module: &dyn Module) -> Result<GradientsParams> {
+        let mut found = GradientsParams::new();
+        visitors::for_each(module, |path, parameter| {
+            if let Some(gradient) = gradients.remove(path.as_str()) {
+                found.insert(parameter.id, gradient);
+            }
+        });
+        match gradients.keys().next() {
+            None => Ok(found),
+            Some(name) => {
+                Err(Error::type_error("gradients", format!("the module has no parameter `{name}`"), &[])
+                    .hint("`named_parameters` lists the names"))
+            }
+        }
     }
 
     /// The gradient of a parameter.

@@ -1,9 +1,9 @@
 //! Tensors that a module owns.
 
-use super::{AutodiffModule, BackendModule, Module, Parameter, ParameterRole, Path, Visitor, VisitorMut};
+use super::{BackendModule, Module, ModuleOn, Parameter, ParameterRole, Path, Place, Visitor, VisitorMut};
 use core::fmt;
 use core::ops::Deref;
-use kiln_tensor::{AnyTensor, AutodiffBackend, Backend, DType, Float, Kind, Tensor};
+use kiln_tensor::{AnyTensor, Backend, DType, Float, Kind, Tensor};
 use spin::Mutex;
 
 /// What tells a parameter from every other of the process. A clone of a parameter has the same id.
@@ -35,7 +35,7 @@ impl fmt::Display for ParamId {
 /// A tensor that a module owns: a weight, or constant state. Dereferences to the tensor.
 ///
 /// On a backend with automatic differentiation a trainable parameter is always a leaf that requires a gradient, and
-/// every other one is not tracked.
+/// every other one is not tracked. In a module made [with other tensors](crate::with_parameters) it is what it was given.
 #[derive(Clone)]
 pub struct Param<T> {
     id: ParamId,
@@ -163,11 +163,13 @@ impl<B: Backend, const D: usize, K: Kind> Module for Param<Tensor<B, D, K>> {
 
 impl<B: Backend, const D: usize, K: Kind> BackendModule<B> for Param<Tensor<B, D, K>> {}
 
-impl<B: AutodiffBackend, const D: usize, K: Kind> AutodiffModule<B> for Param<Tensor<B, D, K>> {
-    type InnerModule = Param<Tensor<B::InnerBackend, D, K>>;
+impl<B: Backend, B2: Backend, const D: usize, K: Kind> ModuleOn<B2> for Param<Tensor<B, D, K>> {
+    type On = Param<Tensor<B2, D, K>>;
 
-    fn valid(&self) -> Self::InnerModule {
-        Param { id: self.id, role: self.role, value: Some(below(self)) }
+    #[track_caller]
+    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+        let value = place(path, Parameter::new(self.id, self.val().into_any(), self.role));
+        Param { id: self.id, role: self.role, value: Some(placed(path, self.as_any(), value)) }
     }
 }
 
@@ -238,11 +240,13 @@ impl<B: Backend, const D: usize> Module for RunningState<Tensor<B, D>> {
 
 impl<B: Backend, const D: usize> BackendModule<B> for RunningState<Tensor<B, D>> {}
 
-impl<B: AutodiffBackend, const D: usize> AutodiffModule<B> for RunningState<Tensor<B, D>> {
-    type InnerModule = RunningState<Tensor<B::InnerBackend, D>>;
+impl<B: Backend, B2: Backend, const D: usize> ModuleOn<B2> for RunningState<Tensor<B, D>> {
+    type On = RunningState<Tensor<B2, D>>;
 
-    fn valid(&self) -> Self::InnerModule {
-        RunningState::with_id(self.id, below(&self.value()))
+    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+        let before = self.value().into_any();
+        let value = place(path, Parameter::new(self.id, before.clone(), ParameterRole::Buffer));
+        RunningState::with_id(self.id, placed(path, &before, value))
     }
 }
 
@@ -251,11 +255,23 @@ pub(crate) fn detached<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Tens
     Tensor::from_any(tensor.into_any().detach())
 }
 
-/// The tensor on the backend below; for a run-time device without automatic differentiation, the same tensor.
-fn below<B: AutodiffBackend, const D: usize, K: Kind>(
-    tensor: &Tensor<B, D, K>,
-) -> Tensor<B::InnerBackend, D, K> {
-    Tensor::from_any(tensor.clone().into_any().inner())
+/// The tensor that takes the place of another, on backend `B`.
+#[track_caller]
+fn placed<B: Backend, const D: usize, K: Kind>(
+    path: &Path,
+    before: &AnyTensor,
+    value: AnyTensor,
+) -> Tensor<B, D, K> {
+    let (before, after) = (*before.ty(), *value.ty());
+    assert!(
+        before.shape == after.shape && kind(before.dtype) == kind(after.dtype),
+        "[module] parameter `{path}` is {before}, but {after} is given\n  \
+         hint: another dtype will do within floats or integers, another shape will not"
+    );
+    match value.try_into_tensor() {
+        Ok(value) => value,
+        Err(error) => panic!("[module] the tensor for parameter `{path}` is of another backend: {error}"),
+    }
 }
 
 /// The tensor as the role wants it: a leaf that requires a gradient, or not tracked.

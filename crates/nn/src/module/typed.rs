@@ -1,7 +1,7 @@
 //! What a module can do on a backend that is known by its type.
 
 use super::{Module, Parameter, ParameterRole, Path, VisitorMut};
-use kiln_tensor::{AutodiffBackend, Backend, Stack};
+use kiln_tensor::{AnyTensor, AutodiffBackend, Backend, Stack};
 
 /// A module whose parameters are on backend `B`. Derived with [`Module`](macro@crate::Module); a module without
 /// parameters is one on every backend.
@@ -23,7 +23,29 @@ pub trait BackendModule<B: Backend>: Module {
     }
 }
 
-/// A module on a backend with automatic differentiation. Derived with [`Module`](macro@crate::Module).
+/// Gives the tensor that takes the place of a parameter; see [`ModuleOn::on`].
+pub type Place<'a> = dyn FnMut(&Path, Parameter) -> AnyTensor + 'a;
+
+/// A module that there is on backend `B` too, with other tensors. Derived with [`Module`](macro@crate::Module).
+///
+/// [`valid`](AutodiffModule::valid) and [`with_parameters`](crate::with_parameters) are made of it.
+pub trait ModuleOn<B: Backend>: Module {
+    /// The module on that backend.
+    type On: Module;
+
+    /// The module with the tensors that a function gives for its parameters, in the order of the traversal. Ids and roles
+    /// stay, plain data is cloned. `path` is where this module stands, and is the same afterwards.
+    ///
+    /// Tensors are taken as they are: unlike those that a [`VisitorMut`] returns, they need not be leaves of automatic
+    /// differentiation.
+    ///
+    /// # Panics
+    /// When a tensor has another shape or is of another kind (float, integer, `bool`) than the parameter, or is not on
+    /// backend `B`.
+    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On;
+}
+
+/// A module on a backend with automatic differentiation: every one that is a [`ModuleOn`] the backend below.
 pub trait AutodiffModule<B: AutodiffBackend>: BackendModule<B> {
     /// The module on the backend below.
     type InnerModule: Module;
@@ -31,6 +53,14 @@ pub trait AutodiffModule<B: AutodiffBackend>: BackendModule<B> {
     /// The module for inference: the same weights, shared and not copied, below automatic differentiation, where
     /// dropout does nothing and batch normalisation uses its running statistics.
     fn valid(&self) -> Self::InnerModule;
+}
+
+impl<B: AutodiffBackend, M: BackendModule<B> + ModuleOn<B::InnerBackend>> AutodiffModule<B> for M {
+    type InnerModule = M::On;
+
+    fn valid(&self) -> M::On {
+        self.on(&mut Path::new(), &mut |_, parameter| parameter.value.inner())
+    }
 }
 
 struct Mover {

@@ -1,12 +1,14 @@
-//! Tensors in tuples, arrays and vectors.
+//! Tensors in tuples, arrays, vectors and maps.
 
 use crate::tensor::mismatch;
 use crate::{AnyTensor, Backend, Error, Kind, Result, Tensor};
+use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Tensors of one backend, alone or in tuples of up to five, arrays, vectors, and any nesting of these: what
+/// Tensors of one backend, alone or in tuples of up to five, arrays, vectors, maps by name, and any nesting of these: what
 /// [transformed](crate::transform) functions take and give. Structures of one's own join by an implementation.
 pub trait Tree<B: Backend>: Clone {
     /// The same structure on another backend.
@@ -23,13 +25,15 @@ pub trait Tree<B: Backend>: Clone {
     fn unflatten(structure: &Structure, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<Self>;
 }
 
-/// How the tensors of a [`Tree`] are put together. Displays as `(tensor, tensor)`.
+/// How the tensors of a [`Tree`] are put together. Displays as `(tensor, {bias: tensor, weight: tensor})`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Structure {
     /// One tensor.
     Leaf,
     /// Several trees in order.
     Node(Vec<Structure>),
+    /// Trees with names, in the order of the names.
+    Map(Vec<(String, Structure)>),
 }
 
 impl fmt::Display for Structure {
@@ -43,16 +47,32 @@ impl fmt::Display for Structure {
                 }
                 f.write_str(")")
             }
+            Structure::Map(parts) => {
+                f.write_str("{")?;
+                for (number, (name, part)) in parts.iter().enumerate() {
+                    write!(f, "{}{name}: {part}", if number == 0 { "" } else { ", " })?;
+                }
+                f.write_str("}")
+            }
         }
     }
 }
 
 impl Structure {
+    /// The number of tensors.
+    pub(super) fn num_leaves(&self) -> usize {
+        match self {
+            Structure::Leaf => 1,
+            Structure::Node(parts) => parts.iter().map(Structure::num_leaves).sum(),
+            Structure::Map(parts) => parts.iter().map(|(_, part)| part.num_leaves()).sum(),
+        }
+    }
+
     /// The parts of a node of `count` of them, or any number.
     fn parts(&self, count: Option<usize>) -> Result<&[Structure]> {
         match self {
             Structure::Node(parts) if count.is_none_or(|count| count == parts.len()) => Ok(parts),
-            Structure::Leaf | Structure::Node(_) => {
+            Structure::Leaf | Structure::Node(_) | Structure::Map(_) => {
                 let wanted = match count {
                     Some(count) => format!("{count} parts"),
                     None => "a list".into(),
@@ -70,7 +90,7 @@ impl Structure {
         };
         match self {
             Structure::Leaf => leaves.next().ok_or_else(error),
-            Structure::Node(_) => Err(error()),
+            Structure::Node(_) | Structure::Map(_) => Err(error()),
         }
     }
 }
@@ -114,6 +134,24 @@ impl<B: Backend, T: Tree<B>> Tree<B> for Vec<T> {
 
     fn unflatten(structure: &Structure, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<Self> {
         structure.parts(None)?.iter().map(|part| T::unflatten(part, leaves)).collect()
+    }
+}
+
+/// The names are part of the structure: what belongs together (a gradient and its argument) has the same ones.
+impl<B: Backend, T: Tree<B>> Tree<B> for BTreeMap<String, T> {
+    type On<B2: Backend> = BTreeMap<String, T::On<B2>>;
+
+    fn flatten(self, leaves: &mut Vec<AnyTensor>) -> Structure {
+        Structure::Map(self.into_iter().map(|(name, part)| (name, part.flatten(leaves))).collect())
+    }
+
+    fn unflatten(structure: &Structure, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<Self> {
+        let Structure::Map(parts) = structure else {
+            let problem = format!("the tensors are {structure}, not a map by name");
+            return Err(Error::type_error("transform", problem, &[])
+                .hint("arguments have the structure that the function takes"));
+        };
+        parts.iter().map(|(name, part)| Ok((name.clone(), T::unflatten(part, leaves)?))).collect()
     }
 }
 

@@ -79,7 +79,7 @@ where
             })?;
             Ok(flattened::<V, Y>(f(x)))
         };
-        let (results, structure) = ok(options.run(arguments, &run));
+        let (results, structure) = ok(options.run(arguments, &structure, &run));
         ok(unflattened(&structure, results).map_err(|error| {
             error.hint(
                 "the result of `vmap` has one axis more than that of the function: that of the examples",
@@ -102,8 +102,9 @@ pub struct VmapOptions {
 type Example<'a> = dyn Fn(Vec<AnyTensor>) -> Result<(Vec<AnyTensor>, Structure)> + 'a;
 
 impl VmapOptions {
-    /// Which axis of each argument counts the examples: an entry for each tensor of the arguments in order, or one for
-    /// all. `None`: the argument is the same for all examples.
+    /// Which axis of each argument counts the examples: an entry for each tensor of the arguments in order, one for each
+    /// part of a tuple, array or vector (all tensors of a part alike), or one for all. `None`: the argument is the same for
+    /// all examples.
     #[must_use]
     pub fn in_axes(mut self, axes: impl IntoIterator<Item = Option<usize>>) -> VmapOptions {
         self.in_axes = axes.into_iter().collect();
@@ -137,8 +138,13 @@ impl VmapOptions {
         self
     }
 
-    fn run(&self, arguments: Vec<AnyTensor>, f: &Example<'_>) -> Result<(Vec<AnyTensor>, Structure)> {
-        let batch = Batch::new(self, arguments)?;
+    fn run(
+        &self,
+        arguments: Vec<AnyTensor>,
+        structure: &Structure,
+        f: &Example<'_>,
+    ) -> Result<(Vec<AnyTensor>, Structure)> {
+        let batch = Batch::new(self, arguments, structure)?;
         let chunk = self.chunk_size.unwrap_or(usize::MAX).min(batch.examples.max(1));
         let (first, structure) = batch.part(0, chunk.min(batch.examples), f)?;
         let axes = self.axes_of_results(first.len())?;
@@ -152,6 +158,36 @@ impl VmapOptions {
             _ => AnyTensor::cat(parts, axis),
         };
         Ok((parts.into_iter().zip(axes).map(joined).collect::<Result<_>>()?, structure))
+    }
+
+    /// An entry for each tensor of the arguments.
+    fn axes_of_arguments(
+        &self,
+        arguments: &[AnyTensor],
+        structure: &Structure,
+    ) -> Result<Vec<Option<usize>>> {
+        let count = arguments.len();
+        let parts = match structure {
+            Structure::Node(parts) => parts.as_slice(),
+            Structure::Leaf | Structure::Map(_) => &[],
+        };
+        match self.in_axes.as_slice() {
+            [] => Ok(alloc::vec![Some(0); count]),
+            [axis] => Ok(alloc::vec![*axis; count]),
+            axes if axes.len() == count => Ok(axes.to_vec()),
+            axes if axes.len() == parts.len() => {
+                let repeated = |(axis, part): (&Option<usize>, &Structure)| {
+                    core::iter::repeat_n(*axis, part.num_leaves())
+                };
+                Ok(axes.iter().zip(parts).flat_map(repeated).collect())
+            }
+            axes => {
+                let problem = format!("`in_axes` has {} entries for {count} arguments", axes.len());
+                Err(Error::type_error("vmap", problem, &types(arguments)).hint(
+                    "give one for each tensor, one for each part of the tuple of arguments, or one for all",
+                ))
+            }
+        }
     }
 
     fn axes_of_results(&self, count: usize) -> Result<Vec<usize>> {
@@ -177,18 +213,8 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(options: &'a VmapOptions, arguments: Vec<AnyTensor>) -> Result<Batch<'a>> {
-        let count = arguments.len();
-        let axes = match options.in_axes.as_slice() {
-            [] => alloc::vec![Some(0); count],
-            [axis] => alloc::vec![*axis; count],
-            axes if axes.len() == count => axes.to_vec(),
-            axes => {
-                let problem = format!("`in_axes` has {} entries for {count} arguments", axes.len());
-                return Err(Error::type_error("vmap", problem, &types(&arguments))
-                    .hint("give one for each tensor, or one for all"));
-            }
-        };
+    fn new(options: &'a VmapOptions, arguments: Vec<AnyTensor>, structure: &Structure) -> Result<Batch<'a>> {
+        let axes = options.axes_of_arguments(&arguments, structure)?;
         let examples = number_of_examples(&arguments, &axes)?;
         let first = arguments.first().map(|argument| argument.stack().with_vmap());
         let inside = first.ok_or_else(nothing_to_count)?;

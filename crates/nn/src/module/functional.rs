@@ -1,0 +1,170 @@
+//! Modules as functions of their parameters.
+
+use super::{Module, ModuleOn, ParamId, Parameter, ParameterRole, Path, visitors};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::{String, ToString};
+use kiln_tensor::{AnyTensor, Backend, Stack};
+
+/// Tensors by the dotted names of a module's parameters. It is a [`Tree`](kiln_tensor::transform::Tree), so
+/// [transformed](kiln_tensor::transform) functions take and give it: a gradient has the names of the parameters.
+pub type NamedTensors = BTreeMap<String, AnyTensor>;
+
+/// The module with other tensors in place of some parameters, on the backend of these tensors: a module as a function of
+/// its parameters, for the [transforms](kiln_tensor::transform).
+///
+/// Parameters that are not among the tensors, and the rest of the state, come in as they are from further out, as by
+/// [`lift`](kiln_tensor::Tensor::lift): constant in derivatives, the same for all examples. A parameter that the module
+/// holds at several places (clones, with one id) is replaced at all of them by one tensor, under any one of the names.
+/// The module that was given stays as it is.
+///
+/// ```
+/// use kiln_nn::{Linear, LinearConfig, NamedTensors, trainable_parameters, with_parameters};
+/// use kiln_tensor::transform::{VmapOptions, grad, vmap_with};
+/// use kiln_tensor::{Autodiff, Flex, Tensor, Vmap};
+///
+/// let device = Default::default();
+/// let model: Linear<Flex> = LinearConfig::new(2, 1).init(&device);
+/// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], &device);
+///
+/// // The gradient of each of three examples by the weights, in one pass.
+/// type E = Autodiff<Vmap<Flex>>;
+/// let output = |(parameters, x): (NamedTensors, Tensor<E, 1>)| {
+///     let model: Linear<E> = with_parameters(&model, parameters);
+///     model.forward(x.unsqueeze::<2>()).sum()
+/// };
+/// let options = VmapOptions::default().in_axes([None, Some(0)]);
+/// let (by_parameters, _): (NamedTensors, Tensor<Flex, 2>) =
+///     vmap_with(options, grad(output))((trainable_parameters(&model), x));
+/// assert_eq!(by_parameters["weight"].shape().to_vec(), [3, 1, 2]);
+/// assert_eq!(by_parameters["bias"].shape().to_vec(), [3, 1]);
+/// ```
+///
+/// What depends on training follows the backend, as always. Under `grad` dropout draws, for each example its own numbers
+/// under `vmap` (unless [`Randomness`](kiln_tensor::transform::Randomness) says otherwise). Batch normalisation uses the
+/// statistics of what it is given, under `vmap` of the one example; its new running statistics stay in the module that
+/// this function returns, and leave the transform when they are returned: see [`buffers`].
+///
+/// The definition is that of [`torch.func.functional_call`](https://docs.pytorch.org/docs/stable/generated/torch.func.functional_call.html).
+///
+/// # Panics
+/// When there is no tensor, they are not on one backend, a name is none of the module's or two are of one parameter, a
+/// tensor has another shape or kind than its parameter, or the module is not on a backend below that of the tensors.
+#[track_caller]
+pub fn with_parameters<B: Backend, M: ModuleOn<B>>(model: &M, parameters: NamedTensors) -> M::On {
+    let inside = common_stack(&parameters);
+    let given = by_id(model, parameters);
+    model.on(&mut Path::new(), &mut |path, parameter| match given.get(&parameter.id) {
+        Some((_, tensor)) => tensor.clone(),
+        None => lifted(path, parameter.value, &inside),
+    })
+}
+
+/// The tensors of a module's trainable parameters by their names, on the module's own backend. A parameter that the
+/// module holds at several places is there once, under its first name.
+///
+/// Of a module that trains, on `Autodiff<B>`, take those of [`valid`](super::AutodiffModule::valid): transforms put layers
+/// around the backend of their arguments.
+///
+/// ```
+/// use kiln_nn::{AutodiffModule, Linear, LinearConfig, trainable_parameters};
+/// use kiln_tensor::{Autodiff, Flex};
+///
+/// let model: Linear<Autodiff<Flex>> = LinearConfig::new(3, 2).init(&Default::default());
+/// let parameters = trainable_parameters(&model.valid());
+/// assert_eq!(parameters.keys().collect::<Vec<_>>(), ["bias", "weight"]);
+/// ```
+pub fn trainable_parameters(module: &dyn Module) -> NamedTensors {
+    tensors(module, ParameterRole::Trainable)
+}
+
+/// The tensors of a module's buffers by their names, on the module's own backend: what a function returns to let new
+/// running statistics leave a transform.
+///
+/// ```
+/// use kiln_nn::{BatchNorm, BatchNormConfig, NamedTensors, buffers, trainable_parameters, with_parameters};
+/// use kiln_tensor::transform::value_and_grad_with_aux;
+/// use kiln_tensor::{Autodiff, Flex, Tensor};
+///
+/// type A = Autodiff<Flex>;
+/// let device = Default::default();
+/// let model: BatchNorm<Flex> = BatchNormConfig::new(1).init(&device);
+/// let loss = |(parameters, x): (NamedTensors, Tensor<A, 2>)| {
+///     let model: BatchNorm<A> = with_parameters(&model, parameters);
+///     (model.forward(x).square().mean(), buffers(&model))
+/// };
+/// let x = Tensor::<Flex, 2>::from_floats([[0.0], [10.0]], &device);
+/// let (_, _, statistics): (_, _, NamedTensors) =
+///     value_and_grad_with_aux(loss)((trainable_parameters(&model), x));
+/// assert_eq!(statistics["running_mean"].clone().into_data()?.to_vec::<f32>(), [0.5]);
+/// // The module itself is as it was.
+/// assert_eq!(model.running_mean.value().into_data().to_vec::<f32>(), [0.0]);
+/// # Ok::<(), kiln_tensor::Error>(())
+/// ```
+pub fn buffers(module: &dyn Module) -> NamedTensors {
+    tensors(module, ParameterRole::Buffer)
+}
+
+fn tensors(module: &dyn Module, role: ParameterRole) -> NamedTensors {
+    let (mut found, mut seen) = (NamedTensors::new(), BTreeSet::new());
+    visitors::for_each(module, |path, Parameter { id, value, role: own, .. }| {
+        if own == role && seen.insert(id) {
+            found.insert(path.to_string(), value);
+        }
+    });
+    found
+}
+
+/// Where the tensors are.
+#[track_caller]
+fn common_stack(parameters: &NamedTensors) -> Stack {
+    let Some((first, tensor)) = parameters.first_key_value() else {
+        panic!(
+            "[with_parameters] there are no tensors, so that the backend is unknown\n  \
+             hint: `trainable_parameters` gives those of a module; frozen ones are not among them"
+        )
+    };
+    let stack = tensor.stack();
+    for (name, other) in parameters {
+        assert!(
+            other.stack().same(stack),
+            "[with_parameters] `{first}` is on {stack:?}, but `{name}` on {:?}\n  \
+             hint: `lift_to` brings tensors from outside in",
+            other.stack()
+        );
+    }
+    stack.clone()
+}
+
+/// The tensors by the parameters that they replace, each with its name.
+#[track_caller]
+fn by_id(module: &dyn Module, mut parameters: NamedTensors) -> BTreeMap<ParamId, (String, AnyTensor)> {
+    let mut given: BTreeMap<ParamId, (String, AnyTensor)> = BTreeMap::new();
+    let mut twice = None;
+    visitors::for_each(module, |path, parameter| {
+        let Some((name, tensor)) = parameters.remove_entry(path.as_str()) else { return };
+        if let Some((other, _)) = given.insert(parameter.id, (name, tensor)) {
+            twice = Some((other, path.to_string()));
+        }
+    });
+    if let Some((first, second)) = twice {
+        panic!(
+            "[with_parameters] `{first}` and `{second}` are one parameter of the module\n  hint: give one tensor"
+        )
+    }
+    if let Some(name) = parameters.keys().next() {
+        panic!(
+            "[with_parameters] the module has no parameter `{name}`\n  hint: `named_parameters` lists the names"
+        )
+    }
+    given
+}
+
+/// A parameter from further out.
+#[track_caller]
+fn lifted(path: &Path, value: AnyTensor, inside: &Stack) -> AnyTensor {
+    let below = value.clone().inner();
+    match value.lift_to(inside).or_else(|_| below.lift_to(inside)) {
+        Ok(value) => value,
+        Err(error) => panic!("[with_parameters] parameter `{path}` cannot be brought in: {error}"),
+    }
+}
