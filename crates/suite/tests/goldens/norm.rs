@@ -1,7 +1,6 @@
 //! Normalisation.
 
 use crate::call::{Call, Outputs, by_rank, one};
-use kiln_ir::Var;
 use kiln_nn::{BatchNorm, Param, RunningState};
 use kiln_tensor::module::BatchNormOptions;
 use kiln_tensor::{AnyTensor, Result};
@@ -9,7 +8,7 @@ use kiln_tensor::{AnyTensor, Result};
 pub(crate) fn run(call: &Call<'_>) -> Outputs {
     match &*call.op {
         "batch_norm" => batch_norm(call),
-        "normalize" => one(call.done(normalize(call))),
+        "normalize" => one(normalize(call)),
         _ => one(method(call).unwrap_or_else(|error| panic!("{error}"))),
     }
 }
@@ -61,9 +60,8 @@ fn batch_norm(call: &Call<'_>) -> Outputs {
     Ok(vec![Some(y), Some(mean.into_any()), Some(variance.into_any())])
 }
 
-fn normalize<'c>(call: &'c Call<'_>) -> Var<'c> {
-    let (x, p) = (call.var("x"), call.real("p"));
-    let norm = crate::reduce::vector_norm(&x, p, &[call.count("axis")]);
-    let least = norm.scalar(call.real("epsilon"));
-    &x / norm.max(&least)
+fn normalize(call: &Call<'_>) -> AnyTensor {
+    let x = call.input("x").clone();
+    let y = x.vector_normalize(call.real("p"), call.count("axis"), call.real("epsilon"));
+    y.unwrap_or_else(|error| panic!("{error}"))
 }
