@@ -13,7 +13,7 @@ pub fn path() -> PathBuf {
 /// Reads the record.
 ///
 /// # Errors
-/// When the file is missing or is not what [`print`] writes.
+/// When the file is missing or is not what [`print()`] writes.
 pub fn read() -> Result<Vec<Row>, String> {
     let path = path();
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
