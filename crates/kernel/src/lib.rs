@@ -1,0 +1,32 @@
+//! Kernels: fused loops as data.
+//!
+//! A [`Kernel`] says *what* one loop nest computes: axes, parameters with affine accesses, and a body of scalar
+//! instructions in the alphabet of [`Op`](kiln_ir::Op). It holds no extents and no strides, so one kernel serves every
+//! batch size. [`Launch`] holds those. *How* the axes are spread over a machine is a schedule, separate data.
+//!
+//! A tour, from a program of ops to something that runs:
+//!
+//! * [`Nest`] finds the loops of a region: it takes ops one by one, and matches their axes by splitting both sides until
+//!   they agree. An op whose axes do not match is refused and leaves the nest as it was; that is how a fusion
+//!   layer learns where a region ends.
+//! * [`Nest::lower`] turns the region into a [`Kernel`] and a [`Launch`], given where the operands lie in memory. Axes
+//!   that every parameter crosses with matching strides become one.
+//! * Readers of a kernel: the tile machine of the CPU engine, the printers for GPU languages, the interpreter that defines
+//!   what a kernel means.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
+
+mod kernel;
+mod lower;
+mod nest;
+
+pub use kernel::{
+    Axis, AxisSet, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass,
+    ValueId,
+};
+pub use lower::{Layout, Lowered, NotLowered};
+pub use nest::{Nest, Operand, Refusal, Slot};

@@ -1,0 +1,395 @@
+//! From a nest to a kernel: axes in order, merged where every parameter agrees, and strides by class.
+
+use crate::nest::{AtomId, Nest, Origin, Slot, SlotState};
+use crate::{
+    Axis, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass, ValueId,
+};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::fmt;
+use kiln_ir::{Binary, DType, Scalar};
+
+/// Where an operand of a region lies: the step along each of its axes, in elements.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Layout(pub Vec<isize>);
+
+/// A kernel, and the numbers for this run of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lowered {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Extents and strides.
+    pub launch: Launch,
+}
+
+/// Why a region has no kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotLowered {
+    /// An output cannot be stored: it is a view, or lacks axes of the index space.
+    Output(usize),
+    /// The region has more axes or parameters than a kernel may have.
+    TooLarge,
+}
+
+impl fmt::Display for NotLowered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotLowered::Output(place) => write!(f, "output {place} is not computed by the region"),
+            NotLowered::TooLarge => f.write_str("the region has too many axes or parameters"),
+        }
+    }
+}
+
+/// An axis while strides are gathered: its role, length, and step in each parameter.
+#[derive(Clone, Debug)]
+struct Loop {
+    atom: AtomId,
+    role: Axis,
+    extent: usize,
+    strides: Vec<isize>,
+}
+
+impl Nest {
+    /// The most axes that a kernel may have.
+    pub const MAX_AXES: usize = 16;
+
+    /// The most parameters that a kernel may have.
+    pub const MAX_PARAMS: usize = 64;
+
+    /// The kernel that computes these outputs from operands that lie as given (numbers have an empty layout). Results lie
+    /// row-major without gaps.
+    ///
+    /// # Errors
+    /// When an output is not [storable](Nest::is_storable), or the kernel would be too large.
+    ///
+    /// # Panics
+    /// When the number of layouts is not the number of inputs and numbers.
+    pub fn lower(&self, outputs: &[Slot], layouts: &[Layout]) -> Result<Lowered, NotLowered> {
+        assert_eq!(layouts.len(), self.num_inputs(), "[kernel] one layout for each input and number");
+        if let Some(place) = outputs.iter().position(|&slot| !self.is_storable(slot)) {
+            return Err(NotLowered::Output(place));
+        }
+        let params = self.params(outputs, layouts);
+        let mut loops = self.loops(outputs, &params);
+        let resident = self.is_resident();
+        let scans = self.values.iter().any(|value| matches!(value.compute, Compute::Scan { .. }));
+        order(&mut loops, resident || scans);
+        let indexed: Vec<AtomId> = self.indexed();
+        merge(&mut loops, &indexed);
+        if loops.len() > Nest::MAX_AXES || params.len() > Nest::MAX_PARAMS {
+            return Err(NotLowered::TooLarge);
+        }
+        let (body, product) = self.body(outputs, &params, &loops);
+        let hero = hero(&loops, &params, &body, product, resident);
+        let kernel = Kernel {
+            hero,
+            axes: loops.iter().map(|axis| axis.role).collect(),
+            params: params.iter().enumerate().map(|(i, param)| param.described(i, &loops)).collect(),
+            body,
+        };
+        let binding = |(i, param): (usize, &Bound<'_>)| Binding {
+            place: param.place,
+            strides: match param.kind {
+                ParamKind::Number => Vec::new(),
+                ParamKind::Input | ParamKind::Output => loops.iter().map(|axis| axis.strides[i]).collect(),
+            },
+        };
+        let launch = Launch {
+            extents: loops.iter().map(|axis| axis.extent).collect(),
+            bindings: params.iter().enumerate().map(binding).collect(),
+        };
+        Ok(Lowered { kernel, launch })
+    }
+
+    /// The parameters: inputs and numbers that an output needs, in order, then outputs.
+    fn params<'a>(&'a self, outputs: &[Slot], layouts: &'a [Layout]) -> Vec<Bound<'a>> {
+        let needed = self.needed(outputs);
+        let mut params = Vec::new();
+        for slot in &self.slots {
+            if !needed[slot.value as usize] || slot.origin != Origin::Input {
+                continue;
+            }
+            let compute = self.values[slot.value as usize].compute;
+            let (place, kind) = if let Compute::Load(place) = compute {
+                (place as usize, ParamKind::Input)
+            } else if let Compute::Number(place) = compute {
+                (place as usize, ParamKind::Number)
+            } else {
+                continue;
+            };
+            let strides = layouts[place].0.clone();
+            params.push(Bound { kind, place, value: slot.value, slot, strides });
+        }
+        params.sort_by_key(|param| param.place);
+        for (place, &slot) in outputs.iter().enumerate() {
+            let slot = self.state(slot);
+            let rank = slot.ty.rank();
+            let strides = slot.ty.shape.row_major_strides();
+            let strides = strides[..rank].iter().map(|&stride| stride as isize).collect();
+            params.push(Bound { kind: ParamKind::Output, place, value: slot.value, slot, strides });
+        }
+        params
+    }
+
+    /// Which values the outputs need.
+    fn needed(&self, outputs: &[Slot]) -> Vec<bool> {
+        let mut needed = alloc::vec![false; self.values.len()];
+        for &slot in outputs {
+            needed[self.state(slot).value as usize] = true;
+        }
+        for value in (0..self.values.len()).rev() {
+            if needed[value] {
+                for operand in self.values[value].compute.operands() {
+                    needed[operand as usize] = true;
+                }
+            }
+        }
+        needed
+    }
+
+    /// The atoms of the index space as loops: in the order of the largest output, the others after it in the order in which
+    /// the largest operand lies in memory.
+    fn loops(&self, outputs: &[Slot], params: &[Bound<'_>]) -> Vec<Loop> {
+        let largest = |kind: ParamKind| {
+            let of_kind = params.iter().filter(move |param| param.kind == kind);
+            of_kind.max_by_key(|param| (param.slot.ty.num_elements(), Reverse(param.place)))
+        };
+        let mut atoms: Vec<AtomId> = Vec::new();
+        let mut add = |atom: AtomId| {
+            if !atoms.contains(&atom) {
+                atoms.push(atom);
+            }
+        };
+        let output = largest(ParamKind::Output);
+        let input = largest(ParamKind::Input);
+        let in_memory = |param: &Bound<'_>| {
+            let mut leaves = self.steps(param);
+            leaves.sort_by_key(|&(_, stride)| Reverse(stride.unsigned_abs()));
+            leaves
+        };
+        let elements = |param: Option<&Bound<'_>>| param.map_or(0, |param| param.slot.ty.num_elements());
+        if elements(input) > elements(output)
+            && let Some(input) = input
+        {
+            in_memory(input).into_iter().filter(|&(_, stride)| stride != 0).for_each(|(atom, _)| add(atom));
+        }
+        if let Some(output) = output {
+            self.steps(output).into_iter().for_each(|(atom, _)| add(atom));
+        }
+        for param in params {
+            in_memory(param).into_iter().for_each(|(atom, _)| add(atom));
+        }
+        for slot in &self.slots {
+            // Reduced atoms that no parameter crosses, and those of indices.
+            if slot.origin == Origin::Computed && self.reaches(outputs, slot) {
+                self.leaves(slot).into_iter().for_each(|(_, atom)| add(atom));
+            }
+        }
+        let steps: Vec<Vec<(AtomId, isize)>> = params.iter().map(|param| self.steps(param)).collect();
+        let stride = |steps: &Vec<(AtomId, isize)>, atom| {
+            steps.iter().find(|(other, _)| *other == atom).map_or(0, |&(_, stride)| stride)
+        };
+        atoms
+            .into_iter()
+            .map(|atom| Loop {
+                atom,
+                role: if self.atoms.is_reduced(atom) { Axis::Reduce } else { Axis::Parallel },
+                extent: self.atoms.extent(atom),
+                strides: steps.iter().map(|steps| stride(steps, atom)).collect(),
+            })
+            .collect()
+    }
+
+    fn reaches(&self, outputs: &[Slot], slot: &SlotState) -> bool {
+        self.needed(outputs)[slot.value as usize]
+    }
+
+    /// Each atom that a parameter crosses, with the step along it.
+    fn steps(&self, param: &Bound<'_>) -> Vec<(AtomId, isize)> {
+        if param.kind == ParamKind::Number {
+            return Vec::new();
+        }
+        let leaves = self.leaves(param.slot);
+        let mut steps: Vec<(AtomId, isize)> = Vec::with_capacity(leaves.len());
+        let mut inner: Option<(u8, isize)> = None;
+        for &(axis, atom) in leaves.iter().rev() {
+            let stride = match inner {
+                Some((same, stride)) if same == axis => stride,
+                _ => param.strides[axis as usize],
+            };
+            steps.push((atom, stride));
+            inner = Some((axis, stride * self.atoms.extent(atom) as isize));
+        }
+        steps.reverse();
+        steps
+    }
+
+    /// The leaves that indices count: they must stay axes of their own.
+    fn indexed(&self) -> Vec<AtomId> {
+        let mut indexed = Vec::new();
+        for value in &self.values {
+            if let Compute::Index(atom) = value.compute {
+                indexed.extend(self.atoms.leaves_of(atom as AtomId));
+            }
+        }
+        indexed
+    }
+
+    /// The instructions that the outputs need, renumbered, and the number of the product.
+    fn body(
+        &self,
+        outputs: &[Slot],
+        params: &[Bound<'_>],
+        loops: &[Loop],
+    ) -> (Vec<Instruction>, Option<ValueId>) {
+        let needed = self.needed(outputs);
+        let mut body: Vec<Instruction> = Vec::new();
+        let mut renamed: Vec<ValueId> = alloc::vec![ValueId::MAX; self.values.len()];
+        for (old, value) in self.values.iter().enumerate().filter(|&(old, _)| needed[old]) {
+            let param_of = || {
+                params.iter().position(|param| param.value as usize == old && param.kind != ParamKind::Output)
+            };
+            let to = |old: ValueId| renamed[old as usize];
+            let compute = match value.compute {
+                Compute::Load(place) => Compute::Load(param_of().map_or(place, |param| param as u32)),
+                Compute::Number(place) => Compute::Number(param_of().map_or(place, |param| param as u32)),
+                Compute::Constant(scalar) => Compute::Constant(scalar),
+                Compute::Index(atom) => {
+                    renamed[old] = self.index(atom as AtomId, value.dtype, loops, &mut body);
+                    continue;
+                }
+                Compute::Unary(function, a) => Compute::Unary(function, to(a)),
+                Compute::Binary(function, a, b) => Compute::Binary(function, to(a), to(b)),
+                Compute::Compare(comparison, a, b) => Compute::Compare(comparison, to(a), to(b)),
+                Compute::Select(condition, a, b) => Compute::Select(to(condition), to(a), to(b)),
+                Compute::Cast(a) => Compute::Cast(to(a)),
+                Compute::Bitcast(a) => Compute::Bitcast(to(a)),
+                Compute::Reduce(reduction, a) => Compute::Reduce(reduction, to(a)),
+                Compute::Scan { reduction, reverse, exclusive, value } => {
+                    Compute::Scan { reduction, reverse, exclusive, value: to(value) }
+                }
+                Compute::Checked(a, bound) => Compute::Checked(to(a), to(bound)),
+                Compute::Store(param, a) => Compute::Store(param, to(a)),
+            };
+            renamed[old] = emit(&mut body, compute, value.dtype);
+        }
+        for (i, param) in params.iter().enumerate() {
+            if param.kind == ParamKind::Output {
+                emit(&mut body, Compute::Store(i as u32, renamed[param.value as usize]), param.slot.ty.dtype);
+            }
+        }
+        let product =
+            self.product.map(|value| renamed[value as usize]).filter(|&value| value != ValueId::MAX);
+        (body, product)
+    }
+
+    /// The index along an atom, which may have been split.
+    fn index(&self, atom: AtomId, dtype: DType, loops: &[Loop], body: &mut Vec<Instruction>) -> ValueId {
+        let mut sum: Option<ValueId> = None;
+        for leaf in self.atoms.leaves_of(atom) {
+            let axis = loops.iter().position(|axis| axis.atom == leaf).unwrap_or(0);
+            if let Some(outer) = sum {
+                let extent = Scalar::Int(self.atoms.extent(leaf) as i64);
+                let extent = emit(body, Compute::Constant(extent), dtype);
+                sum = Some(emit(body, Compute::Binary(Binary::Mul, outer, extent), dtype));
+            }
+            let index = emit(body, Compute::Index(axis as u32), dtype);
+            sum = Some(match sum {
+                Some(outer) => emit(body, Compute::Binary(Binary::Add, outer, index), dtype),
+                None => index,
+            });
+        }
+        sum.unwrap_or_else(|| emit(body, Compute::Constant(Scalar::Int(0)), dtype))
+    }
+}
+
+fn emit(body: &mut Vec<Instruction>, compute: Compute, dtype: DType) -> ValueId {
+    body.push(Instruction { compute, dtype });
+    (body.len() - 1) as ValueId
+}
+
+/// A parameter with the place of its operand or result.
+struct Bound<'a> {
+    kind: ParamKind,
+    place: usize,
+    value: ValueId,
+    slot: &'a SlotState,
+    /// Along each axis of the tensor.
+    strides: Vec<isize>,
+}
+
+impl Bound<'_> {
+    fn described(&self, place: usize, loops: &[Loop]) -> Param {
+        let class = |axis: &Loop| match axis.strides[place] {
+            0 => StrideClass::Zero,
+            1 => StrideClass::One,
+            _ => StrideClass::Any,
+        };
+        let strides = match self.kind {
+            ParamKind::Number => Vec::new(),
+            ParamKind::Input | ParamKind::Output => loops.iter().map(class).collect(),
+        };
+        Param { kind: self.kind, dtype: self.slot.ty.dtype, strides }
+    }
+}
+
+/// Puts reduced axes innermost where rows must stay resident, or where the innermost axis is reduced anyway.
+fn order(loops: &mut [Loop], resident: bool) {
+    if resident || loops.last().is_some_and(|axis| axis.role == Axis::Reduce) {
+        loops.sort_by_key(|axis| axis.role == Axis::Reduce);
+    }
+}
+
+/// Makes neighbouring axes one where every parameter crosses both with matching strides.
+fn merge(loops: &mut Vec<Loop>, indexed: &[AtomId]) {
+    let mut i = 1;
+    while i < loops.len() {
+        let (outer, inner) = (&loops[i - 1], &loops[i]);
+        let alike = outer.role == inner.role
+            && !indexed.contains(&outer.atom)
+            && !indexed.contains(&inner.atom)
+            && outer.strides.iter().zip(&inner.strides).all(|(&a, &b)| a == b * inner.extent as isize);
+        if alike {
+            let outer = loops.remove(i - 1);
+            loops[i - 1].extent *= outer.extent;
+        } else {
+            i += 1;
+        }
+    }
+}
+
+fn hero(
+    loops: &[Loop],
+    params: &[Bound<'_>],
+    body: &[Instruction],
+    product: Option<ValueId>,
+    resident: bool,
+) -> Hero {
+    if body.iter().any(|instruction| matches!(instruction.compute, Compute::Scan { .. })) {
+        return Hero::Scan;
+    }
+    if let Some(product) = product {
+        return Hero::MatMul(product);
+    }
+    let reduces = |axis: &Loop| axis.role == Axis::Reduce;
+    if !loops.iter().any(reduces) {
+        return if is_transposed(loops, params) { Hero::Transpose } else { Hero::Map };
+    }
+    if resident {
+        return Hero::RowReduce;
+    }
+    if loops.iter().all(reduces) {
+        return Hero::FullReduce;
+    }
+    if loops.last().is_some_and(reduces) { Hero::RowReduce } else { Hero::ColReduce }
+}
+
+/// Whether results run along the last axis, and an operand along another.
+fn is_transposed(loops: &[Loop], params: &[Bound<'_>]) -> bool {
+    let Some((last, outer)) = loops.split_last() else { return false };
+    let inputs = params.iter().enumerate().filter(|(_, param)| param.kind == ParamKind::Input);
+    inputs.into_iter().any(|(i, _)| {
+        let step = last.strides[i].unsigned_abs();
+        step > 1 && outer.iter().any(|axis| axis.strides[i].unsigned_abs() == 1)
+    })
+}

@@ -1,0 +1,341 @@
+//! Finding the loops of a region: ops are pushed one by one, and their axes matched.
+//!
+//! The axes of all tensors are made of *atoms*: pieces of the index space that are as fine as any tensor of the region
+//! needs them. A tensor's axis is a run of atoms, outermost first. Where an op says that two axes are the same, both runs
+//! are split until they agree; a reshape hands the atoms out again; a broadcast makes new ones, which a later op
+//! identifies with those of what stands beside it. No index is ever divided.
+
+mod atom;
+mod push;
+
+use crate::{Compute, ValueId};
+use alloc::string::String;
+use alloc::vec::Vec;
+pub(crate) use atom::{AtomId, Atoms};
+
+use core::fmt;
+use kiln_ir::{DType, Program, ProgramOperand, Scalar, Shape, TensorType};
+use smallvec::SmallVec;
+
+/// The loops of a region while it grows.
+///
+/// ```
+/// use kiln_ir::{Binary, DType, Op, TensorType, Unary};
+/// use kiln_kernel::Nest;
+///
+/// let ty = TensorType::new([8, 32], DType::F32);
+/// let mut nest = Nest::default();
+/// let x = nest.input(ty);
+/// let y = nest.push(&Op::Unary(Unary::Exp), &[x.into()], &[ty]).unwrap();
+/// let z = nest.push(&Op::Binary(Binary::Mul), &[x.into(), y.into()], &[ty]).unwrap();
+/// assert_eq!(nest.ty(z), ty);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Nest {
+    pub(crate) atoms: Atoms,
+    pub(crate) values: Vec<NestValue>,
+    pub(crate) slots: Vec<SlotState>,
+    /// The value of the product of matrices, if there is one.
+    pub(crate) product: Option<ValueId>,
+    num_inputs: usize,
+}
+
+/// A tensor of the region, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(pub(crate) u32);
+
+/// An operand of an op that is pushed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Operand {
+    /// A tensor of the region.
+    Slot(Slot),
+    /// A number known beforehand.
+    Scalar(Scalar),
+}
+
+impl From<Slot> for Operand {
+    fn from(slot: Slot) -> Operand {
+        Operand::Slot(slot)
+    }
+}
+
+impl From<Scalar> for Operand {
+    fn from(scalar: Scalar) -> Operand {
+        Operand::Scalar(scalar)
+    }
+}
+
+/// One scalar instruction of the region. Loads and numbers name the input, indices an atom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NestValue {
+    pub(crate) compute: Compute,
+    pub(crate) dtype: DType,
+}
+
+/// A tensor of the region: a value, and which atoms each of its axes crosses.
+#[derive(Clone, Debug)]
+pub(crate) struct SlotState {
+    pub(crate) ty: TensorType,
+    pub(crate) value: ValueId,
+    pub(crate) axes: AxisAtoms,
+    pub(crate) origin: Origin,
+}
+
+/// `(axis, atom)`, outermost first.
+pub(crate) type AxisAtoms = SmallVec<[(u8, AtomId); 6]>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Read from memory.
+    Input,
+    /// Another way to see a slot.
+    View,
+    /// What an op computed: it can be stored.
+    Computed,
+    /// What an op computed before a product of matrices: it lacks an axis of the product, and cannot be stored.
+    Prologue,
+}
+
+/// Why an op cannot join a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The op has no form in the alphabet of kernels.
+    NoKernel,
+    /// The axes of its operands, or of its operands and the region, do not split into the same pieces.
+    Axes,
+    /// It would read one element of a tensor at two points, or the tensor along its diagonal.
+    Diagonal,
+    /// The region reduces along other axes already.
+    Reduction,
+    /// The result has another index space than the rest of the region.
+    Space,
+    /// A tensor of the region has no elements.
+    Empty,
+    /// The region has a matrix product already, or reduces where a product must not.
+    Product,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::NoKernel => "the op has no form in kernels",
+            Refusal::Axes => "the axes do not split into the same pieces",
+            Refusal::Diagonal => "one tensor would be read at two places for one point",
+            Refusal::Reduction => "the region reduces along other axes",
+            Refusal::Space => "the result has another index space than the region",
+            Refusal::Empty => "a tensor has no elements",
+            Refusal::Product => "the region has a matrix product already",
+        })
+    }
+}
+
+impl Nest {
+    /// The most instructions of one region: compilers of kernels keep each value somewhere.
+    pub const MAX_VALUES: usize = 256;
+
+    /// The region that a program computes, and its outputs. `numbers` tells which inputs are plain numbers.
+    ///
+    /// # Errors
+    /// When an op has no form in kernels, or the axes do not match: the number of the instruction, and why.
+    pub fn of_program(program: &Program, numbers: &[bool]) -> Result<(Nest, Vec<Slot>), (usize, Refusal)> {
+        let mut nest = Nest::default();
+        let mut slots: Vec<Slot> = Vec::with_capacity(program.num_slots());
+        for (place, ty) in program.inputs.iter().enumerate() {
+            slots.push(if numbers.get(place) == Some(&true) {
+                nest.number(ty.dtype)
+            } else {
+                nest.input(*ty)
+            });
+        }
+        let last = program.instructions.len();
+        for (number, instruction) in program.instructions.iter().enumerate() {
+            if instruction.results.len() != 1 {
+                return Err((number, Refusal::NoKernel));
+            }
+            let operand = |operand: &ProgramOperand| match *operand {
+                ProgramOperand::Slot(slot) => Operand::Slot(slots[slot]),
+                ProgramOperand::Scalar(scalar) => Operand::Scalar(scalar),
+            };
+            let operands: SmallVec<[Operand; 4]> = instruction.operands.iter().map(operand).collect();
+            let pushed = nest.push(&instruction.op, &operands, &instruction.results);
+            slots.push(pushed.map_err(|refusal| (number, refusal))?);
+        }
+        let output = |output: &ProgramOperand| match *output {
+            ProgramOperand::Slot(slot) => Ok(slots[slot]),
+            ProgramOperand::Scalar(_) => Err((last, Refusal::NoKernel)),
+        };
+        let outputs = program.outputs.iter().map(output).collect::<Result<Vec<_>, _>>()?;
+        Ok((nest, outputs))
+    }
+
+    /// A tensor that the region reads.
+    pub fn input(&mut self, ty: TensorType) -> Slot {
+        let value = self.value(Compute::Load(self.num_inputs as u32), ty.dtype);
+        self.num_inputs += 1;
+        let axes = self.fresh(&ty.shape);
+        self.slot(SlotState { ty, value, axes, origin: Origin::Input })
+    }
+
+    /// A plain number that the region is given: a tensor without axes. Inputs and numbers are counted together.
+    pub fn number(&mut self, dtype: DType) -> Slot {
+        let value = self.value(Compute::Number(self.num_inputs as u32), dtype);
+        self.num_inputs += 1;
+        let ty = TensorType::new([], dtype);
+        self.slot(SlotState { ty, value, axes: AxisAtoms::new(), origin: Origin::Input })
+    }
+
+    /// The number of inputs and numbers.
+    pub fn num_inputs(&self) -> usize {
+        self.num_inputs
+    }
+
+    /// The type of a tensor of the region.
+    pub fn ty(&self, slot: Slot) -> TensorType {
+        self.state(slot).ty
+    }
+
+    /// Whether the region may write this tensor: it is computed at every point of the index space, reduced axes aside.
+    pub fn is_storable(&self, slot: Slot) -> bool {
+        self.state(slot).origin == Origin::Computed
+    }
+
+    /// Whether some axes are reduced.
+    pub fn reduces(&self) -> bool {
+        self.atoms.any_reduced()
+    }
+
+    /// Whether what a reduction gave is combined again with values that change along the reduced axes: such rows must stay
+    /// resident.
+    pub fn is_resident(&self) -> bool {
+        let levels = self.levels();
+        self.values.iter().enumerate().any(|(i, value)| {
+            let stage = levels[i].stage;
+            match value.compute {
+                Compute::Reduce(_, operand) => levels[operand as usize].stage > 0,
+                Compute::Load(_)
+                | Compute::Number(_)
+                | Compute::Constant(_)
+                | Compute::Index(_)
+                | Compute::Unary(..)
+                | Compute::Binary(..)
+                | Compute::Compare(..)
+                | Compute::Select(..)
+                | Compute::Cast(_)
+                | Compute::Bitcast(_)
+                | Compute::Scan { .. }
+                | Compute::Checked(..)
+                | Compute::Store(..) => stage > 0 && levels[i].along,
+            }
+        }) || self.slots.iter().any(|slot| {
+            // A reduction's result, repeated along the row.
+            slot.origin == Origin::Computed
+                && levels[slot.value as usize].stage > 0
+                && self.leaves(slot).iter().any(|&(_, atom)| self.atoms.is_reduced(atom))
+        })
+    }
+
+    /// The number of points of one row: of the reduced part of the index space. 1 without reductions.
+    pub fn row_len(&self) -> usize {
+        self.atoms.reduced_len()
+    }
+
+    /// The number of instructions so far.
+    pub fn num_values(&self) -> usize {
+        self.values.len()
+    }
+
+    /// How many reductions come one after the other before each value, and whether it changes along reduced axes.
+    pub(crate) fn levels(&self) -> Vec<Level> {
+        let mut levels: Vec<Level> = Vec::with_capacity(self.values.len());
+        let loads = self.loads();
+        for (i, value) in self.values.iter().enumerate() {
+            let operands = value.compute.operands();
+            let mut level = Level { stage: 0, along: false };
+            for &operand in &operands {
+                let of = levels[operand as usize];
+                level = Level { stage: level.stage.max(of.stage), along: level.along || of.along };
+            }
+            match value.compute {
+                Compute::Load(_) => level.along = loads[i],
+                Compute::Index(atom) => {
+                    level.along =
+                        self.atoms.leaves_of(atom as AtomId).iter().any(|&a| self.atoms.is_reduced(a))
+                }
+                Compute::Reduce(..) => level = Level { stage: level.stage + 1, along: false },
+                Compute::Scan { .. } => level.along = true,
+                Compute::Number(_)
+                | Compute::Constant(_)
+                | Compute::Unary(..)
+                | Compute::Binary(..)
+                | Compute::Compare(..)
+                | Compute::Select(..)
+                | Compute::Cast(_)
+                | Compute::Bitcast(_)
+                | Compute::Checked(..)
+                | Compute::Store(..) => {}
+            }
+            levels.push(level);
+        }
+        levels
+    }
+
+    /// For each value: whether it is a load that crosses a reduced axis.
+    fn loads(&self) -> Vec<bool> {
+        let mut loads = alloc::vec![false; self.values.len()];
+        for slot in self.slots.iter().filter(|slot| slot.origin == Origin::Input) {
+            loads[slot.value as usize] =
+                self.leaves(slot).iter().any(|&(_, atom)| self.atoms.is_reduced(atom));
+        }
+        loads
+    }
+
+    /// The finest atoms of a slot's axes.
+    pub(crate) fn leaves(&self, slot: &SlotState) -> AxisAtoms {
+        let mut leaves = AxisAtoms::new();
+        for &(axis, atom) in &slot.axes {
+            leaves.extend(self.atoms.leaves_of(atom).into_iter().map(|leaf| (axis, leaf)));
+        }
+        leaves
+    }
+
+    pub(crate) fn state(&self, slot: Slot) -> &SlotState {
+        &self.slots[slot.0 as usize]
+    }
+
+    fn value(&mut self, compute: Compute, dtype: DType) -> ValueId {
+        self.values.push(NestValue { compute, dtype });
+        (self.values.len() - 1) as ValueId
+    }
+
+    fn slot(&mut self, state: SlotState) -> Slot {
+        self.slots.push(state);
+        Slot((self.slots.len() - 1) as u32)
+    }
+
+    /// Atoms of their own for each axis of a shape.
+    fn fresh(&mut self, shape: &Shape) -> AxisAtoms {
+        let mut axes = AxisAtoms::new();
+        for (axis, &length) in shape.iter().enumerate() {
+            if length != 1 {
+                axes.push((axis as u8, self.atoms.add(length)));
+            }
+        }
+        axes
+    }
+}
+
+/// Where a value stands in the course of a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level {
+    /// How many reductions come one after the other before it.
+    pub(crate) stage: usize,
+    /// Whether it changes along the reduced axes.
+    pub(crate) along: bool,
+}
+
+impl Refusal {
+    /// The sentence as a string, for reports.
+    pub fn reason(&self) -> String {
+        alloc::format!("{self}")
+    }
+}

@@ -1,0 +1,152 @@
+//! The pieces that axes are made of.
+
+use super::Refusal;
+use alloc::vec::Vec;
+use smallvec::SmallVec;
+
+pub(crate) type AtomId = u16;
+
+/// A run of atoms, outermost first.
+pub(crate) type Run = SmallVec<[AtomId; 4]>;
+
+/// All atoms of a region. Atoms are split and identified, never removed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Atoms(Vec<Atom>);
+
+#[derive(Clone, Copy, Debug)]
+struct Atom {
+    extent: usize,
+    /// Of leaves only.
+    reduced: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Leaf,
+    /// The same as another atom.
+    Same(AtomId),
+    /// An outer and an inner one.
+    Split(AtomId, AtomId),
+}
+
+impl Atoms {
+    /// A new atom of that length.
+    pub(crate) fn add(&mut self, extent: usize) -> AtomId {
+        self.0.push(Atom { extent, reduced: false, state: State::Leaf });
+        (self.0.len() - 1) as AtomId
+    }
+
+    pub(crate) fn extent(&self, atom: AtomId) -> usize {
+        self.0[atom as usize].extent
+    }
+
+    /// The finest atoms that one consists of.
+    pub(crate) fn leaves_of(&self, atom: AtomId) -> Run {
+        let mut leaves = Run::new();
+        self.collect(atom, &mut leaves);
+        leaves
+    }
+
+    fn collect(&self, atom: AtomId, leaves: &mut Run) {
+        match self.0[atom as usize].state {
+            State::Leaf => leaves.push(atom),
+            State::Same(other) => self.collect(other, leaves),
+            State::Split(outer, inner) => {
+                self.collect(outer, leaves);
+                self.collect(inner, leaves);
+            }
+        }
+    }
+
+    /// Whether a leaf is reduced.
+    pub(crate) fn is_reduced(&self, leaf: AtomId) -> bool {
+        self.0[leaf as usize].reduced
+    }
+
+    pub(crate) fn set_reduced(&mut self, leaf: AtomId) {
+        self.0[leaf as usize].reduced = true;
+    }
+
+    pub(crate) fn any_reduced(&self) -> bool {
+        self.reduced().next().is_some()
+    }
+
+    /// The reduced leaves.
+    pub(crate) fn reduced(&self) -> impl Iterator<Item = AtomId> + '_ {
+        let leaf = |(_, atom): &(usize, &Atom)| atom.reduced && matches!(atom.state, State::Leaf);
+        self.0.iter().enumerate().filter(leaf).map(|(id, _)| id as AtomId)
+    }
+
+    pub(crate) fn reduced_len(&self) -> usize {
+        self.reduced().map(|atom| self.extent(atom)).product()
+    }
+
+    /// Splits a leaf in an outer part of that length and an inner one; `None` where the length does not divide it.
+    pub(crate) fn split(&mut self, leaf: AtomId, outer: usize) -> Option<(AtomId, AtomId)> {
+        let Atom { extent, reduced, .. } = self.0[leaf as usize];
+        if outer == 0 || !extent.is_multiple_of(outer) {
+            return None;
+        }
+        let parts = (self.add(outer), self.add(extent / outer));
+        self.0[parts.0 as usize].reduced = reduced;
+        self.0[parts.1 as usize].reduced = reduced;
+        self.0[leaf as usize].state = State::Split(parts.0, parts.1);
+        Some(parts)
+    }
+
+    /// Makes two runs of the same length one.
+    pub(crate) fn unify(&mut self, a: &[AtomId], b: &[AtomId]) -> Result<(), Refusal> {
+        let mut a = self.reversed(a);
+        let mut b = self.reversed(b);
+        // The stacks hold what is left, outermost last.
+        while let (Some(&x), Some(&y)) = (a.last(), b.last()) {
+            let (long, short) = (self.extent(x), self.extent(y));
+            if x == y {
+                a.pop();
+                b.pop();
+            } else if long == short {
+                self.join(x, y);
+                a.pop();
+                b.pop();
+                self.refresh(&mut a);
+                self.refresh(&mut b);
+            } else if long > short {
+                self.split(x, short).ok_or(Refusal::Axes)?;
+                self.refresh(&mut a);
+                self.refresh(&mut b);
+            } else {
+                self.split(y, long).ok_or(Refusal::Axes)?;
+                self.refresh(&mut a);
+                self.refresh(&mut b);
+            }
+        }
+        if a.is_empty() && b.is_empty() { Ok(()) } else { Err(Refusal::Axes) }
+    }
+
+    fn join(&mut self, into: AtomId, other: AtomId) {
+        self.0[into as usize].reduced |= self.0[other as usize].reduced;
+        self.0[other as usize].state = State::Same(into);
+    }
+
+    fn reversed(&self, run: &[AtomId]) -> Run {
+        let mut leaves: Run = run.iter().flat_map(|&atom| self.leaves_of(atom)).collect();
+        leaves.reverse();
+        leaves
+    }
+
+    /// Replaces what was split or joined in a stack by its leaves.
+    fn refresh(&self, stack: &mut Run) {
+        if stack.iter().all(|&atom| matches!(self.0[atom as usize].state, State::Leaf)) {
+            return;
+        }
+        *stack = stack
+            .iter()
+            .flat_map(|&atom| {
+                let mut leaves = self.leaves_of(atom);
+                leaves.reverse();
+                leaves
+            })
+            .collect();
+    }
+}
