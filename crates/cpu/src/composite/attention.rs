@@ -141,7 +141,7 @@ impl<T: Float> Problem<T> {
         let k = self.k.rows(block.batch, block.head / self.shared_by(), key);
         let to = Matrix::new(scores, KEYS as isize, 1);
         // SAFETY: rows of queries and keys; the caller vouches for the scores.
-        unsafe { product([block.len, self.dim, keys], q, k.transposed(), to, false, self.scale) };
+        unsafe { product(cpu.level, [block.len, self.dim, keys], q, k.transposed(), to, false, self.scale) };
         for i in 0..block.len {
             let query = block.first + i;
             // SAFETY: a row of the tile.
@@ -239,7 +239,7 @@ unsafe fn attend<T: Float>(
             let p = Matrix::new(scores, KEYS as isize, 1);
             let v = problem.v.rows(block.batch, block.head / problem.shared_by(), key);
             let to = Matrix::new(rows.as_mut_ptr(), dim_v as isize, 1);
-            product([block.len, keys, dim_v], p, v, to, true, T::ONE);
+            product(cpu.level, [block.len, keys, dim_v], p, v, to, true, T::ONE);
         }
     }
     for i in 0..block.len {

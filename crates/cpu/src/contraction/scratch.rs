@@ -23,7 +23,16 @@ pub(crate) struct Scratch<T> {
     element: core::marker::PhantomData<T>,
 }
 
-impl<T: super::simd::Float> Scratch<T> {
+/// Numbers for which all bits are valid, and whose alignment is less than a line's.
+pub(crate) trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($ty:ty),*) => {$(impl Plain for $ty {})*};
+}
+
+plain!(f32, f64, i8, u8, i16, i32);
+
+impl<T: Plain> Scratch<T> {
     /// Takes memory for `len` elements.
     pub(crate) fn new(len: usize) -> Scratch<T> {
         let wanted = (len * size_of::<T>()).div_ceil(size_of::<Line>());
@@ -36,8 +45,7 @@ impl<T: super::simd::Float> Scratch<T> {
 
     /// The elements.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: the lines hold at least `len` elements of a float type, for which all bits are valid and whose
-        // alignment is less than a line's.
+        // SAFETY: the lines hold at least `len` elements, for which all bits are valid and which need less alignment.
         unsafe { core::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
     }
 

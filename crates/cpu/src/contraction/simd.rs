@@ -6,6 +6,7 @@
 
 use crate::isa::Level;
 use crate::math;
+use crate::narrow::Narrow;
 use core::fmt::Debug;
 use core::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
@@ -42,6 +43,62 @@ pub(crate) trait Simd<T>: Copy {
     /// The machine has the unit, and the elements may be written.
     unsafe fn store(to: *mut T, vector: Self::Vector);
 
+    /// Reads the first `count` elements, at most [`LANES`](Self::LANES); the other lanes are zero, and what lies there
+    /// is not touched.
+    ///
+    /// # Safety
+    /// The machine has the unit, and these elements may be read.
+    unsafe fn load_some(from: *const T, count: usize) -> Self::Vector;
+
+    /// Writes the first `count` lanes, at most [`LANES`](Self::LANES), and nothing beyond.
+    ///
+    /// # Safety
+    /// The machine has the unit, and these elements may be written.
+    unsafe fn store_some(to: *mut T, vector: Self::Vector, count: usize);
+
+    /// Transposes a square of [`LANES`](Self::LANES) rows and columns: `to[j][i] = from[i][j]`, with distances between
+    /// rows in elements.
+    ///
+    /// # Safety
+    /// The machine has the unit; one square may be read, the other written, and they do not overlap.
+    #[inline(always)]
+    unsafe fn transpose(from: *const T, from_row: isize, to: *mut T, to_row: isize)
+    where
+        T: Copy,
+    {
+        for i in 0..Self::LANES as isize {
+            for j in 0..Self::LANES as isize {
+                // SAFETY: elements of the squares.
+                unsafe { *to.offset(j * to_row + i) = *from.offset(i * from_row + j) };
+            }
+        }
+    }
+
+    /// Reads [`LANES`](Self::LANES) elements of a narrower type.
+    ///
+    /// # Safety
+    /// The machine has the unit, and the elements may be read.
+    #[inline(always)]
+    unsafe fn load_narrow<N: Widen>(from: *const N) -> Self::Vector
+    where
+        T: Float,
+    {
+        let mut lanes = [T::ZERO; 16];
+        for lane in 0..Self::LANES {
+            // SAFETY: as the caller promises.
+            lanes[lane] = T::from_f32(unsafe { *from.add(lane) }.widen());
+        }
+        // SAFETY: no unit has more lanes; the caller vouches for the unit.
+        unsafe { Self::load(lanes.as_ptr()) }
+    }
+
+    /// Asks for the line at an address, which need not exist, to be brought into the first cache.
+    ///
+    /// # Safety
+    /// The machine has the unit.
+    #[inline(always)]
+    unsafe fn prefetch(_at: *const T) {}
+
     /// The element in every lane.
     ///
     /// # Safety
@@ -77,6 +134,47 @@ pub(crate) trait Simd<T>: Copy {
     }
 }
 
+/// A number that `f32` holds exactly, in fewer bits.
+pub(crate) trait Widen: Copy + Send + Sync + 'static {
+    /// The same number.
+    fn widen(self) -> f32;
+
+    /// The format, for units with instructions for it.
+    const FORMAT: Format;
+}
+
+/// What the bits of a [`Widen`] are.
+#[derive(Clone, Copy)]
+pub(crate) enum Format {
+    F32,
+    F16,
+    BF16,
+    I8,
+    U8,
+}
+
+macro_rules! widen {
+    ($($ty:ty: $format:ident, $x:ident => $wide:expr;)*) => {$(
+        impl Widen for $ty {
+            const FORMAT: Format = Format::$format;
+
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                let $x = self;
+                $wide
+            }
+        }
+    )*};
+}
+
+widen! {
+    f32: F32, x => x;
+    half::f16: F16, x => Narrow::widen(x);
+    half::bf16: BF16, x => Narrow::widen(x);
+    i8: I8, x => f32::from(x);
+    u8: U8, x => f32::from(x);
+}
+
 /// `dst = alpha * dst + beta * lhs * rhs`, or without `dst` on the right: `(m, n, k)`, then `dst`, its strides between
 /// columns and rows and whether it is read, `lhs` and `rhs` with their strides, `alpha`, `beta`, which of the three are
 /// conjugated (never, of real numbers), and how many threads share the work.
@@ -104,7 +202,7 @@ pub(super) type Gemm<T> = unsafe fn(
 
 /// The floats that kernels compute with: `f32` and `f64`.
 pub(crate) trait Float:
-    Copy
+    super::scratch::Plain
     + Send
     + Sync
     + Debug
@@ -125,6 +223,9 @@ pub(crate) trait Float:
 
     /// The nearest float.
     fn from_f64(x: f64) -> Self;
+
+    /// The same number.
+    fn from_f32(x: f32) -> Self;
 
     /// Widens.
     fn to_f64(self) -> f64;
@@ -175,6 +276,28 @@ macro_rules! portable {
             }
 
             #[inline(always)]
+            unsafe fn load_some(from: *const $ty, count: usize) -> Self::Vector {
+                let mut vector = [0.0; $lanes];
+                for lane in 0..$lanes {
+                    if lane < count {
+                        // SAFETY: the caller vouches for these elements.
+                        vector[lane] = unsafe { *from.add(lane) };
+                    }
+                }
+                vector
+            }
+
+            #[inline(always)]
+            unsafe fn store_some(to: *mut $ty, vector: Self::Vector, count: usize) {
+                for lane in 0..$lanes {
+                    if lane < count {
+                        // SAFETY: the caller vouches for these elements.
+                        unsafe { *to.add(lane) = vector[lane] };
+                    }
+                }
+            }
+
+            #[inline(always)]
             unsafe fn splat(element: $ty) -> Self::Vector {
                 [element; $lanes]
             }
@@ -194,76 +317,7 @@ portable!(f32, 4);
 portable!(f64, 2);
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::{Kernel, Simd};
-    use core::arch::x86_64::*;
-
-    #[derive(Clone, Copy)]
-    pub(super) struct Avx2;
-
-    #[derive(Clone, Copy)]
-    pub(super) struct Avx512;
-
-    macro_rules! unit {
-        ($unit:ty, $ty:ty, $vector:ty, $lanes:literal, $registers:literal,
-         $load:ident, $store:ident, $splat:ident, $mul_add:ident) => {
-            impl Simd<$ty> for $unit {
-                const LANES: usize = $lanes;
-                const REGISTERS: usize = $registers;
-                type Vector = $vector;
-
-                #[inline(always)]
-                unsafe fn load(from: *const $ty) -> $vector {
-                    // SAFETY: the caller vouches for the unit and the elements.
-                    unsafe { $load(from) }
-                }
-
-                #[inline(always)]
-                unsafe fn store(to: *mut $ty, vector: $vector) {
-                    // SAFETY: the caller vouches for the unit and the elements.
-                    unsafe { $store(to, vector) }
-                }
-
-                #[inline(always)]
-                unsafe fn splat(element: $ty) -> $vector {
-                    // SAFETY: the caller vouches for the unit.
-                    unsafe { $splat(element) }
-                }
-
-                #[inline(always)]
-                unsafe fn mul_add(a: $vector, b: $vector, c: $vector) -> $vector {
-                    // SAFETY: the caller vouches for the unit.
-                    unsafe { $mul_add(a, b, c) }
-                }
-            }
-        };
-    }
-
-    #[rustfmt::skip]
-    unit!(Avx512, f32, __m512, 16, 32, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps);
-    #[rustfmt::skip]
-    unit!(Avx512, f64, __m512d, 8, 32, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_fmadd_pd);
-    unit!(Avx2, f32, __m256, 8, 16, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps);
-    unit!(Avx2, f64, __m256d, 4, 16, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_fmadd_pd);
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    pub(super) unsafe fn avx512<T, K: Kernel<T>>(kernel: K) -> K::Output
-    where
-        Avx512: Simd<T>,
-    {
-        // SAFETY: the caller has detected the unit, and vouches for the kernel.
-        unsafe { kernel.run::<Avx512>() }
-    }
-
-    #[target_feature(enable = "avx2,fma")]
-    pub(super) unsafe fn avx2<T, K: Kernel<T>>(kernel: K) -> K::Output
-    where
-        Avx2: Simd<T>,
-    {
-        // SAFETY: the caller has detected the unit, and vouches for the kernel.
-        unsafe { kernel.run::<Avx2>() }
-    }
-}
+mod x86;
 
 macro_rules! float {
     ($ty:ident, $gemm:ident, $exp:path, $ln:path, $sqrt:path, $round:path) => {
@@ -275,6 +329,11 @@ macro_rules! float {
             #[inline(always)]
             fn from_f64(x: f64) -> Self {
                 x as $ty
+            }
+
+            #[inline(always)]
+            fn from_f32(x: f32) -> Self {
+                x.into()
             }
 
             #[inline(always)]

@@ -1,0 +1,420 @@
+//! The general matrix product: blocks for every cache, tiles for the registers, holes for what comes before and after.
+//!
+//! `b` is copied once into panels as wide as a tile; all threads share them. Then each thread takes pieces of the result
+//! in turn. For a piece it goes through `k` in blocks: it copies the rows of `a` that it needs into a block that fits
+//! the second cache, and runs the tiles over all panels. The first cache holds a tile's rows of `a` and passes the panel
+//! through; the sums stay in registers for a whole block of `k`.
+//!
+//! What is summed in which order depends on `k` alone, so results are the same for every number of threads and every
+//! split.
+
+use super::matrix::Matrix;
+use super::pack::{PackPanels, PackRows, Source};
+use super::tile::{PanelWidth, Tiles, max_depth, row_stride};
+use crate::contraction::scratch::Scratch;
+use crate::contraction::simd::Float;
+use crate::copy::Shared;
+use crate::isa::Level;
+use crate::threads::Pool;
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use half::{bf16, f16};
+
+/// A function of a block of a matrix: its rows and columns in the whole, the address of its first element, and the
+/// number of elements from one row to the next (columns lie side by side). Called on the threads that do the work,
+/// each block once, in any order.
+///
+/// As an operand it writes the block's elements; as an epilogue it gets finished ones and may change them in place.
+pub(crate) type Block<'a, T> = &'a (dyn Fn(Range<usize>, Range<usize>, *mut T, usize) + Sync);
+
+/// Where the elements of an operand come from.
+#[derive(Clone, Copy)]
+pub(crate) enum Operand<'a, T> {
+    /// Memory, with any strides: a transposed operand costs no more than a plain one.
+    Matrix(Matrix<T>),
+    /// The same, converted when blocks are copied.
+    F16(Matrix<f16>),
+    /// The same.
+    BF16(Matrix<bf16>),
+    /// A prologue: elements that a function computes, block by block, where the product would copy them from memory. Of
+    /// the left operand `[m, k]` it is asked for blocks of at most 96 rows and 512 columns (256 of `f64`), possibly more
+    /// than once, for several ranges of columns of the result; of the right one `[k, n]` for blocks as wide as a tile (32
+    /// columns or fewer), once each.
+    Computed(Block<'a, T>),
+}
+
+/// A product `c = scale · a · b`, `[m, k] x [k, n] -> [m, n]`.
+///
+/// ```text
+/// // y = relu(x · w + bias), with bias and relu applied while a block of y is in cache.
+/// let finish = |rows: Range<usize>, columns: Range<usize>, start: *mut f32, stride: usize| {
+///     for i in 0..rows.len() {
+///         // SAFETY: a row of the block, which is this call's alone.
+///         let y = unsafe { core::slice::from_raw_parts_mut(start.add(i * stride), columns.len()) };
+///         y.iter_mut().zip(&bias[columns.clone()]).for_each(|(y, b)| *y = (*y + b).max(0.0));
+///     }
+/// };
+/// let gemm = Gemm { epilogue: Some(&finish), ..Gemm::new([m, k, n], x, w, Some(y)) };
+/// unsafe { gemm.run(cpu.level, &cpu.pool) };
+/// ```
+#[derive(Clone, Copy)]
+pub(crate) struct Gemm<'a, T> {
+    /// `m`, `k` and `n`.
+    pub(crate) sizes: [usize; 3],
+    /// The left operand, `[m, k]`.
+    pub(crate) a: Operand<'a, T>,
+    /// The right operand, `[k, n]`.
+    pub(crate) b: Operand<'a, T>,
+    /// Where the result goes; its columns must lie side by side (`column == 1`, or at most one column). With `None` only
+    /// the epilogue sees it, in blocks of at most 96 rows and 256 columns of its thread's own memory.
+    pub(crate) c: Option<Matrix<T>>,
+    /// Adds to what `c` holds.
+    pub(crate) accumulate: bool,
+    /// A factor to all elements.
+    pub(crate) scale: T,
+    /// Called with each finished block while it is in cache: rows of at most 96, columns of at most 256, starting at
+    /// multiples of 256 within what one task computes. Every element of the result is in exactly one block.
+    pub(crate) epilogue: Option<Block<'a, T>>,
+}
+
+/// The most rows of a piece of the result: a block of `a` takes 198 KiB.
+const MAX_ROWS: usize = 96;
+
+/// Panels that are packed together, and finished together before the epilogue sees them.
+const GROUP: usize = 8;
+
+/// Bytes of `b` that are packed at a time: together with everything else they fit the third cache.
+const PACKED: usize = 16 << 20;
+
+/// With fewer rows than this the panels would not be read often enough to be worth copying.
+const MIN_PACKED_ROWS: usize = 40;
+
+/// Multiplications worth waking another thread for.
+const GRAIN: usize = 1 << 19;
+
+impl<'a, T: Float> Gemm<'a, T> {
+    /// The plain product of two operands.
+    pub(crate) fn new(
+        sizes: [usize; 3],
+        a: Operand<'a, T>,
+        b: Operand<'a, T>,
+        c: Option<Matrix<T>>,
+    ) -> Gemm<'a, T> {
+        Gemm { sizes, a, b, c, accumulate: false, scale: T::ONE, epilogue: None }
+    }
+
+    /// Computes it, by all threads where it is worth it.
+    ///
+    /// # Safety
+    /// Operands and result have these sizes and are not touched by others meanwhile, the result overlaps neither
+    /// operand, and its columns lie side by side. The functions stay within their blocks.
+    pub(crate) unsafe fn run(&self, level: Level, pool: &Pool) {
+        let [m, k, n] = self.sizes;
+        let work = m.saturating_mul(n).saturating_mul(k.max(1));
+        let threads = if work < 2 * GRAIN { 1 } else { pool.threads().min(work / GRAIN) };
+        // SAFETY: as the caller promises.
+        unsafe { self.split(level, pool, threads) }
+    }
+
+    /// Computes it on this thread.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    pub(crate) unsafe fn run_alone(&self, level: Level) {
+        // SAFETY: as the caller promises.
+        unsafe { self.split(level, &Pool::new(1), 1) }
+    }
+
+    /// # Safety
+    /// As [`run`](Self::run).
+    unsafe fn split(&self, level: Level, pool: &Pool, threads: usize) {
+        let [m, k, n] = self.sizes;
+        if m == 0 || n == 0 {
+            return;
+        }
+        // SAFETY: the level is this machine's.
+        let width = unsafe { T::dispatch(level, PanelWidth) };
+        let depths = k.div_ceil(max_depth::<T>()).max(1);
+        let direct = self.direct();
+        let most = PACKED / size_of::<T>() / k.max(1) / (GROUP * width) * (GROUP * width);
+        let room = if direct.is_some() { n } else { most.max(GROUP * width) };
+        for start in (0..n).step_by(room) {
+            let columns = start..(start + room).min(n);
+            let grid = Grid::new(m, columns.len(), width, threads, self.c.is_none());
+            let part = Part { gemm: self, level, width, depth: k.div_ceil(depths), depths, columns, grid, direct };
+            // SAFETY: as the caller promises.
+            unsafe { part.run(pool, threads) };
+        }
+    }
+
+    /// The right operand where the tiles can read it as it lies.
+    fn direct(&self) -> Option<Matrix<T>> {
+        match self.b {
+            Operand::Matrix(b) if b.column == 1 && self.sizes[0] < MIN_PACKED_ROWS => Some(b),
+            Operand::Matrix(_) | Operand::F16(_) | Operand::BF16(_) | Operand::Computed(_) => None,
+        }
+    }
+}
+
+/// How a range of columns of the result is cut into pieces.
+#[derive(Clone, Copy)]
+struct Grid {
+    /// Rows and columns of a piece, and how many there are along each.
+    rows: usize,
+    columns: usize,
+    down: usize,
+    across: usize,
+}
+
+impl Grid {
+    /// The cut with the least estimated time: pieces that come out even between the threads, and as large as possible.
+    fn new(m: usize, n: usize, width: usize, threads: usize, narrow: bool) -> Grid {
+        const TILE: usize = 12;
+        let (tiles, panels) = (m.div_ceil(TILE), n.div_ceil(width));
+        let least_down = tiles.div_ceil(MAX_ROWS / TILE);
+        let least_across = if narrow { panels.div_ceil(GROUP) } else { 1 };
+        let cut = |down: usize, across: usize| {
+            let (rows, columns) = (tiles.div_ceil(down), panels.div_ceil(across));
+            let (down, across) = (tiles.div_ceil(rows), panels.div_ceil(columns));
+            Grid { rows: rows * TILE, columns: columns * width, down, across }
+        };
+        // Per step of `k`: the multiplications of a tile, and what copying a tile's rows or fetching a panel costs.
+        let time = |grid: &Grid| {
+            let (rows, columns) = (grid.rows / TILE, grid.columns / width);
+            let rounds = (grid.down * grid.across).div_ceil(threads);
+            rounds * (rows * columns * 24 + rows * 4 + columns * 8)
+        };
+        let mut best = cut(least_down, least_across);
+        if threads == 1 {
+            return best;
+        }
+        for factor in [1, 2, 3, 4, 6, 8, 12, 16, 32, 64] {
+            let across = least_across * factor;
+            for more in [0, 1, 2, 3, least_down, 3 * least_down, 7 * least_down] {
+                let grid = cut(least_down + more, across.min(panels));
+                if time(&grid) < time(&best) {
+                    best = grid;
+                }
+            }
+            if across >= panels {
+                break;
+            }
+        }
+        best
+    }
+
+    fn len(&self) -> usize {
+        self.down * self.across
+    }
+
+    /// Rows and columns of piece `i`; neighbours share rows.
+    fn piece(&self, i: usize, m: usize, n: usize) -> (Range<usize>, Range<usize>) {
+        let (down, across) = (i / self.across, i % self.across);
+        let rows = down * self.rows..((down + 1) * self.rows).min(m);
+        let columns = across * self.columns..((across + 1) * self.columns).min(n);
+        (rows, columns)
+    }
+}
+
+/// The columns of a product that are computed together.
+struct Part<'a, T> {
+    gemm: &'a Gemm<'a, T>,
+    level: Level,
+    /// Columns of a panel.
+    width: usize,
+    /// `k` in blocks of `depth`.
+    depth: usize,
+    depths: usize,
+    columns: Range<usize>,
+    grid: Grid,
+    direct: Option<Matrix<T>>,
+}
+
+impl<T: Float> Part<'_, T> {
+    /// # Safety
+    /// As [`Gemm::run`].
+    unsafe fn run(&self, pool: &Pool, threads: usize) {
+        let k = self.gemm.sizes[1];
+        let groups = self.columns.len().div_ceil(GROUP * self.width);
+        let packs = if self.direct.is_some() { 0 } else { groups * self.depths };
+        let mut panels = Scratch::<T>::new(if packs > 0 { k * self.padded() } else { 0 });
+        let panels = Shared::new(panels.as_mut_ptr());
+        let (next_pack, packed, next_piece) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let threads = threads.min(self.grid.len().max(packs));
+        pool.parallel_for(threads, 1, |_| {
+            let take = |next: &AtomicUsize| next.fetch_add(1, Ordering::Relaxed);
+            loop {
+                let i = take(&next_pack);
+                if i >= packs {
+                    break;
+                }
+                // A function that panics must not leave the other threads waiting.
+                let _done = Done(&packed);
+                // SAFETY: as the caller promises; each group and block is packed once.
+                unsafe { self.pack(i / groups, i % groups, panels.get()) };
+            }
+            wait_for(&packed, packs);
+            let mut rows = Scratch::<T>::new(self.grid.rows * row_stride::<T>());
+            let local = if self.gemm.c.is_none() { self.grid.rows * self.grid.columns } else { 0 };
+            let mut local = Scratch::<T>::new(local);
+            loop {
+                let i = take(&next_piece);
+                if i >= self.grid.len() {
+                    break;
+                }
+                // SAFETY: as the caller promises; all panels are packed; each piece is computed once.
+                unsafe { self.piece(i, panels.get(), rows.as_mut_ptr(), local.as_mut_ptr()) };
+            }
+        });
+    }
+
+    /// Columns, rounded up to whole panels.
+    fn padded(&self) -> usize {
+        self.columns.len().next_multiple_of(self.width)
+    }
+
+    /// A block of `k`.
+    fn depth(&self, block: usize) -> Range<usize> {
+        let k = self.gemm.sizes[1];
+        (block * self.depth).min(k)..((block + 1) * self.depth).min(k)
+    }
+
+    /// Copies a group of panels, in a block of `k`.
+    ///
+    /// # Safety
+    /// As [`Gemm::run`]; nobody else touches these panels.
+    unsafe fn pack(&self, block: usize, group: usize, panels: *mut T) {
+        let depth = self.depth(block);
+        let first = group * GROUP * self.width;
+        let columns = (self.columns.len() - first).min(GROUP * self.width);
+        let panel = depth.len() * self.width;
+        let to = panels.wrapping_add(depth.start * self.padded() + first * depth.len());
+        let column = self.columns.start + first;
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self.gemm.b {
+                Operand::Matrix(from) => self.pack_from(from.at(depth.start, column), columns, depth.len(), to),
+                Operand::F16(from) => self.pack_from(from.at(depth.start, column), columns, depth.len(), to),
+                Operand::BF16(from) => self.pack_from(from.at(depth.start, column), columns, depth.len(), to),
+                Operand::Computed(compute) => {
+                    for start in (0..columns).step_by(self.width) {
+                        let range = column + start..column + (start + self.width).min(columns);
+                        compute(depth.clone(), range, to.add(start / self.width * panel), self.width);
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`pack`](Self::pack).
+    unsafe fn pack_from<N: Source<T>>(&self, from: Matrix<N>, columns: usize, depth: usize, to: *mut T) {
+        let pack = PackPanels { from, depth, columns, to, panel: depth * self.width };
+        // SAFETY: as the caller promises.
+        unsafe { T::dispatch(self.level, pack) }
+    }
+
+    /// Computes a piece of the result.
+    ///
+    /// # Safety
+    /// As [`Gemm::run`]; the panels are packed, nobody else touches the piece, `block` has room for its rows of `a`, and
+    /// `local` for the piece itself where the result has no other place.
+    unsafe fn piece(&self, i: usize, panels: *const T, block: *mut T, local: *mut T) {
+        let gemm = self.gemm;
+        let (rows, columns) = self.grid.piece(i, gemm.sizes[0], self.columns.len());
+        let first = self.columns.start + columns.start;
+        let (c, c_row) = match gemm.c {
+            Some(c) => (c.at(rows.start, first).start, c.row),
+            None => (local, self.grid.columns as isize),
+        };
+        for number in 0..self.depths {
+            let depth = self.depth(number);
+            // SAFETY: as the caller promises.
+            unsafe { self.pack_rows(rows.clone(), depth.clone(), block) };
+            let last = number + 1 == self.depths;
+            let step = if last && gemm.epilogue.is_some() { GROUP * self.width } else { columns.len() };
+            for start in (0..columns.len()).step_by(step) {
+                let len = (columns.len() - start).min(step);
+                let place = columns.start + start;
+                let (b, b_row, panel) = match self.direct {
+                    Some(b) => (b.at(depth.start, self.columns.start + place).start.cast_const(), b.row, self.width),
+                    None => {
+                        let offset = depth.start * self.padded() + place * depth.len();
+                        (panels.wrapping_add(offset), self.width as isize, depth.len() * self.width)
+                    }
+                };
+                let tiles = Tiles {
+                    a: block,
+                    rows: rows.len(),
+                    depth: depth.len(),
+                    b,
+                    b_row,
+                    panel,
+                    columns: len,
+                    c: c.wrapping_add(start),
+                    c_row,
+                    accumulate: number > 0 || (gemm.accumulate && gemm.c.is_some()),
+                    scale: gemm.scale,
+                };
+                // SAFETY: as the caller promises.
+                unsafe { T::dispatch(self.level, tiles) };
+                if let (true, Some(finish)) = (last, gemm.epilogue) {
+                    finish(rows.clone(), first + start..first + start + len, c.wrapping_add(start), c_row as usize);
+                }
+            }
+        }
+    }
+
+    /// Copies a block of `a`.
+    ///
+    /// # Safety
+    /// As [`Gemm::run`]; `to` has room for the block.
+    unsafe fn pack_rows(&self, rows: Range<usize>, depth: Range<usize>, to: *mut T) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self.gemm.a {
+                Operand::Matrix(from) => self.pack_rows_from(from, rows, depth, to),
+                Operand::F16(from) => self.pack_rows_from(from, rows, depth, to),
+                Operand::BF16(from) => self.pack_rows_from(from, rows, depth, to),
+                Operand::Computed(compute) => compute(rows, depth, to, row_stride::<T>()),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`pack_rows`](Self::pack_rows).
+    unsafe fn pack_rows_from<N: Source<T>>(
+        &self,
+        from: Matrix<N>,
+        rows: Range<usize>,
+        depth: Range<usize>,
+        to: *mut T,
+    ) {
+        let from = from.at(rows.start, depth.start);
+        // SAFETY: as the caller promises.
+        unsafe { T::dispatch(self.level, PackRows { from, rows: rows.len(), depth: depth.len(), to }) }
+    }
+}
+
+/// Counts a task when it ends, however it ends.
+struct Done<'a>(&'a AtomicUsize);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Waits for tasks that other threads are running.
+fn wait_for(done: &AtomicUsize, count: usize) {
+    let mut turns = 0u32;
+    while done.load(Ordering::Acquire) < count {
+        turns = turns.wrapping_add(1);
+        #[cfg(feature = "std")]
+        if turns > 2000 {
+            std::thread::yield_now();
+            continue;
+        }
+        core::hint::spin_loop();
+    }
+}
