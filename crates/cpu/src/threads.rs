@@ -96,16 +96,6 @@ impl Pool {
         let foreign = rayon::current_thread_index().is_some() && pool.current_thread_index().is_none();
         (!foreign).then_some(pool)
     }
-
-    /// Runs `body` inside the pool, with the number of threads that it may use: for libraries that split work
-    /// themselves through rayon. On the caller's thread, with 1, where there is no pool to use.
-    pub(crate) fn install<R: Send>(&self, body: impl FnOnce(usize) -> R + Send) -> R {
-        #[cfg(feature = "threads")]
-        if let Some(pool) = self.available() {
-            return pool.install(|| body(self.threads));
-        }
-        body(1)
-    }
 }
 
 #[cfg(feature = "threads")]

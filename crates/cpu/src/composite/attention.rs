@@ -136,7 +136,7 @@ impl<T: Float> Problem<T> {
     ///
     /// # Safety
     /// `scores` has room for a tile.
-    unsafe fn scores(&self, block: Block, key: usize, keys: usize, scores: *mut T) {
+    unsafe fn scores(&self, cpu: &Cpu, block: Block, key: usize, keys: usize, scores: *mut T) {
         let q = self.q.rows(block.batch, block.head, block.first);
         let k = self.k.rows(block.batch, block.head / self.shared_by(), key);
         let to = Matrix::new(scores, KEYS as isize, 1);
@@ -228,7 +228,7 @@ unsafe fn attend<T: Float>(
         let keys = (reach - key).min(KEYS);
         // SAFETY: as the caller promises.
         unsafe {
-            problem.scores(block, key, keys, scores);
+            problem.scores(cpu, block, key, keys, scores);
             for i in 0..block.len {
                 let row = core::slice::from_raw_parts_mut(scores.add(i * KEYS), keys);
                 let factor = weights(cpu.level, row, &mut greatest[i], &mut total[i]);
@@ -361,19 +361,28 @@ impl<T: Float> Backward<T> {
                 (Matrix::new(scores, KEYS as isize, 1), Matrix::new(dp, KEYS as isize, 1));
             // SAFETY: rows of operands and gradients; tiles as the caller promises.
             unsafe {
-                problem.scores(block, key, keys, scores);
-                product([len, dim_v, keys], grad, v.transposed(), tile_dp, false, T::ONE);
+                problem.scores(cpu, block, key, keys, scores);
+                product(cpu.level, [len, dim_v, keys], grad, v.transposed(), tile_dp, false, T::ONE);
                 for i in 0..len {
                     let row = core::slice::from_raw_parts_mut(scores.add(i * KEYS), keys);
                     let dp = core::slice::from_raw_parts_mut(dp.add(i * KEYS), keys);
                     score_gradients(cpu.level, row, dp, *lse.start.add(i), d[i], problem.scale);
                 }
                 let dv = self.dv.rows(batch, kv_head, key);
-                product([keys, len, dim_v], tile_s.transposed(), grad, dv, true, T::ONE);
+                product(cpu.level, [keys, len, dim_v], tile_s.transposed(), grad, dv, true, T::ONE);
                 let dq = self.dq.rows(batch, head, first);
-                product([len, keys, dim], tile_dp, problem.k.rows(batch, kv_head, key), dq, true, T::ONE);
+                product(
+                    cpu.level,
+                    [len, keys, dim],
+                    tile_dp,
+                    problem.k.rows(batch, kv_head, key),
+                    dq,
+                    true,
+                    T::ONE,
+                );
                 let dk = self.dk.rows(batch, kv_head, key);
                 product(
+                    cpu.level,
                     [keys, len, dim],
                     tile_dp.transposed(),
                     problem.q.rows(batch, head, first),

@@ -4,12 +4,13 @@
 //! that are bound by reading one operand; [`integer`] is exact arithmetic.
 
 pub(crate) mod gemm;
-pub(super) mod integer;
+mod integer;
 mod matrix;
 mod pack;
 mod skinny;
 mod tile;
 
+pub(super) use integer::integers;
 pub(crate) use matrix::Matrix;
 
 use super::simd::Float;
@@ -179,4 +180,3 @@ unsafe fn shared<T: Float>(cpu: &Cpu, operation: Operation<T>) {
         }
     });
 }
-

@@ -140,10 +140,12 @@ pub(crate) trait Widen: Copy + Send + Sync + 'static {
     fn widen(self) -> f32;
 
     /// The format, for units with instructions for it.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     const FORMAT: Format;
 }
 
 /// What the bits of a [`Widen`] are.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 #[derive(Clone, Copy)]
 pub(crate) enum Format {
     F32,
@@ -175,31 +177,6 @@ widen! {
     u8: U8, x => f32::from(x);
 }
 
-/// `dst = alpha * dst + beta * lhs * rhs`, or without `dst` on the right: `(m, n, k)`, then `dst`, its strides between
-/// columns and rows and whether it is read, `lhs` and `rhs` with their strides, `alpha`, `beta`, which of the three are
-/// conjugated (never, of real numbers), and how many threads share the work.
-pub(super) type Gemm<T> = unsafe fn(
-    usize,
-    usize,
-    usize,
-    *mut T,
-    isize,
-    isize,
-    bool,
-    *const T,
-    isize,
-    isize,
-    *const T,
-    isize,
-    isize,
-    T,
-    T,
-    bool,
-    bool,
-    bool,
-    gemm_common::Parallelism,
-);
-
 /// The floats that kernels compute with: `f32` and `f64`.
 pub(crate) trait Float:
     super::scratch::Plain
@@ -229,9 +206,6 @@ pub(crate) trait Float:
 
     /// Widens.
     fn to_f64(self) -> f64;
-
-    /// The matrix product for this processor.
-    fn gemm() -> Gemm<Self>;
 
     /// Runs the kernel with the vector unit of the level.
     ///
@@ -320,7 +294,7 @@ portable!(f64, 2);
 mod x86;
 
 macro_rules! float {
-    ($ty:ident, $gemm:ident, $exp:path, $ln:path, $sqrt:path, $round:path) => {
+    ($ty:ident, $exp:path, $ln:path, $sqrt:path, $round:path) => {
         impl Float for $ty {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -339,11 +313,6 @@ macro_rules! float {
             #[inline(always)]
             fn to_f64(self) -> f64 {
                 f64::from(self)
-            }
-
-            #[inline]
-            fn gemm() -> Gemm<Self> {
-                $gemm::gemm::$ty::get_gemm_fn()
             }
 
             unsafe fn dispatch<K: Kernel<Self>>(level: Level, kernel: K) -> K::Output {
@@ -383,13 +352,13 @@ macro_rules! float {
 }
 
 #[cfg(feature = "std")]
-float!(f32, gemm_f32, math::exp, f32::ln, f32::sqrt, f32::round_ties_even);
+float!(f32, math::exp, f32::ln, f32::sqrt, f32::round_ties_even);
 #[cfg(feature = "std")]
-float!(f64, gemm_f64, exp_f64, f64::ln, f64::sqrt, f64::round_ties_even);
+float!(f64, exp_f64, f64::ln, f64::sqrt, f64::round_ties_even);
 #[cfg(not(feature = "std"))]
-float!(f32, gemm_f32, math::exp, libm::logf, libm::sqrtf, libm::rintf);
+float!(f32, math::exp, libm::logf, libm::sqrtf, libm::rintf);
 #[cfg(not(feature = "std"))]
-float!(f64, gemm_f64, exp_f64, libm::log, libm::sqrt, libm::rint);
+float!(f64, exp_f64, libm::log, libm::sqrt, libm::rint);
 
 /// `e^x = 2^n · e^r` with `|r| <= ln(2) / 2`, and the Taylor polynomial of `e^r`. The rounding to a whole `n` adds
 /// and subtracts a number so great that the fraction falls off; its bits then hold `n`.

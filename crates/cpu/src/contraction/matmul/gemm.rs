@@ -29,6 +29,7 @@ pub(crate) type Block<'a, T> = &'a (dyn Fn(Range<usize>, Range<usize>, *mut T, u
 
 /// Where the elements of an operand come from.
 #[derive(Clone, Copy)]
+#[allow(dead_code)]
 pub(crate) enum Operand<'a, T> {
     /// Memory, with any strides: a transposed operand costs no more than a plain one.
     Matrix(Matrix<T>),
@@ -141,7 +142,8 @@ impl<'a, T: Float> Gemm<'a, T> {
         for start in (0..n).step_by(room) {
             let columns = start..(start + room).min(n);
             let grid = Grid::new(m, columns.len(), width, threads, self.c.is_none());
-            let part = Part { gemm: self, level, width, depth: k.div_ceil(depths), depths, columns, grid, direct };
+            let part =
+                Part { gemm: self, level, width, depth: k.div_ceil(depths), depths, columns, grid, direct };
             // SAFETY: as the caller promises.
             unsafe { part.run(pool, threads) };
         }
@@ -293,7 +295,9 @@ impl<T: Float> Part<'_, T> {
         // SAFETY: as the caller promises.
         unsafe {
             match self.gemm.b {
-                Operand::Matrix(from) => self.pack_from(from.at(depth.start, column), columns, depth.len(), to),
+                Operand::Matrix(from) => {
+                    self.pack_from(from.at(depth.start, column), columns, depth.len(), to)
+                }
                 Operand::F16(from) => self.pack_from(from.at(depth.start, column), columns, depth.len(), to),
                 Operand::BF16(from) => self.pack_from(from.at(depth.start, column), columns, depth.len(), to),
                 Operand::Computed(compute) => {
@@ -337,7 +341,9 @@ impl<T: Float> Part<'_, T> {
                 let len = (columns.len() - start).min(step);
                 let place = columns.start + start;
                 let (b, b_row, panel) = match self.direct {
-                    Some(b) => (b.at(depth.start, self.columns.start + place).start.cast_const(), b.row, self.width),
+                    Some(b) => {
+                        (b.at(depth.start, self.columns.start + place).start.cast_const(), b.row, self.width)
+                    }
                     None => {
                         let offset = depth.start * self.padded() + place * depth.len();
                         (panels.wrapping_add(offset), self.width as isize, depth.len() * self.width)
@@ -359,7 +365,12 @@ impl<T: Float> Part<'_, T> {
                 // SAFETY: as the caller promises.
                 unsafe { T::dispatch(self.level, tiles) };
                 if let (true, Some(finish)) = (last, gemm.epilogue) {
-                    finish(rows.clone(), first + start..first + start + len, c.wrapping_add(start), c_row as usize);
+                    finish(
+                        rows.clone(),
+                        first + start..first + start + len,
+                        c.wrapping_add(start),
+                        c_row as usize,
+                    );
                 }
             }
         }
@@ -418,3 +429,6 @@ fn wait_for(done: &AtomicUsize, count: usize) {
         core::hint::spin_loop();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,13 +93,7 @@ impl<T: Float, N: Source<T>> Kernel<T> for PackRows<T, N> {
                     copy::<T, N, S>(from, self.to.add(i * stride), self.depth);
                 }
             } else if self.from.row == 1 {
-                transpose::<T, N, S>(
-                    self.from.transposed(),
-                    self.depth,
-                    self.rows,
-                    self.to,
-                    stride,
-                );
+                transpose::<T, N, S>(self.from.transposed(), self.depth, self.rows, self.to, stride);
             } else {
                 for i in 0..self.rows {
                     for p in 0..self.depth {

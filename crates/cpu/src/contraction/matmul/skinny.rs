@@ -80,4 +80,3 @@ impl<T: Float> Dots<T> {
         }
     }
 }
-
