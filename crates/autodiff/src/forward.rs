@@ -176,6 +176,10 @@ impl Engine for Forward {
         self.inner.read(self.open(value).0)
     }
 
+    fn submit(&self) {
+        self.inner.submit();
+    }
+
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.inner.sync().await })
     }

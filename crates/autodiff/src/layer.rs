@@ -259,6 +259,10 @@ impl Engine for Autodiff {
         self.inner.read(self.detach(value))
     }
 
+    fn submit(&self) {
+        self.inner.submit();
+    }
+
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.inner.sync().await })
     }

@@ -28,7 +28,7 @@ pub(crate) fn collective(collective: &Collective, inputs: Operands) -> Result<Va
 }
 
 pub(crate) fn fused(cpu: &Cpu, program: &Program, inputs: Operands) -> Values {
-    program.run(cpu, values(inputs))
+    program.run_region(cpu, inputs)
 }
 
 fn values(inputs: Operands) -> Values {

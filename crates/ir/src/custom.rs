@@ -144,7 +144,10 @@ impl<'de> Deserialize<'de> for Custom {
 /// A region of ops that runs as one: the program it stands for, shared.
 ///
 /// The program is its meaning. An engine that compiles regions caches what it compiled by the program; every
-/// other engine runs the program op by op.
+/// other engine runs the program op by op ([`Program::run_region`]).
+///
+/// The operands are the program's inputs, in order. For an input without axes a plain number may be given instead of a
+/// tensor: so a number that changes from step to step does not change the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FusedOp(Arc<Program>);
 
@@ -154,8 +157,18 @@ impl FusedOp {
         FusedOp(Arc::new(program))
     }
 
+    /// The region of a program that is shared already.
+    pub fn from_shared(program: Arc<Program>) -> FusedOp {
+        FusedOp(program)
+    }
+
     /// The program.
     pub fn program(&self) -> &Program {
+        &self.0
+    }
+
+    /// The program, shared: engines that cache what they compiled hold on to it.
+    pub fn shared(&self) -> &Arc<Program> {
         &self.0
     }
 }

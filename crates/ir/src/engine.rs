@@ -29,6 +29,10 @@ pub trait Engine: Any + Send + Sync {
     /// Brings a value back, or the error that its computation met.
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
 
+    /// A hint that a unit of work ends here, such as a training step: an engine that gathers ops before it runs them may
+    /// take the ops up to here together. Does nothing by default; layers pass it on.
+    fn submit(&self) {}
+
     /// Waits until everything queued is done; returns an error of the device that no value carries.
     fn sync(&self) -> BoxFuture<'_, Result<()>>;
 }

@@ -23,8 +23,8 @@ mod view;
 pub use engine::{Expand, expand_program};
 
 use crate::{
-    CollectiveKind, ConvPass, DType, Engine, FusedOp, Op, OpKind, OpSet, Operand, OperandType, Scalar, Shape,
-    Values, Var, infer,
+    CollectiveKind, ConvPass, DType, Engine, FusedOp, Op, OpKind, OpSet, Operand, OperandType, Operands,
+    Scalar, Shape, Var, infer,
 };
 use alloc::vec::Vec;
 
@@ -148,8 +148,8 @@ fn empty<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option<Vec<
 }
 
 fn run<'e>(engine: &'e dyn Engine, fused: &FusedOp, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
-    let values: Option<Values> = inputs.iter().map(|var| var.operand().value().cloned()).collect();
-    let results = fused.program().run(engine, values?);
+    let operands: Operands = inputs.iter().map(|var| var.operand().clone()).collect();
+    let results = fused.program().run_region(engine, operands);
     Some(results.into_iter().map(|value| Var::new(engine, Operand::Value(value))).collect())
 }
 

@@ -254,6 +254,12 @@ impl<'a> Rule<'a> {
     fn fused(&self, program: &crate::Program) -> Result<ResultTypes> {
         self.arity(program.inputs.len())?;
         for (place, expected) in program.inputs.iter().enumerate() {
+            if let OperandType::Scalar(scalar) = self.inputs[place]
+                && expected.rank() == 0
+                && scalar.fits(expected.dtype)
+            {
+                continue;
+            }
             if self.tensor(place)? != expected {
                 return Err(self.error(format!("operand {place} must be {expected}")));
             }

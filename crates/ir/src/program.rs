@@ -93,6 +93,20 @@ impl Program {
         self.outputs.iter().map(|output| self.output(engine, &mut slots, &mut uses, output)).collect()
     }
 
+    /// Runs the program as the region of a [`FusedOp`](crate::FusedOp), given the operands of the op: a plain number stands
+    /// for an input without axes.
+    ///
+    /// # Panics
+    /// When the number of operands differs from that of the program's inputs.
+    pub fn run_region(&self, engine: &dyn Engine, operands: Operands) -> Values {
+        let types = operands.into_iter().zip(&self.inputs);
+        let inputs = types.map(|(operand, ty)| match operand {
+            Operand::Value(value) => value,
+            Operand::Scalar(scalar) => full(engine, *ty, scalar),
+        });
+        self.run(engine, inputs.collect())
+    }
+
     fn output(
         &self,
         engine: &dyn Engine,
@@ -102,11 +116,7 @@ impl Program {
     ) -> Value {
         match take(slots, uses, output) {
             Operand::Value(value) => value,
-            Operand::Scalar(scalar) => {
-                let ty = TensorType::new([], scalar.default_dtype());
-                let mut full = engine.execute(&Op::Full(ty), [scalar.into()].into_iter().collect(), &[ty]);
-                full.remove(0)
-            }
+            Operand::Scalar(scalar) => full(engine, TensorType::new([], scalar.default_dtype()), scalar),
         }
     }
 
@@ -120,6 +130,10 @@ impl Program {
         }
         uses
     }
+}
+
+fn full(engine: &dyn Engine, ty: TensorType, scalar: Scalar) -> Value {
+    engine.execute(&Op::Full(ty), [scalar.into()].into_iter().collect(), &[ty]).remove(0)
 }
 
 fn take(slots: &mut [Option<Value>], uses: &mut [usize], operand: &ProgramOperand) -> Operand {

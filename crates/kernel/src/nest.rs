@@ -88,7 +88,7 @@ pub(crate) type AxisAtoms = SmallVec<[(u8, AtomId); 6]>;
 pub(crate) enum Origin {
     /// Read from memory.
     Input,
-    /// Another way to see a slot.
+    /// Another way to see a slot, or a constant or an index, which costs nothing to make again.
     View,
     /// What an op computed: it can be stored.
     Computed,
@@ -232,6 +232,18 @@ impl Nest {
                 && levels[slot.value as usize].stage > 0
                 && self.leaves(slot).iter().any(|&(_, atom)| self.atoms.is_reduced(atom))
         })
+    }
+
+    /// Whether the innermost axis of the largest tensor that crosses reduced axes is reduced: rows then lie together in memory,
+    /// if the tensor does.
+    pub fn rows_are_innermost(&self) -> bool {
+        let along = |slot: &&SlotState| {
+            slot.origin != Origin::View
+                && self.leaves(slot).iter().any(|&(_, atom)| self.atoms.is_reduced(atom))
+        };
+        let largest = self.slots.iter().filter(along).max_by_key(|slot| slot.ty.num_elements());
+        let last = largest.and_then(|slot| self.leaves(slot).last().copied());
+        last.is_some_and(|(_, atom)| self.atoms.is_reduced(atom))
     }
 
     /// The number of points of one row: of the reduced part of the index space. 1 without reductions.

@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Op, OpSet, Operand, OperandType, Operands, Result,
+    BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Op, OpSet, OperandType, Operands, Result,
     TensorData, TensorType, Value, Values, infer, poison_of, poisoned,
 };
 
@@ -114,8 +114,7 @@ impl Reference {
 
     /// Runs the program of a fused region op by op.
     fn fused(&self, fused: &FusedOp, inputs: &Operands) -> Result<Values> {
-        let values = inputs.iter().filter_map(Operand::value).cloned().collect();
-        Ok(fused.program().run(self, values))
+        Ok(fused.program().run_region(self, inputs.clone()))
     }
 }
 

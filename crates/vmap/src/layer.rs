@@ -210,6 +210,10 @@ impl Engine for Vmap {
         }
     }
 
+    fn submit(&self) {
+        self.inner.submit();
+    }
+
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.inner.sync().await })
     }

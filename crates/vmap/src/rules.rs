@@ -16,13 +16,7 @@ use kiln_ir::{
 /// Runs an op of which at least one operand is batched.
 pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
     match op {
-        Op::Fused(fused) => {
-            let inputs: Option<Values> = inputs.iter().map(|operand| operand.value().cloned()).collect();
-            match inputs {
-                Some(inputs) => return Ok(fused.program().run(layer, inputs)),
-                None => return Err(layer.call(op, Operands::new(), results)?.error("takes tensors only")),
-            }
-        }
+        Op::Fused(fused) => return Ok(fused.program().run_region(layer, inputs)),
         Op::Custom(custom) => {
             if custom.batched().is_none()
                 && let Some(values) = custom::expanded(layer, custom, &inputs, results)?

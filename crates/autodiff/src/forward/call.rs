@@ -210,8 +210,7 @@ impl<'a> Call<'a> {
 /// The results by the op's expansion, run on the layer itself.
 fn expanded(layer: &Forward, op: &Op, inputs: &[Operand]) -> Option<Values> {
     if let Op::Fused(fused) = op {
-        let values: Option<Values> = inputs.iter().map(|operand| operand.value().cloned()).collect();
-        return Some(fused.program().run(layer, values?));
+        return Some(fused.program().run_region(layer, inputs.iter().cloned().collect()));
     }
     let inputs: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(layer, operand.clone())).collect();
     Some(expand(layer, op, &inputs)?.into_iter().map(Var::into_value).collect())

@@ -171,6 +171,10 @@ impl<E: Engine> Engine for Expand<E> {
         self.inner.read(value)
     }
 
+    fn submit(&self) {
+        self.inner.submit();
+    }
+
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         self.inner.sync()
     }

@@ -64,7 +64,9 @@ pub fn differentiate<'e>(
 
 /// The op's expansion as a program of its tensor operands; `None` where it has none.
 pub(super) fn expansion(op: &Op, inputs: &[Var<'_>]) -> Option<Program> {
-    if let Op::Fused(fused) = op {
+    if let Op::Fused(fused) = op
+        && inputs.iter().all(|input| input.operand().value().is_some())
+    {
         return Some(fused.program().clone());
     }
     let tensors = inputs.iter().filter_map(|input| input.operand().value());

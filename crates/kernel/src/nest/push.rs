@@ -37,7 +37,7 @@ impl Nest {
             Op::Full(_) => {
                 let value = self.constant_of(&operands[0], ty.dtype);
                 let axes = self.fresh(&ty.shape);
-                Ok(self.computed(ty, value, axes))
+                Ok(self.slot(SlotState { ty, value, axes, origin: Origin::View }))
             }
             Op::Iota { axis, .. } => self.iota(ty, *axis),
             Op::Unary(function) => {
@@ -250,7 +250,7 @@ impl Nest {
             Some(&(_, atom)) => self.value(Compute::Index(u32::from(atom)), ty.dtype),
             None => self.value(Compute::Constant(Scalar::Int(0)), ty.dtype),
         };
-        Ok(self.computed(ty, value, axes))
+        Ok(self.slot(SlotState { ty, value, axes, origin: Origin::View }))
     }
 
     fn reshape(&mut self, operands: &[Operand], shape: &Shape, ty: TensorType) -> Result<Slot, Refusal> {
