@@ -9,7 +9,10 @@ use crate::forward::derive::Cache;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
-use kiln_ir::{BoxFuture, Caps, Engine, Error, Op, Operand, Operands, Result, TensorData, Value, Values};
+use kiln_ir::{
+    BoxFuture, Caps, Engine, Error, Memory, Op, Operand, Operands, Result, SharedBytes, TensorData, Value,
+    Values,
+};
 
 /// An engine that computes *directional derivatives* (Jacobian-vector products) beside the values, around the engine
 /// that runs the ops.
@@ -172,6 +175,10 @@ impl Engine for Forward {
         self.inner.write(data)
     }
 
+    fn write_shared(&self, bytes: SharedBytes, ty: kiln_ir::TensorType) -> Value {
+        self.inner.write_shared(bytes, ty)
+    }
+
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         self.inner.read(self.open(value).0)
     }
@@ -182,5 +189,9 @@ impl Engine for Forward {
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.inner.sync().await })
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        self.inner.memory()
     }
 }

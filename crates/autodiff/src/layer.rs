@@ -11,8 +11,8 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Error, Gradient, Op, Operand, Operands, Result, Saved, Scalar, TensorData,
-    TensorType, Value, Values, gradient_of, saved,
+    BoxFuture, Caps, Engine, Error, Gradient, Memory, Op, Operand, Operands, Result, Saved, Scalar,
+    SharedBytes, TensorData, TensorType, Value, Values, gradient_of, saved,
 };
 use smallvec::SmallVec;
 
@@ -255,6 +255,10 @@ impl Engine for Autodiff {
         self.inner.write(data)
     }
 
+    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
+        self.inner.write_shared(bytes, ty)
+    }
+
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         self.inner.read(self.detach(value))
     }
@@ -265,6 +269,10 @@ impl Engine for Autodiff {
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.inner.sync().await })
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        self.inner.memory()
     }
 }
 

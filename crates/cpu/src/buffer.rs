@@ -1,19 +1,31 @@
-//! Memory: one allocation for a reference count and the bytes behind it.
+//! Memory: one block for a reference count and the bytes behind it.
+//!
+//! Blocks come from a pool that the whole process shares ([`pool`]), since buffers outlive the engine and the thread that
+//! made them: what is freed is kept for the next buffer of about its size. Fresh memory costs a page fault for every
+//! 4 KiB, which takes as long as a kernel takes to write them.
 
-use alloc::alloc::{Layout as Block, alloc, dealloc};
+mod block;
+mod class;
+#[cfg(not(feature = "std"))]
+#[path = "buffer/direct.rs"]
+mod pool;
+#[cfg(feature = "std")]
+mod pool;
+#[cfg(feature = "std")]
+mod thread;
+
+use alloc::alloc::{Layout, alloc, dealloc};
 use alloc::format;
+use block::Block;
+use class::Class;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering, fence};
-use kiln_ir::{DType, Element, Elements, Error, Result};
+use kiln_ir::{DType, Element, Elements, Error, MemoryUse, Result};
 
-/// Bytes from which data starts on a cache line. Below, the general allocator's alignment is faster to get and
-/// alignment makes no difference.
-const ALIGNED_FROM: usize = 512;
-
-/// The bytes in front of the data.
+/// The bytes in front of the data, which starts on a cache line.
 const HEADER: usize = 64;
 
-/// Shared memory: either its own, in one allocation with the reference count, or that of a `Vec` taken over.
+/// Shared memory: either its own, in one block with the reference count, or that of a `Vec` taken over.
 ///
 /// Clones share. Writing needs a buffer that nothing else reads: a fresh one, or one that
 /// [is unique](Buffer::is_unique).
@@ -27,7 +39,7 @@ struct Header {
 }
 
 enum Storage {
-    /// The data follows the header, in the same allocation.
+    /// The data follows the header, in the same block.
     Inline(Block),
     /// The data is that of a vector.
     Elements(Elements),
@@ -47,13 +59,11 @@ impl Buffer {
     /// When there is not enough memory.
     #[inline]
     pub(crate) fn uninit(len: usize) -> Result<Buffer> {
-        let align = if len < ALIGNED_FROM { 16 } else { HEADER };
-        let size = len.checked_add(HEADER).ok_or_else(|| out_of_memory(len))?;
-        let block = Block::from_size_align(size, align).map_err(|_| out_of_memory(len))?;
-        // SAFETY: the size is not zero.
-        let start = NonNull::new(unsafe { alloc(block) }).ok_or_else(|| out_of_memory(len))?;
+        let class = Class::of(len).ok_or_else(|| out_of_memory(len))?;
+        let block = take(class).ok_or_else(|| out_of_memory(len))?;
+        let start = block.start();
         let header = start.cast::<Header>();
-        // SAFETY: the block is large enough for a header and `len` bytes, and aligned for the header.
+        // SAFETY: the block has room for a header and the bytes of its class, and is aligned for the header.
         unsafe {
             let data = start.add(HEADER);
             header.write(Header { count: AtomicUsize::new(1), data, len, storage: Storage::Inline(block) });
@@ -67,11 +77,12 @@ impl Buffer {
     /// When there is not enough memory for the header.
     pub(crate) fn from_elements(mut elements: Elements) -> Result<Buffer> {
         let (data, len) = raw_parts(&mut elements);
-        let block = Block::new::<Header>();
+        let layout = Layout::new::<Header>();
         // SAFETY: the size is not zero.
-        let start = NonNull::new(unsafe { alloc(block) }).ok_or_else(|| out_of_memory(block.size()))?;
+        let start = NonNull::new(unsafe { alloc(layout) }).ok_or_else(|| out_of_memory(layout.size()))?;
         let header = start.cast::<Header>();
-        // SAFETY: the block is a header's.
+        note(len as isize);
+        // SAFETY: the allocation is a header's.
         unsafe {
             header.write(Header {
                 count: AtomicUsize::new(1),
@@ -111,6 +122,7 @@ impl Buffer {
         let header = unsafe { self.0.as_mut() };
         match &mut header.storage {
             Storage::Elements(elements) if elements.dtype() == dtype => {
+                note(-(header.len as isize));
                 header.len = 0;
                 Some(core::mem::replace(elements, Elements::U8(alloc::vec::Vec::new())))
             }
@@ -152,12 +164,13 @@ impl Drop for Buffer {
 unsafe fn free(header: NonNull<Header>) {
     // SAFETY: the header was written when the buffer was made, and nobody else sees it.
     unsafe {
-        let Header { storage, .. } = header.read();
+        let Header { storage, len, .. } = header.read();
         match storage {
-            Storage::Inline(block) => dealloc(header.as_ptr().cast(), block),
+            Storage::Inline(block) => put(block),
             Storage::Elements(elements) => {
+                note(-(len as isize));
                 drop(elements);
-                dealloc(header.as_ptr().cast(), Block::new::<Header>());
+                dealloc(header.as_ptr().cast(), Layout::new::<Header>());
             }
         }
     }
@@ -189,4 +202,47 @@ fn raw_parts(elements: &mut Elements) -> (NonNull<u8>, usize) {
 #[cold]
 fn out_of_memory(bytes: usize) -> Error {
     Error::device("cpu", format!("out of memory: {bytes} bytes could not be allocated"))
+}
+
+/// A block with room for a class; `None` where there is not enough memory.
+#[inline]
+fn take(class: Class) -> Option<Block> {
+    #[cfg(feature = "std")]
+    if thread::is_small(class) {
+        return thread::take(class);
+    }
+    pool::take(class)
+}
+
+/// Gives up a block, for others.
+#[inline]
+fn put(block: Block) {
+    #[cfg(feature = "std")]
+    if thread::is_small(block.class()) {
+        return thread::put(block);
+    }
+    pool::put(block);
+}
+
+/// Counts bytes that became live without a block (or no longer are, where negative).
+fn note(live: isize) {
+    #[cfg(feature = "std")]
+    thread::note(live);
+    #[cfg(not(feature = "std"))]
+    pool::note(live);
+}
+
+/// What the process's buffers take; see [`MemoryUse`].
+pub(crate) fn usage() -> MemoryUse {
+    pool::usage()
+}
+
+/// Starts the peak again from what lives now.
+pub(crate) fn reset_peak() {
+    pool::reset_peak();
+}
+
+/// Gives what is kept back to the system.
+pub(crate) fn trim() {
+    pool::trim();
 }

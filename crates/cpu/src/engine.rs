@@ -1,7 +1,7 @@
 //! The engine: one arm per op.
 
 use crate::array::Array;
-use crate::buffer::Buffer;
+use crate::buffer::{self, Buffer};
 use crate::isa::Level;
 use crate::layout::Layout;
 use crate::threads::Pool;
@@ -14,8 +14,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, Op, OpSet, Operands, Result, TensorData, TensorType, Value,
-    Values, poison_of, poisoned,
+    BoxFuture, Caps, Custom, DTypeSet, Engine, Memory, MemoryUse, Op, OpSet, Operands, Result, TensorData,
+    TensorType, Value, Values, poison_of, poisoned,
 };
 
 /// A kernel for a custom op: from the op and its operands on the host to its results. A plain number arrives as a
@@ -211,5 +211,35 @@ impl Engine for Cpu {
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { Ok(()) })
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        Some(self)
+    }
+}
+
+/// All engines for the processor share one pool: the numbers are those of the process.
+///
+/// Freed buffers are kept for the next ones, in classes of about the same size. What lives and what is kept together stay
+/// within five quarters of the greatest number of bytes that ever lived at once (since [`reset_peak`](Memory::reset_peak))
+/// and 32 MiB; the environment variable `KILN_CPU_POOL_BYTES`, read once, says instead how many bytes may be kept (0
+/// keeps nothing but each thread's few small blocks). What lies longest goes first. Without the feature `std` nothing
+/// is kept.
+///
+/// Counts are exact while nothing runs, but for the peak: small buffers of a thread count for it once they have come to
+/// 64 KiB. A vector that was [written](Engine::write) is live and not counted as an allocation; headers of buffers are
+/// not counted.
+impl Memory for Cpu {
+    fn usage(&self) -> MemoryUse {
+        buffer::usage()
+    }
+
+    fn reset_peak(&self) {
+        buffer::reset_peak();
+    }
+
+    /// Other threads than the caller's keep some small blocks, at most 1 MiB each, until they next use one.
+    fn trim(&self) {
+        buffer::trim();
     }
 }

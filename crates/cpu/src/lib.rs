@@ -7,6 +7,8 @@
 //!   write another layout.
 //! * An operand that nobody else can see is overwritten: results reuse its memory.
 //! * Kernels are plain loops compiled for several instruction sets, chosen when the engine is made.
+//! * Freed buffers are kept and handed out again: fresh memory costs a page fault for every few kilobytes, which takes as
+//!   long as writing them ([`Memory`](kiln_ir::Memory) says how much there is, and trims it).
 //! * Large tensors are shared between a fixed number of threads; small ones never are. How work is split does not
 //!   depend on the number of threads, and so neither do results.
 //!
@@ -24,7 +26,7 @@
 //! vector instructions are then those the target always has.
 //!
 //! `KILN_NUM_THREADS` sets the number of shared threads; `KILN_CPU_ISA` (`scalar`, `avx2`, `avx512`) lowers the
-//! instruction set, for tests.
+//! instruction set, for tests; `KILN_CPU_POOL_BYTES` bounds the bytes that are kept after they are freed.
 #![no_std]
 
 extern crate alloc;

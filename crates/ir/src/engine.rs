@@ -1,6 +1,8 @@
 //! Machines that run ops.
 
-use crate::{DTypeSet, Error, Op, OpKind, Operands, Result, TensorData, TensorType, Value, Values};
+use crate::{
+    DTypeSet, Error, Op, OpKind, Operands, Result, SharedBytes, TensorData, TensorType, Value, Values,
+};
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::any::Any;
@@ -26,6 +28,17 @@ pub trait Engine: Any + Send + Sync {
     /// Brings data to the engine.
     fn write(&self, data: TensorData) -> Value;
 
+    /// Brings elements that lie in memory already and stay there, such as those of a file that is mapped. An engine that
+    /// computes in the same memory reads them in place, if they are aligned for their type, and never writes there;
+    /// any other copies them, as this does unless an engine says otherwise. Bytes that are not those of the type
+    /// poison the value.
+    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
+        match TensorData::from_bytes(bytes.as_slice(), ty) {
+            Ok(data) => self.write(data),
+            Err(error) => Value::poisoned(ty, error),
+        }
+    }
+
     /// Brings a value back, or the error that its computation met.
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
 
@@ -35,6 +48,38 @@ pub trait Engine: Any + Send + Sync {
 
     /// Waits until everything queued is done; returns an error of the device that no value carries.
     fn sync(&self) -> BoxFuture<'_, Result<()>>;
+
+    /// The memory that the engine keeps account of, if it does. A layer passes on what the engine below says.
+    fn memory(&self) -> Option<&dyn Memory> {
+        None
+    }
+}
+
+/// The memory of an engine that keeps what is freed for what comes next.
+pub trait Memory: Send + Sync {
+    /// How much there is.
+    fn usage(&self) -> MemoryUse;
+
+    /// Starts [`peak_live_bytes`](MemoryUse::peak_live_bytes) again from what lives now.
+    fn reset_peak(&self);
+
+    /// Gives memory that is kept but not used back to the system.
+    fn trim(&self);
+}
+
+/// What an engine's memory comes to. Bytes are those of the blocks in which tensors lie, which may be a little longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Bytes that tensors hold.
+    pub live_bytes: usize,
+    /// Bytes that tensors held before, kept for others.
+    pub kept_bytes: usize,
+    /// The greatest number of bytes that tensors held at once.
+    pub peak_live_bytes: usize,
+    /// How often memory was asked of the system.
+    pub system_allocations: u64,
+    /// How often memory that was kept was used again instead.
+    pub reuses: u64,
 }
 
 /// What an engine can do.

@@ -6,6 +6,7 @@ use core::any::TypeId;
 use core::fmt::Debug;
 use core::marker::PhantomData;
 use kiln_cpu::Cpu as CpuEngine;
+use kiln_ir::MemoryUse;
 
 /// The name of an engine stack, as a type parameter. Zero-sized, never constructed by programs.
 pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
@@ -32,6 +33,22 @@ pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
     /// When the device failed.
     fn sync(device: &Self::Device) -> crate::Result<()> {
         kiln_ir::block_on(Self::stack(device).engine().sync())
+    }
+
+    /// What tensors on a device take of its memory, as [`Device::memory`] says; `None` where its engine keeps no
+    /// account.
+    fn memory(device: &Self::Device) -> Option<MemoryUse> {
+        Device(Self::stack(device)).memory()
+    }
+
+    /// Gives memory that a device keeps for later tensors back to the system.
+    fn trim_memory(device: &Self::Device) {
+        Device(Self::stack(device)).trim_memory();
+    }
+
+    /// Starts the [peak](MemoryUse::peak_live_bytes) of a device again from what lives now.
+    fn reset_peak_memory(device: &Self::Device) {
+        Device(Self::stack(device)).reset_peak_memory();
     }
 }
 

@@ -7,7 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use kiln_ir::Engine;
+use kiln_ir::{Engine, MemoryUse};
 use spin::Mutex;
 
 /// What tells the devices of one backend apart.
@@ -114,6 +114,39 @@ impl Device {
     #[must_use]
     pub fn inner(&self) -> Device {
         Device(self.0.inner().unwrap_or(&self.0).clone())
+    }
+
+    /// What tensors on the device take of its memory; `None` where its engine keeps no account.
+    ///
+    /// All devices that are the processor share one pool, so these are the numbers of the process.
+    ///
+    /// ```
+    /// use kiln_tensor::{Device, Dyn, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let before = device.memory().unwrap();
+    /// let x = Tensor::<Dyn, 1>::zeros([1 << 20], &device);
+    /// assert!(device.memory().unwrap().live_bytes >= before.live_bytes + (4 << 20));
+    /// drop(x);
+    /// device.trim_memory();
+    /// assert_eq!(device.memory().unwrap().kept_bytes, 0);
+    /// ```
+    pub fn memory(&self) -> Option<MemoryUse> {
+        self.0.memory().map(|memory| memory.usage())
+    }
+
+    /// Gives memory that is kept for later tensors back to the system.
+    pub fn trim_memory(&self) {
+        if let Some(memory) = self.0.memory() {
+            memory.trim();
+        }
+    }
+
+    /// Starts [`peak_live_bytes`](MemoryUse::peak_live_bytes) again from what lives now.
+    pub fn reset_peak_memory(&self) {
+        if let Some(memory) = self.0.memory() {
+            memory.reset_peak();
+        }
     }
 
     /// Whether the outermost layer is automatic differentiation.

@@ -63,8 +63,8 @@ pub use einsum::{EinsumOperand, EinsumOperands, EinsumPath, EinsumStep, einsum};
 pub use functions::{activation, fft, grid, linalg, loss, module, quantize, signal, stats};
 pub use kiln_autodiff::Checkpointing;
 pub use kiln_ir::{
-    Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, OperandType, Result, ResultTypes,
-    Scalar, Shape, TensorData, TensorType, UpdateMode, Var,
+    Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, MemoryUse, OperandType, Result,
+    ResultTypes, Scalar, Shape, TensorData, TensorType, UpdateMode, Var,
 };
 pub use kind::{Bool, Float, Int, Kind, Numeric};
 pub use named::{At, AxisName, AxisNames, Has, NamedTensor};

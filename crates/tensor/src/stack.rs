@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use core::any::TypeId;
 use core::fmt;
 use kiln_autodiff::{Autodiff as AutodiffLayer, Forward as ForwardLayer};
-use kiln_ir::Engine;
+use kiln_ir::{Engine, Memory};
 use kiln_vmap::Vmap as VmapLayer;
 use spin::{Mutex, Once};
 
@@ -103,6 +103,11 @@ impl Stack {
     #[inline]
     pub fn engine(&self) -> &dyn Engine {
         &*self.0.engine
+    }
+
+    /// The memory that the device's engine keeps account of, if it does.
+    pub fn memory(&self) -> Option<&dyn Memory> {
+        self.engine().memory()
     }
 
     /// The name of the device, for messages and printing.

@@ -7,8 +7,8 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Error, Op, Operands, RandomKind, Result, TensorData, TensorType, Value, Values,
-    Var, poison_of, poisoned,
+    BoxFuture, Caps, Engine, Error, Memory, Op, Operands, RandomKind, Result, SharedBytes, TensorData,
+    TensorType, Value, Values, Var, poison_of, poisoned,
 };
 
 /// An engine that runs ops of one example on all examples at once, around the engine that runs them.
@@ -197,6 +197,10 @@ impl Engine for Vmap {
         self.inner.write(data)
     }
 
+    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
+        self.inner.write_shared(bytes, ty)
+    }
+
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         match self.open(value) {
             Err(shared) => self.inner.read(shared),
@@ -216,6 +220,10 @@ impl Engine for Vmap {
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.inner.sync().await })
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        self.inner.memory()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::{MINIMAL, expand};
 use crate::{
-    BoxFuture, Caps, Custom, DType, DTypeSet, Engine, Error, Op, OpKind, OpSet, Operand, Operands, Program,
-    Recorder, Result, TensorData, TensorType, Value, Values, Var, poison_of, poisoned,
+    BoxFuture, Caps, Custom, DType, DTypeSet, Engine, Error, Memory, Op, OpKind, OpSet, Operand, Operands,
+    Program, Recorder, Result, SharedBytes, TensorData, TensorType, Value, Values, Var, poison_of, poisoned,
 };
 use alloc::format;
 use alloc::vec::Vec;
@@ -167,6 +167,10 @@ impl<E: Engine> Engine for Expand<E> {
         self.inner.write(data)
     }
 
+    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
+        self.inner.write_shared(bytes, ty)
+    }
+
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         self.inner.read(value)
     }
@@ -177,6 +181,10 @@ impl<E: Engine> Engine for Expand<E> {
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         self.inner.sync()
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        self.inner.memory()
     }
 }
 

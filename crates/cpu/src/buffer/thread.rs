@@ -1,0 +1,296 @@
+//! Each thread's cache of small blocks: an eager op on small tensors takes its memory here, without a lock.
+
+use super::block::Block;
+use super::class::Class;
+use super::pool;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The classes up to 4 KiB.
+const CLASSES: usize = 32;
+
+/// The bytes that a list may hold; it may hold [`FEWEST`] blocks in any case.
+const MOST_BYTES: usize = 32 << 10;
+const FEWEST: usize = 8;
+
+/// The bytes by which a thread's count may differ from what it has reported: how exact the peak is.
+const UNREPORTED: usize = 64 << 10;
+
+std::thread_local! {
+    static CACHE: Cache = Cache::new();
+}
+
+/// The counters of all threads that have a cache.
+static THREADS: Mutex<Vec<Arc<Counters>>> = Mutex::new(Vec::new());
+
+/// Counts how often the pool was trimmed: caches that are behind empty themselves.
+static TRIMMED: AtomicUsize = AtomicUsize::new(0);
+
+struct Cache {
+    lists: [Cell<List>; CLASSES],
+    trimmed: Cell<usize>,
+    counters: Arc<Counters>,
+}
+
+/// Free blocks of one class, each holding the address of the next.
+#[derive(Clone, Copy)]
+struct List {
+    head: Option<NonNull<u8>>,
+    len: usize,
+}
+
+const EMPTY: List = List { head: None, len: 0 };
+
+/// What a thread has done since its last report. Written by that thread alone, so that no counting waits for others.
+#[derive(Default)]
+struct Counters {
+    /// Bytes handed out, less those taken back. Negative in a thread that frees what others made.
+    live: AtomicIsize,
+    /// The same and the bytes in the cache: a block that comes from the cache and goes back there changes only `live`.
+    held: AtomicIsize,
+    system_allocations: AtomicUsize,
+    reuses: AtomicUsize,
+}
+
+/// What all threads have not reported yet.
+#[derive(Default)]
+pub(super) struct Totals {
+    pub(super) live: isize,
+    pub(super) kept: usize,
+    pub(super) system_allocations: u64,
+    pub(super) reuses: u64,
+}
+
+/// Whether blocks of a class are cached.
+#[inline]
+pub(super) fn is_small(class: Class) -> bool {
+    class.index() < CLASSES
+}
+
+/// A block with room for a small class; `None` where there is not enough memory.
+#[inline]
+pub(super) fn take(class: Class) -> Option<Block> {
+    // While the thread ends there is no cache any more.
+    CACHE.try_with(|cache| cache.take(class)).unwrap_or_else(|_| pool::take(class))
+}
+
+/// Keeps a block of a small class that was handed out.
+#[inline]
+pub(super) fn put(block: Block) {
+    let mut block = Some(block);
+    let cached = CACHE.try_with(|cache| block.take().map(|block| cache.put(block)));
+    if cached.is_err()
+        && let Some(block) = block
+    {
+        pool::put(block);
+    }
+}
+
+/// Counts bytes that became live without a block (or no longer are, where negative).
+pub(super) fn note(live: isize) {
+    if CACHE.try_with(|cache| cache.note(live)).is_err() {
+        pool::report(live, 0, 0);
+    }
+}
+
+/// Empties this thread's cache now and others' when they are next used.
+pub(super) fn trim() {
+    TRIMMED.fetch_add(1, Ordering::Relaxed);
+    let _ = CACHE.try_with(Cache::catch_up);
+}
+
+pub(super) fn totals() -> Totals {
+    let threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+    threads.iter().fold(Totals::default(), |sum, counters| {
+        let live = counters.live.load(Ordering::Relaxed);
+        let kept = counters.held.load(Ordering::Relaxed) - live;
+        Totals {
+            live: sum.live + live,
+            kept: sum.kept + kept.max(0) as usize,
+            system_allocations: sum.system_allocations
+                + counters.system_allocations.load(Ordering::Relaxed) as u64,
+            reuses: sum.reuses + counters.reuses.load(Ordering::Relaxed) as u64,
+        }
+    })
+}
+
+impl Cache {
+    fn new() -> Cache {
+        let counters = Arc::new(Counters::default());
+        THREADS.lock().unwrap_or_else(PoisonError::into_inner).push(counters.clone());
+        Cache {
+            lists: [const { Cell::new(EMPTY) }; CLASSES],
+            trimmed: Cell::new(TRIMMED.load(Ordering::Relaxed)),
+            counters,
+        }
+    }
+
+    #[inline]
+    fn take(&self, class: Class) -> Option<Block> {
+        if self.trimmed.get() != TRIMMED.load(Ordering::Relaxed) {
+            self.catch_up();
+        }
+        let block = match self.pop(class) {
+            Some(block) => {
+                add(&self.counters.reuses, 1);
+                block
+            }
+            None => self.fetch(class)?,
+        };
+        self.note_live(class.bytes() as isize);
+        Some(block)
+    }
+
+    #[inline]
+    fn put(&self, block: Block) {
+        let class = block.class();
+        self.note_live(-(class.bytes() as isize));
+        self.push(block);
+        let is_full = self.lists[class.index()].get().len > most(class);
+        if is_full || self.trimmed.get() != TRIMMED.load(Ordering::Relaxed) {
+            self.overflow(class);
+        }
+    }
+
+    fn note(&self, live: isize) {
+        shift(&self.counters.held, live);
+        self.note_live(live);
+    }
+
+    #[inline]
+    fn note_live(&self, bytes: isize) {
+        let live = self.counters.live.load(Ordering::Relaxed) + bytes;
+        self.counters.live.store(live, Ordering::Relaxed);
+        if live.unsigned_abs() > UNREPORTED {
+            self.report();
+        }
+    }
+
+    #[inline]
+    fn pop(&self, class: Class) -> Option<Block> {
+        let list = &self.lists[class.index()];
+        let List { head, len } = list.get();
+        let start = head?;
+        // SAFETY: blocks in a list hold the address of the next one, and are of the list's class.
+        unsafe {
+            list.set(List { head: start.cast::<Option<NonNull<u8>>>().read(), len: len - 1 });
+            Some(Block::from_start(start, class))
+        }
+    }
+
+    #[inline]
+    fn push(&self, block: Block) {
+        let list = &self.lists[block.class().index()];
+        let List { head, len } = list.get();
+        let start = block.into_start();
+        // SAFETY: the block is unused, and has room for a header.
+        unsafe { start.cast::<Option<NonNull<u8>>>().write(head) };
+        list.set(List { head: Some(start), len: len + 1 });
+    }
+
+    /// A block from the pool, and more of them for the next times; or one from the system.
+    #[cold]
+    fn fetch(&self, class: Class) -> Option<Block> {
+        let mut first = None;
+        let mut bytes = 0;
+        pool::take_kept(class, most(class) / 2, |block| {
+            bytes += class.bytes() as isize;
+            if first.is_none() {
+                first = Some(block);
+            } else {
+                self.push(block);
+            }
+        });
+        shift(&self.counters.held, bytes);
+        if let Some(block) = first {
+            add(&self.counters.reuses, 1);
+            return Some(block);
+        }
+        let block = Block::new(class).or_else(|| {
+            pool::trim();
+            Block::new(class)
+        })?;
+        shift(&self.counters.held, class.bytes() as isize);
+        add(&self.counters.system_allocations, 1);
+        Some(block)
+    }
+
+    /// Moves half of a full list to the pool, for other threads.
+    #[cold]
+    fn overflow(&self, class: Class) {
+        let excess = self.lists[class.index()].get().len.saturating_sub(most(class) / 2);
+        pool::put_kept((0..excess).map_while(|_| self.pop(class)));
+        shift(&self.counters.held, -((excess * class.bytes()) as isize));
+        self.catch_up();
+    }
+
+    /// Gives everything back to the system if the pool was trimmed.
+    fn catch_up(&self) {
+        let trimmed = TRIMMED.load(Ordering::Relaxed);
+        if self.trimmed.replace(trimmed) == trimmed {
+            return;
+        }
+        for class in (0..CLASSES).map(Class::at) {
+            while let Some(block) = self.pop(class) {
+                shift(&self.counters.held, -(class.bytes() as isize));
+                drop(block);
+            }
+        }
+    }
+
+    #[cold]
+    fn report(&self) {
+        let counters = &*self.counters;
+        let live = counters.live.swap(0, Ordering::Relaxed);
+        shift(&counters.held, -live);
+        let system_allocations = counters.system_allocations.swap(0, Ordering::Relaxed);
+        let reuses = counters.reuses.swap(0, Ordering::Relaxed);
+        pool::report(live, system_allocations as u64, reuses as u64);
+    }
+}
+
+impl Drop for Cache {
+    /// A thread that ends leaves its blocks to the others.
+    fn drop(&mut self) {
+        for class in (0..CLASSES).map(Class::at) {
+            let len = self.lists[class.index()].get().len;
+            pool::put_kept(core::iter::from_fn(|| self.pop(class)));
+            shift(&self.counters.held, -((len * class.bytes()) as isize));
+        }
+        self.report();
+        let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.retain(|counters| !Arc::ptr_eq(counters, &self.counters));
+    }
+}
+
+/// How many blocks of a class are cached.
+#[inline]
+fn most(class: Class) -> usize {
+    const MOST: [u16; CLASSES] = {
+        let mut most = [0; CLASSES];
+        let mut index = 0;
+        while index < CLASSES {
+            let fit = MOST_BYTES / Class::at(index).bytes();
+            most[index] = if fit < FEWEST { FEWEST } else { fit } as u16;
+            index += 1;
+        }
+        most
+    };
+    MOST[class.index()] as usize
+}
+
+/// Adds to a counter that only this thread writes.
+#[inline]
+fn add(counter: &AtomicUsize, n: usize) {
+    counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+}
+
+/// As [`add`], for a counter of bytes.
+#[inline]
+fn shift(counter: &AtomicIsize, bytes: isize) {
+    counter.store(counter.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+}

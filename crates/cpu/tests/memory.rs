@@ -1,0 +1,199 @@
+//! The pool: what is counted, kept, used again and given back.
+//!
+//! The numbers are those of the process, so that all of this is one test.
+
+use kiln_cpu::Cpu;
+use kiln_ir::{DType, Engine, Memory, MemoryUse, Op, TensorData, TensorType, Value, block_on};
+use std::process::Command;
+use std::sync::mpsc;
+
+/// A tensor in a buffer of the pool.
+fn filled(cpu: &Cpu, elements: usize) -> Value {
+    let ty = TensorType::new([elements], DType::F32);
+    cpu.execute(&Op::Full(ty), [1.5f32.into()].map(kiln_ir::Scalar::into).into_iter().collect(), &[ty])
+        .remove(0)
+}
+
+#[test]
+fn memory() {
+    let cpu = Cpu::with_threads(1);
+    counts(&cpu);
+    reuses(&cpu);
+    peak(&cpu);
+    trims(&cpu);
+    vectors(&cpu);
+    other_threads(&cpu);
+    many_threads(&cpu);
+    too_much(&cpu);
+}
+
+fn counts(cpu: &Cpu) {
+    for (elements, bytes) in [(1, 64), (16, 64), (17, 128), (1000, 4096), (5000, 20480), (1 << 20, 4 << 20)] {
+        cpu.trim();
+        let before = cpu.usage();
+        let x = filled(cpu, elements);
+        let with = cpu.usage();
+        assert_eq!(with.live_bytes, before.live_bytes + bytes, "{elements} elements");
+        assert_eq!(with.system_allocations, before.system_allocations + 1);
+        let shared = x.clone();
+        drop(x);
+        assert_eq!(cpu.usage(), with, "a clone keeps the buffer");
+        drop(shared);
+        let after = cpu.usage();
+        assert_eq!(after.live_bytes, before.live_bytes);
+        assert_eq!(after.kept_bytes, before.kept_bytes + bytes);
+    }
+}
+
+fn reuses(cpu: &Cpu) {
+    for elements in [1, 100, 3000, 100_000, 3 << 20] {
+        drop(filled(cpu, elements));
+        let before = cpu.usage();
+        for round in 1..=10 {
+            drop(filled(cpu, elements));
+            let now = cpu.usage();
+            assert_eq!(now.system_allocations, before.system_allocations, "{elements} elements");
+            assert_eq!(now.reuses, before.reuses + round);
+            assert_eq!((now.live_bytes, now.kept_bytes), (before.live_bytes, before.kept_bytes));
+        }
+    }
+}
+
+fn peak(cpu: &Cpu) {
+    cpu.reset_peak();
+    let start = cpu.usage();
+    assert_eq!(start.peak_live_bytes, start.live_bytes);
+    let (a, b) = (filled(cpu, 1 << 20), filled(cpu, 1 << 20));
+    drop(a);
+    let c = filled(cpu, 1 << 19);
+    drop((b, c));
+    assert_eq!(cpu.usage().peak_live_bytes, start.live_bytes + (8 << 20));
+    cpu.reset_peak();
+    assert_eq!(cpu.usage().peak_live_bytes, cpu.usage().live_bytes);
+}
+
+fn trims(cpu: &Cpu) {
+    let kept = [1, 500, 2000, 70_000, 4 << 20].map(|elements| filled(cpu, elements));
+    let live = cpu.usage().live_bytes;
+    drop(kept);
+    assert!(cpu.usage().kept_bytes >= 16 << 20);
+    cpu.trim();
+    let MemoryUse { live_bytes, kept_bytes, .. } = cpu.usage();
+    assert!(live_bytes < live);
+    assert_eq!(kept_bytes, 0);
+}
+
+/// Vectors are counted, never kept, and come back as they were.
+fn vectors(cpu: &Cpu) {
+    let before = cpu.usage();
+    let data = vec![0.5f32; 1000];
+    let address = data.as_ptr();
+    let x = cpu.write(TensorData::from(data));
+    assert_eq!(cpu.usage(), MemoryUse { live_bytes: before.live_bytes + 4000, ..more(before, cpu) });
+    let back = block_on(cpu.read(x)).unwrap().into_vec::<f32>().unwrap();
+    assert_eq!(back.as_ptr(), address);
+    assert_eq!(cpu.usage().live_bytes, before.live_bytes);
+    let (x, y) = (cpu.write(TensorData::from(back)), cpu.write(TensorData::from([1u8])));
+    assert_eq!(cpu.usage().live_bytes, before.live_bytes + 4001);
+    drop((x, y));
+    assert_eq!(cpu.usage().live_bytes, before.live_bytes);
+}
+
+/// What a peak has done meanwhile.
+fn more(before: MemoryUse, cpu: &Cpu) -> MemoryUse {
+    MemoryUse { peak_live_bytes: cpu.usage().peak_live_bytes, ..before }
+}
+
+/// Buffers freed on another thread than the one that made them.
+fn other_threads(cpu: &Cpu) {
+    let before = cpu.usage().live_bytes;
+    let lengths = [1, 40, 900, 5000, 1 << 20];
+    let made: Vec<Value> = lengths.iter().cycle().take(500).map(|&length| filled(cpu, length)).collect();
+    assert!(cpu.usage().live_bytes > before);
+    std::thread::scope(|scope| scope.spawn(move || drop(made)).join().unwrap());
+    assert_eq!(cpu.usage().live_bytes, before);
+    // A thread that has ended leaves what it kept to the others.
+    let allocations = cpu.usage().system_allocations;
+    drop(lengths.map(|length| filled(cpu, length)));
+    assert_eq!(cpu.usage().system_allocations, allocations);
+}
+
+fn many_threads(cpu: &Cpu) {
+    let before = cpu.usage().live_bytes;
+    let (send, receive) = mpsc::channel::<Value>();
+    std::thread::scope(|scope| {
+        for seed in 0..4usize {
+            let send = send.clone();
+            scope.spawn(move || {
+                let mut held = Vec::new();
+                for round in 0..2000 {
+                    let length = 1 << ((seed * 7 + round * 5) % 16);
+                    let x = filled(cpu, length);
+                    if round % 3 == 0 {
+                        send.send(x).unwrap()
+                    } else {
+                        held.push(x)
+                    }
+                    if round % 64 == 63 {
+                        held.drain(..held.len() / 2);
+                    }
+                    if round % 500 == 499 {
+                        cpu.trim();
+                    }
+                }
+            });
+        }
+        drop(send);
+        scope.spawn(move || {
+            for x in receive {
+                let length = x.ty().num_elements();
+                assert_eq!(block_on(cpu.read(x)).unwrap().to_vec::<f32>(), vec![1.5; length]);
+            }
+        });
+    });
+    assert_eq!(cpu.usage().live_bytes, before);
+    cpu.trim();
+}
+
+/// What the system cannot give is an error of the value, after what was kept has been given back.
+fn too_much(cpu: &Cpu) {
+    let before = cpu.usage();
+    for elements in [1 << 45, 1 << 59, 1 << 60] {
+        let x = filled(cpu, elements);
+        let error = x.error().expect("more than any machine has").to_string();
+        assert!(error.contains("out of memory"), "{error}");
+    }
+    let after = cpu.usage();
+    assert_eq!(after.live_bytes, before.live_bytes);
+    assert_eq!(after.peak_live_bytes, before.peak_live_bytes);
+    assert_eq!(after.system_allocations, before.system_allocations);
+}
+
+/// In a process of its own, since the variable is read once.
+#[test]
+fn the_environment_bounds_what_is_kept() {
+    let run = |bytes: &str| {
+        let this = std::env::current_exe().unwrap();
+        let mut command = Command::new(this);
+        let output =
+            command.args(["--ignored", "--exact", "bounded"]).env("KILN_CPU_POOL_BYTES", bytes).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    };
+    run("3000000");
+    run("0");
+}
+
+#[test]
+#[ignore = "run by the test above, in an environment of its own"]
+fn bounded() {
+    let bound: usize = std::env::var("KILN_CPU_POOL_BYTES").unwrap().parse().unwrap();
+    let cpu = Cpu::with_threads(1);
+    // Above 4 KiB, which each thread caches in any case.
+    let made: Vec<Value> = (1..200).map(|i| filled(&cpu, 1000 * i + 1000)).collect();
+    for x in made {
+        drop(x);
+        assert!(cpu.usage().kept_bytes <= bound, "{:?}", cpu.usage());
+    }
+    assert!(cpu.usage().kept_bytes * 2 >= bound, "{:?}", cpu.usage());
+}

@@ -1,0 +1,50 @@
+//! Bytes that several own and nobody writes.
+
+use crate::{Error, Result};
+use alloc::format;
+use alloc::sync::Arc;
+use core::fmt;
+use core::ops::Range;
+
+/// A range of bytes that lie in memory already, with a share in what holds them there: a mapped file, a vector.
+///
+/// ```
+/// use kiln_ir::SharedBytes;
+/// use std::sync::Arc;
+///
+/// let bytes = SharedBytes::new(Arc::new(vec![1u8, 2, 3, 4]), 1..3)?;
+/// assert_eq!(bytes.as_slice(), [2, 3]);
+/// # Ok::<(), kiln_ir::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct SharedBytes {
+    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    range: Range<usize>,
+}
+
+impl SharedBytes {
+    /// A range of what `owner` holds.
+    ///
+    /// # Errors
+    /// When the range does not lie within it.
+    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<SharedBytes> {
+        let held = (*owner).as_ref().len();
+        if range.start > range.end || range.end > held {
+            let problem = format!("bytes {}..{} do not lie within {held}", range.start, range.end);
+            return Err(Error::value("data", problem));
+        }
+        Ok(SharedBytes { owner, range })
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        // Whoever holds the bytes may hold fewer of them by now, which is their mistake, but no reason to fail here.
+        (*self.owner).as_ref().get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for SharedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedBytes({} bytes)", self.range.len())
+    }
+}

@@ -1,0 +1,64 @@
+//! The pool in training: after the first steps nothing is asked of the system.
+//!
+//! One test in this program, since the numbers are those of the process.
+
+use kiln_nn::{GradientsParams, Linear, LinearConfig, Module, Relu};
+use kiln_optim::{Adam, AdamConfig, Optimizer};
+use kiln_tensor::{Autodiff, Backend, Distribution, Flex, Int, Tensor};
+
+type B = Autodiff<Flex>;
+
+#[derive(Debug, Module)]
+struct Net<B: Backend> {
+    layers: Vec<Linear<B>>,
+    activation: Relu,
+}
+
+impl Net<B> {
+    fn new(device: &<B as Backend>::Device) -> Self {
+        let layers = [(784, 256), (256, 256), (256, 10)];
+        Net {
+            layers: layers.map(|(from, to)| LinearConfig::new(from, to).init(device)).into(),
+            activation: Relu::new(),
+        }
+    }
+
+    fn loss(&self, x: Tensor<B, 2>, targets: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+        let (last, layers) = self.layers.split_last().expect("there are layers");
+        let hidden = layers.iter().fold(x, |x, layer| self.activation.forward(layer.forward(x)));
+        kiln_tensor::loss::cross_entropy_with_logits(last.forward(hidden), targets)
+    }
+}
+
+fn step(model: Net<B>, optimizer: &mut Adam, x: &Tensor<B, 2>, targets: &Tensor<B, 1, Int>) -> Net<B> {
+    let loss = model.loss(x.clone(), targets.clone());
+    let gradients = GradientsParams::from_grads(loss.backward(), &model);
+    drop(loss);
+    optimizer.step(0.001, model, gradients)
+}
+
+#[test]
+fn a_training_step_allocates_nothing_from_the_system() {
+    let device = Default::default();
+    let mut model = Net::new(&device);
+    let mut optimizer = AdamConfig::new().init().expect("a valid configuration");
+    let x = Tensor::random([64, 784], Distribution::Normal(0.0, 1.0), &device);
+    let targets = Tensor::from_data((0..64).map(|i| i % 10).collect::<Vec<i32>>(), &device);
+    for _ in 0..5 {
+        model = step(model, &mut optimizer, &x, &targets);
+    }
+    let warm = B::memory(&device).expect("the engine keeps account");
+    for _ in 0..20 {
+        model = step(model, &mut optimizer, &x, &targets);
+    }
+    let after = B::memory(&device).expect("the engine keeps account");
+    println!("{warm:?}\n{after:?}");
+    assert_eq!(after.system_allocations, warm.system_allocations);
+    assert_eq!(after.live_bytes, warm.live_bytes, "steps leave nothing behind");
+    assert!(after.reuses >= warm.reuses + 20 * 30, "a step makes dozens of tensors");
+    assert!(after.kept_bytes <= after.peak_live_bytes / 4 + (32 << 20));
+
+    drop((model, optimizer, x, targets));
+    B::trim_memory(&device);
+    assert!(B::memory(&device).is_some_and(|memory| memory.kept_bytes == 0));
+}
