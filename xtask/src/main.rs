@@ -1,7 +1,8 @@
 //! The repository's own commands, run as `cargo xtask COMMAND`.
 //!
 //! Each command is one module: [`checks`] runs everything this machine can run, [`tidy`] reads the tree and
-//! reports what breaks the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times and operation overhead,
+//! reports what breaks the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times, operation overhead and
+//! how Kiln compares with other frameworks,
 //! [`accuracy`] measures elementary functions, [`bundle`] packs test programs for a machine without Rust, [`mod@fuzz`]
 //! runs random programs, [`goldens`] makes the PyTorch reference files.
 //! The only dependency is a JSON reader, so the tool itself builds in seconds.
@@ -36,6 +37,15 @@ commands
            measure build times and the cost of an eager operation against their targets
              --json        one JSON line for each figure instead of a table
              --record FILE also write the table and the machine's description as Markdown
+  bench cpu
+           compare with PyTorch, Burn and candle on the same workloads, side by side
+             --peers A,B   torch, burn, candle, or none (default: all that this machine has)
+             --only A,B    these workloads alone
+             --threads N   threads of each framework (default: all cores)
+             --repeats N   repeats of each workload, at least 7 (default: 15)
+             --kiln-backend NAME
+                           Kiln's backend (default: the fastest)
+             --record FILE also write the table as Markdown; its section Notes is kept
   bundle PACKAGE...
            pack the packages' test programs, stripped, into target/bundle with a run.sh
              --bin NAME    pack this program of the packages too (repeatable)

@@ -79,6 +79,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: |context, _| check_core(context, Some(WASM)),
     },
     Step {
+        name: "bench",
+        about: "Kiln's part of the CPU benchmark compiles; the other frameworks are not built",
+        can_run: always,
+        run: |context, _| check_bench(context),
+    },
+    Step {
         name: "mnist",
         about: "the README's example trains on a part of MNIST and reloads its model",
         can_run: |context| has_target(context, "example", "mnist"),
@@ -199,6 +205,12 @@ fn mnist(context: &Context, _: &mut Tally) -> Result<(), String> {
 fn check_ops(context: &Context) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
     announce_and_run(command.args(["run", "--quiet", "-p", "xtask", "--", "ops", "--check"]))
+}
+
+/// The benchmark is a workspace of its own, which `tests` does not see.
+fn check_bench(context: &Context) -> Result<(), String> {
+    let mut command = process::cargo(&context.workspace.root.join("bench"));
+    announce_and_run(command.args(["check", "-p", "bench-kiln", "-p", "bench-protocol", "--all-targets"]))
 }
 
 fn check_goldens(context: &Context, _: &mut Tally) -> Result<(), String> {

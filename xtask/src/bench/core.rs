@@ -1,24 +1,25 @@
 //! `cargo xtask bench core`: how long a user waits for the compiler, and what an eager operation costs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use super::{Scratch, machine, median, number, write};
 use crate::args::{Accepts, Args};
 use crate::process::{self, at};
 use crate::table::{self, row};
 use crate::workspace::Workspace;
 
-const ACCEPTS: Accepts = Accepts { flags: &["--json"], options: &["--record"], words: true };
+const ACCEPTS: Accepts = Accepts { flags: &["--json"], options: &["--record"], words: false };
 
 /// The program of the suite that measures operations. With `--json` it prints one line for each figure:
 /// `{"name": "…", "measured": 98.2, "unit": "ns", "target": 120}`, where `target` may be null.
 const OPERATIONS: (&str, &str) = ("kiln-suite", "bench_core");
 
 /// A user's program of about 60 lines. `KILN_EDIT` stands for a number that every round changes.
-const USER_PROGRAM: &str = include_str!("../templates/user_crate/main.rs.txt");
+const USER_PROGRAM: &str = include_str!("../../templates/user_crate/main.rs.txt");
 const EDIT_MARK: &str = "KILN_EDIT";
 const ROUNDS: usize = 5;
 
@@ -37,9 +38,6 @@ struct Figure {
 /// `cargo xtask bench core`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
-    if args.words != ["core"] {
-        return Err("say what to measure\n  hint: cargo xtask bench core".to_owned());
-    }
     let workspace = Workspace::load()?;
     let mut figures = Vec::new();
     let mut missing = Vec::new();
@@ -131,11 +129,6 @@ fn timed(command: &mut std::process::Command) -> Result<f64, String> {
     Ok(started.elapsed().as_secs_f64())
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 impl Figure {
     fn seconds(name: &str, measured: f64, target: Option<f64>) -> Self {
         Self { name: name.to_owned(), measured, unit: "s".to_owned(), target }
@@ -175,19 +168,6 @@ fn rows(figures: &[Figure]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Three significant digits at most, no trailing zeros.
-fn number(value: f64) -> String {
-    let decimals = if value.abs() >= 100.0 {
-        0
-    } else if value.abs() >= 10.0 {
-        1
-    } else {
-        2
-    };
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
 fn record(file: &Path, figures: &[Figure], missing: &[String]) -> Result<(), String> {
     let mut page = format!(
         "# Core benchmarks\n\nMade by `cargo xtask bench core --record`. Smaller is better.\n\n{}\n{}",
@@ -198,41 +178,6 @@ fn record(file: &Path, figures: &[Figure], missing: &[String]) -> Result<(), Str
         page += &format!("\nNot measured: {reason}.\n");
     }
     write(file, &page)
-}
-
-fn machine() -> String {
-    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let model = model.map_or("unknown CPU", |(_, name)| name);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let rustc =
-        process::output(process::program("rustc", Path::new(".")).arg("--version")).unwrap_or_default();
-    format!("Machine: {model}, {cores} cores, {}, {}.\n", std::env::consts::OS, rustc.trim())
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(at(path))
-}
-
-/// A temporary folder, removed when dropped.
-struct Scratch {
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn new(purpose: &str) -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("kiln-bench-{purpose}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(at(&path))?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.path) {
-            eprintln!("cannot remove {}: {error}", self.path.display());
-        }
-    }
 }
 
 #[cfg(test)]
@@ -255,11 +200,6 @@ mod tests {
         let text = table::plain(&rows(&figures));
         assert!(text.contains("rebuild  2.5 s     2 s     missed"), "{text}");
         assert!(text.contains("61 s"), "{text}");
-    }
-
-    #[test]
-    fn the_median_is_the_middle() {
-        assert_eq!(median(vec![5.0, 1.0, 2.0, 9.0, 3.0]), 3.0);
     }
 
     #[test]

@@ -1,0 +1,228 @@
+//! What the peers of `cargo xtask bench cpu` have in common: the line protocol, and the sizes of the workloads.
+//!
+//! A peer is a program that stays alive while other peers are measured. It reads one request a line and answers each
+//! with one line, which begins with `ok` and a JSON object, with `unsupported`, or with `error` and the reason:
+//!
+//! | request | what it does | what is in the answer |
+//! |---|---|---|
+//! | `hello` | nothing | `peer`, `version`, `threads` |
+//! | `prepare NAME [FILE]` | makes the inputs of a workload | nothing |
+//! | `run N` | repeats the workload `N` times | `ms` and `values`, one of each for a repeat; `faults` of memory pages |
+//! | `drop` | frees the inputs | nothing |
+//! | `memory` | nothing | `resident_mib` and `peak_mib` of the process |
+//! | `limit` | measures the machine | `gflops`: what its multiply-adds allow |
+//!
+//! The program ends when its input does. [`serve`] does all of this for a [`Peer`].
+#![forbid(unsafe_code)]
+
+pub mod process;
+pub mod random;
+pub mod shapes;
+
+use std::io::{BufRead, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Why a workload cannot be prepared or run.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The peer has no such operation.
+    Unsupported(String),
+    /// The peer has it, but it failed.
+    Failed(String),
+}
+
+impl<E: std::error::Error> From<E> for Refusal {
+    fn from(error: E) -> Refusal {
+        Refusal::Failed(error.to_string())
+    }
+}
+
+/// The result of everything a peer is asked for.
+pub type Result<T> = std::result::Result<T, Refusal>;
+
+/// A workload whose inputs are made.
+pub struct Prepared {
+    repeat: Box<dyn FnMut() -> Result<f64>>,
+    operations: f64,
+}
+
+impl Prepared {
+    /// A workload by what one repeat does. It returns a number read from the result, which proves that the result exists:
+    /// the loss of a training step, any element otherwise.
+    pub fn new(repeat: impl FnMut() -> Result<f64> + 'static) -> Prepared {
+        Prepared { repeat: Box::new(repeat), operations: 1.0 }
+    }
+
+    /// Says that one repeat does that many operations, so that times are given for one of them.
+    pub fn with_operations(self, operations: usize) -> Prepared {
+        Prepared { operations: operations as f64, ..self }
+    }
+}
+
+/// What a program must know to be measured.
+pub trait Peer {
+    /// Name and version, such as `("burn", "0.22")`.
+    fn describe(&self) -> (&'static str, String);
+
+    /// Makes the inputs of the workload with that name; `file` is the weights that `safetensors_load` loads.
+    ///
+    /// # Errors
+    /// When the peer lacks an operation, or when it fails.
+    fn prepare(&self, workload: &str, file: &str) -> Result<Prepared>;
+
+    /// The most multiply-adds of `f32` that this machine does with that many threads, in GFLOP/s.
+    ///
+    /// # Errors
+    /// When the peer does not measure it.
+    fn limit(&self, _threads: usize) -> Result<f64> {
+        Err(Refusal::Unsupported("this peer does not measure the machine".to_owned()))
+    }
+}
+
+/// Answers requests from standard input until it ends. `threads` is what the peer was configured to use.
+pub fn serve(peer: &dyn Peer, threads: usize) -> ExitCode {
+    let mut session = Session { peer, threads, prepared: None };
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { return ExitCode::FAILURE };
+        let words: Vec<&str> = line.splitn(3, ' ').collect();
+        // A peer that panics must not take the whole run with it.
+        let answer = catch_unwind(AssertUnwindSafe(|| session.answer(&words)));
+        let text = match answer {
+            Ok(Ok(fields)) => format!("ok {{{fields}}}"),
+            Ok(Err(Refusal::Unsupported(reason))) => format!("unsupported {}", one_line(&reason)),
+            Ok(Err(Refusal::Failed(reason))) => format!("error {}", one_line(&reason)),
+            Err(panic) => format!("error panicked: {}", one_line(panic_message(&*panic))),
+        };
+        let mut output = std::io::stdout().lock();
+        if writeln!(output, "{text}").and_then(|()| output.flush()).is_err() {
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+struct Session<'a> {
+    peer: &'a dyn Peer,
+    threads: usize,
+    prepared: Option<Prepared>,
+}
+
+impl Session<'_> {
+    /// The fields of the JSON object that answers one request.
+    fn answer(&mut self, words: &[&str]) -> Result<String> {
+        match words {
+            ["hello"] => {
+                let (name, version) = self.peer.describe();
+                Ok(format!(r#""peer": "{name}", "version": "{version}", "threads": {}"#, self.threads))
+            }
+            ["prepare", name, rest @ ..] => {
+                self.prepared = None;
+                self.prepared = Some(self.peer.prepare(name, rest.first().unwrap_or(&""))?);
+                Ok(String::new())
+            }
+            ["run", count] => {
+                let count = count.parse().map_err(|_| failed(format!("`{count}` is not a number")))?;
+                run(self.prepared.as_mut().ok_or_else(|| failed("nothing is prepared"))?, count)
+            }
+            ["drop"] => {
+                self.prepared = None;
+                Ok(String::new())
+            }
+            ["memory"] => {
+                let memory = process::memory().ok_or_else(|| failed("the system does not tell"))?;
+                Ok(format!(r#""resident_mib": {}, "peak_mib": {}"#, memory.resident_mib, memory.peak_mib))
+            }
+            ["limit"] => Ok(format!(r#""gflops": {}"#, self.peer.limit(self.threads)?)),
+            _ => Err(failed(format!("unknown request `{}`", words.join(" ")))),
+        }
+    }
+}
+
+fn run(prepared: &mut Prepared, count: usize) -> Result<String> {
+    let (mut times, mut values) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let faults = process::minor_faults();
+    for _ in 0..count {
+        let started = Instant::now();
+        let value = (prepared.repeat)()?;
+        times.push(started.elapsed().as_secs_f64() * 1e3 / prepared.operations);
+        values.push(value);
+    }
+    let faults = process::minor_faults().saturating_sub(faults);
+    Ok(format!(r#""ms": {}, "values": {}, "faults": {faults}"#, list(&times), list(&values)))
+}
+
+/// A JSON list; numbers that JSON lacks are `null`.
+fn list(numbers: &[f64]) -> String {
+    let text = |number: &f64| if number.is_finite() { number.to_string() } else { "null".to_owned() };
+    format!("[{}]", numbers.iter().map(text).collect::<Vec<_>>().join(", "))
+}
+
+/// The refusal of something that failed.
+pub fn failed(reason: impl Into<String>) -> Refusal {
+    Refusal::Failed(reason.into())
+}
+
+/// The refusal of a workload that the peer does not know.
+pub fn unknown(workload: &str) -> Refusal {
+    Refusal::Unsupported(format!("no workload is called `{workload}`"))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Counter;
+
+    impl Peer for Counter {
+        fn describe(&self) -> (&'static str, String) {
+            ("counter", "1.0".to_owned())
+        }
+
+        fn prepare(&self, workload: &str, file: &str) -> Result<Prepared> {
+            let mut next = file.len() as f64;
+            if workload != "count" {
+                return Err(unknown(workload));
+            }
+            Ok(Prepared::new(move || {
+                next += 1.0;
+                Ok(if next > 6.0 { f64::NAN } else { next })
+            }))
+        }
+    }
+
+    fn ask(session: &mut Session, request: &str) -> Result<String> {
+        session.answer(&request.splitn(3, ' ').collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_workload_is_prepared_run_and_dropped() {
+        let mut session = Session { peer: &Counter, threads: 2, prepared: None };
+        let hello = ask(&mut session, "hello").unwrap();
+        assert_eq!(hello, r#""peer": "counter", "version": "1.0", "threads": 2"#);
+        ask(&mut session, "prepare count abcd").unwrap();
+        let answer = ask(&mut session, "run 3").unwrap();
+        assert!(answer.contains(r#""values": [5, 6, null]"#), "{answer}");
+        ask(&mut session, "drop").unwrap();
+        assert!(matches!(ask(&mut session, "run 1"), Err(Refusal::Failed(_))));
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused() {
+        let mut session = Session { peer: &Counter, threads: 2, prepared: None };
+        assert!(matches!(ask(&mut session, "prepare lost"), Err(Refusal::Unsupported(_))));
+        assert!(matches!(ask(&mut session, "limit"), Err(Refusal::Unsupported(_))));
+        assert!(matches!(ask(&mut session, "run x"), Err(Refusal::Failed(_))));
+        assert!(matches!(ask(&mut session, "dance"), Err(Refusal::Failed(_))));
+    }
+}

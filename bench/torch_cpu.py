@@ -1,0 +1,344 @@
+"""The workloads of `cargo xtask bench cpu` in PyTorch, eager or compiled.
+
+`python3 torch_cpu.py --threads N [--compile]` answers the requests that bench/protocol/src/lib.rs describes. The sizes are
+those of bench/protocol/src/shapes.rs. With `--compile`, workloads where `torch.compile` has nothing to compile are unsupported.
+"""
+
+import argparse
+import json
+import math
+import resource
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+MATMULS = {
+    "matmul_512": ((512, 512), (512, 512)),
+    "matmul_1024": ((1024, 1024), (1024, 1024)),
+    "matmul_2048": ((2048, 2048), (2048, 2048)),
+    "bmm_32x128": ((32, 128, 128), (32, 128, 128)),
+    "gemv_4096": ((1, 4096), (4096, 4096)),
+    "matmul_tall": ((8192, 64), (64, 512)),
+}
+# Input, weight, stride, padding, groups.
+CONVS = {
+    "conv3x3": ((8, 64, 56, 56), (64, 64, 3, 3), 1, 1, 1),
+    "conv7x7s2": ((1, 3, 224, 224), (64, 3, 7, 7), 2, 3, 1),
+    "conv1x1": ((8, 256, 56, 56), (64, 256, 1, 1), 1, 0, 1),
+    "convdw3x3": ((8, 128, 56, 56), (128, 1, 3, 3), 1, 1, 128),
+}
+MAXPOOL = (8, 64, 112, 112)
+CHAIN = 4 << 20
+ROWS = (4096, 1024)
+SQUARE = (4096, 4096)
+TABLE = (32_000, 512)
+GATHERED = 8192
+SORTED = 1_000_000
+ATTENTION = (4, 8, 512, 64)
+ADDITIONS = 2000
+BATCH = 64
+LENGTH, VOCABULARY, WIDTH, HEADS, FEED_FORWARD, LAYERS, SEQUENCES = 256, 8192, 256, 8, 1024, 4, 8
+
+# What torch.compile leaves as it is.
+NOT_COMPILED = {"matmul_512", "matmul_1024", "matmul_2048", "sort_1m", "op_overhead", "safetensors_load"}
+
+
+class Unsupported(Exception):
+    """The peer has no such workload."""
+
+
+def first(y):
+    """The first element of a result."""
+    return y[(0,) * y.dim()].item()
+
+
+class Layer(nn.Module):
+    """A pre-norm layer of the language model."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(WIDTH)
+        self.query_key_value = nn.Linear(WIDTH, 3 * WIDTH)
+        self.projection = nn.Linear(WIDTH, WIDTH)
+        self.feed_forward_norm = nn.LayerNorm(WIDTH)
+        self.wide = nn.Linear(WIDTH, FEED_FORWARD)
+        self.narrow = nn.Linear(FEED_FORWARD, WIDTH)
+
+    def forward(self, x):
+        mixed = self.query_key_value(self.attention_norm(x)).chunk(3, dim=-1)
+        q, k, v = (part.view(SEQUENCES, LENGTH, HEADS, WIDTH // HEADS).transpose(1, 2) for part in mixed)
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+        x = x + self.projection(seen.reshape(SEQUENCES, LENGTH, WIDTH))
+        return x + self.narrow(F.gelu(self.wide(self.feed_forward_norm(x))))
+
+
+class Transformer(nn.Module):
+    """A small causal language model."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
+        self.positions = nn.Parameter(torch.zeros(1, LENGTH, WIDTH))
+        self.layers = nn.Sequential(*(Layer() for _ in range(LAYERS)))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.output = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, tokens):
+        x = self.layers(self.tokens(tokens) + self.positions)
+        return self.output(self.norm(x).flatten(0, 1))
+
+
+def mlp():
+    return nn.Sequential(
+        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+    )
+
+
+def cnn():
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Conv2d(8, 16, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(8),
+        nn.Flatten(), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 10),
+    )
+
+
+class Block(nn.Module):
+    """Two convolutions of ResNet-18 with a shortcut."""
+
+    def __init__(self, channels_in, channels_out, stride):
+        super().__init__()
+        self.first = conv_norm(channels_in, channels_out, 3, stride)
+        self.second = conv_norm(channels_out, channels_out, 3, 1)
+        self.shortcut = conv_norm(channels_in, channels_out, 1, stride) if stride > 1 else nn.Identity()
+
+    def forward(self, x):
+        return F.relu(self.second(F.relu(self.first(x))) + self.shortcut(x))
+
+
+def conv_norm(channels_in, channels_out, kernel, stride):
+    conv = nn.Conv2d(channels_in, channels_out, kernel, stride, kernel // 2, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(channels_out))
+
+
+def resnet():
+    blocks = []
+    for channels_in, channels_out, stride in [(64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)]:
+        blocks += [Block(channels_in, channels_out, stride), Block(channels_out, channels_out, 1)]
+    return nn.Sequential(
+        conv_norm(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1), *blocks,
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000),
+    )
+
+
+class Peer:
+    """Answers requests."""
+
+    def __init__(self, threads, compiled):
+        self.threads = threads
+        self.compiled = compiled
+        self.repeat = None
+        self.operations = 1
+
+    def function(self, f):
+        """The function, compiled if that is asked for."""
+        return torch.compile(f, dynamic=False) if self.compiled else f
+
+    def inference(self, f, *inputs):
+        """A workload without gradients."""
+        f = self.function(f)
+
+        def repeat():
+            with torch.inference_mode():
+                return first(f(*inputs))
+
+        return repeat
+
+    def training(self, model, optimizer, x, targets):
+        """A workload of whole training steps."""
+        loss_of = self.function(lambda x, targets: F.cross_entropy(model(x), targets))
+
+        def repeat():
+            optimizer.zero_grad()
+            loss = loss_of(x, targets)
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        return repeat
+
+    def workload(self, name, file):
+        """What one repeat does."""
+        if self.compiled and name in NOT_COMPILED:
+            raise Unsupported("torch.compile changes nothing here")
+        if name in MATMULS:
+            a, b = (torch.randn(shape) for shape in MATMULS[name])
+            return self.inference(torch.matmul, a, b)
+        if name in CONVS:
+            x, weight, stride, padding, groups = CONVS[name]
+            conv = lambda x, weight: F.conv2d(x, weight, None, stride, padding, 1, groups)
+            return self.inference(conv, torch.randn(x), torch.randn(weight))
+        single = {
+            "maxpool": (lambda x: F.max_pool2d(x, 3, 2, 1), MAXPOOL),
+            "gelu_chain": (lambda x: x * (torch.erf(x * math.sqrt(0.5)) + 1.0) * 0.5, (CHAIN,)),
+            "softmax": (lambda x: torch.softmax(x, 1), ROWS),
+            "cumsum": (lambda x: torch.cumsum(x, 1), ROWS),
+            "sum_all": (torch.sum, SQUARE),
+            "sum_dim0": (lambda x: torch.sum(x, 0), SQUARE),
+            "transpose_copy": (lambda x: x.t().contiguous(), SQUARE),
+        }
+        if name in single:
+            f, shape = single[name]
+            return self.inference(f, torch.randn(shape))
+        several = {
+            "fused_chain": self.fused_chain,
+            "layernorm": self.layernorm,
+            "gather_rows": self.gather_rows,
+            "sort_1m": self.sort,
+            "attention_fwd": self.attention,
+            "op_overhead": self.overhead,
+            "mlp_train_step": lambda: self.classifier(mlp(), (BATCH, 784)),
+            "cnn_train_step": lambda: self.classifier(cnn(), (BATCH, 1, 28, 28)),
+            "transformer_train_step": self.transformer,
+            "resnet18_infer": lambda: self.inference(resnet().eval(), torch.randn(1, 3, 224, 224)),
+            "safetensors_load": lambda: self.load(file),
+        }
+        if name not in several:
+            raise Unsupported(f"no workload is called `{name}`")
+        return several[name]()
+
+    def fused_chain(self):
+        chain = lambda a, b, c, d: ((a * b + c).tanh() * d - a).exp()
+        return self.inference(chain, *(torch.randn(CHAIN) for _ in range(4)))
+
+    def layernorm(self):
+        norm = lambda x, weight, bias: F.layer_norm(x, (ROWS[1],), weight, bias, 1e-5)
+        return self.inference(norm, torch.randn(ROWS), torch.ones(ROWS[1]), torch.zeros(ROWS[1]))
+
+    def gather_rows(self):
+        rows = torch.randint(0, TABLE[0], (GATHERED,))
+        return self.inference(lambda table, rows: table.index_select(0, rows), torch.randn(TABLE), rows)
+
+    def sort(self):
+        x = torch.randn(SORTED)
+
+        def repeat():
+            with torch.inference_mode():
+                values, indices = torch.sort(x)
+                return first(values) + first(indices)
+
+        return repeat
+
+    def attention(self):
+        return self.inference(F.scaled_dot_product_attention, *(torch.randn(ATTENTION) for _ in range(3)))
+
+    def overhead(self):
+        self.operations = ADDITIONS
+        x = torch.randn(1)
+
+        def repeat():
+            with torch.inference_mode():
+                y = x
+                for _ in range(ADDITIONS):
+                    y = y + x
+                return first(y)
+
+        return repeat
+
+    def classifier(self, model, shape):
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+        return self.training(model, optimizer, torch.randn(shape), torch.randint(0, 10, (BATCH,)))
+
+    def transformer(self):
+        model = Transformer()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.01, fused=True)
+        tokens = torch.randint(0, VOCABULARY, (SEQUENCES, LENGTH))
+        return self.training(model, optimizer, tokens, torch.randint(0, VOCABULARY, (SEQUENCES * LENGTH,)))
+
+    def load(self, file):
+        """Loads all tensors and then reads every number of them once: they are mapped, not read."""
+        try:
+            from safetensors.torch import load_file
+        except ImportError as error:
+            raise Unsupported("the Python package safetensors is not installed") from error
+
+        def repeat():
+            with torch.inference_mode():
+                return sum(tensor.sum().item() for tensor in load_file(file).values())
+
+        return repeat
+
+    def prepare(self, name, file=""):
+        self.repeat = None
+        self.operations = 1
+        torch.manual_seed(1)
+        torch.compiler.reset()
+        repeat = self.workload(name, file)
+        # Compilation is no part of any repeat.
+        if self.compiled:
+            repeat()
+        self.repeat = repeat
+        return {}
+
+    def run(self, count):
+        if self.repeat is None:
+            raise RuntimeError("nothing is prepared")
+        times, values = [], []
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(int(count)):
+            started = time.perf_counter()
+            value = self.repeat()
+            times.append((time.perf_counter() - started) * 1e3 / self.operations)
+            values.append(value if math.isfinite(value) else None)
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+        return {"ms": times, "values": values, "faults": faults}
+
+    def answer(self, words):
+        match words:
+            case ["hello"]:
+                name = "torch.compile" if self.compiled else "torch"
+                return {"peer": name, "version": torch.__version__, "threads": torch.get_num_threads()}
+            case ["prepare", name, *file]:
+                return self.prepare(name, *file)
+            case ["run", count]:
+                return self.run(count)
+            case ["drop"]:
+                self.repeat = None
+                return {}
+            case ["memory"]:
+                return memory()
+            case ["limit"]:
+                raise Unsupported("this peer does not measure the machine")
+            case _:
+                raise RuntimeError(f"unknown request `{' '.join(words)}`")
+
+
+def memory():
+    """Memory of the process, in MiB."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        fields = dict(line.split(":", 1) for line in status)
+    mebibytes = lambda key: int(fields[key].split()[0]) / 1024
+    return {"resident_mib": mebibytes("VmRSS"), "peak_mib": mebibytes("VmHWM")}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--compile", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.set_num_interop_threads(1)
+    peer = Peer(options.threads, options.compile)
+    for line in sys.stdin:
+        try:
+            text = "ok " + json.dumps(peer.answer(line.rstrip("\n").split(" ", 2)))
+        except Unsupported as refusal:
+            text = f"unsupported {refusal}"
+        except Exception as error:  # Whatever fails is the answer; the next workload may work.
+            text = "error " + " ".join(f"{type(error).__name__}: {error}".split())[:500]
+        print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+//! Measuring: workload by workload, peers in turn.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::child::{Refusal, Running};
+use super::peers::Peer;
+use super::rows::{Kind, Row};
+
+/// Repeats before anything counts.
+const WARM_UP: usize = 2;
+/// How often each peer's turn comes.
+const ROUNDS: usize = 5;
+/// A turn lasts at least this long, in milliseconds, by repeating short workloads more often.
+const TURN_MS: f64 = 15.0;
+/// The most repeats in a turn.
+const MOST_IN_TURN: usize = 40;
+/// Between turns, so that the threads of the peer before are asleep.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Repeats of a training step whose memory is measured.
+const MEMORY_REPEATS: usize = 3;
+
+/// What became of one peer on one workload.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Outcome {
+    /// It ran.
+    Measured(Measured),
+    /// It has no such operation.
+    Unsupported(String),
+    /// It failed.
+    Failed(String),
+}
+
+/// Times of one peer on one workload.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Measured {
+    /// Milliseconds of each repeat, in the order they ran.
+    pub(crate) times: Vec<f64>,
+    /// Page faults of a repeat, on average.
+    pub(crate) faults: f64,
+    /// The number read from the result of the first repeat of all, and of the last.
+    pub(crate) values: Option<(f64, f64)>,
+    /// What else was found out.
+    pub(crate) extra: Map<String, Value>,
+}
+
+/// A peer with its process, started again after it broke down.
+pub(crate) struct Player<'a> {
+    /// Who it is.
+    pub(crate) peer: &'a Peer,
+    /// What it says of itself.
+    pub(crate) version: String,
+    running: Running,
+}
+
+impl<'a> Player<'a> {
+    /// Starts it.
+    pub(crate) fn start(peer: &'a Peer) -> Result<Player<'a>, String> {
+        let (running, version) = peer.start()?;
+        Ok(Player { peer, version, running })
+    }
+
+    fn ask(&mut self, request: &str) -> Result<Value, Refusal> {
+        if !self.running.is_alive() {
+            self.running = self.peer.start().map_err(Refusal::Failed)?.0;
+        }
+        self.running.ask(request)
+    }
+
+    /// What the machine's multiply-adds allow, in GFLOP/s.
+    pub(crate) fn limit(&mut self) -> Option<f64> {
+        self.ask("limit").ok()?["gflops"].as_f64()
+    }
+
+    /// What an addition costs where operations are fused, in nanoseconds.
+    fn fused_overhead(&mut self) -> Option<f64> {
+        self.ask("prepare op_overhead_fused").ok()?;
+        let answer = self.ask(&format!("run {MOST_IN_TURN}")).ok()?;
+        let times = numbers(&answer["ms"]);
+        (!times.is_empty()).then(|| super::super::median(times) * 1e6)
+    }
+}
+
+/// Runs one workload on all players in turn. `file` is the weights, for the workload that loads them.
+pub(crate) fn measure(row: &Row, players: &mut [Player], repeats: usize, file: &str) -> Vec<Outcome> {
+    let request = format!("prepare {} {file}", row.name);
+    let prepare = |player: &mut Player| match player.ask(request.trim_end()) {
+        Ok(_) => Outcome::Measured(Measured::default()),
+        Err(refusal) => refused(refusal),
+    };
+    let mut outcomes: Vec<Outcome> = players.iter_mut().map(prepare).collect();
+    let warm = turn(players, &mut outcomes, |_| WARM_UP);
+    let counts: Vec<usize> = warm.iter().map(|ms| repeats_in_turn(repeats, *ms)).collect();
+    // Warm-up gives the first value; its times and page faults do not count.
+    for outcome in &mut outcomes {
+        if let Outcome::Measured(measured) = outcome {
+            measured.times.clear();
+            measured.faults = 0.0;
+        }
+    }
+    for _ in 0..ROUNDS {
+        turn(players, &mut outcomes, |i| counts[i]);
+    }
+    for (player, outcome) in players.iter_mut().zip(&mut outcomes) {
+        finish(row, player, outcome);
+    }
+    outcomes
+}
+
+/// Each peer that is still in repeats the workload `count` times; the last time of each.
+fn turn(players: &mut [Player], outcomes: &mut [Outcome], count: impl Fn(usize) -> usize) -> Vec<f64> {
+    let mut last = Vec::with_capacity(players.len());
+    for (i, (player, outcome)) in players.iter_mut().zip(outcomes).enumerate() {
+        if let Outcome::Measured(measured) = outcome {
+            std::thread::sleep(PAUSE);
+            let answer = player.ask(&format!("run {}", count(i)));
+            if let Err(problem) = answer.map_err(refused).and_then(|answer| measured.add(&answer)) {
+                *outcome = problem;
+            }
+        }
+        last.push(match outcome {
+            Outcome::Measured(measured) => measured.times.last().copied().unwrap_or(0.0),
+            Outcome::Unsupported(_) | Outcome::Failed(_) => 0.0,
+        });
+    }
+    last
+}
+
+/// At least so many that all turns together make `repeats`; more of what is short.
+fn repeats_in_turn(repeats: usize, ms: f64) -> usize {
+    let enough = (TURN_MS / ms.max(1e-6)).min(MOST_IN_TURN as f64) as usize;
+    repeats.div_ceil(ROUNDS).max(enough)
+}
+
+impl Measured {
+    /// Adds the answer to `run`.
+    fn add(&mut self, answer: &Value) -> Result<(), Outcome> {
+        let times = numbers(&answer["ms"]);
+        let values = answer["values"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let (Some(first), Some(last)) = (values.first(), values.last()) else {
+            return Err(Outcome::Failed("it answered without times".to_owned()));
+        };
+        let (Some(first), Some(last)) = (first.as_f64(), last.as_f64()) else {
+            return Err(Outcome::Failed("the result is not a finite number".to_owned()));
+        };
+        self.values = Some((self.values.map_or(first, |(earliest, _)| earliest), last));
+        let faults = answer["faults"].as_f64().unwrap_or(0.0) / times.len().max(1) as f64;
+        let (before, added) = (self.times.len() as f64, times.len() as f64);
+        self.faults = (self.faults * before + faults * added) / (before + added).max(1.0);
+        self.times.extend(times);
+        Ok(())
+    }
+
+    /// The median of the times.
+    pub(crate) fn median_ms(&self) -> f64 {
+        super::super::median(self.times.clone())
+    }
+
+    /// The least of the times.
+    pub(crate) fn min_ms(&self) -> f64 {
+        self.times.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// What is left once all turns are over: inputs are freed, losses checked, memory measured.
+fn finish(row: &Row, player: &mut Player, outcome: &mut Outcome) {
+    let Outcome::Measured(measured) = outcome else { return };
+    if let Err(refusal) = player.ask("drop") {
+        *outcome = refused(refusal);
+        return;
+    }
+    match row.kind {
+        Kind::Training => {
+            let (first, last) = measured.values.unwrap_or_default();
+            measured.extra.insert("loss".to_owned(), json!([first, last]));
+            if player.peer.measures_memory
+                && let Ok(memory) = memory(row, player.peer)
+            {
+                measured.extra.extend(memory);
+            }
+            if last >= first {
+                *outcome =
+                    Outcome::Failed(format!("the loss does not fall: {first} at first, {last} at last"));
+            }
+        }
+        Kind::Overhead => {
+            if let Some(nanoseconds) = player.fused_overhead() {
+                measured.extra.insert("fused_ns".to_owned(), json!(nanoseconds));
+            }
+        }
+        Kind::Contraction | Kind::Plain | Kind::Load => {}
+    }
+}
+
+/// Memory of a fresh process that trains, in MiB: before it prepared anything, and at the most.
+fn memory(row: &Row, peer: &Peer) -> Result<Map<String, Value>, Refusal> {
+    let mut fresh = peer.start().map_err(Refusal::Failed)?.0;
+    let before = fresh.ask("memory")?;
+    fresh.ask(&format!("prepare {}", row.name))?;
+    fresh.ask(&format!("run {MEMORY_REPEATS}"))?;
+    let after = fresh.ask("memory")?;
+    let mut found = Map::new();
+    found.insert("peak_mib".to_owned(), after["peak_mib"].clone());
+    found.insert("idle_mib".to_owned(), before["resident_mib"].clone());
+    Ok(found)
+}
+
+fn refused(refusal: Refusal) -> Outcome {
+    match refusal {
+        Refusal::Unsupported(reason) => Outcome::Unsupported(reason),
+        Refusal::Failed(reason) => Outcome::Failed(reason),
+    }
+}
+
+fn numbers(list: &Value) -> Vec<f64> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_workloads_are_repeated_more_often() {
+        assert_eq!(repeats_in_turn(7, 1000.0), 2);
+        assert_eq!(repeats_in_turn(7, 1.0), 15);
+        assert_eq!(repeats_in_turn(7, 0.0), MOST_IN_TURN);
+        assert_eq!(repeats_in_turn(400, 1.0), 80);
+    }
+
+    #[test]
+    fn answers_add_up() {
+        let mut measured = Measured::default();
+        measured.add(&json!({"ms": [2.0, 1.0], "values": [5.0, 4.0], "faults": 10})).unwrap();
+        measured.add(&json!({"ms": [6.0], "values": [3.0], "faults": 2})).unwrap();
+        assert_eq!((measured.median_ms(), measured.min_ms(), measured.faults), (2.0, 1.0, 4.0));
+        assert_eq!(measured.values, Some((5.0, 3.0)));
+    }
+
+    #[test]
+    fn a_result_that_is_no_number_is_a_failure() {
+        let mut measured = Measured::default();
+        let problem = measured.add(&json!({"ms": [2.0], "values": [null], "faults": 0})).unwrap_err();
+        assert!(matches!(problem, Outcome::Failed(reason) if reason.contains("finite")));
+        assert!(measured.add(&json!({"ms": [], "values": []})).is_err());
+    }
+}

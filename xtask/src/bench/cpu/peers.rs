@@ -1,0 +1,123 @@
+//! Finding, building and starting the programs that are measured.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::child::{Refusal, Running};
+use crate::process;
+
+/// Frameworks that `--peers` accepts.
+pub(crate) const FRAMEWORKS: &[&str] = &["torch", "burn", "candle"];
+
+/// A program that can be started.
+pub(crate) struct Peer {
+    /// As tables have it.
+    pub(crate) name: &'static str,
+    /// Whether its memory is measured; the memory of `torch.compile` is mostly the compiler's.
+    pub(crate) measures_memory: bool,
+    program: PathBuf,
+    arguments: Vec<String>,
+    environment: Vec<(&'static str, String)>,
+    folder: PathBuf,
+}
+
+/// A framework that is not measured, and why.
+pub(crate) struct Skipped {
+    pub(crate) name: &'static str,
+    pub(crate) reason: String,
+}
+
+impl Peer {
+    /// Starts the program and asks for its version.
+    pub(crate) fn start(&self) -> Result<(Running, String), String> {
+        let mut command = process::program(&self.program.to_string_lossy(), &self.folder);
+        command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let mut running = Running::start(&mut command).map_err(|error| format!("{}: {error}", self.name))?;
+        let hello = running.ask("hello").map_err(|refusal| match refusal {
+            Refusal::Unsupported(reason) | Refusal::Failed(reason) => format!("{}: {reason}", self.name),
+        })?;
+        let version = hello["version"].as_str().unwrap_or("unknown version").to_owned();
+        Ok((running, version))
+    }
+}
+
+/// Kiln's program, built.
+pub(crate) fn kiln(bench: &Path, threads: usize, backend: Option<&str>) -> Result<Peer, String> {
+    process::run(process::cargo(bench).args(["build", "--release", "--quiet", "-p", "bench-kiln"]))?;
+    let backend = backend.iter().flat_map(|name| ["--backend".to_owned(), (*name).to_owned()]);
+    Ok(Peer {
+        name: "kiln",
+        measures_memory: true,
+        program: bench.join("target/release/bench-kiln"),
+        arguments: ["--threads".to_owned(), threads.to_string()].into_iter().chain(backend).collect(),
+        environment: vec![("KILN_NUM_THREADS", threads.to_string())],
+        folder: bench.to_owned(),
+    })
+}
+
+/// The programs of these frameworks, and those that cannot run here.
+pub(crate) fn others(bench: &Path, threads: usize, frameworks: &[&str]) -> (Vec<Peer>, Vec<Skipped>) {
+    let (mut peers, mut skipped) = (Vec::new(), Vec::new());
+    let mut add = |name, peer: Result<Peer, String>| match peer {
+        Ok(peer) => peers.push(peer),
+        Err(reason) => skipped.push(Skipped { name, reason }),
+    };
+    for framework in FRAMEWORKS.iter().filter(|framework| frameworks.contains(framework)) {
+        match *framework {
+            "torch" => {
+                add("torch", torch(bench, threads, false));
+                add("torch.compile", torch(bench, threads, true));
+            }
+            name => add(name, rust(name, bench, threads)),
+        }
+    }
+    (peers, skipped)
+}
+
+/// A framework in Rust, built for this very processor, as candle's documentation advises.
+fn rust(name: &'static str, bench: &Path, threads: usize) -> Result<Peer, String> {
+    let package = format!("bench-{name}");
+    let mut command = process::cargo(bench);
+    command.args(["build", "--release", "--quiet", "--target-dir", "target/peers", "-p", &package]);
+    process::run(command.env("RUSTFLAGS", "-C target-cpu=native"))?;
+    Ok(Peer {
+        name,
+        measures_memory: true,
+        program: bench.join("target/peers/release").join(package),
+        arguments: vec!["--threads".to_owned(), threads.to_string()],
+        environment: vec![
+            ("RAYON_NUM_THREADS", threads.to_string()),
+            ("CANDLE_NUM_THREADS", threads.to_string()),
+        ],
+        folder: bench.to_owned(),
+    })
+}
+
+fn torch(bench: &Path, threads: usize, compiled: bool) -> Result<Peer, String> {
+    if !process::succeeds(process::program("python3", bench).args(["-c", "import torch"])) {
+        return Err("Python with PyTorch is not installed; `pip install torch safetensors`".to_owned());
+    }
+    if compiled && !has_cpp_compiler(bench) {
+        return Err("torch.compile needs a C++ compiler, and there is neither g++ nor clang++".to_owned());
+    }
+    let threads = threads.to_string();
+    let mut arguments = vec!["torch_cpu.py".to_owned(), "--threads".to_owned(), threads.clone()];
+    arguments.extend(compiled.then(|| "--compile".to_owned()));
+    Ok(Peer {
+        name: if compiled { "torch.compile" } else { "torch" },
+        measures_memory: !compiled,
+        program: PathBuf::from("python3"),
+        arguments,
+        environment: vec![("OMP_NUM_THREADS", threads.clone()), ("MKL_NUM_THREADS", threads)],
+        folder: bench.to_owned(),
+    })
+}
+
+fn has_cpp_compiler(folder: &Path) -> bool {
+    let named = std::env::var("CXX").into_iter();
+    let mut candidates = named.chain(["g++".to_owned(), "clang++".to_owned()]);
+    candidates.any(|compiler| {
+        let mut command: Command = process::program(&compiler, folder);
+        process::succeeds(command.arg("--version"))
+    })
+}

@@ -1,0 +1,343 @@
+//! What is said about measurements: lines of JSON, a table, a page.
+
+use serde_json::{Value, json};
+
+use super::super::number;
+use super::measure::{Measured, Outcome};
+use super::peers::Skipped;
+use super::rows::{Kind, Must, Row};
+use crate::table;
+
+/// All that was measured. Outcomes are in the order of `peers`, of which Kiln is the first.
+pub(crate) struct Report {
+    pub(crate) threads: usize,
+    /// GFLOP/s that the machine's multiply-adds allow.
+    pub(crate) limit: Option<f64>,
+    /// Names and versions.
+    pub(crate) peers: Vec<(&'static str, String)>,
+    pub(crate) skipped: Vec<Skipped>,
+    pub(crate) results: Vec<(&'static Row, Vec<Outcome>)>,
+}
+
+impl Report {
+    /// The lines of JSON of the results of one workload.
+    pub(crate) fn json_lines(&self, row: &Row, outcomes: &[Outcome]) -> String {
+        let line = |(outcome, (peer, _)): (&Outcome, &(&'static str, String))| {
+            let value = match outcome {
+                Outcome::Measured(measured) => json!({
+                    "peer": peer, "workload": row.name, "threads": self.threads,
+                    "median_ms": rounded(measured.median_ms()), "min_ms": rounded(measured.min_ms()),
+                    "extra": self.extra(row, measured),
+                }),
+                Outcome::Unsupported(reason) => {
+                    json!({"peer": peer, "workload": row.name, "threads": self.threads, "unsupported": reason})
+                }
+                Outcome::Failed(reason) => {
+                    json!({"peer": peer, "workload": row.name, "threads": self.threads, "error": reason})
+                }
+            };
+            format!("{value}\n")
+        };
+        outcomes.iter().zip(&self.peers).map(line).collect()
+    }
+
+    fn extra(&self, row: &Row, measured: &Measured) -> Value {
+        let seconds = measured.median_ms() / 1e3;
+        let mut extra = measured.extra.clone();
+        let mut put = |name: &str, value: f64| extra.insert(name.to_owned(), json!(rounded(value)));
+        put("repeats", measured.times.len() as f64);
+        put("faults", measured.faults);
+        if row.megaflops > 0.0 {
+            put("gflops", row.megaflops / 1e3 / seconds);
+        }
+        if row.megabytes > 0.0 {
+            put("gb_per_s", row.megabytes / 1e3 / seconds);
+        }
+        if let Some(share) = self.of_limit(row, measured) {
+            put("of_limit", share);
+        }
+        if row.kind == Kind::Overhead {
+            put("ns", measured.median_ms() * 1e6);
+        }
+        Value::Object(extra)
+    }
+
+    /// The share of what the machine's multiply-adds allow.
+    fn of_limit(&self, row: &Row, measured: &Measured) -> Option<f64> {
+        let limit = self.limit.filter(|_| row.kind == Kind::Contraction)?;
+        Some(row.megaflops / measured.median_ms() / limit)
+    }
+
+    /// The best peer of a row, by its median.
+    fn best<'a>(&self, outcomes: &'a [Outcome]) -> Option<(&'static str, &'a Measured)> {
+        let others = self.peers.iter().zip(outcomes).skip(1);
+        let measured = others.filter_map(|((peer, _), outcome)| Some((*peer, outcome.measured()?)));
+        measured.min_by(|(_, a), (_, b)| a.median_ms().total_cmp(&b.median_ms()))
+    }
+
+    /// The time of the best peer divided by Kiln's; `None` where either is missing.
+    fn ratio(&self, outcomes: &[Outcome]) -> Option<f64> {
+        let kiln = outcomes.first()?.measured()?;
+        Some(self.best(outcomes)?.1.median_ms() / kiln.median_ms())
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let mut head = vec!["workload".to_owned()];
+        head.extend(self.peers.iter().map(|(peer, _)| (*peer).to_owned()));
+        head.extend(["best peer", "ratio", "must", "", "of limit"].map(str::to_owned));
+        let mut rows = vec![head];
+        rows.extend(self.results.iter().map(|(row, outcomes)| self.row(row, outcomes)));
+        rows
+    }
+
+    /// The rows with the sizes of the workloads.
+    fn rows_with_shapes(&self) -> Vec<Vec<String>> {
+        let mut rows = self.rows();
+        let shapes = self.results.iter().map(|(row, _)| row.shape);
+        for (cells, shape) in rows.iter_mut().zip(["shape"].into_iter().chain(shapes)) {
+            cells.insert(1, shape.to_owned());
+        }
+        rows
+    }
+
+    fn row(&self, row: &Row, outcomes: &[Outcome]) -> Vec<String> {
+        let kiln = outcomes.first().and_then(Outcome::measured);
+        let ratio = self.ratio(outcomes);
+        let share = kiln.and_then(|kiln| self.of_limit(row, kiln));
+        let mut cells = vec![row.name.to_owned()];
+        cells.extend(outcomes.iter().map(|outcome| time(row, outcome)));
+        cells.push(self.best(outcomes).map_or("-".to_owned(), |(peer, _)| peer.to_owned()));
+        cells.push(ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
+        cells.push(match row.must {
+            Must::Ratio(ratio) => format!("{ratio:.2}"),
+            Must::Nanoseconds(most) => format!("≤ {} ns", number(most)),
+        });
+        cells.push(verdict(row, kiln, ratio).to_owned());
+        cells.push(share.map_or(String::new(), |share| format!("{:.0} %", share * 100.0)));
+        cells
+    }
+
+    /// The geometric mean of all ratios.
+    pub(crate) fn geometric_mean(&self) -> Option<f64> {
+        let ratios: Vec<f64> = self.results.iter().filter_map(|(_, outcomes)| self.ratio(outcomes)).collect();
+        let logarithms: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+        (!ratios.is_empty()).then(|| (logarithms / ratios.len() as f64).exp())
+    }
+
+    /// The last line.
+    fn closing_line(&self) -> String {
+        let mean = self.geometric_mean();
+        let text =
+            mean.map_or("none, no row has both Kiln and a peer".to_owned(), |mean| format!("{mean:.2}"));
+        format!("geo-mean vs best peer: {text}\n")
+    }
+
+    /// Whether every peer that has a workload got through it.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let mut failures = Vec::new();
+        for (row, outcomes) in &self.results {
+            for ((peer, _), outcome) in self.peers.iter().zip(outcomes) {
+                if let Outcome::Failed(reason) = outcome {
+                    failures.push(format!("{peer} on {}: {reason}", row.name));
+                }
+            }
+        }
+        failures
+    }
+
+    /// Peak memory of training steps, a line each.
+    fn memory_lines(&self) -> String {
+        let mut text = String::new();
+        for (row, outcomes) in self.results.iter().filter(|(row, _)| row.kind == Kind::Training) {
+            let peak = |((peer, _), outcome): (&(&'static str, String), &Outcome)| {
+                let extra = &outcome.measured()?.extra;
+                let (peak, idle) = (extra.get("peak_mib")?.as_f64()?, extra.get("idle_mib")?.as_f64()?);
+                Some(format!("{peer} {} ({} before)", number(peak), number(idle)))
+            };
+            let peaks: Vec<String> = self.peers.iter().zip(outcomes).filter_map(peak).collect();
+            if !peaks.is_empty() {
+                text += &format!("Peak memory of {}, MiB: {}.\n", row.name, peaks.join(", "));
+            }
+        }
+        text
+    }
+
+    fn notes(&self) -> String {
+        let mut text = self.memory_lines();
+        if let Some(limit) = self.limit {
+            text += &format!(
+                "Limit of f32 multiply-adds on {} threads: {} GFLOP/s.\n",
+                self.threads,
+                number(limit)
+            );
+        }
+        for skipped in &self.skipped {
+            text += &format!("Skipped: {}: {}.\n", skipped.name, skipped.reason);
+        }
+        for failure in self.failures() {
+            text += &format!("Failed: {failure}.\n");
+        }
+        text
+    }
+
+    /// The table for the terminal with what goes with it; its last line is the geometric mean.
+    pub(crate) fn text(&self) -> String {
+        format!(
+            "\nMedian milliseconds on {} threads; ratio: best peer / Kiln.\n\n{}\n{}{}",
+            self.threads,
+            table::plain(&self.rows()),
+            self.notes(),
+            self.closing_line()
+        )
+    }
+
+    /// The same as a page.
+    pub(crate) fn page(&self, machine: &str) -> String {
+        let versions: Vec<String> =
+            self.peers.iter().map(|(peer, version)| format!("{peer} {version}")).collect();
+        format!(
+            "# CPU benchmarks\n\nMade by `cargo xtask bench cpu --record`. Median milliseconds on {} threads, \
+            smaller is better; ratio: best peer / Kiln. [README.md](README.md) tells what is measured and how.\n\n\
+            {machine}\nVersions: {}.\n\n{}\n{}\n{}",
+            self.threads,
+            versions.join(", "),
+            table::markdown(&self.rows_with_shapes()),
+            self.notes().replace('\n', "\n\n"),
+            self.closing_line()
+        )
+    }
+}
+
+impl Outcome {
+    fn measured(&self) -> Option<&Measured> {
+        match self {
+            Outcome::Measured(measured) => Some(measured),
+            Outcome::Unsupported(_) | Outcome::Failed(_) => None,
+        }
+    }
+}
+
+fn time(row: &Row, outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Measured(measured) if row.kind == Kind::Overhead => {
+            format!("{} ns", number(measured.median_ms() * 1e6))
+        }
+        Outcome::Measured(measured) => number(measured.median_ms()),
+        Outcome::Unsupported(_) => "-".to_owned(),
+        Outcome::Failed(_) => "failed".to_owned(),
+    }
+}
+
+fn verdict(row: &Row, kiln: Option<&Measured>, ratio: Option<f64>) -> &'static str {
+    let met = match (row.must, kiln) {
+        (Must::Ratio(must), _) => ratio.map(|ratio| ratio >= must),
+        (Must::Nanoseconds(most), kiln) => kiln.map(|kiln| kiln.median_ms() * 1e6 <= most),
+    };
+    match met {
+        Some(true) => "met",
+        Some(false) => "missed",
+        None => "-",
+    }
+}
+
+/// Six significant digits: more would be noise.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::select;
+    use super::*;
+
+    fn measured(times: &[f64]) -> Outcome {
+        Outcome::Measured(Measured { times: times.to_vec(), ..Measured::default() })
+    }
+
+    fn report(results: &[(&str, Vec<Outcome>)]) -> Report {
+        let row = |name: &str| select(&[name]).unwrap()[0];
+        Report {
+            threads: 2,
+            limit: Some(200.0),
+            peers: vec![("kiln", "0.1".into()), ("torch", "2".into()), ("burn", "0.22".into())],
+            skipped: vec![Skipped { name: "candle", reason: "it does not build".into() }],
+            results: results.iter().map(|(name, outcomes)| (row(name), outcomes.clone())).collect(),
+        }
+    }
+
+    #[test]
+    fn the_table_compares_with_the_best_peer() {
+        let report = report(&[
+            ("matmul_512", vec![measured(&[2.0]), measured(&[4.0, 3.0, 9.0]), measured(&[5.0])]),
+            ("maxpool", vec![measured(&[2.0]), Outcome::Unsupported("none".into()), measured(&[1.0])]),
+        ]);
+        let text = report.text();
+        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+        let words = line("matmul_512");
+        let words: Vec<&str> = words.split_whitespace().collect();
+        assert_eq!(words, ["matmul_512", "2", "4", "5", "torch", "2.00", "1.00", "met", "67", "%"]);
+        assert!(line("maxpool").contains("burn") && line("maxpool").contains("missed"), "{text}");
+        assert!(text.contains("Skipped: candle: it does not build."), "{text}");
+        // The square root of 2.0 times 0.5.
+        assert!(text.ends_with("\ngeo-mean vs best peer: 1.00\n"), "{text}");
+    }
+
+    #[test]
+    fn overhead_is_judged_in_nanoseconds() {
+        let report =
+            report(&[("op_overhead", vec![measured(&[90e-6]), measured(&[900e-6]), measured(&[1.0])])]);
+        let text = report.text();
+        assert!(text.contains("90 ns") && text.contains("≤ 80 ns") && text.contains("missed"), "{text}");
+        assert!(text.ends_with("geo-mean vs best peer: 10.00\n"), "{text}");
+    }
+
+    #[test]
+    fn failures_are_listed_and_leave_the_mean_alone() {
+        let failed = Outcome::Failed("the loss does not fall".into());
+        let report = report(&[
+            ("mlp_train_step", vec![failed, measured(&[1.0]), measured(&[2.0])]),
+            ("softmax", vec![measured(&[1.0]), measured(&[2.0]), measured(&[3.0])]),
+        ]);
+        assert_eq!(report.failures(), ["kiln on mlp_train_step: the loss does not fall"]);
+        assert_eq!(report.geometric_mean().map(|mean| format!("{mean:.3}")), Some("2.000".into()));
+        assert!(report.text().contains("failed"));
+    }
+
+    #[test]
+    fn without_peers_there_is_no_mean() {
+        let none = || Outcome::Unsupported("none".into());
+        let report = report(&[("softmax", vec![measured(&[1.0]), none(), none()])]);
+        assert!(report.text().ends_with("geo-mean vs best peer: none, no row has both Kiln and a peer\n"));
+    }
+
+    #[test]
+    fn json_lines_have_the_agreed_keys() {
+        let outcomes = vec![
+            measured(&[2.0, 1.0, 3.0]),
+            Outcome::Unsupported("none".into()),
+            Outcome::Failed("gone".into()),
+        ];
+        let report = report(&[("matmul_512", outcomes.clone())]);
+        let lines = report.json_lines(report.results[0].0, &outcomes);
+        let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines[0]["peer"], "kiln");
+        assert_eq!((&lines[0]["median_ms"], &lines[0]["min_ms"]), (&json!(2.0), &json!(1.0)));
+        assert_eq!(lines[0]["extra"]["gflops"], 134.2);
+        assert_eq!(lines[0]["extra"]["of_limit"], 0.671);
+        assert_eq!((&lines[1]["unsupported"], &lines[2]["error"]), (&json!("none"), &json!("gone")));
+    }
+
+    #[test]
+    fn peak_memory_of_training_is_told() {
+        let mut kiln = Measured { times: vec![1.0], ..Measured::default() };
+        kiln.extra.insert("peak_mib".into(), json!(150.0));
+        kiln.extra.insert("idle_mib".into(), json!(8.0));
+        let report = report(&[(
+            "transformer_train_step",
+            vec![Outcome::Measured(kiln), measured(&[1.0]), measured(&[1.0])],
+        )]);
+        let page = report.page("A machine.");
+        assert!(page.contains("kiln 150 (8 before)"), "{page}");
+        assert!(page.contains("| workload | shape | kiln |"), "{page}");
+    }
+}

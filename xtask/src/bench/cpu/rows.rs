@@ -1,0 +1,123 @@
+//! The workloads, what they cost at least, and what Kiln must reach on them.
+
+/// One workload.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// As peers know it.
+    pub(crate) name: &'static str,
+    /// Sizes, for readers.
+    pub(crate) shape: &'static str,
+    /// What Kiln must reach.
+    pub(crate) must: Must,
+    /// What kind of work it is.
+    pub(crate) kind: Kind,
+    /// Floating-point operations of one repeat, in millions; 0 where they say little.
+    pub(crate) megaflops: f64,
+    /// Bytes of operands and results, in millions: the least that moves; 0 where it says little.
+    pub(crate) megabytes: f64,
+}
+
+/// A target.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Must {
+    /// The time of the best peer divided by Kiln's.
+    Ratio(f64),
+    /// The most that an operation may take, in nanoseconds.
+    Nanoseconds(f64),
+}
+
+/// What decides how a workload is measured and shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    /// Matrix products and convolutions: shown as a fraction of the machine's limit.
+    Contraction,
+    /// Anything else that is repeated.
+    Plain,
+    /// Training steps: the loss must fall, and memory is measured.
+    Training,
+    /// The cost of one operation, shown in nanoseconds.
+    Overhead,
+    /// Needs the file of weights.
+    Load,
+}
+
+const fn row(
+    name: &'static str,
+    shape: &'static str,
+    must: f64,
+    kind: Kind,
+    megaflops: f64,
+    megabytes: f64,
+) -> Row {
+    Row { name, shape, must: Must::Ratio(must), kind, megaflops, megabytes }
+}
+
+use Kind::{Contraction, Load, Overhead, Plain, Training};
+
+/// All workloads, in the order they run.
+#[rustfmt::skip]
+pub(crate) const ROWS: &[Row] = &[
+    row("matmul_512", "512³", 1.0, Contraction, 268.4, 3.1),
+    row("matmul_1024", "1024³", 1.0, Contraction, 2147.5, 12.6),
+    row("matmul_2048", "2048³", 1.0, Contraction, 17179.9, 50.3),
+    row("bmm_32x128", "32 × 128³", 1.0, Contraction, 134.2, 6.3),
+    row("gemv_4096", "[1, 4096] · [4096, 4096]", 1.0, Contraction, 33.6, 67.1),
+    row("matmul_tall", "[8192, 64] · [64, 512]", 1.0, Contraction, 536.9, 19.0),
+    row("conv3x3", "N8, 64→64, 56², p1", 1.0, Contraction, 1849.7, 13.0),
+    row("conv7x7s2", "N1, 3→64, 224², s2 p3", 1.0, Contraction, 236.0, 3.9),
+    row("conv1x1", "N8, 256→64, 56²", 1.0, Contraction, 822.1, 32.2),
+    row("convdw3x3", "N8, C128, 56², p1", 1.0, Contraction, 57.8, 25.7),
+    row("maxpool", "N8, C64, 112², k3 s2 p1", 2.0, Plain, 0.0, 32.1),
+    row("gelu_chain", "x (erf(x / √2) + 1) / 2, 4 M", 1.0, Plain, 0.0, 33.6),
+    row("fused_chain", "exp(tanh(a b + c) d - a), 4 M", 1.0, Plain, 0.0, 83.9),
+    row("softmax", "[4096, 1024]", 1.0, Plain, 0.0, 33.6),
+    row("layernorm", "[4096, 1024]", 1.0, Plain, 0.0, 33.6),
+    row("sum_all", "[4096, 4096]", 1.0, Plain, 0.0, 67.1),
+    row("sum_dim0", "[4096, 4096]", 1.0, Plain, 0.0, 67.1),
+    row("transpose_copy", "[4096, 4096]", 1.5, Plain, 0.0, 134.2),
+    row("gather_rows", "8192 of [32000, 512]", 1.0, Plain, 0.0, 33.6),
+    row("sort_1m", "1 M, values and indices", 2.0, Plain, 0.0, 0.0),
+    row("cumsum", "[4096, 1024]", 1.0, Plain, 0.0, 33.6),
+    row("attention_fwd", "[4, 8, 512, 64]", 1.1, Contraction, 2147.5, 16.8),
+    Row { must: Must::Nanoseconds(80.0), ..row("op_overhead", "chained additions on [1]", 0.0, Overhead, 0.0, 0.0) },
+    row("mlp_train_step", "batch 64, 784-512-512-10, Adam", 1.1, Training, 0.0, 0.0),
+    row("cnn_train_step", "batch 64 of 28², two convolutions, 1024-512-10, Adam", 1.2, Training, 0.0, 0.0),
+    row("transformer_train_step", "4 layers of 256, 8 × 256 tokens of 8192, AdamW", 1.25, Training, 0.0, 0.0),
+    row("resnet18_infer", "batch 1, 224²", 1.1, Plain, 3628.1, 0.0),
+    row("safetensors_load", "512 MiB, loaded and summed", 1.0, Load, 0.0, 536.9),
+];
+
+/// The workloads with these names, all if none is given.
+pub(crate) fn select(names: &[&str]) -> Result<Vec<&'static Row>, String> {
+    let known = |name: &&str| ROWS.iter().any(|row| row.name == *name);
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        let all: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        return Err(format!(
+            "no workload is called `{unknown}`\n  hint: the workloads are {}",
+            all.join(", ")
+        ));
+    }
+    Ok(ROWS.iter().filter(|row| names.is_empty() || names.contains(&row.name)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workloads_are_chosen_by_name_in_their_own_order() {
+        assert_eq!(select(&[]).unwrap().len(), 28);
+        let chosen: Vec<&str> =
+            select(&["softmax", "matmul_512"]).unwrap().iter().map(|row| row.name).collect();
+        assert_eq!(chosen, ["matmul_512", "softmax"]);
+        let error = select(&["matmul"]).unwrap_err();
+        assert!(error.contains("`matmul`") && error.contains("matmul_512"), "{error}");
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for (i, row) in ROWS.iter().enumerate() {
+            assert!(ROWS[..i].iter().all(|other| other.name != row.name), "{}", row.name);
+        }
+    }
+}
