@@ -111,6 +111,41 @@ pub(crate) trait Simd<T>: Copy {
     /// The machine has the unit.
     unsafe fn mul_add(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
 
+    /// `a + b`.
+    ///
+    /// # Safety
+    /// The machine has the unit.
+    unsafe fn add(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// `a - b`.
+    ///
+    /// # Safety
+    /// The machine has the unit.
+    unsafe fn sub(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// Writes the lanes whose bits are set in `lanes`, one after the other without gaps, and nothing else.
+    ///
+    /// # Safety
+    /// The machine has the unit, and that many elements may be written.
+    #[inline(always)]
+    unsafe fn store_lanes(to: *mut T, vector: Self::Vector, lanes: u32)
+    where
+        T: Float,
+    {
+        let mut all = [T::ZERO; 16];
+        // SAFETY: no unit has more lanes; the caller vouches for the unit and the elements.
+        unsafe {
+            Self::store(all.as_mut_ptr(), vector);
+            let mut place = to;
+            for lane in 0..Self::LANES {
+                if lanes >> lane & 1 == 1 {
+                    *place = all[lane];
+                    place = place.add(1);
+                }
+            }
+        }
+    }
+
     /// The sum of all lanes.
     ///
     /// # Safety
@@ -282,6 +317,22 @@ macro_rules! portable {
                     c[lane] += a[lane] * b[lane];
                 }
                 c
+            }
+
+            #[inline(always)]
+            unsafe fn add(mut a: Self::Vector, b: Self::Vector) -> Self::Vector {
+                for lane in 0..$lanes {
+                    a[lane] += b[lane];
+                }
+                a
+            }
+
+            #[inline(always)]
+            unsafe fn sub(mut a: Self::Vector, b: Self::Vector) -> Self::Vector {
+                for lane in 0..$lanes {
+                    a[lane] -= b[lane];
+                }
+                a
             }
         }
     };

@@ -32,7 +32,7 @@ where
 /// The instructions that differ between element types only in their names.
 macro_rules! unit {
     ($unit:ty, $ty:ty, $vector:ty, $lanes:literal, $registers:literal,
-     $load:ident, $store:ident, $splat:ident, $mul_add:ident) => {
+     $load:ident, $store:ident, $splat:ident, $mul_add:ident, $add:ident, $sub:ident) => {
         const LANES: usize = $lanes;
         const REGISTERS: usize = $registers;
         type Vector = $vector;
@@ -62,6 +62,18 @@ macro_rules! unit {
         }
 
         #[inline(always)]
+        unsafe fn add(a: $vector, b: $vector) -> $vector {
+            // SAFETY: the caller vouches for the unit.
+            unsafe { $add(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn sub(a: $vector, b: $vector) -> $vector {
+            // SAFETY: the caller vouches for the unit.
+            unsafe { $sub(a, b) }
+        }
+
+        #[inline(always)]
         unsafe fn prefetch(at: *const $ty) {
             // SAFETY: the instruction takes any address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
@@ -71,7 +83,8 @@ macro_rules! unit {
 
 impl Simd<f32> for Avx512 {
     #[rustfmt::skip]
-    unit!(Avx512, f32, __m512, 16, 32, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps);
+    unit!(Avx512, f32, __m512, 16, 32, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps,
+          _mm512_add_ps, _mm512_sub_ps);
 
     #[inline(always)]
     unsafe fn load_some(from: *const f32, count: usize) -> __m512 {
@@ -83,6 +96,14 @@ impl Simd<f32> for Avx512 {
     unsafe fn store_some(to: *mut f32, vector: __m512, count: usize) {
         // SAFETY: the caller vouches for the unit and the elements that the mask selects.
         unsafe { _mm512_mask_storeu_ps(to, first(count) as u16, vector) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_lanes(to: *mut f32, vector: __m512, lanes: u32) {
+        let (all, lanes) = (first(lanes.count_ones() as usize) as u16, lanes as u16);
+        // SAFETY: the caller vouches for the unit and the elements that the mask selects. (Compressing straight into
+        // memory is slow on some processors.)
+        unsafe { _mm512_mask_storeu_ps(to, all, _mm512_maskz_compress_ps(lanes, vector)) }
     }
 
     #[inline(always)]
@@ -144,7 +165,8 @@ impl Simd<f32> for Avx512 {
 
 impl Simd<f64> for Avx512 {
     #[rustfmt::skip]
-    unit!(Avx512, f64, __m512d, 8, 32, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_fmadd_pd);
+    unit!(Avx512, f64, __m512d, 8, 32, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_fmadd_pd,
+          _mm512_add_pd, _mm512_sub_pd);
 
     #[inline(always)]
     unsafe fn load_some(from: *const f64, count: usize) -> __m512d {
@@ -156,6 +178,14 @@ impl Simd<f64> for Avx512 {
     unsafe fn store_some(to: *mut f64, vector: __m512d, count: usize) {
         // SAFETY: the caller vouches for the unit and the elements that the mask selects.
         unsafe { _mm512_mask_storeu_pd(to, first(count) as u8, vector) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_lanes(to: *mut f64, vector: __m512d, lanes: u32) {
+        let (all, lanes) = (first(lanes.count_ones() as usize) as u8, lanes as u8);
+        // SAFETY: the caller vouches for the unit and the elements that the mask selects. (Compressing straight into
+        // memory is slow on some processors.)
+        unsafe { _mm512_mask_storeu_pd(to, all, _mm512_maskz_compress_pd(lanes, vector)) }
     }
 
     #[inline(always)]
@@ -191,7 +221,9 @@ impl Simd<f64> for Avx512 {
 }
 
 impl Simd<f32> for Avx2 {
-    unit!(Avx2, f32, __m256, 8, 16, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps);
+    #[rustfmt::skip]
+    unit!(Avx2, f32, __m256, 8, 16, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps,
+          _mm256_add_ps, _mm256_sub_ps);
 
     #[inline(always)]
     unsafe fn load_some(from: *const f32, count: usize) -> __m256 {
@@ -255,7 +287,9 @@ impl Simd<f32> for Avx2 {
 }
 
 impl Simd<f64> for Avx2 {
-    unit!(Avx2, f64, __m256d, 4, 16, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_fmadd_pd);
+    #[rustfmt::skip]
+    unit!(Avx2, f64, __m256d, 4, 16, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_fmadd_pd,
+          _mm256_add_pd, _mm256_sub_pd);
 
     #[inline(always)]
     unsafe fn load_some(from: *const f64, count: usize) -> __m256d {
