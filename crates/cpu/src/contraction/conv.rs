@@ -1,22 +1,34 @@
 //! Convolution in its three passes.
 //!
-//! No columns are ever built: [`geometry`] says where each step of each position reads, and the kernel of [`tile`] reads
-//! the padded operand there. The input pass is a convolution of the result's gradient, one per phase of the stride. What
-//! is summed in which order does not depend on the number of threads.
+//! No columns are ever built: every kernel reads a padded copy of its operand, or the operand itself, where it lies. The
+//! input pass is a convolution of the result's gradient, one per phase of the stride. What is summed in which order
+//! does not depend on the number of threads.
+//!
+//! Forward and input pass are done by strips of positions ([`flat`]) but where the grid is so small that images must share
+//! vectors ([`gather`]).
 
+mod flat;
 mod gather;
 mod geometry;
+mod lines;
 mod rows;
+mod share;
 mod source;
+mod strip;
 mod tile;
 mod weight;
 
+use super::scratch::Scratch;
 use super::simd::Float;
 use crate::Cpu;
 use crate::array::Array;
+use alloc::vec::Vec;
+use flat::Flat;
 use gather::Gather;
 use geometry::Geometry;
 use kiln_ir::{ConvPass, ConvSpec, Result, TensorType};
+use lines::Lines;
+use tile::Unit;
 use weight::WeightPass;
 
 /// Runs one pass on two arrays whose elements are `T`s.
@@ -34,53 +46,18 @@ pub(super) fn run<T: Float>(
     if result.num_elements() == 0 {
         return Ok(output);
     }
-    let groups = spec.groups;
-    let (first, second, out) = (a.1.shape, b.1.shape, result.shape);
     match pass {
-        ConvPass::Forward => {
-            let geometry = Geometry::forward(spec, &first[2..], &second[2..], &out[2..]);
-            let taps: usize = second[2..].iter().product();
-            let gather = Gather {
-                geometry: &geometry,
-                batch: first[0],
-                groups,
-                channels_in: second[1],
-                channels_out: out[1] / groups,
-                plane_out: out[2..].iter().product(),
-                weight_out: second[1] * taps,
-                weight_in: taps,
-                taps,
-            };
-            let weight = cpu.contiguous(b.0, &b.1)?;
-            // SAFETY: sizes by inference; the output is fresh.
-            unsafe { gather.run::<T>(cpu, a.0, weight.as_ptr(), output.as_mut_ptr()) };
-        }
-        ConvPass::Input { .. } => {
-            let geometry = Geometry::input(spec, &out[2..], &second[2..], &first[2..]);
-            let taps: usize = second[2..].iter().product();
-            let gather = Gather {
-                geometry: &geometry,
-                batch: first[0],
-                groups,
-                channels_in: first[1] / groups,
-                channels_out: second[1],
-                plane_out: out[2..].iter().product(),
-                weight_out: taps,
-                weight_in: second[1] * taps,
-                taps,
-            };
-            let weight = cpu.contiguous(b.0, &b.1)?;
-            // SAFETY: sizes by inference; the output is fresh.
-            unsafe { gather.run::<T>(cpu, a.0, weight.as_ptr(), output.as_mut_ptr()) };
-        }
+        ConvPass::Forward => forward::<T>(cpu, spec, a, b, &output)?,
+        ConvPass::Input { .. } => input::<T>(cpu, spec, a, b, &output)?,
         ConvPass::Weight { size } => {
+            let (first, second, out) = (a.1.shape, b.1.shape, result.shape);
             let geometry = Geometry::forward(spec, &first[2..], size, &second[2..]);
             let pass = WeightPass {
                 geometry: &geometry,
                 batch: first[0],
-                groups,
+                groups: spec.groups,
                 channels_in: out[1],
-                channels_out: out[0] / groups,
+                channels_out: out[0] / spec.groups,
             };
             let y = cpu.contiguous(b.0, &b.1)?;
             // SAFETY: sizes by inference; the output is fresh.
@@ -88,4 +65,123 @@ pub(super) fn run<T: Float>(
         }
     }
     Ok(output)
+}
+
+fn forward<T: Float>(
+    cpu: &Cpu,
+    spec: &ConvSpec,
+    x: (&Array, TensorType),
+    w: (&Array, TensorType),
+    y: &Array,
+) -> Result<()> {
+    let (x_shape, w_shape, y_shape) = (x.1.shape, w.1.shape, *y.shape());
+    let weight = cpu.contiguous(w.0, &w.1)?;
+    let lines = Lines::forward(spec, &x_shape[2..], &w_shape[2..], &y_shape[2..]);
+    let flat = Flat {
+        lines: &lines,
+        batch: x_shape[0],
+        groups: spec.groups,
+        channels_in: w_shape[1],
+        channels_out: y_shape[1] / spec.groups,
+        plane_out: y_shape[2..].iter().product(),
+    };
+    // SAFETY: asks for nothing.
+    let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
+    if flat.suits(lanes) {
+        // SAFETY: sizes by inference; the output is fresh.
+        unsafe { flat.run::<T>(cpu, lanes, x.0, &[weight.as_ptr()], y.as_mut_ptr()) };
+        return Ok(());
+    }
+    let geometry = Geometry::forward(spec, &x_shape[2..], &w_shape[2..], &y_shape[2..]);
+    let taps: usize = w_shape[2..].iter().product();
+    let gather = Gather {
+        geometry: &geometry,
+        batch: flat.batch,
+        groups: flat.groups,
+        channels_in: flat.channels_in,
+        channels_out: flat.channels_out,
+        plane_out: flat.plane_out,
+        weight_out: w_shape[1] * taps,
+        weight_in: taps,
+        taps,
+    };
+    // SAFETY: as above.
+    unsafe { gather.run::<T>(cpu, x.0, weight.as_ptr(), y.as_mut_ptr()) };
+    Ok(())
+}
+
+fn input<T: Float>(
+    cpu: &Cpu,
+    spec: &ConvSpec,
+    y: (&Array, TensorType),
+    w: (&Array, TensorType),
+    x: &Array,
+) -> Result<()> {
+    let (y_shape, w_shape, x_shape) = (y.1.shape, w.1.shape, *x.shape());
+    let weight = cpu.contiguous(w.0, &w.1)?;
+    let lines = Lines::input(spec, &x_shape[2..], &w_shape[2..], &y_shape[2..]);
+    let flat = Flat {
+        lines: &lines,
+        batch: y_shape[0],
+        groups: spec.groups,
+        channels_in: y_shape[1] / spec.groups,
+        channels_out: w_shape[1],
+        plane_out: x_shape[2..].iter().product(),
+    };
+    let taps: usize = w_shape[2..].iter().product();
+    // SAFETY: asks for nothing.
+    let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
+    if flat.suits(lanes) {
+        let mut packed: Vec<Scratch<T>> = lines
+            .maps
+            .iter()
+            // SAFETY: sizes by inference.
+            .map(|map| unsafe { exchanged(&flat, &map.taps, taps, weight.as_ptr::<T>()) })
+            .collect();
+        let weights: Vec<*const T> = packed.iter_mut().map(|packed| packed.as_mut_ptr().cast_const()).collect();
+        // SAFETY: sizes by inference; the output is fresh.
+        unsafe { flat.run::<T>(cpu, lanes, y.0, &weights, x.as_mut_ptr()) };
+        return Ok(());
+    }
+    let geometry = Geometry::input(spec, &x_shape[2..], &w_shape[2..], &y_shape[2..]);
+    let gather = Gather {
+        geometry: &geometry,
+        batch: flat.batch,
+        groups: flat.groups,
+        channels_in: flat.channels_in,
+        channels_out: flat.channels_out,
+        plane_out: flat.plane_out,
+        weight_out: taps,
+        weight_in: w_shape[1] * taps,
+        taps,
+    };
+    // SAFETY: as above.
+    unsafe { gather.run::<T>(cpu, y.0, weight.as_ptr(), x.as_mut_ptr()) };
+    Ok(())
+}
+
+/// The weight with its axes of channels exchanged, and some of its taps only: from `[groups, channels_in, channels_out,
+/// taps]` to `[groups, channels_out, channels_in, chosen taps]`, where the channels are those of the input pass.
+///
+/// # Safety
+/// The weight has that size.
+unsafe fn exchanged<T: Float>(flat: &Flat<'_>, chosen: &[usize], taps: usize, weight: *const T) -> Scratch<T> {
+    let (inner, outer) = (flat.channels_in, flat.channels_out);
+    let mut packed = Scratch::new(flat.groups * inner * outer * chosen.len());
+    let mut to = packed.as_mut_ptr();
+    for group in 0..flat.groups {
+        for o in 0..outer {
+            for c in 0..inner {
+                // SAFETY: elements of the weight; as many as the room.
+                unsafe {
+                    let from = weight.add(((group * inner + c) * outer + o) * taps);
+                    for &tap in chosen {
+                        *to = *from.add(tap);
+                        to = to.add(1);
+                    }
+                }
+            }
+        }
+    }
+    packed
 }

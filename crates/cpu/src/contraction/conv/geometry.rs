@@ -198,7 +198,7 @@ fn positions(lengths: &[usize], steps: &[usize]) -> Vec<usize> {
 }
 
 /// Every index of a block, in row-major order.
-fn indices(lengths: &[usize]) -> Vec<Vec<usize>> {
+pub(super) fn indices(lengths: &[usize]) -> Vec<Vec<usize>> {
     let mut all = vec![Vec::new()];
     for &length in lengths {
         let longer = |index: &Vec<usize>| {

@@ -1,0 +1,421 @@
+//! The forward and the input pass by strips of positions, over a source laid out in [`Lines`].
+
+use super::lines::{Lines, Map};
+use super::share::share;
+use super::strip::{Place, Strip, VECTORS};
+use crate::Cpu;
+use crate::array::Array;
+use crate::contraction::scratch::Scratch;
+use crate::contraction::simd::Float;
+use crate::copy::Shared;
+use crate::isa::{Widest, multiversion};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Multiplications worth waking another thread for.
+const GRAIN: usize = 1 << 18;
+
+/// Bytes of weights that stay in the second cache while strips go by.
+const WEIGHTS: usize = 1 << 18;
+
+/// Bytes of a source that one thread lays out for itself.
+const OWN: usize = 1 << 18;
+
+/// Elements copied before another thread is worth waking.
+const COPIED: usize = 1 << 15;
+
+/// The longest vector.
+const MAX_LANES: usize = 16;
+
+/// One convolution from a source to a result.
+pub(super) struct Flat<'a> {
+    pub(super) lines: &'a Lines,
+    pub(super) batch: usize,
+    pub(super) groups: usize,
+    /// Channels of the source and of the result, per group.
+    pub(super) channels_in: usize,
+    pub(super) channels_out: usize,
+    /// Elements of one channel of the result.
+    pub(super) plane_out: usize,
+}
+
+/// The strips of a map, and what they read.
+struct Strips<'a> {
+    map: &'a Map,
+    /// Where each channel and tap is read, relative to a position.
+    offsets: Vec<usize>,
+    tiles: Vec<Tile>,
+}
+
+/// One strip.
+struct Tile {
+    /// Its first position.
+    position: usize,
+    places: [Place; VECTORS],
+    vectors: usize,
+    /// The numbers of its first element of the grid and of the one after its last.
+    elements: Range<usize>,
+}
+
+/// Where channels of a source lie.
+#[derive(Clone, Copy)]
+struct Planes<T> {
+    start: Shared<T>,
+    /// The distances between images and between channels.
+    image: usize,
+    plane: usize,
+}
+
+impl Flat<'_> {
+    /// Whether strips waste little: positions between lines, and lanes past the last position, are computed for
+    /// nothing.
+    pub(super) fn suits(&self, lanes: usize) -> bool {
+        let vectors: usize =
+            self.lines.maps.iter().map(|map| map.length(&self.lines.axes).div_ceil(lanes)).sum();
+        let elements: usize = self.lines.maps.iter().map(|map| map.count).sum();
+        self.channels_out * 4 <= lanes || 2 * elements >= vectors * lanes
+    }
+
+    /// Writes the whole result. `weights` holds `[groups * channels_out, channels_in * taps]` for each map.
+    ///
+    /// # Safety
+    /// Source and weights have the sizes that the fields state; `result` has room for
+    /// `[batch, groups * channels_out, plane_out]` and is written by nobody else.
+    pub(super) unsafe fn run<T: Float>(
+        &self,
+        cpu: &Cpu,
+        lanes: usize,
+        source: &Array,
+        weights: &[*const T],
+        result: *mut T,
+    ) {
+        let covered: usize = self.lines.maps.iter().map(|map| map.count).sum();
+        if covered < self.plane_out {
+            let planes = self.batch * self.groups * self.channels_out;
+            // SAFETY: the size of the result.
+            unsafe { result.write_bytes(0, planes * self.plane_out) };
+        }
+        let weights: Vec<Shared<T>> = weights.iter().map(|weight| Shared::new(weight.cast_mut())).collect();
+        let result = Shared::new(result);
+        // SAFETY: what the caller vouches for.
+        unsafe {
+            if let Some(planes) = self.bare(source, lanes) {
+                let strips = self.strips(planes.plane, lanes, true);
+                self.shared(cpu, lanes, planes, &strips, &weights, result);
+            } else if self.is_split_by_group::<T>() {
+                self.by_group(cpu, lanes, source, &weights, result);
+            } else {
+                let mut copy = Scratch::new(
+                    self.batch * self.groups * self.channels_in * self.lines.plane + VECTORS * MAX_LANES,
+                );
+                let planes = self.laid_out(cpu, source, copy.as_mut_ptr());
+                let strips = self.strips(planes.plane, lanes, false);
+                self.shared(cpu, lanes, planes, &strips, &weights, result);
+            }
+        }
+    }
+
+    /// The source itself, where it already lies as [`Lines`] says and strips need not read past its end.
+    fn bare<T>(&self, source: &Array, lanes: usize) -> Option<Planes<T>> {
+        let strides = source.strides();
+        let dense = self.lines.axes.iter().zip(&strides[2..]).all(|(axis, &stride)| {
+            axis.length == 1 || axis.stride as isize == stride
+        });
+        let long = self.lines.maps.iter().all(|map| map.length(&self.lines.axes) >= VECTORS * lanes);
+        let ordered = strides[0] >= 0 && strides[1] >= 0;
+        (self.lines.is_bare() && dense && long && ordered).then(|| Planes {
+            start: Shared::new(source.as_mut_ptr::<T>()),
+            image: strides[0] as usize,
+            plane: strides[1] as usize,
+        })
+    }
+
+    /// Whether there are enough groups and images to share, and each is small enough for a thread's own cache.
+    fn is_split_by_group<T>(&self) -> bool {
+        self.batch * self.groups >= 16 && self.channels_in * self.lines.plane * size_of::<T>() <= OWN
+    }
+
+    /// # Safety
+    /// `to` has room for all channels and a strip.
+    unsafe fn laid_out<T: Float>(&self, cpu: &Cpu, source: &Array, to: *mut T) -> Planes<T> {
+        let plane = self.lines.plane;
+        let channels = self.groups * self.channels_in;
+        let start = Shared::new(to);
+        share(&cpu.pool, self.batch * channels, COPIED.div_ceil(plane.max(1)), |range| {
+            for i in range {
+                // SAFETY: a channel of the source; its place in the copy.
+                unsafe { lay_out(cpu, self.lines, source, i / channels, i % channels, start.get().add(i * plane)) };
+            }
+        });
+        Planes { start, image: channels * plane, plane }
+    }
+
+    /// The strips of every map. Where `exact`, the last starts early enough to end with the positions.
+    fn strips<'s>(&'s self, plane: usize, lanes: usize, exact: bool) -> Vec<Strips<'s>> {
+        let strips = |map: &'s Map| {
+            let channel = |c: usize| move |&offset: &usize| c * plane + offset;
+            let of = |c| map.offsets.iter().map(channel(c));
+            Strips {
+                map,
+                offsets: (0..self.channels_in).flat_map(of).collect(),
+                tiles: tiles(map, self.lines, lanes, exact),
+            }
+        };
+        self.lines.maps.iter().map(strips).collect()
+    }
+
+    /// Channels of the result whose weights a strip meets in one go.
+    fn chunk<T>(&self, steps: usize) -> usize {
+        let rows = WEIGHTS / (steps * size_of::<T>()).max(1);
+        (rows / 8 * 8).max(8).min(self.channels_out.max(1))
+    }
+
+    /// Every thread takes strips from one source that all have.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    unsafe fn shared<T: Float>(
+        &self,
+        cpu: &Cpu,
+        lanes: usize,
+        planes: Planes<T>,
+        all: &[Strips<'_>],
+        weights: &[Shared<T>],
+        result: Shared<T>,
+    ) {
+        for (strips, &weight) in all.iter().zip(weights) {
+            let steps = strips.offsets.len();
+            let chunk = self.chunk::<T>(steps);
+            let chunks = self.channels_out.div_ceil(chunk);
+            let tiles = strips.tiles.len();
+            let work = (VECTORS * lanes * steps * chunk).max(1);
+            share(&cpu.pool, chunks * self.groups * self.batch * tiles, GRAIN.div_ceil(work), |tasks| {
+                let mut sums = self.sums(strips, lanes, chunk);
+                for task in tasks {
+                    let (tile, rest) = (task % tiles, task / tiles);
+                    let (n, rest) = (rest % self.batch, rest / self.batch);
+                    let (group, number) = (rest % self.groups, rest / self.groups);
+                    let channels = number * chunk..((number + 1) * chunk).min(self.channels_out);
+                    // SAFETY: the group's channels of an image; strips of different tasks are disjoint.
+                    unsafe {
+                        let source =
+                            planes.start.get().add(n * planes.image + group * self.channels_in * planes.plane);
+                        let place = Part { n, group, channels };
+                        self.strip(cpu, lanes, strips, tile, source, weight, &place, &mut sums, result);
+                    }
+                }
+            });
+        }
+    }
+
+    /// Every thread lays out groups of channels for itself, and does all their strips.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    unsafe fn by_group<T: Float>(
+        &self,
+        cpu: &Cpu,
+        lanes: usize,
+        source: &Array,
+        weights: &[Shared<T>],
+        result: Shared<T>,
+    ) {
+        let plane = self.lines.plane;
+        let all = self.strips(plane, lanes, false);
+        let work: usize = all
+            .iter()
+            .map(|strips| strips.tiles.len() * VECTORS * lanes * strips.offsets.len() * self.channels_out)
+            .sum();
+        let work = work + 4 * self.channels_in * plane;
+        share(&cpu.pool, self.batch * self.groups, GRAIN.div_ceil(work.max(1)), |tasks| {
+            let mut own = Scratch::<T>::new(self.channels_in * plane + VECTORS * MAX_LANES);
+            let chunk = |strips: &Strips<'_>| self.chunk::<T>(strips.offsets.len());
+            let mut sums: Vec<_> =
+                all.iter().map(|strips| self.sums(strips, lanes, chunk(strips))).collect();
+            for task in tasks {
+                let (n, group) = (task / self.groups, task % self.groups);
+                // SAFETY: channels of the group; planes of the result that are this task's alone.
+                unsafe {
+                    for c in 0..self.channels_in {
+                        let to = own.as_mut_ptr().add(c * plane);
+                        lay_out(cpu, self.lines, source, n, group * self.channels_in + c, to);
+                    }
+                    for ((strips, &weight), sums) in all.iter().zip(weights).zip(&mut sums) {
+                        let chunk = chunk(strips);
+                        for first in (0..self.channels_out).step_by(chunk) {
+                            let channels = first..(first + chunk).min(self.channels_out);
+                            let place = Part { n, group, channels };
+                            for tile in 0..strips.tiles.len() {
+                                let source = own.as_mut_ptr();
+                                self.strip(cpu, lanes, strips, tile, source, weight, &place, sums, result);
+                            }
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    /// Room for the sums of a strip, where they are not written to the result at once.
+    fn sums<T: Float>(&self, strips: &Strips<'_>, lanes: usize, chunk: usize) -> Scratch<T> {
+        Scratch::new(if strips.map.out.is_some() { chunk * VECTORS * lanes } else { 0 })
+    }
+
+    /// One strip of some channels.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run); the source is that of the place's image and group.
+    unsafe fn strip<T: Float>(
+        &self,
+        cpu: &Cpu,
+        lanes: usize,
+        strips: &Strips<'_>,
+        tile: usize,
+        source: *const T,
+        weight: Shared<T>,
+        place: &Part,
+        sums: &mut Scratch<T>,
+        result: Shared<T>,
+    ) {
+        let tile = &strips.tiles[tile];
+        let steps = strips.offsets.len();
+        let channel = place.group * self.channels_out + place.channels.start;
+        let start = (place.n * self.groups * self.channels_out + channel) * self.plane_out;
+        // SAFETY: positions of the map; channels of weight and result.
+        unsafe {
+            let target = result.get().add(start);
+            let strip = Strip {
+                source: source.add(tile.position),
+                offsets: &strips.offsets,
+                weights: weight.get().add(channel * steps),
+                weight_row: steps,
+                rows: place.channels.len(),
+                places: &tile.places[..tile.vectors],
+                target,
+                target_row: self.plane_out,
+            };
+            let Some(out) = &strips.map.out else { return T::dispatch(cpu.level, strip) };
+            let row = VECTORS * lanes;
+            let mut places = tile.places;
+            places.iter_mut().for_each(|place| place.start = place.start.saturating_sub(tile.elements.start));
+            let sums = sums.as_mut_ptr();
+            let places = &places[..tile.vectors];
+            T::dispatch(cpu.level, Strip { places, target: sums, target_row: row, ..strip });
+            for c in 0..place.channels.len() {
+                for (i, &out) in out[tile.elements.clone()].iter().enumerate() {
+                    *target.add(c * self.plane_out + out) = *sums.add(c * row + i);
+                }
+            }
+        }
+    }
+}
+
+/// Some channels of a group of an image, of the result.
+struct Part {
+    n: usize,
+    group: usize,
+    channels: Range<usize>,
+}
+
+/// Cuts the positions of a map into strips.
+fn tiles(map: &Map, lines: &Lines, lanes: usize, exact: bool) -> Vec<Tile> {
+    let places = map.places(&lines.axes, lanes);
+    let length = map.length(&lines.axes);
+    let mut tiles = Vec::with_capacity(places.len().div_ceil(VECTORS));
+    for (number, group) in places.chunks(VECTORS).enumerate() {
+        let mut tile = Tile {
+            position: number * VECTORS * lanes,
+            places: [Place { lanes: 0, start: 0 }; VECTORS],
+            vectors: group.len(),
+            elements: 0..0,
+        };
+        if exact && tile.position + VECTORS * lanes > length {
+            let first = tile.position;
+            tile.position = length - VECTORS * lanes;
+            tile.vectors = VECTORS;
+            for (v, place) in tile.places.iter_mut().enumerate() {
+                *place = from(&places, tile.position + v * lanes, first, lanes);
+            }
+        } else {
+            tile.places[..group.len()].copy_from_slice(group);
+        }
+        let busy = || tile.places.iter().filter(|place| place.lanes != 0);
+        let start = busy().map(|place| place.start).min().unwrap_or(0);
+        let end = busy().map(|place| place.start + place.lanes.count_ones() as usize).max().unwrap_or(0);
+        tile.elements = start..end;
+        tiles.push(tile);
+    }
+    tiles
+}
+
+/// The place of a vector that starts at any position, with only the lanes from position `first` on.
+fn from(places: &[Place], position: usize, first: usize, lanes: usize) -> Place {
+    let mut place = Place { lanes: 0, start: 0 };
+    for lane in 0..lanes {
+        let p = position + lane;
+        let Some(whole) = places.get(p / lanes) else { continue };
+        let bit = 1u32 << (p % lanes);
+        if p >= first && whole.lanes & bit != 0 {
+            if place.lanes == 0 {
+                place.start = whole.start + (whole.lanes & (bit - 1)).count_ones() as usize;
+            }
+            place.lanes |= 1 << lane;
+        }
+    }
+    place
+}
+
+/// Lays out one channel of a source.
+///
+/// # Safety
+/// The array has such a channel; `to` has room for a plane.
+unsafe fn lay_out<T: Float>(cpu: &Cpu, lines: &Lines, source: &Array, n: usize, channel: usize, to: *mut T) {
+    let strides = source.strides();
+    let offset = n as isize * strides[0] + channel as isize * strides[1];
+    let from = Shared::new(source.as_mut_ptr::<T>().wrapping_offset(offset));
+    spread(cpu.level, lines, from, &strides[2..], Shared::new(to));
+}
+
+multiversion! {
+    /// Copies a channel into its place among zeros. The caller vouches for both addresses.
+    fn spread[T: Float]<T> in { Widest::Avx512 } (lines: &Lines, from: Shared<T>, strides: &[isize], to: Shared<T>) {
+        let (last, outer) = match lines.axes.split_last() {
+            Some(split) => split,
+            None => return,
+        };
+        let rows: usize = outer.iter().map(|axis| axis.length).product();
+        // SAFETY: every line of the channel has its place in the plane.
+        unsafe {
+            to.get().write_bytes(0, lines.plane);
+            'rows: for number in 0..rows {
+                let (mut rest, mut source, mut target, mut part, mut parts) = (number, 0isize, 0, 0, 1);
+                for (axis, &stride) in outer.iter().zip(strides).rev() {
+                    let i = rest % axis.length;
+                    rest /= axis.length;
+                    source += i as isize * stride;
+                    let (remainder, line) = (i % axis.step, i / axis.step);
+                    match axis.remainders.iter().position(|&kept| kept == remainder) {
+                        Some(place) if line < axis.width => part += place * parts,
+                        Some(_) | None => continue 'rows,
+                    }
+                    parts *= axis.remainders.len();
+                    target += (axis.zeros + line) * axis.stride;
+                }
+                let stride = strides[outer.len()];
+                for (place, &remainder) in last.remainders.iter().enumerate() {
+                    let part = part * last.remainders.len() + place;
+                    let target = to.get().add(part * lines.part + target + last.zeros);
+                    let source = from.get().offset(source + remainder as isize * stride);
+                    let (count, step) = (last.kept(remainder), last.step as isize * stride);
+                    if step == 1 {
+                        target.copy_from_nonoverlapping(source, count);
+                    } else if step == 2 {
+                        (0..count).for_each(|i| *target.add(i) = *source.add(2 * i));
+                    } else {
+                        (0..count).for_each(|i| *target.add(i) = *source.offset(i as isize * step));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Sources laid out so that neighbouring positions of a result read neighbouring elements.
+//!
+//! Along each axis, position `i` of a grid reads element `i * step + shift` for each tap. The elements with the same
+//! remainder modulo `step` are stored together, with zeros between lines where reads may leave the axis: the zeros after
+//! one line are those before the next. Counted through the lines, zeros included, positions are then evenly spaced in
+//! all axes at once: position `p` reads `p + offset` for each tap, whatever the stride, and a vector of positions is one
+//! load. The positions that fall on the zeros between lines are computed too and left out when the result is written.
+
+use super::geometry::{indices, row_major};
+use super::strip::Place;
+use alloc::vec;
+use alloc::vec::Vec;
+use kiln_ir::ConvSpec;
+
+/// The layout of a source, and the maps that read it.
+pub(super) struct Lines {
+    pub(super) axes: Vec<Axis>,
+    /// Elements of one remainder's part of a channel.
+    pub(super) part: usize,
+    /// Elements of a channel.
+    pub(super) plane: usize,
+    pub(super) maps: Vec<Map>,
+}
+
+/// One axis of the layout.
+pub(super) struct Axis {
+    /// The length of the source's axis.
+    pub(super) length: usize,
+    /// The distance between elements read by neighbouring positions.
+    pub(super) step: usize,
+    /// The remainders modulo the step that are read, ascending.
+    pub(super) remainders: Vec<usize>,
+    /// Zeros before a line, and after it.
+    pub(super) zeros: usize,
+    /// Elements of a line.
+    pub(super) width: usize,
+    /// The distance between lines, counted in elements along this axis.
+    pub(super) pitch: usize,
+    /// The distance between elements.
+    pub(super) stride: usize,
+}
+
+/// One map from the source to a grid.
+pub(super) struct Map {
+    /// Where each tap's element of the kernel is, counted within one channel of the weight.
+    pub(super) taps: Vec<usize>,
+    /// Where position 0 reads for each tap, within a channel of the source.
+    pub(super) offsets: Vec<usize>,
+    /// Elements of the grid.
+    pub(super) count: usize,
+    /// Lengths of the grid.
+    pub(super) grid: Vec<usize>,
+    /// Where each position is written, within one channel of the result; `None` where that is its number.
+    pub(super) out: Option<Vec<usize>>,
+}
+
+/// How a grid reads an axis: its length, and each tap with its shift.
+struct Reads {
+    count: usize,
+    taps: Vec<(usize, isize)>,
+}
+
+impl Lines {
+    /// The forward and the weight pass: the source is `x`, the grid is `y`.
+    pub(super) fn forward(spec: &ConvSpec, x: &[usize], kernel: &[usize], y: &[usize]) -> Lines {
+        let reads = |axis: usize| {
+            let shift = |tap: usize| (tap * spec.dilation[axis]) as isize - spec.padding[axis].0 as isize;
+            Reads { count: y[axis], taps: (0..kernel[axis]).map(|tap| (tap, shift(tap))).collect() }
+        };
+        let reads: Vec<Vec<Reads>> = (0..x.len()).map(|axis| vec![reads(axis)]).collect();
+        let axes: Vec<Axis> =
+            (0..x.len()).map(|axis| Axis::new(x[axis], spec.stride[axis], &reads[axis])).collect();
+        let mut lines = Lines::with_strides(axes);
+        let parts: Vec<&Reads> = reads.iter().map(|reads| &reads[0]).collect();
+        lines.maps = vec![lines.map(kernel, &parts, None)];
+        lines
+    }
+
+    /// The input pass: the source is `y`, the grids, one per remainder modulo the strides, together are `x`.
+    pub(super) fn input(spec: &ConvSpec, x: &[usize], kernel: &[usize], y: &[usize]) -> Lines {
+        let reads: Vec<Vec<Reads>> =
+            (0..x.len()).map(|axis| input_reads(spec, axis, x[axis], kernel[axis], y[axis])).collect();
+        let axes = (0..x.len()).map(|axis| Axis::new(y[axis], 1, &reads[axis])).collect();
+        let mut lines = Lines::with_strides(axes);
+        let dense = spec.stride.iter().all(|&stride| stride == 1);
+        let x_strides = row_major(x);
+        for remainders in indices(&spec.stride) {
+            let parts: Vec<&Reads> =
+                remainders.iter().enumerate().map(|(axis, &remainder)| &reads[axis][remainder]).collect();
+            if parts.iter().all(|part| part.count > 0) {
+                let first: usize = remainders.iter().zip(&x_strides).map(|(a, b)| a * b).sum();
+                let steps: Vec<usize> = x_strides.iter().zip(&spec.stride).map(|(a, b)| a * b).collect();
+                let map = lines.map(kernel, &parts, (!dense).then_some((first, &steps)));
+                lines.maps.push(map);
+            }
+        }
+        lines
+    }
+
+    fn with_strides(mut axes: Vec<Axis>) -> Lines {
+        let mut stride = 1;
+        let mut zeros = 0;
+        for axis in axes.iter_mut().rev() {
+            axis.stride = stride;
+            zeros += axis.zeros * stride;
+            stride *= axis.pitch;
+        }
+        // Distances that are multiples of a page would share the same lines of the caches.
+        let aligned = (stride + zeros).next_multiple_of(16);
+        let part = if aligned % 512 == 0 { aligned + 16 } else { aligned };
+        let parts: usize = axes.iter().map(|axis| axis.remainders.len()).product();
+        Lines { axes, part, plane: part * parts, maps: Vec::new() }
+    }
+
+    fn map(&self, kernel: &[usize], reads: &[&Reads], out: Option<(usize, &Vec<usize>)>) -> Map {
+        let counts: Vec<usize> = reads.iter().map(|reads| reads.taps.len()).collect();
+        let kernel_strides = row_major(kernel);
+        let mut taps = Vec::new();
+        let mut offsets = Vec::new();
+        for index in indices(&counts) {
+            let (mut tap, mut offset, mut part) = (0, 0, 0);
+            for (axis, &i) in index.iter().enumerate() {
+                let (number, shift) = reads[axis].taps[i];
+                let lines = &self.axes[axis];
+                tap += number * kernel_strides[axis];
+                offset += lines.place(shift) * lines.stride;
+                part = part * lines.remainders.len() + lines.remainder(shift);
+            }
+            taps.push(tap);
+            offsets.push(part * self.part + offset);
+        }
+        let grid: Vec<usize> = reads.iter().map(|reads| reads.count).collect();
+        let out = out.map(|(first, steps)| {
+            let mut all = vec![first];
+            for (&count, &step) in grid.iter().zip(steps) {
+                all = all.iter().flat_map(|&start| (0..count).map(move |i| start + i * step)).collect();
+            }
+            all
+        });
+        Map { taps, offsets, count: grid.iter().product(), grid, out }
+    }
+
+    /// Whether an array that lies row-major already has this layout, but for what vectors read past its end.
+    pub(super) fn is_bare(&self) -> bool {
+        self.axes.iter().all(|axis| axis.step == 1 && axis.zeros == 0 && axis.width == axis.length)
+    }
+}
+
+impl Axis {
+    /// Wide enough for all these grids.
+    fn new(length: usize, step: usize, all: &[Reads]) -> Axis {
+        let mut remainders = Vec::new();
+        let (mut zeros, mut width) = (0isize, 0isize);
+        for reads in all.iter().filter(|reads| reads.count > 0) {
+            for &(_, shift) in &reads.taps {
+                let (remainder, first) = split(shift, step);
+                if !remainders.contains(&remainder) {
+                    remainders.push(remainder);
+                }
+                let elements = (length as isize - remainder as isize + step as isize - 1).max(0) / step as isize;
+                let end = first + reads.count as isize;
+                zeros = zeros.max(-first).max(end - elements);
+                width = width.max(elements.min(end));
+            }
+        }
+        if remainders.is_empty() {
+            // No tap reads anything: one line that positions can be counted in.
+            let count = all.iter().map(|reads| reads.count).max().unwrap_or(0);
+            return Axis { length, step, remainders: vec![0], zeros: 0, width: 0, pitch: count, stride: 0 };
+        }
+        remainders.sort_unstable();
+        let count = all.iter().map(|reads| reads.count).max().unwrap_or(0);
+        let (zeros, width) = (zeros as usize, width.max(0) as usize);
+        // Lines are at least as far apart as positions are counted.
+        let pitch = (zeros + width).max(count);
+        Axis { length, step, remainders, zeros, width, pitch, stride: 0 }
+    }
+
+    /// Where position 0 reads along a line.
+    fn place(&self, shift: isize) -> usize {
+        (self.zeros as isize + split(shift, self.step).1) as usize
+    }
+
+    /// Which of the remainders a shift reads.
+    fn remainder(&self, shift: isize) -> usize {
+        let wanted = split(shift, self.step).0;
+        self.remainders.iter().position(|&remainder| remainder == wanted).unwrap_or(0)
+    }
+
+    /// Elements with that remainder that the layout keeps.
+    pub(super) fn kept(&self, remainder: usize) -> usize {
+        (self.length.saturating_sub(remainder)).div_ceil(self.step).min(self.width)
+    }
+}
+
+/// Remainder and quotient of a shift.
+fn split(shift: isize, step: usize) -> (usize, isize) {
+    (shift.rem_euclid(step as isize) as usize, shift.div_euclid(step as isize))
+}
+
+/// How the positions of one axis of `x` with each remainder modulo the stride read `y`.
+fn input_reads(spec: &ConvSpec, axis: usize, x: usize, kernel: usize, y: usize) -> Vec<Reads> {
+    let (stride, dilation) = (spec.stride[axis] as isize, spec.dilation[axis] as isize);
+    let reads = |remainder: usize| {
+        let count = x.saturating_sub(remainder).div_ceil(stride as usize);
+        let place = |tap: usize| remainder as isize + spec.padding[axis].0 as isize - tap as isize * dilation;
+        // A tap that never meets `y` would only widen the zeros around it.
+        let meets = |tap: &usize| {
+            let (remainder, first) = split(place(*tap), stride as usize);
+            remainder == 0 && first < y as isize && first + count as isize > 0
+        };
+        let taps = (0..kernel).filter(meets).map(|tap| (tap, place(tap).div_euclid(stride))).collect();
+        Reads { count, taps }
+    };
+    (0..spec.stride[axis]).map(reads).collect()
+}
+
+impl Map {
+    /// Positions counted through the lines.
+    pub(super) fn length(&self, axes: &[Axis]) -> usize {
+        self.grid.iter().zip(axes).map(|(&count, axis)| (count - 1) * axis.stride).sum::<usize>() + 1
+    }
+
+    /// Per vector of positions: which lanes are in the grid, and the number of the first of them.
+    pub(super) fn places(&self, axes: &[Axis], lanes: usize) -> Vec<Place> {
+        let vectors = self.length(axes).div_ceil(lanes);
+        let mut places = vec![Place { lanes: 0, start: 0 }; vectors];
+        let (&row, outer) = self.grid.split_last().unwrap_or((&1, &[]));
+        for (number, index) in indices(outer).iter().enumerate() {
+            let first: usize = index.iter().zip(axes).map(|(i, axis)| i * axis.stride).sum();
+            for i in 0..row {
+                let place = &mut places[(first + i) / lanes];
+                if place.lanes == 0 {
+                    place.start = number * row + i;
+                }
+                place.lanes |= 1 << ((first + i) % lanes);
+            }
+        }
+        places
+    }
+}

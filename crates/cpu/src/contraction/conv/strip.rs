@@ -1,0 +1,115 @@
+//! The kernel of convolution without packing: a strip of neighbouring positions against some channels.
+//!
+//! The lanes of a vector are neighbouring positions, read from the source where they lie; the rows of a tile are channels
+//! of the result, whose weights are broadcast from where the user's tensor has them. Nothing is packed or transposed,
+//! and results are written in their own layout.
+
+use crate::contraction::simd::{Float, Kernel, Simd};
+
+/// Vectors of a full strip.
+pub(super) const VECTORS: usize = 3;
+
+/// `target[r][p] = Σ_k weights[r][k] * source[offsets[k] + p]`.
+pub(super) struct Strip<'a, T> {
+    /// Where position 0 reads for an offset of 0.
+    pub(super) source: *const T,
+    pub(super) offsets: &'a [usize],
+    /// `[rows, offsets.len()]`, with this distance between rows.
+    pub(super) weights: *const T,
+    pub(super) weight_row: usize,
+    /// Channels.
+    pub(super) rows: usize,
+    /// Where each vector goes, up to [`VECTORS`].
+    pub(super) places: &'a [Place],
+    /// The result, with this distance between channels.
+    pub(super) target: *mut T,
+    pub(super) target_row: usize,
+}
+
+/// Which lanes of a vector are elements of the result, and where the first of them is written within a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) lanes: u32,
+    pub(super) start: usize,
+}
+
+impl<T: Float> Kernel<T> for Strip<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd<T>>(self) {
+        // SAFETY: what the caller vouches for.
+        unsafe {
+            match self.places.len() {
+                0 => {}
+                1 => self.channels::<S, 1>(),
+                2 => self.channels::<S, 2>(),
+                _ => self.channels::<S, VECTORS>(),
+            }
+        }
+    }
+}
+
+impl<T: Float> Strip<'_, T> {
+    #[inline(always)]
+    unsafe fn channels<S: Simd<T>, const V: usize>(&self) {
+        let mut row = 0;
+        // SAFETY: rows of the weight and of the result.
+        unsafe {
+            // Sums of eight rows need 24 registers.
+            while S::REGISTERS == 32 && row + 8 <= self.rows {
+                self.tile::<S, 8, V>(row);
+                row += 8;
+            }
+            while row + 4 <= self.rows {
+                self.tile::<S, 4, V>(row);
+                row += 4;
+            }
+            if row + 2 <= self.rows {
+                self.tile::<S, 2, V>(row);
+                row += 2;
+            }
+            if row < self.rows {
+                self.tile::<S, 1, V>(row);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile<S: Simd<T>, const R: usize, const V: usize>(&self, row: usize) {
+        // SAFETY: every offset plus the strip lies in the source; weights and result have the sizes that their fields
+        // state.
+        unsafe {
+            let mut weights = [self.weights; R];
+            for r in 0..R {
+                weights[r] = self.weights.add((row + r) * self.weight_row);
+            }
+            let mut acc = [[S::splat(T::ZERO); V]; R];
+            for (k, &offset) in self.offsets.iter().enumerate() {
+                let source = self.source.add(offset);
+                let mut x = [S::splat(T::ZERO); V];
+                for v in 0..V {
+                    x[v] = S::load(source.add(v * S::LANES));
+                }
+                for r in 0..R {
+                    let weight = S::splat(*weights[r].add(k));
+                    for v in 0..V {
+                        acc[r][v] = S::mul_add(x[v], weight, acc[r][v]);
+                    }
+                }
+            }
+            let all = (1u32 << S::LANES) - 1;
+            for v in 0..V {
+                let Place { lanes, start } = self.places[v];
+                let target = self.target.add(row * self.target_row + start);
+                for r in 0..R {
+                    if lanes == all {
+                        S::store(target.add(r * self.target_row), acc[r][v]);
+                    } else {
+                        S::store_lanes(target.add(r * self.target_row), acc[r][v], lanes);
+                    }
+                }
+            }
+        }
+    }
+}
