@@ -22,12 +22,14 @@ use super::scratch::Scratch;
 use super::simd::Float;
 use crate::Cpu;
 use crate::array::Array;
+use crate::copy::Shared;
 use alloc::vec::Vec;
 use flat::Flat;
 use gather::Gather;
 use geometry::Geometry;
 use kiln_ir::{ConvPass, ConvSpec, Result, TensorType};
 use lines::Lines;
+use share::share;
 use tile::Unit;
 use weight::WeightPass;
 
@@ -136,7 +138,7 @@ fn input<T: Float>(
             .maps
             .iter()
             // SAFETY: sizes by inference.
-            .map(|map| unsafe { exchanged(&flat, &map.taps, taps, weight.as_ptr::<T>()) })
+            .map(|map| unsafe { exchanged(cpu, &flat, &map.taps, taps, weight.as_ptr::<T>()) })
             .collect();
         let weights: Vec<*const T> = packed.iter_mut().map(|packed| packed.as_mut_ptr().cast_const()).collect();
         // SAFETY: sizes by inference; the output is fresh.
@@ -165,23 +167,36 @@ fn input<T: Float>(
 ///
 /// # Safety
 /// The weight has that size.
-unsafe fn exchanged<T: Float>(flat: &Flat<'_>, chosen: &[usize], taps: usize, weight: *const T) -> Scratch<T> {
+unsafe fn exchanged<T: Float>(
+    cpu: &Cpu,
+    flat: &Flat<'_>,
+    chosen: &[usize],
+    taps: usize,
+    weight: *const T,
+) -> Scratch<T> {
+    /// Neighbouring channels that are read, and written, together.
+    const BLOCK: usize = 16;
     let (inner, outer) = (flat.channels_in, flat.channels_out);
-    let mut packed = Scratch::new(flat.groups * inner * outer * chosen.len());
-    let mut to = packed.as_mut_ptr();
-    for group in 0..flat.groups {
-        for o in 0..outer {
+    let mut packed = Scratch::<T>::new(flat.groups * inner * outer * chosen.len());
+    let (weight, to) = (Shared::new(weight.cast_mut()), Shared::new(packed.as_mut_ptr()));
+    let blocks = outer.div_ceil(BLOCK);
+    let work = (BLOCK * inner * taps).max(1);
+    share(&cpu.pool, flat.groups * blocks, (1usize << 15).div_ceil(work), |tasks| {
+        for task in tasks {
+            let (group, first) = (task / blocks, task % blocks * BLOCK);
             for c in 0..inner {
-                // SAFETY: elements of the weight; as many as the room.
-                unsafe {
-                    let from = weight.add(((group * inner + c) * outer + o) * taps);
-                    for &tap in chosen {
-                        *to = *from.add(tap);
-                        to = to.add(1);
+                for o in first..(first + BLOCK).min(outer) {
+                    // SAFETY: elements of the weight; a place of their own.
+                    unsafe {
+                        let from = weight.get().add(((group * inner + c) * outer + o) * taps);
+                        let to = to.get().add(((group * outer + o) * inner + c) * chosen.len());
+                        for (i, &tap) in chosen.iter().enumerate() {
+                            *to.add(i) = *from.add(tap);
+                        }
                     }
                 }
             }
         }
-    }
+    });
     packed
 }

@@ -189,7 +189,10 @@ impl Flat<'_> {
             let chunks = self.channels_out.div_ceil(chunk);
             let tiles = strips.tiles.len();
             let work = (VECTORS * lanes * steps * chunk).max(1);
-            share(&cpu.pool, chunks * self.groups * self.batch * tiles, GRAIN.div_ceil(work), |tasks| {
+            let tasks = chunks * self.groups * self.batch * tiles;
+            // Neighbouring strips share lines of the caches.
+            let grain = GRAIN.div_ceil(work).max((tasks / 64).min(8));
+            share(&cpu.pool, tasks, grain, |tasks| {
                 let mut sums = self.sums(strips, lanes, chunk);
                 for task in tasks {
                     let (tile, rest) = (task % tiles, task / tiles);
