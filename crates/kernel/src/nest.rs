@@ -251,6 +251,19 @@ impl Nest {
         self.atoms.reduced_len()
     }
 
+    /// The number of points of the index space of what the region computes, reduced axes included.
+    pub fn num_points(&self) -> usize {
+        let mut space: Vec<AtomId> = self.atoms.reduced().collect();
+        for slot in self.slots.iter().filter(|slot| slot.origin == Origin::Computed) {
+            for (_, atom) in self.leaves(slot) {
+                if !space.contains(&atom) {
+                    space.push(atom);
+                }
+            }
+        }
+        space.into_iter().map(|atom| self.atoms.extent(atom)).product()
+    }
+
     /// The number of instructions so far.
     pub fn num_values(&self) -> usize {
         self.values.len()

@@ -1,0 +1,103 @@
+//! `KILN_FUSION=check`: every region also runs op by op.
+
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{
+    DType, Engine, Error, FusedOp, Op, Operands, Program, ProgramOperand, Result, TensorData, TensorType,
+    Value, Values, block_on, poisoned,
+};
+
+/// Runs a region, and its program op by op; poisons the results where they differ.
+pub(crate) fn run(engine: &dyn Engine, op: &Op, operands: Operands, results: &[TensorType]) -> Values {
+    let Op::Fused(fused) = op else { return engine.execute(op, operands, results) };
+    let values = engine.execute(op, operands.clone(), results);
+    let expected = fused.program().run_region(engine, operands.clone());
+    match first_difference(engine, &values, &expected) {
+        Ok(None) => values,
+        Ok(Some(place)) => {
+            let error = located(engine, fused.program(), &operands, place);
+            poisoned(results, &error)
+        }
+        // Both ways fail, or a value cannot be read: the region's own error is what the program sees.
+        Err(_) => values,
+    }
+}
+
+/// The first result that differs.
+fn first_difference(engine: &dyn Engine, values: &Values, expected: &Values) -> Result<Option<usize>> {
+    for (place, (value, expected)) in values.iter().zip(expected).enumerate() {
+        if !agree(&read(engine, value)?, &read(engine, expected)?) {
+            return Ok(Some(place));
+        }
+    }
+    Ok(None)
+}
+
+fn read(engine: &dyn Engine, value: &Value) -> Result<TensorData> {
+    block_on(engine.read(value.clone()))
+}
+
+/// The error for a region of which a result differs: it names the first op that does, when the region is cut after it.
+fn located(engine: &dyn Engine, program: &Program, operands: &Operands, place: usize) -> Error {
+    for number in 0..program.instructions.len() {
+        let Some(cut) = cut_after(program, number) else { continue };
+        let ty = cut.instructions[number].results[0];
+        let expected = cut.run_region(engine, operands.clone());
+        let values = engine.execute(&Op::Fused(FusedOp::new(cut)), operands.clone(), &[ty]);
+        if let Ok(Some(_)) = first_difference(engine, &values, &expected) {
+            let name = program.instructions[number].op.name();
+            let problem = format!(
+                "as one kernel, op {number} ({name}) of the region below differs from the op by itself\n{program}"
+            );
+            return Error::value("fusion", problem).hint("this is a bug in Kiln; KILN_FUSION=off avoids it");
+        }
+    }
+    let problem = format!(
+        "as one kernel, result {place} of the region below differs, but no op of it alone\n{program}"
+    );
+    Error::value("fusion", problem).hint("this is a bug in Kiln; KILN_FUSION=off avoids it")
+}
+
+/// The region up to an instruction, which becomes its only result.
+fn cut_after(program: &Program, number: usize) -> Option<Program> {
+    let instruction = program.instructions.get(number)?;
+    if instruction.results.len() != 1 || crate::plan::is_view(&instruction.op) {
+        return None;
+    }
+    let before: usize = program.instructions[..number].iter().map(|i| i.results.len()).sum();
+    Some(Program {
+        inputs: program.inputs.clone(),
+        instructions: program.instructions[..=number].to_vec(),
+        outputs: alloc::vec![ProgramOperand::Slot(program.inputs.len() + before)],
+    })
+}
+
+/// Whether two tensors agree up to what another order of additions, and 16-bit floats that are not rounded in between,
+/// may change.
+fn agree(a: &TensorData, b: &TensorData) -> bool {
+    if a.ty() != b.ty() {
+        return false;
+    }
+    let tolerance = match a.ty().dtype {
+        DType::F64 => 1e-9,
+        DType::F32 => 2e-4,
+        DType::F16 => 2e-2,
+        DType::BF16 => 1e-1,
+        DType::I64
+        | DType::I32
+        | DType::I16
+        | DType::I8
+        | DType::U64
+        | DType::U32
+        | DType::U16
+        | DType::U8
+        | DType::Bool => return a == b,
+    };
+    let (a, b): (Vec<f64>, Vec<f64>) = (a.to_vec(), b.to_vec());
+    let greatest = b.iter().filter(|x| x.is_finite()).fold(0.0f64, |greatest, x| greatest.max(x.abs()));
+    a.iter().zip(&b).all(|(&a, &b)| {
+        a == b
+            || (a.is_nan() && b.is_nan())
+            || (a - b).abs() <= tolerance * (b.abs() + 1e-2 * greatest + 1e-3)
+    })
+}

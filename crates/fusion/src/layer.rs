@@ -1,0 +1,227 @@
+//! The layer.
+
+use crate::cache::Plans;
+use crate::lazy::into_inner;
+use crate::lock::Mutex;
+use crate::mode::Mode;
+use crate::plan::{Plan, Structure};
+use crate::queue::Queue;
+use crate::record::Entry;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use kiln_ir::{
+    BoxFuture, Caps, Engine, Op, Operand, Operands, Result, TensorData, TensorType, Value, Values, poison_of,
+    poisoned,
+};
+
+/// An engine that records ops and runs them together, around the engine that runs them.
+///
+/// Cheap to clone; clones share queues and plans. See the [crate](crate) for how it works.
+#[derive(Clone)]
+pub struct Fusion {
+    shared: Arc<Shared>,
+}
+
+/// What queues and clones of the layer share.
+pub(crate) struct Shared {
+    pub(crate) inner: Arc<dyn Engine>,
+    pub(crate) mode: Mode,
+    pub(crate) counters: Counters,
+    plans: Mutex<Plans>,
+    queues: Mutex<Vec<Weak<Queue>>>,
+}
+
+/// How often things happened, since the layer was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Ops that were recorded.
+    pub ops_recorded: u64,
+    /// Plans that were made.
+    pub plans_made: u64,
+    /// Plans that were found.
+    pub plans_found: u64,
+    /// Steps of plans that ran: ops and regions given to the engine below, views included.
+    pub steps_run: u64,
+    /// Fused regions among them.
+    pub regions_run: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) ops_recorded: AtomicUsize,
+    pub(crate) plans_made: AtomicUsize,
+    pub(crate) plans_found: AtomicUsize,
+    pub(crate) steps_run: AtomicUsize,
+    pub(crate) regions_run: AtomicUsize,
+}
+
+impl Fusion {
+    /// A layer around an engine, in the mode that the environment sets.
+    pub fn new(inner: Arc<dyn Engine>) -> Fusion {
+        Fusion::with_mode(inner, Mode::from_environment())
+    }
+
+    /// A layer around an engine, in that mode.
+    pub fn with_mode(inner: Arc<dyn Engine>, mode: Mode) -> Fusion {
+        let shared = Shared {
+            inner,
+            mode,
+            counters: Counters::default(),
+            plans: Mutex::default(),
+            queues: Mutex::default(),
+        };
+        Fusion { shared: Arc::new(shared) }
+    }
+
+    /// The engine below.
+    pub fn inner(&self) -> &Arc<dyn Engine> {
+        &self.shared.inner
+    }
+
+    /// The mode.
+    pub fn mode(&self) -> Mode {
+        self.shared.mode
+    }
+
+    /// How often things happened so far.
+    pub fn statistics(&self) -> Statistics {
+        let counters = &self.shared.counters;
+        let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed) as u64;
+        Statistics {
+            ops_recorded: of(&counters.ops_recorded),
+            plans_made: of(&counters.plans_made),
+            plans_found: of(&counters.plans_found),
+            steps_run: of(&counters.steps_run),
+            regions_run: of(&counters.regions_run),
+        }
+    }
+
+    /// Which kernels made a value, and why their regions ended: for reading. Runs what waits.
+    pub fn explain(&self, value: &Value) -> String {
+        crate::explain::explain(value)
+    }
+
+    /// Runs everything that this thread recorded.
+    pub fn flush(&self) {
+        self.queue().flush();
+    }
+
+    #[cfg(feature = "std")]
+    fn queue(&self) -> Arc<Queue> {
+        use core::cell::RefCell;
+        std::thread_local! {
+            static QUEUES: RefCell<Vec<(usize, Arc<Queue>)>> = const { RefCell::new(Vec::new()) };
+        }
+        let id = Arc::as_ptr(&self.shared).addr();
+        let found = QUEUES.try_with(|queues| {
+            let mut queues = queues.borrow_mut();
+            if let Some((_, queue)) = queues.iter().find(|(layer, _)| *layer == id) {
+                return queue.clone();
+            }
+            // Queues of layers that are gone: nothing but this list knows them.
+            queues.retain(|(_, queue)| Arc::strong_count(queue) > 1 || !queue.is_empty());
+            let queue = self.new_queue();
+            queues.push((id, queue.clone()));
+            queue
+        });
+        // While the thread ends, its list is gone already.
+        found.unwrap_or_else(|_| self.new_queue())
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn queue(&self) -> Arc<Queue> {
+        if let Some(queue) = self.shared.queues.lock().iter().find_map(Weak::upgrade) {
+            return queue;
+        }
+        self.new_queue()
+    }
+
+    fn new_queue(&self) -> Arc<Queue> {
+        let queue = Arc::new(Queue::new(self.shared.clone()));
+        let mut queues = self.shared.queues.lock();
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(&queue));
+        queue
+    }
+
+    fn flush_all(&self) {
+        let queues: Vec<Arc<Queue>> = self.shared.queues.lock().iter().filter_map(Weak::upgrade).collect();
+        for queue in queues {
+            queue.flush();
+        }
+    }
+
+    fn execute_now(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let mut forced = Operands::new();
+        for operand in inputs {
+            forced.push(match operand {
+                Operand::Value(value) => into_inner(value).into(),
+                Operand::Scalar(scalar) => scalar.into(),
+            });
+        }
+        self.shared.inner.execute(op, forced, results)
+    }
+}
+
+impl Shared {
+    /// The plan of that structure: found, or made.
+    pub(crate) fn plan(
+        &self,
+        hash: u64,
+        entries: Vec<Entry>,
+        externals: Vec<TensorType>,
+        alive: Vec<bool>,
+    ) -> Arc<Plan> {
+        let structure = Structure { entries, externals, alive };
+        if let Some(plan) = self.plans.lock().find(hash, &structure) {
+            self.counters.plans_found.fetch_add(1, Ordering::Relaxed);
+            return plan;
+        }
+        self.counters.plans_made.fetch_add(1, Ordering::Relaxed);
+        let plan = Arc::new(Plan::new(structure));
+        self.plans.lock().add(hash, plan.clone());
+        plan
+    }
+}
+
+impl Engine for Fusion {
+    fn caps(&self) -> &Caps {
+        self.shared.inner.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        if let Some(error) = poison_of(&inputs) {
+            return poisoned(results, &error);
+        }
+        // The shape of what `NonZero` gives is known only after it has run.
+        if self.shared.mode == Mode::Off || matches!(op, Op::NonZero { .. }) {
+            return self.execute_now(op, inputs, results);
+        }
+        self.shared.counters.ops_recorded.fetch_add(1, Ordering::Relaxed);
+        self.queue().record(op, inputs, results)
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.shared.inner.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        let value = into_inner(value);
+        Box::pin(async { self.shared.inner.read(value).await })
+    }
+
+    fn submit(&self) {
+        if self.shared.mode != Mode::Off {
+            self.queue().submit();
+        }
+        self.shared.inner.submit();
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        self.flush_all();
+        Box::pin(async { self.shared.inner.sync().await })
+    }
+}

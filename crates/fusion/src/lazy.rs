@@ -1,0 +1,67 @@
+//! Values that may not be computed yet.
+
+use crate::plan::Plan;
+use crate::queue::Queue;
+use alloc::sync::Arc;
+use kiln_ir::{TensorType, Value};
+use spin::Once;
+
+/// The payload of the layer's values.
+pub(crate) struct Lazy(pub(crate) Arc<Cell>);
+
+/// A result of a recorded op.
+///
+/// The queue holds one reference until the op has run, so a cell with only one is of no more use to anybody.
+pub(crate) struct Cell {
+    /// The value of the engine below.
+    pub(crate) ready: Once<Value>,
+    /// Where the op waits.
+    pub(crate) queue: Arc<Queue>,
+    /// The number of the result, counted from the queue's first.
+    pub(crate) number: u64,
+    /// What made it: the plan, and the number of the result in it.
+    pub(crate) origin: Once<(Arc<Plan>, usize)>,
+}
+
+impl Cell {
+    pub(crate) fn new(queue: Arc<Queue>, number: u64) -> Cell {
+        Cell { ready: Once::new(), queue, number, origin: Once::new() }
+    }
+
+    /// The value, by running the queue if need be.
+    pub(crate) fn force(&self) -> &Value {
+        if let Some(value) = self.ready.get() {
+            return value;
+        }
+        self.queue.flush();
+        self.ready.wait()
+    }
+}
+
+impl Lazy {
+    pub(crate) fn of(value: &Value) -> Option<&Arc<Cell>> {
+        value.payload::<Lazy>().map(|lazy| &lazy.0)
+    }
+
+    pub(crate) fn value(ty: TensorType, cell: Arc<Cell>) -> Value {
+        Value::new(ty, Lazy(cell))
+    }
+}
+
+/// The engine's value in a cell: the only clone, if nobody else holds the cell.
+pub(crate) fn take(cell: Arc<Cell>) -> Value {
+    cell.force();
+    match Arc::try_unwrap(cell) {
+        Ok(cell) => cell.ready.try_into_inner().expect("a forced cell is ready"),
+        Err(cell) => cell.force().clone(),
+    }
+}
+
+/// The engine's value of a value of the layer: the only clone, if this one is.
+pub(crate) fn into_inner(mut value: Value) -> Value {
+    let Some(cell) = Lazy::of(&value).cloned() else { return value };
+    if value.payload_mut::<Lazy>().is_some() {
+        drop(value);
+    }
+    take(cell)
+}

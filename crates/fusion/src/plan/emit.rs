@@ -1,0 +1,316 @@
+//! Steps from groups: their order, the programs of regions, and the last use of each value.
+
+use super::graph::{Graph, Role, ValueNumber, role};
+use super::group::{Group, Groups, Kind, number_dtype};
+use super::{Reference, Step, is_view};
+use crate::record::Source;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use kiln_ir::{DType, FusedOp, Instruction, Op, Program, ProgramOperand, Shape, TensorType};
+use smallvec::SmallVec;
+
+pub(crate) struct Emitted {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) num_slots: usize,
+    /// `(result, slot)`.
+    pub(crate) outputs: Vec<(usize, usize)>,
+}
+
+/// Steps that compute everything that is alive.
+pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
+    let outside = used_outside(graph, &groups);
+    let order = ordered(&groups.groups);
+    let externals = graph.structure.externals.len();
+    let mut slots = alloc::vec![None; graph.types.len()];
+    for (place, slot) in slots.iter_mut().enumerate().take(externals) {
+        *slot = Some(place);
+    }
+    let mut emitter = Emitter { graph, steps: Vec::new(), slots, next: externals };
+    let mut groups: Vec<Option<Group>> = groups.groups.into_iter().map(Some).collect();
+    for number in order {
+        let Some(group) = groups[number].take() else { continue };
+        match (group.kind, group.members.as_slice()) {
+            (Kind::Gone, _) => {}
+            (_, &[entry]) => emitter.alone(entry, group.notes),
+            (Kind::Kernel | Kind::Hero(_) | Kind::Alone, _) => emitter.region(group, &outside),
+        }
+    }
+    emitter.finish()
+}
+
+/// Which results of groups are used by other steps, or alive.
+fn used_outside(graph: &Graph<'_>, groups: &Groups) -> Vec<bool> {
+    let mut outside = alloc::vec![false; graph.types.len()];
+    for value in 0..graph.types.len() as ValueNumber {
+        if graph.is_alive(value) {
+            outside[graph.roots[value as usize] as usize] = true;
+        }
+    }
+    let group_of = |value: ValueNumber| {
+        graph.producers[value as usize].and_then(|(entry, _)| groups.of_entry[entry as usize])
+    };
+    for entry in 0..graph.structure.entries.len() as u32 {
+        // A view counts where it is used.
+        if !graph.needed[entry as usize] || is_view(&graph.entry(entry).op) {
+            continue;
+        }
+        for value in graph.operands(entry) {
+            let root = graph.roots[value as usize];
+            if group_of(root) != groups.of_entry[entry as usize] {
+                outside[root as usize] = true;
+            }
+        }
+    }
+    outside
+}
+
+/// The groups, each after those that it needs; of those that can run, the one whose last op was recorded first.
+fn ordered(groups: &[Group]) -> Vec<usize> {
+    let mut waits: Vec<usize> = groups.iter().map(|group| group.ancestors().count()).collect();
+    let mut after: Vec<Vec<usize>> = alloc::vec![Vec::new(); groups.len()];
+    for (number, group) in groups.iter().enumerate() {
+        for before in group.ancestors() {
+            after[before].push(number);
+        }
+    }
+    let last = |group: usize| groups[group].members.last().copied().unwrap_or(0);
+    let mut ready: BTreeSet<(u32, usize)> =
+        (0..groups.len()).filter(|&group| waits[group] == 0).map(|group| (last(group), group)).collect();
+    let mut order = Vec::with_capacity(groups.len());
+    while let Some((_, group)) = ready.pop_first() {
+        order.push(group);
+        for &later in &after[group] {
+            waits[later] -= 1;
+            if waits[later] == 0 {
+                ready.insert((last(later), later));
+            }
+        }
+    }
+    order
+}
+
+struct Emitter<'a> {
+    graph: &'a Graph<'a>,
+    steps: Vec<Step>,
+    /// Where each value is, once it is.
+    slots: Vec<Option<usize>>,
+    next: usize,
+}
+
+impl Emitter<'_> {
+    /// An op by itself.
+    fn alone(&mut self, entry: u32, notes: Vec<alloc::string::String>) {
+        let graph = self.graph;
+        let recorded = graph.entry(entry);
+        let mut operands: SmallVec<[Reference; 4]> = SmallVec::new();
+        for &source in &recorded.operands {
+            operands.push(match source {
+                Source::Number(number) => Reference::Number(number),
+                Source::External(_) | Source::Result(_) => {
+                    let value = graph.value(source).expect("no number");
+                    Reference::Slot { slot: self.materialised(value), last: false }
+                }
+            });
+        }
+        let first = self.next;
+        self.next += recorded.results.len();
+        for place in 0..recorded.results.len() {
+            self.slots[graph.first[entry as usize] as usize + place] = Some(first + place);
+        }
+        self.steps.push(Step {
+            op: recorded.op.clone(),
+            operands,
+            results: recorded.results.to_vec(),
+            first,
+            used: Vec::new(),
+            notes,
+        });
+    }
+
+    /// The slot of a value that is there, or that a view or a constant makes.
+    fn materialised(&mut self, value: ValueNumber) -> usize {
+        if let Some(slot) = self.slots[value as usize] {
+            return slot;
+        }
+        let (entry, _) = self.graph.producers[value as usize].expect("externals are there");
+        self.alone(entry, Vec::new());
+        self.slots[value as usize].expect("the entry has run")
+    }
+
+    fn region(&mut self, group: Group, outside: &[bool]) {
+        let mut region = Region::new(self.graph, &group.members);
+        for &entry in &group.members {
+            region.add(entry);
+        }
+        let results = group.members.iter().flat_map(|&entry| {
+            let first = self.graph.first[entry as usize];
+            first..first + self.graph.entry(entry).results.len() as u32
+        });
+        let outputs: Vec<ValueNumber> = results.filter(|&value| outside[value as usize]).collect();
+        let mut operands: SmallVec<[Reference; 4]> = SmallVec::new();
+        for input in &region.inputs {
+            operands.push(match *input {
+                Input::Number(number, _) => Reference::Number(number),
+                Input::Value(value) => Reference::Slot { slot: self.materialised(value), last: false },
+            });
+        }
+        let first = self.next;
+        self.next += outputs.len();
+        for (place, &value) in outputs.iter().enumerate() {
+            self.slots[value as usize] = Some(first + place);
+        }
+        let types = outputs.iter().map(|&value| self.graph.types[value as usize]).collect();
+        self.steps.push(Step {
+            op: Op::Fused(FusedOp::new(region.finish(&outputs))),
+            operands,
+            results: types,
+            first,
+            used: Vec::new(),
+            notes: group.notes,
+        });
+    }
+
+    fn finish(mut self) -> Emitted {
+        let externals = self.graph.structure.externals.len();
+        let mut outputs = Vec::new();
+        for (result, &alive) in self.graph.structure.alive.iter().enumerate() {
+            if alive {
+                let slot = self.materialised((externals + result) as ValueNumber);
+                outputs.push((result, slot));
+            }
+        }
+        let mut used = alloc::vec![false; self.next];
+        for &(_, slot) in &outputs {
+            used[slot] = true;
+        }
+        for step in self.steps.iter_mut().rev() {
+            step.used = (0..step.results.len()).map(|place| used[step.first + place]).collect();
+            for operand in step.operands.iter_mut().rev() {
+                if let Reference::Slot { slot, last } = operand {
+                    *last = !used[*slot];
+                    used[*slot] = true;
+                }
+            }
+        }
+        Emitted { steps: self.steps, num_slots: self.next, outputs }
+    }
+}
+
+/// The program of a region while it is written.
+struct Region<'a> {
+    graph: &'a Graph<'a>,
+    members: &'a [u32],
+    inputs: Vec<Input>,
+    instructions: Vec<(Op, SmallVec<[Place; 3]>, TensorType)>,
+    places: BTreeMap<ValueNumber, Place>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Input {
+    Value(ValueNumber),
+    Number(u32, DType),
+}
+
+/// A slot of the program: inputs are counted apart until all are known.
+#[derive(Clone, Copy)]
+enum Place {
+    Input(usize),
+    Result(usize),
+}
+
+impl<'a> Region<'a> {
+    fn new(graph: &'a Graph<'a>, members: &'a [u32]) -> Region<'a> {
+        Region { graph, members, inputs: Vec::new(), instructions: Vec::new(), places: BTreeMap::new() }
+    }
+
+    fn add(&mut self, entry: u32) {
+        let recorded = self.graph.entry(entry);
+        let shape = match recorded.operands.iter().find_map(|&source| self.graph.value(source)) {
+            Some(value) => self.graph.types[value as usize].shape,
+            None => recorded.results[0].shape,
+        };
+        let mut operands: SmallVec<[Place; 3]> = SmallVec::new();
+        for &source in &recorded.operands {
+            operands.push(match (source, self.graph.value(source)) {
+                (Source::Number(number), _) => self.number(number, number_dtype(self.graph, entry), shape),
+                (_, Some(value)) => self.value(value),
+                (Source::External(_) | Source::Result(_), None) => continue,
+            });
+        }
+        let place = self.emit(recorded.op.clone(), operands, recorded.results[0]);
+        self.places.insert(self.graph.first[entry as usize], place);
+    }
+
+    /// A number, as large as what stands beside it.
+    fn number(&mut self, number: u32, dtype: DType, shape: Shape) -> Place {
+        let input = self.input(Input::Number(number, dtype));
+        if shape.rank() == 0 {
+            return input;
+        }
+        self.emit(Op::Broadcast(shape), [input].into_iter().collect(), TensorType::new(shape, dtype))
+    }
+
+    fn value(&mut self, value: ValueNumber) -> Place {
+        if let Some(&place) = self.places.get(&value) {
+            return place;
+        }
+        let root = self.graph.roots[value as usize];
+        let inside = match self.graph.producer(root) {
+            Some((entry, op)) => role(op) == Role::Constant || self.members.contains(&entry),
+            None => false,
+        };
+        let place = match self.graph.producer(value) {
+            Some((entry, op)) if inside => self.inlined(entry, op),
+            _ => self.input(Input::Value(value)),
+        };
+        self.places.insert(value, place);
+        place
+    }
+
+    /// A view of something inside, or a constant.
+    fn inlined(&mut self, entry: u32, op: &Op) -> Place {
+        let recorded = self.graph.entry(entry);
+        let ty = recorded.results[0];
+        if let (Op::Full(_), Some(&Source::Number(number))) = (op, recorded.operands.first()) {
+            return self.number(number, ty.dtype, ty.shape);
+        }
+        let operands = self.graph.operands(entry).iter().map(|&value| self.value(value)).collect();
+        self.emit(op.clone(), operands, ty)
+    }
+
+    fn input(&mut self, input: Input) -> Place {
+        let place = self.inputs.iter().position(|&other| other == input).unwrap_or_else(|| {
+            self.inputs.push(input);
+            self.inputs.len() - 1
+        });
+        Place::Input(place)
+    }
+
+    fn emit(&mut self, op: Op, operands: SmallVec<[Place; 3]>, ty: TensorType) -> Place {
+        self.instructions.push((op, operands, ty));
+        Place::Result(self.instructions.len() - 1)
+    }
+
+    fn finish(&self, outputs: &[ValueNumber]) -> Program {
+        let slot = |place: &Place| {
+            ProgramOperand::Slot(match *place {
+                Place::Input(input) => input,
+                Place::Result(result) => self.inputs.len() + result,
+            })
+        };
+        let input = |input: &Input| match *input {
+            Input::Value(value) => self.graph.types[value as usize],
+            Input::Number(_, dtype) => TensorType::new([], dtype),
+        };
+        let instruction = |(op, operands, ty): &(Op, SmallVec<[Place; 3]>, TensorType)| Instruction {
+            op: op.clone(),
+            operands: operands.iter().map(slot).collect(),
+            results: alloc::vec![*ty],
+        };
+        Program {
+            inputs: self.inputs.iter().map(input).collect(),
+            instructions: self.instructions.iter().map(instruction).collect(),
+            outputs: outputs.iter().map(|value| slot(&self.places[value])).collect(),
+        }
+    }
+}

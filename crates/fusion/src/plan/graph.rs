@@ -1,0 +1,205 @@
+//! A recording as a graph: who makes each value, who uses it, and what nobody needs.
+
+use super::{Structure, is_view};
+use crate::record::{Entry, Source};
+use alloc::vec::Vec;
+use kiln_ir::{CollectiveKind, Op, Program, ProgramOperand, TensorType};
+use smallvec::SmallVec;
+
+/// A value by number: externals first, then the results of all entries.
+pub(crate) type ValueNumber = u32;
+
+pub(crate) struct Graph<'a> {
+    pub(crate) structure: &'a Structure,
+    /// The entry that makes each value, and as which result; `None` for externals.
+    pub(crate) producers: Vec<Option<(u32, u32)>>,
+    pub(crate) types: Vec<TensorType>,
+    /// The first result of each entry.
+    pub(crate) first: Vec<ValueNumber>,
+    /// Whether each entry must run.
+    pub(crate) needed: Vec<bool>,
+    /// For a view of a view: the value that all of them look at. For any other value: itself.
+    pub(crate) roots: Vec<ValueNumber>,
+}
+
+/// What can become of an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Costs nothing by itself.
+    View,
+    /// Makes constants: cheaper to make again in each kernel than to load.
+    Constant,
+    /// Can be part of a kernel.
+    Fusable,
+    /// The engine's own kernel, which can go on with elementwise ops on its result.
+    Hero,
+    /// The engine's own kernel.
+    Alone,
+}
+
+impl<'a> Graph<'a> {
+    pub(crate) fn new(structure: &'a Structure) -> Graph<'a> {
+        let externals = structure.externals.len();
+        let mut producers = alloc::vec![None; externals];
+        let mut types = structure.externals.clone();
+        let mut first = Vec::with_capacity(structure.entries.len());
+        for (number, entry) in structure.entries.iter().enumerate() {
+            first.push(types.len() as ValueNumber);
+            for (place, ty) in entry.results.iter().enumerate() {
+                producers.push(Some((number as u32, place as u32)));
+                types.push(*ty);
+            }
+        }
+        let mut graph = Graph { structure, producers, types, first, needed: Vec::new(), roots: Vec::new() };
+        graph.needed = graph.find_needed();
+        graph.roots = graph.find_roots();
+        graph
+    }
+
+    pub(crate) fn entry(&self, entry: u32) -> &Entry {
+        &self.structure.entries[entry as usize]
+    }
+
+    /// The operand's value, if it is no number.
+    pub(crate) fn value(&self, source: Source) -> Option<ValueNumber> {
+        match source {
+            Source::External(place) => Some(place),
+            Source::Result(result) => Some(self.structure.externals.len() as u32 + result),
+            Source::Number(_) => None,
+        }
+    }
+
+    /// The values among an entry's operands.
+    pub(crate) fn operands(&self, entry: u32) -> SmallVec<[ValueNumber; 4]> {
+        self.entry(entry).operands.iter().filter_map(|&source| self.value(source)).collect()
+    }
+
+    /// The op that makes a value.
+    pub(crate) fn producer(&self, value: ValueNumber) -> Option<(u32, &Op)> {
+        let (entry, _) = self.producers[value as usize]?;
+        Some((entry, &self.entry(entry).op))
+    }
+
+    pub(crate) fn is_alive(&self, value: ValueNumber) -> bool {
+        let result = (value as usize).checked_sub(self.structure.externals.len());
+        result.is_some_and(|result| self.structure.alive[result])
+    }
+
+    /// Entries of which a result is alive or used by one that must run, and those that talk to others.
+    fn find_needed(&self) -> Vec<bool> {
+        let entries = &self.structure.entries;
+        let mut used: Vec<bool> = (0..self.types.len()).map(|value| self.is_alive(value as u32)).collect();
+        let mut needed = alloc::vec![false; entries.len()];
+        for number in (0..entries.len()).rev() {
+            let first = self.first[number] as usize;
+            let results = first..first + entries[number].results.len();
+            needed[number] = used[results].contains(&true) || has_effect(&entries[number].op);
+            if needed[number] {
+                for value in self.operands(number as u32) {
+                    used[value as usize] = true;
+                }
+            }
+        }
+        needed
+    }
+
+    fn find_roots(&self) -> Vec<ValueNumber> {
+        let mut roots: Vec<ValueNumber> = (0..self.types.len() as u32).collect();
+        for value in 0..self.types.len() {
+            if let Some((entry, op)) = self.producer(value as u32)
+                && is_view(op)
+                && let Some(&operand) = self.operands(entry).first()
+            {
+                roots[value] = roots[operand as usize];
+            }
+        }
+        roots
+    }
+}
+
+fn has_effect(op: &Op) -> bool {
+    let Op::Collective(collective) = op else { return false };
+    match collective.kind {
+        CollectiveKind::AllReduce(_)
+        | CollectiveKind::AllGather { .. }
+        | CollectiveKind::ReduceScatter { .. }
+        | CollectiveKind::Broadcast { .. }
+        | CollectiveKind::Send { .. }
+        | CollectiveKind::Recv { .. } => true,
+    }
+}
+
+/// What can become of an op, by its kind. Whether its axes fit is for the nest to say.
+pub(crate) fn role(op: &Op) -> Role {
+    match op {
+        Op::Reshape(_) | Op::Permute(_) | Op::Broadcast(_) | Op::Slice(_) | Op::Windows { .. } => Role::View,
+        Op::Full(_) | Op::Iota { .. } => Role::Constant,
+        Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Cast(_)
+        | Op::Bitcast(_)
+        | Op::Copy
+        | Op::Reduce { .. }
+        | Op::Gather { .. }
+        | Op::Scatter { .. }
+        | Op::Softmax { .. }
+        | Op::Norm { .. } => Role::Fusable,
+        Op::MatMul | Op::Conv { .. } => Role::Hero,
+        Op::Random { .. }
+        | Op::Pad(_)
+        | Op::Concat { .. }
+        | Op::ArgReduce { .. }
+        | Op::Scan { .. }
+        | Op::Sort { .. }
+        | Op::TopK { .. }
+        | Op::Take { .. }
+        | Op::Put { .. }
+        | Op::SliceUpdate { .. }
+        | Op::NonZero { .. }
+        | Op::Pool(_)
+        | Op::PoolGrad { .. }
+        | Op::Attention(_)
+        | Op::AttentionGrad(_)
+        | Op::Resize { .. }
+        | Op::Fft { .. }
+        | Op::Quantize { .. }
+        | Op::Dequantize
+        | Op::Collective(_)
+        | Op::Custom(_)
+        | Op::Fused(_) => Role::Alone,
+    }
+}
+
+impl Structure {
+    /// The recording that a program would be.
+    pub(crate) fn of_program(program: &Program) -> Structure {
+        let mut numbers = 0;
+        let mut source = |operand: &ProgramOperand| match *operand {
+            ProgramOperand::Scalar(_) => {
+                numbers += 1;
+                Source::Number(numbers - 1)
+            }
+            ProgramOperand::Slot(slot) => match slot.checked_sub(program.inputs.len()) {
+                None => Source::External(slot as u32),
+                Some(result) => Source::Result(result as u32),
+            },
+        };
+        let entries = program.instructions.iter().map(|instruction| Entry {
+            op: instruction.op.clone(),
+            operands: instruction.operands.iter().map(&mut source).collect(),
+            results: instruction.results.iter().copied().collect(),
+        });
+        let entries: Vec<Entry> = entries.collect();
+        let mut alive = alloc::vec![false; program.num_slots() - program.inputs.len()];
+        for output in &program.outputs {
+            if let ProgramOperand::Slot(slot) = output
+                && let Some(result) = slot.checked_sub(program.inputs.len())
+            {
+                alive[result] = true;
+            }
+        }
+        Structure { entries, externals: program.inputs.clone(), alive }
+    }
+}

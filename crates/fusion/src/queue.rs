@@ -1,0 +1,184 @@
+//! The queue of one thread.
+
+use crate::layer::Shared;
+use crate::lazy::{Cell, Lazy};
+use crate::lock::{Mutex, Turn};
+use crate::record::{Recording, Source};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use kiln_ir::{Error, Op, Operand, Operands, TensorType, Value, Values};
+use smallvec::SmallVec;
+
+/// Ops that wait run at the latest when there are so many: a program that never reads must not grow for ever.
+const MAX_ENTRIES: usize = 4096;
+
+/// They also run when they alone keep so many bytes alive.
+const MAX_KEPT_BYTES: usize = 512 << 20;
+
+pub(crate) struct Queue {
+    shared: Arc<Shared>,
+    waiting: Mutex<Waiting>,
+    /// Of running what was recorded. Entered before `waiting` is locked.
+    running: Turn,
+}
+
+#[derive(Default)]
+struct Waiting {
+    recording: Recording,
+    /// How many entries came before the last unit of work ended.
+    ended: usize,
+    /// The bytes of externals from which it is worth counting those that are kept.
+    counted_from: usize,
+}
+
+impl Queue {
+    pub(crate) fn new(shared: Arc<Shared>) -> Queue {
+        Queue { shared, waiting: Mutex::default(), running: Turn::default() }
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.lock().recording.entries.is_empty()
+    }
+
+    /// Records an op.
+    pub(crate) fn record(self: &Arc<Queue>, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        self.settle(&inputs);
+        let mut waiting = self.waiting.lock();
+        while self.is_in_flight(&inputs, waiting.recording.first) {
+            drop(waiting);
+            drop(self.running.enter());
+            waiting = self.waiting.lock();
+        }
+        let recording = &mut waiting.recording;
+        let mut operands: SmallVec<[Source; 3]> = SmallVec::new();
+        for operand in inputs {
+            operands.push(source(recording, operand));
+        }
+        let mut types: SmallVec<[TensorType; 1]> = SmallVec::new();
+        let (mut cells, mut values): (SmallVec<[Arc<Cell>; 1]>, Values) = (SmallVec::new(), SmallVec::new());
+        let next = recording.first + recording.cells.len() as u64;
+        for (place, ty) in results.iter().enumerate() {
+            let cell = Arc::new(Cell::new(self.clone(), next + place as u64));
+            types.push(*ty);
+            values.push(Lazy::value(*ty, cell.clone()));
+            cells.push(cell);
+        }
+        recording.add(op.clone(), operands, types, cells.into_iter());
+        let full = waiting.is_full();
+        drop(waiting);
+        if full {
+            self.flush();
+        }
+        values
+    }
+
+    /// Runs the queues of other threads that hold operands.
+    fn settle(self: &Arc<Queue>, inputs: &Operands) {
+        for value in inputs.iter().filter_map(Operand::value) {
+            if let Some(cell) = Lazy::of(value)
+                && !Arc::ptr_eq(&cell.queue, self)
+            {
+                cell.force();
+            }
+        }
+    }
+
+    /// Whether another thread is just running what one of the operands comes from.
+    fn is_in_flight(&self, inputs: &Operands, first: u64) -> bool {
+        let values = inputs.iter().filter_map(Operand::value);
+        values.filter_map(Lazy::of).any(|cell| cell.number < first && !cell.ready.is_completed())
+    }
+
+    /// Notes that a unit of work ends, and runs what came before the unit: by then the program has dropped what it kept of
+    /// it.
+    pub(crate) fn submit(&self) {
+        let _turn = self.running.enter();
+        let mut waiting = self.waiting.lock();
+        let ended = core::mem::take(&mut waiting.ended);
+        let first = (ended > 0).then(|| waiting.recording.take_first(ended));
+        waiting.ended = waiting.recording.entries.len();
+        drop(waiting);
+        if let Some(first) = first {
+            self.run(first);
+        }
+    }
+
+    /// Runs everything that waits, and waits for what another thread is running.
+    pub(crate) fn flush(&self) {
+        let _turn = self.running.enter();
+        let mut waiting = self.waiting.lock();
+        let all = waiting.recording.take_first(usize::MAX);
+        waiting.ended = 0;
+        waiting.counted_from = 0;
+        drop(waiting);
+        self.run(all);
+    }
+
+    fn run(&self, recording: Recording) {
+        if recording.entries.is_empty() {
+            return;
+        }
+        let alive = recording.alive();
+        let hash = recording.structure_hash(&alive);
+        let Recording { entries, cells, externals, numbers, .. } = recording;
+        let unfinished = Unfinished(cells);
+        let types: Vec<TensorType> = externals.iter().map(|external| external.ty).collect();
+        let plan = self.shared.plan(hash, entries, types, alive);
+        let inputs = externals.into_iter().map(|external| external.into_value()).collect();
+        let outputs = plan.run(&self.shared, inputs, &numbers);
+        for (result, value) in outputs {
+            let cell = &unfinished.0[result];
+            cell.origin.call_once(|| (plan.clone(), result));
+            cell.ready.call_once(|| value);
+        }
+    }
+}
+
+impl Waiting {
+    fn is_full(&mut self) -> bool {
+        let recording = &self.recording;
+        if recording.entries.len() >= MAX_ENTRIES {
+            return true;
+        }
+        if recording.external_bytes < self.counted_from.max(MAX_KEPT_BYTES) {
+            return false;
+        }
+        // Counting visits every external: not again before as many bytes have come.
+        self.counted_from = recording.external_bytes.saturating_mul(2);
+        recording.kept_bytes() >= MAX_KEPT_BYTES
+    }
+}
+
+/// Cells of ops that are running. Where the run does not come to its end, those that are left get an error: nobody waits
+/// for ever.
+struct Unfinished(Vec<Arc<Cell>>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        for cell in &self.0 {
+            if Arc::strong_count(cell) > 1 {
+                cell.ready.call_once(interrupted);
+            }
+        }
+    }
+}
+
+fn interrupted() -> Value {
+    let error = Error::device("fusion", "a panic ended the run that was to compute this value");
+    Value::poisoned(TensorType::new([], kiln_ir::DType::F32), error)
+}
+
+fn source(recording: &mut Recording, operand: Operand) -> Source {
+    let value = match operand {
+        Operand::Scalar(scalar) => return recording.number(scalar),
+        Operand::Value(value) => value,
+    };
+    let Some(cell) = Lazy::of(&value) else { return recording.value(value) };
+    if cell.ready.is_completed() {
+        let (cell, ty) = (cell.clone(), *value.ty());
+        drop(value);
+        return recording.ready(cell, ty);
+    }
+    Source::Result((cell.number - recording.first) as u32)
+}

@@ -1,0 +1,246 @@
+//! What was recorded: ops, and where their operands come from.
+
+use crate::lazy::{Cell, take};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+use kiln_ir::{Op, Scalar, TensorType, Value};
+use smallvec::SmallVec;
+
+/// Ops that wait to run.
+#[derive(Default)]
+pub(crate) struct Recording {
+    pub(crate) entries: Vec<Entry>,
+    /// The results of all entries, in order.
+    pub(crate) cells: Vec<Arc<Cell>>,
+    pub(crate) externals: Vec<External>,
+    pub(crate) numbers: Vec<Scalar>,
+    /// Of the entries and the types of externals.
+    hash: u64,
+    /// The number of the first result, counted from the queue's first.
+    pub(crate) first: u64,
+    /// Addresses of externals, so that one value is one input.
+    seen: BTreeMap<usize, u32>,
+    /// The bytes of externals.
+    pub(crate) external_bytes: usize,
+}
+
+/// A recorded op.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) op: Op,
+    pub(crate) operands: SmallVec<[Source; 3]>,
+    pub(crate) results: SmallVec<[TensorType; 1]>,
+}
+
+/// Where an operand comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    /// A value that was there before.
+    External(u32),
+    /// A result of an entry, numbered through all entries.
+    Result(u32),
+    /// A plain number.
+    Number(u32),
+}
+
+/// A value that was there before: of the engine below, or computed by an earlier plan.
+pub(crate) struct External {
+    pub(crate) ty: TensorType,
+    held: Held,
+}
+
+enum Held {
+    Value(Value),
+    Cell(Arc<Cell>),
+}
+
+impl External {
+    /// The value, and the only clone of it where nobody else has one.
+    pub(crate) fn into_value(self) -> Value {
+        match self.held {
+            Held::Value(value) => value,
+            Held::Cell(cell) => take(cell),
+        }
+    }
+
+    /// Whether the recording alone keeps it alive.
+    fn is_kept_here(&self) -> bool {
+        match &self.held {
+            Held::Value(value) => value.is_unique(),
+            Held::Cell(cell) => Arc::strong_count(cell) == 1,
+        }
+    }
+}
+
+impl Recording {
+    /// Adds an op whose operands are known, and the cells of its results.
+    pub(crate) fn add(
+        &mut self,
+        op: Op,
+        operands: SmallVec<[Source; 3]>,
+        results: SmallVec<[TensorType; 1]>,
+        cells: impl Iterator<Item = Arc<Cell>>,
+    ) {
+        let mut hasher = Mixer(self.hash);
+        op.hash(&mut hasher);
+        for operand in &operands {
+            // A number's value is no part of the structure; its place is.
+            operand.hash(&mut hasher);
+        }
+        for ty in &results {
+            ty.hash(&mut hasher);
+        }
+        self.hash = hasher.finish();
+        self.entries.push(Entry { op, operands, results });
+        self.cells.extend(cells);
+    }
+
+    pub(crate) fn number(&mut self, scalar: Scalar) -> Source {
+        self.numbers.push(scalar);
+        Source::Number((self.numbers.len() - 1) as u32)
+    }
+
+    /// A value of the engine below.
+    pub(crate) fn value(&mut self, value: Value) -> Source {
+        self.external(value.address(), *value.ty(), || Held::Value(value))
+    }
+
+    /// A value that an earlier plan computed.
+    pub(crate) fn ready(&mut self, cell: Arc<Cell>, ty: TensorType) -> Source {
+        self.external(Arc::as_ptr(&cell).addr(), ty, || Held::Cell(cell))
+    }
+
+    fn external(&mut self, address: usize, ty: TensorType, held: impl FnOnce() -> Held) -> Source {
+        let next = self.externals.len() as u32;
+        let place = *self.seen.entry(address).or_insert(next);
+        if place == next {
+            let mut hasher = Mixer(self.hash);
+            ty.hash(&mut hasher);
+            self.hash = hasher.finish();
+            self.external_bytes = self.external_bytes.saturating_add(ty.num_bytes());
+            self.externals.push(External { ty, held: held() });
+        }
+        Source::External(place)
+    }
+
+    /// The bytes of externals that only this recording keeps alive.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let kept = self.externals.iter().filter(|external| external.is_kept_here());
+        kept.map(|external| external.ty.num_bytes()).sum()
+    }
+
+    /// Which results somebody can still see.
+    pub(crate) fn alive(&self) -> Vec<bool> {
+        self.cells.iter().map(|cell| Arc::strong_count(cell) > 1).collect()
+    }
+
+    /// The hash of the structure.
+    pub(crate) fn structure_hash(&self, alive: &[bool]) -> u64 {
+        let mut hasher = Mixer(self.hash);
+        alive.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Takes the first entries out; what stays refers to their results as to values that were there before.
+    pub(crate) fn take_first(&mut self, entries: usize) -> Recording {
+        let mut first = core::mem::take(self);
+        if entries >= first.entries.len() {
+            self.first = first.first + first.cells.len() as u64;
+            return first;
+        }
+        let rest = first.entries.split_off(entries);
+        let results: usize = first.entries.iter().map(|entry| entry.results.len()).sum();
+        let cells = first.cells.split_off(results);
+        self.first = first.first + results as u64;
+        let mut cells = cells.into_iter();
+        for entry in rest {
+            let operands =
+                entry.operands.iter().map(|&source| self.moved(source, &mut first, results)).collect();
+            let count = entry.results.len();
+            self.add(entry.op, operands, entry.results, cells.by_ref().take(count));
+        }
+        first
+    }
+
+    fn moved(&mut self, source: Source, first: &mut Recording, results: usize) -> Source {
+        match source {
+            Source::Number(number) => self.number(first.numbers[number as usize]),
+            Source::Result(result) => match (result as usize).checked_sub(results) {
+                Some(result) => Source::Result(result as u32),
+                None => {
+                    let cell = first.cells[result as usize].clone();
+                    let ty = first.result_type(result as usize);
+                    self.ready(cell, ty)
+                }
+            },
+            Source::External(place) => {
+                let External { ty, held } = &first.externals[place as usize];
+                match held {
+                    Held::Value(value) => self.value(value.clone()),
+                    Held::Cell(cell) => self.ready(cell.clone(), *ty),
+                }
+            }
+        }
+    }
+
+    fn result_type(&self, result: usize) -> TensorType {
+        let mut types = self.entries.iter().flat_map(|entry| &entry.results);
+        *types.nth(result).expect("a result of these entries")
+    }
+}
+
+/// A hash that is fast on short keys. Collisions cost a comparison, nothing else.
+struct Mixer(u64);
+
+impl Mixer {
+    #[inline]
+    fn mix(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 29)
+    }
+
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        let mut chunks = bytes.chunks_exact(8);
+        for chunk in &mut chunks {
+            self.mix(u64::from_le_bytes([
+                chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7],
+            ]));
+        }
+        for &byte in chunks.remainder() {
+            self.mix(u64::from(byte));
+        }
+    }
+
+    #[inline]
+    fn write_u8(&mut self, x: u8) {
+        self.mix(u64::from(x));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, x: u32) {
+        self.mix(u64::from(x));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, x: u64) {
+        self.mix(x);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, x: usize) {
+        self.mix(x as u64);
+    }
+
+    #[inline]
+    fn write_isize(&mut self, x: isize) {
+        self.mix(x as u64);
+    }
+}
