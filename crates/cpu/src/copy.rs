@@ -1,10 +1,14 @@
 //! Copies between strided arrays.
 
+pub(crate) mod stream;
+pub(crate) mod transpose;
+
 use crate::Cpu;
 use crate::array::Array;
 use crate::threads::Pool;
 use crate::walk::Walk;
 use kiln_ir::{Result, TensorType};
+use transpose::{Plane, Turn};
 
 /// Bytes copied before another thread is worth waking.
 const GRAIN: usize = 1 << 17;
@@ -90,7 +94,7 @@ impl<T> Shared<T> {
 
 /// # Safety
 /// As [`copy`].
-unsafe fn copy_elements<T: Copy>(pool: &Pool, walk: &Walk<2>, source: *const T, target: *mut T) {
+unsafe fn copy_elements<T: Turn>(pool: &Pool, walk: &Walk<2>, source: *const T, target: *mut T) {
     let mut outer = walk.ordered(1);
     let (source, target) = (Shared::new(source.cast_mut()), Shared::new(target));
     if outer.rank == 0 {
@@ -120,6 +124,19 @@ unsafe fn copy_elements<T: Copy>(pool: &Pool, walk: &Walk<2>, source: *const T, 
         && length >= 4
     {
         let across = outer.remove(axis);
+        let (source_row, target_column) = (across.1[0], inner[1]);
+        if source_row == 1 && target_column == 1 && Plane::<T>::has_tiles(across.0, length) {
+            let plane = Plane {
+                source,
+                target,
+                rows: across.0,
+                columns: length,
+                source_column: inner[0],
+                target_row: across.1[1],
+            };
+            // SAFETY: as the caller promises.
+            return unsafe { plane.copy(pool, &outer) };
+        }
         // SAFETY: as the caller promises.
         return unsafe { copy_blocks(pool, &outer, across, (length, inner), source, target) };
     }

@@ -4,7 +4,7 @@ use super::Reader;
 use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::tensor;
-use crate::copy::{Shared, copy_row};
+use crate::copy::{Shared, copy_row, stream};
 use crate::scalar::with_size;
 use crate::walk::Walk;
 use kiln_ir::{Operands, Result, Shape, Values};
@@ -12,6 +12,9 @@ use smallvec::smallvec;
 
 /// Bytes copied before another thread is worth waking.
 const GRAIN: usize = 1 << 17;
+
+/// Bytes of a block that are asked for in advance; further on the processor has seen where it goes.
+const AHEAD: usize = 2048;
 
 /// Single elements picked before another thread is worth waking.
 const GRAIN_PICKED: usize = 1 << 14;
@@ -29,6 +32,7 @@ pub(crate) fn take(cpu: &Cpu, axis: usize, inputs: Operands) -> Result<Values> {
             along: x.strides()[axis],
             block: Walk::new(after, [&x.strides()[axis + 1..]]),
             indices: &indices,
+            streamed: stream::pays(result.buffer.len()),
         };
         // SAFETY: the indices were checked, the strides are those of `x`, and the result is fresh.
         with_size!(ty.dtype.size(), T => unsafe { job.run::<T>(cpu, x.as_ptr(), result.as_mut_ptr()) });
@@ -42,6 +46,8 @@ struct Take<'a> {
     along: isize,
     block: Walk<1>,
     indices: &'a [usize],
+    /// Whether the result is written past the caches.
+    streamed: bool,
 }
 
 impl Take<'_> {
@@ -67,6 +73,9 @@ impl Take<'_> {
                 place.advance(&self.outer, 1);
                 start += len;
             }
+            if self.streamed {
+                stream::fence();
+            }
         });
     }
 
@@ -74,6 +83,10 @@ impl Take<'_> {
     /// As [`run`](Self::run).
     #[inline]
     unsafe fn blocks<T: Copy>(&self, indices: &[usize], source: *const T, target: *mut T) {
+        if self.block.rank == 1 && self.block.strides[0][0] == 1 {
+            // SAFETY: as the caller promises.
+            return unsafe { self.rows(indices, source.cast(), target.cast(), size_of::<T>()) };
+        }
         let block = self.block.num_elements();
         let (length, stride) = match self.block.rank {
             0 => (1, 1),
@@ -94,6 +107,33 @@ impl Take<'_> {
                             place.advance(&self.block, length);
                         }
                     }
+                }
+            }
+        }
+    }
+}
+
+impl Take<'_> {
+    /// Blocks that lie in the source without gaps. Where the next one begins is asked for while one is copied.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run), with elements of that many bytes.
+    unsafe fn rows(&self, indices: &[usize], source: *const u8, target: *mut u8, size: usize) {
+        let bytes = self.block.lengths[0] * size;
+        let from = |index: usize| source.wrapping_offset(index as isize * self.along * size as isize);
+        for (i, &index) in indices.iter().enumerate() {
+            if let Some(&next) = indices.get(i + 1) {
+                for at in (0..bytes.min(AHEAD)).step_by(stream::LINE) {
+                    stream::prefetch(from(next).wrapping_add(at));
+                }
+            }
+            // SAFETY: as the caller promises.
+            unsafe {
+                let to = target.add(i * bytes);
+                if self.streamed && bytes >= 4 * stream::LINE {
+                    stream::copy(from(index), to, bytes);
+                } else {
+                    copy_row(bytes, from(index), to, [1, 1]);
                 }
             }
         }

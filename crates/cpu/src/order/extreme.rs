@@ -87,6 +87,72 @@ multiversion! {
     }
 }
 
+/// Some neighbouring lines of that length.
+struct Table<T> {
+    x: *const T,
+    len: usize,
+    along: isize,
+    across: isize,
+}
+
+impl<T: Ordered> Table<T> {
+    /// The greatest ranks of the first `TILE` lines among some rows, and in which row they come first; both as keys.
+    ///
+    /// # Safety
+    /// The rows exist, fewer than keys can count, and lines have distance 1.
+    #[inline(always)]
+    unsafe fn block<E: Extreme>(&self, start: usize, rows: usize) -> [[T::Key; TILE]; 2] {
+        let (mut ranks, mut places) = ([T::Key::LEAST; TILE], [T::Key::LEAST; TILE]);
+        for row in 0..rows {
+            // SAFETY: as the caller promises.
+            let x = unsafe {
+                let x = self.x.offset((start + row) as isize * self.along);
+                x.cast::<[T; TILE]>().read_unaligned()
+            };
+            let place = T::Key::from_place(row);
+            for line in 0..TILE {
+                let rank = E::rank(x[line]);
+                let is_beyond = rank > ranks[line];
+                ranks[line] = if is_beyond { rank } else { ranks[line] };
+                places[line] = if is_beyond { place } else { places[line] };
+            }
+        }
+        [ranks, places]
+    }
+}
+
+multiversion! {
+    /// Where the extreme of each line is, and its rank.
+    fn extremes_across[T: Ordered, E: Extreme]<T, E> in { T::WIDEST } (
+        table: &Table<T>,
+        best: &mut [(usize, T::Key)],
+    ) {
+        if best.len() == TILE && table.across == 1 {
+            let most = if T::Key::BITS < 16 { 1 << 8 } else { 1 << 16 };
+            for start in (0..table.len).step_by(most) {
+                // SAFETY: whoever made the table vouches for its elements.
+                let [ranks, places] = unsafe { table.block::<E>(start, most.min(table.len - start)) };
+                for (line, best) in best.iter_mut().enumerate() {
+                    if ranks[line] > best.1 {
+                        *best = (start + places[line].wide() as usize, ranks[line]);
+                    }
+                }
+            }
+            return;
+        }
+        for row in 0..table.len {
+            for (line, best) in best.iter_mut().enumerate() {
+                let offset = row as isize * table.along + line as isize * table.across;
+                // SAFETY: as above.
+                let rank = E::rank(unsafe { *table.x.offset(offset) });
+                if rank > best.1 {
+                    *best = (row, rank);
+                }
+            }
+        }
+    }
+}
+
 struct Search<'a> {
     cpu: &'a Cpu,
     lines: Lines<2>,
@@ -141,29 +207,22 @@ impl Search<'_> {
         best.1
     }
 
+    /// Neighbouring lines side by side.
+    ///
     /// # Safety
     /// As [`run`](Self::run).
     unsafe fn across<T: Ordered, E: Extreme>(&self, x: *const T, tile: Tile<2>) {
-        // SAFETY: as the caller promises.
-        unsafe {
-            let x = x.offset(tile.start[0]);
-            let mut ranks = [E::rank(*x); TILE];
-            let mut places = [0usize; TILE];
-            for line in 0..tile.count {
-                ranks[line] = E::rank(*x.offset(line as isize * tile.across[0]));
-            }
-            for i in 1..self.lines.len {
-                let x = x.offset(i as isize * self.lines.along[0]);
-                for line in 0..tile.count {
-                    let rank = E::rank(*x.offset(line as isize * tile.across[0]));
-                    let is_beyond = rank > ranks[line];
-                    ranks[line] = if is_beyond { rank } else { ranks[line] };
-                    places[line] = if is_beyond { i } else { places[line] };
-                }
-            }
-            for (line, &place) in places[..tile.count].iter().enumerate() {
-                store_index(self.target.get(), self.size, tile.line(line)[1], place);
-            }
+        let mut best = [(0usize, T::Key::LEAST); TILE];
+        let table = Table {
+            x: x.wrapping_offset(tile.start[0]),
+            len: self.lines.len,
+            along: self.lines.along[0],
+            across: tile.across[0],
+        };
+        extremes_across::<T, E>(self.cpu.level, &table, &mut best[..tile.count]);
+        for (line, &(place, _)) in best[..tile.count].iter().enumerate() {
+            // SAFETY: as the caller promises.
+            unsafe { store_index(self.target.get(), self.size, tile.line(line)[1], place) };
         }
     }
 

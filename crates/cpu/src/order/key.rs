@@ -6,7 +6,10 @@ use half::{bf16, f16};
 /// An unsigned integer.
 pub(crate) trait Key: Copy + Ord + Send + Sync + 'static {
     const BITS: u32;
+    const LEAST: Self;
     const GREATEST: Self;
+    /// A place that fits.
+    fn from_place(place: usize) -> Self;
     /// Turns the order round.
     fn complement(self) -> Self;
     fn wide(self) -> u64;
@@ -16,7 +19,12 @@ macro_rules! keys {
     ($($ty:ty),*) => {$(
         impl Key for $ty {
             const BITS: u32 = <$ty>::BITS;
+            const LEAST: $ty = 0;
             const GREATEST: $ty = <$ty>::MAX;
+            #[inline(always)]
+            fn from_place(place: usize) -> $ty {
+                place as $ty
+            }
             #[inline(always)]
             fn complement(self) -> $ty {
                 !self

@@ -2,7 +2,6 @@
 
 use crate::threads::Pool;
 use crate::walk::Walk;
-use core::ops::Range;
 use kiln_ir::MAX_RANK;
 
 /// Elements worth a thread of their own.
@@ -12,6 +11,7 @@ const GRAIN: usize = 1 << 14;
 pub(crate) const TILE: usize = 64;
 
 /// The lines along one axis of `N` tensors that agree in all others.
+#[derive(Clone, Copy)]
 pub(crate) struct Lines<const N: usize> {
     outer: Walk<N>,
     columns: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Lines<const N: usize> {
     pub(crate) along: [isize; N],
 }
 
-/// Up to [`TILE`] lines.
+/// Neighbouring lines, up to [`TILE`] or as many as were asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Tile<const N: usize> {
     /// Where the first line begins, per tensor.
@@ -60,6 +60,26 @@ impl<const N: usize> Lines<N> {
         self.outer.num_elements() * self.columns
     }
 
+    /// Where each line begins, per tensor.
+    pub(crate) fn each(&self) -> impl Iterator<Item = [isize; N]> {
+        (0..self.count()).map(|line| self.start(line))
+    }
+
+    fn start(&self, line: usize) -> [isize; N] {
+        let (place, column) = (self.outer.at(line / self.columns), (line % self.columns) as isize);
+        core::array::from_fn(|n| place.offsets[n] + column * self.across[n])
+    }
+
+    /// All lines in tiles of up to `SIZE`.
+    pub(crate) fn tiles<const SIZE: usize>(&self) -> impl Iterator<Item = Tile<N>> {
+        let parts = self.columns.div_ceil(SIZE);
+        (0..parts * self.outer.num_elements()).map(move |tile| {
+            let (place, first) = (self.outer.at(tile / parts), tile % parts * SIZE);
+            let start = core::array::from_fn(|n| place.offsets[n] + first as isize * self.across[n]);
+            Tile { start, count: SIZE.min(self.columns - first), across: self.across }
+        })
+    }
+
     /// Whether elements of a line in the first tensor are farther apart than neighbouring lines: tiles are then best
     /// worked on across.
     pub(crate) fn is_across(&self) -> bool {
@@ -68,33 +88,40 @@ impl<const N: usize> Lines<N> {
 
     /// Calls `body` with tiles that cover all lines once; in parallel where there are many elements.
     pub(crate) fn for_each(&self, pool: &Pool, body: &(dyn Fn(Tile<N>) + Sync)) {
-        let parts = self.columns.div_ceil(TILE);
-        let grain = (GRAIN / (self.len * self.columns.min(TILE)).max(1)).max(1);
-        let split = |range: Range<usize>| {
+        self.for_each_of::<TILE>(pool, body);
+    }
+
+    /// The same, with tiles of up to `SIZE` lines.
+    pub(crate) fn for_each_of<const SIZE: usize>(&self, pool: &Pool, body: &(dyn Fn(Tile<N>) + Sync)) {
+        let size = self.tile_size(SIZE, pool.threads());
+        let parts = self.columns.div_ceil(size);
+        let grain = (GRAIN / (self.len * self.columns.min(size)).max(1)).max(1);
+        pool.parallel_for(parts * self.outer.num_elements(), grain, |range| {
             let mut place = self.outer.at(range.start / parts);
             let mut part = range.start % parts;
             for _ in range {
-                let first = part * TILE;
+                let first = part * size;
                 let start = core::array::from_fn(|n| place.offsets[n] + first as isize * self.across[n]);
-                body(Tile { start, count: TILE.min(self.columns - first), across: self.across });
+                body(Tile { start, count: size.min(self.columns - first), across: self.across });
                 part += 1;
                 if part == parts {
                     part = 0;
                     place.advance(&self.outer, 1);
                 }
             }
-        };
-        // One tile of few long lines is still worth splitting line by line.
-        if parts * self.outer.num_elements() < pool.threads() && self.count() > 1 && self.len >= GRAIN {
-            return pool.parallel_for(self.count(), 1, |range| {
-                for line in range {
-                    let (place, column) = (self.outer.at(line / self.columns), line % self.columns);
-                    let start = core::array::from_fn(|n| place.offsets[n] + column as isize * self.across[n]);
-                    body(Tile { start, count: 1, across: self.across });
-                }
-            });
+        });
+    }
+
+    /// How many lines make a tile: fewer where there would not be a few tiles of enough elements for each thread.
+    fn tile_size(&self, most: usize, threads: usize) -> usize {
+        let mut size = most.min(self.columns).max(1);
+        // Less than a cache line's worth of neighbours only where lines lie apart.
+        let least = if self.is_across() { 16 } else { 1 };
+        let is_enough = |size: usize| self.columns.div_ceil(size) * self.outer.num_elements() >= 2 * threads;
+        while threads > 1 && size > least && !is_enough(size) && size * self.len > GRAIN {
+            size = size.div_ceil(2);
         }
-        pool.parallel_for(parts * self.outer.num_elements(), grain, split);
+        size
     }
 }
 

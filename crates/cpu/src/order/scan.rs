@@ -1,6 +1,11 @@
 //! Running reductions.
+//!
+//! A long line is made of parts: the totals before each of them, and within it those of its own elements. Parts can be
+//! worked on at the same time; the result is the same if they are not.
 
-use super::lines::{Lines, TILE, Tile};
+mod part;
+
+use super::lines::{Lines, Tile};
 use crate::Cpu;
 use crate::array::{Array, is_reusable};
 use crate::copy::Shared;
@@ -8,10 +13,15 @@ use crate::index::{Combine, Greatest, Least, Product, Sum};
 use crate::lane::Lane;
 use crate::narrow::Narrow;
 use crate::scalar::element;
+use alloc::vec::Vec;
 use core::convert::identity;
 use half::{bf16, f16};
-use kiln_ir::{DType, Error, Operand, Operands, Reduction, Result, Scalar, Values};
+use kiln_ir::{DType, Element, Error, Operand, Operands, Reduction, Result, Scalar, Values};
+use part::{COLUMNS, Part};
 use smallvec::smallvec;
+
+/// Elements of a line that are combined before they meet those in front of them.
+const PART: usize = 1 << 14;
 
 pub(crate) fn scan(
     cpu: &Cpu,
@@ -40,6 +50,7 @@ pub(crate) fn scan(
             identity: reduction.identity(ty.dtype),
             reverse,
             exclusive,
+            part: PART,
         };
         // SAFETY: the lines are those of `x` and of the result, which is fresh or `x` itself.
         unsafe { job.of_dtype(reduction, ty.dtype) };
@@ -55,6 +66,43 @@ trait Running: Lane {
     type Total: Lane;
     fn widen(self) -> Self::Total;
     fn narrow(total: Self::Total) -> Self;
+}
+
+/// What running reductions of elements are computed in.
+trait Form<T> {
+    type Total: Copy + Send + Sync + Element;
+    fn widen(x: T) -> Self::Total;
+    fn narrow(total: Self::Total) -> T;
+}
+
+/// The type of the totals.
+struct Wide;
+
+impl<T: Running> Form<T> for Wide {
+    type Total = T::Total;
+    #[inline(always)]
+    fn widen(x: T) -> T::Total {
+        x.widen()
+    }
+    #[inline(always)]
+    fn narrow(total: T::Total) -> T {
+        T::narrow(total)
+    }
+}
+
+/// The elements' own type.
+struct Same;
+
+impl<T: Lane> Form<T> for Same {
+    type Total = T;
+    #[inline(always)]
+    fn widen(x: T) -> T {
+        x
+    }
+    #[inline(always)]
+    fn narrow(total: T) -> T {
+        total
+    }
 }
 
 macro_rules! running {
@@ -92,6 +140,8 @@ struct Scan<'a> {
     identity: Scalar,
     reverse: bool,
     exclusive: bool,
+    /// Elements of a line per part.
+    part: usize,
 }
 
 impl Scan<'_> {
@@ -121,10 +171,11 @@ impl Scan<'_> {
         // SAFETY: as the caller promises.
         unsafe {
             match reduction {
-                Reduction::Sum => self.widened::<T, Sum>(),
-                Reduction::Prod => self.widened::<T, Product>(),
-                Reduction::Min => self.plain::<T, Least>(),
-                Reduction::Max => self.plain::<T, Greatest>(),
+                Reduction::Sum => self.run::<T, Wide, Sum>(),
+                // The product of a part may leave the range of floats where that of the whole does not: one part.
+                Reduction::Prod => self.in_parts_of(usize::MAX).run::<T, Wide, Product>(),
+                Reduction::Min => self.run::<T, Same, Least>(),
+                Reduction::Max => self.run::<T, Same, Greatest>(),
             }
         }
     }
@@ -134,77 +185,101 @@ impl Scan<'_> {
         // SAFETY: as the caller promises.
         unsafe {
             match reduction {
-                Reduction::Sum => self.widened::<U, Sum>(),
-                Reduction::Prod => self.widened::<U, Product>(),
-                Reduction::Min => self.plain::<T, Least>(),
-                Reduction::Max => self.plain::<T, Greatest>(),
+                Reduction::Sum => self.run::<U, Wide, Sum>(),
+                Reduction::Prod => self.run::<U, Wide, Product>(),
+                Reduction::Min => self.run::<T, Same, Least>(),
+                Reduction::Max => self.run::<T, Same, Greatest>(),
             }
         }
     }
 
-    unsafe fn widened<T: Running, C: Combine<T::Total>>(&self) {
-        let first: T::Total = element(self.identity);
-        let next = |total, x: T| C::combine(total, x.widen());
-        // SAFETY: as the caller promises.
-        unsafe { self.run(first, next, T::narrow) };
-    }
-
-    unsafe fn plain<T: Lane, C: Combine<T>>(&self) {
-        let first: T = element(self.identity);
-        // SAFETY: as the caller promises.
-        unsafe { self.run(first, |total, x: T| C::combine(total, x), |total| total) };
+    fn in_parts_of(&self, part: usize) -> Scan<'_> {
+        let Scan { cpu, lines, source, target, identity, reverse, exclusive, .. } = *self;
+        Scan { cpu, lines, source, target, identity, reverse, exclusive, part }
     }
 
     /// # Safety
     /// As [`of_dtype`](Self::of_dtype), with elements of type `T`.
-    #[inline(always)]
-    unsafe fn run<T: Copy, A: Copy + Sync>(
-        &self,
-        first: A,
-        next: impl Fn(A, T) -> A + Sync + Copy,
-        value: impl Fn(A) -> T + Sync + Copy,
-    ) {
+    unsafe fn run<T: Lane, F: Form<T>, C: Combine<F::Total>>(&self) {
         let lines = &self.lines;
-        lines.for_each(&self.cpu.pool, &|tile| {
+        let parts = lines.len.div_ceil(self.part);
+        if parts > 1 && lines.count().div_ceil(COLUMNS) < self.cpu.pool.threads() {
             // SAFETY: as the caller promises.
-            unsafe {
-                if lines.is_across() {
-                    return self.tile(tile, first, next, value);
-                }
-                for line in 0..tile.count {
-                    let start = tile.line(line);
-                    self.tile(Tile { start, count: 1, across: tile.across }, first, next, value);
-                }
+            return unsafe { self.shared::<T, F, C>(parts) };
+        }
+        lines.for_each_of::<COLUMNS>(&self.cpu.pool, &|tile| {
+            let mut before = [element::<F::Total>(self.identity); COLUMNS];
+            for part in 0..parts {
+                // SAFETY: as the caller promises.
+                unsafe { self.part::<T, F, C>(tile, part, &mut before[..tile.count], true) };
             }
         });
     }
 
+    /// Few long lines, their parts shared between threads: first the totals of each part, then those before it, then
+    /// the results.
+    ///
     /// # Safety
     /// As [`run`](Self::run).
-    #[inline(never)]
-    unsafe fn tile<T: Copy, A: Copy>(
-        &self,
-        tile: Tile<2>,
-        first: A,
-        next: impl Fn(A, T) -> A,
-        value: impl Fn(A) -> T,
-    ) {
-        let Lines { len, along, .. } = self.lines;
-        let mut totals = [first; TILE];
-        let totals = &mut totals[..tile.count];
-        for i in 0..len {
-            let i = if self.reverse { len - 1 - i } else { i } as isize;
-            // SAFETY: as the caller promises; each element is read before its result is written.
-            unsafe {
-                let x = self.source.get().cast::<T>().offset(tile.start[0] + i * along[0]);
-                let y = self.target.get().cast::<T>().offset(tile.start[1] + i * along[1]);
-                for (line, total) in totals.iter_mut().enumerate() {
-                    let before = *total;
-                    *total = next(before, *x.offset(line as isize * tile.across[0]));
-                    let result = if self.exclusive { before } else { *total };
-                    *y.offset(line as isize * tile.across[1]) = value(result);
+    unsafe fn shared<T: Lane, F: Form<T>, C: Combine<F::Total>>(&self, parts: usize) {
+        let first = element::<F::Total>(self.identity);
+        let tiles: Vec<Tile<2>> = self.lines.tiles::<COLUMNS>().collect();
+        let mut totals = alloc::vec![first; tiles.len() * parts * COLUMNS];
+        let slots = Shared::new(totals.as_mut_ptr());
+        let each = |store: bool| {
+            self.cpu.pool.parallel_for(tiles.len() * parts, 1, |range| {
+                for task in range {
+                    let (tile, part) = (tiles[task / parts], task % parts);
+                    // SAFETY: each task has its own slots and its own part of the lines.
+                    unsafe {
+                        let slots = slots.get().add(task * COLUMNS);
+                        let before = core::slice::from_raw_parts_mut(slots, tile.count);
+                        self.part::<T, F, C>(tile, part, before, store);
+                    }
+                }
+            });
+        };
+        each(false);
+        for tile in totals.chunks_exact_mut(parts * COLUMNS) {
+            let mut before = [first; COLUMNS];
+            for part in tile.chunks_exact_mut(COLUMNS) {
+                for (before, total) in before.iter_mut().zip(part) {
+                    let after = C::combine(*before, *total);
+                    *total = core::mem::replace(before, after);
                 }
             }
         }
+        each(true);
+    }
+
+    /// One part of the lines of a tile. `before` holds what comes in front of it, and then what comes in front of the
+    /// next one.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    unsafe fn part<T: Lane, F: Form<T>, C: Combine<F::Total>>(
+        &self,
+        tile: Tile<2>,
+        part: usize,
+        before: &mut [F::Total],
+        store: bool,
+    ) {
+        let Lines { len, along, .. } = self.lines;
+        let start = part * self.part;
+        // Backwards, the first element is the last.
+        let (first, step) = if self.reverse { (len - 1 - start, -1) } else { (start, 1) };
+        let at = |n: usize| tile.start[n] + first as isize * along[n];
+        let part = Part {
+            x: self.source.get().cast::<T>().wrapping_offset(at(0)),
+            y: self.target.get().cast::<T>().wrapping_offset(at(1)),
+            len: self.part.min(len - start),
+            along: along.map(|stride| stride * step),
+            across: tile.across,
+            identity: element::<F::Total>(self.identity),
+            exclusive: self.exclusive,
+            store,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { part.run::<F, C>(self.cpu.level, before) };
     }
 }

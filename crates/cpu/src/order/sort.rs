@@ -1,19 +1,28 @@
 //! Sorting, whole lines or only their first entries.
 
 mod entries;
+mod radix;
+mod select;
 
 use super::key::{Key, Ordered};
 use super::lines::{Lines, Tile};
 use crate::Cpu;
 use crate::array::Array;
+use crate::buffer::Buffer;
 use crate::contraction::tensor;
 use crate::copy::Shared;
 use crate::index::store_index;
 use crate::scalar::with_number;
 use alloc::vec::Vec;
-use entries::{Entry, Pair, order_entries};
+use entries::{Entry, Pair};
 use kiln_ir::{DType, Operands, Result, Values};
 use smallvec::smallvec;
+
+/// Entries of one line worth sharing between threads.
+const SHARED_FROM: usize = 1 << 16;
+
+/// Entries that a thread makes or writes at once.
+const PART: usize = 1 << 14;
 
 pub(crate) fn sort(
     cpu: &Cpu,
@@ -41,6 +50,7 @@ pub(crate) fn topk(
     let indices = Array::uninit(&indices_ty)?;
     if values_ty.num_elements() > 0 {
         let job = Sort {
+            cpu,
             lines: Lines::new(&ty.shape, axis, [x.strides(), values.strides(), indices.strides()]),
             k,
             largest,
@@ -49,13 +59,14 @@ pub(crate) fn topk(
             index_size: index.size(),
         };
         // SAFETY: the lines are those of `x` and of the results, which are fresh.
-        with_number!(ty.dtype, T => unsafe { job.run::<T>(cpu, x.as_ptr()) });
+        with_number!(ty.dtype, T => unsafe { job.run::<T>(x.as_ptr()) })?;
     }
     Ok(smallvec![values.into_value(values_ty), indices.into_value(indices_ty)])
 }
 
 /// Writes the first `k` entries of each line in order.
-struct Sort {
+struct Sort<'a> {
+    cpu: &'a Cpu,
     lines: Lines<3>,
     k: usize,
     largest: bool,
@@ -64,46 +75,98 @@ struct Sort {
     index_size: usize,
 }
 
-impl Sort {
+impl Sort<'_> {
     /// # Safety
     /// The lines stay within `x` and the results, which nobody else sees.
-    unsafe fn run<T: Ordered>(&self, cpu: &Cpu, x: *const T) {
-        let x = Shared::new(x.cast_mut());
-        let fits_word = T::Key::BITS <= 32 && u32::try_from(self.lines.len).is_ok();
-        self.lines.for_each(&cpu.pool, &|tile| {
-            // SAFETY: as the caller promises.
-            unsafe {
-                if fits_word {
-                    self.tile::<T, u64>(x.get(), tile);
-                } else {
-                    self.tile::<T, Pair>(x.get(), tile);
-                }
+    unsafe fn run<T: Ordered>(&self, x: *const T) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if T::Key::BITS <= 32 && u32::try_from(self.lines.len).is_ok() {
+                self.as_entries::<T, u64>(x)
+            } else {
+                self.as_entries::<T, Pair>(x)
             }
+        }
+    }
+
+    /// # Safety
+    /// As [`run`](Self::run).
+    unsafe fn as_entries<T: Ordered, E: Entry>(&self, x: *const T) -> Result<()> {
+        let pool = &self.cpu.pool;
+        let x = Shared::new(x.cast_mut());
+        if self.lines.len >= SHARED_FROM && self.lines.count() < pool.threads() {
+            // SAFETY: as the caller promises.
+            return self.lines.each().try_for_each(|start| unsafe { self.shared::<T, E>(x, start) });
+        }
+        self.lines.for_each(pool, &|tile| {
+            // SAFETY: as the caller promises.
+            unsafe { self.tile::<T, E>(x.get(), tile) }
         });
+        Ok(())
+    }
+
+    /// Whether so few entries are wanted that the others need no order.
+    fn is_few(&self) -> bool {
+        self.k <= self.lines.len / 4
     }
 
     /// # Safety
     /// As [`run`](Self::run).
     unsafe fn tile<T: Ordered, E: Entry>(&self, x: *const T, tile: Tile<3>) {
         let len = self.lines.len;
-        let is_few = self.k <= len / 4;
-        let mut entries = Vec::<E>::with_capacity(if is_few { 0 } else { len });
+        let mut entries = Vec::<E>::with_capacity(if self.is_few() { 0 } else { len });
         let mut scratch = Vec::<E>::new();
         for line in 0..tile.count {
             let start = tile.line(line);
             // SAFETY: as the caller promises.
             unsafe {
                 let x = x.offset(start[0]);
-                if is_few {
-                    self.select(x, &mut entries);
+                if self.is_few() {
+                    self.select(x, 0..len, &mut entries);
                 } else {
                     entries.clear();
                     entries.extend((0..len).map(|i| self.entry::<T, E>(x, i)));
-                    order_entries(&mut entries, &mut scratch, T::Key::BITS);
+                    radix::order(&mut entries, &mut scratch);
                 }
-                self.store(x, start, &entries[..self.k]);
+                self.store(x, start, 0, &entries[..self.k]);
             }
         }
+    }
+
+    /// One line, by all threads.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run); `start` is where the line begins in each tensor.
+    unsafe fn shared<T: Ordered, E: Entry>(&self, x: Shared<T>, start: [isize; 3]) -> Result<()> {
+        let pool = &self.cpu.pool;
+        let line = Shared::new(x.get().wrapping_offset(start[0]));
+        if self.is_few() && self.k <= select::GREATEST_SHARE {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let entries = self.select_shared::<T, E>(line);
+                self.store(line.get(), start, 0, &entries[..self.k]);
+            }
+            return Ok(());
+        }
+        let len = self.lines.len;
+        let buffers = [Buffer::uninit(len * size_of::<E>())?, Buffer::uninit(len * size_of::<E>())?];
+        let [made, spare] = [0, 1].map(|i| Shared::new(buffers[i].as_ptr().cast::<E>()));
+        pool.parallel_for(len, PART, |range| {
+            for place in range {
+                // SAFETY: an element of the line and the entry of its own.
+                unsafe { made.get().add(place).write(self.entry::<T, E>(line.get(), place)) };
+            }
+        });
+        // SAFETY: all entries are written, and both buffers hold that many.
+        let ordered = Shared::new(unsafe { radix::order_shared(pool, made, spare, len) });
+        pool.parallel_for(self.k, PART, |range| {
+            // SAFETY: entries in order, as many as the line is long; each part of the results is written once.
+            unsafe {
+                let entries = core::slice::from_raw_parts(ordered.get().add(range.start), range.len());
+                self.store(line.get(), start, range.start, entries);
+            }
+        });
+        Ok(())
     }
 
     /// # Safety
@@ -111,47 +174,38 @@ impl Sort {
     #[inline(always)]
     unsafe fn entry<T: Ordered, E: Entry>(&self, x: *const T, place: usize) -> E {
         // SAFETY: as the caller promises.
-        let key = unsafe { (*x.offset(place as isize * self.lines.along[0])).key() };
-        E::new(if self.largest { key.complement() } else { key }.wide(), place)
+        let x = unsafe { *x.offset(place as isize * self.lines.along[0]) };
+        E::new(rank(x, self.largest).wide(), place)
     }
 
-    /// Finds the first `k` entries of a line (fewer than it has), in order. Those that may still be among them gather
-    /// in a short list, which is cut back whenever it is full.
+    /// Writes entries, the first of which is number `first` of its line.
     ///
     /// # Safety
-    /// As [`entry`](Self::entry).
-    unsafe fn select<T: Ordered, E: Entry>(&self, x: *const T, entries: &mut Vec<E>) {
-        let (k, full) = (self.k, (4 * self.k).max(64));
-        entries.clear();
-        entries.reserve(full);
-        let mut last: Option<E> = None;
-        for place in 0..self.lines.len {
-            // SAFETY: as the caller promises.
-            let entry = unsafe { self.entry::<T, E>(x, place) };
-            if last.is_some_and(|last| entry > last) {
-                continue;
-            }
-            entries.push(entry);
-            if entries.len() == full {
-                last = Some(*entries.select_nth_unstable(k - 1).1);
-                entries.truncate(k);
-            }
-        }
-        entries.sort_unstable();
-    }
-
-    /// # Safety
-    /// As [`run`](Self::run); `x` is where a line begins, and `start` where it does in each tensor.
-    unsafe fn store<T: Ordered, E: Entry>(&self, x: *const T, start: [isize; 3], entries: &[E]) {
+    /// As [`run`](Self::run); `x` is where the line begins, and `start` where it does in each tensor.
+    unsafe fn store<T: Ordered, E: Entry>(
+        &self,
+        x: *const T,
+        start: [isize; 3],
+        first: usize,
+        entries: &[E],
+    ) {
         let along = self.lines.along;
+        let values = self.values.get().cast::<T>().wrapping_offset(start[1] + first as isize * along[1]);
         for (i, entry) in entries.iter().enumerate() {
-            let (i, place) = (i as isize, entry.place());
             // SAFETY: as the caller promises.
-            unsafe {
-                *self.values.get().cast::<T>().offset(start[1] + i * along[1]) =
-                    *x.offset(place as isize * along[0]);
-                store_index(self.indices.get(), self.index_size, start[2] + i * along[2], place);
-            }
+            unsafe { *values.offset(i as isize * along[1]) = *x.offset(entry.place() as isize * along[0]) };
+        }
+        let offset = start[2] + first as isize * along[2];
+        for (i, entry) in entries.iter().enumerate() {
+            let at = offset + i as isize * along[2];
+            // SAFETY: as the caller promises.
+            unsafe { store_index(self.indices.get(), self.index_size, at, entry.place()) };
         }
     }
+}
+
+/// The key by which the least comes first, turned round where the greatest should.
+#[inline(always)]
+fn rank<T: Ordered>(x: T, largest: bool) -> T::Key {
+    if largest { x.key().complement() } else { x.key() }
 }

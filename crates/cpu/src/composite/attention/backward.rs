@@ -1,0 +1,293 @@
+//! The gradients of attention.
+
+use super::kernel::{LANES, Product, Score, Slopes, dot};
+use super::problem::{Block, Heads, KEYS, Problem, QUERIES, one_after_another, turn_back};
+use crate::Cpu;
+use crate::array::Array;
+use crate::contraction::scratch::Scratch;
+use crate::copy::Shared;
+use kiln_ir::{AttentionSpec, Result, TensorType};
+
+/// Units into which work is cut where heads are fewer.
+const UNITS: usize = 16;
+
+/// Parts of queries or keys into which the work on one head may be cut: each has gradients of its own.
+const GREATEST_CUT: usize = 8;
+
+/// Multiplications worth waking another thread for.
+const GRAIN: usize = 1 << 18;
+
+/// Gradients added up by one thread at once.
+const PART: usize = 1 << 14;
+
+/// The gradients of attention for queries, keys and values.
+///
+/// # Errors
+/// When there is not enough memory.
+pub(in crate::composite) fn backward<T: Score>(
+    cpu: &Cpu,
+    spec: &AttentionSpec,
+    qkv: [(&Array, &TensorType); 3],
+    mask: Option<(&Array, &TensorType)>,
+    [grad, y, lse]: [(&Array, &TensorType); 3],
+    results: &[TensorType],
+) -> Result<[Array; 3]> {
+    let contiguous = |operand: (&Array, &TensorType)| cpu.contiguous(operand.0, operand.1);
+    let operands = [contiguous(grad)?, contiguous(y)?, contiguous(lse)?];
+    let problem = Problem::<T>::new(spec, qkv, mask);
+    let cuts = Cuts::of(&problem);
+    let mut partial = [
+        Partial::new(&results[0], cuts.keys)?,
+        Partial::new(&results[1], cuts.queries)?,
+        Partial::new(&results[2], cuts.queries)?,
+    ];
+    let backward = Backward {
+        cpu,
+        grad: Heads::new(&operands[0]),
+        y: Heads::new(&operands[1]),
+        lse: Shared::new(operands[2].as_mut_ptr()),
+        gradients: [0, 1, 2].map(|i| Shared::new(partial[i].array.as_mut_ptr())),
+        cuts,
+        problem,
+    };
+    backward.run();
+    for (partial, ty) in partial.iter_mut().zip(results) {
+        partial.join::<T>(cpu, ty)?;
+    }
+    Ok(partial.map(|partial| partial.array))
+}
+
+/// How many parts the work on one head of keys is cut into, along its queries and along its keys. This depends on the
+/// sizes only: the order in which gradients are added up does not depend on the number of threads.
+#[derive(Clone, Copy)]
+struct Cuts {
+    queries: usize,
+    keys: usize,
+}
+
+impl Cuts {
+    fn of<T: Score>(problem: &Problem<T>) -> Cuts {
+        let heads = (problem.batch * problem.kv_heads).max(1);
+        let most = |units: usize, parts: usize| UNITS.div_ceil(units).min(parts).clamp(1, GREATEST_CUT);
+        let keys = most(heads, problem.keys.div_ceil(2 * KEYS));
+        Cuts { keys, queries: most(heads * keys, problem.blocks()) }
+    }
+}
+
+/// Number `part` of `parts` parts of `0..n`.
+fn part_of(n: usize, part: usize, parts: usize) -> core::ops::Range<usize> {
+    n * part / parts..n * (part + 1) / parts
+}
+
+/// A gradient, or several that are to be added up, one after the other.
+struct Partial {
+    array: Array,
+    count: usize,
+}
+
+impl Partial {
+    fn new(ty: &TensorType, count: usize) -> Result<Partial> {
+        let all = if count == 1 { *ty } else { ty.with_shape([count, ty.num_elements()]) };
+        Ok(Partial { array: Array::uninit(&all)?, count })
+    }
+
+    /// Adds them up, in their order.
+    fn join<T: Score>(&mut self, cpu: &Cpu, ty: &TensorType) -> Result<()> {
+        if self.count == 1 {
+            return Ok(());
+        }
+        let (len, count) = (ty.num_elements(), self.count);
+        let sum = Array::uninit(ty)?;
+        let (from, to) = (Shared::new(self.array.as_mut_ptr::<T>()), Shared::new(sum.as_mut_ptr::<T>()));
+        cpu.pool.parallel_for(len, PART, |range| {
+            // SAFETY: parts of all gradients and of the sum, which only this task uses.
+            unsafe {
+                let to = core::slice::from_raw_parts_mut(to.get().add(range.start), range.len());
+                to.as_mut_ptr().copy_from_nonoverlapping(from.get().add(range.start), range.len());
+                for part in 1..count {
+                    let from = from.get().add(part * len + range.start);
+                    let from = core::slice::from_raw_parts(from, range.len());
+                    to.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x);
+                }
+            }
+        });
+        self.array = sum;
+        Ok(())
+    }
+}
+
+/// What the backward direction reads and writes.
+struct Backward<'a, T> {
+    cpu: &'a Cpu,
+    problem: Problem<T>,
+    grad: Heads<T>,
+    y: Heads<T>,
+    /// `[batch, heads, queries]`.
+    lse: Shared<T>,
+    /// For queries, one for each part of the keys; for keys and for values, one for each part of the queries.
+    gradients: [Shared<T>; 3],
+    cuts: Cuts,
+}
+
+/// What a task works with: blocks of queries and of output gradients, as they are and turned; tiles of scores and of
+/// their gradients; gradients of queries, turned, and of all keys and values of the task.
+struct Room<T> {
+    turned: [*mut T; 2],
+    straight: [*mut T; 2],
+    tiles: [*mut T; 2],
+    dq: *mut T,
+    dk: *mut T,
+    dv: *mut T,
+}
+
+impl<T: Score> Backward<'_, T> {
+    /// Sizes of heads, rounded up to whole vectors.
+    fn padded(&self) -> [usize; 2] {
+        [self.problem.dim, self.problem.dim_v].map(|dim| dim.next_multiple_of(LANES))
+    }
+
+    fn run(&self) {
+        let Problem { batch, kv_heads, queries, keys, dim, dim_v, .. } = self.problem;
+        let units = self.cuts.queries * self.cuts.keys;
+        let work = queries * keys * (dim + dim_v) * self.problem.shared_by() / units;
+        self.cpu.pool.parallel_for(batch * kv_heads * units, GRAIN.div_ceil(work.max(1)), |tasks| {
+            let longest = self.problem.keys.div_ceil(KEYS).div_ceil(self.cuts.keys) * KEYS;
+            let [wide, wide_v] = self.padded();
+            let sizes = [
+                dim * QUERIES,
+                dim_v * QUERIES,
+                wide * QUERIES,
+                wide_v * QUERIES,
+                KEYS * QUERIES,
+                KEYS * QUERIES,
+                dim * QUERIES,
+                wide * longest,
+                wide_v * longest,
+            ];
+            let mut scratch = Scratch::<T>::new(sizes.iter().sum());
+            let [qt, gt, q, g, scores, slopes, dq, dk, dv] = one_after_another(scratch.as_mut_ptr(), sizes);
+            let room = Room { turned: [qt, gt], straight: [q, g], tiles: [scores, slopes], dq, dk, dv };
+            for task in tasks {
+                let (head, unit) = (task / units, task % units);
+                // SAFETY: the room is large enough; tasks write gradients of their own.
+                unsafe { self.unit([head / kv_heads, head % kv_heads], unit, &room) };
+            }
+        });
+    }
+
+    /// Some queries of all heads that share a head of keys, and some of these keys.
+    ///
+    /// # Safety
+    /// There is room for everything, and nobody else writes the gradients of this unit.
+    unsafe fn unit(&self, [batch, kv_head]: [usize; 2], unit: usize, room: &Room<T>) {
+        let Problem { keys, kv_heads, dim, dim_v, .. } = self.problem;
+        let (query_part, key_part) = (unit / self.cuts.keys, unit % self.cuts.keys);
+        let tiles = part_of(keys.div_ceil(KEYS), key_part, self.cuts.keys);
+        let range = tiles.start * KEYS..(tiles.end * KEYS).min(keys);
+        let [wide, wide_v] = self.padded();
+        // SAFETY: as the caller promises.
+        unsafe {
+            room.dk.write_bytes(0, range.len() * wide);
+            room.dv.write_bytes(0, range.len() * wide_v);
+            for number in part_of(self.problem.blocks(), query_part, self.cuts.queries) {
+                let block = self.problem.block(batch, kv_head, number);
+                self.block(block, range.clone(), key_part, room);
+            }
+            let row = ((query_part * self.problem.batch + batch) * kv_heads + kv_head) * keys + range.start;
+            for key in 0..range.len() {
+                let dk = self.gradients[1].get().add((row + key) * dim);
+                dk.copy_from_nonoverlapping(room.dk.add(key * wide), dim);
+                let dv = self.gradients[2].get().add((row + key) * dim_v);
+                dv.copy_from_nonoverlapping(room.dv.add(key * wide_v), dim_v);
+            }
+        }
+    }
+
+    /// With weights `p = exp(s - lse)` and `d = Σ grad · y` of each query: `dv += pᵀ grad`, `ds = p (grad vᵀ - d) scale`,
+    /// `dq = ds k`, `dk += dsᵀ q`.
+    ///
+    /// # Safety
+    /// As [`unit`](Self::unit).
+    unsafe fn block(&self, block: Block, range: core::ops::Range<usize>, key_part: usize, room: &Room<T>) {
+        let problem = &self.problem;
+        let Problem { batch, heads, queries, dim, dim_v, .. } = *problem;
+        let (width, [wide, wide_v]) = (block.width(), self.padded());
+        let (mut lse, mut mean) = ([T::INFINITY; QUERIES], [T::ZERO; QUERIES]);
+        let q = problem.rows(&problem.q, block);
+        let grad = problem.rows(&self.grad, block);
+        let y = problem.rows(&self.y, block);
+        // SAFETY: rows of the operands, and room for them.
+        unsafe {
+            q.turned(dim, problem.scale * T::LOG2_E, room.turned[0], width);
+            grad.turned(dim_v, T::ONE, room.turned[1], width);
+            q.straight(dim, room.straight[0], wide, width);
+            grad.straight(dim_v, room.straight[1], wide_v, width);
+            let logs = core::slice::from_raw_parts(self.lse.get().add(problem.row(block)), block.len);
+            for (i, &log) in logs.iter().enumerate() {
+                // A query that sees nothing has no weights, as if the sum were infinite.
+                lse[i] = if log == T::NEG_INFINITY { T::INFINITY } else { log * T::LOG2_E };
+                let row = |start: *const T| core::slice::from_raw_parts(start, dim_v);
+                mean[i] = dot(row(grad.start(i)), row(y.start(i)));
+            }
+        }
+        let visible = problem.visible(block);
+        let end = problem.reach(block, &visible).clamp(range.start, range.end);
+        for key in (range.start..end).step_by(KEYS) {
+            let keys = (end - key).min(KEYS);
+            // SAFETY: as the caller promises.
+            unsafe {
+                let scores = core::slice::from_raw_parts_mut(room.tiles[0], keys * width);
+                let slopes = core::slice::from_raw_parts_mut(room.tiles[1], keys * width);
+                let operand = |heads: &Heads<T>| {
+                    (heads.row(block.batch, problem.kv_head(block), key), heads.steps())
+                };
+                let (k, [k_row, k_column]) = operand(&problem.k);
+                let (v, v_strides) = operand(&problem.v);
+                let tile = [keys, dim, width];
+                self.product(tile, (k, [k_row, k_column]), room.turned[0], scores.as_mut_ptr(), false);
+                problem.mask(block, &visible, key, scores, slopes.as_mut_ptr());
+                let tile = [keys, dim_v, width];
+                self.product(tile, (v, v_strides), room.turned[1], slopes.as_mut_ptr(), false);
+                let (lse, mean) = (&lse[..width], &mean[..width]);
+                let scale = problem.scale;
+                T::dispatch(self.cpu.level, Slopes { scores, slopes, width, lse, mean, scale });
+                let row = width as isize;
+                let (scores, slopes) = (room.tiles[0].cast_const(), room.tiles[1].cast_const());
+                let dv = room.dv.add((key - range.start) * wide_v);
+                self.product([keys, width, wide_v], (scores, [row, 1]), room.straight[1], dv, true);
+                let dk = room.dk.add((key - range.start) * wide);
+                self.product([keys, width, wide], (slopes, [row, 1]), room.straight[0], dk, true);
+                let is_later = key > range.start;
+                self.product([dim, keys, width], (k, [k_column, k_row]), slopes, room.dq, is_later);
+            }
+        }
+        // SAFETY: rows of the gradient that only this task writes.
+        unsafe {
+            if end == range.start {
+                room.dq.write_bytes(0, dim * width);
+            }
+            let row = key_part * batch * heads * queries + problem.row(block);
+            turn_back(room.dq, [dim, width], block.len, self.gradients[0].get().add(row * dim));
+        }
+    }
+
+    /// `c = a · b` or `c += a · b`, `[m, depth] x [depth, n]`; `b` and `c` without gaps.
+    ///
+    /// # Safety
+    /// The matrices have these sizes, and nobody else uses the result.
+    unsafe fn product(
+        &self,
+        sizes: [usize; 3],
+        (a, a_strides): (*const T, [isize; 2]),
+        b: *const T,
+        c: *mut T,
+        accumulate: bool,
+    ) {
+        let [_, _, n] = sizes;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let product = Product { sizes, a, a_strides, b, b_row: n, c, c_row: n, accumulate };
+            T::dispatch(self.cpu.level, product);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Stores that go past the caches, for results too large to stay in them: the old contents of the lines need not be
+//! read, and what is in the caches stays there.
+
+/// Bytes of a cache line.
+pub(crate) const LINE: usize = 64;
+
+/// Bytes of a result from which it leaves the caches before anybody reads it.
+const FROM: usize = 8 << 20;
+
+/// Whether a result of that many bytes is better written past the caches.
+#[inline]
+pub(crate) fn pays(bytes: usize) -> bool {
+    cfg!(target_arch = "x86_64") && bytes >= FROM
+}
+
+/// Copies bytes, past the caches where whole lines are written. [`fence`] must follow on this thread before another
+/// one reads them.
+///
+/// # Safety
+/// Both stretches exist and do not overlap, and nobody else sees the target.
+#[inline(always)]
+pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize) {
+    let head = target.align_offset(LINE).min(bytes);
+    let body = (bytes - head) / LINE * LINE;
+    // SAFETY: parts of the stretches; the body of the target starts on a line.
+    unsafe {
+        target.copy_from_nonoverlapping(source, head);
+        for at in (head..head + body).step_by(LINE) {
+            line(source.add(at), target.add(at));
+        }
+        let done = head + body;
+        target.add(done).copy_from_nonoverlapping(source.add(done), bytes - done);
+    }
+}
+
+/// Copies one line to where a line starts.
+///
+/// # Safety
+/// As [`copy`]; the target is aligned to a line.
+#[inline(always)]
+pub(crate) unsafe fn line(source: *const u8, target: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has SSE2; loads may be unaligned, and the caller vouches for the alignment of the target.
+    unsafe {
+        use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        let (source, target) = (source.cast::<__m128i>(), target.cast::<__m128i>());
+        let parts: [__m128i; 4] = core::array::from_fn(|i| _mm_loadu_si128(source.add(i)));
+        for (i, part) in parts.into_iter().enumerate() {
+            _mm_stream_si128(target.add(i), part);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: as the caller promises.
+    unsafe {
+        target.copy_from_nonoverlapping(source, LINE);
+    }
+}
+
+/// Lets other threads see, in order, what this one wrote past the caches.
+#[inline(always)]
+pub(crate) fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has SSE.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
+    }
+}
+
+/// Asks for the line at an address, which need not exist.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has SSE; a prefetch never faults.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

@@ -1,0 +1,205 @@
+//! Copies that exchange rows and columns, by square tiles whose sides are cache lines: each line of the source is read
+//! at once and each of the target written at once, so that none is fetched twice however lines fall into the same sets
+//! of a cache.
+
+use super::stream::{self, LINE};
+use super::{GRAIN, Shared};
+use crate::threads::Pool;
+use crate::walk::Walk;
+use core::ops::Range;
+
+/// Bytes of a row of the source that a task goes along before it takes the next rows.
+const STRIP: usize = 2048;
+
+/// Lines of the target along each of its rows that a task writes.
+const TILES: usize = 8;
+
+/// A matrix and its transpose: the element `(row, column)` of the target, at `row * target_row + column`, is the one
+/// at `column * source_column + row` of the source.
+pub(super) struct Plane<T> {
+    pub(super) source: Shared<T>,
+    pub(super) target: Shared<T>,
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    pub(super) source_column: isize,
+    pub(super) target_row: isize,
+}
+
+/// Elements of which a tile has a line's worth along each side.
+const fn side<T>() -> usize {
+    LINE / size_of::<T>()
+}
+
+impl<T: Turn> Plane<T> {
+    /// Whether there is at least one tile.
+    pub(super) fn has_tiles(rows: usize, columns: usize) -> bool {
+        rows >= side::<T>() && columns >= side::<T>()
+    }
+
+    /// Copies a plane at each place of the outer walk.
+    ///
+    /// # Safety
+    /// The planes lie in source and target, which do not overlap; nobody else sees the target, whose elements are
+    /// distinct.
+    pub(super) unsafe fn copy(&self, pool: &Pool, outer: &Walk<2>) {
+        let (strip, chunk) = (STRIP / size_of::<T>(), TILES * side::<T>());
+        let (strips, chunks) = (self.rows.div_ceil(strip), self.columns.div_ceil(chunk));
+        let units = strips * chunks;
+        let bytes = outer.num_elements() * self.rows * self.columns * size_of::<T>();
+        let streamed = stream::pays(bytes) && (self.target_row.unsigned_abs() * size_of::<T>()).is_multiple_of(LINE);
+        let grain = GRAIN.div_ceil(strip.min(self.rows) * chunk.min(self.columns) * size_of::<T>());
+        pool.parallel_for(outer.num_elements() * units, grain, |range| {
+            for unit in range {
+                let place = outer.at(unit / units);
+                let (row, column) = (unit % units / chunks * strip, unit % chunks * chunk);
+                let rows = row..(row + strip).min(self.rows);
+                let columns = column..(column + chunk).min(self.columns);
+                // SAFETY: as the caller promises; units are disjoint.
+                unsafe { self.unit(place.offsets, rows, columns, streamed) };
+            }
+            if streamed {
+                stream::fence();
+            }
+        });
+    }
+
+    /// # Safety
+    /// As [`copy`](Self::copy); nobody else writes these rows and columns.
+    unsafe fn unit(&self, offsets: [isize; 2], rows: Range<usize>, columns: Range<usize>, streamed: bool) {
+        let side = side::<T>();
+        let source = self.source.get().cast_const().wrapping_offset(offsets[0]);
+        let target = self.target.get().wrapping_offset(offsets[1]);
+        let from = |row: usize, column: usize| {
+            source.wrapping_offset(column as isize * self.source_column).wrapping_add(row)
+        };
+        let to = |row: usize, column: usize| {
+            target.wrapping_offset(row as isize * self.target_row).wrapping_add(column)
+        };
+        let streamed = streamed && to(rows.start, columns.start).cast::<u8>().align_offset(LINE) == 0;
+        let last = |range: &Range<usize>| range.start + range.len() / side * side;
+        let (last_row, last_column) = (last(&rows), last(&columns));
+        for column in (columns.start..last_column).step_by(side) {
+            for row in (rows.start..last_row).step_by(side) {
+                // SAFETY: a whole tile of both.
+                unsafe { self.tile(from(row, column), to(row, column), streamed) };
+            }
+        }
+        let rest = |rows: Range<usize>, columns: Range<usize>| {
+            for row in rows {
+                for column in columns.clone() {
+                    // SAFETY: elements of both.
+                    unsafe { *to(row, column) = *from(row, column) };
+                }
+            }
+        };
+        rest(rows.start..last_row, last_column..columns.end);
+        rest(last_row..rows.end, columns);
+    }
+
+    /// # Safety
+    /// As [`unit`](Self::unit), for one tile; to be streamed, the rows of the target start on lines.
+    #[inline(always)]
+    unsafe fn tile(&self, source: *const T, target: *mut T, streamed: bool) {
+        let side = side::<T>();
+        let mut tile = core::mem::MaybeUninit::<Tile>::uninit();
+        let lines = tile.as_mut_ptr().cast::<T>();
+        // SAFETY: the tile has room for `side` lines; blocks of the source and of the tile.
+        unsafe {
+            for column in (0..side).step_by(T::SIDE) {
+                let source = source.offset(column as isize * self.source_column);
+                for row in (0..side).step_by(T::SIDE) {
+                    T::turn(source.add(row), self.source_column, lines.add(row * side + column), side as isize);
+                }
+            }
+            for row in 0..side {
+                let from = lines.add(row * side).cast::<u8>();
+                let to = target.offset(row as isize * self.target_row).cast::<u8>();
+                if streamed {
+                    stream::line(from, to);
+                } else {
+                    to.copy_from_nonoverlapping(from, LINE);
+                }
+            }
+        }
+    }
+}
+
+/// Room for a tile of the smallest elements.
+#[repr(C, align(64))]
+struct Tile([u8; LINE * LINE]);
+
+/// Elements whose square blocks of 16 bytes by as many elements can be transposed.
+pub(crate) trait Turn: Copy {
+    /// The side of a block.
+    const SIDE: usize = 16 / size_of::<Self>();
+
+    /// Transposes a block: the element at `row * stride + column` of the source goes to `column * stride + row` of the
+    /// target, each with its own stride.
+    ///
+    /// # Safety
+    /// Both blocks exist and do not overlap; nobody else sees the target.
+    unsafe fn turn(source: *const Self, source_row: isize, target: *mut Self, target_row: isize);
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Turn;
+    use core::arch::x86_64::*;
+
+    macro_rules! turn {
+        ($($ty:ty, $side:literal, $low:ident, $high:ident;)*) => {$(
+            impl Turn for $ty {
+                #[inline(always)]
+                unsafe fn turn(source: *const $ty, source_row: isize, target: *mut $ty, target_row: isize) {
+                    // SAFETY: every x86-64 has SSE2; the caller vouches for the rows, and accesses may be unaligned.
+                    unsafe {
+                        let row = |i: usize| _mm_loadu_si128(source.offset(i as isize * source_row).cast());
+                        let mut rows: [__m128i; $side] = core::array::from_fn(row);
+                        let mut round = 1;
+                        // Each round interleaves the first half of the rows with the second.
+                        while round < $side {
+                            let before = rows;
+                            for i in 0..$side / 2 {
+                                rows[2 * i] = $low(before[i], before[i + $side / 2]);
+                                rows[2 * i + 1] = $high(before[i], before[i + $side / 2]);
+                            }
+                            round *= 2;
+                        }
+                        for (i, row) in rows.into_iter().enumerate() {
+                            _mm_storeu_si128(target.offset(i as isize * target_row).cast(), row);
+                        }
+                    }
+                }
+            }
+        )*};
+    }
+
+    turn! {
+        u64, 2, _mm_unpacklo_epi64, _mm_unpackhi_epi64;
+        u32, 4, _mm_unpacklo_epi32, _mm_unpackhi_epi32;
+        u16, 8, _mm_unpacklo_epi16, _mm_unpackhi_epi16;
+        u8, 16, _mm_unpacklo_epi8, _mm_unpackhi_epi8;
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+macro_rules! turn {
+    ($($ty:ty),*) => {$(
+        impl Turn for $ty {
+            #[inline(always)]
+            unsafe fn turn(source: *const $ty, source_row: isize, target: *mut $ty, target_row: isize) {
+                for row in 0..Self::SIDE as isize {
+                    for column in 0..Self::SIDE as isize {
+                        // SAFETY: as the caller promises.
+                        unsafe {
+                            *target.offset(column * target_row + row) = *source.offset(row * source_row + column);
+                        }
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+turn!(u64, u32, u16, u8);

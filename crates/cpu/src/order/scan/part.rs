@@ -1,0 +1,163 @@
+//! The loops of a scan: some neighbouring lines, some of their elements.
+
+use super::Form;
+use crate::index::Combine;
+use crate::isa::{Level, multiversion};
+use crate::lane::Lane;
+
+/// Neighbouring lines that are worked on together.
+pub(super) const COLUMNS: usize = 128;
+
+/// Columns whose totals are kept in registers for a step.
+const LANES: usize = 16;
+
+/// Lines whose elements take turns, so that none waits for the total of its own.
+const TURNS: usize = 4;
+
+/// Some elements of up to [`COLUMNS`] lines, from the first on.
+pub(super) struct Part<T, A> {
+    pub(super) x: *const T,
+    pub(super) y: *mut T,
+    /// How many elements of each line.
+    pub(super) len: usize,
+    /// The distance between elements of a line, in source and target.
+    pub(super) along: [isize; 2],
+    /// The distance between lines.
+    pub(super) across: [isize; 2],
+    pub(super) identity: A,
+    /// Whether an element is left out of its own result.
+    pub(super) exclusive: bool,
+    /// Whether results are written; otherwise only the totals count.
+    pub(super) store: bool,
+}
+
+impl<T: Lane, A: Copy> Part<T, A> {
+    /// Writes the results and adds the totals of this part to those before it: or, if nothing is written, returns
+    /// those of this part alone.
+    ///
+    /// # Safety
+    /// The elements exist in source and target, which nobody else writes; if the two overlap, they are the same.
+    pub(super) unsafe fn run<F: Form<T, Total = A>, C: Combine<A>>(&self, level: Level, before: &mut [A]) {
+        if self.across == [1, 1] && before.len() > 1 {
+            columns::<T, A, F, C>(level, self, before);
+        } else {
+            rows::<T, A, F, C>(level, self, before);
+        }
+    }
+
+    /// Combines the total of this part with what was before it, or takes its place.
+    #[inline(always)]
+    fn finish<C: Combine<A>>(&self, before: &mut A, total: A) {
+        *before = if self.store { C::combine(*before, total) } else { total };
+    }
+
+    /// The lines from number `first` on, a few at a time.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    #[inline(always)]
+    unsafe fn lines_from<F: Form<T, Total = A>, C: Combine<A>>(&self, mut first: usize, before: &mut [A]) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            while first + TURNS <= before.len() {
+                self.turns::<F, C, TURNS>(first, &mut before[first..]);
+                first += TURNS;
+            }
+            for line in first..before.len() {
+                self.turns::<F, C, 1>(line, &mut before[line..]);
+            }
+        }
+    }
+
+    /// A few lines element by element, from line number `first` on.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    #[inline(always)]
+    unsafe fn turns<F: Form<T, Total = A>, C: Combine<A>, const N: usize>(&self, first: usize, before: &mut [A]) {
+        let start = before;
+        let before: [A; N] = core::array::from_fn(|line| start[line]);
+        let mut totals = [self.identity; N];
+        let at = |n: usize| first as isize * self.across[n];
+        let (x, y) = (self.x.wrapping_offset(at(0)), self.y.wrapping_offset(at(1)));
+        for i in 0..self.len as isize {
+            for line in 0..N {
+                let across = line as isize;
+                // SAFETY: as the caller promises; an element is read before its result is written.
+                unsafe {
+                    let x = *x.offset(i * self.along[0] + across * self.across[0]);
+                    let after = C::combine(totals[line], F::widen(x));
+                    if self.store {
+                        let own = if self.exclusive { totals[line] } else { after };
+                        *y.offset(i * self.along[1] + across * self.across[1]) =
+                            F::narrow(C::combine(before[line], own));
+                    }
+                    totals[line] = after;
+                }
+            }
+        }
+        for line in 0..N {
+            self.finish::<C>(&mut start[line], totals[line]);
+        }
+    }
+
+    /// Neighbouring columns, from number `first` on, row by row.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run); neighbouring lines have distance 1.
+    #[inline(always)]
+    unsafe fn lanes<F: Form<T, Total = A>, C: Combine<A>>(
+        &self,
+        row: usize,
+        first: usize,
+        before: &[A; LANES],
+        totals: &mut [A; LANES],
+    ) {
+        // SAFETY: as the caller promises; the elements are read before their results are written.
+        unsafe {
+            let x = self.x.offset(row as isize * self.along[0]).add(first).cast::<[T; LANES]>().read_unaligned();
+            let mut y = x;
+            for lane in 0..LANES {
+                let after = C::combine(totals[lane], F::widen(x[lane]));
+                let own = if self.exclusive { totals[lane] } else { after };
+                y[lane] = F::narrow(C::combine(before[lane], own));
+                totals[lane] = after;
+            }
+            if self.store {
+                let to = self.y.offset(row as isize * self.along[1]).add(first);
+                to.cast::<[T; LANES]>().write_unaligned(y);
+            }
+        }
+    }
+}
+
+multiversion! {
+    fn rows[T: Lane, A: Copy, F: Form<T, Total = A>, C: Combine<A>]<T, A, F, C> in { T::WIDEST } (
+        part: &Part<T, A>,
+        before: &mut [A],
+    ) {
+        // SAFETY: whoever made the part vouches for its lines.
+        unsafe { part.lines_from::<F, C>(0, before) };
+    }
+
+    fn columns[T: Lane, A: Copy, F: Form<T, Total = A>, C: Combine<A>]<T, A, F, C> in { T::WIDEST } (
+        part: &Part<T, A>,
+        before: &mut [A],
+    ) {
+        let mut totals = [part.identity; COLUMNS];
+        let (whole, rest) = before.as_chunks::<LANES>();
+        for row in 0..part.len {
+            for (chunk, before) in whole.iter().enumerate() {
+                let totals = &mut totals[chunk * LANES..][..LANES];
+                // SAFETY: whoever made the part vouches for its lines; the slice has that many elements.
+                unsafe { part.lanes::<F, C>(row, chunk * LANES, before, &mut *totals.as_mut_ptr().cast()) };
+            }
+        }
+        let first = before.len() - rest.len();
+        for line in 0..first {
+            part.finish::<C>(&mut before[line], totals[line]);
+        }
+        // SAFETY: as above.
+        unsafe { part.lines_from::<F, C>(first, before) };
+    }
+}

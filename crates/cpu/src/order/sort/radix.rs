@@ -1,0 +1,239 @@
+//! Radix sort from the lowest digit of the keys to the highest; only over the bits in which keys differ.
+//!
+//! Each pass counts how often each digit occurs and then moves every entry to where its digit's next one belongs.
+//! Shared between threads, each thread counts and moves a part of the entries: those with the same digit come part by
+//! part, so that the order is the same for any number of parts.
+
+use super::entries::Entry;
+use crate::copy::Shared;
+use crate::threads::Pool;
+use alloc::vec::Vec;
+
+/// Entries from which counting beats comparing.
+const FROM: usize = 512;
+
+/// Entries below which few buckets are worth another pass.
+const LONG: usize = 1 << 14;
+
+/// Bits of a digit in short and in long lists. A line of each of the buckets must fit the first cache, or the second.
+const DIGIT: [u32; 2] = [8, 11];
+
+/// Entries worth a part of their own.
+const PART: usize = 1 << 15;
+
+/// Orders entries whose places ascend, on this thread. Leaves anything in `scratch`.
+pub(super) fn order<E: Entry>(entries: &mut Vec<E>, scratch: &mut Vec<E>) {
+    let len = entries.len();
+    if len < FROM {
+        return entries.sort_unstable();
+    }
+    scratch.clear();
+    scratch.reserve(len);
+    let (from, to) = (Shared::new(entries.as_mut_ptr()), Shared::new(scratch.as_mut_ptr()));
+    // SAFETY: the entries are initialised, and the other list has room for as many.
+    let ordered = unsafe { Radix { pool: None, len, parts: 1 }.order(from, to) };
+    if ordered != from.get() {
+        // SAFETY: as many as there were have been written.
+        unsafe { scratch.set_len(len) };
+        core::mem::swap(entries, scratch);
+    }
+}
+
+/// Orders `len` entries whose places ascend, by all threads, and returns which of both lists they are in then.
+///
+/// # Safety
+/// Both lists have room for `len` entries, those of the first are initialised, and nobody else sees them.
+pub(super) unsafe fn order_shared<E: Entry>(
+    pool: &Pool,
+    entries: Shared<E>,
+    spare: Shared<E>,
+    len: usize,
+) -> *mut E {
+    let parts = (len / PART).clamp(1, pool.threads());
+    // SAFETY: as the caller promises.
+    unsafe { Radix { pool: Some(pool), len, parts }.order(entries, spare) }
+}
+
+/// How many entries there are, and in how many parts they are worked on.
+struct Radix<'a> {
+    pool: Option<&'a Pool>,
+    len: usize,
+    parts: usize,
+}
+
+/// A range of bits of the keys.
+#[derive(Clone, Copy)]
+struct Digit {
+    shift: u32,
+    buckets: usize,
+}
+
+impl Digit {
+    #[inline(always)]
+    fn of<E: Entry>(self, entry: E) -> usize {
+        (entry.key() >> self.shift) as usize & (self.buckets - 1)
+    }
+}
+
+impl Radix<'_> {
+    /// # Safety
+    /// As [`order_shared`].
+    unsafe fn order<E: Entry>(&self, mut from: Shared<E>, mut to: Shared<E>) -> *mut E {
+        // SAFETY: as the caller promises.
+        let varying = unsafe { self.varying(from) };
+        if varying == 0 {
+            return from.get();
+        }
+        let lowest = varying.trailing_zeros();
+        let width = u64::BITS - varying.leading_zeros() - lowest;
+        let passes = width.div_ceil(DIGIT[usize::from(self.len >= LONG)]);
+        let bits = width.div_ceil(passes);
+        let mut counts = alloc::vec![0u32; self.parts << bits];
+        let mut wide = alloc::vec![0usize; if u32::try_from(self.len).is_ok() { 0 } else { counts.len() }];
+        for pass in 0..passes {
+            let digit = Digit { shift: lowest + pass * bits, buckets: 1 << bits };
+            // SAFETY: as the caller promises; each pass initialises the other list.
+            unsafe {
+                if wide.is_empty() {
+                    self.pass(digit, &mut counts, from, to);
+                } else {
+                    self.pass(digit, &mut wide, from, to);
+                }
+            }
+            (from, to) = (to, from);
+        }
+        from.get()
+    }
+
+    /// Calls `body` with each part and the entries that belong to it.
+    fn each_part(&self, body: impl Fn(usize, core::ops::Range<usize>) + Sync) {
+        let size = self.len.div_ceil(self.parts);
+        let part = |part: usize| body(part, (part * size).min(self.len)..((part + 1) * size).min(self.len));
+        match self.pool {
+            Some(pool) => pool.parallel_for(self.parts, 1, |range| range.for_each(&part)),
+            None => (0..self.parts).for_each(part),
+        }
+    }
+
+    /// The bits in which any two keys differ.
+    ///
+    /// # Safety
+    /// The entries are initialised.
+    unsafe fn varying<E: Entry>(&self, entries: Shared<E>) -> u64 {
+        let mut varying = alloc::vec![0u64; self.parts];
+        let slots = Shared::new(varying.as_mut_ptr());
+        self.each_part(|part, range| {
+            // SAFETY: initialised entries, and a slot for each part.
+            unsafe {
+                let first = (*entries.get()).key();
+                let part_of = core::slice::from_raw_parts(entries.get().add(range.start), range.len());
+                *slots.get().add(part) = part_of.iter().fold(0, |bits, entry| bits | (entry.key() ^ first));
+            }
+        });
+        varying.into_iter().fold(0, |all, bits| all | bits)
+    }
+
+    /// Moves the entries to the other list, ordered by the digit. `counts` has a place for each bucket of each part.
+    ///
+    /// # Safety
+    /// As [`order`](Self::order).
+    unsafe fn pass<E: Entry, C: Count>(&self, digit: Digit, counts: &mut [C], from: Shared<E>, to: Shared<E>) {
+        let slots = Shared::new(counts.as_mut_ptr());
+        // SAFETY: initialised entries, and places for each part.
+        let part_of = |part: usize, range: core::ops::Range<usize>| unsafe {
+            (
+                core::slice::from_raw_parts(from.get().add(range.start), range.len()),
+                core::slice::from_raw_parts_mut(slots.get().add(part * digit.buckets), digit.buckets),
+            )
+        };
+        self.each_part(|part, range| {
+            let (entries, counts) = part_of(part, range);
+            counts.fill(C::default());
+            for &entry in entries {
+                counts[digit.of(entry)].advance();
+            }
+        });
+        let mut start = 0;
+        for bucket in 0..digit.buckets {
+            for part in 0..self.parts {
+                start = counts[part * digit.buckets + bucket].start_at(start);
+            }
+        }
+        self.each_part(|part, range| {
+            let (entries, starts) = part_of(part, range);
+            for &entry in entries {
+                let place = starts[digit.of(entry)].advance();
+                // SAFETY: every entry has a place of its own in the other list.
+                unsafe { to.get().add(place).write(entry) };
+            }
+        });
+    }
+}
+
+/// How often a digit occurs, and then where the next entry with it goes.
+trait Count: Copy + Default + Send + Sync {
+    /// Adds one; returns what there was before.
+    fn advance(&mut self) -> usize;
+    /// Becomes where its entries start; returns where those of the next do.
+    fn start_at(&mut self, start: usize) -> usize;
+}
+
+macro_rules! counts {
+    ($($ty:ty),*) => {$(
+        impl Count for $ty {
+            #[inline(always)]
+            fn advance(&mut self) -> usize {
+                let before = *self;
+                *self += 1;
+                before as usize
+            }
+
+            #[inline(always)]
+            fn start_at(&mut self, start: usize) -> usize {
+                start + core::mem::replace(self, start as $ty) as usize
+            }
+        }
+    )*};
+}
+
+counts!(u32, usize);
+
+#[cfg(test)]
+mod tests {
+    use super::super::entries::Pair;
+    use super::*;
+
+    fn shuffled(n: usize, mask: u64) -> impl Iterator<Item = (u64, usize)> {
+        (0..n).map(move |i| ((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) & mask, i))
+    }
+
+    fn agree<E: Entry>(bits: u32, n: usize, mask: u64) {
+        let mut entries: Vec<E> = shuffled(n, mask).map(|(key, i)| E::new(key, i)).collect();
+        let mut expected = entries.clone();
+        expected.sort_unstable();
+        order(&mut entries, &mut Vec::new());
+        assert!(entries == expected, "{bits} bits");
+        for parts in [1, 2, 5] {
+            let pool = Pool::new(parts);
+            let mut from = shuffled(n, mask).map(|(key, i)| E::new(key, i)).collect::<Vec<E>>();
+            let mut to = from.clone();
+            let [a, b] = [&mut from, &mut to].map(|list| Shared::new(list.as_mut_ptr()));
+            // SAFETY: both lists have that many entries.
+            let ordered = unsafe { Radix { pool: Some(&pool), len: n, parts }.order(a, b) };
+            // SAFETY: as above.
+            assert!(unsafe { core::slice::from_raw_parts(ordered, n) } == expected, "{bits} bits, {parts} parts");
+        }
+    }
+
+    #[test]
+    fn radix_and_comparison_agree() {
+        for n in [1, 600, 5000, 20_000] {
+            for (bits, mask) in [(0, 0), (8, 0xff), (16, 0xfff0), (32, 0xffff_ffff)] {
+                agree::<u64>(bits, n, mask);
+            }
+            for (bits, mask) in [(32, 0xffff_ffff), (64, u64::MAX), (64, 0xff << 40), (2, 1 | 1 << 63)] {
+                agree::<Pair>(bits, n, mask);
+            }
+        }
+    }
+}
