@@ -2,8 +2,10 @@
 
 mod against;
 
-use against::{Case, against_reference, uniform, within};
+use against::{Case, against_reference, compare, uniform, within};
+use kiln_cpu::Cpu;
 use kiln_ir::{AttentionSpec, DType, NormKind, Op, Real, ResizeMode, Shape, TensorData};
+use kiln_reference::Reference;
 
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
 
@@ -61,6 +63,13 @@ fn attention_and_its_gradient() {
         ([1, 4, 2], [70, 130], [16, 12]),
         ([2, 3, 1], [129, 65], [8, 4]),
         ([1, 2, 2], [4, 300], [32, 32]),
+        // Heads that share keys, with few queries each: they meet in one block, or in two.
+        ([2, 6, 2], [3, 150], [33, 20]),
+        ([1, 8, 2], [20, 70], [17, 9]),
+        // One head, of which the gradient is cut along keys and along queries.
+        ([1, 1, 1], [100, 700], [24, 40]),
+        ([1, 1, 1], [600, 30], [5, 3]),
+        ([1, 1, 1], [70, 90], [256, 130]),
         ([1, 2, 2], [3, 0], [4, 4]),
         ([1, 2, 2], [0, 3], [4, 4]),
     ] {
@@ -95,6 +104,34 @@ fn attention_and_its_gradient() {
                 }
                 within(&backward, 20.0);
                 within(&backward.transposed(), 20.0);
+            }
+        }
+    }
+}
+
+/// On every instruction set that this processor has, and with the same bits for any number of threads.
+#[test]
+fn attention_on_every_instruction_set() {
+    let (q, kv) = ([1, 2, 90, 40], [1, 1, 200, 40]);
+    for dtype in [DType::F32, DType::F64] {
+        let spec = AttentionSpec { scale: Real(0.4), causal: Some(70) };
+        let forward = Case::new(Op::Attention(spec), &[&q, &kv, &kv]).dtype(dtype);
+        let results = forward.on_cpu(1);
+        let mut backward = Case::new(Op::AttentionGrad(spec), &[&q, &q, &kv, &kv, &q, &q[..3]]).dtype(dtype);
+        for (place, data) in [(1, forward.data(0)), (2, forward.data(1)), (3, forward.data(2))] {
+            backward = backward.operand(place, data.clone());
+        }
+        backward = backward.operand(4, results[0].clone()).operand(5, results[1].clone());
+        for case in [forward, backward] {
+            let wanted = case.run(&Reference::new());
+            for name in ["scalar", "avx2", "avx512"] {
+                let engine = |threads| Cpu::with_threads(threads).with_instructions(name);
+                let (Some(one), Some(three)) = (engine(1), engine(3)) else { continue };
+                let found = case.run(&one);
+                assert_eq!(found, case.run(&three), "{name}");
+                for (got, wanted) in found.iter().zip(&wanted) {
+                    compare(&case, got, wanted, 20.0);
+                }
             }
         }
     }

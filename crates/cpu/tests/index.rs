@@ -29,6 +29,11 @@ fn take() {
     let table = Given::Tensor(specials(DType::F32, &[300, 64]));
     check_large(&Op::Take { axis: 0 }, &[table.clone(), indices(DType::I64, 300, &[40, 50])]);
     check_large(&Op::Take { axis: 1 }, &[table, indices(DType::I64, 64, &[900])]);
+    // More than stays in the caches, in rows that start on cache lines and in others.
+    for (dtype, columns) in [(DType::F32, 1024), (DType::F32, 1027), (DType::BF16, 2101)] {
+        let table = Given::Tensor(specials(dtype, &[90, columns]));
+        check_large(&Op::Take { axis: 0 }, &[table, indices(DType::I32, 90, &[2200])]);
+    }
 }
 
 #[test]

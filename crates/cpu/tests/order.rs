@@ -33,6 +33,13 @@ fn arg_reduce() {
                 check(&op, &only(specials(dtype, shape)));
             }
         }
+        // More rows than the smallest keys can count.
+        for dtype in [DType::I8, DType::U8, DType::Bool, DType::F16, DType::F64] {
+            for shape in [&[700, 130][..], &[600, 64]] {
+                let op = Op::ArgReduce { extremum, axis: 0, index: DType::I32 };
+                check_large(&op, &only(specials(dtype, shape)));
+            }
+        }
         for index in INTEGERS {
             check(&Op::ArgReduce { extremum, axis: 0, index }, &only(numbers(DType::F32, &[300, 2])));
         }
@@ -77,15 +84,54 @@ fn scan() {
         }
     }
     for (axis, shape) in LARGE {
-        for reduction in [Reduction::Sum, Reduction::Max] {
-            for dtype in [DType::F32, DType::F64, DType::I32] {
+        for &reduction in Reduction::ALL {
+            for dtype in [DType::F32, DType::F64, DType::I32, DType::I8] {
                 for (reverse, exclusive) in [(false, false), (true, true)] {
                     let op = Op::Scan { reduction, axis, reverse, exclusive };
                     check_large(&op, &only(numbers(dtype, shape)));
+                    if matches!(reduction, Reduction::Min | Reduction::Max) {
+                        check_large(&op, &only(specials(dtype, shape)));
+                    }
                 }
             }
         }
     }
+}
+
+/// One line or a few long ones are cut into parts, whoever works on them.
+#[test]
+fn long_scans_do_not_depend_on_the_number_of_threads() {
+    for (axis, shape) in [(0, &[100_000][..]), (0, &[40_000, 3]), (1, &[2, 50_000])] {
+        let count = shape.iter().product::<usize>();
+        let numbers: Vec<f32> = placed::below(7, 1 << 24, count).iter().map(|&x| x as f32 * 1e-3).collect();
+        let data = TensorData::new(numbers.clone(), shape).unwrap();
+        for (reverse, exclusive) in [(false, false), (true, true)] {
+            let op = Op::Scan { reduction: Reduction::Sum, axis, reverse, exclusive };
+            let on = |threads| {
+                let cpu = kiln_cpu::Cpu::with_threads(threads);
+                let x = cpu.write(data.clone());
+                placed::outcome(&cpu, &op, [x.into()].into_iter().collect()).unwrap().remove(0)
+            };
+            let alone = on(1);
+            assert!(alone == on(2) && alone == on(5), "{op:?} {shape:?}");
+            if shape.len() == 1 && !reverse {
+                let mut total = 0.0;
+                for (found, x) in alone.to_vec::<f64>().into_iter().zip(&numbers) {
+                    total += f64::from(*x);
+                    assert!((found - total).abs() <= 1e-6 * total, "{found} instead of {total}");
+                }
+            }
+        }
+    }
+}
+
+/// The product of a part may be infinite where what comes before is 0.
+#[test]
+fn long_products_stay_in_range() {
+    let mut x = vec![2.0f32; 60_000];
+    x[0] = 0.0;
+    let op = Op::Scan { reduction: Reduction::Prod, axis: 0, reverse: false, exclusive: false };
+    check_large(&op, &only(x.into()));
 }
 
 /// 16-bit floats add up in `f32`: 4096 ones are 4096, not the 256 or 2048 at which adding 1 stops to count.
@@ -114,6 +160,11 @@ fn sort() {
         check(&op, &only(numbers(DType::F32, &[300, 2])));
     }
     check(&Op::Sort { axis: 0, descending: false, index: DType::I32 }, &only(numbers(DType::F32, &[0])));
+    // Keys that are all alike, and keys that differ in the middle only.
+    for step in [0, 1 << 20] {
+        let x: Vec<i64> = (0..100_000).map(|i| i * 7919 % 13 * step).collect();
+        check_large(&Op::Sort { axis: 0, descending: true, index: DType::I64 }, &only(x.into()));
+    }
     for dtype in [DType::F32, DType::F64, DType::BF16, DType::I8, DType::U64] {
         for (axis, shape) in LARGE {
             let op = Op::Sort { axis, descending: axis == 0, index: DType::I32 };
@@ -136,10 +187,18 @@ fn topk() {
             }
         }
     }
+    // Many candidates of each part, and too many.
+    for k in [8000, 20_000] {
+        for largest in [false, true] {
+            let op = Op::TopK { axis: 0, k, largest, index: DType::I32 };
+            check_large(&op, &only(specials(DType::F32, &[150_000])));
+            check_large(&op, &only(specials(DType::I64, &[150_000])));
+        }
+    }
     for dtype in [DType::F32, DType::I64, DType::F16] {
         for (axis, shape) in LARGE {
-            for k in [1, 5, shape[axis] / 3] {
-                let op = Op::TopK { axis, k, largest: true, index: DType::I32 };
+            for (k, largest) in [(1, true), (5, false), (shape[axis] / 3, true)] {
+                let op = Op::TopK { axis, k, largest, index: DType::I32 };
                 check_large(&op, &only(specials(dtype, shape)));
                 check_large(&op, &only(numbers(dtype, shape)));
             }

@@ -62,6 +62,50 @@ fn permute_broadcast_copy_and_bitcast() {
     check_large(&Op::Permute(Axes::new(&[1, 0])), &of(DType::U8, &[511, 300]));
 }
 
+/// Whole tiles and what is left at their edges, of every size of elements; and results written past the caches, whose
+/// rows start on cache lines or do not.
+#[test]
+fn transposes() {
+    for dtype in [DType::F64, DType::F32, DType::BF16, DType::U8, DType::Bool] {
+        for shape in [&[64, 64][..], &[70, 150], &[3, 65, 130], &[130, 3, 65], &[2, 64, 2, 70], &[9, 700]] {
+            check_large(&Op::Copy, &of(dtype, shape));
+            let mut axes: Vec<usize> = (0..shape.len()).collect();
+            axes.swap(shape.len() - 2, shape.len() - 1);
+            let swapped = Op::Permute(Axes::new(&axes));
+            check_large(&swapped, &of(dtype, shape));
+        }
+    }
+    for (dtype, shape) in [
+        (DType::F32, &[2112, 1040][..]),
+        (DType::F32, &[2111, 1041]),
+        (DType::F64, &[1040, 1032]),
+        (DType::U16, &[2, 1100, 2080]),
+        (DType::U8, &[2900, 2944]),
+    ] {
+        let cpu = Cpu::with_threads(3);
+        let data = placed::numbers(dtype, shape);
+        let mut axes: Vec<usize> = (0..shape.len()).collect();
+        axes.swap(shape.len() - 2, shape.len() - 1);
+        let op = Op::Permute(Axes::new(&axes));
+        let view = |engine: &dyn Engine, data: &TensorData| {
+            outcome(engine, &op, [engine.write(data.clone()).into()].into_iter().collect()).unwrap().remove(0)
+        };
+        let there = view(&cpu, &data);
+        let (rows, columns) = (shape[shape.len() - 2], shape[shape.len() - 1]);
+        let size = dtype.size();
+        let plane = rows * columns * size;
+        for (from, to) in data.bytes().chunks(plane).zip(there.bytes().chunks(plane)) {
+            for row in (0..rows).step_by(7) {
+                for column in 0..columns {
+                    let (a, b) = ((row * columns + column) * size, (column * rows + row) * size);
+                    assert_eq!(from[a..a + size], to[b..b + size], "{dtype} {shape:?} at {row}, {column}");
+                }
+            }
+        }
+        assert!(view(&cpu, &there) == data, "{dtype} {shape:?}");
+    }
+}
+
 #[test]
 fn slices_and_windows() {
     let slice = |start, len, step| SliceAxis { start, len, step };

@@ -91,13 +91,26 @@ unsafe fn attend<T: Score>(
     for key in (0..reach).step_by(KEYS) {
         let keys = (reach - key).min(KEYS);
         let row = |heads: &problem::Heads<T>| heads.row(block.batch, problem.kv_head(block), key);
-        let product = |sizes, a, a_strides, b, c, accumulate| {
-            Product { sizes, a, a_strides, b, b_row: width, c, c_row: width, accumulate }
+        let product = |sizes, a, a_strides, b, c, accumulate| Product {
+            sizes,
+            a,
+            a_strides,
+            b,
+            b_row: width,
+            c,
+            c_row: width,
+            accumulate,
         };
         // SAFETY: as the caller promises.
         unsafe {
-            let scores =
-                product([keys, dim, width], row(&problem.k), problem.k.steps(), room.queries, room.tile, false);
+            let scores = product(
+                [keys, dim, width],
+                row(&problem.k),
+                problem.k.steps(),
+                room.queries,
+                room.tile,
+                false,
+            );
             T::dispatch(cpu.level, scores);
             let tile = core::slice::from_raw_parts_mut(room.tile, keys * width);
             problem.mask(block, &visible, key, tile, room.spare);
@@ -111,7 +124,10 @@ unsafe fn attend<T: Score>(
             }
             let [v_row, v_column] = problem.v.steps();
             let (sizes, strides) = ([dim_v, keys, width], [v_column, v_row]);
-            T::dispatch(cpu.level, product(sizes, row(&problem.v), strides, room.tile, sums.as_mut_ptr(), key > 0));
+            T::dispatch(
+                cpu.level,
+                product(sizes, row(&problem.v), strides, room.tile, sums.as_mut_ptr(), key > 0),
+            );
         }
     }
     for i in 0..width {

@@ -140,7 +140,8 @@ fn input<T: Float>(
             // SAFETY: sizes by inference.
             .map(|map| unsafe { exchanged(cpu, &flat, &map.taps, taps, weight.as_ptr::<T>()) })
             .collect();
-        let weights: Vec<*const T> = packed.iter_mut().map(|packed| packed.as_mut_ptr().cast_const()).collect();
+        let weights: Vec<*const T> =
+            packed.iter_mut().map(|packed| packed.as_mut_ptr().cast_const()).collect();
         // SAFETY: sizes by inference; the output is fresh.
         unsafe { flat.run::<T>(cpu, lanes, y.0, &weights, x.as_mut_ptr()) };
         return Ok(());

@@ -46,7 +46,8 @@ impl<T: Turn> Plane<T> {
         let (strips, chunks) = (self.rows.div_ceil(strip), self.columns.div_ceil(chunk));
         let units = strips * chunks;
         let bytes = outer.num_elements() * self.rows * self.columns * size_of::<T>();
-        let streamed = stream::pays(bytes) && (self.target_row.unsigned_abs() * size_of::<T>()).is_multiple_of(LINE);
+        let streamed =
+            stream::pays(bytes) && (self.target_row.unsigned_abs() * size_of::<T>()).is_multiple_of(LINE);
         let grain = GRAIN.div_ceil(strip.min(self.rows) * chunk.min(self.columns) * size_of::<T>());
         pool.parallel_for(outer.num_elements() * units, grain, |range| {
             for unit in range {
@@ -108,7 +109,12 @@ impl<T: Turn> Plane<T> {
             for column in (0..side).step_by(T::SIDE) {
                 let source = source.offset(column as isize * self.source_column);
                 for row in (0..side).step_by(T::SIDE) {
-                    T::turn(source.add(row), self.source_column, lines.add(row * side + column), side as isize);
+                    T::turn(
+                        source.add(row),
+                        self.source_column,
+                        lines.add(row * side + column),
+                        side as isize,
+                    );
                 }
             }
             for row in 0..side {

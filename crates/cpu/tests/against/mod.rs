@@ -114,7 +114,8 @@ impl Case {
         self.run(&Cpu::with_threads(threads))
     }
 
-    fn run(&self, engine: &dyn Engine) -> Vec<TensorData> {
+    /// The results on an engine.
+    pub(crate) fn run(&self, engine: &dyn Engine) -> Vec<TensorData> {
         let inputs: Operands =
             (0..self.operands.len()).map(|i| Operand::Value(self.value(engine, i))).collect();
         let types = infer(&self.op, &OperandType::list(&inputs)).unwrap();
@@ -194,8 +195,9 @@ pub(crate) fn within(case: &Case, factor: f64) {
     }
 }
 
+/// Checks that two results agree, within a multiple of what the dtype allows.
 #[track_caller]
-fn compare(case: &Case, got: &TensorData, wanted: &TensorData, factor: f64) {
+pub(crate) fn compare(case: &Case, got: &TensorData, wanted: &TensorData, factor: f64) {
     let tolerance = factor
         * match wanted.dtype() {
             DType::F64 => 1e-12,

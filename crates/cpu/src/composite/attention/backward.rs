@@ -238,9 +238,8 @@ impl<T: Score> Backward<'_, T> {
             unsafe {
                 let scores = core::slice::from_raw_parts_mut(room.tiles[0], keys * width);
                 let slopes = core::slice::from_raw_parts_mut(room.tiles[1], keys * width);
-                let operand = |heads: &Heads<T>| {
-                    (heads.row(block.batch, problem.kv_head(block), key), heads.steps())
-                };
+                let operand =
+                    |heads: &Heads<T>| (heads.row(block.batch, problem.kv_head(block), key), heads.steps());
                 let (k, [k_row, k_column]) = operand(&problem.k);
                 let (v, v_strides) = operand(&problem.v);
                 let tile = [keys, dim, width];

@@ -114,7 +114,7 @@ impl<T: Float> Product<T> {
 }
 
 /// What attention needs of a float besides.
-pub(super) trait Score: Float {
+pub(in crate::composite) trait Score: Float {
     /// Integers of its size.
     type Bits: Turn;
 
@@ -124,7 +124,7 @@ pub(super) trait Score: Float {
     const INFINITY: Self;
 
     /// `2^x` for `x` up to 127, and 0 below -126; `fused` says whether products are added in one step.
-    fn exp2(self, fused: bool) -> Self;
+    fn two_to(self, fused: bool) -> Self;
 }
 
 impl Score for f32 {
@@ -136,7 +136,7 @@ impl Score for f32 {
 
     /// A polynomial through the Chebyshev points of `-½..½`, within 2e-8 of the exact value but for rounding.
     #[inline(always)]
-    fn exp2(self, fused: bool) -> f32 {
+    fn two_to(self, fused: bool) -> f32 {
         /// Adding and subtracting this rounds to a whole number: 1.5 · 2²³.
         const ROUND: f32 = 12_582_912.0;
         const C: [f32; 7] =
@@ -174,7 +174,7 @@ impl Score for f64 {
     const INFINITY: f64 = f64::INFINITY;
 
     #[inline(always)]
-    fn exp2(self, _fused: bool) -> f64 {
+    fn two_to(self, _fused: bool) -> f64 {
         Float::exp(self * core::f64::consts::LN_2)
     }
 }
@@ -225,7 +225,7 @@ impl<T: Score> Kernel<T> for Weigh<'_, T> {
                 let new = if best[lane] > before[lane] { best[lane] } else { before[lane] };
                 // While nothing is visible any finite number will do.
                 shift[lane] = if new == T::NEG_INFINITY { T::ZERO } else { new };
-                let changed = (before[lane] - shift[lane]).exp2(fused);
+                let changed = (before[lane] - shift[lane]).two_to(fused);
                 scale[lane] = if before[lane] == new { T::ONE } else { changed };
                 any |= before[lane] != new;
                 before[lane] = new;
@@ -233,7 +233,7 @@ impl<T: Score> Kernel<T> for Weigh<'_, T> {
             for row in self.tile.chunks_exact_mut(self.width) {
                 let scores = lanes_mut(row, column);
                 for lane in 0..LANES {
-                    let weight = (scores[lane] - shift[lane]).exp2(fused);
+                    let weight = (scores[lane] - shift[lane]).two_to(fused);
                     scores[lane] = weight;
                     sum[lane] += weight;
                 }
@@ -289,7 +289,7 @@ impl<T: Score> Kernel<T> for Slopes<'_, T> {
                 let (scores, slopes) = (lanes_mut(scores, column), lanes_mut(slopes, column));
                 let (lse, mean) = (lanes(self.lse, column), lanes(self.mean, column));
                 for lane in 0..LANES {
-                    let weight = (scores[lane] - lse[lane]).exp2(fused);
+                    let weight = (scores[lane] - lse[lane]).two_to(fused);
                     slopes[lane] = weight * (slopes[lane] - mean[lane]) * self.scale;
                     scores[lane] = weight;
                 }
@@ -334,7 +334,7 @@ mod tests {
         for fused in [false, cfg!(feature = "std")] {
             let mut x = -130.0f32;
             while x < 1.0 {
-                let (got, want) = (x.exp2(fused), libm::exp2(f64::from(x)));
+                let (got, want) = (x.two_to(fused), libm::exp2(f64::from(x)));
                 if x < -126.0 {
                     assert_eq!(got, 0.0);
                 } else {
@@ -342,9 +342,9 @@ mod tests {
                 }
                 x += 0.0137;
             }
-            assert_eq!(0.0f32.exp2(fused), 1.0);
-            assert_eq!(f32::NEG_INFINITY.exp2(fused), 0.0);
-            assert!(f32::NAN.exp2(fused).is_nan());
+            assert_eq!(0.0f32.two_to(fused), 1.0);
+            assert_eq!(f32::NEG_INFINITY.two_to(fused), 0.0);
+            assert!(f32::NAN.two_to(fused).is_nan());
         }
     }
 }

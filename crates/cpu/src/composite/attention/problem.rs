@@ -288,7 +288,8 @@ impl<T: Score> Rows<T> {
             }
             for column in turned..columns {
                 // SAFETY: as the caller promises.
-                matrix[column * width + row] = unsafe { *self.starts[row].offset(column as isize * self.column) };
+                matrix[column * width + row] =
+                    unsafe { *self.starts[row].offset(column as isize * self.column) };
             }
         }
         if scale != T::ONE {

@@ -118,9 +118,12 @@ impl Flat<'_> {
     /// The source itself, where it already lies as [`Lines`] says and strips need not read past its end.
     fn bare<T>(&self, source: &Array, lanes: usize) -> Option<Planes<T>> {
         let strides = source.strides();
-        let dense = self.lines.axes.iter().zip(&strides[2..]).all(|(axis, &stride)| {
-            axis.length == 1 || axis.stride as isize == stride
-        });
+        let dense = self
+            .lines
+            .axes
+            .iter()
+            .zip(&strides[2..])
+            .all(|(axis, &stride)| axis.length == 1 || axis.stride as isize == stride);
         let long = self.lines.maps.iter().all(|map| map.length(&self.lines.axes) >= VECTORS * lanes);
         let ordered = strides[0] >= 0 && strides[1] >= 0;
         (self.lines.is_bare() && dense && long && ordered).then(|| Planes {
@@ -144,7 +147,9 @@ impl Flat<'_> {
         share(&cpu.pool, self.batch * channels, COPIED.div_ceil(plane.max(1)), |range| {
             for i in range {
                 // SAFETY: a channel of the source; its place in the copy.
-                unsafe { lay_out(cpu, self.lines, source, i / channels, i % channels, start.get().add(i * plane)) };
+                unsafe {
+                    lay_out(cpu, self.lines, source, i / channels, i % channels, start.get().add(i * plane))
+                };
             }
         });
         Planes { start, image: channels * plane, plane }
@@ -201,8 +206,10 @@ impl Flat<'_> {
                     let channels = number * chunk..((number + 1) * chunk).min(self.channels_out);
                     // SAFETY: the group's channels of an image; strips of different tasks are disjoint.
                     unsafe {
-                        let source =
-                            planes.start.get().add(n * planes.image + group * self.channels_in * planes.plane);
+                        let source = planes
+                            .start
+                            .get()
+                            .add(n * planes.image + group * self.channels_in * planes.plane);
                         let place = Part { n, group, channels };
                         self.strip(cpu, lanes, strips, tile, source, weight, &place, &mut sums, result);
                     }
@@ -233,8 +240,7 @@ impl Flat<'_> {
         share(&cpu.pool, self.batch * self.groups, GRAIN.div_ceil(work.max(1)), |tasks| {
             let mut own = Scratch::<T>::new(self.channels_in * plane + VECTORS * MAX_LANES);
             let chunk = |strips: &Strips<'_>| self.chunk::<T>(strips.offsets.len());
-            let mut sums: Vec<_> =
-                all.iter().map(|strips| self.sums(strips, lanes, chunk(strips))).collect();
+            let mut sums: Vec<_> = all.iter().map(|strips| self.sums(strips, lanes, chunk(strips))).collect();
             for task in tasks {
                 let (n, group) = (task / self.groups, task % self.groups);
                 // SAFETY: channels of the group; planes of the result that are this task's alone.

@@ -157,7 +157,8 @@ impl Axis {
                 if !remainders.contains(&remainder) {
                     remainders.push(remainder);
                 }
-                let elements = (length as isize - remainder as isize + step as isize - 1).max(0) / step as isize;
+                let elements =
+                    (length as isize - remainder as isize + step as isize - 1).max(0) / step as isize;
                 let end = first + reads.count as isize;
                 zeros = zeros.max(-first).max(end - elements);
                 width = width.max(elements.min(end));

@@ -9,7 +9,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 pub(super) fn share(pool: &Pool, tasks: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
     let grain = grain.max(1);
     if tasks <= grain || pool.threads() == 1 {
-        return if tasks > 0 { body(0..tasks) };
+        return if tasks > 0 {
+            body(0..tasks)
+        };
     }
     let next = AtomicUsize::new(0);
     pool.parallel_for(pool.threads(), 1, |threads| {

@@ -74,7 +74,11 @@ impl<T: Lane, A: Copy> Part<T, A> {
     /// # Safety
     /// As [`run`](Self::run).
     #[inline(always)]
-    unsafe fn turns<F: Form<T, Total = A>, C: Combine<A>, const N: usize>(&self, first: usize, before: &mut [A]) {
+    unsafe fn turns<F: Form<T, Total = A>, C: Combine<A>, const N: usize>(
+        &self,
+        first: usize,
+        before: &mut [A],
+    ) {
         let start = before;
         let before: [A; N] = core::array::from_fn(|line| start[line]);
         let mut totals = [self.identity; N];
@@ -115,7 +119,8 @@ impl<T: Lane, A: Copy> Part<T, A> {
     ) {
         // SAFETY: as the caller promises; the elements are read before their results are written.
         unsafe {
-            let x = self.x.offset(row as isize * self.along[0]).add(first).cast::<[T; LANES]>().read_unaligned();
+            let x =
+                self.x.offset(row as isize * self.along[0]).add(first).cast::<[T; LANES]>().read_unaligned();
             let mut y = x;
             for lane in 0..LANES {
                 let after = C::combine(totals[lane], F::widen(x[lane]));

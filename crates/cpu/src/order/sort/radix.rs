@@ -137,7 +137,13 @@ impl Radix<'_> {
     ///
     /// # Safety
     /// As [`order`](Self::order).
-    unsafe fn pass<E: Entry, C: Count>(&self, digit: Digit, counts: &mut [C], from: Shared<E>, to: Shared<E>) {
+    unsafe fn pass<E: Entry, C: Count>(
+        &self,
+        digit: Digit,
+        counts: &mut [C],
+        from: Shared<E>,
+        to: Shared<E>,
+    ) {
         let slots = Shared::new(counts.as_mut_ptr());
         // SAFETY: initialised entries, and places for each part.
         let part_of = |part: usize, range: core::ops::Range<usize>| unsafe {
@@ -221,7 +227,10 @@ mod tests {
             // SAFETY: both lists have that many entries.
             let ordered = unsafe { Radix { pool: Some(&pool), len: n, parts }.order(a, b) };
             // SAFETY: as above.
-            assert!(unsafe { core::slice::from_raw_parts(ordered, n) } == expected, "{bits} bits, {parts} parts");
+            assert!(
+                unsafe { core::slice::from_raw_parts(ordered, n) } == expected,
+                "{bits} bits, {parts} parts"
+            );
         }
     }
 

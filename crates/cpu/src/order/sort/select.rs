@@ -98,7 +98,9 @@ impl Sort<'_> {
             for part in range {
                 let places = part * PART..((part + 1) * PART).min(len);
                 // SAFETY: places of the line, and a list for each part.
-                unsafe { self.select(x.get().cast_const(), places, &mut *slots.get().cast::<Vec<E>>().add(part)) };
+                unsafe {
+                    self.select(x.get().cast_const(), places, &mut *slots.get().cast::<Vec<E>>().add(part))
+                };
             }
         });
         let mut entries = found.concat();
