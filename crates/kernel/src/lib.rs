@@ -20,13 +20,17 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+mod interpret;
 mod kernel;
 mod lower;
 mod nest;
+mod verify;
 
+pub use interpret::{Argument, interpret};
 pub use kernel::{
     Axis, AxisSet, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass,
     ValueId,
 };
 pub use lower::{Layout, Lowered, NotLowered};
 pub use nest::{Nest, Operand, Refusal, Slot};
+pub use verify::{Invalid, verify};

@@ -1,6 +1,6 @@
 //! From a nest to a kernel: axes in order, merged where every parameter agrees, and strides by class.
 
-use crate::nest::{AtomId, Nest, Origin, Slot, SlotState};
+use crate::nest::{AtomId, Nest, NestValue, Origin, Slot, SlotState};
 use crate::{
     Axis, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass, ValueId,
 };
@@ -60,7 +60,8 @@ impl Nest {
     /// row-major without gaps.
     ///
     /// # Errors
-    /// When an output is not [storable](Nest::is_storable), or the kernel would be too large.
+    /// When an output is not [storable](Nest::is_storable), outputs made of numbers and indices alone have other axes than
+    /// the rest, or the kernel would be too large.
     ///
     /// # Panics
     /// When the number of layouts is not the number of inputs and numbers.
@@ -69,17 +70,26 @@ impl Nest {
         if let Some(place) = outputs.iter().position(|&slot| !self.is_storable(slot)) {
             return Err(NotLowered::Output(place));
         }
-        let params = self.params(outputs, layouts);
-        let mut loops = self.loops(outputs, &params);
-        let resident = self.is_resident();
-        let scans = self.values.iter().any(|value| matches!(value.compute, Compute::Scan { .. }));
-        order(&mut loops, resident || scans);
-        let indexed: Vec<AtomId> = self.indexed();
+        let needed = self.needed(outputs);
+        let mixed = !self.agree(outputs, false);
+        let reducing = mixed || self.reducing(&needed);
+        if mixed && !self.agree(outputs, true) {
+            return Err(NotLowered::Output(outputs.len() - 1));
+        }
+        let params = self.params(outputs, layouts, &needed);
+        let mut loops = self.loops(&params, reducing);
+        // Rows beside single elements of rows are rows, also where nothing is reduced.
+        let resident = (mixed && !self.reducing(&needed))
+            || self.resident(&needed, outputs.iter().map(|&slot| self.state(slot)));
+        let product = self.product.filter(|&value| needed[value as usize]);
+        order(&mut loops, resident || product.is_some() || self.scans());
+        let indexed: Vec<AtomId> = self.indexed(&needed);
         merge(&mut loops, &indexed);
         if loops.len() > Nest::MAX_AXES || params.len() > Nest::MAX_PARAMS {
             return Err(NotLowered::TooLarge);
         }
-        let (body, product) = self.body(outputs, &params, &loops);
+        let (body, renamed) = self.body(&params, &loops, &needed);
+        let product = product.map(|value| renamed[value as usize]);
         let hero = hero(&loops, &params, &body, product, resident);
         let kernel = Kernel {
             hero,
@@ -102,8 +112,7 @@ impl Nest {
     }
 
     /// The parameters: inputs and numbers that an output needs, in order, then outputs.
-    fn params<'a>(&'a self, outputs: &[Slot], layouts: &'a [Layout]) -> Vec<Bound<'a>> {
-        let needed = self.needed(outputs);
+    fn params<'a>(&'a self, outputs: &[Slot], layouts: &'a [Layout], needed: &[bool]) -> Vec<Bound<'a>> {
         let mut params = Vec::new();
         for slot in &self.slots {
             if !needed[slot.value as usize] || slot.origin != Origin::Input {
@@ -147,9 +156,28 @@ impl Nest {
         needed
     }
 
+    /// Whether the outputs need a reduction or a scan. Where they do not, reduced axes are like any other.
+    fn reducing(&self, needed: &[bool]) -> bool {
+        let combines =
+            |value: &NestValue| matches!(value.compute, Compute::Reduce(..) | Compute::Scan { .. });
+        self.values.iter().zip(needed).any(|(value, &needed)| needed && combines(value))
+    }
+
+    /// Whether all outputs cross the same axes, or the same parallel axes.
+    fn agree(&self, outputs: &[Slot], parallel: bool) -> bool {
+        let crossed = |slot: Slot| {
+            let leaves = self.leaves(self.state(slot)).into_iter().map(|(_, atom)| atom);
+            let mut atoms: Vec<AtomId> =
+                leaves.filter(|&atom| !parallel || !self.atoms.is_reduced(atom)).collect();
+            atoms.sort_unstable();
+            atoms
+        };
+        outputs.windows(2).all(|pair| crossed(pair[0]) == crossed(pair[1]))
+    }
+
     /// The atoms of the index space as loops: in the order of the largest output, the others after it in the order in which
     /// the largest operand lies in memory.
-    fn loops(&self, outputs: &[Slot], params: &[Bound<'_>]) -> Vec<Loop> {
+    fn loops(&self, params: &[Bound<'_>], reducing: bool) -> Vec<Loop> {
         let largest = |kind: ParamKind| {
             let of_kind = params.iter().filter(move |param| param.kind == kind);
             of_kind.max_by_key(|param| (param.slot.ty.num_elements(), Reverse(param.place)))
@@ -168,7 +196,9 @@ impl Nest {
             leaves
         };
         let elements = |param: Option<&Bound<'_>>| param.map_or(0, |param| param.slot.ty.num_elements());
+        // The axes of a product stay in the order of its result.
         if elements(input) > elements(output)
+            && self.product.is_none()
             && let Some(input) = input
         {
             in_memory(input).into_iter().filter(|&(_, stride)| stride != 0).for_each(|(atom, _)| add(atom));
@@ -179,11 +209,9 @@ impl Nest {
         for param in params {
             in_memory(param).into_iter().for_each(|(atom, _)| add(atom));
         }
-        for slot in &self.slots {
-            // Reduced atoms that no parameter crosses, and those of indices.
-            if slot.origin == Origin::Computed && self.reaches(outputs, slot) {
-                self.leaves(slot).into_iter().for_each(|(_, atom)| add(atom));
-            }
+        if reducing {
+            // No parameter need cross them.
+            self.atoms.reduced().for_each(add);
         }
         let steps: Vec<Vec<(AtomId, isize)>> = params.iter().map(|param| self.steps(param)).collect();
         let stride = |steps: &Vec<(AtomId, isize)>, atom| {
@@ -193,15 +221,11 @@ impl Nest {
             .into_iter()
             .map(|atom| Loop {
                 atom,
-                role: if self.atoms.is_reduced(atom) { Axis::Reduce } else { Axis::Parallel },
+                role: if reducing && self.atoms.is_reduced(atom) { Axis::Reduce } else { Axis::Parallel },
                 extent: self.atoms.extent(atom),
                 strides: steps.iter().map(|steps| stride(steps, atom)).collect(),
             })
             .collect()
-    }
-
-    fn reaches(&self, outputs: &[Slot], slot: &SlotState) -> bool {
-        self.needed(outputs)[slot.value as usize]
     }
 
     /// Each atom that a parameter crosses, with the step along it.
@@ -225,9 +249,9 @@ impl Nest {
     }
 
     /// The leaves that indices count: they must stay axes of their own.
-    fn indexed(&self) -> Vec<AtomId> {
+    fn indexed(&self, needed: &[bool]) -> Vec<AtomId> {
         let mut indexed = Vec::new();
-        for value in &self.values {
+        for (value, _) in self.values.iter().zip(needed).filter(|(_, needed)| **needed) {
             if let Compute::Index(atom) = value.compute {
                 indexed.extend(self.atoms.leaves_of(atom as AtomId));
             }
@@ -235,14 +259,13 @@ impl Nest {
         indexed
     }
 
-    /// The instructions that the outputs need, renumbered, and the number of the product.
+    /// The instructions that the outputs need, and the new number of each.
     fn body(
         &self,
-        outputs: &[Slot],
         params: &[Bound<'_>],
         loops: &[Loop],
-    ) -> (Vec<Instruction>, Option<ValueId>) {
-        let needed = self.needed(outputs);
+        needed: &[bool],
+    ) -> (Vec<Instruction>, Vec<ValueId>) {
         let mut body: Vec<Instruction> = Vec::new();
         let mut renamed: Vec<ValueId> = alloc::vec![ValueId::MAX; self.values.len()];
         for (old, value) in self.values.iter().enumerate().filter(|&(old, _)| needed[old]) {
@@ -278,16 +301,15 @@ impl Nest {
                 emit(&mut body, Compute::Store(i as u32, renamed[param.value as usize]), param.slot.ty.dtype);
             }
         }
-        let product =
-            self.product.map(|value| renamed[value as usize]).filter(|&value| value != ValueId::MAX);
-        (body, product)
+        (body, renamed)
     }
 
     /// The index along an atom, which may have been split.
     fn index(&self, atom: AtomId, dtype: DType, loops: &[Loop], body: &mut Vec<Instruction>) -> ValueId {
         let mut sum: Option<ValueId> = None;
         for leaf in self.atoms.leaves_of(atom) {
-            let axis = loops.iter().position(|axis| axis.atom == leaf).unwrap_or(0);
+            let axis = loops.iter().position(|axis| axis.atom == leaf);
+            let axis = axis.expect("what counts along an axis is computed at every point of it");
             if let Some(outer) = sum {
                 let extent = Scalar::Int(self.atoms.extent(leaf) as i64);
                 let extent = emit(body, Compute::Constant(extent), dtype);
@@ -303,8 +325,14 @@ impl Nest {
     }
 }
 
+/// The instruction: the one that is there already, or a new one.
 fn emit(body: &mut Vec<Instruction>, compute: Compute, dtype: DType) -> ValueId {
-    body.push(Instruction { compute, dtype });
+    let instruction = Instruction { compute, dtype };
+    let stores = matches!(compute, Compute::Store(..));
+    if let Some(value) = body.iter().position(|other| *other == instruction && !stores) {
+        return value as ValueId;
+    }
+    body.push(instruction);
     (body.len() - 1) as ValueId
 }
 

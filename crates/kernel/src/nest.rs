@@ -6,6 +6,8 @@
 //! identifies with those of what stands beside it. No index is ever divided.
 
 mod atom;
+mod contract;
+mod place;
 mod push;
 
 use crate::{Compute, ValueId};
@@ -70,6 +72,8 @@ impl From<Scalar> for Operand {
 pub(crate) struct NestValue {
     pub(crate) compute: Compute,
     pub(crate) dtype: DType,
+    /// Whether it is made of numbers and indices alone.
+    free: bool,
 }
 
 /// A tensor of the region: a value, and which atoms each of its axes crosses.
@@ -92,6 +96,9 @@ pub(crate) enum Origin {
     View,
     /// What an op computed: it can be stored.
     Computed,
+    /// What ops computed of numbers and indices alone. It is computed again wherever it is needed, so that it may lack axes
+    /// of the region; it can be stored where it has all of them.
+    Free,
     /// What an op computed before a product of matrices: it lacks an axis of the product, and cannot be stored.
     Prologue,
 }
@@ -194,9 +201,20 @@ impl Nest {
         self.state(slot).ty
     }
 
-    /// Whether the region may write this tensor: it is computed at every point of the index space, reduced axes aside.
+    /// Whether the region may write this tensor: it is computed at every point of the index space, reduced axes aside. What a
+    /// later op adds to the region may take this away from tensors made of numbers and indices alone, and from the operands
+    /// of a product of matrices.
     pub fn is_storable(&self, slot: Slot) -> bool {
-        self.state(slot).origin == Origin::Computed
+        let state = self.state(slot);
+        match state.origin {
+            Origin::Computed => true,
+            Origin::Free => {
+                let alone = self.slots.iter().all(|slot| slot.origin != Origin::Computed);
+                let space = if alone { self.parallel_leaves(state) } else { self.space() };
+                self.covers(state, &space)
+            }
+            Origin::Input | Origin::View | Origin::Prologue => false,
+        }
     }
 
     /// Whether some axes are reduced.
@@ -207,31 +225,39 @@ impl Nest {
     /// Whether what a reduction gave is combined again with values that change along the reduced axes: such rows must stay
     /// resident.
     pub fn is_resident(&self) -> bool {
+        let computed = self.slots.iter().filter(|slot| slot.origin == Origin::Computed);
+        self.resident(&alloc::vec![true; self.values.len()], computed)
+    }
+
+    /// The same of these values and outputs only.
+    pub(crate) fn resident<'a>(
+        &'a self,
+        needed: &[bool],
+        mut outputs: impl Iterator<Item = &'a SlotState>,
+    ) -> bool {
         let levels = self.levels();
-        self.values.iter().enumerate().any(|(i, value)| {
-            let stage = levels[i].stage;
-            match value.compute {
-                Compute::Reduce(_, operand) => levels[operand as usize].stage > 0,
-                Compute::Load(_)
-                | Compute::Number(_)
-                | Compute::Constant(_)
-                | Compute::Index(_)
-                | Compute::Unary(..)
-                | Compute::Binary(..)
-                | Compute::Compare(..)
-                | Compute::Select(..)
-                | Compute::Cast(_)
-                | Compute::Bitcast(_)
-                | Compute::Scan { .. }
-                | Compute::Checked(..)
-                | Compute::Store(..) => stage > 0 && levels[i].along,
-            }
-        }) || self.slots.iter().any(|slot| {
-            // A reduction's result, repeated along the row.
-            slot.origin == Origin::Computed
-                && levels[slot.value as usize].stage > 0
+        let combined = |(i, value): (usize, &NestValue)| match value.compute {
+            Compute::Reduce(_, operand) => levels[operand as usize].stage > 0,
+            Compute::Load(_)
+            | Compute::Number(_)
+            | Compute::Constant(_)
+            | Compute::Index(_)
+            | Compute::Unary(..)
+            | Compute::Binary(..)
+            | Compute::Compare(..)
+            | Compute::Select(..)
+            | Compute::Cast(_)
+            | Compute::Bitcast(_)
+            | Compute::Scan { .. }
+            | Compute::Checked(..)
+            | Compute::Store(..) => levels[i].stage > 0 && levels[i].along,
+        };
+        // A reduction's result may also be repeated along the row.
+        let repeated = |slot: &SlotState| {
+            levels[slot.value as usize].stage > 0
                 && self.leaves(slot).iter().any(|&(_, atom)| self.atoms.is_reduced(atom))
-        })
+        };
+        self.values.iter().enumerate().filter(|(i, _)| needed[*i]).any(combined) || outputs.any(repeated)
     }
 
     /// Whether the innermost axis of the largest tensor that crosses reduced axes is reduced: rows then lie together in memory,
@@ -327,8 +353,15 @@ impl Nest {
         &self.slots[slot.0 as usize]
     }
 
+    /// An instruction: the one that is there already, or a new one.
     fn value(&mut self, compute: Compute, dtype: DType) -> ValueId {
-        self.values.push(NestValue { compute, dtype });
+        let same = |value: &NestValue| value.compute == compute && value.dtype == dtype;
+        if let Some(value) = self.values.iter().position(same) {
+            return value as ValueId;
+        }
+        let of_free = compute.operands().iter().all(|&value| self.values[value as usize].free);
+        let free = of_free && !matches!(compute, Compute::Load(_));
+        self.values.push(NestValue { compute, dtype, free });
         (self.values.len() - 1) as ValueId
     }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use kiln_ir::{Axes, Binary, DType, NormKind, Op, Reduction, Scalar, Shape, TensorType, Unary};
 
 /// The atoms of each axis, one run per axis.
-fn runs(axes: &AxisAtoms, rank: usize) -> Vec<Vec<AtomId>> {
+pub(super) fn runs(axes: &AxisAtoms, rank: usize) -> Vec<Vec<AtomId>> {
     let mut runs = alloc::vec![Vec::new(); rank];
     for &(axis, atom) in axes {
         runs[axis as usize].push(atom);
@@ -17,16 +17,62 @@ fn runs(axes: &AxisAtoms, rank: usize) -> Vec<Vec<AtomId>> {
 impl Nest {
     /// Takes an op with one result into the region. A refused op leaves the region as it was.
     ///
+    /// Where an operand has nothing to do with the region yet, its axes are taken to be those of a tensor of the same shape.
+    ///
     /// # Errors
     /// When the op has no form in kernels, or its axes do not match the region's.
     pub fn push(&mut self, op: &Op, operands: &[Operand], results: &[TensorType]) -> Result<Slot, Refusal> {
         let [result] = results else { return Err(Refusal::NoKernel) };
         let before = self.clone();
-        let pushed = self.try_push(op, operands, *result).and_then(|slot| self.check().map(|()| slot));
-        if pushed.is_err() {
-            *self = before;
+        let refusal = match self.attempt(op, operands, *result) {
+            Ok(slot) => return Ok(slot),
+            Err(refusal) => refusal,
+        };
+        *self = before;
+        match refusal {
+            Refusal::Space | Refusal::Reduction => self.push_beside(op, operands, *result).ok_or(refusal),
+            Refusal::NoKernel | Refusal::Axes | Refusal::Diagonal | Refusal::Empty | Refusal::Product => {
+                Err(refusal)
+            }
         }
-        pushed
+    }
+
+    fn attempt(&mut self, op: &Op, operands: &[Operand], ty: TensorType) -> Result<Slot, Refusal> {
+        let slot = self.try_push(op, operands, ty)?;
+        self.check()?;
+        Ok(slot)
+    }
+
+    /// Pushes an op after identifying the axes of an operand with those of another tensor of its shape.
+    fn push_beside(&mut self, op: &Op, operands: &[Operand], ty: TensorType) -> Option<Slot> {
+        /// How many tensors are tried.
+        const MAX_TRIED: usize = 8;
+        let mut tried: Vec<(Slot, AxisAtoms)> = Vec::new();
+        for operand in operands {
+            let Operand::Slot(x) = *operand else { continue };
+            for other in (0..self.slots.len() as u32).rev().map(Slot) {
+                let state = self.state(other);
+                let axes = self.leaves(state);
+                if other == x
+                    || state.ty.shape != self.ty(x).shape
+                    || axes == self.leaves(self.state(x))
+                    || tried.contains(&(x, axes.clone()))
+                {
+                    continue;
+                }
+                if tried.len() == MAX_TRIED {
+                    return None;
+                }
+                tried.push((x, axes));
+                let before = self.clone();
+                let pushed = self.same_axes(other, x).and_then(|()| self.attempt(op, operands, ty));
+                match pushed {
+                    Ok(slot) => return Some(slot),
+                    Err(_) => *self = before,
+                }
+            }
+        }
+        None
     }
 
     fn try_push(&mut self, op: &Op, operands: &[Operand], ty: TensorType) -> Result<Slot, Refusal> {
@@ -90,19 +136,7 @@ impl Nest {
                 self.reduce(x, *reduction, &axes.to_vec())
             }
             Op::Scan { reduction, axis, reverse, exclusive } => {
-                let x = self.tensor(&operands[0])?;
-                if self.reduces() {
-                    return Err(Refusal::Reduction);
-                }
-                self.mark(x, &[*axis])?;
-                let value = Compute::Scan {
-                    reduction: *reduction,
-                    reverse: *reverse,
-                    exclusive: *exclusive,
-                    value: self.state(x).value,
-                };
-                let value = self.value(value, ty.dtype);
-                self.like(x, ty, value)
+                self.scan(operands, *reduction, *axis, *reverse, *exclusive, ty)
             }
             Op::Softmax { axis, log } => {
                 let x = self.tensor(&operands[0])?;
@@ -110,6 +144,8 @@ impl Nest {
             }
             Op::Norm { kind, axes, epsilon } => self.norm(operands, *kind, *axes, epsilon.0),
             Op::MatMul => self.matmul(operands, ty),
+            Op::Gather { axis } => self.gather(operands, *axis, ty),
+            Op::Scatter { axis, mode } => self.scatter(operands, *axis, *mode, ty),
             Op::Random { .. }
             | Op::Slice(_)
             | Op::Pad(_)
@@ -119,9 +155,7 @@ impl Nest {
             | Op::Sort { .. }
             | Op::TopK { .. }
             | Op::Take { .. }
-            | Op::Gather { .. }
             | Op::Put { .. }
-            | Op::Scatter { .. }
             | Op::SliceUpdate { .. }
             | Op::NonZero { .. }
             | Op::Conv { .. }
@@ -152,31 +186,59 @@ impl Nest {
         if self.values.len() > Nest::MAX_VALUES {
             return Err(Refusal::NoKernel);
         }
-        let mut space: Vec<AtomId> = Vec::new();
         for slot in &self.slots {
             let leaves = self.leaves(slot);
-            for (i, (_, atom)) in leaves.iter().enumerate() {
-                if leaves[..i].iter().any(|(_, other)| other == atom) {
-                    return Err(Refusal::Diagonal);
-                }
-                if slot.origin == Origin::Computed && !space.contains(atom) {
-                    space.push(*atom);
-                }
+            let twice =
+                |(i, (_, atom)): (usize, &(u8, AtomId))| leaves[..i].iter().any(|(_, other)| other == atom);
+            if leaves.iter().enumerate().any(twice) {
+                return Err(Refusal::Diagonal);
             }
         }
-        let parallel = space.iter().filter(|&&atom| !self.atoms.is_reduced(atom)).count();
-        let reduced = self.atoms.reduced().count();
-        for slot in self.slots.iter().filter(|slot| slot.origin == Origin::Computed) {
-            let leaves = self.leaves(slot);
-            let along = leaves.iter().filter(|(_, atom)| self.atoms.is_reduced(*atom)).count();
-            if leaves.len() - along != parallel || (along != 0 && along != reduced) {
-                return Err(Refusal::Space);
-            }
+        let space = self.space();
+        let mut computed = self.slots.iter().filter(|slot| slot.origin == Origin::Computed);
+        if !computed.all(|slot| self.covers(slot, &space)) {
+            return Err(Refusal::Space);
+        }
+        // A scan runs along one axis.
+        if self.scans() && self.atoms.reduced().count() != 1 {
+            return Err(Refusal::Reduction);
         }
         Ok(())
     }
 
-    fn tensor(&self, operand: &Operand) -> Result<Slot, Refusal> {
+    pub(crate) fn scans(&self) -> bool {
+        self.values.iter().any(|value| matches!(value.compute, Compute::Scan { .. }))
+    }
+
+    /// The atoms that are not reduced, of everything that the region must compute.
+    pub(crate) fn space(&self) -> Vec<AtomId> {
+        let mut space: Vec<AtomId> = Vec::new();
+        for slot in self.slots.iter().filter(|slot| slot.origin == Origin::Computed) {
+            for atom in self.parallel_leaves(slot) {
+                if !space.contains(&atom) {
+                    space.push(atom);
+                }
+            }
+        }
+        space
+    }
+
+    /// The atoms of a slot that are not reduced.
+    pub(crate) fn parallel_leaves(&self, slot: &SlotState) -> Vec<AtomId> {
+        let leaves = self.leaves(slot).into_iter().map(|(_, atom)| atom);
+        leaves.filter(|&atom| !self.atoms.is_reduced(atom)).collect()
+    }
+
+    /// Whether a slot has exactly these atoms, and beside them all reduced ones or none.
+    pub(crate) fn covers(&self, slot: &SlotState, space: &[AtomId]) -> bool {
+        let parallel = self.parallel_leaves(slot);
+        let along = self.leaves(slot).len() - parallel.len();
+        parallel.len() == space.len()
+            && space.iter().all(|atom| parallel.contains(atom))
+            && (along == 0 || along == self.atoms.reduced().count())
+    }
+
+    pub(super) fn tensor(&self, operand: &Operand) -> Result<Slot, Refusal> {
         match operand {
             Operand::Slot(slot) => Ok(*slot),
             Operand::Scalar(_) => Err(Refusal::NoKernel),
@@ -210,7 +272,7 @@ impl Nest {
         }
     }
 
-    fn same_axes(&mut self, a: Slot, b: Slot) -> Result<(), Refusal> {
+    pub(super) fn same_axes(&mut self, a: Slot, b: Slot) -> Result<(), Refusal> {
         if a == b {
             return Ok(());
         }
@@ -222,13 +284,15 @@ impl Nest {
         Ok(())
     }
 
-    fn like(&mut self, x: Slot, ty: TensorType, value: ValueId) -> Result<Slot, Refusal> {
+    pub(super) fn like(&mut self, x: Slot, ty: TensorType, value: ValueId) -> Result<Slot, Refusal> {
         let axes = self.state(x).axes.clone();
         Ok(self.computed(ty, value, axes))
     }
 
-    fn computed(&mut self, ty: TensorType, value: ValueId, axes: AxisAtoms) -> Slot {
-        self.slot(SlotState { ty, value, axes, origin: Origin::Computed })
+    pub(super) fn computed(&mut self, ty: TensorType, value: ValueId, axes: AxisAtoms) -> Slot {
+        let free = self.values[value as usize].free;
+        let origin = if free { Origin::Free } else { Origin::Computed };
+        self.slot(SlotState { ty, value, axes, origin })
     }
 
     fn view(&mut self, x: Slot, ty: TensorType, axes: AxisAtoms) -> Slot {
@@ -236,7 +300,7 @@ impl Nest {
         self.slot(SlotState { ty, value, axes, origin: Origin::View })
     }
 
-    fn cast(&mut self, value: ValueId, dtype: DType) -> ValueId {
+    pub(super) fn cast(&mut self, value: ValueId, dtype: DType) -> ValueId {
         if self.values[value as usize].dtype == dtype {
             return value;
         }
@@ -307,14 +371,15 @@ impl Nest {
                     let run = old.iter().filter(|(at, _)| *at as usize == source);
                     axes.extend(run.map(|&(_, atom)| (axis as u8, atom)));
                 }
-                None => axes.push((axis as u8, self.atoms.add(length))),
+                None if length != 1 => axes.push((axis as u8, self.atoms.add(length))),
+                None => {}
             }
         }
         axes
     }
 
     /// Marks axes of a tensor as those that the region reduces along.
-    fn mark(&mut self, x: Slot, axes: &[usize]) -> Result<(), Refusal> {
+    pub(super) fn mark(&mut self, x: Slot, axes: &[usize]) -> Result<(), Refusal> {
         let leaves = self.leaves(self.state(x));
         let along: Vec<AtomId> = leaves
             .iter()
@@ -344,9 +409,38 @@ impl Nest {
         if along.is_empty() {
             return Ok(self.computed(ty, state.value, kept));
         }
+        if self.scans() {
+            return Err(Refusal::Reduction);
+        }
         self.mark(x, &along)?;
         let value = self.value(Compute::Reduce(reduction, state.value), state.ty.dtype);
         Ok(self.computed(ty, value, kept))
+    }
+
+    fn scan(
+        &mut self,
+        operands: &[Operand],
+        reduction: Reduction,
+        axis: usize,
+        reverse: bool,
+        exclusive: bool,
+        ty: TensorType,
+    ) -> Result<Slot, Refusal> {
+        let x = self.tensor(&operands[0])?;
+        if self.reduces() {
+            return Err(Refusal::Reduction);
+        }
+        let value = self.state(x).value;
+        if ty.shape[axis] == 1 {
+            let value = match exclusive {
+                true => self.value(Compute::Constant(reduction.identity(ty.dtype)), ty.dtype),
+                false => value,
+            };
+            return self.like(x, ty, value);
+        }
+        self.mark(x, &[axis])?;
+        let value = self.value(Compute::Scan { reduction, reverse, exclusive, value }, ty.dtype);
+        self.like(x, ty, value)
     }
 
     fn unary(&mut self, function: Unary, x: Slot) -> Slot {
@@ -382,7 +476,10 @@ impl Nest {
         let value = self.cast(state.value, dtype);
         let ty = TensorType::new(state.ty.shape, dtype);
         // An operand that lacks axes of the region is no result of it, also in another dtype.
-        let origin = if state.origin == Origin::Computed { Origin::Computed } else { Origin::View };
+        let origin = match state.origin {
+            Origin::Computed | Origin::Free => state.origin,
+            Origin::Input | Origin::View | Origin::Prologue => Origin::View,
+        };
         self.slot(SlotState { ty, value, axes: state.axes, origin })
     }
 
@@ -433,37 +530,5 @@ impl Nest {
             y = self.binary(function, y, operand)?;
         }
         Ok(self.cast_slot(y, dtype))
-    }
-
-    /// `[.., m, k] x [.., k, n]`: a product summed over `k`.
-    fn matmul(&mut self, operands: &[Operand], ty: TensorType) -> Result<Slot, Refusal> {
-        if self.product.is_some() || self.reduces() {
-            return Err(Refusal::Product);
-        }
-        let (a, b) = (self.tensor(&operands[0])?, self.tensor(&operands[1])?);
-        for slot in &mut self.slots {
-            if slot.origin == Origin::Computed {
-                slot.origin = Origin::Prologue;
-            }
-        }
-        let rank = ty.shape.rank();
-        let (left, right) = (runs(&self.state(a).axes, rank), runs(&self.state(b).axes, rank));
-        for axis in 0..rank - 2 {
-            self.atoms.unify(&left[axis], &right[axis])?;
-        }
-        self.atoms.unify(&left[rank - 1], &right[rank - 2])?;
-        self.mark(a, &[rank - 1])?;
-        let mut axes: AxisAtoms =
-            self.state(a).axes.iter().filter(|(axis, _)| (*axis as usize) < rank - 1).copied().collect();
-        axes.extend(self.state(b).axes.iter().filter(|(axis, _)| *axis as usize == rank - 1).copied());
-        let narrow = matches!(self.ty(a).dtype, DType::F16 | DType::BF16);
-        let working = if narrow { DType::F32 } else { ty.dtype };
-        let (a, b) = (self.state(a).value, self.state(b).value);
-        let (a, b) = (self.cast(a, working), self.cast(b, working));
-        let product = self.value(Compute::Binary(Binary::Mul, a, b), working);
-        let sum = self.value(Compute::Reduce(Reduction::Sum, product), working);
-        self.product = Some(sum);
-        let value = self.cast(sum, ty.dtype);
-        Ok(self.computed(ty, value, axes))
     }
 }

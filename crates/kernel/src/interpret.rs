@@ -1,0 +1,305 @@
+//! The reference interpreter: what a kernel means.
+//!
+//! Each value of the body becomes a table over the axes that it [depends on](Kernel::dependence), instruction by
+//! instruction. Reals are computed in `f64` and rounded to the value's dtype after each instruction (16-bit ones to
+//! `f32`), integers exactly and wrapped. A reduction combines in `f64` or exactly, and is rounded once. Slow, and
+//! for tests.
+
+mod number;
+
+use crate::{AxisSet, Compute, Instruction, Kernel, Launch, ParamKind, StrideClass, ValueId, verify};
+use alloc::format;
+use alloc::vec::Vec;
+use kiln_ir::{DType, Elements, Error, Reduction, Result, Scalar};
+use number::{Numbers, combine_real, combine_whole};
+
+/// What a place of a launch is given.
+#[derive(Clone, Copy, Debug)]
+pub enum Argument<'a> {
+    /// Elements in memory, and where among them the first point lies.
+    Tensor {
+        /// All elements that strides may reach.
+        elements: &'a Elements,
+        /// The element at index 0 of every axis.
+        offset: usize,
+    },
+    /// A plain number.
+    Number(Scalar),
+}
+
+/// Runs a kernel. `arguments` are looked up by the [`place`](crate::Binding::place)s of inputs and numbers; the outputs
+/// come in the order of their places, each as long as its strides reach.
+///
+/// ```
+/// use kiln_ir::{Binary, DType, Elements, Op, Scalar, TensorType};
+/// use kiln_kernel::{Argument, Layout, Nest, interpret};
+///
+/// let ty = TensorType::new([3], DType::F32);
+/// let mut nest = Nest::default();
+/// let x = nest.input(ty);
+/// let y = nest.push(&Op::Binary(Binary::Mul), &[x.into(), Scalar::Float(2.0).into()], &[ty]).unwrap();
+/// let lowered = nest.lower(&[y], &[Layout(vec![-1])]).unwrap();
+///
+/// let elements = Elements::F32(vec![1.0, 2.0, 3.0]);
+/// let backwards = Argument::Tensor { elements: &elements, offset: 2 };
+/// let results = interpret(&lowered.kernel, &lowered.launch, &[backwards]).unwrap();
+/// assert_eq!(results, [Elements::F32(vec![6.0, 4.0, 2.0])]);
+/// ```
+///
+/// # Errors
+/// When the kernel is not [valid](verify()), the launch or an argument does not suit it, an access lies outside of its
+/// elements, an output is not written exactly once at each place, or a [`Compute::Checked`] index is out of range.
+pub fn interpret(kernel: &Kernel, launch: &Launch, arguments: &[Argument<'_>]) -> Result<Vec<Elements>> {
+    verify(kernel).map_err(|invalid| refused(format!("{invalid}")))?;
+    launch.fits(kernel).map_err(refused)?;
+    let mut machine = Machine {
+        kernel,
+        launch,
+        arguments,
+        dependence: kernel.dependence(),
+        tables: Vec::with_capacity(kernel.body.len()),
+        outputs: Vec::new(),
+    };
+    for (value, instruction) in kernel.body.iter().enumerate() {
+        let table = machine.run(value, *instruction)?;
+        machine.tables.push(table);
+    }
+    machine.outputs.sort_by_key(|(place, _)| *place);
+    Ok(machine.outputs.into_iter().map(|(_, elements)| elements).collect())
+}
+
+fn refused(problem: impl Into<alloc::string::String>) -> Error {
+    Error::value("kernel", problem)
+}
+
+struct Machine<'a> {
+    kernel: &'a Kernel,
+    launch: &'a Launch,
+    arguments: &'a [Argument<'a>],
+    dependence: Vec<AxisSet>,
+    /// For each value so far, its numbers over the points of its axes, row-major.
+    tables: Vec<Numbers>,
+    /// By place.
+    outputs: Vec<(usize, Elements)>,
+}
+
+impl Machine<'_> {
+    fn run(&mut self, value: usize, Instruction { compute, dtype }: Instruction) -> Result<Numbers> {
+        let space = self.dependence[value];
+        let at = |operand: ValueId| self.spread(operand, space);
+        Ok(match compute {
+            Compute::Load(param) => self.load(param, space)?,
+            Compute::Number(param) => self.number(param, dtype)?,
+            Compute::Constant(scalar) => Numbers::repeated(scalar, dtype, 1),
+            Compute::Index(axis) => {
+                let indices = 0..self.launch.extents[axis as usize] as i128;
+                Numbers::Whole(indices.collect()).cast(DType::I64, dtype)
+            }
+            Compute::Unary(function, a) => at(a).unary(function, dtype),
+            Compute::Binary(function, a, b) => at(a).binary(function, at(b), dtype),
+            Compute::Compare(comparison, a, b) => at(a).compare(comparison, at(b)),
+            Compute::Select(condition, a, b) => at(condition).select(at(a), at(b)),
+            Compute::Cast(a) => at(a).cast(self.dtype(a), dtype),
+            Compute::Bitcast(a) => at(a).bitcast(self.dtype(a), dtype)?,
+            Compute::Reduce(reduction, a) => self.reduce(reduction, a, space, dtype),
+            Compute::Scan { reduction, reverse, exclusive, value } => {
+                self.scan(reduction, reverse, exclusive, value, space, dtype)
+            }
+            Compute::Checked(a, bound) => {
+                let (indices, bound) = (at(a), at(bound).wholes());
+                let numbers = indices.clone().wholes();
+                if let Some((&index, &bound)) =
+                    numbers.iter().zip(&bound).find(|(index, bound)| !(0..**bound).contains(index))
+                {
+                    return Err(refused(format!(
+                        "index {index} is out of range for an axis of length {bound}"
+                    )));
+                }
+                indices
+            }
+            Compute::Store(param, a) => {
+                self.store(param, a, dtype)?;
+                Numbers::Whole(Vec::new())
+            }
+        })
+    }
+
+    fn dtype(&self, value: ValueId) -> DType {
+        self.kernel.body[value as usize].dtype
+    }
+
+    /// The places of all points of some axes, in row-major order.
+    fn walk(&self, space: AxisSet, strides: &[isize], start: isize) -> Vec<isize> {
+        let mut places = alloc::vec![start];
+        for (axis, &extent) in self.launch.extents.iter().enumerate() {
+            if space >> axis & 1 == 1 {
+                let along = |place: isize| (0..extent as isize).map(move |i| place + i * strides[axis]);
+                places = places.into_iter().flat_map(along).collect();
+            }
+        }
+        places
+    }
+
+    /// The strides of a table over some axes: 0 along others.
+    fn strides(&self, space: AxisSet) -> Vec<isize> {
+        let mut strides = alloc::vec![0; self.launch.extents.len()];
+        let mut step = 1;
+        for (axis, &extent) in self.launch.extents.iter().enumerate().rev() {
+            if space >> axis & 1 == 1 {
+                strides[axis] = step;
+                step *= extent as isize;
+            }
+        }
+        strides
+    }
+
+    /// The numbers of a value at all points of a greater space.
+    fn spread(&self, value: ValueId, space: AxisSet) -> Numbers {
+        let own = self.dependence[value as usize];
+        let table = &self.tables[value as usize];
+        if own == space { table.clone() } else { table.pick(&self.walk(space, &self.strides(own), 0)) }
+    }
+
+    fn load(&self, param: u32, space: AxisSet) -> Result<Numbers> {
+        let binding = &self.launch.bindings[param as usize];
+        let dtype = self.kernel.params[param as usize].dtype;
+        let Some(&Argument::Tensor { elements, offset }) = self.arguments.get(binding.place) else {
+            return Err(refused(format!("operand {} must be a tensor", binding.place)));
+        };
+        if elements.dtype() != dtype {
+            let found = elements.dtype();
+            return Err(refused(format!("operand {} must be of {dtype}, not {found}", binding.place)));
+        }
+        let places = self.walk(space, &binding.strides, offset as isize);
+        if let Some(place) = places.iter().find(|&&place| place < 0 || place as usize >= elements.len()) {
+            let (operand, len) = (binding.place, elements.len());
+            return Err(refused(format!("element {place} of operand {operand} is read, of {len}")));
+        }
+        Ok(Numbers::of(elements).pick(&places))
+    }
+
+    fn number(&self, param: u32, dtype: DType) -> Result<Numbers> {
+        let place = self.launch.bindings[param as usize].place;
+        match self.arguments.get(place) {
+            Some(Argument::Number(scalar)) => Ok(Numbers::repeated(*scalar, dtype, 1)),
+            Some(Argument::Tensor { .. }) | None => Err(refused(format!("operand {place} must be a number"))),
+        }
+    }
+
+    fn reduce(&self, reduction: Reduction, value: ValueId, space: AxisSet, dtype: DType) -> Numbers {
+        let identity = reduction.identity(dtype);
+        let count = self.walk(space, &self.strides(space), 0).len();
+        let all = space | self.kernel.reduced();
+        let targets = self.walk(all, &self.strides(space), 0);
+        let mut totals = Numbers::repeated(identity, dtype, count);
+        match (&mut totals, self.spread(value, all)) {
+            (Numbers::Real(totals), Numbers::Real(numbers)) => {
+                for (target, number) in targets.into_iter().zip(numbers) {
+                    let total = &mut totals[target as usize];
+                    *total = combine_real(reduction, *total, number);
+                }
+            }
+            (Numbers::Whole(totals), Numbers::Whole(numbers)) => {
+                for (target, number) in targets.into_iter().zip(numbers) {
+                    let total = &mut totals[target as usize];
+                    *total = combine_whole(reduction, *total, number);
+                }
+            }
+            (Numbers::Real(_), Numbers::Whole(_)) | (Numbers::Whole(_), Numbers::Real(_)) => {
+                unreachable!("a verified kernel reduces values of one dtype")
+            }
+        }
+        totals.settled(dtype)
+    }
+
+    fn scan(
+        &self,
+        reduction: Reduction,
+        reverse: bool,
+        exclusive: bool,
+        value: ValueId,
+        space: AxisSet,
+        dtype: DType,
+    ) -> Numbers {
+        let along = self.kernel.reduced();
+        let strides = self.strides(space);
+        let mut numbers = self.spread(value, space);
+        for start in self.walk(space & !along, &strides, 0) {
+            let mut places = self.walk(along, &strides, start);
+            if reverse {
+                places.reverse();
+            }
+            match &mut numbers {
+                Numbers::Real(numbers) => {
+                    let mut total = reduction.identity(dtype).to_f64();
+                    for place in places {
+                        let before = total;
+                        total = combine_real(reduction, total, numbers[place as usize]);
+                        numbers[place as usize] = if exclusive { before } else { total };
+                    }
+                }
+                Numbers::Whole(numbers) => {
+                    let identity = Numbers::repeated(reduction.identity(dtype), dtype, 1).wholes();
+                    let mut total = identity[0];
+                    for place in places {
+                        let before = total;
+                        total = combine_whole(reduction, total, numbers[place as usize]);
+                        numbers[place as usize] = if exclusive { before } else { total };
+                    }
+                }
+            }
+        }
+        numbers.settled(dtype)
+    }
+
+    fn store(&mut self, param: u32, value: ValueId, dtype: DType) -> Result<()> {
+        let classes = self.kernel.params[param as usize].strides.iter().enumerate();
+        let crossed = classes.filter(|(_, class)| **class != StrideClass::Zero);
+        let space = crossed.fold(0, |set, (axis, _)| set | 1 << axis);
+        let binding = &self.launch.bindings[param as usize];
+        let places = self.walk(space, &binding.strides, 0);
+        let least = places.iter().copied().min().unwrap_or(0).min(0);
+        // Where each element comes from: an output without gaps is written at each place once.
+        let mut sources = alloc::vec![usize::MAX; places.len()];
+        for (source, place) in places.iter().enumerate() {
+            let slot = sources.get_mut((place - least) as usize).filter(|slot| **slot == usize::MAX);
+            *slot.ok_or_else(|| {
+                refused(format!("output {} is not written once at each place", binding.place))
+            })? = source;
+        }
+        let sources: Vec<isize> = sources.into_iter().map(|source| source as isize).collect();
+        let numbers = self.spread(value, space).pick(&sources);
+        let place = binding.place;
+        self.outputs.push((place, numbers.stored(dtype)));
+        Ok(())
+    }
+}
+
+impl Launch {
+    /// Whether extents and bindings are as many as the kernel has, and strides agree with their classes.
+    pub(crate) fn fits(&self, kernel: &Kernel) -> core::result::Result<(), &'static str> {
+        if self.extents.len() != kernel.axes.len() {
+            return Err("the launch has another number of axes");
+        }
+        if self.bindings.len() != kernel.params.len() {
+            return Err("the launch has another number of parameters");
+        }
+        for (binding, param) in self.bindings.iter().zip(&kernel.params) {
+            if param.kind == ParamKind::Number {
+                continue;
+            }
+            if binding.strides.len() != kernel.axes.len() {
+                return Err("a parameter is bound with another number of strides");
+            }
+            let agrees = |(&stride, &class): (&isize, &StrideClass)| match class {
+                StrideClass::Zero => stride == 0,
+                StrideClass::One => stride == 1,
+                StrideClass::Any => true,
+            };
+            if !binding.strides.iter().zip(&param.strides).all(agrees) {
+                return Err("a stride is not of its class");
+            }
+        }
+        Ok(())
+    }
+}

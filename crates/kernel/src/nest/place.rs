@@ -1,0 +1,109 @@
+//! Elements by index, where one index belongs to a whole line: a comparison of each element's own index with it.
+
+use super::push::runs;
+use super::{Nest, Operand, Origin, Refusal, Slot};
+use crate::{Compute, ValueId};
+use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, TensorType, UpdateMode};
+
+impl Nest {
+    /// One element of each line along the axis: the sum of the line with all others replaced by 0. Only where the line is
+    /// crossed anyway.
+    pub(super) fn gather(
+        &mut self,
+        operands: &[Operand],
+        axis: usize,
+        ty: TensorType,
+    ) -> Result<Slot, Refusal> {
+        let (x, index) = (self.tensor(&operands[0])?, self.tensor(&operands[1])?);
+        let length = self.ty(x).shape[axis];
+        let crossed = self.reduces() || self.state(x).origin == Origin::Computed || length == 1;
+        if ty.shape[axis] != 1 || !crossed || self.scans() {
+            return Err(Refusal::NoKernel);
+        }
+        let here = self.is_here(x, index, axis)?;
+        let zero = match ty.dtype {
+            dtype if dtype.is_bool() => Scalar::Bool(false),
+            dtype if dtype.is_float() => Scalar::Float(0.0),
+            _integer => Scalar::Int(0),
+        };
+        let zero = self.value(Compute::Constant(zero), ty.dtype);
+        let mut value = self.value(Compute::Select(here, self.state(x).value, zero), ty.dtype);
+        if length != 1 {
+            self.mark(x, &[axis])?;
+            let reduction = if ty.dtype.is_bool() { Reduction::Max } else { Reduction::Sum };
+            value = self.value(Compute::Reduce(reduction, value), ty.dtype);
+        }
+        let kept = self.state(x).axes.iter().filter(|(at, _)| *at as usize != axis).copied().collect();
+        Ok(self.computed(ty, value, kept))
+    }
+
+    /// The base, with one element of each line along the axis replaced or combined.
+    pub(super) fn scatter(
+        &mut self,
+        operands: &[Operand],
+        axis: usize,
+        mode: UpdateMode,
+        ty: TensorType,
+    ) -> Result<Slot, Refusal> {
+        let (base, index) = (self.tensor(&operands[0])?, self.tensor(&operands[1])?);
+        let source = self.tensor(&operands[2])?;
+        if self.ty(index).shape[axis] != 1 {
+            return Err(Refusal::NoKernel);
+        }
+        let here = self.is_here(base, index, axis)?;
+        self.same_axes(index, source)?;
+        let (base_value, source) = (self.state(base).value, self.state(source).value);
+        let written = match mode.binary() {
+            Some(function) => self.value(Compute::Binary(function, base_value, source), ty.dtype),
+            None => source,
+        };
+        let value = self.value(Compute::Select(here, written, base_value), ty.dtype);
+        self.like(base, ty, value)
+    }
+
+    /// Whether an element of `x` is the one of its line that the index, of length 1 along the axis, points to.
+    fn is_here(&mut self, x: Slot, index: Slot, axis: usize) -> Result<ValueId, Refusal> {
+        let shape = self.ty(x).shape;
+        let (own, other) =
+            (runs(&self.state(x).axes, shape.rank()), runs(&self.state(index).axes, shape.rank()));
+        for at in (0..shape.rank()).filter(|&at| at != axis) {
+            self.atoms.unify(&own[at], &other[at])?;
+        }
+        let dtype = holding(self.ty(index).dtype, shape[axis]);
+        let index = self.cast(self.state(index).value, dtype);
+        let bound = self.value(Compute::Constant(Scalar::from(shape[axis])), dtype);
+        let checked = self.value(Compute::Checked(index, bound), dtype);
+        let position = self.position(x, axis, dtype);
+        Ok(self.value(Compute::Compare(Comparison::Eq, position, checked), DType::Bool))
+    }
+
+    /// The index along an axis.
+    fn position(&mut self, x: Slot, axis: usize, dtype: DType) -> ValueId {
+        let run = runs(&self.state(x).axes, self.ty(x).shape.rank()).swap_remove(axis);
+        let mut position: Option<ValueId> = None;
+        for atom in run {
+            let inner = self.value(Compute::Index(u32::from(atom)), dtype);
+            position = Some(match position {
+                Some(outer) => {
+                    let extent = Scalar::from(self.atoms.extent(atom));
+                    let extent = self.value(Compute::Constant(extent), dtype);
+                    let outer = self.value(Compute::Binary(Binary::Mul, outer, extent), dtype);
+                    self.value(Compute::Binary(Binary::Add, outer, inner), dtype)
+                }
+                None => inner,
+            });
+        }
+        position.unwrap_or_else(|| self.value(Compute::Constant(Scalar::Int(0)), dtype))
+    }
+}
+
+/// The dtype itself where it holds the length, otherwise the least common one that does.
+fn holding(dtype: DType, length: usize) -> DType {
+    let bits = dtype.size() * 8 - usize::from(dtype.is_signed_int());
+    let fits = |bits: usize| bits >= usize::BITS as usize || length < 1 << bits;
+    match (fits(bits), fits(31)) {
+        (true, _) => dtype,
+        (false, true) => DType::I32,
+        (false, false) => DType::I64,
+    }
+}

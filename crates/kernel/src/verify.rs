@@ -1,0 +1,354 @@
+//! Whether a kernel keeps what kernels promise.
+
+use crate::{Axis, AxisSet, Compute, Hero, Instruction, Kernel, Param, ParamKind, StrideClass, ValueId};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use kiln_ir::{Axes, Binary, DType, Op, OperandType, Reduction, TensorType, infer};
+
+/// What is wrong with a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// The instruction at fault, if it is one.
+    pub instruction: Option<usize>,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.instruction {
+            Some(number) => write!(f, "v{number}: {}", self.problem),
+            None => f.write_str(&self.problem),
+        }
+    }
+}
+
+impl core::error::Error for Invalid {}
+
+impl Invalid {
+    fn whole(problem: impl Into<String>) -> Invalid {
+        Invalid { instruction: None, problem: problem.into() }
+    }
+
+    fn at(instruction: usize, problem: impl Into<String>) -> Invalid {
+        Invalid { instruction: Some(instruction), problem: problem.into() }
+    }
+}
+
+/// Checks a kernel: that instructions use earlier values of the right dtypes, parameters suit the axes, each output is
+/// stored once and crosses every parallel axis, axes suit the hero, and nothing is unused. Readers of kernels may
+/// rely on it.
+///
+/// ```
+/// use kiln_kernel::{Hero, Kernel, verify};
+///
+/// let nothing = Kernel { hero: Hero::Map, axes: vec![], params: vec![], body: vec![] };
+/// assert_eq!(verify(&nothing).unwrap_err().to_string(), "the kernel stores nothing");
+/// ```
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn verify(kernel: &Kernel) -> Result<(), Invalid> {
+    params(kernel)?;
+    for (number, instruction) in kernel.body.iter().enumerate() {
+        operands(kernel, number, instruction)?;
+        dtypes(kernel, number, instruction)?;
+    }
+    uses(kernel)?;
+    let dependence = kernel.dependence();
+    outputs(kernel, &dependence)?;
+    checks(kernel, &dependence)?;
+    stages(kernel, &dependence)?;
+    hero(kernel, &dependence)
+}
+
+fn params(kernel: &Kernel) -> Result<(), Invalid> {
+    if kernel.axes.len() > crate::Nest::MAX_AXES {
+        return Err(Invalid::whole("the kernel has too many axes"));
+    }
+    if kernel.params.len() > crate::Nest::MAX_PARAMS {
+        return Err(Invalid::whole("the kernel has too many parameters"));
+    }
+    for (number, param) in kernel.params.iter().enumerate() {
+        let axes = match param.kind {
+            ParamKind::Number => 0,
+            ParamKind::Input | ParamKind::Output => kernel.axes.len(),
+        };
+        if param.strides.len() != axes {
+            let found = param.strides.len();
+            return Err(Invalid::whole(format!("parameter {number} has {found} strides for {axes} axes")));
+        }
+    }
+    Ok(())
+}
+
+/// That what an instruction names exists, and comes before it.
+fn operands(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result<(), Invalid> {
+    for value in instruction.compute.operands() {
+        if value as usize >= number {
+            return Err(Invalid::at(number, format!("uses v{value}, which is not computed before")));
+        }
+        if matches!(kernel.body[value as usize].compute, Compute::Store(..)) {
+            return Err(Invalid::at(number, format!("uses v{value}, a store, which has no value")));
+        }
+    }
+    match instruction.compute {
+        Compute::Load(param) => param_of(kernel, number, param, ParamKind::Input).map(drop),
+        Compute::Number(param) => param_of(kernel, number, param, ParamKind::Number).map(drop),
+        Compute::Store(param, _) => param_of(kernel, number, param, ParamKind::Output).map(drop),
+        Compute::Index(axis) if axis as usize >= kernel.axes.len() => {
+            Err(Invalid::at(number, format!("counts along axis {axis}, which the kernel does not have")))
+        }
+        Compute::Index(_)
+        | Compute::Constant(_)
+        | Compute::Unary(..)
+        | Compute::Binary(..)
+        | Compute::Compare(..)
+        | Compute::Select(..)
+        | Compute::Cast(_)
+        | Compute::Bitcast(_)
+        | Compute::Reduce(..)
+        | Compute::Scan { .. }
+        | Compute::Checked(..) => Ok(()),
+    }
+}
+
+fn param_of(kernel: &Kernel, number: usize, param: u32, kind: ParamKind) -> Result<&Param, Invalid> {
+    let wanted = match kind {
+        ParamKind::Input => "an input",
+        ParamKind::Number => "a number",
+        ParamKind::Output => "an output",
+    };
+    let found = kernel.params.get(param as usize).filter(|found| found.kind == kind);
+    found.ok_or_else(|| Invalid::at(number, format!("parameter {param} is not {wanted}")))
+}
+
+/// That dtypes are those that the ops of the same names infer.
+fn dtypes(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result<(), Invalid> {
+    let dtype = instruction.dtype;
+    let of = |value: ValueId| kernel.body[value as usize].dtype;
+    let inferred = |op: Op| {
+        let operands = instruction.compute.operands();
+        let types: Vec<TensorType> = operands.iter().map(|&v| TensorType::new([1], of(v))).collect();
+        let types: Vec<OperandType<'_>> = types.iter().map(OperandType::Tensor).collect();
+        match infer(&op, &types) {
+            Ok(results) => Ok(results[0].dtype),
+            Err(error) => Err(Invalid::at(number, error.to_string())),
+        }
+    };
+    let expected = match instruction.compute {
+        Compute::Load(param) | Compute::Number(param) | Compute::Store(param, _)
+            if kernel.params[param as usize].dtype != dtype =>
+        {
+            let found = kernel.params[param as usize].dtype;
+            return Err(Invalid::at(number, format!("parameter {param} is of {found}, not {dtype}")));
+        }
+        Compute::Load(_) | Compute::Number(_) => dtype,
+        Compute::Store(_, value) => of(value),
+        Compute::Constant(scalar) => {
+            if !scalar.fits(dtype) {
+                return Err(Invalid::at(number, format!("the number {scalar} is no {dtype}")));
+            }
+            dtype
+        }
+        Compute::Index(_) => {
+            if dtype.is_bool() {
+                return Err(Invalid::at(number, "an index is no bool"));
+            }
+            dtype
+        }
+        Compute::Unary(function, _) => inferred(Op::Unary(function))?,
+        Compute::Binary(function, ..) => inferred(Op::Binary(function))?,
+        Compute::Compare(comparison, ..) => inferred(Op::Compare(comparison))?,
+        Compute::Select(..) => inferred(Op::Select)?,
+        Compute::Cast(_) => inferred(Op::Cast(dtype))?,
+        Compute::Bitcast(value) => {
+            let narrow = |dtype: DType| dtype.is_float() && dtype.size() == 2;
+            if narrow(dtype) || narrow(of(value)) {
+                return Err(Invalid::at(number, "16-bit floats have no bits in kernels"));
+            }
+            inferred(Op::Bitcast(dtype))?
+        }
+        Compute::Reduce(reduction, _) => inferred(Op::Reduce { reduction, axes: Axes::one(0) })?,
+        Compute::Scan { reduction, reverse, exclusive, .. } => {
+            inferred(Op::Scan { reduction, axis: 0, reverse, exclusive })?
+        }
+        Compute::Checked(index, bound) => {
+            if !dtype.is_int() || of(bound) != of(index) {
+                return Err(Invalid::at(number, "an index and its bound are integers of one dtype"));
+            }
+            of(index)
+        }
+    };
+    if expected == dtype {
+        return Ok(());
+    }
+    Err(Invalid::at(number, format!("is of {expected}, not {dtype}")))
+}
+
+/// That each output is stored once, and every value and parameter is used.
+fn uses(kernel: &Kernel) -> Result<(), Invalid> {
+    let mut values = alloc::vec![false; kernel.body.len()];
+    let mut params = alloc::vec![0; kernel.params.len()];
+    for (number, instruction) in kernel.body.iter().enumerate() {
+        instruction.compute.operands().iter().for_each(|&value| values[value as usize] = true);
+        if let Compute::Load(param) | Compute::Number(param) | Compute::Store(param, _) = instruction.compute
+        {
+            params[param as usize] += 1;
+        }
+        values[number] |= matches!(instruction.compute, Compute::Store(..));
+    }
+    if let Some(number) = values.iter().position(|used| !used) {
+        return Err(Invalid::at(number, "is not used"));
+    }
+    for (number, (param, &uses)) in kernel.params.iter().zip(&params).enumerate() {
+        match (param.kind, uses) {
+            (ParamKind::Output, 0) => {
+                return Err(Invalid::whole(format!("output {number} is not stored")));
+            }
+            (ParamKind::Input | ParamKind::Number, 0) => {
+                return Err(Invalid::whole(format!("parameter {number} is not used")));
+            }
+            (_, 1) => {}
+            (ParamKind::Output, _) => {
+                return Err(Invalid::whole(format!("output {number} is stored more than once")));
+            }
+            (ParamKind::Input | ParamKind::Number, _) => {
+                return Err(Invalid::whole(format!("parameter {number} is read more than once")));
+            }
+        }
+    }
+    if !kernel.params.iter().any(|param| param.kind == ParamKind::Output) {
+        return Err(Invalid::whole("the kernel stores nothing"));
+    }
+    Ok(())
+}
+
+/// The axes that a parameter crosses.
+fn crossed(param: &Param) -> AxisSet {
+    let strides = param.strides.iter().enumerate();
+    strides.filter(|(_, class)| **class != StrideClass::Zero).fold(0, |set, (axis, _)| set | 1 << axis)
+}
+
+fn all(kernel: &Kernel) -> AxisSet {
+    (1 << kernel.axes.len()) - 1
+}
+
+fn outputs(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
+    let reduced = kernel.reduced();
+    for (number, instruction) in kernel.body.iter().enumerate() {
+        let Compute::Store(param, _) = instruction.compute else { continue };
+        let crossed = crossed(&kernel.params[param as usize]);
+        if all(kernel) & !reduced & !crossed != 0 {
+            return Err(Invalid::at(number, "the output does not cross every parallel axis"));
+        }
+        if crossed & reduced != 0 && reduced & !crossed != 0 {
+            return Err(Invalid::at(number, "the output crosses some of the reduced axes only"));
+        }
+        if dependence[number] & !crossed != 0 {
+            return Err(Invalid::at(
+                number,
+                "what is stored changes along an axis that the output does not cross",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// That bounds of indices depend on nothing.
+fn checks(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
+    for (number, instruction) in kernel.body.iter().enumerate() {
+        if let Compute::Checked(_, bound) = instruction.compute
+            && dependence[bound as usize] != 0
+        {
+            return Err(Invalid::at(number, "the bound of an index changes along an axis"));
+        }
+    }
+    Ok(())
+}
+
+/// That what reductions gave meets values along the reduced axes only in rows.
+fn stages(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
+    if kernel.hero == Hero::RowReduce {
+        return Ok(());
+    }
+    let reduced = kernel.reduced();
+    let mut after: Vec<bool> = Vec::with_capacity(kernel.body.len());
+    for (number, instruction) in kernel.body.iter().enumerate() {
+        let operands = instruction.compute.operands();
+        let behind = operands.iter().any(|&value| after[value as usize]);
+        let is_reduce = matches!(instruction.compute, Compute::Reduce(..));
+        let along = match instruction.compute {
+            Compute::Store(param, _) => crossed(&kernel.params[param as usize]) & reduced != 0,
+            Compute::Load(_)
+            | Compute::Number(_)
+            | Compute::Constant(_)
+            | Compute::Index(_)
+            | Compute::Unary(..)
+            | Compute::Binary(..)
+            | Compute::Compare(..)
+            | Compute::Select(..)
+            | Compute::Cast(_)
+            | Compute::Bitcast(_)
+            | Compute::Reduce(..)
+            | Compute::Scan { .. }
+            | Compute::Checked(..) => dependence[number] & reduced != 0,
+        };
+        if behind && (is_reduce || along) {
+            return Err(Invalid::at(
+                number,
+                "combines a reduction's result along reduced axes outside of a row",
+            ));
+        }
+        after.push(behind || is_reduce);
+    }
+    Ok(())
+}
+
+fn hero(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
+    let reduces = kernel.body.iter().any(|i| matches!(i.compute, Compute::Reduce(..)));
+    let scans = kernel.body.iter().any(|i| matches!(i.compute, Compute::Scan { .. }));
+    let num_reduced = kernel.axes.iter().filter(|axis| **axis == Axis::Reduce).count();
+    let inner_reduced = kernel.axes.iter().rev().take_while(|axis| **axis == Axis::Reduce).count();
+    let fail = |holds: bool, problem: &str| if holds { Ok(()) } else { Err(Invalid::whole(problem)) };
+    fail(!scans || kernel.hero == Hero::Scan, "only a scan kernel scans")?;
+    match kernel.hero {
+        Hero::Map | Hero::Transpose => fail(num_reduced == 0 && !reduces, "a map reduces nothing"),
+        Hero::RowReduce => fail(
+            num_reduced > 0 && inner_reduced == num_reduced,
+            "a row reduction reduces along its innermost axes, and along no others",
+        ),
+        Hero::ColReduce => fail(
+            reduces && num_reduced > 0 && inner_reduced == 0,
+            "a column reduction reduces along outer axes, and not along the innermost",
+        ),
+        Hero::FullReduce => fail(
+            reduces && num_reduced > 0 && num_reduced == kernel.axes.len(),
+            "a full reduction reduces along every axis",
+        ),
+        Hero::Scan => fail(
+            scans && !reduces && num_reduced == 1 && inner_reduced == 1,
+            "a scan runs along its innermost axis, and reduces nothing",
+        ),
+        Hero::MatMul(product) => {
+            fail(num_reduced > 0 && inner_reduced == num_reduced, "a product sums along its innermost axes")?;
+            is_product(kernel, product, dependence)
+        }
+    }
+}
+
+/// That the value is a sum of products of two values, each of which lacks an axis of the result.
+fn is_product(kernel: &Kernel, product: ValueId, dependence: &[AxisSet]) -> Result<(), Invalid> {
+    let fail = || Invalid::whole("a product of matrices is a sum of products that each lack an axis");
+    let sum = kernel.body.get(product as usize).ok_or_else(fail)?;
+    let Compute::Reduce(Reduction::Sum, term) = sum.compute else { return Err(fail()) };
+    let Compute::Binary(Binary::Mul, a, b) = kernel.body[term as usize].compute else { return Err(fail()) };
+    let parallel = all(kernel) & !kernel.reduced();
+    let lacks = |value: ValueId| parallel & !dependence[value as usize] != 0;
+    let others = kernel.body.iter().enumerate().any(|(number, instruction)| {
+        number != product as usize && matches!(instruction.compute, Compute::Reduce(..))
+    });
+    if lacks(a) && lacks(b) && !others { Ok(()) } else { Err(fail()) }
+}

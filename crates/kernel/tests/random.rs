@@ -1,0 +1,511 @@
+//! Random regions: what the kernel gives equals what the program gives.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a generator picks what suits a few dtypes, and one thing for the rest"
+)]
+
+mod harness;
+
+use harness::{Fill, Random, Source, check, nest_operand, slot, typed};
+use kiln_ir::{
+    Axes, Binary, Comparison, DType, Instruction, NormKind, Op, OperandType, Operands, Program,
+    ProgramOperand, Real, Reduction, Scalar, Shape, TensorType, Unary, UpdateMode, infer,
+};
+use kiln_kernel::{Hero, Nest, Refusal, Slot};
+use std::collections::BTreeMap;
+
+/// A region that grows op by op, as a nest and as a program.
+struct Region {
+    random: Random,
+    nest: Nest,
+    slots: Vec<Slot>,
+    types: Vec<TensorType>,
+    /// Whether both ways to compute a slot give the same bits; what jumps is applied to nothing else.
+    exact: Vec<bool>,
+    /// Whether a slot depends on no tensor in memory.
+    free: Vec<bool>,
+    is_input: Vec<bool>,
+    program: Program,
+    sources: Vec<Source>,
+    fill: Fill,
+    refused: BTreeMap<(String, String), usize>,
+    pushed: usize,
+}
+
+const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
+
+impl Region {
+    fn new(seed: u64) -> Region {
+        let mut random = Random::new(seed);
+        let fill = if random.chance(15) { Fill::Special } else { Fill::Quarters };
+        Region {
+            random,
+            nest: Nest::default(),
+            slots: Vec::new(),
+            types: Vec::new(),
+            exact: Vec::new(),
+            free: Vec::new(),
+            is_input: Vec::new(),
+            program: Program::default(),
+            sources: Vec::new(),
+            fill,
+            refused: BTreeMap::new(),
+            pushed: 0,
+        }
+    }
+
+    fn input(&mut self, source: Source) -> usize {
+        let ty = source.ty;
+        self.free.push(source.number.is_some());
+        self.is_input.push(true);
+        let slot = match source.number {
+            Some(_) => self.nest.number(ty.dtype),
+            None => self.nest.input(ty),
+        };
+        self.sources.push(source);
+        self.program.inputs.push(ty);
+        self.slots.push(slot);
+        self.types.push(ty);
+        self.exact.push(true);
+        self.slots.len() - 1
+    }
+
+    /// Pushes an op whose inference accepts it; the new slot, if the nest takes it.
+    fn push(&mut self, op: Op, operands: &[ProgramOperand], exact: bool) -> Option<usize> {
+        let types: Operands = operands.iter().map(|operand| typed(operand, &self.types)).collect();
+        let results = infer(&op, &OperandType::list(&types)).ok()?;
+        let pushed: Vec<_> = operands.iter().map(|operand| nest_operand(operand, &self.slots)).collect();
+        self.pushed += 1;
+        let before = format!("{:?}", self.nest);
+        match self.nest.push(&op, &pushed, &results) {
+            Ok(slot) => {
+                self.slots.push(slot);
+                self.types.push(results[0]);
+                self.exact.push(exact);
+                self.is_input.push(false);
+                let operands = operands.to_vec();
+                let free = |operand: &ProgramOperand| match operand {
+                    ProgramOperand::Slot(slot) => self.free[*slot],
+                    ProgramOperand::Scalar(_) => true,
+                };
+                self.free.push(operands.iter().all(free));
+                self.program.instructions.push(Instruction { op, operands, results: results.to_vec() });
+                Some(self.slots.len() - 1)
+            }
+            Err(refusal) => {
+                assert_eq!(before, format!("{:?}", self.nest), "a refused op leaves the region as it was");
+                *self.refused.entry((op.name().into(), refusal.reason())).or_default() += 1;
+                None
+            }
+        }
+    }
+
+    fn any(&mut self, accept: impl Fn(&Region, usize) -> bool) -> Option<usize> {
+        let fitting: Vec<usize> = (0..self.slots.len()).filter(|&slot| accept(self, slot)).collect();
+        // Later slots are likelier, so that programs grow long.
+        let at = self.random.below(fitting.len()).max(self.random.below(fitting.len()));
+        (!fitting.is_empty()).then(|| fitting[at])
+    }
+
+    /// The program with its slots as programs count them: inputs first.
+    fn renumbered(&self, outputs: &[usize]) -> Program {
+        let (mut inputs, mut results) = (0, self.program.inputs.len());
+        let numbers: Vec<usize> = self
+            .is_input
+            .iter()
+            .map(|&is_input| {
+                let next = if is_input { &mut inputs } else { &mut results };
+                *next += 1;
+                *next - 1
+            })
+            .collect();
+        let mut program = self.program.clone();
+        program.outputs = outputs.iter().map(|&output| slot(output)).collect();
+        let operands = program.instructions.iter_mut().flat_map(|i| &mut i.operands);
+        for operand in operands.chain(&mut program.outputs) {
+            if let ProgramOperand::Slot(slot) = operand {
+                *slot = numbers[*slot];
+            }
+        }
+        program
+    }
+
+    fn is_float(&self, slot: usize) -> bool {
+        self.types[slot].dtype.is_float()
+    }
+
+    fn narrow(&self, slot: usize) -> bool {
+        self.is_float(slot) && self.types[slot].dtype.size() == 2
+    }
+
+    fn step(&mut self) {
+        match self.random.below(100) {
+            0..20 => self.unary(),
+            20..45 => self.binary(),
+            45..50 => self.select(),
+            50..55 => self.cast(),
+            55..62 => self.reshape(),
+            62..67 => self.permute(),
+            67..74 => self.broadcast(),
+            74..84 => self.reduce(),
+            84..88 => self.composite(),
+            88..91 => self.generated(),
+            91..93 => self.scan(),
+            93..96 => self.by_index(),
+            96..98 => self.matmul(),
+            98..100 => self.new_input(),
+            _ => unreachable!(),
+        };
+    }
+
+    fn unary(&mut self) -> Option<usize> {
+        let x = self.any(|region, slot| !region.types[slot].dtype.is_bool())?;
+        let ty = self.types[x];
+        let smooth = [Unary::Neg, Unary::Abs, Unary::Tanh, Unary::Atan, Unary::Erf];
+        let integer = [Unary::Abs, Unary::Sign, Unary::Not, Unary::Neg];
+        let function = match (ty.dtype.is_float(), self.exact[x]) {
+            (false, _) => self.random.pick(&integer),
+            (true, true) if !self.narrow(x) => self.random.pick(Unary::ALL),
+            (true, _) => self.random.pick(&smooth),
+        };
+        let exact = self.exact[x] && (!self.narrow(x) || matches!(function, Unary::Neg | Unary::Abs));
+        self.push(Op::Unary(function), &[slot(x)], exact)
+    }
+
+    /// Another operand of the same shape and dtype: a slot that is broadcast where needed, or a number.
+    fn beside(&mut self, x: usize) -> Option<ProgramOperand> {
+        let ty = self.types[x];
+        if self.random.chance(25) {
+            return Some(ProgramOperand::Scalar(match ty.dtype {
+                dtype if dtype.is_float() => Scalar::Float(self.random.below(17) as f64 / 4.0 - 2.0),
+                dtype if dtype.is_bool() => return None,
+                dtype if dtype.is_unsigned_int() => Scalar::Int(self.random.below(5) as i64),
+                _ => Scalar::Int(self.random.below(9) as i64 - 4),
+            }));
+        }
+        let fits = |from: &Shape, to: &Shape| {
+            from.rank() <= to.rank()
+                && from.iter().rev().zip(to.iter().rev()).all(|(&a, &b)| a == b || a == 1)
+        };
+        let other = self.any(|region, slot| {
+            region.types[slot].dtype == ty.dtype && fits(&region.types[slot].shape, &ty.shape)
+        })?;
+        if self.types[other].shape == ty.shape {
+            return Some(slot(other));
+        }
+        let exact = self.exact[other];
+        self.push(Op::Broadcast(ty.shape), &[slot(other)], exact).map(slot)
+    }
+
+    fn is_exact(&self, operand: &ProgramOperand) -> bool {
+        match operand {
+            ProgramOperand::Slot(slot) => self.exact[*slot],
+            ProgramOperand::Scalar(_) => true,
+        }
+    }
+
+    fn binary(&mut self) -> Option<usize> {
+        let x = self.any(|_, _| true)?;
+        let other = self.beside(x)?;
+        let ty = self.types[x];
+        let both = self.exact[x] && self.is_exact(&other);
+        let smooth = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Min, Binary::Max];
+        let function = match ty.dtype {
+            dtype if dtype.is_bool() => self.random.pick(&[Binary::And, Binary::Or, Binary::Xor]),
+            dtype if dtype.is_float() && (!both || self.narrow(x)) => self.random.pick(&smooth),
+            _ if self.random.chance(50) => self.random.pick(&smooth),
+            _ => self.random.pick(Binary::ALL),
+        };
+        let operands = if self.random.chance(50) { [slot(x), other] } else { [other, slot(x)] };
+        if both && self.random.chance(10) {
+            let comparison = self.random.pick(Comparison::ALL);
+            return self.push(Op::Compare(comparison), &operands, true);
+        }
+        let exact = both && (!self.narrow(x) || matches!(function, Binary::Min | Binary::Max));
+        self.push(Op::Binary(function), &operands, exact)
+    }
+
+    fn select(&mut self) -> Option<usize> {
+        let condition = self.any(|region, slot| region.types[slot].dtype.is_bool())?;
+        let shape = self.types[condition].shape;
+        let x = self.any(|region, slot| region.types[slot].shape == shape)?;
+        let other = self.beside(x)?;
+        let exact = self.exact[x] && self.is_exact(&other);
+        self.push(Op::Select, &[slot(condition), slot(x), other], exact)
+    }
+
+    fn cast(&mut self) -> Option<usize> {
+        let x = self.any(|region, slot| region.exact[slot])?;
+        let dtype =
+            if self.random.chance(50) { self.random.pick(&FLOATS) } else { self.random.pick(&DType::ALL) };
+        if self.random.chance(15) {
+            return self.push(Op::Bitcast(dtype), &[slot(x)], true);
+        }
+        self.push(Op::Cast(dtype), &[slot(x)], true)
+    }
+
+    fn reshape(&mut self) -> Option<usize> {
+        let x = self.any(|_, _| true)?;
+        let mut lengths = self.types[x].shape.to_vec();
+        let at = self.random.below(lengths.len());
+        match self.random.below(3) {
+            0 if lengths.len() > 1 && at > 0 => {
+                let inner = lengths.remove(at);
+                lengths[at - 1] *= inner;
+            }
+            1 if !lengths.is_empty() && lengths.len() < 5 => {
+                let divisors: Vec<usize> =
+                    (1..=lengths[at]).filter(|d| lengths[at].is_multiple_of(*d)).collect();
+                let outer = self.random.pick(&divisors);
+                lengths[at] /= outer;
+                lengths.insert(at, outer);
+            }
+            _ => lengths.insert(at, 1),
+        }
+        let exact = self.exact[x];
+        self.push(Op::Reshape(Shape::new(&lengths)), &[slot(x)], exact)
+    }
+
+    fn permute(&mut self) -> Option<usize> {
+        let x = self.any(|region, slot| region.types[slot].rank() > 1)?;
+        let mut axes: Vec<usize> = (0..self.types[x].rank()).collect();
+        let (a, b) = (self.random.below(axes.len()), self.random.below(axes.len()));
+        axes.swap(a, b);
+        let exact = self.exact[x];
+        self.push(Op::Permute(Axes::new(&axes)), &[slot(x)], exact)
+    }
+
+    fn broadcast(&mut self) -> Option<usize> {
+        let x = self.any(|region, slot| region.types[slot].rank() < 4)?;
+        let mut lengths = self.types[x].shape.to_vec();
+        for length in &mut lengths {
+            if *length == 1 {
+                *length = self.random.pick(&[1, 2, 4, 6]);
+            }
+        }
+        if self.random.chance(30) {
+            lengths.insert(0, self.random.pick(&[1, 2, 3]));
+        }
+        if lengths.iter().product::<usize>() > 600 {
+            return None;
+        }
+        let exact = self.exact[x];
+        self.push(Op::Broadcast(Shape::new(&lengths)), &[slot(x)], exact)
+    }
+
+    fn reduce(&mut self) -> Option<usize> {
+        let x = self.any(|region, slot| region.types[slot].rank() > 0)?;
+        let rank = self.types[x].rank();
+        let axes: Vec<usize> = match self.random.below(4) {
+            0 => (0..rank).collect(),
+            1 => vec![0],
+            2 => vec![rank - 1],
+            _ => (0..rank).filter(|_| self.random.chance(50)).collect(),
+        };
+        let reduction = self.random.pick(Reduction::ALL);
+        let picks = matches!(reduction, Reduction::Min | Reduction::Max);
+        let exact = self.exact[x] && (picks || !self.is_float(x));
+        self.push(Op::Reduce { reduction, axes: Axes::new(&axes) }, &[slot(x)], exact)
+    }
+
+    fn composite(&mut self) -> Option<usize> {
+        let x = self.any(|region, slot| region.is_float(slot) && region.types[slot].rank() > 0)?;
+        let rank = self.types[x].rank();
+        if self.random.chance(50) {
+            let (axis, log) = (self.random.below(rank), self.random.chance(50));
+            return self.push(Op::Softmax { axis, log }, &[slot(x)], false);
+        }
+        let axes = 1 + self.random.below(rank);
+        let kind = self.random.pick(NormKind::ALL);
+        let mut operands = vec![slot(x)];
+        for _ in 0..self.random.below(3) {
+            let ty = TensorType::new(&self.types[x].shape[rank - axes..], self.types[x].dtype);
+            let source = Source::random(&mut self.random, ty, Fill::Quarters);
+            operands.push(slot(self.input(source)));
+        }
+        self.push(Op::Norm { kind, axes, epsilon: Real(0.5) }, &operands, false)
+    }
+
+    fn generated(&mut self) -> Option<usize> {
+        let like = self.any(|_, _| true)?;
+        let ty = self.types[like];
+        if ty.rank() > 0 && !ty.dtype.is_bool() && self.random.chance(60) {
+            let axis = self.random.below(ty.rank());
+            return self.push(Op::Iota { ty, axis }, &[], !self.narrow(like));
+        }
+        let scalar = if ty.dtype.is_bool() { Scalar::Bool(true) } else { Scalar::Int(3) };
+        self.push(Op::Full(ty), &[ProgramOperand::Scalar(scalar)], true)
+    }
+
+    fn scan(&mut self) -> Option<usize> {
+        let x =
+            self.any(|region, slot| region.types[slot].rank() > 0 && !region.types[slot].dtype.is_bool())?;
+        let op = Op::Scan {
+            reduction: self.random.pick(Reduction::ALL),
+            axis: self.random.below(self.types[x].rank()),
+            reverse: self.random.chance(50),
+            exclusive: self.random.chance(50),
+        };
+        let exact = self.exact[x] && !self.is_float(x);
+        self.push(op, &[slot(x)], exact)
+    }
+
+    fn by_index(&mut self) -> Option<usize> {
+        let x = self.any(|region, slot| region.types[slot].rank() > 0)?;
+        let ty = self.types[x];
+        let axis = self.random.below(ty.rank());
+        let index = self.random.pick(&[DType::I32, DType::I64, DType::U8]);
+        let fill = Fill::Below(ty.shape[axis]);
+        let index_ty = TensorType::new(ty.shape.with(axis, 1), index);
+        let source = Source::random(&mut self.random, index_ty, fill);
+        let index = self.input(source);
+        if self.random.chance(50) {
+            let exact = self.exact[x];
+            return self.push(Op::Gather { axis }, &[slot(x), slot(index)], exact);
+        }
+        let source_ty = ty.with_shape(index_ty.shape);
+        let source = Source::random(&mut self.random, source_ty, Fill::Quarters);
+        let source = self.input(source);
+        let mode = self.random.pick(UpdateMode::ALL);
+        let exact = self.exact[x] && !self.narrow(x);
+        self.push(Op::Scatter { axis, mode }, &[slot(x), slot(index), slot(source)], exact)
+    }
+
+    fn matmul(&mut self) -> Option<usize> {
+        let x =
+            self.any(|region, slot| region.types[slot].rank() > 1 && !region.types[slot].dtype.is_bool())?;
+        let (ty, rank) = (self.types[x], self.types[x].rank());
+        let other = self.random.pick(&[1, 2, 5]);
+        let right = self.random.chance(60);
+        let shape = if right {
+            ty.shape.with(rank - 2, ty.shape[rank - 1]).with(rank - 1, other)
+        } else {
+            ty.shape.with(rank - 1, ty.shape[rank - 2]).with(rank - 2, other)
+        };
+        let source = Source::random(&mut self.random, ty.with_shape(shape), self.fill);
+        let other = self.input(source);
+        let operands = if right { [slot(x), slot(other)] } else { [slot(other), slot(x)] };
+        let exact = self.exact[x] && !self.is_float(x);
+        self.push(Op::MatMul, &operands, exact)
+    }
+
+    fn new_input(&mut self) -> Option<usize> {
+        let like = self.any(|_, _| true)?;
+        let mut ty = self.types[like];
+        if self.random.chance(20) {
+            let source = Source::number(&mut self.random, ty.dtype);
+            return Some(self.input(source));
+        }
+        if ty.rank() > 0 && self.random.chance(50) {
+            let axis = self.random.below(ty.rank());
+            ty.shape[axis] = 1;
+        }
+        let source = Source::random(&mut self.random, ty, self.fill);
+        Some(self.input(source))
+    }
+}
+
+/// What happened over many regions.
+#[derive(Default)]
+struct Tally {
+    kernels: usize,
+    instructions: usize,
+    heroes: BTreeMap<String, usize>,
+    refused: BTreeMap<(String, String), usize>,
+    pushed: usize,
+    apart: usize,
+}
+
+fn region(seed: u64, tally: &mut Tally) -> Result<(), String> {
+    let mut region = Region::new(seed);
+    let rank = region.random.below(4);
+    let base: Vec<usize> = (0..rank).map(|_| region.random.pick(&[1, 2, 3, 4, 6, 8])).collect();
+    let float = if region.random.chance(70) { DType::F32 } else { region.random.pick(&DType::ALL) };
+    for _ in 0..1 + region.random.below(3) {
+        let mut shape = base.clone();
+        for length in &mut shape {
+            if region.random.chance(15) {
+                *length = 1;
+            }
+        }
+        let ty = TensorType::new(Shape::new(&shape), float);
+        let source = Source::random(&mut region.random, ty, region.fill);
+        region.input(source);
+    }
+    for _ in 0..2 + region.random.below(14) {
+        region.step();
+    }
+    tally.pushed += region.pushed;
+    for (why, count) in &region.refused {
+        *tally.refused.entry(why.clone()).or_default() += count;
+    }
+    let storable: Vec<usize> =
+        (0..region.slots.len()).filter(|&slot| region.nest.is_storable(region.slots[slot])).collect();
+    if storable.is_empty() {
+        return Ok(());
+    }
+    let mut outputs = vec![storable[storable.len() - 1]];
+    for _ in 0..region.random.below(3) {
+        let output = region.random.pick(&storable);
+        // Tensors of numbers and indices alone need not share the axes of the others.
+        if !region.free[output] && !region.free[outputs[0]] {
+            outputs.push(output);
+        }
+    }
+    let tolerance = |&slot: &usize| match (region.exact[slot], region.types[slot].dtype) {
+        (true, dtype) if !dtype.is_float() || dtype.size() > 2 => 0.0,
+        (_, DType::F64) => 1e-9,
+        (_, DType::F16) => 4e-3,
+        (_, DType::BF16) => 3e-2,
+        _ => 2e-4,
+    };
+    let tolerances: Vec<f64> = outputs.iter().map(tolerance).collect();
+    let program = region.renumbered(&outputs);
+    let slots: Vec<Slot> = outputs.iter().map(|&output| region.slots[output]).collect();
+    let mut checked = check(&region.nest, &slots, &program, &region.sources, &tolerances);
+    if checked.as_ref().is_err_and(|problem| problem.starts_with("not lowered")) {
+        // Two tensors made of numbers alone may have nothing to do with each other.
+        tally.apart += 1;
+        let program = region.renumbered(&outputs[..1]);
+        checked = check(&region.nest, &slots[..1], &program, &region.sources, &tolerances);
+    }
+    match checked {
+        Ok(lowered) => {
+            tally.kernels += 1;
+            tally.instructions += region.program.instructions.len();
+            let hero = match lowered.kernel.hero {
+                Hero::MatMul(_) => "MatMul".into(),
+                hero => format!("{hero:?}"),
+            };
+            *tally.heroes.entry(hero).or_default() += 1;
+            Ok(())
+        }
+        Err(problem) => Err(format!("seed {seed}: {problem}\n{program}")),
+    }
+}
+
+#[test]
+fn kernels_equal_programs() {
+    let count = std::env::var("KILN_KERNEL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(6000);
+    let first = std::env::var("KILN_KERNEL_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let mut tally = Tally::default();
+    let mut failures = Vec::new();
+    for seed in first..first + count {
+        if let Err(problem) = region(seed, &mut tally) {
+            failures.push(problem);
+        }
+    }
+    println!(
+        "{} kernels of {} ops; heroes {:?}; {} pushes, refused: {:?}",
+        tally.kernels, tally.instructions, tally.heroes, tally.pushed, tally.refused
+    );
+    let shown = failures.iter().min_by_key(|problem| problem.len());
+    assert!(failures.is_empty(), "{} of {count} failed\n{}", failures.len(), shown.unwrap());
+    for hero in ["Map", "Transpose", "RowReduce", "ColReduce", "FullReduce", "Scan", "MatMul"] {
+        assert!(tally.heroes.contains_key(hero), "no {hero} among {:?}", tally.heroes);
+    }
+    assert!(tally.apart * 1000 <= tally.kernels, "{} sets of outputs not lowered", tally.apart);
+    let refused: usize =
+        tally.refused.iter().filter(|((_, why), _)| *why != Refusal::NoKernel.reason()).map(|(_, n)| n).sum();
+    assert!(refused * 3 < tally.pushed, "{refused} of {} ops refused", tally.pushed);
+}
