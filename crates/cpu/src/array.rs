@@ -51,6 +51,17 @@ impl Array {
         Value::new(ty, self)
     }
 
+    /// As [`is_reusable`], for a contiguous array and the value that it is of.
+    #[inline]
+    pub(crate) fn is_reusable_in(&self, value: &Value) -> bool {
+        if !value.is_unique() {
+            return false;
+        }
+        // What other threads did with clones that they dropped comes before what is written now.
+        fence(Ordering::Acquire);
+        self.buffer.is_unique() && self.layout.offset == 0 && self.buffer.len() == value.ty().num_bytes()
+    }
+
     #[inline]
     pub(crate) fn shape(&self) -> &Shape {
         &self.layout.shape
@@ -112,22 +123,9 @@ fn not_an_array(value: &Value) -> Error {
     }
 }
 
-/// Takes the buffer of an operand over for a result: possible where nobody else sees the value or its buffer, and its
+/// Whether a result may take the buffer of an operand over: where nobody else sees the value or its buffer, and its
 /// elements fill the buffer from its start to its end.
 #[inline]
 pub(crate) fn is_reusable(value: &Value) -> bool {
-    if !value.is_unique() {
-        return false;
-    }
-    // What other threads did with clones that they dropped comes before what is written now.
-    fence(Ordering::Acquire);
-    match value.payload::<Array>() {
-        Some(array) => {
-            array.buffer.is_unique()
-                && array.layout.offset == 0
-                && array.is_contiguous()
-                && array.buffer.len() == value.ty().num_bytes()
-        }
-        None => false,
-    }
+    value.payload::<Array>().is_some_and(|array| array.is_contiguous() && array.is_reusable_in(value))
 }

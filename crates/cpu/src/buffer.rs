@@ -20,12 +20,12 @@ use block::Block;
 use class::Class;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering, fence};
-use kiln_ir::{DType, Element, Elements, Error, MemoryUse, Result};
+use kiln_ir::{DType, Element, Elements, Error, MemoryUse, Result, SharedBytes};
 
 /// The bytes in front of the data, which starts on a cache line.
 const HEADER: usize = 64;
 
-/// Shared memory: either its own, in one block with the reference count, or that of a `Vec` taken over.
+/// Shared memory: its own, in one block with the reference count; that of a `Vec` taken over; or others'.
 ///
 /// Clones share. Writing needs a buffer that nothing else reads: a fresh one, or one that
 /// [is unique](Buffer::is_unique).
@@ -43,6 +43,8 @@ enum Storage {
     Inline(Block),
     /// The data is that of a vector.
     Elements(Elements),
+    /// The data belongs to others, who may read it too.
+    Shared(SharedBytes),
 }
 
 const _: () = assert!(size_of::<Header>() <= HEADER);
@@ -77,20 +79,38 @@ impl Buffer {
     /// When there is not enough memory for the header.
     pub(crate) fn from_elements(mut elements: Elements) -> Result<Buffer> {
         let (data, len) = raw_parts(&mut elements);
+        let buffer = Buffer::over(data, len, Storage::Elements(elements))?;
+        note(len as isize);
+        Ok(buffer)
+    }
+
+    /// Reads what others hold, without copying; `None` where `suits` says no. Such a buffer is never
+    /// [unique](Buffer::is_unique).
+    ///
+    /// # Errors
+    /// When there is not enough memory for the header.
+    pub(crate) fn from_shared(
+        bytes: &SharedBytes,
+        suits: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<Option<Buffer>> {
+        let bytes = bytes.clone();
+        // Asked once: the slice is borrowed from the owner for as long as the storage holds a share in it.
+        let slice = bytes.as_slice();
+        if !suits(slice) {
+            return Ok(None);
+        }
+        let (data, len) = (NonNull::from(slice).cast::<u8>(), slice.len());
+        Buffer::over(data, len, Storage::Shared(bytes)).map(Some)
+    }
+
+    /// A header for data elsewhere.
+    fn over(data: NonNull<u8>, len: usize, storage: Storage) -> Result<Buffer> {
         let layout = Layout::new::<Header>();
         // SAFETY: the size is not zero.
         let start = NonNull::new(unsafe { alloc(layout) }).ok_or_else(|| out_of_memory(layout.size()))?;
         let header = start.cast::<Header>();
-        note(len as isize);
         // SAFETY: the allocation is a header's.
-        unsafe {
-            header.write(Header {
-                count: AtomicUsize::new(1),
-                data,
-                len,
-                storage: Storage::Elements(elements),
-            });
-        }
+        unsafe { header.write(Header { count: AtomicUsize::new(1), data, len, storage }) };
         Ok(Buffer(header))
     }
 
@@ -106,10 +126,15 @@ impl Buffer {
         self.header().len
     }
 
-    /// Whether this is the only clone.
+    /// Whether nobody else reads the data: this is the only clone, and the data is the buffer's own.
     #[inline]
     pub(crate) fn is_unique(&self) -> bool {
-        self.header().count.load(Ordering::Acquire) == 1
+        let header = self.header();
+        let is_own = match header.storage {
+            Storage::Inline(_) | Storage::Elements(_) => true,
+            Storage::Shared(_) => false,
+        };
+        is_own && header.count.load(Ordering::Acquire) == 1
     }
 
     /// The vector that was taken over, if this is the only clone and its elements are of that dtype; an empty one is
@@ -126,7 +151,7 @@ impl Buffer {
                 header.len = 0;
                 Some(core::mem::replace(elements, Elements::U8(alloc::vec::Vec::new())))
             }
-            Storage::Elements(_) | Storage::Inline(_) => None,
+            Storage::Elements(_) | Storage::Inline(_) | Storage::Shared(_) => None,
         }
     }
 
@@ -170,6 +195,10 @@ unsafe fn free(header: NonNull<Header>) {
             Storage::Elements(elements) => {
                 note(-(len as isize));
                 drop(elements);
+                dealloc(header.as_ptr().cast(), Layout::new::<Header>());
+            }
+            Storage::Shared(bytes) => {
+                drop(bytes);
                 dealloc(header.as_ptr().cast(), Layout::new::<Header>());
             }
         }

@@ -9,7 +9,7 @@ use crate::layout::Layout;
 use crate::scalar::scalar_bytes;
 use crate::walk::{Place, Walk};
 use core::mem::MaybeUninit;
-use kiln_ir::{Binary, Comparison, DType, Operand, Operands, Result, TensorType, Unary, Values};
+use kiln_ir::{Binary, Comparison, DType, Operand, Operands, Result, Scalar, TensorType, Unary, Values};
 use smallvec::smallvec;
 
 /// Elements per tile: strided operands are gathered, and overwritten ones set aside, in stretches that stay in the
@@ -271,91 +271,161 @@ unsafe impl Sync for Source {}
 #[inline]
 fn apply<const N: usize>(
     cpu: &Cpu,
-    mut inputs: Operands,
+    inputs: Operands,
     ty: &TensorType,
     dtypes: [DType; N],
     grain: usize,
     call: impl Fn([*const u8; N], *mut u8, usize) + Sync,
+) -> Result<Values> {
+    let n = ty.num_elements();
+    if n <= TILE
+        && let Some(few) = Few::gather(&inputs, ty, dtypes)
+    {
+        return if n <= LEAST {
+            few.run::<LEAST>(inputs, ty, dtypes, n, &call)
+        } else {
+            few.run::<TILE>(inputs, ty, dtypes, n, &call)
+        };
+    }
+    apply_any(cpu, inputs, ty, dtypes, (n, grain), &call)
+}
+
+/// As [`apply`], for any number of elements and any strides.
+#[inline(never)]
+fn apply_any<const N: usize>(
+    cpu: &Cpu,
+    mut inputs: Operands,
+    ty: &TensorType,
+    dtypes: [DType; N],
+    (n, grain): (usize, usize),
+    call: &(impl Fn([*const u8; N], *mut u8, usize) + Sync),
 ) -> Result<Values> {
     let size = ty.dtype.size();
     let reused = inputs.iter().position(|operand| match operand {
         Operand::Value(value) => value.dtype().size() == size && is_reusable(value),
         Operand::Scalar(_) => false,
     });
-    let n = ty.num_elements();
-    let flat = if n <= TILE { flat(&inputs, dtypes) } else { None };
     let Some(place) = reused else {
         let result = Array::uninit(ty)?;
-        let target = result.as_mut_ptr::<u8>();
-        match flat {
-            Some(flat) => apply_small(&inputs, flat, (target, usize::MAX), dtypes, n, &call),
-            None => apply_any(cpu, &inputs, (target, usize::MAX), dtypes, (n, size, grain), &call)?,
-        }
+        write_any(cpu, &inputs, (result.as_mut_ptr(), usize::MAX), dtypes, (n, size, grain), call)?;
         return Ok(smallvec![result.into_value(*ty)]);
     };
-    let Operand::Value(value) = &inputs[place] else { return Ok(Values::new()) };
-    let target = Array::of(value)?.as_mut_ptr::<u8>();
-    match flat {
-        Some(flat) => apply_small(&inputs, flat, (target, place), dtypes, n, &call),
-        None => apply_any(cpu, &inputs, (target, place), dtypes, (n, size, grain), &call)?,
-    }
-    let Operand::Value(value) = inputs.swap_remove(place) else { return Ok(Values::new()) };
-    if value.ty() == ty {
-        return Ok(smallvec![value]);
+    let target = match &inputs[place] {
+        Operand::Value(value) => Array::of(value)?.as_mut_ptr::<u8>(),
+        Operand::Scalar(_) => return Ok(Values::new()),
+    };
+    write_any(cpu, &inputs, (target, place), dtypes, (n, size, grain), call)?;
+    overwritten(&mut inputs[place], ty)
+}
+
+/// The operand that was overwritten, as the result.
+#[inline]
+fn overwritten(operand: &mut Operand, ty: &TensorType) -> Result<Values> {
+    let Operand::Value(value) = core::mem::replace(operand, Operand::Scalar(Scalar::Bool(false))) else {
+        return Ok(Values::new());
+    };
+    if value.dtype() == ty.dtype {
+        return Ok(Values::from_buf([value]));
     }
     let buffer = Array::of(&value)?.buffer.clone();
     Ok(smallvec![Array { buffer, layout: Layout::contiguous(ty.shape) }.into_value(*ty)])
 }
 
-/// The addresses of the operands, `null` for numbers, if all tensors are contiguous.
-#[inline]
-fn flat<const N: usize>(inputs: &Operands, dtypes: [DType; N]) -> Option<[*const u8; N]> {
-    let mut pointers = [core::ptr::null(); N];
-    for (place, operand) in inputs.iter().enumerate() {
-        if let Operand::Value(value) = operand {
-            let array = value.payload::<Array>().filter(|array| array.is_contiguous())?;
-            pointers[place] = first(array, dtypes[place]);
+/// Operands of at most a tile of elements, numbers and contiguous tensors: what most eager ops on little data have. The
+/// time of such an op is that of the instructions around it, so each operand is looked at once.
+struct Few<const N: usize> {
+    /// The addresses of tensors; `null` for numbers.
+    stretches: [*const u8; N],
+    /// The operand whose memory the result takes; `N` if there is none.
+    reused: usize,
+}
+
+/// Elements for which a tile takes a line or two of the first cache.
+const LEAST: usize = 16;
+
+impl<const N: usize> Few<N> {
+    /// `None` where an operand is strided, poisoned, or of another engine.
+    #[inline]
+    fn gather(inputs: &[Operand], ty: &TensorType, dtypes: [DType; N]) -> Option<Few<N>> {
+        let mut few = Few { stretches: [core::ptr::null(); N], reused: N };
+        for place in 0..N {
+            if let Operand::Value(value) = &inputs[place] {
+                let array = value.payload::<Array>().filter(|array| array.is_contiguous())?;
+                let size = dtypes[place].size();
+                few.stretches[place] = array.address(size);
+                if few.reused == N && size == ty.dtype.size() && array.is_reusable_in(value) {
+                    few.reused = place;
+                }
+            }
+        }
+        Some(few)
+    }
+
+    #[inline]
+    fn run<const LEN: usize>(
+        self,
+        mut inputs: Operands,
+        ty: &TensorType,
+        dtypes: [DType; N],
+        n: usize,
+        call: &impl Fn([*const u8; N], *mut u8, usize),
+    ) -> Result<Values> {
+        let Few { stretches, reused } = self;
+        if reused < N {
+            let target = stretches[reused].cast_mut();
+            Few { stretches, reused }.write::<LEN>(&inputs, target, dtypes, n, call);
+            return overwritten(&mut inputs[reused], ty);
+        }
+        let result = Array::uninit(ty)?;
+        Few { stretches, reused }.write::<LEN>(&inputs, result.as_mut_ptr(), dtypes, n, call);
+        Ok(Values::from_buf([result.into_value(*ty)]))
+    }
+
+    /// Numbers become stretches, and the operand that is overwritten is set aside.
+    #[inline]
+    fn write<const LEN: usize>(
+        mut self,
+        inputs: &[Operand],
+        target: *mut u8,
+        dtypes: [DType; N],
+        n: usize,
+        call: &impl Fn([*const u8; N], *mut u8, usize),
+    ) {
+        let mut tiles = [const { [const { MaybeUninit::<u64>::uninit() }; LEN] }; N];
+        for place in 0..N {
+            let (tile, size) = (&mut tiles[place], dtypes[place].size());
+            if let Operand::Scalar(scalar) = &inputs[place] {
+                fill(tile, scalar_bytes(*scalar, dtypes[place]), size, n);
+            } else if place == self.reused {
+                // SAFETY: the operand's `n` elements; a tile has room for as many of 8 bytes.
+                unsafe { set_aside(self.stretches[place], tile.as_mut_ptr().cast(), n * size) };
+            } else {
+                continue;
+            }
+            self.stretches[place] = tile.as_ptr().cast();
+        }
+        call(self.stretches, target, n);
+    }
+}
+
+/// Copies, without a call for the few bytes of a single number.
+///
+/// # Safety
+/// So many bytes may be read and written, and do not overlap.
+#[inline(always)]
+unsafe fn set_aside(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match bytes {
+            4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
+            8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
+            _ => to.copy_from_nonoverlapping(from, bytes),
         }
     }
-    Some(pointers)
 }
 
-/// The address of the first element.
-#[inline]
-fn first(array: &Array, dtype: DType) -> *const u8 {
-    array.buffer.as_ptr().wrapping_add(array.layout.offset * dtype.size())
-}
-
-/// Up to one tile of contiguous operands and numbers. The target names the operand that it overwrites, if any.
-#[inline]
-fn apply_small<const N: usize>(
-    inputs: &Operands,
-    mut stretches: [*const u8; N],
-    (target, overwritten): (*mut u8, usize),
-    dtypes: [DType; N],
-    n: usize,
-    call: &impl Fn([*const u8; N], *mut u8, usize),
-) {
-    let mut tiles: [Tile; N] = [const { [MaybeUninit::uninit(); TILE] }; N];
-    for place in 0..N {
-        let tile = &mut tiles[place];
-        if let Operand::Scalar(scalar) = &inputs[place] {
-            let size = dtypes[place].size();
-            fill(tile, scalar_bytes(*scalar, dtypes[place]), size, n);
-            stretches[place] = tile.as_ptr().cast();
-        } else if place == overwritten {
-            let to = tile.as_mut_ptr().cast::<u8>();
-            // SAFETY: the operand's `n` elements, set aside before the result is written over them.
-            unsafe { to.copy_from_nonoverlapping(stretches[place], n * dtypes[place].size()) };
-            stretches[place] = to;
-        }
-    }
-    call(stretches, target, n);
-}
-
-/// Operands of any size and strides.
-#[inline(never)]
-fn apply_any<const N: usize>(
+/// Writes a result of operands of any size and strides. The target names the operand that it overwrites, if any.
+fn write_any<const N: usize>(
     cpu: &Cpu,
     inputs: &Operands,
     (target, overwritten): (*mut u8, usize),
@@ -387,7 +457,7 @@ fn source(
     if overwritten {
         return Ok(Source::Overwritten(array.as_ptr()));
     }
-    let first = first(array, ty.dtype);
+    let first = array.address(ty.dtype.size()).cast_const();
     if array.is_contiguous() {
         return Ok(Source::Flat(first));
     }
@@ -473,7 +543,8 @@ fn run<const N: usize>(
     });
 }
 
-fn fill(tile: &mut Tile, bytes: [u8; 8], size: usize, n: usize) {
+#[inline]
+fn fill(tile: &mut [MaybeUninit<u64>], bytes: [u8; 8], size: usize, n: usize) {
     let word = u64::from_ne_bytes(bytes);
     let repeated = match size {
         1 => u64::from_ne_bytes([bytes[0]; 8]),

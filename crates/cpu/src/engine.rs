@@ -14,8 +14,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, Memory, MemoryUse, Op, OpSet, Operands, Result, TensorData,
-    TensorType, Value, Values, poison_of, poisoned,
+    BoxFuture, Caps, Custom, DTypeSet, Engine, Memory, MemoryUse, Op, OpSet, Operands, Result, SharedBytes,
+    TensorData, TensorType, Value, Values, poison_of, poisoned,
 };
 
 /// A kernel for a custom op: from the op and its operands on the host to its results. A plain number arrives as a
@@ -95,6 +95,7 @@ impl Cpu {
         None
     }
 
+    #[inline(never)]
     fn run(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         match op {
             Op::Full(ty) => fill::full(self, ty, &inputs),
@@ -188,12 +189,17 @@ impl Engine for Cpu {
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        // The most frequent ops find poison when they look for their operands' memory.
-        let finds_poison = matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select);
-        if !finds_poison && let Some(error) = poison_of(&inputs) {
-            return poisoned(results, &error);
-        }
-        self.run(op, inputs, results).unwrap_or_else(|error| poisoned(results, &error))
+        // The most frequent ops find poison when they look for their operands' memory, and go past the large function
+        // that all others go through.
+        let found = match op {
+            Op::Binary(function) => elementwise::binary(self, *function, inputs, results),
+            Op::Unary(function) => elementwise::unary(self, *function, inputs, results),
+            op => match poison_of(&inputs) {
+                Some(error) => Err(error),
+                None => self.run(op, inputs, results),
+            },
+        };
+        found.unwrap_or_else(|error| poisoned(results, &error))
     }
 
     fn write(&self, data: TensorData) -> Value {
@@ -202,6 +208,15 @@ impl Engine for Cpu {
             Ok(buffer) => Array { buffer, layout: Layout::contiguous(ty.shape) }.into_value(ty),
             Err(error) => Value::poisoned(ty, error),
         }
+    }
+
+    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
+        let value =
+            Buffer::from_shared(&bytes, |bytes| reads_in_place(bytes, &ty)).and_then(|buffer| match buffer {
+                Some(buffer) => Ok(Array { buffer, layout: Layout::contiguous(ty.shape) }.into_value(ty)),
+                None => Ok(self.write(TensorData::from_bytes(bytes.as_slice(), ty)?)),
+            });
+        value.unwrap_or_else(|error| Value::poisoned(ty, error))
     }
 
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
@@ -218,6 +233,15 @@ impl Engine for Cpu {
     }
 }
 
+/// Whether bytes are what a kernel may read as elements of a type. Those of `bool` may be others than 0 and 1, and are
+/// looked through on the way into memory of their own.
+fn reads_in_place(bytes: &[u8], ty: &TensorType) -> bool {
+    let expected = ty.shape.checked_num_elements().and_then(|n| n.checked_mul(ty.dtype.size()));
+    expected == Some(bytes.len())
+        && !ty.dtype.is_bool()
+        && bytes.as_ptr().addr().is_multiple_of(ty.dtype.size())
+}
+
 /// All engines for the processor share one pool: the numbers are those of the process.
 ///
 /// Freed buffers are kept for the next ones, in classes of about the same size. What lives and what is kept together stay
@@ -228,7 +252,7 @@ impl Engine for Cpu {
 ///
 /// Counts are exact while nothing runs, but for the peak: small buffers of a thread count for it once they have come to
 /// 64 KiB. A vector that was [written](Engine::write) is live and not counted as an allocation; headers of buffers are
-/// not counted.
+/// not counted, nor is what others hold and tensors only [read](Engine::write_shared), such as mapped files.
 impl Memory for Cpu {
     fn usage(&self) -> MemoryUse {
         buffer::usage()

@@ -9,6 +9,8 @@ pub(crate) struct Layout {
     pub(crate) shape: Shape,
     pub(crate) strides: [isize; MAX_RANK],
     pub(crate) offset: usize,
+    /// Kept, since every op asks.
+    is_contiguous: bool,
 }
 
 impl Layout {
@@ -21,7 +23,13 @@ impl Layout {
             strides[axis] = stride as isize;
             stride = stride.wrapping_mul(shape[axis].max(1));
         }
-        Layout { shape, strides, offset: 0 }
+        Layout { shape, strides, offset: 0, is_contiguous: true }
+    }
+
+    /// The elements at these strides from `offset` on.
+    fn strided(shape: Shape, strides: [isize; MAX_RANK], offset: usize) -> Layout {
+        let is_contiguous = is_row_major(&shape, &strides);
+        Layout { shape, strides, offset, is_contiguous }
     }
 
     #[inline]
@@ -43,20 +51,7 @@ impl Layout {
     /// Whether the elements lie in row-major order without gaps (from any offset).
     #[inline]
     pub(crate) fn is_contiguous(&self) -> bool {
-        let mut expected = 1isize;
-        for axis in (0..self.rank()).rev() {
-            let length = self.shape[axis];
-            if length == 0 {
-                return true;
-            }
-            if length != 1 {
-                if self.strides[axis] != expected {
-                    return false;
-                }
-                expected *= length as isize;
-            }
-        }
-        true
+        self.is_contiguous
     }
 
     /// The same elements in another shape, or `None` where only a copy can do that.
@@ -79,16 +74,16 @@ impl Layout {
                 return None;
             }
         }
-        Some(Layout { shape: *shape, strides, offset: self.offset })
+        Some(Layout::strided(*shape, strides, self.offset))
     }
 
     pub(crate) fn permute(&self, axes: &Axes) -> Layout {
-        let mut layout = *self;
+        let (mut shape, mut strides) = (self.shape, self.strides);
         for (to, from) in axes.iter().enumerate() {
-            layout.shape[to] = self.shape[from];
-            layout.strides[to] = self.strides[from];
+            shape[to] = self.shape[from];
+            strides[to] = self.strides[from];
         }
-        layout
+        Layout::strided(shape, strides, self.offset)
     }
 
     pub(crate) fn broadcast(&self, shape: &Shape) -> Layout {
@@ -99,31 +94,49 @@ impl Layout {
                 strides[added + axis] = self.strides[axis];
             }
         }
-        Layout { shape: *shape, strides, offset: self.offset }
+        Layout::strided(*shape, strides, self.offset)
     }
 
     pub(crate) fn slice(&self, slices: &[SliceAxis]) -> Layout {
-        let mut layout = *self;
+        let (mut shape, mut strides) = (self.shape, self.strides);
         let mut offset = self.offset as isize;
         for (axis, slice) in slices.iter().enumerate() {
-            layout.shape[axis] = slice.len;
-            layout.strides[axis] = self.strides[axis].wrapping_mul(slice.step);
+            shape[axis] = slice.len;
+            strides[axis] = self.strides[axis].wrapping_mul(slice.step);
             offset += self.strides[axis] * slice.start as isize;
         }
         // An empty slice may start past the end; it reads nothing, and must not point outside the buffer.
-        layout.offset = if layout.num_elements() == 0 { 0 } else { offset as usize };
-        layout
+        let offset = if shape.num_elements() == 0 { 0 } else { offset as usize };
+        Layout::strided(shape, strides, offset)
     }
 
     pub(crate) fn windows(&self, axis: usize, size: usize, step: usize, dilation: usize) -> Layout {
         let rank = self.rank();
         let count = (self.shape[axis] - dilation * (size - 1) - 1) / step + 1;
-        let mut layout = *self;
-        layout.shape = self.shape.with(axis, count).inserted(rank, size);
-        layout.strides[axis] = self.strides[axis].wrapping_mul(step as isize);
-        layout.strides[rank] = self.strides[axis].wrapping_mul(dilation as isize);
-        layout
+        let shape = self.shape.with(axis, count).inserted(rank, size);
+        let mut strides = self.strides;
+        strides[axis] = self.strides[axis].wrapping_mul(step as isize);
+        strides[rank] = self.strides[axis].wrapping_mul(dilation as isize);
+        Layout::strided(shape, strides, self.offset)
     }
+}
+
+/// Whether these are the strides of row-major order; axes of length 1 may have any.
+fn is_row_major(shape: &Shape, strides: &[isize]) -> bool {
+    let mut expected = 1isize;
+    for axis in (0..shape.rank()).rev() {
+        let length = shape[axis];
+        if length == 0 {
+            return true;
+        }
+        if length != 1 {
+            if strides[axis] != expected {
+                return false;
+            }
+            expected *= length as isize;
+        }
+    }
+    true
 }
 
 /// Axes of one layout with neighbours merged where their strides allow.

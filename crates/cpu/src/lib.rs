@@ -47,6 +47,8 @@ mod isa;
 mod kernels;
 mod lane;
 mod layout;
+#[cfg(feature = "std")]
+mod mapped;
 mod math;
 mod narrow;
 mod order;
@@ -57,3 +59,5 @@ mod view;
 mod walk;
 
 pub use engine::{Cpu, CustomKernel};
+#[cfg(feature = "std")]
+pub use mapped::MappedFile;

@@ -75,13 +75,23 @@ pub fn infer(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
 /// `None` says nothing about the operands: only [`infer`] does.
 #[inline]
 pub fn infer_alike(op: &Op, a: &TensorType, b: &TensorType) -> Option<TensorType> {
-    let is_arithmetic = matches!(
+    (is_arithmetic(op) && !a.dtype.is_bool() && a == b).then_some(*a)
+}
+
+/// As [`infer_alike`], for a tensor and a plain number in any order.
+#[inline]
+pub fn infer_with_number(op: &Op, ty: &TensorType, number: Scalar) -> Option<TensorType> {
+    (is_arithmetic(op) && !ty.dtype.is_bool() && number.fits(ty.dtype)).then_some(*ty)
+}
+
+#[inline]
+fn is_arithmetic(op: &Op) -> bool {
+    matches!(
         op,
         Op::Binary(
             Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Pow | Binary::Min | Binary::Max
         )
-    );
-    (is_arithmetic && !a.dtype.is_bool() && a == b).then_some(*a)
+    )
 }
 
 /// The shape to which both broadcast by NumPy's rule: aligned at the last axis, equal lengths or 1.

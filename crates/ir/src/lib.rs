@@ -73,7 +73,7 @@ pub use engine::{BoxFuture, Caps, Engine, Memory, MemoryUse, OpSet, poison_of, p
 pub use error::{Error, ErrorKind, Result};
 pub use expand::{Expand, MINIMAL, expand, expand_program};
 pub use future::block_on;
-pub use infer::{infer, infer_alike};
+pub use infer::{infer, infer_alike, infer_with_number};
 pub use op::*;
 pub use program::{Instruction, Program, ProgramOperand};
 pub use recorder::Recorder;

@@ -1,6 +1,6 @@
 //! The short way of inference against the long one.
 
-use kiln_ir::{Binary, Comparison, DType, Op, TensorType, infer, infer_alike};
+use kiln_ir::{Binary, Comparison, DType, Op, Scalar, TensorType, infer, infer_alike, infer_with_number};
 
 /// Where `infer_alike` answers, it answers what `infer` does; elsewhere it is silent.
 #[test]
@@ -19,6 +19,27 @@ fn infer_alike_agrees_with_infer() {
                     assert_eq!(long[..], [ty], "{op:?} of {a} and {b}");
                     answers += 1;
                 }
+            }
+        }
+    }
+    assert!(answers > 0, "the short way answers for no op");
+}
+
+/// The same for a plain number, whichever comes first.
+#[test]
+fn infer_with_number_agrees_with_infer() {
+    let numbers =
+        [Scalar::Float(1.5), Scalar::Float(2.0), Scalar::Int(-3), Scalar::UInt(u64::MAX), Scalar::Bool(true)];
+    let mut answers = 0;
+    for op in Binary::ALL.iter().map(|function| Op::Binary(*function)).chain([Op::Compare(Comparison::Lt)]) {
+        for ty in DType::ALL.iter().map(|dtype| TensorType::new([2, 3], *dtype)) {
+            for number in numbers {
+                let Some(found) = infer_with_number(&op, &ty, number) else { continue };
+                for operands in [[(&ty).into(), number.into()], [number.into(), (&ty).into()]] {
+                    let long = infer(&op, &operands).expect("what the short way accepts is valid");
+                    assert_eq!(long[..], [found], "{op:?} of {ty} and {number}");
+                }
+                answers += 1;
             }
         }
     }

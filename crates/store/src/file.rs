@@ -4,16 +4,26 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use kiln_tensor::{AnyTensor, DType, Shape, TensorData, TensorType};
+use kiln_tensor::{AnyTensor, DType, MappedFile, Shape, SharedBytes, Stack, TensorData, TensorType};
 
 use crate::atomic::write_file;
 use crate::error::{Result, StoreError};
 use crate::header::{Entry, Header, LENGTH_BYTES, MAX_HEADER_BYTES};
 use crate::names::closest;
 
+/// Files from so many bytes on are mapped: below, reading takes no longer and holds nothing.
+const MAPPED_FROM: u64 = 1 << 20;
+
 /// A safetensors file that is open for reading. Opening reads the header alone; tensors are read one at a time.
+///
+/// A file of a megabyte or more is mapped into memory where the system can do that: tensors that are
+/// [loaded](TensorFile::load) on the processor then lie in the file, and the system reads what of it is used, when it is
+/// used. Such a file must not be written in place or shortened while tensors of it are in use
+/// ([`MappedFile`] says what happens otherwise); replacing or deleting it is harmless.
+/// [`open_unmapped`](TensorFile::open_unmapped) copies instead. Under Windows, where a mapped file could not be replaced,
+/// all files are copied.
 ///
 /// ```
 /// use kiln_store::{TensorFile, save_tensors};
@@ -36,6 +46,7 @@ pub struct TensorFile {
     file: Mutex<File>,
     header: Header,
     data_start: u64,
+    mapped: Option<Arc<MappedFile>>,
 }
 
 /// What a file says of one tensor.
@@ -55,7 +66,18 @@ impl TensorFile {
     /// # Errors
     /// When the file cannot be read, is truncated, goes on after its tensors, or its header is invalid.
     pub fn open(path: impl AsRef<Path>) -> Result<TensorFile> {
-        let path = path.as_ref();
+        TensorFile::open_at(path.as_ref(), !cfg!(windows))
+    }
+
+    /// As [`open`](TensorFile::open), for a file that others may change meanwhile: every tensor is copied out of it.
+    ///
+    /// # Errors
+    /// As [`open`](TensorFile::open).
+    pub fn open_unmapped(path: impl AsRef<Path>) -> Result<TensorFile> {
+        TensorFile::open_at(path.as_ref(), false)
+    }
+
+    fn open_at(path: &Path, maps: bool) -> Result<TensorFile> {
         let failed = |source| StoreError::io(path, "read", source);
         let mut file = File::open(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
@@ -64,7 +86,8 @@ impl TensorFile {
         file.read_exact(&mut text).map_err(failed)?;
         let data_start = LENGTH_BYTES + header_bytes;
         let header = Header::parse(path, &text, length - data_start)?;
-        Ok(TensorFile { path: path.to_owned(), file: Mutex::new(file), header, data_start })
+        let mapped = if maps && length >= MAPPED_FROM { mapped(&file, length) } else { None };
+        Ok(TensorFile { path: path.to_owned(), file: Mutex::new(file), header, data_start, mapped })
     }
 
     /// The file's path.
@@ -98,6 +121,56 @@ impl TensorFile {
         Some(TensorInfo { shape: entry.shape, dtype: entry.known_dtype(), dtype_name: entry.dtype.clone() })
     }
 
+    /// Whether the file is mapped, so that tensors on the processor lie in it.
+    pub fn is_mapped(&self) -> bool {
+        self.mapped.is_some()
+    }
+
+    /// A tensor on a device. Where the file [is mapped](TensorFile::is_mapped) and the device is the processor, its
+    /// elements stay in the file, if they are aligned for their type there, as they are in files that Kiln wrote;
+    /// otherwise they are copied.
+    ///
+    /// ```
+    /// use kiln_store::{TensorFile, save_tensors};
+    /// use kiln_tensor::{Device, TensorData};
+    ///
+    /// # let folder = std::env::temp_dir().join(format!("kiln-store-load-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
+    /// let path = folder.join("large.safetensors");
+    /// save_tensors(&path, [("x".to_string(), TensorData::from(vec![1.0f32; 1 << 20]))], &Default::default())?;
+    ///
+    /// let x = TensorFile::open(&path)?.load("x", &Device::cpu())?;
+    /// assert_eq!(x.sum()?.into_scalar::<f32>()?, 1048576.0);
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`read`](TensorFile::read).
+    pub fn load(&self, name: &str, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
+        Ok(self.contents(name)?.into_tensor(device))
+    }
+
+    /// A tensor's elements: a place in the mapped file where they can stay there, a copy otherwise.
+    pub(crate) fn contents(&self, name: &str) -> Result<Contents> {
+        let entry = self.entry(name)?;
+        let ty = self.type_of(name, entry)?;
+        // Kernels do not look at whether a `bool` is one.
+        if let Some(bytes) = self.shared(entry)
+            && cfg!(target_endian = "little")
+            && !ty.dtype.is_bool()
+        {
+            return Ok(Contents::Shared(bytes, ty));
+        }
+        self.read(name).map(Contents::Host)
+    }
+
+    fn shared(&self, entry: &Entry) -> Option<SharedBytes> {
+        let start = usize::try_from(self.data_start + entry.begin).ok()?;
+        let end = usize::try_from(self.data_start + entry.end).ok()?;
+        SharedBytes::new(self.mapped.clone()?, start..end).ok()
+    }
+
     /// Reads a tensor.
     ///
     /// # Errors
@@ -106,11 +179,18 @@ impl TensorFile {
     pub fn read(&self, name: &str) -> Result<TensorData> {
         let entry = self.entry(name)?;
         let ty = self.type_of(name, entry)?;
-        // `open` checked that the file is as long as all entries demand, which bounds this.
-        let mut bytes = vec![0; (entry.end - entry.begin) as usize];
-        self.read_bytes(entry, &mut bytes).map_err(|source| StoreError::io(&self.path, "read", source))?;
-        reverse_elements(&mut bytes, ty.dtype);
-        TensorData::from_bytes(&bytes, ty).map_err(|error| {
+        let data = match self.shared(entry) {
+            Some(bytes) if cfg!(target_endian = "little") => TensorData::from_bytes(bytes.as_slice(), ty),
+            Some(_) | None => {
+                // `open` checked that the file is as long as all entries demand, which bounds this.
+                let mut bytes = vec![0; (entry.end - entry.begin) as usize];
+                self.read_bytes(entry, &mut bytes)
+                    .map_err(|source| StoreError::io(&self.path, "read", source))?;
+                reverse_elements(&mut bytes, ty.dtype);
+                TensorData::from_bytes(&bytes, ty)
+            }
+        };
+        data.map_err(|error| {
             let problem = format!("tensor `{name}`: {error}");
             StoreError::malformed(&self.path, self.data_start + entry.begin, problem)
         })
@@ -143,6 +223,26 @@ impl TensorFile {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.seek(SeekFrom::Start(self.data_start + entry.begin))?;
         file.read_exact(bytes)
+    }
+}
+
+/// The file in memory, where the system can map it; its length was checked.
+fn mapped(file: &File, length: u64) -> Option<Arc<MappedFile>> {
+    MappedFile::new(file, usize::try_from(length).ok()?).ok().map(Arc::new)
+}
+
+/// The elements of a tensor on their way out of a file.
+pub(crate) enum Contents {
+    Shared(SharedBytes, TensorType),
+    Host(TensorData),
+}
+
+impl Contents {
+    pub(crate) fn into_tensor(self, device: &impl AsRef<Stack>) -> AnyTensor {
+        match self {
+            Contents::Shared(bytes, ty) => AnyTensor::from_shared(bytes, ty, device),
+            Contents::Host(data) => AnyTensor::from_data(data, device),
+        }
     }
 }
 

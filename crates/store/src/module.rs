@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_nn::{Module, Parameter, VisitorMut};
-use kiln_tensor::{AnyTensor, DType, TensorData, TensorType};
+use kiln_tensor::{DType, TensorType};
 
 use crate::error::{Mismatch, Result, StoreError, TypeMismatch};
-use crate::file::{Source, TensorFile, write_tensors};
+use crate::file::{Contents, Source, TensorFile, write_tensors};
 use crate::names::closest;
 
 /// Writes all parameters and buffers of a module to a safetensors file, under their dotted names. The file is complete
@@ -70,7 +70,10 @@ pub fn load_module_into(
     path: impl AsRef<Path>,
     options: &LoadOptions,
 ) -> Result<LoadReport> {
-    let file = TensorFile::open(path)?;
+    let file = match options.copy {
+        true => TensorFile::open_unmapped(path)?,
+        false => TensorFile::open(path)?,
+    };
     let plan = Plan::new(module, &file, options)?;
     let mut loaded = plan.read(&file)?;
     module.visit_mut(&mut kiln_nn::Path::new(), &mut Placer(&mut loaded));
@@ -92,6 +95,7 @@ pub struct LoadOptions {
     allow_missing: bool,
     allow_unexpected: bool,
     dtype: DTypePolicy,
+    copy: bool,
     renames: Vec<Rename>,
 }
 
@@ -136,6 +140,14 @@ impl LoadOptions {
         self
     }
 
+    /// Whether parameters are copied out of the file even where they could stay in it, because others write to the file
+    /// while the module is in use; [`TensorFile`] says more. Default: no.
+    #[must_use]
+    pub fn copy(mut self, copy: bool) -> LoadOptions {
+        self.copy = copy;
+        self
+    }
+
     /// Passes each name of the file through a function, for the name in the module; `None` leaves the tensor out.
     /// Several renames apply one after the other.
     #[must_use]
@@ -165,6 +177,7 @@ impl fmt::Debug for LoadOptions {
             .field("allow_missing", &self.allow_missing)
             .field("allow_unexpected", &self.allow_unexpected)
             .field("dtype", &self.dtype)
+            .field("copy", &self.copy)
             .field("renames", &self.renames.len())
             .finish()
     }
@@ -234,9 +247,13 @@ impl Plan {
     }
 
     /// Reads everything before anything changes.
-    fn read(&self, file: &TensorFile) -> Result<BTreeMap<String, TensorData>> {
+    fn read(&self, file: &TensorFile) -> Result<BTreeMap<String, Contents>> {
         let read = |(name, wanted): (&String, &Wanted)| {
-            Ok((name.clone(), file.read(&wanted.name_in_file)?.convert(wanted.dtype)))
+            let contents = match file.ty(&wanted.name_in_file)?.dtype == wanted.dtype {
+                true => file.contents(&wanted.name_in_file)?,
+                false => Contents::Host(file.read(&wanted.name_in_file)?.convert(wanted.dtype)),
+            };
+            Ok((name.clone(), contents))
         };
         self.wanted.iter().map(read).collect()
     }
@@ -294,12 +311,12 @@ fn parameter_types(module: &dyn Module, path: &Path) -> Result<BTreeMap<String, 
 }
 
 /// Puts what was loaded into a module.
-struct Placer<'a>(&'a mut BTreeMap<String, TensorData>);
+struct Placer<'a>(&'a mut BTreeMap<String, Contents>);
 
 impl VisitorMut for Placer<'_> {
     fn parameter(&mut self, path: &kiln_nn::Path, parameter: Parameter) -> Parameter {
-        let Some(data) = self.0.remove(path.as_str()) else { return parameter };
-        parameter.map(|value| AnyTensor::from_data(data, value.stack()))
+        let Some(contents) = self.0.remove(path.as_str()) else { return parameter };
+        parameter.map(|value| contents.into_tensor(value.stack()))
     }
 }
 

@@ -62,9 +62,11 @@ pub use device::{Device, DeviceKey, FlexDevice};
 pub use einsum::{EinsumOperand, EinsumOperands, EinsumPath, EinsumStep, einsum};
 pub use functions::{activation, fft, grid, linalg, loss, module, quantize, signal, stats};
 pub use kiln_autodiff::Checkpointing;
+#[cfg(feature = "std")]
+pub use kiln_cpu::MappedFile;
 pub use kiln_ir::{
     Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, MemoryUse, OperandType, Result,
-    ResultTypes, Scalar, Shape, TensorData, TensorType, UpdateMode, Var,
+    ResultTypes, Scalar, Shape, SharedBytes, TensorData, TensorType, UpdateMode, Var,
 };
 pub use kind::{Bool, Float, Int, Kind, Numeric};
 pub use named::{At, AxisName, AxisNames, Has, NamedTensor};

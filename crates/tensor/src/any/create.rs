@@ -6,13 +6,31 @@ mod one_hot;
 mod sequence;
 
 use crate::{AnyTensor, Number, Result, Scalar, Stack, TensorData, TensorType};
-use kiln_ir::{Op, Operand};
+use kiln_ir::{Op, Operand, SharedBytes};
 
 impl AnyTensor {
     /// Data of the host on a device, in its own dtype.
     pub fn from_data(data: impl Into<TensorData>, device: &impl AsRef<Stack>) -> AnyTensor {
         let stack = device.as_ref();
         AnyTensor::new(stack.clone(), stack.engine().write(data.into()))
+    }
+
+    /// Elements that lie in memory already, of a mapped file for instance. A device that computes in the same memory reads
+    /// them there and never writes to them, if they are aligned for their type; any other gets a copy. Bytes that are
+    /// not those of the type are an error of the tensor, which surfaces when it is read.
+    ///
+    /// ```
+    /// use kiln_tensor::{AnyTensor, DType, Device, SharedBytes, TensorType};
+    /// use std::sync::Arc;
+    ///
+    /// let bytes = SharedBytes::new(Arc::new(vec![1u8, 2, 3, 4]), 0..4)?;
+    /// let x = AnyTensor::from_shared(bytes, TensorType::new([2, 2], DType::U8), &Device::cpu());
+    /// assert_eq!(x.into_data()?.to_vec::<u8>(), [1, 2, 3, 4]);
+    /// # Ok::<(), kiln_tensor::Error>(())
+    /// ```
+    pub fn from_shared(bytes: SharedBytes, ty: TensorType, device: &impl AsRef<Stack>) -> AnyTensor {
+        let stack = device.as_ref();
+        AnyTensor::new(stack.clone(), stack.engine().write_shared(bytes, ty))
     }
 
     /// A tensor filled with a number.

@@ -1,7 +1,10 @@
 //! Functions of each element: what every arithmetic method is made of.
 
 use crate::{AnyTensor, DType, Error, Number, Result, Stack};
-use kiln_ir::{Binary, Comparison, Op, Operand, Unary, Value, infer, infer_alike};
+use kiln_ir::{
+    Binary, Comparison, Op, Operand, OperandType, Operands, Scalar, TensorType, Unary, Value, infer,
+    infer_alike, infer_with_number,
+};
 use smallvec::smallvec;
 
 impl AnyTensor {
@@ -27,17 +30,13 @@ impl AnyTensor {
     /// A function of each element and a number.
     #[inline]
     pub fn binary_scalar(self, function: Binary, x: impl Number) -> Result<AnyTensor> {
-        let operands = smallvec![Operand::Value(self.value), Operand::Scalar(x.scalar())];
-        let mut results = AnyTensor::emit(&self.stack, &Op::Binary(function), operands)?;
-        Ok(AnyTensor { stack: self.stack, value: results.swap_remove(0) })
+        self.with_number(&Op::Binary(function), x.scalar(), false)
     }
 
     /// A function of a number and each element.
     #[inline]
     pub fn scalar_binary(self, x: impl Number, function: Binary) -> Result<AnyTensor> {
-        let operands = smallvec![Operand::Scalar(x.scalar()), Operand::Value(self.value)];
-        let mut results = AnyTensor::emit(&self.stack, &Op::Binary(function), operands)?;
-        Ok(AnyTensor { stack: self.stack, value: results.swap_remove(0) })
+        self.with_number(&Op::Binary(function), x.scalar(), true)
     }
 
     /// A comparison of two elements; broadcasts.
@@ -48,14 +47,32 @@ impl AnyTensor {
 
     /// A comparison of each element with a number.
     pub fn compare_scalar(self, comparison: Comparison, x: impl Number) -> Result<AnyTensor> {
-        self.apply_with(&Op::Compare(comparison), [Operand::Scalar(x.scalar())])
+        self.with_number(&Op::Compare(comparison), x.scalar(), false)
     }
 
     /// A comparison of a number with each element.
     pub fn scalar_compare(self, x: impl Number, comparison: Comparison) -> Result<AnyTensor> {
-        let operands = smallvec![Operand::Scalar(x.scalar()), Operand::Value(self.value)];
-        let mut results = AnyTensor::emit(&self.stack, &Op::Compare(comparison), operands)?;
-        Ok(AnyTensor { stack: self.stack, value: results.swap_remove(0) })
+        self.with_number(&Op::Compare(comparison), x.scalar(), true)
+    }
+
+    /// An op of this tensor and a number, which may come first.
+    #[inline]
+    fn with_number(self, op: &Op, x: Scalar, is_first: bool) -> Result<AnyTensor> {
+        let ty = match infer_with_number(op, self.ty(), x) {
+            Some(ty) => ty,
+            None => AnyTensor::inferred_with_number(op, self.ty(), x, is_first)?,
+        };
+        let (tensor, number) = (Operand::Value(self.value), Operand::Scalar(x));
+        let operands = if is_first { two(number, tensor) } else { two(tensor, number) };
+        let results = self.stack.engine().execute(op, operands, &[ty]);
+        AnyTensor::only(self.stack, op, results)
+    }
+
+    #[inline(never)]
+    fn inferred_with_number(op: &Op, ty: &TensorType, x: Scalar, is_first: bool) -> Result<TensorType> {
+        let (tensor, number) = (OperandType::Tensor(ty), OperandType::Scalar(x));
+        let types = if is_first { [number, tensor] } else { [tensor, number] };
+        Ok(infer(op, &types)?[0])
     }
 
     #[inline]
@@ -63,7 +80,7 @@ impl AnyTensor {
         if self.stack.same(stack)
             && let Some(ty) = infer_alike(op, self.value.ty(), other.ty())
         {
-            let operands = smallvec![Operand::Value(self.value), Operand::Value(other)];
+            let operands = two(Operand::Value(self.value), Operand::Value(other));
             let results = self.stack.engine().execute(op, operands, &[ty]);
             return AnyTensor::only(self.stack, op, results);
         }
@@ -140,6 +157,12 @@ impl AnyTensor {
     pub fn cast(self, dtype: DType) -> Result<AnyTensor> {
         if self.dtype() == dtype { Ok(self) } else { self.apply(&Op::Cast(dtype)) }
     }
+}
+
+/// Two operands. Pushing them one by one costs a part of a small op's time.
+#[inline]
+fn two(a: Operand, b: Operand) -> Operands {
+    Operands::from_buf_and_len([a, b, Operand::Scalar(Scalar::Bool(false))], 2)
 }
 
 macro_rules! functions {

@@ -1,0 +1,69 @@
+//! Files in memory.
+
+use memmap2::{Mmap, MmapOptions};
+use std::fs::File;
+use std::io;
+
+/// A file as bytes in memory, which the system reads when they are first used. Tensors over it
+/// ([`write_shared`](kiln_ir::Engine::write_shared)) take no memory of their own, and loading them takes no time.
+///
+/// Nobody writes to the file through it: the mapping is private and cannot be written, and no op takes its memory over.
+///
+/// # Files that change
+/// As everywhere where files are mapped, the file must stay as it is while it is in use. Where it is written in place
+/// by somebody else, the bytes may change under the tensors; where it becomes shorter, the system ends the process that
+/// reads past its new end (`SIGBUS`). Replacing it by renaming another over it, as Kiln does when it saves, and deleting
+/// it are harmless: what is mapped stays.
+#[derive(Debug)]
+pub struct MappedFile(Mmap);
+
+impl MappedFile {
+    /// The first `len` bytes of an open file.
+    ///
+    /// # Errors
+    /// When the file is shorter, `len` is 0, or the file cannot be mapped: on systems that cannot, for instance, or where
+    /// it is no ordinary file.
+    ///
+    /// ```
+    /// use kiln_cpu::MappedFile;
+    ///
+    /// # let path = std::env::temp_dir().join(format!("kiln-mapped-{}", std::process::id()));
+    /// std::fs::write(&path, b"four")?;
+    /// let mapped = MappedFile::new(&std::fs::File::open(&path)?, 4)?;
+    /// assert_eq!(mapped.as_ref(), b"four");
+    /// assert!(MappedFile::new(&std::fs::File::open(&path)?, 5).is_err());
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new(file: &File, len: usize) -> io::Result<MappedFile> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || len == 0 {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "only files with contents can be mapped"));
+        }
+        if metadata.len() < len as u64 {
+            let problem = std::format!("{} bytes, where {len} are asked for", metadata.len());
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem));
+        }
+        // SAFETY: the mapping is private, and plain bytes, valid whatever they are. That nobody changes the file is left
+        // to the user, as said above: no system offers more.
+        let mapping = unsafe { MmapOptions::new().len(len).map_copy_read_only(file) }?;
+        Ok(MappedFile(mapping))
+    }
+
+    /// Has the system read these bytes now, and map them in one go rather than a few pages at a time as they are used.
+    /// Only a hint: where the system cannot, nothing happens.
+    pub fn prefetch(&self, bytes: core::ops::Range<usize>) {
+        #[cfg(target_os = "linux")]
+        if bytes.start < bytes.end && bytes.end <= self.0.len() {
+            let _ = self.0.advise_range(memmap2::Advice::PopulateRead, bytes.start, bytes.len());
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = bytes;
+    }
+}
+
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
