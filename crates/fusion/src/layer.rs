@@ -13,8 +13,8 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Op, Operand, Operands, Result, TensorData, TensorType, Value, Values, poison_of,
-    poisoned,
+    BoxFuture, Caps, Engine, Memory, Op, Operand, Operands, Result, SharedBytes, TensorData, TensorType,
+    Value, Values, poison_of, poisoned,
 };
 
 /// An engine that records ops and runs them together, around the engine that runs them.
@@ -208,6 +208,10 @@ impl Engine for Fusion {
         self.shared.inner.write(data)
     }
 
+    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
+        self.shared.inner.write_shared(bytes, ty)
+    }
+
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         let value = into_inner(value);
         Box::pin(async { self.shared.inner.read(value).await })
@@ -223,5 +227,9 @@ impl Engine for Fusion {
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         self.flush_all();
         Box::pin(async { self.shared.inner.sync().await })
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        self.shared.inner.memory()
     }
 }

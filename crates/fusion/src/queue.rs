@@ -37,6 +37,7 @@ impl Queue {
     }
 
     /// Whether nothing waits.
+    #[cfg(feature = "std")]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.lock().recording.entries.is_empty()
     }

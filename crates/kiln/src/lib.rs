@@ -88,7 +88,7 @@ pub mod prelude {
     #[cfg(feature = "train")]
     pub use kiln_optim::Optimizer;
     pub use kiln_tensor::{
-        Autodiff, AutodiffBackend, Backend, Bool, DType, Device, Distribution, Dyn, Flex, Float, Int, Shape,
-        Tensor, TensorData, activation, s,
+        Autodiff, AutodiffBackend, Backend, Bool, Cpu, DType, Device, Distribution, Dyn, Flex, Float, Int,
+        Shape, Tensor, TensorData, activation, s,
     };
 }

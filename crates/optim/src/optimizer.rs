@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 use kiln_ir::Binary;
 use kiln_nn::{GradientsParams, Module, ParamId, Parameter, Path, Visitor, VisitorMut};
-use kiln_tensor::{AnyTensor, TensorType};
+use kiln_tensor::{AnyTensor, Stack, TensorType};
 
 /// Changes the parameters of modules by their gradients.
 ///
@@ -210,8 +210,11 @@ impl<R: UpdateRule> Optimizer for PerParameter<R> {
             clipping.apply(&mut gradients)?;
         }
         let options = StepOptions { learning_rate, weight_decay: self.rule.weight_decay() };
-        let mut step = Step { optimizer: self, options, gradients, result: Ok(()) };
+        let mut step = Step { optimizer: self, options, gradients, stack: None, result: Ok(()) };
         module.visit_mut(&mut Path::new(), &mut step);
+        if let Some(stack) = step.stack {
+            stack.engine().submit();
+        }
         step.result
     }
 
@@ -230,6 +233,8 @@ struct Step<'a, R> {
     optimizer: &'a mut PerParameter<R>,
     options: StepOptions,
     gradients: GradientsParams,
+    /// Of the last parameter that changed.
+    stack: Option<Stack>,
     result: Result<()>,
 }
 
@@ -240,7 +245,10 @@ impl<R: UpdateRule> VisitorMut for Step<'_, R> {
         }
         let Some(gradient) = self.gradients.remove(parameter.id) else { return parameter };
         match self.change(path, &parameter, gradient) {
-            Ok(update) => parameter.value = applied(parameter.value, update),
+            Ok(update) => {
+                parameter.value = applied(parameter.value, update);
+                self.stack = Some(parameter.value.stack().clone());
+            }
             Err(error) => self.result = Err(error),
         }
         parameter

@@ -11,6 +11,7 @@ mod create;
 mod data;
 mod elementwise;
 mod emit;
+mod explain;
 mod fft;
 mod formula;
 mod grid;

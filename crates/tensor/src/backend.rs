@@ -1,6 +1,6 @@
 //! Backends: zero-sized names of engine stacks.
 
-use crate::{Checkpointing, DType, Device, DeviceKey, FlexDevice, Stack};
+use crate::{Checkpointing, CpuDevice, DType, Device, DeviceKey, FlexDevice, Stack};
 use alloc::sync::Arc;
 use core::any::TypeId;
 use core::fmt::Debug;
@@ -76,6 +76,52 @@ impl Backend for Flex {
 
     fn device_key(_device: &FlexDevice) -> DeviceKey {
         (0, 0)
+    }
+}
+
+/// The CPU engine behind [fusion](Fusion): ops are recorded, and what neighbours in a program compute runs as one kernel, on
+/// all cores. The fastest on a processor; [`Flex`] answers single ops sooner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cpu;
+
+impl Backend for Cpu {
+    type Device = CpuDevice;
+
+    fn stack(device: &CpuDevice) -> Stack {
+        let open = || Stack::new(Arc::new(CpuEngine::new()), "cpu", DType::F32, DType::I32).with_fusion();
+        Stack::opened(TypeId::of::<Cpu>(), Cpu::device_key(device), open)
+    }
+
+    fn device(_stack: &Stack) -> CpuDevice {
+        CpuDevice
+    }
+
+    fn device_key(_device: &CpuDevice) -> DeviceKey {
+        (0, 0)
+    }
+}
+
+/// Fusion over another backend: ops are recorded, and neighbours run as one kernel where the engine below can.
+///
+/// Reading a tensor runs what was recorded. [`Tensor::explain`](crate::Tensor::explain) tells which kernels made a tensor;
+/// `KILN_FUSION` in the environment (`off`, `on`, `check`) switches fusion.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fusion<B>(PhantomData<B>);
+
+impl<B: Backend> Backend for Fusion<B> {
+    type Device = B::Device;
+
+    fn stack(device: &B::Device) -> Stack {
+        let open = || B::stack(device).with_fusion();
+        Stack::opened(TypeId::of::<Fusion<B>>(), B::device_key(device), open)
+    }
+
+    fn device(stack: &Stack) -> B::Device {
+        B::device(stack.below().unwrap_or(stack))
+    }
+
+    fn device_key(device: &B::Device) -> DeviceKey {
+        B::device_key(device)
     }
 }
 

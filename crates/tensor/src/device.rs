@@ -1,6 +1,6 @@
 //! Devices.
 
-use crate::{Backend, Checkpointing, DType, Error, Flex, Result, Stack};
+use crate::{Backend, Checkpointing, Cpu, DType, Error, Flex, Result, Stack};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -16,6 +16,10 @@ pub type DeviceKey = (u32, u32);
 /// The device of [`Flex`]: the processor, with one engine for the whole process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlexDevice;
+
+/// The device of [`Cpu`](crate::Cpu): the processor, all its cores, with one engine for the whole process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CpuDevice;
 
 /// A device chosen at run time, with the layers around it: the device of [`Dyn`](crate::Dyn).
 ///
@@ -41,12 +45,17 @@ static OPENERS: Mutex<BTreeMap<String, Opener>> = Mutex::new(BTreeMap::new());
 static OPENED: Mutex<BTreeMap<(String, usize), Device>> = Mutex::new(BTreeMap::new());
 
 impl Device {
-    /// The processor.
+    /// The processor, with fusion: the device of [`Cpu`].
     pub fn cpu() -> Device {
+        Device(Cpu::stack(&CpuDevice))
+    }
+
+    /// The processor, op by op: the device of [`Flex`].
+    pub fn flex() -> Device {
         Device(Flex::stack(&FlexDevice))
     }
 
-    /// The processor, with that many threads of its own. Repeated calls with the same number give equal devices.
+    /// The processor, with fusion and that many threads of its own. Repeated calls with the same number give equal devices.
     ///
     /// # Panics
     /// With 0 threads.
@@ -58,18 +67,21 @@ impl Device {
         );
         let open = || {
             let engine = Arc::new(kiln_cpu::Cpu::with_threads(threads));
-            Device(Stack::new(engine, &format!("cpu with {threads} threads"), DType::F32, DType::I32))
+            let stack = Stack::new(engine, &format!("cpu with {threads} threads"), DType::F32, DType::I32);
+            Device(stack.with_fusion())
         };
         OPENED.lock().entry(("cpu".to_string(), threads)).or_insert_with(open).clone()
     }
 
-    /// Device number `index` of a kind that was [registered](Device::register), or `"cpu"`.
+    /// Device number `index` of a kind that was [registered](Device::register), or `"cpu"`, or `"flex"`.
     ///
     /// # Errors
     /// When nothing is registered under that name, or the device cannot be opened.
     pub fn open(kind: &str, index: usize) -> Result<Device> {
-        if kind == "cpu" {
-            return Ok(Device::cpu());
+        match kind {
+            "cpu" => return Ok(Device::cpu()),
+            "flex" => return Ok(Device::flex()),
+            _ => {}
         }
         let key = (kind.to_string(), index);
         if let Some(device) = OPENED.lock().get(&key) {
@@ -89,7 +101,7 @@ impl Device {
 
     /// The kinds that [`open`](Device::open) knows.
     pub fn kinds() -> Vec<String> {
-        core::iter::once("cpu".to_string()).chain(OPENERS.lock().keys().cloned()).collect()
+        ["cpu", "flex"].into_iter().map(ToString::to_string).chain(OPENERS.lock().keys().cloned()).collect()
     }
 
     /// A device of its own over an engine, for engines and layers defined outside Kiln.
@@ -118,12 +130,13 @@ impl Device {
 
     /// What tensors on the device take of its memory; `None` where its engine keeps no account.
     ///
-    /// All devices that are the processor share one pool, so these are the numbers of the process.
+    /// All devices that are the processor share one pool, so these are the numbers of the process. With fusion, ops that
+    /// have not run yet take no memory.
     ///
     /// ```
     /// use kiln_tensor::{Device, Dyn, Tensor};
     ///
-    /// let device = Device::cpu();
+    /// let device = Device::flex();
     /// let before = device.memory().unwrap();
     /// let x = Tensor::<Dyn, 1>::zeros([1 << 20], &device);
     /// assert!(device.memory().unwrap().live_bytes >= before.live_bytes + (4 << 20));

@@ -53,12 +53,12 @@ pub mod transform;
 pub use any::{AnyComplex, AnyTensor, Interpolation, PadMode, ScatterReduction, UniqueAny};
 pub use axis::{Axis, AxisList};
 pub use backend::{
-    Autodiff, AutodiffBackend, Backend, BalancedCheckpointing, CheckpointingStrategy, Dyn, Flex, Forward,
-    ForwardBackend, NoCheckpointing, Vmap, VmapBackend,
+    Autodiff, AutodiffBackend, Backend, BalancedCheckpointing, CheckpointingStrategy, Cpu, Dyn, Flex,
+    Forward, ForwardBackend, Fusion, NoCheckpointing, Vmap, VmapBackend,
 };
 pub use capture::{Captured, capture};
 pub use complex::Complex;
-pub use device::{Device, DeviceKey, FlexDevice};
+pub use device::{CpuDevice, Device, DeviceKey, FlexDevice};
 pub use einsum::{EinsumOperand, EinsumOperands, EinsumPath, EinsumStep, einsum};
 pub use functions::{activation, fft, grid, linalg, loss, module, quantize, signal, stats};
 pub use kiln_autodiff::Checkpointing;

@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use core::any::TypeId;
 use core::fmt;
 use kiln_autodiff::{Autodiff as AutodiffLayer, Forward as ForwardLayer};
+use kiln_fusion::Fusion as FusionLayer;
 use kiln_ir::{Engine, Memory};
 use kiln_vmap::Vmap as VmapLayer;
 use spin::{Mutex, Once};
@@ -39,6 +40,7 @@ enum Layer {
     /// Its tangents may be batches.
     Forward(Arc<ForwardLayer>, Arc<VmapLayer>),
     Vmap(Arc<VmapLayer>),
+    Fusion(Arc<FusionLayer>),
 }
 
 impl Stack {
@@ -85,6 +87,14 @@ impl Stack {
         self.0.with_vmap.call_once(open).clone()
     }
 
+    /// This stack with fusion around it: ops are recorded, and neighbours run as one kernel. `KILN_FUSION` in the
+    /// environment switches it (`off`, `on`, `check`).
+    #[must_use]
+    pub fn with_fusion(&self) -> Stack {
+        let layer = Arc::new(FusionLayer::new(self.0.engine.clone()));
+        self.layered(layer.clone(), Layer::Fusion(layer))
+    }
+
     fn layered(&self, engine: Arc<dyn Engine>, layer: Layer) -> Stack {
         Stack(Arc::new(Inner {
             engine,
@@ -129,7 +139,7 @@ impl Stack {
     pub fn autodiff(&self) -> Option<&Arc<AutodiffLayer>> {
         match &self.0.layer {
             Layer::Autodiff(layer) => Some(layer),
-            Layer::None | Layer::Forward(..) | Layer::Vmap(_) => None,
+            Layer::None | Layer::Forward(..) | Layer::Vmap(_) | Layer::Fusion(_) => None,
         }
     }
 
@@ -138,7 +148,7 @@ impl Stack {
     pub(crate) fn forward(&self) -> Option<(&Arc<ForwardLayer>, &Arc<VmapLayer>)> {
         match &self.0.layer {
             Layer::Forward(layer, tangents) => Some((layer, tangents)),
-            Layer::None | Layer::Autodiff(_) | Layer::Vmap(_) => None,
+            Layer::None | Layer::Autodiff(_) | Layer::Vmap(_) | Layer::Fusion(_) => None,
         }
     }
 
@@ -146,7 +156,15 @@ impl Stack {
     pub(crate) fn vmap(&self) -> Option<&Arc<VmapLayer>> {
         match &self.0.layer {
             Layer::Vmap(layer) => Some(layer),
-            Layer::None | Layer::Autodiff(_) | Layer::Forward(..) => None,
+            Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Fusion(_) => None,
+        }
+    }
+
+    /// The outermost layer, if it is fusion.
+    pub fn fusion(&self) -> Option<&Arc<FusionLayer>> {
+        match &self.0.layer {
+            Layer::Fusion(layer) => Some(layer),
+            Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Vmap(_) => None,
         }
     }
 
@@ -170,11 +188,14 @@ impl Stack {
         core::iter::successors(Some(self), |stack| stack.below()).any(|stack| stack.same(other))
     }
 
-    /// Where random ops on this stack get their keys. Forward mode and batching draw from the stream below them.
+    /// Where random ops on this stack get their keys. Forward mode, batching and fusion draw from the stream below them.
     pub fn keys(&self) -> &KeyStream {
         match (&self.0.layer, &self.0.below) {
-            (Layer::Forward(..) | Layer::Vmap(_), Some(below)) => below.keys(),
-            (Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Vmap(_), _) => &self.0.keys,
+            (Layer::Forward(..) | Layer::Vmap(_) | Layer::Fusion(_), Some(below)) => below.keys(),
+            (
+                Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Vmap(_) | Layer::Fusion(_),
+                _,
+            ) => &self.0.keys,
         }
     }
 
@@ -219,7 +240,8 @@ impl Eq for Stack {}
 impl fmt::Debug for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.layer {
-            Layer::None => {}
+            // Fusion changes no value: messages need not name it.
+            Layer::None | Layer::Fusion(_) => {}
             Layer::Autodiff(_) => f.write_str("autodiff over ")?,
             Layer::Forward(..) => f.write_str("forward over ")?,
             Layer::Vmap(_) => f.write_str("vmap over ")?,

@@ -83,6 +83,12 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         B::device(self.any.stack())
     }
 
+    /// Which kernels made this tensor, and why their regions ended, as text for reading. Runs what waits. See
+    /// [`AnyTensor::explain`].
+    pub fn explain(&self) -> alloc::string::String {
+        self.any.explain()
+    }
+
     /// The lengths of the axes.
     pub fn dims(&self) -> [usize; D] {
         let mut dims = [0; D];

@@ -604,12 +604,12 @@ fn tensors_from_outside_must_be_lifted() {
     let text = message(|| drop(grad(|x: Tensor<Dyn, 1>| x * outside.clone())(outside.clone())));
     assert_eq!(
         text,
-        "[mul] tensors are on different devices: autodiff over flex and flex: f64[1] x f64[1]\n  hint: bring the one \
+        "[mul] tensors are on different devices: autodiff over cpu and cpu: f64[1] x f64[1]\n  hint: bring the one \
          from outside in with `lift`: `inside.lift(outside)`"
     );
     let text = message(|| drop(grad(|_: Tensor<Dyn, 1>| outside.clone())(outside.clone())));
     assert!(
-        text.starts_with("[grad] the function returns a tensor on flex, not on autodiff over flex: "),
+        text.starts_with("[grad] the function returns a tensor on cpu, not on autodiff over cpu: "),
         "{text}"
     );
     let text = message(|| {

@@ -37,6 +37,7 @@ pub const EXEMPT: &[(&str, &str)] = &[
     ("is_require_grad", "asks about the tape; tests of the tensor crate cover it"),
     ("require_grad", "starts a tape; every gradient check begins with it"),
     ("detach", "leaves the tape; tests of the tensor crate cover it"),
+    ("explain", "tells how a tensor was made; the tests of `fusion` cover it"),
     ("inner", "leaves the tape; tests of the tensor crate cover it"),
     ("from_inner", "enters a tape; every second gradient begins with it"),
 ];
