@@ -616,7 +616,7 @@ fn tensors_from_outside_must_be_lifted() {
         let _: Tensor<Dyn, 2> = vmap(|_: Tensor<Dyn, 1>| outside.clone())(outside.clone().reshape([1, 1]));
     });
     assert!(
-        text.starts_with("[vmap] the function returns a tensor on flex, not on vmap over flex: "),
+        text.starts_with("[vmap] the function returns a tensor on flex, not on vmap over cpu: "),
         "{text}"
     );
     let text = message(|| {
