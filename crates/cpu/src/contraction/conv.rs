@@ -4,7 +4,8 @@
 //! input pass is a convolution of the result's gradient, one per phase of the stride. What is summed in which order
 //! does not depend on the number of threads.
 //!
-//! Forward and input pass are done by strips of positions ([`flat`]) but where the grid is so small that images must share
+//! Forward and input pass are done by strips of positions ([`flat`]), with fewer multiplications where kernels are 3 × 3
+//! and channels are many ([`winograd`]), and by tiles of channels where the grid is so small that images must share
 //! vectors ([`gather`]).
 
 mod flat;
@@ -17,6 +18,7 @@ mod source;
 mod strip;
 mod tile;
 mod weight;
+mod winograd;
 
 use super::scratch::Scratch;
 use super::simd::Float;
@@ -32,6 +34,7 @@ use lines::Lines;
 use share::share;
 use tile::Unit;
 use weight::WeightPass;
+use winograd::{Kernels, Winograd};
 
 /// Runs one pass on two arrays whose elements are `T`s.
 ///
@@ -89,6 +92,19 @@ fn forward<T: Float>(
     };
     // SAFETY: asks for nothing.
     let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
+    let kernels = Kernels {
+        start: Shared::new(weight.as_mut_ptr::<T>()),
+        out: w_shape[1] * 9,
+        inner: 9,
+        reversed: false,
+        len: w_shape.num_elements(),
+    };
+    let low = |axis: usize| spec.padding[axis].0 as isize;
+    if winograd::takes(spec, &w_shape[2..])
+        && by_winograd(cpu, lanes, &flat, x.0, [low(0), low(1)], kernels, y)
+    {
+        return Ok(());
+    }
     if flat.suits(lanes) {
         // SAFETY: sizes by inference; the output is fresh.
         unsafe { flat.run::<T>(cpu, lanes, x.0, &[weight.as_ptr()], y.as_mut_ptr()) };
@@ -133,6 +149,19 @@ fn input<T: Float>(
     let taps: usize = w_shape[2..].iter().product();
     // SAFETY: asks for nothing.
     let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
+    let kernels = Kernels {
+        start: Shared::new(weight.as_mut_ptr::<T>()),
+        out: 9,
+        inner: w_shape[1] * 9,
+        reversed: true,
+        len: w_shape.num_elements(),
+    };
+    let low = |axis: usize| 2 - spec.padding[axis].0 as isize;
+    if winograd::takes(spec, &w_shape[2..])
+        && by_winograd(cpu, lanes, &flat, y.0, [low(0), low(1)], kernels, x)
+    {
+        return Ok(());
+    }
     if flat.suits(lanes) {
         let mut packed: Vec<Scratch<T>> = lines
             .maps
@@ -161,6 +190,24 @@ fn input<T: Float>(
     // SAFETY: as above.
     unsafe { gather.run::<T>(cpu, y.0, weight.as_ptr(), x.as_mut_ptr()) };
     Ok(())
+}
+
+/// Computes the whole result by [`Winograd`] where that pays, and returns whether it did and all sums were finite.
+fn by_winograd<T: Float>(
+    cpu: &Cpu,
+    lanes: usize,
+    plain: &Flat<'_>,
+    source: &Array,
+    low: [isize; 2],
+    kernels: Kernels<T>,
+    result: &Array,
+) -> bool {
+    let size = [result.shape()[2], result.shape()[3]];
+    let lines = winograd::lines(&source.shape()[2..], low, size);
+    let winograd = Winograd { flat: Flat { lines: &lines, ..*plain }, size };
+    winograd.pays(lanes, plain.vectors(lanes))
+        // SAFETY: sizes by inference; the result is fresh.
+        && unsafe { winograd.run(cpu, lanes, source, kernels, result.as_mut_ptr()) }
 }
 
 /// The weight with its axes of channels exchanged, and some of its taps only: from `[groups, channels_in, channels_out,

@@ -195,6 +195,14 @@ pub(crate) fn within(case: &Case, factor: f64) {
     }
 }
 
+/// Checks that this engine agrees with the reference, with a factor to the tolerance.
+#[track_caller]
+pub(crate) fn agree(case: &Case, engine: &dyn Engine, factor: f64) {
+    for (got, wanted) in case.run(engine).iter().zip(&case.run(&Reference::new())) {
+        compare(case, got, wanted, factor);
+    }
+}
+
 /// Checks that two results agree, within a multiple of what the dtype allows.
 #[track_caller]
 pub(crate) fn compare(case: &Case, got: &TensorData, wanted: &TensorData, factor: f64) {

@@ -59,19 +59,18 @@ struct Tile {
 
 /// Where channels of a source lie.
 #[derive(Clone, Copy)]
-struct Planes<T> {
-    start: Shared<T>,
+pub(super) struct Planes<T> {
+    pub(super) start: Shared<T>,
     /// The distances between images and between channels.
-    image: usize,
-    plane: usize,
+    pub(super) image: usize,
+    pub(super) plane: usize,
 }
 
 impl Flat<'_> {
     /// Whether strips waste little: positions between lines, and lanes past the last position, are computed for
     /// nothing.
     pub(super) fn suits(&self, lanes: usize) -> bool {
-        let vectors: usize =
-            self.lines.maps.iter().map(|map| map.length(&self.lines.axes).div_ceil(lanes)).sum();
+        let vectors = self.vectors(lanes);
         let elements: usize = self.lines.maps.iter().map(|map| map.count).sum();
         self.channels_out * 4 <= lanes || 2 * elements >= vectors * lanes
     }
@@ -105,9 +104,7 @@ impl Flat<'_> {
             } else if self.is_split_by_group::<T>() {
                 self.by_group(cpu, lanes, source, &weights, result);
             } else {
-                let mut copy = Scratch::new(
-                    self.batch * self.groups * self.channels_in * self.lines.plane + VECTORS * MAX_LANES,
-                );
+                let mut copy = Scratch::new(self.copied());
                 let planes = self.laid_out(cpu, source, copy.as_mut_ptr());
                 let strips = self.strips(planes.plane, lanes, false);
                 self.shared(cpu, lanes, planes, &strips, &weights, result);
@@ -138,9 +135,21 @@ impl Flat<'_> {
         self.batch * self.groups >= 16 && self.channels_in * self.lines.plane * size_of::<T>() <= OWN
     }
 
+    /// Elements of a source that is laid out: all channels, and what the last strip reads past them.
+    pub(super) fn copied(&self) -> usize {
+        self.batch * self.groups * self.channels_in * self.lines.plane + VECTORS * MAX_LANES
+    }
+
+    /// Vectors of positions per channel of the result.
+    pub(super) fn vectors(&self, lanes: usize) -> usize {
+        self.lines.maps.iter().map(|map| map.length(&self.lines.axes).div_ceil(lanes)).sum()
+    }
+
+    /// Lays the source out, with zeros after it.
+    ///
     /// # Safety
-    /// `to` has room for all channels and a strip.
-    unsafe fn laid_out<T: Float>(&self, cpu: &Cpu, source: &Array, to: *mut T) -> Planes<T> {
+    /// `to` has room for [`copied`](Self::copied) elements.
+    pub(super) unsafe fn laid_out<T: Float>(&self, cpu: &Cpu, source: &Array, to: *mut T) -> Planes<T> {
         let plane = self.lines.plane;
         let channels = self.groups * self.channels_in;
         let start = Shared::new(to);
@@ -152,6 +161,8 @@ impl Flat<'_> {
                 };
             }
         });
+        // SAFETY: the room after the last channel.
+        unsafe { start.get().add(self.batch * channels * plane).write_bytes(0, VECTORS * MAX_LANES) };
         Planes { start, image: channels * plane, plane }
     }
 

@@ -63,13 +63,23 @@ struct Reads {
 impl Lines {
     /// The forward and the weight pass: the source is `x`, the grid is `y`.
     pub(super) fn forward(spec: &ConvSpec, x: &[usize], kernel: &[usize], y: &[usize]) -> Lines {
+        let low: Vec<isize> = spec.padding.iter().map(|&(low, _)| low as isize).collect();
+        Lines::reading(x, &low, [kernel, &spec.stride, &spec.dilation], y)
+    }
+
+    /// A grid of which position `i` reads `x` at `i * step + tap * dilation - low`.
+    pub(super) fn reading(
+        x: &[usize],
+        low: &[isize],
+        [kernel, step, dilation]: [&[usize]; 3],
+        grid: &[usize],
+    ) -> Lines {
         let reads = |axis: usize| {
-            let shift = |tap: usize| (tap * spec.dilation[axis]) as isize - spec.padding[axis].0 as isize;
-            Reads { count: y[axis], taps: (0..kernel[axis]).map(|tap| (tap, shift(tap))).collect() }
+            let shift = |tap: usize| (tap * dilation[axis]) as isize - low[axis];
+            Reads { count: grid[axis], taps: (0..kernel[axis]).map(|tap| (tap, shift(tap))).collect() }
         };
         let reads: Vec<Vec<Reads>> = (0..x.len()).map(|axis| vec![reads(axis)]).collect();
-        let axes: Vec<Axis> =
-            (0..x.len()).map(|axis| Axis::new(x[axis], spec.stride[axis], &reads[axis])).collect();
+        let axes: Vec<Axis> = (0..x.len()).map(|axis| Axis::new(x[axis], step[axis], &reads[axis])).collect();
         let mut lines = Lines::with_strides(axes);
         let parts: Vec<&Reads> = reads.iter().map(|reads| &reads[0]).collect();
         lines.maps = vec![lines.map(kernel, &parts, None)];
