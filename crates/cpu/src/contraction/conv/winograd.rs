@@ -125,7 +125,13 @@ impl Winograd<'_> {
                     for task in tasks {
                         let first = task % parts * ROWS;
                         let channels = first..(first + ROWS).min(channels_in);
-                        self.turn_channels(cpu, &job, task / parts, channels, tiles.get().add(task / parts * panel));
+                        self.turn_channels(
+                            cpu,
+                            &job,
+                            task / parts,
+                            channels,
+                            tiles.get().add(task / parts * panel),
+                        );
                     }
                 });
                 // Chunk by chunk, so that a block's neighbour meets kernels that are still in cache.
@@ -174,7 +180,8 @@ impl Winograd<'_> {
                     if row < channels_out {
                         let group = group * channels_in * channels_out * 9;
                         let first = group + row * kernels.out;
-                        let turn = TurnKernels { kernels, first, count: channels_in, to, plane: ROWS * channels_in };
+                        let turn =
+                            TurnKernels { kernels, first, count: channels_in, to, plane: ROWS * channels_in };
                         T::dispatch(cpu.level, turn);
                     } else {
                         (0..TILE).for_each(|i| to.add(i * ROWS * channels_in).write_bytes(0, channels_in));
