@@ -616,7 +616,7 @@ fn tensors_from_outside_must_be_lifted() {
         let _: Tensor<Dyn, 2> = vmap(|_: Tensor<Dyn, 1>| outside.clone())(outside.clone().reshape([1, 1]));
     });
     assert!(
-        text.starts_with("[vmap] the function returns a tensor on flex, not on vmap over cpu: "),
+        text.starts_with("[vmap] the function returns a tensor on cpu, not on vmap over cpu: "),
         "{text}"
     );
     let text = message(|| {
@@ -624,7 +624,7 @@ fn tensors_from_outside_must_be_lifted() {
         drop(grad(|x: Tensor<Dyn, 1>| x.lift(other.clone()) * x)(outside.clone()));
     });
     assert!(
-        text.contains("[lift] the tensor is on cpu with 2 threads, which is not below autodiff over flex"),
+        text.contains("[lift] the tensor is on cpu with 2 threads, which is not below autodiff over cpu"),
         "{text}"
     );
 }
