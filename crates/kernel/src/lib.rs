@@ -20,12 +20,15 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+mod cost;
 mod interpret;
 mod kernel;
 mod lower;
 mod nest;
+pub mod text;
 mod verify;
 
+pub use cost::KernelCost;
 pub use interpret::{Argument, interpret};
 pub use kernel::{
     Axis, AxisSet, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass,

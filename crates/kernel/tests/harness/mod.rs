@@ -184,16 +184,28 @@ pub(crate) fn check(
 ) -> Result<Lowered, String> {
     let layouts: Vec<Layout> = sources.iter().map(|source| source.layout.clone()).collect();
     let lowered = nest.lower(outputs, &layouts).map_err(|error| format!("not lowered: {error}"))?;
-    verify(&lowered.kernel).map_err(|error| format!("{error}\n{:#?}", lowered.kernel))?;
+    verify(&lowered.kernel).map_err(|error| format!("{error}\n{}", lowered.kernel))?;
+    reads_back(&lowered)?;
     let expected = reference(program, sources)?;
     let found = run(&lowered, sources)?;
     for (i, (expected, found)) in expected.iter().zip(&found).enumerate() {
         if let Some(problem) = difference(expected.elements(), found, tolerances[i]) {
-            return Err(format!("output {i}: {problem}\n{:?}\n{:?}", lowered.kernel, lowered.launch));
+            return Err(format!("output {i}: {problem}\n{}\n{}", lowered.kernel, lowered.launch));
         }
     }
     assert_eq!(expected.len(), found.len());
     Ok(lowered)
+}
+
+/// That kernel and launch read back from their text as they were.
+pub(crate) fn reads_back(lowered: &Lowered) -> Result<(), String> {
+    let (kernel, launch) = (lowered.kernel.to_string(), lowered.launch.to_string());
+    match (kernel.parse::<kiln_kernel::Kernel>(), launch.parse::<kiln_kernel::Launch>()) {
+        (Ok(read), Ok(read_launch)) if read == lowered.kernel && read_launch == lowered.launch => Ok(()),
+        (read, read_launch) => {
+            Err(format!("does not read back:\n{kernel}\n{launch}\n{read:?}\n{read_launch:?}"))
+        }
+    }
 }
 
 /// How two lists of elements differ by more than a tolerance relative to the greatest of them, or 1.

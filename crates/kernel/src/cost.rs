@@ -1,0 +1,145 @@
+//! What a launch of a kernel costs.
+
+use crate::{AxisSet, Compute, Kernel, Launch, ParamKind};
+use alloc::vec::Vec;
+use kiln_ir::{Binary, Unary};
+
+/// The cost of one launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelCost {
+    /// Additions, multiplications, comparisons and other cheap functions, each once per point of the axes that it depends on
+    /// (a reduction once per point that it combines).
+    pub flops: u64,
+    /// Functions that take many instructions: exponentials, logarithms, angles, powers, divisions and roots.
+    pub transcendentals: u64,
+    /// Bytes read from memory, each element of an operand once.
+    pub bytes_read: u64,
+    /// Bytes written to memory.
+    pub bytes_written: u64,
+    /// Bytes of one row of the operands that change along the reduced axes: what must stay near while a row is read again. 0
+    /// without reductions.
+    pub row_bytes: u64,
+    /// The most values that are needed at one time.
+    pub registers: u32,
+}
+
+impl Kernel {
+    /// The cost of running this with these extents.
+    ///
+    /// ```
+    /// use kiln_ir::{DType, Op, TensorType, Unary};
+    /// use kiln_kernel::{Layout, Nest};
+    ///
+    /// let ty = TensorType::new([100], DType::F32);
+    /// let mut nest = Nest::default();
+    /// let x = nest.input(ty);
+    /// let y = nest.push(&Op::Unary(Unary::Exp), &[x.into()], &[ty]).unwrap();
+    /// let lowered = nest.lower(&[y], &[Layout(vec![1])]).unwrap();
+    /// let cost = lowered.kernel.cost(&lowered.launch);
+    /// assert_eq!((cost.transcendentals, cost.bytes_read, cost.bytes_written), (100, 400, 400));
+    /// ```
+    pub fn cost(&self, launch: &Launch) -> KernelCost {
+        let mut cost = KernelCost { registers: self.registers(), ..KernelCost::default() };
+        let points = |set: AxisSet| {
+            let extents = launch.extents.iter().enumerate().filter(|(axis, _)| set >> axis & 1 == 1);
+            extents.fold(1u64, |product, (_, &extent)| product.saturating_mul(extent as u64))
+        };
+        let dependence = self.dependence();
+        for (instruction, &set) in self.body.iter().zip(&dependence) {
+            match instruction.compute {
+                Compute::Unary(function, _) if is_long_unary(function) => cost.transcendentals += points(set),
+                Compute::Binary(function, ..) if is_long_binary(function) => {
+                    cost.transcendentals += points(set);
+                }
+                Compute::Unary(..)
+                | Compute::Binary(..)
+                | Compute::Compare(..)
+                | Compute::Select(..)
+                | Compute::Checked(..)
+                | Compute::Scan { .. } => cost.flops += points(set),
+                // Over all points, also where the value is the same at several.
+                Compute::Reduce(..) => cost.flops += points(set | self.reduced()),
+                Compute::Load(_)
+                | Compute::Number(_)
+                | Compute::Constant(_)
+                | Compute::Index(_)
+                | Compute::Cast(_)
+                | Compute::Bitcast(_)
+                | Compute::Store(..) => {}
+            }
+        }
+        for (param, binding) in self.params.iter().zip(&launch.bindings) {
+            let crossed = binding.strides.iter().enumerate().filter(|(_, stride)| **stride != 0);
+            let crossed: AxisSet = crossed.fold(0, |set, (axis, _)| set | 1 << axis);
+            let bytes = points(crossed) * param.dtype.size() as u64;
+            match param.kind {
+                ParamKind::Input => cost.bytes_read += bytes,
+                ParamKind::Output => cost.bytes_written += bytes,
+                ParamKind::Number => {}
+            }
+            let along = crossed & self.reduced();
+            if param.kind == ParamKind::Input && along != 0 {
+                cost.row_bytes += points(along) * param.dtype.size() as u64;
+            }
+        }
+        cost
+    }
+
+    /// The most values of the body that are needed at one time, numbers known beforehand aside.
+    pub fn registers(&self) -> u32 {
+        let mut last = alloc::vec![0usize; self.body.len()];
+        for (number, instruction) in self.body.iter().enumerate() {
+            instruction.compute.operands().iter().for_each(|&value| last[value as usize] = number);
+        }
+        let held = |number: usize| {
+            let alive = |value: &usize| *value <= number && last[*value] > number;
+            let constant =
+                |value: usize| matches!(self.body[value].compute, Compute::Constant(_) | Compute::Number(_));
+            (0..self.body.len()).filter(alive).filter(|&value| !constant(value)).count()
+        };
+        let counts: Vec<usize> = (0..self.body.len()).map(held).collect();
+        counts.into_iter().max().unwrap_or(0) as u32
+    }
+}
+
+fn is_long_unary(function: Unary) -> bool {
+    match function {
+        Unary::Recip
+        | Unary::Sqrt
+        | Unary::Rsqrt
+        | Unary::Exp
+        | Unary::Expm1
+        | Unary::Ln
+        | Unary::Log1p
+        | Unary::Sin
+        | Unary::Cos
+        | Unary::Tan
+        | Unary::Tanh
+        | Unary::Atan
+        | Unary::Erf => true,
+        Unary::Neg
+        | Unary::Abs
+        | Unary::Sign
+        | Unary::Floor
+        | Unary::Ceil
+        | Unary::Round
+        | Unary::Trunc
+        | Unary::Not => false,
+    }
+}
+
+fn is_long_binary(function: Binary) -> bool {
+    match function {
+        Binary::Div | Binary::Rem | Binary::Pow | Binary::Atan2 => true,
+        Binary::Add
+        | Binary::Sub
+        | Binary::Mul
+        | Binary::Min
+        | Binary::Max
+        | Binary::And
+        | Binary::Or
+        | Binary::Xor
+        | Binary::Shl
+        | Binary::Shr => false,
+    }
+}
