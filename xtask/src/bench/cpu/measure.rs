@@ -16,8 +16,11 @@ const ROUNDS: usize = 5;
 const TURN_MS: f64 = 15.0;
 /// The most repeats in a turn.
 const MOST_IN_TURN: usize = 40;
-/// Between turns, so that the threads of the peer before are asleep.
-const PAUSE: Duration = Duration::from_millis(5);
+/// Between turns, so that the threads of the peer before are asleep: OpenMP's spin for about 10 ms.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A turn of a workload shorter than this, in milliseconds, begins with a repeat that does not count: caches hold the
+/// data of the peer before, and threads must wake up.
+const COLD_MS: f64 = 50.0;
 /// Repeats of a training step whose memory is measured.
 const MEMORY_REPEATS: usize = 3;
 
@@ -37,8 +40,9 @@ pub(crate) enum Outcome {
 pub(crate) struct Measured {
     /// Milliseconds of each repeat, in the order they ran.
     pub(crate) times: Vec<f64>,
-    /// Page faults of a repeat, on average.
-    pub(crate) faults: f64,
+    /// Page faults of all repeats, and how many those were.
+    pub(crate) all_faults: f64,
+    pub(crate) all_repeats: usize,
     /// The number read from the result of the first repeat of all, and of the last.
     pub(crate) values: Option<(f64, f64)>,
     /// What else was found out.
@@ -90,17 +94,18 @@ pub(crate) fn measure(row: &Row, players: &mut [Player], repeats: usize, file: &
         Err(refusal) => refused(refusal),
     };
     let mut outcomes: Vec<Outcome> = players.iter_mut().map(prepare).collect();
-    let warm = turn(players, &mut outcomes, |_| WARM_UP);
-    let counts: Vec<usize> = warm.iter().map(|ms| repeats_in_turn(repeats, *ms)).collect();
+    let warm = turn(players, &mut outcomes, |_| Turn { cold: 0, counted: WARM_UP });
+    let plan = |ms: &f64| Turn { cold: usize::from(*ms < COLD_MS), counted: repeats_in_turn(repeats, *ms) };
+    let turns: Vec<Turn> = warm.iter().map(plan).collect();
     // Warm-up gives the first value; its times and page faults do not count.
     for outcome in &mut outcomes {
         if let Outcome::Measured(measured) = outcome {
             measured.times.clear();
-            measured.faults = 0.0;
+            (measured.all_faults, measured.all_repeats) = (0.0, 0);
         }
     }
     for _ in 0..ROUNDS {
-        turn(players, &mut outcomes, |i| counts[i]);
+        turn(players, &mut outcomes, |i| turns[i]);
     }
     for (player, outcome) in players.iter_mut().zip(&mut outcomes) {
         finish(row, player, outcome);
@@ -108,14 +113,23 @@ pub(crate) fn measure(row: &Row, players: &mut [Player], repeats: usize, file: &
     outcomes
 }
 
-/// Each peer that is still in repeats the workload `count` times; the last time of each.
-fn turn(players: &mut [Player], outcomes: &mut [Outcome], count: impl Fn(usize) -> usize) -> Vec<f64> {
+/// Repeats of one peer's turn.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    /// First, and not counted.
+    cold: usize,
+    counted: usize,
+}
+
+/// Each peer that is still in has its turn; the last time of each.
+fn turn(players: &mut [Player], outcomes: &mut [Outcome], of: impl Fn(usize) -> Turn) -> Vec<f64> {
     let mut last = Vec::with_capacity(players.len());
     for (i, (player, outcome)) in players.iter_mut().zip(outcomes).enumerate() {
         if let Outcome::Measured(measured) = outcome {
             std::thread::sleep(PAUSE);
-            let answer = player.ask(&format!("run {}", count(i)));
-            if let Err(problem) = answer.map_err(refused).and_then(|answer| measured.add(&answer)) {
+            let Turn { cold, counted } = of(i);
+            let answer = player.ask(&format!("run {}", cold + counted));
+            if let Err(problem) = answer.map_err(refused).and_then(|answer| measured.add(&answer, cold)) {
                 *outcome = problem;
             }
         }
@@ -134,8 +148,8 @@ fn repeats_in_turn(repeats: usize, ms: f64) -> usize {
 }
 
 impl Measured {
-    /// Adds the answer to `run`.
-    fn add(&mut self, answer: &Value) -> Result<(), Outcome> {
+    /// Adds the answer to `run`, of which the first `cold` times do not count.
+    fn add(&mut self, answer: &Value, cold: usize) -> Result<(), Outcome> {
         let times = numbers(&answer["ms"]);
         let values = answer["values"].as_array().map(Vec::as_slice).unwrap_or_default();
         let (Some(first), Some(last)) = (values.first(), values.last()) else {
@@ -145,11 +159,15 @@ impl Measured {
             return Err(Outcome::Failed("the result is not a finite number".to_owned()));
         };
         self.values = Some((self.values.map_or(first, |(earliest, _)| earliest), last));
-        let faults = answer["faults"].as_f64().unwrap_or(0.0) / times.len().max(1) as f64;
-        let (before, added) = (self.times.len() as f64, times.len() as f64);
-        self.faults = (self.faults * before + faults * added) / (before + added).max(1.0);
-        self.times.extend(times);
+        self.all_faults += answer["faults"].as_f64().unwrap_or(0.0);
+        self.all_repeats += times.len();
+        self.times.extend(times.into_iter().skip(cold));
         Ok(())
+    }
+
+    /// Page faults of a repeat, on average.
+    pub(crate) fn faults(&self) -> f64 {
+        self.all_faults / self.all_repeats.max(1) as f64
     }
 
     /// The median of the times.
@@ -232,17 +250,17 @@ mod tests {
     #[test]
     fn answers_add_up() {
         let mut measured = Measured::default();
-        measured.add(&json!({"ms": [2.0, 1.0], "values": [5.0, 4.0], "faults": 10})).unwrap();
-        measured.add(&json!({"ms": [6.0], "values": [3.0], "faults": 2})).unwrap();
-        assert_eq!((measured.median_ms(), measured.min_ms(), measured.faults), (2.0, 1.0, 4.0));
+        measured.add(&json!({"ms": [2.0, 1.0], "values": [5.0, 4.0], "faults": 10}), 0).unwrap();
+        measured.add(&json!({"ms": [9.0, 6.0], "values": [9.0, 3.0], "faults": 2}), 1).unwrap();
+        assert_eq!((measured.median_ms(), measured.min_ms(), measured.faults()), (2.0, 1.0, 3.0));
         assert_eq!(measured.values, Some((5.0, 3.0)));
     }
 
     #[test]
     fn a_result_that_is_no_number_is_a_failure() {
         let mut measured = Measured::default();
-        let problem = measured.add(&json!({"ms": [2.0], "values": [null], "faults": 0})).unwrap_err();
+        let problem = measured.add(&json!({"ms": [2.0], "values": [null], "faults": 0}), 0).unwrap_err();
         assert!(matches!(problem, Outcome::Failed(reason) if reason.contains("finite")));
-        assert!(measured.add(&json!({"ms": [], "values": []})).is_err());
+        assert!(measured.add(&json!({"ms": [], "values": []}), 0).is_err());
     }
 }

@@ -46,7 +46,7 @@ impl Report {
         let mut extra = measured.extra.clone();
         let mut put = |name: &str, value: f64| extra.insert(name.to_owned(), json!(rounded(value)));
         put("repeats", measured.times.len() as f64);
-        put("faults", measured.faults);
+        put("faults", measured.faults());
         if row.megaflops > 0.0 {
             put("gflops", row.megaflops / 1e3 / seconds);
         }
