@@ -91,7 +91,7 @@ pub(crate) fn sort(device: &Device) -> Prepared {
     let x = normal([SORTED], device);
     Prepared::new(move || {
         let (values, indices) = x.clone().sort_with_indices(0);
-        Ok(first(values)? + indices.slice([0..1]).try_into_scalar::<i64>()? as f64)
+        Ok(first(values)? + indices.narrow(0, 0, 1).try_into_scalar::<i64>()? as f64)
     })
 }
 
