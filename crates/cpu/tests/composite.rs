@@ -66,6 +66,9 @@ fn attention_and_its_gradient() {
         // Heads that share keys, with few queries each: they meet in one block, or in two.
         ([2, 6, 2], [3, 150], [33, 20]),
         ([1, 8, 2], [20, 70], [17, 9]),
+        // Words one by one.
+        ([3, 2, 2], [1, 150], [20, 37]),
+        ([1, 8, 2], [1, 70], [64, 16]),
         // One head, of which the gradient is cut along keys and along queries.
         ([1, 1, 1], [100, 700], [24, 40]),
         ([1, 1, 1], [600, 30], [5, 3]),

@@ -129,9 +129,13 @@ fn scatter() {
             }
         }
     }
-    for (axis, shape, index) in
-        [(0, &[40, 300][..], &[90, 300][..]), (1, &[300, 40], &[300, 90]), (0, &[40], &[50_000])]
-    {
+    for (axis, shape, index) in [
+        (0, &[40, 300][..], &[90, 300][..]),
+        (1, &[300, 40], &[300, 90]),
+        (0, &[40], &[50_000]),
+        (0, &[40, 2], &[40_000, 2]),
+        (1, &[1, 40, 3], &[1, 30_000, 3]),
+    ] {
         for mode in [UpdateMode::Set, UpdateMode::Add, UpdateMode::Min] {
             let [base, source] = [numbers(DType::F32, shape), numbers(DType::F32, index)].map(Given::Tensor);
             check_large(&Op::Scatter { axis, mode }, &[base, indices(DType::I64, 40, index), source]);

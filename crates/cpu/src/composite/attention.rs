@@ -5,6 +5,7 @@
 //! then taken without crossing lanes, and keys and values are used where they lie; only the queries are turned.
 
 mod backward;
+mod few;
 mod kernel;
 mod problem;
 
@@ -48,7 +49,14 @@ pub(super) fn forward<T: Score>(
             let block = problem.block(head / kv_heads, head % kv_heads, task % blocks);
             let row = problem.row(block);
             // SAFETY: rows of both results, which only this task writes.
-            unsafe { attend(cpu, &problem, block, &room, y.get().add(row * dim_v), lse.get().add(row)) };
+            unsafe {
+                let (y, lse) = (y.get().add(row * dim_v), lse.get().add(row));
+                if few::suits(&problem, block) {
+                    few::attend(cpu, &problem, block, &room, y, lse);
+                } else {
+                    attend(cpu, &problem, block, &room, y, lse);
+                }
+            }
         }
     });
     Ok(outputs)

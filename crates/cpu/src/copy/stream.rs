@@ -1,6 +1,8 @@
 //! Stores that go past the caches, for results too large to stay in them: the old contents of the lines need not be
 //! read, and what is in the caches stays there.
 
+use crate::isa::Level;
+
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
@@ -19,17 +21,49 @@ pub(crate) fn pays(bytes: usize) -> bool {
 /// # Safety
 /// Both stretches exist and do not overlap, and nobody else sees the target.
 #[inline(always)]
-pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize) {
+pub(crate) unsafe fn copy(level: Level, source: *const u8, target: *mut u8, bytes: usize) {
     let head = target.align_offset(LINE).min(bytes);
-    let body = (bytes - head) / LINE * LINE;
-    // SAFETY: parts of the stretches; the body of the target starts on a line.
+    let lines = (bytes - head) / LINE;
+    // SAFETY: parts of the stretches; the body of the target starts on a line. The level is chosen only where the
+    // processor has its instructions.
     unsafe {
         target.copy_from_nonoverlapping(source, head);
-        for at in (head..head + body).step_by(LINE) {
-            line(source.add(at), target.add(at));
+        let (from, to) = (source.add(head), target.add(head));
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => lines_of_512_bits(from, to, lines),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => (0..lines).for_each(|i| line(from.add(i * LINE), to.add(i * LINE))),
+            Level::Baseline => (0..lines).for_each(|i| line(from.add(i * LINE), to.add(i * LINE))),
         }
-        let done = head + body;
+        let done = head + lines * LINE;
         target.add(done).copy_from_nonoverlapping(source.add(done), bytes - done);
+    }
+}
+
+/// Copies lines, each in one piece.
+///
+/// # Safety
+/// As [`copy`]; the target is aligned to a line, and the processor has AVX-512 F.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn lines_of_512_bits(source: *const u8, target: *mut u8, lines: usize) {
+    use core::arch::x86_64::{_mm512_loadu_si512, _mm512_stream_si512};
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut done = 0;
+        while done + 4 <= lines {
+            let at = |i: usize| (done + i) * LINE;
+            let parts: [_; 4] = core::array::from_fn(|i| _mm512_loadu_si512(source.add(at(i)).cast()));
+            for (i, part) in parts.into_iter().enumerate() {
+                _mm512_stream_si512(target.add(at(i)).cast(), part);
+            }
+            done += 4;
+        }
+        for i in done..lines {
+            let part = _mm512_loadu_si512(source.add(i * LINE).cast());
+            _mm512_stream_si512(target.add(i * LINE).cast(), part);
+        }
     }
 }
 

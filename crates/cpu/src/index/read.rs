@@ -5,6 +5,7 @@ use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::tensor;
 use crate::copy::{Shared, copy_row, stream};
+use crate::isa::Level;
 use crate::scalar::with_size;
 use crate::walk::Walk;
 use kiln_ir::{Operands, Result, Shape, Values};
@@ -33,6 +34,7 @@ pub(crate) fn take(cpu: &Cpu, axis: usize, inputs: Operands) -> Result<Values> {
             block: Walk::new(after, [&x.strides()[axis + 1..]]),
             indices: &indices,
             streamed: stream::pays(result.buffer.len()),
+            level: cpu.level,
         };
         // SAFETY: the indices were checked, the strides are those of `x`, and the result is fresh.
         with_size!(ty.dtype.size(), T => unsafe { job.run::<T>(cpu, x.as_ptr(), result.as_mut_ptr()) });
@@ -48,6 +50,7 @@ struct Take<'a> {
     indices: &'a [usize],
     /// Whether the result is written past the caches.
     streamed: bool,
+    level: Level,
 }
 
 impl Take<'_> {
@@ -114,7 +117,7 @@ impl Take<'_> {
 }
 
 impl Take<'_> {
-    /// Blocks that lie in the source without gaps. Where the next one begins is asked for while one is copied.
+    /// Blocks that lie in the source without gaps. Where a later one begins is asked for while one is copied.
     ///
     /// # Safety
     /// As [`run`](Self::run), with elements of that many bytes.
@@ -122,7 +125,7 @@ impl Take<'_> {
         let bytes = self.block.lengths[0] * size;
         let from = |index: usize| source.wrapping_offset(index as isize * self.along * size as isize);
         for (i, &index) in indices.iter().enumerate() {
-            if let Some(&next) = indices.get(i + 1) {
+            if let Some(&next) = indices.get(i + 2) {
                 for at in (0..bytes.min(AHEAD)).step_by(stream::LINE) {
                     stream::prefetch(from(next).wrapping_add(at));
                 }
@@ -131,7 +134,7 @@ impl Take<'_> {
             unsafe {
                 let to = target.add(i * bytes);
                 if self.streamed && bytes >= 4 * stream::LINE {
-                    stream::copy(from(index), to, bytes);
+                    stream::copy(self.level, from(index), to, bytes);
                 } else {
                     copy_row(bytes, from(index), to, [1, 1]);
                 }

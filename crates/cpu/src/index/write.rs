@@ -268,25 +268,63 @@ impl Job for Scatter<'_> {
     unsafe fn run<T: Copy + Sync, C: Combine<T>>(&self) {
         let Blocks { outer, length, block } = self.shape;
         let count = self.indices.len() / (outer * block);
+        let pool = &self.cpu.pool;
         let parts = block.div_ceil(COLUMNS);
+        if outer * parts < pool.threads() && count * block >= 4 * GRAIN {
+            // Each thread reads all indices and writes where those of its own range point.
+            for o in 0..outer {
+                pool.parallel_for(length, length.div_ceil(pool.threads()), |targets| {
+                    // SAFETY: as the caller promises; no two threads have the same targets.
+                    unsafe { self.to_range::<T, C>(o, targets) };
+                });
+            }
+            return;
+        }
         let grain = GRAIN.div_ceil(count * block.min(COLUMNS));
-        self.cpu.pool.parallel_for(outer * parts, grain, |range| {
+        pool.parallel_for(outer * parts, grain, |range| {
             for task in range {
                 let (o, start) = (task / parts, task % parts * COLUMNS);
                 let columns = start..(start + COLUMNS).min(block);
                 for i in 0..count {
                     for column in columns.clone() {
                         let from = (o * count + i) * block + column;
-                        let to = (o * length + self.indices[from]) * block + column;
-                        // SAFETY: elements of source and target; no two threads have the same outer index and column.
-                        unsafe {
-                            let target = self.target.get().cast::<T>().add(to);
-                            *target = C::combine(*target, *self.source.get().cast::<T>().add(from));
-                        }
+                        // SAFETY: as the caller promises; no two threads have the same outer index and column.
+                        unsafe { self.combine::<T, C>(o, from, column) };
                     }
                 }
             }
         });
+    }
+}
+
+impl Scatter<'_> {
+    /// The elements whose index lies in a range, in their order.
+    ///
+    /// # Safety
+    /// As [`run`](Job::run); nobody else writes to this range.
+    unsafe fn to_range<T: Copy, C: Combine<T>>(&self, outer: usize, targets: Range<usize>) {
+        let Blocks { outer: all, block, .. } = self.shape;
+        let count = self.indices.len() / all;
+        let start = outer * count;
+        for (i, index) in self.indices[start..start + count].iter().enumerate() {
+            if targets.contains(index) {
+                // SAFETY: as the caller promises.
+                unsafe { self.combine::<T, C>(outer, start + i, i % block) };
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`run`](Job::run); nobody else writes this element.
+    #[inline(always)]
+    unsafe fn combine<T: Copy, C: Combine<T>>(&self, outer: usize, from: usize, column: usize) {
+        let Blocks { length, block, .. } = self.shape;
+        let to = (outer * length + self.indices[from]) * block + column;
+        // SAFETY: elements of source and target, as the caller promises.
+        unsafe {
+            let target = self.target.get().cast::<T>().add(to);
+            *target = C::combine(*target, *self.source.get().cast::<T>().add(from));
+        }
     }
 }
 

@@ -139,8 +139,15 @@ impl Score for f32 {
     fn two_to(self, fused: bool) -> f32 {
         /// Adding and subtracting this rounds to a whole number: 1.5 · 2²³.
         const ROUND: f32 = 12_582_912.0;
-        const C: [f32; 7] =
-            [1.0, 0.693_147_2, 0.240_226_5, 0.055_503_27, 0.009_618_057, 0.001_340_042_8, 0.000_154_614_45];
+        const C: [f32; 7] = [
+            1.0,
+            core::f32::consts::LN_2,
+            0.240_226_5,
+            0.055_503_27,
+            0.009_618_057,
+            0.001_340_042_8,
+            0.000_154_614_45,
+        ];
         let x = if self > 127.0 { 127.0 } else { self };
         let shifted = x + ROUND;
         let fraction = x - (shifted - ROUND);
@@ -181,7 +188,7 @@ impl Score for f64 {
 
 /// Whether the unit adds products in one step.
 #[inline(always)]
-fn is_fused<T: Float, S: Simd<T>>() -> bool {
+pub(super) fn is_fused<T: Float, S: Simd<T>>() -> bool {
     cfg!(target_arch = "aarch64") || S::LANES * size_of::<T>() > 16
 }
 

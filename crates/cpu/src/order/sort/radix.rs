@@ -10,13 +10,10 @@ use crate::threads::Pool;
 use alloc::vec::Vec;
 
 /// Entries from which counting beats comparing.
-const FROM: usize = 512;
+const FROM: usize = 2048;
 
-/// Entries below which few buckets are worth another pass.
-const LONG: usize = 1 << 14;
-
-/// Bits of a digit in short and in long lists. A line of each of the buckets must fit the first cache, or the second.
-const DIGIT: [u32; 2] = [8, 11];
+/// Bits of a digit: a cache line of each bucket, and the buckets' pages, must be at hand.
+const DIGIT: u32 = 11;
 
 /// Entries worth a part of their own.
 const PART: usize = 1 << 15;
@@ -86,7 +83,7 @@ impl Radix<'_> {
         }
         let lowest = varying.trailing_zeros();
         let width = u64::BITS - varying.leading_zeros() - lowest;
-        let passes = width.div_ceil(DIGIT[usize::from(self.len >= LONG)]);
+        let passes = width.div_ceil(DIGIT);
         let bits = width.div_ceil(passes);
         let mut counts = alloc::vec![0u32; self.parts << bits];
         let mut wide = alloc::vec![0usize; if u32::try_from(self.len).is_ok() { 0 } else { counts.len() }];
@@ -224,19 +221,18 @@ mod tests {
             let mut from = shuffled(n, mask).map(|(key, i)| E::new(key, i)).collect::<Vec<E>>();
             let mut to = from.clone();
             let [a, b] = [&mut from, &mut to].map(|list| Shared::new(list.as_mut_ptr()));
-            // SAFETY: both lists have that many entries.
-            let ordered = unsafe { Radix { pool: Some(&pool), len: n, parts }.order(a, b) };
-            // SAFETY: as above.
-            assert!(
-                unsafe { core::slice::from_raw_parts(ordered, n) } == expected,
-                "{bits} bits, {parts} parts"
-            );
+            // SAFETY: both lists have that many entries, all of which are written.
+            let ordered = unsafe {
+                let ordered = Radix { pool: Some(&pool), len: n, parts }.order(a, b);
+                core::slice::from_raw_parts(ordered, n)
+            };
+            assert!(ordered == expected, "{bits} bits, {parts} parts");
         }
     }
 
     #[test]
     fn radix_and_comparison_agree() {
-        for n in [1, 600, 5000, 20_000] {
+        for n in [1, 600, 5000, 100_000] {
             for (bits, mask) in [(0, 0), (8, 0xff), (16, 0xfff0), (32, 0xffff_ffff)] {
                 agree::<u64>(bits, n, mask);
             }
