@@ -1,11 +1,11 @@
-//! Collectives of one member, custom ops and fused regions.
+//! Collectives of one member, and custom ops.
 
 use crate::Cpu;
 use crate::scalar::scalar_bytes;
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
-    Collective, CollectiveKind, Custom, DType, Engine, Error, Operand, Operands, Program, Result, Scalar,
+    Collective, CollectiveKind, Custom, DType, Engine, Error, Operand, Operands, Result, Scalar,
     TensorData, TensorType, Value, Values, Var, block_on,
 };
 
@@ -25,10 +25,6 @@ pub(crate) fn collective(collective: &Collective, inputs: Operands) -> Result<Va
             Err(Error::unsupported("cpu", "the only member of a group has nobody to receive from"))
         }
     }
-}
-
-pub(crate) fn fused(cpu: &Cpu, program: &Program, inputs: Operands) -> Values {
-    program.run_region(cpu, inputs)
 }
 
 fn values(inputs: Operands) -> Values {

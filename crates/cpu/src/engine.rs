@@ -5,7 +5,7 @@ use crate::buffer::{self, Buffer};
 use crate::isa::Level;
 use crate::layout::Layout;
 use crate::threads::Pool;
-use crate::{composite, contraction, custom, elementwise, fill, index, order, reduce, view};
+use crate::{composite, contraction, custom, elementwise, fill, index, order, reduce, tile, view};
 use alloc::boxed::Box;
 #[cfg(feature = "std")]
 use alloc::collections::BTreeMap;
@@ -30,6 +30,7 @@ pub struct Cpu {
     caps: Caps,
     pub(crate) pool: Pool,
     pub(crate) level: Level,
+    pub(crate) plans: tile::Cache,
     #[cfg(feature = "std")]
     kernels: std::sync::RwLock<BTreeMap<String, Arc<CustomKernel>>>,
 }
@@ -52,6 +53,7 @@ impl Cpu {
             caps,
             pool,
             level: Level::detect(),
+            plans: tile::Cache::default(),
             #[cfg(feature = "std")]
             kernels: Default::default(),
         }
@@ -72,6 +74,16 @@ impl Cpu {
     /// The number of threads that share the work of one op.
     pub fn threads(&self) -> usize {
         self.pool.threads()
+    }
+
+    /// The number of fused regions that the engine has compiled and keeps, each for the layouts that its operands had. It
+    /// is bounded: regions that have not been used for the longest time are dropped.
+    ///
+    /// ```
+    /// assert_eq!(kiln_cpu::Cpu::with_threads(1).compiled_regions(), 0);
+    /// ```
+    pub fn compiled_regions(&self) -> usize {
+        self.plans.compiled()
     }
 
     /// Registers a kernel for the custom ops of that name, replacing any before it. Without one they run by their
@@ -134,7 +146,7 @@ impl Cpu {
             Op::NonZero { index } => index::nonzero(self, *index, inputs),
             Op::Collective(collective) => custom::collective(collective, inputs),
             Op::Custom(op) => custom::custom(self, op, inputs, results),
-            Op::Fused(fused) => Ok(custom::fused(self, fused.program(), inputs)),
+            Op::Fused(fused) => tile::fused(self, fused, inputs, results),
             Op::MatMul => contraction::matmul(self, inputs, results),
             Op::Conv { spec, pass } => contraction::conv(self, spec, pass, inputs, results),
             Op::Pool(spec) => contraction::pool(self, spec, inputs, results),

@@ -22,12 +22,14 @@ pub(crate) type Loop2 = unsafe fn(Level, *const u8, *const u8, *mut u8, usize);
 /// `(level, condition, a, b, y, n)`: as [`Loop1`], of three.
 pub(crate) type Loop3 = unsafe fn(Level, *const u8, *const u8, *const u8, *mut u8, usize);
 
-trait Map1<X, Y> {
+/// A function of one element.
+pub(crate) trait Map1<X, Y> {
     const WIDEST: Widest;
     fn map(x: X) -> Y;
 }
 
-trait Map2<X, Y> {
+/// A function of two elements.
+pub(crate) trait Map2<X, Y> {
     const WIDEST: Widest;
     fn map(a: X, b: X) -> Y;
 }
@@ -55,7 +57,7 @@ multiversion! {
 /// # Safety
 /// As [`Loop1`].
 #[inline(always)]
-unsafe fn read<'a, T>(pointer: *const u8, n: usize) -> &'a [T] {
+pub(crate) unsafe fn read<'a, T>(pointer: *const u8, n: usize) -> &'a [T] {
     // SAFETY: as the caller promises.
     unsafe { core::slice::from_raw_parts(pointer.cast(), n) }
 }
@@ -63,7 +65,7 @@ unsafe fn read<'a, T>(pointer: *const u8, n: usize) -> &'a [T] {
 /// # Safety
 /// As [`Loop1`].
 #[inline(always)]
-unsafe fn written<'a, T>(pointer: *mut u8, n: usize) -> &'a mut [MaybeUninit<T>] {
+pub(crate) unsafe fn written<'a, T>(pointer: *mut u8, n: usize) -> &'a mut [MaybeUninit<T>] {
     // SAFETY: as the caller promises.
     unsafe { core::slice::from_raw_parts_mut(pointer.cast(), n) }
 }
@@ -113,7 +115,7 @@ trait Exact {
 
 macro_rules! maps {
     ($([$widest:expr] for $bound:ident: $($name:ident($($arg:ident),*) $method:ident),*;)*) => {$($(
-        struct $name;
+        pub(crate) struct $name;
         maps!(@impl $name($($arg),*) $bound $method $widest);
     )*)*};
     (@impl $name:ident($x:ident) $bound:ident $method:ident $widest:expr) => {
@@ -180,7 +182,7 @@ impl Map1<u8, u8> for NotBool {
 
 macro_rules! comparisons {
     ($($name:ident |$a:ident, $b:ident| $test:expr;)*) => {$(
-        struct $name;
+        pub(crate) struct $name;
 
         impl<T: Lane> Map2<T, u8> for $name {
             const WIDEST: Widest = Widest::Avx2;
@@ -375,6 +377,20 @@ pub(crate) fn select(size: usize) -> Loop3 {
         2 => loop_select::<u16>,
         4 => loop_select::<u32>,
         _ => loop_select::<u64>,
+    }
+}
+
+/// The loop that copies elements of `size` bytes.
+pub(crate) fn copy(size: usize) -> Loop1 {
+    unsafe fn bytes<const SIZE: usize>(_: Level, x: *const u8, y: *mut u8, n: usize) {
+        // SAFETY: as `Loop1` says.
+        unsafe { y.copy_from_nonoverlapping(x, n * SIZE) }
+    }
+    match size {
+        1 => bytes::<1>,
+        2 => bytes::<2>,
+        4 => bytes::<4>,
+        _ => bytes::<8>,
     }
 }
 

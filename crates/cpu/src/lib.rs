@@ -55,6 +55,7 @@ mod order;
 mod reduce;
 mod scalar;
 mod threads;
+mod tile;
 mod view;
 mod walk;
 

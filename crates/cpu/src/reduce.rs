@@ -35,7 +35,7 @@ const ROWS: usize = 32;
 const COLUMNS: usize = 256;
 
 /// How elements of type `T` combine.
-trait Reducer<T>: 'static {
+pub(crate) trait Reducer<T>: 'static {
     /// What blocks are combined in.
     type Lane: Copy;
     /// What combined blocks are combined in.
@@ -49,10 +49,14 @@ trait Reducer<T>: 'static {
     fn finish(total: Self::Total) -> T;
 }
 
-struct Sum;
-struct Product;
-struct Least;
-struct Greatest;
+/// Their sum.
+pub(crate) struct Sum;
+/// Their product.
+pub(crate) struct Product;
+/// The least; NaN if any is.
+pub(crate) struct Least;
+/// The greatest; NaN if any is.
+pub(crate) struct Greatest;
 
 macro_rules! reducer {
     ($name:ident $ty:ty, $lane:ty, $total:ty, $identity:expr, $combine:ident,
@@ -346,7 +350,7 @@ unsafe fn short_run<T: Lane, R: Reducer<T>>(
 ) -> R::Total {
     if stride == 1 {
         // SAFETY: as the caller promises.
-        return combine_run::<T, R>(level, unsafe { core::slice::from_raw_parts(first, length) });
+        return combine_neighbours::<T, R>(level, unsafe { core::slice::from_raw_parts(first, length) });
     }
     let mut tile = [MaybeUninit::<T>::uninit(); BLOCK];
     let mut total = R::empty();
@@ -358,7 +362,7 @@ unsafe fn short_run<T: Lane, R: Reducer<T>>(
         }
         // SAFETY: just written.
         let block = unsafe { core::slice::from_raw_parts(tile.as_ptr().cast::<T>(), len) };
-        total = R::merge(total, combine_run::<T, R>(level, block));
+        total = R::merge(total, combine_neighbours::<T, R>(level, block));
     }
     total
 }
@@ -372,35 +376,41 @@ struct Rows {
     step: isize,
 }
 
+/// Combines neighbours. Compiled for the instructions of the caller.
+#[inline(always)]
+pub(crate) fn combine_run<T: Lane, R: Reducer<T>>(x: &[T]) -> R::Total {
+    let mut total = R::empty();
+    if x.len() < LANES {
+        let lane = x.iter().fold(R::identity(), |lane, x| R::combine(lane, R::load(*x)));
+        return R::join(total, lane);
+    }
+    for block in x.chunks(BLOCK) {
+        let mut lanes = [R::identity(); LANES];
+        let (chunks, rest) = block.as_chunks::<LANES>();
+        for chunk in chunks {
+            for i in 0..LANES {
+                lanes[i] = R::combine(lanes[i], R::load(chunk[i]));
+            }
+        }
+        for (lane, x) in lanes.iter_mut().zip(rest) {
+            *lane = R::combine(*lane, R::load(*x));
+        }
+        let mut width = LANES / 2;
+        while width > 0 {
+            for i in 0..width {
+                lanes[i] = R::combine(lanes[i], lanes[i + width]);
+            }
+            width /= 2;
+        }
+        total = R::join(total, lanes[0]);
+    }
+    total
+}
+
 multiversion! {
-    /// Combines neighbours.
-    fn combine_run[T: Lane, R: Reducer<T>]<T, R> in { T::WIDEST } (x: &[T]) -> R::Total {
-        let mut total = R::empty();
-        if x.len() < LANES {
-            let lane = x.iter().fold(R::identity(), |lane, x| R::combine(lane, R::load(*x)));
-            return R::join(total, lane);
-        }
-        for block in x.chunks(BLOCK) {
-            let mut lanes = [R::identity(); LANES];
-            let (chunks, rest) = block.as_chunks::<LANES>();
-            for chunk in chunks {
-                for i in 0..LANES {
-                    lanes[i] = R::combine(lanes[i], R::load(chunk[i]));
-                }
-            }
-            for (lane, x) in lanes.iter_mut().zip(rest) {
-                *lane = R::combine(*lane, R::load(*x));
-            }
-            let mut width = LANES / 2;
-            while width > 0 {
-                for i in 0..width {
-                    lanes[i] = R::combine(lanes[i], lanes[i + width]);
-                }
-                width /= 2;
-            }
-            total = R::join(total, lanes[0]);
-        }
-        total
+    /// Combines a run of neighbours.
+    fn combine_neighbours[T: Lane, R: Reducer<T>]<T, R> in { T::WIDEST } (x: &[T]) -> R::Total {
+        combine_run::<T, R>(x)
     }
 
     /// Combines each column of up to [`ROWS`] rows and joins it to its total.

@@ -64,6 +64,21 @@ impl<const N: usize> Walk<N> {
         self.lengths[..self.rank].iter().product()
     }
 
+    /// Where element number `start` lies in the first operand.
+    #[inline]
+    pub(crate) fn offset(&self, start: usize) -> isize {
+        let (mut offset, mut rest) = (0, start);
+        for axis in (0..self.rank).rev() {
+            let (index, outer) = match axis {
+                0 => (rest, 0),
+                _ => (rest % self.lengths[axis], rest / self.lengths[axis]),
+            };
+            offset += index as isize * self.strides[axis][0];
+            rest = outer;
+        }
+        offset
+    }
+
     /// The place of element number `start`, in row-major order.
     pub(crate) fn at(&self, start: usize) -> Place<N> {
         let mut place = Place { index: [0; MAX_RANK], offsets: [0; N] };

@@ -58,7 +58,7 @@ fn reference_value(data: &TensorData) -> Operand {
 }
 
 /// The elements with those of index 0 repeated along the first axis.
-fn repeated(data: &TensorData) -> TensorData {
+pub(crate) fn repeated(data: &TensorData) -> TensorData {
     if data.shape().rank() == 0 || data.shape()[0] == 0 {
         return data.clone();
     }
@@ -71,7 +71,7 @@ fn head(data: &TensorData) -> Vec<SliceAxis> {
     data.shape().iter().enumerate().map(range).collect()
 }
 
-fn value(cpu: &Cpu, place: Place, data: &TensorData) -> Value {
+pub(crate) fn value(cpu: &Cpu, place: Place, data: &TensorData) -> Value {
     let (shape, rank) = (*data.shape(), data.shape().rank());
     let view = |op: Op, base: &TensorData| {
         let value = cpu.write(base.clone());

@@ -1,0 +1,775 @@
+//! From a kernel to code.
+
+use super::code::{Action, Code, Fold, Form, Number, Param, Place, Slot, Stage, Step};
+use super::fold::folding;
+use super::forms::{self, Side};
+use super::layout::Tiling;
+use super::registers;
+use super::scan::scan;
+use crate::kernels::{self, Conversion, Loop1};
+use crate::narrow::Narrow;
+use crate::scalar::{element, scalar_bytes};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use half::{bf16, f16};
+use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, Unary};
+use kiln_kernel::{AxisSet, Compute, Kernel, Launch, ParamKind, ValueId};
+
+/// Elements of a tile, at most and at least: the registers in use and what they are computed from stay in the first cache.
+const MOST_LANES: usize = 2048;
+const LEAST_LANES: usize = 256;
+const TILE_BYTES: usize = 20 << 10;
+
+/// Memory for what a row keeps from stage to stage, or a scan's row.
+const MOST_BYTES: usize = 64 << 20;
+
+/// The code of a kernel for one launch. `overwritten` tells which parameters are read from memory that results are
+/// written to. `None` for kernels that the machine does not run.
+pub(super) fn compile(kernel: &Kernel, launch: &Launch, overwritten: u64) -> Option<Code> {
+    let code = Compiler::new(kernel, launch, overwritten, MOST_LANES / 2)?.code()?;
+    let streams = code.slots.iter().filter(|slot| matches!(slot, Place::AtTile(_))).count();
+    let lanes = (code.group * code.chunks.size).max(1);
+    let bytes = code.register_bytes.div_ceil(lanes) + 4 * streams;
+    let fit = (TILE_BYTES / bytes.max(1)).clamp(LEAST_LANES, MOST_LANES);
+    let wanted = 1 << fit.ilog2();
+    if wanted == MOST_LANES / 2 {
+        return Some(code);
+    }
+    Compiler::new(kernel, launch, overwritten, wanted)?.code()
+}
+
+/// The dtype in which registers hold a value.
+pub(super) fn register(dtype: DType) -> DType {
+    if is_narrow(dtype) { DType::F32 } else { dtype }
+}
+
+fn is_narrow(dtype: DType) -> bool {
+    dtype == DType::F16 || dtype == DType::BF16
+}
+
+/// A number as a register holds it.
+pub(super) fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
+    let wide = |x: f32| scalar_bytes(Scalar::Float(f64::from(x)), DType::F32);
+    if dtype == DType::F16 {
+        wide(element::<f16>(scalar).widen())
+    } else if dtype == DType::BF16 {
+        wide(element::<bf16>(scalar).widen())
+    } else {
+        scalar_bytes(scalar, dtype)
+    }
+}
+
+/// How a value changes over a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Not at all, nor from tile to tile.
+    Uniform,
+    /// From row to row.
+    Row,
+    /// From element to element.
+    Full,
+}
+
+/// Where a value is.
+#[derive(Clone, Copy, Debug)]
+struct Located {
+    slot: Slot,
+    class: Class,
+    stage: usize,
+    /// Of the register.
+    dtype: DType,
+}
+
+/// A list of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    Once,
+    Hoisted,
+    Rows(usize),
+    Spread(usize),
+    Tiles(usize),
+}
+
+/// An operand of a step.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// As many elements as the step has.
+    Lanes(Slot),
+    /// One.
+    Number(Slot),
+}
+
+struct Compiler<'a> {
+    kernel: &'a Kernel,
+    launch: &'a Launch,
+    overwritten: u64,
+    tiling: Tiling,
+    dependence: Vec<AxisSet>,
+    stages: Vec<usize>,
+    /// The last stage in which a value is used.
+    last: Vec<usize>,
+    located: Vec<Located>,
+    /// Values spread over a stage's tiles, or loaded again for it.
+    spread: BTreeMap<(ValueId, usize, bool), Slot>,
+    constants: Vec<Option<Scalar>>,
+    code: Code,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(
+        kernel: &'a Kernel,
+        launch: &'a Launch,
+        overwritten: u64,
+        lanes: usize,
+    ) -> Option<Compiler<'a>> {
+        let tiling = Tiling::new(kernel, launch, lanes)?;
+        let stages = stages(kernel, &tiling);
+        let last = last_stages(kernel, &stages);
+        let count = stages.iter().max().map_or(1, |&last| last + 1);
+        let count = if tiling.form == Form::Columns { count.max(2) } else { count };
+        if tiling.form == Form::Columns && count > 2 {
+            return None;
+        }
+        let code = Code {
+            form: tiling.form,
+            outer: tiling.outer,
+            rows: tiling.rows,
+            group: tiling.group,
+            chunks: tiling.chunks,
+            accesses: Vec::new(),
+            params: Vec::new(),
+            uniforms: Vec::new(),
+            numbers: Vec::new(),
+            once: Vec::new(),
+            hoisted: Vec::new(),
+            stages: alloc::vec![Stage::default(); count],
+            folds: Vec::new(),
+            slots: Vec::new(),
+            row_bytes: 0,
+            register_bytes: 0,
+            wide_bytes: 0,
+            total_bytes: 0,
+            partial_bytes: 0,
+            wide_elements: kernel.body.iter().any(|instruction| instruction.dtype.size() == 8),
+            cost: 1,
+        };
+        Some(Compiler {
+            dependence: kernel.dependence(),
+            located: Vec::with_capacity(kernel.body.len()),
+            spread: BTreeMap::new(),
+            constants: Vec::with_capacity(kernel.body.len()),
+            kernel,
+            launch,
+            overwritten,
+            tiling,
+            stages,
+            last,
+            code,
+        })
+    }
+
+    fn code(mut self) -> Option<Code> {
+        for (param, binding) in self.kernel.params.iter().zip(&self.launch.bindings) {
+            let none = alloc::vec![0; self.kernel.axes.len()];
+            let (strides, memory) = match param.kind {
+                ParamKind::Number => (&none, Param::None),
+                ParamKind::Input => (&binding.strides, Param::Input(binding.place)),
+                ParamKind::Output => (&binding.strides, Param::Output(binding.place)),
+            };
+            self.code.accesses.push(self.tiling.access(strides, param.dtype.size()));
+            self.code.params.push(memory);
+        }
+        for value in 0..self.kernel.body.len() {
+            let located = self.instruction(value);
+            self.located.push(located);
+        }
+        registers::allocate(&mut self.code, self.tiling.lanes());
+        let wide = self.code.wide_bytes.saturating_mul(self.tiling.chunks.length);
+        (wide.saturating_add(self.code.register_bytes) <= MOST_BYTES).then_some(self.code)
+    }
+
+    /// Emits what computes a value.
+    fn instruction(&mut self, value: usize) -> Located {
+        let instruction = self.kernel.body[value];
+        let dtype = instruction.dtype;
+        let mut constant = None;
+        let located = match instruction.compute {
+            Compute::Load(param) => self.load(value, param as usize, self.stages[value]),
+            Compute::Number(param) => {
+                let place = self.launch.bindings[param as usize].place;
+                let uniform = self.uniform([0; 8]);
+                self.code.numbers.push(Number { place, dtype, uniform });
+                self.at_uniform(uniform, dtype)
+            }
+            Compute::Constant(scalar) => {
+                constant = Some(scalar);
+                let uniform = self.uniform(number_bytes(scalar, dtype));
+                self.at_uniform(uniform, dtype)
+            }
+            Compute::Index(axis) => {
+                let mut strides = alloc::vec![0; self.kernel.axes.len()];
+                strides[axis as usize] = 1;
+                let access = self.code.accesses.len();
+                self.code.accesses.push(self.tiling.access(&strides, 1));
+                self.code.params.push(Param::None);
+                self.emit(value, Action::Index(access, register(dtype)))
+            }
+            Compute::Unary(function, a) => {
+                let a = self.lanes_of(a, value);
+                let cost = unary_cost(function, dtype);
+                self.emit_costly(value, Action::One(kernels::unary(function, register(dtype)), a), cost)
+            }
+            Compute::Binary(function, a, b) => self.binary(value, function, a, b),
+            Compute::Compare(comparison, a, b) => self.compare(value, comparison, a, b),
+            Compute::Select(condition, a, b) => self.select(value, [condition, a, b]),
+            Compute::Cast(a) => self.cast(value, a),
+            Compute::Bitcast(a) => self.alias(value, a),
+            Compute::Reduce(reduction, a) => self.reduce(value, reduction, a),
+            Compute::Scan { reduction, reverse, exclusive, value: a } => {
+                let a = self.lanes_of(a, value);
+                let action = Action::Scan(scan(reduction, register(dtype)), a, [reverse, exclusive]);
+                self.emit_costly(value, action, 8)
+            }
+            Compute::Checked(a, bound) => {
+                let (x, bound) = (self.lanes_of(a, value), self.located[bound as usize].slot);
+                let located = self.alias(value, a);
+                let (list, by_row) = self.list(value);
+                self.push(list, Action::Check(register(dtype), [x, bound]), x, by_row);
+                located
+            }
+            Compute::Store(param, a) => self.store(value, param as usize, a),
+        };
+        self.constants.push(constant);
+        located
+    }
+
+    fn class(&self, value: usize) -> Class {
+        self.class_of(self.dependence[value], self.stages[value])
+    }
+
+    fn class_of(&self, dependence: AxisSet, stage: usize) -> Class {
+        if dependence & self.tiling.inner_set() != 0 {
+            Class::Full
+        } else if dependence != 0 || stage > 0 {
+            Class::Row
+        } else {
+            Class::Uniform
+        }
+    }
+
+    /// Whether a value of tiles is the same for all groups of rows.
+    fn is_hoisted(&self, value: usize) -> bool {
+        let once = self.dependence[value] & self.tiling.row_set() == 0 && self.stages[value] == 0;
+        once && match self.tiling.form {
+            Form::Columns => true,
+            Form::Map | Form::Rows => self.tiling.is_whole() && self.tiling.rows > self.tiling.group,
+            Form::Parts => false,
+        }
+    }
+
+    /// Where a value is computed, and whether once per row.
+    fn list(&self, value: usize) -> (List, bool) {
+        let stage = self.stages[value];
+        match self.class(value) {
+            Class::Uniform => (List::Once, true),
+            Class::Row => (List::Rows(stage), true),
+            Class::Full if self.is_hoisted(value) => (List::Hoisted, false),
+            Class::Full => (List::Tiles(stage), false),
+        }
+    }
+
+    /// Rows of a tile in a stage: after the reduction of columns there is one.
+    fn group(&self, stage: usize) -> usize {
+        if self.tiling.form == Form::Columns && stage > 0 { 1 } else { self.tiling.group }
+    }
+
+    fn push(&mut self, list: List, action: Action, to: Slot, by_row: bool) {
+        let steps = match list {
+            List::Once => &mut self.code.once,
+            List::Hoisted => &mut self.code.hoisted,
+            List::Rows(stage) => &mut self.code.stages[stage].rows,
+            List::Spread(stage) => &mut self.code.stages[stage].spread,
+            List::Tiles(stage) => &mut self.code.stages[stage].tiles,
+        };
+        steps.push(Step { action, to, by_row });
+    }
+
+    fn slot(&mut self, place: Place) -> Slot {
+        self.code.slots.push(place);
+        (self.code.slots.len() - 1) as Slot
+    }
+
+    fn uniform(&mut self, bytes: [u8; 8]) -> usize {
+        self.code.uniforms.push(bytes);
+        self.code.uniforms.len() - 1
+    }
+
+    fn at_uniform(&mut self, uniform: usize, dtype: DType) -> Located {
+        let slot = self.slot(Place::Uniform(uniform));
+        Located { slot, class: Class::Uniform, stage: 0, dtype: register(dtype) }
+    }
+
+    fn row_slot(&mut self) -> Slot {
+        let at = self.code.row_bytes;
+        self.code.row_bytes += 1;
+        self.slot(Place::Row(at))
+    }
+
+    fn register_slot(&mut self) -> Slot {
+        self.slot(registers::FREE)
+    }
+
+    /// A place for a value.
+    fn fresh(&mut self, value: usize) -> Slot {
+        match self.class(value) {
+            Class::Uniform => {
+                let uniform = self.uniform([0; 8]);
+                self.slot(Place::Uniform(uniform))
+            }
+            Class::Row => self.row_slot(),
+            Class::Full => {
+                let lasts = !self.tiling.is_whole() && self.last[value] > self.stages[value];
+                if lasts && self.tiling.form != Form::Columns {
+                    let before = self.code.wide_bytes;
+                    self.code.wide_bytes += 8;
+                    self.slot(Place::Wide(before, register(self.kernel.body[value].dtype).size()))
+                } else {
+                    self.register_slot()
+                }
+            }
+        }
+    }
+
+    fn emit(&mut self, value: usize, action: Action) -> Located {
+        self.emit_costly(value, action, 1)
+    }
+
+    fn emit_costly(&mut self, value: usize, action: Action, cost: usize) -> Located {
+        let to = self.fresh(value);
+        let (list, by_row) = self.list(value);
+        self.push(list, action, to, by_row);
+        if !by_row {
+            self.code.cost += cost;
+        }
+        self.located(value, to)
+    }
+
+    fn located(&self, value: usize, slot: Slot) -> Located {
+        let dtype = register(self.kernel.body[value].dtype);
+        Located { slot, class: self.class(value), stage: self.stages[value], dtype }
+    }
+
+    fn alias(&self, value: usize, of: ValueId) -> Located {
+        let slot = self.located[of as usize].slot;
+        self.located(value, slot)
+    }
+
+    /// An operand of what computes `user`.
+    fn source(&mut self, operand: ValueId, user: usize) -> Source {
+        let (list, by_row) = self.list(user);
+        let stage = self.stages[user];
+        self.source_in(operand, stage, by_row, list == List::Hoisted)
+    }
+
+    fn source_in(&mut self, operand: ValueId, stage: usize, by_row: bool, hoisted: bool) -> Source {
+        let located = self.located[operand as usize];
+        match located.class {
+            Class::Full => Source::Lanes(self.again(operand, stage)),
+            Class::Row if by_row => Source::Lanes(located.slot),
+            // Values outside of tiles are the same for all rows of a hoisted tile.
+            Class::Row if self.group(stage) == 1 || hoisted => Source::Number(located.slot),
+            Class::Row => {
+                let size = located.dtype.size();
+                let action = Action::Repeat(size, located.slot);
+                Source::Lanes(self.spread(operand, stage, false, action))
+            }
+            Class::Uniform if by_row && self.group(stage) == 1 => Source::Lanes(located.slot),
+            Class::Uniform => Source::Number(located.slot),
+        }
+    }
+
+    /// A register of tiles in a stage: what is loaded chunk by chunk is loaded again.
+    fn again(&mut self, operand: ValueId, stage: usize) -> Slot {
+        let located = self.located[operand as usize];
+        let instruction = self.kernel.body[operand as usize];
+        if let Compute::Load(param) = instruction.compute
+            && stage > 0
+            && !self.tiling.is_whole()
+            && self.tiling.form != Form::Columns
+            && !matches!(self.code.slots[usize::from(located.slot)], Place::AtTile(_))
+        {
+            if let Some(&slot) = self.spread.get(&(operand, stage, false)) {
+                return slot;
+            }
+            let again = self.load(operand as usize, param as usize, stage);
+            self.spread.insert((operand, stage, false), again.slot);
+            return again.slot;
+        }
+        located.slot
+    }
+
+    /// A value in a register (or in a row slot) of a stage.
+    fn spread(&mut self, operand: ValueId, stage: usize, by_row: bool, action: Action) -> Slot {
+        if let Some(&slot) = self.spread.get(&(operand, stage, by_row)) {
+            return slot;
+        }
+        let slot = if by_row { self.row_slot() } else { self.register_slot() };
+        let list = if by_row { List::Rows(stage) } else { List::Spread(stage) };
+        self.push(list, action, slot, by_row);
+        self.spread.insert((operand, stage, by_row), slot);
+        slot
+    }
+
+    /// As many elements as the step has.
+    fn lanes_of(&mut self, operand: ValueId, user: usize) -> Slot {
+        let source = self.source(operand, user);
+        let (list, by_row) = self.list(user);
+        self.filled(operand, source, self.stages[user], by_row, list)
+    }
+
+    fn filled(&mut self, operand: ValueId, source: Source, stage: usize, by_row: bool, list: List) -> Slot {
+        let slot = match source {
+            Source::Lanes(slot) => return slot,
+            Source::Number(slot) => slot,
+        };
+        if list == List::Once {
+            return slot;
+        }
+        let action = Action::Fill(self.located[operand as usize].dtype.size(), slot);
+        if list == List::Hoisted {
+            let to = self.register_slot();
+            self.push(List::Hoisted, action, to, false);
+            return to;
+        }
+        self.spread(operand, stage, by_row, action)
+    }
+
+    fn load(&mut self, value: usize, param: usize, stage: usize) -> Located {
+        let dtype = self.kernel.body[value].dtype;
+        let access = &self.code.accesses[param];
+        let class = self.class(value);
+        let hoisted = class == Class::Full && self.is_hoisted(value) && stage == 0;
+        let (list, by_row) = match class {
+            Class::Uniform => (List::Once, true),
+            Class::Row => (List::Rows(stage), true),
+            Class::Full if hoisted => (List::Hoisted, false),
+            Class::Full => (List::Tiles(stage), false),
+        };
+        let taken = self.overwritten >> param & 1 == 1;
+        let memory = match class {
+            Class::Uniform => Some(Place::Element(param)),
+            Class::Row => self.tiling.is_flat_by_row(access).then_some(Place::AtRow(param)),
+            Class::Full => {
+                let flat = self.tiling.is_flat(access, self.group(stage));
+                (flat && !taken).then_some(Place::AtTile(param))
+            }
+        };
+        let mut slot = match memory {
+            Some(place) => self.slot(place),
+            None => {
+                let to = if class == Class::Row { self.row_slot() } else { self.register_slot() };
+                self.push(list, Action::Gather(param), to, by_row);
+                self.code.cost += 2;
+                to
+            }
+        };
+        if let Some((widen, _)) = kernels::half_loops(dtype) {
+            let to = match class {
+                Class::Uniform => {
+                    let uniform = self.uniform([0; 8]);
+                    self.slot(Place::Uniform(uniform))
+                }
+                Class::Row => self.row_slot(),
+                Class::Full => self.register_slot(),
+            };
+            self.push(list, Action::One(widen, slot), to, by_row);
+            self.code.cost += 1;
+            slot = to;
+        }
+        Located { slot, class, stage, dtype: register(dtype) }
+    }
+
+    fn binary(&mut self, value: usize, function: Binary, a: ValueId, b: ValueId) -> Located {
+        let dtype = register(self.kernel.body[value].dtype);
+        let number = self.constants[b as usize].map(Scalar::to_f64).filter(|_| dtype.is_float());
+        if function == Binary::Pow && number == Some(2.0) {
+            let a = self.lanes_of(a, value);
+            return self.emit(value, Action::Two(kernels::binary(Binary::Mul, dtype), [a, a]));
+        }
+        let cost = binary_cost(function);
+        let sources = [self.source(a, value), self.source(b, value)];
+        let form = |side| forms::binary(function, dtype, side);
+        let with_number = match sources {
+            [Source::Lanes(a), Source::Number(b)] => form(Side::Right).map(|form| (form, [a, b])),
+            [Source::Number(a), Source::Lanes(b)] => form(Side::Left).map(|form| (form, [a, b])),
+            [Source::Lanes(_), Source::Lanes(_)] | [Source::Number(_), Source::Number(_)] => None,
+        };
+        if let Some((form, operands)) = with_number {
+            return self.emit_costly(value, Action::Two(form, operands), cost);
+        }
+        let operands = [self.lanes_of(a, value), self.lanes_of(b, value)];
+        self.emit_costly(value, Action::Two(kernels::binary(function, dtype), operands), cost)
+    }
+
+    fn compare(&mut self, value: usize, comparison: Comparison, a: ValueId, b: ValueId) -> Located {
+        let dtype = self.located[a as usize].dtype;
+        let sources = [self.source(a, value), self.source(b, value)];
+        let form = |side| forms::compare(comparison, dtype, side);
+        let with_number = match sources {
+            [Source::Lanes(a), Source::Number(b)] => form(Side::Right).map(|form| (form, [a, b])),
+            [Source::Number(a), Source::Lanes(b)] => form(Side::Left).map(|form| (form, [a, b])),
+            [Source::Lanes(_), Source::Lanes(_)] | [Source::Number(_), Source::Number(_)] => None,
+        };
+        if let Some((form, operands)) = with_number {
+            return self.emit(value, Action::Two(form, operands));
+        }
+        let operands = [self.lanes_of(a, value), self.lanes_of(b, value)];
+        self.emit(value, Action::Two(kernels::compare(comparison, dtype), operands))
+    }
+
+    fn select(&mut self, value: usize, [condition, a, b]: [ValueId; 3]) -> Located {
+        let size = register(self.kernel.body[value].dtype).size();
+        let condition = self.lanes_of(condition, value);
+        let sources = [self.source(a, value), self.source(b, value)];
+        let slots = sources.map(|source| match source {
+            Source::Lanes(slot) | Source::Number(slot) => slot,
+        });
+        let numbers = sources.map(|source| matches!(source, Source::Number(_)));
+        // Uniform values are numbers too, but one element long anyway.
+        let function = if numbers == [false, false] || self.list(value).0 == List::Once {
+            kernels::select(size)
+        } else {
+            forms::select(size, numbers)
+        };
+        self.emit(value, Action::Three(function, [condition, slots[0], slots[1]]))
+    }
+
+    fn cast(&mut self, value: usize, a: ValueId) -> Located {
+        let to = self.kernel.body[value].dtype;
+        let from = self.kernel.body[a as usize].dtype;
+        if from == to || (is_narrow(from) && to == DType::F32) {
+            return self.alias(value, a);
+        }
+        let x = self.lanes_of(a, value);
+        let rounded = self.converted(value, x, register(from), to);
+        match kernels::half_loops(to) {
+            Some((widen, _)) => self.emit(value, Action::One(widen, rounded)),
+            None => self.located(value, rounded),
+        }
+    }
+
+    /// Converts a register, to the elements of a dtype as memory holds them.
+    fn converted(&mut self, value: usize, x: Slot, from: DType, to: DType) -> Slot {
+        match kernels::conversion(from, to) {
+            Conversion::Direct(convert) => self.converted_by(value, x, convert, is_narrow(to)),
+            Conversion::Through(widen, narrow) => {
+                self.code.wide_elements = true;
+                let wide = self.converted_by(value, x, widen, true);
+                self.converted_by(value, wide, narrow, is_narrow(to))
+            }
+        }
+    }
+
+    /// One step of a conversion, to a place of its own if it does not give the value itself.
+    fn converted_by(&mut self, value: usize, x: Slot, convert: Loop1, on_the_way: bool) -> Slot {
+        if !on_the_way {
+            return self.emit(value, Action::One(convert, x)).slot;
+        }
+        let to = match self.class(value) {
+            Class::Uniform => {
+                let uniform = self.uniform([0; 8]);
+                self.slot(Place::Uniform(uniform))
+            }
+            Class::Row => self.row_slot(),
+            Class::Full => self.register_slot(),
+        };
+        let (list, by_row) = self.list(value);
+        self.push(list, Action::One(convert, x), to, by_row);
+        to
+    }
+
+    fn reduce(&mut self, value: usize, reduction: Reduction, a: ValueId) -> Located {
+        let dtype = register(self.kernel.body[value].dtype);
+        let stage = self.stages[a as usize];
+        let source = self.source_in(a, stage, false, false);
+        let x = self.filled(a, source, stage, false, List::Tiles(stage));
+        let loops = folding(reduction, dtype);
+        let lanes = match self.tiling.form {
+            Form::Columns => self.tiling.lanes(),
+            Form::Map | Form::Rows | Form::Parts => self.tiling.group,
+        };
+        let fold = self.code.folds.len();
+        self.code.folds.push(Fold {
+            stage,
+            loops,
+            total_at: self.code.total_bytes,
+            partial_at: self.code.partial_bytes,
+        });
+        self.code.total_bytes += (loops.total * lanes).next_multiple_of(64);
+        self.code.partial_bytes += (loops.partial * lanes).next_multiple_of(64);
+        self.push(List::Tiles(stage), Action::Fold(fold, x), x, false);
+        self.code.cost += 1;
+        self.emit(value, Action::Finish(fold))
+    }
+
+    fn store(&mut self, value: usize, param: usize, a: ValueId) -> Located {
+        let dtype = self.kernel.body[value].dtype;
+        let stage = self.stages[value];
+        let access = &self.code.accesses[param];
+        let crossed = self.crossed(param);
+        let class = if crossed & self.tiling.inner_set() != 0 { Class::Full } else { Class::Row };
+        let by_row = class == Class::Row;
+        let list = if by_row { List::Rows(stage) } else { List::Tiles(stage) };
+        let memory = match class {
+            Class::Full => {
+                self.tiling.is_flat(access, self.group(stage)).then_some(Place::AtTile(param))
+            }
+            Class::Row | Class::Uniform => {
+                self.tiling.is_flat_by_row(access).then_some(Place::AtRow(param))
+            }
+        };
+        let narrow = kernels::half_loops(dtype).map(|(_, narrow)| narrow);
+        let source = self.source_in(a, stage, by_row, false);
+        let located = self.located[a as usize];
+        if let (Some(place), Source::Lanes(slot), None) = (memory, source, narrow)
+            && self.is_free(slot, a)
+        {
+            self.code.slots[usize::from(slot)] = place;
+            return located;
+        }
+        let mut x = self.filled(a, source, stage, by_row, list);
+        let convert = narrow.unwrap_or_else(|| kernels::copy(dtype.size()));
+        match memory {
+            Some(place) => {
+                let to = self.slot(place);
+                self.push(list, Action::One(convert, x), to, by_row);
+            }
+            None => {
+                if let Some(narrow) = narrow {
+                    let to = if by_row { self.row_slot() } else { self.register_slot() };
+                    self.push(list, Action::One(narrow, x), to, by_row);
+                    x = to;
+                }
+                self.push(list, Action::Scatter(param, x), x, by_row);
+            }
+        }
+        self.code.cost += 1;
+        located
+    }
+
+    /// The axes that a parameter crosses.
+    fn crossed(&self, param: usize) -> AxisSet {
+        let strides = self.launch.bindings[param].strides.iter().enumerate();
+        strides.filter(|(_, stride)| **stride != 0).fold(0, |set, (axis, _)| set | 1 << axis)
+    }
+
+    /// Whether a register is computed by a step of tiles, so that the step may as well write to memory.
+    fn is_free(&self, slot: Slot, value: ValueId) -> bool {
+        let located = self.located[value as usize];
+        let computed = self.code.stages[located.stage].tiles.iter().any(|step| {
+            step.to == slot && !matches!(step.action, Action::Fold(..) | Action::Scatter(..) | Action::Check(..))
+        });
+        located.slot == slot
+            && registers::is_free(&self.code.slots[usize::from(slot)])
+            && located.class == Class::Full
+            && computed
+    }
+}
+
+/// How many reductions come one after the other before each value. What a column reduction makes of nothing but numbers
+/// is stored with its other results.
+fn stages(kernel: &Kernel, tiling: &Tiling) -> Vec<usize> {
+    let mut stages: Vec<usize> = Vec::with_capacity(kernel.body.len());
+    for instruction in &kernel.body {
+        let operands = instruction.compute.operands();
+        let stage = operands.iter().map(|&operand| stages[operand as usize]).max().unwrap_or(0);
+        let strides = |param: u32| &kernel.params[param as usize].strides;
+        stages.push(match instruction.compute {
+            Compute::Reduce(..) => stage + 1,
+            Compute::Store(param, _) if tiling.form == Form::Columns => {
+                let along = |(axis, class): (usize, &kiln_kernel::StrideClass)| {
+                    *class != kiln_kernel::StrideClass::Zero && tiling.row_set() >> axis & 1 == 1
+                };
+                if strides(param).iter().enumerate().any(along) { stage } else { stage.max(1) }
+            }
+            Compute::Store(..)
+            | Compute::Load(_)
+            | Compute::Number(_)
+            | Compute::Constant(_)
+            | Compute::Index(_)
+            | Compute::Unary(..)
+            | Compute::Binary(..)
+            | Compute::Compare(..)
+            | Compute::Select(..)
+            | Compute::Cast(_)
+            | Compute::Bitcast(_)
+            | Compute::Scan { .. }
+            | Compute::Checked(..) => stage,
+        });
+    }
+    stages
+}
+
+fn last_stages(kernel: &Kernel, stages: &[usize]) -> Vec<usize> {
+    let mut last = stages.to_vec();
+    for (value, instruction) in kernel.body.iter().enumerate().rev() {
+        let reduces = matches!(instruction.compute, Compute::Reduce(..));
+        let used = if reduces { stages[value] - 1 } else { stages[value] };
+        let passed_on =
+            matches!(instruction.compute, Compute::Cast(_) | Compute::Bitcast(_) | Compute::Checked(..));
+        let used = if passed_on { used.max(last[value]) } else { used };
+        for operand in instruction.compute.operands() {
+            last[operand as usize] = last[operand as usize].max(used);
+        }
+    }
+    last
+}
+
+/// What a function costs, in additions.
+fn unary_cost(function: Unary, dtype: DType) -> usize {
+    match function {
+        Unary::Neg
+        | Unary::Abs
+        | Unary::Sign
+        | Unary::Floor
+        | Unary::Ceil
+        | Unary::Round
+        | Unary::Trunc
+        | Unary::Not => 1,
+        Unary::Recip | Unary::Sqrt | Unary::Rsqrt => 3,
+        Unary::Exp
+        | Unary::Expm1
+        | Unary::Ln
+        | Unary::Log1p
+        | Unary::Sin
+        | Unary::Cos
+        | Unary::Tan
+        | Unary::Tanh
+        | Unary::Atan
+        | Unary::Erf => {
+            if dtype == DType::F64 {
+                60
+            } else {
+                12
+            }
+        }
+    }
+}
+
+fn binary_cost(function: Binary) -> usize {
+    match function {
+        Binary::Add
+        | Binary::Sub
+        | Binary::Mul
+        | Binary::Min
+        | Binary::Max
+        | Binary::And
+        | Binary::Or
+        | Binary::Xor
+        | Binary::Shl
+        | Binary::Shr => 1,
+        Binary::Div => 3,
+        Binary::Atan2 => 16,
+        Binary::Rem | Binary::Pow => 60,
+    }
+}

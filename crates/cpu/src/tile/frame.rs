@@ -1,0 +1,321 @@
+//! What a task of a launch works with: the addresses of slots, and the steps run on them.
+
+use super::code::{Action, Code, Form, Place, Slot, Step};
+use super::space::{self, Block};
+use crate::contraction::scratch::Scratch;
+use crate::isa::Level;
+use crate::scalar::with_number;
+use core::sync::atomic::{AtomicBool, Ordering};
+use kiln_ir::Element;
+use smallvec::SmallVec;
+
+/// What all tasks of a launch share.
+pub(super) struct Launched<'a> {
+    pub(super) code: &'a Code,
+    pub(super) level: Level,
+    /// The addresses of the parameters' first elements.
+    pub(super) bases: &'a [*mut u8],
+    pub(super) uniforms: *mut u8,
+    /// Whether a checked index was out of range.
+    pub(super) failed: &'a AtomicBool,
+}
+
+// SAFETY: tasks read what is shared, and write different elements of results.
+unsafe impl Sync for Launched<'_> {}
+
+/// The state of one task.
+pub(super) struct Frame<'a> {
+    launched: &'a Launched<'a>,
+    slots: SmallVec<[*mut u8; 32]>,
+    /// Offsets of the tile's first row in each access, in elements.
+    offsets: SmallVec<[isize; 16]>,
+    pub(super) block: Block,
+    outer: usize,
+    pub(super) totals: *mut u8,
+    pub(super) partials: *mut u8,
+    wide: *mut u8,
+    /// The row values of the row that this one shares, or its own.
+    rows: *mut u8,
+    _memory: Scratch<f64>,
+    _wide: Option<Scratch<f64>>,
+}
+
+impl<'a> Frame<'a> {
+    /// A frame with memory of its own.
+    pub(super) fn new(launched: &'a Launched<'a>) -> Frame<'a> {
+        let code = launched.code;
+        let wide = (code.wide_bytes > 0).then(|| code.wide_bytes * code.chunks.length);
+        let mut wide = wide.map(|bytes| Scratch::<f64>::new(bytes.div_ceil(8)));
+        let address = wide.as_mut().map_or(core::ptr::null_mut(), |wide| wide.as_mut_ptr().cast());
+        Frame { _wide: wide, ..Frame::within(launched, core::ptr::null_mut(), address) }
+    }
+
+    /// A frame for values that are the same everywhere.
+    pub(super) fn single(launched: &'a Launched<'a>) -> Frame<'a> {
+        let mut frame = Frame::within(launched, core::ptr::null_mut(), core::ptr::null_mut());
+        frame.block = Block { row: 0, rows: 1, column: 0, columns: 1 };
+        frame
+    }
+
+    /// A frame for part of a row of another: it shares row values and what lasts from stage to stage.
+    pub(super) fn part(launched: &'a Launched<'a>, whole: &SharedRow) -> Frame<'a> {
+        let mut frame = Frame::within(launched, whole.rows, whole.wide);
+        frame.set_rows(whole.row, 1);
+        frame
+    }
+
+    /// What parts of this frame's row share.
+    pub(super) fn shared(&self) -> SharedRow {
+        SharedRow {
+            rows: self.rows,
+            wide: self.wide,
+            row: self.block.row,
+        }
+    }
+
+    fn within(launched: &'a Launched<'a>, rows: *mut u8, wide: *mut u8) -> Frame<'a> {
+        let code = launched.code;
+        let sizes = [code.register_bytes, code.row_bytes, code.total_bytes, code.partial_bytes];
+        let mut memory = Scratch::<f64>::new(sizes.iter().sum::<usize>().div_ceil(8));
+        let start: *mut u8 = memory.as_mut_ptr().cast();
+        let after = |n: usize| start.wrapping_add(sizes[..n].iter().sum());
+        let rows = if rows.is_null() { after(1) } else { rows };
+        let row_bytes = code.group * 8;
+        let slots = code.slots.iter().map(|place| match *place {
+            Place::Uniform(i) => launched.uniforms.wrapping_add(8 * i),
+            Place::Row(i) => rows.wrapping_add(i * row_bytes),
+            Place::Register(at) => start.wrapping_add(at),
+            Place::Wide(before, _) => wide.wrapping_add(before * code.chunks.length),
+            Place::Element(param) | Place::AtRow(param) | Place::AtTile(param) => launched.bases[param],
+        });
+        Frame {
+            slots: slots.collect(),
+            offsets: smallvec::smallvec![0; code.accesses.len()],
+            block: Block { row: 0, rows: code.group, column: 0, columns: code.chunks.size },
+            outer: 0,
+            totals: after(2),
+            partials: after(3),
+            wide,
+            rows,
+            launched,
+            _memory: memory,
+            _wide: None,
+        }
+    }
+
+    /// Moves to another point outside of tiles.
+    pub(super) fn move_outer(&mut self, outer: usize) {
+        self.outer = outer;
+    }
+
+    /// Moves to a group of rows.
+    pub(super) fn move_rows(&mut self, group: usize) {
+        let code = self.launched.code;
+        let row = group * code.group;
+        self.set_rows(row, code.group.min(code.rows - row));
+    }
+
+    /// Moves to some rows.
+    pub(super) fn set_rows(&mut self, row: usize, rows: usize) {
+        let code = self.launched.code;
+        self.block.row = row;
+        self.block.rows = rows;
+        for (offset, access) in self.offsets.iter_mut().zip(&code.accesses) {
+            *offset = access.outer.offset(self.outer) + access.rows.offset(row);
+        }
+        for (slot, place) in self.slots.iter_mut().zip(&code.slots) {
+            if let Place::AtRow(param) = *place {
+                let bytes = self.offsets[param] * code.accesses[param].size as isize;
+                *slot = self.launched.bases[param].wrapping_offset(bytes);
+            }
+        }
+    }
+
+    /// Moves to a chunk of the rows.
+    pub(super) fn move_chunk(&mut self, chunk: usize) {
+        let (column, columns) = self.launched.code.chunks.at(chunk);
+        self.set_columns(column, columns);
+    }
+
+    /// Moves to some columns.
+    pub(super) fn set_columns(&mut self, column: usize, columns: usize) {
+        let code = self.launched.code;
+        self.block.column = column;
+        self.block.columns = columns;
+        for (slot, place) in self.slots.iter_mut().zip(&code.slots) {
+            match *place {
+                Place::AtTile(param) => {
+                    let access = &code.accesses[param];
+                    let offset = self.offsets[param] + access.inner.offset(column);
+                    *slot = self.launched.bases[param].wrapping_offset(offset * access.size as isize);
+                }
+                Place::Wide(before, size) => {
+                    *slot = self.wide.wrapping_add(before * code.chunks.length + column * size);
+                }
+                Place::Uniform(_)
+                | Place::Row(_)
+                | Place::Register(_)
+                | Place::Element(_)
+                | Place::AtRow(_) => {}
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn at(&self, slot: Slot) -> *mut u8 {
+        self.slots[usize::from(slot)]
+    }
+
+    /// Empties the totals of the reductions of a stage, one for each row.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    pub(super) unsafe fn empty_totals(&mut self, stage: usize) {
+        for fold in self.launched.code.folds.iter().filter(|fold| fold.stage == stage) {
+            // SAFETY: the frame has room for them.
+            unsafe { (fold.loops.empty)(self.totals.add(fold.total_at), self.block.rows) };
+        }
+    }
+
+    /// Adds to the totals of the reductions of a stage, of one row.
+    ///
+    /// # Safety
+    /// `from` are totals of the same code.
+    pub(super) unsafe fn merge_totals(&mut self, stage: usize, from: *const u8) {
+        for fold in self.launched.code.folds.iter().filter(|fold| fold.stage == stage) {
+            // SAFETY: as the caller promises.
+            unsafe { (fold.loops.merge)(self.totals.add(fold.total_at), from.add(fold.total_at), 1) };
+        }
+    }
+
+    /// Where the totals of a reduction lie.
+    pub(super) fn totals_of(&self, fold: usize) -> *mut u8 {
+        let fold = &self.launched.code.folds[fold];
+        self.totals.wrapping_add(fold.total_at)
+    }
+
+    /// Where the partial results of a reduction lie.
+    pub(super) fn partials_of(&self, fold: usize) -> *mut u8 {
+        let fold = &self.launched.code.folds[fold];
+        self.partials.wrapping_add(fold.partial_at)
+    }
+
+    /// Runs steps on the present tile.
+    ///
+    /// # Safety
+    /// The launch's parameters are memory of its kernel, and no other task writes the elements of this tile.
+    pub(super) unsafe fn run(&mut self, steps: &[Step]) {
+        let tile = self.block.rows * self.block.columns;
+        for step in steps {
+            let n = if step.by_row { self.block.rows } else { tile };
+            // SAFETY: the compiler gives each step slots with room for a tile, and results of their own.
+            unsafe { self.step(step, n) };
+        }
+    }
+
+    /// # Safety
+    /// As [`run`](Self::run).
+    #[inline(always)]
+    unsafe fn step(&mut self, step: &Step, n: usize) {
+        let (level, to) = (self.launched.level, self.at(step.to));
+        // SAFETY: as the caller promises.
+        unsafe {
+            match step.action {
+                Action::One(function, x) => function(level, self.at(x), to, n),
+                Action::Two(function, [a, b]) => function(level, self.at(a), self.at(b), to, n),
+                Action::Three(function, [a, b, c]) => {
+                    function(level, self.at(a), self.at(b), self.at(c), to, n);
+                }
+                Action::Fold(fold, x) => self.fold(fold, self.at(x)),
+                Action::Gather(_)
+                | Action::Scatter(..)
+                | Action::Fill(..)
+                | Action::Repeat(..)
+                | Action::Index(..)
+                | Action::Finish(_)
+                | Action::Scan(..)
+                | Action::Check(..) => self.rare(step, n),
+            }
+        }
+    }
+
+    unsafe fn fold(&self, number: usize, x: *const u8) {
+        let code = self.launched.code;
+        let loops = &code.folds[number].loops;
+        let Block { rows, columns, .. } = self.block;
+        // SAFETY: totals of each row; partial results of each lane.
+        unsafe {
+            if code.form == Form::Columns {
+                (loops.accumulate)(self.launched.level, x, self.partials_of(number), rows * columns);
+            } else {
+                (loops.rows)(self.launched.level, x, rows, columns, self.totals_of(number));
+            }
+        }
+    }
+
+    #[inline(never)]
+    unsafe fn rare(&mut self, step: &Step, n: usize) {
+        let code = self.launched.code;
+        let to = self.at(step.to);
+        let block = match step.by_row {
+            true => Block { column: 0, columns: 1, ..self.block },
+            false => self.block,
+        };
+        // The row is in the offset already, as far as it is not in the walk.
+        let base = |param: usize| {
+            let access = &code.accesses[param];
+            let offset = access.outer.offset(self.outer);
+            self.launched.bases[param].wrapping_offset(offset * access.size as isize)
+        };
+        // SAFETY: as the caller of `run` promises.
+        unsafe {
+            match step.action {
+                Action::Gather(param) => code.accesses[param].gather(base(param), &block, to),
+                Action::Scatter(param, x) => code.accesses[param].scatter(self.at(x), &block, base(param)),
+                Action::Fill(size, x) => space::repeat(size, self.at(x), to, 1, n),
+                Action::Repeat(size, x) => {
+                    space::repeat(size, self.at(x), to, self.block.rows, self.block.columns);
+                }
+                Action::Index(param, dtype) => {
+                    let access = &code.accesses[param];
+                    let outer = access.outer.offset(self.outer);
+                    with_number!(dtype, T => {
+                        access.stretches(&block, |at, len, offset, step| {
+                            for i in 0..len {
+                                let index = outer + offset + i as isize * step;
+                                to.cast::<T>().add(at + i).write(T::from_i128(index as i128));
+                            }
+                        });
+                    });
+                }
+                Action::Finish(fold) => {
+                    (code.folds[fold].loops.finish)(self.totals_of(fold), to, n);
+                }
+                Action::Scan(function, x, [reverse, exclusive]) => {
+                    function(self.at(x), to, self.block.rows, self.block.columns, reverse, exclusive);
+                }
+                Action::Check(dtype, [x, bound]) => {
+                    let (x, bound) = (self.at(x), self.at(bound));
+                    with_number!(dtype, T => {
+                        let bound = (*bound.cast::<T>()).to_i128();
+                        let x = core::slice::from_raw_parts(x.cast::<T>(), n);
+                        if x.iter().any(|x| !(0..bound).contains(&x.to_i128())) {
+                            self.launched.failed.store(true, Ordering::Relaxed);
+                        }
+                    });
+                }
+                Action::One(..) | Action::Two(..) | Action::Three(..) | Action::Fold(..) => {}
+            }
+        }
+    }
+}
+
+/// What the parts of a row share.
+pub(super) struct SharedRow {
+    rows: *mut u8,
+    wide: *mut u8,
+    row: usize,
+}
+
+// SAFETY: parts read the row values, and write different elements of what is wide.
+unsafe impl Sync for SharedRow {}

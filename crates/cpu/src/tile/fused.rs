@@ -1,0 +1,228 @@
+//! Fused regions: compiled once, run with the operands' memory.
+
+use super::cache::{AllGiven, Given, Lock};
+use super::code::{Code, Param};
+use super::compile::{compile, number_bytes};
+use super::frame::{Frame, Launched};
+use super::run;
+use crate::Cpu;
+use crate::array::{Array, is_reusable};
+use crate::layout::Layout;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+use kiln_ir::{Error, FusedOp, Operand, Operands, Program, Result, TensorType, Value, Values};
+use kiln_kernel::{Kernel, Launch, Nest, ParamKind, StrideClass};
+use smallvec::SmallVec;
+
+/// Runs a region: by the tile machine where the region is a kernel, op by op otherwise.
+pub(crate) fn fused(cpu: &Cpu, op: &FusedOp, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    let program = op.shared();
+    let Some(given) = given(program, &inputs)? else { return Ok(program.run_region(cpu, inputs)) };
+    let plan = cpu.plans.plan(program, given, |given| Plan::new(program, given));
+    match &*plan {
+        Plan::Kernel(region) => region.run(cpu, inputs, results),
+        Plan::Unfused => Ok(program.run_region(cpu, inputs)),
+    }
+}
+
+/// How the operands are given; `None` where they are not of the program's types.
+fn given(program: &Program, inputs: &Operands) -> Result<Option<AllGiven>> {
+    let mut all = AllGiven::new();
+    for (operand, ty) in inputs.iter().zip(&program.inputs) {
+        all.push(match operand {
+            Operand::Scalar(_) => Given::Number,
+            Operand::Value(value) if value.ty() != ty => return Ok(None),
+            Operand::Value(value) => {
+                let array = Array::of(value)?;
+                if array.is_contiguous() {
+                    Given::Contiguous
+                } else {
+                    Given::Strided(array.strides().iter().copied().collect())
+                }
+            }
+        });
+    }
+    Ok(Some(all))
+}
+
+/// How a region runs.
+pub(super) enum Plan {
+    /// As one kernel.
+    Kernel(Region),
+    /// Op by op.
+    Unfused,
+}
+
+impl Plan {
+    fn new(program: &Program, given: &AllGiven) -> Plan {
+        Region::new(program, given).map_or(Plan::Unfused, Plan::Kernel)
+    }
+
+    /// Whether the machine runs it, or part of it.
+    pub(super) fn is_compiled(&self) -> bool {
+        match self {
+            Plan::Kernel(_) => true,
+            Plan::Unfused => false,
+        }
+    }
+}
+
+/// A region as one kernel.
+pub(super) struct Region {
+    kernel: Kernel,
+    launch: Launch,
+    /// For each result, the parameters of the operands whose memory it may take, with their places.
+    takes: Vec<Vec<(usize, usize)>>,
+    plain: Arc<Code>,
+    /// Code for launches that overwrite operands, by the set of their parameters.
+    taking: Lock<Vec<(u64, Arc<Code>)>>,
+}
+
+impl Region {
+    fn new(program: &Program, given: &AllGiven) -> Option<Region> {
+        let numbers: Vec<bool> = given.iter().map(|given| *given == Given::Number).collect();
+        let (nest, outputs) = Nest::of_program(program, &numbers).ok()?;
+        let layouts = given.iter().zip(&program.inputs).map(|(given, ty)| {
+            kiln_kernel::Layout(match given {
+                Given::Number => Vec::new(),
+                Given::Contiguous => Layout::contiguous(ty.shape).strides().to_vec(),
+                Given::Strided(strides) => strides.to_vec(),
+            })
+        });
+        let lowered = nest.lower(&outputs, &layouts.collect::<Vec<_>>()).ok()?;
+        let (kernel, launch) = (lowered.kernel, lowered.launch);
+        let plain = Arc::new(compile(&kernel, &launch, 0)?);
+        let takes = takes(&kernel, &launch, &plain, program.outputs.len());
+        Some(Region { kernel, launch, takes, plain, taking: Lock::default() })
+    }
+
+    fn run(&self, cpu: &Cpu, mut inputs: Operands, types: &[TensorType]) -> Result<Values> {
+        let (taken, overwritten) = self.taken(&inputs);
+        let code = self.code(overwritten);
+        let mut arrays: SmallVec<[Option<Array>; 2]> = SmallVec::new();
+        for (ty, taken) in types.iter().zip(&taken) {
+            arrays.push(if taken.is_none() { Some(Array::uninit(ty)?) } else { None });
+        }
+        let target = |place: usize| match (&arrays[place], taken[place]) {
+            (Some(array), _) => Ok(array.as_mut_ptr()),
+            (None, Some(input)) => first(&inputs[input]),
+            (None, None) => Ok(core::ptr::null_mut()),
+        };
+        let mut bases: SmallVec<[*mut u8; 16]> = SmallVec::new();
+        for param in &code.params {
+            bases.push(match *param {
+                Param::Input(place) => first(&inputs[place])?,
+                Param::Output(place) => target(place)?,
+                Param::None => core::ptr::null_mut(),
+            });
+        }
+        let mut uniforms: SmallVec<[[u8; 8]; 16]> = SmallVec::from_slice(&code.uniforms);
+        for number in &code.numbers {
+            if let Operand::Scalar(scalar) = inputs[number.place] {
+                uniforms[number.uniform] = number_bytes(scalar, number.dtype);
+            }
+        }
+        let failed = AtomicBool::new(false);
+        let launched = Launched {
+            code: &code,
+            level: cpu.level,
+            bases: &bases,
+            uniforms: uniforms.as_mut_ptr().cast(),
+            failed: &failed,
+        };
+        // SAFETY: operands have the types and layouts that the code was compiled for; results are fresh, or memory of operands
+        // that nobody else sees and that the code knows to be overwritten.
+        unsafe {
+            if !code.once.is_empty() {
+                Frame::single(&launched).run(&code.once);
+            }
+            run::run(&cpu.pool, &launched);
+        }
+        if failed.load(Ordering::Relaxed) {
+            let hint = "indices go from 0 to the length of the axis less 1";
+            return Err(Error::value("fused", "an index is out of range").hint(hint));
+        }
+        let mut results = Values::new();
+        for ((array, taken), ty) in arrays.into_iter().zip(taken).zip(types) {
+            results.push(match (array, taken) {
+                (Some(array), _) => array.into_value(*ty),
+                (None, Some(place)) => take(&mut inputs[place], ty)?,
+                (None, None) => continue,
+            });
+        }
+        Ok(results)
+    }
+
+    /// For each result the operand whose memory it takes, if any, and the set of the parameters of these.
+    fn taken(&self, inputs: &Operands) -> (SmallVec<[Option<usize>; 2]>, u64) {
+        let mut all: SmallVec<[Option<usize>; 2]> = SmallVec::new();
+        let mut overwritten = 0u64;
+        for takes in &self.takes {
+            let free = takes.iter().find(|&&(param, place)| {
+                overwritten >> param & 1 == 0 && inputs[place].value().is_some_and(is_reusable)
+            });
+            overwritten |= free.map_or(0, |&(param, _)| 1 << param);
+            all.push(free.map(|&(_, place)| place));
+        }
+        (all, overwritten)
+    }
+
+    fn code(&self, overwritten: u64) -> Arc<Code> {
+        if overwritten == 0 {
+            return self.plain.clone();
+        }
+        let known = |codes: &mut Vec<(u64, Arc<Code>)>| {
+            codes.iter().find(|(set, _)| *set == overwritten).map(|(_, code)| code.clone())
+        };
+        if let Some(code) = self.taking.with(known).flatten() {
+            return code;
+        }
+        let code = compile(&self.kernel, &self.launch, overwritten).unwrap_or_else(|| (*self.plain).clone());
+        let code = Arc::new(code);
+        self.taking.with(|codes| codes.push((overwritten, code.clone())));
+        code
+    }
+}
+
+/// The address of an operand's first element.
+fn first(operand: &Operand) -> Result<*mut u8> {
+    match operand {
+        Operand::Value(value) => Ok(Array::of(value)?.address(value.dtype().size())),
+        Operand::Scalar(_) => Ok(core::ptr::null_mut()),
+    }
+}
+
+/// A result in the memory of an operand.
+fn take(operand: &mut Operand, ty: &TensorType) -> Result<Value> {
+    let Operand::Value(value) = core::mem::replace(operand, Operand::Scalar(kiln_ir::Scalar::Bool(false)))
+    else {
+        return Err(Error::unsupported("cpu", "a number has no memory"));
+    };
+    if value.ty() == ty {
+        return Ok(value);
+    }
+    let buffer = Array::of(&value)?.buffer.clone();
+    Ok(Array { buffer, layout: Layout::contiguous(ty.shape) }.into_value(*ty))
+}
+
+/// Which operands' memory each result may take: those that are read at each point where the result is written, and in no
+/// later pass over the elements.
+fn takes(kernel: &Kernel, launch: &Launch, code: &Code, outputs: usize) -> Vec<Vec<(usize, usize)>> {
+    let mut takes = alloc::vec![Vec::new(); outputs];
+    if code.has_passes() {
+        return takes;
+    }
+    let params = || kernel.params.iter().zip(&launch.bindings).enumerate();
+    for (_, (output, binding)) in params().filter(|(_, (param, _))| param.kind == ParamKind::Output) {
+        if output.strides.last().is_none_or(|class| *class == StrideClass::Zero) {
+            continue;
+        }
+        for (i, (input, from)) in params().filter(|(_, (param, _))| param.kind == ParamKind::Input) {
+            if input.dtype.size() == output.dtype.size() && from.strides == binding.strides {
+                takes[binding.place].push((i, from.place));
+            }
+        }
+    }
+    takes
+}

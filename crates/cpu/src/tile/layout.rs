@@ -1,0 +1,161 @@
+//! How a kernel's index space is cut into tiles.
+
+use super::code::{Chunks, Form};
+use super::space::Access;
+use crate::walk::Walk;
+use alloc::vec::Vec;
+use kiln_ir::MAX_RANK;
+use kiln_kernel::{Axis, AxisSet, Hero, Kernel, Launch};
+
+/// Rows of up to this many elements are not cut.
+const WHOLE_ROW: usize = 2048;
+
+/// With fewer rows than this, long ones are shared between threads part by part.
+const FEW_ROWS: usize = 16;
+const LONG_ROW: usize = 1 << 15;
+
+/// The sides of a tile that reads along another axis than it writes.
+const ACROSS: [usize; 2] = [32, 64];
+
+/// The axes of a kernel by what they are to tiles.
+pub(super) struct Tiling {
+    pub(super) form: Form,
+    outer_axes: Vec<usize>,
+    row_axes: Vec<usize>,
+    inner_axes: Vec<usize>,
+    pub(super) outer: usize,
+    pub(super) rows: usize,
+    pub(super) group: usize,
+    pub(super) chunks: Chunks,
+    extents: Vec<usize>,
+}
+
+impl Tiling {
+    /// With tiles of at most about `lanes` elements. `None` for kernels that the machine does not run.
+    pub(super) fn new(kernel: &Kernel, launch: &Launch, lanes: usize) -> Option<Tiling> {
+        if kernel.axes.len() > MAX_RANK {
+            return None;
+        }
+        let axes = 0..kernel.axes.len();
+        let (reduced, parallel): (Vec<usize>, Vec<usize>) =
+            axes.clone().partition(|&axis| kernel.axes[axis] == Axis::Reduce);
+        let (form, outer_axes, mut row_axes, inner_axes) = match kernel.hero {
+            Hero::Map | Hero::Transpose => {
+                let mut rows = parallel;
+                let inner = rows.pop().into_iter().collect();
+                (Form::Map, Vec::new(), rows, inner)
+            }
+            Hero::RowReduce | Hero::FullReduce | Hero::Scan => (Form::Rows, Vec::new(), parallel, reduced),
+            Hero::ColReduce => {
+                let mut outer = parallel;
+                let inner = outer.pop()?;
+                (Form::Columns, outer, reduced, alloc::vec![inner])
+            }
+            Hero::MatMul(_) => return None,
+        };
+        let across = (kernel.hero == Hero::Transpose).then(|| transposed(launch, &row_axes, inner_axes[0]));
+        if let Some(axis) = across.flatten() {
+            row_axes.retain(|&other| other != axis);
+            row_axes.push(axis);
+        }
+        let count = |axes: &[usize]| axes.iter().map(|&axis| launch.extents[axis]).product::<usize>();
+        let (outer, rows, length) = (count(&outer_axes), count(&row_axes), count(&inner_axes));
+        let last = inner_axes.last().map_or(1, |&axis| launch.extents[axis]);
+        let parts =
+            form == Form::Rows && kernel.hero != Hero::Scan && rows < FEW_ROWS && length >= LONG_ROW;
+        let form = if parts { Form::Parts } else { form };
+        let whole = match form {
+            Form::Rows => kernel.hero == Hero::Scan || length <= lanes.max(WHOLE_ROW),
+            Form::Map | Form::Parts | Form::Columns => length <= lanes,
+        };
+        let chunks = if whole {
+            Chunks { length, line: length, size: length }
+        } else if last >= lanes / 2 || last == length {
+            Chunks { length, line: last, size: lanes.min(last) }
+        } else {
+            Chunks { length, line: length, size: lanes / last * last }
+        };
+        let group = if whole { (lanes / length).clamp(1, rows) } else { 1 };
+        let (group, chunks) = match across.flatten() {
+            Some(_) => (ACROSS[0].min(rows), Chunks { size: ACROSS[1].min(length), line: length, length }),
+            None => (group, chunks),
+        };
+        let extents = launch.extents.clone();
+        Some(Tiling { form, outer_axes, row_axes, inner_axes, outer, rows, group, chunks, extents })
+    }
+
+    /// How something with these strides along the kernel's axes is crossed.
+    pub(super) fn access(&self, strides: &[isize], size: usize) -> Access {
+        let walk = |axes: &[usize]| {
+            let lengths: Vec<usize> = axes.iter().map(|&axis| self.extents[axis]).collect();
+            let steps: Vec<isize> = axes.iter().map(|&axis| strides[axis]).collect();
+            Walk::new(&lengths, [&steps])
+        };
+        Access {
+            outer: walk(&self.outer_axes),
+            rows: walk(&self.row_axes),
+            inner: walk(&self.inner_axes),
+            size,
+        }
+    }
+
+    pub(super) fn inner_set(&self) -> AxisSet {
+        set(&self.inner_axes)
+    }
+
+    /// The axes of rows, not those outside of tiles.
+    pub(super) fn row_set(&self) -> AxisSet {
+        set(&self.row_axes)
+    }
+
+    /// Whether a row is one chunk.
+    pub(super) fn is_whole(&self) -> bool {
+        self.chunks.size == self.chunks.length
+    }
+
+    /// Elements of a register.
+    pub(super) fn lanes(&self) -> usize {
+        self.group * self.chunks.size
+    }
+
+    /// Whether a tile of something is one stretch of memory, with `group` rows in a tile.
+    pub(super) fn is_flat(&self, access: &Access, group: usize) -> bool {
+        let inner = &access.inner;
+        let along = match inner.rank {
+            0 => self.chunks.length == 1,
+            1 => inner.strides[0][0] == 1,
+            rank => {
+                let line = self.chunks.line;
+                line < self.chunks.length
+                    && inner.strides[rank - 1][0] == 1
+                    && inner.lengths[rank - 1].is_multiple_of(line)
+            }
+        };
+        let rows = &access.rows;
+        let adjacent = self.is_whole()
+            && match rows.rank {
+                0 => true,
+                1 => rows.strides[0][0] == self.chunks.length as isize,
+                _ => false,
+            };
+        along && (group == 1 || adjacent)
+    }
+
+    /// Whether one element per row is one stretch of memory.
+    pub(super) fn is_flat_by_row(&self, access: &Access) -> bool {
+        let rows = &access.rows;
+        self.group == 1 || rows.rank == 0 || (rows.rank == 1 && rows.strides[0][0] == 1)
+    }
+}
+
+fn set(axes: &[usize]) -> AxisSet {
+    axes.iter().fold(0, |set, axis| set | 1 << axis)
+}
+
+/// The axis along which memory is nearest in a parameter that the innermost axis crosses in larger steps.
+fn transposed(launch: &Launch, rows: &[usize], inner: usize) -> Option<usize> {
+    launch.bindings.iter().filter(|binding| !binding.strides.is_empty()).find_map(|binding| {
+        let step = |axis: usize| binding.strides[axis].unsigned_abs();
+        rows.iter().copied().find(|&axis| step(axis) == 1 && step(inner) > 1)
+    })
+}

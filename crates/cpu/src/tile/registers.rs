@@ -1,0 +1,87 @@
+//! Which registers share memory.
+
+use super::code::{Action, Code, Place, Slot, Step};
+use alloc::vec::Vec;
+use smallvec::{SmallVec, smallvec};
+
+/// A register that has no memory yet.
+pub(super) const FREE: Place = Place::Register(usize::MAX);
+
+pub(super) fn is_free(place: &Place) -> bool {
+    matches!(place, Place::Register(usize::MAX))
+}
+
+/// The slots that a step reads.
+pub(super) fn operands(step: &Step) -> SmallVec<[Slot; 3]> {
+    match step.action {
+        Action::Gather(_) | Action::Index(..) | Action::Finish(_) => smallvec![],
+        Action::One(_, x)
+        | Action::Scatter(_, x)
+        | Action::Fill(_, x)
+        | Action::Repeat(_, x)
+        | Action::Fold(_, x)
+        | Action::Scan(_, x, _) => smallvec![x],
+        Action::Two(_, operands) | Action::Check(_, operands) => operands.into_iter().collect(),
+        Action::Three(_, operands) => operands.into_iter().collect(),
+    }
+}
+
+/// From where to where, in the order of the steps, a register is in use.
+#[derive(Clone, Copy)]
+struct Life {
+    from: usize,
+    to: usize,
+}
+
+/// Gives each register memory, so that few bytes are in use.
+pub(super) fn allocate(code: &mut Code, lanes: usize) {
+    let lives = lives(code);
+    let widest = if code.wide_elements { 8 } else { 4 };
+    let bytes = (lanes * widest).next_multiple_of(64);
+    let mut slots: Vec<usize> = (0..lives.len()).filter(|&slot| lives[slot].is_some()).collect();
+    slots.sort_by_key(|&slot| lives[slot].map_or(0, |life| life.from));
+    // Until when each piece of memory is in use.
+    let mut busy: Vec<usize> = Vec::new();
+    for slot in slots {
+        let Some(life) = lives[slot] else { continue };
+        let free = (0..busy.len()).find(|&piece| busy[piece] < life.from);
+        let piece = free.unwrap_or_else(|| {
+            busy.push(0);
+            busy.len() - 1
+        });
+        busy[piece] = life.to;
+        code.slots[slot] = Place::Register(piece * bytes);
+    }
+    code.register_bytes = busy.len() * bytes;
+    code.row_bytes *= 8 * code.group;
+}
+
+/// The life of each register. What is computed before a stretch of steps that is repeated lives to its end.
+fn lives(code: &Code) -> Vec<Option<Life>> {
+    let mut lives: Vec<Option<Life>> = alloc::vec![None; code.slots.len()];
+    let hoisted = code.hoisted.iter().map(|step| (step, 0));
+    let stages = code.stages.iter().enumerate().flat_map(|(i, stage)| {
+        let spread = stage.spread.iter().map(move |step| (step, 2 * i + 1));
+        spread.chain(stage.tiles.iter().map(move |step| (step, 2 * i + 2)))
+    });
+    let steps: Vec<(&Step, usize)> = hoisted.chain(stages).collect();
+    // The last step of each list.
+    let end_of = |list: usize| steps.iter().rposition(|&(_, of)| of == list).unwrap_or(0);
+    let last = steps.len();
+    let mut lists: Vec<usize> = alloc::vec![0; code.slots.len()];
+    for (at, &(step, list)) in steps.iter().enumerate() {
+        for slot in operands(step) {
+            let slot = usize::from(slot);
+            if let Some(life) = &mut lives[slot] {
+                let repeated = list != lists[slot];
+                life.to = life.to.max(if repeated { end_of(list) } else { at });
+            }
+        }
+        let to = usize::from(step.to);
+        if is_free(&code.slots[to]) && lives[to].is_none() {
+            lists[to] = list;
+            lives[to] = Some(Life { from: at, to: if list == 0 { last } else { at } });
+        }
+    }
+    lives
+}

@@ -1,0 +1,284 @@
+//! Runs code: which tiles in which order, on which threads.
+
+use super::code::{Code, Form};
+use super::frame::{Frame, Launched};
+use crate::copy::Shared;
+use crate::threads::Pool;
+use alloc::vec::Vec;
+
+/// Work worth another thread, in additions in cache.
+const GRAIN: usize = 1 << 16;
+
+/// Rows whose results are combined in vectors of the dtype before they go to totals.
+const ROWS_PER_TOTAL: usize = 32;
+
+/// Chunks of a long row that one thread combines.
+const CHUNKS_PER_PART: usize = 16;
+
+/// Into how many tasks a reduction of columns is cut at least, as far as there is work.
+const COLUMN_TASKS: usize = 32;
+
+/// Runs code on its launch.
+///
+/// # Safety
+/// The bases are memory of the kernel's parameters, as large as the code's kernel and launch say; results are written by
+/// nobody else, and overlap no input but those that the code was told of.
+pub(super) unsafe fn run(pool: &Pool, launched: &Launched<'_>) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match launched.code.form {
+            Form::Map => map(pool, launched),
+            Form::Rows => rows(pool, launched),
+            Form::Parts => parts(pool, launched),
+            Form::Columns => columns(pool, launched),
+        }
+    }
+}
+
+/// Elements that are worth another thread.
+fn grain(code: &Code, elements: usize) -> usize {
+    GRAIN.div_ceil(code.cost * elements)
+}
+
+unsafe fn map(pool: &Pool, launched: &Launched<'_>) {
+    let code = launched.code;
+    let chunks = code.chunks.count();
+    let groups = code.rows.div_ceil(code.group);
+    let stage = &code.stages[0];
+    pool.parallel_for(groups * chunks, grain(code, code.group * code.chunks.size), |tiles| {
+        let mut frame = Frame::new(launched);
+        let mut present = usize::MAX;
+        frame.move_rows(0);
+        frame.move_chunk(0);
+        // SAFETY: as the caller of `run` promises; tiles of this range are this task's.
+        unsafe {
+            frame.run(&code.hoisted);
+            for tile in tiles {
+                let group = tile / chunks;
+                if group != present {
+                    present = group;
+                    frame.move_rows(group);
+                    frame.run(&stage.rows);
+                    frame.set_columns(0, code.chunks.size);
+                    frame.run(&stage.spread);
+                }
+                frame.move_chunk(tile % chunks);
+                frame.run(&stage.tiles);
+            }
+        }
+    });
+}
+
+unsafe fn rows(pool: &Pool, launched: &Launched<'_>) {
+    let code = launched.code;
+    let chunks = code.chunks.count();
+    let groups = code.rows.div_ceil(code.group);
+    pool.parallel_for(groups, grain(code, code.group * code.chunks.length), |groups| {
+        let mut frame = Frame::new(launched);
+        frame.move_rows(0);
+        frame.move_chunk(0);
+        // SAFETY: as the caller of `run` promises; rows of this range are this task's.
+        unsafe {
+            frame.run(&code.hoisted);
+            for group in groups {
+                frame.move_rows(group);
+                for (number, stage) in code.stages.iter().enumerate() {
+                    frame.run(&stage.rows);
+                    frame.empty_totals(number);
+                    if stage.tiles.is_empty() {
+                        continue;
+                    }
+                    frame.set_columns(0, code.chunks.size);
+                    frame.run(&stage.spread);
+                    for chunk in 0..chunks {
+                        frame.move_chunk(chunk);
+                        frame.run(&stage.tiles);
+                    }
+                }
+            }
+        }
+    });
+}
+
+unsafe fn parts(pool: &Pool, launched: &Launched<'_>) {
+    let code = launched.code;
+    let chunks = code.chunks.count();
+    let tasks = chunks.div_ceil(CHUNKS_PER_PART);
+    let words = code.total_bytes.div_ceil(8);
+    let mut totals: Vec<u64> = alloc::vec![0; words * tasks];
+    let slots = Shared::new(totals.as_mut_ptr());
+    let mut frame = Frame::new(launched);
+    for row in 0..code.rows {
+        frame.set_rows(row, 1);
+        for (number, stage) in code.stages.iter().enumerate() {
+            // SAFETY: as the caller of `run` promises.
+            unsafe {
+                frame.run(&stage.rows);
+                frame.empty_totals(number);
+            }
+            if stage.tiles.is_empty() {
+                continue;
+            }
+            let shared = frame.shared();
+            pool.parallel_for(tasks, grain(code, CHUNKS_PER_PART * code.chunks.size), |range| {
+                let mut frame = Frame::part(launched, &shared);
+                // SAFETY: as the caller of `run` promises; chunks of this range are this task's, and so are its totals.
+                unsafe {
+                    frame.run(&code.hoisted);
+                    frame.run(&stage.spread);
+                    for task in range {
+                        frame.empty_totals(number);
+                        let first = task * CHUNKS_PER_PART;
+                        for chunk in first..(first + CHUNKS_PER_PART).min(chunks) {
+                            frame.move_chunk(chunk);
+                            frame.run(&stage.tiles);
+                        }
+                        let slot = slots.get().add(task * words).cast::<u8>();
+                        slot.copy_from_nonoverlapping(frame.totals, code.total_bytes);
+                    }
+                }
+            });
+            for task in 0..tasks {
+                // SAFETY: totals that every task is done with.
+                unsafe { frame.merge_totals(number, slots.get().add(task * words).cast()) };
+            }
+        }
+    }
+}
+
+/// How a reduction of columns is cut into tasks. It depends on the launch alone, and so do results.
+struct ColumnTasks {
+    chunks: usize,
+    /// Tiles, one below the other.
+    tiles: usize,
+    /// Into how many parts these are cut.
+    parts: usize,
+}
+
+unsafe fn columns(pool: &Pool, launched: &Launched<'_>) {
+    let code = launched.code;
+    let chunks = code.chunks.count();
+    let tiles = code.rows.div_ceil(code.group);
+    let results = code.outer * chunks;
+    let tile = code.group * code.chunks.size * code.cost;
+    let parts = COLUMN_TASKS.div_ceil(results).min((tiles * tile).div_ceil(GRAIN)).clamp(1, tiles);
+    let tasks = ColumnTasks { chunks, tiles, parts };
+    let words = code.total_bytes.div_ceil(8);
+    let mut totals: Vec<u64> = Vec::new();
+    if parts > 1 {
+        totals.resize(words * results * parts, 0);
+    }
+    let slots = Shared::new(totals.as_mut_ptr());
+    let grain = GRAIN.div_ceil(tiles.div_ceil(parts) * tile);
+    pool.parallel_for(results * parts, grain, |range| {
+        let mut frame = Frame::new(launched);
+        for task in range {
+            // SAFETY: as the caller of `run` promises; the rows of a task are its own, and so are its totals or columns.
+            unsafe {
+                let lanes = down(&mut frame, launched, &tasks, task);
+                if parts > 1 {
+                    let slot = slots.get().add(task * words).cast::<u8>();
+                    slot.copy_from_nonoverlapping(frame.totals, code.total_bytes);
+                } else {
+                    debug_assert!(lanes > 0);
+                    finish_columns(&mut frame, launched, task / chunks, task % chunks);
+                }
+            }
+        }
+    });
+    if parts == 1 {
+        return;
+    }
+    pool.parallel_for(results, GRAIN.div_ceil(code.chunks.size * parts * code.cost), |range| {
+        let mut frame = Frame::new(launched);
+        for result in range {
+            // SAFETY: every task is done with its totals; columns of this range are this task's.
+            unsafe {
+                let of = |part: usize| slots.get().add((result * parts + part) * words).cast::<u8>();
+                frame.totals.copy_from_nonoverlapping(of(0), code.total_bytes);
+                let (_, columns) = code.chunks.at(result % chunks);
+                for part in 1..parts {
+                    for fold in &code.folds {
+                        let into = frame.totals.add(fold.total_at);
+                        (fold.loops.merge)(into, of(part).add(fold.total_at), columns);
+                    }
+                }
+                finish_columns(&mut frame, launched, result / chunks, result % chunks);
+            }
+        }
+    });
+}
+
+/// Combines a task's rows into totals of its columns.
+///
+/// # Safety
+/// As [`run`]; nobody else writes results of these rows.
+unsafe fn down(frame: &mut Frame<'_>, launched: &Launched<'_>, tasks: &ColumnTasks, task: usize) -> usize {
+    let code = launched.code;
+    let (result, part) = (task / tasks.parts, task % tasks.parts);
+    let (outer, chunk) = (result / tasks.chunks, result % tasks.chunks);
+    let per_part = tasks.tiles.div_ceil(tasks.parts);
+    let stage = &code.stages[0];
+    let (_, columns) = code.chunks.at(chunk);
+    let lanes = code.group * columns;
+    // SAFETY: as the caller promises.
+    unsafe {
+        frame.move_outer(outer);
+        frame.move_rows(0);
+        frame.move_chunk(chunk);
+        frame.run(&stage.rows);
+        frame.run(&code.hoisted);
+        for (number, fold) in code.folds.iter().enumerate() {
+            (fold.loops.empty)(frame.totals_of(number), lanes);
+            (fold.loops.clear)(frame.partials_of(number), lanes);
+        }
+        let join = |frame: &Frame<'_>| {
+            for (number, fold) in code.folds.iter().enumerate() {
+                let partials = frame.partials_of(number);
+                (fold.loops.join)(launched.level, partials, frame.totals_of(number), lanes);
+                (fold.loops.clear)(partials, lanes);
+            }
+        };
+        let mut since = 0;
+        for tile in part * per_part..((part + 1) * per_part).min(tasks.tiles) {
+            frame.move_rows(tile);
+            frame.move_chunk(chunk);
+            frame.run(&stage.rows);
+            frame.run(&stage.spread);
+            frame.run(&stage.tiles);
+            since += 1;
+            if since == ROWS_PER_TOTAL {
+                join(frame);
+                since = 0;
+            }
+        }
+        join(frame);
+        for (number, fold) in code.folds.iter().enumerate() {
+            let totals = frame.totals_of(number);
+            for row in 1..code.group {
+                (fold.loops.merge)(totals, totals.add(row * columns * fold.loops.total), columns);
+            }
+        }
+    }
+    lanes
+}
+
+/// Writes what follows from the totals of columns.
+///
+/// # Safety
+/// As [`run`]; the frame has the totals, and nobody else writes results of these columns.
+unsafe fn finish_columns(frame: &mut Frame<'_>, launched: &Launched<'_>, outer: usize, chunk: usize) {
+    let code = launched.code;
+    // SAFETY: as the caller promises.
+    unsafe {
+        frame.move_outer(outer);
+        frame.set_rows(0, 1);
+        frame.move_chunk(chunk);
+        frame.run(&code.stages[0].rows);
+        frame.run(&code.hoisted);
+        let stage = &code.stages[1];
+        frame.run(&stage.rows);
+        frame.run(&stage.spread);
+        frame.run(&stage.tiles);
+    }
+}

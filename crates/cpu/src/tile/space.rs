@@ -1,0 +1,170 @@
+//! Where the points of a tile lie in memory, and copies between there and registers.
+
+use crate::copy::copy_row;
+use crate::scalar::with_size;
+use crate::walk::{Place, Walk};
+use core::mem::MaybeUninit;
+
+/// How a parameter is crossed: along the axes outside of all tiles, along a tile's rows, and within a row.
+#[derive(Clone, Debug)]
+pub(super) struct Access {
+    pub(super) outer: Walk<1>,
+    pub(super) rows: Walk<1>,
+    pub(super) inner: Walk<1>,
+    /// Bytes of an element.
+    pub(super) size: usize,
+}
+
+/// A tile: some rows, and the same stretch of each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Block {
+    pub(super) row: usize,
+    pub(super) rows: usize,
+    pub(super) column: usize,
+    pub(super) columns: usize,
+}
+
+/// A part of a tile that is crossed with one stride along each side.
+struct Piece {
+    /// Of the first element, in memory, relative to the first element of row and column 0.
+    offset: isize,
+    /// Of the first element, in the tile.
+    at: usize,
+    rows: usize,
+    columns: usize,
+    row_stride: isize,
+    column_stride: isize,
+}
+
+/// The greatest number of steps along the innermost axis of a walk from a place, and the stride there. A walk without
+/// axes has one point, which may stand for any number of points where nothing changes.
+fn run(walk: &Walk<1>, place: &Place<1>, wanted: usize) -> (usize, isize) {
+    match walk.rank.checked_sub(1) {
+        Some(last) => (wanted.min(walk.lengths[last] - place.along(last)), walk.strides[last][0]),
+        None => (wanted, 0),
+    }
+}
+
+impl Access {
+    fn pieces(&self, block: &Block, mut each: impl FnMut(Piece)) {
+        let mut row_place = self.rows.at(block.row);
+        let first = self.inner.at(block.column);
+        let mut row = 0;
+        while row < block.rows {
+            let (rows, row_stride) = run(&self.rows, &row_place, block.rows - row);
+            let mut place = first;
+            let mut column = 0;
+            while column < block.columns {
+                let (columns, column_stride) = run(&self.inner, &place, block.columns - column);
+                each(Piece {
+                    offset: row_place.offsets[0] + place.offsets[0],
+                    at: row * block.columns + column,
+                    rows,
+                    columns,
+                    row_stride,
+                    column_stride,
+                });
+                place.advance(&self.inner, columns);
+                column += columns;
+            }
+            row_place.advance(&self.rows, rows);
+            row += rows;
+        }
+    }
+
+    /// Copies a tile from memory into a register.
+    ///
+    /// # Safety
+    /// `from` is the address of the element at row and column 0, the block lies within the memory, and the register has
+    /// room for it.
+    pub(super) unsafe fn gather(&self, from: *const u8, block: &Block, to: *mut u8) {
+        with_size!(self.size, T => {
+            let (from, to) = (from.cast::<T>(), to.cast::<T>());
+            self.pieces(block, |piece| {
+                let (from, to) = (from.wrapping_offset(piece.offset), to.wrapping_add(piece.at));
+                let strides = [piece.row_stride, piece.column_stride];
+                let row = [block.columns as isize, 1];
+                // SAFETY: as the caller promises.
+                unsafe { copy_block(piece.rows, piece.columns, (from, strides), (to, row)) };
+            });
+        });
+    }
+
+    /// Copies a tile from a register to memory.
+    ///
+    /// # Safety
+    /// As [`gather`](Self::gather), the other way round; nobody else uses these elements.
+    pub(super) unsafe fn scatter(&self, from: *const u8, block: &Block, to: *mut u8) {
+        with_size!(self.size, T => {
+            let (from, to) = (from.cast::<T>(), to.cast::<T>());
+            self.pieces(block, |piece| {
+                let (from, to) = (from.wrapping_add(piece.at), to.wrapping_offset(piece.offset));
+                let strides = [piece.row_stride, piece.column_stride];
+                let row = [block.columns as isize, 1];
+                // SAFETY: as the caller promises.
+                unsafe { copy_block(piece.rows, piece.columns, (from, row), (to, strides)) };
+            });
+        });
+    }
+
+    /// Calls a function with each stretch of a tile along which the offset grows evenly: where it starts in the tile, its
+    /// length, its first offset, and the step.
+    pub(super) fn stretches(&self, block: &Block, mut each: impl FnMut(usize, usize, isize, isize)) {
+        self.pieces(block, |piece| {
+            for row in 0..piece.rows {
+                let offset = piece.offset + row as isize * piece.row_stride;
+                each(piece.at + row * block.columns, piece.columns, offset, piece.column_stride);
+            }
+        });
+    }
+}
+
+/// Copies a rectangle, along whichever side memory is nearest.
+///
+/// # Safety
+/// All elements exist, and those of the target overlap none of the source's.
+unsafe fn copy_block<T: Copy>(
+    rows: usize,
+    columns: usize,
+    (from, from_strides): (*const T, [isize; 2]),
+    (to, to_strides): (*mut T, [isize; 2]),
+) {
+    let nearer = |strides: [isize; 2]| strides[0] != 0 && strides[0].unsigned_abs() < strides[1].unsigned_abs();
+    if rows > 1 && (nearer(from_strides) || nearer(to_strides)) {
+        for column in 0..columns as isize {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let from = from.offset(column * from_strides[1]);
+                let to = to.offset(column * to_strides[1]);
+                for row in 0..rows as isize {
+                    *to.offset(row * to_strides[0]) = *from.offset(row * from_strides[0]);
+                }
+            }
+        }
+        return;
+    }
+    for row in 0..rows as isize {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let from = from.offset(row * from_strides[0]);
+            copy_row(columns, from, to.offset(row * to_strides[0]), [from_strides[1], to_strides[1]]);
+        }
+    }
+}
+
+/// Writes each of `rows` elements `columns` times.
+///
+/// # Safety
+/// The source has `rows` elements of `size` bytes, and the target room for all; they do not overlap.
+pub(super) unsafe fn repeat(size: usize, from: *const u8, to: *mut u8, rows: usize, columns: usize) {
+    with_size!(size, T => {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let from = core::slice::from_raw_parts(from.cast::<T>(), rows);
+            let to = core::slice::from_raw_parts_mut(to.cast::<MaybeUninit<T>>(), rows * columns);
+            for (to, from) in to.chunks_exact_mut(columns).zip(from) {
+                to.fill(MaybeUninit::new(*from));
+            }
+        }
+    });
+}
