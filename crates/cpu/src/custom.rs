@@ -5,8 +5,8 @@ use crate::scalar::scalar_bytes;
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
-    Collective, CollectiveKind, Custom, DType, Engine, Error, Operand, Operands, Result, Scalar,
-    TensorData, TensorType, Value, Values, Var, block_on,
+    Collective, CollectiveKind, Custom, DType, Engine, Error, Operand, Operands, Result, Scalar, TensorData,
+    TensorType, Value, Values, Var, block_on,
 };
 
 /// In a group of one, everything that is sent comes back.

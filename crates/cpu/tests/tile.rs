@@ -44,7 +44,8 @@ fn data(seed: u64, ty: &TensorType) -> TensorData {
 fn case(name: impl Into<String>, inputs: &[TensorType], body: Body) -> Case {
     let op = FusedOp::new(Recorder::trace(inputs, body));
     let known = [(DType::F64, 1e-11), (DType::F32, 1e-5), (DType::F16, 6e-3), (DType::BF16, 5e-2)];
-    let tolerance = |dtype| known.iter().find(|(of, _)| *of == dtype).map_or(0.0, |(_, tolerance)| *tolerance);
+    let tolerance =
+        |dtype| known.iter().find(|(of, _)| *of == dtype).map_or(0.0, |(_, tolerance)| *tolerance);
     let tolerance = op.program().slot_types().iter().map(|ty| tolerance(ty.dtype)).fold(0.0, f64::max);
     let inputs = inputs.iter().enumerate().map(|(i, ty)| data(i as u64, ty)).collect();
     Case { name: name.into(), op, inputs, tolerance }
@@ -119,7 +120,11 @@ impl Case {
         let found = run(cpu, &self.op, values.into_iter().map(Operand::from).collect());
         self.compare(&found, &self.expected(&seen), &format!("{place:?} {context}"));
         for (value, data) in kept.into_iter().zip(&seen) {
-            assert!(block_on(cpu.read(value)).unwrap().bytes() == data.bytes(), "{}: wrote over {place:?}", self.name);
+            assert!(
+                block_on(cpu.read(value)).unwrap().bytes() == data.bytes(),
+                "{}: wrote over {place:?}",
+                self.name
+            );
         }
     }
 
@@ -199,10 +204,16 @@ fn maps_with_several_results() {
 fn maps_with_broadcast_operands() {
     for [a, b, c] in [[2, 3, 5], [7, 64, 33], [3, 5, 300], [2, 2, 4100], [1, 40, 1]] {
         let x = ty(&[a, b, c], DType::F32);
-        let inputs = [x, ty(&[c], DType::F32), ty(&[b, 1], DType::F32), ty(&[a, 1, 1], DType::F32), ty(&[], DType::F32)];
+        let inputs = [
+            x,
+            ty(&[c], DType::F32),
+            ty(&[b, 1], DType::F32),
+            ty(&[a, 1, 1], DType::F32),
+            ty(&[], DType::F32),
+        ];
         case(format!("{a}x{b}x{c}"), &inputs, |v| {
             let shape = v[0].shape();
-            let y = &(&v[0] + &v[1].broadcast(shape)) * &v[2].exp().broadcast(shape);
+            let y = &(&v[0] + &v[1].broadcast(shape)) * &v[2].broadcast(shape).exp();
             let y = &y - &v[3].broadcast(shape).max(&v[4].broadcast(shape));
             vec![y.clone(), y.less(&v[0]).select(&y, &v[4].broadcast(shape))]
         })
@@ -242,7 +253,8 @@ fn maps_of_every_dtype() {
 fn casts_between_all_dtypes() {
     for from in DType::ALL {
         for to in DType::ALL {
-            let program = Recorder::trace(&[ty(&[300], from)], |v| vec![v[0].cast(to), v[0].cast(to).cast(DType::F64)]);
+            let program =
+                Recorder::trace(&[ty(&[300], from)], |v| vec![v[0].cast(to), v[0].cast(to).cast(DType::F64)]);
             let mut of = case(format!("{from} to {to}"), &[ty(&[300], from)], |v| vec![v[0].clone()]);
             of.op = FusedOp::new(program);
             let cpu = Cpu::with_threads(1);
@@ -339,16 +351,20 @@ fn gradients_of_rows() {
 #[test]
 fn reductions_of_rows() {
     for [rows, length] in ROWS {
-        case(format!("{rows}x{length}"), &[ty(&[rows, length], DType::F32), ty(&[rows, 1], DType::F32)], |v| {
-            let y = &v[0] * &v[1].broadcast(v[0].shape());
-            let small = &(&y * 0.01) + 1.0;
-            vec![
-                y.sum(&[1]),
-                y.reduce(Reduction::Max, &[1]),
-                (&y.reduce(Reduction::Min, &[1]) + 1.0).exp(),
-                small.reduce(Reduction::Prod, &[1]).ln(),
-            ]
-        })
+        case(
+            format!("{rows}x{length}"),
+            &[ty(&[rows, length], DType::F32), ty(&[rows, 1], DType::F32)],
+            |v| {
+                let y = &v[0] * &v[1].broadcast(v[0].shape());
+                let small = &(&y * 0.01) + 1.0;
+                vec![
+                    y.sum(&[1]),
+                    y.reduce(Reduction::Max, &[1]),
+                    (&y.reduce(Reduction::Min, &[1]) + 1.0).exp(),
+                    small.reduce(Reduction::Prod, &[1]).ln(),
+                ]
+            },
+        )
         .check();
         for dtype in [DType::I32, DType::U8, DType::F16, DType::I64] {
             if rows * length < 20_000 {
@@ -376,7 +392,8 @@ fn reductions_of_several_axes() {
         })
         .check();
         case(format!("outer and inner {a}x{b}x{c}"), &[x], |v| vec![v[0].exp().sum(&[0, 2])]).check();
-        case(format!("middle {a}x{b}x{c}"), &[x, x], |v| vec![(&v[0] * &v[1]).sum(&[1]), &v[0] * &v[1]]).check();
+        case(format!("middle {a}x{b}x{c}"), &[x, x], |v| vec![(&v[0] * &v[1]).sum(&[1]), &v[0] * &v[1]])
+            .check();
     }
 }
 
@@ -390,16 +407,24 @@ fn reductions_of_columns() {
             vec![y.clone(), y.sum(&[0]), y.reduce(Reduction::Max, &[0])]
         })
         .check();
-        case(format!("f16 {rows}x{columns}"), &[ty(&[rows, columns], DType::F16), ty(&[columns], DType::F16)], |v| {
-            vec![&v[0].mean(&[0]) + &v[1].exp().reshape([1, v[1].shape()[0]])]
+        case(
+            format!("f16 {rows}x{columns}"),
+            &[ty(&[rows, columns], DType::F16), ty(&[columns], DType::F16)],
+            |v| vec![&v[0].mean(&[0]) + &v[1].reshape([1, v[1].shape()[0]])],
+        )
+        .check();
+        case(format!("i64 {rows}x{columns}"), &[ty(&[rows, columns], DType::I64)], |v| {
+            vec![(&v[0] * 2.0).sum(&[0])]
         })
         .check();
-        case(format!("i64 {rows}x{columns}"), &[ty(&[rows, columns], DType::I64)], |v| vec![(&v[0] * 2.0).sum(&[0])]).check();
     }
     for [a, b, c] in [[3, 50, 7], [2, 3, 2500], [40, 30, 20]] {
         case(format!("{a}x{b}x{c}"), &[ty(&[a, b, c], DType::F32), ty(&[a, 1, 1], DType::F32)], |v| {
-            let y = &v[0] * &v[1].sin().broadcast(v[0].shape());
-            vec![y.sum(&[1]), &y.reduce(Reduction::Min, &[1]) * &v[1].broadcast([v[0].shape()[0], 1, v[0].shape()[2]])]
+            let y = &v[0] * &v[1].broadcast(v[0].shape()).sin();
+            vec![
+                y.sum(&[1]),
+                &y.reduce(Reduction::Min, &[1]) * &v[1].broadcast([v[0].shape()[0], 1, v[0].shape()[2]]),
+            ]
         })
         .check();
     }
@@ -429,9 +454,12 @@ fn running_reductions() {
         })
         .check();
         let x = [ty(&[rows, length], DType::I32)];
-        case(format!("i32 {rows}x{length}"), &x, |v| vec![(&v[0] + 1.0).scan(Reduction::Sum, 1, false, true)])
+        case(format!("i32 {rows}x{length}"), &x, |v| {
+            vec![(&v[0] + 1.0).scan(Reduction::Sum, 1, false, true)]
+        })
+        .check();
+        case(format!("back {rows}x{length}"), &x, |v| vec![v[0].scan(Reduction::Max, 1, true, false)])
             .check();
-        case(format!("back {rows}x{length}"), &x, |v| vec![v[0].scan(Reduction::Max, 1, true, false)]).check();
     }
 }
 
@@ -441,14 +469,17 @@ fn large_regions() {
         vec![&v[0] * &(&(&v[0] / std::f64::consts::SQRT_2).erf() + 1.0)]
     })
     .check_large();
-    case("softmax", &[ty(&[300, 1000], DType::F32)], |v| vec![v[0].apply(Op::Softmax { axis: 1, log: false }, &[])])
-        .check_large();
+    case("softmax", &[ty(&[300, 1000], DType::F32)], |v| {
+        vec![v[0].apply(Op::Softmax { axis: 1, log: false }, &[])]
+    })
+    .check_large();
     case("softmax of few long rows", &[ty(&[2, 150_000], DType::F32)], |v| {
         vec![v[0].apply(Op::Softmax { axis: 1, log: false }, &[])]
     })
     .check_large();
     case("sum", &[ty(&[500, 700], DType::F32)], |v| vec![v[0].square().sum(&[0, 1])]).check_large();
-    case("columns", &[ty(&[900, 500], DType::F32)], |v| vec![v[0].square().sum(&[0]), v[0].exp()]).check_large();
+    case("columns", &[ty(&[900, 500], DType::F32)], |v| vec![v[0].square().sum(&[0]), v[0].exp()])
+        .check_large();
     case("long columns", &[ty(&[30_000, 12], DType::F64)], |v| vec![v[0].square().sum(&[0])]).check_large();
 }
 
@@ -553,7 +584,11 @@ fn plans_are_shared_between_threads() {
 fn regions_without_a_kernel_run_op_by_op() {
     let types = [ty(&[6, 8], DType::F32)];
     let case = case("sorted", &types, |v| {
-        let sorted = Var::emit(v[0].engine(), &Op::Sort { axis: 1, descending: false, index: DType::I32 }, [v[0].operand().clone()].into_iter().collect());
+        let sorted = Var::emit(
+            v[0].engine(),
+            &Op::Sort { axis: 1, descending: false, index: DType::I32 },
+            [v[0].operand().clone()].into_iter().collect(),
+        );
         vec![&sorted[0] * 2.0]
     });
     let cpu = Cpu::with_threads(1);

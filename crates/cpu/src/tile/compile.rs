@@ -78,6 +78,8 @@ struct Located {
     stage: usize,
     /// Of the register.
     dtype: DType,
+    /// The load that it is.
+    load: Option<ValueId>,
 }
 
 /// A list of steps.
@@ -116,12 +118,7 @@ struct Compiler<'a> {
 }
 
 impl<'a> Compiler<'a> {
-    fn new(
-        kernel: &'a Kernel,
-        launch: &'a Launch,
-        overwritten: u64,
-        lanes: usize,
-    ) -> Option<Compiler<'a>> {
+    fn new(kernel: &'a Kernel, launch: &'a Launch, overwritten: u64, lanes: usize) -> Option<Compiler<'a>> {
         let tiling = Tiling::new(kernel, launch, lanes)?;
         let stages = stages(kernel, &tiling);
         let last = last_stages(kernel, &stages);
@@ -306,7 +303,7 @@ impl<'a> Compiler<'a> {
 
     fn at_uniform(&mut self, uniform: usize, dtype: DType) -> Located {
         let slot = self.slot(Place::Uniform(uniform));
-        Located { slot, class: Class::Uniform, stage: 0, dtype: register(dtype) }
+        Located { slot, class: Class::Uniform, stage: 0, dtype: register(dtype), load: None }
     }
 
     fn row_slot(&mut self) -> Slot {
@@ -356,12 +353,12 @@ impl<'a> Compiler<'a> {
 
     fn located(&self, value: usize, slot: Slot) -> Located {
         let dtype = register(self.kernel.body[value].dtype);
-        Located { slot, class: self.class(value), stage: self.stages[value], dtype }
+        Located { slot, class: self.class(value), stage: self.stages[value], dtype, load: None }
     }
 
     fn alias(&self, value: usize, of: ValueId) -> Located {
-        let slot = self.located[of as usize].slot;
-        self.located(value, slot)
+        let Located { slot, load, .. } = self.located[of as usize];
+        Located { load, ..self.located(value, slot) }
     }
 
     /// An operand of what computes `user`.
@@ -391,8 +388,8 @@ impl<'a> Compiler<'a> {
     /// A register of tiles in a stage: what is loaded chunk by chunk is loaded again.
     fn again(&mut self, operand: ValueId, stage: usize) -> Slot {
         let located = self.located[operand as usize];
-        let instruction = self.kernel.body[operand as usize];
-        if let Compute::Load(param) = instruction.compute
+        if let Some(operand) = located.load
+            && let Compute::Load(param) = self.kernel.body[operand as usize].compute
             && stage > 0
             && !self.tiling.is_whole()
             && self.tiling.form != Form::Columns
@@ -486,7 +483,7 @@ impl<'a> Compiler<'a> {
             self.code.cost += 1;
             slot = to;
         }
-        Located { slot, class, stage, dtype: register(dtype) }
+        Located { slot, class, stage, dtype: register(dtype), load: Some(value as ValueId) }
     }
 
     fn binary(&mut self, value: usize, function: Binary, a: ValueId, b: ValueId) -> Located {
@@ -621,12 +618,8 @@ impl<'a> Compiler<'a> {
         let by_row = class == Class::Row;
         let list = if by_row { List::Rows(stage) } else { List::Tiles(stage) };
         let memory = match class {
-            Class::Full => {
-                self.tiling.is_flat(access, self.group(stage)).then_some(Place::AtTile(param))
-            }
-            Class::Row | Class::Uniform => {
-                self.tiling.is_flat_by_row(access).then_some(Place::AtRow(param))
-            }
+            Class::Full => self.tiling.is_flat(access, self.group(stage)).then_some(Place::AtTile(param)),
+            Class::Row | Class::Uniform => self.tiling.is_flat_by_row(access).then_some(Place::AtRow(param)),
         };
         let narrow = kernels::half_loops(dtype).map(|(_, narrow)| narrow);
         let source = self.source_in(a, stage, by_row, false);
@@ -667,7 +660,8 @@ impl<'a> Compiler<'a> {
     fn is_free(&self, slot: Slot, value: ValueId) -> bool {
         let located = self.located[value as usize];
         let computed = self.code.stages[located.stage].tiles.iter().any(|step| {
-            step.to == slot && !matches!(step.action, Action::Fold(..) | Action::Scatter(..) | Action::Check(..))
+            step.to == slot
+                && !matches!(step.action, Action::Fold(..) | Action::Scatter(..) | Action::Check(..))
         });
         located.slot == slot
             && registers::is_free(&self.code.slots[usize::from(slot)])

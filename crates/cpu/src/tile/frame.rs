@@ -66,11 +66,7 @@ impl<'a> Frame<'a> {
 
     /// What parts of this frame's row share.
     pub(super) fn shared(&self) -> SharedRow {
-        SharedRow {
-            rows: self.rows,
-            wide: self.wide,
-            row: self.block.row,
-        }
+        SharedRow { rows: self.rows, wide: self.wide, row: self.block.row }
     }
 
     fn within(launched: &'a Launched<'a>, rows: *mut u8, wide: *mut u8) -> Frame<'a> {

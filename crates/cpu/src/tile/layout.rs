@@ -61,8 +61,7 @@ impl Tiling {
         let count = |axes: &[usize]| axes.iter().map(|&axis| launch.extents[axis]).product::<usize>();
         let (outer, rows, length) = (count(&outer_axes), count(&row_axes), count(&inner_axes));
         let last = inner_axes.last().map_or(1, |&axis| launch.extents[axis]);
-        let parts =
-            form == Form::Rows && kernel.hero != Hero::Scan && rows < FEW_ROWS && length >= LONG_ROW;
+        let parts = form == Form::Rows && kernel.hero != Hero::Scan && rows < FEW_ROWS && length >= LONG_ROW;
         let form = if parts { Form::Parts } else { form };
         let whole = match form {
             Form::Rows => kernel.hero == Hero::Scan || length <= lanes.max(WHOLE_ROW),

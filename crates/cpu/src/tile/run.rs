@@ -47,7 +47,7 @@ unsafe fn map(pool: &Pool, launched: &Launched<'_>) {
     let stage = &code.stages[0];
     pool.parallel_for(groups * chunks, grain(code, code.group * code.chunks.size), |tiles| {
         let mut frame = Frame::new(launched);
-        let mut present = usize::MAX;
+        let (mut present, mut spread) = (usize::MAX, 0);
         frame.move_rows(0);
         frame.move_chunk(0);
         // SAFETY: as the caller of `run` promises; tiles of this range are this task's.
@@ -59,10 +59,14 @@ unsafe fn map(pool: &Pool, launched: &Launched<'_>) {
                     present = group;
                     frame.move_rows(group);
                     frame.run(&stage.rows);
-                    frame.set_columns(0, code.chunks.size);
-                    frame.run(&stage.spread);
+                    spread = 0;
                 }
                 frame.move_chunk(tile % chunks);
+                // Where the values of rows are depends on the rows' length.
+                if frame.block.columns != spread {
+                    spread = frame.block.columns;
+                    frame.run(&stage.spread);
+                }
                 frame.run(&stage.tiles);
             }
         }

@@ -129,7 +129,8 @@ unsafe fn copy_block<T: Copy>(
     (from, from_strides): (*const T, [isize; 2]),
     (to, to_strides): (*mut T, [isize; 2]),
 ) {
-    let nearer = |strides: [isize; 2]| strides[0] != 0 && strides[0].unsigned_abs() < strides[1].unsigned_abs();
+    let nearer =
+        |strides: [isize; 2]| strides[0] != 0 && strides[0].unsigned_abs() < strides[1].unsigned_abs();
     if rows > 1 && (nearer(from_strides) || nearer(to_strides)) {
         for column in 0..columns as isize {
             // SAFETY: as the caller promises.
