@@ -1,6 +1,7 @@
 //! Matrix products, convolution and pooling.
 //!
-//! Everything computes in `f32` or `f64`; 16-bit floats are converted to `f32` as whole operands, and the result back.
+//! Everything computes in `f32` or `f64`. 16-bit floats are converted to `f32`: by matrix products as they are read, by
+//! the others as whole operands, and the result back.
 
 mod conv;
 pub(crate) mod matmul;
@@ -21,9 +22,10 @@ pub(crate) fn matmul(cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Res
     let pair = [(a.0, *a.1), (b.0, *b.1)];
     let ty = results[0];
     let output = match a.1.dtype {
-        DType::F64 => matmul::floats::<f64>(cpu, a.0, b.0, &ty)?,
-        DType::F32 => matmul::floats::<f32>(cpu, a.0, b.0, &ty)?,
-        DType::F16 | DType::BF16 => return through_f32(cpu, &Op::MatMul, inputs, results),
+        DType::F64 => matmul::floats::<f64, f64>(cpu, a.0, b.0, &ty)?,
+        DType::F32 => matmul::floats::<f32, f32>(cpu, a.0, b.0, &ty)?,
+        DType::F16 => matmul::floats::<f32, half::f16>(cpu, a.0, b.0, &ty)?,
+        DType::BF16 => matmul::floats::<f32, half::bf16>(cpu, a.0, b.0, &ty)?,
         DType::I64 => matmul::integers::<i64>(cpu, pair, &ty)?,
         DType::I32 => matmul::integers::<i32>(cpu, pair, &ty)?,
         DType::I16 => matmul::integers::<i16>(cpu, pair, &ty)?,

@@ -45,10 +45,60 @@ fn matmul_of_batches_and_views() {
         against_reference(&case.clone().transposed());
         against_reference(&case.clone().flipped());
         against_reference(&case.clone().repeated(1));
+        against_reference(&case.clone().dtype(DType::BF16).repeated(1));
         against_reference(&case.repeated(0));
     }
     against_reference(&Case::new(Op::MatMul, &[&[2, 3, 1, 4], &[2, 3, 4, 5]]));
     against_reference(&Case::new(Op::MatMul, &[&[6, 1, 4], &[6, 4, 5]]).repeated(1));
+}
+
+#[test]
+fn narrow_matmuls() {
+    for rows in [1, 2, 3, 5, 7, 8, 9, 24] {
+        for [k, n] in [[1, 70_000], [9, 8000], [33, 3000], [1000, 130], [5000, 40], [70, 1], [40_000, 3]] {
+            if rows * k * n > 4_000_000 {
+                continue;
+            }
+            let factor = if k > 10_000 { 30.0 } else { 5.0 };
+            for shapes in [[[rows, k], [k, n]], [[n, k], [k, rows]]] {
+                let case = Case::new(Op::MatMul, &[&shapes[0], &shapes[1]]);
+                within(&case, factor);
+                within(&case.clone().transposed(), factor);
+                within(&case.clone().flipped(), factor);
+                if rows % 3 == 1 {
+                    within(&case.clone().dtype(DType::F64), factor);
+                    within(&case.clone().dtype(DType::BF16), factor);
+                    within(&case.dtype(DType::F16).transposed(), factor);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn matmul_of_16_bit_floats_is_rounded_once() {
+    for dtype in [DType::F16, DType::BF16] {
+        for shapes in [[[130, 200], [200, 300]], [[50, 1100], [1100, 70]], [[3, 600], [600, 900]]] {
+            let case = Case::new(Op::MatMul, &[&shapes[0], &shapes[1]]).dtype(dtype);
+            against_reference(&case);
+            against_reference(&case.transposed());
+        }
+    }
+}
+
+#[test]
+fn matmul_over_a_long_axis() {
+    within(&Case::new(Op::MatMul, &[&[30, 40_000], &[40_000, 33]]), 20.0);
+    within(&Case::new(Op::MatMul, &[&[26, 70_000], &[70_000, 25]]).dtype(DType::BF16), 1.0);
+}
+
+#[test]
+fn matmul_passes_infinities_and_nans_on() {
+    for shapes in [[[1, 50], [50, 30]], [[60, 50], [50, 90]], [[30, 700], [700, 4]]] {
+        let case = Case::new(Op::MatMul, &[&shapes[0], &shapes[1]]).with_infinities();
+        against_reference(&case);
+        against_reference(&case.transposed());
+    }
 }
 
 #[test]

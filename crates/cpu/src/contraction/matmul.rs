@@ -1,13 +1,14 @@
 //! Matrix products.
 //!
-//! [`gemm`] is the general algorithm, with holes for work on blocks of operands and result; [`skinny`] has the cases
+//! [`gemm`] is the general algorithm, with holes for work on blocks of operands and result; [`narrow`] has the cases
 //! that are bound by reading one operand; [`integer`] is exact arithmetic.
 
 pub(crate) mod gemm;
 mod integer;
 mod matrix;
+mod narrow;
+mod output;
 mod pack;
-mod skinny;
 mod tile;
 
 pub(super) use integer::integers;
@@ -16,12 +17,14 @@ pub(crate) use matrix::Matrix;
 use super::simd::Float;
 use crate::Cpu;
 use crate::array::Array;
-use crate::copy::Shared;
 use crate::isa::Level;
+use crate::threads::Pool;
 use crate::walk::Walk;
+use core::ops::Range;
 use gemm::{Gemm, Operand};
 use kiln_ir::{Result, TensorType};
-use skinny::Dots;
+use output::Output;
+use pack::PackRows;
 
 /// Multiplications worth waking another thread for.
 const GRAIN: usize = 1 << 18;
@@ -44,9 +47,6 @@ pub(crate) unsafe fn product<T: Float>(
     // SAFETY: as the caller promises.
     unsafe { Gemm { accumulate, scale, ..plain }.run_alone(level) }
 }
-
-/// Sizes, operands and result of a product. Columns of the result lie side by side.
-type Operation<T> = ([usize; 3], Matrix<T>, Matrix<T>, Matrix<T>);
 
 /// Sizes and strides of a batched product whose result is contiguous.
 struct Batched {
@@ -89,94 +89,115 @@ impl Batched {
     }
 }
 
-/// The product of two arrays whose elements are `T`s.
+/// The product of two arrays of floats, summed in `T`: `f32` also for 16-bit floats, which are converted as blocks of
+/// them are copied, and rounded once at the end.
 ///
 /// # Errors
 /// When there is not enough memory.
-pub(super) fn floats<T: Float>(cpu: &Cpu, a: &Array, b: &Array, result: &TensorType) -> Result<Array> {
+pub(super) fn floats<T: Float, N: Output<T>>(
+    cpu: &Cpu,
+    a: &Array,
+    b: &Array,
+    result: &TensorType,
+) -> Result<Array> {
     let output = Array::uninit(result)?;
     if result.num_elements() == 0 {
         return Ok(output);
     }
     let batched = Batched::new(a, b);
-    let [m, k, n] = batched.sizes;
-    let count = batched.batch.num_elements();
-    let work = (m * n).saturating_mul(k.max(1));
-    let (pa, pb) = (Shared::new(a.as_mut_ptr::<T>()), Shared::new(b.as_mut_ptr::<T>()));
-    let pc = Shared::new(output.as_mut_ptr::<T>());
-    let operation = |i: usize, offsets: [isize; 2]| {
-        let a = Matrix::new(pa.get().wrapping_offset(offsets[0]), batched.a[0], batched.a[1]);
-        let b = Matrix::new(pb.get().wrapping_offset(offsets[1]), batched.b[0], batched.b[1]);
-        ([m, k, n], a, b, Matrix::new(pc.get().wrapping_add(i * m * n), n as isize, 1))
-    };
-    if count > 1 && (work < 2 * GRAIN || count >= 4 * cpu.pool.threads()) {
-        cpu.pool.parallel_for(count, GRAIN.div_ceil(work), |range| {
-            let mut place = batched.batch.at(range.start);
-            for i in range {
-                // SAFETY: sizes by inference; every product has a part of the output of its own.
-                unsafe { alone(cpu, operation(i, place.offsets)) };
-                place.advance(&batched.batch, 1);
-            }
-        });
-        return Ok(output);
-    }
-    let mut place = batched.batch.at(0);
-    for i in 0..count {
-        // SAFETY: as above.
-        unsafe { shared(cpu, operation(i, place.offsets)) };
-        place.advance(&batched.batch, 1);
-    }
+    let start = [a.as_ptr::<N>(), b.as_ptr::<N>()].map(|start| Matrix::new(start, 0, 0));
+    let product = Products { batched, a: start[0], b: start[1], c: Matrix::new(output.as_ptr::<N>(), 0, 1) };
+    // SAFETY: sizes by inference; the output is fresh.
+    unsafe { product.run::<T>(cpu) };
     Ok(output)
 }
 
-/// One product, on this thread.
-///
-/// # Safety
-/// As [`product`].
-unsafe fn alone<T: Float>(cpu: &Cpu, operation: Operation<T>) {
-    let (sizes, a, b, c) = operation;
-    // SAFETY: as the caller promises.
-    unsafe {
-        if Dots::suit(sizes, a, b) {
-            T::dispatch(cpu.level, Dots { sizes, a, b, c });
-        } else {
-            product(cpu.level, sizes, a, b, c, false, T::ONE);
-        }
-    }
+/// Products of a batch, and where operands and results start.
+struct Products<N> {
+    batched: Batched,
+    a: Matrix<N>,
+    b: Matrix<N>,
+    c: Matrix<N>,
 }
 
-/// One product, by all threads where it is worth it.
-///
-/// # Safety
-/// As [`product`].
-unsafe fn shared<T: Float>(cpu: &Cpu, operation: Operation<T>) {
-    let ([m, k, n], a, b, c) = operation;
-    let work = (m * n).saturating_mul(k);
-    if cpu.pool.threads() == 1 || work < 2 * GRAIN {
-        // SAFETY: as the caller promises.
-        return unsafe { alone(cpu, operation) };
-    }
-    if m >= 32 && n >= 32 {
-        let gemm = Gemm::new([m, k, n], Operand::Matrix(a), Operand::Matrix(b), Some(c));
-        // SAFETY: as the caller promises.
-        return unsafe { gemm.run(cpu.level, &cpu.pool) };
-    }
-    // A narrow product is bound by reading the larger operand: each thread reads parts of it.
-    let (longer, grain) = if m >= n { (m, GRAIN.div_ceil(n * k)) } else { (n, GRAIN.div_ceil(m * k)) };
-    let pointers = [Shared::new(a.start), Shared::new(b.start), Shared::new(c.start)];
-    cpu.pool.parallel_for(longer, grain.next_multiple_of(64), |range| {
-        let a = Matrix::new(pointers[0].get(), a.row, a.column);
-        let b = Matrix::new(pointers[1].get(), b.row, b.column);
-        let c = Matrix::new(pointers[2].get(), c.row, c.column);
-        // SAFETY: as the caller promises; the ranges are disjoint.
+impl<N> Products<N> {
+    /// # Safety
+    /// The matrices have these sizes, and nobody else uses the results.
+    unsafe fn run<T: Float>(&self, cpu: &Cpu)
+    where
+        N: Output<T>,
+    {
+        let Batched { sizes: [m, k, n], batch, .. } = &self.batched;
+        let count = batch.num_elements();
+        let work = (m * n).saturating_mul(*k).max(1);
+        // SAFETY: as the caller promises; every product has a part of the output of its own.
         unsafe {
-            if m >= n {
-                let part = ([range.len(), k, n], a.at(range.start, 0), b, c.at(range.start, 0));
-                alone(cpu, part);
-            } else {
-                let part = ([m, k, range.len()], a, b.at(0, range.start), c.at(0, range.start));
-                alone(cpu, part);
+            if count > 1 && (0..batch.rank).all(|axis| batch.strides[axis][1] == 0) {
+                return self.stacked::<T>(cpu);
+            }
+            if count > 1 && (work < 2 * GRAIN || count >= 4 * cpu.pool.threads()) {
+                let alone = Pool::new(1);
+                return cpu.pool.parallel_for(count, GRAIN.div_ceil(work), |range| {
+                    let mut place = batch.at(range.start);
+                    for i in range {
+                        self.one::<T>(cpu, i, place.offsets, &alone);
+                        place.advance(batch, 1);
+                    }
+                });
+            }
+            let mut place = batch.at(0);
+            for i in 0..count {
+                self.one::<T>(cpu, i, place.offsets, &cpu.pool);
+                place.advance(batch, 1);
             }
         }
-    });
+    }
+
+    /// One product of the batch.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    unsafe fn one<T: Float>(&self, cpu: &Cpu, i: usize, [a, b]: [isize; 2], pool: &Pool)
+    where
+        N: Output<T>,
+    {
+        let Batched { sizes: [m, k, n], a: [a_row, a_column], b: [b_row, b_column], .. } = self.batched;
+        let a = Matrix::new(self.a.start.wrapping_offset(a), a_row, a_column);
+        let b = Matrix::new(self.b.start.wrapping_offset(b), b_row, b_column);
+        let c = Matrix::new(self.c.start.wrapping_add(i * m * n), n as isize, 1);
+        // SAFETY: as the caller promises.
+        unsafe { N::multiply(cpu, [m, k, n], N::operand(a), N::operand(b), c, pool) };
+    }
+
+    /// All products as one, where they share the right matrix: its panels are packed once. The rows of the left
+    /// matrices are gathered from wherever they lie.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    unsafe fn stacked<T: Float>(&self, cpu: &Cpu)
+    where
+        N: Output<T>,
+    {
+        let Batched { sizes: [m, k, n], batch, a: [row, column], b: [b_row, b_column] } = &self.batched;
+        let gather = |rows: Range<usize>, depth: Range<usize>, to: *mut T, stride: usize| {
+            let mut first = rows.start;
+            while first < rows.end {
+                let (i, within) = (first / m, first % m);
+                let count = (m - within).min(rows.end - first);
+                let start = self.a.start.wrapping_offset(batch.at(i).offsets[0]);
+                let from = Matrix::new(start, *row, *column).at(within, depth.start);
+                let to = to.wrapping_add((first - rows.start) * stride);
+                // SAFETY: rows of one left matrix, and as many of the block.
+                unsafe {
+                    T::dispatch(cpu.level, PackRows { from, rows: count, depth: depth.len(), to, stride });
+                }
+                first += count;
+            }
+        };
+        let sizes = [batch.num_elements() * m, *k, *n];
+        let b = N::operand(Matrix::new(self.b.start, *b_row, *b_column));
+        let c = Matrix::new(self.c.start, *n as isize, 1);
+        // SAFETY: as the caller promises.
+        unsafe { N::multiply(cpu, sizes, Operand::Computed(&gather), b, c, &cpu.pool) };
+    }
 }

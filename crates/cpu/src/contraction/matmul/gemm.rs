@@ -9,6 +9,7 @@
 //! split.
 
 use super::matrix::Matrix;
+use super::narrow::Narrow;
 use super::pack::{PackPanels, PackRows, Source};
 use super::tile::{PanelWidth, Tiles, max_depth, row_stride};
 use crate::contraction::scratch::Scratch;
@@ -29,7 +30,6 @@ pub(crate) type Block<'a, T> = &'a (dyn Fn(Range<usize>, Range<usize>, *mut T, u
 
 /// Where the elements of an operand come from.
 #[derive(Clone, Copy)]
-#[allow(dead_code)]
 pub(crate) enum Operand<'a, T> {
     /// Memory, with any strides: a transposed operand costs no more than a plain one.
     Matrix(Matrix<T>),
@@ -42,6 +42,38 @@ pub(crate) enum Operand<'a, T> {
     /// than once, for several ranges of columns of the result; of the right one `[k, n]` for blocks as wide as a tile (32
     /// columns or fewer), once each.
     Computed(Block<'a, T>),
+}
+
+impl<T> Operand<'_, T> {
+    /// The part that starts at that row and column, where the operand lies in memory.
+    fn at(self, row: usize, column: usize) -> Option<Self> {
+        match self {
+            Operand::Matrix(matrix) => Some(Operand::Matrix(matrix.at(row, column))),
+            Operand::F16(matrix) => Some(Operand::F16(matrix.at(row, column))),
+            Operand::BF16(matrix) => Some(Operand::BF16(matrix.at(row, column))),
+            Operand::Computed(_) => None,
+        }
+    }
+
+    /// The transposed operand, where it lies in memory.
+    pub(super) fn transposed(self) -> Option<Self> {
+        match self {
+            Operand::Matrix(matrix) => Some(Operand::Matrix(matrix.transposed())),
+            Operand::F16(matrix) => Some(Operand::F16(matrix.transposed())),
+            Operand::BF16(matrix) => Some(Operand::BF16(matrix.transposed())),
+            Operand::Computed(_) => None,
+        }
+    }
+
+    /// Elements from one row to the next and from one column to the next, where it lies in memory.
+    pub(super) fn strides(&self) -> Option<[isize; 2]> {
+        match self {
+            Operand::Matrix(matrix) => Some([matrix.row, matrix.column]),
+            Operand::F16(matrix) => Some([matrix.row, matrix.column]),
+            Operand::BF16(matrix) => Some([matrix.row, matrix.column]),
+            Operand::Computed(_) => None,
+        }
+    }
 }
 
 /// A product `c = scale · a · b`, `[m, k] x [k, n] -> [m, n]`.
@@ -87,6 +119,9 @@ const GROUP: usize = 8;
 /// Bytes of `b` that are packed at a time: together with everything else they fit the third cache.
 const PACKED: usize = 16 << 20;
 
+/// Steps of `k` that are packed at a time.
+const MAX_PACKED_DEPTH: usize = 1 << 15;
+
 /// With fewer rows than this the panels would not be read often enough to be worth copying.
 const MIN_PACKED_ROWS: usize = 40;
 
@@ -110,6 +145,10 @@ impl<'a, T: Float> Gemm<'a, T> {
     /// Operands and result have these sizes and are not touched by others meanwhile, the result overlaps neither
     /// operand, and its columns lie side by side. The functions stay within their blocks.
     pub(crate) unsafe fn run(&self, level: Level, pool: &Pool) {
+        if let Some(narrow) = Narrow::of(self) {
+            // SAFETY: as the caller promises.
+            return unsafe { narrow.run(self, level, pool) };
+        }
         let [m, k, n] = self.sizes;
         let work = m.saturating_mul(n).saturating_mul(k.max(1));
         let threads = if work < 2 * GRAIN { 1 } else { pool.threads().min(work / GRAIN) };
@@ -122,8 +161,14 @@ impl<'a, T: Float> Gemm<'a, T> {
     /// # Safety
     /// As [`run`](Self::run).
     pub(crate) unsafe fn run_alone(&self, level: Level) {
+        let alone = Pool::new(1);
         // SAFETY: as the caller promises.
-        unsafe { self.split(level, &Pool::new(1), 1) }
+        unsafe {
+            match Narrow::of(self) {
+                Some(narrow) => narrow.run(self, level, &alone),
+                None => self.split(level, &alone, 1),
+            }
+        }
     }
 
     /// # Safety
@@ -132,6 +177,10 @@ impl<'a, T: Float> Gemm<'a, T> {
         let [m, k, n] = self.sizes;
         if m == 0 || n == 0 {
             return;
+        }
+        if k > MAX_PACKED_DEPTH {
+            // SAFETY: as the caller promises.
+            return unsafe { self.in_stretches(level, pool, threads) };
         }
         // SAFETY: the level is this machine's.
         let width = unsafe { T::dispatch(level, PanelWidth) };
@@ -146,6 +195,40 @@ impl<'a, T: Float> Gemm<'a, T> {
                 Part { gemm: self, level, width, depth: k.div_ceil(depths), depths, columns, grid, direct };
             // SAFETY: as the caller promises.
             unsafe { part.run(pool, threads) };
+        }
+    }
+
+    /// The same in stretches of `k`, each added to the ones before, so that what is packed stays small.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    unsafe fn in_stretches(&self, level: Level, pool: &Pool, threads: usize) {
+        let [m, k, n] = self.sizes;
+        let mut local = Scratch::<T>::new(if self.c.is_none() { m * n } else { 0 });
+        let c = self.c.unwrap_or_else(|| Matrix::new(local.as_mut_ptr(), n as isize, 1));
+        for start in (0..k).step_by(MAX_PACKED_DEPTH) {
+            let end = (start + MAX_PACKED_DEPTH).min(k);
+            let left = |rows: Range<usize>, depth: Range<usize>, to: *mut T, stride: usize| {
+                if let Operand::Computed(compute) = self.a {
+                    compute(rows, start + depth.start..start + depth.end, to, stride);
+                }
+            };
+            let right = |depth: Range<usize>, columns: Range<usize>, to: *mut T, stride: usize| {
+                if let Operand::Computed(compute) = self.b {
+                    compute(start + depth.start..start + depth.end, columns, to, stride);
+                }
+            };
+            let part = Gemm {
+                sizes: [m, end - start, n],
+                a: self.a.at(0, start).unwrap_or(Operand::Computed(&left)),
+                b: self.b.at(start, 0).unwrap_or(Operand::Computed(&right)),
+                c: Some(c),
+                accumulate: start > 0 || (self.accumulate && self.c.is_some()),
+                scale: self.scale,
+                epilogue: self.epilogue.filter(|_| end == k),
+            };
+            // SAFETY: as the caller promises.
+            unsafe { part.split(level, pool, threads) };
         }
     }
 
@@ -403,7 +486,12 @@ impl<T: Float> Part<'_, T> {
     ) {
         let from = from.at(rows.start, depth.start);
         // SAFETY: as the caller promises.
-        unsafe { T::dispatch(self.level, PackRows { from, rows: rows.len(), depth: depth.len(), to }) }
+        unsafe {
+            T::dispatch(
+                self.level,
+                PackRows { from, rows: rows.len(), depth: depth.len(), to, stride: row_stride::<T>() },
+            )
+        }
     }
 }
 

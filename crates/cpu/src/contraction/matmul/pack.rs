@@ -1,15 +1,16 @@
 //! Copies of operands in the order in which the tiles read them.
 
 use super::matrix::Matrix;
-use super::tile::row_stride;
 use crate::contraction::simd::{Float, Kernel, Simd, Widen};
 
-/// Copies a block of `a`: `to[i][p]` with rows [`row_stride`] apart.
+/// Copies rows of `a`: `to[i][p]`.
 pub(super) struct PackRows<T, N> {
     pub(super) from: Matrix<N>,
     pub(super) rows: usize,
     pub(super) depth: usize,
     pub(super) to: *mut T,
+    /// Elements from one row to the next.
+    pub(super) stride: usize,
 }
 
 /// Copies panels of `b`: `to[panel][p][j]`, with as many columns in each panel as a tile has.
@@ -22,8 +23,11 @@ pub(super) struct PackPanels<T, N> {
     pub(super) panel: usize,
 }
 
+/// How many rows of `b` are asked for before they are copied.
+const AHEAD: isize = 8;
+
 /// An element of an operand of a product in `T`.
-pub(super) trait Source<T>: Copy + Send + Sync + 'static {
+pub(in crate::contraction) trait Source<T>: Copy + Send + Sync + 'static {
     /// Converts.
     fn widen(self) -> T;
 
@@ -84,12 +88,16 @@ impl<T: Float, N: Source<T>> Kernel<T> for PackRows<T, N> {
 
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(self) {
-        let stride = row_stride::<T>();
+        let stride = self.stride;
         // SAFETY: a block of the matrix and the block that it is copied to.
         unsafe {
             if self.from.column == 1 {
                 for i in 0..self.rows {
                     let from = self.from.at(i, 0).start.cast_const();
+                    let ahead = self.from.at(i + 2, 0).start;
+                    for p in (0..self.depth).step_by(64 / size_of::<N>()) {
+                        S::prefetch(ahead.wrapping_add(p).cast_const().cast());
+                    }
                     copy::<T, N, S>(from, self.to.add(i * stride), self.depth);
                 }
             } else if self.from.row == 1 {
@@ -120,6 +128,9 @@ impl<T: Float, N: Source<T>> Kernel<T> for PackPanels<T, N> {
                     for panel in 0..whole {
                         let to = self.to.add(panel * self.panel + p * width);
                         let from = from.add(panel * width);
+                        let ahead = from.wrapping_offset(AHEAD * self.from.row);
+                        S::prefetch(ahead.cast());
+                        S::prefetch(ahead.wrapping_add(S::LANES).cast());
                         S::store(to, N::load::<S>(from));
                         S::store(to.add(S::LANES), N::load::<S>(from.add(S::LANES)));
                     }
