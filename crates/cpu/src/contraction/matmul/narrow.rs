@@ -24,8 +24,9 @@ const LARGE: usize = 256 << 10;
 /// Multiplications worth waking another thread for.
 const GRAIN: usize = 1 << 18;
 
-/// Fewer columns than this are not worth splitting between threads: the sum is split instead.
-const FEW_COLUMNS: usize = 512;
+/// The sum is split between threads into stretches of at least so many rows, so that each reads a part of the memory
+/// from its start to its end.
+const MIN_DEPTH: usize = 64;
 
 /// A product with few rows, or one with few columns transposed.
 pub(super) struct Narrow<'a, T> {
@@ -154,13 +155,15 @@ impl<'a, T: Float> Narrow<'a, T> {
             });
         }
         // Lengths that depend on the sizes alone, so that sums do not depend on the number of threads.
-        let parts = if n < FEW_COLUMNS { (k * n / GRAIN).clamp(1, 16) } else { 1 };
+        let parts = (k * n / GRAIN).min(k / MIN_DEPTH).clamp(1, 16);
         if parts == 1 && c.column == 1 {
             // SAFETY: as the caller promises.
             return unsafe { add_rows([m, k, n], a, b, c, level, pool) };
         }
-        let mut sums = Scratch::<T>::new(parts * m * n);
-        let sums = Matrix::new(sums.as_mut_ptr(), n as isize, 1);
+        // An odd number of cache lines, so that rows do not compete for places in the cache.
+        let row = n.next_multiple_of(1024) + 5 * 64 / size_of::<T>();
+        let mut sums = Scratch::<T>::new(parts * m * row);
+        let sums = Matrix::new(sums.as_mut_ptr(), row as isize, 1);
         let depth = k.div_ceil(parts);
         let compute = |part: usize, pool: &Pool| {
             let range = (part * depth).min(k)..((part + 1) * depth).min(k);
@@ -242,7 +245,7 @@ impl<T: Float, N: Source<T>> AddRows<T, N> {
     /// Columns in stretches for which the sums stay in the first cache.
     #[inline(always)]
     unsafe fn all<S: Simd<T>, const ROWS: usize>(&self) {
-        let stretch = ((16 << 10) / size_of::<T>() / ROWS).next_multiple_of(S::LANES);
+        let stretch = ((128 << 10) / size_of::<T>() / ROWS).next_multiple_of(S::LANES);
         for start in self.columns.clone().step_by(stretch) {
             let len = (self.columns.end - start).min(stretch);
             for i in 0..ROWS {
@@ -252,9 +255,16 @@ impl<T: Float, N: Source<T>> AddRows<T, N> {
             let mut p = 0;
             // SAFETY: what the caller vouches for.
             unsafe {
-                while p + 8 <= self.depth {
-                    self.add::<S, ROWS, 8>(p, start, len);
-                    p += 8;
+                // Rows of `b` often lie a multiple of 4 KiB apart, and then compete for the same 8 places in the cache.
+                if ROWS <= 2 {
+                    while p + 8 <= self.depth {
+                        self.add::<S, ROWS, 8>(p, start, len);
+                        p += 8;
+                    }
+                }
+                while p + 4 <= self.depth {
+                    self.add::<S, ROWS, 4>(p, start, len);
+                    p += 4;
                 }
                 while p < self.depth {
                     self.add::<S, ROWS, 1>(p, start, len);
@@ -287,7 +297,7 @@ impl<T: Float, N: Source<T>> AddRows<T, N> {
                 let mut y = [S::splat(T::ZERO); STEPS];
                 for step in 0..STEPS {
                     y[step] = N::load::<S>(b[step].add(j));
-                    S::prefetch(b[step].wrapping_add(j).wrapping_offset(STEPS as isize * self.b.row).cast());
+                    S::prefetch(b[step].wrapping_add(j + 16 * S::LANES).cast());
                 }
                 for i in 0..ROWS {
                     let mut sum = S::load(c[i].add(j));
