@@ -5,48 +5,28 @@
 
 pub(crate) mod gemm;
 mod integer;
-mod matrix;
+pub(crate) mod matrix;
 mod narrow;
 mod output;
 mod pack;
 mod tile;
 
 pub(super) use integer::integers;
-pub(crate) use matrix::Matrix;
+use matrix::Matrix;
 
 use super::simd::Float;
 use crate::Cpu;
 use crate::array::Array;
-use crate::isa::Level;
 use crate::threads::Pool;
 use crate::walk::Walk;
 use core::ops::Range;
-use gemm::{Gemm, Operand};
+use gemm::Operand;
 use kiln_ir::{Result, TensorType};
 use output::Output;
 use pack::PackRows;
 
 /// Multiplications worth waking another thread for.
 const GRAIN: usize = 1 << 18;
-
-/// `c = scale · a · b`, or `c += scale · a · b` where `accumulate` is set, on this thread. `[m, k] x [k, n] -> [m, n]`.
-///
-/// # Safety
-/// The matrices have these sizes; `c` overlaps neither other and nobody else uses it.
-pub(crate) unsafe fn product<T: Float>(
-    level: Level,
-    [m, k, n]: [usize; 3],
-    a: Matrix<T>,
-    b: Matrix<T>,
-    c: Matrix<T>,
-    accumulate: bool,
-    scale: T,
-) {
-    debug_assert!(c.column == 1 || n <= 1);
-    let plain = Gemm::new([m, k, n], Operand::Matrix(a), Operand::Matrix(b), Some(c));
-    // SAFETY: as the caller promises.
-    unsafe { Gemm { accumulate, scale, ..plain }.run_alone(level) }
-}
 
 /// Sizes and strides of a batched product whose result is contiguous.
 struct Batched {

@@ -156,21 +156,6 @@ impl<'a, T: Float> Gemm<'a, T> {
         unsafe { self.split(level, pool, threads) }
     }
 
-    /// Computes it on this thread.
-    ///
-    /// # Safety
-    /// As [`run`](Self::run).
-    pub(crate) unsafe fn run_alone(&self, level: Level) {
-        let alone = Pool::new(1);
-        // SAFETY: as the caller promises.
-        unsafe {
-            match Narrow::of(self) {
-                Some(narrow) => narrow.run(self, level, &alone),
-                None => self.split(level, &alone, 1),
-            }
-        }
-    }
-
     /// # Safety
     /// As [`run`](Self::run).
     unsafe fn split(&self, level: Level, pool: &Pool, threads: usize) {
