@@ -2,7 +2,7 @@
 
 use crate::workloads;
 use bench_protocol::{Prepared, Result};
-use kiln::Flex;
+use kiln::{Cpu, Flex};
 
 /// A backend by name.
 pub(crate) struct Choice {
@@ -16,7 +16,10 @@ pub(crate) struct Choice {
 pub(crate) type Eager = Flex;
 
 /// What is measured unless `--backend` says otherwise.
-pub(crate) const DEFAULT: &str = "flex";
+pub(crate) const DEFAULT: &str = "cpu";
 
 /// All of them.
-pub(crate) const CHOICES: &[Choice] = &[Choice { name: "flex", prepare: workloads::prepare::<Flex> }];
+pub(crate) const CHOICES: &[Choice] = &[
+    Choice { name: "cpu", prepare: workloads::prepare::<Cpu> },
+    Choice { name: "flex", prepare: workloads::prepare::<Flex> },
+];

@@ -2,7 +2,7 @@
 
 use super::graph::{Graph, Role, ValueNumber, role};
 use super::group::{Group, Groups, Kind, number_dtype};
-use super::{Reference, Step, is_view};
+use super::{Reference, Step};
 use crate::record::Source;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ pub(crate) struct Emitted {
 
 /// Steps that compute everything that is alive.
 pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
-    let outside = used_outside(graph, &groups);
+    let outside = used_outside(graph, &groups.groups);
     let order = ordered(&groups.groups);
     let externals = graph.structure.externals.len();
     let mut slots = alloc::vec![None; graph.types.len()];
@@ -39,25 +39,19 @@ pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
 }
 
 /// Which results of groups are used by other steps, or alive.
-fn used_outside(graph: &Graph<'_>, groups: &Groups) -> Vec<bool> {
+pub(super) fn used_outside(graph: &Graph<'_>, groups: &[Group]) -> Vec<bool> {
     let mut outside = alloc::vec![false; graph.types.len()];
     for value in 0..graph.types.len() as ValueNumber {
         if graph.is_alive(value) {
             outside[graph.roots[value as usize] as usize] = true;
         }
     }
-    let group_of = |value: ValueNumber| {
-        graph.producers[value as usize].and_then(|(entry, _)| groups.of_entry[entry as usize])
-    };
-    for entry in 0..graph.structure.entries.len() as u32 {
-        // A view counts where it is used.
-        if !graph.needed[entry as usize] || is_view(&graph.entry(entry).op) {
-            continue;
-        }
-        for value in graph.operands(entry) {
-            let root = graph.roots[value as usize];
-            if group_of(root) != groups.of_entry[entry as usize] {
-                outside[root as usize] = true;
+    for group in groups {
+        for &entry in &group.members {
+            for value in graph.operands(entry) {
+                let root = graph.roots[value as usize];
+                let made_here = graph.producers[root as usize].is_some_and(|(maker, _)| group.has(maker));
+                outside[root as usize] |= !made_here;
             }
         }
     }
@@ -142,7 +136,9 @@ impl Emitter<'_> {
         for &entry in &group.members {
             region.add(entry);
         }
-        let results = group.members.iter().flat_map(|&entry| {
+        // What is computed here again was stored by the group that it comes from, if anybody needs it.
+        let own = group.members.iter().filter(|entry| group.repeated.binary_search(entry).is_err());
+        let results = own.flat_map(|&entry| {
             let first = self.graph.first[entry as usize];
             first..first + self.graph.entry(entry).results.len() as u32
         });

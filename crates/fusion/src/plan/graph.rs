@@ -20,6 +20,8 @@ pub(crate) struct Graph<'a> {
     pub(crate) needed: Vec<bool>,
     /// For a view of a view: the value that all of them look at. For any other value: itself.
     pub(crate) roots: Vec<ValueNumber>,
+    /// The entries that use each value, through views as well; views themselves do not count, but a view that is alive does.
+    pub(crate) users: Vec<Vec<u32>>,
 }
 
 /// What can become of an op.
@@ -50,9 +52,18 @@ impl<'a> Graph<'a> {
                 types.push(*ty);
             }
         }
-        let mut graph = Graph { structure, producers, types, first, needed: Vec::new(), roots: Vec::new() };
+        let mut graph = Graph {
+            structure,
+            producers,
+            types,
+            first,
+            needed: Vec::new(),
+            roots: Vec::new(),
+            users: Vec::new(),
+        };
         graph.needed = graph.find_needed();
         graph.roots = graph.find_roots();
+        graph.users = graph.find_users();
         graph
     }
 
@@ -101,6 +112,27 @@ impl<'a> Graph<'a> {
             }
         }
         needed
+    }
+
+    fn find_users(&self) -> Vec<Vec<u32>> {
+        let mut users = alloc::vec![Vec::new(); self.types.len()];
+        for entry in 0..self.structure.entries.len() as u32 {
+            if self.needed[entry as usize] && role(&self.entry(entry).op) != Role::View {
+                for value in self.operands(entry) {
+                    users[self.roots[value as usize] as usize].push(entry);
+                }
+            }
+        }
+        for value in 0..self.types.len() {
+            // Somebody outside may do anything with it.
+            if self.is_alive(value as u32)
+                && let Some((entry, _)) = self.producers[value]
+                && self.roots[value] as usize != value
+            {
+                users[self.roots[value] as usize].push(entry);
+            }
+        }
+        users
     }
 
     fn find_roots(&self) -> Vec<ValueNumber> {

@@ -4,6 +4,8 @@
 //! whether the axes match, and a set of ancestors whether a way around the group leads back into it. What two groups
 //! feed is their reason to become one. What joins none starts its own.
 
+mod repeat;
+
 use super::graph::{Graph, Role, ValueNumber, role};
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -30,6 +32,8 @@ pub(crate) struct Group {
     pub(crate) kind: Kind,
     /// Entries, ascending.
     pub(crate) members: Vec<u32>,
+    /// Those of the members that another group computes too: cheaper to compute again than to store and load.
+    pub(crate) repeated: Vec<u32>,
     nest: Nest,
     slots: BTreeMap<ValueNumber, Slot>,
     /// Groups that must run before.
@@ -50,10 +54,9 @@ pub(crate) enum Kind {
     Gone,
 }
 
-/// All groups, and the group of each entry.
+/// All groups.
 pub(crate) struct Groups {
     pub(crate) groups: Vec<Group>,
-    pub(crate) of_entry: Vec<Option<usize>>,
 }
 
 /// Finds the groups of a recording.
@@ -69,7 +72,8 @@ pub(crate) fn groups(graph: &Graph<'_>) -> Groups {
             finder.visit(entry);
         }
     }
-    Groups { groups: finder.groups, of_entry: finder.of_entry }
+    finder.repeat_cheap();
+    Groups { groups: finder.groups }
 }
 
 struct Finder<'a> {
@@ -97,6 +101,9 @@ impl Finder<'_> {
 
     fn visit_fusable(&mut self, entry: u32) {
         let mut candidates = self.candidates(entry);
+        if self.is_reduced_next(entry) {
+            candidates.retain(|&group| self.groups[group].kind == Kind::Kernel);
+        }
         let mut notes = Vec::new();
         while let Some(candidate) = candidates.pop() {
             match self.join(candidate, entry) {
@@ -109,7 +116,7 @@ impl Finder<'_> {
                 Err(why) => notes.push((candidate, why)),
             }
         }
-        if self.join_sibling(entry) {
+        if !self.is_reduced_next(entry) && self.join_sibling(entry) {
             return;
         }
         for (candidate, why) in notes {
@@ -122,6 +129,19 @@ impl Finder<'_> {
         let alone = picks || self.push(entry, &[], &mut nest, &mut slots).is_err();
         let kind = if alone { Kind::Alone } else { Kind::Kernel };
         self.start(entry, kind, nest, slots);
+    }
+
+    /// Whether a result need not be stored, because reductions and elementwise ops beside them are all that follows: on its own it
+    /// would have to be, at the end of a product.
+    fn is_reduced_next(&self, entry: u32) -> bool {
+        let result = self.graph.first[entry as usize];
+        if self.graph.is_alive(result) || matches!(self.graph.entry(entry).op, Op::Reduce { .. }) {
+            return false;
+        }
+        let users = &self.graph.users[result as usize];
+        let is_reduction = |&user: &u32| matches!(self.graph.entry(user).op, Op::Reduce { .. });
+        users.iter().any(is_reduction)
+            && users.iter().all(|&user| role(&self.graph.entry(user).op) == Role::Fusable)
     }
 
     /// The groups that make the operands, in the order of their making.
@@ -155,7 +175,8 @@ impl Finder<'_> {
         self.of_entry[entry as usize] = Some(group);
         let inputs = slots.len();
         let members = alloc::vec![entry];
-        self.groups.push(Group { kind, members, nest, slots, ancestors, inputs, notes: Vec::new() });
+        let (repeated, notes) = (Vec::new(), Vec::new());
+        self.groups.push(Group { kind, members, repeated, nest, slots, ancestors, inputs, notes });
         if kind == Kind::Kernel {
             self.note_loads(group, entry);
         }
@@ -443,6 +464,11 @@ impl Bits {
 }
 
 impl Group {
+    /// Whether an entry is computed here.
+    pub(crate) fn has(&self, entry: u32) -> bool {
+        self.members.binary_search(&entry).is_ok()
+    }
+
     /// Groups that must run before, for the order of steps.
     pub(crate) fn ancestors(&self) -> impl Iterator<Item = usize> + '_ {
         self.ancestors.iter()

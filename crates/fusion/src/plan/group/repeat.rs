@@ -1,0 +1,171 @@
+//! Computing again what is cheaper to compute than to store and load.
+//!
+//! A backward pass uses much of what the forward pass computed on the way. Where a kernel loads values that another kernel
+//! computes elementwise from others that lie in memory anyway, it may as well compute them itself: of a GELU and its
+//! gradient, only the argument is left to store.
+
+use super::{Finder, Kind};
+use crate::plan::emit::used_outside;
+use crate::plan::graph::{Role, ValueNumber, role};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use kiln_ir::{Binary, Op, Unary};
+use kiln_kernel::Nest;
+
+/// What loading (or storing) an element costs, where an addition in a kernel costs 1: memory moves one in the time of so
+/// many.
+const LOAD: usize = 12;
+
+/// So many instructions at most are computed again in one kernel.
+const MOST: usize = 64;
+
+impl Finder<'_> {
+    /// Goes through the kernels, last first: a value that one of them no longer loads may not have to be stored.
+    pub(super) fn repeat_cheap(&mut self) {
+        let mut outside = used_outside(self.graph, &self.groups);
+        for group in (0..self.groups.len()).rev() {
+            if self.groups[group].kind == Kind::Kernel || matches!(self.groups[group].kind, Kind::Hero(_)) {
+                self.repeat_in(group, &mut outside);
+            }
+        }
+    }
+
+    fn repeat_in(&mut self, group: usize, outside: &mut Vec<bool>) {
+        let mut added: BTreeSet<u32> = BTreeSet::new();
+        let mut loads = self.loads(group);
+        let mut loaded: BTreeSet<ValueNumber> = loads.iter().copied().collect();
+        while let Some(value) = loads.pop() {
+            if !self.is_stored_for_kernels(value) {
+                continue;
+            }
+            let (mut chain, mut from) = (BTreeSet::new(), BTreeSet::new());
+            let found = self.chain(group, value, value, outside, &added, &mut chain, &mut from);
+            let computed: usize = chain.iter().map(|&entry| cost(&self.graph.entry(entry).op)).sum();
+            // Rows and columns cost nothing beside a whole tensor.
+            let size = self.graph.types[value as usize].num_elements();
+            let is_new = |from: &&ValueNumber| {
+                !loaded.contains(from) && self.graph.types[**from as usize].num_elements() * 2 > size
+            };
+            let new: BTreeSet<ValueNumber> = from.iter().filter(is_new).copied().collect();
+            let users = &self.graph.users[value as usize];
+            let is_last = users.iter().all(|&user| {
+                let of = self.of_entry[user as usize];
+                of == Some(group) || of == self.maker(value)
+            });
+            let saved = if is_last { 2 * LOAD } else { LOAD };
+            let worth = computed + LOAD * new.len() <= saved;
+            if found.is_some() && worth && added.len() + chain.len() <= MOST {
+                added.extend(chain);
+                loaded.extend(new);
+            }
+        }
+        if !added.is_empty() && self.add_repeated(group, added).is_some() {
+            *outside = used_outside(self.graph, &self.groups);
+        }
+    }
+
+    /// The values of other groups that a group loads, in the order in which they were recorded.
+    fn loads(&self, group: usize) -> Vec<ValueNumber> {
+        let group = &self.groups[group];
+        let operands = group.members.iter().flat_map(|&entry| self.graph.operands(entry));
+        let roots = operands.map(|value| self.graph.roots[value as usize]);
+        let other = |root: &ValueNumber| {
+            self.graph.producers[*root as usize].is_some_and(|(maker, _)| !group.has(maker))
+        };
+        roots.filter(other).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Whether a value is stored for nobody but kernels.
+    fn is_stored_for_kernels(&self, value: ValueNumber) -> bool {
+        let users = &self.graph.users[value as usize];
+        !self.graph.is_alive(value)
+            && users.iter().all(|&user| {
+                self.of_entry[user as usize].is_some_and(|group| {
+                    matches!(self.groups[group].kind, Kind::Kernel | Kind::Hero(_))
+                        && self.groups[group].kind != Kind::Hero(user)
+                })
+            })
+    }
+
+    /// The entries that compute a value, and what is stored besides it that they compute it from; `None` where something on the way is neither stored
+    /// nor elementwise.
+    fn chain(
+        &self,
+        group: usize,
+        wanted: ValueNumber,
+        value: ValueNumber,
+        outside: &[bool],
+        added: &BTreeSet<u32>,
+        chain: &mut BTreeSet<u32>,
+        from: &mut BTreeSet<ValueNumber>,
+    ) -> Option<()> {
+        let root = self.graph.roots[value as usize];
+        let Some((entry, op)) = self.graph.producer(root) else {
+            from.insert(root);
+            return Some(());
+        };
+        if role(op) == Role::Constant || self.groups[group].has(entry) || added.contains(&entry) {
+            return Some(());
+        }
+        if root != wanted && outside[root as usize] {
+            // A view of it is as good as the value.
+            from.insert(root);
+            return Some(());
+        }
+        if !is_elementwise(op) || value != root || chain.len() >= MOST {
+            return None;
+        }
+        for operand in self.graph.operands(entry) {
+            self.chain(group, wanted, operand, outside, added, chain, from)?;
+        }
+        chain.insert(entry);
+        Some(())
+    }
+
+    /// Makes entries members of a group that are members of another one already.
+    fn add_repeated(&mut self, group: usize, added: BTreeSet<u32>) -> Option<()> {
+        let state = &self.groups[group];
+        let mut members: Vec<u32> = state.members.iter().copied().chain(added.iter().copied()).collect();
+        members.sort_unstable();
+        let (mut nest, mut slots) = (Nest::default(), BTreeMap::new());
+        let kind = state.kind;
+        if let Kind::Hero(hero) = kind {
+            let result = self.graph.first[hero as usize];
+            slots.insert(result, nest.input(self.graph.types[result as usize]));
+        }
+        for &entry in &members {
+            if kind != Kind::Hero(entry) {
+                self.push(entry, &members, &mut nest, &mut slots).ok()?;
+            }
+        }
+        let inputs = self.count_inputs(&members, members[0], &slots);
+        self.accepts(kind, &nest, inputs).ok()?;
+        let state = &mut self.groups[group];
+        (state.members, state.nest, state.slots, state.inputs) = (members, nest, slots, inputs);
+        state.repeated = added.into_iter().collect();
+        Some(())
+    }
+}
+
+fn is_elementwise(op: &Op) -> bool {
+    matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Cast(_))
+}
+
+fn cost(op: &Op) -> usize {
+    let is_costly = matches!(
+        op,
+        Op::Unary(
+            Unary::Exp
+                | Unary::Expm1
+                | Unary::Ln
+                | Unary::Log1p
+                | Unary::Sin
+                | Unary::Cos
+                | Unary::Tan
+                | Unary::Tanh
+                | Unary::Atan
+                | Unary::Erf
+        ) | Op::Binary(Binary::Pow | Binary::Rem | Binary::Atan2)
+    );
+    if is_costly { 10 } else { 1 }
+}
