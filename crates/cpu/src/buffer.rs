@@ -39,6 +39,9 @@ struct Header {
 }
 
 enum Storage {
+    /// The data follows the header, in a small block of this class, which its address tells.
+    #[cfg(feature = "std")]
+    Small(Class),
     /// The data follows the header, in the same block.
     Inline(Block),
     /// The data is that of a vector.
@@ -62,15 +65,30 @@ impl Buffer {
     #[inline]
     pub(crate) fn uninit(len: usize) -> Result<Buffer> {
         let class = Class::of(len).ok_or_else(|| out_of_memory(len))?;
-        let block = take(class).ok_or_else(|| out_of_memory(len))?;
-        let start = block.start();
+        #[cfg(feature = "std")]
+        if thread::is_small(class) {
+            let start = thread::take(class).ok_or_else(|| out_of_memory(len))?;
+            // SAFETY: the block has room for a header and the bytes of its class.
+            return Ok(unsafe { Buffer::headed(start, len, Storage::Small(class)) });
+        }
+        let block = pool::take(class).ok_or_else(|| out_of_memory(len))?;
+        // SAFETY: as above.
+        Ok(unsafe { Buffer::headed(block.start(), len, Storage::Inline(block)) })
+    }
+
+    /// Writes a header in front of that many bytes of the same block.
+    ///
+    /// # Safety
+    /// The block has room for both, is aligned for the header, and nobody uses it.
+    #[inline]
+    unsafe fn headed(start: NonNull<u8>, len: usize, storage: Storage) -> Buffer {
         let header = start.cast::<Header>();
-        // SAFETY: the block has room for a header and the bytes of its class, and is aligned for the header.
+        // SAFETY: as the caller promises.
         unsafe {
             let data = start.add(HEADER);
-            header.write(Header { count: AtomicUsize::new(1), data, len, storage: Storage::Inline(block) });
+            header.write(Header { count: AtomicUsize::new(1), data, len, storage });
         }
-        Ok(Buffer(header))
+        Buffer(header)
     }
 
     /// Takes a vector over, without copying.
@@ -130,11 +148,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn is_unique(&self) -> bool {
         let header = self.header();
-        let is_own = match header.storage {
-            Storage::Inline(_) | Storage::Elements(_) => true,
-            Storage::Shared(_) => false,
-        };
-        is_own && header.count.load(Ordering::Acquire) == 1
+        !matches!(header.storage, Storage::Shared(_)) && header.count.load(Ordering::Acquire) == 1
     }
 
     /// The vector that was taken over, if this is the only clone and its elements are of that dtype; an empty one is
@@ -151,6 +165,8 @@ impl Buffer {
                 header.len = 0;
                 Some(core::mem::replace(elements, Elements::U8(alloc::vec::Vec::new())))
             }
+            #[cfg(feature = "std")]
+            Storage::Small(_) => None,
             Storage::Elements(_) | Storage::Inline(_) | Storage::Shared(_) => None,
         }
     }
@@ -187,11 +203,29 @@ impl Drop for Buffer {
 /// No clone may be left.
 #[inline]
 unsafe fn free(header: NonNull<Header>) {
+    #[cfg(feature = "std")]
+    // SAFETY: the header was written when the buffer was made.
+    if let Storage::Small(class) = unsafe { &header.as_ref().storage } {
+        // SAFETY: the block is of that class, and nobody else sees it.
+        return unsafe { thread::put(header.cast(), *class) };
+    }
+    // SAFETY: as above.
+    unsafe { free_large(header) }
+}
+
+/// As [`free`], for all buffers but those in small blocks.
+///
+/// # Safety
+/// As [`free`].
+#[inline(never)]
+unsafe fn free_large(header: NonNull<Header>) {
     // SAFETY: the header was written when the buffer was made, and nobody else sees it.
     unsafe {
         let Header { storage, len, .. } = header.read();
         match storage {
-            Storage::Inline(block) => put(block),
+            #[cfg(feature = "std")]
+            Storage::Small(class) => thread::put(header.cast(), class),
+            Storage::Inline(block) => pool::put(block),
             Storage::Elements(elements) => {
                 note(-(len as isize));
                 drop(elements);
@@ -231,26 +265,6 @@ fn raw_parts(elements: &mut Elements) -> (NonNull<u8>, usize) {
 #[cold]
 fn out_of_memory(bytes: usize) -> Error {
     Error::device("cpu", format!("out of memory: {bytes} bytes could not be allocated"))
-}
-
-/// A block with room for a class; `None` where there is not enough memory.
-#[inline]
-fn take(class: Class) -> Option<Block> {
-    #[cfg(feature = "std")]
-    if thread::is_small(class) {
-        return thread::take(class);
-    }
-    pool::take(class)
-}
-
-/// Gives up a block, for others.
-#[inline]
-fn put(block: Block) {
-    #[cfg(feature = "std")]
-    if thread::is_small(block.class()) {
-        return thread::put(block);
-    }
-    pool::put(block);
 }
 
 /// Counts bytes that became live without a block (or no longer are, where negative).

@@ -2,6 +2,7 @@
 
 use crate::Cpu;
 use crate::array::{Array, is_reusable};
+use crate::buffer::Buffer;
 use crate::copy::{Shared, copy_row};
 use crate::isa::Level;
 use crate::kernels::{self, Conversion, Loop1};
@@ -9,7 +10,9 @@ use crate::layout::Layout;
 use crate::scalar::scalar_bytes;
 use crate::walk::{Place, Walk};
 use core::mem::MaybeUninit;
-use kiln_ir::{Binary, Comparison, DType, Operand, Operands, Result, Scalar, TensorType, Unary, Values};
+use kiln_ir::{
+    Binary, Comparison, DType, Operand, Operands, Result, Scalar, TensorType, Unary, Value, Values,
+};
 use smallvec::smallvec;
 
 /// Elements per tile: strided operands are gathered, and overwritten ones set aside, in stretches that stay in the
@@ -347,6 +350,7 @@ impl<const N: usize> Few<N> {
     /// `None` where an operand is strided, poisoned, or of another engine.
     #[inline]
     fn gather(inputs: &[Operand], ty: &TensorType, dtypes: [DType; N]) -> Option<Few<N>> {
+        let inputs: &[Operand; N] = inputs.try_into().ok()?;
         let mut few = Few { stretches: [core::ptr::null(); N], reused: N };
         for place in 0..N {
             if let Operand::Value(value) = &inputs[place] {
@@ -376,9 +380,9 @@ impl<const N: usize> Few<N> {
             Few { stretches, reused }.write::<LEN>(&inputs, target, dtypes, n, call);
             return overwritten(&mut inputs[reused], ty);
         }
-        let result = Array::uninit(ty)?;
-        Few { stretches, reused }.write::<LEN>(&inputs, result.as_mut_ptr(), dtypes, n, call);
-        Ok(Values::from_buf([result.into_value(*ty)]))
+        let buffer = Buffer::uninit(ty.num_bytes())?;
+        Few { stretches, reused }.write::<LEN>(&inputs, buffer.as_ptr(), dtypes, n, call);
+        Ok(Values::from_buf([Value::new(*ty, Array { buffer, layout: Layout::contiguous(ty.shape) })]))
     }
 
     /// Numbers become stretches, and the operand that is overwritten is set aside.

@@ -71,22 +71,24 @@ pub(super) fn is_small(class: Class) -> bool {
     class.index() < CLASSES
 }
 
-/// A block with room for a small class; `None` where there is not enough memory.
+/// The address of a block with room for a small class; `None` where there is not enough memory.
 #[inline]
-pub(super) fn take(class: Class) -> Option<Block> {
+pub(super) fn take(class: Class) -> Option<NonNull<u8>> {
     // While the thread ends there is no cache any more.
-    CACHE.try_with(|cache| cache.take(class)).unwrap_or_else(|_| pool::take(class))
+    CACHE.try_with(|cache| cache.take(class)).unwrap_or_else(|_| pool::take(class).map(Block::into_start))
 }
 
 /// Keeps a block of a small class that was handed out.
+///
+/// # Safety
+/// The address is of a block that [`take`] gave for this class, and nobody uses it any more.
 #[inline]
-pub(super) fn put(block: Block) {
-    let mut block = Some(block);
-    let cached = CACHE.try_with(|cache| block.take().map(|block| cache.put(block)));
-    if cached.is_err()
-        && let Some(block) = block
-    {
-        pool::put(block);
+pub(super) unsafe fn put(start: NonNull<u8>, class: Class) {
+    // SAFETY: as the caller promises.
+    let cached = CACHE.try_with(|cache| unsafe { cache.put(start, class) });
+    if cached.is_err() {
+        // SAFETY: as the caller promises; the cache has not taken it.
+        pool::put(unsafe { Block::from_start(start, class) });
     }
 }
 
@@ -130,26 +132,28 @@ impl Cache {
     }
 
     #[inline]
-    fn take(&self, class: Class) -> Option<Block> {
+    fn take(&self, class: Class) -> Option<NonNull<u8>> {
         if self.trimmed.get() != TRIMMED.load(Ordering::Relaxed) {
             self.catch_up();
         }
-        let block = match self.pop(class) {
-            Some(block) => {
+        let start = match self.pop(class) {
+            Some(start) => {
                 add(&self.counters.reuses, 1);
-                block
+                start
             }
-            None => self.fetch(class)?,
+            None => self.fetch(class)?.into_start(),
         };
         self.note_live(class.bytes() as isize);
-        Some(block)
+        Some(start)
     }
 
+    /// # Safety
+    /// As [`put`].
     #[inline]
-    fn put(&self, block: Block) {
-        let class = block.class();
+    unsafe fn put(&self, start: NonNull<u8>, class: Class) {
         self.note_live(-(class.bytes() as isize));
-        self.push(block);
+        // SAFETY: as the caller promises.
+        unsafe { self.push(start, class) };
         let is_full = self.lists[class.index()].get().len > most(class);
         if is_full || self.trimmed.get() != TRIMMED.load(Ordering::Relaxed) {
             self.overflow(class);
@@ -171,22 +175,27 @@ impl Cache {
     }
 
     #[inline]
-    fn pop(&self, class: Class) -> Option<Block> {
+    fn pop(&self, class: Class) -> Option<NonNull<u8>> {
         let list = &self.lists[class.index()];
         let List { head, len } = list.get();
         let start = head?;
-        // SAFETY: blocks in a list hold the address of the next one, and are of the list's class.
-        unsafe {
-            list.set(List { head: start.cast::<Option<NonNull<u8>>>().read(), len: len - 1 });
-            Some(Block::from_start(start, class))
-        }
+        // SAFETY: blocks in a list hold the address of the next one.
+        let next = unsafe { start.cast::<Option<NonNull<u8>>>().read() };
+        list.set(List { head: next, len: len - 1 });
+        Some(start)
     }
 
+    fn pop_block(&self, class: Class) -> Option<Block> {
+        // SAFETY: blocks in a list are of the list's class, and nobody else's.
+        self.pop(class).map(|start| unsafe { Block::from_start(start, class) })
+    }
+
+    /// # Safety
+    /// As [`put`].
     #[inline]
-    fn push(&self, block: Block) {
-        let list = &self.lists[block.class().index()];
+    unsafe fn push(&self, start: NonNull<u8>, class: Class) {
+        let list = &self.lists[class.index()];
         let List { head, len } = list.get();
-        let start = block.into_start();
         // SAFETY: the block is unused, and has room for a header.
         unsafe { start.cast::<Option<NonNull<u8>>>().write(head) };
         list.set(List { head: Some(start), len: len + 1 });
@@ -202,7 +211,8 @@ impl Cache {
             if first.is_none() {
                 first = Some(block);
             } else {
-                self.push(block);
+                // SAFETY: the block is of this class, and this thread's from here on.
+                unsafe { self.push(block.into_start(), class) };
             }
         });
         shift(&self.counters.held, bytes);
@@ -223,7 +233,7 @@ impl Cache {
     #[cold]
     fn overflow(&self, class: Class) {
         let excess = self.lists[class.index()].get().len.saturating_sub(most(class) / 2);
-        pool::put_kept((0..excess).map_while(|_| self.pop(class)));
+        pool::put_kept((0..excess).map_while(|_| self.pop_block(class)));
         shift(&self.counters.held, -((excess * class.bytes()) as isize));
         self.catch_up();
     }
@@ -235,7 +245,7 @@ impl Cache {
             return;
         }
         for class in (0..CLASSES).map(Class::at) {
-            while let Some(block) = self.pop(class) {
+            while let Some(block) = self.pop_block(class) {
                 shift(&self.counters.held, -(class.bytes() as isize));
                 drop(block);
             }
@@ -258,7 +268,7 @@ impl Drop for Cache {
     fn drop(&mut self) {
         for class in (0..CLASSES).map(Class::at) {
             let len = self.lists[class.index()].get().len;
-            pool::put_kept(core::iter::from_fn(|| self.pop(class)));
+            pool::put_kept(core::iter::from_fn(|| self.pop_block(class)));
             shift(&self.counters.held, -((len * class.bytes()) as isize));
         }
         self.report();
