@@ -4,6 +4,7 @@
 
 use kiln_cpu::Cpu;
 use kiln_ir::{DType, Engine, Memory, MemoryUse, Op, TensorData, TensorType, Value, block_on};
+use std::cell::RefCell;
 use std::process::Command;
 use std::sync::mpsc;
 
@@ -23,6 +24,7 @@ fn memory() {
     trims(&cpu);
     vectors(&cpu);
     other_threads(&cpu);
+    ending_threads(&cpu);
     many_threads(&cpu);
     too_much(&cpu);
 }
@@ -116,6 +118,40 @@ fn other_threads(cpu: &Cpu) {
     let allocations = cpu.usage().system_allocations;
     drop(lengths.map(|length| filled(cpu, length)));
     assert_eq!(cpu.usage().system_allocations, allocations);
+}
+
+std::thread_local! {
+    static EARLY: RefCell<Option<Late>> = const { RefCell::new(None) };
+    static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+}
+
+/// Frees and makes tensors while its thread ends.
+struct Late(Option<Value>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let cpu = Cpu::with_threads(1);
+        let lengths = [1, 100, 1000, 5000];
+        let made = lengths.map(|length| filled(&cpu, length));
+        drop(self.0.take());
+        drop(made);
+    }
+}
+
+/// Before and after the thread's cache is gone, whichever comes first.
+fn ending_threads(cpu: &Cpu) {
+    let before = cpu.usage().live_bytes;
+    let run = || {
+        EARLY.set(Some(Late(None)));
+        EARLY.with_borrow_mut(|early| early.as_mut().unwrap().0 = Some(filled(cpu, 10)));
+        LATE.set(Some(Late(Some(filled(cpu, 200)))));
+    };
+    for _ in 0..20 {
+        std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+    }
+    assert_eq!(cpu.usage().live_bytes, before);
+    cpu.trim();
+    assert_eq!(cpu.usage().kept_bytes, 0);
 }
 
 fn many_threads(cpu: &Cpu) {

@@ -6,7 +6,9 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kiln_tensor::{AnyTensor, DType, MappedFile, Shape, SharedBytes, Stack, TensorData, TensorType};
+use kiln_tensor::{
+    AnyTensor, DType, Elements, MappedFile, Shape, SharedBytes, Stack, TensorData, TensorType,
+};
 
 use crate::atomic::write_file;
 use crate::error::{Result, StoreError};
@@ -180,16 +182,10 @@ impl TensorFile {
         let entry = self.entry(name)?;
         let ty = self.type_of(name, entry)?;
         let data = match self.shared(entry) {
-            Some(bytes) if cfg!(target_endian = "little") => TensorData::from_bytes(bytes.as_slice(), ty),
-            Some(_) | None => {
-                // `open` checked that the file is as long as all entries demand, which bounds this.
-                let mut bytes = vec![0; (entry.end - entry.begin) as usize];
-                self.read_bytes(entry, &mut bytes)
-                    .map_err(|source| StoreError::io(&self.path, "read", source))?;
-                reverse_elements(&mut bytes, ty.dtype);
-                TensorData::from_bytes(&bytes, ty)
-            }
+            Some(bytes) if cfg!(target_endian = "little") => Ok(TensorData::from_bytes(bytes.as_slice(), ty)),
+            Some(_) | None => self.read_elements(entry, ty),
         };
+        let data = data.map_err(|source| StoreError::io(&self.path, "read", source))?;
         data.map_err(|error| {
             let problem = format!("tensor `{name}`: {error}");
             StoreError::malformed(&self.path, self.data_start + entry.begin, problem)
@@ -217,6 +213,24 @@ impl TensorFile {
                 dtype: entry.dtype.clone(),
             }),
         }
+    }
+
+    /// Reads straight into the elements' own memory where any bits are an element, which is everywhere but in `bool`.
+    fn read_elements(
+        &self,
+        entry: &Entry,
+        ty: TensorType,
+    ) -> io::Result<Result<TensorData, kiln_tensor::Error>> {
+        // `open` checked that the file is as long as all entries demand, which bounds this.
+        let mut data = TensorData::zeros(ty);
+        if let Some(bytes) = bytes_mut(data.elements_mut()) {
+            self.read_bytes(entry, bytes)?;
+            reverse_elements(bytes, ty.dtype);
+            return Ok(Ok(data));
+        }
+        let mut bytes = vec![0; (entry.end - entry.begin) as usize];
+        self.read_bytes(entry, &mut bytes)?;
+        Ok(TensorData::from_bytes(&bytes, ty))
     }
 
     fn read_bytes(&self, entry: &Entry, bytes: &mut [u8]) -> io::Result<()> {
@@ -348,6 +362,25 @@ pub(crate) fn write_elements(writer: &mut dyn Write, data: &TensorData) -> io::R
     let mut bytes = data.bytes().to_vec();
     reverse_elements(&mut bytes, data.dtype());
     writer.write_all(&bytes)
+}
+
+/// The bytes of elements that may be any bits; `None` for `bool`.
+fn bytes_mut(elements: &mut Elements) -> Option<&mut [u8]> {
+    Some(match elements {
+        Elements::F64(v) => bytemuck::cast_slice_mut(v),
+        Elements::F32(v) => bytemuck::cast_slice_mut(v),
+        Elements::F16(v) => bytemuck::cast_slice_mut(v),
+        Elements::BF16(v) => bytemuck::cast_slice_mut(v),
+        Elements::I64(v) => bytemuck::cast_slice_mut(v),
+        Elements::I32(v) => bytemuck::cast_slice_mut(v),
+        Elements::I16(v) => bytemuck::cast_slice_mut(v),
+        Elements::I8(v) => bytemuck::cast_slice_mut(v),
+        Elements::U64(v) => bytemuck::cast_slice_mut(v),
+        Elements::U32(v) => bytemuck::cast_slice_mut(v),
+        Elements::U16(v) => bytemuck::cast_slice_mut(v),
+        Elements::U8(v) => v,
+        Elements::Bool(_) => return None,
+    })
 }
 
 /// Between the byte order of files, little-endian, and that of the machine.

@@ -74,8 +74,15 @@ pub(super) fn is_small(class: Class) -> bool {
 /// The address of a block with room for a small class; `None` where there is not enough memory.
 #[inline]
 pub(super) fn take(class: Class) -> Option<NonNull<u8>> {
-    // While the thread ends there is no cache any more.
-    CACHE.try_with(|cache| cache.take(class)).unwrap_or_else(|_| pool::take(class).map(Block::into_start))
+    CACHE.try_with(|cache| cache.take(class)).unwrap_or_else(|_| take_uncached(class))
+}
+
+/// While the thread ends there is no cache any more. A block of exactly this class, since its address says no more.
+#[cold]
+fn take_uncached(class: Class) -> Option<NonNull<u8>> {
+    let block = Block::new(class)?;
+    pool::report(class.bytes() as isize, 1, 0);
+    Some(block.into_start())
 }
 
 /// Keeps a block of a small class that was handed out.
