@@ -203,13 +203,14 @@ impl Engine for Cpu {
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         // The most frequent ops find poison when they look for their operands' memory, and go past the large function
         // that all others go through.
-        let found = match op {
-            Op::Binary(function) => elementwise::binary(self, *function, inputs, results),
-            Op::Unary(function) => elementwise::unary(self, *function, inputs, results),
-            op => match poison_of(&inputs) {
-                Some(error) => Err(error),
-                None => self.run(op, inputs, results),
-            },
+        let found = if let Op::Binary(function) = op {
+            elementwise::binary(self, *function, inputs, results)
+        } else if let Op::Unary(function) = op {
+            elementwise::unary(self, *function, inputs, results)
+        } else if let Some(error) = poison_of(&inputs) {
+            Err(error)
+        } else {
+            self.run(op, inputs, results)
         };
         found.unwrap_or_else(|error| poisoned(results, &error))
     }
