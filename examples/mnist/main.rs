@@ -81,8 +81,10 @@ fn train(options: &Options, device: &Device, test_loader: &DataLoader<MnistBatch
 
 fn open_device(options: &Options) -> Result<Device> {
     Ok(match (options.backend, options.threads) {
-        (BackendName::Flex, 0) => Device::cpu(),
-        (BackendName::Flex, threads) => Device::cpu_with_threads(threads),
+        (BackendName::Cpu, 0) => Device::cpu(),
+        (BackendName::Cpu, threads) => Device::cpu_with_threads(threads),
+        (BackendName::Flex, 0) => Device::flex(),
+        (BackendName::Flex, threads) => Device::flex_with_threads(threads),
         (BackendName::Reference, 0 | 1) => {
             Device::from_engine(Arc::new(kiln_reference::Reference::new()), "reference")
         }

@@ -4,9 +4,9 @@
 //! [`data`] loaders, a [`train`]ing loop and a [`store`] for weights.
 //!
 //! ```
-//! use kiln::{Autodiff, Distribution, Flex, Tensor};
+//! use kiln::{Autodiff, Cpu, Distribution, Tensor};
 //!
-//! type B = Autodiff<Flex>;
+//! type B = Autodiff<Cpu>;
 //! let device = Default::default();
 //! let x: Tensor<B, 2> = Tensor::random([32, 32], Distribution::Default, &device);
 //! let y: Tensor<B, 2> = Tensor::random([32, 32], Distribution::Default, &device).require_grad();

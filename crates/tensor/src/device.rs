@@ -61,16 +61,27 @@ impl Device {
     /// With 0 threads.
     #[track_caller]
     pub fn cpu_with_threads(threads: usize) -> Device {
-        assert!(
-            threads > 0,
-            "[device] the processor needs at least 1 thread\n  hint: `Device::cpu()` uses all cores"
-        );
+        at_least_one(threads);
+        if let Some(device) = OPENED.lock().get(&("cpu".to_string(), threads)) {
+            return device.clone();
+        }
+        // Opened outside the lock, which the device below takes too. Of two threads, the first wins.
+        let device = Device(Device::flex_with_threads(threads).0.with_fusion());
+        OPENED.lock().entry(("cpu".to_string(), threads)).or_insert(device).clone()
+    }
+
+    /// The processor op by op, with that many threads of its own. Repeated calls with the same number give equal devices.
+    ///
+    /// # Panics
+    /// With 0 threads.
+    #[track_caller]
+    pub fn flex_with_threads(threads: usize) -> Device {
+        at_least_one(threads);
         let open = || {
             let engine = Arc::new(kiln_cpu::Cpu::with_threads(threads));
-            let stack = Stack::new(engine, &format!("cpu with {threads} threads"), DType::F32, DType::I32);
-            Device(stack.with_fusion())
+            Device(Stack::new(engine, &format!("cpu with {threads} threads"), DType::F32, DType::I32))
         };
-        OPENED.lock().entry(("cpu".to_string(), threads)).or_insert_with(open).clone()
+        OPENED.lock().entry(("flex".to_string(), threads)).or_insert_with(open).clone()
     }
 
     /// Device number `index` of a kind that was [registered](Device::register), or `"cpu"`, or `"flex"`.
@@ -179,6 +190,14 @@ impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({:?})", self.0)
     }
+}
+
+#[track_caller]
+fn at_least_one(threads: usize) {
+    assert!(
+        threads > 0,
+        "[device] the processor needs at least 1 thread\n  hint: `Device::cpu()` uses all cores"
+    );
 }
 
 fn unknown_kind(kind: &str) -> Error {
