@@ -8,6 +8,7 @@
 //! and channels are many ([`winograd`]), and by tiles of channels where the grid is so small that images must share
 //! vectors ([`gather`]).
 
+mod correlate;
 mod flat;
 mod gather;
 mod geometry;
@@ -26,6 +27,7 @@ use crate::Cpu;
 use crate::array::Array;
 use crate::copy::Shared;
 use alloc::vec::Vec;
+use correlate::Correlation;
 use flat::Flat;
 use gather::Gather;
 use geometry::Geometry;
@@ -54,20 +56,7 @@ pub(super) fn run<T: Float>(
     match pass {
         ConvPass::Forward => forward::<T>(cpu, spec, a, b, &output)?,
         ConvPass::Input { .. } => input::<T>(cpu, spec, a, b, &output)?,
-        ConvPass::Weight { size } => {
-            let (first, second, out) = (a.1.shape, b.1.shape, result.shape);
-            let geometry = Geometry::forward(spec, &first[2..], size, &second[2..]);
-            let pass = WeightPass {
-                geometry: &geometry,
-                batch: first[0],
-                groups: spec.groups,
-                channels_in: out[1],
-                channels_out: out[0] / spec.groups,
-            };
-            let y = cpu.contiguous(b.0, &b.1)?;
-            // SAFETY: sizes by inference; the output is fresh.
-            unsafe { pass.run::<T>(cpu, a.0, y.as_ptr(), output.as_mut_ptr()) };
-        }
+        ConvPass::Weight { size } => weight::<T>(cpu, spec, size, a, b, &output)?,
     }
     Ok(output)
 }
@@ -189,6 +178,37 @@ fn input<T: Float>(
     };
     // SAFETY: as above.
     unsafe { gather.run::<T>(cpu, y.0, weight.as_ptr(), x.as_mut_ptr()) };
+    Ok(())
+}
+
+fn weight<T: Float>(
+    cpu: &Cpu,
+    spec: &ConvSpec,
+    size: &[usize],
+    x: (&Array, TensorType),
+    y: (&Array, TensorType),
+    w: &Array,
+) -> Result<()> {
+    let (x_shape, y_shape, w_shape) = (x.1.shape, y.1.shape, *w.shape());
+    let y = cpu.contiguous(y.0, &y.1)?;
+    let (batch, groups) = (x_shape[0], spec.groups);
+    let (channels_in, channels_out) = (w_shape[1], w_shape[0] / groups);
+    let lines = Lines::forward(spec, &x_shape[2..], size, &y_shape[2..]);
+    let plane_out = y_shape[2..].iter().product();
+    let flat = Flat { lines: &lines, batch, groups, channels_in, channels_out, plane_out };
+    // SAFETY: asks for nothing.
+    let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
+    let correlation = Correlation { flat };
+    if correlation.suits(lanes)
+        // SAFETY: sizes by inference; the output is fresh.
+        && unsafe { correlation.run::<T>(cpu, lanes, x.0, y.as_ptr(), w.as_mut_ptr()) }
+    {
+        return Ok(());
+    }
+    let geometry = Geometry::forward(spec, &x_shape[2..], size, &y_shape[2..]);
+    let pass = WeightPass { geometry: &geometry, batch, groups, channels_in, channels_out };
+    // SAFETY: as above.
+    unsafe { pass.run::<T>(cpu, x.0, y.as_ptr(), w.as_mut_ptr()) };
     Ok(())
 }
 

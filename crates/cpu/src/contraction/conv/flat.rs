@@ -113,7 +113,7 @@ impl Flat<'_> {
     }
 
     /// The source itself, where it already lies as [`Lines`] says and strips need not read past its end.
-    fn bare<T>(&self, source: &Array, lanes: usize) -> Option<Planes<T>> {
+    pub(super) fn bare<T>(&self, source: &Array, lanes: usize) -> Option<Planes<T>> {
         let strides = source.strides();
         let dense = self
             .lines
