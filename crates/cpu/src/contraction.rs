@@ -3,7 +3,7 @@
 //! Everything computes in `f32` or `f64`. 16-bit floats are converted to `f32`: by matrix products as they are read, by
 //! the others as whole operands, and the result back.
 
-mod conv;
+pub(crate) mod conv;
 pub(crate) mod matmul;
 mod pool;
 pub(crate) mod scratch;

@@ -9,6 +9,7 @@
 //! vectors ([`gather`]).
 
 mod correlate;
+mod epilogue;
 mod flat;
 mod gather;
 mod geometry;
@@ -28,6 +29,7 @@ use crate::array::Array;
 use crate::copy::Shared;
 use alloc::vec::Vec;
 use correlate::Correlation;
+pub(crate) use epilogue::{Epilogue, Finished};
 use flat::Flat;
 use gather::Gather;
 use geometry::Geometry;
@@ -54,19 +56,25 @@ pub(super) fn run<T: Float>(
         return Ok(output);
     }
     match pass {
-        ConvPass::Forward => forward::<T>(cpu, spec, a, b, &output)?,
+        ConvPass::Forward => forward::<T>(cpu, spec, a, b, &output, None)?,
         ConvPass::Input { .. } => input::<T>(cpu, spec, a, b, &output)?,
         ConvPass::Weight { size } => weight::<T>(cpu, spec, size, a, b, &output)?,
     }
     Ok(output)
 }
 
-fn forward<T: Float>(
+/// The forward pass into `y`, which is contiguous, not empty and nobody else's. `finish` sees every part of it while it is
+/// in cache.
+///
+/// # Errors
+/// When there is not enough memory.
+pub(crate) fn forward<T: Float>(
     cpu: &Cpu,
     spec: &ConvSpec,
     x: (&Array, TensorType),
     w: (&Array, TensorType),
     y: &Array,
+    finish: Option<Epilogue<'_, T>>,
 ) -> Result<()> {
     let (x_shape, w_shape, y_shape) = (x.1.shape, w.1.shape, *y.shape());
     let weight = cpu.contiguous(w.0, &w.1)?;
@@ -90,13 +98,13 @@ fn forward<T: Float>(
     };
     let low = |axis: usize| spec.padding[axis].0 as isize;
     if winograd::takes(spec, &w_shape[2..])
-        && by_winograd(cpu, lanes, &flat, x.0, [low(0), low(1)], kernels, y)
+        && by_winograd(cpu, lanes, &flat, x.0, [low(0), low(1)], kernels, y, finish)
     {
         return Ok(());
     }
     if flat.suits(lanes) {
         // SAFETY: sizes by inference; the output is fresh.
-        unsafe { flat.run::<T>(cpu, lanes, x.0, &[weight.as_ptr()], y.as_mut_ptr()) };
+        unsafe { flat.run::<T>(cpu, lanes, x.0, &[weight.as_ptr()], y.as_mut_ptr(), finish) };
         return Ok(());
     }
     let geometry = Geometry::forward(spec, &x_shape[2..], &w_shape[2..], &y_shape[2..]);
@@ -114,6 +122,13 @@ fn forward<T: Float>(
     };
     // SAFETY: as above.
     unsafe { gather.run::<T>(cpu, x.0, weight.as_ptr(), y.as_mut_ptr()) };
+    if let Some(finish) = finish {
+        for image in 0..flat.batch {
+            let (channels, stride) = (0..y_shape[1], flat.plane_out);
+            let start = y.as_mut_ptr::<T>().wrapping_add(image * channels.len() * stride);
+            finish(Finished { image, channels, elements: 0..stride, start, stride });
+        }
+    }
     Ok(())
 }
 
@@ -147,7 +162,7 @@ fn input<T: Float>(
     };
     let low = |axis: usize| 2 - spec.padding[axis].0 as isize;
     if winograd::takes(spec, &w_shape[2..])
-        && by_winograd(cpu, lanes, &flat, y.0, [low(0), low(1)], kernels, x)
+        && by_winograd(cpu, lanes, &flat, y.0, [low(0), low(1)], kernels, x, None)
     {
         return Ok(());
     }
@@ -161,7 +176,7 @@ fn input<T: Float>(
         let weights: Vec<*const T> =
             packed.iter_mut().map(|packed| packed.as_mut_ptr().cast_const()).collect();
         // SAFETY: sizes by inference; the output is fresh.
-        unsafe { flat.run::<T>(cpu, lanes, y.0, &weights, x.as_mut_ptr()) };
+        unsafe { flat.run::<T>(cpu, lanes, y.0, &weights, x.as_mut_ptr(), None) };
         return Ok(());
     }
     let geometry = Geometry::input(spec, &x_shape[2..], &w_shape[2..], &y_shape[2..]);
@@ -221,13 +236,14 @@ fn by_winograd<T: Float>(
     low: [isize; 2],
     kernels: Kernels<T>,
     result: &Array,
+    finish: Option<Epilogue<'_, T>>,
 ) -> bool {
     let size = [result.shape()[2], result.shape()[3]];
     let lines = winograd::lines(&source.shape()[2..], low, size);
     let winograd = Winograd { flat: Flat { lines: &lines, ..*plain }, size };
     winograd.pays(lanes, plain.vectors(lanes))
         // SAFETY: sizes by inference; the result is fresh.
-        && unsafe { winograd.run(cpu, lanes, source, kernels, result.as_mut_ptr()) }
+        && unsafe { winograd.run(cpu, lanes, source, kernels, result.as_mut_ptr(), finish) }
 }
 
 /// The weight with its axes of channels exchanged, and some of its taps only: from `[groups, channels_in, channels_out,
@@ -268,3 +284,6 @@ unsafe fn exchanged<T: Float>(
     });
     packed
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! Pooling and its gradient: row by row, with the windows of a row of the result handled together.
 
+mod gradient;
+
 use super::{no_number, tensor, through_f32};
 use crate::Cpu;
 use crate::array::Array;
@@ -7,6 +9,7 @@ use crate::copy::Shared;
 use crate::isa::{Widest, multiversion};
 use alloc::vec;
 use alloc::vec::Vec;
+use gradient::{Greatest, Shares};
 use kiln_ir::{DType, Element, Op, Operands, PoolKind, PoolSpec, Result, TensorType, Values};
 use smallvec::smallvec;
 
@@ -177,14 +180,18 @@ fn spread<T: Number>(
     let to = Shared::new(output.as_mut_ptr::<T>());
     let planes = ty.shape[0] * ty.shape[1];
     cpu.pool.parallel_for(planes, GRAIN.div_ceil(windows.work()), |range| {
+        let (mut greatest, mut shares) = (Greatest::new(&windows), Shares::new(&windows));
         for plane in range {
             // SAFETY: planes of operands and result; every plane of the result is written once.
             let (grad, dx) = unsafe { (&*windows.output(from, plane), windows.input(to, plane)) };
             dx.fill(T::default());
             match x {
-                // SAFETY: as above.
-                Some(x) => to_greatest(cpu.level, &windows, unsafe { &*windows.input(x, plane) }, grad, dx),
-                None => to_all(cpu.level, &windows, grad, dx),
+                Some(x) => {
+                    // SAFETY: as above.
+                    let x = unsafe { &*windows.input(x, plane) };
+                    gradient::to_greatest(cpu.level, &windows, x, grad, dx, &mut greatest);
+                }
+                None => gradient::to_all(cpu.level, &windows, grad, dx, &mut shares),
             }
         }
     });
@@ -203,8 +210,12 @@ struct Windows {
     rows: Vec<(Vec<usize>, usize)>,
     /// Per element of a window along the last axis, in order: which windows it lies inside the operand for.
     columns: Vec<Column>,
-    /// The distance between windows along the last axis.
+    /// The distances along the last axis between windows, and between elements of a window.
     step: usize,
+    dilation: usize,
+    /// Padding before the last axis, and its length.
+    low: usize,
+    length: usize,
     /// Per window along the last axis: how many elements divide an average.
     divisors: Vec<usize>,
 }
@@ -245,6 +256,9 @@ impl Windows {
             rows,
             columns: (0..spec.window[last]).map(|k| Column::new(spec, last, x[last], y[last], k)).collect(),
             step: spec.stride[last],
+            dilation: spec.dilation[last],
+            low: spec.padding[last].0,
+            length: x[last],
             divisors: (0..y[last]).map(|i| divisor_of(spec, last, x[last], i)).collect(),
         }
     }
@@ -357,68 +371,6 @@ multiversion! {
             }
             for (y, &inner) in y.iter_mut().zip(&windows.divisors) {
                 *y = y.over(T::count(outer * inner));
-            }
-        }
-    }
-
-    /// Adds each window's gradient to its first greatest element.
-    fn to_greatest[T: Number]<T> in { T::WIDEST } (windows: &Windows, x: &[T], grad: &[T], dx: &mut [T]) {
-        const NONE: u32 = u32::MAX;
-        const CHUNK: usize = 64;
-        // Where each element of a window lies for window 0 of a row; may be before the row.
-        let mut places: Vec<isize> = Vec::new();
-        for ((starts, _), grad) in windows.rows.iter().zip(grad.chunks_exact(windows.row)) {
-            places.clear();
-            for &start in starts {
-                places.extend(windows.columns.iter().map(|column| {
-                    (start + column.start) as isize - (column.first * windows.step) as isize
-                }));
-            }
-            for from in (0..windows.row).step_by(CHUNK) {
-                let len = (windows.row - from).min(CHUNK);
-                // The greatest so far, and its number in the window.
-                let mut best = [(T::LEAST, NONE); CHUNK];
-                let mut number = 0;
-                for &start in starts {
-                    for column in &windows.columns {
-                        let (first, end) = (column.first.max(from), column.end.min(from + len));
-                        if first < end {
-                            let skipped = (first - column.first) * windows.step;
-                            let part =
-                                Column { first: first - from, end: end - from, start: column.start + skipped };
-                            along(&x[start..], &part, windows.step, &mut best, |best, x| {
-                                let wins = beats(x, best.0) | (best.1 == NONE);
-                                best.0 = if wins { x } else { best.0 };
-                                best.1 = if wins { number } else { best.1 };
-                            });
-                        }
-                        number += 1;
-                    }
-                }
-                for (i, (best, &grad)) in best.iter().zip(&grad[from..from + len]).enumerate() {
-                    let target = places[best.1 as usize] + ((from + i) * windows.step) as isize;
-                    let target = &mut dx[target as usize];
-                    *target = target.plus(grad);
-                }
-            }
-        }
-    }
-
-    /// Adds each window's part of its mean's gradient to all its elements.
-    fn to_all[T: Number]<T> in { T::WIDEST } (windows: &Windows, grad: &[T], dx: &mut [T]) {
-        let mut shares = vec![T::default(); windows.row];
-        for ((starts, outer), grad) in windows.rows.iter().zip(grad.chunks_exact(windows.row)) {
-            for ((share, &grad), &inner) in shares.iter_mut().zip(grad).zip(&windows.divisors) {
-                *share = grad.over(T::count(outer * inner));
-            }
-            for &start in starts {
-                for column in windows.columns.iter().filter(|column| column.first < column.end) {
-                    let dx = &mut dx[start + column.start..];
-                    for (i, &share) in shares[column.first..column.end].iter().enumerate() {
-                        let place = i * windows.step;
-                        dx[place] = dx[place].plus(share);
-                    }
-                }
             }
         }
     }

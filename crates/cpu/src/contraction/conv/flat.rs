@@ -1,5 +1,6 @@
 //! The forward and the input pass by strips of positions, over a source laid out in [`Lines`].
 
+use super::epilogue::{Epilogue, Finished};
 use super::lines::{Lines, Map};
 use super::share::share;
 use super::strip::{Place, Strip, VECTORS};
@@ -75,7 +76,8 @@ impl Flat<'_> {
         self.channels_out * 4 <= lanes || 2 * elements >= vectors * lanes
     }
 
-    /// Writes the whole result. `weights` holds `[groups * channels_out, channels_in * taps]` for each map.
+    /// Writes the whole result, and shows every part of it to `finish`, which only grids without gaps may have. `weights`
+    /// holds `[groups * channels_out, channels_in * taps]` for each map.
     ///
     /// # Safety
     /// Source and weights have the sizes that the fields state; `result` has room for
@@ -87,7 +89,9 @@ impl Flat<'_> {
         source: &Array,
         weights: &[*const T],
         result: *mut T,
+        finish: Option<Epilogue<'_, T>>,
     ) {
+        debug_assert!(finish.is_none() || self.lines.maps.iter().all(|map| map.out.is_none()));
         let covered: usize = self.lines.maps.iter().map(|map| map.count).sum();
         if covered < self.plane_out {
             let planes = self.batch * self.groups * self.channels_out;
@@ -100,14 +104,14 @@ impl Flat<'_> {
         unsafe {
             if let Some(planes) = self.bare(source, lanes) {
                 let strips = self.strips(planes.plane, lanes, true);
-                self.shared(cpu, lanes, planes, &strips, &weights, result);
+                self.shared(cpu, lanes, planes, &strips, &weights, result, finish);
             } else if self.is_split_by_group::<T>() {
-                self.by_group(cpu, lanes, source, &weights, result);
+                self.by_group(cpu, lanes, source, &weights, result, finish);
             } else {
                 let mut copy = Scratch::new(self.copied());
                 let planes = self.laid_out(cpu, source, copy.as_mut_ptr());
                 let strips = self.strips(planes.plane, lanes, false);
-                self.shared(cpu, lanes, planes, &strips, &weights, result);
+                self.shared(cpu, lanes, planes, &strips, &weights, result, finish);
             }
         }
     }
@@ -198,6 +202,7 @@ impl Flat<'_> {
         all: &[Strips<'_>],
         weights: &[Shared<T>],
         result: Shared<T>,
+        finish: Option<Epilogue<'_, T>>,
     ) {
         for (strips, &weight) in all.iter().zip(weights) {
             let steps = strips.offsets.len();
@@ -222,7 +227,7 @@ impl Flat<'_> {
                             .get()
                             .add(n * planes.image + group * self.channels_in * planes.plane);
                         let place = Part { n, group, channels };
-                        self.strip(cpu, lanes, strips, tile, source, weight, &place, &mut sums, result);
+                        self.strip(cpu, lanes, strips, tile, source, weight, &place, &mut sums, result, finish);
                     }
                 }
             });
@@ -240,6 +245,7 @@ impl Flat<'_> {
         source: &Array,
         weights: &[Shared<T>],
         result: Shared<T>,
+        finish: Option<Epilogue<'_, T>>,
     ) {
         let plane = self.lines.plane;
         let all = self.strips(plane, lanes, false);
@@ -267,7 +273,7 @@ impl Flat<'_> {
                             let place = Part { n, group, channels };
                             for tile in 0..strips.tiles.len() {
                                 let source = own.as_mut_ptr();
-                                self.strip(cpu, lanes, strips, tile, source, weight, &place, sums, result);
+                                self.strip(cpu, lanes, strips, tile, source, weight, &place, sums, result, finish);
                             }
                         }
                     }
@@ -296,6 +302,7 @@ impl Flat<'_> {
         place: &Part,
         sums: &mut Scratch<T>,
         result: Shared<T>,
+        finish: Option<Epilogue<'_, T>>,
     ) {
         let tile = &strips.tiles[tile];
         let steps = strips.offsets.len();
@@ -314,7 +321,19 @@ impl Flat<'_> {
                 target,
                 target_row: self.plane_out,
             };
-            let Some(out) = &strips.map.out else { return T::dispatch(cpu.level, strip) };
+            let Some(out) = &strips.map.out else {
+                T::dispatch(cpu.level, strip);
+                if let Some(finish) = finish {
+                    finish(Finished {
+                        image: place.n,
+                        channels: channel..channel + place.channels.len(),
+                        elements: tile.elements.clone(),
+                        start: target.add(tile.elements.start),
+                        stride: self.plane_out,
+                    });
+                }
+                return;
+            };
             let row = VECTORS * lanes;
             let mut places = tile.places;
             places.iter_mut().for_each(|place| place.start = place.start.saturating_sub(tile.elements.start));

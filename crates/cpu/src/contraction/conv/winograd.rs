@@ -9,6 +9,7 @@
 //! the window. An infinity or a NaN would reach the whole tile: where a sum is not finite, [`Winograd::run`] says so, and
 //! the caller computes the plain way.
 
+use super::epilogue::{Epilogue, Finished};
 use super::flat::{Flat, Planes};
 use super::lines::{Lines, Map};
 use super::share::share;
@@ -81,7 +82,7 @@ impl Winograd<'_> {
         channels_in >= 16 && channels_out >= 16 && 11 * cost < 10 * 9 * groups * batch * plain * pairs
     }
 
-    /// Writes the whole result, and returns whether all sums were finite.
+    /// Writes the whole result, shows every part of it to `finish`, and returns whether all sums were finite.
     ///
     /// # Safety
     /// Source and kernels have the sizes that the fields state; `result` has room and is written by nobody else.
@@ -92,6 +93,7 @@ impl Winograd<'_> {
         source: &Array,
         kernels: Kernels<T>,
         result: *mut T,
+        finish: Option<Epilogue<'_, T>>,
     ) -> bool {
         let Flat { batch, groups, channels_in, channels_out, .. } = self.flat;
         let blocks = self.blocks(lanes);
@@ -107,7 +109,7 @@ impl Winograd<'_> {
             let turned = Shared::new(turned.as_mut_ptr());
             let all = batch * groups * blocks.len();
             let panel = TILE * channels_in * VECTORS * lanes;
-            let job = Job { blocks: &blocks, planes, turned, result, lanes, infinite: &infinite };
+            let job = Job { blocks: &blocks, planes, turned, result, lanes, infinite: &infinite, finish };
             if all >= BLOCKS {
                 share(&cpu.pool, all, 1, |tasks| {
                     let mut tiles = Scratch::<T>::new(panel);
@@ -283,6 +285,13 @@ impl Winograd<'_> {
                 if !T::dispatch(cpu.level, turn) {
                     job.infinite.store(true, Ordering::Relaxed);
                 }
+                if let Some(finish) = job.finish {
+                    let channels = group * channels_out + first..group * channels_out + first + rows;
+                    for elements in block.runs.iter().flat_map(|run| run.elements(self.size)) {
+                        let start = job.result.get().add(channel * plane_out + elements.start);
+                        finish(Finished { image: n, channels: channels.clone(), elements, start, stride: plane_out });
+                    }
+                }
             }
         }
     }
@@ -296,6 +305,7 @@ struct Job<'a, T> {
     result: Shared<T>,
     lanes: usize,
     infinite: &'a AtomicBool,
+    finish: Option<Epilogue<'a, T>>,
 }
 
 impl<T> Job<'_, T> {
@@ -321,6 +331,14 @@ struct Run {
     len: usize,
     row: usize,
     column: usize,
+}
+
+impl Run {
+    /// The elements of the result under the tiles: a piece of one row or of two.
+    fn elements(&self, [height, width]: [usize; 2]) -> impl Iterator<Item = Range<usize>> {
+        let (first, end) = (2 * self.column, (2 * (self.column + self.len)).min(width));
+        (2 * self.row..(2 * self.row + 2).min(height)).map(move |row| row * width + first..row * width + end)
+    }
 }
 
 /// `G g Gᵀ` of the kernels of one channel of the result.

@@ -1,0 +1,199 @@
+//! The gradient of pooling.
+//!
+//! What neighbouring windows give to a row of the operand is first added up per remainder modulo the stride, where
+//! window `i` and element `k` of it meet at `i + k / stride`: those are runs of numbers side by side, and so is what is
+//! then added to the row.
+
+use super::{Column, Number, Windows, beats};
+use crate::isa::multiversion;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Windows handled together.
+const CHUNK: usize = 64;
+
+/// The number of an element of a window that has none yet.
+const NONE: u32 = u32::MAX;
+
+/// Sums for a row of the operand, one line per remainder modulo the stride.
+pub(super) struct Sums<T> {
+    lines: Vec<Vec<T>>,
+}
+
+impl<T: Number> Sums<T> {
+    /// For so many windows at a time.
+    fn new(windows: &Windows, count: usize) -> Sums<T> {
+        let reach = windows.columns.len().saturating_sub(1) * windows.dilation / windows.step;
+        Sums { lines: vec![vec![T::default(); count + reach]; windows.step] }
+    }
+
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.lines.iter_mut().for_each(|line| line.fill(T::default()));
+    }
+
+    /// Where element `k` of each window adds.
+    #[inline(always)]
+    fn of(&mut self, windows: &Windows, k: usize) -> &mut [T] {
+        let place = k * windows.dilation;
+        &mut self.lines[place % windows.step][place / windows.step..]
+    }
+
+    /// Adds to a row of the operand, from window `first` on; what lies in the padding is left out.
+    #[inline(always)]
+    fn add_to(&self, windows: &Windows, first: usize, row: &mut [T]) {
+        let (step, start) = (windows.step, first * windows.step);
+        // The first place of all lines that lies inside the row.
+        let skipped = windows.low.saturating_sub(start).div_ceil(step);
+        let end = windows.length + windows.low;
+        if step == 2 && self.lines[0].len() > skipped {
+            let from = start + 2 * skipped - windows.low;
+            let (pairs, _) = row[from.min(windows.length)..].as_chunks_mut::<2>();
+            let (even, odd) = (&self.lines[0][skipped..], &self.lines[1][skipped..]);
+            let done = pairs.len().min(even.len());
+            for (pair, (&even, &odd)) in pairs.iter_mut().zip(even.iter().zip(odd)) {
+                *pair = [pair[0].plus(even), pair[1].plus(odd)];
+            }
+            // Half a pair before the first and after the last.
+            if skipped > 0 && from > 0 {
+                row[from - 1] = row[from - 1].plus(self.lines[1][skipped - 1]);
+            }
+            let next = from + 2 * done;
+            if next < windows.length && done < even.len() {
+                row[next] = row[next].plus(even[done]);
+            }
+            return;
+        }
+        for (remainder, line) in self.lines.iter().enumerate() {
+            let place = start + remainder;
+            let skipped = windows.low.saturating_sub(place).div_ceil(step);
+            let count = end.saturating_sub(place).div_ceil(step).min(line.len());
+            if skipped >= count {
+                continue;
+            }
+            let row = &mut row[place + skipped * step - windows.low..];
+            if step == 1 {
+                row.iter_mut().zip(&line[skipped..count]).for_each(|(x, &sum)| *x = x.plus(sum));
+            } else {
+                let places = row.iter_mut().step_by(step);
+                places.zip(&line[skipped..count]).for_each(|(x, &sum)| *x = x.plus(sum));
+            }
+        }
+    }
+}
+
+/// What the gradient of the maximum keeps for a chunk of windows.
+pub(super) struct Greatest<T> {
+    best: [T; CHUNK],
+    /// Its number in the window.
+    which: [u32; CHUNK],
+    sums: Sums<T>,
+}
+
+impl<T: Number> Greatest<T> {
+    pub(super) fn new(windows: &Windows) -> Greatest<T> {
+        Greatest { best: [T::LEAST; CHUNK], which: [NONE; CHUNK], sums: Sums::new(windows, windows.row.min(CHUNK)) }
+    }
+
+    /// Compares with one element of each of the windows from `from` on.
+    #[inline(always)]
+    fn compare(&mut self, windows: &Windows, row: &[T], column: &Column, from: usize, len: usize, number: u32) {
+        let (first, end) = (column.first.max(from), column.end.min(from + len));
+        if first >= end {
+            return;
+        }
+        let source = &row[column.start + (first - column.first) * windows.step..];
+        let best = self.best[first - from..end - from].iter_mut();
+        let all = best.zip(&mut self.which[first - from..end - from]);
+        let keep = |(best, which): (&mut T, &mut u32), x: T| {
+            let wins = beats(x, *best) | (*which == NONE);
+            *best = if wins { x } else { *best };
+            *which = if wins { number } else { *which };
+        };
+        match windows.step {
+            1 => all.zip(source).for_each(|(target, &x)| keep(target, x)),
+            2 => {
+                // In pairs, the loads of neighbouring windows become vector loads. The last may lack its second half.
+                let (pairs, rest) = source.as_chunks::<2>();
+                let elements = pairs.iter().map(|pair| pair[0]).chain(rest.iter().copied());
+                let whole = pairs.len().min(end - first);
+                let mut all = all;
+                all.by_ref().take(whole).zip(pairs).for_each(|(target, pair)| keep(target, pair[0]));
+                all.zip(elements.skip(whole)).for_each(|(target, x)| keep(target, x));
+            }
+            step => all.zip(source.iter().step_by(step)).for_each(|(target, &x)| keep(target, x)),
+        }
+    }
+}
+
+/// What the gradient of the mean keeps for a row of windows.
+pub(super) struct Shares<T> {
+    shares: Vec<T>,
+    sums: Sums<T>,
+}
+
+impl<T: Number> Shares<T> {
+    pub(super) fn new(windows: &Windows) -> Shares<T> {
+        Shares { shares: vec![T::default(); windows.row], sums: Sums::new(windows, windows.row) }
+    }
+}
+
+multiversion! {
+    /// Adds each window's gradient to its first greatest element.
+    pub(super) fn to_greatest[T: Number]<T> in { T::WIDEST } (
+        windows: &Windows,
+        x: &[T],
+        grad: &[T],
+        dx: &mut [T],
+        kept: &mut Greatest<T>,
+    ) {
+        for ((starts, _), grad) in windows.rows.iter().zip(grad.chunks_exact(windows.row)) {
+            for from in (0..windows.row).step_by(CHUNK) {
+                let len = (windows.row - from).min(CHUNK);
+                (kept.best, kept.which) = ([T::LEAST; CHUNK], [NONE; CHUNK]);
+                let mut number = 0;
+                for &start in starts {
+                    for column in &windows.columns {
+                        kept.compare(windows, &x[start..start + windows.length], column, from, len, number);
+                        number += 1;
+                    }
+                }
+                number = 0;
+                for &start in starts {
+                    kept.sums.clear();
+                    for k in 0..windows.columns.len() {
+                        let sums = kept.sums.of(windows, k).iter_mut();
+                        let given = grad[from..from + len].iter().zip(&kept.which);
+                        for (sum, (&grad, &which)) in sums.zip(given) {
+                            *sum = sum.plus(if which == number { grad } else { T::default() });
+                        }
+                        number += 1;
+                    }
+                    kept.sums.add_to(windows, from, &mut dx[start..start + windows.length]);
+                }
+            }
+        }
+    }
+
+    /// Adds each window's part of its mean's gradient to all its elements.
+    pub(super) fn to_all[T: Number]<T> in { T::WIDEST } (
+        windows: &Windows,
+        grad: &[T],
+        dx: &mut [T],
+        kept: &mut Shares<T>,
+    ) {
+        for ((starts, outer), grad) in windows.rows.iter().zip(grad.chunks_exact(windows.row)) {
+            for ((share, &grad), &inner) in kept.shares.iter_mut().zip(grad).zip(&windows.divisors) {
+                *share = grad.over(T::count(outer * inner));
+            }
+            kept.sums.clear();
+            for k in 0..windows.columns.len() {
+                let sums = kept.sums.of(windows, k).iter_mut();
+                sums.zip(&kept.shares).for_each(|(sum, &share)| *sum = sum.plus(share));
+            }
+            for &start in starts {
+                kept.sums.add_to(windows, 0, &mut dx[start..start + windows.length]);
+            }
+        }
+    }
+}
