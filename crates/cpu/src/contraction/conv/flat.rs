@@ -227,7 +227,9 @@ impl Flat<'_> {
                             .get()
                             .add(n * planes.image + group * self.channels_in * planes.plane);
                         let place = Part { n, group, channels };
-                        self.strip(cpu, lanes, strips, tile, source, weight, &place, &mut sums, result, finish);
+                        self.strip(
+                            cpu, lanes, strips, tile, source, weight, &place, &mut sums, result, finish,
+                        );
                     }
                 }
             });
@@ -273,7 +275,9 @@ impl Flat<'_> {
                             let place = Part { n, group, channels };
                             for tile in 0..strips.tiles.len() {
                                 let source = own.as_mut_ptr();
-                                self.strip(cpu, lanes, strips, tile, source, weight, &place, sums, result, finish);
+                                self.strip(
+                                    cpu, lanes, strips, tile, source, weight, &place, sums, result, finish,
+                                );
                             }
                         }
                     }

@@ -25,7 +25,8 @@ fn epilogues_see_every_element_once() {
             groups: 1,
         };
         let out = |axis: usize| (x[axis] + 2 * padding - w[axis]) / stride + 1;
-        let types = [&x[..], &w, &[x[0], w[0], out(2), out(3)]].map(|shape| TensorType::new(shape, DType::F32));
+        let types =
+            [&x[..], &w, &[x[0], w[0], out(2), out(3)]].map(|shape| TensorType::new(shape, DType::F32));
         let arrays = types.map(|ty| Array::uninit(&ty).unwrap());
         for (place, array) in arrays.iter().enumerate() {
             for i in 0..array.num_elements() {

@@ -92,12 +92,24 @@ pub(super) struct Greatest<T> {
 
 impl<T: Number> Greatest<T> {
     pub(super) fn new(windows: &Windows) -> Greatest<T> {
-        Greatest { best: [T::LEAST; CHUNK], which: [NONE; CHUNK], sums: Sums::new(windows, windows.row.min(CHUNK)) }
+        Greatest {
+            best: [T::LEAST; CHUNK],
+            which: [NONE; CHUNK],
+            sums: Sums::new(windows, windows.row.min(CHUNK)),
+        }
     }
 
     /// Compares with one element of each of the windows from `from` on.
     #[inline(always)]
-    fn compare(&mut self, windows: &Windows, row: &[T], column: &Column, from: usize, len: usize, number: u32) {
+    fn compare(
+        &mut self,
+        windows: &Windows,
+        row: &[T],
+        column: &Column,
+        from: usize,
+        len: usize,
+        number: u32,
+    ) {
         let (first, end) = (column.first.max(from), column.end.min(from + len));
         if first >= end {
             return;
