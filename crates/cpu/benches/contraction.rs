@@ -36,14 +36,20 @@ impl Bench {
     }
 
     fn random(&self, seed: usize, shape: &[usize]) -> Value {
+        self.random_of(DType::F32, seed, shape)
+    }
+
+    /// Floats in -1..1, integers in the range of 8 bits.
+    fn random_of(&self, dtype: DType, seed: usize, shape: &[usize]) -> Value {
         let ty = TensorType::new(shape, DType::F32);
+        let factor = if dtype.is_float() { 1.0 } else { 127.0 };
         let mut state = 0x9E37_79B9u32.wrapping_mul(seed as u32 + 1);
         let mut next = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+            ((state >> 8) as f32 / (1 << 23) as f32 - 1.0) * factor
         };
         let elements: Vec<f32> = (0..ty.num_elements()).map(|_| next()).collect();
-        self.cpu.write(TensorData::new(elements, shape).unwrap())
+        self.cpu.write(TensorData::new(elements, shape).unwrap().convert(dtype))
     }
 
     fn time(&self, name: &str, op: &Op, inputs: &[Value], flops: f64) {
@@ -74,9 +80,12 @@ fn matmuls(bench: &Bench) {
         [2048, 2048, 2048],
         [64, 3136, 128],
         [64, 128, 10],
+        [8192, 64, 512],
         [1, 1024, 1024],
         [1024, 1024, 1],
         [8, 1024, 1024],
+        [1, 4096, 4096],
+        [8, 4096, 4096],
     ] {
         let flops = 2.0 * (m * k * n) as f64;
         bench.run(&format!("matmul {m}x{k}x{n}"), &Op::MatMul, &[&[m, k], &[k, n]], flops);
@@ -90,7 +99,21 @@ fn matmuls(bench: &Bench) {
             bench.time(&name, &Op::MatMul, &[bench.random(0, &[m, k]), right], flops);
         }
     }
-    bench.run("matmul batch 64 of 32x32x32", &Op::MatMul, &[&[64, 32, 32], &[64, 32, 32]], 64.0 * 65536.0);
+    for (count, side) in [(64usize, 32usize), (32, 128)] {
+        let shape = [count, side, side];
+        let flops = 2.0 * (count * side * side * side) as f64;
+        let name = format!("matmul batch {count} of {side}x{side}x{side}");
+        bench.run(&name, &Op::MatMul, &[&shape, &shape], flops);
+    }
+    for dtype in [DType::BF16, DType::F16, DType::F64, DType::I8, DType::U8] {
+        for [m, k, n] in [[1024, 1024, 1024], [1, 4096, 4096]] {
+            let name = format!("matmul {m}x{k}x{n} {dtype}");
+            if name.contains(&bench.wanted) {
+                let inputs = [bench.random_of(dtype, 0, &[m, k]), bench.random_of(dtype, 1, &[k, n])];
+                bench.time(&name, &Op::MatMul, &inputs, 2.0 * (m * k * n) as f64);
+            }
+        }
+    }
 }
 
 fn convs(bench: &Bench) {

@@ -1,8 +1,12 @@
 //! Matrix products.
 //!
 //! [`gemm`] is the general algorithm, with holes for work on blocks of operands and result; [`narrow`] has the cases
-//! that are bound by reading one operand; [`integer`] is exact arithmetic.
+//! that are bound by reading one operand; [`integer`] is exact arithmetic, [`bytes`] that of 8 bits, [`dequantized`]
+//! has weights that are never written out as floats.
 
+mod bytes;
+#[cfg_attr(not(test), allow(dead_code, reason = "for the patterns of the fusion layer"))]
+pub(crate) mod dequantized;
 pub(crate) mod gemm;
 mod integer;
 pub(crate) mod matrix;

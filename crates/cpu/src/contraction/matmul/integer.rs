@@ -1,13 +1,17 @@
 //! Products of integers, exact and wrapping.
 
+use super::bytes;
 use crate::Cpu;
 use crate::array::Array;
 use crate::copy::Shared;
 use crate::isa::{Widest, multiversion};
-use kiln_ir::{Element, Result, TensorType};
+use kiln_ir::{DType, Element, Result, TensorType};
 
 /// Multiplications worth waking another thread for.
 const GRAIN: usize = 1 << 17;
+
+/// With fewer rows than this, panels of 8-bit integers would not be read often enough to be worth copying.
+const MIN_PACKED_ROWS: usize = 4;
 
 /// An integer, and the integer in which its products are summed.
 pub(in crate::contraction) trait Integer: Element {
@@ -60,6 +64,16 @@ pub(in crate::contraction) fn integers<T: Integer>(
     let rank = result.rank();
     let (m, n, k) = (result.shape[rank - 2], result.shape[rank - 1], a_ty.shape[rank - 1]);
     let rows = result.num_elements() / n;
+    if m >= MIN_PACKED_ROWS && matches!(T::DTYPE, DType::I8 | DType::U8) {
+        for batch in 0..rows / m {
+            let a = a.as_ptr::<u8>().wrapping_add(batch * m * k);
+            let b = b.as_ptr::<u8>().wrapping_add(batch * k * n);
+            let c = output.as_mut_ptr::<i32>().wrapping_add(batch * m * n);
+            // SAFETY: sizes by inference; operands without gaps, and sums are `i32`.
+            unsafe { bytes::multiply(cpu.level, &cpu.pool, [m, k, n], T::DTYPE == DType::I8, a, b, c) };
+        }
+        return Ok(output);
+    }
     let (pa, pb) = (Shared::new(a.as_mut_ptr::<T>()), Shared::new(b.as_mut_ptr::<T>()));
     let pc = Shared::new(output.as_mut_ptr::<T::Sum>());
     cpu.pool.parallel_for(rows, GRAIN.div_ceil((n * k).max(1)), |range| {

@@ -1,0 +1,377 @@
+//! Products with quantised weights, which are never written out as floats.
+//!
+//! With a few rows the product is bound by reading the weights, and they are a quarter or an eighth of their floats: each
+//! is converted in a register, summed with the others of its block, and the block's scale applied to the sum. With many
+//! rows the weights are dequantised as the general product packs its panels, a panel at a time.
+
+use super::gemm::{Block, Gemm, Operand};
+use super::matrix::Matrix;
+use crate::contraction::scratch::Scratch;
+use crate::contraction::simd::{Float, Kernel, Simd};
+use crate::isa::Level;
+use crate::threads::Pool;
+use core::ops::Range;
+
+/// Quantised weights `[k, n]`: element `(p, j)` stands for `(q - zero) · scale`, with scale and zero of the block that it
+/// lies in. As [`Op::Dequantize`](kiln_ir::Op::Dequantize), with the shapes of blocks spelled out.
+#[derive(Clone, Copy)]
+pub(crate) struct Weights {
+    pub(crate) values: Values,
+    /// `[k / block[0], n / block[1]]`. The strides say how they lie; 0 where all share one.
+    pub(crate) scale: Matrix<f32>,
+    /// As `scale`, whole numbers; `None` for zeros.
+    pub(crate) zero: Option<Matrix<f32>>,
+    /// Rows and columns that share a scale, which divide `k` and `n`.
+    pub(crate) block: [usize; 2],
+}
+
+/// Integers of quantised weights.
+#[derive(Clone, Copy)]
+pub(crate) enum Values {
+    /// Signed bytes.
+    I8(Matrix<i8>),
+    /// Bytes.
+    U8(Matrix<u8>),
+    /// Two to a byte.
+    I4(Nibbles),
+}
+
+/// A matrix of 4-bit integers, two to a byte: number `i`, counted along memory, is the low half of byte `i / 2` where `i` is
+/// even, and the high half where it is odd.
+#[derive(Clone, Copy)]
+pub(crate) struct Nibbles {
+    /// Distances are counted in numbers; both are at least 0.
+    pub(crate) bytes: Matrix<u8>,
+    /// -8 to 7 in two's complement, else 0 to 15.
+    pub(crate) signed: bool,
+}
+
+/// The most rows for which the weights are converted in registers.
+const MAX_NARROW_ROWS: usize = 8;
+
+/// Weights that are worth waking another thread for.
+const GRAIN: usize = 1 << 17;
+
+/// Columns of the result that a step computes: their sums, and converted weights, stay in the first cache.
+const STRETCH: usize = 512;
+
+/// Rows of weights that are converted at a time.
+const STEPS: usize = 8;
+
+/// `c = x · weights` for `f32` operands, `[m, k] x [k, n] -> [m, n]`, by all threads where it is worth it. The columns of `c`
+/// lie side by side. The epilogue is called as [`Gemm`]'s, with blocks of at most 96 rows.
+///
+/// # Safety
+/// Operands and result have these sizes and are not touched by others meanwhile; the result overlaps no operand.
+pub(crate) unsafe fn matmul_dequantized(
+    level: Level,
+    pool: &Pool,
+    [m, k, n]: [usize; 3],
+    x: Matrix<f32>,
+    weights: &Weights,
+    c: Matrix<f32>,
+    epilogue: Option<Block<'_, f32>>,
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    let write = |rows: Range<usize>, columns: Range<usize>, to: *mut f32, stride: usize| {
+        // SAFETY: the block is this call's alone.
+        unsafe { f32::dispatch(level, Expand { weights, rows, columns, to, stride }) };
+    };
+    if m > MAX_NARROW_ROWS {
+        let plain = Gemm::new([m, k, n], Operand::Matrix(x), Operand::Computed(&write), Some(c));
+        // SAFETY: as the caller promises.
+        return unsafe { Gemm { epilogue, ..plain }.run(level, pool) };
+    }
+    let grain = GRAIN.div_ceil(k.max(1)).next_multiple_of(STRETCH / 4);
+    pool.parallel_for(n, grain, |columns| {
+        for start in columns.clone().step_by(STRETCH) {
+            let columns = start..(start + STRETCH).min(columns.end);
+            let narrow = Narrow { weights, depth: k, rows: m, columns: columns.clone(), x, c };
+            // SAFETY: as the caller promises; each column is computed once.
+            unsafe { f32::dispatch(level, narrow) };
+            if let Some(finish) = epilogue {
+                finish(0..m, columns.clone(), c.at(0, start).start, c.row as usize);
+            }
+        }
+    });
+}
+
+impl Weights {
+    /// Scale and zero of the block with this element.
+    #[inline(always)]
+    unsafe fn scale_at(&self, p: usize, j: usize) -> (f32, f32) {
+        let (row, column) = (p / self.block[0], j / self.block[1]);
+        // SAFETY: the caller vouches for the element.
+        unsafe {
+            let zero = self.zero.map_or(0.0, |zero| *zero.at(row, column).start);
+            (*self.scale.at(row, column).start, zero)
+        }
+    }
+
+    /// Whether neighbours in memory lie along `k`.
+    fn along_depth(&self) -> bool {
+        let strides = match self.values {
+            Values::I8(values) => [values.row, values.column],
+            Values::U8(values) => [values.row, values.column],
+            Values::I4(nibbles) => [nibbles.bytes.row, nibbles.bytes.column],
+        };
+        strides[0] == 1 && strides[1] != 1
+    }
+
+    /// Converts integers `count` steps from `(p, j)` on, along `k` or along `n`.
+    ///
+    /// # Safety
+    /// The machine has the unit; the elements are the weights', and `to` has room for them.
+    #[inline(always)]
+    unsafe fn convert<S: Simd<f32>>(&self, p: usize, j: usize, down: bool, count: usize, to: *mut f32) {
+        let along = |row: isize, column: isize| if down { row } else { column };
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self.values {
+                Values::I8(values) => {
+                    let (from, step) = (values.at(p, j).start, along(values.row, values.column));
+                    let whole = if step == 1 { count / S::LANES * S::LANES } else { 0 };
+                    for i in (0..whole).step_by(S::LANES) {
+                        S::store(to.add(i), S::load_narrow(from.add(i).cast_const()));
+                    }
+                    for i in whole..count {
+                        *to.add(i) = f32::from(*from.offset(i as isize * step));
+                    }
+                }
+                Values::U8(values) => {
+                    let (from, step) = (values.at(p, j).start, along(values.row, values.column));
+                    let whole = if step == 1 { count / S::LANES * S::LANES } else { 0 };
+                    for i in (0..whole).step_by(S::LANES) {
+                        S::store(to.add(i), S::load_narrow(from.add(i).cast_const()));
+                    }
+                    for i in whole..count {
+                        *to.add(i) = f32::from(*from.offset(i as isize * step));
+                    }
+                }
+                Values::I4(Nibbles { bytes, signed }) => {
+                    let first = p * bytes.row as usize + j * bytes.column as usize;
+                    let step = along(bytes.row, bytes.column) as usize;
+                    let sign = if signed { 8 } else { 0 };
+                    // Flipping the sign bit and taking it off again extends it.
+                    let value = |nibble: u8| f32::from(((nibble & 15) ^ sign) as i8 - sign as i8);
+                    if step == 1 && first % 2 == 0 {
+                        let from = bytes.start.add(first / 2);
+                        for i in 0..count / 2 {
+                            let byte = *from.add(i);
+                            *to.add(2 * i) = value(byte);
+                            *to.add(2 * i + 1) = value(byte >> 4);
+                        }
+                        if count % 2 == 1 {
+                            *to.add(count - 1) = value(*from.add(count / 2));
+                        }
+                    } else {
+                        for i in 0..count {
+                            let place = first + i * step;
+                            *to.add(i) = value(*bytes.start.add(place / 2) >> (place % 2 * 4));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes a block of weights as floats, for the panels of the general product.
+struct Expand<'a> {
+    weights: &'a Weights,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    to: *mut f32,
+    stride: usize,
+}
+
+impl Kernel<f32> for Expand<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd<f32>>(self) {
+        let Expand { weights, rows, columns, to, stride } = self;
+        let mut line = [0.0f32; STRETCH];
+        // SAFETY: the caller vouches for the block; lines are no longer than a block of `k` or a panel.
+        unsafe {
+            if weights.along_depth() {
+                for (column, j) in columns.enumerate() {
+                    for first in (rows.start..rows.end).step_by(STRETCH) {
+                        let count = (rows.end - first).min(STRETCH);
+                        weights.convert::<S>(first, j, true, count, line.as_mut_ptr());
+                        let (mut scale, mut zero) = weights.scale_at(first, j);
+                        for i in 0..count {
+                            if (first + i) % weights.block[0] == 0 {
+                                (scale, zero) = weights.scale_at(first + i, j);
+                            }
+                            *to.add((first - rows.start + i) * stride + column) = (line[i] - zero) * scale;
+                        }
+                    }
+                }
+                return;
+            }
+            let (mut scales, mut zeros) = ([0.0f32; STRETCH], [0.0f32; STRETCH]);
+            for first in columns.clone().step_by(STRETCH) {
+                let count = (columns.end - first).min(STRETCH);
+                for p in rows.clone() {
+                    if p == rows.start || p % weights.block[0] == 0 {
+                        for i in 0..count {
+                            (scales[i], zeros[i]) = weights.scale_at(p, first + i);
+                        }
+                    }
+                    weights.convert::<S>(p, first, false, count, line.as_mut_ptr());
+                    let to = to.add((p - rows.start) * stride + first - columns.start);
+                    for i in 0..count {
+                        *to.add(i) = (line[i] - zeros[i]) * scales[i];
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Some columns of a product with few rows.
+struct Narrow<'a> {
+    weights: &'a Weights,
+    depth: usize,
+    rows: usize,
+    columns: Range<usize>,
+    x: Matrix<f32>,
+    c: Matrix<f32>,
+}
+
+impl Kernel<f32> for Narrow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd<f32>>(self) {
+        for i in 0..self.rows {
+            // SAFETY: a part of a row of the result.
+            let row = unsafe {
+                core::slice::from_raw_parts_mut(self.c.at(i, self.columns.start).start, self.columns.len())
+            };
+            row.fill(0.0);
+        }
+        // SAFETY: what the caller vouches for.
+        unsafe { if self.weights.along_depth() { self.dots::<S>() } else { self.add_rows::<S>() } }
+    }
+}
+
+impl Narrow<'_> {
+    /// Weights along `k`: dot products, block by block.
+    ///
+    /// # Safety
+    /// As [`matmul_dequantized`].
+    #[inline(always)]
+    unsafe fn dots<S: Simd<f32>>(&self) {
+        let mut x = Scratch::<f32>::new(self.rows * self.depth);
+        let x = x.as_mut_ptr();
+        let mut line = [0.0f32; STRETCH];
+        // SAFETY: as the caller promises.
+        unsafe {
+            for i in 0..self.rows {
+                for p in 0..self.depth {
+                    *x.add(i * self.depth + p) = *self.x.at(i, p).start;
+                }
+            }
+            for j in self.columns.clone() {
+                let mut first = 0;
+                while first < self.depth {
+                    // Whole blocks, or a part of a long one.
+                    let block = self.weights.block[0];
+                    let count = (block - first % block).min(STRETCH).min(self.depth - first);
+                    self.weights.convert::<S>(first, j, true, count, line.as_mut_ptr());
+                    let (scale, zero) = self.weights.scale_at(first, j);
+                    for i in 0..self.rows {
+                        let row = x.add(i * self.depth + first);
+                        let mut sums = [S::splat(0.0); 2];
+                        let mut p = 0;
+                        let shift = S::splat(-zero);
+                        let one = S::splat(1.0);
+                        while p + 2 * S::LANES <= count {
+                            for half in 0..2 {
+                                let at = p + half * S::LANES;
+                                let q = S::mul_add(S::load(line.as_ptr().add(at)), one, shift);
+                                sums[half] = S::mul_add(S::load(row.add(at)), q, sums[half]);
+                            }
+                            p += 2 * S::LANES;
+                        }
+                        let mut sum = S::sum(sums[0]) + S::sum(sums[1]);
+                        while p < count {
+                            sum += *row.add(p) * (line[p] - zero);
+                            p += 1;
+                        }
+                        *self.c.at(i, j).start += scale * sum;
+                    }
+                    first += count;
+                }
+            }
+        }
+    }
+
+    /// Weights along `n`: rows of weights times elements of `x`, block by block.
+    ///
+    /// # Safety
+    /// As [`matmul_dequantized`].
+    #[inline(always)]
+    unsafe fn add_rows<S: Simd<f32>>(&self) {
+        let len = self.columns.len();
+        let block = self.weights.block[0];
+        let mut lines = [[0.0f32; STRETCH]; STEPS];
+        let mut sums = [[0.0f32; STRETCH]; MAX_NARROW_ROWS];
+        // SAFETY: as the caller promises.
+        unsafe {
+            let mut first = 0;
+            while first < self.depth {
+                let end = (first + block - first % block).min(self.depth);
+                let mut totals = [0.0f32; MAX_NARROW_ROWS];
+                sums[..self.rows].iter_mut().for_each(|row| row[..len].fill(0.0));
+                let mut p = first;
+                while p < end {
+                    let steps = (end - p).min(STEPS);
+                    let mut x = [[0.0f32; STEPS]; MAX_NARROW_ROWS];
+                    for step in 0..STEPS {
+                        if step >= steps {
+                            lines[step][..len].fill(0.0);
+                            continue;
+                        }
+                        let line = lines[step].as_mut_ptr();
+                        self.weights.convert::<S>(p + step, self.columns.start, false, len, line);
+                        for i in 0..self.rows {
+                            x[i][step] = *self.x.at(i, p + step).start;
+                            totals[i] += x[i][step];
+                        }
+                    }
+                    for i in 0..self.rows {
+                        // Whole vectors: what lies beyond the columns is never read.
+                        for j in (0..len).step_by(S::LANES) {
+                            let at = sums[i].as_mut_ptr().add(j);
+                            let mut sum = S::load(at);
+                            for step in 0..STEPS {
+                                let line = S::load(lines[step].as_ptr().add(j));
+                                sum = S::mul_add(S::splat(x[i][step]), line, sum);
+                            }
+                            S::store(at, sum);
+                        }
+                    }
+                    p += steps;
+                }
+                for j in 0..len {
+                    let (scale, zero) = self.weights.scale_at(first, self.columns.start + j);
+                    for i in 0..self.rows {
+                        let c = self.c.at(i, self.columns.start + j).start;
+                        // With no zero, what `x` sums to is left out: it may be infinite.
+                        let shift = if zero == 0.0 { 0.0 } else { zero * totals[i] };
+                        *c += scale * (sums[i][j] - shift);
+                    }
+                }
+                first = end;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
