@@ -25,11 +25,14 @@ use std::path::{Path, PathBuf};
 
 const EXPECT: &str = "; expect:";
 
+/// The folders of `filetests` that are tested here; others belong to the tests of other crates.
+const FOLDERS: [&str; 5] = ["expand", "run", "text", "verify", "vjp"];
+
 #[test]
 fn filetests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
     let mut files = Vec::new();
-    collect(&root, &mut files);
+    FOLDERS.iter().for_each(|folder| collect(&root.join(folder), &mut files));
     files.sort();
     assert!(!files.is_empty(), "no files in {}", root.display());
     let update = std::env::var_os("UPDATE_EXPECT").is_some_and(|value| value == "1");

@@ -25,6 +25,9 @@ mod interpret;
 mod kernel;
 mod lower;
 mod nest;
+mod passes;
+pub mod print;
+mod schedule;
 pub mod text;
 mod verify;
 
@@ -36,4 +39,5 @@ pub use kernel::{
 };
 pub use lower::{Layout, Lowered, NotLowered};
 pub use nest::{Nest, Operand, Refusal, Slot};
+pub use schedule::{GpuSchedule, TileSchedule};
 pub use verify::{Invalid, verify};

@@ -1,0 +1,139 @@
+//! Kernels as source code for GPUs.
+//!
+//! [`cpp()`] prints C++ for CUDA and HIP, [`wgsl()`] the shading language of WebGPU. Both print the same loops, and the same
+//! kernel and schedule give the same text, byte for byte. [`Printed`] says what the entry points take.
+
+mod cpp;
+mod heroes;
+mod wgsl;
+mod writer;
+
+use crate::{Compute, GpuSchedule, Hero, Kernel, ParamKind, StrideClass, ValueId};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+pub use cpp::{Dialect, cpp};
+use kiln_ir::DType;
+pub use wgsl::wgsl;
+
+/// The source of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Printed {
+    /// The source of one module.
+    pub text: String,
+    /// The entry points, in the order in which they run, with as many blocks each as [`GpuSchedule::grid`] says.
+    pub entries: Vec<&'static str>,
+    /// What each entry point takes, in order. In C++ they are its parameters. In WGSL tensors, scratch memory and the flag are
+    /// storage buffers, bound in this order in group 0, and behind the tensors comes one buffer with a 32-bit word for each
+    /// of the others.
+    pub arguments: Vec<GpuArgument>,
+}
+
+/// One argument of a printed kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GpuArgument {
+    /// A tensor, by parameter: in C++ a pointer to the element at index 0 of each axis, in WGSL a buffer.
+    Tensor(u32),
+    /// WGSL only: where in its buffer the tensor's element at index 0 of each axis lies, counted in elements.
+    Offset(u32),
+    /// A number, by parameter, in its dtype; 16-bit floats, integers of up to 16 bits and `bool` as `f32`, `i32` and
+    /// `u32`.
+    Number(u32),
+    /// The extent of an axis. Of 32 bits, or 64 with [`GpuSchedule::wide`], like strides.
+    Extent(u32),
+    /// The stride of a parameter (first) along an axis (second). Only those of class [`StrideClass::Any`].
+    Stride(u32, u32),
+    /// Memory for one element of the dtype per [split](GpuSchedule::splits), which the passes share.
+    Scratch(DType),
+    /// A word that holds 0 and becomes 1 where an index is out of range.
+    Failed,
+}
+
+/// Why a kernel cannot be printed in a language, or with a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unprintable {
+    /// What the language lacks, each once.
+    pub lacks: Vec<String>,
+}
+
+impl fmt::Display for Unprintable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[print] the language has no ")?;
+        for (i, lack) in self.lacks.iter().enumerate() {
+            write!(f, "{}{lack}", if i == 0 { "" } else { ", no " })?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for Unprintable {}
+
+/// The entry point, and the one of a second pass.
+const ENTRIES: [&str; 2] = ["kiln_kernel", "kiln_finish"];
+
+fn entries(kernel: &Kernel, schedule: &GpuSchedule) -> Vec<&'static str> {
+    let second = kernel.hero == Hero::FullReduce && schedule.splits > 1;
+    ENTRIES[..1 + usize::from(second)].to_vec()
+}
+
+/// What both languages print only where it is simple: a scan with another behind it is not.
+fn check(kernel: &Kernel, schedule: &GpuSchedule) -> Result<(), Unprintable> {
+    let mut lacks = Vec::new();
+    let scans = kernel.body.iter().filter(|i| matches!(i.compute, Compute::Scan { .. })).count();
+    if scans > 1 {
+        lacks.push("kernel with more than one scan".into());
+    }
+    let threads = |count: u32| count.is_power_of_two() && (32..=1024).contains(&count);
+    let product = matches!(kernel.hero, Hero::MatMul(_) | Hero::Transpose);
+    if !threads(schedule.block)
+        || !threads(schedule.row_threads)
+        || schedule.row_threads > schedule.block
+        || (product && schedule.block != 256)
+        || schedule.splits == 0
+        || (schedule.vector > 1 && kernel.hero != Hero::Map)
+        || (schedule.resident > 0 && kernel.hero != Hero::RowReduce)
+    {
+        lacks.push("such schedule for this kernel".into());
+    }
+    if lacks.is_empty() { Ok(()) } else { Err(Unprintable { lacks }) }
+}
+
+/// Tensors and numbers, extents and strides, scratch memory and the flag.
+fn arguments(kernel: &Kernel, schedule: &GpuSchedule, offsets: bool) -> Vec<GpuArgument> {
+    let mut list = Vec::new();
+    let params = || kernel.params.iter().enumerate().map(|(i, param)| (i as u32, param));
+    for (i, param) in params() {
+        match param.kind {
+            ParamKind::Input | ParamKind::Output => list.push(GpuArgument::Tensor(i)),
+            ParamKind::Number => list.push(GpuArgument::Number(i)),
+        }
+    }
+    list.extend((0..kernel.axes.len() as u32).map(GpuArgument::Extent));
+    for (i, param) in params().filter(|(_, param)| param.kind != ParamKind::Number) {
+        if offsets {
+            list.push(GpuArgument::Offset(i));
+        }
+        let any = param.strides.iter().enumerate().filter(|(_, class)| **class == StrideClass::Any);
+        list.extend(any.map(|(axis, _)| GpuArgument::Stride(i, axis as u32)));
+    }
+    if entries(kernel, schedule).len() > 1 {
+        list.extend(
+            reduces(kernel)
+                .into_iter()
+                .map(|v| GpuArgument::Scratch(kernel.body[v as usize].dtype.accumulator())),
+        );
+    }
+    if kernel.body.iter().any(|i| matches!(i.compute, Compute::Checked(..))) {
+        list.push(GpuArgument::Failed);
+    }
+    list
+}
+
+/// The reductions of a kernel, in order.
+fn reduces(kernel: &Kernel) -> Vec<ValueId> {
+    let reduces = kernel.body.iter().enumerate();
+    reduces
+        .filter(|(_, i)| matches!(i.compute, Compute::Reduce(..)))
+        .map(|(number, _)| number as ValueId)
+        .collect()
+}

@@ -1,0 +1,452 @@
+//! C++ for CUDA and HIP, without any header: it compiles under NVRTC and HIPRTC as it is.
+
+mod prelude;
+
+use super::heroes::{self, Entry};
+use super::writer::Language;
+use super::{GpuArgument, Printed, Unprintable, arguments, check, entries};
+use crate::{Compute, GpuSchedule, Kernel, ParamKind};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use kiln_ir::{Binary, Comparison, DType, Scalar, Unary};
+
+/// Which compiler the C++ is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// CUDA C++, as NVRTC and nvcc compile it.
+    Cuda,
+    /// HIP C++, as HIPRTC and hipcc compile it.
+    Hip,
+}
+
+/// The C++ of a kernel. Extents and strides are arguments of the entry points, of type `int`, or `long long` with
+/// [`GpuSchedule::wide`].
+///
+/// ```
+/// use kiln_kernel::print::{Dialect, cpp};
+/// use kiln_kernel::{GpuSchedule, Kernel, Launch};
+///
+/// let kernel: Kernel = "kernel map [p] (%0: f32 in [one], %1: f32 out [one]) {
+///   v0: f32 = load %0
+///   v1: f32 = exp v0
+///   v2: f32 = store %1, v1
+/// }".parse()?;
+/// let launch: Launch = "launch [4096] (%0: 0 [1], %1: 0 [1])".parse()?;
+/// let printed = cpp(&kernel, &GpuSchedule::choose(&kernel, &launch), Dialect::Cuda).unwrap();
+/// assert!(printed.text.contains("expf(v0)"));
+/// # Ok::<(), kiln_ir::Error>(())
+/// ```
+///
+/// # Errors
+/// When the schedule is none for this kernel, or the kernel has more than one scan.
+pub fn cpp(kernel: &Kernel, schedule: &GpuSchedule, dialect: Dialect) -> Result<Printed, Unprintable> {
+    check(kernel, schedule)?;
+    let language = Cpp { kernel, schedule, dialect };
+    let names = entries(kernel, schedule);
+    let arguments = arguments(kernel, schedule, false);
+    let mut functions = String::new();
+    for (name, entry) in names.iter().zip(heroes::entries(kernel, schedule, &language)) {
+        functions.push_str(&language.function(name, &arguments, &entry));
+    }
+    let index = if schedule.wide { "long long" } else { "int" };
+    let prelude = prelude::used(&functions);
+    let separator = if prelude.is_empty() { "" } else { "\n" };
+    let text = format!("typedef {index} kiln_index;\n{separator}{prelude}{functions}");
+    Ok(Printed { text, entries: names, arguments })
+}
+
+struct Cpp<'a> {
+    kernel: &'a Kernel,
+    schedule: &'a GpuSchedule,
+    dialect: Dialect,
+}
+
+/// The type of an element in memory.
+fn memory(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "double",
+        DType::F32 => "float",
+        DType::F16 | DType::BF16 | DType::U16 => "unsigned short",
+        DType::I64 => "long long",
+        DType::I32 => "int",
+        DType::I16 => "short",
+        DType::I8 => "signed char",
+        DType::U64 => "unsigned long long",
+        DType::U32 => "unsigned",
+        DType::U8 | DType::Bool => "unsigned char",
+    }
+}
+
+/// The type of a value.
+fn held(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 | DType::BF16 => "float",
+        DType::Bool => "bool",
+        DType::F64
+        | DType::F32
+        | DType::I64
+        | DType::I32
+        | DType::I16
+        | DType::I8
+        | DType::U64
+        | DType::U32
+        | DType::U16
+        | DType::U8 => memory(dtype),
+    }
+}
+
+/// The unsigned type in which integers are added and multiplied, since signed ones must not overflow.
+fn wrapping(dtype: DType) -> &'static str {
+    if dtype.size() == 8 { "unsigned long long" } else { "unsigned" }
+}
+
+impl Cpp<'_> {
+    fn function(&self, name: &str, arguments: &[GpuArgument], entry: &Entry) -> String {
+        let list: Vec<String> =
+            arguments.iter().enumerate().map(|(i, a)| self.argument(i, arguments, a)).collect();
+        let mut text = format!(
+            "\nextern \"C\" __global__ void __launch_bounds__({}) {name}({}) {{\n",
+            self.schedule.block,
+            list.join(", ")
+        );
+        for shared in &entry.shared {
+            let _ = writeln!(text, "  {shared}");
+        }
+        text.push_str("  const kiln_index block = blockIdx.x, thread = threadIdx.x;\n");
+        text.push_str(&entry.body);
+        text.push_str("}\n");
+        text
+    }
+
+    fn argument(&self, place: usize, all: &[GpuArgument], argument: &GpuArgument) -> String {
+        match *argument {
+            GpuArgument::Tensor(param) => {
+                let Param { kind, dtype } = self.param(param);
+                let constant = if kind == ParamKind::Input { "const " } else { "" };
+                format!("{constant}{}* __restrict__ p{param}", memory(dtype))
+            }
+            GpuArgument::Number(param) => format!("{} n{param}", number(self.param(param).dtype)),
+            GpuArgument::Extent(axis) => format!("kiln_index e{axis}"),
+            GpuArgument::Stride(param, axis) => format!("kiln_index s{param}_{axis}"),
+            GpuArgument::Offset(param) => format!("kiln_index o{param}"),
+            GpuArgument::Scratch(dtype) => {
+                let before = all[..place].iter().filter(|a| matches!(a, GpuArgument::Scratch(_))).count();
+                format!("{}* t{before}", held(dtype))
+            }
+            GpuArgument::Failed => "int* failed".into(),
+        }
+    }
+
+    fn param(&self, param: u32) -> Param {
+        let param = &self.kernel.params[param as usize];
+        Param { kind: param.kind, dtype: param.dtype }
+    }
+
+    /// An element as memory holds it, as a value.
+    fn widened(&self, dtype: DType, element: &str) -> String {
+        match dtype {
+            DType::F16 => format!("kiln_from_f16({element})"),
+            DType::BF16 => format!("kiln_from_bf16({element})"),
+            DType::Bool => format!("{element} != 0"),
+            DType::F64
+            | DType::F32
+            | DType::I64
+            | DType::I32
+            | DType::I16
+            | DType::I8
+            | DType::U64
+            | DType::U32
+            | DType::U16
+            | DType::U8 => element.into(),
+        }
+    }
+
+    /// A value as memory holds it.
+    fn narrowed(&self, dtype: DType, value: &str) -> String {
+        match dtype {
+            DType::F16 => format!("kiln_to_f16({value})"),
+            DType::BF16 => format!("kiln_to_bf16({value})"),
+            DType::F64
+            | DType::F32
+            | DType::I64
+            | DType::I32
+            | DType::I16
+            | DType::I8
+            | DType::U64
+            | DType::U32
+            | DType::U16
+            | DType::U8
+            | DType::Bool => value.into(),
+        }
+    }
+}
+
+struct Param {
+    kind: ParamKind,
+    dtype: DType,
+}
+
+/// The type of a number that is given.
+fn number(dtype: DType) -> &'static str {
+    match dtype {
+        DType::I16 | DType::I8 => "int",
+        DType::U16 | DType::U8 | DType::Bool => "unsigned",
+        DType::F64
+        | DType::F32
+        | DType::F16
+        | DType::BF16
+        | DType::I64
+        | DType::I32
+        | DType::U64
+        | DType::U32 => held(dtype),
+    }
+}
+
+impl Language for Cpp<'_> {
+    fn index(&self, name: &str, expression: &str) -> String {
+        format!("const kiln_index {name} = {expression};")
+    }
+
+    fn for_loop(&self, name: &str, from: &str, below: &str, next: &str) -> String {
+        format!("for (kiln_index {name} = {from}; {name} < {below}; {name} = {next})")
+    }
+
+    fn unroll(&self) -> &'static str {
+        "#pragma unroll"
+    }
+
+    fn value(&self, name: &str, dtype: DType, expression: &str) -> String {
+        format!("const {} {name} = {expression};", held(dtype))
+    }
+
+    fn variable(&self, name: &str, dtype: DType, expression: &str) -> String {
+        format!("{} {name} = {expression};", held(dtype))
+    }
+
+    fn array(&self, name: &str, dtype: DType, len: usize) -> String {
+        format!("{} {name}[{len}];", held(dtype))
+    }
+
+    fn shared(&self, name: &str, dtype: DType, len: usize) -> String {
+        format!("__shared__ {} {name}[{len}];", held(dtype))
+    }
+
+    fn barrier(&self) -> &'static str {
+        "__syncthreads();"
+    }
+
+    fn shuffle(&self, value: &str, dtype: DType, distance: u32) -> Option<String> {
+        if dtype.accumulator().size() < 4 {
+            return None;
+        }
+        Some(match self.dialect {
+            Dialect::Cuda => format!("__shfl_xor_sync(0xffffffffu, {value}, {distance})"),
+            Dialect::Hip => format!("__shfl_xor({value}, {distance}, 32)"),
+        })
+    }
+
+    fn compute(&self, compute: &Compute, dtype: DType, operands: &[(String, DType)]) -> String {
+        let at = |i: usize| operands[i].0.as_str();
+        match compute {
+            Compute::Unary(function, _) => unary(*function, at(0), dtype),
+            Compute::Binary(function, ..) => binary(*function, at(0), at(1), dtype),
+            Compute::Compare(comparison, ..) => {
+                let sign = match comparison {
+                    Comparison::Eq => "==",
+                    Comparison::Ne => "!=",
+                    Comparison::Lt => "<",
+                    Comparison::Le => "<=",
+                };
+                format!("{} {sign} {}", at(0), at(1))
+            }
+            Compute::Select(..) => format!("{} ? {} : {}", at(0), at(1), at(2)),
+            Compute::Cast(_) => cast(at(0), operands[0].1, dtype),
+            Compute::Bitcast(_) => format!("kiln_bits<{}>({})", held(dtype), at(0)),
+            Compute::Checked(..) => format!("kiln_checked({}, {}, failed)", at(0), at(1)),
+            Compute::Load(_)
+            | Compute::Number(_)
+            | Compute::Constant(_)
+            | Compute::Index(_)
+            | Compute::Reduce(..)
+            | Compute::Scan { .. }
+            | Compute::Store(..) => at(0).to_string(),
+        }
+    }
+
+    fn constant(&self, scalar: Scalar, dtype: DType) -> String {
+        constant(scalar, dtype)
+    }
+
+    fn of_index(&self, index: &str, dtype: DType) -> String {
+        // Floats of 16 bits are computed in 32.
+        format!("({}){index}", held(dtype))
+    }
+
+    fn load(&self, param: u32, dtype: DType, place: &str) -> String {
+        self.widened(dtype, &format!("p{param}[{place}]"))
+    }
+
+    fn store(&self, param: u32, dtype: DType, place: &str, value: &str) -> String {
+        format!("p{param}[{place}] = {};", self.narrowed(dtype, value))
+    }
+
+    fn load_vector(&self, param: u32, count: u32, place: &str) -> String {
+        let pack = format!("kiln_pack<{}, {count}>", memory(self.param(param).dtype));
+        format!("const {pack} x{param} = *reinterpret_cast<const {pack}*>(p{param} + {place});")
+    }
+
+    fn lane(&self, param: u32, dtype: DType, lane: &str) -> String {
+        self.widened(dtype, &format!("x{param}.at[{lane}]"))
+    }
+
+    fn declare_vector(&self, param: u32, count: u32) -> String {
+        format!("kiln_pack<{}, {count}> x{param};", memory(self.param(param).dtype))
+    }
+
+    fn set_lane(&self, param: u32, dtype: DType, lane: &str, value: &str) -> String {
+        format!("x{param}.at[{lane}] = {};", self.narrowed(dtype, value))
+    }
+
+    fn store_vector(&self, param: u32, count: u32, place: &str) -> String {
+        let pack = format!("kiln_pack<{}, {count}>", memory(self.param(param).dtype));
+        format!("*reinterpret_cast<{pack}*>(p{param} + {place}) = x{param};")
+    }
+
+    fn scratch(&self, number: usize, place: &str) -> String {
+        format!("t{number}[{place}]")
+    }
+
+    fn least(&self, a: &str, b: &str) -> String {
+        format!("kiln_least({a}, {b})")
+    }
+}
+
+/// The suffix of functions and numbers of a float dtype.
+fn suffix(dtype: DType) -> &'static str {
+    if dtype == DType::F64 { "" } else { "f" }
+}
+
+fn unary(function: Unary, x: &str, dtype: DType) -> String {
+    let (ty, f) = (held(dtype), suffix(dtype));
+    let call = |name: &str| format!("{name}{f}({x})");
+    let negated = || format!("({ty})(({})0 - ({0}){x})", wrapping(dtype));
+    match function {
+        Unary::Neg if dtype.is_float() => format!("-{x}"),
+        Unary::Neg => negated(),
+        Unary::Abs if dtype.is_float() => call("fabs"),
+        Unary::Abs if dtype.is_signed_int() => format!("{x} < 0 ? {} : {x}", negated()),
+        Unary::Abs => x.into(),
+        Unary::Sign => format!("kiln_sign({x})"),
+        Unary::Recip => format!("1.0{f} / {x}"),
+        Unary::Sqrt => call("sqrt"),
+        Unary::Rsqrt => format!("1.0{f} / sqrt{f}({x})"),
+        Unary::Exp => call("exp"),
+        Unary::Expm1 => call("expm1"),
+        Unary::Ln => call("log"),
+        Unary::Log1p => call("log1p"),
+        Unary::Sin => call("sin"),
+        Unary::Cos => call("cos"),
+        Unary::Tan => call("tan"),
+        Unary::Tanh => call("tanh"),
+        Unary::Atan => call("atan"),
+        Unary::Erf => call("erf"),
+        Unary::Floor => call("floor"),
+        Unary::Ceil => call("ceil"),
+        Unary::Round => call("rint"),
+        Unary::Trunc => call("trunc"),
+        Unary::Not if dtype.is_bool() => format!("!{x}"),
+        Unary::Not => format!("({ty})~{x}"),
+    }
+}
+
+fn binary(function: Binary, a: &str, b: &str, dtype: DType) -> String {
+    let (ty, wide, f) = (held(dtype), wrapping(dtype), suffix(dtype));
+    let arithmetic = |sign: &str| match dtype.is_float() {
+        true => format!("{a} {sign} {b}"),
+        false => format!("({ty})(({wide}){a} {sign} ({wide}){b})"),
+    };
+    let bits = |sign: &str| format!("({ty})({a} {sign} {b})");
+    match function {
+        Binary::Add => arithmetic("+"),
+        Binary::Sub => arithmetic("-"),
+        Binary::Mul => arithmetic("*"),
+        Binary::Div if dtype.is_float() => format!("{a} / {b}"),
+        Binary::Div => format!("kiln_div<{ty}, {wide}>({a}, {b})"),
+        Binary::Rem if dtype.is_float() => format!("fmod{f}({a}, {b})"),
+        Binary::Rem => format!("kiln_rem<{ty}>({a}, {b})"),
+        Binary::Pow if dtype.is_float() => format!("pow{f}({a}, {b})"),
+        Binary::Pow => format!("kiln_pow<{ty}, {wide}>({a}, {b})"),
+        Binary::Min => format!("kiln_min<{ty}>({a}, {b})"),
+        Binary::Max => format!("kiln_max<{ty}>({a}, {b})"),
+        Binary::Atan2 => format!("atan2{f}({a}, {b})"),
+        Binary::And => bits("&"),
+        Binary::Or => bits("|"),
+        Binary::Xor => bits("^"),
+        Binary::Shl => format!("kiln_shl<{ty}, {wide}>({a}, {b})"),
+        Binary::Shr => format!("kiln_shr<{ty}>({a}, {b})"),
+    }
+}
+
+fn cast(x: &str, from: DType, to: DType) -> String {
+    let half = |x: &str| {
+        let name = if to == DType::F16 { "f16" } else { "bf16" };
+        format!("kiln_from_{name}(kiln_to_{name}({x}))")
+    };
+    if to.is_bool() {
+        return format!("{x} != {}", constant(Scalar::Int(0), from));
+    }
+    if to.is_float() && to.size() == 2 {
+        return match from {
+            DType::F32 | DType::F16 | DType::BF16 => half(x),
+            DType::F64
+            | DType::I64
+            | DType::I32
+            | DType::I16
+            | DType::I8
+            | DType::U64
+            | DType::U32
+            | DType::U16
+            | DType::U8
+            | DType::Bool => half(&format!("kiln_odd((double){x})")),
+        };
+    }
+    if !from.is_float() || to.is_float() {
+        return format!("({}){x}", held(to));
+    }
+    let (ty, real) = (held(to), held(from));
+    let bits = to.size() * 8 - usize::from(to.is_signed_int());
+    let least = if to.is_signed_int() { -(1i128 << bits) } else { 0 };
+    let literal = |x: i128| match i64::try_from(x) {
+        Ok(x) => constant(Scalar::Int(x), to),
+        Err(_) => constant(Scalar::UInt(x as u64), to),
+    };
+    let bound = |x: i128| constant(Scalar::Float(x as f64), from);
+    let (low, high) = (bound(least), bound(1 << bits));
+    format!("kiln_whole<{ty}, {real}>({x}, {low}, {high}, {}, {})", literal(least), literal((1 << bits) - 1))
+}
+
+fn constant(scalar: Scalar, dtype: DType) -> String {
+    match dtype {
+        DType::F64 => {
+            let x = scalar.to_f64();
+            if x.is_finite() { format!("{x:?}") } else { format!("kiln_bits<double>({:#x}ull)", x.to_bits()) }
+        }
+        DType::F32 | DType::F16 | DType::BF16 => {
+            let x = scalar.to_f64() as f32;
+            if x.is_finite() { format!("{x:?}f") } else { format!("kiln_bits<float>({:#x}u)", x.to_bits()) }
+        }
+        DType::I64 if scalar.to_i64() == i64::MIN => "(-9223372036854775807ll - 1)".into(),
+        DType::I64 => format!("{}ll", scalar.to_i64()),
+        DType::I32 if scalar.to_i64() as i32 == i32::MIN => "(-2147483647 - 1)".into(),
+        DType::I32 => format!("{}", scalar.to_i64() as i32),
+        DType::I16 => format!("(short){}", scalar.to_i64() as i16),
+        DType::I8 => format!("(signed char){}", scalar.to_i64() as i8),
+        DType::U64 => format!("{}ull", scalar.to_u64()),
+        DType::U32 => format!("{}u", scalar.to_u64() as u32),
+        DType::U16 => format!("(unsigned short){}", scalar.to_u64() as u16),
+        DType::U8 => format!("(unsigned char){}", scalar.to_u64() as u8),
+        DType::Bool => if scalar.to_bool() { "true" } else { "false" }.into(),
+    }
+}

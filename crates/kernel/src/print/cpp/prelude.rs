@@ -1,0 +1,182 @@
+//! Functions that C++ lacks, or whose edge cases differ from those of the ops.
+
+use alloc::string::String;
+
+/// Name and definition, each before those that use it.
+const FUNCTIONS: [(&str, &str); 18] = [
+    ("kiln_pack", "template <typename T, int N> struct alignas(sizeof(T) * N) kiln_pack { T at[N]; };\n"),
+    (
+        "kiln_bits",
+        "template <typename B, typename A> __device__ __forceinline__ B kiln_bits(A x) {
+  union { A a; B b; } both;
+  both.a = x;
+  return both.b;
+}
+",
+    ),
+    (
+        "kiln_odd",
+        "// Rounded to odd, so that rounding once more to 16 bits gives what rounding once would give.
+__device__ __forceinline__ float kiln_odd(double x) {
+  const float nearest = (float)x;
+  const unsigned bits = kiln_bits<unsigned>(nearest);
+  if ((double)nearest == x || x != x || (bits & 1u)) return nearest;
+  const double wide = nearest;
+  const bool too_far = (wide < 0 ? -wide : wide) > (x < 0 ? -x : x);
+  return kiln_bits<float>(too_far ? bits - 1u : bits + 1u);
+}
+",
+    ),
+    (
+        "kiln_from_f16",
+        "__device__ __forceinline__ float kiln_from_f16(unsigned short h) {
+#if defined(__CUDA_ARCH__)
+  float x;
+  asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h));
+  return x;
+#else
+  const unsigned sign = (h & 0x8000u) << 16, rest = h & 0x7fffu;
+  if (rest >= 0x7c00u) return kiln_bits<float>(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+  if (rest >= 0x400u) return kiln_bits<float>(sign | ((rest << 13) + 0x38000000u));
+  const float small = (float)rest * 5.9604645e-8f;
+  return sign ? -small : small;
+#endif
+}
+",
+    ),
+    (
+        "kiln_to_f16",
+        "__device__ __forceinline__ unsigned short kiln_to_f16(float x) {
+#if defined(__CUDA_ARCH__)
+  unsigned short h;
+  asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x));
+  return h;
+#else
+  const unsigned bits = kiln_bits<unsigned>(x), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
+  if (rest > 0x7f800000u) return (unsigned short)(sign | 0x7e00u);
+  if (rest >= 0x47800000u) return (unsigned short)(sign | 0x7c00u);
+  if (rest < 0x38800000u) {
+    // Adding a half puts the bits that stay at the end, rounded to even.
+    const float shifted = kiln_bits<float>(rest) + 0.5f;
+    return (unsigned short)(sign | (kiln_bits<unsigned>(shifted) - 0x3f000000u));
+  }
+  return (unsigned short)(sign | (rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13);
+#endif
+}
+",
+    ),
+    (
+        "kiln_from_bf16",
+        "__device__ __forceinline__ float kiln_from_bf16(unsigned short h) {
+  return kiln_bits<float>((unsigned)h << 16);
+}
+",
+    ),
+    (
+        "kiln_to_bf16",
+        "__device__ __forceinline__ unsigned short kiln_to_bf16(float x) {
+  const unsigned bits = kiln_bits<unsigned>(x);
+  if (x != x) return (unsigned short)(bits >> 16 | 0x40u);
+  return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+",
+    ),
+    (
+        "kiln_sign",
+        "template <typename T> __device__ __forceinline__ T kiln_sign(T x) {
+  return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;
+}
+",
+    ),
+    (
+        "kiln_min",
+        "template <typename T> __device__ __forceinline__ T kiln_min(T a, T b) {
+  return a != a || a < b ? a : b;
+}
+",
+    ),
+    (
+        "kiln_max",
+        "template <typename T> __device__ __forceinline__ T kiln_max(T a, T b) {
+  return a != a || a > b ? a : b;
+}
+",
+    ),
+    (
+        "kiln_div",
+        "template <typename T, typename U> __device__ __forceinline__ T kiln_div(T a, T b) {
+  if (b == T(0)) return T(0);
+  return T(-1) < T(0) && b == T(-1) ? T(U(0) - U(a)) : T(a / b);
+}
+",
+    ),
+    (
+        "kiln_rem",
+        "template <typename T> __device__ __forceinline__ T kiln_rem(T a, T b) {
+  return b == T(0) || (T(-1) < T(0) && b == T(-1)) ? T(0) : T(a % b);
+}
+",
+    ),
+    (
+        "kiln_pow",
+        "template <typename T, typename U> __device__ __forceinline__ T kiln_pow(T base, T exponent) {
+  if (exponent < T(0)) {
+    if (base == T(-1)) return exponent & T(1) ? T(-1) : T(1);
+    return base == T(1) ? T(1) : T(0);
+  }
+  U power = 1, square = U(base), rest = U(exponent);
+  for (; rest > 0; rest >>= 1) {
+    if (rest & 1) power *= square;
+    square *= square;
+  }
+  return T(power);
+}
+",
+    ),
+    (
+        "kiln_shl",
+        "template <typename T, typename U> __device__ __forceinline__ T kiln_shl(T a, T b) {
+  return b < T(0) || b >= T(sizeof(T) * 8) ? T(0) : T(U(a) << b);
+}
+",
+    ),
+    (
+        "kiln_shr",
+        "template <typename T> __device__ __forceinline__ T kiln_shr(T a, T b) {
+  return b < T(0) || b >= T(sizeof(T) * 8) ? (a < T(0) ? T(-1) : T(0)) : T(a >> b);
+}
+",
+    ),
+    (
+        "kiln_whole",
+        "// Truncated, saturated; 0 for NaN.
+template <typename T, typename F> __device__ __forceinline__ T kiln_whole(F x, F low, F high, T least, T most) {
+  return x != x ? T(0) : x <= low ? least : x >= high ? most : T(x);
+}
+",
+    ),
+    (
+        "kiln_checked",
+        "template <typename T> __device__ __forceinline__ T kiln_checked(T index, T bound, int* failed) {
+  if (index < T(0) || index >= bound) *failed = 1;
+  return index;
+}
+",
+    ),
+    ("kiln_least", "__device__ __forceinline__ kiln_index kiln_least(kiln_index a, kiln_index b) { return a < b ? a : b; }\n"),
+];
+
+/// The functions that a text uses, and those that they use.
+pub(super) fn used(text: &str) -> String {
+    let mut needed = alloc::vec![false; FUNCTIONS.len()];
+    for number in (0..FUNCTIONS.len()).rev() {
+        let (name, _) = FUNCTIONS[number];
+        let calls = |text: &str| {
+            text.match_indices(name).any(|(at, _)| text[at + name.len()..].starts_with(['(', '<']))
+        };
+        let later = FUNCTIONS.iter().zip(&needed).skip(number + 1);
+        needed[number] =
+            calls(text) || later.filter(|(_, needed)| **needed).any(|((_, body), _)| calls(body));
+    }
+    FUNCTIONS.iter().zip(needed).filter(|(_, needed)| *needed).map(|((_, body), _)| *body).collect()
+}

@@ -1,0 +1,571 @@
+//! The loops of each hero, in any language.
+//!
+//! `thread` and `block` are the numbers of the thread in its block and of the block; `i0`, `i1` and so on the index
+//! along each axis, `e0`, `e1` the extents.
+
+use super::writer::{Language, Scope, Writer, name};
+use crate::passes::Pass;
+use crate::schedule::{COLUMNS, PRODUCT_TILE, TILE};
+use crate::{AxisSet, Compute, GpuSchedule, Hero, Kernel, ParamKind, StrideClass, ValueId};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use kiln_ir::{DType, Reduction};
+
+/// Statements of each entry point, and what a block shares.
+pub(super) struct Entry {
+    pub(super) body: String,
+    pub(super) shared: Vec<String>,
+}
+
+pub(super) fn entries(kernel: &Kernel, schedule: &GpuSchedule, language: &dyn Language) -> Vec<Entry> {
+    let mut writer = Writer::new(kernel, language, schedule);
+    match kernel.hero {
+        Hero::Map => map(&mut writer),
+        Hero::Transpose => match kernel.tile_axes() {
+            Some((outer, inner)) => transpose(&mut writer, outer, inner),
+            None => map(&mut writer),
+        },
+        Hero::RowReduce => row_reduce(&mut writer),
+        Hero::ColReduce => col_reduce(&mut writer),
+        Hero::FullReduce => {
+            if schedule.splits > 1 {
+                let mut second = Writer::new(kernel, language, schedule);
+                partial(&mut writer);
+                finish(&mut second);
+                return alloc::vec![entry(writer), entry(second)];
+            }
+            full_reduce(&mut writer);
+        }
+        Hero::Scan => scan(&mut writer),
+        Hero::MatMul(product) => matmul(&mut writer, product),
+    }
+    alloc::vec![entry(writer)]
+}
+
+fn entry(writer: Writer<'_>) -> Entry {
+    Entry { body: writer.body, shared: writer.shared }
+}
+
+/// All values and stores, in order.
+fn everything(kernel: &Kernel) -> Vec<ValueId> {
+    (0..kernel.body.len() as ValueId).collect()
+}
+
+fn all(kernel: &Kernel) -> AxisSet {
+    (1 << kernel.axes.len()) - 1
+}
+
+fn stores(kernel: &Kernel) -> impl Iterator<Item = (ValueId, u32)> + '_ {
+    kernel.body.iter().enumerate().filter_map(|(number, instruction)| match instruction.compute {
+        Compute::Store(param, _) => Some((number as ValueId, param)),
+        Compute::Load(_)
+        | Compute::Number(_)
+        | Compute::Constant(_)
+        | Compute::Index(_)
+        | Compute::Unary(..)
+        | Compute::Binary(..)
+        | Compute::Compare(..)
+        | Compute::Select(..)
+        | Compute::Cast(_)
+        | Compute::Bitcast(_)
+        | Compute::Reduce(..)
+        | Compute::Scan { .. }
+        | Compute::Checked(..) => None,
+    })
+}
+
+/// The stores of single elements of rows.
+fn row_stores(kernel: &Kernel) -> Vec<ValueId> {
+    let reduced = kernel.reduced();
+    stores(kernel)
+        .filter(|&(_, param)| kernel.crossed_by(param) & reduced == 0)
+        .map(|(value, _)| value)
+        .collect()
+}
+
+/// How a reduction combines.
+fn reduction(kernel: &Kernel, value: ValueId) -> (Reduction, ValueId, DType) {
+    let instruction = kernel.body[value as usize];
+    match instruction.compute {
+        Compute::Reduce(reduction, operand) | Compute::Scan { reduction, value: operand, .. } => {
+            (reduction, operand, instruction.dtype)
+        }
+        Compute::Load(_)
+        | Compute::Number(_)
+        | Compute::Constant(_)
+        | Compute::Index(_)
+        | Compute::Unary(..)
+        | Compute::Binary(..)
+        | Compute::Compare(..)
+        | Compute::Select(..)
+        | Compute::Cast(_)
+        | Compute::Bitcast(_)
+        | Compute::Checked(..)
+        | Compute::Store(..) => (Reduction::Sum, value, instruction.dtype),
+    }
+}
+
+fn map(w: &mut Writer<'_>) {
+    let (kernel, vector) = (w.kernel, w.schedule.vector);
+    let axes = all(kernel);
+    w.index("point", &format!("(block * {} + thread) * {vector}", w.schedule.block));
+    w.open(format!("if (point >= {})", w.extent(axes)));
+    w.line("return;");
+    w.close();
+    let mut scope = Scope::new(kernel);
+    if vector == 1 {
+        w.decode("point", axes);
+        w.emit(&everything(kernel), &mut scope);
+        return;
+    }
+    vectors(w, vector, axes, &mut scope);
+}
+
+/// A map of several neighbouring elements: what runs along memory is read and written at once.
+fn vectors(w: &mut Writer<'_>, vector: u32, axes: AxisSet, scope: &mut Scope) {
+    let kernel = w.kernel;
+    let inner = kernel.axes.len() - 1;
+    let along = |param: u32| kernel.params[param as usize].strides.get(inner) == Some(&StrideClass::One);
+    w.decode("point", axes);
+    for (number, instruction) in kernel.body.iter().enumerate() {
+        if let Compute::Load(param) = instruction.compute
+            && along(param)
+        {
+            let pack = w.language.load_vector(param, vector, &w.place(param));
+            w.line(pack);
+            scope.kept[number] = Some(w.language.lane(param, instruction.dtype, "lane"));
+        }
+    }
+    let written: Vec<(ValueId, u32)> = stores(kernel).filter(|&(_, param)| along(param)).collect();
+    for &(_, param) in &written {
+        let line = w.language.declare_vector(param, vector);
+        w.line(line);
+    }
+    w.line(w.language.unroll());
+    w.open_loop("lane", "0", &format!("{vector}"), "lane + 1");
+    // Within the loop the name is the index of this element.
+    let line = w.language.index("first", &format!("i{inner}"));
+    w.line(line);
+    w.open("");
+    w.index(&format!("i{inner}"), "first + lane");
+    for (number, instruction) in kernel.body.iter().enumerate() {
+        let value = number as ValueId;
+        match instruction.compute {
+            Compute::Store(param, stored) if along(param) => {
+                let line = w.language.set_lane(param, instruction.dtype, "lane", &name(stored));
+                w.line(line);
+            }
+            Compute::Load(_)
+            | Compute::Number(_)
+            | Compute::Constant(_)
+            | Compute::Index(_)
+            | Compute::Unary(..)
+            | Compute::Binary(..)
+            | Compute::Compare(..)
+            | Compute::Select(..)
+            | Compute::Cast(_)
+            | Compute::Bitcast(_)
+            | Compute::Reduce(..)
+            | Compute::Scan { .. }
+            | Compute::Checked(..)
+            | Compute::Store(..) => w.emit(&[value], scope),
+        }
+    }
+    w.close();
+    w.close();
+    for (_, param) in written {
+        let line = w.language.store_vector(param, vector, &w.place(param));
+        w.line(line);
+    }
+}
+
+/// Operands that lie along another axis go through memory shared by the block, so that both sides run along memory.
+fn transpose(w: &mut Writer<'_>, outer: usize, inner: usize) {
+    let kernel = w.kernel;
+    let rows = w.schedule.block as usize / TILE;
+    let others = all(kernel) & !(1 << outer) & !(1 << inner);
+    w.index("across", &format!("(e{inner} + {}) / {TILE}", TILE - 1));
+    w.index("down", &format!("(e{outer} + {}) / {TILE}", TILE - 1));
+    w.index("x", &format!("thread % {TILE}"));
+    w.index("y", &format!("thread / {TILE}"));
+    w.index("left", &format!("block % across * {TILE}"));
+    w.index("top", &format!("block / across % down * {TILE}"));
+    w.index("point", "block / across / down");
+    w.decode("point", others);
+    let mut scope = Scope::new(kernel);
+    let turned = |param: u32| {
+        let strides = &kernel.params[param as usize].strides;
+        kernel.params[param as usize].kind == ParamKind::Input
+            && strides[outer] == StrideClass::One
+            && strides[inner] == StrideClass::Any
+    };
+    for (number, instruction) in kernel.body.iter().enumerate() {
+        let Compute::Load(param) = instruction.compute else { continue };
+        if !turned(param) {
+            continue;
+        }
+        let tile = format!("w{number}");
+        w.share(&tile, instruction.dtype, TILE * (TILE + 1));
+        w.open_loop("row", "y", &format!("{TILE}"), &format!("row + {rows}"));
+        w.index(&format!("i{outer}"), "top + x");
+        w.index(&format!("i{inner}"), "left + row");
+        w.open(format!("if (i{outer} < e{outer} && i{inner} < e{inner})"));
+        let load = w.language.load(param, instruction.dtype, &w.place(param));
+        w.line(format!("{tile}[row * {} + x] = {load};", TILE + 1));
+        w.close();
+        w.close();
+        scope.kept[number] = Some(format!("{tile}[x * {} + row]", TILE + 1));
+    }
+    w.barrier();
+    w.open_loop("row", "y", &format!("{TILE}"), &format!("row + {rows}"));
+    w.index(&format!("i{outer}"), "top + row");
+    w.index(&format!("i{inner}"), "left + x");
+    w.open(format!("if (i{outer} < e{outer} && i{inner} < e{inner})"));
+    w.emit(&everything(kernel), &mut scope);
+    w.close();
+    w.close();
+}
+
+fn row_reduce(w: &mut Writer<'_>) {
+    let (block, threads) = (w.schedule.block, w.schedule.row_threads);
+    w.index("row", &format!("block * {} + thread / {threads}", block / threads));
+    w.index("lane", &format!("thread % {threads}"));
+    rows(w, threads, 1);
+}
+
+fn col_reduce(w: &mut Writer<'_>) {
+    let groups = w.schedule.block / COLUMNS as u32;
+    w.index("row", &format!("block * {COLUMNS} + thread % {COLUMNS}"));
+    w.index("lane", &format!("thread / {COLUMNS}"));
+    rows(w, groups, COLUMNS as u32);
+}
+
+fn full_reduce(w: &mut Writer<'_>) {
+    w.index("row", "block");
+    w.index("lane", "thread");
+    rows(w, w.schedule.block, 1);
+}
+
+/// Passes over rows, each shared by `threads` threads whose numbers differ by multiples of `step`.
+fn rows(w: &mut Writer<'_>, threads: u32, step: u32) {
+    let kernel = w.kernel;
+    let (reduced, resident) = (kernel.reduced(), w.schedule.resident);
+    let parallel = all(kernel) & !reduced;
+    w.index("rows", &w.extent(parallel));
+    w.index("length", &w.extent(reduced));
+    // Threads without a row of their own repeat the last one, since all must come to the barriers.
+    w.index("point", &w.language.least("row", "rows - 1"));
+    w.decode("point", parallel);
+    let mut scope = Scope::new(kernel);
+    let passes = kernel.passes();
+    if resident > 0 {
+        keep(w, threads, resident, &mut scope);
+    }
+    for pass in &passes {
+        w.emit(&pass.row, &mut scope);
+        if pass.reduces.is_empty() && pass.stores.is_empty() {
+            continue;
+        }
+        totals(w, &pass.reduces);
+        open_elements(w, threads, resident);
+        element(w, pass, &mut scope.clone(), "if (row < rows)");
+        close_elements(w, resident);
+        for &value in &pass.reduces {
+            let (reduction, ..) = reduction(kernel, value);
+            w.combine(value, reduction, threads, step);
+            scope.define(value);
+        }
+    }
+    let stores = row_stores(kernel);
+    if !stores.is_empty() {
+        w.open("if (row < rows && lane == 0)");
+        w.emit(&stores, &mut scope);
+        w.close();
+    }
+}
+
+/// Declares the totals of reductions.
+fn totals(w: &mut Writer<'_>, reduces: &[ValueId]) {
+    for &value in reduces {
+        let (reduction, _, dtype) = reduction(w.kernel, value);
+        let identity = w.language.constant(reduction.identity(dtype), dtype);
+        let line = w.language.variable(&format!("a{value}"), dtype, &identity);
+        w.line(line);
+    }
+}
+
+/// Opens the loop of a thread over its elements of a row, `j`.
+fn open_elements(w: &mut Writer<'_>, threads: u32, resident: u32) {
+    let reduced = w.kernel.reduced();
+    if resident > 0 {
+        w.line(w.language.unroll());
+        w.open_loop("k", "0", &format!("{resident}"), "k + 1");
+        w.index("j", &format!("lane + k * {threads}"));
+        w.open("if (j < length)");
+    } else {
+        w.open_loop("j", "lane", "length", &format!("j + {threads}"));
+    }
+    w.decode("j", reduced);
+}
+
+fn close_elements(w: &mut Writer<'_>, resident: u32) {
+    w.close();
+    if resident > 0 {
+        w.close();
+    }
+}
+
+/// One element of a row: its values, the totals that it goes into, and what is stored of it.
+fn element(w: &mut Writer<'_>, pass: &Pass, scope: &mut Scope, guard: &str) {
+    w.emit(&pass.along, scope);
+    for &value in &pass.reduces {
+        let (reduction, operand, dtype) = reduction(w.kernel, value);
+        let total = format!("a{value}");
+        let combined = w.combined(reduction, dtype, &total, &name(operand));
+        w.line(format!("{total} = {combined};"));
+    }
+    if !pass.stores.is_empty() {
+        if guard.is_empty() {
+            w.emit(&pass.stores, scope);
+        } else {
+            w.open(guard);
+            w.emit(&pass.stores, scope);
+            w.close();
+        }
+    }
+}
+
+/// Reads what changes along the row once.
+fn keep(w: &mut Writer<'_>, threads: u32, resident: u32, scope: &mut Scope) {
+    let kernel = w.kernel;
+    let (reduced, dependence) = (kernel.reduced(), kernel.dependence());
+    let loads: Vec<(usize, u32, DType)> = kernel
+        .body
+        .iter()
+        .enumerate()
+        .filter_map(|(number, instruction)| match instruction.compute {
+            Compute::Load(param) if dependence[number] & reduced != 0 => {
+                Some((number, param, instruction.dtype))
+            }
+            Compute::Load(_)
+            | Compute::Number(_)
+            | Compute::Constant(_)
+            | Compute::Index(_)
+            | Compute::Unary(..)
+            | Compute::Binary(..)
+            | Compute::Compare(..)
+            | Compute::Select(..)
+            | Compute::Cast(_)
+            | Compute::Bitcast(_)
+            | Compute::Reduce(..)
+            | Compute::Scan { .. }
+            | Compute::Checked(..)
+            | Compute::Store(..) => None,
+        })
+        .collect();
+    for &(number, _, dtype) in &loads {
+        let line = w.language.array(&format!("r{number}"), dtype, resident as usize);
+        w.line(line);
+    }
+    open_elements(w, threads, resident);
+    for (number, param, dtype) in loads {
+        let load = w.language.load(param, dtype, &w.place(param));
+        w.line(format!("r{number}[k] = {load};"));
+        scope.kept[number] = Some(format!("r{number}[k]"));
+    }
+    close_elements(w, resident);
+}
+
+/// The first pass of a reduction of everything: one total per block.
+fn partial(w: &mut Writer<'_>) {
+    let kernel = w.kernel;
+    let (block, splits) = (w.schedule.block, w.schedule.splits);
+    let mut scope = Scope::new(kernel);
+    let passes = kernel.passes();
+    let pass = &passes[0];
+    w.index("lane", "thread");
+    w.index("length", &w.extent(kernel.reduced()));
+    w.emit(&pass.row, &mut scope);
+    totals(w, &pass.reduces);
+    w.open_loop("j", &format!("block * {block} + thread"), "length", &format!("j + {}", block * splits));
+    w.decode("j", kernel.reduced());
+    element(w, pass, &mut scope.clone(), "");
+    w.close();
+    for (number, &value) in pass.reduces.iter().enumerate() {
+        let (reduction, ..) = reduction(kernel, value);
+        w.combine(value, reduction, block, 1);
+        w.open("if (thread == 0)");
+        let place = w.language.scratch(number, "block");
+        w.line(format!("{place} = {};", name(value)));
+        w.close();
+    }
+}
+
+/// The second pass: one block combines the totals.
+fn finish(w: &mut Writer<'_>) {
+    let kernel = w.kernel;
+    let (block, splits) = (w.schedule.block, w.schedule.splits);
+    let mut scope = Scope::new(kernel);
+    let passes = kernel.passes();
+    w.index("lane", "thread");
+    totals(w, &passes[0].reduces);
+    for (number, &value) in passes[0].reduces.iter().enumerate() {
+        let (reduction, _, dtype) = reduction(kernel, value);
+        let total = format!("a{value}");
+        w.open_loop("part", "thread", &format!("{splits}"), &format!("part + {block}"));
+        let combined = w.combined(reduction, dtype, &total, &w.language.scratch(number, "part"));
+        w.line(format!("{total} = {combined};"));
+        w.close();
+        w.combine(value, reduction, block, 1);
+        scope.define(value);
+    }
+    w.open("if (thread == 0)");
+    let stores = row_stores(kernel);
+    let needed = kernel.needed_for(&stores);
+    w.emit(&needed, &mut scope);
+    w.close();
+}
+
+/// A block per row, in chunks of one element per thread.
+fn scan(w: &mut Writer<'_>) {
+    let kernel = w.kernel;
+    let block = w.schedule.block;
+    let reduced = kernel.reduced();
+    let is_scan = |value: &ValueId| matches!(kernel.body[*value as usize].compute, Compute::Scan { .. });
+    let Some(value) = everything(kernel).into_iter().find(is_scan) else { return };
+    let Compute::Scan { reverse, exclusive, .. } = kernel.body[value as usize].compute else { return };
+    let (reduction, operand, dtype) = reduction(kernel, value);
+    w.index("length", &w.extent(reduced));
+    w.decode("block", all(kernel) & !reduced);
+    let identity = w.language.constant(reduction.identity(dtype), dtype);
+    let shared = format!("w{value}");
+    w.share(&shared, dtype, block as usize);
+    let line = w.language.variable("carry", dtype, &identity);
+    w.line(line);
+    w.open_loop("start", "0", "length", &format!("start + {block}"));
+    w.index("j", "start + thread");
+    w.line(format!("{shared}[thread] = {identity};"));
+    w.open("if (j < length)");
+    w.index("position", if reverse { "length - 1 - j" } else { "j" });
+    w.decode("position", reduced);
+    let mut before = Scope::new(kernel);
+    w.emit(&kernel.needed_for(&[operand]), &mut before);
+    w.line(format!("{shared}[thread] = {};", name(operand)));
+    w.close();
+    w.barrier();
+    w.open_loop("half", "0", &format!("{}", block.ilog2()), "half + 1");
+    let shift = w.language.of_index("half", DType::U32);
+    w.index("distance", &format!("1 << {shift}"));
+    let line = w.language.variable("sum", dtype, &format!("{shared}[thread]"));
+    w.line(line);
+    w.open("if (thread >= distance)");
+    let combined = w.combined(reduction, dtype, &format!("{shared}[thread - distance]"), "sum");
+    w.line(format!("sum = {combined};"));
+    w.close();
+    w.barrier();
+    w.line(format!("{shared}[thread] = sum;"));
+    w.barrier();
+    w.close();
+    w.open("if (j < length)");
+    w.index("position", if reverse { "length - 1 - j" } else { "j" });
+    w.decode("position", reduced);
+    if exclusive {
+        let line = w.language.variable("sum", dtype, "carry");
+        w.line(line);
+        w.open("if (thread > 0)");
+        let combined = w.combined(reduction, dtype, "carry", &format!("{shared}[thread - 1]"));
+        w.line(format!("sum = {combined};"));
+        w.close();
+        let line = w.language.value(&name(value), dtype, "sum");
+        w.line(line);
+    } else {
+        let combined = w.combined(reduction, dtype, "carry", &format!("{shared}[thread]"));
+        let line = w.language.value(&name(value), dtype, &combined);
+        w.line(line);
+    }
+    let mut after = Scope::new(kernel);
+    after.define(value);
+    let row_only = row_stores(kernel);
+    let goals: Vec<ValueId> =
+        stores(kernel).map(|(store, _)| store).filter(|s| !row_only.contains(s)).collect();
+    let needed = kernel.needed_for(&goals).into_iter().filter(|v| *v != value);
+    let needed: Vec<ValueId> = needed.collect();
+    w.emit(&needed, &mut after);
+    w.close();
+    let total = w.combined(reduction, dtype, "carry", &format!("{shared}[{}]", block - 1));
+    w.line(format!("carry = {total};"));
+    w.barrier();
+    w.close();
+    if !row_only.is_empty() {
+        w.open("if (thread == 0)");
+        w.emit(&kernel.needed_for(&row_only), &mut Scope::new(kernel));
+        w.close();
+    }
+}
+
+/// Tiles of both factors in memory shared by the block; one element of the result per thread.
+fn matmul(w: &mut Writer<'_>, product: ValueId) {
+    let kernel = w.kernel;
+    let (side, pitch) = (PRODUCT_TILE, PRODUCT_TILE + 1);
+    let Some([a, b]) = kernel.factors() else { return };
+    let [batch, rows, columns] = kernel.product_axes();
+    let inner = kernel.reduced();
+    let (reduction, term, dtype) = reduction(kernel, product);
+    for (count, axes) in [("rows", rows), ("columns", columns), ("inner", inner)] {
+        w.index(count, &w.extent(axes));
+    }
+    w.index("across", &format!("(columns + {}) / {side}", side - 1));
+    w.index("down", &format!("(rows + {}) / {side}", side - 1));
+    w.index("x", &format!("thread % {side}"));
+    w.index("y", &format!("thread / {side}"));
+    w.index("row", &format!("block / across % down * {side} + y"));
+    w.index("column", &format!("block % across * {side} + x"));
+    w.index("point", "block / across / down");
+    w.decode("point", batch);
+    let identity = w.language.constant(reduction.identity(dtype), dtype);
+    let line = w.language.variable("sum", dtype, &identity);
+    w.line(line);
+    for shared in ["left", "right"] {
+        w.share(shared, dtype, side * pitch);
+    }
+    w.open_loop("start", "0", "inner", &format!("start + {side}"));
+    let tile = |w: &mut Writer<'_>, shared: &str, factor: ValueId, outer: (&str, AxisSet), along: &str| {
+        w.line(format!("{shared}[y * {pitch} + x] = {identity};"));
+        w.open(format!(
+            "if ({} < {} && start + {along} < inner)",
+            outer.0,
+            if outer.0 == "row" { "rows" } else { "columns" }
+        ));
+        w.decode(outer.0, outer.1);
+        w.index("step", &format!("start + {along}"));
+        w.decode("step", inner);
+        w.emit(&kernel.needed_for(&[factor]), &mut Scope::new(kernel));
+        w.line(format!("{shared}[y * {pitch} + x] = {};", name(factor)));
+        w.close();
+    };
+    tile(w, "left", a, ("row", rows), "x");
+    tile(w, "right", b, ("column", columns), "y");
+    w.barrier();
+    w.line(w.language.unroll());
+    w.open_loop("q", "0", &format!("{side}"), "q + 1");
+    let factors = [(format!("left[y * {pitch} + q]"), dtype), (format!("right[q * {pitch} + x]"), dtype)];
+    let multiplied = w.language.compute(&kernel.body[term as usize].compute, dtype, &factors);
+    let line = w.language.value("term", dtype, &multiplied);
+    w.line(line);
+    let combined = w.combined(reduction, dtype, "sum", "term");
+    w.line(format!("sum = {combined};"));
+    w.close();
+    w.barrier();
+    w.close();
+    w.open("if (row < rows && column < columns)");
+    w.decode("row", rows);
+    w.decode("column", columns);
+    let line = w.language.value(&name(product), dtype, "sum");
+    w.line(line);
+    let mut scope = Scope::new(kernel);
+    scope.define(product);
+    let goals: Vec<ValueId> = stores(kernel).map(|(store, _)| store).collect();
+    w.emit(&kernel.needed_for(&goals), &mut scope);
+    w.close();
+}

@@ -1,0 +1,243 @@
+//! Functions that WGSL lacks, or whose edge cases differ from those of the ops.
+
+use alloc::string::String;
+
+/// Name and definition, each before those that use it.
+const FUNCTIONS: [(&str, &str); 30] = [
+    ("kiln_float", "// Infinities and NaN cannot be written as constants.\nfn kiln_float(bits: u32) -> f32 {\n  return bitcast<f32>(bits);\n}\n"),
+    ("kiln_is_nan", "fn kiln_is_nan(x: f32) -> bool {\n  return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;\n}\n"),
+    ("kiln_is_negative", "fn kiln_is_negative(x: f32) -> bool {\n  return bitcast<i32>(x) < 0;\n}\n"),
+    (
+        "kiln_to_f16",
+        "fn kiln_to_f16(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  let sign = (bits >> 16u) & 0x8000u;
+  let rest = bits & 0x7fffffffu;
+  if (rest > 0x7f800000u) { return sign | 0x7e00u; }
+  if (rest >= 0x47800000u) { return sign | 0x7c00u; }
+  if (rest < 0x38800000u) {
+    // Adding a half puts the bits that stay at the end, rounded to even.
+    return sign | (bitcast<u32>(bitcast<f32>(rest) + 0.5f) - 0x3f000000u);
+  }
+  return sign | ((rest - 0x38000000u + 0xfffu + ((rest >> 13u) & 1u)) >> 13u);
+}
+",
+    ),
+    (
+        "kiln_from_f16",
+        "fn kiln_from_f16(h: u32) -> f32 {
+  let sign = (h & 0x8000u) << 16u;
+  let rest = h & 0x7fffu;
+  if (rest >= 0x7c00u) { return bitcast<f32>(sign | 0x7f800000u | ((rest & 0x3ffu) << 13u)); }
+  if (rest >= 0x400u) { return bitcast<f32>(sign | ((rest << 13u) + 0x38000000u)); }
+  return bitcast<f32>(sign | bitcast<u32>(f32(rest) * 5.9604645e-8f));
+}
+",
+    ),
+    (
+        "kiln_to_bf16",
+        "fn kiln_to_bf16(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  if (kiln_is_nan(x)) { return (bits >> 16u) | 0x40u; }
+  return (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
+}
+",
+    ),
+    ("kiln_from_bf16", "fn kiln_from_bf16(h: u32) -> f32 {\n  return bitcast<f32>(h << 16u);\n}\n"),
+    ("kiln_sign", "fn kiln_sign(x: f32) -> f32 {\n  if (x > 0.0f) { return 1.0f; }\n  if (x < 0.0f) { return -1.0f; }\n  return x;\n}\n"),
+    (
+        "kiln_expm1",
+        "// After W. Kahan: the error of exp is divided out again by the logarithm.
+fn kiln_expm1(x: f32) -> f32 {
+  let u = exp(x);
+  if (u == 1.0f) { return x; }
+  if (x > 80.0f || kiln_is_nan(x)) { return u; }
+  if (u - 1.0f == -1.0f) { return -1.0f; }
+  return (u - 1.0f) * x / log(u);
+}
+",
+    ),
+    (
+        "kiln_log1p",
+        "// After W. Kahan: the error of the sum is divided out again.
+fn kiln_log1p(x: f32) -> f32 {
+  let u = 1.0f + x;
+  if (u == 1.0f) { return x; }
+  if (x > 1e30f || !(u > 0.0f)) { return log(u); }
+  return log(u) * x / (u - 1.0f);
+}
+",
+    ),
+    (
+        "kiln_tanh",
+        "fn kiln_tanh(x: f32) -> f32 {
+  if (kiln_is_nan(x)) { return x; }
+  return tanh(clamp(x, -20.0f, 20.0f));
+}
+",
+    ),
+    (
+        "kiln_erf",
+        "// The series of erf near 0, and formula 7.1.26 of Abramowitz and Stegun (1964) elsewhere.
+fn kiln_erf(x: f32) -> f32 {
+  if (kiln_is_nan(x)) { return x; }
+  let a = abs(x);
+  if (a < 1.0f) {
+    let s = x * x;
+    var sum = 1.0f / 6894720.0f;
+    sum = 1.0f / 685440.0f - s * sum;
+    sum = 1.0f / 75600.0f - s * sum;
+    sum = 1.0f / 9360.0f - s * sum;
+    sum = 1.0f / 1320.0f - s * sum;
+    sum = 1.0f / 216.0f - s * sum;
+    sum = 1.0f / 42.0f - s * sum;
+    sum = 1.0f / 10.0f - s * sum;
+    sum = 1.0f / 3.0f - s * sum;
+    return 1.1283791671f * x * (1.0f - s * sum);
+  }
+  let t = 1.0f / (1.0f + 0.3275911f * a);
+  let p = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+  let y = 1.0f - p * exp(-min(a, 10.0f) * min(a, 10.0f));
+  return select(y, -y, x < 0.0f);
+}
+",
+    ),
+    (
+        "kiln_atan2",
+        "fn kiln_atan2(y: f32, x: f32) -> f32 {
+  if (kiln_is_nan(x) || kiln_is_nan(y)) { return x + y; }
+  let a = abs(x);
+  let b = abs(y);
+  var angle = 0.0f;
+  if (a == b && a > 0.0f) {
+    angle = 0.78539816f;
+  } else if (b > a) {
+    angle = 1.57079633f - atan(a / b);
+  } else if (a > 0.0f) {
+    angle = atan(b / a);
+  }
+  if (kiln_is_negative(x)) { angle = 3.14159265f - angle; }
+  return select(angle, -angle, kiln_is_negative(y));
+}
+",
+    ),
+    (
+        "kiln_pow",
+        "fn kiln_pow(a: f32, b: f32) -> f32 {
+  if (b == 0.0f || a == 1.0f) { return 1.0f; }
+  if (kiln_is_nan(a) || kiln_is_nan(b)) { return a + b; }
+  let whole = trunc(b) == b;
+  let odd = whole && abs(b) < 16777216.0f && (i32(b) & 1) == 1;
+  let negative = kiln_is_negative(a);
+  let base = abs(a);
+  let infinite = kiln_float(0x7f800000u);
+  var power = 0.0f;
+  if (base == 1.0f) {
+    power = 1.0f;
+  } else if (abs(b) == infinite) {
+    power = select(0.0f, infinite, (base > 1.0f) == (b > 0.0f));
+  } else if (base == 0.0f || base == infinite) {
+    power = select(0.0f, infinite, (base == 0.0f) == (b < 0.0f));
+  } else {
+    if (negative && !whole) { return kiln_float(0x7fc00000u); }
+    power = pow(base, b);
+  }
+  return select(power, -power, negative && odd);
+}
+",
+    ),
+    (
+        "kiln_rem",
+        "// Exact: multiples of the divisor by powers of two are taken off, greatest first.
+fn kiln_rem(a: f32, b: f32) -> f32 {
+  let infinite = kiln_float(0x7f800000u);
+  if (kiln_is_nan(a) || kiln_is_nan(b) || abs(a) == infinite || b == 0.0f) { return kiln_float(0x7fc00000u); }
+  let divisor = abs(b);
+  var rest = abs(a);
+  for (var power = 278; power >= 0 && rest >= divisor; power = power - 1) {
+    let half = power / 2;
+    let multiple = ldexp(ldexp(divisor, half), power - half);
+    if (multiple <= rest) { rest = rest - multiple; }
+  }
+  return select(rest, -rest, kiln_is_negative(a));
+}
+",
+    ),
+    ("kiln_min", "fn kiln_min(a: f32, b: f32) -> f32 {\n  if (kiln_is_nan(a) || a < b) { return a; }\n  return b;\n}\n"),
+    ("kiln_max", "fn kiln_max(a: f32, b: f32) -> f32 {\n  if (kiln_is_nan(a) || a > b) { return a; }\n  return b;\n}\n"),
+    ("kiln_div_i32", "fn kiln_div_i32(a: i32, b: i32) -> i32 {\n  if (b == 0) { return 0; }\n  if (b == -1) { return -a; }\n  return a / b;\n}\n"),
+    ("kiln_div_u32", "fn kiln_div_u32(a: u32, b: u32) -> u32 {\n  if (b == 0u) { return 0u; }\n  return a / b;\n}\n"),
+    ("kiln_rem_i32", "fn kiln_rem_i32(a: i32, b: i32) -> i32 {\n  if (b == 0 || b == -1) { return 0; }\n  return a % b;\n}\n"),
+    ("kiln_rem_u32", "fn kiln_rem_u32(a: u32, b: u32) -> u32 {\n  if (b == 0u) { return 0u; }\n  return a % b;\n}\n"),
+    (
+        "kiln_pow_u32",
+        "fn kiln_pow_u32(base: u32, exponent: u32) -> u32 {
+  var power = 1u;
+  var square = base;
+  for (var rest = exponent; rest > 0u; rest = rest >> 1u) {
+    if ((rest & 1u) == 1u) { power = power * square; }
+    square = square * square;
+  }
+  return power;
+}
+",
+    ),
+    (
+        "kiln_pow_i32",
+        "fn kiln_pow_i32(base: i32, exponent: i32) -> i32 {
+  if (exponent < 0) {
+    if (base == -1) { return select(1, -1, (exponent & 1) == 1); }
+    return select(0, 1, base == 1);
+  }
+  return bitcast<i32>(kiln_pow_u32(bitcast<u32>(base), u32(exponent)));
+}
+",
+    ),
+    ("kiln_shl_i32", "fn kiln_shl_i32(a: i32, b: i32, width: i32) -> i32 {\n  if (b < 0 || b >= width) { return 0; }\n  return a << u32(b);\n}\n"),
+    ("kiln_shl_u32", "fn kiln_shl_u32(a: u32, b: u32, width: u32) -> u32 {\n  if (b >= width) { return 0u; }\n  return a << b;\n}\n"),
+    ("kiln_shr_i32", "fn kiln_shr_i32(a: i32, b: i32, width: i32) -> i32 {\n  if (b < 0 || b >= width) { return select(0, -1, a < 0); }\n  return a >> u32(b);\n}\n"),
+    ("kiln_shr_u32", "fn kiln_shr_u32(a: u32, b: u32, width: u32) -> u32 {\n  if (b >= width) { return 0u; }\n  return a >> b;\n}\n"),
+    (
+        "kiln_whole_i32",
+        "// Truncated, saturated; 0 for NaN.
+fn kiln_whole_i32(x: f32, low: f32, high: f32, least: i32, most: i32) -> i32 {
+  if (kiln_is_nan(x)) { return 0; }
+  if (x <= low) { return least; }
+  if (x >= high) { return most; }
+  return i32(x);
+}
+",
+    ),
+    (
+        "kiln_whole_u32",
+        "// Truncated, saturated; 0 for NaN.
+fn kiln_whole_u32(x: f32, high: f32, most: u32) -> u32 {
+  if (kiln_is_nan(x) || x <= 0.0f) { return 0u; }
+  if (x >= high) { return most; }
+  return u32(x);
+}
+",
+    ),
+    (
+        "kiln_checked",
+        "fn kiln_checked(index: i32, bound: i32) -> i32 {
+  if (index < 0 || index >= bound) { atomicStore(&failed[0], 1u); }
+  return index;
+}
+",
+    ),
+];
+
+/// The functions that a text uses, and those that they use.
+pub(super) fn used(text: &str) -> String {
+    let mut needed = alloc::vec![false; FUNCTIONS.len()];
+    for number in (0..FUNCTIONS.len()).rev() {
+        let (name, _) = FUNCTIONS[number];
+        let calls =
+            |text: &str| text.match_indices(name).any(|(at, _)| text[at + name.len()..].starts_with('('));
+        let later = FUNCTIONS.iter().zip(&needed).skip(number + 1);
+        needed[number] =
+            calls(text) || later.filter(|(_, needed)| **needed).any(|((_, body), _)| calls(body));
+    }
+    FUNCTIONS.iter().zip(needed).filter(|(_, needed)| *needed).map(|((_, body), _)| *body).collect()
+}

@@ -1,0 +1,284 @@
+//! Lines of source, and the values that are named in them.
+
+use crate::{AxisSet, Compute, GpuSchedule, Kernel, StrideClass, ValueId};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use kiln_ir::{DType, Reduction, Scalar};
+
+/// What differs between languages. Indices are signed integers.
+pub(super) trait Language {
+    /// Declares an index that does not change.
+    fn index(&self, name: &str, expression: &str) -> String;
+    /// The head of a loop over an index, from, below, and what follows each.
+    fn for_loop(&self, name: &str, from: &str, below: &str, next: &str) -> String;
+    /// Asks for a loop of a number of rounds known beforehand to be unrolled; empty where the language cannot be asked.
+    fn unroll(&self) -> &'static str;
+    /// Declares a value that does not change.
+    fn value(&self, name: &str, dtype: DType, expression: &str) -> String;
+    /// Declares a value that changes.
+    fn variable(&self, name: &str, dtype: DType, expression: &str) -> String;
+    /// Declares an array of values of one thread.
+    fn array(&self, name: &str, dtype: DType, len: usize) -> String;
+    /// Declares an array of values of all threads of a block.
+    fn shared(&self, name: &str, dtype: DType, len: usize) -> String;
+    /// Waits for all threads of the block.
+    fn barrier(&self) -> &'static str;
+    /// The value of another thread of its group of 32, whose number differs by an exclusive or.
+    fn shuffle(&self, value: &str, dtype: DType, distance: u32) -> Option<String>;
+    /// A function of values; `operands` are their names. Loads, stores and what is along axes is not asked for.
+    fn compute(&self, compute: &Compute, dtype: DType, operands: &[(String, DType)]) -> String;
+    /// A number.
+    fn constant(&self, scalar: Scalar, dtype: DType) -> String;
+    /// An index as a value.
+    fn of_index(&self, index: &str, dtype: DType) -> String;
+    /// An element in memory as a value.
+    fn load(&self, param: u32, dtype: DType, place: &str) -> String;
+    /// The statement that writes a value to memory.
+    fn store(&self, param: u32, dtype: DType, place: &str, value: &str) -> String;
+    /// Reads neighbouring elements of a parameter into a place of their own.
+    fn load_vector(&self, param: u32, count: u32, place: &str) -> String;
+    /// One of the elements read so, as a value.
+    fn lane(&self, param: u32, dtype: DType, lane: &str) -> String;
+    /// Declares a place for neighbouring elements that are to be written.
+    fn declare_vector(&self, param: u32, count: u32) -> String;
+    /// Sets one of them.
+    fn set_lane(&self, param: u32, dtype: DType, lane: &str, value: &str) -> String;
+    /// Writes them.
+    fn store_vector(&self, param: u32, count: u32, place: &str) -> String;
+    /// An element of scratch memory, to be read or written.
+    fn scratch(&self, number: usize, place: &str) -> String;
+    /// The least of two indices.
+    fn least(&self, a: &str, b: &str) -> String;
+}
+
+pub(super) struct Writer<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) language: &'a dyn Language,
+    pub(super) schedule: &'a GpuSchedule,
+    /// Statements so far.
+    pub(super) body: String,
+    /// Declarations of memory shared by a block.
+    pub(super) shared: Vec<String>,
+    depth: usize,
+}
+
+/// Which values have names at a point of the source.
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    defined: Vec<bool>,
+    /// Loads that are read from elsewhere than memory.
+    pub(super) kept: Vec<Option<String>>,
+}
+
+impl Scope {
+    pub(super) fn new(kernel: &Kernel) -> Scope {
+        Scope { defined: alloc::vec![false; kernel.body.len()], kept: alloc::vec![None; kernel.body.len()] }
+    }
+
+    pub(super) fn define(&mut self, value: ValueId) {
+        self.defined[value as usize] = true;
+    }
+}
+
+pub(super) fn name(value: ValueId) -> String {
+    format!("v{value}")
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(
+        kernel: &'a Kernel,
+        language: &'a dyn Language,
+        schedule: &'a GpuSchedule,
+    ) -> Writer<'a> {
+        Writer { kernel, language, schedule, body: String::new(), shared: Vec::new(), depth: 1 }
+    }
+
+    pub(super) fn line(&mut self, text: impl AsRef<str>) {
+        let text = text.as_ref();
+        if text.is_empty() {
+            return;
+        }
+        for _ in 0..self.depth {
+            self.body.push_str("  ");
+        }
+        self.body.push_str(text);
+        self.body.push('\n');
+    }
+
+    /// Opens a block behind a head such as `if (a)`.
+    pub(super) fn open(&mut self, head: impl AsRef<str>) {
+        let head = head.as_ref();
+        self.line(if head.is_empty() { "{".to_string() } else { format!("{head} {{") });
+        self.depth += 1;
+    }
+
+    pub(super) fn close(&mut self) {
+        self.depth -= 1;
+        self.line("}");
+    }
+
+    pub(super) fn index(&mut self, name: &str, expression: &str) {
+        let line = self.language.index(name, expression);
+        self.line(line);
+    }
+
+    pub(super) fn open_loop(&mut self, name: &str, from: &str, below: &str, next: &str) {
+        let head = self.language.for_loop(name, from, below, next);
+        self.open(head);
+    }
+
+    pub(super) fn share(&mut self, name: &str, dtype: DType, len: usize) {
+        let line = self.language.shared(name, dtype, len);
+        self.shared.push(line);
+    }
+
+    pub(super) fn barrier(&mut self) {
+        self.line(self.language.barrier());
+    }
+
+    /// The product of the extents of some axes.
+    pub(super) fn extent(&self, axes: AxisSet) -> String {
+        let names: Vec<String> = self.axes(axes).map(|axis| format!("e{axis}")).collect();
+        if names.is_empty() { "1".into() } else { names.join(" * ") }
+    }
+
+    pub(super) fn axes(&self, axes: AxisSet) -> impl DoubleEndedIterator<Item = usize> + use<> {
+        (0..self.kernel.axes.len()).filter(move |axis| axes >> axis & 1 == 1)
+    }
+
+    /// Declares the indices along some axes, from the number of a point among them, row-major.
+    pub(super) fn decode(&mut self, point: &str, axes: AxisSet) {
+        let list: Vec<usize> = self.axes(axes).collect();
+        let mut rest = point.to_string();
+        for (i, &axis) in list.iter().enumerate().rev() {
+            if i == 0 {
+                self.index(&format!("i{axis}"), &rest);
+            } else {
+                self.index(&format!("i{axis}"), &format!("{rest} % e{axis}"));
+                let next = format!("q{axis}");
+                self.index(&next, &format!("{rest} / e{axis}"));
+                rest = next;
+            }
+        }
+    }
+
+    /// Where a parameter's element lies for the indices `i0`, `i1` and so on.
+    pub(super) fn place(&self, param: u32) -> String {
+        let mut terms = Vec::new();
+        for (axis, class) in self.kernel.params[param as usize].strides.iter().enumerate() {
+            match class {
+                StrideClass::Zero => {}
+                StrideClass::One => terms.push(format!("i{axis}")),
+                StrideClass::Any => terms.push(format!("i{axis} * s{param}_{axis}")),
+            }
+        }
+        if terms.is_empty() { "0".into() } else { terms.join(" + ") }
+    }
+
+    /// Computes values that have no name yet, in order, and writes what is to be stored.
+    pub(super) fn emit(&mut self, values: &[ValueId], scope: &mut Scope) {
+        for &value in values {
+            if scope.defined[value as usize] {
+                continue;
+            }
+            scope.define(value);
+            let instruction = self.kernel.body[value as usize];
+            let dtype = instruction.dtype;
+            let operands: Vec<(String, DType)> = instruction
+                .compute
+                .operands()
+                .iter()
+                .map(|&operand| (name(operand), self.kernel.body[operand as usize].dtype))
+                .collect();
+            let expression = match instruction.compute {
+                Compute::Load(param) => match &scope.kept[value as usize] {
+                    Some(kept) => kept.clone(),
+                    None => self.language.load(param, dtype, &self.place(param)),
+                },
+                Compute::Number(param) => format!("n{param}"),
+                Compute::Constant(scalar) => self.language.constant(scalar, dtype),
+                Compute::Index(axis) => self.language.of_index(&format!("i{axis}"), dtype),
+                Compute::Store(param, stored) => {
+                    let statement = self.language.store(param, dtype, &self.place(param), &name(stored));
+                    self.line(statement);
+                    continue;
+                }
+                Compute::Unary(..)
+                | Compute::Binary(..)
+                | Compute::Compare(..)
+                | Compute::Select(..)
+                | Compute::Cast(_)
+                | Compute::Bitcast(_)
+                | Compute::Reduce(..)
+                | Compute::Scan { .. }
+                | Compute::Checked(..) => self.language.compute(&instruction.compute, dtype, &operands),
+            };
+            let line = self.language.value(&name(value), dtype, &expression);
+            self.line(line);
+        }
+    }
+
+    /// Two values as a reduction combines them.
+    pub(super) fn combined(&self, reduction: Reduction, dtype: DType, a: &str, b: &str) -> String {
+        let compute = Compute::Binary(reduction.binary(), 0, 0);
+        self.language.compute(&compute, dtype, &[(a.into(), dtype), (b.into(), dtype)])
+    }
+
+    /// Combines a variable over `count` threads whose numbers differ by multiples of `step`, and names the result. `lane` is
+    /// the thread's number among them. All threads of the block come here.
+    pub(super) fn combine(&mut self, value: ValueId, reduction: Reduction, count: u32, step: u32) {
+        let dtype = self.kernel.body[value as usize].dtype;
+        let total = format!("a{value}");
+        let shuffled = if step == 1 { self.language.shuffle(&total, dtype, 16).is_some() } else { false };
+        if shuffled {
+            let mut distance = count.min(32) / 2;
+            while distance > 0 {
+                let other = self.language.shuffle(&total, dtype, distance).unwrap_or_default();
+                let combined = self.combined(reduction, dtype, &total, &other);
+                self.line(format!("{total} = {combined};"));
+                distance /= 2;
+            }
+        }
+        if shuffled && count <= 32 {
+            let line = self.language.value(&name(value), dtype, &total);
+            self.line(line);
+            return;
+        }
+        let shared = format!("w{value}");
+        if shuffled {
+            // One value of each 32 threads, which every thread then combines in the same order.
+            self.share(&shared, dtype, 32);
+            self.open("if (thread % 32 == 0)");
+            self.line(format!("{shared}[thread / 32] = {total};"));
+            self.close();
+            self.barrier();
+            self.line(format!("{total} = {shared}[(thread - lane) / 32];"));
+            self.open_loop("part", "1", &format!("{}", count / 32), "part + 1");
+            let combined =
+                self.combined(reduction, dtype, &total, &format!("{shared}[(thread - lane) / 32 + part]"));
+            self.line(format!("{total} = {combined};"));
+            self.close();
+            self.barrier();
+            let line = self.language.value(&name(value), dtype, &total);
+            self.line(line);
+            return;
+        }
+        self.share(&shared, dtype, self.schedule.block as usize);
+        self.line(format!("{shared}[thread] = {total};"));
+        self.barrier();
+        self.open_loop("half", "0", &format!("{}", count.ilog2()), "half + 1");
+        let shift = self.language.of_index("half", DType::U32);
+        self.index("distance", &format!("{} >> {shift}", count / 2));
+        self.open("if (lane < distance)");
+        let other = format!("{shared}[thread + distance * {step}]");
+        let combined = self.combined(reduction, dtype, &format!("{shared}[thread]"), &other);
+        self.line(format!("{shared}[thread] = {combined};"));
+        self.close();
+        self.barrier();
+        self.close();
+        let line = self.language.value(&name(value), dtype, &format!("{shared}[thread - lane * {step}]"));
+        self.line(line);
+        self.barrier();
+    }
+}

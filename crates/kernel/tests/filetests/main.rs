@@ -1,0 +1,199 @@
+//! Runs the folders `kernel` and `print` of `filetests`: a program, and the kernel or source that it becomes.
+//!
+//! The first line says what is tested:
+//!
+//! * `; test kernel`: kernel and launch of the whole program, for operands that lie row-major without gaps;
+//! * `; test kernel-refused`: which instruction cannot join the region, and why;
+//! * `; test print cuda`, `; test print hip`, `; test print wgsl`: the source of the kernel with the default schedule;
+//! * `; test print-refused wgsl`: what the language lacks.
+//!
+//! Kernels are also run on several layouts and compared with the program on the reference engine. Lines below the first:
+//! `; numbers 2` makes input 2 a plain number, `; ints 10` fills integers with numbers below 10. WGSL is validated by
+//! `naga`, C++ is compiled by `g++` against a header that stands for the GPU compiler's, where there is a `g++`. The
+//! expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+use harness::{Fill, Random, Source, check};
+use kiln_ir::{Program, verify};
+use kiln_kernel::print::{Dialect, Printed, cpp, wgsl};
+use kiln_kernel::{GpuSchedule, Lowered, Nest, Slot};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const EXPECT: &str = "; expect:";
+const FOLDERS: [&str; 2] = ["kernel", "print"];
+
+#[test]
+fn filetests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
+    let mut files = Vec::new();
+    FOLDERS.iter().for_each(|folder| collect(&root.join(folder), &mut files));
+    files.sort();
+    assert!(!files.is_empty(), "no files in {}", root.display());
+    let update = std::env::var_os("UPDATE_EXPECT").is_some_and(|value| value == "1");
+    let mut failures = Vec::new();
+    let mut sources = Vec::new();
+    for path in &files {
+        let name = path.strip_prefix(&root).unwrap_or(path).display().to_string();
+        if let Err(problem) = test(path, update, &name, &mut sources) {
+            failures.push(format!("== {name}\n{problem}"));
+        }
+    }
+    if let Err(problem) = compile(&sources) {
+        failures.push(problem);
+    }
+    assert!(failures.is_empty(), "{} of {} failed\n{}", failures.len(), files.len(), failures.join("\n"));
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    for path in entries.map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "ir") {
+            files.push(path);
+        }
+    }
+}
+
+fn test(path: &Path, update: bool, name: &str, sources: &mut Vec<(String, String)>) -> Result<(), String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let (source, expected) = match text.split_once(&format!("\n{EXPECT}\n")) {
+        Some((source, expected)) => (source.trim_end(), expected),
+        None => (text.trim_end(), ""),
+    };
+    let result = output(source, name, sources)?;
+    let result: String =
+        result.lines().map(|line| format!("; {line}").trim_end().to_owned() + "\n").collect();
+    if result == expected {
+        return Ok(());
+    }
+    if update {
+        return fs::write(path, format!("{source}\n\n{EXPECT}\n{result}")).map_err(|error| error.to_string());
+    }
+    Err(format!("UPDATE_EXPECT=1 accepts this.\n-- expected:\n{expected}-- found:\n{result}"))
+}
+
+/// What the program of a file becomes.
+fn output(source: &str, name: &str, sources: &mut Vec<(String, String)>) -> Result<String, String> {
+    let command = source.lines().next().and_then(|line| line.strip_prefix("; test ")).unwrap_or_default();
+    let program = Program::parse(source).map_err(|error| error.to_string())?;
+    verify(&program).map_err(|error| error.to_string())?;
+    let numbers = option(source, "numbers").map_or_else(Vec::new, |number| {
+        (0..program.inputs.len()).map(|input| input == number).collect::<Vec<bool>>()
+    });
+    if command == "kernel-refused" {
+        let (number, refusal) = Nest::of_program(&program, &numbers).err().ok_or("nothing is refused")?;
+        return Ok(format!("instruction {number}: {refusal}"));
+    }
+    let region = Nest::of_program(&program, &numbers)
+        .map_err(|(number, refusal)| format!("instruction {number}: {refusal}"))?;
+    let lowered = lowered(&program, &region, &numbers, option(source, "ints"))?;
+    let schedule = GpuSchedule::choose(&lowered.kernel, &lowered.launch);
+    if !schedule.suits(&lowered.kernel, &lowered.launch) {
+        return Err(format!("the schedule does not suit: {schedule}"));
+    }
+    let print = |language: &str| match language {
+        "cuda" => cpp(&lowered.kernel, &schedule, Dialect::Cuda),
+        "hip" => cpp(&lowered.kernel, &schedule, Dialect::Hip),
+        _wgsl => wgsl(&lowered.kernel, &schedule),
+    };
+    match command.split_once(' ') {
+        None if command == "kernel" => Ok(format!("{}\n{}", lowered.kernel, lowered.launch)),
+        Some(("print", language @ ("cuda" | "hip" | "wgsl"))) => {
+            let printed = print(language).map_err(|error| error.to_string())?;
+            if print(language).as_ref() != Ok(&printed) {
+                return Err("prints another text the second time".into());
+            }
+            match language {
+                "wgsl" => validate(&printed)?,
+                _cpp => sources.push((name.into(), printed.text.clone())),
+            }
+            let [first, second] = schedule.grid(&lowered.kernel, &lowered.launch);
+            Ok(format!("schedule: {schedule}; blocks: {first}, {second}\n\n{}", printed.text))
+        }
+        Some(("print-refused", language)) => {
+            Ok(print(language).err().ok_or("the kernel is printed")?.to_string())
+        }
+        _ => Err(format!("the first line `; test {command}` asks for nothing known")),
+    }
+}
+
+/// The number of an option in the lines below the first.
+fn option(source: &str, name: &str) -> Option<usize> {
+    let lines = source.lines().skip(1).take_while(|line| line.starts_with("; "));
+    lines.filter_map(|line| line.strip_prefix("; ")?.strip_prefix(name)?.trim().parse().ok()).next()
+}
+
+/// The kernel for operands without gaps; on other layouts it is run and compared too.
+fn lowered(
+    program: &Program,
+    (nest, outputs): &(Nest, Vec<Slot>),
+    numbers: &[bool],
+    ints: Option<usize>,
+) -> Result<Lowered, String> {
+    let mut first = None;
+    for seed in 0..4 {
+        let mut random = Random::new(seed);
+        let sources: Vec<Source> = program
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(input, ty)| {
+                let below = ints.filter(|_| ty.dtype.is_int()).map(Fill::Below);
+                let fill = below.unwrap_or(Fill::Quarters);
+                match (numbers.get(input), seed) {
+                    (Some(true), _) => Source::number(&mut random, ty.dtype),
+                    (_, 0) => Source::contiguous(&mut random, *ty, fill),
+                    _ => Source::random(&mut random, *ty, fill),
+                }
+            })
+            .collect();
+        let types = program.slot_types();
+        let tolerance = |output: &kiln_ir::ProgramOperand| match output {
+            kiln_ir::ProgramOperand::Slot(slot) if types[*slot].dtype.size() < 4 => 3e-2,
+            kiln_ir::ProgramOperand::Slot(_) | kiln_ir::ProgramOperand::Scalar(_) => 2e-5,
+        };
+        let tolerances: Vec<f64> = program.outputs.iter().map(tolerance).collect();
+        let lowered = check(nest, outputs, program, &sources, &tolerances)?;
+        first.get_or_insert(lowered);
+    }
+    first.ok_or_else(|| "no layout".into())
+}
+
+fn validate(printed: &Printed) -> Result<(), String> {
+    let module = naga::front::wgsl::parse_str(&printed.text)
+        .map_err(|error| format!("{}\n{}", error.emit_to_string(&printed.text), printed.text))?;
+    let flags = naga::valid::ValidationFlags::all();
+    let mut validator = naga::valid::Validator::new(flags, naga::valid::Capabilities::empty());
+    validator
+        .validate(&module)
+        .map(drop)
+        .map_err(|error| format!("{}\n{}", error.emit_to_string(&printed.text), printed.text))
+}
+
+/// Compiles all C++ at once, each source in a namespace of its own.
+fn compile(sources: &[(String, String)]) -> Result<(), String> {
+    if Command::new("g++").arg("--version").output().is_err() {
+        println!("C++ is not compiled: there is no g++");
+        return Ok(());
+    }
+    let shim = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests/shim.hpp");
+    let mut text = format!("#include \"{}\"\n", shim.display());
+    for (number, (name, source)) in sources.iter().enumerate() {
+        text.push_str(&format!("#line 1 \"{name}\"\n#define kiln_kernel kernel_{number}\n"));
+        text.push_str(&format!("#define kiln_finish finish_{number}\nnamespace n{number} {{\n{source}}}\n"));
+        text.push_str("#undef kiln_kernel\n#undef kiln_finish\n");
+    }
+    let path = std::env::temp_dir().join(format!("kiln_kernel_{}.cpp", std::process::id()));
+    fs::write(&path, text).map_err(|error| error.to_string())?;
+    let flags = ["-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"];
+    let unused = ["-Wno-unused-variable", "-Wno-type-limits", "-Wno-bool-compare", "-Wno-unused-parameter"];
+    let result = Command::new("g++").args(flags).args(unused).arg(&path).output();
+    let _ = fs::remove_file(&path);
+    let result = result.map_err(|error| error.to_string())?;
+    if result.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&result.stderr).into_owned()) }
+}
