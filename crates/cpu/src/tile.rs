@@ -25,6 +25,8 @@ mod registers;
 mod run;
 mod scan;
 mod space;
+mod split;
+mod stage;
 
 pub(crate) use cache::Cache;
 pub(crate) use fused::fused;

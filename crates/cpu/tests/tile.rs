@@ -597,6 +597,45 @@ fn regions_without_a_kernel_run_op_by_op() {
 }
 
 #[test]
+fn epilogues_of_products_and_convolutions() {
+    for [m, k, n] in [[1, 1, 1], [5, 7, 3], [100, 33, 300]] {
+        for dtype in [DType::F32, DType::F64, DType::BF16] {
+            let types = [ty(&[m, k], dtype), ty(&[k, n], dtype), ty(&[n], dtype), ty(&[m, n], dtype)];
+            let mut case = case(format!("{dtype} {m}x{k}x{n}"), &types, |v| {
+                let y = v[0].matmul(&v[1]);
+                let y = &y + &v[2].broadcast(y.shape());
+                vec![&y.tanh() + &v[3], y]
+            });
+            case.tolerance *= 4.0;
+            case.check();
+        }
+    }
+    let spec = ConvSpec { stride: vec![1, 1], padding: vec![(1, 1), (1, 1)], dilation: vec![1, 1], groups: 1 };
+    let types = [ty(&[2, 3, 9, 8], DType::F32), ty(&[4, 3, 3, 3], DType::F32), ty(&[4, 1, 1], DType::F32)];
+    let op = Op::Conv { spec, pass: ConvPass::Forward };
+    let program = Recorder::trace(&types, |v| {
+        let y = v[0].apply(op, &[&v[1]]);
+        vec![(&y + &v[2].broadcast(y.shape())).max(&y.scalar(0.0))]
+    });
+    let mut case = case("convolution", &types, |v| vec![v[0].clone()]);
+    case.op = FusedOp::new(program);
+    case.tolerance *= 4.0;
+    case.check();
+}
+
+#[test]
+fn large_operands_across() {
+    case("x + exp yT", &[ty(&[300, 500], DType::F32), ty(&[500, 300], DType::F32)], |v| {
+        vec![&v[0] + &v[1].transpose().exp()]
+    })
+    .check_large();
+    case("softmax down columns", &[ty(&[400, 100], DType::F32)], |v| {
+        vec![&v[0].apply(Op::Softmax { axis: 0, log: false }, &[]) * 2.0]
+    })
+    .check_large();
+}
+
+#[test]
 fn special_values_pass_through() {
     let x = placed::specials(DType::F32, &[40, 50]);
     let y = placed::specials(DType::F32, &[40, 1]);

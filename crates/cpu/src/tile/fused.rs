@@ -5,8 +5,11 @@ use super::code::{Code, Param};
 use super::compile::{compile, number_bytes};
 use super::frame::{Frame, Launched};
 use super::run;
+use super::split::Split;
+use super::stage::{Staged, stage};
 use crate::Cpu;
 use crate::array::{Array, is_reusable};
+use crate::buffer::Buffer;
 use crate::layout::Layout;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,10 +23,7 @@ pub(crate) fn fused(cpu: &Cpu, op: &FusedOp, inputs: Operands, results: &[Tensor
     let program = op.shared();
     let Some(given) = given(program, &inputs)? else { return Ok(program.run_region(cpu, inputs)) };
     let plan = cpu.plans.plan(program, given, |given| Plan::new(program, given));
-    match &*plan {
-        Plan::Kernel(region) => region.run(cpu, inputs, results),
-        Plan::Unfused => Ok(program.run_region(cpu, inputs)),
-    }
+    plan.run(cpu, program, inputs, results)
 }
 
 /// How the operands are given; `None` where they are not of the program's types.
@@ -50,20 +50,39 @@ fn given(program: &Program, inputs: &Operands) -> Result<Option<AllGiven>> {
 pub(super) enum Plan {
     /// As one kernel.
     Kernel(Region),
+    /// A matrix product or a convolution by its own kernel, then the rest.
+    Hero(Split),
     /// Op by op.
     Unfused,
 }
 
 impl Plan {
     fn new(program: &Program, given: &AllGiven) -> Plan {
-        Region::new(program, given).map_or(Plan::Unfused, Plan::Kernel)
+        if let Some(region) = Region::new(program, given) {
+            return Plan::Kernel(region);
+        }
+        Split::new(program, given).map_or(Plan::Unfused, Plan::Hero)
     }
 
     /// Whether the machine runs it, or part of it.
     pub(super) fn is_compiled(&self) -> bool {
         match self {
-            Plan::Kernel(_) => true,
+            Plan::Kernel(_) | Plan::Hero(_) => true,
             Plan::Unfused => false,
+        }
+    }
+
+    fn run(
+        &self,
+        cpu: &Cpu,
+        program: &Program,
+        inputs: Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
+        match self {
+            Plan::Kernel(region) => region.run(cpu, inputs, results),
+            Plan::Hero(split) => split.run(cpu, inputs, results),
+            Plan::Unfused => Ok(program.run_region(cpu, inputs)),
         }
     }
 }
@@ -72,6 +91,8 @@ impl Plan {
 pub(super) struct Region {
     kernel: Kernel,
     launch: Launch,
+    /// Operands that are copied first, since they are crossed along another axis than results.
+    staged: Vec<Staged>,
     /// For each result, the parameters of the operands whose memory it may take, with their places.
     takes: Vec<Vec<(usize, usize)>>,
     plain: Arc<Code>,
@@ -80,7 +101,7 @@ pub(super) struct Region {
 }
 
 impl Region {
-    fn new(program: &Program, given: &AllGiven) -> Option<Region> {
+    pub(super) fn new(program: &Program, given: &AllGiven) -> Option<Region> {
         let numbers: Vec<bool> = given.iter().map(|given| *given == Given::Number).collect();
         let (nest, outputs) = Nest::of_program(program, &numbers).ok()?;
         let layouts = given.iter().zip(&program.inputs).map(|(given, ty)| {
@@ -91,13 +112,17 @@ impl Region {
             })
         });
         let lowered = nest.lower(&outputs, &layouts.collect::<Vec<_>>()).ok()?;
-        let (kernel, launch) = (lowered.kernel, lowered.launch);
+        let (kernel, mut launch) = (lowered.kernel, lowered.launch);
+        let staged = stage(&kernel, &mut launch);
         let plain = Arc::new(compile(&kernel, &launch, 0)?);
-        let takes = takes(&kernel, &launch, &plain, program.outputs.len());
-        Some(Region { kernel, launch, takes, plain, taking: Lock::default() })
+        let mut takes = takes(&kernel, &launch, &plain, program.outputs.len());
+        for takes in &mut takes {
+            takes.retain(|&(param, _)| staged.iter().all(|staged| staged.param != param));
+        }
+        Some(Region { kernel, launch, staged, takes, plain, taking: Lock::default() })
     }
 
-    fn run(&self, cpu: &Cpu, mut inputs: Operands, types: &[TensorType]) -> Result<Values> {
+    pub(super) fn run(&self, cpu: &Cpu, mut inputs: Operands, types: &[TensorType]) -> Result<Values> {
         let (taken, overwritten) = self.taken(&inputs);
         let code = self.code(overwritten);
         let mut arrays: SmallVec<[Option<Array>; 2]> = SmallVec::new();
@@ -116,6 +141,12 @@ impl Region {
                 Param::Output(place) => target(place)?,
                 Param::None => core::ptr::null_mut(),
             });
+        }
+        let mut copies: SmallVec<[Buffer; 2]> = SmallVec::new();
+        for staged in &self.staged {
+            let copy = staged.copy(&cpu.pool, bases[staged.param])?;
+            bases[staged.param] = copy.as_ptr();
+            copies.push(copy);
         }
         let mut uniforms: SmallVec<[[u8; 8]; 16]> = SmallVec::from_slice(&code.uniforms);
         for number in &code.numbers {

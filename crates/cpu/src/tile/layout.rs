@@ -10,6 +10,9 @@ use kiln_kernel::{Axis, AxisSet, Hero, Kernel, Launch};
 /// Rows of up to this many elements are not cut.
 const WHOLE_ROW: usize = 2048;
 
+/// Rows of at least this many elements are tiles of their own.
+const LONG_ENOUGH: usize = 256;
+
 /// With fewer rows than this, long ones are shared between threads part by part.
 const FEW_ROWS: usize = 16;
 const LONG_ROW: usize = 1 << 15;
@@ -74,7 +77,8 @@ impl Tiling {
         } else {
             Chunks { length, line: length, size: lanes / last * last }
         };
-        let group = if whole { (lanes / length).clamp(1, rows) } else { 1 };
+        // Values of single rows are numbers to the steps of their tiles; that is worth more than a longer tile.
+        let group = if whole && length < LONG_ENOUGH { (lanes / length).clamp(1, rows) } else { 1 };
         let (group, chunks) = match across.flatten() {
             Some(_) => (ACROSS[0].min(rows), Chunks { size: ACROSS[1].min(length), line: length, length }),
             None => (group, chunks),

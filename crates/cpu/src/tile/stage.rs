@@ -1,0 +1,75 @@
+//! Operands that are copied before a kernel runs.
+
+use crate::buffer::Buffer;
+use crate::copy::copy;
+use crate::threads::Pool;
+use alloc::vec::Vec;
+use kiln_ir::Result;
+use kiln_kernel::{Hero, Kernel, Launch, ParamKind};
+
+/// Elements from which a copy by blocks is faster than reading across.
+const LARGE: usize = 1 << 14;
+
+/// An operand that a kernel crosses along another axis than it lies in memory. It is copied into the kernel's order first,
+/// by blocks, since reading it across would fetch each cache line many times.
+pub(super) struct Staged {
+    pub(super) param: usize,
+    shape: Vec<usize>,
+    from: Vec<isize>,
+    to: Vec<isize>,
+    size: usize,
+}
+
+/// The operands to be copied; the launch then reads the copies.
+pub(super) fn stage(kernel: &Kernel, launch: &mut Launch) -> Vec<Staged> {
+    let mut all = Vec::new();
+    match kernel.hero {
+        Hero::Map | Hero::Transpose | Hero::RowReduce => {}
+        Hero::ColReduce | Hero::FullReduce | Hero::Scan | Hero::MatMul(_) => return all,
+    }
+    let Some(last) = launch.extents.len().checked_sub(1) else { return all };
+    for (number, param) in kernel.params.iter().enumerate() {
+        let strides = &launch.bindings[number].strides;
+        let crossed: Vec<usize> =
+            (0..strides.len()).filter(|&axis| strides[axis] != 0 && launch.extents[axis] > 1).collect();
+        let elements: usize = crossed.iter().map(|&axis| launch.extents[axis]).product();
+        let step = |axis: usize| strides[axis].unsigned_abs();
+        let nearer = crossed.iter().any(|&axis| step(axis) < strides[last].unsigned_abs());
+        let far = strides.get(last).is_some_and(|stride| stride.unsigned_abs() * param.dtype.size() >= 64);
+        if param.kind != ParamKind::Input || !far || !nearer || elements < LARGE {
+            continue;
+        }
+        let mut to = alloc::vec![0isize; strides.len()];
+        let mut stride = 1isize;
+        for &axis in crossed.iter().rev() {
+            to[axis] = stride;
+            stride *= launch.extents[axis] as isize;
+        }
+        let along = |strides: &[isize]| crossed.iter().map(|&axis| strides[axis]).collect();
+        all.push(Staged {
+            param: number,
+            shape: crossed.iter().map(|&axis| launch.extents[axis]).collect(),
+            from: along(strides),
+            to: along(&to),
+            size: param.dtype.size(),
+        });
+        launch.bindings[number].strides = to;
+    }
+    all
+}
+
+impl Staged {
+    /// The copy of an operand, given the address of its first element.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(super) fn copy(&self, pool: &Pool, from: *const u8) -> Result<Buffer> {
+        let elements: usize = self.shape.iter().product();
+        let buffer = Buffer::uninit(elements * self.size)?;
+        // SAFETY: the operand's elements, and a fresh buffer for as many.
+        unsafe {
+            copy(pool, self.size, &self.shape, (from, &self.from), (buffer.as_ptr(), &self.to));
+        }
+        Ok(buffer)
+    }
+}
