@@ -33,22 +33,27 @@ fn maps(bench: &Bench) {
     bench.run("gelu chain", &[x], |v| {
         vec![&(&v[0] * &(&(&v[0] / std::f64::consts::SQRT_2).erf() + 1.0)) / 2.0]
     });
-    bench.run("fused chain", &[x; 4], |v| {
-        vec![(&(&(&(&v[0] * &v[1]) + &v[2]).tanh() * &v[3]) - &v[0]).exp()]
-    });
+    bench
+        .run("fused chain", &[x; 4], |v| vec![(&(&(&(&v[0] * &v[1]) + &v[2]).tanh() * &v[3]) - &v[0]).exp()]);
     bench.run("adam", &[x; 4], |v| {
         let m = &(&v[2] * 0.9) + &(&v[1] * 0.1);
         let s = &(&v[3] * 0.999) + &(&v[1].square() * 0.001);
         vec![&v[0] - &(&(&m * 0.01) / &(&s.sqrt() + 1e-8)), m, s]
     });
-    for (name, function) in
-        [("exp", Unary::Exp), ("ln", Unary::Ln), ("tanh", Unary::Tanh), ("erf", Unary::Erf), ("sin", Unary::Sin)]
-    {
+    for (name, function) in [
+        ("exp", Unary::Exp),
+        ("ln", Unary::Ln),
+        ("tanh", Unary::Tanh),
+        ("erf", Unary::Erf),
+        ("sin", Unary::Sin),
+    ] {
         let program = Recorder::trace(&[f32s(&[1 << 16])], |v| vec![v[0].unary(function)]);
         bench.program(&format!("{name} 64 k"), program);
     }
     bench.run("pow 64 k", &[f32s(&[1 << 16]), f32s(&[1 << 16])], |v| vec![v[0].abs().pow(&v[1])]);
-    bench.run("transposed sum", &[f32s(&[2048, 2048]), f32s(&[2048, 2048])], |v| vec![&v[0] + &v[1].transpose()]);
+    bench.run("transposed sum", &[f32s(&[2048, 2048]), f32s(&[2048, 2048])], |v| {
+        vec![&v[0] + &v[1].transpose()]
+    });
 }
 
 fn rows(bench: &Bench) {
@@ -83,15 +88,11 @@ fn columns(bench: &Bench) {
 
 fn products(bench: &Bench) {
     for [m, k, n] in [[2048, 256, 1024], [64, 784, 512]] {
-        bench.run(
-            &format!("gelu of linear {m}x{k}x{n}"),
-            &[f32s(&[m, k]), f32s(&[k, n]), f32s(&[n])],
-            |v| {
-                let y = v[0].matmul(&v[1]);
-                let y = &y + &v[2].broadcast(y.shape());
-                vec![&y * &(&(&y * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0)]
-            },
-        );
+        bench.run(&format!("gelu of linear {m}x{k}x{n}"), &[f32s(&[m, k]), f32s(&[k, n]), f32s(&[n])], |v| {
+            let y = v[0].matmul(&v[1]);
+            let y = &y + &v[2].broadcast(y.shape());
+            vec![&y * &(&(&y * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0)]
+        });
     }
 }
 
@@ -117,7 +118,8 @@ impl Bench {
         if !name.contains(&self.wanted) {
             return;
         }
-        let inputs: Vec<Value> = program.inputs.iter().enumerate().map(|(i, ty)| self.random(i, ty)).collect();
+        let inputs: Vec<Value> =
+            program.inputs.iter().enumerate().map(|(i, ty)| self.random(i, ty)).collect();
         let fused = Op::Fused(FusedOp::new(program.clone()));
         let operands = || inputs.iter().map(Operand::from).collect::<Operands>();
         let types = infer(&fused, &OperandType::list(&operands())).unwrap();

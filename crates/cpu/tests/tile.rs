@@ -610,7 +610,8 @@ fn epilogues_of_products_and_convolutions() {
             case.check();
         }
     }
-    let spec = ConvSpec { stride: vec![1, 1], padding: vec![(1, 1), (1, 1)], dilation: vec![1, 1], groups: 1 };
+    let spec =
+        ConvSpec { stride: vec![1, 1], padding: vec![(1, 1), (1, 1)], dilation: vec![1, 1], groups: 1 };
     let types = [ty(&[2, 3, 9, 8], DType::F32), ty(&[4, 3, 3, 3], DType::F32), ty(&[4, 1, 1], DType::F32)];
     let op = Op::Conv { spec, pass: ConvPass::Forward };
     let program = Recorder::trace(&types, |v| {

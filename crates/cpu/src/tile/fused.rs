@@ -72,13 +72,7 @@ impl Plan {
         }
     }
 
-    fn run(
-        &self,
-        cpu: &Cpu,
-        program: &Program,
-        inputs: Operands,
-        results: &[TensorType],
-    ) -> Result<Values> {
+    fn run(&self, cpu: &Cpu, program: &Program, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         match self {
             Plan::Kernel(region) => region.run(cpu, inputs, results),
             Plan::Hero(split) => split.run(cpu, inputs, results),

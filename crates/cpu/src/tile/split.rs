@@ -98,6 +98,11 @@ impl Split {
 fn is_view(op: &Op) -> bool {
     matches!(
         op,
-        Op::Reshape(_) | Op::Permute(_) | Op::Broadcast(_) | Op::Slice(_) | Op::Windows { .. } | Op::Bitcast(_)
+        Op::Reshape(_)
+            | Op::Permute(_)
+            | Op::Broadcast(_)
+            | Op::Slice(_)
+            | Op::Windows { .. }
+            | Op::Bitcast(_)
     )
 }
