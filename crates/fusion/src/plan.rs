@@ -3,6 +3,7 @@
 mod emit;
 mod graph;
 mod group;
+mod rewrite;
 
 use crate::check;
 use crate::layer::Shared;
@@ -68,10 +69,12 @@ pub(crate) enum Reference {
 
 impl Plan {
     pub(crate) fn new(structure: Structure) -> Plan {
-        let graph = graph::Graph::new(&structure);
+        let rewrite::Rewritten { structure: better, originals } = rewrite::rewrite(&structure);
+        let graph = graph::Graph::new(&better);
         let groups = group::groups(&graph);
-        let emitted = emit::emit(&graph, groups);
-        let (steps, num_slots, outputs) = (emitted.steps, emitted.num_slots, emitted.outputs);
+        let emit::Emitted { steps, num_slots, outputs } = emit::emit(&graph, groups);
+        let original = |(result, slot): (usize, usize)| Some((originals[result]?, slot));
+        let outputs = outputs.into_iter().filter_map(original).collect();
         Plan { structure, steps, num_slots, outputs }
     }
 

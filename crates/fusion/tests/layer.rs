@@ -98,6 +98,24 @@ fn values_are_those_of_the_engine_below() {
 }
 
 #[test]
+fn a_product_that_is_only_seen_transposed_is_made_so() {
+    same(|engine| {
+        let x = write(engine, matrix(30, 20, 1));
+        let g = write(engine, matrix(30, 10, 2));
+        let w = write(engine, matrix(10, 20, 3));
+        let slope = x.permute(&[1, 0]).matmul(&g).permute(&[1, 0]);
+        let both = x.permute(&[1, 0]).matmul(&g);
+        vec![w - &slope * 0.1, &both.permute(&[1, 0]) + 1.0, both * 2.0]
+    });
+    let fusion = fusion();
+    let x = write(&fusion, matrix(30, 20, 1));
+    let g = write(&fusion, matrix(30, 10, 2));
+    let slope = (x.permute(&[1, 0]).matmul(&g).permute(&[1, 0]) * 2.0).into_value();
+    let text = fusion.explain(&slope);
+    assert!(text.contains("one kernel: matmul, mul"), "{text}");
+}
+
+#[test]
 fn the_second_time_the_plan_is_found() {
     let fusion = fusion();
     let mut x = fusion.write(data(512, 1));

@@ -1,0 +1,167 @@
+//! Rewriting a recording before groups are found: the same values, in a form that costs less.
+
+use super::Structure;
+use crate::record::{Entry, Source};
+use alloc::vec::Vec;
+use kiln_ir::{Axes, Op, TensorType};
+
+/// A recording in its better form.
+pub(crate) struct Rewritten {
+    pub(crate) structure: Structure,
+    /// The number in the original of each result.
+    pub(crate) originals: Vec<Option<usize>>,
+}
+
+/// Makes products that are only seen transposed in that form: `(A B)ᵀ = Bᵀ Aᵀ`, where the transposes of the factors are views.
+/// So the gradient of a weight comes out as the weight lies in memory.
+pub(crate) fn rewrite(original: &Structure) -> Rewritten {
+    let turned = turned_products(original);
+    let mut out = Rewritten {
+        structure: Structure {
+            entries: Vec::with_capacity(original.entries.len()),
+            externals: original.externals.clone(),
+            alive: Vec::new(),
+        },
+        originals: Vec::new(),
+    };
+    // Where each original result is now; a product that is gone keeps the place of its factors' transposes.
+    let mut places: Vec<u32> = Vec::new();
+    let mut first = 0;
+    for (number, entry) in original.entries.iter().enumerate() {
+        let results = entry.results.len();
+        match turned[number] {
+            Turned::Product => places.push(u32::MAX),
+            Turned::Transpose(product) => {
+                let place = out.turned_product(original, product, &places, first, entry.results[0]);
+                places.push(place);
+            }
+            Turned::No => {
+                let entry = out.moved(entry, &places);
+                for result in first..first + results {
+                    places.push(out.originals.len() as u32);
+                    out.originals.push(Some(result));
+                    out.structure.alive.push(original.alive[result]);
+                }
+                out.structure.entries.push(entry);
+            }
+        }
+        first += results;
+    }
+    out
+}
+
+/// What becomes of an entry.
+#[derive(Clone, Copy, PartialEq)]
+enum Turned {
+    No,
+    /// A product that is only seen transposed: made where its transpose was.
+    Product,
+    /// The transpose of that product.
+    Transpose(usize),
+}
+
+fn turned_products(structure: &Structure) -> Vec<Turned> {
+    let mut makers: Vec<usize> = Vec::new();
+    for (number, entry) in structure.entries.iter().enumerate() {
+        makers.extend(entry.results.iter().map(|_| number));
+    }
+    let mut uses = alloc::vec![0usize; makers.len()];
+    let operands = structure.entries.iter().flat_map(|entry| &entry.operands);
+    for source in operands {
+        if let Source::Result(result) = source {
+            uses[*result as usize] += 1;
+        }
+    }
+    let mut turned = alloc::vec![Turned::No; structure.entries.len()];
+    for (number, entry) in structure.entries.iter().enumerate() {
+        let (Op::Permute(axes), [Source::Result(result)]) = (&entry.op, entry.operands.as_slice()) else {
+            continue;
+        };
+        let result = *result as usize;
+        let product = makers[result];
+        let only = uses[result] == 1 && !structure.alive[result];
+        let no_numbers = || {
+            let operands = &structure.entries[product].operands;
+            operands.iter().all(|source| !matches!(source, Source::Number(_)))
+        };
+        if only && is_transpose(axes) && structure.entries[product].op == Op::MatMul && no_numbers() {
+            turned[product] = Turned::Product;
+            turned[number] = Turned::Transpose(product);
+        }
+    }
+    turned
+}
+
+/// Whether only the last two axes change places.
+fn is_transpose(axes: &Axes) -> bool {
+    let rank = axes.len();
+    rank >= 2
+        && axes.iter().take(rank - 2).enumerate().all(|(to, from)| to == from)
+        && axes.get(rank - 2) == rank - 1
+}
+
+impl Rewritten {
+    /// The transposes of the factors, and their product: where its result is.
+    fn turned_product(
+        &mut self,
+        original: &Structure,
+        product: usize,
+        places: &[u32],
+        result: usize,
+        ty: TensorType,
+    ) -> u32 {
+        let entry = &original.entries[product];
+        let mut factors = [self.source(entry.operands[1], places), self.source(entry.operands[0], places)];
+        for factor in &mut factors {
+            let of = self.ty(*factor);
+            let rank = of.rank();
+            let mut order: Vec<usize> = (0..rank).collect();
+            order.swap(rank - 2, rank - 1);
+            let mut shape = of.shape;
+            (shape[rank - 2], shape[rank - 1]) = (of.shape[rank - 1], of.shape[rank - 2]);
+            let op = Op::Permute(Axes::new(&order));
+            *factor = Source::Result(self.push(op, &[*factor], of.with_shape(shape), None, false));
+        }
+        let alive = original.alive[result];
+        self.push(Op::MatMul, &factors, ty, Some(result), alive)
+    }
+
+    fn push(
+        &mut self,
+        op: Op,
+        operands: &[Source],
+        ty: TensorType,
+        original: Option<usize>,
+        alive: bool,
+    ) -> u32 {
+        let operands = operands.iter().copied().collect();
+        self.structure.entries.push(Entry { op, operands, results: [ty].into_iter().collect() });
+        self.structure.alive.push(alive);
+        self.originals.push(original);
+        (self.originals.len() - 1) as u32
+    }
+
+    fn moved(&self, entry: &Entry, places: &[u32]) -> Entry {
+        let operands = entry.operands.iter().map(|&source| self.source(source, places)).collect();
+        Entry { op: entry.op.clone(), operands, results: entry.results.clone() }
+    }
+
+    fn source(&self, source: Source, places: &[u32]) -> Source {
+        match source {
+            Source::Result(result) => Source::Result(places[result as usize]),
+            Source::External(_) | Source::Number(_) => source,
+        }
+    }
+
+    fn ty(&self, source: Source) -> TensorType {
+        let result = |wanted: u32| {
+            let mut types = self.structure.entries.iter().flat_map(|entry| &entry.results);
+            types.nth(wanted as usize).copied()
+        };
+        match source {
+            Source::External(place) => self.structure.externals[place as usize],
+            Source::Result(wanted) => result(wanted).expect("a result of an entry before"),
+            Source::Number(_) => unreachable!("factors are tensors"),
+        }
+    }
+}
