@@ -11,8 +11,10 @@
 //!   layer learns where a region ends.
 //! * [`Nest::lower`] turns the region into a [`Kernel`] and a [`Launch`], given where the operands lie in memory. Axes
 //!   that every parameter crosses with matching strides become one.
-//! * Readers of a kernel: the tile machine of the CPU engine, the printers for GPU languages, the interpreter that defines
-//!   what a kernel means.
+//! * [`verify()`] checks what kernels promise, [`interpret()`] says what they mean, [`Kernel::cost`] counts, and
+//!   [`text`] prints and reads them.
+//! * [`GpuSchedule`] and [`TileSchedule`] say how the axes are spread over a machine. [`print`](mod@print) writes C++ for CUDA
+//!   and HIP, and WGSL; the CPU engine's tile machine runs kernels without a compiler.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -9,11 +9,15 @@
 //!
 //! Kernels are also run on several layouts and compared with the program on the reference engine. Lines below the first:
 //! `; numbers 2` makes input 2 a plain number, `; ints 10` fills integers with numbers below 10. WGSL is validated by
-//! `naga`, C++ is compiled by `g++` against a header that stands for the GPU compiler's, where there is a `g++`. The
+//! `naga`; C++ is compiled by `g++` against a header that stands for the GPU compiler's and runs its threads one by one, and what
+//! it computes is compared with the reference too, where there is a `g++`. The
 //! expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
 
+mod cpp_runs;
 #[path = "../harness/mod.rs"]
 mod harness;
+
+use cpp_runs::Run;
 
 use harness::{Fill, Random, Source, check};
 use kiln_ir::{Program, verify};
@@ -21,7 +25,6 @@ use kiln_kernel::print::{Dialect, Printed, cpp, wgsl};
 use kiln_kernel::{GpuSchedule, Lowered, Nest, Slot};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const EXPECT: &str = "; expect:";
 const FOLDERS: [&str; 2] = ["kernel", "print"];
@@ -35,16 +38,14 @@ fn filetests() {
     assert!(!files.is_empty(), "no files in {}", root.display());
     let update = std::env::var_os("UPDATE_EXPECT").is_some_and(|value| value == "1");
     let mut failures = Vec::new();
-    let mut sources = Vec::new();
+    let mut runs = Vec::new();
     for path in &files {
         let name = path.strip_prefix(&root).unwrap_or(path).display().to_string();
-        if let Err(problem) = test(path, update, &name, &mut sources) {
+        if let Err(problem) = test(path, update, &name, &mut runs) {
             failures.push(format!("== {name}\n{problem}"));
         }
     }
-    if let Err(problem) = compile(&sources) {
-        failures.push(problem);
-    }
+    failures.extend(cpp_runs::check(&runs));
     assert!(failures.is_empty(), "{} of {} failed\n{}", failures.len(), files.len(), failures.join("\n"));
 }
 
@@ -59,13 +60,13 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-fn test(path: &Path, update: bool, name: &str, sources: &mut Vec<(String, String)>) -> Result<(), String> {
+fn test(path: &Path, update: bool, name: &str, runs: &mut Vec<Run>) -> Result<(), String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let (source, expected) = match text.split_once(&format!("\n{EXPECT}\n")) {
         Some((source, expected)) => (source.trim_end(), expected),
         None => (text.trim_end(), ""),
     };
-    let result = output(source, name, sources)?;
+    let result = output(source, name, runs)?;
     let result: String =
         result.lines().map(|line| format!("; {line}").trim_end().to_owned() + "\n").collect();
     if result == expected {
@@ -78,7 +79,7 @@ fn test(path: &Path, update: bool, name: &str, sources: &mut Vec<(String, String
 }
 
 /// What the program of a file becomes.
-fn output(source: &str, name: &str, sources: &mut Vec<(String, String)>) -> Result<String, String> {
+fn output(source: &str, name: &str, runs: &mut Vec<Run>) -> Result<String, String> {
     let command = source.lines().next().and_then(|line| line.strip_prefix("; test ")).unwrap_or_default();
     let program = Program::parse(source).map_err(|error| error.to_string())?;
     verify(&program).map_err(|error| error.to_string())?;
@@ -91,7 +92,7 @@ fn output(source: &str, name: &str, sources: &mut Vec<(String, String)>) -> Resu
     }
     let region = Nest::of_program(&program, &numbers)
         .map_err(|(number, refusal)| format!("instruction {number}: {refusal}"))?;
-    let lowered = lowered(&program, &region, &numbers, option(source, "ints"))?;
+    let (lowered, sources) = lowered(&program, &region, &numbers, option(source, "ints"))?;
     let schedule = GpuSchedule::choose(&lowered.kernel, &lowered.launch);
     if !schedule.suits(&lowered.kernel, &lowered.launch) {
         return Err(format!("the schedule does not suit: {schedule}"));
@@ -110,7 +111,11 @@ fn output(source: &str, name: &str, sources: &mut Vec<(String, String)>) -> Resu
             }
             match language {
                 "wgsl" => validate(&printed)?,
-                _cpp => sources.push((name.into(), printed.text.clone())),
+                _cpp => {
+                    let expected = harness::reference(&program, &sources)?;
+                    let (printed, lowered) = (printed.clone(), lowered.clone());
+                    runs.push(Run { name: name.into(), printed, schedule, lowered, sources, expected });
+                }
             }
             let [first, second] = schedule.grid(&lowered.kernel, &lowered.launch);
             Ok(format!("schedule: {schedule}; blocks: {first}, {second}\n\n{}", printed.text))
@@ -134,7 +139,7 @@ fn lowered(
     (nest, outputs): &(Nest, Vec<Slot>),
     numbers: &[bool],
     ints: Option<usize>,
-) -> Result<Lowered, String> {
+) -> Result<(Lowered, Vec<Source>), String> {
     let mut first = None;
     for seed in 0..4 {
         let mut random = Random::new(seed);
@@ -159,7 +164,7 @@ fn lowered(
         };
         let tolerances: Vec<f64> = program.outputs.iter().map(tolerance).collect();
         let lowered = check(nest, outputs, program, &sources, &tolerances)?;
-        first.get_or_insert(lowered);
+        first.get_or_insert((lowered, sources));
     }
     first.ok_or_else(|| "no layout".into())
 }
@@ -173,27 +178,4 @@ fn validate(printed: &Printed) -> Result<(), String> {
         .validate(&module)
         .map(drop)
         .map_err(|error| format!("{}\n{}", error.emit_to_string(&printed.text), printed.text))
-}
-
-/// Compiles all C++ at once, each source in a namespace of its own.
-fn compile(sources: &[(String, String)]) -> Result<(), String> {
-    if Command::new("g++").arg("--version").output().is_err() {
-        println!("C++ is not compiled: there is no g++");
-        return Ok(());
-    }
-    let shim = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests/shim.hpp");
-    let mut text = format!("#include \"{}\"\n", shim.display());
-    for (number, (name, source)) in sources.iter().enumerate() {
-        text.push_str(&format!("#line 1 \"{name}\"\n#define kiln_kernel kernel_{number}\n"));
-        text.push_str(&format!("#define kiln_finish finish_{number}\nnamespace n{number} {{\n{source}}}\n"));
-        text.push_str("#undef kiln_kernel\n#undef kiln_finish\n");
-    }
-    let path = std::env::temp_dir().join(format!("kiln_kernel_{}.cpp", std::process::id()));
-    fs::write(&path, text).map_err(|error| error.to_string())?;
-    let flags = ["-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"];
-    let unused = ["-Wno-unused-variable", "-Wno-type-limits", "-Wno-bool-compare", "-Wno-unused-parameter"];
-    let result = Command::new("g++").args(flags).args(unused).arg(&path).output();
-    let _ = fs::remove_file(&path);
-    let result = result.map_err(|error| error.to_string())?;
-    if result.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&result.stderr).into_owned()) }
 }
