@@ -15,6 +15,9 @@ use smallvec::smallvec;
 /// Elements of a line whose extreme is found before its place is.
 const BLOCK: usize = 512;
 
+/// Elements that are ranked side by side.
+const LANES: usize = 32;
+
 /// Elements of a single line that one thread searches at once.
 const PART: usize = 1 << 15;
 
@@ -64,8 +67,24 @@ impl Extreme for Max {
 impl Extreme for Min {
     #[inline(always)]
     fn rank<T: Ordered>(x: T) -> T::Key {
-        if x.is_nan() { T::Key::GREATEST } else { x.key().complement() }
+        let rank = x.key().complement();
+        if x.is_nan() { T::Key::GREATEST } else { rank }
     }
+}
+
+/// The greatest of the elements' ranks, or that rank if all are less.
+#[inline(always)]
+fn greatest_rank<T: Ordered, E: Extreme>(x: &[T], least: T::Key) -> T::Key {
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    let mut ranks = [least; LANES];
+    for chunk in chunks {
+        for lane in 0..LANES {
+            let rank = E::rank(chunk[lane]);
+            ranks[lane] = if rank > ranks[lane] { rank } else { ranks[lane] };
+        }
+    }
+    let best = ranks.into_iter().fold(least, Ord::max);
+    rest.iter().fold(best, |best, &x| Ord::max(best, E::rank(x)))
 }
 
 multiversion! {
@@ -74,13 +93,13 @@ multiversion! {
         let mut best = E::rank(x[0]);
         let mut start = 0;
         for (i, block) in x.chunks(BLOCK).enumerate() {
-            let mut rank = best;
-            for &x in block {
-                rank = Ord::max(rank, E::rank(x));
-            }
+            let rank = greatest_rank::<T, E>(block, best);
             if rank > best {
                 (best, start) = (rank, i * BLOCK);
             }
+        }
+        while x.len() - start > LANES && greatest_rank::<T, E>(&x[start..start + LANES], T::Key::LEAST) != best {
+            start += LANES;
         }
         let found = x[start..].iter().position(|&x| E::rank(x) == best);
         start + found.unwrap_or(0)

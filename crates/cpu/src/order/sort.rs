@@ -15,7 +15,7 @@ use crate::index::store_index;
 use crate::scalar::with_number;
 use alloc::vec::Vec;
 use entries::{Entry, Pair};
-use kiln_ir::{DType, Operands, Result, Values};
+use kiln_ir::{Axes, DType, MAX_RANK, Operands, Result, TensorType, Values};
 use smallvec::smallvec;
 
 /// Entries of one line worth sharing between threads.
@@ -45,10 +45,26 @@ pub(crate) fn topk(
 ) -> Result<Values> {
     let (x, ty) = tensor(&inputs, 0)?;
     let values_ty = ty.with_shape(ty.shape.with(axis, k));
-    let indices_ty = values_ty.with_dtype(index);
-    let values = Array::uninit(&values_ty)?;
-    let indices = Array::uninit(&indices_ty)?;
-    if values_ty.num_elements() > 0 {
+    let types = [values_ty, values_ty.with_dtype(index)];
+    let [values, indices] = first_entries(cpu, (x, ty), axis, k, largest, types)?;
+    Ok(smallvec![values.into_value(types[0]), indices.into_value(types[1])])
+}
+
+/// The first `k` entries of each line in order: values and places, of these types.
+fn first_entries(
+    cpu: &Cpu,
+    (x, ty): (&Array, &TensorType),
+    axis: usize,
+    k: usize,
+    largest: bool,
+    types: [TensorType; 2],
+) -> Result<[Array; 2]> {
+    let last = ty.rank() - 1;
+    if axis != last && x.strides()[axis].unsigned_abs() > x.strides()[last].unsigned_abs() {
+        return first_entries_across(cpu, (x, ty), axis, k, largest, types);
+    }
+    let [values, indices] = [Array::uninit(&types[0])?, Array::uninit(&types[1])?];
+    if types[0].num_elements() > 0 {
         let job = Sort {
             cpu,
             lines: Lines::new(&ty.shape, axis, [x.strides(), values.strides(), indices.strides()]),
@@ -56,12 +72,35 @@ pub(crate) fn topk(
             largest,
             values: Shared::new(values.as_mut_ptr()),
             indices: Shared::new(indices.as_mut_ptr()),
-            index_size: index.size(),
+            index_size: types[1].dtype.size(),
         };
         // SAFETY: the lines are those of `x` and of the results, which are fresh.
         with_number!(ty.dtype, T => unsafe { job.run::<T>(x.as_ptr()) })?;
     }
-    Ok(smallvec![values.into_value(values_ty), indices.into_value(indices_ty)])
+    Ok([values, indices])
+}
+
+/// The same where the elements of a line lie apart: lines are copied to lie without gaps, and the results back.
+fn first_entries_across(
+    cpu: &Cpu,
+    (x, ty): (&Array, &TensorType),
+    axis: usize,
+    k: usize,
+    largest: bool,
+    types: [TensorType; 2],
+) -> Result<[Array; 2]> {
+    let last = ty.rank() - 1;
+    let swapped = |array: &Array, ty: &TensorType| {
+        let mut axes: [usize; MAX_RANK] = core::array::from_fn(|axis| axis);
+        axes.swap(axis, last);
+        let layout = array.layout.permute(&Axes::new(&axes[..=last]));
+        let ty = ty.with_shape(layout.shape);
+        cpu.contiguous(&Array { buffer: array.buffer.clone(), layout }, &ty).map(|array| (array, ty))
+    };
+    let (x, ty) = swapped(x, ty)?;
+    let moved = types.map(|of| of.with_shape(ty.shape.with(last, k)));
+    let [values, indices] = first_entries(cpu, (&x, &ty), last, k, largest, moved)?;
+    Ok([swapped(&values, &moved[0])?.0, swapped(&indices, &moved[1])?.0])
 }
 
 /// Writes the first `k` entries of each line in order.

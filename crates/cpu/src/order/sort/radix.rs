@@ -12,8 +12,9 @@ use alloc::vec::Vec;
 /// Entries from which counting beats comparing.
 const FROM: usize = 2048;
 
-/// Bits of a digit: a cache line of each bucket, and the buckets' pages, must be at hand.
-const DIGIT: u32 = 11;
+/// Bits of a digit, so few that a cache line of each bucket stays in the first cache: four passes over 32 bits take less
+/// time than three over digits of 11.
+const DIGIT: u32 = 9;
 
 /// Entries worth a part of their own.
 const PART: usize = 1 << 15;
@@ -83,12 +84,11 @@ impl Radix<'_> {
         }
         let lowest = varying.trailing_zeros();
         let width = u64::BITS - varying.leading_zeros() - lowest;
-        let passes = width.div_ceil(DIGIT);
-        let bits = width.div_ceil(passes);
+        let bits = width.min(DIGIT);
         let mut counts = alloc::vec![0u32; self.parts << bits];
         let mut wide = alloc::vec![0usize; if u32::try_from(self.len).is_ok() { 0 } else { counts.len() }];
-        for pass in 0..passes {
-            let digit = Digit { shift: lowest + pass * bits, buckets: 1 << bits };
+        for shift in (lowest..lowest + width).step_by(DIGIT as usize) {
+            let digit = Digit { shift, buckets: 1 << bits.min(lowest + width - shift) };
             // SAFETY: as the caller promises; each pass initialises the other list.
             unsafe {
                 if wide.is_empty() {

@@ -15,22 +15,22 @@ const PART: usize = 1 << 16;
 pub(super) const GREATEST_SHARE: usize = PART / 8;
 
 /// Elements that are passed over together where none of them may be among the first.
-const BLOCK: usize = 64;
+const BLOCK: usize = 256;
+
+/// Elements that are ranked side by side.
+const LANES: usize = 32;
 
 multiversion! {
     /// Whether any of the elements comes before the one with that rank.
     fn any_before[T: Ordered]<T> in { T::WIDEST } (block: &[T; BLOCK], last: T::Key, largest: bool) -> bool {
-        let mut found = false;
-        if largest {
-            for &x in block {
-                found |= rank(x, true) < last;
-            }
-        } else {
-            for &x in block {
-                found |= rank(x, false) < last;
+        let mut least = [last; LANES];
+        for chunk in block.as_chunks::<LANES>().0 {
+            for lane in 0..LANES {
+                let rank = rank(chunk[lane], largest);
+                least[lane] = if rank < least[lane] { rank } else { least[lane] };
             }
         }
-        found
+        least.into_iter().fold(last, Ord::min) < last
     }
 }
 
