@@ -53,7 +53,7 @@ const MAX_NARROW_ROWS: usize = 8;
 const GRAIN: usize = 1 << 17;
 
 /// Columns of the result that a step computes: their sums, and converted weights, stay in the first cache.
-const STRETCH: usize = 512;
+const STRETCH: usize = 1024;
 
 /// Rows of weights that are converted at a time.
 const STEPS: usize = 8;
@@ -84,7 +84,7 @@ pub(crate) unsafe fn matmul_dequantized(
         // SAFETY: as the caller promises.
         return unsafe { Gemm { epilogue, ..plain }.run(level, pool) };
     }
-    let grain = GRAIN.div_ceil(k.max(1)).next_multiple_of(STRETCH / 4);
+    let grain = GRAIN.div_ceil(k.max(1)).next_multiple_of(STRETCH);
     pool.parallel_for(n, grain, |columns| {
         for start in columns.clone().step_by(STRETCH) {
             let columns = start..(start + STRETCH).min(columns.end);
@@ -107,6 +107,59 @@ impl Weights {
         unsafe {
             let zero = self.zero.map_or(0.0, |zero| *zero.at(row, column).start);
             (*self.scale.at(row, column).start, zero)
+        }
+    }
+
+    /// Scales and zeros of a stretch of columns, in a row of blocks.
+    ///
+    /// # Safety
+    /// The columns are the weights'.
+    #[inline(always)]
+    unsafe fn lines(&self, row: usize, columns: Range<usize>, lines: &mut [[f32; STRETCH]; 2]) {
+        let fill = |from: Matrix<f32>, line: &mut [f32]| {
+            // SAFETY: blocks of these columns.
+            unsafe {
+                if self.block[1] == 1 {
+                    let from = from.at(row, columns.start);
+                    for (j, to) in line.iter_mut().enumerate() {
+                        *to = *from.start.offset(j as isize * from.column);
+                    }
+                    return;
+                }
+                let mut start = columns.start;
+                while start < columns.end {
+                    let block = start / self.block[1];
+                    let end = ((block + 1) * self.block[1]).min(columns.end);
+                    line[start - columns.start..end - columns.start].fill(*from.at(row, block).start);
+                    start = end;
+                }
+            }
+        };
+        let [scales, zeros] = lines;
+        fill(self.scale, &mut scales[..columns.len()]);
+        match self.zero {
+            Some(zero) => fill(zero, &mut zeros[..columns.len()]),
+            None => zeros[..columns.len()].fill(0.0),
+        }
+    }
+
+    /// Asks for some columns of a row, which need not exist, to be brought into the cache.
+    ///
+    /// # Safety
+    /// The machine has the unit.
+    #[inline(always)]
+    unsafe fn prefetch<S: Simd<f32>>(&self, p: usize, j: usize, count: usize) {
+        let (start, bytes) = match self.values {
+            Values::I8(values) => (values.at(p, j).start.cast_const().cast::<u8>(), count),
+            Values::U8(values) => (values.at(p, j).start.cast_const(), count),
+            Values::I4(Nibbles { bytes, .. }) => {
+                let first = p * bytes.row as usize + j * bytes.column as usize;
+                (bytes.start.cast_const().wrapping_add(first / 2), count / 2)
+            }
+        };
+        for at in (0..bytes).step_by(64) {
+            // SAFETY: the caller vouches for the unit.
+            unsafe { S::prefetch(start.wrapping_add(at).cast()) };
         }
     }
 
@@ -201,29 +254,32 @@ impl Kernel<f32> for Expand<'_> {
                     for first in (rows.start..rows.end).step_by(STRETCH) {
                         let count = (rows.end - first).min(STRETCH);
                         weights.convert::<S>(first, j, true, count, line.as_mut_ptr());
-                        let (mut scale, mut zero) = weights.scale_at(first, j);
-                        for i in 0..count {
-                            if (first + i) % weights.block[0] == 0 {
-                                (scale, zero) = weights.scale_at(first + i, j);
+                        let mut start = 0;
+                        while start < count {
+                            let block = weights.block[0];
+                            let end = (start + block - (first + start) % block).min(count);
+                            let (scale, zero) = weights.scale_at(first + start, j);
+                            let to = to.add((first - rows.start) * stride + column);
+                            for i in start..end {
+                                *to.add(i * stride) = (line[i] - zero) * scale;
                             }
-                            *to.add((first - rows.start + i) * stride + column) = (line[i] - zero) * scale;
+                            start = end;
                         }
                     }
                 }
                 return;
             }
-            let (mut scales, mut zeros) = ([0.0f32; STRETCH], [0.0f32; STRETCH]);
+            let mut lines = [[0.0f32; STRETCH]; 2];
             for first in columns.clone().step_by(STRETCH) {
-                let count = (columns.end - first).min(STRETCH);
+                let stretch = first..(first + STRETCH).min(columns.end);
                 for p in rows.clone() {
                     if p == rows.start || p % weights.block[0] == 0 {
-                        for i in 0..count {
-                            (scales[i], zeros[i]) = weights.scale_at(p, first + i);
-                        }
+                        weights.lines(p / weights.block[0], stretch.clone(), &mut lines);
                     }
-                    weights.convert::<S>(p, first, false, count, line.as_mut_ptr());
+                    weights.convert::<S>(p, first, false, stretch.len(), line.as_mut_ptr());
                     let to = to.add((p - rows.start) * stride + first - columns.start);
-                    for i in 0..count {
+                    let [scales, zeros] = &lines;
+                    for i in 0..stretch.len() {
                         *to.add(i) = (line[i] - zeros[i]) * scales[i];
                     }
                 }
@@ -247,13 +303,6 @@ impl Kernel<f32> for Narrow<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd<f32>>(self) {
-        for i in 0..self.rows {
-            // SAFETY: a part of a row of the result.
-            let row = unsafe {
-                core::slice::from_raw_parts_mut(self.c.at(i, self.columns.start).start, self.columns.len())
-            };
-            row.fill(0.0);
-        }
         // SAFETY: what the caller vouches for.
         unsafe { if self.weights.along_depth() { self.dots::<S>() } else { self.add_rows::<S>() } }
     }
@@ -276,36 +325,42 @@ impl Narrow<'_> {
                     *x.add(i * self.depth + p) = *self.x.at(i, p).start;
                 }
             }
+            let block = self.weights.block[0];
+            let one = S::splat(1.0);
             for j in self.columns.clone() {
-                let mut first = 0;
-                while first < self.depth {
-                    // Whole blocks, or a part of a long one.
-                    let block = self.weights.block[0];
-                    let count = (block - first % block).min(STRETCH).min(self.depth - first);
+                let mut sums = [S::splat(0.0); MAX_NARROW_ROWS];
+                let mut rest = [0.0f32; MAX_NARROW_ROWS];
+                // Where the next block starts; scale and zero are those of the one before.
+                let (mut next, mut scale, mut zero) = (0, 0.0, 0.0);
+                for first in (0..self.depth).step_by(STRETCH) {
+                    let count = (self.depth - first).min(STRETCH);
                     self.weights.convert::<S>(first, j, true, count, line.as_mut_ptr());
-                    let (scale, zero) = self.weights.scale_at(first, j);
-                    for i in 0..self.rows {
-                        let row = x.add(i * self.depth + first);
-                        let mut sums = [S::splat(0.0); 2];
-                        let mut p = 0;
+                    let mut start = 0;
+                    while start < count {
+                        if first + start == next {
+                            (scale, zero) = self.weights.scale_at(next, j);
+                            next += block;
+                        }
+                        let end = (next - first).min(count);
+                        let whole = start + (end - start) / S::LANES * S::LANES;
                         let shift = S::splat(-zero);
-                        let one = S::splat(1.0);
-                        while p + 2 * S::LANES <= count {
-                            for half in 0..2 {
-                                let at = p + half * S::LANES;
-                                let q = S::mul_add(S::load(line.as_ptr().add(at)), one, shift);
-                                sums[half] = S::mul_add(S::load(row.add(at)), q, sums[half]);
+                        for i in 0..self.rows {
+                            let row = x.add(i * self.depth + first);
+                            let mut sum = S::splat(0.0);
+                            for p in (start..whole).step_by(S::LANES) {
+                                let q = S::mul_add(S::load(line.as_ptr().add(p)), one, shift);
+                                sum = S::mul_add(S::load(row.add(p)), q, sum);
                             }
-                            p += 2 * S::LANES;
+                            sums[i] = S::mul_add(sum, S::splat(scale), sums[i]);
+                            for p in whole..end {
+                                rest[i] += scale * (*row.add(p) * (line[p] - zero));
+                            }
                         }
-                        let mut sum = S::sum(sums[0]) + S::sum(sums[1]);
-                        while p < count {
-                            sum += *row.add(p) * (line[p] - zero);
-                            p += 1;
-                        }
-                        *self.c.at(i, j).start += scale * sum;
+                        start = end;
                     }
-                    first += count;
+                }
+                for i in 0..self.rows {
+                    *self.c.at(i, j).start = S::sum(sums[i]) + rest[i];
                 }
             }
         }
@@ -318,56 +373,63 @@ impl Narrow<'_> {
     #[inline(always)]
     unsafe fn add_rows<S: Simd<f32>>(&self) {
         let len = self.columns.len();
+        let start = self.columns.start;
         let block = self.weights.block[0];
         let mut lines = [[0.0f32; STRETCH]; STEPS];
+        let mut blocks = [[0.0f32; STRETCH]; 2];
         let mut sums = [[0.0f32; STRETCH]; MAX_NARROW_ROWS];
+        let mut totals = [[0.0f32; STRETCH]; MAX_NARROW_ROWS];
+        // Lines are worked on in whole vectors: what lies beyond the columns is never written to the result.
         // SAFETY: as the caller promises.
         unsafe {
-            let mut first = 0;
-            while first < self.depth {
-                let end = (first + block - first % block).min(self.depth);
-                let mut totals = [0.0f32; MAX_NARROW_ROWS];
+            for first in (0..self.depth).step_by(block) {
+                let end = (first + block).min(self.depth);
+                self.weights.lines(first / block, self.columns.clone(), &mut blocks);
+                let [scales, zeros] = [blocks[0].as_ptr(), blocks[1].as_ptr()];
                 sums[..self.rows].iter_mut().for_each(|row| row[..len].fill(0.0));
-                let mut p = first;
-                while p < end {
+                for p in (first..end).step_by(STEPS) {
                     let steps = (end - p).min(STEPS);
                     let mut x = [[0.0f32; STEPS]; MAX_NARROW_ROWS];
-                    for step in 0..STEPS {
-                        if step >= steps {
-                            lines[step][..len].fill(0.0);
-                            continue;
-                        }
+                    for step in 0..steps {
                         let line = lines[step].as_mut_ptr();
-                        self.weights.convert::<S>(p + step, self.columns.start, false, len, line);
+                        self.weights.prefetch::<S>(p + step + STEPS, start, len);
+                        self.weights.convert::<S>(p + step, start, false, len, line);
+                        if self.weights.zero.is_some() {
+                            for j in (0..len).step_by(S::LANES) {
+                                let minus = S::splat(-1.0);
+                                let shifted = S::mul_add(S::load(zeros.add(j)), minus, S::load(line.add(j)));
+                                S::store(line.add(j), shifted);
+                            }
+                        }
                         for i in 0..self.rows {
                             x[i][step] = *self.x.at(i, p + step).start;
-                            totals[i] += x[i][step];
                         }
                     }
+                    lines[steps..].iter_mut().for_each(|line| line[..len].fill(0.0));
                     for i in 0..self.rows {
-                        // Whole vectors: what lies beyond the columns is never read.
+                        let row = sums[i].as_mut_ptr();
                         for j in (0..len).step_by(S::LANES) {
-                            let at = sums[i].as_mut_ptr().add(j);
-                            let mut sum = S::load(at);
+                            let mut sum = S::load(row.add(j));
                             for step in 0..STEPS {
                                 let line = S::load(lines[step].as_ptr().add(j));
                                 sum = S::mul_add(S::splat(x[i][step]), line, sum);
                             }
-                            S::store(at, sum);
+                            S::store(row.add(j), sum);
                         }
                     }
-                    p += steps;
                 }
-                for j in 0..len {
-                    let (scale, zero) = self.weights.scale_at(first, self.columns.start + j);
-                    for i in 0..self.rows {
-                        let c = self.c.at(i, self.columns.start + j).start;
-                        // With no zero, what `x` sums to is left out: it may be infinite.
-                        let shift = if zero == 0.0 { 0.0 } else { zero * totals[i] };
-                        *c += scale * (sums[i][j] - shift);
+                for i in 0..self.rows {
+                    let (from, to) = (sums[i].as_ptr(), totals[i].as_mut_ptr());
+                    for j in (0..len).step_by(S::LANES) {
+                        let scale = S::load(scales.add(j));
+                        let total = S::mul_add(S::load(from.add(j)), scale, S::load(to.add(j)));
+                        S::store(to.add(j), total);
                     }
                 }
-                first = end;
+            }
+            for i in 0..self.rows {
+                let to = self.c.at(i, start).start;
+                to.copy_from_nonoverlapping(totals[i].as_ptr(), len);
             }
         }
     }
