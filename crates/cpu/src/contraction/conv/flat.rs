@@ -3,7 +3,7 @@
 use super::epilogue::{Epilogue, Finished};
 use super::lines::{Lines, Map};
 use super::share::share;
-use super::strip::{Place, Strip, VECTORS};
+use super::strip::{Place, Strip, VECTORS, WIDE};
 use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::scratch::Scratch;
@@ -52,7 +52,7 @@ struct Strips<'a> {
 struct Tile {
     /// Its first position.
     position: usize,
-    places: [Place; VECTORS],
+    places: [Place; WIDE],
     vectors: usize,
     /// The numbers of its first element of the grid and of the one after its last.
     elements: Range<usize>,
@@ -125,7 +125,8 @@ impl Flat<'_> {
             .iter()
             .zip(&strides[2..])
             .all(|(axis, &stride)| axis.length == 1 || axis.stride as isize == stride);
-        let long = self.lines.maps.iter().all(|map| map.length(&self.lines.axes) >= VECTORS * lanes);
+        let long =
+            self.lines.maps.iter().all(|map| map.length(&self.lines.axes) >= self.strip_vectors() * lanes);
         let ordered = strides[0] >= 0 && strides[1] >= 0;
         (self.lines.is_bare() && dense && long && ordered).then(|| Planes {
             start: Shared::new(source.as_mut_ptr::<T>()),
@@ -141,7 +142,7 @@ impl Flat<'_> {
 
     /// Elements of a source that is laid out: all channels, and what the last strip reads past them.
     pub(super) fn copied(&self) -> usize {
-        self.batch * self.groups * self.channels_in * self.lines.plane + VECTORS * MAX_LANES
+        self.batch * self.groups * self.channels_in * self.lines.plane + WIDE * MAX_LANES
     }
 
     /// Vectors of positions per channel of the result.
@@ -166,7 +167,7 @@ impl Flat<'_> {
             }
         });
         // SAFETY: the room after the last channel.
-        unsafe { start.get().add(self.batch * channels * plane).write_bytes(0, VECTORS * MAX_LANES) };
+        unsafe { start.get().add(self.batch * channels * plane).write_bytes(0, WIDE * MAX_LANES) };
         Planes { start, image: channels * plane, plane }
     }
 
@@ -178,10 +179,15 @@ impl Flat<'_> {
             Strips {
                 map,
                 offsets: (0..self.channels_in).flat_map(of).collect(),
-                tiles: tiles(map, self.lines, lanes, exact),
+                tiles: tiles(map, self.lines, lanes, self.strip_vectors(), exact),
             }
         };
         self.lines.maps.iter().map(strips).collect()
+    }
+
+    /// Vectors of a full strip.
+    fn strip_vectors(&self) -> usize {
+        if self.channels_out <= 2 { WIDE } else { VECTORS }
     }
 
     /// Channels of the result whose weights a strip meets in one go.
@@ -253,11 +259,13 @@ impl Flat<'_> {
         let all = self.strips(plane, lanes, false);
         let work: usize = all
             .iter()
-            .map(|strips| strips.tiles.len() * VECTORS * lanes * strips.offsets.len() * self.channels_out)
+            .map(|strips| {
+                strips.tiles.len() * self.strip_vectors() * lanes * strips.offsets.len() * self.channels_out
+            })
             .sum();
         let work = work + 4 * self.channels_in * plane;
         share(&cpu.pool, self.batch * self.groups, GRAIN.div_ceil(work.max(1)), |tasks| {
-            let mut own = Scratch::<T>::new(self.channels_in * plane + VECTORS * MAX_LANES);
+            let mut own = Scratch::<T>::new(self.channels_in * plane + WIDE * MAX_LANES);
             let chunk = |strips: &Strips<'_>| self.chunk::<T>(strips.offsets.len());
             let mut sums: Vec<_> = all.iter().map(|strips| self.sums(strips, lanes, chunk(strips))).collect();
             for task in tasks {
@@ -288,7 +296,7 @@ impl Flat<'_> {
 
     /// Room for the sums of a strip, where they are not written to the result at once.
     fn sums<T: Float>(&self, strips: &Strips<'_>, lanes: usize, chunk: usize) -> Scratch<T> {
-        Scratch::new(if strips.map.out.is_some() { chunk * VECTORS * lanes } else { 0 })
+        Scratch::new(if strips.map.out.is_some() { chunk * self.strip_vectors() * lanes } else { 0 })
     }
 
     /// One strip of some channels.
@@ -338,7 +346,7 @@ impl Flat<'_> {
                 }
                 return;
             };
-            let row = VECTORS * lanes;
+            let row = self.strip_vectors() * lanes;
             let mut places = tile.places;
             places.iter_mut().for_each(|place| place.start = place.start.saturating_sub(tile.elements.start));
             let sums = sums.as_mut_ptr();
@@ -360,23 +368,28 @@ struct Part {
     channels: Range<usize>,
 }
 
-/// Cuts the positions of a map into strips.
-fn tiles(map: &Map, lines: &Lines, lanes: usize, exact: bool) -> Vec<Tile> {
+/// Cuts the positions of a map into strips of at most `most` vectors.
+fn tiles(map: &Map, lines: &Lines, lanes: usize, most: usize, exact: bool) -> Vec<Tile> {
+    let row = map.grid.last().copied().unwrap_or(1);
+    // Strips of one vector would read too much for what they multiply.
+    if row % lanes == 0 && row > lanes && lines.axes.len() > 1 {
+        return whole_rows(map, lines, lanes, most);
+    }
     let places = map.places(&lines.axes, lanes);
     let length = map.length(&lines.axes);
-    let mut tiles = Vec::with_capacity(places.len().div_ceil(VECTORS));
-    for (number, group) in places.chunks(VECTORS).enumerate() {
+    let mut tiles = Vec::with_capacity(places.len().div_ceil(most));
+    for (number, group) in places.chunks(most).enumerate() {
         let mut tile = Tile {
-            position: number * VECTORS * lanes,
-            places: [Place { lanes: 0, start: 0 }; VECTORS],
+            position: number * most * lanes,
+            places: [Place { lanes: 0, start: 0 }; WIDE],
             vectors: group.len(),
             elements: 0..0,
         };
-        if exact && tile.position + VECTORS * lanes > length {
+        if exact && tile.position + most * lanes > length {
             let first = tile.position;
-            tile.position = length - VECTORS * lanes;
-            tile.vectors = VECTORS;
-            for (v, place) in tile.places.iter_mut().enumerate() {
+            tile.position = length - most * lanes;
+            tile.vectors = most;
+            for (v, place) in tile.places[..most].iter_mut().enumerate() {
                 *place = from(&places, tile.position + v * lanes, first, lanes);
             }
         } else {
@@ -387,6 +400,30 @@ fn tiles(map: &Map, lines: &Lines, lanes: usize, exact: bool) -> Vec<Tile> {
         let end = busy().map(|place| place.start + place.lanes.count_ones() as usize).max().unwrap_or(0);
         tile.elements = start..end;
         tiles.push(tile);
+    }
+    tiles
+}
+
+/// Strips that end with the rows of the grid, which are whole vectors: nothing between lines is computed.
+fn whole_rows(map: &Map, lines: &Lines, lanes: usize, most: usize) -> Vec<Tile> {
+    let (row, outer) = map.grid.split_last().map_or((1, &[][..]), |(&row, outer)| (row, outer));
+    let all = (1u32 << lanes) - 1;
+    let vectors = row / lanes;
+    // Strips of equal lengths, as far as may be.
+    let pieces = vectors.div_ceil(most);
+    let mut tiles = Vec::new();
+    for (number, index) in super::geometry::indices(outer).iter().enumerate() {
+        let position: usize = index.iter().zip(&lines.axes).map(|(i, axis)| i * axis.stride).sum();
+        for piece in 0..pieces {
+            let (first, end) = (piece * vectors / pieces, (piece + 1) * vectors / pieces);
+            let start = number * row + first * lanes;
+            tiles.push(Tile {
+                position: position + first * lanes,
+                places: core::array::from_fn(|v| Place { lanes: all, start: start + v * lanes }),
+                vectors: end - first,
+                elements: start..number * row + end * lanes,
+            });
+        }
     }
     tiles
 }

@@ -9,6 +9,9 @@ use crate::contraction::simd::{Float, Kernel, Simd};
 /// Vectors of a full strip.
 pub(super) const VECTORS: usize = 3;
 
+/// Vectors of a full strip of one or two channels, whose few sums would otherwise wait for each other.
+pub(super) const WIDE: usize = 6;
+
 /// `target[r][p] = Σ_k weights[r][k] * source[offsets[k] + p]`.
 pub(super) struct Strip<'a, T> {
     /// Where position 0 reads for an offset of 0.
@@ -19,7 +22,7 @@ pub(super) struct Strip<'a, T> {
     pub(super) weight_row: usize,
     /// Channels.
     pub(super) rows: usize,
-    /// Where each vector goes, up to [`VECTORS`].
+    /// Where each vector goes, up to [`VECTORS`]; up to [`WIDE`] where there are at most two channels.
     pub(super) places: &'a [Place],
     /// The result, with this distance between channels.
     pub(super) target: *mut T,
@@ -44,7 +47,10 @@ impl<T: Float> Kernel<T> for Strip<'_, T> {
                 0 => {}
                 1 => self.channels::<S, 1>(),
                 2 => self.channels::<S, 2>(),
-                _ => self.channels::<S, VECTORS>(),
+                VECTORS => self.channels::<S, VECTORS>(),
+                4 => self.few::<S, 4>(),
+                5 => self.few::<S, 5>(),
+                _ => self.few::<S, WIDE>(),
             }
         }
     }
@@ -71,6 +77,19 @@ impl<T: Float> Strip<'_, T> {
             }
             if row < self.rows {
                 self.tile::<S, 1, V>(row);
+            }
+        }
+    }
+
+    /// One channel or two.
+    #[inline(always)]
+    unsafe fn few<S: Simd<T>, const V: usize>(&self) {
+        // SAFETY: as many rows.
+        unsafe {
+            if self.rows == 2 {
+                self.tile::<S, 2, V>(0);
+            } else {
+                self.tile::<S, 1, V>(0);
             }
         }
     }

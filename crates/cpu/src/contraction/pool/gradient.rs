@@ -115,25 +115,36 @@ impl<T: Number> Greatest<T> {
             return;
         }
         let source = &row[column.start + (first - column.first) * windows.step..];
-        let best = self.best[first - from..end - from].iter_mut();
-        let all = best.zip(&mut self.which[first - from..end - from]);
-        let keep = |(best, which): (&mut T, &mut u32), x: T| {
+        let best = &mut self.best[first - from..end - from];
+        let which = &mut self.which[first - from..end - from];
+        let keep = |best: &mut T, which: &mut u32, x: T| {
             let wins = beats(x, *best) | (*which == NONE);
             *best = if wins { x } else { *best };
             *which = if wins { number } else { *which };
         };
         match windows.step {
-            1 => all.zip(source).for_each(|(target, &x)| keep(target, x)),
+            1 => {
+                for ((best, which), &x) in best.iter_mut().zip(which).zip(source) {
+                    keep(best, which, x);
+                }
+            }
             2 => {
                 // In pairs, the loads of neighbouring windows become vector loads. The last may lack its second half.
                 let (pairs, rest) = source.as_chunks::<2>();
-                let elements = pairs.iter().map(|pair| pair[0]).chain(rest.iter().copied());
-                let whole = pairs.len().min(end - first);
-                let mut all = all;
-                all.by_ref().take(whole).zip(pairs).for_each(|(target, pair)| keep(target, pair[0]));
-                all.zip(elements.skip(whole)).for_each(|(target, x)| keep(target, x));
+                for ((best, which), pair) in best.iter_mut().zip(which.iter_mut()).zip(pairs) {
+                    keep(best, which, pair[0]);
+                }
+                if let (Some(best), Some(which), Some(&x)) =
+                    (best.get_mut(pairs.len()), which.get_mut(pairs.len()), rest.first())
+                {
+                    keep(best, which, x);
+                }
             }
-            step => all.zip(source.iter().step_by(step)).for_each(|(target, &x)| keep(target, x)),
+            step => {
+                for ((best, which), &x) in best.iter_mut().zip(which).zip(source.iter().step_by(step)) {
+                    keep(best, which, x);
+                }
+            }
         }
     }
 }
