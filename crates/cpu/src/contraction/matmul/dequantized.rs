@@ -209,7 +209,7 @@ impl Weights {
                     let sign = if signed { 8 } else { 0 };
                     // Flipping the sign bit and taking it off again extends it.
                     let value = |nibble: u8| f32::from(((nibble & 15) ^ sign) as i8 - sign as i8);
-                    if step == 1 && first % 2 == 0 {
+                    if step == 1 && first.is_multiple_of(2) {
                         let from = bytes.start.add(first / 2);
                         for i in 0..count / 2 {
                             let byte = *from.add(i);
@@ -273,7 +273,7 @@ impl Kernel<f32> for Expand<'_> {
             for first in columns.clone().step_by(STRETCH) {
                 let stretch = first..(first + STRETCH).min(columns.end);
                 for p in rows.clone() {
-                    if p == rows.start || p % weights.block[0] == 0 {
+                    if p == rows.start || p.is_multiple_of(weights.block[0]) {
                         weights.lines(p / weights.block[0], stretch.clone(), &mut lines);
                     }
                     weights.convert::<S>(p, first, false, stretch.len(), line.as_mut_ptr());
