@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use kiln_ir::{Error, FusedOp, Operand, Operands, Program, Result, TensorType, Value, Values};
-use kiln_kernel::{Kernel, Launch, Nest, ParamKind, StrideClass};
+use kiln_kernel::{Hero, Kernel, Launch, Nest, ParamKind, StrideClass};
 use smallvec::SmallVec;
 
 /// Runs a region: by the tile machine where the region is a kernel, op by op otherwise.
@@ -235,7 +235,8 @@ fn take(operand: &mut Operand, ty: &TensorType) -> Result<Value> {
 /// later pass over the elements.
 fn takes(kernel: &Kernel, launch: &Launch, code: &Code, outputs: usize) -> Vec<Vec<(usize, usize)>> {
     let mut takes = alloc::vec![Vec::new(); outputs];
-    if code.has_passes() {
+    // A scan's registers are as long as its rows: code with one more of them may be too large.
+    if code.has_passes() || kernel.hero == Hero::Scan {
         return takes;
     }
     let params = || kernel.params.iter().zip(&launch.bindings).enumerate();
