@@ -3,6 +3,7 @@
 mod batch;
 mod direction;
 mod expansion;
+mod fused;
 mod gradient;
 mod passed;
 mod text;
@@ -11,7 +12,9 @@ mod value;
 pub(crate) use text::round_trip;
 
 use crate::trial::Trial;
+use gradient::Projection;
 use kiln_cpu::Cpu;
+use kiln_fusion::{Fusion, Mode};
 use kiln_ir::Engine;
 use std::cell::RefCell;
 use std::fmt;
@@ -26,12 +29,20 @@ pub struct Subjects {
     pub one: Arc<dyn Engine>,
     /// The same engine with more threads: it must give the same bits.
     pub many: Arc<dyn Engine>,
+    /// The engine behind the layer that fuses.
+    pub fused: Fusion,
 }
 
 impl Subjects {
     /// The CPU engine on the caller's thread, and on three.
     pub fn cpu() -> Subjects {
-        Subjects { one: Arc::new(Cpu::with_threads(1)), many: Arc::new(Cpu::with_threads(3)) }
+        Subjects::of(Arc::new(Cpu::with_threads(1)), Arc::new(Cpu::with_threads(3)))
+    }
+
+    /// These engines, and the first one behind fusion.
+    pub fn of(one: Arc<dyn Engine>, many: Arc<dyn Engine>) -> Subjects {
+        let fused = Fusion::with_mode(one.clone(), Mode::On);
+        Subjects { one, many, fused }
     }
 }
 
@@ -52,6 +63,10 @@ pub enum Check {
     Exact,
     /// A recording layer of automatic differentiation changes no value.
     Autodiff,
+    /// A recorded program gives what its ops give one by one.
+    Fused,
+    /// Automatic differentiation over fusion gives the gradients that it gives without.
+    FusedGradient,
     /// Each op's expansion gives what the op gives.
     Expansion,
     /// Each op on a batch of two examples gives what it gives on each.
@@ -76,6 +91,8 @@ impl fmt::Display for Check {
             Check::Whole => "whole program",
             Check::Exact => "exact end to end",
             Check::Autodiff => "values under autodiff",
+            Check::Fused => "fusion",
+            Check::FusedGradient => "gradient over fusion",
             Check::Expansion => "expansion",
             Check::Batch => "batch",
             Check::Gradient => "gradient",
@@ -130,6 +147,12 @@ pub struct Counts {
     pub comparisons: u64,
     /// Ops that failed on both engines, as an index out of range must.
     pub poisoned: u64,
+    /// Fused regions that ran.
+    pub regions: u64,
+    /// Ops that ran as part of a region.
+    pub fused: u64,
+    /// Gradients over fusion that were compared with those without.
+    pub fused_gradients: u64,
     /// Expansions that were compared.
     pub expansions: u64,
     /// Examples of ops on batches that were compared.
@@ -149,6 +172,9 @@ impl AddAssign for Counts {
         self.ops += other.ops;
         self.comparisons += other.comparisons;
         self.poisoned += other.poisoned;
+        self.regions += other.regions;
+        self.fused += other.fused;
+        self.fused_gradients += other.fused_gradients;
         self.expansions += other.expansions;
         self.batches += other.batches;
         self.directions += other.directions;
@@ -173,9 +199,10 @@ type Body<'a> = &'a dyn Fn(&mut Counts) -> Result<(), Failure>;
 /// Checks everything of a trial, up to the first failure. A panic is a failure of the check it happened in.
 pub fn check(trial: &Trial, subjects: &Subjects) -> Found {
     let mut found = Found::default();
-    let checks: [(Check, Body<'_>); 5] = [
+    let checks: [(Check, Body<'_>); 6] = [
         (Check::Text, &|_| text::check(trial)),
         (Check::Value, &|counts| value::check(trial, subjects, counts)),
+        (Check::Fused, &|counts| fused::check(trial, subjects, counts)),
         (Check::Expansion, &|counts| expansion::check(trial, counts)),
         (Check::Batch, &|counts| batch::check(trial, subjects, counts)),
         (Check::Gradient, &|counts| gradient::check(trial, subjects, counts)),
@@ -193,6 +220,19 @@ pub fn check(trial: &Trial, subjects: &Subjects) -> Found {
         break;
     }
     found
+}
+
+/// A failure at the instruction that made a slot.
+fn at_slot(trial: &Trial, slot: usize, check: Check, message: String) -> Failure {
+    let mut first = trial.program.inputs.len();
+    for (number, instruction) in trial.program.instructions.iter().enumerate() {
+        first += instruction.results.len();
+        if slot < first && slot >= trial.program.inputs.len() {
+            let op = Some(instruction.op.name().into());
+            return Failure { check, op, instruction: Some(number), message };
+        }
+    }
+    Failure::whole(check, message)
 }
 
 thread_local! {

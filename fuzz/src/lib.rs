@@ -3,8 +3,8 @@
 //! [`generate::trial`] makes a random typed program with inputs from a seed and a number; it reaches every op on
 //! every dtype it takes, through views of every layout. [`check::check`] runs it in several ways that must agree:
 //! the reference engine, the CPU engine with one thread and with several, with operands shared and owned, under
-//! automatic differentiation, expanded into simpler ops, printed and read back; gradients are compared with finite
-//! differences. [`shrink::shrink`] makes a failing trial small, and [`Trial::to_filetest`] prints it as a file of
+//! automatic differentiation, recorded and fused, expanded into simpler ops, printed and read back; gradients are compared
+//! with finite differences. [`shrink::shrink`] makes a failing trial small, and [`Trial::to_filetest`] prints it as a file of
 //! `filetests/run`, which the tests of this crate run. [`parser`] feeds damaged texts to the parser of programs.
 //! [`campaign::run`] does all that for many numbers on several threads.
 //!
@@ -22,9 +22,11 @@
 pub mod campaign;
 pub mod check;
 pub mod generate;
+mod noise;
 pub mod parser;
 pub mod random;
 pub mod shrink;
+mod spread;
 mod tolerance;
 mod trace;
 mod trial;

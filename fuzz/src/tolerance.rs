@@ -37,8 +37,10 @@ pub(crate) enum Computed {
 
 /// How the results of an op are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Rule {
+pub(crate) enum Rule {
+    /// The same bits.
     Bits,
+    /// The same number: the sign of a zero and the bits of NaN may differ.
     Exact,
     /// Within so many epsilons of the magnitude, and so many of 1.
     Near(f64, f64),
@@ -76,6 +78,11 @@ pub(crate) fn is_exact(op: &Op, dtypes: &[DType], results: &[DType]) -> bool {
     let floats = |list: &[DType]| list.iter().any(|dtype| dtype.is_float());
     let only_moves = rule(op, Computed::Natively) == Rule::Bits && !matches!(op, Op::Bitcast(_));
     only_moves || !floats(dtypes) && (!floats(results) || rule(op, Computed::Natively) == Rule::Exact)
+}
+
+/// How an engine's own result is compared with that of the reference.
+pub(crate) fn rule_of(op: &Op) -> Rule {
+    rule(op, Computed::Natively)
 }
 
 fn rule(op: &Op, computed: Computed) -> Rule {

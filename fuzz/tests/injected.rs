@@ -1,6 +1,7 @@
 //! Engines with a mistake are caught, and the failing programs become small: the checks can fail.
 
 use kiln_cpu::Cpu;
+use kiln_fusion::{Fusion, Mode};
 use kiln_fuzz::Trial;
 use kiln_fuzz::campaign::{Options, Report, run};
 use kiln_fuzz::check::{Check, Subjects, check};
@@ -84,7 +85,7 @@ fn found(subjects: impl Fn() -> Subjects + Sync) -> Report {
 }
 
 fn with(mistake: Mistake) -> Report {
-    found(|| Subjects { one: Wrong::engine(mistake), many: Wrong::engine(mistake) })
+    found(|| Subjects::of(Wrong::engine(mistake), Wrong::engine(mistake)))
 }
 
 /// The first failure, whose program must be small.
@@ -125,13 +126,27 @@ fn a_panic_is_found_and_made_small() {
 
 #[test]
 fn threads_that_give_other_bits_are_found() {
-    let report = found(|| Subjects {
-        one: Arc::new(Cpu::with_threads(1)),
-        many: Wrong::engine(Mistake::LastElement(OpKind::Scan)),
+    let report = found(|| {
+        let many = Wrong::engine(Mistake::LastElement(OpKind::Scan));
+        Subjects::of(Arc::new(Cpu::with_threads(1)), many)
     });
     let (check, op, _) = small(&report);
     assert_eq!(check, Check::Threads);
     assert!(op.unwrap().starts_with("scan"));
+}
+
+#[test]
+fn a_wrong_region_is_found_and_made_small() {
+    let report = found(|| {
+        let cpu = || Arc::new(Cpu::with_threads(1));
+        let wrong = Wrong::engine(Mistake::LastElement(OpKind::Fused));
+        let fused = Fusion::with_mode(wrong, Mode::On);
+        Subjects { fused, ..Subjects::of(cpu(), cpu()) }
+    });
+    let first = report.failures.first().expect("the mistake is found");
+    assert_eq!(first.failure.check, Check::Fused, "{first}");
+    let trial = Trial::from_filetest(&first.filetest).expect("the failure is a filetest");
+    assert!(trial.program.instructions.len() <= 3, "{}", first.filetest);
 }
 
 /// `x²` with the gradient of `x`.

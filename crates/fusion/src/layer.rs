@@ -47,6 +47,8 @@ pub struct Statistics {
     pub steps_run: u64,
     /// Fused regions among them.
     pub regions_run: u64,
+    /// Ops that ran as part of regions, those included that a kernel only looks through or makes again.
+    pub ops_fused: u64,
 }
 
 #[derive(Default)]
@@ -56,6 +58,7 @@ pub(crate) struct Counters {
     pub(crate) plans_found: AtomicUsize,
     pub(crate) steps_run: AtomicUsize,
     pub(crate) regions_run: AtomicUsize,
+    pub(crate) ops_fused: AtomicUsize,
 }
 
 impl Fusion {
@@ -96,6 +99,7 @@ impl Fusion {
             plans_found: of(&counters.plans_found),
             steps_run: of(&counters.steps_run),
             regions_run: of(&counters.regions_run),
+            ops_fused: of(&counters.ops_fused),
         }
     }
 

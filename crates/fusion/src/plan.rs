@@ -92,11 +92,14 @@ impl Plan {
     pub(crate) fn run(&self, shared: &Shared, inputs: Vec<Value>, numbers: &[Scalar]) -> Vec<(usize, Value)> {
         let mut slots: Vec<Option<Value>> = inputs.into_iter().map(Some).collect();
         slots.resize_with(self.num_slots, || None);
-        let mut regions = 0;
+        let (mut regions, mut fused) = (0, 0);
         for step in &self.steps {
             let operands = step.take_operands(&mut slots, numbers);
             let is_region = step.kind() == StepKind::Region;
-            regions += usize::from(is_region);
+            if let Op::Fused(region) = &step.op {
+                regions += 1;
+                fused += region.program().instructions.len();
+            }
             let values = match shared.mode {
                 Mode::Check if is_region => check::run(&*shared.inner, &step.op, operands, &step.results),
                 Mode::Check | Mode::On | Mode::Off => shared.inner.execute(&step.op, operands, &step.results),
@@ -109,6 +112,7 @@ impl Plan {
         }
         shared.counters.steps_run.fetch_add(self.steps.len(), Ordering::Relaxed);
         shared.counters.regions_run.fetch_add(regions, Ordering::Relaxed);
+        shared.counters.ops_fused.fetch_add(fused, Ordering::Relaxed);
         let output = |&(result, slot): &(usize, usize)| Some((result, slots[slot].clone()?));
         self.outputs.iter().filter_map(output).collect()
     }

@@ -2,7 +2,11 @@
 
 use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_cpu::Cpu;
-use kiln_ir::{BoxFuture, Caps, Engine, Op, Operands, TensorData, TensorType, Value, Values};
+use kiln_fusion::Fusion;
+use kiln_ir::{
+    BoxFuture, Caps, Engine, Memory, Op, Operand, Operands, SharedBytes, TensorData, TensorType, Value,
+    Values,
+};
 use kiln_reference::Reference;
 use std::sync::Arc;
 
@@ -51,8 +55,24 @@ pub const CPU_ONE: Subject =
 pub const CPU_MANY: Subject =
     Subject { name: "cpu, 3 threads", open: || Arc::new(Cpu::with_threads(3)), ignored: CPU_IGNORED };
 
+/// The CPU engine on the caller's thread behind fusion.
+pub const FUSED_ONE: Subject =
+    Subject { name: "fusion over cpu, 1 thread", open: || fused(1), ignored: CPU_IGNORED };
+
+/// The CPU engine on several threads behind fusion, where each op stands between two others, so that it runs as part of a
+/// region if it can.
+pub const FUSED_MANY: Subject = Subject {
+    name: "fusion over cpu, 3 threads, among neighbours",
+    open: || Arc::new(Neighbours(fused(3))),
+    ignored: CPU_IGNORED,
+};
+
 /// Every engine under test.
-pub const SUBJECTS: [Subject; 3] = [REFERENCE, CPU_ONE, CPU_MANY];
+pub const SUBJECTS: [Subject; 5] = [REFERENCE, CPU_ONE, CPU_MANY, FUSED_ONE, FUSED_MANY];
+
+fn fused(threads: usize) -> Arc<dyn Engine> {
+    Arc::new(Fusion::with_mode(Arc::new(Cpu::with_threads(threads)), kiln_fusion::Mode::On))
+}
 
 const CPU_IGNORED: &[Ignored] = &[];
 
@@ -115,6 +135,56 @@ impl Engine for Tracked {
 
     fn sync(&self) -> BoxFuture<'_, kiln_ir::Result<()>> {
         self.0.sync()
+    }
+}
+
+/// A layer that copies every operand before each op and every result after it: nothing changes, but an engine that fuses
+/// neighbours has some to fuse.
+pub struct Neighbours(pub Arc<dyn Engine>);
+
+impl Neighbours {
+    fn copied(&self, value: Value) -> Value {
+        let ty = *value.ty();
+        self.0.execute(&Op::Copy, [Operand::Value(value)].into_iter().collect(), &[ty]).remove(0)
+    }
+}
+
+impl Engine for Neighbours {
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let copied = inputs.into_iter().map(|operand| match operand {
+            Operand::Value(value) => Operand::Value(self.copied(value)),
+            Operand::Scalar(scalar) => Operand::Scalar(scalar),
+        });
+        let values = self.0.execute(op, copied.collect(), results);
+        values.into_iter().map(|value| self.copied(value)).collect()
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.0.write(data)
+    }
+
+    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
+        self.0.write_shared(bytes, ty)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, kiln_ir::Result<TensorData>> {
+        self.0.read(value)
+    }
+
+    fn submit(&self) {
+        self.0.submit();
+    }
+
+    fn sync(&self) -> BoxFuture<'_, kiln_ir::Result<()>> {
+        self.0.sync()
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        self.0.memory()
     }
 }
 

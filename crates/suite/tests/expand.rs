@@ -1,7 +1,7 @@
 //! Mode *expand*: each op's expansion in the smallest set of ops gives what the op gives.
 
 use kiln_suite::cases::Group;
-use kiln_suite::engines::{CPU_ONE, REFERENCE};
+use kiln_suite::engines::{CPU_ONE, FUSED_MANY, REFERENCE};
 use kiln_suite::run::expansions;
 
 macro_rules! matrix {
@@ -24,4 +24,5 @@ macro_rules! matrix {
 matrix! {
     reference: REFERENCE;
     cpu_one: CPU_ONE;
+    fused: FUSED_MANY;
 }

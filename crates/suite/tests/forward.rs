@@ -1,9 +1,9 @@
 //! Mode *forward*: directional derivatives in `f64` against gradients and finite differences, products with Hessians
 //! where smooth. Derivatives are programs derived for each op, the same for every engine, so that one engine besides the
-//! reference is enough.
+//! reference is enough, eager and fused.
 
 use kiln_suite::cases::Group;
-use kiln_suite::engines::{CPU_ONE, REFERENCE};
+use kiln_suite::engines::{CPU_ONE, FUSED_ONE, REFERENCE};
 use kiln_suite::run::forwards;
 
 macro_rules! matrix {
@@ -26,4 +26,5 @@ macro_rules! matrix {
 matrix! {
     reference: REFERENCE;
     cpu_one: CPU_ONE;
+    fused: FUSED_ONE;
 }

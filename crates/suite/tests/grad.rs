@@ -1,7 +1,7 @@
 //! Mode *grad*: gradients in `f64` against finite differences, second order where smooth.
 
 use kiln_suite::cases::Group;
-use kiln_suite::engines::{CPU_MANY, CPU_ONE, REFERENCE};
+use kiln_suite::engines::{CPU_MANY, CPU_ONE, FUSED_MANY, FUSED_ONE, REFERENCE};
 use kiln_suite::run::grads;
 
 macro_rules! matrix {
@@ -25,4 +25,6 @@ matrix! {
     reference: REFERENCE;
     cpu_one: CPU_ONE;
     cpu_many: CPU_MANY;
+    fused_one: FUSED_ONE;
+    fused_many: FUSED_MANY;
 }

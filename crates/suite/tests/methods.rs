@@ -1,7 +1,7 @@
 //! Every method of `AnyTensor`: values on every engine, gradients, and that none is missing.
 
 use kiln_suite::check::Outcome;
-use kiln_suite::engines::{CPU_MANY, CPU_ONE, REFERENCE, SUBJECTS, Subject};
+use kiln_suite::engines::{CPU_ONE, FUSED_ONE, REFERENCE, SUBJECTS, Subject};
 use kiln_suite::methods::{
     EXEMPT, FAMILIES, Method, all, check_gradient, check_second, check_value, surface,
 };
@@ -36,12 +36,12 @@ fn values() {
 
 #[test]
 fn gradients() {
-    on_every_family("method gradients", &[REFERENCE, CPU_ONE, CPU_MANY], check_gradient);
+    on_every_family("method gradients", &SUBJECTS, check_gradient);
 }
 
 #[test]
 fn second_gradients() {
-    on_every_family("method second gradients", &[REFERENCE, CPU_ONE], check_second);
+    on_every_family("method second gradients", &[REFERENCE, CPU_ONE, FUSED_ONE], check_second);
 }
 
 #[test]

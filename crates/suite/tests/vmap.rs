@@ -1,8 +1,8 @@
 //! Mode *vmap*: batches against one example after the other, with gradients. Batching emits ops and knows no engine, so
-//! that one engine besides the reference is enough.
+//! that one engine besides the reference is enough, eager and fused.
 
 use kiln_suite::cases::Group;
-use kiln_suite::engines::{CPU_ONE, REFERENCE};
+use kiln_suite::engines::{CPU_ONE, FUSED_ONE, REFERENCE};
 use kiln_suite::run::batches;
 
 macro_rules! matrix {
@@ -25,4 +25,5 @@ macro_rules! matrix {
 matrix! {
     reference: REFERENCE;
     cpu_one: CPU_ONE;
+    fused: FUSED_ONE;
 }

@@ -131,6 +131,13 @@ impl Projection<'_> {
         (0..count).map(|_| 2.0 * random.uniform() - 1.0).collect()
     }
 
+    /// Weights of the elements of an output, in `f64`.
+    pub(super) fn weights_of(place: usize, output: &Value) -> TensorData {
+        let mut random = Random::new(23, place as u64);
+        let list = (0..output.ty().num_elements()).map(|_| 2.0 * random.uniform() - 1.0).collect();
+        TensorData::new(list, *output.shape()).expect("one for each element")
+    }
+
     /// The value with these inputs; `None` where it is not finite.
     fn at(&self, inputs: &[TensorData]) -> Option<Projected> {
         let values: Values = inputs.iter().map(|data| self.reference.write(data.clone())).collect();

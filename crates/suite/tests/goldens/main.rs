@@ -30,9 +30,9 @@ use std::sync::Arc;
 /// What runs a case: the outputs in the golden's order, or why not.
 type Runner = fn(&Call<'_>) -> Outputs;
 
-fn devices() -> [(&'static str, Device); 2] {
+fn devices() -> [(&'static str, Device); 3] {
     let reference = Device::from_engine(Arc::new(Reference::new()), "reference");
-    [("flex", Device::cpu()), ("reference", reference)]
+    [("flex", Device::flex()), ("cpu", Device::cpu()), ("reference", reference)]
 }
 
 /// Runs a family on every device; fails with the list of what is wrong.

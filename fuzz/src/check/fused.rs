@@ -1,0 +1,191 @@
+//! Programs that are recorded and run as regions give what the ops give one by one.
+//!
+//! A program is recorded several times, since what a region stores depends on what is still in use: with its outputs held
+//! alone, with every value held, and with some held, some read on the way, units of work that end anywhere, and ops
+//! that other threads record. Gradients are those of automatic differentiation over the engine alone and over fusion.
+
+use super::{Check, Counts, Failure, Projection, Subjects, at_slot};
+use crate::noise::Noisy;
+use crate::random::Random;
+use crate::spread::first_problem;
+use crate::trace::{Ownership, Slot, executed, read, trace};
+use crate::trial::Trial;
+use kiln_autodiff::{Autodiff, Checkpointing};
+use kiln_fusion::{Fusion, Statistics};
+use kiln_ir::{Engine, Instruction, Operands, ProgramOperand, Value, Values, Var};
+use std::sync::Arc;
+
+/// Which values are held to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// Outputs.
+    Outputs,
+    /// All.
+    All,
+    /// Outputs and some others, while other things happen in between.
+    Some,
+}
+
+pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
+    let before = subjects.fused.statistics();
+    let result = values(trial, subjects, counts).and_then(|()| gradients(trial, subjects, counts));
+    let Statistics { regions_run, ops_fused, .. } = subjects.fused.statistics();
+    counts.regions += regions_run - before.regions_run;
+    counts.fused += ops_fused - before.ops_fused;
+    result
+}
+
+fn values(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
+    let expected = trace(&*subjects.one, trial, Ownership::Kept).slots;
+    let noisy = |number: u64| Some(trace(&Noisy::new(number), trial, Ownership::Kept).slots);
+    for held in [Held::Outputs, Held::All, Held::Some] {
+        let mut random = Random::new(0xF05E, trial.program.instructions.len() as u64);
+        let found = run(&subjects.fused, trial, held, &mut random);
+        counts.comparisons += found.len() as u64;
+        let (slots, found): (Vec<usize>, Vec<Slot>) = found.into_iter().unzip();
+        let expected: Vec<Slot> = slots.iter().map(|&slot| expected[slot].clone()).collect();
+        let noisy = |number| noisy(number).map(|all| slots.iter().map(|&slot| all[slot].clone()).collect());
+        if let Some((place, text)) = first_problem(&expected, &found, &noisy) {
+            let slot = slots[place];
+            let text = format!("%{slot}, with {} held: {text}", held.name());
+            return Err(at_slot(trial, slot, Check::Fused, text));
+        }
+    }
+    Ok(())
+}
+
+impl Held {
+    fn name(self) -> &'static str {
+        match self {
+            Held::Outputs => "the outputs",
+            Held::All => "all values",
+            Held::Some => "some values",
+        }
+    }
+}
+
+/// Records the program and reads what is held: slots with their values, in the order of the slots.
+fn run(layer: &Fusion, trial: &Trial, held: Held, random: &mut Random) -> Vec<(usize, Slot)> {
+    let program = &trial.program;
+    let mut last = vec![0; program.num_slots()];
+    let mut holds = vec![held == Held::All; program.num_slots()];
+    for (number, instruction) in program.instructions.iter().enumerate() {
+        slots_of(&instruction.operands).for_each(|slot| last[slot] = number);
+    }
+    slots_of(&program.outputs).for_each(|slot| holds[slot] = true);
+    let mut values: Vec<Option<Value>> =
+        trial.inputs.iter().map(|data| Some(layer.write(data.clone()))).collect();
+    for (number, instruction) in program.instructions.iter().enumerate() {
+        let mut operands = Operands::new();
+        for (place, operand) in instruction.operands.iter().enumerate() {
+            operands.push(match *operand {
+                ProgramOperand::Scalar(scalar) => scalar.into(),
+                ProgramOperand::Slot(slot) => {
+                    let again = slots_of(&instruction.operands[place + 1..]).any(|other| other == slot);
+                    let gone = last[slot] == number && !again && !holds[slot];
+                    let value = if gone { values[slot].take() } else { values[slot].clone() };
+                    value.expect("a value is used after its last use").into()
+                }
+            });
+        }
+        values.extend(recorded(layer, instruction, operands, held, random).into_iter().map(Some));
+        let first = values.len() - instruction.results.len();
+        for slot in first..values.len() {
+            holds[slot] |= held == Held::Some && random.chance(25);
+            if !holds[slot] && last[slot] <= number {
+                values[slot] = None;
+            }
+        }
+        if held == Held::Some {
+            disturb(layer, &values, random);
+        }
+    }
+    let mut order: Vec<usize> = (trial.inputs.len()..values.len()).filter(|&slot| holds[slot]).collect();
+    if held == Held::Some {
+        order = random.permutation(order.len()).into_iter().map(|place| order[place]).collect();
+    }
+    let mut found: Vec<(usize, Slot)> =
+        order.into_iter().map(|slot| (slot, read(layer, values[slot].take().expect("it is held")))).collect();
+    found.sort_by_key(|&(slot, _)| slot);
+    found
+}
+
+fn slots_of(operands: &[ProgramOperand]) -> impl Iterator<Item = usize> + '_ {
+    operands.iter().filter_map(|operand| match operand {
+        ProgramOperand::Slot(slot) => Some(*slot),
+        ProgramOperand::Scalar(_) => None,
+    })
+}
+
+/// Records an op, now and then from another thread.
+fn recorded(
+    layer: &Fusion,
+    instruction: &Instruction,
+    operands: Operands,
+    held: Held,
+    random: &mut Random,
+) -> Values {
+    if held != Held::Some || !random.chance(8) {
+        return executed(layer, instruction, operands);
+    }
+    let other = || std::thread::scope(|scope| scope.spawn(|| executed(layer, instruction, operands)).join());
+    other().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+}
+
+/// What may happen between two ops.
+fn disturb(layer: &Fusion, values: &[Option<Value>], random: &mut Random) {
+    match random.below(24) {
+        0 => {
+            if let Some(value) = &values[random.below(values.len())] {
+                let _ = read(layer, value.clone());
+            }
+        }
+        1 => layer.submit(),
+        2 => layer.flush(),
+        _ => {}
+    }
+}
+
+/// The gradients of a projection of the outputs are the same.
+fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
+    let odd = trial.program.instructions.len() % 2 == 1;
+    let checkpointing = if odd { Checkpointing::Balanced } else { Checkpointing::None };
+    let under = |engine: Arc<dyn Engine>| pulled_back(trial, &Autodiff::new(engine, checkpointing));
+    let Some(expected) = under(subjects.one.clone()) else { return Ok(()) };
+    let failed = |text: String| Failure::whole(Check::FusedGradient, text);
+    let found = under(Arc::new(subjects.fused.clone()));
+    let found = found.ok_or_else(|| failed("there is none, but there is without fusion".into()))?;
+    counts.comparisons += found.len() as u64;
+    counts.fused_gradients += found.len() as u64;
+    let noisy = |number: u64| under(Arc::new(Noisy::new(number)));
+    match first_problem(&expected, &found, &noisy) {
+        Some((place, text)) => Err(failed(format!("of input {place}: {text}"))),
+        None => Ok(()),
+    }
+}
+
+/// The gradients by the inputs, an error for those that have none; `None` altogether where there is no loss to walk back from.
+fn pulled_back(trial: &Trial, layer: &Autodiff) -> Option<Vec<Slot>> {
+    let is_float = |value: &Value| value.dtype().is_float();
+    let leaf = |value: Value| if is_float(&value) { layer.require_grad(value) } else { value };
+    let leaves: Values = trial.inputs.iter().map(|data| leaf(layer.write(data.clone()))).collect();
+    let outputs = trial.program.run(layer, leaves.clone());
+    let loss = outputs.into_iter().enumerate().filter(|(_, output)| is_float(output));
+    let term = |(place, output): (usize, Value)| {
+        let weights = Projection::weights_of(place, &output);
+        let axes: Vec<usize> = (0..output.shape().rank()).collect();
+        let weights = Var::new(layer, layer.write(weights));
+        let output = Var::new(layer, output).cast(kiln_ir::DType::F64);
+        (output * weights).sum(&axes).reshape([])
+    };
+    let loss = loss.map(term).reduce(|a, b| a + b)?.into_value();
+    if !layer.is_tracked(&loss) {
+        return None;
+    }
+    let found = layer.backward(&loss, None).ok()?;
+    let slot = |leaf: &Value| match found.get(leaf) {
+        Some(gradient) => read(&**layer.inner(), gradient),
+        None => Err("no gradient".into()),
+    };
+    Some(leaves.iter().map(slot).collect())
+}

@@ -1,0 +1,269 @@
+//! An engine that is wrong as much as engines may be.
+//!
+//! Two correct runs of one program differ where a function is rounded differently, where sums are taken in another order,
+//! and, within a fused region, where 16-bit floats are not rounded between ops. How far that carries, through
+//! cancellation, comparisons and roundings to integers, depends on the program and its data. So the program is run many
+//! times with such differences drawn at random: what two correct engines may give lies among what comes out.
+
+use crate::random::Random;
+use crate::tolerance::{Rule, rule_of};
+use kiln_cpu::Cpu;
+use kiln_ir::{
+    BoxFuture, Caps, DType, Elements, Engine, Op, Operand, OperandType, Operands, Reduction, Result, Scalar,
+    TensorData, TensorType, Value, Values, block_on, infer, poison_of, poisoned,
+};
+use kiln_suite::fill::epsilon;
+use std::sync::{Mutex, PoisonError};
+
+/// The CPU engine with every freedom of an engine drawn at random.
+pub(crate) struct Noisy {
+    inner: Cpu,
+    random: Mutex<Random>,
+}
+
+/// The payload of values with a 16-bit type: the numbers as `f32`, rounded to 16 bits or not.
+struct Wide(Value);
+
+impl Noisy {
+    /// One draw of all freedoms; the number determines it.
+    pub(crate) fn new(number: u64) -> Noisy {
+        Noisy { inner: Cpu::with_threads(1), random: Mutex::new(Random::new(0x0150, number)) }
+    }
+
+    fn random(&self) -> std::sync::MutexGuard<'_, Random> {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn op(&self, op: &Op, operands: Operands) -> Values {
+        let types = infer(op, &OperandType::list(&operands)).expect("a cast or a choice of elements");
+        self.inner.execute(op, operands, &types)
+    }
+
+    fn cast(&self, value: Value, dtype: DType) -> Value {
+        self.op(&Op::Cast(dtype), [value.into()].into_iter().collect()).remove(0)
+    }
+
+    /// The value of the engine below: of its type, or for a 16-bit type in `f32`.
+    fn inside(&self, value: Value, exactly: bool) -> Value {
+        let Some(Wide(wide)) = value.payload::<Wide>() else { return value };
+        let dtype = value.dtype();
+        let wide = wide.clone();
+        if exactly {
+            return self.cast(wide, dtype);
+        }
+        let rounds = self.random().chance(50);
+        if rounds { self.cast(self.cast(wide, dtype), DType::F32) } else { wide }
+    }
+
+    /// Data with every element changed.
+    fn changed(&self, value: Value, mut change: impl FnMut(&mut Random, f64) -> f64) -> Value {
+        let Ok(mut data) = block_on(self.inner.read(value.clone())) else { return value };
+        let mut random = self.random();
+        match data.elements_mut() {
+            Elements::F32(list) => {
+                list.iter_mut().for_each(|x| *x = change(&mut random, f64::from(*x)) as f32);
+            }
+            Elements::F64(list) => list.iter_mut().for_each(|x| *x = change(&mut random, *x)),
+            Elements::F16(_)
+            | Elements::BF16(_)
+            | Elements::I64(_)
+            | Elements::I32(_)
+            | Elements::I16(_)
+            | Elements::I8(_)
+            | Elements::U64(_)
+            | Elements::U32(_)
+            | Elements::U16(_)
+            | Elements::U8(_)
+            | Elements::Bool(_) => return value,
+        }
+        drop(random);
+        self.inner.write(data)
+    }
+
+    /// A result as another engine may give it.
+    fn given_as(&self, rule: Rule, value: Value) -> Value {
+        let step = epsilon(value.dtype());
+        match rule {
+            Rule::Bits => value,
+            Rule::Near(relative, absolute) => self.changed(value, |random, x| {
+                let (one, other) = (either(random), either(random));
+                odd(random, x * (1.0 + relative * step * one) + absolute * step * other)
+            }),
+            Rule::Exact | Rule::Sum | Rule::Product | Rule::Measured => self.changed(value, odd),
+        }
+    }
+
+    /// An operand of an op that sums: another order is wrong as if the terms were.
+    fn term(&self, value: Value) -> Value {
+        let step = epsilon(value.dtype());
+        self.changed(value, |random, x| x * (1.0 + 4.0 * step * either(random)))
+    }
+
+    /// The operand of a reduction in another order.
+    fn shuffled(&self, op: &Op, mut operands: Operands) -> Operands {
+        let Op::Reduce { reduction: Reduction::Sum | Reduction::Prod, axes } = op else { return operands };
+        for axis in axes.iter() {
+            let Some(Operand::Value(value)) = operands.first().cloned() else { return operands };
+            let len = value.shape()[axis];
+            let order: Vec<i64> = self.random().permutation(len).into_iter().map(|i| i as i64).collect();
+            let index = TensorData::new(order, [len]).expect("as many indices as the axis is long");
+            let index = self.inner.write(index);
+            operands[0] = self.op(&Op::Take { axis }, [value.into(), index.into()].into_iter().collect())[0]
+                .clone()
+                .into();
+        }
+        operands
+    }
+
+    /// A plain number beside 16-bit floats may be rounded as they are, or not.
+    fn number(&self, scalar: Scalar, beside: Option<DType>) -> Scalar {
+        let rounds = self.random().chance(50);
+        match beside {
+            Some(DType::F16) if rounds => Scalar::Float(half::f16::from_f64(scalar.to_f64()).to_f64()),
+            Some(DType::BF16) if rounds => Scalar::Float(half::bf16::from_f64(scalar.to_f64()).to_f64()),
+            Some(_) | None => scalar,
+        }
+    }
+
+    fn outside(&self, value: Value, ty: &TensorType) -> Value {
+        if let Some(error) = value.error() {
+            return Value::poisoned(*ty, error.clone());
+        }
+        if !is_narrow(ty.dtype) {
+            return value;
+        }
+        let wide = if value.dtype() == DType::F32 { value } else { self.cast(value, DType::F32) };
+        Value::new(ty.with_shape(*wide.shape()), Wide(wide))
+    }
+}
+
+/// In `[-1, 1]`.
+fn either(random: &mut Random) -> f64 {
+    2.0 * random.uniform() - 1.0
+}
+
+/// The sign of a zero and the bits of a NaN are those of no engine.
+fn odd(random: &mut Random, x: f64) -> f64 {
+    if x == 0.0 || x.is_nan() {
+        let payload = if x.is_nan() && random.chance(50) { 0x7ff8_0000_2000_0000 } else { x.to_bits() };
+        let x = f64::from_bits(payload);
+        return if random.chance(50) { -x } else { x };
+    }
+    x
+}
+
+fn is_narrow(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
+/// The op where 16-bit floats are `f32`; `None` where it must see 16 bits.
+fn widened(op: &Op) -> Option<Op> {
+    match op {
+        Op::Bitcast(_) | Op::Full(_) | Op::Iota { .. } | Op::Random { .. } => None,
+        Op::Cast(dtype) if is_narrow(*dtype) => Some(Op::Cast(DType::F32)),
+        op => Some(op.clone()),
+    }
+}
+
+impl Engine for Noisy {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        if let Some(error) = poison_of(&inputs) {
+            return poisoned(results, &error);
+        }
+        if let Op::Fused(fused) = op {
+            return fused.program().run_region(self, inputs);
+        }
+        let wide = widened(op);
+        let beside = inputs.iter().filter_map(Operand::value).map(Value::dtype).find(|&d| is_narrow(d));
+        let rule = rule_of(op);
+        let sums = matches!(rule, Rule::Sum | Rule::Product | Rule::Measured);
+        let mut operands = Operands::new();
+        for operand in inputs {
+            operands.push(match operand {
+                Operand::Scalar(scalar) => self.number(scalar, beside).into(),
+                Operand::Value(value) => {
+                    let value = self.inside(value, wide.is_none());
+                    if sums { self.term(value).into() } else { value.into() }
+                }
+            });
+        }
+        let op = wide.as_ref().unwrap_or(op);
+        let operands = self.shuffled(op, operands);
+        if let Some(error) = poison_of(&operands) {
+            return poisoned(results, &error);
+        }
+        let types = match infer(op, &OperandType::list(&operands)) {
+            Ok(types) => types,
+            Err(error) => return poisoned(results, &error),
+        };
+        let values = self.inner.execute(op, operands, &types);
+        let odd = values.into_iter().map(|value| self.given_as(rule, value));
+        odd.zip(results).map(|(value, ty)| self.outside(value, ty)).collect()
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        let ty = data.ty();
+        let value = self.inner.write(data);
+        self.outside(value, &ty)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        let value = self.inside(value, true);
+        Box::pin(async { self.inner.read(value).await })
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        self.inner.sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_ir::Var;
+
+    fn runs(body: impl Fn(&Noisy) -> Value) -> Vec<Vec<f64>> {
+        (0..16)
+            .map(|number| {
+                let engine = Noisy::new(number);
+                let value = body(&engine);
+                block_on(engine.read(value)).unwrap().to_vec()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn exact_ops_stay_exact() {
+        let found = runs(|engine| {
+            let x = Var::new(engine, engine.write(TensorData::from([1.5f32, -2.25, 3.0])));
+            (&x * 2.0 + &x).into_value()
+        });
+        assert!(found.iter().all(|list| list == &[4.5, -6.75, 9.0]), "{found:?}");
+    }
+
+    #[test]
+    fn sixteen_bits_are_rounded_or_not() {
+        let found = runs(|engine| {
+            let x = TensorData::from([2049.0f32]).convert(DType::F16);
+            let x = Var::new(engine, engine.write(x));
+            ((&x + 1.0) - &x).into_value()
+        });
+        assert!(found.contains(&vec![1.0]), "{found:?}");
+        assert!(found.iter().any(|list| list != &[1.0]), "{found:?}");
+    }
+
+    #[test]
+    fn sums_and_functions_vary_a_little() {
+        let found = runs(|engine| {
+            let x = TensorData::new((0..64).map(|i| i as f32 * 0.1).collect(), [64]).unwrap();
+            Var::new(engine, engine.write(x)).exp().sum(&[0]).into_value()
+        });
+        let first = found[0][0];
+        assert!(found.iter().any(|list| list[0] != first), "{found:?}");
+        assert!(found.iter().all(|list| (list[0] / first - 1.0).abs() < 1e-5), "{found:?}");
+    }
+}
