@@ -5,6 +5,7 @@
 //! every memory layout. Each program has a style: a few dtypes and lengths, so that types meet by chance, and
 //! what its inputs are filled with.
 
+mod chain;
 mod composite;
 mod contraction;
 mod edge;
@@ -46,6 +47,9 @@ pub fn trial(seed: u64, number: u64, only: Option<OpKind>) -> Trial {
         if generator.add(first).is_some() {
             break;
         }
+    }
+    if generator.style.chains {
+        generator.chain();
     }
     let more = generator.random.below(9);
     for _ in 0..more {
@@ -220,7 +224,8 @@ impl<'r> Generator<'r> {
 
     /// A tensor with `low..=high` axes of a dtype that suits.
     pub(crate) fn tensor(&mut self, low: usize, high: usize, ok: impl Fn(DType) -> bool) -> usize {
-        if self.random.chance(70)
+        let usually = if self.style.chains { 92 } else { 70 };
+        if self.random.chance(usually)
             && let Some(slot) = self.present(|ty| (low..=high).contains(&ty.rank()) && ok(ty.dtype))
         {
             return slot;

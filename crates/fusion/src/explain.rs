@@ -1,13 +1,13 @@
 //! What made a value, for reading.
 
 use crate::lazy::Lazy;
-use crate::plan::{Plan, Reference, Step, StepKind};
+use crate::plan::{Plan, Reference, StepKind};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
-use kiln_ir::{Op, Value};
+use kiln_ir::{Op, Program, Value};
 
 /// The steps that a value comes from, in the order in which they ran.
 pub(crate) fn explain(value: &Value) -> String {
@@ -33,10 +33,36 @@ impl Plan {
         text
     }
 
-    /// All steps, described like those of [`Plan::explain`].
+    /// All steps, with the ops of each region and the reasons why it ends. Values are numbered: first those that are there
+    /// before, then the results of steps in order.
+    ///
+    /// ```
+    /// use kiln_fusion::Plan;
+    /// use kiln_ir::Program;
+    ///
+    /// let program = Program::parse(
+    ///     "program(%0: f32[4]) {\n  %1: f32[4] = exp %0\n  %2: f32[4] = add %1, 1.0\n  return %2\n}\n",
+    /// )?;
+    /// let text = Plan::of_program(&program).describe_all();
+    /// assert_eq!(text, "1 step, 1 region, 16 bytes at the peak\n0. %1: f32[4] = one kernel: exp, add (%0, number 0)\n");
+    /// # Ok::<(), kiln_ir::Error>(())
+    /// ```
     pub fn describe_all(&self) -> String {
-        let mut text = String::new();
+        let regions = self.steps().iter().filter(|step| step.kind() == StepKind::Region).count();
+        let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+        let (steps, regions) = (plural(self.steps().len(), "step"), plural(regions, "region"));
+        let mut text = format!("{steps}, {regions}, {} bytes at the peak\n", self.peak_bytes());
         (0..self.steps().len()).for_each(|number| self.describe(number, &mut text));
+        text
+    }
+
+    /// One step, as [`describe_all`](Plan::describe_all) has it.
+    ///
+    /// # Panics
+    /// When there is no step of that number.
+    pub fn describe_step(&self, number: usize) -> String {
+        let mut text = String::new();
+        self.describe(number, &mut text);
         text
     }
 
@@ -69,32 +95,38 @@ impl Plan {
             .operands
             .iter()
             .map(|operand| match operand {
-                Reference::Slot { slot, last: true } => format!("%{slot} (last use)"),
-                Reference::Slot { slot, last: false } => format!("%{slot}"),
+                Reference::Slot { slot, last: _ } => format!("%{slot}"),
                 Reference::Number(number) => format!("number {number}"),
             })
             .collect();
-        let _ =
-            writeln!(text, "{number}. {} = {} ({})", results.join(", "), step.title(), operands.join(", "));
+        let (results, operands) = (results.join(", "), operands.join(", "));
+        let _ = match (step.kind(), &step.op) {
+            (StepKind::Region, Op::Fused(fused)) => {
+                writeln!(text, "{number}. {results} = one kernel: {} ({operands})", named(fused.program()))
+            }
+            (StepKind::Region | StepKind::Op, op) => {
+                writeln!(text, "{number}. {results} = {} ({operands})", op.name())
+            }
+        };
         for note in &step.notes {
             let _ = writeln!(text, "     ends: {note}");
         }
     }
 }
 
-impl Step {
-    fn title(&self) -> String {
-        match (self.kind(), &self.op) {
-            (StepKind::Region, Op::Fused(fused)) => {
-                let names = fused
-                    .program()
-                    .instructions
-                    .iter()
-                    .filter(|instruction| !crate::plan::is_view(&instruction.op));
-                let names: Vec<&str> = names.map(|instruction| instruction.op.name()).collect();
-                format!("one kernel: {}", names.join(", "))
-            }
-            (StepKind::Region | StepKind::Op, op) => op.name().to_string(),
+/// The ops of a region that compute something; one that runs several times in a row is named once.
+fn named(program: &Program) -> String {
+    let ops = program.instructions.iter().filter(|instruction| !crate::plan::is_view(&instruction.op));
+    let mut names: Vec<(&str, usize)> = Vec::new();
+    for name in ops.map(|instruction| instruction.op.name()) {
+        match names.last_mut() {
+            Some((last, count)) if *last == name => *count += 1,
+            Some(_) | None => names.push((name, 1)),
         }
     }
+    let list = names.into_iter().map(|(name, count)| match count {
+        1 => name.to_string(),
+        count => format!("{name} x{count}"),
+    });
+    list.collect::<Vec<_>>().join(", ")
 }

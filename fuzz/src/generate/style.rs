@@ -20,6 +20,9 @@ pub struct Style {
     pub lengths: Vec<usize>,
     /// The most elements of an input.
     pub most_elements: usize,
+    /// The program is long and of ops that kernels are made of: functions of elements, views, reductions of rows that meet
+    /// their rows again. Large regions come of it.
+    pub chains: bool,
     /// How many fused regions may still be put into each other.
     pub nesting: usize,
 }
@@ -43,7 +46,8 @@ impl Style {
         if random.chance(8) {
             lengths.push(0);
         }
-        let large = !smooth && random.chance(1);
+        let chains = random.chance(25);
+        let large = !smooth && random.chance(if chains { 4 } else { 1 });
         if large {
             lengths.extend([67, 130, 300]);
         }
@@ -60,6 +64,7 @@ impl Style {
             } else {
                 200
             },
+            chains,
             nesting: 2,
         }
     }

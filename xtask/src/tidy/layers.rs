@@ -30,6 +30,7 @@ const LAYERS: &[(&str, May)] = &[
     ("data", May::Use(&["ir", "tensor", "macros"])),
     ("store", May::Use(&["tensor", "nn", "optim", "macros"])),
     ("train", May::Use(&["ir", "tensor", "nn", "optim", "data", "store", "macros"])),
+    ("cli", May::Use(&["ir", "kernel", "fusion"])),
     ("kiln", May::UseAll),
     ("suite", May::UseAll),
     ("fuzz", May::UseAll),

@@ -76,12 +76,16 @@ impl Access {
     ///
     /// # Safety
     /// `from` is the address of the element at row and column 0, the block lies within the memory, and the register has
-    /// room for it.
+    /// room for it. They overlap nowhere, or are the same elements in the same order.
     pub(super) unsafe fn gather(&self, from: *const u8, block: &Block, to: *mut u8) {
         with_size!(self.size, T => {
             let (from, to) = (from.cast::<T>(), to.cast::<T>());
             self.pieces(block, |piece| {
                 let (from, to) = (from.wrapping_offset(piece.offset), to.wrapping_add(piece.at));
+                // A result that takes an operand's memory may be the very operand: it is there already.
+                if core::ptr::eq(from, to) {
+                    return;
+                }
                 let strides = [piece.row_stride, piece.column_stride];
                 let row = [block.columns as isize, 1];
                 // SAFETY: as the caller promises.

@@ -1,0 +1,105 @@
+//! `kiln dump`: the stages of a program.
+
+use clap::ValueEnum;
+use kiln_fusion::{Plan, Step, StepKind};
+use kiln_ir::{Op, Program, verify};
+use kiln_kernel::print::{self, Dialect};
+use kiln_kernel::{GpuSchedule, Layout, Lowered, Nest};
+use std::fmt::Write;
+
+/// What becomes of a program, from the first stage to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Stage {
+    /// The program as it is read
+    Ops,
+    /// The steps that fusion makes of it, with the reasons why regions end
+    Plan,
+    /// The kernel of each region, with extents and strides, and what it costs
+    Kernel,
+    /// CUDA C++
+    Cuda,
+    /// HIP C++
+    Hip,
+    /// WGSL
+    Wgsl,
+}
+
+/// Reads a program and checks that it is valid.
+pub(crate) fn program(text: &str) -> Result<Program, String> {
+    let program = Program::parse(text).map_err(|error| error.to_string())?;
+    verify(&program).map_err(|error| error.to_string())?;
+    Ok(program)
+}
+
+/// The text of a stage; with `region`, of that region alone.
+pub(crate) fn dump(program: &Program, stage: Stage, region: Option<usize>) -> Result<String, String> {
+    let plan = Plan::of_program(program);
+    let regions: Vec<(usize, &Step)> =
+        plan.steps().iter().enumerate().filter(|(_, step)| step.kind() == StepKind::Region).collect();
+    if let Some(number) = region
+        && number >= regions.len()
+    {
+        let has = if regions.len() == 1 { "1 region".into() } else { format!("{} regions", regions.len()) };
+        return Err(format!("there is no region {number}: the plan has {has}\n  hint: they count from 0"));
+    }
+    match (stage, region) {
+        (Stage::Ops, None) => Ok(format!("{program}\n")),
+        (Stage::Ops, Some(number)) => Ok(format!("{}\n", of_region(regions[number].1))),
+        (Stage::Plan, None) => Ok(plan.describe_all()),
+        (Stage::Plan, Some(number)) => Ok(plan.describe_step(regions[number].0)),
+        (Stage::Kernel | Stage::Cuda | Stage::Hip | Stage::Wgsl, _) => {
+            let chosen = regions.iter().enumerate().filter(|(number, _)| region.is_none_or(|r| r == *number));
+            let mut text = String::new();
+            for (number, (step, region)) in chosen {
+                let _ = writeln!(text, "// region {number}, step {step} of the plan");
+                text += &of_stage(stage, region);
+            }
+            if text.is_empty() {
+                text += "// the plan has no regions: every op runs by its own kernel\n";
+            }
+            Ok(text)
+        }
+    }
+}
+
+/// The program of a region.
+fn of_region(step: &Step) -> &Program {
+    match step.op() {
+        Op::Fused(fused) => fused.program(),
+        op => unreachable!("{} is no region", op.name()),
+    }
+}
+
+fn of_stage(stage: Stage, step: &Step) -> String {
+    let lowered = match lowered(step) {
+        Ok(lowered) => lowered,
+        Err(reason) => return format!("// runs op by op: {reason}\n"),
+    };
+    let schedule = || GpuSchedule::choose(&lowered.kernel, &lowered.launch);
+    let printed = match stage {
+        Stage::Ops | Stage::Plan | Stage::Kernel => {
+            let cost = lowered.kernel.cost(&lowered.launch);
+            return format!("{}\n{}\n// {cost:?}\n", lowered.kernel, lowered.launch);
+        }
+        Stage::Cuda => print::cpp(&lowered.kernel, &schedule(), Dialect::Cuda),
+        Stage::Hip => print::cpp(&lowered.kernel, &schedule(), Dialect::Hip),
+        Stage::Wgsl => print::wgsl(&lowered.kernel, &schedule()),
+    };
+    match printed {
+        Ok(printed) => printed.text + "\n",
+        Err(reason) => format!("// {reason}\n"),
+    }
+}
+
+/// The kernel of a region whose operands lie row-major without gaps.
+fn lowered(step: &Step) -> Result<Lowered, String> {
+    let program = of_region(step);
+    let numbers = step.numbers();
+    let (nest, outputs) = Nest::of_program(program, &numbers)
+        .map_err(|(number, refusal)| format!("op {number} of the region: {refusal}"))?;
+    let layouts = program.inputs.iter().zip(&numbers).map(|(ty, &number)| {
+        let strides = if number { &[][..] } else { &ty.shape.row_major_strides()[..ty.rank()] };
+        Layout(strides.iter().map(|&stride| stride as isize).collect())
+    });
+    nest.lower(&outputs, &layouts.collect::<Vec<_>>()).map_err(|reason| reason.to_string())
+}

@@ -1,0 +1,84 @@
+//! The command `kiln`.
+//!
+//! `kiln dump STAGE FILE` prints what becomes of a program of ops: the program as it is read, the plan that fusion makes
+//! of it, the kernel of each region, and the source that a GPU compiler is given. The file holds a program in the text form
+//! of `kiln-ir`, which is also that of `filetests/`; `-` reads the standard input.
+//!
+//! ```text
+//! kiln dump plan filetests/fuse/softmax.ir
+//! kiln dump cuda --region 0 filetests/fuse/softmax.ir
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod dump;
+
+use clap::{Parser, Subcommand};
+use dump::Stage;
+use std::io::{Read, Write};
+use std::process::ExitCode;
+
+/// The greatest file that is read, in bytes.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Tools for Kiln's programs.
+#[derive(Debug, Parser)]
+#[command(name = "kiln", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print what becomes of a program at a stage.
+    Dump {
+        /// What to print.
+        #[arg(value_enum)]
+        stage: Stage,
+        /// A program as text; `-` reads the standard input.
+        file: String,
+        /// Only this region of the plan, counted from 0.
+        #[arg(long, value_name = "N")]
+        region: Option<usize>,
+    },
+}
+
+fn main() -> ExitCode {
+    let Command::Dump { stage, file, region } = Arguments::parse().command;
+    let result = read(&file).and_then(|text| {
+        let program = dump::program(&text).map_err(|error| format!("{file}: {error}"))?;
+        dump::dump(&program, stage, region)
+    });
+    match result.and_then(|text| print(&text)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("kiln: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn read(file: &str) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("cannot read {file}: {error}");
+    let mut text = String::new();
+    let length = if file == "-" {
+        std::io::stdin().lock().take(MOST_BYTES + 1).read_to_string(&mut text)
+    } else {
+        std::fs::File::open(file).map_err(failed)?.take(MOST_BYTES + 1).read_to_string(&mut text)
+    };
+    if length.map_err(failed)? as u64 > MOST_BYTES {
+        return Err(format!("{file} is longer than {MOST_BYTES} bytes"));
+    }
+    Ok(text)
+}
+
+/// A reader that has seen enough, such as `head`, is no error.
+fn print(text: &str) -> Result<(), String> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to the standard output: {error}"))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

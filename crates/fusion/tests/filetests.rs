@@ -1,0 +1,86 @@
+//! Runs `filetests/fuse`: a program, and the plan that fusion makes of it when its outputs are what is in use.
+//!
+//! The first line is `; test fuse`. The expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
+//! Each program is also valid, and its plan gives the values of its ops.
+
+use kiln_cpu::Cpu;
+use kiln_fusion::{Fusion, Mode, Plan};
+use kiln_ir::{Engine, Program, TensorData, TensorType, Values, block_on, verify};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const EXPECT: &str = "; expect:";
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/fuse");
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "no files in {}", folder.display());
+    files
+}
+
+#[test]
+fn plans() {
+    let update = std::env::var_os("UPDATE_EXPECT").is_some_and(|value| value == "1");
+    let mut failures = Vec::new();
+    for path in files() {
+        if let Err(problem) = check(&path, update) {
+            failures.push(format!("== {}\n{problem}", path.display()));
+        }
+    }
+    assert!(failures.is_empty(), "{} failed\n{}", failures.len(), failures.join("\n"));
+}
+
+fn check(path: &Path, update: bool) -> Result<(), String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let (source, expected) = match text.split_once(&format!("\n{EXPECT}\n")) {
+        Some((source, expected)) => (source.trim_end(), expected),
+        None => (text.trim_end(), ""),
+    };
+    if source.lines().next() != Some("; test fuse") {
+        return Err("the first line is not `; test fuse`".into());
+    }
+    let program = Program::parse(source).map_err(|error| error.to_string())?;
+    verify(&program).map_err(|error| error.to_string())?;
+    same_values(&program)?;
+    let plan = Plan::of_program(&program).describe_all();
+    let plan: String = plan.lines().map(|line| format!("; {line}\n")).collect();
+    if plan == expected {
+        return Ok(());
+    }
+    if update {
+        return fs::write(path, format!("{source}\n\n{EXPECT}\n{plan}")).map_err(|error| error.to_string());
+    }
+    Err(format!("UPDATE_EXPECT=1 accepts this.\n-- expected:\n{expected}-- found:\n{plan}"))
+}
+
+/// Numbers between 1/4 and 2, and integers of 0 to 7.
+fn data(ty: TensorType, seed: usize) -> TensorData {
+    let number = |i: usize| ((i * 7 + seed * 3) % 8) as f64;
+    let scale = |x: f64| if ty.dtype.is_float() { (x + 1.0) / 4.0 } else { x };
+    let list: Vec<f64> = (0..ty.num_elements()).map(|i| scale(number(i))).collect();
+    TensorData::new(list, ty.shape).unwrap().convert(ty.dtype)
+}
+
+fn values(program: &Program, engine: &dyn Engine) -> Result<Vec<Vec<f64>>, String> {
+    let inputs: Values =
+        program.inputs.iter().enumerate().map(|(seed, ty)| engine.write(data(*ty, seed))).collect();
+    let outputs = program.run(engine, inputs).into_iter();
+    let read = |value| block_on(engine.read(value)).map(|data: TensorData| data.to_vec());
+    outputs.map(read).collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+fn same_values(program: &Program) -> Result<(), String> {
+    let cpu = Arc::new(Cpu::with_threads(2));
+    let expected = values(program, &*cpu)?;
+    let found = values(program, &Fusion::with_mode(cpu, Mode::On))?;
+    for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
+        let far = |(a, b): (&f64, &f64)| (a - b).abs() > 1e-3 * (1.0 + a.abs());
+        if expected.len() != found.len() || expected.iter().zip(found).any(far) {
+            return Err(format!("output {place} differs"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! What must not go wrong: panics on the way, threads in each other's way, graphs that nobody reads, data that is bad.
+
+use kiln_cpu::Cpu;
+use kiln_fusion::{Fusion, Mode};
+use kiln_ir::{
+    Custom, CustomOp, Engine, Op, Operand, OperandType, Operands, Result, ResultTypes, SliceAxis, TensorData,
+    TensorType, Value, Values, Var, block_on, infer,
+};
+use smallvec::smallvec;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn fusion() -> Fusion {
+    Fusion::with_mode(Arc::new(Cpu::with_threads(2)), Mode::On)
+}
+
+fn floats(len: usize) -> TensorData {
+    TensorData::new((0..len).map(|i| i as f32 / len as f32).collect(), [len]).unwrap()
+}
+
+fn read(engine: &dyn Engine, value: Value) -> Result<Vec<f32>> {
+    block_on(engine.read(value))?.into_vec()
+}
+
+fn execute(engine: &dyn Engine, op: &Op, operands: Operands) -> Values {
+    let types = infer(op, &OperandType::list(&operands)).unwrap();
+    engine.execute(op, operands, &types)
+}
+
+/// Fails the test instead of hanging.
+fn in_time(body: impl FnOnce() + Send + 'static) {
+    let (done, finished) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        body();
+        let _ = done.send(());
+    });
+    match finished.recv_timeout(Duration::from_secs(120)) {
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
+        Ok(()) | Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+            if let Err(payload) = thread.join() {
+                std::panic::resume_unwind(payload);
+            }
+        }
+    }
+}
+
+/// Gives its operand, or panics while the switch is on.
+#[derive(Debug)]
+struct Bomb(&'static AtomicBool);
+
+impl CustomOp for Bomb {
+    fn name(&self) -> &str {
+        "bomb"
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        Ok(smallvec![*inputs[0].tensor().expect("a tensor")])
+    }
+
+    fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {
+        assert!(!self.0.load(Ordering::SeqCst), "the bomb goes off");
+        Some(Ok(inputs.to_vec()))
+    }
+}
+
+fn bombed(engine: &dyn Engine, value: Value, switch: &'static AtomicBool) -> Value {
+    execute(engine, &Op::Custom(Custom::new(Bomb(switch))), smallvec![Operand::Value(value)]).remove(0)
+}
+
+#[test]
+fn a_panic_between_recording_and_running_loses_nothing() {
+    let fusion = fusion();
+    let x = fusion.write(floats(64));
+    let y = (Var::new(&fusion, x.clone()) * 2.0).into_value();
+    let kept = y.clone();
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let z = (Var::new(&fusion, y) + 1.0).exp();
+        assert!(z.rank() == 7, "a mistake of the program");
+    }));
+    assert!(result.is_err());
+    let found = read(&fusion, kept).unwrap();
+    assert_eq!(found[32], 1.0);
+}
+
+#[test]
+fn a_panic_while_a_plan_runs_reaches_its_values_only() {
+    static SWITCH: AtomicBool = AtomicBool::new(false);
+    in_time(|| {
+        let fusion = fusion();
+        let earlier = (Var::new(&fusion, fusion.write(floats(64))) + 1.0).into_value();
+        fusion.flush();
+        let x = Var::new(&fusion, fusion.write(floats(64))) * 2.0;
+        let y = bombed(&fusion, x.into_value(), &SWITCH);
+        let z = (Var::new(&fusion, y.clone()) * 3.0).into_value();
+        SWITCH.store(true, Ordering::SeqCst);
+        let panicked = catch_unwind(AssertUnwindSafe(|| read(&fusion, z.clone())));
+        SWITCH.store(false, Ordering::SeqCst);
+        // Whether the engine below lets the panic through or makes an error of it, nobody waits and nobody gets data.
+        if let Ok(result) = panicked {
+            assert!(result.is_err());
+        }
+        for value in [y, z] {
+            assert!(read(&fusion, value).is_err(), "a value that was not computed is no data");
+        }
+        assert_eq!(read(&fusion, earlier).unwrap()[0], 1.0);
+        let after = Var::new(&fusion, fusion.write(floats(64))) * 2.0 + 1.0;
+        assert_eq!(read(&fusion, after.into_value()).unwrap()[32], 2.0);
+    });
+}
+
+#[test]
+fn an_index_out_of_range_in_a_region_shows_when_it_is_read() {
+    let fusion = fusion();
+    let table = Var::new(&fusion, fusion.write(floats(8)));
+    let index = Var::new(&fusion, fusion.write(TensorData::from([1i32, 9])));
+    let picked = (table.exp() + 1.0).take(0, &index);
+    let after = (picked.exp() * 2.0).into_value();
+    let other = (table.exp() + 1.0).into_value();
+    let error = read(&fusion, after).unwrap_err().to_string();
+    assert!(error.contains("9"), "{error}");
+    assert!(read(&fusion, other).is_ok());
+    let table = table.reshape([8, 1]).broadcast([8, 4]) * 2.0;
+    let index = Var::new(&fusion, fusion.write(TensorData::from([0i32, 1, 2, 11]).reshape([1, 4]).unwrap()));
+    let picked = (table.gather(0, &index) + 1.0).into_value();
+    let error = read(&fusion, picked).unwrap_err().to_string();
+    assert!(error.contains("11"), "{error}");
+}
+
+#[test]
+fn a_huge_graph_that_nobody_reads_runs_on_the_way() {
+    let fusion = fusion();
+    let mut held = Vec::new();
+    let mut x = Var::new(&fusion, fusion.write(floats(1 << 16)));
+    for step in 0..6_000 {
+        x = x * 0.999 + 1e-3;
+        if step % 500 == 0 {
+            held.push(x.clone().into_value());
+        }
+    }
+    let statistics = fusion.statistics();
+    assert!(statistics.steps_run > 0, "{statistics:?}");
+    for value in held {
+        assert!(read(&fusion, value).unwrap().iter().all(|x| x.is_finite()));
+    }
+    // Operands that only the recording keeps alive are bounded too, however few ops there are.
+    let memory = fusion.memory().unwrap();
+    drop(x);
+    block_on(fusion.sync()).unwrap();
+    memory.reset_peak();
+    let before = memory.usage().live_bytes;
+    let mut held = Vec::new();
+    for _ in 0..200 {
+        let big = Var::new(&fusion, fusion.write(TensorData::zeros(TensorType::new([2 << 20], kiln_ir::DType::F32))));
+        held.push(big.sum(&[0]).into_value());
+    }
+    let peak = memory.usage().peak_live_bytes - before;
+    assert!(peak < (512 << 20) + (96 << 20), "{} MiB", peak >> 20);
+    assert!(held.into_iter().all(|value| read(&fusion, value).unwrap() == [0.0]));
+}
+
+#[test]
+fn new_shapes_make_new_plans_and_the_cache_stays_bounded() {
+    let fusion = fusion();
+    for len in 1..400 {
+        let x = Var::new(&fusion, fusion.write(floats(len)));
+        let y = (x.exp() + 1.0).ln().into_value();
+        let found = read(&fusion, y).unwrap();
+        assert!((found[0] - 2f32.ln()).abs() < 1e-6 && found.len() == len);
+    }
+    assert_eq!(fusion.statistics().plans_made, 399);
+}
+
+#[test]
+fn regions_that_cannot_fuse_run_all_the_same() {
+    let fusion = fusion();
+    let empty = Var::new(&fusion, fusion.write(TensorData::zeros(TensorType::new([0, 3], kiln_ir::DType::F32))));
+    let y = (empty.exp() + 1.0).sum(&[0]).into_value();
+    assert_eq!(read(&fusion, y).unwrap(), [0.0; 3]);
+    let x = Var::new(&fusion, fusion.write(floats(36).reshape([6, 6]).unwrap()));
+    let diagonal = (&x * &x.transpose() + x.slice_axis(0, SliceAxis { start: 5, len: 6, step: -1 })).sum(&[1]);
+    let found = read(&fusion, diagonal.into_value()).unwrap();
+    let at = |i: usize, j: usize| (i * 6 + j) as f32 / 36.0;
+    for (i, found) in found.into_iter().enumerate() {
+        let expected: f32 = (0..6).map(|j| at(i, j) * at(j, i) + at(5 - i, j)).sum();
+        assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+    }
+    // More operands than one kernel takes.
+    let all: Vec<Var<'_>> = (0..80).map(|_| Var::new(&fusion, fusion.write(floats(16)))).collect();
+    let sum = all.iter().fold(Var::new(&fusion, fusion.write(floats(16))), |sum, x| sum * 0.5 + x * 0.5);
+    let found = read(&fusion, sum.into_value()).unwrap();
+    assert!(found.iter().zip(floats(16).into_vec::<f32>().unwrap()).all(|(a, b)| (a - b).abs() < 1e-5));
+}
+
+#[test]
+fn many_threads_on_one_layer() {
+    in_time(|| {
+        let fusion = fusion();
+        let shared: Vec<Value> =
+            (0..4).map(|i| (Var::new(&fusion, fusion.write(floats(256))) + f64::from(i)).into_value()).collect();
+        let threads: Vec<_> = (0..8)
+            .map(|thread: usize| {
+                let (fusion, shared) = (fusion.clone(), shared.clone());
+                std::thread::spawn(move || {
+                    let mut last = shared[thread % 4].clone();
+                    for step in 0..200 {
+                        let other = shared[(thread + step) % 4].clone();
+                        let mixed = Var::new(&fusion, last) * 0.5 + Var::new(&fusion, other) * 0.5;
+                        last = mixed.into_value();
+                        match step % 7 {
+                            0 => drop(read(&fusion, last.clone()).unwrap()),
+                            1 => fusion.submit(),
+                            2 => block_on(fusion.sync()).unwrap(),
+                            _ => {}
+                        }
+                    }
+                    last
+                })
+            })
+            .collect();
+        let results: Vec<Value> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        for value in results {
+            let found = read(&fusion, value).unwrap();
+            assert!(found.iter().all(|x| (0.0..=4.0).contains(x)), "{found:?}");
+            let steps = found.windows(2).map(|pair| pair[1] - pair[0]);
+            assert!(steps.into_iter().all(|step| (step - 1.0 / 256.0).abs() < 1e-5));
+        }
+    });
+}
+
+#[test]
+fn units_of_work_give_their_results() {
+    let fusion = fusion();
+    let mut x = Var::new(&fusion, fusion.write(floats(32)));
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        x = (&x * 0.5) + 0.25;
+        seen.push(x.clone().into_value());
+        fusion.submit();
+    }
+    let mut expected = floats(32).into_vec::<f32>().unwrap();
+    for value in seen {
+        expected.iter_mut().for_each(|x| *x = *x * 0.5 + 0.25);
+        assert_eq!(read(&fusion, value).unwrap(), expected);
+    }
+}
