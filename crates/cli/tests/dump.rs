@@ -70,9 +70,11 @@ fn stages_of_a_chain() {
 fn mistakes() {
     let missing = error(&["dump", "ops", "no/such/file.ir"], "");
     assert!(missing.contains("cannot read no/such/file.ir"), "{missing}");
-    let broken = error(&["dump", "ops", "-"], "program(%0: f32[8]) {\n  %1: f32[8] = exq %0\n  return %1\n}\n");
+    let broken =
+        error(&["dump", "ops", "-"], "program(%0: f32[8]) {\n  %1: f32[8] = exq %0\n  return %1\n}\n");
     assert!(broken.contains("line 2") && broken.contains("exq"), "{broken}");
-    let invalid = error(&["dump", "ops", "-"], "program(%0: f32[8]) {\n  %1: f32[9] = exp %0\n  return %1\n}\n");
+    let invalid =
+        error(&["dump", "ops", "-"], "program(%0: f32[8]) {\n  %1: f32[9] = exp %0\n  return %1\n}\n");
     assert!(invalid.contains("exp"), "{invalid}");
     let stage = error(&["dump", "ptx", "-"], CHAIN);
     assert!(stage.contains("ptx") && stage.contains("wgsl"), "{stage}");

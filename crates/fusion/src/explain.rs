@@ -49,7 +49,8 @@ impl Plan {
     /// ```
     pub fn describe_all(&self) -> String {
         let regions = self.steps().iter().filter(|step| step.kind() == StepKind::Region).count();
-        let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+        let plural =
+            |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
         let (steps, regions) = (plural(self.steps().len(), "step"), plural(regions, "region"));
         let mut text = format!("{steps}, {regions}, {} bytes at the peak\n", self.peak_bytes());
         (0..self.steps().len()).for_each(|number| self.describe(number, &mut text));

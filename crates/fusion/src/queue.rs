@@ -145,9 +145,10 @@ impl Waiting {
         if recording.external_bytes < self.counted_from.max(MAX_KEPT_BYTES) {
             return false;
         }
-        // Counting visits every external: not again before as many bytes have come.
-        self.counted_from = recording.external_bytes.saturating_mul(2);
-        recording.kept_bytes() >= MAX_KEPT_BYTES
+        // Counting visits every external: not again before enough can have come, and many bytes have.
+        let missing = MAX_KEPT_BYTES.saturating_sub(recording.kept_bytes());
+        self.counted_from = recording.external_bytes.saturating_add(missing.max(MAX_KEPT_BYTES / 16));
+        missing == 0
     }
 }
 

@@ -32,7 +32,7 @@ fn step(tape: &Autodiff, weights: Vec<Value>, x: &Value, y: &Value) -> Vec<Value
 
 #[test]
 fn a_training_step_after_the_first_ones_allocates_nothing_and_finds_its_plan() {
-    let cpu = Arc::new(Cpu::with_threads(2));
+    let cpu = Arc::new(Cpu::with_threads(1));
     let fusion = Fusion::with_mode(cpu, Mode::On);
     let tape = Autodiff::new(Arc::new(fusion.clone()), Checkpointing::None);
     let (x, y) = (fusion.write(matrix(256, 128)), fusion.write(matrix(256, 8)));

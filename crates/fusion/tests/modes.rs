@@ -3,7 +3,8 @@
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Op, Operands, Result, TensorData, TensorType, Unary, Value, Values, Var, block_on,
+    BoxFuture, Caps, Engine, Op, Operands, Result, TensorData, TensorType, Unary, Value, Values, Var,
+    block_on,
 };
 use std::process::Command;
 use std::sync::Arc;

@@ -152,11 +152,14 @@ fn a_huge_graph_that_nobody_reads_runs_on_the_way() {
     let before = memory.usage().live_bytes;
     let mut held = Vec::new();
     for _ in 0..200 {
-        let big = Var::new(&fusion, fusion.write(TensorData::zeros(TensorType::new([2 << 20], kiln_ir::DType::F32))));
+        let big = Var::new(
+            &fusion,
+            fusion.write(TensorData::zeros(TensorType::new([2 << 20], kiln_ir::DType::F32))),
+        );
         held.push(big.sum(&[0]).into_value());
     }
     let peak = memory.usage().peak_live_bytes - before;
-    assert!(peak < (512 << 20) + (96 << 20), "{} MiB", peak >> 20);
+    assert!(peak < (512 << 20) + (64 << 20), "{} MiB", peak >> 20);
     assert!(held.into_iter().all(|value| read(&fusion, value).unwrap() == [0.0]));
 }
 
@@ -175,11 +178,13 @@ fn new_shapes_make_new_plans_and_the_cache_stays_bounded() {
 #[test]
 fn regions_that_cannot_fuse_run_all_the_same() {
     let fusion = fusion();
-    let empty = Var::new(&fusion, fusion.write(TensorData::zeros(TensorType::new([0, 3], kiln_ir::DType::F32))));
+    let empty =
+        Var::new(&fusion, fusion.write(TensorData::zeros(TensorType::new([0, 3], kiln_ir::DType::F32))));
     let y = (empty.exp() + 1.0).sum(&[0]).into_value();
     assert_eq!(read(&fusion, y).unwrap(), [0.0; 3]);
     let x = Var::new(&fusion, fusion.write(floats(36).reshape([6, 6]).unwrap()));
-    let diagonal = (&x * &x.transpose() + x.slice_axis(0, SliceAxis { start: 5, len: 6, step: -1 })).sum(&[1]);
+    let diagonal =
+        (&x * &x.transpose() + x.slice_axis(0, SliceAxis { start: 5, len: 6, step: -1 })).sum(&[1]);
     let found = read(&fusion, diagonal.into_value()).unwrap();
     let at = |i: usize, j: usize| (i * 6 + j) as f32 / 36.0;
     for (i, found) in found.into_iter().enumerate() {
@@ -197,8 +202,9 @@ fn regions_that_cannot_fuse_run_all_the_same() {
 fn many_threads_on_one_layer() {
     in_time(|| {
         let fusion = fusion();
-        let shared: Vec<Value> =
-            (0..4).map(|i| (Var::new(&fusion, fusion.write(floats(256))) + f64::from(i)).into_value()).collect();
+        let shared: Vec<Value> = (0..4)
+            .map(|i| (Var::new(&fusion, fusion.write(floats(256))) + f64::from(i)).into_value())
+            .collect();
         let threads: Vec<_> = (0..8)
             .map(|thread: usize| {
                 let (fusion, shared) = (fusion.clone(), shared.clone());

@@ -67,8 +67,7 @@ impl Generator<'_> {
         let x = self.tensor(1, 4, |dtype| !dtype.is_bool());
         let ty = self.ty(x);
         let kept = self.random.below(ty.rank());
-        let shape: Shape =
-            (0..ty.rank()).map(|axis| if axis == kept { ty.shape[axis] } else { 1 }).collect();
+        let shape: Shape = (0..ty.rank()).map(|axis| if axis == kept { ty.shape[axis] } else { 1 }).collect();
         let row = self.exact(TensorType::new(shape, ty.dtype), Wanted::Free);
         let row = self.emit_on(Op::Broadcast(ty.shape), &[row])?[0];
         let function = Op::Binary(self.random.pick(&[Binary::Add, Binary::Mul]));
@@ -83,8 +82,7 @@ impl Generator<'_> {
         if self.random.chance(50) {
             let negated = self.emit_on(Op::Unary(Unary::Neg), &[x])?[0];
             let exp = self.emit_on(Op::Unary(Unary::Exp), &[negated])?[0];
-            let below =
-                self.emit(Op::Binary(Binary::Add), &[number(1.0), ProgramOperand::Slot(exp)])?[0];
+            let below = self.emit(Op::Binary(Binary::Add), &[number(1.0), ProgramOperand::Slot(exp)])?[0];
             return self.emit_on(Op::Binary(Binary::Div), &[x, below]).map(drop);
         }
         let tanh = self.emit_on(Op::Unary(Unary::Tanh), &[x])?[0];

@@ -38,7 +38,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "fuzz",
-        about: "2,000 random programs give the same on every engine, under autodiff and expanded",
+        about: "5,000 random programs give the same on every engine, fused, under autodiff and expanded",
         can_run: has_fuzzer,
         run: fuzz_programs,
     },
@@ -135,7 +135,7 @@ fn has_fuzzer(context: &Context) -> Result<(), String> {
 }
 
 fn fuzz_programs(context: &Context, _: &mut Tally) -> Result<(), String> {
-    let words = ["--programs", "2000"].map(str::to_owned);
+    let words = ["--programs", "5000"].map(str::to_owned);
     announce_and_run(&mut fuzz::fuzzer(process::cargo(&context.workspace.root), &words))
 }
 

@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use kiln_ir::{Error, FusedOp, Operand, Operands, Program, Result, TensorType, Value, Values};
-use kiln_kernel::{Hero, Kernel, Launch, Nest, ParamKind, StrideClass};
+use kiln_kernel::{Compute, Hero, Kernel, Launch, Nest, ParamKind, StrideClass};
 use smallvec::SmallVec;
 
 /// Runs a region: by the tile machine where the region is a kernel, op by op otherwise.
@@ -74,6 +74,11 @@ impl Plan {
 
     fn run(&self, cpu: &Cpu, program: &Program, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         match self {
+            // Which results an index out of range spoils, and what the error says, only the ops by themselves can tell.
+            Plan::Kernel(region) if region.checks() => {
+                let kept = inputs.clone();
+                region.run(cpu, inputs, results).or_else(|_| Ok(program.run_region(cpu, kept)))
+            }
             Plan::Kernel(region) => region.run(cpu, inputs, results),
             Plan::Hero(split) => split.run(cpu, inputs, results),
             Plan::Unfused => Ok(program.run_region(cpu, inputs)),
@@ -114,6 +119,11 @@ impl Region {
             takes.retain(|&(param, _)| staged.iter().all(|staged| staged.param != param));
         }
         Some(Region { kernel, launch, staged, takes, plain, taking: Lock::default() })
+    }
+
+    /// Whether indices are checked on the way.
+    fn checks(&self) -> bool {
+        self.kernel.body.iter().any(|instruction| matches!(instruction.compute, Compute::Checked(..)))
     }
 
     pub(super) fn run(&self, cpu: &Cpu, mut inputs: Operands, types: &[TensorType]) -> Result<Values> {
