@@ -1,4 +1,6 @@
 //! Memory: a training step that was run before asks nothing of the system, and plans say how much they hold.
+//!
+//! One test in this program, since the numbers are those of the process.
 
 use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_cpu::Cpu;
@@ -31,6 +33,11 @@ fn step(tape: &Autodiff, weights: Vec<Value>, x: &Value, y: &Value) -> Vec<Value
 }
 
 #[test]
+fn memory() {
+    a_training_step_after_the_first_ones_allocates_nothing_and_finds_its_plan();
+    a_plan_tells_its_peak_and_lies_below_that_of_single_ops();
+}
+
 fn a_training_step_after_the_first_ones_allocates_nothing_and_finds_its_plan() {
     let cpu = Arc::new(Cpu::with_threads(1));
     let fusion = Fusion::with_mode(cpu, Mode::On);
@@ -96,7 +103,6 @@ fn peak(engine: &dyn Engine, program: &Program) -> usize {
     run()
 }
 
-#[test]
 fn a_plan_tells_its_peak_and_lies_below_that_of_single_ops() {
     let program = gradient_program(&Program::parse(FORWARD).unwrap()).unwrap();
     let planned = Plan::of_program(&program).peak_bytes();

@@ -255,6 +255,11 @@ fn takes(kernel: &Kernel, launch: &Launch, code: &Code, outputs: usize) -> Vec<V
             continue;
         }
         for (i, (input, from)) in params().filter(|(_, (param, _))| param.kind == ParamKind::Input) {
+            // One that is also read in another way, such as a matrix with its transpose, is read after it is overwritten.
+            let reads = params().filter(|(_, (param, _))| param.kind == ParamKind::Input);
+            if reads.filter(|(_, (_, other))| other.place == from.place).count() > 1 {
+                continue;
+            }
             if input.dtype.size() == output.dtype.size() && from.strides == binding.strides {
                 takes[binding.place].push((i, from.place));
             }
