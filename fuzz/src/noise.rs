@@ -158,11 +158,13 @@ fn is_narrow(dtype: DType) -> bool {
 
 /// The op where 16-bit floats are `f32`; `None` where it must see 16 bits.
 fn widened(op: &Op) -> Option<Op> {
-    match op {
-        Op::Bitcast(_) | Op::Full(_) | Op::Iota { .. } | Op::Random { .. } => None,
-        Op::Cast(dtype) if is_narrow(*dtype) => Some(Op::Cast(DType::F32)),
-        op => Some(op.clone()),
+    if matches!(op, Op::Bitcast(_) | Op::Full(_) | Op::Iota { .. } | Op::Random { .. }) {
+        return None;
     }
+    if matches!(op, Op::Cast(dtype) if is_narrow(*dtype)) {
+        return Some(Op::Cast(DType::F32));
+    }
+    Some(op.clone())
 }
 
 impl Engine for Noisy {

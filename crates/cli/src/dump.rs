@@ -64,10 +64,8 @@ pub(crate) fn dump(program: &Program, stage: Stage, region: Option<usize>) -> Re
 
 /// The program of a region.
 fn of_region(step: &Step) -> &Program {
-    match step.op() {
-        Op::Fused(fused) => fused.program(),
-        op => unreachable!("{} is no region", op.name()),
-    }
+    let Op::Fused(fused) = step.op() else { unreachable!("{} is no region", step.op().name()) };
+    fused.program()
 }
 
 fn of_stage(stage: Stage, step: &Step) -> String {

@@ -16,6 +16,7 @@
 mod cache;
 mod code;
 mod compile;
+mod cost;
 mod fold;
 mod forms;
 mod frame;
@@ -27,6 +28,7 @@ mod scan;
 mod space;
 mod split;
 mod stage;
+mod stages;
 
 pub(crate) use cache::Cache;
 pub(crate) use fused::fused;

@@ -11,8 +11,8 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Op, OpSet, OperandType, Operands, Result,
-    TensorData, TensorType, Value, Values, infer, poison_of, poisoned,
+    BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Op, OpSet, OperandType, Operands, Result, TensorData,
+    TensorType, Value, Values, infer, poison_of, poisoned,
 };
 
 /// The engine that defines every op, natively and naively. See the [crate's tour](crate).

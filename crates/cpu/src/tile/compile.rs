@@ -1,18 +1,20 @@
 //! From a kernel to code.
 
 use super::code::{Action, Code, Fold, Form, Number, Param, Place, Slot, Stage, Step};
+use super::cost::{binary_cost, unary_cost};
 use super::fold::folding;
 use super::forms::{self, Side};
 use super::layout::Tiling;
 use super::registers;
 use super::scan::scan;
+use super::stages::{last_stages, stages};
 use crate::kernels::{self, Conversion, Loop1};
 use crate::narrow::Narrow;
 use crate::scalar::{element, scalar_bytes};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use half::{bf16, f16};
-use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, Unary};
+use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar};
 use kiln_kernel::{AxisSet, Compute, Kernel, Launch, ParamKind, ValueId};
 
 /// Elements of a tile, at most and at least: the registers in use and what they are computed from stay in the first cache.
@@ -667,103 +669,5 @@ impl<'a> Compiler<'a> {
             && registers::is_free(&self.code.slots[usize::from(slot)])
             && located.class == Class::Full
             && computed
-    }
-}
-
-/// How many reductions come one after the other before each value. What a column reduction makes of nothing but numbers
-/// is stored with its other results.
-fn stages(kernel: &Kernel, tiling: &Tiling) -> Vec<usize> {
-    let mut stages: Vec<usize> = Vec::with_capacity(kernel.body.len());
-    for instruction in &kernel.body {
-        let operands = instruction.compute.operands();
-        let stage = operands.iter().map(|&operand| stages[operand as usize]).max().unwrap_or(0);
-        let strides = |param: u32| &kernel.params[param as usize].strides;
-        stages.push(match instruction.compute {
-            Compute::Reduce(..) => stage + 1,
-            Compute::Store(param, _) if tiling.form == Form::Columns => {
-                let along = |(axis, class): (usize, &kiln_kernel::StrideClass)| {
-                    *class != kiln_kernel::StrideClass::Zero && tiling.row_set() >> axis & 1 == 1
-                };
-                if strides(param).iter().enumerate().any(along) { stage } else { stage.max(1) }
-            }
-            Compute::Store(..)
-            | Compute::Load(_)
-            | Compute::Number(_)
-            | Compute::Constant(_)
-            | Compute::Index(_)
-            | Compute::Unary(..)
-            | Compute::Binary(..)
-            | Compute::Compare(..)
-            | Compute::Select(..)
-            | Compute::Cast(_)
-            | Compute::Bitcast(_)
-            | Compute::Scan { .. }
-            | Compute::Checked(..) => stage,
-        });
-    }
-    stages
-}
-
-fn last_stages(kernel: &Kernel, stages: &[usize]) -> Vec<usize> {
-    let mut last = stages.to_vec();
-    for (value, instruction) in kernel.body.iter().enumerate().rev() {
-        let reduces = matches!(instruction.compute, Compute::Reduce(..));
-        let used = if reduces { stages[value] - 1 } else { stages[value] };
-        let passed_on =
-            matches!(instruction.compute, Compute::Cast(_) | Compute::Bitcast(_) | Compute::Checked(..));
-        let used = if passed_on { used.max(last[value]) } else { used };
-        for operand in instruction.compute.operands() {
-            last[operand as usize] = last[operand as usize].max(used);
-        }
-    }
-    last
-}
-
-/// What a function costs, in additions.
-fn unary_cost(function: Unary, dtype: DType) -> usize {
-    match function {
-        Unary::Neg
-        | Unary::Abs
-        | Unary::Sign
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::Round
-        | Unary::Trunc
-        | Unary::Not => 1,
-        Unary::Recip | Unary::Sqrt | Unary::Rsqrt => 3,
-        Unary::Exp
-        | Unary::Expm1
-        | Unary::Ln
-        | Unary::Log1p
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tan
-        | Unary::Tanh
-        | Unary::Atan
-        | Unary::Erf => {
-            if dtype == DType::F64 {
-                60
-            } else {
-                12
-            }
-        }
-    }
-}
-
-fn binary_cost(function: Binary) -> usize {
-    match function {
-        Binary::Add
-        | Binary::Sub
-        | Binary::Mul
-        | Binary::Min
-        | Binary::Max
-        | Binary::And
-        | Binary::Or
-        | Binary::Xor
-        | Binary::Shl
-        | Binary::Shr => 1,
-        Binary::Div => 3,
-        Binary::Atan2 => 16,
-        Binary::Rem | Binary::Pow => 60,
     }
 }
