@@ -661,10 +661,19 @@ impl<'a> Compiler<'a> {
     /// Whether a register is computed by a step of tiles, so that the step may as well write to memory.
     fn is_free(&self, slot: Slot, value: ValueId) -> bool {
         let located = self.located[value as usize];
-        let computed = self.code.stages[located.stage].tiles.iter().any(|step| {
+        let tiles = &self.code.stages[located.stage].tiles;
+        let computed = tiles.iter().position(|step| {
             step.to == slot
                 && !matches!(step.action, Action::Fold(..) | Action::Scatter(..) | Action::Check(..))
         });
+        // Memory that a result takes from an operand is written after that operand is read.
+        let takes =
+            |step: &Step| matches!(step.action, Action::Gather(param) if self.overwritten >> param & 1 == 1);
+        let is_read_later = |at: usize| {
+            tiles[at + 1..].iter().any(takes)
+                || self.code.stages[located.stage + 1..].iter().any(|stage| stage.tiles.iter().any(takes))
+        };
+        let computed = computed.is_some_and(|at| !is_read_later(at));
         located.slot == slot
             && registers::is_free(&self.code.slots[usize::from(slot)])
             && located.class == Class::Full
