@@ -648,3 +648,28 @@ fn special_values_pass_through() {
     .with_inputs(vec![x, y])
     .check();
 }
+
+#[test]
+fn sixteen_bit_floats_are_compared_as_they_are_stored() {
+    let cpu = Cpu::with_threads(2);
+    for dtype in [DType::F16, DType::BF16] {
+        let ty = ty(&[6, 70], dtype);
+        // The greatest of each row comes from memory, the row is computed again.
+        let greatest =
+            FusedOp::new(Recorder::trace(&[ty], |x| vec![x[0].tanh().reduce(Reduction::Max, &[1])]));
+        let ties = |x: &[Var<'_>]| -> Vec<Operand> {
+            let is_greatest = x[0].tanh().compare(Comparison::Eq, &x[1]);
+            vec![is_greatest.cast(DType::F32).sum(&[1]).into_operand()]
+        };
+        let x = data(3, &ty);
+        let stored = run(&cpu, &greatest, [cpu.write(x.clone()).into()].into_iter().collect()).remove(0);
+        let recorder = Recorder::new(&[ty, stored.ty()]);
+        let inputs: Vec<Var<'_>> =
+            recorder.inputs().into_iter().map(|value| Var::new(&recorder, value)).collect();
+        let outputs = ties(&inputs);
+        let count = FusedOp::new(recorder.finish(&outputs));
+        let operands = [cpu.write(x).into(), cpu.write(stored).into()].into_iter().collect();
+        let counts: Vec<f64> = run(&cpu, &count, operands).remove(0).to_vec();
+        assert!(counts.iter().all(|&count| count >= 1.0), "{dtype}: {counts:?}");
+    }
+}

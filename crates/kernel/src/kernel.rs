@@ -12,7 +12,7 @@ use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, Unary};
 /// them; other instructions may combine it again with values that do (a softmax does).
 ///
 /// Values of 16-bit float dtypes are computed in `f32` and rounded where they are stored, and where a
-/// [`Compute::Cast`] makes them from another dtype.
+/// [`Compute::Cast`] makes them, be it from the same dtype.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
     /// The shape of the computation, which says how machines go about it.

@@ -546,7 +546,8 @@ impl<'a> Compiler<'a> {
     fn cast(&mut self, value: usize, a: ValueId) -> Located {
         let to = self.kernel.body[value].dtype;
         let from = self.kernel.body[a as usize].dtype;
-        if from == to || (is_narrow(from) && to == DType::F32) {
+        // To the same 16-bit float: rounded, since registers hold it wider.
+        if (from == to && !is_narrow(to)) || (is_narrow(from) && to == DType::F32) {
             return self.alias(value, a);
         }
         let x = self.lanes_of(a, value);

@@ -1,6 +1,6 @@
 //! Taking ops into a region.
 
-use super::{AtomId, AxisAtoms, Nest, Operand, Origin, Refusal, Slot, SlotState};
+use super::{AtomId, AxisAtoms, Nest, NestValue, Operand, Origin, Refusal, Slot, SlotState};
 use crate::{Compute, ValueId};
 use alloc::vec::Vec;
 use kiln_ir::{Axes, Binary, DType, NormKind, Op, Reduction, Scalar, Shape, TensorType, Unary};
@@ -98,6 +98,7 @@ impl Nest {
             }
             Op::Compare(comparison) => {
                 let (a, b, like) = self.pair(&operands[0], &operands[1])?;
+                let (a, b) = (self.rounded(a), self.rounded(b));
                 let value = self.value(Compute::Compare(*comparison, a, b), ty.dtype);
                 self.like(like, ty, value)
             }
@@ -298,6 +299,20 @@ impl Nest {
     fn view(&mut self, x: Slot, ty: TensorType, axes: AxisAtoms) -> Slot {
         let value = self.state(x).value;
         self.slot(SlotState { ty, value, axes, origin: Origin::View })
+    }
+
+    /// A 16-bit float as memory would hold it. Comparisons ask for the very number: an element would else differ from the
+    /// greatest of its row, which was stored.
+    fn rounded(&mut self, value: ValueId) -> ValueId {
+        let NestValue { compute, dtype, .. } = self.values[value as usize];
+        let is_exact = matches!(
+            compute,
+            Compute::Load(_) | Compute::Number(_) | Compute::Constant(_) | Compute::Cast(_)
+        );
+        if is_exact || !dtype.is_float() || dtype.size() != 2 {
+            return value;
+        }
+        self.value(Compute::Cast(value), dtype)
     }
 
     pub(super) fn cast(&mut self, value: ValueId, dtype: DType) -> ValueId {
