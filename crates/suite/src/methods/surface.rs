@@ -21,6 +21,7 @@ pub const EXEMPT: &[(&str, &str)] = &[
     ("apply_many", "runs any op; the suite of ops tests them"),
     ("apply_with", "runs any op; the suite of ops tests them"),
     ("from_data", "every row begins with it"),
+    ("from_shared", "brings bytes that lie in memory already; the tests of `store` cover it"),
     ("into_data", "every row ends with it"),
     ("to_data", "a clone, then into_data"),
     ("into_data_async", "waits as into_data does; tests of the tensor crate cover it"),
