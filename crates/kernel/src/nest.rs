@@ -40,6 +40,15 @@ pub struct Nest {
     /// The value of the product of matrices, if there is one.
     pub(crate) product: Option<ValueId>,
     num_inputs: usize,
+    checked: Checked,
+}
+
+/// What the last check found, so that the next one need not look at everything again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Checked {
+    pub(crate) slots: usize,
+    /// The atoms that computed slots have, reduced ones aside; `None` before a computed slot was seen.
+    pub(crate) space: Option<Vec<AtomId>>,
 }
 
 /// A tensor of the region, by number.

@@ -328,7 +328,7 @@ impl Finder<'_> {
         if matches!(kind, Kind::Hero(_)) && nest.reduces() {
             return Err("nothing is reduced on the way out of a matrix product or convolution".to_string());
         }
-        if !nest.is_resident() {
+        if !nest.reduces() || !nest.is_resident() {
             return Ok(());
         }
         let (row, rows) = (nest.row_len(), nest.num_points() / nest.row_len().max(1));

@@ -11,7 +11,13 @@ pub(crate) type Run = SmallVec<[AtomId; 4]>;
 
 /// All atoms of a region. Atoms are split and identified, never removed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Atoms(Vec<Atom>);
+pub(crate) struct Atoms {
+    atoms: Vec<Atom>,
+    /// How many there were when [`settle`](Atoms::settle) was called last.
+    settled: usize,
+    /// Whether one of those has been split, identified with another of them, or reduced since.
+    changed: bool,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Atom {
@@ -31,14 +37,29 @@ enum State {
 }
 
 impl Atoms {
+    /// Whether anything about the atoms of the last call of [`settle`](Atoms::settle) has changed since.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// From here on, changes of these atoms count.
+    pub(crate) fn settle(&mut self) {
+        self.settled = self.atoms.len();
+        self.changed = false;
+    }
+
+    fn note_change(&mut self, atom: AtomId) {
+        self.changed |= (atom as usize) < self.settled;
+    }
+
     /// A new atom of that length.
     pub(crate) fn add(&mut self, extent: usize) -> AtomId {
-        self.0.push(Atom { extent, reduced: false, state: State::Leaf });
-        (self.0.len() - 1) as AtomId
+        self.atoms.push(Atom { extent, reduced: false, state: State::Leaf });
+        (self.atoms.len() - 1) as AtomId
     }
 
     pub(crate) fn extent(&self, atom: AtomId) -> usize {
-        self.0[atom as usize].extent
+        self.atoms[atom as usize].extent
     }
 
     /// The finest atoms that one consists of.
@@ -49,7 +70,7 @@ impl Atoms {
     }
 
     fn collect(&self, atom: AtomId, leaves: &mut Run) {
-        match self.0[atom as usize].state {
+        match self.atoms[atom as usize].state {
             State::Leaf => leaves.push(atom),
             State::Same(other) => self.collect(other, leaves),
             State::Split(outer, inner) => {
@@ -61,11 +82,12 @@ impl Atoms {
 
     /// Whether a leaf is reduced.
     pub(crate) fn is_reduced(&self, leaf: AtomId) -> bool {
-        self.0[leaf as usize].reduced
+        self.atoms[leaf as usize].reduced
     }
 
     pub(crate) fn set_reduced(&mut self, leaf: AtomId) {
-        self.0[leaf as usize].reduced = true;
+        self.note_change(leaf);
+        self.atoms[leaf as usize].reduced = true;
     }
 
     pub(crate) fn any_reduced(&self) -> bool {
@@ -75,7 +97,7 @@ impl Atoms {
     /// The reduced leaves.
     pub(crate) fn reduced(&self) -> impl Iterator<Item = AtomId> + '_ {
         let leaf = |(_, atom): &(usize, &Atom)| atom.reduced && matches!(atom.state, State::Leaf);
-        self.0.iter().enumerate().filter(leaf).map(|(id, _)| id as AtomId)
+        self.atoms.iter().enumerate().filter(leaf).map(|(id, _)| id as AtomId)
     }
 
     pub(crate) fn reduced_len(&self) -> usize {
@@ -84,14 +106,15 @@ impl Atoms {
 
     /// Splits a leaf in an outer part of that length and an inner one; `None` where the length does not divide it.
     pub(crate) fn split(&mut self, leaf: AtomId, outer: usize) -> Option<(AtomId, AtomId)> {
-        let Atom { extent, reduced, .. } = self.0[leaf as usize];
+        let Atom { extent, reduced, .. } = self.atoms[leaf as usize];
         if outer == 0 || !extent.is_multiple_of(outer) {
             return None;
         }
+        self.note_change(leaf);
         let parts = (self.add(outer), self.add(extent / outer));
-        self.0[parts.0 as usize].reduced = reduced;
-        self.0[parts.1 as usize].reduced = reduced;
-        self.0[leaf as usize].state = State::Split(parts.0, parts.1);
+        self.atoms[parts.0 as usize].reduced = reduced;
+        self.atoms[parts.1 as usize].reduced = reduced;
+        self.atoms[leaf as usize].state = State::Split(parts.0, parts.1);
         Some(parts)
     }
 
@@ -124,9 +147,15 @@ impl Atoms {
         if a.is_empty() && b.is_empty() { Ok(()) } else { Err(Refusal::Axes) }
     }
 
-    fn join(&mut self, into: AtomId, other: AtomId) {
-        self.0[into as usize].reduced |= self.0[other as usize].reduced;
-        self.0[other as usize].state = State::Same(into);
+    fn join(&mut self, a: AtomId, b: AtomId) {
+        // The older one stays, so that a new one changes nothing about those before.
+        let (into, other) = (a.min(b), a.max(b));
+        self.note_change(other);
+        if self.atoms[other as usize].reduced && !self.atoms[into as usize].reduced {
+            self.note_change(into);
+        }
+        self.atoms[into as usize].reduced |= self.atoms[other as usize].reduced;
+        self.atoms[other as usize].state = State::Same(into);
     }
 
     fn reversed(&self, run: &[AtomId]) -> Run {
@@ -137,7 +166,7 @@ impl Atoms {
 
     /// Replaces what was split or joined in a stack by its leaves.
     fn refresh(&self, stack: &mut Run) {
-        if stack.iter().all(|&atom| matches!(self.0[atom as usize].state, State::Leaf)) {
+        if stack.iter().all(|&atom| matches!(self.atoms[atom as usize].state, State::Leaf)) {
             return;
         }
         *stack = stack

@@ -1,7 +1,7 @@
 //! Products of matrices in a region.
 
 use super::push::runs;
-use super::{AxisAtoms, Nest, Operand, Origin, Refusal, Slot};
+use super::{AxisAtoms, Checked, Nest, Operand, Origin, Refusal, Slot};
 use crate::Compute;
 use kiln_ir::{Binary, DType, Reduction, TensorType};
 
@@ -50,6 +50,7 @@ impl Nest {
             .collect();
         for i in lacking {
             self.slots[i].origin = Origin::Prologue;
+            self.checked = Checked::default();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Taking ops into a region.
 
-use super::{AtomId, AxisAtoms, Nest, NestValue, Operand, Origin, Refusal, Slot, SlotState};
+use super::{AtomId, AxisAtoms, Checked, Nest, NestValue, Operand, Origin, Refusal, Slot, SlotState};
 use crate::{Compute, ValueId};
 use alloc::vec::Vec;
 use kiln_ir::{Axes, Binary, DType, NormKind, Op, Reduction, Scalar, Shape, TensorType, Unary};
@@ -183,11 +183,14 @@ impl Nest {
 
     /// What holds for every region: no tensor crosses an atom twice, and everything that may be stored is computed at every
     /// point of the index space, reduced axes aside.
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&mut self) -> Result<(), Refusal> {
         if self.values.len() > Nest::MAX_VALUES {
             return Err(Refusal::NoKernel);
         }
-        for slot in &self.slots {
+        if self.atoms.has_changed() {
+            self.checked = Checked::default();
+        }
+        for slot in &self.slots[self.checked.slots..] {
             let leaves = self.leaves(slot);
             let twice =
                 |(i, (_, atom)): (usize, &(u8, AtomId))| leaves[..i].iter().any(|(_, other)| other == atom);
@@ -195,11 +198,18 @@ impl Nest {
                 return Err(Refusal::Diagonal);
             }
         }
-        let space = self.space();
-        let mut computed = self.slots.iter().filter(|slot| slot.origin == Origin::Computed);
-        if !computed.all(|slot| self.covers(slot, &space)) {
-            return Err(Refusal::Space);
+        let new = &self.slots[self.checked.slots..];
+        let mut computed = new.iter().filter(|slot| slot.origin == Origin::Computed).peekable();
+        if computed.peek().is_some() {
+            // Slots that were checked before have the space from then.
+            let space = self.checked.space.clone().unwrap_or_else(|| self.space());
+            if !computed.all(|slot| self.covers(slot, &space)) {
+                return Err(Refusal::Space);
+            }
+            self.checked.space = Some(space);
         }
+        self.checked.slots = self.slots.len();
+        self.atoms.settle();
         // A scan runs along one axis.
         if self.scans() && self.atoms.reduced().count() != 1 {
             return Err(Refusal::Reduction);

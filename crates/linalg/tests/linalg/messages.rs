@@ -167,7 +167,7 @@ fn dtypes_must_be_floats_and_agree() {
     let elsewhere = AnyTensor::from_data(t(&[2, 1]).to_data().unwrap(), &Device::cpu().autodiff());
     says(
         solve(t(&[2, 2]), elsewhere, Side::Left),
-        "[solve] tensors are on different devices: flex and autodiff over flex: f64[2, 2] x f64[2, 1]\n  hint: move one of them with `to_device`",
+        "[solve] tensors are on different devices: cpu and autodiff over cpu: f64[2, 2] x f64[2, 1]\n  hint: move one of them with `to_device`",
     );
 }
 

@@ -6,7 +6,7 @@ use kiln_linalg::any::*;
 use kiln_linalg::{Side, Triangle};
 use kiln_reference::Reference;
 use kiln_tensor::transform::{grad, jvp, vmap};
-use kiln_tensor::{AnyTensor, Autodiff, DType, Device, Flex, Forward, Tensor, Vmap};
+use kiln_tensor::{AnyTensor, Autodiff, Cpu, DType, Device, Forward, Tensor, Vmap};
 use std::sync::Arc;
 
 const OPS: [(&str, &str); 18] = [
@@ -107,9 +107,9 @@ fn floats(x: &AnyTensor) -> AnyTensor {
 #[test]
 fn derivatives_go_forward_through_the_ops() {
     let direction = floats(&random(4, &[3, 3]));
-    let x: Tensor<Flex, 2> = floats(&positive(5, &[3, 3])).try_into_tensor().unwrap();
+    let x: Tensor<Cpu, 2> = floats(&positive(5, &[3, 3])).try_into_tensor().unwrap();
     let (y, moved) = jvp(
-        |x: Tensor<Forward<Flex>, 2>| kiln_linalg::inverse(x),
+        |x: Tensor<Forward<Cpu>, 2>| kiln_linalg::inverse(x),
         x,
         direction.clone().try_into_tensor().unwrap(),
     );
@@ -121,10 +121,10 @@ fn derivatives_go_forward_through_the_ops() {
 #[test]
 fn functions_of_one_matrix_run_on_batches() {
     let xs = floats(&positive(6, &[4, 3, 3]));
-    let typed: Tensor<Flex, 3> = xs.clone().try_into_tensor().unwrap();
-    let found: Tensor<Flex, 3> = vmap(|x: Tensor<Vmap<Flex>, 2>| kiln_linalg::inverse(x))(typed.clone());
+    let typed: Tensor<Cpu, 3> = xs.clone().try_into_tensor().unwrap();
+    let found: Tensor<Cpu, 3> = vmap(|x: Tensor<Vmap<Cpu>, 2>| kiln_linalg::inverse(x))(typed.clone());
     assert_near("vmap", &found.into_any(), &inverse(xs.clone()).unwrap(), 1e-6);
-    let log = |x: Tensor<Autodiff<Vmap<Flex>>, 2>| kiln_linalg::logdet::<_, 2, 1>(x);
-    let found: Tensor<Flex, 3> = vmap(grad(log))(typed);
+    let log = |x: Tensor<Autodiff<Vmap<Cpu>>, 2>| kiln_linalg::logdet::<_, 2, 1>(x);
+    let found: Tensor<Cpu, 3> = vmap(grad(log))(typed);
     assert_near("vmap of grad", &found.into_any(), &inverse(xs).unwrap(), 1e-5);
 }
