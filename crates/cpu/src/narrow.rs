@@ -1,4 +1,7 @@
 //! Conversions between 16-bit floats and `f32` without branches, so that loops over them are vectorised.
+//!
+//! A number that is widened and narrowed again keeps its bits, those of a NaN too: kernels that only move 16-bit
+//! floats pass them through `f32`.
 
 use half::{bf16, f16};
 
@@ -20,8 +23,9 @@ impl Narrow for bf16 {
     fn narrow(x: f32) -> bf16 {
         let bits = x.to_bits();
         let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-        // Keeps the sign of a NaN, and sets the bit that makes it a quiet one.
-        let nan = (bits >> 16) | 0x40;
+        let nan = bits >> 16;
+        // Without a bit left in the fraction it would be an infinity.
+        let nan = if nan & 0x7f == 0 { nan | 0x40 } else { nan };
         bf16::from_bits(if x.is_nan() { nan } else { rounded } as u16)
     }
 }
@@ -52,7 +56,10 @@ impl Narrow for f16 {
         let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
         let finite = if magnitude < (113 << 23) { subnormal } else { normal };
         let narrow = if magnitude >= (143 << 23) { 0x7c00 } else { finite };
-        let narrow = if magnitude > 0x7f80_0000 { 0x7e00 } else { narrow };
+        let fraction = (magnitude >> 13) & 0x3ff;
+        // Without a bit left in the fraction it would be an infinity.
+        let nan = 0x7c00 | if fraction == 0 { 0x200 } else { fraction };
+        let narrow = if magnitude > 0x7f80_0000 { nan } else { narrow };
         f16::from_bits((narrow | sign) as u16)
     }
 }
@@ -62,15 +69,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_f16_survives() {
+    fn every_number_survives_bit_for_bit() {
         for bits in 0..=u16::MAX {
-            let x = f16::from_bits(bits);
-            if x.is_nan() {
-                assert!(x.widen().is_nan() && f16::narrow(x.widen()).is_nan());
-            } else {
-                assert_eq!(x.widen().to_bits(), x.to_f32().to_bits());
-                assert_eq!(f16::narrow(x.widen()).to_bits(), bits);
-            }
+            let (x, y) = (f16::from_bits(bits), bf16::from_bits(bits));
+            assert_eq!(f16::narrow(x.widen()).to_bits(), bits);
+            assert_eq!(bf16::narrow(y.widen()).to_bits(), bits);
+            assert!(x.is_nan() || x.widen().to_bits() == x.to_f32().to_bits());
+            assert_eq!(x.is_nan(), x.widen().is_nan());
         }
     }
 
