@@ -19,6 +19,8 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Noisy {
     inner: Cpu,
     random: Mutex<Random>,
+    /// How often a 16-bit float is rounded between two ops, in percent: a whole chain of ops may round nothing, or everything.
+    rounding: usize,
 }
 
 /// The payload of values with a 16-bit type: the numbers as `f32`, rounded to 16 bits or not.
@@ -27,7 +29,8 @@ struct Wide(Value);
 impl Noisy {
     /// One draw of all freedoms; the number determines it.
     pub(crate) fn new(number: u64) -> Noisy {
-        Noisy { inner: Cpu::with_threads(1), random: Mutex::new(Random::new(0x0150, number)) }
+        let rounding = [50, 0, 90, 10][(number % 4) as usize];
+        Noisy { inner: Cpu::with_threads(1), random: Mutex::new(Random::new(0x0150, number)), rounding }
     }
 
     fn random(&self) -> std::sync::MutexGuard<'_, Random> {
@@ -51,7 +54,7 @@ impl Noisy {
         if exactly {
             return self.cast(wide, dtype);
         }
-        let rounds = self.random().chance(50);
+        let rounds = self.random().chance(self.rounding);
         if rounds { self.cast(self.cast(wide, dtype), DType::F32) } else { wide }
     }
 
@@ -117,7 +120,7 @@ impl Noisy {
 
     /// A plain number beside 16-bit floats may be rounded as they are, or not.
     fn number(&self, scalar: Scalar, beside: Option<DType>) -> Scalar {
-        let rounds = self.random().chance(50);
+        let rounds = self.random().chance(self.rounding);
         match beside {
             Some(DType::F16) if rounds => Scalar::Float(half::f16::from_f64(scalar.to_f64()).to_f64()),
             Some(DType::BF16) if rounds => Scalar::Float(half::bf16::from_f64(scalar.to_f64()).to_f64()),

@@ -53,10 +53,7 @@ impl Shrinker<'_> {
     }
 
     fn structure(&self, best: &mut Trial) {
-        if let Some(last) = check(best, self.subjects).failure.and_then(|failure| failure.instruction) {
-            let cut = edit::truncated(best, last + 1);
-            self.adopt(best, cut);
-        }
+        self.end(best);
         for place in (0..best.program.outputs.len()).rev() {
             let fewer = edit::without_output(best, place);
             self.adopt(best, fewer);
@@ -74,6 +71,21 @@ impl Shrinker<'_> {
             }
             let fewer = edit::replaced(best, place, &*self.subjects.one);
             self.adopt(best, fewer);
+        }
+    }
+
+    /// Leaves out what follows the op at fault. Where the failure names none, as those of gradients, that is what follows the
+    /// first ops that fail by themselves.
+    fn end(&self, best: &mut Trial) {
+        let counts = match check(best, self.subjects).failure.and_then(|failure| failure.instruction) {
+            Some(last) => last + 1..last + 2,
+            None => 1..best.program.instructions.len(),
+        };
+        for count in counts {
+            let cut = edit::truncated(best, count);
+            if self.adopt(best, cut) {
+                return;
+            }
         }
     }
 

@@ -5,9 +5,11 @@ use kiln_fusion::{Fusion, Mode};
 use kiln_fuzz::Trial;
 use kiln_fuzz::campaign::{Options, Report, run};
 use kiln_fuzz::check::{Check, Subjects, check};
+use kiln_fuzz::shrink::shrink;
 use kiln_ir::{
     Binary, BoxFuture, Caps, Custom, CustomOp, DType, Engine, Instruction, Op, OpKind, OperandType, Operands,
-    Program, ProgramOperand, Result, ResultTypes, TensorData, TensorType, Value, Values, Var, block_on,
+    Program, ProgramOperand, Result, ResultTypes, TensorData, TensorType, Unary, Value, Values, Var,
+    block_on,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -177,17 +179,99 @@ impl CustomOp for WrongRule {
 }
 
 #[test]
-fn a_wrong_gradient_is_found() {
+fn a_wrong_gradient_is_found_and_made_small() {
     Custom::register("wrong_rule", |_| Ok(Custom::new(WrongRule)));
     let ty = TensorType::new([3], DType::F64);
-    let instruction = Instruction {
-        op: Op::Custom(Custom::new(WrongRule)),
-        operands: vec![ProgramOperand::Slot(0)],
+    let ops = [
+        (Op::Unary(Unary::Sin), vec![0]),
+        (Op::Binary(Binary::Mul), vec![0, 1]),
+        (Op::Custom(Custom::new(WrongRule)), vec![2]),
+        (Op::Unary(Unary::Tanh), vec![3]),
+        (Op::Binary(Binary::Add), vec![4, 1]),
+        (Op::Unary(Unary::Atan), vec![0]),
+    ];
+    let instructions = ops.map(|(op, operands)| Instruction {
+        op,
+        operands: operands.into_iter().map(ProgramOperand::Slot).collect(),
         results: vec![ty],
+    });
+    let program = Program {
+        inputs: vec![ty],
+        instructions: instructions.to_vec(),
+        outputs: vec![ProgramOperand::Slot(5), ProgramOperand::Slot(6)],
     };
-    let program =
-        Program { inputs: vec![ty], instructions: vec![instruction], outputs: vec![ProgramOperand::Slot(1)] };
     let trial = Trial { program, inputs: vec![TensorData::from([1.0, 2.0, 3.0])], smooth: true };
-    let failure = check(&trial, &Subjects::cpu()).failure.expect("the gradient is wrong");
-    assert_eq!(failure.check, Check::Gradient);
+    let subjects = Subjects::cpu();
+    let failure = check(&trial, &subjects).failure.expect("the gradient is wrong");
+    let small = shrink(&trial, &failure, &subjects, 1_000);
+    assert_eq!(small.num_ops(), 1, "{}", small.to_filetest(&[]));
+    assert_eq!(small.inputs[0].num_elements(), 1, "{}", small.to_filetest(&[]));
+}
+
+/// Regions with a cosine, which only the gradient of a sine has, give twice what they should.
+struct WrongBackward(Cpu);
+
+impl Engine for WrongBackward {
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let values = self.0.execute(op, inputs, results);
+        let Op::Fused(region) = op else { return values };
+        let is_cosine = |i: &Instruction| i.op == Op::Unary(Unary::Cos);
+        if !region.program().instructions.iter().any(is_cosine) {
+            return values;
+        }
+        let double = |value: Value| {
+            let operands = [value.clone().into(), value.clone().into()].into_iter().collect();
+            self.0.execute(&Op::Binary(Binary::Add), operands, &[*value.ty()]).remove(0)
+        };
+        values.into_iter().map(double).collect()
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.0.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        self.0.read(value)
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        self.0.sync()
+    }
+}
+
+#[test]
+fn a_wrong_gradient_over_fusion_is_found_and_made_small() {
+    let ty = TensorType::new([2, 3], DType::F32);
+    let ops = [
+        (Op::Unary(Unary::Exp), vec![0], ty),
+        (Op::Unary(Unary::Sin), vec![1], ty),
+        (Op::Binary(Binary::Mul), vec![2, 1], ty),
+        (Op::Unary(Unary::Neg), vec![3], ty),
+        (Op::Reshape([6].into()), vec![4], TensorType::new([6], DType::F32)),
+        (Op::Unary(Unary::Tanh), vec![5], TensorType::new([6], DType::F32)),
+    ];
+    let instructions = ops.map(|(op, operands, result)| Instruction {
+        op,
+        operands: operands.into_iter().map(ProgramOperand::Slot).collect(),
+        results: vec![result],
+    });
+    let program = Program {
+        inputs: vec![ty],
+        instructions: instructions.to_vec(),
+        outputs: vec![ProgramOperand::Slot(6), ProgramOperand::Slot(3)],
+    };
+    let inputs = vec![TensorData::new(vec![0.1f32, 0.2, 0.3, 0.4, 0.5, 0.6], [2, 3]).unwrap()];
+    let trial = Trial { program, inputs, smooth: false };
+    let cpu = || Arc::new(Cpu::with_threads(1));
+    let fused = Fusion::with_mode(Arc::new(WrongBackward(Cpu::with_threads(1))), Mode::On);
+    let subjects = Subjects { fused, ..Subjects::of(cpu(), cpu()) };
+    let failure = check(&trial, &subjects).failure.expect("the gradient is wrong");
+    assert_eq!(failure.check, Check::FusedGradient, "{failure}");
+    let small = shrink(&trial, &failure, &subjects, 1_000);
+    assert!(small.num_ops() <= 2, "{}", small.to_filetest(&[]));
+    assert_eq!(small.inputs[0].num_elements(), 1, "{}", small.to_filetest(&[]));
 }

@@ -77,7 +77,7 @@ impl Plan {
             steps.push(number);
             wanted.extend(step.operands.iter().filter_map(|operand| match operand {
                 Reference::Slot { slot, .. } => Some(*slot),
-                Reference::Number(_) => None,
+                Reference::Number(_) | Reference::Constant(_) => None,
             }));
         }
         steps.reverse();
@@ -98,6 +98,7 @@ impl Plan {
             .map(|operand| match operand {
                 Reference::Slot { slot, last: _ } => format!("%{slot}"),
                 Reference::Number(number) => format!("number {number}"),
+                Reference::Constant(scalar) => format!("{scalar}"),
             })
             .collect();
         let (results, operands) = (results.join(", "), operands.join(", "));

@@ -12,6 +12,7 @@ use crate::record::Entry;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
+pub(crate) use graph::is_constant_of;
 use kiln_ir::{Op, Operand, Operands, Program, Scalar, TensorType, Value};
 use smallvec::SmallVec;
 
@@ -65,6 +66,8 @@ pub(crate) enum Reference {
     Slot { slot: usize, last: bool },
     /// A plain number of the recording.
     Number(u32),
+    /// A plain number that is always the same.
+    Constant(Scalar),
 }
 
 impl Plan {
@@ -168,7 +171,9 @@ impl Step {
 
     /// Which operands are plain numbers.
     pub fn numbers(&self) -> Vec<bool> {
-        self.operands.iter().map(|operand| matches!(operand, Reference::Number(_))).collect()
+        let is_number =
+            |operand: &Reference| matches!(operand, Reference::Number(_) | Reference::Constant(_));
+        self.operands.iter().map(is_number).collect()
     }
 
     fn take_operands(&self, slots: &mut [Option<Value>], numbers: &[Scalar]) -> Operands {
@@ -176,6 +181,7 @@ impl Step {
         for operand in &self.operands {
             operands.push(match *operand {
                 Reference::Number(number) => Operand::Scalar(numbers[number as usize]),
+                Reference::Constant(scalar) => Operand::Scalar(scalar),
                 Reference::Slot { slot, last } => {
                     let value = if last { slots[slot].take() } else { slots[slot].clone() };
                     Operand::Value(value.expect("a value is used after its last use"))

@@ -3,6 +3,7 @@
 use crate::layer::Shared;
 use crate::lazy::{Cell, Lazy};
 use crate::lock::{Mutex, Turn};
+use crate::plan::is_constant_of;
 use crate::record::{Recording, Source};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -54,7 +55,10 @@ impl Queue {
         let recording = &mut waiting.recording;
         let mut operands: SmallVec<[Source; 3]> = SmallVec::new();
         for operand in inputs {
-            operands.push(source(recording, operand));
+            operands.push(match operand {
+                Operand::Scalar(scalar) if is_constant_of(op) => Source::Constant(scalar),
+                Operand::Scalar(_) | Operand::Value(_) => source(recording, operand),
+            });
         }
         let mut types: SmallVec<[TensorType; 1]> = SmallVec::new();
         let (mut cells, mut values): (SmallVec<[Arc<Cell>; 1]>, Values) = (SmallVec::new(), SmallVec::new());

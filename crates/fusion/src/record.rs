@@ -41,8 +41,10 @@ pub(crate) enum Source {
     External(u32),
     /// A result of an entry, numbered through all entries.
     Result(u32),
-    /// A plain number.
+    /// A plain number that may be another one the next time.
     Number(u32),
+    /// A plain number that is part of the structure.
+    Constant(Scalar),
 }
 
 /// A value that was there before: of the engine below, or computed by an earlier plan.
@@ -167,6 +169,7 @@ impl Recording {
     fn moved(&mut self, source: Source, first: &mut Recording, results: usize) -> Source {
         match source {
             Source::Number(number) => self.number(first.numbers[number as usize]),
+            Source::Constant(_) => source,
             Source::Result(result) => match (result as usize).checked_sub(results) {
                 Some(result) => Source::Result(result as u32),
                 None => {

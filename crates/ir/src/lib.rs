@@ -48,6 +48,7 @@ mod error;
 mod expand;
 mod future;
 pub mod infer;
+pub mod number;
 mod op;
 pub mod philox;
 mod program;

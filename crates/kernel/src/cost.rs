@@ -60,6 +60,7 @@ impl Kernel {
                 // Over all points, also where the value is the same at several.
                 Compute::Reduce(..) => cost.flops += points(set | self.reduced()),
                 Compute::Load(_)
+                | Compute::LoadWhere(..)
                 | Compute::Number(_)
                 | Compute::Constant(_)
                 | Compute::Index(_)

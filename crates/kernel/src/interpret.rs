@@ -10,8 +10,9 @@ mod number;
 use crate::{AxisSet, Compute, Instruction, Kernel, Launch, ParamKind, StrideClass, ValueId, verify};
 use alloc::format;
 use alloc::vec::Vec;
+use kiln_ir::number::Number;
 use kiln_ir::{DType, Elements, Error, Reduction, Result, Scalar};
-use number::{Numbers, combine_real, combine_whole};
+use number::Numbers;
 
 /// What a place of a launch is given.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +89,8 @@ impl Machine<'_> {
         let space = self.dependence[value];
         let at = |operand: ValueId| self.spread(operand, space);
         Ok(match compute {
-            Compute::Load(param) => self.load(param, space)?,
+            Compute::Load(param) => self.load(param, space, None)?,
+            Compute::LoadWhere(param, condition) => self.load(param, space, Some(at(condition).wholes()))?,
             Compute::Number(param) => self.number(param, dtype)?,
             Compute::Constant(scalar) => Numbers::repeated(scalar, dtype, 1),
             Compute::Index(axis) => {
@@ -160,7 +162,8 @@ impl Machine<'_> {
         if own == space { table.clone() } else { table.pick(&self.walk(space, &self.strides(own), 0)) }
     }
 
-    fn load(&self, param: u32, space: AxisSet) -> Result<Numbers> {
+    /// The elements of an input; 0 where a condition is given and does not hold.
+    fn load(&self, param: u32, space: AxisSet, condition: Option<Vec<i128>>) -> Result<Numbers> {
         let binding = &self.launch.bindings[param as usize];
         let dtype = self.kernel.params[param as usize].dtype;
         let Some(&Argument::Tensor { elements, offset }) = self.arguments.get(binding.place) else {
@@ -170,12 +173,18 @@ impl Machine<'_> {
             let found = elements.dtype();
             return Err(refused(format!("operand {} must be of {dtype}, not {found}", binding.place)));
         }
-        let places = self.walk(space, &binding.strides, offset as isize);
-        if let Some(place) = places.iter().find(|&&place| place < 0 || place as usize >= elements.len()) {
-            let (operand, len) = (binding.place, elements.len());
-            return Err(refused(format!("element {place} of operand {operand} is read, of {len}")));
+        let places = self.walk(space, &binding.strides, offset as isize + binding.offset);
+        let is_read = |point: usize| condition.as_ref().is_none_or(|holds| holds[point] != 0);
+        let mut numbers = Numbers::repeated(Scalar::Int(0), dtype, places.len());
+        let memory = Numbers::of(elements);
+        for (point, &place) in places.iter().enumerate().filter(|(point, _)| is_read(*point)) {
+            if place < 0 || place as usize >= elements.len() {
+                let (operand, len) = (binding.place, elements.len());
+                return Err(refused(format!("element {place} of operand {operand} is read, of {len}")));
+            }
+            numbers.set(point, &memory, place as usize);
         }
-        Ok(Numbers::of(elements).pick(&places))
+        Ok(numbers)
     }
 
     fn number(&self, param: u32, dtype: DType) -> Result<Numbers> {
@@ -196,13 +205,13 @@ impl Machine<'_> {
             (Numbers::Real(totals), Numbers::Real(numbers)) => {
                 for (target, number) in targets.into_iter().zip(numbers) {
                     let total = &mut totals[target as usize];
-                    *total = combine_real(reduction, *total, number);
+                    *total = total.combined(reduction, number);
                 }
             }
             (Numbers::Whole(totals), Numbers::Whole(numbers)) => {
                 for (target, number) in targets.into_iter().zip(numbers) {
                     let total = &mut totals[target as usize];
-                    *total = combine_whole(reduction, *total, number);
+                    *total = total.combined(reduction, number);
                 }
             }
             (Numbers::Real(_), Numbers::Whole(_)) | (Numbers::Whole(_), Numbers::Real(_)) => {
@@ -234,16 +243,15 @@ impl Machine<'_> {
                     let mut total = reduction.identity(dtype).to_f64();
                     for place in places {
                         let before = total;
-                        total = combine_real(reduction, total, numbers[place as usize]);
+                        total = total.combined(reduction, numbers[place as usize]);
                         numbers[place as usize] = if exclusive { before } else { total };
                     }
                 }
                 Numbers::Whole(numbers) => {
-                    let identity = Numbers::repeated(reduction.identity(dtype), dtype, 1).wholes();
-                    let mut total = identity[0];
+                    let mut total = i128::from_scalar(reduction.identity(dtype));
                     for place in places {
                         let before = total;
-                        total = combine_whole(reduction, total, numbers[place as usize]);
+                        total = total.combined(reduction, numbers[place as usize]);
                         numbers[place as usize] = if exclusive { before } else { total };
                     }
                 }
@@ -284,7 +292,11 @@ impl Launch {
         if self.bindings.len() != kernel.params.len() {
             return Err("the launch has another number of parameters");
         }
-        for (binding, param) in self.bindings.iter().zip(&kernel.params) {
+        for (number, (binding, param)) in self.bindings.iter().zip(&kernel.params).enumerate() {
+            let is_everywhere = param.kind != ParamKind::Input || kernel.is_read_everywhere(number as u32);
+            if binding.offset != 0 && is_everywhere {
+                return Err("a parameter that is used at every point has an offset");
+            }
             if param.kind == ParamKind::Number {
                 continue;
             }

@@ -104,6 +104,9 @@ pub struct Instruction {
 pub enum Compute {
     /// The element of an input at this point.
     Load(u32),
+    /// The element of an input at this point where the value (a `bool`) holds. Elsewhere 0, and memory is not touched: the
+    /// parameter may lie outside of its elements there.
+    LoadWhere(u32, ValueId),
     /// The number given for that parameter.
     Number(u32),
     /// A number known beforehand.
@@ -149,7 +152,8 @@ impl Compute {
         use smallvec::smallvec;
         match *self {
             Compute::Load(_) | Compute::Number(_) | Compute::Constant(_) | Compute::Index(_) => smallvec![],
-            Compute::Unary(_, a)
+            Compute::LoadWhere(_, a)
+            | Compute::Unary(_, a)
             | Compute::Cast(a)
             | Compute::Bitcast(a)
             | Compute::Reduce(_, a)
@@ -158,6 +162,41 @@ impl Compute {
             Compute::Binary(_, a, b) | Compute::Compare(_, a, b) | Compute::Checked(a, b) => smallvec![a, b],
             Compute::Select(a, b, c) => smallvec![a, b, c],
         }
+    }
+
+    /// The input that it reads, by any kind of load.
+    pub fn load(&self) -> Option<u32> {
+        if let Compute::Load(param) | Compute::LoadWhere(param, _) = *self { Some(param) } else { None }
+    }
+
+    /// The input that it reads at every point.
+    pub fn plain_load(&self) -> Option<u32> {
+        if let Compute::Load(param) = *self { Some(param) } else { None }
+    }
+
+    /// The parameter that it names, of any kind.
+    pub fn param(&self) -> Option<u32> {
+        if let Compute::Number(param) | Compute::Store(param, _) = *self { Some(param) } else { self.load() }
+    }
+
+    /// The output that it writes, and the value.
+    pub fn store(&self) -> Option<(u32, ValueId)> {
+        if let Compute::Store(param, value) = *self { Some((param, value)) } else { None }
+    }
+
+    /// How it combines a value along all reduced axes.
+    pub fn reduction(&self) -> Option<(Reduction, ValueId)> {
+        if let Compute::Reduce(reduction, value) = *self { Some((reduction, value)) } else { None }
+    }
+
+    /// Whether it combines a value along all reduced axes.
+    pub fn is_reduction(&self) -> bool {
+        self.reduction().is_some()
+    }
+
+    /// Whether it is a running reduction.
+    pub fn is_scan(&self) -> bool {
+        matches!(self, Compute::Scan { .. })
     }
 }
 
@@ -173,10 +212,10 @@ impl Kernel {
             let operands = instruction.compute.operands();
             let of_operands = operands.iter().fold(0, |set, &value| set | sets[value as usize]);
             sets.push(match instruction.compute {
-                Compute::Load(param) => self.crossed(param),
                 Compute::Index(axis) => 1 << axis,
                 Compute::Reduce(..) => of_operands & !self.reduced(),
                 Compute::Scan { .. } => of_operands | self.reduced(),
+                Compute::Load(param) | Compute::LoadWhere(param, _) => of_operands | self.crossed(param),
                 Compute::Number(_)
                 | Compute::Constant(_)
                 | Compute::Unary(..)
@@ -198,10 +237,26 @@ impl Kernel {
         reduce.fold(0, |set, (i, _)| set | 1 << i)
     }
 
+    /// All axes.
+    pub fn all_axes(&self) -> AxisSet {
+        (1 << self.axes.len()) - 1
+    }
+
     /// The axes that a parameter crosses.
-    fn crossed(&self, param: u32) -> AxisSet {
+    pub fn crossed(&self, param: u32) -> AxisSet {
         let strides = self.params[param as usize].strides.iter().enumerate();
         strides.filter(|(_, class)| **class != StrideClass::Zero).fold(0, |set, (i, _)| set | 1 << i)
+    }
+
+    /// Whether the elements of an input are read at every point, so that all of them exist.
+    pub fn is_read_everywhere(&self, param: u32) -> bool {
+        self.body.iter().any(|instruction| instruction.compute.plain_load() == Some(param))
+    }
+
+    /// The stores, in order: their numbers, and the outputs that they write.
+    pub fn stores(&self) -> impl Iterator<Item = (ValueId, u32)> + '_ {
+        let all = self.body.iter().enumerate();
+        all.filter_map(|(number, instruction)| Some((number as ValueId, instruction.compute.store()?.0)))
     }
 }
 
@@ -219,6 +274,9 @@ pub struct Launch {
 pub struct Binding {
     /// Which operand (for inputs and numbers) or which result (for outputs) of the region it is.
     pub place: usize,
+    /// Where the element at index 0 of each axis would lie, counted from the operand's first. Other than 0 only where the
+    /// elements there are not read: see [`Compute::LoadWhere`].
+    pub offset: isize,
     /// The step along each axis of the kernel; empty for numbers.
     pub strides: Vec<isize>,
 }

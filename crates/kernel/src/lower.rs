@@ -99,6 +99,7 @@ impl Nest {
         };
         let binding = |(i, param): (usize, &Bound<'_>)| Binding {
             place: param.place,
+            offset: param.offset,
             strides: match param.kind {
                 ParamKind::Number => Vec::new(),
                 ParamKind::Input | ParamKind::Output => loops.iter().map(|axis| axis.strides[i]).collect(),
@@ -119,15 +120,16 @@ impl Nest {
                 continue;
             }
             let compute = self.values[slot.value as usize].compute;
-            let (place, kind) = if let Compute::Load(place) = compute {
-                (place as usize, ParamKind::Input)
-            } else if let Compute::Number(place) = compute {
-                (place as usize, ParamKind::Number)
-            } else {
-                continue;
+            let (place, kind) = match (compute.load(), compute.param()) {
+                (Some(place), _) => (place as usize, ParamKind::Input),
+                (None, Some(place)) => (place as usize, ParamKind::Number),
+                (None, None) => continue,
             };
             let strides = layouts[place].0.clone();
-            params.push(Bound { kind, place, value: slot.value, slot, strides });
+            let before =
+                self.low_padding(slot.value).iter().zip(&strides).map(|(&low, stride)| low as isize * stride);
+            let offset = -before.sum::<isize>();
+            params.push(Bound { kind, place, value: slot.value, slot, offset, strides });
         }
         params.sort_by_key(|param| param.place);
         for (place, &slot) in outputs.iter().enumerate() {
@@ -135,7 +137,14 @@ impl Nest {
             let rank = slot.ty.rank();
             let strides = slot.ty.shape.row_major_strides();
             let strides = strides[..rank].iter().map(|&stride| stride as isize).collect();
-            params.push(Bound { kind: ParamKind::Output, place, value: slot.value, slot, strides });
+            params.push(Bound {
+                kind: ParamKind::Output,
+                place,
+                value: slot.value,
+                slot,
+                offset: 0,
+                strides,
+            });
         }
         params
     }
@@ -158,8 +167,7 @@ impl Nest {
 
     /// Whether the outputs need a reduction or a scan. Where they do not, reduced axes are like any other.
     fn reducing(&self, needed: &[bool]) -> bool {
-        let combines =
-            |value: &NestValue| matches!(value.compute, Compute::Reduce(..) | Compute::Scan { .. });
+        let combines = |value: &NestValue| value.compute.is_reduction() || value.compute.is_scan();
         self.values.iter().zip(needed).any(|(value, &needed)| needed && combines(value))
     }
 
@@ -270,12 +278,15 @@ impl Nest {
         let mut renamed: Vec<ValueId> = alloc::vec![ValueId::MAX; self.values.len()];
         for (old, value) in self.values.iter().enumerate().filter(|&(old, _)| needed[old]) {
             let param_of = || {
-                params.iter().position(|param| param.value as usize == old && param.kind != ParamKind::Output)
+                let is_read =
+                    |param: &Bound<'_>| param.value as usize == old && param.kind != ParamKind::Output;
+                params.iter().position(is_read).expect("all inputs that are needed are parameters") as u32
             };
             let to = |old: ValueId| renamed[old as usize];
             let compute = match value.compute {
-                Compute::Load(place) => Compute::Load(param_of().map_or(place, |param| param as u32)),
-                Compute::Number(place) => Compute::Number(param_of().map_or(place, |param| param as u32)),
+                Compute::Load(_) => Compute::Load(param_of()),
+                Compute::LoadWhere(_, condition) => Compute::LoadWhere(param_of(), to(condition)),
+                Compute::Number(_) => Compute::Number(param_of()),
                 Compute::Constant(scalar) => Compute::Constant(scalar),
                 Compute::Index(atom) => {
                     renamed[old] = self.index(atom as AtomId, value.dtype, loops, &mut body);
@@ -295,6 +306,9 @@ impl Nest {
                 Compute::Store(param, a) => Compute::Store(param, to(a)),
             };
             renamed[old] = emit(&mut body, compute, value.dtype);
+            if self.is_seen_rounded(old, params, needed) {
+                renamed[old] = emit(&mut body, Compute::Cast(renamed[old]), value.dtype);
+            }
         }
         for (i, param) in params.iter().enumerate() {
             if param.kind == ParamKind::Output {
@@ -302,6 +316,19 @@ impl Nest {
             }
         }
         (body, renamed)
+    }
+
+    /// Whether a value is a 16-bit float that is stored as well as computed with. Other kernels compute with what is stored, so
+    /// this one does too: where both compute the same, they must come to the same numbers, or an element would not be
+    /// found equal to the greatest of its row.
+    fn is_seen_rounded(&self, value: usize, params: &[Bound<'_>], needed: &[bool]) -> bool {
+        let is_stored = |param: &Bound<'_>| param.kind == ParamKind::Output && param.value as usize == value;
+        let uses = |(user, other): (usize, &NestValue)| {
+            needed[user] && other.compute.operands().contains(&(value as ValueId))
+        };
+        !self.is_exact(value as ValueId)
+            && params.iter().any(is_stored)
+            && self.values.iter().enumerate().any(uses)
     }
 
     /// The index along an atom, which may have been split.
@@ -328,8 +355,8 @@ impl Nest {
 /// The instruction: the one that is there already, or a new one.
 fn emit(body: &mut Vec<Instruction>, compute: Compute, dtype: DType) -> ValueId {
     let instruction = Instruction { compute, dtype };
-    let stores = matches!(compute, Compute::Store(..));
-    if let Some(value) = body.iter().position(|other| *other == instruction && !stores) {
+    let is_store = compute.store().is_some();
+    if let Some(value) = body.iter().position(|other| *other == instruction && !is_store) {
         return value as ValueId;
     }
     body.push(instruction);
@@ -342,6 +369,8 @@ struct Bound<'a> {
     place: usize,
     value: ValueId,
     slot: &'a SlotState,
+    /// Of the element at index 0 of each axis of the slot.
+    offset: isize,
     /// Along each axis of the tensor.
     strides: Vec<isize>,
 }
@@ -393,7 +422,7 @@ fn hero(
     product: Option<ValueId>,
     resident: bool,
 ) -> Hero {
-    if body.iter().any(|instruction| matches!(instruction.compute, Compute::Scan { .. })) {
+    if body.iter().any(|instruction| instruction.compute.is_scan()) {
         return Hero::Scan;
     }
     if let Some(product) = product {

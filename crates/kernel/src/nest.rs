@@ -7,6 +7,7 @@
 
 mod atom;
 mod contract;
+mod pad;
 mod place;
 mod push;
 
@@ -40,6 +41,8 @@ pub struct Nest {
     /// The value of the product of matrices, if there is one.
     pub(crate) product: Option<ValueId>,
     num_inputs: usize,
+    /// The operands that are read with padding.
+    padded: Vec<pad::Padded>,
     checked: Checked,
 }
 
@@ -105,8 +108,8 @@ pub(crate) enum Origin {
     View,
     /// What an op computed: it can be stored.
     Computed,
-    /// What ops computed of numbers and indices alone. It is computed again wherever it is needed, so that it may lack axes
-    /// of the region; it can be stored where it has all of them.
+    /// What ops computed of numbers and indices alone, or an operand with something put around it. It is made again wherever it
+    /// is needed, so that it may lack axes of the region; it can be stored where it has all of them.
     Free,
     /// What an op computed before a product of matrices: it lacks an axis of the product, and cannot be stored.
     Prologue,
@@ -211,8 +214,8 @@ impl Nest {
     }
 
     /// Whether the region may write this tensor: it is computed at every point of the index space, reduced axes aside. What a
-    /// later op adds to the region may take this away from tensors made of numbers and indices alone, and from the operands
-    /// of a product of matrices.
+    /// later op adds to the region may take this away from tensors made of numbers and indices alone, from padded operands, and
+    /// from the operands of a product of matrices.
     pub fn is_storable(&self, slot: Slot) -> bool {
         let state = self.state(slot);
         match state.origin {
@@ -224,6 +227,11 @@ impl Nest {
             }
             Origin::Input | Origin::View | Origin::Prologue => false,
         }
+    }
+
+    /// Whether the region reads this tensor from memory as it is.
+    pub fn is_input(&self, slot: Slot) -> bool {
+        self.state(slot).origin == Origin::Input
     }
 
     /// Whether some axes are reduced.
@@ -245,21 +253,9 @@ impl Nest {
         mut outputs: impl Iterator<Item = &'a SlotState>,
     ) -> bool {
         let levels = self.levels();
-        let combined = |(i, value): (usize, &NestValue)| match value.compute {
-            Compute::Reduce(_, operand) => levels[operand as usize].stage > 0,
-            Compute::Load(_)
-            | Compute::Number(_)
-            | Compute::Constant(_)
-            | Compute::Index(_)
-            | Compute::Unary(..)
-            | Compute::Binary(..)
-            | Compute::Compare(..)
-            | Compute::Select(..)
-            | Compute::Cast(_)
-            | Compute::Bitcast(_)
-            | Compute::Scan { .. }
-            | Compute::Checked(..)
-            | Compute::Store(..) => levels[i].stage > 0 && levels[i].along,
+        let combined = |(i, value): (usize, &NestValue)| match value.compute.reduction() {
+            Some((_, operand)) => levels[operand as usize].stage > 0,
+            None => levels[i].stage > 0 && levels[i].along,
         };
         // A reduction's result may also be repeated along the row.
         let repeated = |slot: &SlotState| {
@@ -316,7 +312,7 @@ impl Nest {
                 level = Level { stage: level.stage.max(of.stage), along: level.along || of.along };
             }
             match value.compute {
-                Compute::Load(_) => level.along = loads[i],
+                Compute::Load(_) | Compute::LoadWhere(..) => level.along |= loads[i],
                 Compute::Index(atom) => {
                     level.along =
                         self.atoms.leaves_of(atom as AtomId).iter().any(|&a| self.atoms.is_reduced(a))
@@ -369,7 +365,7 @@ impl Nest {
             return value as ValueId;
         }
         let of_free = compute.operands().iter().all(|&value| self.values[value as usize].free);
-        let free = of_free && !matches!(compute, Compute::Load(_));
+        let free = of_free && compute.load().is_none();
         self.values.push(NestValue { compute, dtype, free });
         (self.values.len() - 1) as ValueId
     }

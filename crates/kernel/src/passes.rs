@@ -2,7 +2,7 @@
 
 use crate::{Axis, AxisSet, Compute, Hero, Kernel, ParamKind, StrideClass, ValueId};
 use alloc::vec::Vec;
-use kiln_ir::Binary;
+use kiln_ir::{Binary, DType, Reduction};
 
 /// One crossing of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,9 +12,27 @@ pub(crate) struct Pass {
     /// Values that change along the row, and are needed for what follows.
     pub(crate) along: Vec<ValueId>,
     /// The reductions that end with it.
-    pub(crate) reduces: Vec<ValueId>,
+    pub(crate) totals: Vec<Total>,
     /// The stores of whole rows.
     pub(crate) stores: Vec<ValueId>,
+}
+
+/// What a reduction (or a scan) combines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Total {
+    /// The value of the instruction.
+    pub(crate) value: ValueId,
+    pub(crate) reduction: Reduction,
+    /// What is combined.
+    pub(crate) operand: ValueId,
+    pub(crate) dtype: DType,
+}
+
+/// A product of matrices: a sum of products of two factors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    pub(crate) total: Total,
+    pub(crate) factors: [ValueId; 2],
 }
 
 impl Kernel {
@@ -25,34 +43,20 @@ impl Kernel {
         let last = stages.iter().copied().max().unwrap_or(0);
         let mut passes: Vec<Pass> = (0..=last).map(|_| Pass::default()).collect();
         for (number, instruction) in self.body.iter().enumerate() {
-            match instruction.compute {
-                Compute::Reduce(_, operand) => {
-                    passes[stages[operand as usize]].reduces.push(number as ValueId)
+            let value = number as ValueId;
+            if let Some(total) = self.total(value) {
+                passes[stages[total.operand as usize]].totals.push(total);
+            } else if let Some((param, _)) = instruction.compute.store() {
+                if self.crossed(param) & reduced != 0 {
+                    passes[stages[number]].stores.push(value);
                 }
-                Compute::Store(param, _) if self.crossed_by(param) & reduced != 0 => {
-                    passes[stages[number]].stores.push(number as ValueId);
-                }
-                Compute::Store(..) => {}
-                Compute::Load(_)
-                | Compute::Number(_)
-                | Compute::Constant(_)
-                | Compute::Index(_)
-                | Compute::Unary(..)
-                | Compute::Binary(..)
-                | Compute::Compare(..)
-                | Compute::Select(..)
-                | Compute::Cast(_)
-                | Compute::Bitcast(_)
-                | Compute::Scan { .. }
-                | Compute::Checked(..) => {
-                    if dependence[number] & reduced == 0 {
-                        passes[stages[number]].row.push(number as ValueId);
-                    }
-                }
+            } else if dependence[number] & reduced == 0 {
+                passes[stages[number]].row.push(value);
             }
         }
         for pass in &mut passes {
-            let goals: Vec<ValueId> = pass.reduces.iter().chain(&pass.stores).copied().collect();
+            let goals: Vec<ValueId> =
+                pass.totals.iter().map(|total| total.value).chain(pass.stores.iter().copied()).collect();
             let along = |value: ValueId| dependence[value as usize] & reduced != 0;
             let is_goal = |value: &ValueId| goals.contains(value);
             pass.along = self.needed_for(&goals).into_iter().filter(|v| along(*v) && !is_goal(v)).collect();
@@ -60,9 +64,16 @@ impl Kernel {
         passes
     }
 
+    /// The reduction that an instruction is.
+    pub(crate) fn total(&self, value: ValueId) -> Option<Total> {
+        let instruction = self.body.get(value as usize)?;
+        let (reduction, operand) = instruction.compute.reduction()?;
+        Some(Total { value, reduction, operand, dtype: instruction.dtype })
+    }
+
     /// How often a row is crossed.
     pub(crate) fn num_stages(&self) -> usize {
-        self.passes().iter().filter(|pass| !pass.reduces.is_empty() || !pass.stores.is_empty()).count()
+        self.passes().iter().filter(|pass| !pass.totals.is_empty() || !pass.stores.is_empty()).count()
     }
 
     /// All values that some values need, those among them, in order.
@@ -71,8 +82,7 @@ impl Kernel {
         goals.iter().for_each(|&goal| needed[goal as usize] = true);
         for number in (0..self.body.len()).rev() {
             // What lies behind a reduction belongs to an earlier pass.
-            let computed = matches!(self.body[number].compute, Compute::Reduce(..))
-                && !goals.contains(&(number as ValueId));
+            let computed = self.body[number].compute.is_reduction() && !goals.contains(&(number as ValueId));
             if needed[number] && !computed {
                 self.body[number].compute.operands().iter().for_each(|&value| needed[value as usize] = true);
             }
@@ -86,15 +96,9 @@ impl Kernel {
         for instruction in &self.body {
             let operands = instruction.compute.operands();
             let before = operands.iter().map(|&value| stages[value as usize]).max().unwrap_or(0);
-            stages.push(before + usize::from(matches!(instruction.compute, Compute::Reduce(..))));
+            stages.push(before + usize::from(instruction.compute.is_reduction()));
         }
         stages
-    }
-
-    /// The axes that a parameter crosses.
-    pub(crate) fn crossed_by(&self, param: u32) -> AxisSet {
-        let strides = self.params[param as usize].strides.iter().enumerate();
-        strides.filter(|(_, class)| **class != StrideClass::Zero).fold(0, |set, (axis, _)| set | 1 << axis)
     }
 
     /// For a transpose: the axis along which an operand lies in memory, and the innermost one.
@@ -107,21 +111,29 @@ impl Kernel {
         Some((outer, inner))
     }
 
+    /// The stores of single elements of rows.
+    pub(crate) fn row_stores(&self) -> Vec<ValueId> {
+        let is_of_row = |&(_, param): &(ValueId, u32)| self.crossed(param) & self.reduced() == 0;
+        self.stores().filter(is_of_row).map(|(value, _)| value).collect()
+    }
+
     /// For a product of matrices: the axes that both factors or none cross, those of the rows, and those of the columns.
     pub(crate) fn product_axes(&self) -> [AxisSet; 3] {
         let parallel = (0..self.axes.len()).filter(|&axis| self.axes[axis] == Axis::Parallel);
         let parallel = parallel.fold(0, |set, axis| set | 1 << axis);
-        let Some([a, b]) = self.factors() else { return [parallel, 0, 0] };
+        let Some(Product { factors: [a, b], .. }) = self.product() else { return [parallel, 0, 0] };
         let dependence = self.dependence();
         let (a, b) = (dependence[a as usize] & parallel, dependence[b as usize] & parallel);
         [parallel & !(a ^ b), a & !b, b & !a]
     }
 
-    /// The factors of the product of matrices.
-    pub(crate) fn factors(&self) -> Option<[ValueId; 2]> {
+    /// The product of matrices, if the kernel is one.
+    pub(crate) fn product(&self) -> Option<Product> {
         let Hero::MatMul(product) = self.hero else { return None };
-        let Compute::Reduce(_, term) = self.body.get(product as usize)?.compute else { return None };
-        let Compute::Binary(Binary::Mul, a, b) = self.body[term as usize].compute else { return None };
-        Some([a, b])
+        let total = self.total(product).filter(|total| total.reduction == Reduction::Sum)?;
+        let Compute::Binary(Binary::Mul, a, b) = self.body[total.operand as usize].compute else {
+            return None;
+        };
+        Some(Product { total, factors: [a, b] })
     }
 }

@@ -8,7 +8,7 @@ mod heroes;
 mod wgsl;
 mod writer;
 
-use crate::{Compute, GpuSchedule, Hero, Kernel, ParamKind, StrideClass, ValueId};
+use crate::{Compute, GpuSchedule, Hero, Kernel, ParamKind, StrideClass};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -32,9 +32,10 @@ pub struct Printed {
 /// One argument of a printed kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GpuArgument {
-    /// A tensor, by parameter: in C++ a pointer to the element at index 0 of each axis, in WGSL a buffer.
+    /// A tensor, by parameter: in C++ a pointer to the first element, in WGSL a buffer.
     Tensor(u32),
-    /// WGSL only: where in its buffer the tensor's element at index 0 of each axis lies, counted in elements.
+    /// Where the tensor's element at index 0 of each axis lies, counted in elements: in WGSL from the start of the buffer;
+    /// in C++, only for tensors that are not read at every point, [from the first element](crate::Binding::offset).
     Offset(u32),
     /// A number, by parameter, in its dtype; 16-bit floats, integers of up to 16 bits and `bool` as `f32`, `i32` and
     /// `u32`.
@@ -79,7 +80,7 @@ fn entries(kernel: &Kernel, schedule: &GpuSchedule) -> Vec<&'static str> {
 /// What both languages print only where it is simple: a scan with another behind it is not.
 fn check(kernel: &Kernel, schedule: &GpuSchedule) -> Result<(), Unprintable> {
     let mut lacks = Vec::new();
-    let scans = kernel.body.iter().filter(|i| matches!(i.compute, Compute::Scan { .. })).count();
+    let scans = kernel.body.iter().filter(|i| i.compute.is_scan()).count();
     if scans > 1 {
         lacks.push("kernel with more than one scan".into());
     }
@@ -110,30 +111,18 @@ fn arguments(kernel: &Kernel, schedule: &GpuSchedule, offsets: bool) -> Vec<GpuA
     }
     list.extend((0..kernel.axes.len() as u32).map(GpuArgument::Extent));
     for (i, param) in params().filter(|(_, param)| param.kind != ParamKind::Number) {
-        if offsets {
+        if offsets || (param.kind == ParamKind::Input && !kernel.is_read_everywhere(i)) {
             list.push(GpuArgument::Offset(i));
         }
         let any = param.strides.iter().enumerate().filter(|(_, class)| **class == StrideClass::Any);
         list.extend(any.map(|(axis, _)| GpuArgument::Stride(i, axis as u32)));
     }
     if entries(kernel, schedule).len() > 1 {
-        list.extend(
-            reduces(kernel)
-                .into_iter()
-                .map(|v| GpuArgument::Scratch(kernel.body[v as usize].dtype.accumulator())),
-        );
+        let totals = kernel.body.iter().filter(|i| i.compute.is_reduction());
+        list.extend(totals.map(|total| GpuArgument::Scratch(total.dtype.accumulator())));
     }
     if kernel.body.iter().any(|i| matches!(i.compute, Compute::Checked(..))) {
         list.push(GpuArgument::Failed);
     }
     list
-}
-
-/// The reductions of a kernel, in order.
-fn reduces(kernel: &Kernel) -> Vec<ValueId> {
-    let reduces = kernel.body.iter().enumerate();
-    reduces
-        .filter(|(_, i)| matches!(i.compute, Compute::Reduce(..)))
-        .map(|(number, _)| number as ValueId)
-        .collect()
 }

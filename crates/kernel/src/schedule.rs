@@ -231,9 +231,11 @@ fn resident(kernel: &Kernel, row: usize, row_threads: usize) -> u32 {
     let each = row.div_ceil(row_threads.max(1)).next_power_of_two();
     let reduced = kernel.reduced();
     let dependence = kernel.dependence();
-    let loads = kernel.body.iter().zip(&dependence).filter(|(instruction, set)| {
-        matches!(instruction.compute, crate::Compute::Load(_)) && **set & reduced != 0
-    });
+    let loads = kernel
+        .body
+        .iter()
+        .zip(&dependence)
+        .filter(|(instruction, set)| instruction.compute.plain_load().is_some() && **set & reduced != 0);
     let kept = loads.count() * each;
     if kernel.hero == Hero::RowReduce && kernel.num_stages() > 1 && each <= 32 && kept <= 64 {
         each as u32

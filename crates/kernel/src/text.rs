@@ -16,7 +16,7 @@
 //! or `r`educed), its parameters with dtype, kind and stride classes, and one instruction per line: the value, its dtype, what
 //! is computed and of what. Functions have the names of their ops; reductions and scans are `reduce_sum`, `scan_sum
 //! v0 {reverse = true, exclusive = false}`; an index names its axis. A launch gives the extents, and for each parameter
-//! its place and its strides.
+//! its place, its offset where that is not 0 (`%0: 0 at -4 [1]`), and its strides.
 //!
 //! `Display` prints a [`Kernel`] or a [`Launch`]; `FromStr` reads it back as it was. Reading checks the form only;
 //! [`verify`](crate::verify()) checks the meaning.
@@ -84,6 +84,7 @@ impl fmt::Display for Compute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Compute::Load(param) => write!(f, "load %{param}"),
+            Compute::LoadWhere(param, condition) => write!(f, "load_where %{param}, v{condition}"),
             Compute::Number(param) => write!(f, "number %{param}"),
             Compute::Constant(scalar) => {
                 f.write_str("constant ")?;
@@ -114,6 +115,9 @@ impl fmt::Display for Launch {
         f.write_str(" (")?;
         for (i, binding) in self.bindings.iter().enumerate() {
             write!(f, "{}%{i}: {}", if i == 0 { "" } else { ", " }, binding.place)?;
+            if binding.offset != 0 {
+                write!(f, " at {}", binding.offset)?;
+            }
             if !binding.strides.is_empty() {
                 f.write_str(" ")?;
                 list(f, binding.strides.iter())?;

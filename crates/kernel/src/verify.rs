@@ -1,11 +1,12 @@
 //! Whether a kernel keeps what kernels promise.
 
-use crate::{Axis, AxisSet, Compute, Hero, Instruction, Kernel, Param, ParamKind, StrideClass, ValueId};
+use crate::passes::Product;
+use crate::{Axis, AxisSet, Compute, Hero, Instruction, Kernel, ParamKind, ValueId};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
-use kiln_ir::{Axes, Binary, DType, Op, OperandType, Reduction, TensorType, infer};
+use kiln_ir::{Axes, DType, Op, OperandType, TensorType, infer};
 
 /// What is wrong with a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,39 +91,28 @@ fn operands(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result
         if value as usize >= number {
             return Err(Invalid::at(number, format!("uses v{value}, which is not computed before")));
         }
-        if matches!(kernel.body[value as usize].compute, Compute::Store(..)) {
+        if kernel.body[value as usize].compute.store().is_some() {
             return Err(Invalid::at(number, format!("uses v{value}, a store, which has no value")));
         }
     }
-    match instruction.compute {
-        Compute::Load(param) => param_of(kernel, number, param, ParamKind::Input).map(drop),
-        Compute::Number(param) => param_of(kernel, number, param, ParamKind::Number).map(drop),
-        Compute::Store(param, _) => param_of(kernel, number, param, ParamKind::Output).map(drop),
-        Compute::Index(axis) if axis as usize >= kernel.axes.len() => {
-            Err(Invalid::at(number, format!("counts along axis {axis}, which the kernel does not have")))
-        }
-        Compute::Index(_)
-        | Compute::Constant(_)
-        | Compute::Unary(..)
-        | Compute::Binary(..)
-        | Compute::Compare(..)
-        | Compute::Select(..)
-        | Compute::Cast(_)
-        | Compute::Bitcast(_)
-        | Compute::Reduce(..)
-        | Compute::Scan { .. }
-        | Compute::Checked(..) => Ok(()),
+    let compute = instruction.compute;
+    if let Compute::Index(axis) = compute
+        && axis as usize >= kernel.axes.len()
+    {
+        return Err(Invalid::at(number, format!("counts along axis {axis}, which the kernel does not have")));
     }
-}
-
-fn param_of(kernel: &Kernel, number: usize, param: u32, kind: ParamKind) -> Result<&Param, Invalid> {
-    let wanted = match kind {
-        ParamKind::Input => "an input",
-        ParamKind::Number => "a number",
-        ParamKind::Output => "an output",
+    let Some(param) = compute.param() else { return Ok(()) };
+    let (kind, wanted) = if compute.load().is_some() {
+        (ParamKind::Input, "an input")
+    } else if compute.store().is_some() {
+        (ParamKind::Output, "an output")
+    } else {
+        (ParamKind::Number, "a number")
     };
-    let found = kernel.params.get(param as usize).filter(|found| found.kind == kind);
-    found.ok_or_else(|| Invalid::at(number, format!("parameter {param} is not {wanted}")))
+    if kernel.params.get(param as usize).is_none_or(|found| found.kind != kind) {
+        return Err(Invalid::at(number, format!("parameter {param} is not {wanted}")));
+    }
+    Ok(())
 }
 
 /// That dtypes are those that the ops of the same names infer.
@@ -138,14 +128,20 @@ fn dtypes(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result<(
             Err(error) => Err(Invalid::at(number, error.to_string())),
         }
     };
-    let expected = match instruction.compute {
-        Compute::Load(param) | Compute::Number(param) | Compute::Store(param, _)
-            if kernel.params[param as usize].dtype != dtype =>
-        {
-            let found = kernel.params[param as usize].dtype;
+    if let Some(param) = instruction.compute.param() {
+        let found = kernel.params[param as usize].dtype;
+        if found != dtype {
             return Err(Invalid::at(number, format!("parameter {param} is of {found}, not {dtype}")));
         }
+    }
+    let expected = match instruction.compute {
         Compute::Load(_) | Compute::Number(_) => dtype,
+        Compute::LoadWhere(_, condition) => {
+            if !of(condition).is_bool() {
+                return Err(Invalid::at(number, "the condition of a load is a bool"));
+            }
+            dtype
+        }
         Compute::Store(_, value) => of(value),
         Compute::Constant(scalar) => {
             if !scalar.fits(dtype) {
@@ -194,11 +190,10 @@ fn uses(kernel: &Kernel) -> Result<(), Invalid> {
     let mut params = alloc::vec![0; kernel.params.len()];
     for (number, instruction) in kernel.body.iter().enumerate() {
         instruction.compute.operands().iter().for_each(|&value| values[value as usize] = true);
-        if let Compute::Load(param) | Compute::Number(param) | Compute::Store(param, _) = instruction.compute
-        {
+        if let Some(param) = instruction.compute.param() {
             params[param as usize] += 1;
         }
-        values[number] |= matches!(instruction.compute, Compute::Store(..));
+        values[number] |= instruction.compute.store().is_some();
     }
     if let Some(number) = values.iter().position(|used| !used) {
         return Err(Invalid::at(number, "is not used"));
@@ -226,22 +221,12 @@ fn uses(kernel: &Kernel) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The axes that a parameter crosses.
-fn crossed(param: &Param) -> AxisSet {
-    let strides = param.strides.iter().enumerate();
-    strides.filter(|(_, class)| **class != StrideClass::Zero).fold(0, |set, (axis, _)| set | 1 << axis)
-}
-
-fn all(kernel: &Kernel) -> AxisSet {
-    (1 << kernel.axes.len()) - 1
-}
-
 fn outputs(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     let reduced = kernel.reduced();
     for (number, instruction) in kernel.body.iter().enumerate() {
-        let Compute::Store(param, _) = instruction.compute else { continue };
-        let crossed = crossed(&kernel.params[param as usize]);
-        if all(kernel) & !reduced & !crossed != 0 {
+        let Some((param, _)) = instruction.compute.store() else { continue };
+        let crossed = kernel.crossed(param);
+        if kernel.all_axes() & !reduced & !crossed != 0 {
             return Err(Invalid::at(number, "the output does not cross every parallel axis"));
         }
         if crossed & reduced != 0 && reduced & !crossed != 0 {
@@ -279,37 +264,25 @@ fn stages(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     for (number, instruction) in kernel.body.iter().enumerate() {
         let operands = instruction.compute.operands();
         let behind = operands.iter().any(|&value| after[value as usize]);
-        let is_reduce = matches!(instruction.compute, Compute::Reduce(..));
-        let along = match instruction.compute {
-            Compute::Store(param, _) => crossed(&kernel.params[param as usize]) & reduced != 0,
-            Compute::Load(_)
-            | Compute::Number(_)
-            | Compute::Constant(_)
-            | Compute::Index(_)
-            | Compute::Unary(..)
-            | Compute::Binary(..)
-            | Compute::Compare(..)
-            | Compute::Select(..)
-            | Compute::Cast(_)
-            | Compute::Bitcast(_)
-            | Compute::Reduce(..)
-            | Compute::Scan { .. }
-            | Compute::Checked(..) => dependence[number] & reduced != 0,
+        let is_reduction = instruction.compute.is_reduction();
+        let crossed = match instruction.compute.store() {
+            Some((param, _)) => kernel.crossed(param),
+            None => dependence[number],
         };
-        if behind && (is_reduce || along) {
+        if behind && (is_reduction || crossed & reduced != 0) {
             return Err(Invalid::at(
                 number,
                 "combines a reduction's result along reduced axes outside of a row",
             ));
         }
-        after.push(behind || is_reduce);
+        after.push(behind || is_reduction);
     }
     Ok(())
 }
 
 fn hero(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
-    let reduces = kernel.body.iter().any(|i| matches!(i.compute, Compute::Reduce(..)));
-    let scans = kernel.body.iter().any(|i| matches!(i.compute, Compute::Scan { .. }));
+    let reduces = kernel.body.iter().any(|i| i.compute.is_reduction());
+    let scans = kernel.body.iter().any(|i| i.compute.is_scan());
     let num_reduced = kernel.axes.iter().filter(|axis| **axis == Axis::Reduce).count();
     let inner_reduced = kernel.axes.iter().rev().take_while(|axis| **axis == Axis::Reduce).count();
     let fail = |holds: bool, problem: &str| if holds { Ok(()) } else { Err(Invalid::whole(problem)) };
@@ -332,23 +305,22 @@ fn hero(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
             scans && !reduces && num_reduced == 1 && inner_reduced == 1,
             "a scan runs along its innermost axis, and reduces nothing",
         ),
-        Hero::MatMul(product) => {
+        Hero::MatMul(_) => {
             fail(num_reduced > 0 && inner_reduced == num_reduced, "a product sums along its innermost axes")?;
-            is_product(kernel, product, dependence)
+            is_product(kernel, dependence)
         }
     }
 }
 
-/// That the value is a sum of products of two values, each of which lacks an axis of the result.
-fn is_product(kernel: &Kernel, product: ValueId, dependence: &[AxisSet]) -> Result<(), Invalid> {
+/// That the hero is a sum of products of two values, each of which lacks an axis of the result.
+fn is_product(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     let fail = || Invalid::whole("a product of matrices is a sum of products that each lack an axis");
-    let sum = kernel.body.get(product as usize).ok_or_else(fail)?;
-    let Compute::Reduce(Reduction::Sum, term) = sum.compute else { return Err(fail()) };
-    let Compute::Binary(Binary::Mul, a, b) = kernel.body[term as usize].compute else { return Err(fail()) };
-    let parallel = all(kernel) & !kernel.reduced();
+    let Product { total, factors } = kernel.product().ok_or_else(fail)?;
+    let parallel = kernel.all_axes() & !kernel.reduced();
     let lacks = |value: ValueId| parallel & !dependence[value as usize] != 0;
-    let others = kernel.body.iter().enumerate().any(|(number, instruction)| {
-        number != product as usize && matches!(instruction.compute, Compute::Reduce(..))
-    });
-    if lacks(a) && lacks(b) && !others { Ok(()) } else { Err(fail()) }
+    let others =
+        kernel.body.iter().enumerate().any(|(number, instruction)| {
+            number != total.value as usize && instruction.compute.is_reduction()
+        });
+    if factors.into_iter().all(lacks) && !others { Ok(()) } else { Err(fail()) }
 }

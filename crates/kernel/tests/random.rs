@@ -8,7 +8,7 @@ mod harness;
 
 use harness::{Fill, Random, Source, check, nest_operand, slot, typed};
 use kiln_ir::{
-    Axes, Binary, Comparison, DType, Instruction, NormKind, Op, OperandType, Operands, Program,
+    Axes, Binary, Comparison, DType, Instruction, NormKind, Op, OperandType, Operands, PadAxis, Program,
     ProgramOperand, Real, Reduction, Scalar, Shape, TensorType, Unary, UpdateMode, infer,
 };
 use kiln_kernel::{Hero, Nest, Refusal, Slot};
@@ -151,9 +151,11 @@ impl Region {
             84..88 => self.composite(),
             88..91 => self.generated(),
             91..93 => self.scan(),
-            93..96 => self.by_index(),
-            96..98 => self.matmul(),
-            98..100 => self.new_input(),
+            93..95 => self.by_index(),
+            95..97 => self.matmul(),
+            97..98 => self.padded(),
+            98..99 => self.joined(),
+            99..100 => self.new_input(),
             _ => unreachable!(),
         };
     }
@@ -387,6 +389,50 @@ impl Region {
         let operands = if right { [slot(x), slot(other)] } else { [slot(other), slot(x)] };
         let exact = self.exact[x] && !self.is_float(x);
         self.push(Op::MatMul, &operands, exact)
+    }
+
+    /// An operand that becomes as large as another slot by what is put around it.
+    fn padded(&mut self) -> Option<usize> {
+        let like = self.any(|region, slot| region.types[slot].rank() > 0)?;
+        let mut ty = self.types[like];
+        let mut pads = vec![PadAxis::default(); ty.rank()];
+        for (axis, pad) in pads.iter_mut().enumerate() {
+            if self.random.chance(60) {
+                let length = 1 + self.random.below(ty.shape[axis]);
+                let low = self.random.below(ty.shape[axis] - length + 1);
+                *pad = PadAxis::new(low, ty.shape[axis] - length - low);
+                ty.shape[axis] = length;
+            }
+        }
+        let source = Source::random(&mut self.random, ty, self.fill);
+        let x = self.input(source);
+        let padding = match ty.dtype {
+            dtype if dtype.is_bool() => Scalar::Bool(self.random.chance(50)),
+            dtype if dtype.is_float() => Scalar::Float(self.random.pick(&[0.0, -0.0, 1.5])),
+            _ => Scalar::Int(self.random.below(2) as i64),
+        };
+        let y = self.push(Op::Pad(pads), &[slot(x), ProgramOperand::Scalar(padding)], true)?;
+        self.free[y] = true;
+        Some(y)
+    }
+
+    /// Operands that are as large as another slot together.
+    fn joined(&mut self) -> Option<usize> {
+        let like = self.any(|region, slot| region.types[slot].rank() > 0)?;
+        let ty = self.types[like];
+        let axis = self.random.below(ty.rank());
+        let mut left = ty.shape[axis];
+        let mut operands = Vec::new();
+        while left > 0 {
+            let length = 1 + self.random.below(left);
+            left -= length;
+            let part = ty.with_shape(ty.shape.with(axis, length));
+            let source = Source::random(&mut self.random, part, self.fill);
+            operands.push(slot(self.input(source)));
+        }
+        let y = self.push(Op::Concat { axis }, &operands, true)?;
+        self.free[y] = true;
+        Some(y)
     }
 
     fn new_input(&mut self) -> Option<usize> {

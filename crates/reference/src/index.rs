@@ -4,7 +4,7 @@
 //! source) stands for.
 
 use crate::call::Call;
-use crate::numbers::{Number, Numbers, combine, wholes};
+use crate::numbers::{Number, Numbers, wholes};
 use crate::places::{pick, place, position, positions};
 use crate::view::slice_places;
 use alloc::vec::Vec;
@@ -98,7 +98,7 @@ fn replace(base: &TensorData, source: &TensorData, places: &[usize]) -> Result<T
 
 fn combined<N: Number>(mut base: Vec<N>, source: &[N], places: &[usize], reduction: Reduction) -> Vec<N> {
     for (&written, &place) in source.iter().zip(places) {
-        base[place] = combine(reduction, base[place], written);
+        base[place] = base[place].combined(reduction, written);
     }
     base
 }

@@ -1,8 +1,8 @@
 //! The two kinds of numbers in which everything is computed.
 
 use alloc::vec::Vec;
-use core::cmp::Ordering;
-use kiln_ir::{DType, Element, Elements, Reduction, Result, Scalar, TensorData, TensorType};
+pub(crate) use kiln_ir::number::Number;
+use kiln_ir::{DType, Element, Elements, Result, Scalar, TensorData, TensorType};
 
 /// The elements of a tensor as numbers for computing.
 #[derive(Clone, Debug)]
@@ -102,93 +102,5 @@ pub(crate) fn wholes(data: &TensorData) -> Vec<i128> {
         Elements::U16(elements) => widen(elements),
         Elements::U8(elements) => widen(elements),
         Elements::Bool(elements) => widen(elements),
-    }
-}
-
-/// A kind of number, for what is written once for both.
-pub(crate) trait Number: Copy + PartialOrd {
-    /// Zero.
-    const ZERO: Self;
-
-    /// The scalar as such a number.
-    fn from_scalar(scalar: Scalar) -> Self;
-
-    /// The sum; integers wrap.
-    fn plus(self, other: Self) -> Self;
-
-    /// The product; integers wrap.
-    fn times(self, other: Self) -> Self;
-
-    /// Whether this is a NaN.
-    fn is_nan(self) -> bool;
-
-    /// The lesser; NaN if either is.
-    fn lesser(self, other: Self) -> Self {
-        if self.is_nan() || self < other { self } else { other }
-    }
-
-    /// The greater; NaN if either is.
-    fn greater(self, other: Self) -> Self {
-        if self.is_nan() || self > other { self } else { other }
-    }
-
-    /// The order of sorting, in which NaN is greater than every number and equal to NaN.
-    fn order(self, other: Self) -> Ordering {
-        self.partial_cmp(&other).unwrap_or_else(|| self.is_nan().cmp(&other.is_nan()))
-    }
-}
-
-impl Number for f64 {
-    const ZERO: f64 = 0.0;
-
-    fn from_scalar(scalar: Scalar) -> f64 {
-        scalar.to_f64()
-    }
-
-    fn plus(self, other: f64) -> f64 {
-        self + other
-    }
-
-    fn times(self, other: f64) -> f64 {
-        self * other
-    }
-
-    fn is_nan(self) -> bool {
-        f64::is_nan(self)
-    }
-}
-
-impl Number for i128 {
-    const ZERO: i128 = 0;
-
-    fn from_scalar(scalar: Scalar) -> i128 {
-        match scalar {
-            Scalar::Float(x) => x as i128,
-            Scalar::Int(x) => i128::from(x),
-            Scalar::UInt(x) => i128::from(x),
-            Scalar::Bool(x) => i128::from(x),
-        }
-    }
-
-    fn plus(self, other: i128) -> i128 {
-        self.wrapping_add(other)
-    }
-
-    fn times(self, other: i128) -> i128 {
-        self.wrapping_mul(other)
-    }
-
-    fn is_nan(self) -> bool {
-        false
-    }
-}
-
-/// Two numbers combined as a reduction combines them.
-pub(crate) fn combine<N: Number>(reduction: Reduction, a: N, b: N) -> N {
-    match reduction {
-        Reduction::Sum => a.plus(b),
-        Reduction::Prod => a.times(b),
-        Reduction::Min => a.lesser(b),
-        Reduction::Max => a.greater(b),
     }
 }

@@ -1,6 +1,6 @@
 //! Many to one: reductions and running reductions.
 
-use crate::numbers::{Number, Numbers, combine};
+use crate::numbers::{Number, Numbers};
 use crate::places::{lines, place, positions};
 use alloc::vec::Vec;
 use kiln_ir::{Axes, Extremum, Reduction, Result, Scalar, Shape, TensorData, TensorType};
@@ -33,7 +33,7 @@ fn reduced<N: Number>(
             position[axis] = 0;
         }
         let total = &mut totals[place(&result, &position)];
-        *total = combine(reduction, *total, number);
+        *total = total.combined(reduction, number);
     }
     totals
 }
@@ -72,7 +72,7 @@ impl Order {
             let mut total = N::from_scalar(self.identity);
             for place in places {
                 let before = total;
-                total = combine(self.reduction, total, numbers[place]);
+                total = total.combined(self.reduction, numbers[place]);
                 result[place] = if self.exclusive { before } else { total };
             }
         }

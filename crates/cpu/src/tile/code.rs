@@ -169,6 +169,8 @@ pub(super) enum Action {
     Three(Loop3, [Slot; 3]),
     /// From a parameter's memory.
     Gather(usize),
+    /// From a parameter's memory where the condition holds; elsewhere 0.
+    GatherWhere(usize, Slot),
     /// To a parameter's memory.
     Scatter(usize, Slot),
     /// The element (of that size) everywhere.

@@ -194,6 +194,7 @@ impl<'a> Compiler<'a> {
         let mut constant = None;
         let located = match instruction.compute {
             Compute::Load(param) => self.load(value, param as usize, self.stages[value]),
+            Compute::LoadWhere(param, condition) => self.load_where(value, param as usize, condition),
             Compute::Number(param) => {
                 let place = self.launch.bindings[param as usize].place;
                 let uniform = self.uniform([0; 8]);
@@ -339,6 +340,18 @@ impl<'a> Compiler<'a> {
         }
     }
 
+    /// A place for what leads to a value, in the same stage.
+    fn beside(&mut self, value: usize) -> Slot {
+        match self.class(value) {
+            Class::Uniform => {
+                let uniform = self.uniform([0; 8]);
+                self.slot(Place::Uniform(uniform))
+            }
+            Class::Row => self.row_slot(),
+            Class::Full => self.register_slot(),
+        }
+    }
+
     fn emit(&mut self, value: usize, action: Action) -> Located {
         self.emit_costly(value, action, 1)
     }
@@ -473,19 +486,25 @@ impl<'a> Compiler<'a> {
             }
         };
         if let Some((widen, _)) = kernels::half_loops(dtype) {
-            let to = match class {
-                Class::Uniform => {
-                    let uniform = self.uniform([0; 8]);
-                    self.slot(Place::Uniform(uniform))
-                }
-                Class::Row => self.row_slot(),
-                Class::Full => self.register_slot(),
-            };
+            let to = self.beside(value);
             self.push(list, Action::One(widen, slot), to, by_row);
             self.code.cost += 1;
             slot = to;
         }
         Located { slot, class, stage, dtype: register(dtype), load: Some(value as ValueId) }
+    }
+
+    /// A load that touches memory where a condition holds only.
+    fn load_where(&mut self, value: usize, param: usize, condition: ValueId) -> Located {
+        let condition = self.lanes_of(condition, value);
+        let action = Action::GatherWhere(param, condition);
+        let Some((widen, _)) = kernels::half_loops(self.kernel.body[value].dtype) else {
+            return self.emit_costly(value, action, 2);
+        };
+        let narrow = self.beside(value);
+        let (list, by_row) = self.list(value);
+        self.push(list, action, narrow, by_row);
+        self.emit_costly(value, Action::One(widen, narrow), 3)
     }
 
     fn binary(&mut self, value: usize, function: Binary, a: ValueId, b: ValueId) -> Located {
@@ -575,14 +594,7 @@ impl<'a> Compiler<'a> {
         if !on_the_way {
             return self.emit(value, Action::One(convert, x)).slot;
         }
-        let to = match self.class(value) {
-            Class::Uniform => {
-                let uniform = self.uniform([0; 8]);
-                self.slot(Place::Uniform(uniform))
-            }
-            Class::Row => self.row_slot(),
-            Class::Full => self.register_slot(),
-        };
+        let to = self.beside(value);
         let (list, by_row) = self.list(value);
         self.push(list, Action::One(convert, x), to, by_row);
         to

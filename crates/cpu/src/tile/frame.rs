@@ -224,6 +224,7 @@ impl<'a> Frame<'a> {
                 }
                 Action::Fold(fold, x) => self.fold(fold, self.at(x)),
                 Action::Gather(_)
+                | Action::GatherWhere(..)
                 | Action::Scatter(..)
                 | Action::Fill(..)
                 | Action::Repeat(..)
@@ -267,6 +268,9 @@ impl<'a> Frame<'a> {
         unsafe {
             match step.action {
                 Action::Gather(param) => code.accesses[param].gather(base(param), &block, to),
+                Action::GatherWhere(param, condition) => {
+                    code.accesses[param].gather_where(base(param), &block, self.at(condition), to);
+                }
                 Action::Scatter(param, x) => code.accesses[param].scatter(self.at(x), &block, base(param)),
                 Action::Fill(size, x) => space::repeat(size, self.at(x), to, 1, n),
                 Action::Repeat(size, x) => {

@@ -139,12 +139,14 @@ impl Region {
             (None, None) => Ok(core::ptr::null_mut()),
         };
         let mut bases: SmallVec<[*mut u8; 16]> = SmallVec::new();
-        for param in &code.params {
-            bases.push(match *param {
+        for (param, access) in code.params.iter().zip(&code.accesses) {
+            let base = match *param {
                 Param::Input(place) => first(&inputs[place])?,
                 Param::Output(place) => target(place)?,
                 Param::None => core::ptr::null_mut(),
-            });
+            };
+            let offset = self.launch.bindings.get(bases.len()).map_or(0, |binding| binding.offset);
+            bases.push(base.wrapping_offset(offset * access.size as isize));
         }
         let mut copies: SmallVec<[Buffer; 2]> = SmallVec::new();
         for staged in &self.staged {
@@ -260,7 +262,8 @@ fn takes(kernel: &Kernel, launch: &Launch, code: &Code, outputs: usize) -> Vec<V
             if reads.filter(|(_, (_, other))| other.place == from.place).count() > 1 {
                 continue;
             }
-            if input.dtype.size() == output.dtype.size() && from.strides == binding.strides {
+            let same = input.dtype.size() == output.dtype.size() && from.strides == binding.strides;
+            if same && kernel.is_read_everywhere(i as u32) {
                 takes[binding.place].push((i, from.place));
             }
         }

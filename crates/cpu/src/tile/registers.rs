@@ -16,6 +16,7 @@ pub(super) fn operands(step: &Step) -> SmallVec<[Slot; 3]> {
     match step.action {
         Action::Gather(_) | Action::Index(..) | Action::Finish(_) => smallvec![],
         Action::One(_, x)
+        | Action::GatherWhere(_, x)
         | Action::Scatter(_, x)
         | Action::Fill(_, x)
         | Action::Repeat(_, x)

@@ -94,6 +94,41 @@ impl Access {
         });
     }
 
+    /// Copies the elements of a tile where a condition holds from memory into a register; elsewhere it has zeros.
+    ///
+    /// # Safety
+    /// As [`gather`](Self::gather), but that memory has to exist only where the condition holds, of which there is one `bool`
+    /// for each element.
+    pub(super) unsafe fn gather_where(
+        &self,
+        from: *const u8,
+        block: &Block,
+        condition: *const u8,
+        to: *mut u8,
+    ) {
+        with_size!(self.size, T => {
+            let (from, to) = (from.cast::<T>(), to.cast::<T>());
+            self.stretches(block, |at, len, offset, step| {
+                // SAFETY: as the caller promises.
+                let holds = unsafe { core::slice::from_raw_parts(condition.add(at), len) };
+                let mut start = 0;
+                while start < len {
+                    let count = equal_run(&holds[start..]);
+                    let to = to.wrapping_add(at + start);
+                    let from = from.wrapping_offset(offset + start as isize * step);
+                    // SAFETY: as the caller promises.
+                    unsafe {
+                        match holds[start] {
+                            0 => to.write_bytes(0, count),
+                            _ => copy_row(count, from, to, [step, 1]),
+                        }
+                    }
+                    start += count;
+                }
+            });
+        });
+    }
+
     /// Copies a tile from a register to memory.
     ///
     /// # Safety
@@ -121,6 +156,15 @@ impl Access {
             }
         });
     }
+}
+
+/// How many bytes at the start are equal.
+fn equal_run(bytes: &[u8]) -> usize {
+    const AT_ONCE: usize = 64;
+    let Some(&first) = bytes.first() else { return 0 };
+    let same = |chunk: &&[u8]| **chunk == [first; AT_ONCE];
+    let whole = AT_ONCE * bytes.chunks_exact(AT_ONCE).take_while(same).count();
+    whole + bytes[whole..].iter().take_while(|&&byte| byte == first).count()
 }
 
 /// Copies a rectangle, along whichever side memory is nearest.

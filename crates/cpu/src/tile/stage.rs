@@ -36,7 +36,8 @@ pub(super) fn stage(kernel: &Kernel, launch: &mut Launch) -> Vec<Staged> {
         let step = |axis: usize| strides[axis].unsigned_abs();
         let nearer = crossed.iter().any(|&axis| step(axis) < strides[last].unsigned_abs());
         let far = strides.get(last).is_some_and(|stride| stride.unsigned_abs() * param.dtype.size() >= 64);
-        if param.kind != ParamKind::Input || !far || !nearer || elements < LARGE {
+        let read = param.kind == ParamKind::Input && kernel.is_read_everywhere(number as u32);
+        if !read || !far || !nearer || elements < LARGE {
             continue;
         }
         let mut to = alloc::vec![0isize; strides.len()];

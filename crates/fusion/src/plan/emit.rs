@@ -6,7 +6,7 @@ use super::{Reference, Step};
 use crate::record::Source;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use kiln_ir::{DType, FusedOp, Instruction, Op, Program, ProgramOperand, Shape, TensorType};
+use kiln_ir::{DType, FusedOp, Instruction, Op, Program, ProgramOperand, Scalar, Shape, TensorType};
 use smallvec::SmallVec;
 
 pub(crate) struct Emitted {
@@ -100,6 +100,7 @@ impl Emitter<'_> {
         for &source in &recorded.operands {
             operands.push(match source {
                 Source::Number(number) => Reference::Number(number),
+                Source::Constant(scalar) => Reference::Constant(scalar),
                 Source::External(_) | Source::Result(_) => {
                     let value = graph.value(source).expect("no number");
                     Reference::Slot { slot: self.materialised(value), last: false }
@@ -212,6 +213,7 @@ enum Input {
 enum Place {
     Input(usize),
     Result(usize),
+    Constant(Scalar),
 }
 
 impl<'a> Region<'a> {
@@ -227,10 +229,12 @@ impl<'a> Region<'a> {
         };
         let mut operands: SmallVec<[Place; 3]> = SmallVec::new();
         for &source in &recorded.operands {
-            operands.push(match (source, self.graph.value(source)) {
-                (Source::Number(number), _) => self.number(number, number_dtype(self.graph, entry), shape),
-                (_, Some(value)) => self.value(value),
-                (Source::External(_) | Source::Result(_), None) => continue,
+            operands.push(match source {
+                Source::Number(number) => self.number(number, number_dtype(self.graph, entry), shape),
+                Source::Constant(scalar) => Place::Constant(scalar),
+                Source::External(_) | Source::Result(_) => {
+                    self.value(self.graph.value(source).expect("no number"))
+                }
             });
         }
         let place = self.emit(recorded.op.clone(), operands, recorded.results[0]);
@@ -288,11 +292,10 @@ impl<'a> Region<'a> {
     }
 
     fn finish(&self, outputs: &[ValueNumber]) -> Program {
-        let slot = |place: &Place| {
-            ProgramOperand::Slot(match *place {
-                Place::Input(input) => input,
-                Place::Result(result) => self.inputs.len() + result,
-            })
+        let operand = |place: &Place| match *place {
+            Place::Input(input) => ProgramOperand::Slot(input),
+            Place::Result(result) => ProgramOperand::Slot(self.inputs.len() + result),
+            Place::Constant(scalar) => ProgramOperand::Scalar(scalar),
         };
         let input = |input: &Input| match *input {
             Input::Value(value) => self.graph.types[value as usize],
@@ -300,13 +303,13 @@ impl<'a> Region<'a> {
         };
         let instruction = |(op, operands, ty): &(Op, SmallVec<[Place; 3]>, TensorType)| Instruction {
             op: op.clone(),
-            operands: operands.iter().map(slot).collect(),
+            operands: operands.iter().map(operand).collect(),
             results: alloc::vec![*ty],
         };
         Program {
             inputs: self.inputs.iter().map(input).collect(),
             instructions: self.instructions.iter().map(instruction).collect(),
-            outputs: outputs.iter().map(|value| slot(&self.places[value])).collect(),
+            outputs: outputs.iter().map(|value| operand(&self.places[value])).collect(),
         }
     }
 }

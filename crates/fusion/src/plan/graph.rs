@@ -76,7 +76,7 @@ impl<'a> Graph<'a> {
         match source {
             Source::External(place) => Some(place),
             Source::Result(result) => Some(self.structure.externals.len() as u32 + result),
-            Source::Number(_) => None,
+            Source::Number(_) | Source::Constant(_) => None,
         }
     }
 
@@ -176,12 +176,12 @@ pub(crate) fn role(op: &Op) -> Role {
         | Op::Reduce { .. }
         | Op::Gather { .. }
         | Op::Scatter { .. }
+        | Op::Pad(_)
+        | Op::Concat { .. }
         | Op::Softmax { .. }
         | Op::Norm { .. } => Role::Fusable,
         Op::MatMul | Op::Conv { .. } => Role::Hero,
         Op::Random { .. }
-        | Op::Pad(_)
-        | Op::Concat { .. }
         | Op::ArgReduce { .. }
         | Op::Scan { .. }
         | Op::Sort { .. }
@@ -204,11 +204,18 @@ pub(crate) fn role(op: &Op) -> Role {
     }
 }
 
+/// Whether the plain numbers among an op's operands are part of the structure: what is put around a tensor hardly ever changes,
+/// and kernels read past its edges for it.
+pub(crate) fn is_constant_of(op: &Op) -> bool {
+    matches!(op, Op::Pad(_))
+}
+
 impl Structure {
     /// The recording that a program would be.
     pub(crate) fn of_program(program: &Program) -> Structure {
         let mut numbers = 0;
-        let mut source = |operand: &ProgramOperand| match *operand {
+        let mut source = |op: &Op, operand: &ProgramOperand| match *operand {
+            ProgramOperand::Scalar(scalar) if is_constant_of(op) => Source::Constant(scalar),
             ProgramOperand::Scalar(_) => {
                 numbers += 1;
                 Source::Number(numbers - 1)
@@ -220,7 +227,7 @@ impl Structure {
         };
         let entries = program.instructions.iter().map(|instruction| Entry {
             op: instruction.op.clone(),
-            operands: instruction.operands.iter().map(&mut source).collect(),
+            operands: instruction.operands.iter().map(|operand| source(&instruction.op, operand)).collect(),
             results: instruction.results.iter().copied().collect(),
         });
         let entries: Vec<Entry> = entries.collect();

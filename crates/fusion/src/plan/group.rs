@@ -7,6 +7,7 @@
 mod repeat;
 
 use super::graph::{Graph, Role, ValueNumber, role};
+use crate::record::Source;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -207,7 +208,7 @@ impl Finder<'_> {
         self.push(entry, members, &mut nest, &mut slots)?;
         let kind = self.groups[group].kind;
         let inputs = self.count_inputs(members, entry, &slots);
-        self.accepts(kind, &nest, inputs)?;
+        self.accepts(kind, &nest, &slots, inputs)?;
         let state = &mut self.groups[group];
         (state.nest, state.slots, state.inputs) = (nest, slots, inputs);
         state.members.push(entry);
@@ -258,7 +259,7 @@ impl Finder<'_> {
             }
         }
         let inputs = self.count_inputs(&members, members[0], &slots);
-        if self.accepts(kind, &nest, inputs).is_err() {
+        if self.accepts(kind, &nest, &slots, inputs).is_err() {
             return;
         }
         for &entry in &members {
@@ -321,7 +322,22 @@ impl Finder<'_> {
     }
 
     /// Whether a kernel of that nest is worth having.
-    fn accepts(&self, kind: Kind, nest: &Nest, inputs: usize) -> Result<(), String> {
+    fn accepts(
+        &self,
+        kind: Kind,
+        nest: &Nest,
+        slots: &BTreeMap<ValueNumber, Slot>,
+        inputs: usize,
+    ) -> Result<(), String> {
+        let is_around = |value: ValueNumber| {
+            self.graph.producer(value).is_some_and(|(_, op)| matches!(op, Op::Pad(_) | Op::Concat { .. }))
+        };
+        if slots
+            .iter()
+            .any(|(&value, &slot)| is_around(value) && !nest.is_input(slot) && !nest.is_storable(slot))
+        {
+            return Err("a padded tensor has another index space than the region".to_string());
+        }
         if inputs > MAX_INPUTS {
             return Err("the region would read too many tensors".to_string());
         }
@@ -354,9 +370,10 @@ impl Finder<'_> {
         let recorded = self.graph.entry(entry);
         let mut operands: SmallVec<[Operand; 4]> = SmallVec::new();
         for &source in &recorded.operands {
-            operands.push(match self.graph.value(source) {
-                Some(value) => self.operand(value, members, nest, slots)?.into(),
-                None => placeholder(number_dtype(self.graph, entry)).into(),
+            operands.push(match (self.graph.value(source), source) {
+                (Some(value), _) => self.operand(value, members, nest, slots)?.into(),
+                (None, Source::Constant(scalar)) => scalar.into(),
+                (None, _) => placeholder(number_dtype(self.graph, entry)).into(),
             });
         }
         let slot =

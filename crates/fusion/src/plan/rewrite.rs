@@ -82,7 +82,7 @@ fn turned_products(structure: &Structure) -> Vec<Turned> {
         let only = uses[result] == 1 && !structure.alive[result];
         let no_numbers = || {
             let operands = &structure.entries[product].operands;
-            operands.iter().all(|source| !matches!(source, Source::Number(_)))
+            operands.iter().all(|source| matches!(source, Source::External(_) | Source::Result(_)))
         };
         if only && is_transpose(axes) && structure.entries[product].op == Op::MatMul && no_numbers() {
             turned[product] = Turned::Product;
@@ -149,7 +149,7 @@ impl Rewritten {
     fn source(&self, source: Source, places: &[u32]) -> Source {
         match source {
             Source::Result(result) => Source::Result(places[result as usize]),
-            Source::External(_) | Source::Number(_) => source,
+            Source::External(_) | Source::Number(_) | Source::Constant(_) => source,
         }
     }
 
@@ -161,7 +161,7 @@ impl Rewritten {
         match source {
             Source::External(place) => self.structure.externals[place as usize],
             Source::Result(wanted) => result(wanted).expect("a result of an entry before"),
-            Source::Number(_) => unreachable!("factors are tensors"),
+            Source::Number(_) | Source::Constant(_) => unreachable!("factors are tensors"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Elements by index, where one index belongs to a whole line: a comparison of each element's own index with it.
 
-use super::push::runs;
+use super::push::{holding, runs};
 use super::{Nest, Operand, Origin, Refusal, Slot};
 use crate::{Compute, ValueId};
 use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, TensorType, UpdateMode};
@@ -94,16 +94,5 @@ impl Nest {
             });
         }
         position.unwrap_or_else(|| self.value(Compute::Constant(Scalar::Int(0)), dtype))
-    }
-}
-
-/// The dtype itself where it holds the length, otherwise the least common one that does.
-fn holding(dtype: DType, length: usize) -> DType {
-    let bits = dtype.size() * 8 - usize::from(dtype.is_signed_int());
-    let fits = |bits: usize| bits >= usize::BITS as usize || length < 1 << bits;
-    match (fits(bits), fits(31)) {
-        (true, _) => dtype,
-        (false, true) => DType::I32,
-        (false, false) => DType::I64,
     }
 }

@@ -14,6 +14,17 @@ pub(super) fn runs(axes: &AxisAtoms, rank: usize) -> Vec<Vec<AtomId>> {
     runs
 }
 
+/// The dtype itself where it holds the length, otherwise the least common one that does.
+pub(super) fn holding(dtype: DType, length: usize) -> DType {
+    let bits = dtype.size() * 8 - usize::from(dtype.is_signed_int());
+    let fits = |bits: usize| bits >= usize::BITS as usize || length < 1 << bits;
+    match (fits(bits), fits(31)) {
+        (true, _) => dtype,
+        (false, true) => DType::I32,
+        (false, false) => DType::I64,
+    }
+}
+
 impl Nest {
     /// Takes an op with one result into the region. A refused op leaves the region as it was.
     ///
@@ -146,11 +157,11 @@ impl Nest {
             Op::Norm { kind, axes, epsilon } => self.norm(operands, *kind, *axes, epsilon.0),
             Op::MatMul => self.matmul(operands, ty),
             Op::Gather { axis } => self.gather(operands, *axis, ty),
+            Op::Pad(pads) => self.pad(operands, pads, ty),
+            Op::Concat { axis } => self.concat(operands, *axis, ty),
             Op::Scatter { axis, mode } => self.scatter(operands, *axis, *mode, ty),
             Op::Random { .. }
             | Op::Slice(_)
-            | Op::Pad(_)
-            | Op::Concat { .. }
             | Op::Windows { .. }
             | Op::ArgReduce { .. }
             | Op::Sort { .. }
@@ -218,7 +229,7 @@ impl Nest {
     }
 
     pub(crate) fn scans(&self) -> bool {
-        self.values.iter().any(|value| matches!(value.compute, Compute::Scan { .. }))
+        self.values.iter().any(|value| value.compute.is_scan())
     }
 
     /// The atoms that are not reduced, of everything that the region must compute.
@@ -314,15 +325,19 @@ impl Nest {
     /// A 16-bit float as memory would hold it. Comparisons ask for the very number: an element would else differ from the
     /// greatest of its row, which was stored.
     fn rounded(&mut self, value: ValueId) -> ValueId {
-        let NestValue { compute, dtype, .. } = self.values[value as usize];
-        let is_exact = matches!(
-            compute,
-            Compute::Load(_) | Compute::Number(_) | Compute::Constant(_) | Compute::Cast(_)
-        );
-        if is_exact || !dtype.is_float() || dtype.size() != 2 {
+        if self.is_exact(value) {
             return value;
         }
-        self.value(Compute::Cast(value), dtype)
+        self.value(Compute::Cast(value), self.values[value as usize].dtype)
+    }
+
+    /// Whether a value is the very number that memory would hold.
+    pub(crate) fn is_exact(&self, value: ValueId) -> bool {
+        let NestValue { compute, dtype, .. } = self.values[value as usize];
+        !dtype.is_float()
+            || dtype.size() != 2
+            || compute.load().is_some()
+            || matches!(compute, Compute::Number(_) | Compute::Constant(_) | Compute::Cast(_))
     }
 
     pub(super) fn cast(&mut self, value: ValueId, dtype: DType) -> ValueId {

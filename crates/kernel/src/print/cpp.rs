@@ -266,6 +266,7 @@ impl Language for Cpp<'_> {
             Compute::Bitcast(_) => format!("kiln_bits<{}>({})", held(dtype), at(0)),
             Compute::Checked(..) => format!("kiln_checked({}, {}, failed)", at(0), at(1)),
             Compute::Load(_)
+            | Compute::LoadWhere(..)
             | Compute::Number(_)
             | Compute::Constant(_)
             | Compute::Index(_)
@@ -285,7 +286,13 @@ impl Language for Cpp<'_> {
     }
 
     fn load(&self, param: u32, dtype: DType, place: &str) -> String {
-        self.widened(dtype, &format!("p{param}[{place}]"))
+        let offset =
+            if self.kernel.is_read_everywhere(param) { String::new() } else { format!("o{param} + ") };
+        self.widened(dtype, &format!("p{param}[{offset}{place}]"))
+    }
+
+    fn choice(&self, condition: &str, a: &str, b: &str) -> String {
+        format!("{condition} ? {a} : {b}")
     }
 
     fn store(&self, param: u32, dtype: DType, place: &str, value: &str) -> String {

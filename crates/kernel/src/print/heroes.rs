@@ -4,13 +4,13 @@
 //! along each axis, `e0`, `e1` the extents.
 
 use super::writer::{Language, Scope, Writer, name};
-use crate::passes::Pass;
+use crate::passes::{Pass, Product, Total};
 use crate::schedule::{COLUMNS, PRODUCT_TILE, TILE};
-use crate::{AxisSet, Compute, GpuSchedule, Hero, Kernel, ParamKind, StrideClass, ValueId};
+use crate::{AxisSet, Compute, GpuSchedule, Hero, Instruction, Kernel, ParamKind, StrideClass, ValueId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use kiln_ir::{DType, Reduction};
+use kiln_ir::DType;
 
 /// Statements of each entry point, and what a block shares.
 pub(super) struct Entry {
@@ -38,7 +38,7 @@ pub(super) fn entries(kernel: &Kernel, schedule: &GpuSchedule, language: &dyn La
             full_reduce(&mut writer);
         }
         Hero::Scan => scan(&mut writer),
-        Hero::MatMul(product) => matmul(&mut writer, product),
+        Hero::MatMul(_) => matmul(&mut writer),
     }
     alloc::vec![entry(writer)]
 }
@@ -52,63 +52,9 @@ fn everything(kernel: &Kernel) -> Vec<ValueId> {
     (0..kernel.body.len() as ValueId).collect()
 }
 
-fn all(kernel: &Kernel) -> AxisSet {
-    (1 << kernel.axes.len()) - 1
-}
-
-fn stores(kernel: &Kernel) -> impl Iterator<Item = (ValueId, u32)> + '_ {
-    kernel.body.iter().enumerate().filter_map(|(number, instruction)| match instruction.compute {
-        Compute::Store(param, _) => Some((number as ValueId, param)),
-        Compute::Load(_)
-        | Compute::Number(_)
-        | Compute::Constant(_)
-        | Compute::Index(_)
-        | Compute::Unary(..)
-        | Compute::Binary(..)
-        | Compute::Compare(..)
-        | Compute::Select(..)
-        | Compute::Cast(_)
-        | Compute::Bitcast(_)
-        | Compute::Reduce(..)
-        | Compute::Scan { .. }
-        | Compute::Checked(..) => None,
-    })
-}
-
-/// The stores of single elements of rows.
-fn row_stores(kernel: &Kernel) -> Vec<ValueId> {
-    let reduced = kernel.reduced();
-    stores(kernel)
-        .filter(|&(_, param)| kernel.crossed_by(param) & reduced == 0)
-        .map(|(value, _)| value)
-        .collect()
-}
-
-/// How a reduction combines.
-fn reduction(kernel: &Kernel, value: ValueId) -> (Reduction, ValueId, DType) {
-    let instruction = kernel.body[value as usize];
-    match instruction.compute {
-        Compute::Reduce(reduction, operand) | Compute::Scan { reduction, value: operand, .. } => {
-            (reduction, operand, instruction.dtype)
-        }
-        Compute::Load(_)
-        | Compute::Number(_)
-        | Compute::Constant(_)
-        | Compute::Index(_)
-        | Compute::Unary(..)
-        | Compute::Binary(..)
-        | Compute::Compare(..)
-        | Compute::Select(..)
-        | Compute::Cast(_)
-        | Compute::Bitcast(_)
-        | Compute::Checked(..)
-        | Compute::Store(..) => (Reduction::Sum, value, instruction.dtype),
-    }
-}
-
 fn map(w: &mut Writer<'_>) {
     let (kernel, vector) = (w.kernel, w.schedule.vector);
-    let axes = all(kernel);
+    let axes = kernel.all_axes();
     w.index("point", &format!("(block * {} + thread) * {vector}", w.schedule.block));
     w.open(format!("if (point >= {})", w.extent(axes)));
     w.line("return;");
@@ -129,15 +75,13 @@ fn vectors(w: &mut Writer<'_>, vector: u32, axes: AxisSet, scope: &mut Scope) {
     let along = |param: u32| kernel.params[param as usize].strides.get(inner) == Some(&StrideClass::One);
     w.decode("point", axes);
     for (number, instruction) in kernel.body.iter().enumerate() {
-        if let Compute::Load(param) = instruction.compute
-            && along(param)
-        {
+        if let Some(param) = instruction.compute.plain_load().filter(|&param| along(param)) {
             let pack = w.language.load_vector(param, vector, &w.place(param));
             w.line(pack);
             scope.kept[number] = Some(w.language.lane(param, instruction.dtype, "lane"));
         }
     }
-    let written: Vec<(ValueId, u32)> = stores(kernel).filter(|&(_, param)| along(param)).collect();
+    let written: Vec<(ValueId, u32)> = kernel.stores().filter(|&(_, param)| along(param)).collect();
     for &(_, param) in &written {
         let line = w.language.declare_vector(param, vector);
         w.line(line);
@@ -150,26 +94,12 @@ fn vectors(w: &mut Writer<'_>, vector: u32, axes: AxisSet, scope: &mut Scope) {
     w.open("");
     w.index(&format!("i{inner}"), "first + lane");
     for (number, instruction) in kernel.body.iter().enumerate() {
-        let value = number as ValueId;
-        match instruction.compute {
-            Compute::Store(param, stored) if along(param) => {
+        match instruction.compute.store().filter(|&(param, _)| along(param)) {
+            Some((param, stored)) => {
                 let line = w.language.set_lane(param, instruction.dtype, "lane", &name(stored));
                 w.line(line);
             }
-            Compute::Load(_)
-            | Compute::Number(_)
-            | Compute::Constant(_)
-            | Compute::Index(_)
-            | Compute::Unary(..)
-            | Compute::Binary(..)
-            | Compute::Compare(..)
-            | Compute::Select(..)
-            | Compute::Cast(_)
-            | Compute::Bitcast(_)
-            | Compute::Reduce(..)
-            | Compute::Scan { .. }
-            | Compute::Checked(..)
-            | Compute::Store(..) => w.emit(&[value], scope),
+            None => w.emit(&[number as ValueId], scope),
         }
     }
     w.close();
@@ -184,7 +114,7 @@ fn vectors(w: &mut Writer<'_>, vector: u32, axes: AxisSet, scope: &mut Scope) {
 fn transpose(w: &mut Writer<'_>, outer: usize, inner: usize) {
     let kernel = w.kernel;
     let rows = w.schedule.block as usize / TILE;
-    let others = all(kernel) & !(1 << outer) & !(1 << inner);
+    let others = kernel.all_axes() & !(1 << outer) & !(1 << inner);
     w.index("across", &format!("(e{inner} + {}) / {TILE}", TILE - 1));
     w.index("down", &format!("(e{outer} + {}) / {TILE}", TILE - 1));
     w.index("x", &format!("thread % {TILE}"));
@@ -201,10 +131,7 @@ fn transpose(w: &mut Writer<'_>, outer: usize, inner: usize) {
             && strides[inner] == StrideClass::Any
     };
     for (number, instruction) in kernel.body.iter().enumerate() {
-        let Compute::Load(param) = instruction.compute else { continue };
-        if !turned(param) {
-            continue;
-        }
+        let Some(param) = instruction.compute.plain_load().filter(|&param| turned(param)) else { continue };
         let tile = format!("w{number}");
         w.share(&tile, instruction.dtype, TILE * (TILE + 1));
         w.open_loop("row", "y", &format!("{TILE}"), &format!("row + {rows}"));
@@ -251,7 +178,7 @@ fn full_reduce(w: &mut Writer<'_>) {
 fn rows(w: &mut Writer<'_>, threads: u32, step: u32) {
     let kernel = w.kernel;
     let (reduced, resident) = (kernel.reduced(), w.schedule.resident);
-    let parallel = all(kernel) & !reduced;
+    let parallel = kernel.all_axes() & !reduced;
     w.index("rows", &w.extent(parallel));
     w.index("length", &w.extent(reduced));
     // Threads without a row of their own repeat the last one, since all must come to the barriers.
@@ -264,20 +191,19 @@ fn rows(w: &mut Writer<'_>, threads: u32, step: u32) {
     }
     for pass in &passes {
         w.emit(&pass.row, &mut scope);
-        if pass.reduces.is_empty() && pass.stores.is_empty() {
+        if pass.totals.is_empty() && pass.stores.is_empty() {
             continue;
         }
-        totals(w, &pass.reduces);
+        declare(w, &pass.totals);
         open_elements(w, threads, resident);
         element(w, pass, &mut scope.clone(), "if (row < rows)");
         close_elements(w, resident);
-        for &value in &pass.reduces {
-            let (reduction, ..) = reduction(kernel, value);
-            w.combine(value, reduction, threads, step);
-            scope.define(value);
+        for total in &pass.totals {
+            w.combine(total, threads, step);
+            scope.define(total.value);
         }
     }
-    let stores = row_stores(kernel);
+    let stores = kernel.row_stores();
     if !stores.is_empty() {
         w.open("if (row < rows && lane == 0)");
         w.emit(&stores, &mut scope);
@@ -286,11 +212,10 @@ fn rows(w: &mut Writer<'_>, threads: u32, step: u32) {
 }
 
 /// Declares the totals of reductions.
-fn totals(w: &mut Writer<'_>, reduces: &[ValueId]) {
-    for &value in reduces {
-        let (reduction, _, dtype) = reduction(w.kernel, value);
-        let identity = w.language.constant(reduction.identity(dtype), dtype);
-        let line = w.language.variable(&format!("a{value}"), dtype, &identity);
+fn declare(w: &mut Writer<'_>, totals: &[Total]) {
+    for total in totals {
+        let identity = w.language.constant(total.reduction.identity(total.dtype), total.dtype);
+        let line = w.language.variable(&format!("a{}", total.value), total.dtype, &identity);
         w.line(line);
     }
 }
@@ -319,11 +244,10 @@ fn close_elements(w: &mut Writer<'_>, resident: u32) {
 /// One element of a row: its values, the totals that it goes into, and what is stored of it.
 fn element(w: &mut Writer<'_>, pass: &Pass, scope: &mut Scope, guard: &str) {
     w.emit(&pass.along, scope);
-    for &value in &pass.reduces {
-        let (reduction, operand, dtype) = reduction(w.kernel, value);
-        let total = format!("a{value}");
-        let combined = w.combined(reduction, dtype, &total, &name(operand));
-        w.line(format!("{total} = {combined};"));
+    for total in &pass.totals {
+        let so_far = format!("a{}", total.value);
+        let combined = w.combined(total, &so_far, &name(total.operand));
+        w.line(format!("{so_far} = {combined};"));
     }
     if !pass.stores.is_empty() {
         if guard.is_empty() {
@@ -340,30 +264,11 @@ fn element(w: &mut Writer<'_>, pass: &Pass, scope: &mut Scope, guard: &str) {
 fn keep(w: &mut Writer<'_>, threads: u32, resident: u32, scope: &mut Scope) {
     let kernel = w.kernel;
     let (reduced, dependence) = (kernel.reduced(), kernel.dependence());
-    let loads: Vec<(usize, u32, DType)> = kernel
-        .body
-        .iter()
-        .enumerate()
-        .filter_map(|(number, instruction)| match instruction.compute {
-            Compute::Load(param) if dependence[number] & reduced != 0 => {
-                Some((number, param, instruction.dtype))
-            }
-            Compute::Load(_)
-            | Compute::Number(_)
-            | Compute::Constant(_)
-            | Compute::Index(_)
-            | Compute::Unary(..)
-            | Compute::Binary(..)
-            | Compute::Compare(..)
-            | Compute::Select(..)
-            | Compute::Cast(_)
-            | Compute::Bitcast(_)
-            | Compute::Reduce(..)
-            | Compute::Scan { .. }
-            | Compute::Checked(..)
-            | Compute::Store(..) => None,
-        })
-        .collect();
+    let along = |(number, instruction): (usize, &Instruction)| match instruction.compute.plain_load() {
+        Some(param) if dependence[number] & reduced != 0 => Some((number, param, instruction.dtype)),
+        Some(_) | None => None,
+    };
+    let loads: Vec<(usize, u32, DType)> = kernel.body.iter().enumerate().filter_map(along).collect();
     for &(number, _, dtype) in &loads {
         let line = w.language.array(&format!("r{number}"), dtype, resident as usize);
         w.line(line);
@@ -387,17 +292,16 @@ fn partial(w: &mut Writer<'_>) {
     w.index("lane", "thread");
     w.index("length", &w.extent(kernel.reduced()));
     w.emit(&pass.row, &mut scope);
-    totals(w, &pass.reduces);
+    declare(w, &pass.totals);
     w.open_loop("j", &format!("block * {block} + thread"), "length", &format!("j + {}", block * splits));
     w.decode("j", kernel.reduced());
     element(w, pass, &mut scope.clone(), "");
     w.close();
-    for (number, &value) in pass.reduces.iter().enumerate() {
-        let (reduction, ..) = reduction(kernel, value);
-        w.combine(value, reduction, block, 1);
+    for (number, total) in pass.totals.iter().enumerate() {
+        w.combine(total, block, 1);
         w.open("if (thread == 0)");
         let place = w.language.scratch(number, "block");
-        w.line(format!("{place} = {};", name(value)));
+        w.line(format!("{place} = {};", name(total.value)));
         w.close();
     }
 }
@@ -409,22 +313,32 @@ fn finish(w: &mut Writer<'_>) {
     let mut scope = Scope::new(kernel);
     let passes = kernel.passes();
     w.index("lane", "thread");
-    totals(w, &passes[0].reduces);
-    for (number, &value) in passes[0].reduces.iter().enumerate() {
-        let (reduction, _, dtype) = reduction(kernel, value);
-        let total = format!("a{value}");
+    declare(w, &passes[0].totals);
+    for (number, total) in passes[0].totals.iter().enumerate() {
+        let so_far = format!("a{}", total.value);
         w.open_loop("part", "thread", &format!("{splits}"), &format!("part + {block}"));
-        let combined = w.combined(reduction, dtype, &total, &w.language.scratch(number, "part"));
-        w.line(format!("{total} = {combined};"));
+        let combined = w.combined(total, &so_far, &w.language.scratch(number, "part"));
+        w.line(format!("{so_far} = {combined};"));
         w.close();
-        w.combine(value, reduction, block, 1);
-        scope.define(value);
+        w.combine(total, block, 1);
+        scope.define(total.value);
     }
     w.open("if (thread == 0)");
-    let stores = row_stores(kernel);
+    let stores = kernel.row_stores();
     let needed = kernel.needed_for(&stores);
     w.emit(&needed, &mut scope);
     w.close();
+}
+
+/// The scan of a kernel, and whether it runs backwards and leaves each element itself out.
+fn scanned(kernel: &Kernel) -> Option<(Total, bool, bool)> {
+    kernel.body.iter().enumerate().find_map(|(number, instruction)| {
+        let Compute::Scan { reduction, reverse, exclusive, value: operand } = instruction.compute else {
+            return None;
+        };
+        let total = Total { value: number as ValueId, reduction, operand, dtype: instruction.dtype };
+        Some((total, reverse, exclusive))
+    })
 }
 
 /// A block per row, in chunks of one element per thread.
@@ -432,12 +346,10 @@ fn scan(w: &mut Writer<'_>) {
     let kernel = w.kernel;
     let block = w.schedule.block;
     let reduced = kernel.reduced();
-    let is_scan = |value: &ValueId| matches!(kernel.body[*value as usize].compute, Compute::Scan { .. });
-    let Some(value) = everything(kernel).into_iter().find(is_scan) else { return };
-    let Compute::Scan { reverse, exclusive, .. } = kernel.body[value as usize].compute else { return };
-    let (reduction, operand, dtype) = reduction(kernel, value);
+    let Some((total, reverse, exclusive)) = scanned(kernel) else { return };
+    let Total { value, reduction, operand, dtype } = total;
     w.index("length", &w.extent(reduced));
-    w.decode("block", all(kernel) & !reduced);
+    w.decode("block", kernel.all_axes() & !reduced);
     let identity = w.language.constant(reduction.identity(dtype), dtype);
     let shared = format!("w{value}");
     w.share(&shared, dtype, block as usize);
@@ -460,7 +372,7 @@ fn scan(w: &mut Writer<'_>) {
     let line = w.language.variable("sum", dtype, &format!("{shared}[thread]"));
     w.line(line);
     w.open("if (thread >= distance)");
-    let combined = w.combined(reduction, dtype, &format!("{shared}[thread - distance]"), "sum");
+    let combined = w.combined(&total, &format!("{shared}[thread - distance]"), "sum");
     w.line(format!("sum = {combined};"));
     w.close();
     w.barrier();
@@ -474,27 +386,27 @@ fn scan(w: &mut Writer<'_>) {
         let line = w.language.variable("sum", dtype, "carry");
         w.line(line);
         w.open("if (thread > 0)");
-        let combined = w.combined(reduction, dtype, "carry", &format!("{shared}[thread - 1]"));
+        let combined = w.combined(&total, "carry", &format!("{shared}[thread - 1]"));
         w.line(format!("sum = {combined};"));
         w.close();
         let line = w.language.value(&name(value), dtype, "sum");
         w.line(line);
     } else {
-        let combined = w.combined(reduction, dtype, "carry", &format!("{shared}[thread]"));
+        let combined = w.combined(&total, "carry", &format!("{shared}[thread]"));
         let line = w.language.value(&name(value), dtype, &combined);
         w.line(line);
     }
     let mut after = Scope::new(kernel);
     after.define(value);
-    let row_only = row_stores(kernel);
+    let row_only = kernel.row_stores();
     let goals: Vec<ValueId> =
-        stores(kernel).map(|(store, _)| store).filter(|s| !row_only.contains(s)).collect();
+        kernel.stores().map(|(store, _)| store).filter(|s| !row_only.contains(s)).collect();
     let needed = kernel.needed_for(&goals).into_iter().filter(|v| *v != value);
     let needed: Vec<ValueId> = needed.collect();
     w.emit(&needed, &mut after);
     w.close();
-    let total = w.combined(reduction, dtype, "carry", &format!("{shared}[{}]", block - 1));
-    w.line(format!("carry = {total};"));
+    let carried = w.combined(&total, "carry", &format!("{shared}[{}]", block - 1));
+    w.line(format!("carry = {carried};"));
     w.barrier();
     w.close();
     if !row_only.is_empty() {
@@ -505,13 +417,13 @@ fn scan(w: &mut Writer<'_>) {
 }
 
 /// Tiles of both factors in memory shared by the block; one element of the result per thread.
-fn matmul(w: &mut Writer<'_>, product: ValueId) {
+fn matmul(w: &mut Writer<'_>) {
     let kernel = w.kernel;
     let (side, pitch) = (PRODUCT_TILE, PRODUCT_TILE + 1);
-    let Some([a, b]) = kernel.factors() else { return };
+    let Some(Product { total, factors: [a, b] }) = kernel.product() else { return };
+    let Total { value: product, reduction, operand: term, dtype } = total;
     let [batch, rows, columns] = kernel.product_axes();
     let inner = kernel.reduced();
-    let (reduction, term, dtype) = reduction(kernel, product);
     for (count, axes) in [("rows", rows), ("columns", columns), ("inner", inner)] {
         w.index(count, &w.extent(axes));
     }
@@ -553,7 +465,7 @@ fn matmul(w: &mut Writer<'_>, product: ValueId) {
     let multiplied = w.language.compute(&kernel.body[term as usize].compute, dtype, &factors);
     let line = w.language.value("term", dtype, &multiplied);
     w.line(line);
-    let combined = w.combined(reduction, dtype, "sum", "term");
+    let combined = w.combined(&total, "sum", "term");
     w.line(format!("sum = {combined};"));
     w.close();
     w.barrier();
@@ -565,7 +477,7 @@ fn matmul(w: &mut Writer<'_>, product: ValueId) {
     w.line(line);
     let mut scope = Scope::new(kernel);
     scope.define(product);
-    let goals: Vec<ValueId> = stores(kernel).map(|(store, _)| store).collect();
+    let goals: Vec<ValueId> = kernel.stores().map(|(store, _)| store).collect();
     w.emit(&kernel.needed_for(&goals), &mut scope);
     w.close();
 }

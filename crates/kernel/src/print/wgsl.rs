@@ -230,6 +230,7 @@ impl Language for Wgsl<'_> {
             Compute::Checked(..) if dtype.is_signed_int() => format!("kiln_checked({}, {})", at(0), at(1)),
             Compute::Checked(..) => format!("u32(kiln_checked(i32({}), i32({})))", at(0), at(1)),
             Compute::Load(_)
+            | Compute::LoadWhere(..)
             | Compute::Number(_)
             | Compute::Constant(_)
             | Compute::Index(_)
@@ -270,6 +271,11 @@ impl Language for Wgsl<'_> {
             | DType::U16
             | DType::U8 => element,
         }
+    }
+
+    fn choice(&self, condition: &str, a: &str, b: &str) -> String {
+        // Both are computed; reading outside of a buffer is harmless in WGSL.
+        format!("select({b}, {a}, {condition})")
     }
 
     fn store(&self, param: u32, dtype: DType, place: &str, value: &str) -> String {

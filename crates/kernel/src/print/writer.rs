@@ -1,10 +1,11 @@
 //! Lines of source, and the values that are named in them.
 
+use crate::passes::Total;
 use crate::{AxisSet, Compute, GpuSchedule, Kernel, StrideClass, ValueId};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use kiln_ir::{DType, Reduction, Scalar};
+use kiln_ir::{DType, Scalar};
 
 /// What differs between languages. Indices are signed integers.
 pub(super) trait Language {
@@ -34,6 +35,8 @@ pub(super) trait Language {
     fn of_index(&self, index: &str, dtype: DType) -> String;
     /// An element in memory as a value.
     fn load(&self, param: u32, dtype: DType, place: &str) -> String;
+    /// One of two values, of which the other need not exist.
+    fn choice(&self, condition: &str, a: &str, b: &str) -> String;
     /// The statement that writes a value to memory.
     fn store(&self, param: u32, dtype: DType, place: &str, value: &str) -> String;
     /// Reads neighbouring elements of a parameter into a place of their own.
@@ -196,6 +199,11 @@ impl<'a> Writer<'a> {
                     Some(kept) => kept.clone(),
                     None => self.language.load(param, dtype, &self.place(param)),
                 },
+                Compute::LoadWhere(param, condition) => {
+                    let load = self.language.load(param, dtype, &self.place(param));
+                    let zero = self.language.constant(Scalar::Int(0), dtype);
+                    self.language.choice(&name(condition), &load, &zero)
+                }
                 Compute::Number(param) => format!("n{param}"),
                 Compute::Constant(scalar) => self.language.constant(scalar, dtype),
                 Compute::Index(axis) => self.language.of_index(&format!("i{axis}"), dtype),
@@ -220,22 +228,23 @@ impl<'a> Writer<'a> {
     }
 
     /// Two values as a reduction combines them.
-    pub(super) fn combined(&self, reduction: Reduction, dtype: DType, a: &str, b: &str) -> String {
+    pub(super) fn combined(&self, total: &Total, a: &str, b: &str) -> String {
+        let Total { reduction, dtype, .. } = *total;
         let compute = Compute::Binary(reduction.binary(), 0, 0);
         self.language.compute(&compute, dtype, &[(a.into(), dtype), (b.into(), dtype)])
     }
 
     /// Combines a variable over `count` threads whose numbers differ by multiples of `step`, and names the result. `lane` is
     /// the thread's number among them. All threads of the block come here.
-    pub(super) fn combine(&mut self, value: ValueId, reduction: Reduction, count: u32, step: u32) {
-        let dtype = self.kernel.body[value as usize].dtype;
+    pub(super) fn combine(&mut self, reduced: &Total, count: u32, step: u32) {
+        let Total { value, dtype, .. } = *reduced;
         let total = format!("a{value}");
         let shuffled = if step == 1 { self.language.shuffle(&total, dtype, 16).is_some() } else { false };
         if shuffled {
             let mut distance = count.min(32) / 2;
             while distance > 0 {
                 let other = self.language.shuffle(&total, dtype, distance).unwrap_or_default();
-                let combined = self.combined(reduction, dtype, &total, &other);
+                let combined = self.combined(reduced, &total, &other);
                 self.line(format!("{total} = {combined};"));
                 distance /= 2;
             }
@@ -255,8 +264,7 @@ impl<'a> Writer<'a> {
             self.barrier();
             self.line(format!("{total} = {shared}[(thread - lane) / 32];"));
             self.open_loop("part", "1", &format!("{}", count / 32), "part + 1");
-            let combined =
-                self.combined(reduction, dtype, &total, &format!("{shared}[(thread - lane) / 32 + part]"));
+            let combined = self.combined(reduced, &total, &format!("{shared}[(thread - lane) / 32 + part]"));
             self.line(format!("{total} = {combined};"));
             self.close();
             self.barrier();
@@ -272,7 +280,7 @@ impl<'a> Writer<'a> {
         self.index("distance", &format!("{} >> {shift}", count / 2));
         self.open("if (lane < distance)");
         let other = format!("{shared}[thread + distance * {step}]");
-        let combined = self.combined(reduction, dtype, &format!("{shared}[thread]"), &other);
+        let combined = self.combined(reduced, &format!("{shared}[thread]"), &other);
         self.line(format!("{shared}[thread] = {combined};"));
         self.close();
         self.barrier();

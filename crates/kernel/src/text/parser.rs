@@ -150,6 +150,11 @@ impl<'t> Parser<'t> {
         }
         match name {
             "load" => Ok(Compute::Load(self.param_number()?)),
+            "load_where" => {
+                let param = self.param_number()?;
+                self.mark(',')?;
+                Ok(Compute::LoadWhere(param, self.value()?))
+            }
             "number" => Ok(Compute::Number(self.param_number()?)),
             "constant" => Ok(Compute::Constant(self.scalar()?)),
             "index" => Ok(Compute::Index(self.integer()?)),
@@ -181,6 +186,11 @@ impl<'t> Parser<'t> {
         let extents = self.list(Nest::MAX_AXES, Self::integer)?;
         let bindings = self.params(|parser| {
             let place = parser.integer()?;
+            let mut offset = 0;
+            if parser.token == Token::Word("at") {
+                parser.advance()?;
+                offset = parser.integer()?;
+            }
             let strides = match parser.token {
                 Token::Mark('[') => parser.list(Nest::MAX_AXES, Self::integer)?,
                 Token::Mark(_)
@@ -190,7 +200,7 @@ impl<'t> Parser<'t> {
                 | Token::Number(_)
                 | Token::End => Vec::new(),
             };
-            Ok(Binding { place, strides })
+            Ok(Binding { place, offset, strides })
         })?;
         Ok(Launch { extents, bindings })
     }

@@ -138,7 +138,7 @@ impl Run {
             GpuArgument::Stride(param, axis) => {
                 launch.bindings[param as usize].strides[axis as usize].to_string()
             }
-            GpuArgument::Offset(_) => "0".into(),
+            GpuArgument::Offset(param) => launch.bindings[param as usize].offset.to_string(),
             GpuArgument::Scratch(_) => {
                 scratch += 1;
                 format!("ShimMemory{{n{number}::scratch[{}]}}", scratch - 1)

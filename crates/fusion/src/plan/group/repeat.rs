@@ -139,7 +139,7 @@ impl Finder<'_> {
             }
         }
         let inputs = self.count_inputs(&members, members[0], &slots);
-        self.accepts(kind, &nest, inputs).ok()?;
+        self.accepts(kind, &nest, &slots, inputs).ok()?;
         let state = &mut self.groups[group];
         (state.members, state.nest, state.slots, state.inputs) = (members, nest, slots, inputs);
         state.repeated = added.into_iter().collect();
