@@ -170,6 +170,17 @@ impl Fusion {
     }
 }
 
+/// Whether an op must not wait. The shape of what `NonZero` gives is known only after it has run. Custom ops are code from
+/// outside, and collectives wait for other members: within a plan, whose values nobody gets before its end, two threads could
+/// wait for each other.
+fn runs_at_once(op: &Op) -> bool {
+    let at_once = |op: &Op| matches!(op, Op::NonZero { .. } | Op::Custom(_) | Op::Collective(_));
+    match op {
+        Op::Fused(region) => region.program().instructions.iter().any(|instruction| at_once(&instruction.op)),
+        op => at_once(op),
+    }
+}
+
 impl Shared {
     /// The plan of that structure: found, or made.
     pub(crate) fn plan(
@@ -200,8 +211,7 @@ impl Engine for Fusion {
         if let Some(error) = poison_of(&inputs) {
             return poisoned(results, &error);
         }
-        // The shape of what `NonZero` gives is known only after it has run.
-        if self.shared.mode == Mode::Off || matches!(op, Op::NonZero { .. }) {
+        if self.shared.mode == Mode::Off || runs_at_once(op) {
             return self.execute_now(op, inputs, results);
         }
         self.shared.counters.ops_recorded.fetch_add(1, Ordering::Relaxed);

@@ -3,13 +3,14 @@
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{
-    Custom, CustomOp, Engine, Op, Operand, OperandType, Operands, Result, ResultTypes, SliceAxis, TensorData,
-    TensorType, Value, Values, Var, block_on, infer,
+    BoxFuture, Caps, Custom, CustomOp, Engine, Op, Operand, OperandType, Operands, Result, ResultTypes,
+    SliceAxis, TensorData, TensorType, Unary, Value, Values, Var, block_on, infer,
 };
 use smallvec::smallvec;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 fn fusion() -> Fusion {
@@ -46,27 +47,63 @@ fn in_time(body: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Gives its operand, or panics while the switch is on.
-#[derive(Debug)]
-struct Bomb(&'static AtomicBool);
+/// An engine that panics at a sine while the switch is on.
+struct Trap(Cpu, &'static AtomicBool);
 
-impl CustomOp for Bomb {
-    fn name(&self) -> &str {
-        "bomb"
+impl Engine for Trap {
+    fn caps(&self) -> &Caps {
+        self.0.caps()
     }
 
-    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
-        Ok(smallvec![*inputs[0].tensor().expect("a tensor")])
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let is_sine = |op: &Op| *op == Op::Unary(Unary::Sin);
+        let has_sine = match op {
+            Op::Fused(region) => region.program().instructions.iter().any(|step| is_sine(&step.op)),
+            op => is_sine(op),
+        };
+        assert!(!(has_sine && self.1.load(Ordering::SeqCst)), "the trap shuts");
+        self.0.execute(op, inputs, results)
     }
 
-    fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {
-        assert!(!self.0.load(Ordering::SeqCst), "the bomb goes off");
-        Some(Ok(inputs.to_vec()))
+    fn write(&self, data: TensorData) -> Value {
+        self.0.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        self.0.read(value)
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        self.0.sync()
     }
 }
 
-fn bombed(engine: &dyn Engine, value: Value, switch: &'static AtomicBool) -> Value {
-    execute(engine, &Op::Custom(Custom::new(Bomb(switch))), smallvec![Operand::Value(value)]).remove(0)
+/// While it runs, it waits for another to run, and then reads a value.
+struct Meeting {
+    fusion: Fusion,
+    others: Arc<Barrier>,
+    value: Value,
+}
+
+impl fmt::Debug for Meeting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("meeting")
+    }
+}
+
+impl CustomOp for Meeting {
+    fn name(&self) -> &str {
+        "meeting"
+    }
+
+    fn infer(&self, _inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        Ok(smallvec![*self.value.ty()])
+    }
+
+    fn evaluate(&self, _inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {
+        self.others.wait();
+        Some(block_on(self.fusion.read(self.value.clone())).map(|data| vec![data]))
+    }
 }
 
 #[test]
@@ -88,12 +125,12 @@ fn a_panic_between_recording_and_running_loses_nothing() {
 fn a_panic_while_a_plan_runs_reaches_its_values_only() {
     static SWITCH: AtomicBool = AtomicBool::new(false);
     in_time(|| {
-        let fusion = fusion();
+        let fusion = Fusion::with_mode(Arc::new(Trap(Cpu::with_threads(2), &SWITCH)), Mode::On);
         let earlier = (Var::new(&fusion, fusion.write(floats(64))) + 1.0).into_value();
         fusion.flush();
-        let x = Var::new(&fusion, fusion.write(floats(64))) * 2.0;
-        let y = bombed(&fusion, x.into_value(), &SWITCH);
-        let z = (Var::new(&fusion, y.clone()) * 3.0).into_value();
+        let y = (Var::new(&fusion, fusion.write(floats(64))) * 2.0).sin();
+        let z = (y.clone() * 3.0).into_value();
+        let y = y.into_value();
         SWITCH.store(true, Ordering::SeqCst);
         let panicked = catch_unwind(AssertUnwindSafe(|| read(&fusion, z.clone())));
         SWITCH.store(false, Ordering::SeqCst);
@@ -107,6 +144,29 @@ fn a_panic_while_a_plan_runs_reaches_its_values_only() {
         assert_eq!(read(&fusion, earlier).unwrap()[0], 1.0);
         let after = Var::new(&fusion, fusion.write(floats(64))) * 2.0 + 1.0;
         assert_eq!(read(&fusion, after.into_value()).unwrap()[32], 2.0);
+    });
+}
+
+#[test]
+fn custom_ops_that_read_what_the_other_thread_recorded_do_not_wait_for_each_other() {
+    in_time(|| {
+        let (fusion, others) = (fusion(), Arc::new(Barrier::new(2)));
+        let (to_first, from_second) = std::sync::mpsc::channel::<Value>();
+        let (to_second, from_first) = std::sync::mpsc::channel::<Value>();
+        let run = |add: f64, give: std::sync::mpsc::Sender<Value>, take: std::sync::mpsc::Receiver<Value>| {
+            let x = (Var::new(&fusion, fusion.write(floats(4))) + add).into_value();
+            give.send(x.clone()).unwrap();
+            let value = take.recv().unwrap();
+            let meeting = Meeting { fusion: fusion.clone(), others: others.clone(), value };
+            let met =
+                execute(&fusion, &Op::Custom(Custom::new(meeting)), smallvec![Operand::Value(x)]).remove(0);
+            read(&fusion, (Var::new(&fusion, met) * 2.0).into_value()).unwrap()
+        };
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| run(2.0, to_first, from_first));
+            assert_eq!(run(1.0, to_second, from_second), [4.0, 4.5, 5.0, 5.5]);
+            assert_eq!(second.join().unwrap(), [2.0, 2.5, 3.0, 3.5]);
+        });
     });
 }
 
