@@ -1,5 +1,8 @@
 //! Sharing work between threads.
 
+#[cfg(feature = "threads")]
+mod team;
+
 use core::ops::Range;
 
 /// A fixed number of threads, or just the caller's.
@@ -9,7 +12,7 @@ use core::ops::Range;
 pub(crate) struct Pool {
     threads: usize,
     #[cfg(feature = "threads")]
-    pool: Option<std::sync::Arc<rayon::ThreadPool>>,
+    team: Option<std::sync::Arc<team::Team>>,
 }
 
 impl Pool {
@@ -24,18 +27,14 @@ impl Pool {
         Pool::new(1)
     }
 
-    /// A pool of its own with that many threads (at least 1; always 1 without the feature `threads`).
+    /// A pool of its own with that many threads, the caller's among them (at least 1; always 1 without the feature
+    /// `threads`).
     pub(crate) fn new(threads: usize) -> Pool {
         #[cfg(feature = "threads")]
         {
-            let threads = threads.max(1);
-            let build = || {
-                let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
-                builder.thread_name(|i| alloc::format!("kiln-cpu-{i}")).build().ok().map(std::sync::Arc::new)
-            };
-            let pool = if threads > 1 { build() } else { None };
+            let team = (threads > 1).then(|| team::Team::new(threads - 1)).flatten();
             // Where the system gives no threads, the caller's does all the work.
-            Pool { threads: if pool.is_some() { threads } else { 1 }, pool }
+            Pool { threads: if team.is_some() { threads } else { 1 }, team: team.map(std::sync::Arc::new) }
         }
         #[cfg(not(feature = "threads"))]
         {
@@ -51,7 +50,7 @@ impl Pool {
 
     /// Calls `body` with parts of `0..n`, each of at least `grain` (but for the last), together covering it once. In
     /// parallel where there are threads and more than `grain`; on the caller's thread otherwise, and always when
-    /// the caller is itself a worker of another pool, whose threads are busy already.
+    /// the caller belongs to another pool, whose threads are busy already.
     ///
     /// Choose `grain` so that it takes about 20 µs: 16,384 additions in cache, for instance.
     #[inline]
@@ -75,26 +74,11 @@ impl Pool {
 
     #[cfg(feature = "threads")]
     fn split(&self, n: usize, grain: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
-        use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
-        let Some(pool) = self.available() else { return body(0..n) };
+        let Some(team) = self.team.as_deref() else { return body(0..n) };
         // A few parts per thread even out threads that are interrupted.
         let parts = (n / grain.max(1)).clamp(1, self.threads * 4);
         let part = n.div_ceil(parts);
-        let run = |i: usize| {
-            let start = i * part;
-            if start < n {
-                body(start..(start + part).min(n));
-            }
-        };
-        pool.install(|| (0..parts).into_par_iter().with_max_len(1).for_each(run));
-    }
-
-    /// The pool, unless the caller is a worker of another one.
-    #[cfg(feature = "threads")]
-    fn available(&self) -> Option<&rayon::ThreadPool> {
-        let pool = self.pool.as_deref()?;
-        let foreign = rayon::current_thread_index().is_some() && pool.current_thread_index().is_none();
-        (!foreign).then_some(pool)
+        team.run(n.div_ceil(part), &|i| body(i * part..((i + 1) * part).min(n)));
     }
 }
 
