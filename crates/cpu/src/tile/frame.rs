@@ -27,6 +27,8 @@ unsafe impl Sync for Launched<'_> {}
 pub(super) struct Frame<'a> {
     launched: &'a Launched<'a>,
     slots: SmallVec<[*mut u8; 32]>,
+    /// The slots that move with the tile's columns, and their parameters.
+    moving: SmallVec<[(usize, usize); 16]>,
     /// Offsets of the tile's first row in each access, in elements.
     offsets: SmallVec<[isize; 16]>,
     pub(super) block: Block,
@@ -84,8 +86,18 @@ impl<'a> Frame<'a> {
             Place::Wide(before, _) => wide.wrapping_add(before * code.chunks.length),
             Place::Element(param) | Place::AtRow(param) | Place::AtTile(param) => launched.bases[param],
         });
+        let moving = code.slots.iter().enumerate().filter_map(|(slot, place)| match *place {
+            Place::AtTile(param) => Some((slot, param)),
+            Place::Uniform(_)
+            | Place::Row(_)
+            | Place::Register(_)
+            | Place::Wide(..)
+            | Place::Element(_)
+            | Place::AtRow(_) => None,
+        });
         Frame {
             slots: slots.collect(),
+            moving: moving.collect(),
             offsets: smallvec::smallvec![0; code.accesses.len()],
             block: Block { row: 0, rows: code.group, column: 0, columns: code.chunks.size },
             outer: 0,
@@ -138,27 +150,23 @@ impl<'a> Frame<'a> {
         let code = self.launched.code;
         self.block.column = column;
         self.block.columns = columns;
-        for (slot, place) in self.slots.iter_mut().zip(&code.slots) {
-            match *place {
-                Place::AtTile(param) => {
-                    let access = &code.accesses[param];
-                    let offset = self.offsets[param] + access.inner.offset(column);
-                    *slot = self.launched.bases[param].wrapping_offset(offset * access.size as isize);
-                }
-                Place::Wide(before, size) => {
+        for &(slot, param) in &self.moving {
+            let access = &code.accesses[param];
+            let offset = self.offsets[param] + access.inner.offset(column);
+            self.slots[slot] = self.launched.bases[param].wrapping_offset(offset * access.size as isize);
+        }
+        if code.wide_bytes > 0 {
+            for (slot, place) in self.slots.iter_mut().zip(&code.slots) {
+                if let Place::Wide(before, size) = *place {
                     *slot = self.wide.wrapping_add(before * code.chunks.length + column * size);
                 }
-                Place::Uniform(_)
-                | Place::Row(_)
-                | Place::Register(_)
-                | Place::Element(_)
-                | Place::AtRow(_) => {}
             }
         }
     }
 
+    /// The address of a slot.
     #[inline(always)]
-    fn at(&self, slot: Slot) -> *mut u8 {
+    pub(super) fn at(&self, slot: Slot) -> *mut u8 {
         self.slots[usize::from(slot)]
     }
 

@@ -1,8 +1,11 @@
 //! Runs code: which tiles in which order, on which threads.
 
-use super::code::{Code, Form};
+use super::code::{Action, Code, Form, Place};
+use super::fold::Folding;
 use super::frame::{Frame, Launched};
+use super::space::Access;
 use crate::copy::Shared;
+use crate::isa::Level;
 use crate::threads::Pool;
 use alloc::vec::Vec;
 
@@ -243,13 +246,18 @@ unsafe fn down(frame: &mut Frame<'_>, launched: &Launched<'_>, tasks: &ColumnTas
                 (fold.loops.clear)(partials, lanes);
             }
         };
+        let straight = Straight::of(frame, code);
         let mut since = 0;
         for tile in part * per_part..((part + 1) * per_part).min(tasks.tiles) {
-            frame.move_rows(tile);
-            frame.move_chunk(chunk);
-            frame.run(&stage.rows);
-            frame.run(&stage.spread);
-            frame.run(&stage.tiles);
+            if let Some(straight) = &straight {
+                straight.accumulate(launched.level, tile, frame.partials_of(0), columns);
+            } else {
+                frame.move_rows(tile);
+                frame.move_chunk(chunk);
+                frame.run(&stage.rows);
+                frame.run(&stage.spread);
+                frame.run(&stage.tiles);
+            }
             since += 1;
             if since == ROWS_PER_TOTAL {
                 join(frame);
@@ -265,6 +273,58 @@ unsafe fn down(frame: &mut Frame<'_>, launched: &Launched<'_>, tasks: &ColumnTas
         }
     }
     lanes
+}
+
+/// The rows of a reduction that combines an operand's elements as they lie: a sum of gradients, most often.
+struct Straight<'a> {
+    access: &'a Access,
+    /// The first row's first element.
+    start: *const u8,
+    loops: &'a Folding,
+}
+
+impl<'a> Straight<'a> {
+    /// So many bytes are asked for before they are read: rows lie far apart, and each is short.
+    const AHEAD: usize = 8 << 10;
+
+    /// `None` where there is more to compute. The frame is at row 0 of the chunk.
+    fn of(frame: &Frame<'_>, code: &'a Code) -> Option<Straight<'a>> {
+        let (stage, [fold]) = (&code.stages[0], &code.folds[..]) else { return None };
+        let ([], [], [step], 1) = (&stage.rows[..], &stage.spread[..], &stage.tiles[..], code.group) else {
+            return None;
+        };
+        let Action::Fold(_, x) = step.action else { return None };
+        let Place::AtTile(param) = code.slots[usize::from(x)] else { return None };
+        Some(Straight { access: &code.accesses[param], start: frame.at(x), loops: &fold.loops })
+    }
+
+    fn row(&self, row: usize) -> *const u8 {
+        self.start.wrapping_offset(self.access.rows.offset(row) * self.access.size as isize)
+    }
+
+    /// Combines a row with partial results.
+    ///
+    /// # Safety
+    /// The row exists, and there are as many partial results as columns.
+    unsafe fn accumulate(&self, level: Level, row: usize, partials: *mut u8, columns: usize) {
+        let bytes = columns * self.access.size;
+        let ahead = self.row(row + (Straight::AHEAD / bytes.max(1)).clamp(1, 16));
+        (0..bytes).step_by(64).for_each(|at| prefetch(ahead.wrapping_add(at)));
+        // SAFETY: as the caller promises.
+        unsafe { (self.loops.accumulate)(level, self.row(row), partials, columns) };
+    }
+}
+
+/// Asks for a line of memory, which need not exist.
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of this kind has the instruction, which reads nothing that a program could see.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 /// Writes what follows from the totals of columns.

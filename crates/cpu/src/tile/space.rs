@@ -47,6 +47,17 @@ fn run(walk: &Walk<1>, place: &Place<1>, wanted: usize) -> (usize, isize) {
 
 impl Access {
     fn pieces(&self, block: &Block, mut each: impl FnMut(Piece)) {
+        if block.rows == 1 && self.inner.rank <= 1 {
+            // Most tiles are a stretch of one row.
+            return each(Piece {
+                offset: self.rows.offset(block.row) + self.inner.offset(block.column),
+                at: 0,
+                rows: 1,
+                columns: block.columns,
+                row_stride: 0,
+                column_stride: if self.inner.rank == 1 { self.inner.strides[0][0] } else { 0 },
+            });
+        }
         let mut row_place = self.rows.at(block.row);
         let first = self.inner.at(block.column);
         let mut row = 0;
