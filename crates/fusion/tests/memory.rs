@@ -47,6 +47,9 @@ fn a_training_step_after_the_first_ones_allocates_nothing_and_finds_its_plan() {
     for _ in 0..6 {
         weights = step(&tape, weights, &x, &y);
     }
+    // Planning is what a first step does more than others: once for each kind of step, whatever its number of ops.
+    let first = fusion.statistics();
+    assert!(first.plans_made <= 3 && first.plans_made + first.plans_found >= 5, "{first:?}");
     let usage = || fusion.memory().expect("the engine keeps account").usage();
     let (warm, plans) = (usage(), fusion.statistics());
     for _ in 0..20 {
