@@ -29,6 +29,7 @@ mod space;
 mod split;
 mod stage;
 mod stages;
+mod weights;
 
 pub(crate) use cache::Cache;
 pub(crate) use fused::fused;

@@ -1,97 +1,223 @@
 //! Regions around a matrix product or a convolution: it runs by its own kernel, and what follows as one kernel in the memory
-//! of its result.
+//! of its result. Where that kernel goes through the elements once and in order, it runs on each part of the product as it
+//! is finished, and finds it in cache.
 
 use super::cache::{AllGiven, Given};
 use super::fused::Region;
+use super::weights::with_integers;
 use crate::Cpu;
+use crate::array::Array;
+use crate::contraction::{self, Finish};
 use alloc::vec::Vec;
-use kiln_ir::{Instruction, Op, Operands, Program, ProgramOperand, Result, TensorType, Values};
+use kiln_ir::{
+    ConvPass, DType, Engine, Instruction, Op, Operands, Program, ProgramOperand, Result, TensorType, Value,
+    Values,
+};
 
-/// A region cut after its last instruction that is no kernel.
+/// A region cut around its last instruction that is no kernel.
 pub(super) struct Split {
-    /// What runs op by op: it returns everything that the rest needs of it.
-    first: Program,
-    /// Of the inputs, those that the rest needs, in order; its other operands are the results of `first`.
+    /// What comes before that instruction, op by op: it returns its operands, and then all that the rest needs.
+    before: Program,
+    /// Of the region's inputs, those of `before`.
+    inputs: Vec<usize>,
+    hero: Instruction,
+    rest: Option<Rest>,
+}
+
+/// What comes after it, as a kernel.
+struct Rest {
+    /// Of the region's inputs, those that it needs, in order. Then follow results of what comes before, and that of the hero.
     kept: Vec<usize>,
-    rest: Region,
+    region: Region,
+    /// Whether it runs on parts of the hero's result as they are finished.
+    follows: bool,
 }
 
 impl Split {
     /// `None` where there is no product or convolution, or what follows is no kernel.
     pub(super) fn new(program: &Program, given: &AllGiven) -> Option<Split> {
-        let hero = |instruction: &Instruction| matches!(instruction.op, Op::MatMul | Op::Conv { .. });
-        let end = program.instructions.iter().rposition(hero)? + 1;
+        let is_hero = |instruction: &Instruction| matches!(instruction.op, Op::MatMul | Op::Conv { .. });
+        let end = program.instructions.iter().rposition(is_hero)?;
+        match with_integers(program, end) {
+            Some((program, end)) => Split::at(&program, end, given),
+            None if end + 1 < program.instructions.len() => Split::at(program, end, given),
+            None => None,
+        }
+    }
+
+    fn at(program: &Program, end: usize, given: &AllGiven) -> Option<Split> {
+        let (before, after) = (&program.instructions[..end], &program.instructions[end + 1..]);
+        let hero = &program.instructions[end];
         let inputs = program.inputs.len();
+        let product = inputs + before.iter().map(|before| before.results.len()).sum::<usize>();
         let types = program.slot_types();
-        let made: usize = program.instructions[..end].iter().map(|first| first.results.len()).sum();
-        let border = inputs + made;
-        let after = &program.instructions[end..];
-        if after.is_empty() {
-            return None;
-        }
-        let mut needed: Vec<usize> = Vec::new();
-        for operand in after.iter().flat_map(|rest| &rest.operands).chain(&program.outputs) {
-            if let ProgramOperand::Slot(slot) = *operand
-                && slot < border
-                && !needed.contains(&slot)
-            {
-                needed.push(slot);
-            }
-        }
-        needed.sort_unstable();
-        let place = |operand: &ProgramOperand| match *operand {
-            ProgramOperand::Slot(slot) if slot < border => {
-                ProgramOperand::Slot(needed.iter().position(|&other| other == slot).unwrap_or(0))
-            }
-            ProgramOperand::Slot(slot) => ProgramOperand::Slot(slot - border + needed.len()),
-            ProgramOperand::Scalar(scalar) => ProgramOperand::Scalar(scalar),
+        let (rest, made) = if after.is_empty() && program.outputs == [ProgramOperand::Slot(product)] {
+            (None, Vec::new())
+        } else {
+            let (rest, made) = Rest::new(program, [end, product], &types, given)?;
+            (Some(rest), made)
         };
-        let rest = Program {
-            inputs: needed.iter().map(|&slot| types[slot]).collect(),
-            instructions: after
-                .iter()
-                .map(|instruction| Instruction {
-                    operands: instruction.operands.iter().map(place).collect(),
-                    ..instruction.clone()
-                })
-                .collect(),
-            outputs: program.outputs.iter().map(place).collect(),
+        let made = made.iter().map(|&slot| ProgramOperand::Slot(slot));
+        let outputs: Vec<ProgramOperand> = hero.operands.iter().copied().chain(made).collect();
+        let operands = before.iter().flat_map(|before| &before.operands).chain(&outputs);
+        let used = sorted(operands.filter_map(slot).filter(|&slot| slot < inputs));
+        let before = Program {
+            inputs: used.iter().map(|&slot| types[slot]).collect(),
+            instructions: renumbered(before, &used, inputs),
+            outputs: outputs.iter().map(|output| place(output, &used, inputs)).collect(),
         };
-        let kept: Vec<usize> = needed.iter().copied().filter(|&slot| slot < inputs).collect();
-        let of_first = needed[kept.len()..].iter().map(|&slot| ProgramOperand::Slot(slot));
-        let first = Program {
-            inputs: program.inputs.clone(),
-            instructions: program.instructions[..end].to_vec(),
-            outputs: of_first.collect(),
-        };
-        // Views of a product would not lie as the rest expects.
-        let views = |slot: &&usize| {
-            let of = first.instructions.iter().scan(inputs, |next, instruction| {
-                *next += instruction.results.len();
-                Some((*next, &instruction.op))
-            });
-            of.into_iter().find(|(next, _)| **slot < *next).is_some_and(|(_, op)| is_view(op))
-        };
-        if needed[kept.len()..].iter().any(|slot| views(&slot)) {
-            return None;
-        }
-        let mut given_rest: AllGiven = kept.iter().map(|&slot| given[slot].clone()).collect();
-        given_rest.extend(first.outputs.iter().map(|_| Given::Contiguous));
-        let rest = Region::new(&rest, &given_rest)?;
-        Some(Split { first, kept, rest })
+        Some(Split { before, inputs: used, hero: hero.clone(), rest })
     }
 
     pub(super) fn run(&self, cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
-        let mut operands: Operands = self.kept.iter().map(|&place| inputs[place].clone()).collect();
-        let made = self.first.run_region(cpu, inputs);
-        for value in made {
-            if let Some(error) = value.error() {
-                return Err(error.clone());
-            }
-            operands.push(value.into());
+        let kept = self.rest.iter().flat_map(|rest| &rest.kept);
+        let mut operands: Operands = kept.map(|&place| inputs[place].clone()).collect();
+        let before: Operands = self.inputs.iter().map(|&place| inputs[place].clone()).collect();
+        drop(inputs);
+        let mut of_hero = self.before.run_region(cpu, before);
+        for made in of_hero.drain(self.hero.operands.len()..) {
+            operands.push(checked(made)?.into());
         }
-        self.rest.run(cpu, operands, results)
+        for operand in &of_hero {
+            operand.error().map_or(Ok(()), |error| Err(error.clone()))?;
+        }
+        let ty = self.hero.results[0];
+        if let Some(Rest { region, follows: true, .. }) = &self.rest {
+            let place = operands.len();
+            operands.push(Array::uninit(&ty)?.into_value(ty).into());
+            return region.run_while(cpu, operands, results, place, |product, finish| {
+                compute(cpu, &self.hero.op, &of_hero, &ty, product, Some(finish))
+            });
+        }
+        let product = if of_hero.len() > 2 {
+            let product = Array::uninit(&ty)?;
+            compute(cpu, &self.hero.op, &of_hero, &ty, &product, None)?;
+            product.into_value(ty)
+        } else {
+            let of_hero = of_hero.into_iter().map(Into::into).collect();
+            checked(cpu.execute(&self.hero.op, of_hero, &[ty]).swap_remove(0))?
+        };
+        let Some(rest) = &self.rest else { return Ok(core::iter::once(product).collect()) };
+        operands.push(product.into());
+        rest.region.run(cpu, operands, results)
     }
+}
+
+impl Rest {
+    /// What follows the instruction at `end`, whose result is the slot `product`, and which results of those before it needs.
+    fn new(
+        program: &Program,
+        [end, product]: [usize; 2],
+        types: &[TensorType],
+        given: &AllGiven,
+    ) -> Option<(Rest, Vec<usize>)> {
+        let (after, hero) = (&program.instructions[end + 1..], &program.instructions[end]);
+        let inputs = program.inputs.len();
+        // Inputs, then results from before, then the product.
+        let border = product + 1;
+        let operands = after.iter().flat_map(|rest| &rest.operands).chain(&program.outputs);
+        let needed = sorted(operands.filter_map(slot).filter(|&slot| slot < border).chain([product]));
+        let rest = Program {
+            inputs: needed.iter().map(|&slot| types[slot]).collect(),
+            instructions: renumbered(after, &needed, border),
+            outputs: program.outputs.iter().map(|output| place(output, &needed, border)).collect(),
+        };
+        let kept: Vec<usize> = needed.iter().copied().filter(|&slot| slot < inputs).collect();
+        let made = needed[kept.len()..needed.len() - 1].to_vec();
+        // Views would not lie as the rest expects.
+        if made.iter().any(|&slot| maker(program, slot).is_none_or(|maker| is_view(&maker.op))) {
+            return None;
+        }
+        let mut given_rest: AllGiven = kept.iter().map(|&slot| given[slot].clone()).collect();
+        given_rest.extend(needed[kept.len()..].iter().map(|_| Given::Contiguous));
+        let region = Region::new(&rest, &given_rest)?;
+        let follows = shows_parts(hero) && region.follows(needed.len() - 1, types[product].num_elements());
+        Some((Rest { kept, region, follows }, made))
+    }
+}
+
+/// Whether there is a kernel that shows parts of its result as it finishes them.
+fn shows_parts(hero: &Instruction) -> bool {
+    let dtype = hero.results[0].dtype;
+    if let Op::Conv { pass, .. } = &hero.op {
+        return *pass == ConvPass::Forward && matches!(dtype, DType::F32 | DType::F64);
+    }
+    matches!(hero.op, Op::MatMul) && dtype.is_float()
+}
+
+/// Computes a product or a convolution into fresh memory. With more than two operands it is a product with integers.
+fn compute(
+    cpu: &Cpu,
+    op: &Op,
+    operands: &[Value],
+    ty: &TensorType,
+    result: &Array,
+    finish: Option<Finish<'_>>,
+) -> Result<()> {
+    let [a, b] = [&operands[0], &operands[1]];
+    let arrays = [Array::of(a)?, Array::of(b)?];
+    if let Op::Conv { spec, .. } = op {
+        let operands = [(arrays[0], *a.ty()), (arrays[1], *b.ty())];
+        return contraction::conv_into(cpu, spec, operands, ty, result, finish);
+    }
+    if let Some(scale) = operands.get(2) {
+        let (scale, zero) = (Array::of(scale)?, operands.get(3).map(Array::of).transpose()?);
+        let integers = (arrays[1], b.dtype());
+        contraction::matmul_dequantized_into(cpu, arrays[0], integers, scale, zero, result, finish);
+        return Ok(());
+    }
+    contraction::matmul_into(cpu, arrays, ty, result, finish);
+    Ok(())
+}
+
+fn checked(value: Value) -> Result<Value> {
+    match value.error() {
+        Some(error) => Err(error.clone()),
+        None => Ok(value),
+    }
+}
+
+fn slot(operand: &ProgramOperand) -> Option<usize> {
+    match *operand {
+        ProgramOperand::Slot(slot) => Some(slot),
+        ProgramOperand::Scalar(_) => None,
+    }
+}
+
+/// Ascending, each once.
+fn sorted(slots: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut slots: Vec<usize> = slots.collect();
+    slots.sort_unstable();
+    slots.dedup();
+    slots
+}
+
+/// An operand in a program whose inputs are some of the slots below `border`, and which goes on from there.
+fn place(operand: &ProgramOperand, inputs: &[usize], border: usize) -> ProgramOperand {
+    match *operand {
+        ProgramOperand::Slot(slot) if slot < border => {
+            ProgramOperand::Slot(inputs.iter().position(|&input| input == slot).unwrap_or(0))
+        }
+        ProgramOperand::Slot(slot) => ProgramOperand::Slot(slot - border + inputs.len()),
+        ProgramOperand::Scalar(scalar) => ProgramOperand::Scalar(scalar),
+    }
+}
+
+fn renumbered(instructions: &[Instruction], inputs: &[usize], border: usize) -> Vec<Instruction> {
+    let renumbered = |instruction: &Instruction| Instruction {
+        operands: instruction.operands.iter().map(|operand| place(operand, inputs, border)).collect(),
+        ..instruction.clone()
+    };
+    instructions.iter().map(renumbered).collect()
+}
+
+/// The instruction of which a slot is a result.
+fn maker(program: &Program, slot: usize) -> Option<&Instruction> {
+    let mut end = program.inputs.len();
+    program.instructions.iter().find(|instruction| {
+        end += instruction.results.len();
+        slot < end
+    })
 }
 
 /// Whether the result may lie in memory in another way than row by row.

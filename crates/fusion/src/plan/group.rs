@@ -5,6 +5,7 @@
 //! feed is their reason to become one. What joins none starts its own.
 
 mod repeat;
+mod weights;
 
 use super::graph::{Graph, Role, ValueNumber, role};
 use crate::record::Source;
@@ -74,6 +75,7 @@ pub(crate) fn groups(graph: &Graph<'_>) -> Groups {
         }
     }
     finder.repeat_cheap();
+    finder.take_quantized();
     Groups { groups: finder.groups }
 }
 

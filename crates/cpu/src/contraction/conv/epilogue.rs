@@ -6,7 +6,7 @@ use core::ops::Range;
 ///
 /// Elements of one channel lie side by side, channels `stride` apart.
 #[derive(Debug)]
-#[allow(dead_code)]
+#[cfg_attr(not(test), allow(dead_code, reason = "kernels of its own may want the memory itself"))]
 pub(crate) struct Finished<T> {
     /// Which image.
     pub(crate) image: usize,

@@ -1,15 +1,16 @@
 //! The forward and the input pass by strips of positions, over a source laid out in [`Lines`].
 
 use super::epilogue::{Epilogue, Finished};
+use super::layout::lay_out;
 use super::lines::{Lines, Map};
 use super::share::share;
 use super::strip::{Place, Strip, VECTORS, WIDE};
+use super::window::Windows;
 use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::scratch::Scratch;
 use crate::contraction::simd::Float;
 use crate::copy::Shared;
-use crate::isa::{Widest, multiversion};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -221,6 +222,7 @@ impl Flat<'_> {
             let grain = GRAIN.div_ceil(work).max((tasks / 64).min(8));
             share(&cpu.pool, tasks, grain, |tasks| {
                 let mut sums = self.sums(strips, lanes, chunk);
+                let mut ready = Ready { flat: self, result, finish, part: None };
                 for task in tasks {
                     let (tile, rest) = (task % tiles, task / tiles);
                     let (n, rest) = (rest % self.batch, rest / self.batch);
@@ -233,11 +235,11 @@ impl Flat<'_> {
                             .get()
                             .add(n * planes.image + group * self.channels_in * planes.plane);
                         let place = Part { n, group, channels };
-                        self.strip(
-                            cpu, lanes, strips, tile, source, weight, &place, &mut sums, result, finish,
-                        );
+                        self.strip(cpu, lanes, strips, tile, source, weight, &place, &mut sums, result);
+                        ready.add(place, strips.tiles[tile].elements.clone());
                     }
                 }
+                ready.flush();
             });
         }
     }
@@ -256,6 +258,8 @@ impl Flat<'_> {
         finish: Option<Epilogue<'_, T>>,
     ) {
         let plane = self.lines.plane;
+        let depthwise = self.channels_in == 1 && self.channels_out == 1;
+        let windows = if depthwise { Windows::new(self.lines, lanes) } else { None };
         let all = self.strips(plane, lanes, false);
         let work: usize = all
             .iter()
@@ -276,6 +280,15 @@ impl Flat<'_> {
                         let to = own.as_mut_ptr().add(c * plane);
                         lay_out(cpu, self.lines, source, n, group * self.channels_in + c, to);
                     }
+                    if let Some(windows) = &windows {
+                        let target = result.get().add(task * self.plane_out);
+                        let weight = weights[0].get().add(group * all[0].offsets.len());
+                        windows.run(cpu, own.as_mut_ptr(), weight, target);
+                        let mut ready = Ready { flat: self, result, finish, part: None };
+                        ready.add(Part { n, group, channels: 0..1 }, 0..self.plane_out);
+                        ready.flush();
+                        continue;
+                    }
                     for ((strips, &weight), sums) in all.iter().zip(weights).zip(&mut sums) {
                         let chunk = chunk(strips);
                         for first in (0..self.channels_out).step_by(chunk) {
@@ -283,10 +296,11 @@ impl Flat<'_> {
                             let place = Part { n, group, channels };
                             for tile in 0..strips.tiles.len() {
                                 let source = own.as_mut_ptr();
-                                self.strip(
-                                    cpu, lanes, strips, tile, source, weight, &place, sums, result, finish,
-                                );
+                                self.strip(cpu, lanes, strips, tile, source, weight, &place, sums, result);
                             }
+                            let mut ready = Ready { flat: self, result, finish, part: None };
+                            ready.add(place, 0..self.plane_out);
+                            ready.flush();
                         }
                     }
                 }
@@ -314,7 +328,6 @@ impl Flat<'_> {
         place: &Part,
         sums: &mut Scratch<T>,
         result: Shared<T>,
-        finish: Option<Epilogue<'_, T>>,
     ) {
         let tile = &strips.tiles[tile];
         let steps = strips.offsets.len();
@@ -335,15 +348,6 @@ impl Flat<'_> {
             };
             let Some(out) = &strips.map.out else {
                 T::dispatch(cpu.level, strip);
-                if let Some(finish) = finish {
-                    finish(Finished {
-                        image: place.n,
-                        channels: channel..channel + place.channels.len(),
-                        elements: tile.elements.clone(),
-                        start: target.add(tile.elements.start),
-                        stride: self.plane_out,
-                    });
-                }
                 return;
             };
             let row = self.strip_vectors() * lanes;
@@ -361,7 +365,44 @@ impl Flat<'_> {
     }
 }
 
+/// Elements that are computed, and not yet finished: a stretch of neighbouring strips.
+struct Ready<'a, T> {
+    flat: &'a Flat<'a>,
+    result: Shared<T>,
+    finish: Option<Epilogue<'a, T>>,
+    part: Option<(Part, Range<usize>)>,
+}
+
+impl<T: Copy> Ready<'_, T> {
+    fn add(&mut self, place: Part, elements: Range<usize>) {
+        if self.finish.is_none() || elements.is_empty() {
+            return;
+        }
+        match &mut self.part {
+            Some((last, all)) if *last == place && all.end == elements.start => all.end = elements.end,
+            Some(_) | None => {
+                self.flush();
+                self.part = Some((place, elements));
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let (Some(finish), Some((Part { n, group, channels }, elements))) = (self.finish, self.part.take())
+        else {
+            return;
+        };
+        let Flat { groups, channels_out, plane_out, .. } = *self.flat;
+        let first = group * channels_out;
+        let channels = first + channels.start..first + channels.end;
+        let start = (n * groups * channels_out + channels.start) * plane_out + elements.start;
+        let start = self.result.get().wrapping_add(start);
+        finish(Finished { image: n, channels, elements, start, stride: plane_out });
+    }
+}
+
 /// Some channels of a group of an image, of the result.
+#[derive(PartialEq, Eq)]
 struct Part {
     n: usize,
     group: usize,
@@ -443,59 +484,4 @@ fn from(places: &[Place], position: usize, first: usize, lanes: usize) -> Place 
         }
     }
     place
-}
-
-/// Lays out one channel of a source.
-///
-/// # Safety
-/// The array has such a channel; `to` has room for a plane.
-unsafe fn lay_out<T: Float>(cpu: &Cpu, lines: &Lines, source: &Array, n: usize, channel: usize, to: *mut T) {
-    let strides = source.strides();
-    let offset = n as isize * strides[0] + channel as isize * strides[1];
-    let from = Shared::new(source.as_mut_ptr::<T>().wrapping_offset(offset));
-    spread(cpu.level, lines, from, &strides[2..], Shared::new(to));
-}
-
-multiversion! {
-    /// Copies a channel into its place among zeros. The caller vouches for both addresses.
-    fn spread[T: Float]<T> in { Widest::Avx512 } (lines: &Lines, from: Shared<T>, strides: &[isize], to: Shared<T>) {
-        let (last, outer) = match lines.axes.split_last() {
-            Some(split) => split,
-            None => return,
-        };
-        let rows: usize = outer.iter().map(|axis| axis.length).product();
-        // SAFETY: every line of the channel has its place in the plane.
-        unsafe {
-            to.get().write_bytes(0, lines.plane);
-            'rows: for number in 0..rows {
-                let (mut rest, mut source, mut target, mut part, mut parts) = (number, 0isize, 0, 0, 1);
-                for (axis, &stride) in outer.iter().zip(strides).rev() {
-                    let i = rest % axis.length;
-                    rest /= axis.length;
-                    source += i as isize * stride;
-                    let (remainder, line) = (i % axis.step, i / axis.step);
-                    match axis.remainders.iter().position(|&kept| kept == remainder) {
-                        Some(place) if line < axis.width => part += place * parts,
-                        Some(_) | None => continue 'rows,
-                    }
-                    parts *= axis.remainders.len();
-                    target += (axis.zeros + line) * axis.stride;
-                }
-                let stride = strides[outer.len()];
-                for (place, &remainder) in last.remainders.iter().enumerate() {
-                    let part = part * last.remainders.len() + place;
-                    let target = to.get().add(part * lines.part + target + last.zeros);
-                    let source = from.get().offset(source + remainder as isize * stride);
-                    let (count, step) = (last.kept(remainder), last.step as isize * stride);
-                    if step == 1 {
-                        target.copy_from_nonoverlapping(source, count);
-                    } else if step == 2 {
-                        (0..count).for_each(|i| *target.add(i) = *source.add(2 * i));
-                    } else {
-                        (0..count).for_each(|i| *target.add(i) = *source.offset(i as isize * step));
-                    }
-                }
-            }
-        }
-    }
 }

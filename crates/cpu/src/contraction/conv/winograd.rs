@@ -287,7 +287,7 @@ impl Winograd<'_> {
                 }
                 if let Some(finish) = job.finish {
                     let channels = group * channels_out + first..group * channels_out + first + rows;
-                    for elements in block.runs.iter().flat_map(|run| run.elements(self.size)) {
+                    for elements in joined(block.runs.iter().flat_map(|run| run.elements(self.size))) {
                         let start = job.result.get().add(channel * plane_out + elements.start);
                         finish(Finished {
                             image: n,
@@ -345,6 +345,18 @@ impl Run {
         let (first, end) = (2 * self.column, (2 * (self.column + self.len)).min(width));
         (2 * self.row..(2 * self.row + 2).min(height)).map(move |row| row * width + first..row * width + end)
     }
+}
+
+/// Neighbouring stretches as one.
+fn joined(stretches: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for stretch in stretches {
+        match joined.last_mut() {
+            Some(last) if last.end == stretch.start => last.end = stretch.end,
+            Some(_) | None => joined.push(stretch),
+        }
+    }
+    joined
 }
 
 /// `G g Gᵀ` of the kernels of one channel of the result.

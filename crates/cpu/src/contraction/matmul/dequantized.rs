@@ -4,6 +4,8 @@
 //! is converted in a register, summed with the others of its block, and the block's scale applied to the sum. With many
 //! rows the weights are dequantised as the general product packs its panels, a panel at a time.
 
+mod bytes;
+
 use super::gemm::{Block, Gemm, Operand};
 use super::matrix::Matrix;
 use crate::contraction::scratch::Scratch;
@@ -32,7 +34,8 @@ pub(crate) enum Values {
     I8(Matrix<i8>),
     /// Bytes.
     U8(Matrix<u8>),
-    /// Two to a byte.
+    /// Two to a byte. No dtype of programs holds them yet.
+    #[cfg_attr(not(test), allow(dead_code, reason = "programs have no dtype of 4 bits"))]
     I4(Nibbles),
 }
 
@@ -304,7 +307,16 @@ impl Kernel<f32> for Narrow<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd<f32>>(self) {
         // SAFETY: what the caller vouches for.
-        unsafe { if self.weights.along_depth() { self.dots::<S>() } else { self.add_rows::<S>() } }
+        unsafe {
+            if self.direct::<S>() {
+                return;
+            }
+            if self.weights.along_depth() {
+                self.dots::<S>();
+            } else {
+                self.add_rows::<S>();
+            }
+        }
     }
 }
 

@@ -24,6 +24,9 @@ const LARGE: usize = 256 << 10;
 /// Multiplications worth waking another thread for.
 const GRAIN: usize = 1 << 18;
 
+/// Elements that an epilogue finishes before another thread is worth waking.
+const FINISHED: usize = 1 << 14;
+
 /// The sum is split between threads into stretches of at least so many rows, so that each reads a part of the memory
 /// from its start to its end.
 const MIN_DEPTH: usize = 64;
@@ -95,12 +98,15 @@ impl<'a, T: Float> Narrow<'a, T> {
             }
         }
         let Some(finish) = gemm.epilogue else { return };
-        for first in (0..rows).step_by(96) {
-            for start in (0..columns).step_by(256) {
+        let [down, across] = [rows.div_ceil(96), columns.div_ceil(256)];
+        let grain = FINISHED.div_ceil(rows.min(96) * columns.min(256));
+        pool.parallel_for(down * across, grain, |blocks| {
+            for block in blocks {
+                let (first, start) = (block / across * 96, block % across * 256);
                 let (down, across) = (first..(first + 96).min(rows), start..(start + 256).min(columns));
                 finish(down, across, c.at(first, start).start, c.row as usize);
             }
-        }
+        });
     }
 
     /// Gives the smaller operand rows without gaps.

@@ -1,0 +1,78 @@
+//! Batches of products with quantised weights.
+
+use super::dequantized::{Values, Weights, matmul_dequantized};
+use super::gemm::Block;
+use super::matrix::Matrix;
+use crate::Cpu;
+use crate::array::Array;
+use crate::contraction::{Finish, Stretches};
+use crate::walk::Walk;
+use core::ops::Range;
+use kiln_ir::DType;
+
+/// `x · (q - zero) · scale` in `f32`, into a fresh array. `q` holds `i8` or `u8`, `[.., k, n]`; the lengths of scale and zero,
+/// both `f32`, divide these.
+pub(in crate::contraction) fn with_weights(
+    cpu: &Cpu,
+    x: &Array,
+    (q, dtype): (&Array, DType),
+    scale: &Array,
+    zero: Option<&Array>,
+    output: &Array,
+    finish: Option<Finish<'_>>,
+) {
+    if output.num_elements() == 0 {
+        return;
+    }
+    let rank = output.shape().rank();
+    let (outer, [m, n]) = (rank - 2, [output.shape()[rank - 2], output.shape()[rank - 1]]);
+    let k = x.shape()[rank - 1];
+    let zeros = zero.unwrap_or(scale);
+    let batch = Walk::new(
+        &output.shape()[..outer],
+        [&x.strides()[..outer], &q.strides()[..outer], &scale.strides()[..outer], &zeros.strides()[..outer]],
+    );
+    // Where all products share the weights and their rows lie one after the other, they are one product.
+    let [row, column] = [x.strides()[outer], x.strides()[outer + 1]];
+    let [_, shared @ ..] = batch.strides[0];
+    let is_one = batch.rank == 1 && shared == [0; 3] && (m == 1 || batch.strides[0][0] == row * m as isize);
+    let (count, rows, row) = match (is_one, m) {
+        (true, 1) => (1, batch.lengths[0], batch.strides[0][0]),
+        (true, _) => (1, batch.lengths[0] * m, row),
+        (false, _) => (batch.num_elements(), m, row),
+    };
+    let mut place = batch.at(0);
+    for i in 0..count {
+        let [at_x, at_q, at_scale, at_zero] = place.offsets;
+        let per_block = |array: &Array, offset: isize| {
+            let strides = array.strides();
+            Matrix::new(array.as_ptr::<f32>().wrapping_offset(offset), strides[outer], strides[outer + 1])
+        };
+        let values = if dtype == DType::U8 {
+            let start = q.as_ptr::<u8>().wrapping_offset(at_q);
+            Values::U8(Matrix::new(start, q.strides()[outer], q.strides()[outer + 1]))
+        } else {
+            let start = q.as_ptr::<i8>().wrapping_offset(at_q);
+            Values::I8(Matrix::new(start, q.strides()[outer], q.strides()[outer + 1]))
+        };
+        let weights = Weights {
+            values,
+            scale: per_block(scale, at_scale),
+            zero: zero.map(|zero| per_block(zero, at_zero)),
+            block: [k / scale.shape()[outer], n / scale.shape()[outer + 1]],
+        };
+        let first = i * m * n;
+        let x = Matrix::new(x.as_ptr::<f32>().wrapping_offset(at_x), row, column);
+        let c = Matrix::new(output.as_ptr::<f32>().wrapping_add(first), n as isize, 1);
+        let blocks = |rows: Range<usize>, columns: Range<usize>, _: *mut f32, _: usize| {
+            if let Some(finish) = finish {
+                let first = first + rows.start * n + columns.start;
+                finish(Stretches { first, count: rows.len(), len: columns.len(), stride: n });
+            }
+        };
+        let epilogue: Option<Block<'_, f32>> = if finish.is_some() { Some(&blocks) } else { None };
+        // SAFETY: sizes by inference; the output is fresh.
+        unsafe { matmul_dequantized(cpu.level, &cpu.pool, [rows, k, n], x, &weights, c, epilogue) };
+        place.advance(&batch, 1);
+    }
+}

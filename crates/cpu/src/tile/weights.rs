@@ -1,0 +1,150 @@
+//! Matrix products with quantised weights: the weights stay integers, and the product reads these.
+
+use alloc::vec::Vec;
+use kiln_ir::{DType, Instruction, Op, Program, ProgramOperand, Shape, TensorType};
+
+/// The program with the product at `place` reading integers: its operands are then the left one, the integers, the scales
+/// and, if there are any, the zeros as `f32`. Returns it with the product's new place; `None` where the right operand is no
+/// view of quantised weights of 8 bits, or somebody else needs them as floats.
+pub(super) fn with_integers(program: &Program, place: usize) -> Option<(Program, usize)> {
+    let inputs = program.inputs.len();
+    let product = &program.instructions[place];
+    let types = program.slot_types();
+    let (ProgramOperand::Slot(left), ProgramOperand::Slot(right)) =
+        (*product.operands.first()?, *product.operands.get(1)?)
+    else {
+        return None;
+    };
+    if product.op != Op::MatMul || types[left].dtype != DType::F32 || product.results[0].num_elements() == 0 {
+        return None;
+    }
+    // Every instruction here has one result, so that slots and instructions count alike.
+    if program.instructions[..place].iter().any(|before| before.results.len() != 1) {
+        return None;
+    }
+    let users = |slot: usize| {
+        let operands = program.instructions.iter().flat_map(|instruction| &instruction.operands);
+        operands.chain(&program.outputs).filter(|&&operand| operand == ProgramOperand::Slot(slot)).count()
+    };
+    // The way from the product back to the weights.
+    let mut way = Vec::new();
+    let mut slot = right;
+    let dequantize = loop {
+        let at = slot.checked_sub(inputs)?;
+        if users(slot) != 1 {
+            return None;
+        }
+        let instruction = &program.instructions[at];
+        if instruction.op == Op::Dequantize {
+            break at;
+        }
+        if !matches!(instruction.op, Op::Permute(_) | Op::Reshape(_) | Op::Broadcast(_)) {
+            return None;
+        }
+        way.push(at);
+        let ProgramOperand::Slot(before) = instruction.operands[0] else { return None };
+        slot = before;
+    };
+    way.reverse();
+    let parts = &program.instructions[dequantize].operands;
+    let slots: Vec<usize> = parts
+        .iter()
+        .map(|part| match *part {
+            ProgramOperand::Slot(slot) => Some(slot),
+            ProgramOperand::Scalar(_) => None,
+        })
+        .collect::<Option<_>>()?;
+    let integers = types[slots[0]];
+    if !matches!(integers.dtype, DType::I8 | DType::U8)
+        || types[slots[1]].dtype != DType::F32
+        || integers.num_elements() == 0
+    {
+        return None;
+    }
+
+    let mut before = program.instructions[..place].to_vec();
+    // Where floats were, the integers are.
+    before[dequantize] = Instruction {
+        op: Op::Broadcast(integers.shape),
+        operands: core::iter::once(parts[0]).collect(),
+        results: alloc::vec![integers],
+    };
+    for &at in &way {
+        before[at].results[0].dtype = integers.dtype;
+    }
+    let mut operands: Vec<ProgramOperand> = product.operands.to_vec();
+    for &part in &slots[1..] {
+        let mut now = ProgramOperand::Slot(part);
+        let mut ty = types[part];
+        if ty.dtype != DType::F32 {
+            ty = ty.with_dtype(DType::F32);
+            now = push(&mut before, inputs, Op::Cast(DType::F32), now, ty);
+        }
+        let mut whole = integers.shape;
+        for &at in &way {
+            let step = &program.instructions[at];
+            let op = alike(&step.op, &whole, &ty.shape)?;
+            ty = ty.with_shape(shape_after(&op, &ty.shape));
+            whole = step.results[0].shape;
+            now = push(&mut before, inputs, op, now, ty);
+        }
+        operands.push(now);
+    }
+    let moved = before.len() - place;
+    let mut instructions = before;
+    let new_place = instructions.len();
+    instructions.push(Instruction { operands: operands.into_iter().collect(), ..product.clone() });
+    let shifted = |operand: &ProgramOperand| match *operand {
+        ProgramOperand::Slot(slot) if slot >= inputs + place => ProgramOperand::Slot(slot + moved),
+        ProgramOperand::Slot(_) | ProgramOperand::Scalar(_) => *operand,
+    };
+    instructions.extend(program.instructions[place + 1..].iter().map(|after| Instruction {
+        operands: after.operands.iter().map(shifted).collect(),
+        ..after.clone()
+    }));
+    let outputs = program.outputs.iter().map(shifted).collect();
+    Some((Program { inputs: program.inputs.clone(), instructions, outputs }, new_place))
+}
+
+fn push(
+    instructions: &mut Vec<Instruction>,
+    inputs: usize,
+    op: Op,
+    operand: ProgramOperand,
+    ty: TensorType,
+) -> ProgramOperand {
+    let operands = core::iter::once(operand).collect();
+    instructions.push(Instruction { op, operands, results: alloc::vec![ty] });
+    ProgramOperand::Slot(inputs + instructions.len() - 1)
+}
+
+/// What a view of weights of shape `whole` is to their scales, of shape `blocks`: `None` where blocks of the view would be no
+/// blocks.
+fn alike(op: &Op, whole: &Shape, blocks: &Shape) -> Option<Op> {
+    if let Op::Permute(axes) = op {
+        return Some(Op::Permute(axes.clone()));
+    }
+    if let Op::Reshape(to) = op {
+        // More axes of length 1 in front, or fewer.
+        let ones = |shape: &Shape| shape.iter().take_while(|&&length| length == 1).count();
+        let same = whole[ones(whole)..] == to[ones(to)..];
+        let front = core::iter::repeat_n(1, ones(to));
+        let reshaped = || Op::Reshape(front.chain(blocks[ones(whole)..].iter().copied()).collect());
+        return same.then(reshaped);
+    }
+    // A batch of the same matrix.
+    let Op::Broadcast(to) = op else { return None };
+    let outer = to.rank().checked_sub(2)?;
+    if to.rank() != whole.rank() || to[outer..] != whole[outer..] {
+        return None;
+    }
+    let axis = |axis: usize| if to[axis] == whole[axis] { blocks[axis] } else { to[axis] };
+    Some(Op::Broadcast((0..outer).map(axis).chain(blocks[outer..].iter().copied()).collect()))
+}
+
+fn shape_after(op: &Op, shape: &Shape) -> Shape {
+    if let Op::Permute(axes) = op {
+        return axes.iter().map(|axis| shape[axis]).collect();
+    }
+    if let Op::Reshape(to) | Op::Broadcast(to) = op { *to } else { *shape }
+}

@@ -1,0 +1,209 @@
+//! What follows a matrix product or a convolution, and what dequantises weights before it, as one region: values are those of
+//! the engine below.
+
+use kiln_cpu::Cpu;
+use kiln_fusion::{Fusion, Mode, Plan};
+use kiln_ir::{
+    Binary, ConvPass, ConvSpec, DType, Engine, Op, Recorder, TensorData, TensorType, Value, Var, block_on,
+};
+use std::sync::Arc;
+
+fn numbers(shape: &[usize], seed: u32) -> TensorData {
+    let element =
+        |i: usize| ((i as u32).wrapping_mul(2654435761).wrapping_add(seed * 977) % 1000) as f32 / 500.0 - 1.0;
+    TensorData::new((0..shape.iter().product()).map(element).collect(), shape).unwrap()
+}
+
+fn write<'e>(engine: &'e dyn Engine, shape: &[usize], seed: u32) -> Var<'e> {
+    Var::new(engine, engine.write(numbers(shape, seed)))
+}
+
+fn read(engine: &dyn Engine, value: Value) -> Vec<f32> {
+    block_on(engine.read(value)).unwrap().convert(DType::F32).into_vec().unwrap()
+}
+
+/// Runs the same thing on the plain engine and through the layer, with each instruction set.
+fn same(body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) {
+    same_within(2e-4, body);
+}
+
+fn same_within(tolerance: f32, body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) {
+    let plain = Cpu::with_threads(1);
+    let expected: Vec<Vec<f32>> = body(&plain).into_iter().map(|y| read(&plain, y.into_value())).collect();
+    for name in ["scalar", "avx2", "avx512"] {
+        let Some(cpu) = Cpu::with_threads(2).with_instructions(name) else { continue };
+        let layer = Fusion::with_mode(Arc::new(cpu), Mode::On);
+        let values: Vec<Value> = body(&layer).into_iter().map(Var::into_value).collect();
+        for (value, expected) in values.into_iter().zip(&expected) {
+            let found = read(&layer, value);
+            assert_eq!(found.len(), expected.len());
+            for (i, (a, b)) in found.iter().zip(expected).enumerate() {
+                let close =
+                    (a - b).abs() <= tolerance * (1.0 + b.abs()) || a == b || (a.is_nan() && b.is_nan());
+                assert!(close, "{name}, element {i}: {a} != {b}");
+            }
+        }
+    }
+}
+
+/// `tanh(y + bias) * y + residual`, and the cast of something on the way.
+fn rest<'e>(engine: &'e dyn Engine, y: &Var<'e>, bias: &[usize]) -> Vec<Var<'e>> {
+    let shape = y.shape();
+    let bias = write(engine, bias, 5).cast(y.dtype()).broadcast(shape);
+    let shifted = y + &bias;
+    let residual = write(engine, &shape, 6).cast(y.dtype());
+    vec![shifted.tanh() * y + residual, shifted.cast(DType::F64)]
+}
+
+#[test]
+fn products_are_finished_block_by_block() {
+    for [m, k, n] in
+        [[1, 1, 1], [1, 300, 500], [5, 70, 1000], [30, 40, 33], [130, 64, 300], [200, 700, 16], [300, 9, 1]]
+    {
+        for dtype in [DType::F32, DType::F64, DType::BF16] {
+            // Sums in another order may be rounded to neighbours.
+            let tolerance = if dtype == DType::BF16 { 0.02 } else { 2e-4 };
+            same_within(tolerance, |engine| {
+                let (a, b) = (write(engine, &[m, k], 1).cast(dtype), write(engine, &[k, n], 2).cast(dtype));
+                rest(engine, &a.matmul(&b), &[1, n])
+            });
+        }
+        // A bias for each row, and one for all.
+        same(|engine| {
+            let y = write(engine, &[k, m], 1).transpose().matmul(&write(engine, &[k, n], 2));
+            [rest(engine, &y, &[m, 1]), rest(engine, &y, &[1, 1])].concat()
+        });
+    }
+}
+
+#[test]
+fn batches_of_products_are_finished_block_by_block() {
+    for [batch, m, k, n] in [[3, 5, 6, 7], [40, 12, 64, 30], [2, 150, 80, 70]] {
+        same(|engine| {
+            let (a, b) = (write(engine, &[batch, m, k], 1), write(engine, &[batch, k, n], 2));
+            rest(engine, &a.matmul(&b), &[1, 1, n])
+        });
+        // Shared weights, and heads that are split after the product.
+        same(|engine| {
+            let b = write(engine, &[1, k, n], 2).broadcast([batch, k, n]);
+            let y = write(engine, &[batch, m, k], 1).matmul(&b);
+            let y = rest(engine, &y, &[1, m, 1]).remove(0);
+            vec![y.reshape([batch * m, n]).permute(&[1, 0]).exp(), y]
+        });
+    }
+}
+
+#[test]
+fn convolutions_are_finished_part_by_part() {
+    let cases: [(&[usize], &[usize], usize, usize, usize); 8] = [
+        (&[2, 16, 20, 19], &[24, 16, 3, 3], 1, 1, 1),
+        (&[1, 3, 40, 41], &[20, 3, 7, 7], 2, 3, 1),
+        (&[2, 40, 12, 13], &[33, 40, 1, 1], 1, 0, 1),
+        (&[2, 24, 19, 18], &[24, 1, 3, 3], 1, 1, 24),
+        (&[1, 20, 30, 40], &[20, 1, 3, 3], 1, 1, 20),
+        (&[3, 16, 10, 11], &[32, 1, 5, 5], 1, 2, 16),
+        (&[9, 20, 1, 1], &[40, 20, 1, 1], 1, 0, 1),
+        (&[1, 6, 7, 112], &[9, 6, 3, 3], 1, 1, 1),
+    ];
+    for (x, w, stride, padding, groups) in cases {
+        let spec = ConvSpec {
+            stride: vec![stride; 2],
+            padding: vec![(padding, padding); 2],
+            dilation: vec![1; 2],
+            groups,
+        };
+        let op = Op::Conv { spec, pass: ConvPass::Forward };
+        let channels = [1, w[0], 1, 1];
+        same(|engine| {
+            let y = write(engine, x, 1).apply(op.clone(), &[&write(engine, w, 2)]);
+            rest(engine, &y, &channels)
+        });
+        // An element that is not finite makes the fast algorithms start again.
+        same(|engine| {
+            let x = (write(engine, x, 1) * 100_000.0 - 98_000.0).exp();
+            let y = x.apply(op.clone(), &[&write(engine, w, 2)]);
+            vec![
+                (&y + &write(engine, &channels, 3).broadcast(y.shape()))
+                    .apply(Op::Binary(Binary::Max), &[&y]),
+            ]
+        });
+    }
+}
+
+/// `[k, n]` weights of an integer dtype, in blocks of that size.
+fn weights<'e>(
+    engine: &'e dyn Engine,
+    [k, n]: [usize; 2],
+    block: [usize; 2],
+    dtype: DType,
+    zero: bool,
+) -> Var<'e> {
+    let q = (write(engine, &[k, n], 1) * 100.0 + if dtype == DType::U8 { 120.0 } else { 0.0 }).cast(dtype);
+    let shape = [k / block[0], n / block[1]];
+    let scale = write(engine, &shape, 2) * 0.01 + 0.02;
+    if zero {
+        let zero = (write(engine, &shape, 3) * 4.0 + 5.0).cast(dtype);
+        return q.apply(Op::Dequantize, &[&scale, &zero]);
+    }
+    q.apply(Op::Dequantize, &[&scale])
+}
+
+#[test]
+fn quantised_weights_are_multiplied_as_they_lie() {
+    for dtype in [DType::I8, DType::U8] {
+        for (m, [k, n], block) in [
+            (1, [64, 48], [64, 48]),
+            (1, [130, 1100], [130, 1]),
+            (2, [96, 70], [32, 1]),
+            (3, [96, 70], [1, 70]),
+            (40, [96, 66], [16, 2]),
+            (1, [7, 5], [7, 1]),
+        ] {
+            for zero in [false, true] {
+                same(|engine| {
+                    let w = weights(engine, [k, n], block, dtype, zero);
+                    let y = write(engine, &[m, k], 4).matmul(&w);
+                    rest(engine, &y, &[1, n])
+                });
+                // Weights `[n, k]`, and nothing that follows.
+                same(|engine| {
+                    let w = weights(engine, [n, k], [block[1], block[0]], dtype, zero).transpose();
+                    vec![write(engine, &[m, k], 4).matmul(&w)]
+                });
+                // A batch that shares them.
+                same(|engine| {
+                    let w =
+                        weights(engine, [k, n], block, dtype, zero).reshape([1, k, n]).broadcast([3, k, n]);
+                    vec![write(engine, &[3, m, k], 4).matmul(&w)]
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn floats_of_weights_that_others_see_are_kept() {
+    same(|engine| {
+        let w = weights(engine, [40, 30], [40, 1], DType::I8, false);
+        vec![write(engine, &[2, 40], 4).matmul(&w), w * 2.0]
+    });
+    same(|engine| {
+        let w = weights(engine, [30, 30], [30, 1], DType::I8, false);
+        vec![w.matmul(&w)]
+    });
+}
+
+#[test]
+fn dequantising_is_part_of_the_product() {
+    let types = [
+        TensorType::new([1, 64], DType::F32),
+        TensorType::new([64, 32], DType::I8),
+        TensorType::new([1, 32], DType::F32),
+    ];
+    let program = Recorder::trace(&types, |inputs| {
+        let w = inputs[1].apply(Op::Dequantize, &[&inputs[2]]);
+        vec![inputs[0].matmul(&w)]
+    });
+    let plan = Plan::of_program(&program);
+    assert_eq!(plan.steps().len(), 1, "{plan:?}");
+}
