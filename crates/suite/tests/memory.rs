@@ -45,6 +45,34 @@ fn a_training_step_allocates_nothing_from_the_system() {
     // An op at a time makes dozens of tensors; fused, only what products and kernels store.
     pooled::<Autodiff<Flex>>(30);
     pooled::<Autodiff<Cpu>>(5);
+    logits_and_their_gradient_are_the_peak();
+}
+
+/// A layer that is much smaller than what it gives: a language model's last one. Logits and their gradient are what a step
+/// holds at most; neither probabilities nor masks of that size live beside them.
+fn logits_and_their_gradient_are_the_peak() {
+    type B = Autodiff<Cpu>;
+    let (rows, classes) = (512, 4096);
+    let device = Default::default();
+    let mut layer = LinearConfig::new(16, classes).init::<B>(&device);
+    let mut optimizer = AdamConfig::new().init().expect("a valid configuration");
+    let x = Tensor::<B, 2>::random([rows, 16], Distribution::Normal(0.0, 1.0), &device);
+    let targets = Tensor::from_data((0..rows as i32).map(|i| i * 7).collect::<Vec<_>>(), &device);
+    let mut grown = 0;
+    for _ in 0..4 {
+        B::sync(&device).expect("nothing fails");
+        let before = B::memory(&device).expect("the engine keeps account").live_bytes;
+        B::reset_peak_memory(&device);
+        let loss = kiln_tensor::loss::cross_entropy_with_logits(layer.forward(x.clone()), targets.clone());
+        let gradients = GradientsParams::from_grads(loss.backward(), &layer);
+        drop(loss);
+        layer = optimizer.step(0.001, layer, gradients);
+        B::sync(&device).expect("nothing fails");
+        grown = B::memory(&device).expect("the engine keeps account").peak_live_bytes - before;
+    }
+    let logits = rows * classes * size_of::<f32>();
+    println!("{:.2} times the logits", grown as f64 / logits as f64);
+    assert!(grown >= logits && grown < 2 * logits + logits / 2, "{grown} bytes, logits have {logits}");
 }
 
 /// A step takes at least so many buffers that were freed before.
