@@ -1,7 +1,7 @@
 //! What the engine keeps in a value: a buffer and where in it the elements lie.
 
 use crate::buffer::Buffer;
-use crate::layout::Layout;
+use kiln_ir::Layout;
 use core::sync::atomic::{Ordering, fence};
 use kiln_ir::{Element, Error, Result, Shape, TensorType, Value};
 

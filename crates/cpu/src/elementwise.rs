@@ -6,7 +6,7 @@ use crate::buffer::Buffer;
 use crate::copy::{Shared, copy_row};
 use crate::isa::Level;
 use crate::kernels::{self, Conversion, Loop1};
-use crate::layout::Layout;
+use kiln_ir::Layout;
 use crate::scalar::scalar_bytes;
 use crate::walk::{Place, Walk};
 use core::mem::MaybeUninit;

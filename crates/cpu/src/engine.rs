@@ -3,7 +3,7 @@
 use crate::array::Array;
 use crate::buffer::{self, Buffer};
 use crate::isa::Level;
-use crate::layout::Layout;
+use kiln_ir::Layout;
 use crate::threads::Pool;
 use crate::{composite, contraction, custom, elementwise, fill, index, order, reduce, tile, view};
 use alloc::boxed::Box;

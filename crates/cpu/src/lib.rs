@@ -46,7 +46,6 @@ mod index;
 mod isa;
 mod kernels;
 mod lane;
-mod layout;
 #[cfg(feature = "std")]
 mod mapped;
 mod math;

@@ -6,7 +6,7 @@ pub(crate) use join::{concat, pad};
 
 use crate::Cpu;
 use crate::array::Array;
-use crate::layout::Layout;
+use kiln_ir::Layout;
 use alloc::format;
 use kiln_ir::{Axes, DType, Error, Operand, Operands, Result, Shape, SliceAxis, TensorType, Value, Values};
 use smallvec::smallvec;

@@ -20,6 +20,8 @@ const LAYERS: &[(&str, May)] = &[
     ("kernel", May::Use(&["ir"])),
     ("fusion", May::Use(&["ir", "kernel"])),
     ("cpu", May::Use(&["ir", "kernel"])),
+    ("gpu", May::Use(&["ir", "kernel"])),
+    ("cuda", May::Use(&["ir", "kernel", "gpu"])),
     ("autodiff", May::Use(&["ir"])),
     ("vmap", May::Use(&["ir"])),
     ("tensor", May::Use(&["ir", "autodiff", "vmap", "fusion", "cpu"])),

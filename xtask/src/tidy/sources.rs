@@ -15,6 +15,7 @@ const UNFINISHED: &[&str] = &["todo", "unimplemented", "dbg"];
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/cpu/",
     "crates/dlpack/",
+    "crates/gpu/",
     "crates/cuda/",
     "crates/rocm/",
     "crates/wgpu/",

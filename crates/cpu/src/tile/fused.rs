@@ -11,11 +11,10 @@ use crate::Cpu;
 use crate::array::{Array, is_reusable};
 use crate::buffer::Buffer;
 use crate::contraction::Finish;
-use crate::layout::Layout;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-use kiln_ir::{Error, FusedOp, Operand, Operands, Program, Result, TensorType, Value, Values};
+use kiln_ir::{Error, FusedOp, Layout, Operand, Operands, Program, Result, TensorType, Value, Values};
 use kiln_kernel::{Compute, Hero, Kernel, Launch, Nest, ParamKind, StrideClass};
 use smallvec::SmallVec;
 

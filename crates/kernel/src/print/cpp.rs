@@ -57,6 +57,40 @@ pub fn cpp(kernel: &Kernel, schedule: &GpuSchedule, dialect: Dialect) -> Result<
     Ok(Printed { text, entries: names, arguments })
 }
 
+/// C++ written by hand, behind those functions of the prelude that it calls: conversions of 16-bit floats
+/// (`kiln_from_f16`), functions whose edge cases are those of the ops (`kiln_max`), `kiln_bits`.
+///
+/// ```
+/// let text = kiln_kernel::print::with_prelude("float f(unsigned short h) { return kiln_from_bf16(h); }");
+/// assert!(text.contains("__forceinline__ float kiln_from_bf16"));
+/// ```
+pub fn with_prelude(text: &str) -> String {
+    let prelude = prelude::used(text);
+    format!("typedef long long kiln_index;\n{prelude}{text}")
+}
+
+/// The C++ type of an element in memory.
+///
+/// ```
+/// use kiln_ir::DType;
+///
+/// assert_eq!(kiln_kernel::print::memory_type(DType::BF16), "unsigned short");
+/// ```
+pub fn memory_type(dtype: DType) -> &'static str {
+    memory(dtype)
+}
+
+/// The C++ type in which an element is computed with.
+///
+/// ```
+/// use kiln_ir::DType;
+///
+/// assert_eq!(kiln_kernel::print::held_type(DType::BF16), "float");
+/// ```
+pub fn held_type(dtype: DType) -> &'static str {
+    held(dtype)
+}
+
 struct Cpp<'a> {
     kernel: &'a Kernel,
     schedule: &'a GpuSchedule,

@@ -33,7 +33,8 @@ __device__ __forceinline__ float kiln_odd(double x) {
 #if defined(__CUDA_ARCH__)
   float x;
   asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h));
-  return x;
+  // A NaN keeps its bits: kernels may only move it.
+  return x == x ? x : kiln_bits<float>((h & 0x8000u) << 16 | 0x7f800000u | (h & 0x3ffu) << 13);
 #else
   const unsigned sign = (h & 0x8000u) << 16, rest = h & 0x7fffu;
   if (rest >= 0x7c00u) return kiln_bits<float>(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
@@ -50,10 +51,15 @@ __device__ __forceinline__ float kiln_odd(double x) {
 #if defined(__CUDA_ARCH__)
   unsigned short h;
   asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x));
-  return h;
+  if (x == x) return h;
+  const unsigned nan = kiln_bits<unsigned>(x), fraction = nan >> 13 & 0x3ffu;
+  return (unsigned short)((nan >> 16 & 0x8000u) | 0x7c00u | (fraction ? fraction : 0x200u));
 #else
   const unsigned bits = kiln_bits<unsigned>(x), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
-  if (rest > 0x7f800000u) return (unsigned short)(sign | 0x7e00u);
+  if (rest > 0x7f800000u) {
+    const unsigned fraction = rest >> 13 & 0x3ffu;
+    return (unsigned short)(sign | 0x7c00u | (fraction ? fraction : 0x200u));
+  }
   if (rest >= 0x47800000u) return (unsigned short)(sign | 0x7c00u);
   if (rest < 0x38800000u) {
     // Adding a half puts the bits that stay at the end, rounded to even.
@@ -76,7 +82,7 @@ __device__ __forceinline__ float kiln_odd(double x) {
         "kiln_to_bf16",
         "__device__ __forceinline__ unsigned short kiln_to_bf16(float x) {
   const unsigned bits = kiln_bits<unsigned>(x);
-  if (x != x) return (unsigned short)(bits >> 16 | 0x40u);
+  if (x != x) return (unsigned short)(bits >> 16 | (bits >> 16 & 0x7fu ? 0u : 0x40u));
   return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 ",

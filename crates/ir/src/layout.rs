@@ -1,14 +1,17 @@
-//! Where the elements of a tensor lie in its buffer.
+//! Where the elements of a tensor lie in its buffer, for engines with strides.
 
-use kiln_ir::{Axes, MAX_RANK, Shape, SliceAxis};
+use crate::{Axes, MAX_RANK, Shape, SliceAxis};
 
 /// Shape, strides and offset, counted in elements: element `[i, j, ..]` lies at
 /// `offset + i * strides[0] + j * strides[1] + ..`. Strides may be negative (a flipped axis) or 0 (a repeated one).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
-    pub(crate) shape: Shape,
-    pub(crate) strides: [isize; MAX_RANK],
-    pub(crate) offset: usize,
+pub struct Layout {
+    /// The lengths of the axes.
+    pub shape: Shape,
+    /// The step along each axis; what lies behind the rank means nothing.
+    pub strides: [isize; MAX_RANK],
+    /// Of the element at index 0 of every axis.
+    pub offset: usize,
     /// Kept, since every op asks.
     is_contiguous: bool,
 }
@@ -16,7 +19,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// Row-major, without gaps, from the start of the buffer.
     #[inline]
-    pub(crate) fn contiguous(shape: Shape) -> Layout {
+    pub fn contiguous(shape: Shape) -> Layout {
         let mut strides = [0; MAX_RANK];
         let mut stride = 1usize;
         for axis in (0..shape.rank()).rev() {
@@ -27,35 +30,37 @@ impl Layout {
     }
 
     /// The elements at these strides from `offset` on.
-    fn strided(shape: Shape, strides: [isize; MAX_RANK], offset: usize) -> Layout {
+    pub fn strided(shape: Shape, strides: [isize; MAX_RANK], offset: usize) -> Layout {
         let is_contiguous = is_row_major(&shape, &strides);
         Layout { shape, strides, offset, is_contiguous }
     }
 
+    /// The number of axes.
     #[inline]
-    pub(crate) fn rank(&self) -> usize {
+    pub fn rank(&self) -> usize {
         self.shape.rank()
     }
 
+    /// The number of elements.
     #[inline]
-    pub(crate) fn num_elements(&self) -> usize {
+    pub fn num_elements(&self) -> usize {
         self.shape.num_elements()
     }
 
     /// The strides, one per axis.
     #[inline]
-    pub(crate) fn strides(&self) -> &[isize] {
+    pub fn strides(&self) -> &[isize] {
         &self.strides[..self.rank()]
     }
 
     /// Whether the elements lie in row-major order without gaps (from any offset).
     #[inline]
-    pub(crate) fn is_contiguous(&self) -> bool {
+    pub fn is_contiguous(&self) -> bool {
         self.is_contiguous
     }
 
     /// The same elements in another shape, or `None` where only a copy can do that.
-    pub(crate) fn reshape(&self, shape: &Shape) -> Option<Layout> {
+    pub fn reshape(&self, shape: &Shape) -> Option<Layout> {
         if self.is_contiguous() {
             return Some(Layout { offset: self.offset, ..Layout::contiguous(*shape) });
         }
@@ -77,7 +82,8 @@ impl Layout {
         Some(Layout::strided(*shape, strides, self.offset))
     }
 
-    pub(crate) fn permute(&self, axes: &Axes) -> Layout {
+    /// Axis `i` of the result is axis `axes[i]`.
+    pub fn permute(&self, axes: &Axes) -> Layout {
         let (mut shape, mut strides) = (self.shape, self.strides);
         for (to, from) in axes.iter().enumerate() {
             shape[to] = self.shape[from];
@@ -86,7 +92,8 @@ impl Layout {
         Layout::strided(shape, strides, self.offset)
     }
 
-    pub(crate) fn broadcast(&self, shape: &Shape) -> Layout {
+    /// Axes of length 1 repeated, and axes added in front.
+    pub fn broadcast(&self, shape: &Shape) -> Layout {
         let added = shape.rank() - self.rank();
         let mut strides = [0; MAX_RANK];
         for axis in 0..self.rank() {
@@ -97,7 +104,8 @@ impl Layout {
         Layout::strided(*shape, strides, self.offset)
     }
 
-    pub(crate) fn slice(&self, slices: &[SliceAxis]) -> Layout {
+    /// A strided range of each axis.
+    pub fn slice(&self, slices: &[SliceAxis]) -> Layout {
         let (mut shape, mut strides) = (self.shape, self.strides);
         let mut offset = self.offset as isize;
         for (axis, slice) in slices.iter().enumerate() {
@@ -110,7 +118,8 @@ impl Layout {
         Layout::strided(shape, strides, offset)
     }
 
-    pub(crate) fn windows(&self, axis: usize, size: usize, step: usize, dilation: usize) -> Layout {
+    /// Sliding windows along an axis, as [`Op::Windows`](crate::Op::Windows) makes them.
+    pub fn windows(&self, axis: usize, size: usize, step: usize, dilation: usize) -> Layout {
         let rank = self.rank();
         let count = (self.shape[axis] - dilation * (size - 1) - 1) / step + 1;
         let shape = self.shape.with(axis, count).inserted(rank, size);

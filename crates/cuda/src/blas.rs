@@ -1,0 +1,310 @@
+//! Products of matrices by cuBLASLt.
+//!
+//! The library counts columns first: what is a row-major `[m, n]` here is a column-major `[n, m]` there, so that it is asked
+//! for `cᵀ = bᵀ aᵀ`, for which nothing has to be turned.
+
+use crate::driver::{CudaDriver, CudaMemory};
+use crate::failure::Failure;
+use cudarc::cublaslt::result::{self, CublasError};
+use cudarc::cublaslt::sys;
+use cudarc::driver::sys::CUstream;
+use kiln_gpu::Driver;
+use kiln_gpu::driver::{Matrices, Products};
+use kiln_ir::{DType, Result};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Memory that products may use besides: what the library advises for Hopper.
+const WORKSPACE: usize = 32 << 20;
+
+/// The library, with what it found out about products.
+pub(crate) struct Blas {
+    handle: sys::cublasLtHandle_t,
+    plans: Mutex<HashMap<Key, Option<Arc<Plan>>>>,
+    workspace: OnceLock<Result<CudaMemory>>,
+}
+
+// SAFETY: the library's handles may be used from any thread.
+unsafe impl Send for Blas {}
+// SAFETY: as above.
+unsafe impl Sync for Blas {}
+
+/// What a plan is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    sizes: [usize; 4],
+    dtypes: [DType; 2],
+    factors: [(bool, usize, usize); 2],
+    /// The power of 2 that all addresses are multiples of, up to 256.
+    alignment: u32,
+}
+
+/// How the library computes products.
+struct Plan {
+    operation: Descriptor,
+    /// Of the library's first and second factor, and of the result.
+    layouts: [Layout; 3],
+    algorithm: sys::cublasLtMatmulAlgo_t,
+    /// Whether factors by which results are scaled are `f64`.
+    double: bool,
+}
+
+// SAFETY: plans are only read once they are made.
+unsafe impl Send for Plan {}
+// SAFETY: as above.
+unsafe impl Sync for Plan {}
+
+struct Descriptor(sys::cublasLtMatmulDesc_t);
+struct Layout(sys::cublasLtMatrixLayout_t);
+struct Preference(sys::cublasLtMatmulPreference_t);
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: it was created once and is destroyed once.
+        let destroyed = unsafe { result::destroy_matmul_desc(self.0) };
+        debug_assert!(destroyed.is_ok(), "[cuda] {destroyed:?}");
+    }
+}
+
+impl Drop for Layout {
+    fn drop(&mut self) {
+        // SAFETY: it was created once and is destroyed once.
+        let destroyed = unsafe { result::destroy_matrix_layout(self.0) };
+        debug_assert!(destroyed.is_ok(), "[cuda] {destroyed:?}");
+    }
+}
+
+impl Drop for Preference {
+    fn drop(&mut self) {
+        // SAFETY: it was created once and is destroyed once.
+        let destroyed = unsafe { result::destroy_matmul_pref(self.0) };
+        debug_assert!(destroyed.is_ok(), "[cuda] {destroyed:?}");
+    }
+}
+
+impl Drop for Blas {
+    fn drop(&mut self) {
+        // SAFETY: the handle was created once; no product is queued any more when the device goes.
+        let destroyed = unsafe { result::destroy_handle(self.handle) };
+        debug_assert!(destroyed.is_ok(), "[cuda] {destroyed:?}");
+    }
+}
+
+impl Blas {
+    /// The library for the current context.
+    pub(crate) fn new(device: &str) -> Result<Blas> {
+        let handle = result::create_handle().map_err(|error| error.on(device, "starting cuBLASLt"))?;
+        Ok(Blas { handle, plans: Mutex::default(), workspace: OnceLock::new() })
+    }
+
+    /// Queues products; `false` where the library has none for these.
+    ///
+    /// # Safety
+    /// As [`Driver::multiply`].
+    pub(crate) unsafe fn multiply(
+        &self,
+        products: &Products<'_, CudaMemory>,
+        stream: CUstream,
+        driver: &CudaDriver,
+    ) -> Result<bool> {
+        let Some(types) = Types::of(products) else { return Ok(false) };
+        let addresses = [address(&products.factors[0]), address(&products.factors[1]), {
+            products.to.memory.address() + products.to.offset as u64
+        }];
+        let key = Key {
+            sizes: [products.count, products.rows, products.columns, products.inner],
+            dtypes: [products.dtype, products.result],
+            factors: [0, 1].map(|i| {
+                let Matrices { transposed, pitch, step, .. } = products.factors[i];
+                (transposed, pitch, step)
+            }),
+            alignment: addresses.iter().fold(256u64, |all, address| all | address).trailing_zeros().min(8),
+        };
+        let Some(plan) = self.plan(&key, types) else { return Ok(false) };
+        let workspace = self.workspace.get_or_init(|| driver.allocate(WORKSPACE)).as_ref();
+        let workspace = workspace.map_err(Clone::clone)?;
+        let (one, zero, wide_one, wide_zero) = (1f32, 0f32, 1f64, 0f64);
+        let pick = |narrow: &f32, wide: &f64| -> *const c_void {
+            if plan.double { core::ptr::from_ref(wide).cast() } else { core::ptr::from_ref(narrow).cast() }
+        };
+        let [a, b, c] = addresses.map(|address| address as *mut c_void);
+        // SAFETY: the plan was made for these sizes, and the caller vouches for the memory.
+        let multiplied = unsafe {
+            result::matmul(
+                self.handle,
+                plan.operation.0,
+                pick(&one, &wide_one),
+                pick(&zero, &wide_zero),
+                b,
+                plan.layouts[0].0,
+                a,
+                plan.layouts[1].0,
+                c,
+                plan.layouts[2].0,
+                c,
+                plan.layouts[2].0,
+                &plan.algorithm,
+                workspace.address() as *mut c_void,
+                WORKSPACE,
+                stream.cast(),
+            )
+        };
+        multiplied.map_err(|error| error.on(&driver.info().name, "multiplying matrices"))?;
+        Ok(true)
+    }
+
+    fn plan(&self, key: &Key, types: Types) -> Option<Arc<Plan>> {
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        // What the library has no algorithm for, a kernel computes.
+        plans.entry(*key).or_insert_with(|| Plan::new(self.handle, key, types).ok().map(Arc::new)).clone()
+    }
+}
+
+fn address(matrices: &Matrices<'_, CudaMemory>) -> u64 {
+    matrices.at.memory.address() + matrices.at.offset as u64
+}
+
+/// The library's names of dtypes.
+#[derive(Clone, Copy)]
+struct Types {
+    element: sys::cudaDataType,
+    compute: sys::cublasComputeType_t,
+    scale: sys::cudaDataType,
+}
+
+impl Types {
+    fn of(products: &Products<'_, CudaMemory>) -> Option<Types> {
+        use sys::cublasComputeType_t as Compute;
+        use sys::cudaDataType_t as Data;
+        if products.dtype != products.result {
+            return None;
+        }
+        let (element, compute, scale) = match products.dtype {
+            DType::F64 => (Data::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F, Data::CUDA_R_64F),
+            DType::F32 => (Data::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F, Data::CUDA_R_32F),
+            DType::F16 => (Data::CUDA_R_16F, Compute::CUBLAS_COMPUTE_32F, Data::CUDA_R_32F),
+            DType::BF16 => (Data::CUDA_R_16BF, Compute::CUBLAS_COMPUTE_32F, Data::CUDA_R_32F),
+            DType::I64
+            | DType::I32
+            | DType::I16
+            | DType::I8
+            | DType::U64
+            | DType::U32
+            | DType::U16
+            | DType::U8
+            | DType::Bool => return None,
+        };
+        Some(Types { element, compute, scale })
+    }
+}
+
+impl Plan {
+    fn new(
+        handle: sys::cublasLtHandle_t,
+        key: &Key,
+        types: Types,
+    ) -> core::result::Result<Plan, CublasError> {
+        use sys::cublasLtMatmulDescAttributes_t as Attribute;
+        let [count, rows, columns, inner] = key.sizes;
+        let operation = Descriptor(result::create_matmul_desc(types.compute, types.scale)?);
+        let turned = [key.factors[1].0, key.factors[0].0];
+        let attributes = [Attribute::CUBLASLT_MATMUL_DESC_TRANSA, Attribute::CUBLASLT_MATMUL_DESC_TRANSB];
+        for (attribute, turned) in attributes.into_iter().zip(turned) {
+            // The library's number for "transposed" is 1.
+            let value = i32::from(turned);
+            // SAFETY: the descriptor is alive, and the value of the attribute's size.
+            unsafe {
+                result::set_matmul_desc_attribute(
+                    operation.0,
+                    attribute,
+                    (&raw const value).cast(),
+                    size_of::<i32>(),
+                )?;
+            }
+        }
+        let factor = |(turned, pitch, step): (bool, usize, usize), down: usize, across: usize| {
+            let (down, across) = if turned { (across, down) } else { (down, across) };
+            layout(types.element, [down, across, pitch], count, step)
+        };
+        let layouts = [
+            factor(key.factors[1], columns, inner)?,
+            factor(key.factors[0], inner, rows)?,
+            layout(types.element, [columns, rows, columns], count, rows * columns)?,
+        ];
+        let preference = preference(key.alignment)?;
+        // SAFETY: all of them are alive.
+        let found = unsafe {
+            result::get_matmul_algo_heuristic(
+                handle,
+                operation.0,
+                layouts[0].0,
+                layouts[1].0,
+                layouts[2].0,
+                layouts[2].0,
+                preference.0,
+            )?
+        };
+        let double = types.scale == sys::cudaDataType_t::CUDA_R_64F;
+        Ok(Plan { operation, layouts, algorithm: found.algo, double })
+    }
+}
+
+/// Matrices of so many rows and columns, with a pitch, counted as the library does.
+fn layout(
+    element: sys::cudaDataType,
+    [rows, columns, pitch]: [usize; 3],
+    count: usize,
+    step: usize,
+) -> core::result::Result<Layout, CublasError> {
+    use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
+    let layout = Layout(result::create_matrix_layout(element, rows as u64, columns as u64, pitch as i64)?);
+    if count > 1 {
+        let (count, step) = (count as i32, step as i64);
+        // SAFETY: the layout is alive, and the values of the attributes' sizes.
+        unsafe {
+            result::set_matrix_layout_attribute(
+                layout.0,
+                Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                (&raw const count).cast(),
+                size_of::<i32>(),
+            )?;
+            result::set_matrix_layout_attribute(
+                layout.0,
+                Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                (&raw const step).cast(),
+                size_of::<i64>(),
+            )?;
+        }
+    }
+    Ok(layout)
+}
+
+fn preference(alignment: u32) -> core::result::Result<Preference, CublasError> {
+    use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
+    let preference = Preference(result::create_matmul_pref()?);
+    let (workspace, bytes) = (WORKSPACE as u64, 1u32 << alignment);
+    // SAFETY: the preference is alive, and the values of the attributes' sizes.
+    unsafe {
+        result::set_matmul_pref_attribute(
+            preference.0,
+            Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+            (&raw const workspace).cast(),
+            size_of::<u64>(),
+        )?;
+        for attribute in [
+            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+        ] {
+            result::set_matmul_pref_attribute(
+                preference.0,
+                attribute,
+                (&raw const bytes).cast(),
+                size_of::<u32>(),
+            )?;
+        }
+    }
+    Ok(preference)
+}

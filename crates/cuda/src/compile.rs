@@ -1,0 +1,61 @@
+//! Compiling kernels by NVRTC.
+
+use crate::failure::Failure;
+use cudarc::nvrtc::{result, sys};
+use kiln_ir::{Error, Result};
+use std::ffi::{CString, c_char};
+
+/// A program of the compiler's; dropping it frees it.
+struct Program(sys::nvrtcProgram);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the program was made by `create_program` and is freed once.
+        let freed = unsafe { result::destroy_program(self.0) };
+        debug_assert!(freed.is_ok(), "[cuda] {freed:?}");
+    }
+}
+
+/// The version of the compiler.
+pub(crate) fn version() -> (i32, i32) {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both are written before the call returns.
+    let asked = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
+    if asked == sys::nvrtcResult::NVRTC_SUCCESS { (major, minor) } else { (0, 0) }
+}
+
+/// The machine code of a source for an architecture such as `sm_90`.
+pub(crate) fn compile(source: &str, architecture: &str, device: &str) -> Result<Vec<u8>> {
+    let text =
+        CString::new(source).map_err(|_| Error::device(device, "a kernel's source holds a zero byte"))?;
+    let failed = |error: result::NvrtcError| error.on(device, "compiling a kernel");
+    let program = Program(result::create_program(&text, None).map_err(failed)?);
+    let options = [format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
+    // SAFETY: the program is alive, and so is its source.
+    if let Err(error) = unsafe { result::compile_program(program.0, &options) } {
+        return Err(Error::device(
+            device,
+            format!("a kernel does not compile ({:?}):\n{}\n{source}", error.0, log(&program)),
+        ));
+    }
+    binary(&program).map_err(failed)
+}
+
+fn binary(program: &Program) -> core::result::Result<Vec<u8>, result::NvrtcError> {
+    let mut len = 0;
+    // SAFETY: the program is alive and compiled.
+    unsafe { sys::nvrtcGetCUBINSize(program.0, &mut len).result()? };
+    let mut bytes = vec![0u8; len];
+    // SAFETY: there is room for as many bytes as the compiler says.
+    unsafe { sys::nvrtcGetCUBIN(program.0, bytes.as_mut_ptr().cast::<c_char>()).result()? };
+    Ok(bytes)
+}
+
+/// What the compiler said.
+fn log(program: &Program) -> String {
+    // SAFETY: the program is alive, and was compiled.
+    let said = unsafe { result::get_program_log(program.0) };
+    let bytes: Vec<u8> =
+        said.unwrap_or_default().into_iter().map(|c| c as u8).take_while(|&c| c != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

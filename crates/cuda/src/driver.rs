@@ -1,0 +1,291 @@
+//! One device: its context, its queue, its memory.
+
+use crate::blas::Blas;
+use crate::failure::Failure;
+use crate::{compile, library};
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys;
+use kiln_gpu::DeviceInfo;
+use kiln_gpu::driver::{Argument, At, Driver, Grid, Products};
+use kiln_ir::{Error, Result};
+use kiln_kernel::print::Dialect;
+use std::cell::Cell;
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+/// NVIDIA's driver for one device.
+pub struct CudaDriver {
+    info: DeviceInfo,
+    context: Arc<Context>,
+    stream: sys::CUstream,
+    architecture: String,
+    blas: Blas,
+}
+
+// SAFETY: CUDA's contexts and streams may be used from any thread; each call makes the context the thread's own first.
+unsafe impl Send for CudaDriver {}
+// SAFETY: as above; calls from several threads at once are queued by CUDA.
+unsafe impl Sync for CudaDriver {}
+
+/// The context of a device, which everything on it shares.
+struct Context {
+    device: sys::CUdevice,
+    handle: sys::CUcontext,
+}
+
+// SAFETY: as for `CudaDriver`.
+unsafe impl Send for Context {}
+// SAFETY: as for `CudaDriver`.
+unsafe impl Sync for Context {}
+
+/// A block of the device's memory.
+pub struct CudaMemory {
+    address: sys::CUdeviceptr,
+    context: Arc<Context>,
+}
+
+/// A loaded entry point.
+pub struct CudaFunction {
+    module: sys::CUmodule,
+    handle: sys::CUfunction,
+    context: Arc<Context>,
+}
+
+// SAFETY: CUDA's functions may be launched from any thread.
+unsafe impl Send for CudaFunction {}
+// SAFETY: as above.
+unsafe impl Sync for CudaFunction {}
+
+impl Context {
+    /// Makes it the context of the calling thread.
+    fn enter(&self) -> core::result::Result<(), DriverError> {
+        thread_local! {
+            static CURRENT: Cell<usize> = const { Cell::new(0) };
+        }
+        let address = self.handle.addr();
+        if CURRENT.get() != address {
+            // SAFETY: the context is retained for as long as `self`.
+            unsafe { result::ctx::set_current(self.handle)? };
+            CURRENT.set(address);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: it was retained once; nothing of it is left.
+        let released = unsafe { result::primary_ctx::release(self.device) };
+        debug_assert!(released.is_ok(), "[cuda] {released:?}");
+    }
+}
+
+impl Drop for CudaMemory {
+    fn drop(&mut self) {
+        // SAFETY: the address came from `malloc_sync` and is freed once; the call waits for work that uses it.
+        let freed = self.context.enter().and_then(|()| unsafe { result::free_sync(self.address) });
+        // A device that was lost has no memory left to free.
+        let _ = freed;
+    }
+}
+
+impl Drop for CudaFunction {
+    fn drop(&mut self) {
+        // SAFETY: the module was loaded for this function alone, and is unloaded once.
+        let unloaded = self.context.enter().and_then(|()| unsafe { result::module::unload(self.module) });
+        // A device that was lost has unloaded it.
+        let _ = unloaded;
+    }
+}
+
+impl Drop for CudaDriver {
+    fn drop(&mut self) {
+        // SAFETY: the stream was made by `open`, and nothing uses it any more.
+        let destroyed = self.context.enter().and_then(|()| unsafe { result::stream::destroy(self.stream) });
+        let _ = destroyed;
+    }
+}
+
+/// How many devices there are.
+pub(crate) fn count() -> Result<usize> {
+    library::load(library::DRIVER, "cuda")?;
+    let failed = |error: DriverError| error.on("cuda", "starting CUDA");
+    result::init().map_err(failed)?;
+    Ok(result::device::get_count().map_err(failed)?.max(0) as usize)
+}
+
+impl CudaDriver {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// When a library or the device is missing.
+    pub fn open(index: usize) -> Result<CudaDriver> {
+        let name = format!("cuda:{index}");
+        let devices = count()?;
+        if index >= devices {
+            let problem = format!("there is no such device: CUDA shows {devices}");
+            return Err(Error::device(&name, problem).hint("CUDA_VISIBLE_DEVICES may hide some"));
+        }
+        library::load(library::COMPILER, &name)?;
+        library::load(library::BLAS, &name)?;
+        Self::start(index, &name).map_err(|error| error.on(&name, "opening the device"))?
+    }
+
+    fn start(index: usize, name: &str) -> core::result::Result<Result<CudaDriver>, DriverError> {
+        let device = result::device::get(index as i32)?;
+        use sys::CUdevice_attribute_enum as Attribute;
+        // SAFETY: the device exists.
+        let attribute = |which: Attribute| unsafe { result::device::get_attribute(device, which) };
+        let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        // SAFETY: as above; it is released when the context is dropped.
+        let handle = unsafe { result::primary_ctx::retain(device)? };
+        let context = Arc::new(Context { device, handle });
+        context.enter()?;
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
+        let mut version = 0;
+        // SAFETY: the version is written before the call returns.
+        unsafe { sys::cuDriverGetVersion(&mut version).result()? };
+        // Some architectures have instructions of their own.
+        let architecture = format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" });
+        let (compiler_major, compiler_minor) = compile::version();
+        let info = DeviceInfo {
+            name: name.to_owned(),
+            model: result::device::get_name(device)?,
+            target: format!("cuda {architecture} driver {version} nvrtc {compiler_major}.{compiler_minor}"),
+            dialect: Dialect::Cuda,
+            // SAFETY: the device exists.
+            memory: unsafe { result::device::total_mem(device)? },
+            multiprocessors: multiprocessors.max(1) as usize,
+        };
+        Ok(Blas::new(name).map(|blas| CudaDriver { info, context, stream, architecture, blas }))
+    }
+
+    /// What doing something on the device gave.
+    fn done<T>(&self, what: &str, outcome: core::result::Result<T, DriverError>) -> Result<T> {
+        outcome.map_err(|error| error.on(&self.info.name, what))
+    }
+
+    fn enter(&self) -> Result<()> {
+        self.done("entering the device's context", self.context.enter())
+    }
+}
+
+fn address(at: At<'_, CudaMemory>) -> sys::CUdeviceptr {
+    at.memory.address + at.offset as u64
+}
+
+impl Driver for CudaDriver {
+    type Memory = CudaMemory;
+    type Function = CudaFunction;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<CudaMemory> {
+        self.enter()?;
+        // SAFETY: the memory is freed when the block is dropped.
+        let address =
+            self.done(&format!("allocating {bytes} bytes"), unsafe { result::malloc_sync(bytes.max(1)) })?;
+        Ok(CudaMemory { address, context: self.context.clone() })
+    }
+
+    fn write(&self, to: At<'_, CudaMemory>, bytes: &[u8]) -> Result<()> {
+        self.enter()?;
+        // SAFETY: callers write within the block. Memory that is not pinned is read before the call returns.
+        self.done("copying to the device", unsafe {
+            result::memcpy_htod_async(address(to), bytes, self.stream)
+        })
+    }
+
+    fn read(&self, from: At<'_, CudaMemory>, bytes: &mut [u8]) -> Result<()> {
+        self.enter()?;
+        // SAFETY: callers read within the block, and the bytes are waited for while they are borrowed.
+        let read = unsafe {
+            result::memcpy_dtoh_async(bytes, address(from), self.stream)
+                .and_then(|()| result::stream::synchronize(self.stream))
+        };
+        self.done("copying from the device", read)
+    }
+
+    fn fill(&self, to: At<'_, CudaMemory>, bytes: usize, value: u8) -> Result<()> {
+        self.enter()?;
+        // SAFETY: callers write within the block.
+        let filled = unsafe { result::memset_d8_async(address(to), value, bytes, self.stream) };
+        self.done("setting memory", filled)
+    }
+
+    fn compile(&self, source: &str) -> Result<Vec<u8>> {
+        compile::compile(source, &self.architecture, &self.info.name)
+    }
+
+    fn load(&self, binary: &[u8], entry: &str) -> Result<CudaFunction> {
+        self.enter()?;
+        let name = CString::new(entry)
+            .map_err(|_| Error::device(&self.info.name, "an entry point's name holds a zero byte"))?;
+        // SAFETY: the binary is whole: the compiler made it, or it was kept with the source it was made from.
+        let module = unsafe { result::module::load_data(binary.as_ptr().cast::<c_void>()) };
+        let module = self.done("loading a kernel", module)?;
+        // SAFETY: the module is loaded.
+        match unsafe { result::module::get_function(module, name) } {
+            Ok(handle) => Ok(CudaFunction { module, handle, context: self.context.clone() }),
+            Err(error) => {
+                // SAFETY: nothing of the module is used.
+                let unloaded = unsafe { result::module::unload(module) };
+                let _ = unloaded;
+                Err(error.on(&self.info.name, "finding a kernel's entry point"))
+            }
+        }
+    }
+
+    unsafe fn launch(
+        &self,
+        function: &CudaFunction,
+        grid: Grid,
+        arguments: &[Argument<'_, CudaMemory>],
+    ) -> Result<()> {
+        self.enter()?;
+        /// More than any kernel has.
+        const MOST: usize = 256;
+        let mut words = [0u64; MOST];
+        let mut addresses = [core::ptr::null_mut::<c_void>(); MOST];
+        if arguments.len() > MOST {
+            return Err(Error::device(&self.info.name, "a kernel has too many arguments"));
+        }
+        for (place, argument) in arguments.iter().enumerate() {
+            words[place] = match argument {
+                Argument::Place(at) => address(*at),
+                Argument::Word(bytes) => u64::from_ne_bytes(*bytes),
+            };
+        }
+        for (place, address) in addresses[..arguments.len()].iter_mut().enumerate() {
+            *address = (&raw mut words[place]).cast();
+        }
+        let (blocks, threads) = ((grid.blocks as u32, 1, 1), (grid.threads, 1, 1));
+        let list = &mut addresses[..arguments.len()];
+        // SAFETY: the caller passes what the entry point takes; CUDA copies the arguments before the call returns.
+        let launched =
+            unsafe { result::launch_kernel(function.handle, blocks, threads, 0, self.stream, list) };
+        self.done("launching a kernel", launched)
+    }
+
+    unsafe fn multiply(&self, products: &Products<'_, CudaMemory>) -> Result<bool> {
+        self.enter()?;
+        // SAFETY: as the caller says.
+        unsafe { self.blas.multiply(products, self.stream, self) }
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the stream lives as long as `self`.
+        self.done("waiting for the device", unsafe { result::stream::synchronize(self.stream) })
+    }
+}
+
+impl CudaMemory {
+    pub(crate) fn address(&self) -> sys::CUdeviceptr {
+        self.address
+    }
+}

@@ -1,0 +1,50 @@
+//! Kiln's engine for NVIDIA GPUs.
+//!
+//! The engine is [`kiln_gpu`]'s; this crate gives its [driver](CudaDriver): memory and the queue by CUDA's driver API,
+//! kernels compiled by NVRTC for the device's own architecture, products of matrices by cuBLASLt. All of them are loaded
+//! at run time: a program builds on a machine without CUDA, and on one without a GPU [`open`] returns an error that says
+//! which library was looked for, and where. No toolkit is needed, only the driver and the two libraries, which PyTorch's
+//! packages bring too.
+//!
+//! ```no_run
+//! use kiln_ir::{Engine, TensorData};
+//!
+//! let gpu = kiln_cuda::open(0)?;
+//! let x = gpu.write(TensorData::from_vec(vec![1.0f32, 2.0], [2])?);
+//! # Ok::<(), kiln_ir::Error>(())
+//! ```
+
+mod blas;
+mod compile;
+mod driver;
+mod failure;
+mod library;
+
+pub use driver::CudaDriver;
+
+use kiln_gpu::{Gpu, MemoryConfig};
+use kiln_ir::Result;
+
+/// The engine of an NVIDIA GPU.
+pub type Cuda = Gpu<CudaDriver>;
+
+/// Opens GPU number `index`, counted as `CUDA_VISIBLE_DEVICES` shows them.
+///
+/// # Errors
+/// When a library or the device is missing; the error says which, and where it was looked for.
+pub fn open(index: usize) -> Result<Cuda> {
+    open_with(index, MemoryConfig::default())
+}
+
+/// As [`open`], with bounds on the memory that it takes.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(index: usize, memory: MemoryConfig) -> Result<Cuda> {
+    Ok(Gpu::new(CudaDriver::open(index)?, memory))
+}
+
+/// How many GPUs there are; 0 where CUDA is missing.
+pub fn count() -> usize {
+    driver::count().unwrap_or(0)
+}

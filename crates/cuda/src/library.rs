@@ -1,0 +1,122 @@
+//! Finding CUDA's libraries at run time.
+//!
+//! The loader finds what is on its path by name. What lies elsewhere, in a toolkit's folder or in packages of Python, is
+//! loaded from there first; asked by name after that, the loader gives what is loaded already.
+
+use kiln_ir::{Error, Result};
+use libloading::Library;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// A library of CUDA's, by the middle of its file name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) name: &'static str,
+    /// What brings it.
+    pub(crate) from: &'static str,
+}
+
+/// CUDA's driver.
+pub(crate) const DRIVER: Name = Name { name: "cuda", from: "NVIDIA's driver" };
+/// The compiler.
+pub(crate) const COMPILER: Name =
+    Name { name: "nvrtc", from: "the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`" };
+/// Linear algebra.
+pub(crate) const BLAS: Name =
+    Name { name: "cublasLt", from: "the CUDA toolkit, or `pip install nvidia-cublas`" };
+
+/// Loads a library for good, so that it is found by name.
+///
+/// # Errors
+/// When it is nowhere; the error says where it was looked for.
+pub(crate) fn load(library: Name, device: &str) -> Result<()> {
+    static LOADED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let mut loaded = LOADED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if loaded.contains(&library.name) {
+        return Ok(());
+    }
+    let files = files(library.name);
+    let folders = folders();
+    let places = || {
+        files.iter().map(PathBuf::from).chain(folders.iter().flat_map(|f| files.iter().map(|n| f.join(n))))
+    };
+    for place in places().filter(|place| place.parent() == Some(Path::new("")) || place.is_file()) {
+        // SAFETY: these are NVIDIA's libraries, whose initialisers may run at any time.
+        if let Ok(found) = unsafe { Library::new(&place) } {
+            // It stays for as long as the process.
+            core::mem::forget(found);
+            loaded.push(library.name);
+            return Ok(());
+        }
+    }
+    let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    let problem = format!(
+        "the library `{}` is missing: looked for {} on the loader's path and in {}",
+        library.name,
+        files.join(", "),
+        if folders.is_empty() { "no other folder".to_owned() } else { folders.join(", ") }
+    );
+    let hint = format!("it comes with {}; put its folder on LD_LIBRARY_PATH (PATH on Windows)", library.from);
+    Err(Error::device(device, problem).hint(hint))
+}
+
+/// The names that its file may have: the versions that this crate knows how to call.
+fn files(name: &str) -> Vec<String> {
+    if cfg!(windows) {
+        return match name {
+            "cuda" => vec!["nvcuda.dll".to_owned()],
+            _ => ["64_13.dll", "64_130_0.dll", "64_12.dll", "64_120_0.dll"]
+                .map(|end| format!("{name}{end}"))
+                .into(),
+        };
+    }
+    match name {
+        "cuda" => vec!["libcuda.so.1".to_owned(), "libcuda.so".to_owned()],
+        _ => ["", ".13", ".12"].map(|version| format!("lib{name}.so{version}")).into(),
+    }
+}
+
+/// Where toolkits and packages put libraries.
+fn folders() -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let mut folders = Vec::new();
+    for toolkit in ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"].iter().filter_map(|name| variable(name)) {
+        folders.extend(["lib64", "lib", "bin"].map(|folder| toolkit.join(folder)));
+    }
+    folders.push("/usr/local/cuda/lib64".into());
+    for prefix in ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| variable(name)) {
+        folders.push(prefix.join("lib"));
+        for python in entries(&prefix.join("lib")).into_iter().filter(|path| starts_with(path, "python3")) {
+            for package in entries(&python.join("site-packages/nvidia")) {
+                folders.push(package.join("lib"));
+            }
+        }
+    }
+    folders.retain(|folder| folder.is_dir());
+    folders
+}
+
+/// What is in a folder, in order of names.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+fn starts_with(path: &Path, start: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_library_is_named_with_the_places() {
+        let nowhere = Name { name: "kiln-has-no-such-library", from: "nobody" };
+        let error = load(nowhere, "cuda:0").unwrap_err().to_string();
+        assert!(error.contains("libkiln-has-no-such-library.so.12"), "{error}");
+        assert!(error.contains("cuda:0") && error.contains("nobody"), "{error}");
+    }
+}

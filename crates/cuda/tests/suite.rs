@@ -1,0 +1,73 @@
+//! The suite on the GPU: alone, behind fusion, among neighbours, under automatic differentiation.
+//!
+//! `cargo test -p kiln-cuda -- --include-ignored` runs it on a machine that has one.
+
+use kiln_cuda::Cuda;
+use kiln_fusion::{Fusion, Mode};
+use kiln_ir::Engine;
+use kiln_suite::cases::Group;
+use kiln_suite::engines::{Ignored, Neighbours, Subject};
+use kiln_suite::run::{Stack, finish, grads, values};
+use std::sync::{Arc, OnceLock};
+
+/// The one device that all tests share, with the kernels that they compiled.
+fn device() -> Arc<Cuda> {
+    static DEVICE: OnceLock<Arc<Cuda>> = OnceLock::new();
+    let open = || Arc::new(kiln_cuda::open(0).unwrap_or_else(|error| panic!("{error}")));
+    DEVICE.get_or_init(open).clone()
+}
+
+fn fused() -> Arc<dyn Engine> {
+    Arc::new(Fusion::with_mode(device(), Mode::On))
+}
+
+const IGNORED: &[Ignored] = &[];
+
+const PLAIN: Subject = Subject { name: "cuda", open: || device(), ignored: IGNORED };
+const FUSED: Subject = Subject { name: "fusion over cuda", open: fused, ignored: IGNORED };
+const AMONG: Subject = Subject {
+    name: "fusion over cuda, among neighbours",
+    open: || Arc::new(Neighbours(fused())),
+    ignored: IGNORED,
+};
+
+macro_rules! groups {
+    ($($test:ident $group:ident,)*) => {
+        mod value {
+            use super::*;
+
+            $(
+                #[test]
+                #[ignore = "needs an NVIDIA GPU"]
+                fn $test() {
+                    let matrix = [(PLAIN, Stack::Plain), (FUSED, Stack::Autodiff), (AMONG, Stack::Plain)];
+                    finish(values(&matrix, Group::$group));
+                }
+            )*
+        }
+
+        mod grad {
+            use super::*;
+
+            $(
+                #[test]
+                #[ignore = "needs an NVIDIA GPU"]
+                fn $test() {
+                    grads(&FUSED, Group::$group).finish();
+                }
+            )*
+        }
+    };
+}
+
+groups! {
+    nothing Nothing,
+    unary Unary,
+    binary Binary,
+    view View,
+    reduce Reduce,
+    index Index,
+    contraction Contraction,
+    composite Composite,
+    edge Edge,
+}

@@ -1,0 +1,72 @@
+//! What the engine keeps in a value: a block of memory, where in it the elements lie, and what may be wrong with them.
+
+use crate::driver::{At, Driver};
+use crate::memory::Block;
+use kiln_ir::{Error, Layout, Operand, Operands, Result, TensorType, Value};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// The payload of the engine's values. Clones share the memory.
+pub(crate) struct Array<D: Driver> {
+    pub(crate) block: Arc<Block<D>>,
+    pub(crate) layout: Layout,
+    pub(crate) suspicions: Suspicions<D>,
+}
+
+/// Whether a kernel met an index out of range, which only the device knows: a word that is then not 0.
+pub(crate) struct Suspicion<D: Driver> {
+    pub(crate) word: Block<D>,
+    /// What is wrong then.
+    pub(crate) error: Error,
+}
+
+/// Of all the kernels that led to a value.
+pub(crate) type Suspicions<D> = SmallVec<[Arc<Suspicion<D>>; 1]>;
+
+impl<D: Driver> Clone for Array<D> {
+    fn clone(&self) -> Self {
+        Array { block: self.block.clone(), layout: self.layout, suspicions: self.suspicions.clone() }
+    }
+}
+
+impl<D: Driver> Array<D> {
+    /// The array in a value.
+    ///
+    /// # Errors
+    /// The error of a poisoned value; an error for a value of another engine.
+    pub(crate) fn of(value: &Value) -> Result<&Array<D>> {
+        value.payload::<Array<D>>().ok_or_else(|| match value.error() {
+            Some(error) => error.clone(),
+            None => Error::unsupported("gpu", "a value of another engine was passed")
+                .hint("move the tensor to the device first"),
+        })
+    }
+
+    pub(crate) fn into_value(self, ty: TensorType) -> Value {
+        Value::new(ty, self)
+    }
+
+    /// The element at index 0 of every axis, for elements of that many bytes.
+    pub(crate) fn at(&self, size: usize) -> At<'_, D::Memory> {
+        self.block.at(self.layout.offset * size)
+    }
+
+    /// The same memory seen in another way.
+    pub(crate) fn with_layout(&self, layout: Layout) -> Array<D> {
+        Array { layout, ..self.clone() }
+    }
+}
+
+/// All that is suspected of operands, each once.
+pub(crate) fn suspicions<D: Driver>(inputs: &Operands) -> Suspicions<D> {
+    let mut all = Suspicions::<D>::new();
+    for value in inputs.iter().filter_map(Operand::value) {
+        let Ok(array) = Array::<D>::of(value) else { continue };
+        for suspicion in &array.suspicions {
+            if !all.iter().any(|known| Arc::ptr_eq(known, suspicion)) {
+                all.push(suspicion.clone());
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,304 @@
+//! The engine: one arm per op.
+
+use crate::array::{Array, Suspicion, Suspicions};
+use crate::driver::{Argument, Driver};
+use crate::index::Entries;
+use crate::kernels::Kernels;
+use crate::memory::{MemoryConfig, Pool};
+use crate::region::Regions;
+use crate::view::view;
+use kiln_ir::{
+    BoxFuture, Caps, CollectiveKind, Custom, DType, DTypeSet, Engine, Error, Memory, MemoryUse, Op, OpSet,
+    Operand, Operands, Result, TensorData, TensorType, Value, Values, Var, block_on, expand, poison_of,
+    poisoned,
+};
+use smallvec::smallvec;
+use std::sync::Arc;
+
+/// An engine for one GPU. Ops are queued in the order in which they are executed; only reading waits.
+///
+/// It runs every op on every dtype on the device: by a kernel that fusion's machinery prints, by one written by hand, by the
+/// vendor's library, or made of simpler ops. The exception are [custom ops](kiln_ir::CustomOp) that have no expansion, which
+/// can only be evaluated on the host.
+pub struct Gpu<D: Driver> {
+    caps: Caps,
+    pub(crate) driver: Arc<D>,
+    pub(crate) pool: Arc<Pool<D>>,
+    pub(crate) kernels: Kernels<D>,
+    pub(crate) regions: Regions<D>,
+}
+
+impl<D: Driver> Gpu<D> {
+    /// The engine over a driver.
+    pub fn new(driver: D, memory: MemoryConfig) -> Gpu<D> {
+        let driver = Arc::new(driver);
+        let caps = Caps { name: driver.info().name.clone(), dtypes: DTypeSet::ALL, native: OpSet::ALL };
+        Gpu {
+            caps,
+            pool: Pool::new(driver.clone(), memory),
+            kernels: Kernels::new(driver.clone()),
+            regions: Regions::default(),
+            driver,
+        }
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// How many kernels were compiled since the engine was made, rather than found on disk.
+    pub fn compiled_kernels(&self) -> u64 {
+        self.kernels.compiled()
+    }
+
+    fn run(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        match op {
+            Op::Reshape(shape) => self.reshape(shape, &inputs),
+            Op::Permute(axes) => view::<D>(&inputs, None, |layout| layout.permute(axes)),
+            Op::Broadcast(shape) => view::<D>(&inputs, None, |layout| layout.broadcast(shape)),
+            Op::Slice(slices) => view::<D>(&inputs, None, |layout| layout.slice(slices)),
+            Op::Windows { axis, size, step, dilation } => {
+                view::<D>(&inputs, None, |layout| layout.windows(*axis, *size, *step, *dilation))
+            }
+            Op::Bitcast(dtype) => view::<D>(&inputs, Some(*dtype), |layout| *layout),
+            Op::Copy => self.copy(&inputs),
+            Op::Pad(pads) => self.pad(pads, &inputs, results),
+            Op::Concat { axis } => self.concat(*axis, &inputs, results),
+            Op::SliceUpdate { slices, mode } => self.slice_update(slices, *mode, inputs, results),
+            Op::Take { axis } => self.take(Entries::List, *axis, &inputs, results),
+            Op::Gather { axis } => self.take(Entries::Each, *axis, &inputs, results),
+            Op::Put { axis, mode } => self.put(Entries::List, *axis, *mode, inputs, results),
+            Op::Scatter { axis, mode } => self.put(Entries::Each, *axis, *mode, inputs, results),
+            Op::ArgReduce { extremum, axis, .. } => self.arg_reduce(*extremum, *axis, &inputs, results),
+            Op::NonZero { index } => self.nonzero(*index, inputs),
+            Op::MatMul => self.matmul(inputs, results),
+            Op::Fused(fused) => match self.run_fused(fused.shared(), &inputs, results)? {
+                Some(values) => Ok(values),
+                None => Ok(fused.program().run_region(self, inputs)),
+            },
+            Op::Collective(collective) if collective.size == 1 => match collective.kind {
+                CollectiveKind::Recv { .. } => {
+                    Err(self.unsupported("the only member of a group has nobody to receive from"))
+                }
+                CollectiveKind::AllReduce(_)
+                | CollectiveKind::AllGather { .. }
+                | CollectiveKind::ReduceScatter { .. }
+                | CollectiveKind::Broadcast { .. }
+                | CollectiveKind::Send { .. } => {
+                    Ok(inputs.iter().filter_map(|operand| operand.value().cloned()).collect())
+                }
+            },
+            Op::Collective(collective) => {
+                let problem =
+                    format!("a group of {} members needs a layer that connects them", collective.size);
+                Err(self.unsupported(&problem).hint("this engine alone is a group of 1"))
+            }
+            Op::Custom(custom) => self.custom(op, custom, inputs, results),
+            Op::Full(ty) => {
+                let number = inputs.first().and_then(Operand::scalar);
+                let number =
+                    number.ok_or_else(|| self.unsupported("the number of `full` must be a number"))?;
+                Ok(smallvec![self.full(ty, number)?.into_value(*ty)])
+            }
+            Op::Iota { ty, axis } => Ok(smallvec![self.iota(ty, *axis)?.into_value(*ty)]),
+            Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Cast(_)
+            | Op::Reduce { .. }
+            | Op::Scan { .. }
+            | Op::Softmax { .. }
+            | Op::Norm { .. }
+            | Op::Quantize { .. }
+            | Op::Dequantize => self.computed(op, inputs, results),
+            Op::Random { .. }
+            | Op::Sort { .. }
+            | Op::TopK { .. }
+            | Op::Conv { .. }
+            | Op::Pool(_)
+            | Op::PoolGrad { .. }
+            | Op::Attention(_)
+            | Op::AttentionGrad(_)
+            | Op::Resize { .. }
+            | Op::Fft { .. } => self.expanded(op, inputs, results),
+        }
+    }
+
+    /// By a kernel of its own, or made of simpler ops.
+    pub(crate) fn computed(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        if results.iter().all(|ty| ty.num_elements() == 0) {
+            return results.iter().map(|ty| Ok(self.uninit(ty)?.into_value(*ty))).collect();
+        }
+        match self.run_single(op, &inputs, results)? {
+            Some(values) => Ok(values),
+            None => self.expanded(op, inputs, results),
+        }
+    }
+
+    fn expanded(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
+        drop(inputs);
+        let Some(outputs) = expand(self, op, &variables) else {
+            // What has no expansion is refused only where a reduction is over nothing.
+            return self.identity(op, results);
+        };
+        drop(variables);
+        outputs.into_iter().zip(results).map(|(output, ty)| self.into_value(output, ty)).collect()
+    }
+
+    /// A reduction over no elements.
+    fn identity(&self, op: &Op, results: &[TensorType]) -> Result<Values> {
+        let Op::Reduce { reduction, .. } = op else {
+            return Err(self.unsupported(&format!("does not run `{}` of such operands", op.name())));
+        };
+        let identity = reduction.identity(results[0].dtype);
+        Ok(smallvec![self.full(&results[0], identity)?.into_value(results[0])])
+    }
+
+    fn into_value(&self, output: Var<'_>, ty: &TensorType) -> Result<Value> {
+        match output.into_operand() {
+            Operand::Value(value) => Ok(value),
+            Operand::Scalar(scalar) => Ok(self.full(ty, scalar)?.into_value(*ty)),
+        }
+    }
+
+    /// By its expansion, else on the host.
+    fn custom(&self, op: &Op, custom: &Custom, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
+        if let Some(outputs) = custom.expand(&variables) {
+            return outputs
+                .into_iter()
+                .zip(results)
+                .map(|(output, ty)| self.into_value(output, ty))
+                .collect();
+        }
+        drop(variables);
+        let outputs = custom.evaluate(&self.on_host(inputs)?).ok_or_else(|| {
+            self.unsupported(&format!("has no way to run the custom op `{}`", op.name()))
+                .hint("give it an `expand` or an `evaluate`")
+        })??;
+        let agree =
+            outputs.len() == results.len() && outputs.iter().zip(results).all(|(y, ty)| y.ty() == *ty);
+        if !agree {
+            let problem = "its `evaluate` made results of other types than its `infer` says";
+            return Err(Error::value(custom.name(), problem));
+        }
+        Ok(outputs.into_iter().map(|data| self.write(data)).collect())
+    }
+
+    /// The operands as data. A plain number takes the dtype of the first tensor where it fits.
+    fn on_host(&self, inputs: Operands) -> Result<Vec<TensorData>> {
+        let beside = inputs.iter().find_map(Operand::value).map(Value::dtype);
+        let data = |operand| match operand {
+            Operand::Value(value) => block_on(self.read(value)),
+            Operand::Scalar(scalar) => {
+                let dtype = beside.filter(|&dtype| scalar.fits(dtype)).unwrap_or(scalar.default_dtype());
+                let ty = TensorType::new([], dtype);
+                let value = self.full(&ty, scalar)?.into_value(ty);
+                block_on(self.read(value))
+            }
+        };
+        inputs.into_iter().map(data).collect()
+    }
+
+    fn unsupported(&self, problem: &str) -> Error {
+        Error::unsupported(&self.caps.name, problem)
+    }
+
+    fn read_now(&self, value: &Value) -> Result<TensorData> {
+        let ty = *value.ty();
+        let array = self.contiguous(Array::<D>::of(value)?, ty.dtype)?;
+        let mut bytes = vec![0; ty.num_bytes()];
+        if !bytes.is_empty() {
+            self.driver.read(array.at(ty.dtype.size()), &mut bytes)?;
+        }
+        self.judge(&array.suspicions)?;
+        TensorData::from_bytes(&bytes, ty)
+    }
+
+    /// The first error that the device met on the way to a value.
+    pub(crate) fn judge(&self, suspicions: &Suspicions<D>) -> Result<()> {
+        for suspicion in suspicions {
+            let mut word = [0; 4];
+            self.driver.read(suspicion.word.at(0), &mut word)?;
+            if word != [0; 4] {
+                return Err(suspicion.error.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<D: Driver> Array<D> {
+    /// Its first element, as an argument.
+    pub(crate) fn place(&self, dtype: DType) -> Argument<'_, D::Memory> {
+        Argument::Place(self.at(dtype.size()))
+    }
+}
+
+impl<D: Driver> Suspicion<D> {
+    /// Its word, as an argument.
+    pub(crate) fn place(&self) -> Argument<'_, D::Memory> {
+        Argument::Place(self.word.at(0))
+    }
+}
+
+impl<D: Driver> Engine for Gpu<D> {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let found = match poison_of(&inputs) {
+            Some(error) => Err(error),
+            None => self.run(op, inputs, results),
+        };
+        found.unwrap_or_else(|error| poisoned(results, &error))
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        let ty = data.ty();
+        let written = self.uninit(&ty).and_then(|array| {
+            let bytes = data.bytes();
+            if !bytes.is_empty() {
+                self.driver.write(array.at(ty.dtype.size()), bytes)?;
+            }
+            Ok(array.into_value(ty))
+        });
+        written.unwrap_or_else(|error| Value::poisoned(ty, error))
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        let data = match value.error() {
+            Some(error) => Err(error.clone()),
+            None => self.read_now(&value),
+        };
+        Box::pin(async move { data })
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        let done = self.driver.synchronize();
+        Box::pin(async move { done })
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        Some(self)
+    }
+}
+
+/// Freed blocks are kept for the next ones, up to [`MemoryConfig::most_kept`].
+impl<D: Driver> Memory for Gpu<D> {
+    fn usage(&self) -> MemoryUse {
+        self.pool.usage()
+    }
+
+    fn reset_peak(&self) {
+        self.pool.reset_peak();
+    }
+
+    fn trim(&self) {
+        self.pool.trim();
+    }
+}

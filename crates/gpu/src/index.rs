@@ -1,0 +1,246 @@
+//! Reading and writing by index.
+
+use crate::Gpu;
+use crate::array::{Array, suspicions};
+use crate::driver::Driver;
+use crate::native::{Native, length};
+use crate::view::tensor;
+use kiln_ir::{
+    DType, Engine, Error, Layout, Op, Operand, Operands, Result, TensorType, UpdateMode, Value, Values,
+};
+use smallvec::smallvec;
+use std::sync::Arc;
+
+const SOURCE: &str = include_str!("native/index.cu");
+
+/// The axes before, along and after the one that an index points into.
+struct Sides {
+    before: usize,
+    length: usize,
+    after: usize,
+}
+
+impl Sides {
+    fn new(shape: &[usize], axis: usize) -> Sides {
+        let product = |lengths: &[usize]| lengths.iter().product();
+        Sides { before: product(&shape[..axis]), length: shape[axis], after: product(&shape[axis + 1..]) }
+    }
+}
+
+/// Whether an index is one list for all places, or has an entry for each element.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entries {
+    /// [`Op::Take`] and [`Op::Put`].
+    List,
+    /// [`Op::Gather`] and [`Op::Scatter`].
+    Each,
+}
+
+impl Entries {
+    fn place(self) -> &'static str {
+        match self {
+            Entries::List => "i",
+            Entries::Each => "p",
+        }
+    }
+
+    /// Where the winner among entries that point to one place is written down.
+    fn winner(self) -> &'static str {
+        match self {
+            Entries::List => "at",
+            Entries::Each => "(b * length + at) * after + a",
+        }
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    pub(crate) fn take(
+        &self,
+        entries: Entries,
+        axis: usize,
+        inputs: &Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
+        let (x, x_ty) = tensor::<D>(inputs, 0)?;
+        let (index, index_ty) = tensor::<D>(inputs, 1)?;
+        let (x, index) = (self.contiguous(x, x_ty.dtype)?, self.contiguous(index, index_ty.dtype)?);
+        let sides = Sides::new(&x_ty.shape, axis);
+        let count = match entries {
+            Entries::List => index_ty.num_elements(),
+            Entries::Each => index_ty.shape[axis],
+        };
+        let result = self.uninit(&results[0])?;
+        let suspicion =
+            self.suspicion(out_of_range(if entries == Entries::List { "take" } else { "gather" }))?;
+        let native = Native::new(SOURCE, "kiln_take")
+            .name("KILN_TAKE", "")
+            .name("INDEX_AT", entries.place())
+            .size("E", x_ty.dtype)
+            .dtype("I", index_ty.dtype);
+        let total = results[0].num_elements();
+        let arguments = smallvec![
+            x.place(x_ty.dtype),
+            index.place(index_ty.dtype),
+            result.place(x_ty.dtype),
+            suspicion.place(),
+            length(total),
+            length(sides.length),
+            length(count),
+            length(sides.after),
+        ];
+        self.native(native, total, arguments)?;
+        let mut all = suspicions::<D>(inputs);
+        all.push(suspicion);
+        Ok(smallvec![Array { suspicions: all, ..result }.into_value(results[0])])
+    }
+
+    pub(crate) fn put(
+        &self,
+        entries: Entries,
+        axis: usize,
+        mode: UpdateMode,
+        inputs: Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
+        let ty = results[0];
+        let computed = match mode {
+            UpdateMode::Set => ty.dtype,
+            UpdateMode::Add | UpdateMode::Mul | UpdateMode::Min | UpdateMode::Max => combined_in(ty.dtype),
+        };
+        let mut inputs = inputs;
+        for place in [0, 2] {
+            if computed != ty.dtype {
+                inputs[place] = Operand::Value(self.cast(&inputs[place], computed)?);
+            }
+        }
+        let suspicion =
+            self.suspicion(out_of_range(if entries == Entries::List { "put" } else { "scatter" }))?;
+        let mut all = suspicions::<D>(&inputs);
+        let (index, index_ty) = tensor::<D>(&inputs, 1)?;
+        let (source, source_ty) = tensor::<D>(&inputs, 2)?;
+        let (index_dtype, source_shape) = (index_ty.dtype, source_ty.shape);
+        let count = match entries {
+            Entries::List => index_ty.num_elements(),
+            Entries::Each => index_ty.shape[axis],
+        };
+        let (index, source) = (self.contiguous(index, index_dtype)?, self.contiguous(source, computed)?);
+        let sides = Sides::new(&ty.shape, axis);
+        let base = core::mem::replace(&mut inputs[0], Operand::Scalar(kiln_ir::Scalar::Int(0)));
+        let result = self.owned(base, TensorType { dtype: computed, ..ty })?;
+        let total = source_shape.num_elements();
+        let sizes = || [length(total), length(sides.length), length(count), length(sides.after)];
+        let named = |entry, part| {
+            Native::new(SOURCE, entry)
+                .name(part, "")
+                .name("INDEX_AT", entries.place())
+                .dtype("I", index_dtype)
+        };
+        match mode {
+            UpdateMode::Set => {
+                if i32::try_from(count).is_err() {
+                    return Err(Error::unsupported(
+                        "gpu",
+                        "an index has more than 2³¹ entries along its axis",
+                    ));
+                }
+                let places = match entries {
+                    Entries::List => sides.length,
+                    Entries::Each => sides.before * sides.length * sides.after,
+                };
+                let winner = self.pool.block(places * 4)?;
+                self.driver.fill(winner.at(0), places * 4, 0xff)?;
+                let winner = || crate::driver::Argument::Place(winner.at(0));
+                let claim = named("kiln_claim", "KILN_CLAIM").name("WINNER_AT", entries.winner());
+                let mut arguments = smallvec![index.place(index_dtype), winner(), suspicion.place()];
+                arguments.extend(sizes());
+                self.native(claim, total, arguments)?;
+                let set =
+                    named("kiln_set", "KILN_SET").name("WINNER_AT", entries.winner()).size("E", ty.dtype);
+                let mut arguments = smallvec![
+                    source.place(computed),
+                    index.place(index_dtype),
+                    winner(),
+                    result.place(computed),
+                    suspicion.place()
+                ];
+                arguments.extend(sizes());
+                self.native(set, total, arguments)?;
+            }
+            UpdateMode::Add | UpdateMode::Mul | UpdateMode::Min | UpdateMode::Max => {
+                let native = combining(named("kiln_combine", "KILN_COMBINE"), mode, computed);
+                let mut arguments = smallvec![
+                    source.place(computed),
+                    index.place(index_dtype),
+                    result.place(computed),
+                    suspicion.place()
+                ];
+                arguments.extend(sizes());
+                self.native(native, total, arguments)?;
+            }
+        }
+        all.push(suspicion);
+        let value = Array { suspicions: all, ..result }.into_value(TensorType { dtype: computed, ..ty });
+        if computed == ty.dtype {
+            return Ok(smallvec![value]);
+        }
+        Ok(smallvec![self.cast(&Operand::Value(value), ty.dtype)?])
+    }
+
+    fn cast(&self, operand: &Operand, dtype: DType) -> Result<Value> {
+        let Operand::Value(value) = operand else {
+            return Err(Error::unsupported("gpu", "a tensor operand is missing"));
+        };
+        let ty = value.ty().with_dtype(dtype);
+        let mut values = self.execute(&Op::Cast(dtype), smallvec![Operand::Value(value.clone())], &[ty]);
+        Ok(values.remove(0))
+    }
+
+    /// A contiguous array of an operand's elements that nobody else sees.
+    pub(crate) fn owned(&self, operand: Operand, ty: TensorType) -> Result<Array<D>> {
+        let Operand::Value(mut value) = operand else {
+            return Err(Error::unsupported("gpu", "a tensor operand is missing"));
+        };
+        if let Some(array) = value.payload_mut::<Array<D>>()
+            && array.layout.is_contiguous()
+            && array.layout.offset == 0
+            && Arc::strong_count(&array.block) == 1
+        {
+            return Ok(array.clone());
+        }
+        let array = Array::<D>::of(&value)?;
+        let fresh = self.uninit(&ty)?;
+        self.copy_elements(array, &fresh, ty.dtype)?;
+        Ok(Array { layout: Layout::contiguous(ty.shape), suspicions: array.suspicions.clone(), ..fresh })
+    }
+}
+
+fn out_of_range(op: &str) -> Error {
+    Error::value(op, "an index is out of range").hint("indices go from 0 to the length of the axis less 1")
+}
+
+/// The dtype in which elements are combined: one of four or eight bytes, which devices change as a whole.
+fn combined_in(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        DType::I16 | DType::I8 => DType::I32,
+        DType::U16 | DType::U8 | DType::Bool => DType::U32,
+        DType::F64 | DType::F32 | DType::I64 | DType::I32 | DType::U64 | DType::U32 => dtype,
+    }
+}
+
+fn combining(native: Native, mode: UpdateMode, dtype: DType) -> Native {
+    let ty = kiln_kernel::print::held_type(dtype);
+    let word = if dtype.size() == 8 { DType::U64 } else { DType::U32 };
+    let native = native.name("A", ty).name("WORD", kiln_kernel::print::held_type(word));
+    match mode {
+        // Signed sums wrap as unsigned ones do.
+        UpdateMode::Add if dtype.is_float() || dtype == DType::I32 || !dtype.is_signed_int() => {
+            native.name("ATOMIC_ADD", "")
+        }
+        UpdateMode::Add | UpdateMode::Set => native.name("COMBINE(a, b)", "((WORD)(a) + (WORD)(b))"),
+        UpdateMode::Mul if dtype.is_float() => native.name("COMBINE(a, b)", "((a) * (b))"),
+        UpdateMode::Mul => native.name("COMBINE(a, b)", "((WORD)(a) * (WORD)(b))"),
+        UpdateMode::Min => native.name("COMBINE(a, b)", "kiln_min<A>(a, b)"),
+        UpdateMode::Max => native.name("COMBINE(a, b)", "kiln_max<A>(a, b)"),
+    }
+}

@@ -1,0 +1,183 @@
+//! Compiled kernels: kept by source, in memory and on disk.
+
+use crate::driver::Driver;
+use kiln_ir::Result;
+use std::collections::HashMap;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A kernel that is compiled once: the first who asks compiles, all others wait for that.
+type Slot<F> = Arc<OnceLock<Result<Arc<F>>>>;
+
+/// The kernels of one device.
+pub(crate) struct Kernels<D: Driver> {
+    driver: Arc<D>,
+    /// By source and entry point.
+    loaded: Mutex<HashMap<(Arc<str>, &'static str), Slot<D::Function>>>,
+    disk: Option<Disk>,
+    compiled: AtomicU64,
+}
+
+impl<D: Driver> Kernels<D> {
+    pub(crate) fn new(driver: Arc<D>) -> Kernels<D> {
+        let disk = Disk::open(&driver.info().target);
+        Kernels { driver, loaded: Mutex::default(), disk, compiled: AtomicU64::new(0) }
+    }
+
+    /// The entry point of a source.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub(crate) fn function(&self, source: &Arc<str>, entry: &'static str) -> Result<Arc<D::Function>> {
+        let slot = {
+            let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+            loaded.entry((source.clone(), entry)).or_default().clone()
+        };
+        slot.get_or_init(|| self.make(source, entry).map(Arc::new)).clone()
+    }
+
+    /// How many sources were compiled, rather than found on disk.
+    pub(crate) fn compiled(&self) -> u64 {
+        self.compiled.load(Ordering::Relaxed)
+    }
+
+    fn make(&self, source: &str, entry: &str) -> Result<D::Function> {
+        if let Some(binary) = self.disk.as_ref().and_then(|disk| disk.find(source))
+            && let Ok(function) = self.driver.load(&binary, entry)
+        {
+            return Ok(function);
+        }
+        let binary = self.driver.compile(source)?;
+        self.compiled.fetch_add(1, Ordering::Relaxed);
+        let function = self.driver.load(&binary, entry)?;
+        if let Some(disk) = &self.disk {
+            disk.keep(source, &binary);
+        }
+        Ok(function)
+    }
+}
+
+/// Binaries in files, each with the source it was made from: a source of the same hash is told apart.
+struct Disk {
+    folder: PathBuf,
+}
+
+/// Longer files are none of ours.
+const LONGEST: u64 = 64 << 20;
+
+impl Disk {
+    /// The folder for a target: under `KILN_CACHE_DIR`, or where the system keeps caches. Nothing is kept where that is
+    /// empty, or no folder can be made.
+    fn open(target: &str) -> Option<Disk> {
+        let root = match std::env::var_os("KILN_CACHE_DIR") {
+            Some(root) if root.is_empty() => return None,
+            Some(root) => PathBuf::from(root),
+            None => system_cache()?.join("kiln"),
+        };
+        let folder = root.join("kernels").join(format!("{:016x}", hash(target)));
+        fs::create_dir_all(&folder).ok()?;
+        Some(Disk { folder })
+    }
+
+    fn path(&self, source: &str) -> PathBuf {
+        self.folder.join(format!("{:016x}", hash(source)))
+    }
+
+    fn find(&self, source: &str) -> Option<Vec<u8>> {
+        let path = self.path(source);
+        let length = fs::metadata(&path).ok()?.len();
+        if length > LONGEST {
+            return None;
+        }
+        let bytes = fs::read(&path).ok()?;
+        let (head, rest) = bytes.split_first_chunk::<16>()?;
+        let (source_len, binary_len) = (word(&head[..8])?, word(&head[8..])?);
+        let whole = source_len.checked_add(binary_len)? == rest.len();
+        let (kept, binary) = rest.split_at_checked(source_len)?;
+        (whole && kept == source.as_bytes()).then(|| binary.to_vec())
+    }
+
+    /// A failure, such as a full disk, only means that the kernel is compiled again next time.
+    fn keep(&self, source: &str, binary: &[u8]) {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let temporary = self.folder.join(format!("{}-{number}.new", std::process::id()));
+        let written =
+            write(&temporary, source, binary).and_then(|()| fs::rename(&temporary, self.path(source)));
+        if written.is_err() {
+            // It may not be there at all.
+            let _ = fs::remove_file(&temporary);
+        }
+    }
+}
+
+fn write(path: &Path, source: &str, binary: &[u8]) -> std::io::Result<()> {
+    let mut file = fs::File::create(path)?;
+    file.write_all(&(source.len() as u64).to_le_bytes())?;
+    file.write_all(&(binary.len() as u64).to_le_bytes())?;
+    file.write_all(source.as_bytes())?;
+    file.write_all(binary)
+}
+
+fn word(bytes: &[u8]) -> Option<usize> {
+    usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok()
+}
+
+/// The same in every run of programs built by one compiler; another only compiles again.
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn system_cache() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    variable("XDG_CACHE_HOME")
+        .or_else(|| variable("LOCALAPPDATA"))
+        .or_else(|| Some(variable("HOME")?.join(".cache")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk(name: &str) -> Disk {
+        let folder = std::env::temp_dir().join(format!("kiln-kernels-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Disk { folder }
+    }
+
+    #[test]
+    fn a_binary_is_found_by_its_source_alone() {
+        let disk = disk("found");
+        disk.keep("one", &[1, 2, 3]);
+        assert_eq!(disk.find("one"), Some(vec![1, 2, 3]));
+        assert_eq!(disk.find("two"), None);
+        // As if both had one hash.
+        fs::rename(disk.path("one"), disk.path("two")).unwrap();
+        assert_eq!(disk.find("two"), None);
+        fs::remove_dir_all(&disk.folder).unwrap();
+    }
+
+    #[test]
+    fn a_damaged_file_is_no_binary() {
+        let disk = disk("damaged");
+        disk.keep("source", &[7; 100]);
+        let whole = fs::read(disk.path("source")).unwrap();
+        for cut in 0..whole.len() {
+            fs::write(disk.path("source"), &whole[..cut]).unwrap();
+            assert_eq!(disk.find("source"), None, "cut at {cut}");
+        }
+        for at in 0..16 {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0xff;
+            fs::write(disk.path("source"), &bytes).unwrap();
+            assert_eq!(disk.find("source"), None, "changed at {at}");
+        }
+        fs::remove_dir_all(&disk.folder).unwrap();
+    }
+}

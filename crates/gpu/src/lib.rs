@@ -1,0 +1,40 @@
+//! What Kiln's GPU engines share: one engine over any [`Driver`].
+//!
+//! A vendor's crate gives a [`Driver`]: memory, compiled programs, one queue in order, and products of matrices by the
+//! vendor's library. Everything else is here, once:
+//!
+//! * **Memory** is [pooled](MemoryConfig): work happens in order, so that a block may be used again as soon as nobody
+//!   holds it, and a training step after the first asks nothing of the system.
+//! * **Tensors** are a block and a [`Layout`](kiln_ir::Layout): reshape, permute, broadcast, slice and windows only write
+//!   another layout.
+//! * **Kernels** are those of [`kiln_kernel`]: a fused region, and each op that has a form there, is printed as C++ for
+//!   its dtypes and strides and compiled for the device. Compiled kernels are kept in memory and on disk
+//!   (`KILN_CACHE_DIR`).
+//! * **Native kernels** of ops that have no such form, by index above all, are C++ too (`native/`).
+//! * Every other op **expands**: what it is made of runs on the device as well.
+//!
+//! Errors never end a program: memory that runs out, a kernel that does not compile or an index out of range poisons the
+//! value, and reading it gives the error. Whether an index was out of range only the device knows; values carry the word
+//! that tells, and it is looked at when they are read.
+#![deny(unsafe_code)]
+
+mod array;
+// Launching is unsafe: the device reads and writes where it is told.
+#[allow(unsafe_code)]
+pub mod driver;
+mod engine;
+mod index;
+mod kernels;
+mod matmul;
+mod memory;
+mod native;
+mod order;
+#[allow(unsafe_code)]
+mod queue;
+mod region;
+mod strided;
+mod view;
+
+pub use driver::{DeviceInfo, Driver};
+pub use engine::Gpu;
+pub use memory::MemoryConfig;

@@ -1,0 +1,130 @@
+//! Products of matrices: by the vendor's library, or by a kernel.
+
+use crate::Gpu;
+use crate::array::{Array, suspicions};
+use crate::driver::{Driver, Matrices, Products};
+use crate::view::tensor;
+use kiln_ir::{DType, Layout, Op, Operand, Operands, Result, TensorType, Value, Values};
+use smallvec::smallvec;
+
+/// How the matrices of an operand lie.
+#[derive(Clone, Copy)]
+struct Lie {
+    transposed: bool,
+    pitch: usize,
+    step: usize,
+}
+
+impl<D: Driver> Gpu<D> {
+    pub(crate) fn matmul(&self, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        let (ty, inner) = (results[0], inputs[0].value().map_or(0, |a| *a.shape().last().unwrap_or(&0)));
+        if ty.num_elements() == 0 || inner == 0 {
+            return self.computed(&Op::MatMul, inputs, results);
+        }
+        let all = suspicions::<D>(&inputs);
+        let mut lies = [None; 2];
+        let mut factors = [inputs[0].clone(), inputs[1].clone()];
+        for (factor, lie) in factors.iter_mut().zip(&mut lies) {
+            *lie = self.lying(factor)?;
+        }
+        let [Some(left), Some(right)] = lies else { return self.computed(&Op::MatMul, inputs, results) };
+        let result = self.uninit(&ty)?;
+        let rank = ty.shape.rank();
+        let operands: Operands = factors.into_iter().collect();
+        let (a, a_ty) = tensor::<D>(&operands, 0)?;
+        let (b, b_ty) = tensor::<D>(&operands, 1)?;
+        let products = Products {
+            count: ty.shape[..rank - 2].iter().product(),
+            rows: ty.shape[rank - 2],
+            columns: ty.shape[rank - 1],
+            inner,
+            dtype: a_ty.dtype,
+            result: ty.dtype,
+            factors: [left.matrices(a, a_ty.dtype), right.matrices(b, b_ty.dtype)],
+            to: result.at(ty.dtype.size()),
+        };
+        if self.multiply(&products)? {
+            return Ok(smallvec![Array { suspicions: all, ..result }.into_value(ty)]);
+        }
+        drop(result);
+        self.computed(&Op::MatMul, inputs, results)
+    }
+
+    /// How an operand's matrices lie; it is copied where libraries could not read it.
+    fn lying(&self, operand: &mut Operand) -> Result<Option<Lie>> {
+        let Operand::Value(value) = operand else { return Ok(None) };
+        let array = Array::<D>::of(value)?;
+        if let Some(lie) = Lie::of(&array.layout) {
+            return Ok(Some(lie));
+        }
+        let ty = *value.ty();
+        let copy = self.contiguous(array, ty.dtype)?;
+        let lie = Lie::of(&copy.layout);
+        *operand = Operand::Value(Value::new(ty, copy));
+        Ok(lie)
+    }
+}
+
+impl Lie {
+    fn matrices<D: Driver>(self, array: &Array<D>, dtype: DType) -> Matrices<'_, D::Memory> {
+        let Lie { transposed, pitch, step } = self;
+        Matrices { at: array.at(dtype.size()), transposed, pitch, step }
+    }
+
+    /// `None` where rows or columns have gaps, or matrices do not follow each other at one distance.
+    fn of(layout: &Layout) -> Option<Lie> {
+        let rank = layout.rank();
+        let (shape, strides) = (&layout.shape, layout.strides());
+        let [rows, columns] = [shape[rank - 2], shape[rank - 1]];
+        let [down, across] = [strides[rank - 2], strides[rank - 1]];
+        let fits = |pitch: isize, least: usize| usize::try_from(pitch).ok().filter(|pitch| *pitch >= least);
+        let (transposed, pitch) = if (across == 1 || columns == 1)
+            && let Some(pitch) = fits(if rows == 1 { columns as isize } else { down }, columns)
+        {
+            (false, pitch)
+        } else if (down == 1 || rows == 1)
+            && let Some(pitch) = fits(if columns == 1 { rows as isize } else { across }, rows)
+        {
+            (true, pitch)
+        } else {
+            return None;
+        };
+        // The axes before, seen as one.
+        let mut merged: Option<(usize, isize)> = None;
+        for axis in (0..rank - 2).rev().filter(|&axis| shape[axis] != 1) {
+            merged = match merged {
+                None => Some((shape[axis], strides[axis])),
+                Some((length, step)) if strides[axis] == step * length as isize => {
+                    Some((length * shape[axis], step))
+                }
+                Some(_) => return None,
+            };
+        }
+        let step = usize::try_from(merged.map_or(0, |(_, step)| step)).ok()?;
+        Some(Lie { transposed, pitch, step })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_ir::{Axes, Shape};
+
+    fn lie(layout: &Layout) -> Option<(bool, usize, usize)> {
+        Lie::of(layout).map(|lie| (lie.transposed, lie.pitch, lie.step))
+    }
+
+    #[test]
+    fn rows_or_columns_without_gaps_are_read_where_they_lie() {
+        let plain = Layout::contiguous(Shape::from([2, 3, 4, 5]));
+        assert_eq!(lie(&plain), Some((false, 5, 20)));
+        assert_eq!(lie(&plain.permute(&Axes::new(&[0, 1, 3, 2]))), Some((true, 5, 20)));
+        assert_eq!(lie(&plain.permute(&Axes::new(&[0, 2, 1, 3]))), None);
+        assert_eq!(lie(&plain.permute(&Axes::new(&[1, 0, 2, 3]))), None);
+        let one = Layout::contiguous(Shape::from([1, 4, 5]));
+        assert_eq!(lie(&one.broadcast(&Shape::from([7, 4, 5]))), Some((false, 5, 0)));
+        let row = Layout::contiguous(Shape::from([1, 5]));
+        assert_eq!(lie(&row), Some((false, 5, 0)));
+        assert_eq!(lie(&row.permute(&Axes::new(&[1, 0]))), Some((false, 1, 0)));
+    }
+}

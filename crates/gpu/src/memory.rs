@@ -1,0 +1,191 @@
+//! Memory of a device that is kept for what comes next.
+//!
+//! All work of a device is done in order, and so a block may be used again as soon as nobody holds it: what reads it was
+//! queued before.
+
+use crate::driver::{At, Driver};
+use kiln_ir::{Error, MemoryUse, Result};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How much memory a device may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryConfig {
+    /// The most bytes that tensors and kept blocks come to. `None`: as much as there is.
+    pub limit: Option<usize>,
+    /// The most bytes that are kept when nobody uses them. `None`: no bound.
+    pub most_kept: Option<usize>,
+}
+
+/// Blocks are multiples of this.
+const UNIT: usize = 512;
+
+/// The memory of one device.
+pub(crate) struct Pool<D: Driver> {
+    driver: Arc<D>,
+    config: MemoryConfig,
+    state: Mutex<State<D::Memory>>,
+}
+
+struct State<M> {
+    /// By length.
+    free: BTreeMap<usize, Vec<M>>,
+    usage: MemoryUse,
+}
+
+/// Memory that somebody holds; dropping it gives it back to the pool.
+pub(crate) struct Block<D: Driver> {
+    /// `None` only while it is dropped.
+    memory: Option<D::Memory>,
+    len: usize,
+    pool: Arc<Pool<D>>,
+}
+
+impl<D: Driver> Pool<D> {
+    pub(crate) fn new(driver: Arc<D>, config: MemoryConfig) -> Arc<Pool<D>> {
+        let state = State { free: BTreeMap::new(), usage: MemoryUse::default() };
+        Arc::new(Pool { driver, config, state: Mutex::new(state) })
+    }
+
+    /// A block of at least that many bytes.
+    ///
+    /// # Errors
+    /// When the device, or the limit that was set, has no room for it.
+    pub(crate) fn block(self: &Arc<Self>, bytes: usize) -> Result<Block<D>> {
+        let len = class(bytes).ok_or_else(|| self.too_large(bytes))?;
+        let memory = match self.with(|state| state.take(len)) {
+            Some(memory) => memory,
+            None => self.fresh(len)?,
+        };
+        Ok(Block { memory: Some(memory), len, pool: self.clone() })
+    }
+
+    fn fresh(&self, len: usize) -> Result<D::Memory> {
+        let within = |state: &State<D::Memory>| {
+            let taken = state.usage.live_bytes + state.usage.kept_bytes;
+            self.config.limit.is_none_or(|limit| taken + len <= limit)
+        };
+        if !self.with(|state| within(state)) {
+            self.trim();
+        }
+        if !self.with(|state| within(state)) {
+            return Err(self.too_large(len));
+        }
+        let memory = self.driver.allocate(len).or_else(|_| {
+            self.trim();
+            self.driver.allocate(len)
+        })?;
+        self.with(|state| {
+            state.usage.system_allocations += 1;
+            state.usage.hold(len);
+        });
+        Ok(memory)
+    }
+
+    fn too_large(&self, bytes: usize) -> Error {
+        let usage = self.usage();
+        let problem =
+            format!("out of memory: {bytes} bytes asked for, while tensors hold {} bytes", usage.live_bytes);
+        let hint = "free tensors, make batches smaller, or raise the limit of the memory configuration";
+        Error::device(&self.driver.info().name, problem).hint(hint)
+    }
+
+    pub(crate) fn usage(&self) -> MemoryUse {
+        self.with(|state| state.usage)
+    }
+
+    pub(crate) fn reset_peak(&self) {
+        self.with(|state| state.usage.peak_live_bytes = state.usage.live_bytes);
+    }
+
+    /// Gives all that is kept back to the system, which waits for what uses it.
+    pub(crate) fn trim(&self) {
+        let kept = self.with(|state| {
+            state.usage.kept_bytes = 0;
+            core::mem::take(&mut state.free)
+        });
+        // Outside of the lock: the driver waits.
+        drop(kept);
+    }
+
+    fn give_back(&self, memory: D::Memory, len: usize) {
+        let surplus = self.with(|state| {
+            state.usage.live_bytes -= len;
+            if self.config.most_kept.is_some_and(|most| state.usage.kept_bytes + len > most) {
+                return Some(memory);
+            }
+            state.usage.kept_bytes += len;
+            state.free.entry(len).or_default().push(memory);
+            None
+        });
+        drop(surplus);
+    }
+
+    fn with<R>(&self, body: impl FnOnce(&mut State<D::Memory>) -> R) -> R {
+        body(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<M> State<M> {
+    /// A block that was freed: the last one, which the caches may still hold.
+    fn take(&mut self, len: usize) -> Option<M> {
+        let memory = self.free.get_mut(&len)?.pop()?;
+        self.usage.kept_bytes -= len;
+        self.usage.reuses += 1;
+        self.usage.hold(len);
+        Some(memory)
+    }
+}
+
+/// What the counts become when tensors hold more.
+trait Hold {
+    fn hold(&mut self, bytes: usize);
+}
+
+impl Hold for MemoryUse {
+    fn hold(&mut self, bytes: usize) {
+        self.live_bytes += bytes;
+        self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
+    }
+}
+
+impl<D: Driver> Block<D> {
+    /// The place that many bytes from the start.
+    pub(crate) fn at(&self, offset: usize) -> At<'_, D::Memory> {
+        debug_assert!(offset <= self.len, "[gpu] a place outside of its block");
+        let memory = self.memory.as_ref().expect("a block has its memory until it is dropped");
+        At { memory, offset }
+    }
+}
+
+impl<D: Driver> Drop for Block<D> {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.pool.give_back(memory, self.len);
+        }
+    }
+}
+
+/// The length of the block for that many bytes: one of eight lengths between powers of two, so that less than an eighth is
+/// lost and blocks of about the same size serve each other.
+fn class(bytes: usize) -> Option<usize> {
+    let bytes = bytes.max(1).checked_next_multiple_of(UNIT)?;
+    let step = (bytes.checked_next_power_of_two()? / 16).max(UNIT);
+    bytes.checked_next_multiple_of(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_lose_less_than_an_eighth() {
+        for bytes in (1..100_000).chain([1 << 30, (1 << 30) + 1, usize::MAX / 4]) {
+            let len = class(bytes).unwrap();
+            assert!(len >= bytes && len.is_multiple_of(UNIT));
+            assert!(len - bytes < UNIT.max(bytes / 8 + 1), "{bytes} {len}");
+            assert_eq!(class(len), Some(len));
+        }
+        assert_eq!(class(usize::MAX), None);
+    }
+}

@@ -1,0 +1,92 @@
+//! Kernels written by hand, for ops that have no form in [`kiln_kernel`]: C++ with names for dtypes, which each use sets.
+
+use crate::Gpu;
+use crate::driver::{Argument, Driver, Grid};
+use kiln_ir::{DType, Result};
+use kiln_kernel::print::{held_type, memory_type, with_prelude};
+use smallvec::SmallVec;
+use std::fmt::Write;
+
+/// Threads of a block.
+const THREADS: u32 = 256;
+
+/// The most blocks: their threads take several points each where there are more.
+const MOST_BLOCKS: usize = 1 << 16;
+
+/// A source, and what its names stand for.
+pub(crate) struct Native {
+    text: String,
+    entry: &'static str,
+}
+
+impl Native {
+    pub(crate) fn new(source: &'static str, entry: &'static str) -> Native {
+        Native { text: source.to_owned(), entry }
+    }
+
+    /// What a name in the source stands for.
+    pub(crate) fn name(mut self, name: &str, meaning: &str) -> Native {
+        let mut line = String::new();
+        let _ = writeln!(line, "#define {name} {meaning}");
+        self.text.insert_str(0, &line);
+        self
+    }
+
+    /// `name` for elements of a dtype in memory, `name_VALUE` as they are computed with, and `name_READ` and `name_WRITTEN`
+    /// between the two.
+    pub(crate) fn dtype(self, name: &str, dtype: DType) -> Native {
+        let (read, written) = match dtype {
+            DType::F16 => ("kiln_from_f16(x)", "kiln_to_f16(x)"),
+            DType::BF16 => ("kiln_from_bf16(x)", "kiln_to_bf16(x)"),
+            DType::Bool => ("((x) != 0)", "(x)"),
+            DType::F64
+            | DType::F32
+            | DType::I64
+            | DType::I32
+            | DType::I16
+            | DType::I8
+            | DType::U64
+            | DType::U32
+            | DType::U16
+            | DType::U8 => ("(x)", "(x)"),
+        };
+        self.name(name, memory_type(dtype))
+            .name(&format!("{name}_VALUE"), held_type(dtype))
+            .name(&format!("{name}_READ(x)"), read)
+            .name(&format!("{name}_WRITTEN(x)"), written)
+    }
+
+    /// `name` for elements of so many bytes, as they are copied.
+    pub(crate) fn size(self, name: &str, dtype: DType) -> Native {
+        let bits = match dtype.size() {
+            1 => DType::U8,
+            2 => DType::U16,
+            4 => DType::U32,
+            _ => DType::U64,
+        };
+        self.name(name, memory_type(bits))
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// Queues a native kernel for so many points.
+    pub(crate) fn native(
+        &self,
+        native: Native,
+        points: usize,
+        arguments: SmallVec<[Argument<'_, D::Memory>; 16]>,
+    ) -> Result<()> {
+        if points == 0 {
+            return Ok(());
+        }
+        let source = with_prelude(&native.text).into();
+        let function = self.kernels.function(&source, native.entry)?;
+        let blocks = points.div_ceil(THREADS as usize).min(MOST_BLOCKS);
+        self.launch(&function, Grid { blocks, threads: THREADS }, &arguments)
+    }
+}
+
+/// A length as kernels take it.
+pub(crate) fn length<M>(length: usize) -> Argument<'static, M> {
+    Argument::Word((length as u64).to_le_bytes())
+}

@@ -1,0 +1,71 @@
+// Reading and writing by index. Tensors are [before, length, after], the entries of an index [count], or
+// [before, count, after] where INDEX_AT names the point itself.
+//
+// E: an element as it is copied. I: an index. INDEX_AT: `i` or `p`. A: what is combined, COMBINE: how, WORD: its bits.
+
+#define KILN_POINTS(total) \
+  for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < (total); p += gridDim.x * (long long)blockDim.x)
+
+#define KILN_PLACE \
+  const long long a = p % after, i = p / after % count, b = p / after / count; \
+  const long long at = (long long)index[INDEX_AT]; \
+  const bool inside = at >= 0 && at < length; \
+  if (!inside) *failed = 1;
+
+#if defined(KILN_TAKE)
+extern "C" __global__ void kiln_take(const E* x, const I* index, E* y, int* failed, long long total, long long length,
+                                     long long count, long long after) {
+  KILN_POINTS(total) {
+    KILN_PLACE
+    y[p] = inside ? x[(b * length + at) * after + a] : (E)0;
+  }
+}
+#endif
+
+#if defined(KILN_CLAIM)
+// The last entry that points somewhere wins.
+extern "C" __global__ void kiln_claim(const I* index, int* winner, int* failed, long long total, long long length,
+                                      long long count, long long after) {
+  KILN_POINTS(total) {
+    KILN_PLACE
+    if (inside) atomicMax(&winner[WINNER_AT], (int)i);
+    (void)a; (void)b;
+  }
+}
+#endif
+
+#if defined(KILN_SET)
+extern "C" __global__ void kiln_set(const E* source, const I* index, const int* winner, E* y, int* failed,
+                                    long long total, long long length, long long count, long long after) {
+  KILN_POINTS(total) {
+    KILN_PLACE
+    if (inside && winner[WINNER_AT] == (int)i) y[(b * length + at) * after + a] = source[p];
+  }
+}
+#endif
+
+#if defined(KILN_COMBINE)
+__device__ __forceinline__ void kiln_into(A* place, A x) {
+#if defined(ATOMIC_ADD)
+  atomicAdd(place, x);
+#else
+  WORD* word = reinterpret_cast<WORD*>(place);
+  WORD seen = *word, expected;
+  do {
+    expected = seen;
+    const A old = kiln_bits<A>(expected);
+    const WORD next = kiln_bits<WORD>((A)(COMBINE(old, x)));
+    if (next == expected) return;
+    seen = atomicCAS(word, expected, next);
+  } while (seen != expected);
+#endif
+}
+
+extern "C" __global__ void kiln_combine(const A* source, const I* index, A* y, int* failed, long long total,
+                                        long long length, long long count, long long after) {
+  KILN_POINTS(total) {
+    KILN_PLACE
+    if (inside) kiln_into(&y[(b * length + at) * after + a], source[p]);
+  }
+}
+#endif

@@ -1,0 +1,105 @@
+//! What depends on the order of elements.
+
+use crate::Gpu;
+use crate::array::Array;
+use crate::driver::Driver;
+use crate::native::{Native, length};
+use crate::view::tensor;
+use kiln_ir::{
+    Comparison, DType, Engine, Extremum, Op, Operand, Operands, Reduction, Result, Scalar, Shape, TensorType,
+    Value, Values,
+};
+use kiln_kernel::print::held_type;
+use smallvec::smallvec;
+
+const SOURCE: &str = include_str!("native/order.cu");
+
+impl<D: Driver> Gpu<D> {
+    pub(crate) fn arg_reduce(
+        &self,
+        extremum: Extremum,
+        axis: usize,
+        inputs: &Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
+        let (x, ty) = tensor::<D>(inputs, 0)?;
+        let x = self.contiguous(x, ty.dtype)?;
+        let result = self.uninit(&results[0])?;
+        // Lanes exchange words of at least four bytes.
+        let wide = if ty.dtype.size() < 4 && !ty.dtype.is_float() { "int" } else { held_type(ty.dtype) };
+        let greatest = match extremum {
+            Extremum::Max => "true",
+            Extremum::Min => "false",
+        };
+        let native = Native::new(SOURCE, "kiln_extreme")
+            .name("KILN_EXTREME", "")
+            .name("GREATEST", greatest)
+            .name("T_WIDE", wide)
+            .dtype("T", ty.dtype)
+            .dtype("I", results[0].dtype);
+        let lines = results[0].num_elements();
+        let after: usize = ty.shape[axis + 1..].iter().product();
+        let arguments = smallvec![
+            x.place(ty.dtype),
+            result.place(results[0].dtype),
+            length(lines),
+            length(ty.shape[axis]),
+            length(after)
+        ];
+        self.native(native, lines.saturating_mul(32), arguments)?;
+        Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])])
+    }
+
+    /// The one op that waits: how many positions there are, only the device knows.
+    pub(crate) fn nonzero(&self, index: DType, inputs: Operands) -> Result<Values> {
+        let (_, ty) = tensor::<D>(&inputs, 0)?;
+        let (ty, n) = (*ty, ty.num_elements());
+        let rank = ty.shape.rank();
+        let found = |count: usize| TensorType::new([count, rank], index);
+        if n == 0 {
+            return Ok(smallvec![self.uninit(&found(0))?.into_value(found(0))]);
+        }
+        let step = |op: Op, inputs: Operands, ty: TensorType| self.execute(&op, inputs, &[ty]).remove(0);
+        let marks = match ty.dtype.is_bool() {
+            true => inputs[0].clone(),
+            false => {
+                let compared = smallvec![inputs[0].clone(), Operand::Scalar(Scalar::Int(0))];
+                Operand::Value(step(Op::Compare(Comparison::Ne), compared, ty.with_dtype(DType::Bool)))
+            }
+        };
+        let line = TensorType::new([n], DType::I64);
+        let marks = step(Op::Cast(DType::I64), smallvec![marks], ty.with_dtype(DType::I64));
+        let marks = step(Op::Reshape(Shape::from([n])), smallvec![marks.into()], line);
+        let sum = Op::Scan { reduction: Reduction::Sum, axis: 0, reverse: false, exclusive: false };
+        let counts = step(sum, smallvec![marks.into()], line);
+        let count = self.last(&counts)?;
+        let result = self.uninit(&found(count))?;
+        let counts = Array::<D>::of(&counts)?;
+        let (mut lengths, mut stores) = (String::new(), String::new());
+        for axis in 0..rank {
+            lengths.push_str(&format!(", long long e{axis}"));
+        }
+        for axis in (0..rank).rev() {
+            stores.push_str(&format!("y[before * {rank} + {axis}] = (I)(rest % e{axis}); rest /= e{axis}; "));
+        }
+        let native = Native::new(SOURCE, "kiln_positions")
+            .name("KILN_POSITIONS", "")
+            .name("POSITION_LENGTHS", &lengths)
+            .name("POSITION_STORES", &stores)
+            .dtype("S", DType::I64)
+            .dtype("I", index);
+        let mut arguments = smallvec![counts.place(DType::I64), result.place(index), length(n)];
+        arguments.extend(ty.shape.iter().map(|&extent| length(extent)));
+        self.native(native, n, arguments)?;
+        Ok(smallvec![result.into_value(found(count))])
+    }
+
+    /// The last of some counts.
+    fn last(&self, counts: &Value) -> Result<usize> {
+        let array = Array::<D>::of(counts)?;
+        let mut bytes = [0; 8];
+        self.driver.read(array.block.at((counts.ty().num_elements() - 1) * 8), &mut bytes)?;
+        self.judge(&array.suspicions)?;
+        Ok(i64::from_le_bytes(bytes) as usize)
+    }
+}

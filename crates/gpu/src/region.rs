@@ -1,0 +1,383 @@
+//! Programs as one kernel: compiled once for each layout of their operands, run with their memory.
+
+use crate::Gpu;
+use crate::array::{Array, Suspicion, suspicions};
+use crate::driver::{Argument, Driver, Grid};
+use crate::memory::Block;
+use half::{bf16, f16};
+use kiln_ir::{
+    DType, Element, Error, Instruction, Layout, Op, Operand, Operands, Program, ProgramOperand, Result,
+    Scalar, TensorType, Values,
+};
+use kiln_kernel::print::{GpuArgument, cpp};
+use kiln_kernel::{GpuSchedule, Kernel, Launch, Nest, ParamKind};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How an operand is given.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Given {
+    Number,
+    /// Its strides, and whether the address of its first element is a multiple of 16.
+    Tensor(SmallVec<[isize; 6]>, bool),
+}
+
+/// What a region is known by: a fused one by the address of its program, which its entry keeps, one op by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Fused(usize),
+    Single(Op, SmallVec<[TensorType; 3]>),
+}
+
+/// The regions of an engine.
+pub(crate) struct Regions<D: Driver>(Mutex<Known<D>>);
+
+struct Known<D: Driver> {
+    programs: HashMap<(Key, SmallVec<[Given; 4]>), Entry<D>>,
+    kernels: HashMap<Made, Arc<Region<D>>>,
+}
+
+struct Entry<D: Driver> {
+    /// Held, so that no other program gets its address.
+    _program: Arc<Program>,
+    region: Option<Arc<Region<D>>>,
+}
+
+/// A kernel that was made here rather than found in a program, and whether all addresses are multiples of 16.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Made {
+    pub(crate) kernel: Kernel,
+    pub(crate) launch: Launch,
+    pub(crate) aligned: bool,
+}
+
+/// Regions that are kept at most; when there are more, all are dropped, and their kernels found again by source.
+const MOST: usize = 4096;
+
+impl<D: Driver> Default for Regions<D> {
+    fn default() -> Self {
+        Regions(Mutex::new(Known { programs: HashMap::new(), kernels: HashMap::new() }))
+    }
+}
+
+/// A program as one kernel.
+pub(crate) struct Region<D: Driver> {
+    kernel: Kernel,
+    launch: Launch,
+    schedule: GpuSchedule,
+    arguments: Vec<GpuArgument>,
+    /// What runs one after the other, and the blocks of each.
+    functions: Vec<(Arc<D::Function>, usize)>,
+    num_results: usize,
+}
+
+impl<D: Driver> Gpu<D> {
+    /// A fused region as one kernel; `None` where it is none.
+    pub(crate) fn run_fused(
+        &self,
+        program: &Arc<Program>,
+        inputs: &Operands,
+        results: &[TensorType],
+    ) -> Result<Option<Values>> {
+        let expected = inputs.iter().zip(&program.inputs);
+        if expected.into_iter().any(|(operand, ty)| operand.value().is_some_and(|value| value.ty() != ty)) {
+            return Ok(None);
+        }
+        let key = Key::Fused(Arc::as_ptr(program).addr());
+        self.run_program(key, inputs, results, || program.clone())
+    }
+
+    /// One op as one kernel; `None` where it is none.
+    pub(crate) fn run_single(
+        &self,
+        op: &Op,
+        inputs: &Operands,
+        results: &[TensorType],
+    ) -> Result<Option<Values>> {
+        let beside = inputs.iter().find_map(|operand| Some(operand.value()?.dtype()));
+        // A number has the dtype of the tensors beside it, and of the result where there are none. The first operand of a
+        // selection is a condition.
+        let number = if *op == Op::Select { results[0].dtype } else { beside.unwrap_or(results[0].dtype) };
+        let ty = |operand: &Operand| operand.value().map_or(TensorType::new([], number), |value| *value.ty());
+        let types: SmallVec<[TensorType; 3]> = inputs.iter().map(ty).collect();
+        let key = Key::Single(op.clone(), types.clone());
+        self.run_program(key, inputs, results, || Arc::new(alone(op, &types, inputs, results)))
+    }
+
+    fn run_program(
+        &self,
+        key: Key,
+        inputs: &Operands,
+        results: &[TensorType],
+        program: impl FnOnce() -> Arc<Program>,
+    ) -> Result<Option<Values>> {
+        let mut given = SmallVec::<[Given; 4]>::new();
+        for operand in inputs {
+            given.push(match operand {
+                Operand::Scalar(_) => Given::Number,
+                Operand::Value(value) => {
+                    let layout = &Array::<D>::of(value)?.layout;
+                    let aligned = (layout.offset * value.dtype().size()).is_multiple_of(16);
+                    Given::Tensor(layout.strides().iter().copied().collect(), aligned)
+                }
+            });
+        }
+        let key = (key, given);
+        let known = self.regions.with(|known| known.programs.get(&key).map(|entry| entry.region.clone()));
+        let region = match known {
+            Some(region) => region,
+            None => {
+                let program = program();
+                let region = Region::new(self, &program, &key.1)?.map(Arc::new);
+                self.regions.with(|known| {
+                    if known.programs.len() >= MOST {
+                        known.programs.clear();
+                    }
+                    known.programs.insert(key, Entry { _program: program, region: region.clone() });
+                });
+                region
+            }
+        };
+        region.map(|region| region.run(self, inputs, results)).transpose()
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// Queues a kernel that was made here.
+    ///
+    /// # Errors
+    /// When it does not compile, or memory is short.
+    pub(crate) fn run_made(&self, made: Made, inputs: &Operands, output: &Array<D>) -> Result<()> {
+        let known = self.regions.with(|known| known.kernels.get(&made).cloned());
+        let region = match known {
+            Some(region) => region,
+            None => {
+                let Made { kernel, launch, aligned } = made.clone();
+                let mut schedule = GpuSchedule::choose(&kernel, &launch);
+                if !aligned {
+                    schedule.vector = 1;
+                }
+                let region = Region::compile(self, kernel, launch, schedule, 1)?;
+                let region =
+                    Arc::new(region.ok_or_else(|| Error::unsupported("gpu", "a copy has no kernel"))?);
+                self.regions.with(|known| {
+                    if known.kernels.len() >= MOST {
+                        known.kernels.clear();
+                    }
+                    known.kernels.insert(made, region.clone());
+                });
+                region
+            }
+        };
+        region.launch(self, inputs, core::slice::from_ref(output), None)
+    }
+}
+
+impl<D: Driver> Regions<D> {
+    fn with<R>(&self, body: impl FnOnce(&mut Known<D>) -> R) -> R {
+        body(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<D: Driver> Region<D> {
+    /// `None` where the program is no kernel.
+    ///
+    /// # Errors
+    /// When the kernel does not compile.
+    fn new(gpu: &Gpu<D>, program: &Program, given: &[Given]) -> Result<Option<Region<D>>> {
+        let numbers: Vec<bool> = given.iter().map(|given| *given == Given::Number).collect();
+        let Ok((nest, outputs)) = Nest::of_program(program, &numbers) else { return Ok(None) };
+        let layouts: Vec<kiln_kernel::Layout> = given.iter().map(layout).collect();
+        let Ok(lowered) = nest.lower(&outputs, &layouts) else { return Ok(None) };
+        let (kernel, launch) = (lowered.kernel, lowered.launch);
+        let mut schedule = GpuSchedule::choose(&kernel, &launch);
+        if given.iter().any(|given| matches!(given, Given::Tensor(_, false))) {
+            schedule.vector = 1;
+        }
+        Region::compile(gpu, kernel, launch, schedule, program.outputs.len())
+    }
+
+    /// The kernel with that schedule; `None` where it cannot be printed.
+    ///
+    /// # Errors
+    /// When the kernel does not compile.
+    fn compile(
+        gpu: &Gpu<D>,
+        kernel: Kernel,
+        launch: Launch,
+        schedule: GpuSchedule,
+        num_results: usize,
+    ) -> Result<Option<Region<D>>> {
+        let Ok(printed) = cpp(&kernel, &schedule, gpu.driver.info().dialect) else { return Ok(None) };
+        let source: Arc<str> = printed.text.into();
+        let mut functions = Vec::new();
+        for (entry, blocks) in printed.entries.iter().zip(schedule.grid(&kernel, &launch)) {
+            functions.push((gpu.kernels.function(&source, entry)?, blocks));
+        }
+        Ok(Some(Region { kernel, launch, schedule, arguments: printed.arguments, functions, num_results }))
+    }
+
+    fn run(&self, gpu: &Gpu<D>, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
+        let mut fresh: SmallVec<[Array<D>; 2]> = SmallVec::new();
+        for ty in &results[..self.num_results] {
+            fresh.push(gpu.uninit(ty)?);
+        }
+        let mut suspicions = suspicions::<D>(inputs);
+        if self.arguments.contains(&GpuArgument::Failed) {
+            let hint = "indices go from 0 to the length of the axis less 1";
+            let error = Error::value("fused", "an index is out of range").hint(hint);
+            suspicions.push(gpu.suspicion(error)?);
+        }
+        self.launch(gpu, inputs, &fresh, suspicions.last().map(|suspicion| &**suspicion))?;
+        let values = fresh
+            .into_iter()
+            .zip(results)
+            .map(|(array, ty)| Array { suspicions: suspicions.clone(), ..array }.into_value(*ty));
+        Ok(values.collect())
+    }
+
+    /// Queues the kernel.
+    fn launch(
+        &self,
+        gpu: &Gpu<D>,
+        inputs: &Operands,
+        outputs: &[Array<D>],
+        suspicion: Option<&Suspicion<D>>,
+    ) -> Result<()> {
+        let mut scratch: SmallVec<[Block<D>; 2]> = SmallVec::new();
+        for argument in &self.arguments {
+            if let GpuArgument::Scratch(dtype) = argument {
+                scratch.push(gpu.pool.block(self.schedule.splits as usize * dtype.size())?);
+            }
+        }
+        let mut scratch = scratch.iter();
+        let mut arguments: SmallVec<[Argument<'_, D::Memory>; 16]> = SmallVec::new();
+        for argument in &self.arguments {
+            arguments.push(match *argument {
+                GpuArgument::Tensor(param) => {
+                    let (place, param) =
+                        (self.launch.bindings[param as usize].place, &self.kernel.params[param as usize]);
+                    let array = match param.kind {
+                        ParamKind::Output => &outputs[place],
+                        ParamKind::Input | ParamKind::Number => array(&inputs[place])?,
+                    };
+                    Argument::Place(array.at(param.dtype.size()))
+                }
+                GpuArgument::Number(param) => {
+                    let place = self.launch.bindings[param as usize].place;
+                    Argument::Word(number(&inputs[place], self.kernel.params[param as usize].dtype)?)
+                }
+                GpuArgument::Extent(axis) => whole(self.launch.extents[axis as usize] as i64),
+                GpuArgument::Stride(param, axis) => {
+                    whole(self.launch.bindings[param as usize].strides[axis as usize] as i64)
+                }
+                // C++ takes addresses.
+                GpuArgument::Offset(_) => whole(0),
+                GpuArgument::Scratch(_) => match scratch.next() {
+                    Some(block) => Argument::Place(block.at(0)),
+                    None => return Err(missing()),
+                },
+                GpuArgument::Failed => Argument::Place(suspicion.ok_or_else(missing)?.word.at(0)),
+            });
+        }
+        for (function, blocks) in &self.functions {
+            let grid = Grid { blocks: *blocks, threads: self.schedule.block };
+            gpu.launch(function, grid, &arguments)?;
+        }
+        Ok(())
+    }
+}
+
+/// The program of one op. Plain numbers are inputs without axes, so that another number is no other program.
+fn alone(op: &Op, types: &[TensorType], inputs: &Operands, results: &[TensorType]) -> Program {
+    let mut instructions = Vec::new();
+    let mut operands: Vec<ProgramOperand> = (0..types.len()).map(ProgramOperand::Slot).collect();
+    for place in (0..inputs.len()).filter(|&place| inputs[place].scalar().is_some()) {
+        operands[place] = ProgramOperand::Slot(types.len() + instructions.len());
+        instructions.push(Instruction {
+            op: Op::Broadcast(results[0].shape),
+            operands: vec![ProgramOperand::Slot(place)],
+            results: vec![types[place].with_shape(results[0].shape)],
+        });
+    }
+    let first = types.len() + instructions.len();
+    instructions.push(Instruction { op: op.clone(), operands, results: results.to_vec() });
+    let outputs = (0..results.len()).map(|i| ProgramOperand::Slot(first + i)).collect();
+    Program { inputs: types.to_vec(), instructions, outputs }
+}
+
+#[cold]
+fn missing() -> Error {
+    Error::unsupported("gpu", "a kernel lacks an argument")
+}
+
+fn whole<M>(x: i64) -> Argument<'static, M> {
+    Argument::Word(x.to_le_bytes())
+}
+
+fn layout(given: &Given) -> kiln_kernel::Layout {
+    kiln_kernel::Layout(match given {
+        Given::Number => Vec::new(),
+        Given::Tensor(strides, _) => strides.to_vec(),
+    })
+}
+
+fn array<D: Driver>(operand: &Operand) -> Result<&Array<D>> {
+    match operand {
+        Operand::Value(value) => Array::of(value),
+        Operand::Scalar(_) => Err(missing()),
+    }
+}
+
+/// A number as kernels take it: of the dtype, in the type of their parameter.
+fn number(operand: &Operand, dtype: DType) -> Result<[u8; 8]> {
+    let Operand::Scalar(scalar) = operand else { return Err(missing()) };
+    Ok(number_bytes(*scalar, dtype))
+}
+
+fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
+    let float = |x: f32| u64::from(x.to_bits()).to_le_bytes();
+    let whole = |x: i64| x.to_le_bytes();
+    match dtype {
+        DType::F64 => element::<f64>(scalar).to_le_bytes(),
+        DType::F32 => float(element(scalar)),
+        DType::F16 => float(element::<f16>(scalar).to_f32()),
+        DType::BF16 => float(element::<bf16>(scalar).to_f32()),
+        DType::I64 => whole(element(scalar)),
+        DType::I32 => whole(element::<i32>(scalar).into()),
+        DType::I16 => whole(element::<i16>(scalar).into()),
+        DType::I8 => whole(element::<i8>(scalar).into()),
+        DType::U64 => element::<u64>(scalar).to_le_bytes(),
+        DType::U32 => whole(element::<u32>(scalar).into()),
+        DType::U16 => whole(element::<u16>(scalar).into()),
+        DType::U8 => whole(element::<u8>(scalar).into()),
+        DType::Bool => whole(element::<bool>(scalar).into()),
+    }
+}
+
+/// The number as an element.
+fn element<T: Element>(scalar: Scalar) -> T {
+    match scalar {
+        Scalar::Float(x) if T::DTYPE.is_float() => T::from_f64(x),
+        Scalar::Float(x) => T::from_i128(x as i128),
+        Scalar::Int(x) => T::from_i128(x.into()),
+        Scalar::UInt(x) => T::from_i128(x.into()),
+        Scalar::Bool(x) => T::from_i128(x.into()),
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// A word that a kernel sets when something is wrong, and what is wrong then.
+    pub(crate) fn suspicion(&self, error: Error) -> Result<Arc<Suspicion<D>>> {
+        let word = self.pool.block(4)?;
+        self.driver.fill(word.at(0), 4, 0)?;
+        Ok(Arc::new(Suspicion { word, error }))
+    }
+
+    /// A contiguous array of that type, its elements not yet written.
+    pub(crate) fn uninit(&self, ty: &TensorType) -> Result<Array<D>> {
+        let block = Arc::new(self.pool.block(ty.num_bytes())?);
+        Ok(Array { block, layout: Layout::contiguous(ty.shape), suspicions: SmallVec::new() })
+    }
+}
