@@ -272,8 +272,7 @@ impl<D: Driver> Region<D> {
                 GpuArgument::Stride(param, axis) => {
                     whole(self.launch.bindings[param as usize].strides[axis as usize] as i64)
                 }
-                // C++ takes addresses.
-                GpuArgument::Offset(_) => whole(0),
+                GpuArgument::Offset(param) => whole(self.launch.bindings[param as usize].offset as i64),
                 GpuArgument::Scratch(_) => match scratch.next() {
                     Some(block) => Argument::Place(block.at(0)),
                     None => return Err(missing()),

@@ -80,7 +80,7 @@ impl<D: Driver> Gpu<D> {
         let layout = Layout::contiguous(lengths.iter().copied().collect::<Shape>());
         let steps = layout.strides().to_vec();
         let output = Param { kind: ParamKind::Output, dtype, strides: steps.iter().map(class).collect() };
-        let mut bindings = vec![Binding { place: 0, strides: steps }];
+        let mut bindings = vec![Binding { place: 0, offset: 0, strides: steps }];
         if number.is_some() {
             bindings.insert(0, Binding::default());
         }
@@ -114,6 +114,7 @@ impl<D: Driver> Gpu<D> {
             bindings: (0..layouts.len())
                 .map(|i| Binding {
                     place: if i < inputs.len() { i } else { 0 },
+                    offset: 0,
                     strides: loops.iter().map(|axis| axis.strides[i]).collect(),
                 })
                 .collect(),

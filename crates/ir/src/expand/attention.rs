@@ -78,7 +78,10 @@ pub(super) fn attention_grad<'e>(spec: &AttentionSpec, inputs: &[Var<'e>]) -> Ve
     let (dtype, heads) = (inputs[1].dtype(), Heads::of(&inputs[1], &inputs[2]));
     let [grad, q, k, v, y] = [0, 1, 2, 3, 4].map(|place| inputs[place].cast(dtype.accumulator()));
     let lse = inputs[5].reshape([heads.batch, heads.heads, heads.queries, 1]);
-    let weights = (heads.scores(spec, &q, &k, inputs.get(6)) - visible_or_zero(&lse)).exp();
+    // A query that sees no key has `-inf`, and no weights: those of `+inf`.
+    let blind = lse.equal(&lse.scalar(f64::NEG_INFINITY));
+    let lse = blind.select(&lse.scalar(f64::INFINITY), &lse);
+    let weights = (heads.scores(spec, &q, &k, inputs.get(6)) - lse).exp();
     let rows = heads.stacked(&grad);
     let dv = heads.stacked(&weights).transpose().matmul(&rows);
     let dweights = heads.unstacked(&rows.matmul(&v.transpose()));
