@@ -1,9 +1,8 @@
 //! What the engine keeps in a value: a buffer and where in it the elements lie.
 
 use crate::buffer::Buffer;
-use kiln_ir::Layout;
 use core::sync::atomic::{Ordering, fence};
-use kiln_ir::{Element, Error, Result, Shape, TensorType, Value};
+use kiln_ir::{Element, Error, Layout, Result, Shape, TensorType, Value};
 
 /// The payload of the engine's values. Clones share the buffer.
 #[derive(Clone)]

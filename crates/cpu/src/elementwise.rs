@@ -6,12 +6,11 @@ use crate::buffer::Buffer;
 use crate::copy::{Shared, copy_row};
 use crate::isa::Level;
 use crate::kernels::{self, Conversion, Loop1};
-use kiln_ir::Layout;
 use crate::scalar::scalar_bytes;
 use crate::walk::{Place, Walk};
 use core::mem::MaybeUninit;
 use kiln_ir::{
-    Binary, Comparison, DType, Operand, Operands, Result, Scalar, TensorType, Unary, Value, Values,
+    Binary, Comparison, DType, Layout, Operand, Operands, Result, Scalar, TensorType, Unary, Value, Values,
 };
 use smallvec::smallvec;
 

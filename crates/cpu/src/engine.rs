@@ -3,7 +3,6 @@
 use crate::array::Array;
 use crate::buffer::{self, Buffer};
 use crate::isa::Level;
-use kiln_ir::Layout;
 use crate::threads::Pool;
 use crate::{composite, contraction, custom, elementwise, fill, index, order, reduce, tile, view};
 use alloc::boxed::Box;
@@ -14,8 +13,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, Memory, MemoryUse, Op, OpSet, Operands, Result, SharedBytes,
-    TensorData, TensorType, Value, Values, poison_of, poisoned,
+    BoxFuture, Caps, Custom, DTypeSet, Engine, Layout, Memory, MemoryUse, Op, OpSet, Operands, Result,
+    SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned,
 };
 
 /// A kernel for a custom op: from the op and its operands on the host to its results. A plain number arrives as a

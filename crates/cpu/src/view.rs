@@ -6,9 +6,10 @@ pub(crate) use join::{concat, pad};
 
 use crate::Cpu;
 use crate::array::Array;
-use kiln_ir::Layout;
 use alloc::format;
-use kiln_ir::{Axes, DType, Error, Operand, Operands, Result, Shape, SliceAxis, TensorType, Value, Values};
+use kiln_ir::{
+    Axes, DType, Error, Layout, Operand, Operands, Result, Shape, SliceAxis, TensorType, Value, Values,
+};
 use smallvec::smallvec;
 
 pub(crate) fn reshape(cpu: &Cpu, shape: &Shape, inputs: Operands) -> Result<Values> {

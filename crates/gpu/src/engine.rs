@@ -145,7 +145,7 @@ impl<D: Driver> Gpu<D> {
             return self.identity(op, results);
         };
         drop(variables);
-        outputs.into_iter().zip(results).map(|(output, ty)| self.into_value(output, ty)).collect()
+        outputs.into_iter().zip(results).map(|(output, ty)| self.value_of(output, ty)).collect()
     }
 
     /// A reduction over no elements.
@@ -157,7 +157,7 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![self.full(&results[0], identity)?.into_value(results[0])])
     }
 
-    fn into_value(&self, output: Var<'_>, ty: &TensorType) -> Result<Value> {
+    fn value_of(&self, output: Var<'_>, ty: &TensorType) -> Result<Value> {
         match output.into_operand() {
             Operand::Value(value) => Ok(value),
             Operand::Scalar(scalar) => Ok(self.full(ty, scalar)?.into_value(*ty)),
@@ -168,11 +168,7 @@ impl<D: Driver> Gpu<D> {
     fn custom(&self, op: &Op, custom: &Custom, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
         if let Some(outputs) = custom.expand(&variables) {
-            return outputs
-                .into_iter()
-                .zip(results)
-                .map(|(output, ty)| self.into_value(output, ty))
-                .collect();
+            return outputs.into_iter().zip(results).map(|(output, ty)| self.value_of(output, ty)).collect();
         }
         drop(variables);
         let outputs = custom.evaluate(&self.on_host(inputs)?).ok_or_else(|| {

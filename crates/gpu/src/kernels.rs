@@ -13,11 +13,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// A kernel that is compiled once: the first who asks compiles, all others wait for that.
 type Slot<F> = Arc<OnceLock<Result<Arc<F>>>>;
 
+/// By source and entry point.
+type Loaded<F> = HashMap<(Arc<str>, &'static str), Slot<F>>;
+
 /// The kernels of one device.
 pub(crate) struct Kernels<D: Driver> {
     driver: Arc<D>,
-    /// By source and entry point.
-    loaded: Mutex<HashMap<(Arc<str>, &'static str), Slot<D::Function>>>,
+    loaded: Mutex<Loaded<D::Function>>,
     disk: Option<Disk>,
     compiled: AtomicU64,
 }

@@ -27,7 +27,7 @@ enum Given {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Fused(usize),
-    Single(Op, SmallVec<[TensorType; 3]>),
+    Single(Box<(Op, SmallVec<[TensorType; 3]>)>),
 }
 
 /// The regions of an engine.
@@ -101,7 +101,7 @@ impl<D: Driver> Gpu<D> {
         let number = if *op == Op::Select { results[0].dtype } else { beside.unwrap_or(results[0].dtype) };
         let ty = |operand: &Operand| operand.value().map_or(TensorType::new([], number), |value| *value.ty());
         let types: SmallVec<[TensorType; 3]> = inputs.iter().map(ty).collect();
-        let key = Key::Single(op.clone(), types.clone());
+        let key = Key::Single(Box::new((op.clone(), types.clone())));
         self.run_program(key, inputs, results, || Arc::new(alone(op, &types, inputs, results)))
     }
 
