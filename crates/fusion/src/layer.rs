@@ -175,10 +175,10 @@ impl Fusion {
 /// wait for each other.
 fn runs_at_once(op: &Op) -> bool {
     let at_once = |op: &Op| matches!(op, Op::NonZero { .. } | Op::Custom(_) | Op::Collective(_));
-    match op {
-        Op::Fused(region) => region.program().instructions.iter().any(|instruction| at_once(&instruction.op)),
-        op => at_once(op),
+    if let Op::Fused(region) = op {
+        return region.program().instructions.iter().any(|instruction| at_once(&instruction.op));
     }
+    at_once(op)
 }
 
 impl Shared {
