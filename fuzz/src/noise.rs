@@ -176,13 +176,15 @@ impl Engine for Noisy {
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        if let Some(error) = poison_of(&inputs) {
-            return poisoned(results, &error);
-        }
         if let Op::Fused(fused) = op {
             return fused.program().run_region(self, inputs);
         }
-        let wide = widened(op);
+        if let Some(error) = poison_of(&inputs) {
+            return poisoned(results, &error);
+        }
+        // Engines run the expansion of a custom op, and round within it.
+        let expands = matches!(op, Op::Custom(_)) && self.random().chance(self.rounding);
+        let wide = if expands { None } else { widened(op) };
         let beside = inputs.iter().filter_map(Operand::value).map(Value::dtype).find(|&d| is_narrow(d));
         let rule = rule_of(op);
         let sums = matches!(rule, Rule::Sum | Rule::Product | Rule::Measured);

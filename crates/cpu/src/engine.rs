@@ -207,6 +207,10 @@ impl Engine for Cpu {
         } else if let Op::Unary(function) = op {
             elementwise::unary(self, *function, inputs, results)
         } else if let Some(error) = poison_of(&inputs) {
+            // Of a region, poison spoils only what comes from it.
+            if let Op::Fused(region) = op {
+                return region.program().run_region(self, inputs);
+            }
             Err(error)
         } else {
             self.run(op, inputs, results)

@@ -3,6 +3,7 @@
 mod emit;
 mod graph;
 mod group;
+mod outside;
 mod rewrite;
 
 use crate::check;
@@ -72,7 +73,7 @@ pub(crate) enum Reference {
 
 impl Plan {
     pub(crate) fn new(structure: Structure) -> Plan {
-        let rewrite::Rewritten { structure: better, originals } = rewrite::rewrite(&structure);
+        let rewrite::Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure);
         let graph = graph::Graph::new(&better);
         let groups = group::groups(&graph);
         let emit::Emitted { steps, num_slots, outputs } = emit::emit(&graph, groups);

@@ -189,6 +189,34 @@ fn an_index_out_of_range_in_a_region_shows_when_it_is_read() {
     assert!(error.contains("11"), "{error}");
 }
 
+/// The region is run again op by op, on operands that its first run must not have overwritten.
+#[test]
+fn an_index_out_of_range_spoils_only_what_comes_from_it() {
+    let results = |engine: &dyn Engine| -> Vec<Result<Vec<f32>>> {
+        let rows = floats(32).reshape([8, 4]).unwrap();
+        let index = TensorData::from([0i32, 1, 2, 3, 0, 1, 2, 9]).reshape([8, 1]).unwrap();
+        let x = Var::new(engine, engine.write(rows)).exp();
+        let picked = x.gather(1, &Var::new(engine, engine.write(index)));
+        let results = [&x * 2.0, &picked + 1.0, x.sum(&[1])].map(Var::into_value);
+        drop((x, picked));
+        results.into_iter().map(|value| read(engine, value)).collect()
+    };
+    let fusion = fusion();
+    let (expected, found) = (results(&Cpu::with_threads(1)), results(&fusion));
+    assert_eq!(fusion.statistics().regions_run, 1);
+    for (expected, found) in expected.iter().zip(&found) {
+        match (expected, found) {
+            (Ok(expected), Ok(found)) => {
+                let far = |(a, b): (&f32, &f32)| (a - b).abs() > 1e-5 * a.abs();
+                assert!(!expected.iter().zip(found).any(far), "{expected:?} {found:?}");
+            }
+            (Err(expected), Err(found)) => assert_eq!(expected.to_string(), found.to_string()),
+            (expected, found) => panic!("{expected:?} instead of {found:?}"),
+        }
+    }
+    assert!(found[1].is_err() && found[0].is_ok() && found[2].is_ok());
+}
+
 #[test]
 fn a_huge_graph_that_nobody_reads_runs_on_the_way() {
     let fusion = fusion();

@@ -130,6 +130,12 @@ impl Engine for Reference {
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        // Of a region, poison spoils only what comes from it.
+        if let Op::Fused(region) = op
+            && poison_of(&inputs).is_some()
+        {
+            return region.program().run_region(self, inputs);
+        }
         let outcome = poison_of(&inputs).map_or_else(|| self.run(op, &inputs), Err);
         outcome.unwrap_or_else(|error| poisoned(results, &error))
     }

@@ -76,14 +76,27 @@ impl Plan {
         match self {
             // Which results an index out of range spoils, and what the error says, only the ops by themselves can tell.
             Plan::Kernel(region) if region.checks() => {
-                let kept = inputs.clone();
-                region.run(cpu, inputs, results).or_else(|_| Ok(program.run_region(cpu, kept)))
+                op_by_op_after_errors(cpu, program, inputs, |inputs| region.run(cpu, inputs, results))
+            }
+            Plan::Hero(split) if split.checks() => {
+                op_by_op_after_errors(cpu, program, inputs, |inputs| split.run(cpu, inputs, results))
             }
             Plan::Kernel(region) => region.run(cpu, inputs, results),
             Plan::Hero(split) => split.run(cpu, inputs, results),
             Plan::Unfused => Ok(program.run_region(cpu, inputs)),
         }
     }
+}
+
+/// Runs a region again where it fails. That it keeps the operands means that nothing overwrites them.
+fn op_by_op_after_errors(
+    cpu: &Cpu,
+    program: &Program,
+    inputs: Operands,
+    run: impl FnOnce(Operands) -> Result<Values>,
+) -> Result<Values> {
+    let kept = inputs.clone();
+    run(inputs).or_else(|_| Ok(program.run_region(cpu, kept)))
 }
 
 /// A region as one kernel.
@@ -122,7 +135,7 @@ impl Region {
     }
 
     /// Whether indices are checked on the way.
-    fn checks(&self) -> bool {
+    pub(super) fn checks(&self) -> bool {
         self.kernel.body.iter().any(|instruction| matches!(instruction.compute, Compute::Checked(..)))
     }
 

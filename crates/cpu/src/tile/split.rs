@@ -36,13 +36,18 @@ struct Rest {
 impl Split {
     /// `None` where there is no product or convolution, or what follows is no kernel.
     pub(super) fn new(program: &Program, given: &AllGiven) -> Option<Split> {
-        let is_hero = |instruction: &Instruction| matches!(instruction.op, Op::MatMul | Op::Conv { .. });
+        let program = heroes_first(program);
         let end = program.instructions.iter().rposition(is_hero)?;
-        match with_integers(program, end) {
+        match with_integers(&program, end) {
             Some((program, end)) => Split::at(&program, end, given),
-            None if end + 1 < program.instructions.len() => Split::at(program, end, given),
+            None if end + 1 < program.instructions.len() => Split::at(&program, end, given),
             None => None,
         }
+    }
+
+    /// Whether indices are checked on the way.
+    pub(super) fn checks(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.region.checks())
     }
 
     fn at(program: &Program, end: usize, given: &AllGiven) -> Option<Split> {
@@ -133,6 +138,48 @@ impl Rest {
         let region = Region::new(&rest, &given_rest)?;
         let follows = shows_parts(hero) && region.follows(needed.len() - 1, types[product].num_elements());
         Some((Rest { kept, region, follows }, made))
+    }
+}
+
+fn is_hero(instruction: &Instruction) -> bool {
+    matches!(instruction.op, Op::MatMul | Op::Conv { .. })
+}
+
+/// The program with what leads to products and convolutions before all else, so that the rest is one kernel: op by op it would
+/// pass over memory, and round 16-bit floats, once for each op.
+fn heroes_first(program: &Program) -> Program {
+    let mut leads = alloc::vec![false; program.instructions.len()];
+    let mut wanted = alloc::vec![false; program.num_slots()];
+    let mut firsts = alloc::vec![0; program.instructions.len()];
+    let mut end = program.num_slots();
+    for (number, instruction) in program.instructions.iter().enumerate().rev() {
+        firsts[number] = end - instruction.results.len();
+        leads[number] = is_hero(instruction) || wanted[firsts[number]..end].contains(&true);
+        end = firsts[number];
+        instruction.operands.iter().filter_map(slot).for_each(|slot| wanted[slot] |= leads[number]);
+    }
+    let mut order: Vec<usize> = (0..program.instructions.len()).collect();
+    order.sort_by_key(|&number| !leads[number]);
+    let mut places: Vec<usize> = (0..program.num_slots()).collect();
+    let mut next = program.inputs.len();
+    for &number in &order {
+        for result in 0..program.instructions[number].results.len() {
+            places[firsts[number] + result] = next;
+            next += 1;
+        }
+    }
+    let moved = |operand: &ProgramOperand| match *operand {
+        ProgramOperand::Slot(slot) => ProgramOperand::Slot(places[slot]),
+        ProgramOperand::Scalar(_) => *operand,
+    };
+    let instructions = order.iter().map(|&number| {
+        let instruction = &program.instructions[number];
+        Instruction { operands: instruction.operands.iter().map(moved).collect(), ..instruction.clone() }
+    });
+    Program {
+        inputs: program.inputs.clone(),
+        instructions: instructions.collect(),
+        outputs: program.outputs.iter().map(moved).collect(),
     }
 }
 

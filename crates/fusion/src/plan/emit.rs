@@ -1,7 +1,8 @@
 //! Steps from groups: their order, the programs of regions, and the last use of each value.
 
-use super::graph::{Graph, Role, ValueNumber, role};
+use super::graph::{Graph, ValueNumber};
 use super::group::{Group, Groups, Kind, number_dtype};
+use super::outside::Outside;
 use super::{Reference, Step};
 use crate::record::Source;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ pub(crate) struct Emitted {
 
 /// Steps that compute everything that is alive.
 pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
-    let outside = used_outside(graph, &groups.groups);
+    let outside = Outside::new(graph, &groups.groups);
     let order = ordered(&groups.groups);
     let externals = graph.structure.externals.len();
     let mut slots = alloc::vec![None; graph.types.len()];
@@ -36,26 +37,6 @@ pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
         }
     }
     emitter.finish()
-}
-
-/// Which results of groups are used by other steps, or alive.
-pub(super) fn used_outside(graph: &Graph<'_>, groups: &[Group]) -> Vec<bool> {
-    let mut outside = alloc::vec![false; graph.types.len()];
-    for value in 0..graph.types.len() as ValueNumber {
-        if graph.is_alive(value) {
-            outside[graph.roots[value as usize] as usize] = true;
-        }
-    }
-    for group in groups {
-        for &entry in &group.members {
-            for value in graph.operands(entry) {
-                let root = graph.roots[value as usize];
-                let made_here = graph.producers[root as usize].is_some_and(|(maker, _)| group.has(maker));
-                outside[root as usize] |= !made_here;
-            }
-        }
-    }
-    outside
 }
 
 /// The groups, each after those that it needs; of those that can run, the one whose last op was recorded first.
@@ -132,7 +113,7 @@ impl Emitter<'_> {
         self.slots[value as usize].expect("the entry has run")
     }
 
-    fn region(&mut self, group: Group, outside: &[bool]) {
+    fn region(&mut self, group: Group, outside: &Outside) {
         let mut region = Region::new(self.graph, &group.members);
         for &entry in &group.members {
             region.add(entry);
@@ -143,7 +124,7 @@ impl Emitter<'_> {
             let first = self.graph.first[entry as usize];
             first..first + self.graph.entry(entry).results.len() as u32
         });
-        let outputs: Vec<ValueNumber> = results.filter(|&value| outside[value as usize]).collect();
+        let outputs: Vec<ValueNumber> = results.filter(|&value| outside.has(value)).collect();
         let mut operands: SmallVec<[Reference; 4]> = SmallVec::new();
         for input in &region.inputs {
             operands.push(match *input {
@@ -254,11 +235,7 @@ impl<'a> Region<'a> {
         if let Some(&place) = self.places.get(&value) {
             return place;
         }
-        let root = self.graph.roots[value as usize];
-        let inside = match self.graph.producer(root) {
-            Some((entry, op)) => role(op) == Role::Constant || self.members.contains(&entry),
-            None => false,
-        };
+        let inside = self.graph.is_made_by(value, |entry| self.members.binary_search(&entry).is_ok());
         let place = match self.graph.producer(value) {
             Some((entry, op)) if inside => self.inlined(entry, op),
             _ => self.input(Input::Value(value)),

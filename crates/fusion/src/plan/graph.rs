@@ -91,6 +91,13 @@ impl<'a> Graph<'a> {
         Some((entry, &self.entry(entry).op))
     }
 
+    /// Whether a region of these entries makes a value itself: it computes the value or what the value is a view of, or both are
+    /// constants, which every kernel makes again.
+    pub(crate) fn is_made_by(&self, value: ValueNumber, has: impl Fn(u32) -> bool) -> bool {
+        let maker = self.producer(self.roots[value as usize]);
+        maker.is_some_and(|(entry, op)| role(op) == Role::Constant || has(entry))
+    }
+
     pub(crate) fn is_alive(&self, value: ValueNumber) -> bool {
         let result = (value as usize).checked_sub(self.structure.externals.len());
         result.is_some_and(|result| self.structure.alive[result])

@@ -200,7 +200,7 @@ impl Finder<'_> {
             return Err("an op outside the region lies between".to_string());
         }
         if matches!(self.graph.entry(entry).op, Op::Gather { .. })
-            && !self.is_inside(self.graph.operands(entry)[0], &self.groups[group].members)
+            && !self.graph.is_made_by(self.graph.operands(entry)[0], |maker| self.groups[group].has(maker))
         {
             return Err("it picks from memory".to_string());
         }
@@ -313,14 +313,8 @@ impl Finder<'_> {
 
     /// The values that a kernel of these members loads.
     fn count_inputs(&self, members: &[u32], entry: u32, slots: &BTreeMap<ValueNumber, Slot>) -> usize {
-        let made = |value: ValueNumber| {
-            let root = self.graph.roots[value as usize];
-            match self.graph.producer(root) {
-                Some((maker, op)) => role(op) == Role::Constant || maker == entry || members.contains(&maker),
-                None => false,
-            }
-        };
-        slots.keys().filter(|&&value| !made(value)).count()
+        let has = |maker: u32| maker == entry || members.contains(&maker);
+        slots.keys().filter(|&&value| !self.graph.is_made_by(value, has)).count()
     }
 
     /// Whether a kernel of that nest is worth having.
@@ -396,7 +390,7 @@ impl Finder<'_> {
             return Ok(slot);
         }
         if let Some((entry, op)) = self.graph.producer(value)
-            && self.is_inside(value, members)
+            && self.graph.is_made_by(value, |maker| members.contains(&maker))
         {
             let slot = match role(op) {
                 Role::Constant => {
@@ -419,15 +413,6 @@ impl Finder<'_> {
         let slot = nest.input(self.graph.types[value as usize]);
         slots.insert(value, slot);
         Ok(slot)
-    }
-
-    /// Whether a value is made by the region, or looks at one that is.
-    fn is_inside(&self, value: ValueNumber, members: &[u32]) -> bool {
-        let root = self.graph.roots[value as usize];
-        match self.graph.producer(root) {
-            Some((entry, op)) => role(op) == Role::Constant || members.contains(&entry),
-            None => false,
-        }
     }
 }
 

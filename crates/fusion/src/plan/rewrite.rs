@@ -10,6 +10,8 @@ pub(crate) struct Rewritten {
     pub(crate) structure: Structure,
     /// The number in the original of each result.
     pub(crate) originals: Vec<Option<usize>>,
+    /// The type of each result.
+    types: Vec<TensorType>,
 }
 
 /// Makes products that are only seen transposed in that form: `(A B)ᵀ = Bᵀ Aᵀ`, where the transposes of the factors are views.
@@ -23,6 +25,7 @@ pub(crate) fn rewrite(original: &Structure) -> Rewritten {
             alive: Vec::new(),
         },
         originals: Vec::new(),
+        types: Vec::new(),
     };
     // Where each original result is now; a product that is gone keeps the place of its factors' transposes.
     let mut places: Vec<u32> = Vec::new();
@@ -42,6 +45,7 @@ pub(crate) fn rewrite(original: &Structure) -> Rewritten {
                     out.originals.push(Some(result));
                     out.structure.alive.push(original.alive[result]);
                 }
+                out.types.extend(&entry.results);
                 out.structure.entries.push(entry);
             }
         }
@@ -137,6 +141,7 @@ impl Rewritten {
         let operands = operands.iter().copied().collect();
         self.structure.entries.push(Entry { op, operands, results: [ty].into_iter().collect() });
         self.structure.alive.push(alive);
+        self.types.push(ty);
         self.originals.push(original);
         (self.originals.len() - 1) as u32
     }
@@ -154,13 +159,9 @@ impl Rewritten {
     }
 
     fn ty(&self, source: Source) -> TensorType {
-        let result = |wanted: u32| {
-            let mut types = self.structure.entries.iter().flat_map(|entry| &entry.results);
-            types.nth(wanted as usize).copied()
-        };
         match source {
             Source::External(place) => self.structure.externals[place as usize],
-            Source::Result(wanted) => result(wanted).expect("a result of an entry before"),
+            Source::Result(result) => self.types[result as usize],
             Source::Number(_) | Source::Constant(_) => unreachable!("factors are tensors"),
         }
     }

@@ -5,8 +5,8 @@
 //! gradient, only the argument is left to store.
 
 use super::{Finder, Kind};
-use crate::plan::emit::used_outside;
 use crate::plan::graph::{Role, ValueNumber, role};
+use crate::plan::outside::Outside;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Op, Unary};
@@ -22,7 +22,7 @@ const MOST: usize = 64;
 impl Finder<'_> {
     /// Goes through the kernels, last first: a value that one of them no longer loads may not have to be stored.
     pub(super) fn repeat_cheap(&mut self) {
-        let mut outside = used_outside(self.graph, &self.groups);
+        let mut outside = Outside::new(self.graph, &self.groups);
         for group in (0..self.groups.len()).rev() {
             if self.groups[group].kind == Kind::Kernel || matches!(self.groups[group].kind, Kind::Hero(_)) {
                 self.repeat_in(group, &mut outside);
@@ -30,7 +30,7 @@ impl Finder<'_> {
         }
     }
 
-    fn repeat_in(&mut self, group: usize, outside: &mut Vec<bool>) {
+    fn repeat_in(&mut self, group: usize, outside: &mut Outside) {
         let mut added: BTreeSet<u32> = BTreeSet::new();
         let mut loads = self.loads(group);
         let mut loaded: BTreeSet<ValueNumber> = loads.iter().copied().collect();
@@ -59,8 +59,11 @@ impl Finder<'_> {
                 loaded.extend(new);
             }
         }
-        if !added.is_empty() && self.add_repeated(group, added).is_some() {
-            *outside = used_outside(self.graph, &self.groups);
+        if !added.is_empty() {
+            outside.remove(self.graph, &self.groups[group]);
+            // Where the kernel is not worth having, the group stays as it is.
+            let _ = self.add_repeated(group, added);
+            outside.add(self.graph, &self.groups[group]);
         }
     }
 
@@ -94,7 +97,7 @@ impl Finder<'_> {
         group: usize,
         wanted: ValueNumber,
         value: ValueNumber,
-        outside: &[bool],
+        outside: &Outside,
         added: &BTreeSet<u32>,
         chain: &mut BTreeSet<u32>,
         from: &mut BTreeSet<ValueNumber>,
@@ -107,7 +110,7 @@ impl Finder<'_> {
         if role(op) == Role::Constant || self.groups[group].has(entry) || added.contains(&entry) {
             return Some(());
         }
-        if root != wanted && outside[root as usize] {
+        if root != wanted && outside.has(root) {
             // A view of it is as good as the value.
             from.insert(root);
             return Some(());

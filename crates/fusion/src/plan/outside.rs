@@ -1,0 +1,45 @@
+//! Which values are needed outside of the groups that make them: those must be stored.
+
+use super::graph::{Graph, ValueNumber};
+use super::group::Group;
+use alloc::vec::Vec;
+
+/// How often each value is needed by groups that do not make it, or by the program.
+pub(super) struct Outside {
+    uses: Vec<u32>,
+}
+
+impl Outside {
+    pub(super) fn new(graph: &Graph<'_>, groups: &[Group]) -> Outside {
+        let mut outside = Outside { uses: alloc::vec![0; graph.types.len()] };
+        for value in 0..graph.types.len() as ValueNumber {
+            if graph.is_alive(value) {
+                outside.uses[graph.roots[value as usize] as usize] += 1;
+            }
+        }
+        groups.iter().for_each(|group| outside.add(graph, group));
+        outside
+    }
+
+    /// Whether a value is needed outside.
+    pub(super) fn has(&self, value: ValueNumber) -> bool {
+        self.uses[value as usize] > 0
+    }
+
+    /// Counts what a group needs of others.
+    pub(super) fn add(&mut self, graph: &Graph<'_>, group: &Group) {
+        foreign(graph, group).for_each(|root| self.uses[root as usize] += 1);
+    }
+
+    /// Takes back what was counted of a group, which is about to change.
+    pub(super) fn remove(&mut self, graph: &Graph<'_>, group: &Group) {
+        foreign(graph, group).for_each(|root| self.uses[root as usize] -= 1);
+    }
+}
+
+/// The values that the members of a group use and that the group does not make, once for each use.
+fn foreign<'a>(graph: &'a Graph<'_>, group: &'a Group) -> impl Iterator<Item = ValueNumber> + 'a {
+    let operands = group.members.iter().flat_map(|&entry| graph.operands(entry));
+    let roots = operands.map(|value| graph.roots[value as usize]);
+    roots.filter(|&root| !graph.producers[root as usize].is_some_and(|(maker, _)| group.has(maker)))
+}
