@@ -8,7 +8,8 @@
 //!
 //! * [`Nest`] finds the loops of a region: it takes ops one by one, and matches their axes by splitting both sides until
 //!   they agree. An op whose axes do not match is refused and leaves the nest as it was; that is how a fusion
-//!   layer learns where a region ends.
+//!   layer learns where a region ends. Padded operands, and operands one after the other, are read where they lie: the load is
+//!   guarded by a test of the index ([`Compute::LoadWhere`]).
 //! * [`Nest::lower`] turns the region into a [`Kernel`] and a [`Launch`], given where the operands lie in memory. Axes
 //!   that every parameter crosses with matching strides become one.
 //! * [`verify()`] checks what kernels promise, [`interpret()`] says what they mean, [`Kernel::cost`] counts, and
