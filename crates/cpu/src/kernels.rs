@@ -5,6 +5,7 @@
 
 use crate::isa::{Level, Widest, multiversion};
 use crate::lane::{Bits, FloatLane, Lane};
+use crate::math;
 use crate::narrow::Narrow;
 use core::mem::MaybeUninit;
 use half::{bf16, f16};
@@ -35,16 +36,21 @@ pub(crate) trait Map2<X, Y> {
 }
 
 multiversion! {
-    fn each1[X: Copy, Y, F: Map1<X, Y>]<X, Y, F> in { F::WIDEST } (x: &[X], y: &mut [MaybeUninit<Y>]) {
+    pub(crate) fn each1[X: Copy, Y, F: Map1<X, Y>]<X, Y, F> in { F::WIDEST } (x: &[X], y: &mut [MaybeUninit<Y>]) {
         for (y, x) in y.iter_mut().zip(x) {
             y.write(F::map(*x));
         }
     }
 
-    fn each2[X: Copy, Y, F: Map2<X, Y>]<X, Y, F> in { F::WIDEST } (a: &[X], b: &[X], y: &mut [MaybeUninit<Y>]) {
+    pub(crate) fn each2[X: Copy, Y, F: Map2<X, Y>]<X, Y, F> in { F::WIDEST } (a: &[X], b: &[X], y: &mut [MaybeUninit<Y>]) {
         for ((y, a), b) in y.iter_mut().zip(a).zip(b) {
             y.write(F::map(*a, *b));
         }
+    }
+
+    /// Whether no magnitude is above a bound; NaN has none.
+    fn all_within[]<> in { Widest::Avx512 } (x: &[f32], bound: f32) -> bool {
+        x.iter().fold(0, |count, x| count + (x.abs() > bound) as u32) == 0
     }
 
     fn each_select[T: Copy]<T> in { Widest::Avx2 } (condition: &[u8], a: &[T], b: &[T], y: &mut [MaybeUninit<T>]) {
@@ -95,21 +101,24 @@ unsafe fn loop_select<T: Copy>(
     each_select::<T>(level, condition, a, b, y);
 }
 
-/// Functions of angles, which are reduced exactly in `f64` where the lane's own way does not reach.
-unsafe fn loop_angle<T: FloatLane, F: Map1<T, T> + Exact>(level: Level, x: *const u8, y: *mut u8, n: usize) {
+/// Functions of angles of `f32`, which are reduced exactly in `f64` where the vectors' own way does not reach.
+unsafe fn loop_angle<F: Angle>(level: Level, x: *const u8, y: *mut u8, n: usize) {
     // SAFETY: as the caller promises.
-    let (x, y): (&[T], _) = unsafe { (read(x, n), written(y, n)) };
-    each1::<T, T, F>(level, x, y);
-    let fits = |x: &T| x.wide().abs() <= T::GREATEST_ANGLE;
-    if T::GREATEST_ANGLE.is_finite() && !x.iter().fold(true, |all, x| all & fits(x)) {
-        for (y, x) in y.iter_mut().zip(x).filter(|(_, x)| !fits(x)) {
-            y.write(T::exact(F::exact(x.wide())));
+    let (x, y) = unsafe {
+        (F::LOOP)(level, x, y, n);
+        (read::<f32>(x, n), written(y, n))
+    };
+    if !all_within(level, x, math::GREATEST_ANGLE) {
+        for (y, x) in y.iter_mut().zip(x).filter(|(_, x)| x.abs() > math::GREATEST_ANGLE) {
+            y.write(F::exact(f64::from(*x)) as f32);
         }
     }
 }
 
-/// A function in `f64`.
-trait Exact {
+/// A function of angles.
+trait Angle {
+    /// Of `f32`, up to [`GREATEST_ANGLE`](math::GREATEST_ANGLE).
+    const LOOP: Loop1;
     fn exact(x: f64) -> f64;
 }
 
@@ -142,7 +151,7 @@ maps! {
     [T::WIDEST] for Lane: Neg(x) neg, Abs(x) abs, Sign(x) sign;
     [T::WIDEST] for FloatLane: Recip(x) recip, Sqrt(x) sqrt, Rsqrt(x) rsqrt, Floor(x) floor, Ceil(x) ceil,
         Round(x) round, Trunc(x) trunc;
-    [T::ELEMENTARY] for FloatLane: Exp(x) exp, Expm1(x) expm1, Ln(x) ln, Log1p(x) log1p, Sin(x) sin, Cos(x) cos,
+    [Widest::Baseline] for FloatLane: Exp(x) exp, Expm1(x) expm1, Ln(x) ln, Log1p(x) log1p, Sin(x) sin, Cos(x) cos,
         Tan(x) tan, Tanh(x) tanh, Atan(x) atan, Erf(x) erf, Atan2(a, b) atan2;
     [T::WIDEST] for Lane: Add(a, b) add, Sub(a, b) sub, Mul(a, b) mul, Min(a, b) min, Max(a, b) max;
     [T::WIDEST] for FloatLane: DivFloat(a, b) div;
@@ -151,19 +160,22 @@ maps! {
     [Widest::Avx2] for Bits: Not(x) not, And(a, b) and, Or(a, b) or, Xor(a, b) xor, Shl(a, b) shl, Shr(a, b) shr;
 }
 
-impl Exact for Sin {
+impl Angle for Sin {
+    const LOOP: Loop1 = math::loops::loop1::<Sin>;
     fn exact(x: f64) -> f64 {
         FloatLane::sin(x)
     }
 }
 
-impl Exact for Cos {
+impl Angle for Cos {
+    const LOOP: Loop1 = math::loops::loop1::<Cos>;
     fn exact(x: f64) -> f64 {
         FloatLane::cos(x)
     }
 }
 
-impl Exact for Tan {
+impl Angle for Tan {
+    const LOOP: Loop1 = math::loops::loop1::<Tan>;
     fn exact(x: f64) -> f64 {
         FloatLane::tan(x)
     }
@@ -224,7 +236,7 @@ pub(crate) fn half_loops(dtype: DType) -> Option<(Loop1, Loop1)> {
 pub(crate) fn unary(function: Unary, dtype: DType) -> Loop1 {
     match dtype {
         DType::F64 => unary_float::<f64>(function),
-        DType::F32 => unary_float::<f32>(function),
+        DType::F32 => unary_single(function),
         DType::F16 | DType::BF16 => unreachable!("16-bit floats are computed in f32"),
         DType::I64 => unary_int::<i64>(function),
         DType::I32 => unary_int::<i32>(function),
@@ -235,6 +247,33 @@ pub(crate) fn unary(function: Unary, dtype: DType) -> Loop1 {
         DType::U16 => unary_int::<u16>(function),
         DType::U8 => unary_int::<u8>(function),
         DType::Bool => loop1::<u8, u8, NotBool>,
+    }
+}
+
+/// Elementary functions have loops of their own.
+fn unary_single(function: Unary) -> Loop1 {
+    match function {
+        Unary::Exp => math::loops::loop1::<Exp>,
+        Unary::Expm1 => math::loops::loop1::<Expm1>,
+        Unary::Ln => math::loops::loop1::<Ln>,
+        Unary::Log1p => math::loops::loop1::<Log1p>,
+        Unary::Sin => loop_angle::<Sin>,
+        Unary::Cos => loop_angle::<Cos>,
+        Unary::Tan => loop_angle::<Tan>,
+        Unary::Tanh => math::loops::loop1::<Tanh>,
+        Unary::Atan => math::loops::loop1::<Atan>,
+        Unary::Erf => math::loops::loop1::<Erf>,
+        Unary::Neg
+        | Unary::Abs
+        | Unary::Sign
+        | Unary::Recip
+        | Unary::Sqrt
+        | Unary::Rsqrt
+        | Unary::Floor
+        | Unary::Ceil
+        | Unary::Round
+        | Unary::Trunc
+        | Unary::Not => unary_float::<f32>(function),
     }
 }
 
@@ -250,9 +289,9 @@ fn unary_float<T: FloatLane>(function: Unary) -> Loop1 {
         Unary::Expm1 => loop1::<T, T, Expm1>,
         Unary::Ln => loop1::<T, T, Ln>,
         Unary::Log1p => loop1::<T, T, Log1p>,
-        Unary::Sin => loop_angle::<T, Sin>,
-        Unary::Cos => loop_angle::<T, Cos>,
-        Unary::Tan => loop_angle::<T, Tan>,
+        Unary::Sin => loop1::<T, T, Sin>,
+        Unary::Cos => loop1::<T, T, Cos>,
+        Unary::Tan => loop1::<T, T, Tan>,
         Unary::Tanh => loop1::<T, T, Tanh>,
         Unary::Atan => loop1::<T, T, Atan>,
         Unary::Erf => loop1::<T, T, Erf>,
@@ -293,6 +332,8 @@ fn unary_int<T: Bits>(function: Unary) -> Loop1 {
 /// The loop of a function of two elements; not of 16-bit floats, see [`half_loops`].
 pub(crate) fn binary(function: Binary, dtype: DType) -> Loop2 {
     match dtype {
+        DType::F32 if function == Binary::Pow => math::loops::loop2::<Pow>,
+        DType::F32 if function == Binary::Atan2 => math::loops::loop2::<Atan2>,
         DType::F32 => binary_float::<f32>(function),
         DType::F64 => binary_float::<f64>(function),
         DType::F16 | DType::BF16 => unreachable!("16-bit floats are computed in f32"),

@@ -42,13 +42,6 @@ pub(crate) trait Bits: Lane {
 
 /// What floats have besides.
 pub(crate) trait FloatLane: Lane {
-    /// Of loops over elementary functions: `f64` calls the library for each element.
-    const ELEMENTARY: Widest;
-    /// Above this magnitude `sin`, `cos` and `tan` need [`exact`](FloatLane::exact).
-    const GREATEST_ANGLE: f64;
-    /// What the float is computed in where it is too narrow itself.
-    fn wide(self) -> f64;
-    fn exact(x: f64) -> Self;
     fn recip(self) -> Self;
     fn sqrt(self) -> Self;
     fn rsqrt(self) -> Self;
@@ -195,14 +188,6 @@ macro_rules! delegate {
 }
 
 impl FloatLane for f32 {
-    const ELEMENTARY: Widest = Widest::Avx512;
-    const GREATEST_ANGLE: f64 = math::GREATEST_ANGLE as f64;
-    fn wide(self) -> f64 {
-        f64::from(self)
-    }
-    fn exact(x: f64) -> f32 {
-        x as f32
-    }
     rounding!(f32, floorf, ceilf, rintf, truncf, sqrtf);
     delegate!(exp, expm1, ln, log1p, sin, cos, tan, tanh, atan, erf);
     #[inline(always)]
@@ -212,14 +197,6 @@ impl FloatLane for f32 {
 }
 
 impl FloatLane for f64 {
-    const ELEMENTARY: Widest = Widest::Baseline;
-    const GREATEST_ANGLE: f64 = f64::INFINITY;
-    fn wide(self) -> f64 {
-        self
-    }
-    fn exact(x: f64) -> f64 {
-        x
-    }
     rounding!(f64, floor, ceil, rint, trunc, sqrt);
     fn exp(self) -> Self {
         float_function!(self, exp, exp)

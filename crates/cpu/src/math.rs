@@ -4,6 +4,16 @@
 //! for the least relative error of the result. Errors are below 1.5 units in the last place (3 for `tan`), and the
 //! same on every instruction set: no step is fused.
 
+pub(crate) mod loops;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod single;
+#[cfg(target_arch = "x86_64")]
+mod table;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod vector;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86;
+
 use core::f32::consts::{FRAC_PI_2, FRAC_PI_4, LOG2_E, PI, SQRT_2};
 
 /// Adding and subtracting this rounds to a whole number: 1.5 · 2²³.

@@ -1,0 +1,150 @@
+//! What the elementary functions need of a vector unit that multiplies and adds in one rounding.
+
+use core::ops::{Add, Div, Mul, Sub};
+
+/// Floats side by side, in one register.
+///
+/// Code may only name such a type where the processor has its instructions: in loops that are compiled for them, and chosen
+/// by the [`Level`](crate::isa::Level).
+pub(crate) trait Vector:
+    Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
+{
+    /// `f32` or `f64`.
+    type Element: Copy + Default;
+    /// A truth for each lane.
+    type Mask: Copy;
+    /// Floats in a vector.
+    const LANES: usize;
+
+    /// The same float in each lane.
+    fn splat(element: Self::Element) -> Self;
+
+    /// # Safety
+    /// As many elements may be read.
+    unsafe fn load(from: *const Self::Element) -> Self;
+
+    /// # Safety
+    /// As many elements may be written.
+    unsafe fn store(self, to: *mut Self::Element);
+
+    /// Writes past the caches.
+    ///
+    /// # Safety
+    /// As many elements may be written; the address is a multiple of the vector's size.
+    unsafe fn stream(self, to: *mut Self::Element);
+
+    /// The first `count` elements, fewer than a vector; other lanes are 0.
+    ///
+    /// # Safety
+    /// These elements may be read.
+    #[inline(always)]
+    unsafe fn load_some(from: *const Self::Element, count: usize) -> Self {
+        let mut lanes = [Self::Element::default(); 16];
+        // SAFETY: the caller vouches for these elements; no vector has more lanes than the array.
+        unsafe {
+            lanes.as_mut_ptr().copy_from_nonoverlapping(from, count);
+            Self::load(lanes.as_ptr())
+        }
+    }
+
+    /// Writes the first `count` lanes, fewer than all.
+    ///
+    /// # Safety
+    /// These elements may be written.
+    #[inline(always)]
+    unsafe fn store_some(self, to: *mut Self::Element, count: usize) {
+        let mut lanes = [Self::Element::default(); 16];
+        // SAFETY: as in `load_some`.
+        unsafe {
+            self.store(lanes.as_mut_ptr());
+            to.copy_from_nonoverlapping(lanes.as_ptr(), count);
+        }
+    }
+
+    /// `self * b + c`, rounded once.
+    fn mul_add(self, b: Self, c: Self) -> Self;
+
+    /// `c - self * b`, rounded once.
+    fn neg_mul_add(self, b: Self, c: Self) -> Self;
+
+    /// The lesser; `other` where either is NaN.
+    fn min(self, other: Self) -> Self;
+
+    /// The greater; `other` where either is NaN.
+    fn max(self, other: Self) -> Self;
+
+    fn sqrt(self) -> Self;
+
+    /// The nearest whole number, ties to even.
+    fn round(self) -> Self;
+
+    /// `self · 2^n`, for a whole `n` between -1,100 and 1,100 and `self` between ¼ and 4 or 0, rounded once.
+    fn scale(self, n: Self) -> Self;
+
+    /// `(m, e)` with `self = m · 2^e` and `¾ <= m < 1½`. Of 0 `e` is -∞, of ∞ it is ∞, with any finite `m`; of NaN and of
+    /// numbers below 0 at least one is NaN.
+    fn split(self) -> (Self, Self);
+
+    fn bits_and(self, other: Self) -> Self;
+    fn bits_xor(self, other: Self) -> Self;
+    fn bits_or(self, other: Self) -> Self;
+    /// The bits of `self` that are not in `other`.
+    fn bits_without(self, other: Self) -> Self;
+    fn bits_left<const BY: u32>(self) -> Self;
+    fn bits_right<const BY: u32>(self) -> Self;
+    /// The sum of the bits as whole numbers.
+    fn bits_add(self, other: Self) -> Self;
+
+    fn lt(self, other: Self) -> Self::Mask;
+    fn eq(self, other: Self) -> Self::Mask;
+    fn is_nan(self) -> Self::Mask;
+    /// `a` where the mask is true, `b` elsewhere.
+    fn select(mask: Self::Mask, a: Self, b: Self) -> Self;
+    fn both(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+
+    #[inline(always)]
+    fn sign(self) -> Self {
+        self.bits_and(Self::sign_bit())
+    }
+
+    #[inline(always)]
+    fn abs(self) -> Self {
+        self.bits_without(Self::sign_bit())
+    }
+
+    /// The magnitude of `self` with the sign of another.
+    #[inline(always)]
+    fn with_sign_of(self, other: Self) -> Self {
+        self.abs().bits_or(other.sign())
+    }
+
+    /// -0.
+    fn sign_bit() -> Self;
+
+    /// `c[0] + c[1] self + c[2] self² + ..`
+    #[inline(always)]
+    fn polynomial<const N: usize>(self, c: [Self::Element; N]) -> Self {
+        let mut sum = Self::splat(c[N - 1]);
+        let mut i = N - 1;
+        while i > 0 {
+            i -= 1;
+            sum = sum.mul_add(self, Self::splat(c[i]));
+        }
+        sum
+    }
+}
+
+/// A vector of `f32`.
+pub(crate) trait Single: Vector<Element = f32> {
+    /// Half as many `f64`.
+    type Double: Vector<Element = f64>;
+
+    /// The low half of the lanes, and the high one.
+    fn widen(self) -> [Self::Double; 2];
+
+    /// The nearest `f32` of each.
+    fn narrow(halves: [Self::Double; 2]) -> Self;
+
+    /// For each lane the element of a table that the lowest four bits of the lane tell.
+    fn lookup(self, table: &[f32; 16]) -> Self;
+}
