@@ -11,6 +11,7 @@ use crate::Cpu;
 use crate::array::{Array, is_reusable};
 use crate::buffer::Buffer;
 use crate::contraction::Finish;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -49,9 +50,9 @@ fn given(program: &Program, inputs: &Operands) -> Result<Option<AllGiven>> {
 /// How a region runs.
 pub(super) enum Plan {
     /// As one kernel.
-    Kernel(Region),
+    Kernel(Box<Region>),
     /// A matrix product or a convolution by its own kernel, then the rest.
-    Hero(Split),
+    Hero(Box<Split>),
     /// Op by op.
     Unfused,
 }
@@ -59,9 +60,9 @@ pub(super) enum Plan {
 impl Plan {
     fn new(program: &Program, given: &AllGiven) -> Plan {
         if let Some(region) = Region::new(program, given) {
-            return Plan::Kernel(region);
+            return Plan::Kernel(Box::new(region));
         }
-        Split::new(program, given).map_or(Plan::Unfused, Plan::Hero)
+        Split::new(program, given).map_or(Plan::Unfused, |split| Plan::Hero(Box::new(split)))
     }
 
     /// Whether the machine runs it, or part of it.

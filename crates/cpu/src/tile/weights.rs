@@ -122,7 +122,7 @@ fn push(
 /// blocks.
 fn alike(op: &Op, whole: &Shape, blocks: &Shape) -> Option<Op> {
     if let Op::Permute(axes) = op {
-        return Some(Op::Permute(axes.clone()));
+        return Some(Op::Permute(*axes));
     }
     if let Op::Reshape(to) = op {
         // More axes of length 1 in front, or fewer.
