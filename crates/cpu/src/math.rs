@@ -1,18 +1,16 @@
 //! Elementary functions of `f32`, without branches and calls, so that loops over them are vectorised.
 //!
 //! Each reduces its argument to a short interval and evaluates a polynomial there, fitted by the Remez algorithm
-//! for the least relative error of the result. Errors are below 1.5 units in the last place (3 for `tan`), and the
-//! same on every instruction set: no step is fused.
+//! for the least relative error of the result. Errors are below 1.5 units in the last place (3 for `tan`). No step is fused:
+//! these run where the target always has vectors. Where the processor has AVX2 with FMA or AVX-512, [`loops`] run those of
+//! [`single`] instead, which may differ in the last place.
 
 pub(crate) mod loops;
-#[cfg(target_arch = "x86_64")]
 pub(crate) mod single;
-#[cfg(target_arch = "x86_64")]
 mod table;
-#[cfg(target_arch = "x86_64")]
 pub(crate) mod vector;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod x86;
+mod x86;
 
 use core::f32::consts::{FRAC_PI_2, FRAC_PI_4, LOG2_E, PI, SQRT_2};
 

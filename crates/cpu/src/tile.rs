@@ -22,6 +22,7 @@ mod forms;
 mod frame;
 mod fused;
 mod layout;
+mod pairs;
 mod registers;
 mod run;
 mod scan;

@@ -1,10 +1,12 @@
 //! Softmax and norms: several passes over a row while it is in cache.
 
+mod single;
+
 use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::simd::{Float, Kernel, Simd};
-use crate::copy::Shared;
-use crate::isa::{Widest, multiversion};
+use crate::copy::{Shared, stream};
+use crate::isa::{Level, Widest, multiversion};
 use kiln_ir::{NormKind, Result, TensorType};
 
 /// Elements worth waking another thread for.
@@ -16,11 +18,61 @@ const LANES: usize = 32;
 /// Columns that are handled together where the axis is not the last.
 const COLUMNS: usize = 64;
 
+/// What is computed along a row.
+#[derive(Clone, Copy)]
+pub(super) enum Along<'a, T> {
+    /// Softmax, or its logarithm.
+    Softmax { log: bool },
+    /// A norm, scaled and shifted.
+    Norm { kind: NormKind, epsilon: T, weight: Option<&'a [T]>, bias: Option<&'a [T]> },
+}
+
+/// Rows that lie one after the other.
+pub(super) struct Rows<'a, T> {
+    x: &'a [T],
+    y: &'a mut [T],
+    length: usize,
+    /// Whether the result is large enough to be written past the caches.
+    past: bool,
+}
+
+/// Floats with code for rows.
+pub(super) trait RowFloat: Float {
+    /// Computes along each row.
+    fn along(level: Level, rows: Rows<'_, Self>, function: Along<'_, Self>);
+}
+
+impl RowFloat for f32 {
+    fn along(level: Level, rows: Rows<'_, f32>, function: Along<'_, f32>) {
+        if let Err(rows) = single::along(level, rows, function) {
+            along_plain(level, rows, function);
+        }
+    }
+}
+
+impl RowFloat for f64 {
+    fn along(level: Level, rows: Rows<'_, f64>, function: Along<'_, f64>) {
+        along_plain(level, rows, function);
+    }
+}
+
+fn along_plain<T: Float>(level: Level, rows: Rows<'_, T>, function: Along<'_, T>) {
+    let Rows { x, y, length, .. } = rows;
+    match function {
+        Along::Softmax { log } => softmax_rows(level, x, y, length, log),
+        Along::Norm { kind, epsilon, weight, bias } => {
+            for (x, y) in x.chunks_exact(length).zip(y.chunks_exact_mut(length)) {
+                norm_row(level, kind, epsilon, x, y, weight, bias);
+            }
+        }
+    }
+}
+
 /// Softmax of an array along an axis, or its logarithm.
 ///
 /// # Errors
 /// When there is not enough memory.
-pub(super) fn softmax<T: Float>(
+pub(super) fn softmax<T: RowFloat>(
     cpu: &Cpu,
     x: &Array,
     ty: &TensorType,
@@ -37,11 +89,12 @@ pub(super) fn softmax<T: Float>(
     let outer = ty.num_elements() / length / inner;
     let (from, to) = (Shared::new(x.as_mut_ptr::<T>()), Shared::new(output.as_mut_ptr::<T>()));
     if inner == 1 {
+        let past = stream::pays(ty.num_bytes());
         cpu.pool.parallel_for(outer, GRAIN.div_ceil(length), |range| {
             let (start, len) = (range.start * length, range.len() * length);
             // SAFETY: rows of operand and result, which only this part uses.
             let (x, y) = unsafe { parts(from, to, start, len) };
-            softmax_rows(cpu.level, x, y, length, log);
+            T::along(cpu.level, Rows { x, y, length, past }, Along::Softmax { log });
         });
         return Ok(output);
     }
@@ -186,7 +239,7 @@ impl<T: Float> Columns<T> {
 ///
 /// # Errors
 /// When there is not enough memory.
-pub(super) fn norm<T: Float>(
+pub(super) fn norm<T: RowFloat>(
     cpu: &Cpu,
     kind: NormKind,
     length: usize,
@@ -204,13 +257,13 @@ pub(super) fn norm<T: Float>(
     let row = |array: &Array| unsafe { core::slice::from_raw_parts(array.as_ptr::<T>(), length) };
     let (weight, bias) = (weight.as_ref().map(row), bias.as_ref().map(row));
     let (from, to) = (Shared::new(x.as_mut_ptr::<T>()), Shared::new(output.as_mut_ptr::<T>()));
+    let past = stream::pays(ty.num_bytes());
     cpu.pool.parallel_for(ty.num_elements() / length, GRAIN.div_ceil(length), |range| {
         let (start, len) = (range.start * length, range.len() * length);
         // SAFETY: rows of operand and result, which only this part uses.
         let (x, y) = unsafe { parts(from, to, start, len) };
-        for (x, y) in x.chunks_exact(length).zip(y.chunks_exact_mut(length)) {
-            norm_row(cpu.level, kind, T::from_f64(epsilon), x, y, weight, bias);
-        }
+        let function = Along::Norm { kind, epsilon: T::from_f64(epsilon), weight, bias };
+        T::along(cpu.level, Rows { x, y, length, past }, function);
     });
     Ok(output)
 }

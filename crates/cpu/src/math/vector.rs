@@ -1,5 +1,6 @@
 //! What the elementary functions need of a vector unit that multiplies and adds in one rounding.
 
+use crate::isa::Level;
 use core::ops::{Add, Div, Mul, Sub};
 
 /// Floats side by side, in one register.
@@ -73,8 +74,6 @@ pub(crate) trait Vector:
     /// The greater; `other` where either is NaN.
     fn max(self, other: Self) -> Self;
 
-    fn sqrt(self) -> Self;
-
     /// The nearest whole number, ties to even.
     fn round(self) -> Self;
 
@@ -132,6 +131,47 @@ pub(crate) trait Vector:
         }
         sum
     }
+}
+
+/// Work in vectors of `f32`.
+pub(crate) trait Work {
+    /// Does it with this unit. Mark the implementation `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// The processor has the unit; and whatever the work demands of its fields.
+    unsafe fn run<V: Single>(self);
+}
+
+/// Does the work with the unit of a level, or gives it back where that has none.
+///
+/// # Safety
+/// What the work demands of its fields.
+pub(crate) unsafe fn run<W: Work>(level: Level, work: W) -> Result<(), W> {
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn avx512<W: Work>(work: W) {
+        // SAFETY: the level is chosen only where the processor has its instructions; the caller vouches for the work.
+        unsafe { work.run::<super::x86::F32x16>() }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn avx2<W: Work>(work: W) {
+        // SAFETY: as above.
+        unsafe { work.run::<super::x86::F32x8>() }
+    }
+
+    match level {
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { avx512(work) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { avx2(work) },
+        Level::Baseline => return Err(work),
+    }
+    #[cfg(target_arch = "x86_64")]
+    Ok(())
 }
 
 /// A vector of `f32`.

@@ -82,7 +82,7 @@ const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 macro_rules! avx512 {
     ($name:ident, $element:ty, $mask:ty, $lanes:literal, [$load:ident $store:ident $stream:ident],
-     [$maskz_load:ident $mask_store:ident], [$splat:ident $fmadd:ident $fnmadd:ident $min:ident $max:ident $sqrt:ident
+     [$maskz_load:ident $mask_store:ident], [$splat:ident $fmadd:ident $fnmadd:ident $min:ident $max:ident
      $round:ident $scalef:ident], [$getmant:ident $getexp:ident $mask_add:ident], [$and:ident $xor:ident $or:ident
      $andnot:ident], [$to:ident $from:ident $slli:ident $srli:ident $addi:ident], [$cmp:ident $blend:ident]) => {
         impl Vector for $name {
@@ -110,7 +110,6 @@ macro_rules! avx512 {
                 fn neg_mul_add(self: Self, b: Self, c: Self) -> Self = Self($fnmadd(self.0, b.0, c.0));
                 fn min(self: Self, other: Self) -> Self = Self($min(self.0, other.0));
                 fn max(self: Self, other: Self) -> Self = Self($max(self.0, other.0));
-                fn sqrt(self: Self) -> Self = Self($sqrt(self.0));
                 fn round(self: Self) -> Self = Self($round::<NEAREST>(self.0));
                 fn scale(self: Self, n: Self) -> Self = Self($scalef(self.0, n.0));
                 fn bits_and(self: Self, other: Self) -> Self = Self($and(self.0, other.0));
@@ -151,7 +150,7 @@ avx512!(
     F32x16, f32, __mmask16, 16,
     [_mm512_loadu_ps _mm512_storeu_ps _mm512_stream_ps],
     [_mm512_maskz_loadu_ps _mm512_mask_storeu_ps],
-    [_mm512_set1_ps _mm512_fmadd_ps _mm512_fnmadd_ps _mm512_min_ps _mm512_max_ps _mm512_sqrt_ps _mm512_roundscale_ps
+    [_mm512_set1_ps _mm512_fmadd_ps _mm512_fnmadd_ps _mm512_min_ps _mm512_max_ps _mm512_roundscale_ps
      _mm512_scalef_ps],
     [_mm512_getmant_ps _mm512_getexp_ps _mm512_mask_add_ps],
     [_mm512_and_ps _mm512_xor_ps _mm512_or_ps _mm512_andnot_ps],
@@ -163,7 +162,7 @@ avx512!(
     F64x8, f64, __mmask8, 8,
     [_mm512_loadu_pd _mm512_storeu_pd _mm512_stream_pd],
     [_mm512_maskz_loadu_pd _mm512_mask_storeu_pd],
-    [_mm512_set1_pd _mm512_fmadd_pd _mm512_fnmadd_pd _mm512_min_pd _mm512_max_pd _mm512_sqrt_pd _mm512_roundscale_pd
+    [_mm512_set1_pd _mm512_fmadd_pd _mm512_fnmadd_pd _mm512_min_pd _mm512_max_pd _mm512_roundscale_pd
      _mm512_scalef_pd],
     [_mm512_getmant_pd _mm512_getexp_pd _mm512_mask_add_pd],
     [_mm512_and_pd _mm512_xor_pd _mm512_or_pd _mm512_andnot_pd],
@@ -173,7 +172,7 @@ avx512!(
 
 macro_rules! avx2 {
     ($name:ident, $element:ident, $mask:ty, $lanes:literal, [$load:ident $store:ident $stream:ident],
-     [$splat:ident $fmadd:ident $fnmadd:ident $min:ident $max:ident $sqrt:ident $round:ident], [$and:ident $xor:ident
+     [$splat:ident $fmadd:ident $fnmadd:ident $min:ident $max:ident $round:ident], [$and:ident $xor:ident
      $or:ident $andnot:ident], [$to:ident $from:ident $slli:ident $srli:ident $addi:ident $subi:ident],
      [$cmp:ident $blend:ident]) => {
         impl Vector for $name {
@@ -189,7 +188,6 @@ macro_rules! avx2 {
                 fn neg_mul_add(self: Self, b: Self, c: Self) -> Self = Self($fnmadd(self.0, b.0, c.0));
                 fn min(self: Self, other: Self) -> Self = Self($min(self.0, other.0));
                 fn max(self: Self, other: Self) -> Self = Self($max(self.0, other.0));
-                fn sqrt(self: Self) -> Self = Self($sqrt(self.0));
                 fn round(self: Self) -> Self = Self($round::<NEAREST>(self.0));
                 fn bits_and(self: Self, other: Self) -> Self = Self($and(self.0, other.0));
                 fn bits_xor(self: Self, other: Self) -> Self = Self($xor(self.0, other.0));
@@ -267,7 +265,7 @@ macro_rules! avx2 {
 avx2!(
     F32x8, f32, __m256, 8,
     [_mm256_loadu_ps _mm256_storeu_ps _mm256_stream_ps],
-    [_mm256_set1_ps _mm256_fmadd_ps _mm256_fnmadd_ps _mm256_min_ps _mm256_max_ps _mm256_sqrt_ps _mm256_round_ps],
+    [_mm256_set1_ps _mm256_fmadd_ps _mm256_fnmadd_ps _mm256_min_ps _mm256_max_ps _mm256_round_ps],
     [_mm256_and_ps _mm256_xor_ps _mm256_or_ps _mm256_andnot_ps],
     [_mm256_castps_si256 _mm256_castsi256_ps _mm256_sll_epi32 _mm256_srl_epi32 _mm256_add_epi32 _mm256_sub_epi32],
     [_mm256_cmp_ps _mm256_blendv_ps]
@@ -276,7 +274,7 @@ avx2!(
 avx2!(
     F64x4, f64, __m256d, 4,
     [_mm256_loadu_pd _mm256_storeu_pd _mm256_stream_pd],
-    [_mm256_set1_pd _mm256_fmadd_pd _mm256_fnmadd_pd _mm256_min_pd _mm256_max_pd _mm256_sqrt_pd _mm256_round_pd],
+    [_mm256_set1_pd _mm256_fmadd_pd _mm256_fnmadd_pd _mm256_min_pd _mm256_max_pd _mm256_round_pd],
     [_mm256_and_pd _mm256_xor_pd _mm256_or_pd _mm256_andnot_pd],
     [_mm256_castpd_si256 _mm256_castsi256_pd _mm256_sll_epi64 _mm256_srl_epi64 _mm256_add_epi64 _mm256_sub_epi64],
     [_mm256_cmp_pd _mm256_blendv_pd]

@@ -47,6 +47,8 @@ pub(super) struct Code {
     pub(super) partial_bytes: usize,
     /// Whether elements of registers may have eight bytes; four otherwise.
     pub(super) wide_elements: bool,
+    /// Whether results are written past the caches.
+    pub(super) streams: bool,
     /// What an element costs, in additions in cache.
     pub(super) cost: usize,
 }
@@ -117,6 +119,8 @@ pub(super) struct Stage {
     pub(super) spread: Vec<Step>,
     /// On tiles.
     pub(super) tiles: Vec<Step>,
+    /// What tiles read from far memory, with the bytes of its elements.
+    pub(super) ahead: Vec<(Slot, usize)>,
 }
 
 /// A reduction.
@@ -173,6 +177,8 @@ pub(super) enum Action {
     GatherWhere(usize, Slot),
     /// To a parameter's memory.
     Scatter(usize, Slot),
+    /// Elements of that size, past the caches.
+    Stream(usize, Slot),
     /// The element (of that size) everywhere.
     Fill(usize, Slot),
     /// Each row's element (of that size) all along the row.

@@ -1,10 +1,13 @@
 //! From a kernel to code.
 
+mod arithmetic;
+mod far;
+
 use super::code::{Action, Code, Fold, Form, Number, Param, Place, Slot, Stage, Step};
-use super::cost::{binary_cost, unary_cost};
+use super::cost::unary_cost;
 use super::fold::folding;
-use super::forms::{self, Side};
 use super::layout::Tiling;
+use super::pairs::Arithmetic;
 use super::registers;
 use super::scan::scan;
 use super::stages::{last_stages, stages};
@@ -14,7 +17,7 @@ use crate::scalar::{element, scalar_bytes};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use half::{bf16, f16};
-use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar};
+use kiln_ir::{DType, Reduction, Scalar};
 use kiln_kernel::{AxisSet, Compute, Kernel, Launch, ParamKind, ValueId};
 
 /// Elements of a tile, at most and at least: the registers in use and what they are computed from stay in the first cache.
@@ -103,6 +106,25 @@ enum Source {
     Number(Slot),
 }
 
+impl Source {
+    /// Where it is, and whether it is a number.
+    fn slot(self) -> (Slot, bool) {
+        match self {
+            Source::Lanes(slot) => (slot, false),
+            Source::Number(slot) => (slot, true),
+        }
+    }
+}
+
+/// How many instructions use each value.
+fn uses(kernel: &Kernel) -> Vec<usize> {
+    let mut uses = alloc::vec![0; kernel.body.len()];
+    for operand in kernel.body.iter().flat_map(|instruction| instruction.compute.operands()) {
+        uses[operand as usize] += 1;
+    }
+    uses
+}
+
 struct Compiler<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch,
@@ -116,6 +138,11 @@ struct Compiler<'a> {
     /// Values spread over a stage's tiles, or loaded again for it.
     spread: BTreeMap<(ValueId, usize, bool), Slot>,
     constants: Vec<Option<Scalar>>,
+    /// How many instructions use each value.
+    uses: Vec<usize>,
+    /// Values of tiles of `f32` that a step of arithmetic makes: of which lanes, and of which other operand that may be a
+    /// number.
+    arithmetic: BTreeMap<ValueId, (Arithmetic, [Slot; 2], bool)>,
     code: Code,
 }
 
@@ -149,6 +176,7 @@ impl<'a> Compiler<'a> {
             wide_bytes: 0,
             total_bytes: 0,
             partial_bytes: 0,
+            streams: false,
             wide_elements: kernel.body.iter().any(|instruction| instruction.dtype.size() == 8),
             cost: 1,
         };
@@ -157,6 +185,8 @@ impl<'a> Compiler<'a> {
             located: Vec::with_capacity(kernel.body.len()),
             spread: BTreeMap::new(),
             constants: Vec::with_capacity(kernel.body.len()),
+            uses: uses(kernel),
+            arithmetic: BTreeMap::new(),
             kernel,
             launch,
             overwritten,
@@ -182,6 +212,7 @@ impl<'a> Compiler<'a> {
             let located = self.instruction(value);
             self.located.push(located);
         }
+        self.find_ahead();
         registers::allocate(&mut self.code, self.tiling.lanes());
         let wide = self.code.wide_bytes.saturating_mul(self.tiling.chunks.length);
         (wide.saturating_add(self.code.register_bytes) <= MOST_BYTES).then_some(self.code)
@@ -507,61 +538,6 @@ impl<'a> Compiler<'a> {
         self.emit_costly(value, Action::One(widen, narrow), 3)
     }
 
-    fn binary(&mut self, value: usize, function: Binary, a: ValueId, b: ValueId) -> Located {
-        let dtype = register(self.kernel.body[value].dtype);
-        let number = self.constants[b as usize].map(Scalar::to_f64).filter(|_| dtype.is_float());
-        if function == Binary::Pow && number == Some(2.0) {
-            let a = self.lanes_of(a, value);
-            return self.emit(value, Action::Two(kernels::binary(Binary::Mul, dtype), [a, a]));
-        }
-        let cost = binary_cost(function);
-        let sources = [self.source(a, value), self.source(b, value)];
-        let form = |side| forms::binary(function, dtype, side);
-        let with_number = match sources {
-            [Source::Lanes(a), Source::Number(b)] => form(Side::Right).map(|form| (form, [a, b])),
-            [Source::Number(a), Source::Lanes(b)] => form(Side::Left).map(|form| (form, [a, b])),
-            [Source::Lanes(_), Source::Lanes(_)] | [Source::Number(_), Source::Number(_)] => None,
-        };
-        if let Some((form, operands)) = with_number {
-            return self.emit_costly(value, Action::Two(form, operands), cost);
-        }
-        let operands = [self.lanes_of(a, value), self.lanes_of(b, value)];
-        self.emit_costly(value, Action::Two(kernels::binary(function, dtype), operands), cost)
-    }
-
-    fn compare(&mut self, value: usize, comparison: Comparison, a: ValueId, b: ValueId) -> Located {
-        let dtype = self.located[a as usize].dtype;
-        let sources = [self.source(a, value), self.source(b, value)];
-        let form = |side| forms::compare(comparison, dtype, side);
-        let with_number = match sources {
-            [Source::Lanes(a), Source::Number(b)] => form(Side::Right).map(|form| (form, [a, b])),
-            [Source::Number(a), Source::Lanes(b)] => form(Side::Left).map(|form| (form, [a, b])),
-            [Source::Lanes(_), Source::Lanes(_)] | [Source::Number(_), Source::Number(_)] => None,
-        };
-        if let Some((form, operands)) = with_number {
-            return self.emit(value, Action::Two(form, operands));
-        }
-        let operands = [self.lanes_of(a, value), self.lanes_of(b, value)];
-        self.emit(value, Action::Two(kernels::compare(comparison, dtype), operands))
-    }
-
-    fn select(&mut self, value: usize, [condition, a, b]: [ValueId; 3]) -> Located {
-        let size = register(self.kernel.body[value].dtype).size();
-        let condition = self.lanes_of(condition, value);
-        let sources = [self.source(a, value), self.source(b, value)];
-        let slots = sources.map(|source| match source {
-            Source::Lanes(slot) | Source::Number(slot) => slot,
-        });
-        let numbers = sources.map(|source| matches!(source, Source::Number(_)));
-        // Uniform values are numbers too, but one element long anyway.
-        let function = if numbers == [false, false] || self.list(value).0 == List::Once {
-            kernels::select(size)
-        } else {
-            forms::select(size, numbers)
-        };
-        self.emit(value, Action::Three(function, [condition, slots[0], slots[1]]))
-    }
-
     fn cast(&mut self, value: usize, a: ValueId) -> Located {
         let to = self.kernel.body[value].dtype;
         let from = self.kernel.body[a as usize].dtype;
@@ -639,6 +615,14 @@ impl<'a> Compiler<'a> {
         let narrow = kernels::half_loops(dtype).map(|(_, narrow)| narrow);
         let source = self.source_in(a, stage, by_row, false);
         let located = self.located[a as usize];
+        if let (Some(Place::AtTile(_)), Source::Lanes(slot), None, true) =
+            (memory, source, narrow, self.leaves(param))
+        {
+            let to = self.slot(Place::AtTile(param));
+            self.push(list, Action::Stream(dtype.size(), slot), to, by_row);
+            self.code.streams = true;
+            return located;
+        }
         if let (Some(place), Source::Lanes(slot), None) = (memory, source, narrow)
             && self.is_free(slot, a)
         {

@@ -1,8 +1,9 @@
 //! What a task of a launch works with: the addresses of slots, and the steps run on them.
 
-use super::code::{Action, Code, Form, Place, Slot, Step};
+use super::code::{Action, Code, Form, Place, Slot, Stage, Step};
 use super::space::{self, Block};
 use crate::contraction::scratch::Scratch;
+use crate::copy::stream;
 use crate::isa::Level;
 use crate::scalar::with_number;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -217,6 +218,27 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// As [`run`](Self::run), of the tiles of a stage: asks for what the next tile reads, as far as that follows in memory.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    pub(super) unsafe fn run_tiles(&mut self, stage: &Stage) {
+        let tile = self.block.rows * self.block.columns;
+        let count = stage.tiles.len();
+        for (i, step) in stage.tiles.iter().enumerate() {
+            for &(slot, size) in &stage.ahead {
+                let lines = (tile * size).div_ceil(stream::LINE);
+                let next = self.at(slot).wrapping_add(tile * size);
+                for line in lines * i / count..lines * (i + 1) / count {
+                    stream::prefetch(next.wrapping_add(line * stream::LINE));
+                }
+            }
+            let n = if step.by_row { self.block.rows } else { tile };
+            // SAFETY: as in `run`.
+            unsafe { self.step(step, n) };
+        }
+    }
+
     /// # Safety
     /// As [`run`](Self::run).
     #[inline(always)]
@@ -231,6 +253,7 @@ impl<'a> Frame<'a> {
                     function(level, self.at(a), self.at(b), self.at(c), to, n);
                 }
                 Action::Fold(fold, x) => self.fold(fold, self.at(x)),
+                Action::Stream(size, x) => stream::copy(level, self.at(x), to, n * size),
                 Action::Gather(_)
                 | Action::GatherWhere(..)
                 | Action::Scatter(..)
@@ -312,7 +335,11 @@ impl<'a> Frame<'a> {
                         }
                     });
                 }
-                Action::One(..) | Action::Two(..) | Action::Three(..) | Action::Fold(..) => {}
+                Action::One(..)
+                | Action::Two(..)
+                | Action::Three(..)
+                | Action::Fold(..)
+                | Action::Stream(..) => {}
             }
         }
     }

@@ -15,7 +15,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-use kiln_ir::{Error, FusedOp, Layout, Operand, Operands, Program, Result, TensorType, Value, Values};
+use kiln_ir::{
+    DType, Error, FusedOp, Layout, Op, Operand, Operands, Program, Result, TensorType, Value, Values,
+};
 use kiln_kernel::{Compute, Hero, Kernel, Launch, Nest, ParamKind, StrideClass};
 use smallvec::SmallVec;
 
@@ -53,22 +55,27 @@ pub(super) enum Plan {
     Kernel(Box<Region>),
     /// A matrix product or a convolution by its own kernel, then the rest.
     Hero(Box<Split>),
+    /// As one op that has a kernel of its own.
+    Native,
     /// Op by op.
     Unfused,
 }
 
 impl Plan {
     fn new(program: &Program, given: &AllGiven) -> Plan {
+        if is_native(program) {
+            return Plan::Native;
+        }
         if let Some(region) = Region::new(program, given) {
             return Plan::Kernel(Box::new(region));
         }
         Split::new(program, given).map_or(Plan::Unfused, |split| Plan::Hero(Box::new(split)))
     }
 
-    /// Whether the machine runs it, or part of it.
+    /// Whether it runs otherwise than op by op: the machine runs it or part of it, or it is one op.
     pub(super) fn is_compiled(&self) -> bool {
         match self {
-            Plan::Kernel(_) | Plan::Hero(_) => true,
+            Plan::Kernel(_) | Plan::Hero(_) | Plan::Native => true,
             Plan::Unfused => false,
         }
     }
@@ -84,7 +91,7 @@ impl Plan {
             }
             Plan::Kernel(region) => region.run(cpu, inputs, results),
             Plan::Hero(split) => split.run(cpu, inputs, results),
-            Plan::Unfused => Ok(program.run_region(cpu, inputs)),
+            Plan::Native | Plan::Unfused => Ok(program.run_region(cpu, inputs)),
         }
     }
 }
@@ -98,6 +105,16 @@ fn op_by_op_after_errors(
 ) -> Result<Values> {
     let kept = inputs.clone();
     run(inputs).or_else(|_| Ok(program.run_region(cpu, kept)))
+}
+
+/// Whether a program is one op, whose own kernel goes over a row fewer times than the machine.
+fn is_native(program: &Program) -> bool {
+    let [instruction] = program.instructions.as_slice() else { return false };
+    let ty = &instruction.results[0];
+    let last = |axis: usize| axis + 1 == ty.rank();
+    let row = matches!(instruction.op, Op::Norm { .. })
+        || matches!(instruction.op, Op::Softmax { axis, .. } if last(axis));
+    row && ty.dtype == DType::F32
 }
 
 /// A region as one kernel.

@@ -18,6 +18,7 @@ pub(super) fn operands(step: &Step) -> SmallVec<[Slot; 3]> {
         Action::One(_, x)
         | Action::GatherWhere(_, x)
         | Action::Scatter(_, x)
+        | Action::Stream(_, x)
         | Action::Fill(_, x)
         | Action::Repeat(_, x)
         | Action::Fold(_, x)

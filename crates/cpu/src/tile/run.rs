@@ -6,7 +6,7 @@ use super::frame::{Frame, Launched};
 use super::space::Access;
 use super::space::Block;
 use crate::contraction::Stretches;
-use crate::copy::Shared;
+use crate::copy::{Shared, stream};
 use crate::isa::Level;
 use crate::threads::Pool;
 use alloc::vec::Vec;
@@ -78,11 +78,19 @@ pub(super) unsafe fn run_stretches(launched: &Launched<'_>, part: Stretches) {
             element += rows * columns;
         }
     }
+    finish(code);
 }
 
 /// Elements that are worth another thread.
 fn grain(code: &Code, elements: usize) -> usize {
     GRAIN.div_ceil(code.cost * elements)
+}
+
+/// Ends a task, before another thread reads what it wrote.
+fn finish(code: &Code) {
+    if code.streams {
+        stream::fence();
+    }
 }
 
 unsafe fn map(pool: &Pool, launched: &Launched<'_>) {
@@ -112,9 +120,10 @@ unsafe fn map(pool: &Pool, launched: &Launched<'_>) {
                     spread = frame.block.columns;
                     frame.run(&stage.spread);
                 }
-                frame.run(&stage.tiles);
+                frame.run_tiles(stage);
             }
         }
+        finish(code);
     });
 }
 
@@ -141,11 +150,12 @@ unsafe fn rows(pool: &Pool, launched: &Launched<'_>) {
                     frame.run(&stage.spread);
                     for chunk in 0..chunks {
                         frame.move_chunk(chunk);
-                        frame.run(&stage.tiles);
+                        frame.run_tiles(stage);
                     }
                 }
             }
         }
+        finish(code);
     });
 }
 
@@ -186,6 +196,7 @@ unsafe fn parts(pool: &Pool, launched: &Launched<'_>) {
                         slot.copy_from_nonoverlapping(frame.totals, code.total_bytes);
                     }
                 }
+                finish(code);
             });
             for task in 0..tasks {
                 // SAFETY: totals that every task is done with.
@@ -234,6 +245,7 @@ unsafe fn columns(pool: &Pool, launched: &Launched<'_>) {
                 }
             }
         }
+        finish(code);
     });
     if parts == 1 {
         return;
@@ -255,6 +267,7 @@ unsafe fn columns(pool: &Pool, launched: &Launched<'_>) {
                 finish_columns(&mut frame, launched, result / chunks, result % chunks);
             }
         }
+        finish(code);
     });
 }
 

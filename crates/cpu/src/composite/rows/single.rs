@@ -1,0 +1,257 @@
+//! Rows of `f32` in vectors. A row comes from memory once, and is read again from the first cache; a result too large for the
+//! caches is written past them.
+
+use super::{Along, Rows};
+use crate::contraction::scratch::Scratch;
+use crate::contraction::simd::Float;
+use crate::copy::stream;
+use crate::isa::Level;
+use crate::math::single::{exp, ln};
+use crate::math::vector::{self, Single, Vector, Work};
+use kiln_ir::NormKind;
+
+/// Elements of a row up to which what is on the way to memory stays in the first cache.
+const SHORT: usize = 4096;
+
+/// Vectors that are combined side by side.
+const SIDE: usize = 4;
+
+/// Computes along rows, or gives them back where the level has no vectors.
+pub(super) fn along<'a>(
+    level: Level,
+    rows: Rows<'a, f32>,
+    function: Along<'_, f32>,
+) -> Result<(), Rows<'a, f32>> {
+    // SAFETY: slices of as many elements as the rows have.
+    unsafe { vector::run(level, RowWork { rows, function }) }.map_err(|work| work.rows)
+}
+
+struct RowWork<'a, 'b> {
+    rows: Rows<'a, f32>,
+    function: Along<'b, f32>,
+}
+
+impl Work for RowWork<'_, '_> {
+    #[inline(always)]
+    unsafe fn run<V: Single>(self) {
+        let Rows { x, y, length, past } = self.rows;
+        let bytes = V::LANES * size_of::<f32>();
+        let aligned = y.as_ptr().addr().is_multiple_of(bytes) && length.is_multiple_of(V::LANES);
+        let past = past && aligned && length <= SHORT;
+        match self.function {
+            Along::Softmax { log: false } => {
+                let mut scratch = Scratch::<f32>::new(if past { length } else { 0 });
+                for (x, y) in x.chunks_exact(length).zip(y.chunks_exact_mut(length)) {
+                    if past {
+                        softmax::<V, true>(x, y, scratch.as_mut_slice());
+                    } else {
+                        softmax::<V, false>(x, y, &mut []);
+                    }
+                }
+            }
+            Along::Softmax { log: true } => {
+                for (x, y) in x.chunks_exact(length).zip(y.chunks_exact_mut(length)) {
+                    log_softmax::<V>(x, y, past);
+                }
+            }
+            Along::Norm { kind, epsilon, weight, bias } => {
+                for (x, y) in x.chunks_exact(length).zip(y.chunks_exact_mut(length)) {
+                    norm::<V>(kind, epsilon, x, y, (weight, bias), past);
+                }
+            }
+        }
+        if past {
+            stream::fence();
+        }
+    }
+}
+
+/// Asks for what lies as far behind an element as a row is long: the same element of the next row.
+#[inline(always)]
+fn prefetch_next(x: &[f32], i: usize) {
+    stream::prefetch(x.as_ptr().wrapping_add(x.len() + i).cast());
+}
+
+/// Combines the vectors of a row side by side (`each` of what there is and a vector), and the lanes of those (`join`). Elements
+/// that fill no vector are left out. No function of closures, which would not be compiled for the unit.
+macro_rules! fold {
+    ($V:ty, $x:expr, $start:expr, |$total:ident, $element:ident| $each:expr, |$a:ident, $b:ident| $join:expr) => {{
+        let x: &[f32] = $x;
+        let mut sides = [<$V>::splat($start); SIDE];
+        let wide = SIDE * <$V>::LANES;
+        let mut i = 0;
+        // SAFETY: within the slice; no vector has more lanes than the array.
+        unsafe {
+            while i + wide <= x.len() {
+                for side in 0..SIDE {
+                    let ($total, $element) =
+                        (sides[side], <$V>::load(x.as_ptr().add(i + side * <$V>::LANES)));
+                    sides[side] = $each;
+                }
+                i += wide;
+            }
+            while i + <$V>::LANES <= x.len() {
+                let ($total, $element) = (sides[0], <$V>::load(x.as_ptr().add(i)));
+                sides[0] = $each;
+                i += <$V>::LANES;
+            }
+            let mut width = SIDE / 2;
+            while width > 0 {
+                for side in 0..width {
+                    let ($a, $b) = (sides[side], sides[side + width]);
+                    sides[side] = $join;
+                }
+                width /= 2;
+            }
+            let mut lanes = [$start; 16];
+            sides[0].store(lanes.as_mut_ptr());
+            lanes
+        }
+    }};
+}
+
+/// Writes a value for each vector of a row: of `count` elements from `i` on, all of a vector's or what is left.
+macro_rules! write_row {
+    ($V:ty, $y:expr, $past:expr, |$i:ident, $count:ident| $value:expr) => {{
+        let y: &mut [f32] = $y;
+        let whole = y.len() - y.len() % <$V>::LANES;
+        let mut $i = 0;
+        let mut $count = <$V>::LANES;
+        // SAFETY: within the slice, which starts at a multiple of a vector where it is written past the caches.
+        unsafe {
+            if $past {
+                while $i < whole {
+                    let value: $V = $value;
+                    value.stream(y.as_mut_ptr().add($i));
+                    $i += <$V>::LANES;
+                }
+            } else {
+                while $i < whole {
+                    let value: $V = $value;
+                    value.store(y.as_mut_ptr().add($i));
+                    $i += <$V>::LANES;
+                }
+            }
+            $count = y.len() - whole;
+            if $count > 0 {
+                let value: $V = $value;
+                value.store_some(y.as_mut_ptr().add(whole), $count);
+            }
+        }
+    }};
+}
+
+/// Elements that fill no vector.
+#[inline(always)]
+fn rest<V: Vector>(x: &[f32]) -> &[f32] {
+    &x[x.len() - x.len() % V::LANES..]
+}
+
+/// A vector of a row, of which `count` elements are there.
+///
+/// # Safety
+/// The row has these elements.
+#[inline(always)]
+unsafe fn load<V: Single>(x: *const f32, i: usize, count: usize) -> V {
+    // SAFETY: as the caller promises.
+    unsafe { if count == V::LANES { V::load(x.add(i)) } else { V::load_some(x.add(i), count) } }
+}
+
+/// The sum of lanes of which those beyond the vector are 0.
+#[inline(always)]
+fn sum(mut lanes: [f32; 16]) -> f32 {
+    let mut width = 8;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] += lanes[i + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+#[inline(always)]
+fn sum_of<V: Single>(x: &[f32]) -> f32 {
+    let total = sum(fold!(V, x, 0.0, |total, x| total + x, |a, b| a + b));
+    rest::<V>(x).iter().fold(total, |total, &x| total + x)
+}
+
+/// The greatest element; a NaN is passed over.
+#[inline(always)]
+fn greatest<V: Single>(x: &[f32]) -> f32 {
+    let lanes = fold!(V, x, f32::NEG_INFINITY, |best, x| x.max(best), |a, b| a.max(b));
+    lanes.iter().chain(rest::<V>(x)).fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best })
+}
+
+/// With exponentials on the way in scratch memory where the result is written past the caches.
+#[inline(always)]
+fn softmax<V: Single, const PAST: bool>(x: &[f32], y: &mut [f32], scratch: &mut [f32]) {
+    let shift = V::splat(greatest::<V>(x));
+    let from = x.as_ptr();
+    let exponentials = if PAST { scratch } else { &mut *y };
+    write_row!(V, exponentials, false, |i, count| {
+        prefetch_next(x, i);
+        exp(load::<V>(from, i, count) - shift)
+    });
+    let factor = V::splat(1.0 / sum_of::<V>(exponentials));
+    let from = exponentials.as_ptr();
+    write_row!(V, y, PAST, |i, count| load::<V>(from, i, count) * factor);
+}
+
+#[inline(always)]
+fn log_softmax<V: Single>(x: &[f32], y: &mut [f32], past: bool) {
+    let shift = V::splat(greatest::<V>(x));
+    let mut total = sum(fold!(V, x, 0.0, |total, x| total + exp(x - shift), |a, b| a + b));
+    let rest = rest::<V>(x);
+    let mut lanes = [0.0; 16];
+    if !rest.is_empty() {
+        // SAFETY: fewer elements than a vector has; no vector has more lanes than the array.
+        unsafe { exp(V::load_some(rest.as_ptr(), rest.len()) - shift).store(lanes.as_mut_ptr()) };
+        total = lanes[..rest.len()].iter().fold(total, |total, &x| total + x);
+    }
+    let total = ln(V::splat(total));
+    let from = x.as_ptr();
+    write_row!(V, y, past, |i, count| {
+        prefetch_next(x, i);
+        (load::<V>(from, i, count) - shift) - total
+    });
+}
+
+#[inline(always)]
+fn norm<V: Single>(
+    kind: NormKind,
+    epsilon: f32,
+    x: &[f32],
+    y: &mut [f32],
+    (weight, bias): (Option<&[f32]>, Option<&[f32]>),
+    past: bool,
+) {
+    let count = x.len() as f32;
+    let mean = match kind {
+        NormKind::Layer => sum_of::<V>(x) / count,
+        NormKind::Rms => 0.0,
+    };
+    let middle = V::splat(mean);
+    let lanes = fold!(V, x, 0.0, |total, x| (x - middle).mul_add(x - middle, total), |a, b| a + b);
+    let squares = rest::<V>(x).iter().fold(sum(lanes), |total, &x| total + (x - mean) * (x - mean));
+    let factor = V::splat(1.0 / Float::sqrt(squares / count + epsilon));
+    let from = x.as_ptr();
+    match (weight, bias) {
+        (Some(weight), Some(bias)) => {
+            let (weight, bias) = (weight[..x.len()].as_ptr(), bias[..x.len()].as_ptr());
+            write_row!(V, y, past, |i, count| {
+                let normal = (load::<V>(from, i, count) - middle) * factor;
+                normal.mul_add(load(weight, i, count), load(bias, i, count))
+            });
+        }
+        (Some(weight), None) => {
+            let weight = weight[..x.len()].as_ptr();
+            write_row!(V, y, past, |i, count| {
+                (load::<V>(from, i, count) - middle) * factor * load(weight, i, count)
+            });
+        }
+        (None, Some(_) | None) => {
+            write_row!(V, y, past, |i, count| (load::<V>(from, i, count) - middle) * factor);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Operands and results too large for the caches.
+
+use super::Compiler;
+use crate::copy::stream;
+use crate::tile::code::{Form, Place, Slot};
+use crate::tile::registers;
+use alloc::vec::Vec;
+use kiln_kernel::ParamKind;
+
+/// Bytes from which an operand is asked for ahead of its use: less of it is in the second cache all the time.
+const FAR: usize = 1 << 20;
+
+impl Compiler<'_> {
+    /// Bytes of a parameter.
+    fn bytes(&self, param: usize) -> usize {
+        let strides = self.launch.bindings[param].strides.iter().zip(&self.launch.extents);
+        let elements: usize =
+            strides.filter(|(stride, _)| **stride != 0).map(|(_, extent)| *extent).product();
+        elements * self.kernel.params[param].dtype.size()
+    }
+
+    /// Whether a result is better written past the caches: it would leave them before anybody reads it, and it is written to
+    /// memory of its own.
+    pub(super) fn leaves(&self, param: usize) -> bool {
+        self.overwritten == 0 && stream::pays(self.bytes(param))
+    }
+
+    /// What tiles read from memory that is not in a cache: the next tile's part is asked for while one is computed.
+    pub(super) fn find_ahead(&mut self) {
+        if self.tiling.form == Form::Columns || self.tiling.form == Form::Parts {
+            return;
+        }
+        let mut ahead: Vec<(Slot, usize)> = Vec::new();
+        for step in &self.code.stages[0].tiles {
+            for slot in registers::operands(step) {
+                if let Place::AtTile(param) = self.code.slots[usize::from(slot)]
+                    && self.kernel.params[param].kind == ParamKind::Input
+                    && self.bytes(param) >= FAR
+                    && ahead.iter().all(|&(other, _)| other != slot)
+                {
+                    ahead.push((slot, self.kernel.params[param].dtype.size()));
+                }
+            }
+        }
+        self.code.stages[0].ahead = ahead;
+    }
+}
