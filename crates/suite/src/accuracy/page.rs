@@ -21,9 +21,9 @@ tables of the Boost libraries, transforms by FFTW, streams of NumPy's Philox gen
 [crates/suite/accuracy/README.md](../crates/suite/accuracy/README.md) says where they come from.
 
 The unit of error is the *unit in the last place* (ULP): how many floats of the dtype lie between the result and the
-float nearest to the true value. 0 is correctly rounded. The CPU engine computes `f32` with kernels of its own, the
-same on every instruction set, and calls the platform's mathematical library for `f64`; 16-bit floats are computed in
-`f32` and rounded once. Functions that are no ops (`asin`, `lgamma`, `i0` and others) are expressions of ops, the same
+float nearest to the true value. 0 is correctly rounded. The CPU engine computes `f32` with kernels of its own,
+the same on AVX2 and AVX-512, and others on what has no fused multiply-add, and calls the platform's mathematical library
+for `f64`; 16-bit floats are computed in `f32` and rounded once. Functions that are no ops (`asin`, `lgamma`, `i0` and others) are expressions of ops, the same
 on every engine.
 
 The digamma function crosses zero once between any two negative integers. Next to those zeros it is the difference of two
