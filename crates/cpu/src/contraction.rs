@@ -108,25 +108,6 @@ pub(crate) fn conv(
     Ok(smallvec![output.into_value(ty)])
 }
 
-/// The forward pass of a convolution of `f32` or `f64`, into a fresh array.
-///
-/// # Errors
-/// When there is not enough memory.
-pub(crate) fn conv_into(
-    cpu: &Cpu,
-    spec: &ConvSpec,
-    operands: [(&Array, TensorType); 2],
-    ty: &TensorType,
-    output: &Array,
-    finish: Option<Finish<'_>>,
-) -> Result<()> {
-    match Width::of(ty.dtype, "conv")? {
-        Width::Double => conv::run_into::<f64>(cpu, spec, &ConvPass::Forward, operands, ty, output, finish),
-        Width::Single => conv::run_into::<f32>(cpu, spec, &ConvPass::Forward, operands, ty, output, finish),
-        Width::Half => Err(no_number("conv into memory")),
-    }
-}
-
 pub(crate) fn pool(cpu: &Cpu, spec: &PoolSpec, inputs: Operands, results: &[TensorType]) -> Result<Values> {
     pool::forward(cpu, spec, inputs, results)
 }

@@ -76,6 +76,27 @@ fn products_are_finished_block_by_block() {
     }
 }
 
+/// Above the size from which the rest runs on parts of the product as they are finished.
+#[test]
+fn large_products_are_finished_block_by_block() {
+    for ([m, n], dtype) in
+        [([2100, 1030], DType::F32), ([1, 2_100_000], DType::F32), ([4200, 1030], DType::BF16)]
+    {
+        let tolerance = if dtype == DType::BF16 { 0.02 } else { 2e-4 };
+        same_within(tolerance, |engine| {
+            let (a, b) = (write(engine, &[m, 7], 1).cast(dtype), write(engine, &[7, n], 2).cast(dtype));
+            let bias = write(engine, &[1, n], 3).cast(dtype).broadcast([m, n]);
+            let y = &a.matmul(&b) + &bias;
+            vec![y.apply(Op::Binary(Binary::Max), &[&bias])]
+        });
+    }
+    // A batch, and a bias for each row.
+    same(|engine| {
+        let y = write(engine, &[3, 700, 20], 1).matmul(&write(engine, &[3, 20, 1030], 2));
+        vec![&y + &write(engine, &[1, 700, 1], 3).broadcast(y.shape())]
+    });
+}
+
 #[test]
 fn batches_of_products_are_finished_block_by_block() {
     for [batch, m, k, n] in [[3, 5, 6, 7], [40, 12, 64, 30], [2, 150, 80, 70]] {
@@ -94,7 +115,7 @@ fn batches_of_products_are_finished_block_by_block() {
 }
 
 #[test]
-fn convolutions_are_finished_part_by_part() {
+fn what_follows_a_convolution_is_one_kernel() {
     let cases: [(&[usize], &[usize], usize, usize, usize); 8] = [
         (&[2, 16, 20, 19], &[24, 16, 3, 3], 1, 1, 1),
         (&[1, 3, 40, 41], &[20, 3, 7, 7], 2, 3, 1),

@@ -26,7 +26,6 @@ mod winograd;
 
 use super::scratch::Scratch;
 use super::simd::Float;
-use super::{Finish, Stretches};
 use crate::Cpu;
 use crate::array::Array;
 use crate::copy::Shared;
@@ -55,39 +54,15 @@ pub(super) fn run<T: Float>(
     result: &TensorType,
 ) -> Result<Array> {
     let output = Array::uninit(result)?;
-    run_into::<T>(cpu, spec, pass, [a, b], result, &output, None)?;
-    Ok(output)
-}
-
-/// The same into a fresh array, of whose parts `finish` sees each; only the forward pass has it.
-///
-/// # Errors
-/// When there is not enough memory.
-pub(super) fn run_into<T: Float>(
-    cpu: &Cpu,
-    spec: &ConvSpec,
-    pass: &ConvPass,
-    [a, b]: [(&Array, TensorType); 2],
-    result: &TensorType,
-    output: &Array,
-    finish: Option<Finish<'_>>,
-) -> Result<()> {
     if result.num_elements() == 0 {
-        return Ok(());
+        return Ok(output);
     }
-    let (channels, plane) = (result.shape[1], result.shape[2..].iter().product());
-    let parts = |part: Finished<T>| {
-        if let Some(finish) = finish {
-            let first = (part.image * channels + part.channels.start) * plane + part.elements.start;
-            finish(Stretches { first, count: part.channels.len(), len: part.elements.len(), stride: plane });
-        }
-    };
-    let epilogue: Option<Epilogue<'_, T>> = if finish.is_some() { Some(&parts) } else { None };
     match pass {
-        ConvPass::Forward => forward::<T>(cpu, spec, a, b, output, epilogue),
-        ConvPass::Input { .. } => input::<T>(cpu, spec, a, b, output),
-        ConvPass::Weight { size } => weight::<T>(cpu, spec, size, a, b, output),
+        ConvPass::Forward => forward::<T>(cpu, spec, a, b, &output, None)?,
+        ConvPass::Input { .. } => input::<T>(cpu, spec, a, b, &output)?,
+        ConvPass::Weight { size } => weight::<T>(cpu, spec, size, a, b, &output)?,
     }
+    Ok(output)
 }
 
 /// The forward pass into `y`, which is contiguous, not empty and nobody else's. `finish` sees every part of it while it is

@@ -21,6 +21,9 @@ use kiln_ir::{
 use kiln_kernel::{Compute, Hero, Kernel, Launch, Nest, ParamKind, StrideClass};
 use smallvec::SmallVec;
 
+/// Regions that cost more per element, in additions, take their time for computing rather than for memory.
+const CHEAP: usize = 12;
+
 /// Runs a region: by the tile machine where the region is a kernel, op by op otherwise.
 pub(crate) fn fused(cpu: &Cpu, op: &FusedOp, inputs: Operands, results: &[TensorType]) -> Result<Values> {
     let program = op.shared();
@@ -172,7 +175,7 @@ impl Region {
     }
 
     /// Whether the region can run on parts of an operand of so many elements, as they are finished: it goes through elements
-    /// once, in the order in which they lie, and reads that operand in no other way.
+    /// once, in the order in which they lie, and reads that operand in no other way. What computes much gains nothing by it.
     pub(super) fn follows(&self, place: usize, elements: usize) -> bool {
         let params = self.kernel.params.iter().zip(&self.launch.bindings).enumerate();
         let mut reads = params.filter(|(_, (param, of))| param.kind == ParamKind::Input && of.place == place);
@@ -190,7 +193,8 @@ impl Region {
             && !self.kernel.body.iter().any(|instruction| picks(&instruction.compute));
         let once =
             self.kernel.hero == Hero::Map && self.plain.form == Form::Map && self.plain.stages.len() == 1;
-        once && in_order && whole && self.staged.is_empty() && !self.checks()
+        let cheap = self.plain.cost <= CHEAP;
+        cheap && once && in_order && whole && self.staged.is_empty() && !self.checks()
     }
 
     /// Runs the region while `make` computes the operand in `place`, whose memory is its own: `make` is given

@@ -10,8 +10,7 @@ use crate::array::Array;
 use crate::contraction::{self, Finish};
 use alloc::vec::Vec;
 use kiln_ir::{
-    ConvPass, DType, Engine, Instruction, Op, Operands, Program, ProgramOperand, Result, TensorType, Value,
-    Values,
+    Engine, Instruction, Op, Operands, Program, ProgramOperand, Result, TensorType, Value, Values,
 };
 
 /// A region cut around its last instruction that is no kernel.
@@ -91,12 +90,12 @@ impl Split {
             let place = operands.len();
             operands.push(Array::uninit(&ty)?.into_value(ty).into());
             return region.run_while(cpu, operands, results, place, |product, finish| {
-                compute(cpu, &self.hero.op, &of_hero, &ty, product, Some(finish))
+                compute(cpu, &of_hero, &ty, product, Some(finish))
             });
         }
         let product = if of_hero.len() > 2 {
             let product = Array::uninit(&ty)?;
-            compute(cpu, &self.hero.op, &of_hero, &ty, &product, None)?;
+            compute(cpu, &of_hero, &ty, &product, None)?;
             product.into_value(ty)
         } else {
             let of_hero = of_hero.into_iter().map(Into::into).collect();
@@ -183,19 +182,23 @@ fn heroes_first(program: &Program) -> Program {
     }
 }
 
-/// Whether there is a kernel that shows parts of its result as it finishes them.
+/// Bytes of a product from which it leaves the caches before a second pass reads it.
+const LARGE: usize = 8 << 20;
+
+/// Columns of a product from which its parts have rows as long as tiles.
+const WIDE: usize = 256;
+
+/// Whether it pays to finish parts of a product as they are computed: parts of convolutions are too short, and a product that
+/// stays in the caches is read from there faster than tiles of its parts begin.
 fn shows_parts(hero: &Instruction) -> bool {
-    let dtype = hero.results[0].dtype;
-    if let Op::Conv { pass, .. } = &hero.op {
-        return *pass == ConvPass::Forward && matches!(dtype, DType::F32 | DType::F64);
-    }
-    matches!(hero.op, Op::MatMul) && dtype.is_float()
+    let ty = hero.results[0];
+    let wide = ty.shape.last().is_some_and(|&columns| columns >= WIDE);
+    hero.op == Op::MatMul && ty.dtype.is_float() && ty.num_bytes() >= LARGE && wide
 }
 
-/// Computes a product or a convolution into fresh memory. With more than two operands it is a product with integers.
+/// Computes a product into fresh memory. With more than two operands it is one with integers.
 fn compute(
     cpu: &Cpu,
-    op: &Op,
     operands: &[Value],
     ty: &TensorType,
     result: &Array,
@@ -203,10 +206,6 @@ fn compute(
 ) -> Result<()> {
     let [a, b] = [&operands[0], &operands[1]];
     let arrays = [Array::of(a)?, Array::of(b)?];
-    if let Op::Conv { spec, .. } = op {
-        let operands = [(arrays[0], *a.ty()), (arrays[1], *b.ty())];
-        return contraction::conv_into(cpu, spec, operands, ty, result, finish);
-    }
     if let Some(scale) = operands.get(2) {
         let (scale, zero) = (Array::of(scale)?, operands.get(3).map(Array::of).transpose()?);
         let integers = (arrays[1], b.dtype());
