@@ -116,7 +116,9 @@ fn batches_of_products_are_finished_block_by_block() {
 
 #[test]
 fn what_follows_a_convolution_is_one_kernel() {
-    let cases: [(&[usize], &[usize], usize, usize, usize); 8] = [
+    /// Lengths of operand and weights; stride, padding, groups.
+    type Sizes = (&'static [usize], &'static [usize], usize, usize, usize);
+    let cases: [Sizes; 8] = [
         (&[2, 16, 20, 19], &[24, 16, 3, 3], 1, 1, 1),
         (&[1, 3, 40, 41], &[20, 3, 7, 7], 2, 3, 1),
         (&[2, 40, 12, 13], &[33, 40, 1, 1], 1, 0, 1),

@@ -128,7 +128,7 @@ pub(crate) fn forward<T: Float>(
         for image in 0..flat.batch {
             let (channels, stride) = (0..y_shape[1], flat.plane_out);
             let start = y.as_mut_ptr::<T>().wrapping_add(image * channels.len() * stride);
-            finish(Finished { image, channels, elements: 0..stride, start, stride });
+            finish(Finished { channels, elements: 0..stride, start, stride });
         }
     }
     Ok(())

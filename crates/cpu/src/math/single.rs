@@ -8,7 +8,7 @@ use super::vector::{Single, Vector};
 use core::f32::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LOG2_E, PI};
 
 /// ln 2 in two parts above 0.
-const LN_2_HIGH: f32 = 0.693_147_1;
+const LN_2_HIGH: f32 = f32::from_bits(0x3f31_7217);
 const LN_2_LOW: f32 = 5.769_999e-8;
 
 /// Adding and subtracting this rounds to a whole number: 1.5 · 2²³.

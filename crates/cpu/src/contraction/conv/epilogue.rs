@@ -8,8 +8,6 @@ use core::ops::Range;
 #[derive(Debug)]
 #[cfg_attr(not(test), allow(dead_code, reason = "kernels of its own may want the memory itself"))]
 pub(crate) struct Finished<T> {
-    /// Which image.
-    pub(crate) image: usize,
     /// Which channels, counted through all groups.
     pub(crate) channels: Range<usize>,
     /// Which elements of these channels, counted row-major through the axes of space.

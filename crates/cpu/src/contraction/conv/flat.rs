@@ -397,7 +397,7 @@ impl<T: Copy> Ready<'_, T> {
         let channels = first + channels.start..first + channels.end;
         let start = (n * groups * channels_out + channels.start) * plane_out + elements.start;
         let start = self.result.get().wrapping_add(start);
-        finish(Finished { image: n, channels, elements, start, stride: plane_out });
+        finish(Finished { channels, elements, start, stride: plane_out });
     }
 }
 

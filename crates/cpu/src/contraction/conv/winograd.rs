@@ -289,13 +289,7 @@ impl Winograd<'_> {
                     let channels = group * channels_out + first..group * channels_out + first + rows;
                     for elements in joined(block.runs.iter().flat_map(|run| run.elements(self.size))) {
                         let start = job.result.get().add(channel * plane_out + elements.start);
-                        finish(Finished {
-                            image: n,
-                            channels: channels.clone(),
-                            elements,
-                            start,
-                            stride: plane_out,
-                        });
+                        finish(Finished { channels: channels.clone(), elements, start, stride: plane_out });
                     }
                 }
             }
