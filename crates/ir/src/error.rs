@@ -58,12 +58,14 @@ pub enum ErrorKind {
         hint: Option<String>,
     },
     /// The device failed: out of memory, lost, missing library.
-    #[error("[{device}] {problem}")]
+    #[error("[{device}] {problem}{}", Hint(.hint))]
     Device {
         /// The device's name.
         device: String,
         /// What happened.
         problem: String,
+        /// What to do about it.
+        hint: Option<String>,
     },
     /// No gradient is defined here.
     #[error("[{op}] {problem}{}", Hint(.hint))]
@@ -144,7 +146,7 @@ impl Error {
 
     /// A failure of a device.
     pub fn device(device: &str, problem: impl Into<String>) -> Error {
-        ErrorKind::Device { device: device.into(), problem: problem.into() }.into()
+        ErrorKind::Device { device: device.into(), problem: problem.into(), hint: None }.into()
     }
 
     /// A gradient that is not defined.
@@ -169,8 +171,9 @@ impl Error {
             ErrorKind::Type { hint, .. }
             | ErrorKind::Value { hint, .. }
             | ErrorKind::Unsupported { hint, .. }
+            | ErrorKind::Device { hint, .. }
             | ErrorKind::Gradient { hint, .. } => *hint = Some(text.into()),
-            ErrorKind::Device { .. } | ErrorKind::Parse { .. } | ErrorKind::Program { .. } => {}
+            ErrorKind::Parse { .. } | ErrorKind::Program { .. } => {}
         }
         self
     }
