@@ -10,7 +10,7 @@
 //! use kiln_ir::{Engine, TensorData};
 //!
 //! let gpu = kiln_cuda::open(0)?;
-//! let x = gpu.write(TensorData::from_vec(vec![1.0f32, 2.0], [2])?);
+//! let x = gpu.write(TensorData::new(vec![1.0f32, 2.0], [2])?);
 //! # Ok::<(), kiln_ir::Error>(())
 //! ```
 

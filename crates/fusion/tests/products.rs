@@ -230,3 +230,18 @@ fn dequantising_is_part_of_the_product() {
     let plan = Plan::of_program(&program);
     assert_eq!(plan.steps().len(), 1, "{plan:?}");
 }
+
+#[test]
+fn matrices_of_a_batch_share_scales_or_have_their_own() {
+    for scales in [[1, 1, 1], [1, 1, 5], [1, 4, 5], [2, 1, 5], [4, 1, 1], [4, 2, 5]] {
+        for zero in [false, true] {
+            same(|engine| {
+                let q = (write(engine, &[4, 8, 5], 1) * 100.0).cast(DType::I8);
+                let scale = write(engine, &scales, 2) * 0.01 + 0.02;
+                let zero = zero.then(|| (write(engine, &scales, 3) * 4.0).cast(DType::I8));
+                let parts: Vec<&Var<'_>> = [&scale].into_iter().chain(&zero).collect();
+                vec![write(engine, &[4, 3, 8], 4).matmul(&q.apply(Op::Dequantize, &parts))]
+            });
+        }
+    }
+}

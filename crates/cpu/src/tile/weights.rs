@@ -88,6 +88,12 @@ pub(super) fn with_integers(program: &Program, place: usize) -> Option<(Program,
             whole = step.results[0].shape;
             now = push(&mut before, inputs, op, now, ty);
         }
+        // Blocks of several matrices of a batch are not what the product knows.
+        let outer = whole.rank() - 2;
+        let mut lengths = ty.shape[..outer].iter().zip(&whole[..outer]);
+        if lengths.any(|(&blocks, &length)| blocks != 1 && blocks != length) {
+            return None;
+        }
         operands.push(now);
     }
     let moved = before.len() - place;

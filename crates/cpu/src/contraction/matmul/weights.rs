@@ -8,10 +8,10 @@ use crate::array::Array;
 use crate::contraction::{Finish, Stretches};
 use crate::walk::Walk;
 use core::ops::Range;
-use kiln_ir::DType;
+use kiln_ir::{DType, MAX_RANK};
 
 /// `x · (q - zero) · scale` in `f32`, into a fresh array. `q` holds `i8` or `u8`, `[.., k, n]`; the lengths of scale and zero,
-/// both `f32`, divide these.
+/// both `f32`, divide `k` and `n`, and are 1 or those of the batch before.
 pub(in crate::contraction) fn with_weights(
     cpu: &Cpu,
     x: &Array,
@@ -27,10 +27,10 @@ pub(in crate::contraction) fn with_weights(
     let rank = output.shape().rank();
     let (outer, [m, n]) = (rank - 2, [output.shape()[rank - 2], output.shape()[rank - 1]]);
     let k = x.shape()[rank - 1];
-    let zeros = zero.unwrap_or(scale);
+    let (scales, zeros) = (shared(scale, outer), shared(zero.unwrap_or(scale), outer));
     let batch = Walk::new(
         &output.shape()[..outer],
-        [&x.strides()[..outer], &q.strides()[..outer], &scale.strides()[..outer], &zeros.strides()[..outer]],
+        [&x.strides()[..outer], &q.strides()[..outer], &scales[..outer], &zeros[..outer]],
     );
     // Where all products share the weights and their rows lie one after the other, they are one product.
     let [row, column] = [x.strides()[outer], x.strides()[outer + 1]];
@@ -75,4 +75,13 @@ pub(in crate::contraction) fn with_weights(
         unsafe { matmul_dequantized(cpu.level, &cpu.pool, [rows, k, n], x, &weights, c, epilogue) };
         place.advance(&batch, 1);
     }
+}
+
+/// The steps of scales along the axes of a batch: none where all matrices share them.
+fn shared(scale: &Array, outer: usize) -> [isize; MAX_RANK] {
+    let mut strides = [0; MAX_RANK];
+    for axis in (0..outer).filter(|&axis| scale.shape()[axis] != 1) {
+        strides[axis] = scale.strides()[axis];
+    }
+    strides
 }
