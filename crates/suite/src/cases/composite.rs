@@ -82,8 +82,8 @@ fn norms(dtype: DType) -> Vec<Case> {
     }
     let op = Op::Norm { kind: NormKind::Layer, axes: 1, epsilon: Real(1e-5) };
     let shifted = Fill::Uniform(900.0, 901.0);
-    // The deviation is a difference of numbers near 900, each exact: only its rounding counts, scaled by 1 / 0.3.
-    cases.push(Case::new(op, vec![tensor([4, 33], dtype, shifted)]).label("shifted").near(16.0, 4000.0));
+    // The mean is off by a few roundings of a sum near 900 times the count, and so is every element, scaled by 1 / 0.3.
+    cases.push(Case::new(op, vec![tensor([4, 33], dtype, shifted)]).label("shifted").near(16.0, 12000.0));
     cases
 }
 
