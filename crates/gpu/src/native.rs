@@ -2,6 +2,7 @@
 
 use crate::Gpu;
 use crate::driver::{Argument, Driver, Grid};
+use crate::strided::bits;
 use kiln_ir::{DType, Result};
 use kiln_kernel::print::{held_type, memory_type, with_prelude};
 use smallvec::SmallVec;
@@ -58,13 +59,7 @@ impl Native {
 
     /// `name` for elements of so many bytes, as they are copied.
     pub(crate) fn size(self, name: &str, dtype: DType) -> Native {
-        let bits = match dtype.size() {
-            1 => DType::U8,
-            2 => DType::U16,
-            4 => DType::U32,
-            _ => DType::U64,
-        };
-        self.name(name, memory_type(bits))
+        self.name(name, memory_type(bits(dtype)))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::array::{Array, Suspicion, suspicions};
 use crate::driver::{Argument, Driver, Grid};
 use crate::memory::Block;
 use half::{bf16, f16};
+use kiln_ir::number::Number as _;
 use kiln_ir::{
     DType, Element, Error, Instruction, Layout, Op, Operand, Operands, Program, ProgramOperand, Result,
     Scalar, TensorType, Values,
@@ -359,10 +360,9 @@ fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
 fn element<T: Element>(scalar: Scalar) -> T {
     match scalar {
         Scalar::Float(x) if T::DTYPE.is_float() => T::from_f64(x),
-        Scalar::Float(x) => T::from_i128(x as i128),
-        Scalar::Int(x) => T::from_i128(x.into()),
-        Scalar::UInt(x) => T::from_i128(x.into()),
-        Scalar::Bool(x) => T::from_i128(x.into()),
+        Scalar::Float(_) | Scalar::Int(_) | Scalar::UInt(_) | Scalar::Bool(_) => {
+            T::from_i128(i128::from_scalar(scalar))
+        }
     }
 }
 

@@ -128,7 +128,7 @@ impl<D: Driver> Gpu<D> {
 }
 
 /// The unsigned integers of the same size, which nothing changes on the way.
-fn bits(dtype: DType) -> DType {
+pub(crate) fn bits(dtype: DType) -> DType {
     match dtype.size() {
         1 => DType::U8,
         2 => DType::U16,
