@@ -249,6 +249,8 @@ fn gpu_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
     command.args(["test", "--release", "--no-fail-fast"]);
     command.args(gpu_engines(context).into_iter().flat_map(|name| ["-p", name]));
+    // What needs a GPU is ignored elsewhere.
+    command.args(["--", "--include-ignored"]);
     run_tests(&mut command, tally)
 }
 
