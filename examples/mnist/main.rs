@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! cargo run --release --example mnist
+//! cargo run --release --example mnist --features cuda -- --backend cuda
 //! cargo run --release --example mnist -- --help
 //! ```
 
@@ -85,6 +86,8 @@ fn open_device(options: &Options) -> Result<Device> {
         (BackendName::Cpu, threads) => Device::cpu_with_threads(threads),
         (BackendName::Flex, 0) => Device::flex(),
         (BackendName::Flex, threads) => Device::flex_with_threads(threads),
+        (BackendName::Cuda, 0) => Device::open("cuda", 0)?,
+        (BackendName::Cuda, _) => return Err("threads are the processor's: leave --threads out".into()),
         (BackendName::Reference, 0 | 1) => {
             Device::from_engine(Arc::new(kiln_reference::Reference::new()), "reference")
         }

@@ -55,6 +55,8 @@ pub(crate) enum BackendName {
     Cpu,
     /// The CPU engine op by op.
     Flex,
+    /// An NVIDIA GPU; needs the example to be built with `--features cuda`.
+    Cuda,
     /// The definition of every op, plain and slow: to compare with.
     Reference,
 }

@@ -51,6 +51,19 @@ fn help_explains_every_option() {
 }
 
 #[test]
+#[cfg(not(feature = "cuda"))]
+fn a_backend_that_was_not_built_is_an_error_that_names_the_feature() {
+    fails(&mnist(&["--backend", "cuda"], None), &["cuda", "feature `cuda`"]);
+}
+
+#[test]
+fn threads_are_the_processors() {
+    for backend in ["cuda", "reference"] {
+        fails(&mnist(&["--backend", backend, "--threads", "2"], None), &["leave --threads out"]);
+    }
+}
+
+#[test]
 fn wrong_options_are_errors() {
     let out = folder("options");
     let out = out.to_str().expect("a path in UTF-8");

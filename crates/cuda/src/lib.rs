@@ -21,9 +21,12 @@ mod failure;
 mod library;
 
 pub use driver::CudaDriver;
+pub use kiln_gpu::{MemoryConfig, Missing};
 
-use kiln_gpu::{Gpu, MemoryConfig};
+use kiln_gpu::Gpu;
 use kiln_ir::Result;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The engine of an NVIDIA GPU.
 pub type Cuda = Gpu<CudaDriver>;
@@ -42,6 +45,22 @@ pub fn open(index: usize) -> Result<Cuda> {
 /// As [`open`].
 pub fn open_with(index: usize, memory: MemoryConfig) -> Result<Cuda> {
     Ok(Gpu::new(CudaDriver::open(index)?, memory))
+}
+
+/// The engine of GPU number `index` that the whole process shares: opened by the first who asks, and kept. An engine of one's
+/// own, by [`open`], has memory of its own, and does not read the other's values.
+///
+/// # Errors
+/// As [`open`]; the next call tries again.
+pub fn shared(index: usize) -> Result<Arc<Cuda>> {
+    static OPENED: Mutex<BTreeMap<usize, Arc<Cuda>>> = Mutex::new(BTreeMap::new());
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(engine) = opened.get(&index) {
+        return Ok(engine.clone());
+    }
+    let engine = Arc::new(open(index)?);
+    opened.insert(index, engine.clone());
+    Ok(engine)
 }
 
 /// How many GPUs there are; 0 where CUDA is missing.

@@ -5,6 +5,7 @@
 
 use kiln_ir::{Error, Result};
 use libloading::Library;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -84,7 +85,12 @@ fn folders() -> Vec<PathBuf> {
         folders.extend(["lib64", "lib", "bin"].map(|folder| toolkit.join(folder)));
     }
     folders.push("/usr/local/cuda/lib64".into());
-    for prefix in ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| variable(name)) {
+    // Where Python is, and its packages beside it.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let pythons = std::env::split_paths(&path).filter(|folder| folder.join("python3").is_file());
+    let beside = pythons.filter_map(|folder| Some(folder.parent()?.to_owned()));
+    let named = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| variable(name));
+    for prefix in named.chain(beside) {
         folders.push(prefix.join("lib"));
         for python in entries(&prefix.join("lib")).into_iter().filter(|path| starts_with(path, "python3")) {
             for package in entries(&python.join("site-packages/nvidia")) {
@@ -92,7 +98,8 @@ fn folders() -> Vec<PathBuf> {
             }
         }
     }
-    folders.retain(|folder| folder.is_dir());
+    let mut seen = HashSet::new();
+    folders.retain(|folder| folder.is_dir() && seen.insert(folder.clone()));
     folders
 }
 

@@ -27,6 +27,7 @@ mod index;
 mod kernels;
 mod matmul;
 mod memory;
+mod missing;
 mod native;
 mod order;
 #[allow(unsafe_code)]
@@ -38,3 +39,4 @@ mod view;
 pub use driver::{DeviceInfo, Driver};
 pub use engine::Gpu;
 pub use memory::MemoryConfig;
+pub use missing::Missing;

@@ -49,7 +49,8 @@
 //! Features: `std` and `threads` (default) for the operating system and several cores; `train` (default) for
 //! data, optimizers, training and storage; `linalg` for matrix decompositions; `progress` for progress bars; `download`
 //! lets datasets fetch what is missing; `ndarray` for conversions from and to the `ndarray` crate; `dlpack` for tensors
-//! shared with other frameworks. NumPy's files are read and written by [`store`], in its module `numpy`.
+//! shared with other frameworks; `cuda` for `Cuda`, the backend of NVIDIA GPUs, which is built without CUDA and finds it at run
+//! time. NumPy's files are read and written by [`store`], in its module `numpy`.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
@@ -87,6 +88,8 @@ pub mod prelude {
     pub use kiln_nn::{AutodiffModule, BackendModule, Config, GradientsParams, Module, Param};
     #[cfg(feature = "train")]
     pub use kiln_optim::Optimizer;
+    #[cfg(feature = "cuda")]
+    pub use kiln_tensor::{Cuda, CudaDevice};
     pub use kiln_tensor::{
         Autodiff, AutodiffBackend, Backend, Bool, Cpu, DType, Device, Distribution, Dyn, Flex, Float, Int,
         Shape, Tensor, TensorData, activation, s,

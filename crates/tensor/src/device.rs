@@ -10,6 +10,9 @@ use core::fmt;
 use kiln_ir::{Engine, MemoryUse};
 use spin::Mutex;
 
+/// The kinds that need no registration.
+const BUILT_IN: &[&str] = if cfg!(feature = "cuda") { &["cpu", "flex", "cuda"] } else { &["cpu", "flex"] };
+
 /// What tells the devices of one backend apart.
 pub type DeviceKey = (u32, u32);
 
@@ -84,7 +87,14 @@ impl Device {
         OPENED.lock().entry(("flex".to_string(), threads)).or_insert_with(open).clone()
     }
 
-    /// Device number `index` of a kind that was [registered](Device::register), or `"cpu"`, or `"flex"`.
+    /// NVIDIA GPU number `index`, with fusion: the device of [`Cuda`](crate::Cuda), where a GPU that is missing surfaces too.
+    #[cfg(feature = "cuda")]
+    pub fn cuda(index: usize) -> Device {
+        Device(crate::Cuda::<f32, i32>::stack(&crate::CudaDevice::new(index)))
+    }
+
+    /// Device number `index` of a kind that was [registered](Device::register), or `"cpu"`, or `"flex"`, or with the crate
+    /// feature `cuda`, `"cuda"`.
     ///
     /// # Errors
     /// When nothing is registered under that name, or the device cannot be opened.
@@ -92,6 +102,8 @@ impl Device {
         match kind {
             "cpu" => return Ok(Device::cpu()),
             "flex" => return Ok(Device::flex()),
+            #[cfg(feature = "cuda")]
+            "cuda" => return crate::CudaDevice::open(index).map(|_| Device::cuda(index)),
             _ => {}
         }
         let key = (kind.to_string(), index);
@@ -112,7 +124,7 @@ impl Device {
 
     /// The kinds that [`open`](Device::open) knows.
     pub fn kinds() -> Vec<String> {
-        ["cpu", "flex"].into_iter().map(ToString::to_string).chain(OPENERS.lock().keys().cloned()).collect()
+        BUILT_IN.iter().copied().map(ToString::to_string).chain(OPENERS.lock().keys().cloned()).collect()
     }
 
     /// A device of its own over an engine, for engines and layers defined outside Kiln.
@@ -202,5 +214,9 @@ fn at_least_one(threads: usize) {
 
 fn unknown_kind(kind: &str) -> Error {
     let problem = format!("`{kind}` is no kind of device; known: {}", Device::kinds().join(", "));
-    Error::unsupported("device", problem).hint("`Device::register` adds a kind")
+    let hint = match kind {
+        "cuda" => "build with Kiln's feature `cuda`",
+        _ => "`Device::register` adds a kind",
+    };
+    Error::unsupported("device", problem).hint(hint)
 }

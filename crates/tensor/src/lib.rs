@@ -36,6 +36,8 @@ mod axis;
 mod backend;
 mod capture;
 mod complex;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod device;
 mod einsum;
 mod functions;
@@ -58,6 +60,8 @@ pub use backend::{
 };
 pub use capture::{Captured, capture};
 pub use complex::Complex;
+#[cfg(feature = "cuda")]
+pub use cuda::{Cuda, CudaDevice, FloatElement, IntElement};
 pub use device::{CpuDevice, Device, DeviceKey, FlexDevice};
 pub use einsum::{EinsumOperand, EinsumOperands, EinsumPath, EinsumStep, einsum};
 pub use functions::{activation, fft, grid, linalg, loss, module, quantize, signal, stats};

@@ -112,10 +112,21 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 
     /// The same elements on another device of the backend. Waits for this one.
+    ///
+    /// # Panics
+    /// With the error that the computation met.
     #[track_caller]
     pub fn to_device(self, device: &B::Device) -> Self {
-        let stack = B::stack(device);
-        self.map(|any| any.to_stack(&stack))
+        ok(self.try_to_device(device))
+    }
+
+    /// The same elements on another device of the backend. Waits for this one.
+    ///
+    /// # Errors
+    /// The error that the computation met: an index out of range, a lost device.
+    pub fn try_to_device(self, device: &B::Device) -> Result<Self> {
+        let any = self.any.to_stack(&B::stack(device))?;
+        Ok(Tensor { any, marker: PhantomData })
     }
 
     /// Moves the tensor out and leaves one without elements, which only its owner's next assignment may follow.

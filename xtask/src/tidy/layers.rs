@@ -24,7 +24,7 @@ const LAYERS: &[(&str, May)] = &[
     ("cuda", May::Use(&["ir", "kernel", "gpu"])),
     ("autodiff", May::Use(&["ir"])),
     ("vmap", May::Use(&["ir"])),
-    ("tensor", May::Use(&["ir", "autodiff", "vmap", "fusion", "cpu"])),
+    ("tensor", May::Use(&["ir", "autodiff", "vmap", "fusion", "cpu", "cuda"])),
     ("dlpack", May::Use(&["ir", "tensor"])),
     ("linalg", May::Use(&["ir", "tensor"])),
     ("nn", May::Use(&["ir", "tensor", "macros"])),

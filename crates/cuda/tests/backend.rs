@@ -1,0 +1,142 @@
+//! The backend as programs use it: where there is no GPU, and by a small model that learns on one.
+
+use kiln::activation::relu;
+use kiln::nn::{GradientsParams, Linear, LinearConfig, Module};
+use kiln::optim::{AdamConfig, Optimizer};
+use kiln::{
+    Autodiff, AutodiffBackend, Backend, Cpu, CpuDevice, Cuda, CudaDevice, Device, Distribution, Dyn, Tensor,
+    loss,
+};
+
+/// More devices than any machine has: this one is missing with CUDA and without.
+const NOWHERE: usize = 4096;
+
+/// Whether a message says what is missing, and where it was looked for.
+fn tells_what_is_missing(message: &str) -> bool {
+    let without_driver =
+        message.contains("looked for libcuda.so.1") || message.contains("looked for nvcuda.dll");
+    let without_device = message.contains("there is no such device") || message.contains("starting CUDA");
+    message.contains("[cuda") && (without_driver || without_device)
+}
+
+#[test]
+fn a_missing_device_is_an_error_once_a_tensor_is_read() {
+    let device = CudaDevice::new(NOWHERE);
+    let x = Tensor::<Autodiff<Cuda>, 2>::random([4, 4], Distribution::Default, &device).require_grad();
+    let loss = relu(x.clone().matmul(x.clone())).sum();
+    let gradients = loss.clone().backward();
+    let gradient = x.grad(&gradients).expect("a gradient is there, with its error");
+    for error in [loss.try_into_scalar::<f32>().unwrap_err(), gradient.try_into_data().unwrap_err()] {
+        assert!(tells_what_is_missing(&error.to_string()), "{error}");
+    }
+    let error = <Autodiff<Cuda>>::sync(&device).unwrap_err();
+    assert!(tells_what_is_missing(&error.to_string()), "{error}");
+    // What is elsewhere goes on.
+    let y = Tensor::<Cpu, 1>::from_floats([1.0, 2.0], &CpuDevice);
+    assert_eq!((y + 1).into_data().to_vec::<f32>(), [2.0, 3.0]);
+}
+
+#[test]
+fn a_missing_device_is_an_error_when_it_is_opened() {
+    let error = CudaDevice::open(NOWHERE).unwrap_err().to_string();
+    assert!(tells_what_is_missing(&error), "{error}");
+    let error = Device::open("cuda", NOWHERE).unwrap_err().to_string();
+    assert!(tells_what_is_missing(&error), "{error}");
+    assert!(Device::kinds().contains(&"cuda".to_owned()));
+    assert!(CudaDevice::count() < NOWHERE);
+}
+
+#[test]
+fn tensors_that_move_to_a_missing_device_and_back_bring_its_error() {
+    let x = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &Device::cpu());
+    let there = x.clone().to_device(&Device::cuda(NOWHERE));
+    let back = (there * 2).try_to_device(&Device::cpu());
+    let error = back.and_then(|back| back.try_into_data()).unwrap_err().to_string();
+    assert!(tells_what_is_missing(&error), "{error}");
+    assert_eq!(x.into_data().to_vec::<f32>(), [1.0, 2.0]);
+}
+
+#[test]
+fn backends_know_their_devices() {
+    let device = CudaDevice::new(NOWHERE);
+    let x = Tensor::<Autodiff<Cuda<half::bf16, i64>>, 1>::zeros([3], &device);
+    assert_eq!(x.device(), device);
+    assert_eq!(x.dtype(), kiln::DType::BF16);
+    assert_eq!(x.argmax(0).dtype(), kiln::DType::I64);
+}
+
+#[derive(Module, Clone, Debug)]
+struct Mlp<B: Backend> {
+    hidden: Linear<B>,
+    output: Linear<B>,
+}
+
+impl<B: Backend> Mlp<B> {
+    fn new(device: &B::Device) -> Self {
+        Mlp { hidden: LinearConfig::new(1, 64).init(device), output: LinearConfig::new(64, 1).init(device) }
+    }
+
+    fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
+        self.output.forward(self.hidden.forward(x).tanh())
+    }
+}
+
+/// The losses of fitting `sin(3 x)`, read every tenth step, and what was allocated by the middle and by the end.
+fn train<B: AutodiffBackend>(device: &B::Device, steps: usize) -> (Vec<f32>, [u64; 2]) {
+    B::seed(device, 7);
+    let mut model = Mlp::<B>::new(device);
+    let mut optimizer = AdamConfig::new().init().expect("the defaults are valid");
+    let mut losses = Vec::new();
+    let mut allocations = [0; 2];
+    for step in 0..steps {
+        let x = Tensor::<B, 2>::random([256, 1], Distribution::Uniform(-1.0, 1.0), device);
+        let y = (&x * 3).sin();
+        let loss = loss::mse(model.forward(x), y, loss::Reduction::Mean);
+        let gradients = GradientsParams::from_grads(loss.backward(), &model);
+        model = optimizer.step(1e-2, model, gradients);
+        if step % 10 == 0 {
+            losses.push(loss.into_scalar::<f32>());
+        }
+        allocations[usize::from(step > steps / 2)] =
+            B::memory(device).map_or(0, |memory| memory.system_allocations);
+    }
+    (losses, allocations)
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_model_learns_as_on_the_processor_and_allocates_nothing_after_its_first_steps() {
+    let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
+    let (losses, [middle, end]) = train::<Autodiff<Cuda>>(&device, 200);
+    let (expected, _) = train::<Autodiff<Cpu>>(&CpuDevice, 200);
+    println!("losses {losses:?}\nexpected {expected:?}\nallocations {middle} {end}");
+    // Early on both see the same numbers; later roundings have grown.
+    for (found, expected) in losses.iter().zip(&expected).take(3) {
+        assert!((found - expected).abs() < 1e-3 * expected.abs().max(0.1), "{losses:?} {expected:?}");
+    }
+    assert!(losses.last() < Some(&(losses[0] / 5.0)), "{losses:?}");
+    assert_eq!(middle, end, "steps of the second half allocated memory");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn tensors_move_between_the_processor_and_the_gpu() {
+    let (cpu, gpu) = (Device::cpu(), Device::open("cuda", 0).unwrap_or_else(|error| panic!("{error}")));
+    let x = Tensor::<Dyn, 2>::from_floats([[1.0, -2.0], [3.0, 4.5]], &cpu);
+    let there = x.clone().to_device(&gpu);
+    assert_eq!(there.device(), gpu);
+    let back = (there * 2).to_device(&cpu);
+    assert_eq!(back.into_data(), (x * 2).into_data());
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn memory_that_runs_out_spoils_one_value_only() {
+    let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
+    let kept = Tensor::<Cuda, 1>::from_floats([1.0, 2.0], &device);
+    // 4 TiB.
+    let large = Tensor::<Cuda, 2>::ones([1 << 20, 1 << 20], &device);
+    let error = (large + 1).slice([0..1, 0..1]).try_into_data().unwrap_err().to_string();
+    assert!(error.contains("out of memory") && error.contains("cuda:0"), "{error}");
+    assert_eq!((kept + 1).into_data().to_vec::<f32>(), [2.0, 3.0]);
+}

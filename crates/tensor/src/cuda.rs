@@ -1,0 +1,115 @@
+//! The backend of NVIDIA GPUs.
+
+use crate::{Backend, DeviceKey, Element, Result, Stack};
+use alloc::format;
+use alloc::sync::Arc;
+use core::any::TypeId;
+use core::marker::PhantomData;
+use kiln_cuda::Missing;
+use kiln_ir::Engine;
+
+/// The engine of an NVIDIA GPU behind [fusion](crate::Fusion): ops are recorded, and what neighbours in a program compute runs
+/// as one kernel, compiled for the device. `KILN_FUSION` in the environment (`off`, `on`, `check`) switches fusion.
+///
+/// `F` and `I` are the dtypes of new tensors of floats and of integers; tensors of any other may be made too. All
+/// backends on one GPU share its engine.
+///
+/// CUDA is found at run time. Where it or the device is missing, tensors carry the error, which says which library was
+/// looked for and where, to the first that is read; [`CudaDevice::open`] gives it at once.
+///
+/// ```
+/// use kiln_tensor::{Cuda, CudaDevice, Tensor};
+///
+/// let x = Tensor::<Cuda, 1>::from_floats([1.0, 2.0], &CudaDevice::new(0));
+/// match (x * 2).try_into_data() {
+///     Ok(data) => assert_eq!(data.to_vec::<f32>(), [2.0, 4.0]),
+///     Err(error) => assert!(error.to_string().contains("cuda"), "{error}"),
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cuda<F = f32, I = i32>(PhantomData<(F, I)>);
+
+/// An NVIDIA GPU, by its number as `CUDA_VISIBLE_DEVICES` shows them. The default is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CudaDevice {
+    index: usize,
+}
+
+/// What the floats of a backend may be made of.
+pub trait FloatElement: Element {}
+
+impl FloatElement for f64 {}
+impl FloatElement for f32 {}
+impl FloatElement for half::f16 {}
+impl FloatElement for half::bf16 {}
+
+/// What the integers of a backend may be made of.
+pub trait IntElement: Element {}
+
+impl IntElement for i64 {}
+impl IntElement for i32 {}
+
+impl CudaDevice {
+    /// GPU number `index`. It is opened when it is used first; what is missing then is the error of the tensors on it.
+    pub const fn new(index: usize) -> CudaDevice {
+        CudaDevice { index }
+    }
+
+    /// GPU number `index`, opened now.
+    ///
+    /// # Errors
+    /// When a library or the device is missing; the error says which, and where it was looked for.
+    ///
+    /// ```
+    /// use kiln_tensor::{CudaDevice, Device};
+    ///
+    /// let device = match CudaDevice::open(0) {
+    ///     Ok(device) => Device::cuda(device.index()),
+    ///     Err(_) => Device::cpu(),
+    /// };
+    /// # drop(device);
+    /// ```
+    pub fn open(index: usize) -> Result<CudaDevice> {
+        kiln_cuda::shared(index)?;
+        Ok(CudaDevice { index })
+    }
+
+    /// How many there are; 0 where CUDA is missing.
+    pub fn count() -> usize {
+        kiln_cuda::count()
+    }
+
+    /// Its number.
+    pub const fn index(self) -> usize {
+        self.index
+    }
+}
+
+/// What stands in front of a device's number in its name.
+const PREFIX: &str = "cuda:";
+
+impl<F: FloatElement, I: IntElement> Backend for Cuda<F, I> {
+    type Device = CudaDevice;
+
+    fn stack(device: &CudaDevice) -> Stack {
+        let open = || {
+            let name = format!("{PREFIX}{}", device.index);
+            let engine: Arc<dyn Engine> = match kiln_cuda::shared(device.index) {
+                Ok(engine) => engine,
+                Err(error) => Arc::new(Missing::new(&name, error)),
+            };
+            Stack::new(engine, &name, F::DTYPE, I::DTYPE).with_fusion()
+        };
+        Stack::opened(TypeId::of::<Cuda<F, I>>(), Self::device_key(device), open)
+    }
+
+    fn device(stack: &Stack) -> CudaDevice {
+        let index = stack.device_name().strip_prefix(PREFIX).and_then(|index| index.parse().ok());
+        CudaDevice { index: index.unwrap_or(0) }
+    }
+
+    fn device_key(device: &CudaDevice) -> DeviceKey {
+        let index = device.index as u64;
+        ((index >> 32) as u32, index as u32)
+    }
+}
