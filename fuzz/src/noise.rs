@@ -12,7 +12,7 @@ use kiln_ir::{
     BoxFuture, Caps, DType, Elements, Engine, Op, Operand, OperandType, Operands, Reduction, Result, Scalar,
     TensorData, TensorType, Value, Values, block_on, infer, poison_of, poisoned,
 };
-use kiln_suite::fill::epsilon;
+use kiln_suite::fill::{epsilon, float_limits};
 use std::sync::{Mutex, PoisonError};
 
 /// The CPU engine with every freedom of an engine drawn at random.
@@ -23,8 +23,18 @@ pub(crate) struct Noisy {
     rounding: usize,
 }
 
-/// The payload of values with a 16-bit type: the numbers as `f32`, rounded to 16 bits or not.
-struct Wide(Value);
+/// The payload of values with a 16-bit type.
+struct Wide {
+    /// The numbers as `f32`, rounded to 16 bits or not.
+    value: Value,
+    /// What gave them, if it works element by element: a region that does not store them computes them anew for each use, and
+    /// may then round elsewhere.
+    source: Option<(Op, Operands)>,
+}
+
+/// How often a value of 16 bits is computed anew for one use, in percent. Operands are then computed anew as often: fewer
+/// than one on average, so that this ends.
+const ANEW: usize = 20;
 
 impl Noisy {
     /// One draw of all freedoms; the number determines it.
@@ -48,12 +58,20 @@ impl Noisy {
 
     /// The value of the engine below: of its type, or for a 16-bit type in `f32`.
     fn inside(&self, value: Value, exactly: bool) -> Value {
-        let Some(Wide(wide)) = value.payload::<Wide>() else { return value };
+        let Some(Wide { value: wide, source }) = value.payload::<Wide>() else { return value };
         let dtype = value.dtype();
-        let wide = wide.clone();
         if exactly {
-            return self.cast(wide, dtype);
+            return self.cast(wide.clone(), dtype);
         }
+        let anew = source.as_ref().filter(|_| self.random().chance(ANEW));
+        let wide = match anew {
+            Some((op, operands)) => {
+                let value = self.execute(op, operands.clone(), &[*value.ty()]).remove(0);
+                let wide = value.payload::<Wide>().map(|wide| wide.value.clone());
+                wide.expect("the same op gives the same type")
+            }
+            None => wide.clone(),
+        };
         let rounds = self.random().chance(self.rounding);
         if rounds { self.cast(self.cast(wide, dtype), DType::F32) } else { wide }
     }
@@ -84,7 +102,7 @@ impl Noisy {
     }
 
     /// A result as another engine may give it.
-    fn given_as(&self, rule: Rule, value: Value) -> Value {
+    fn given_as(&self, rule: Rule, value: Value, overflows: bool) -> Value {
         let step = epsilon(value.dtype());
         match rule {
             Rule::Bits => value,
@@ -92,8 +110,22 @@ impl Noisy {
                 let (one, other) = (either(random), either(random));
                 odd(random, x * (1.0 + relative * step * one) + absolute * step * other)
             }),
+            Rule::Sum | Rule::Product | Rule::Measured if overflows => self.changed(value, |random, x| {
+                let wild = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, x];
+                if x.is_finite() { odd(random, x) } else { wild[random.below(wild.len())] }
+            }),
             Rule::Exact | Rule::Sum | Rule::Product | Rule::Measured => self.changed(value, odd),
         }
+    }
+
+    /// Whether sums of these may pass the greatest number, and so end at infinity or NaN by the order they are taken in.
+    fn may_overflow(&self, operands: &Operands) -> bool {
+        operands.iter().filter_map(Operand::value).any(|value| {
+            let near = float_limits(value.dtype()).0 / 1024.0;
+            let list = || block_on(self.inner.read(value.clone())).map(|data| data.to_vec::<f64>());
+            value.dtype().is_float()
+                && list().is_ok_and(|list| list.iter().any(|x| x.is_finite() && x.abs() > near))
+        })
     }
 
     /// An operand of an op that sums: another order is wrong as if the terms were.
@@ -102,20 +134,31 @@ impl Noisy {
         self.changed(value, |random, x| x * (1.0 + 4.0 * step * either(random)))
     }
 
-    /// The operand of a reduction in another order.
+    /// The operands of a sum or product in another order.
     fn shuffled(&self, op: &Op, mut operands: Operands) -> Operands {
-        let Op::Reduce { reduction: Reduction::Sum | Reduction::Prod, axes } = op else { return operands };
-        for axis in axes.iter() {
-            let Some(Operand::Value(value)) = operands.first().cloned() else { return operands };
-            let len = value.shape()[axis];
-            let order: Vec<i64> = self.random().permutation(len).into_iter().map(|i| i as i64).collect();
-            let index = TensorData::new(order, [len]).expect("as many indices as the axis is long");
-            let index = self.inner.write(index);
-            operands[0] = self.op(&Op::Take { axis }, [value.into(), index.into()].into_iter().collect())[0]
-                .clone()
-                .into();
+        if let Op::Reduce { reduction: Reduction::Sum | Reduction::Prod, axes } = op {
+            axes.iter().for_each(|axis| self.shuffle(&mut operands, &[(0, axis)]));
+        }
+        if *op == Op::MatMul {
+            let rank = operands.first().and_then(Operand::value).map_or(2, |value| value.shape().rank());
+            self.shuffle(&mut operands, &[(0, rank - 1), (1, rank - 2)]);
         }
         operands
+    }
+
+    /// One order of the elements along an axis of one operand, and of as long an axis of another.
+    fn shuffle(&self, operands: &mut Operands, places: &[(usize, usize)]) {
+        let mut index = None;
+        for &(place, axis) in places {
+            let Some(Operand::Value(value)) = operands.get(place).cloned() else { return };
+            let index = index.get_or_insert_with(|| {
+                let len = value.shape()[axis];
+                let order: Vec<i64> = self.random().permutation(len).into_iter().map(|i| i as i64).collect();
+                self.inner.write(TensorData::new(order, [len]).expect("as many indices as the axis is long"))
+            });
+            let taken = [value.into(), index.clone().into()].into_iter().collect();
+            operands[place] = self.op(&Op::Take { axis }, taken).remove(0).into();
+        }
     }
 
     /// A plain number beside 16-bit floats may be rounded as they are, or not.
@@ -128,7 +171,7 @@ impl Noisy {
         }
     }
 
-    fn outside(&self, value: Value, ty: &TensorType) -> Value {
+    fn outside(&self, value: Value, ty: &TensorType, source: Option<(Op, Operands)>) -> Value {
         if let Some(error) = value.error() {
             return Value::poisoned(*ty, error.clone());
         }
@@ -136,7 +179,7 @@ impl Noisy {
             return value;
         }
         let wide = if value.dtype() == DType::F32 { value } else { self.cast(value, DType::F32) };
-        Value::new(ty.with_shape(*wide.shape()), Wide(wide))
+        Value::new(ty.with_shape(*wide.shape()), Wide { value: wide, source })
     }
 }
 
@@ -153,6 +196,21 @@ fn odd(random: &mut Random, x: f64) -> f64 {
         return if random.chance(50) { -x } else { x };
     }
     x
+}
+
+/// Whether a region may compute the op again rather than store what it gave.
+fn is_cheap(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Select
+            | Op::Cast(_)
+            | Op::Reshape(_)
+            | Op::Permute(_)
+            | Op::Broadcast(_)
+            | Op::Slice(_)
+    )
 }
 
 fn is_narrow(dtype: DType) -> bool {
@@ -185,6 +243,7 @@ impl Engine for Noisy {
         // Engines run the expansion of a custom op, and round within it.
         let expands = matches!(op, Op::Custom(_)) && self.random().chance(self.rounding);
         let wide = if expands { None } else { widened(op) };
+        let source = is_cheap(op).then(|| (op.clone(), inputs.clone()));
         let beside = inputs.iter().filter_map(Operand::value).map(Value::dtype).find(|&d| is_narrow(d));
         let rule = rule_of(op);
         let sums = matches!(rule, Rule::Sum | Rule::Product | Rule::Measured);
@@ -207,15 +266,16 @@ impl Engine for Noisy {
             Ok(types) => types,
             Err(error) => return poisoned(results, &error),
         };
+        let overflows = sums && self.may_overflow(&operands);
         let values = self.inner.execute(op, operands, &types);
-        let odd = values.into_iter().map(|value| self.given_as(rule, value));
-        odd.zip(results).map(|(value, ty)| self.outside(value, ty)).collect()
+        let odd = values.into_iter().map(|value| self.given_as(rule, value, overflows));
+        odd.zip(results).map(|(value, ty)| self.outside(value, ty, source.clone())).collect()
     }
 
     fn write(&self, data: TensorData) -> Value {
         let ty = data.ty();
         let value = self.inner.write(data);
-        self.outside(value, &ty)
+        self.outside(value, &ty, None)
     }
 
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
