@@ -1,0 +1,126 @@
+//! Every kernel that fusion makes of the suite's cases keeps its text, and so does its source for GPUs.
+//!
+//! The cases run behind fusion over an engine that lowers each region it is given. A kernel must be the same after it was
+//! printed and read, byte for byte, and print the same CUDA, HIP and WGSL; WGSL must be valid.
+
+use kiln_cpu::Cpu;
+use kiln_fusion::{Fusion, Mode};
+use kiln_ir::{
+    BoxFuture, Caps, Engine, Layout, Op, Operand, Operands, Program, Result, TensorData, TensorType, Value,
+    Values,
+};
+use kiln_kernel::print::{Dialect, Printed, Unprintable, cpp, wgsl};
+use kiln_kernel::{GpuSchedule, Kernel, Launch, Lowered, Nest};
+use kiln_suite::cases::Group;
+use kiln_suite::engines::{Neighbours, Subject};
+use kiln_suite::run::{Stack, finish, values};
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The kernels found, by their text and that of their launch.
+static FOUND: Mutex<BTreeMap<(String, String), Lowered>> = Mutex::new(BTreeMap::new());
+
+const SUBJECT: Subject = Subject { name: "kernels of regions", open, ignored: &[] };
+
+fn open() -> Arc<dyn Engine> {
+    Arc::new(Neighbours(Arc::new(Fusion::with_mode(Arc::new(Collecting(Cpu::with_threads(1))), Mode::On))))
+}
+
+/// The CPU engine, which notes the kernel of each region.
+struct Collecting(Cpu);
+
+impl Engine for Collecting {
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        if let Op::Fused(fused) = op
+            && let Some(lowered) = lowered(fused.program(), &inputs)
+        {
+            let key = (lowered.kernel.to_string(), lowered.launch.to_string());
+            FOUND.lock().unwrap_or_else(PoisonError::into_inner).insert(key, lowered);
+        }
+        self.0.execute(op, inputs, results)
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.0.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        self.0.read(value)
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        self.0.sync()
+    }
+}
+
+/// The kernel of a region whose operands are contiguous, if it is one.
+fn lowered(program: &Program, inputs: &Operands) -> Option<Lowered> {
+    let numbers: Vec<bool> = inputs.iter().map(|operand| matches!(operand, Operand::Scalar(_))).collect();
+    let (nest, outputs) = Nest::of_program(program, &numbers).ok()?;
+    let layout = |(ty, &number): (&TensorType, &bool)| {
+        let strides = if number { Vec::new() } else { Layout::contiguous(ty.shape).strides().to_vec() };
+        kiln_kernel::Layout(strides)
+    };
+    let layouts: Vec<_> = program.inputs.iter().zip(&numbers).map(layout).collect();
+    nest.lower(&outputs, &layouts).ok()
+}
+
+/// The kernel as source code in all languages.
+fn sources(lowered: &Lowered) -> [std::result::Result<Printed, Unprintable>; 3] {
+    let schedule = GpuSchedule::choose(&lowered.kernel, &lowered.launch);
+    let kernel = &lowered.kernel;
+    [cpp(kernel, &schedule, Dialect::Cuda), cpp(kernel, &schedule, Dialect::Hip), wgsl(kernel, &schedule)]
+}
+
+fn check((text, launch): &(String, String), lowered: &Lowered) -> std::result::Result<(), String> {
+    let kernel: Kernel = text.parse().map_err(|error| format!("does not parse: {error}"))?;
+    let again: Launch = launch.parse().map_err(|error| format!("its launch does not parse: {error}"))?;
+    let again = Lowered { kernel, launch: again };
+    if again != *lowered {
+        return Err("reads back as another kernel".into());
+    }
+    if again.kernel.to_string() != *text || again.launch.to_string() != *launch {
+        return Err("prints another text after it was read".into());
+    }
+    let printed = sources(lowered);
+    if sources(&again) != printed {
+        return Err("prints another source after it was read".into());
+    }
+    match &printed[2] {
+        Ok(source) => valid(&source.text),
+        Err(_) => Ok(()),
+    }
+}
+
+fn valid(source: &str) -> std::result::Result<(), String> {
+    let module = naga::front::wgsl::parse_str(source)
+        .map_err(|error| format!("is no WGSL: {}\n{source}", error.emit_to_string(source)))?;
+    Validator::new(ValidationFlags::all(), Capabilities::empty())
+        .validate(&module)
+        .map(|_| ())
+        .map_err(|error| format!("is no valid WGSL: {}\n{source}", error.emit_to_string(source)))
+}
+
+/// How many different kernels the suite makes, at least: fewer would mean that they are not collected.
+const LEAST: usize = 1000;
+
+#[test]
+fn kernels_of_the_suite_are_printed_and_read() {
+    for group in Group::ALL {
+        finish(values(&[(SUBJECT, Stack::Plain), (SUBJECT, Stack::Autodiff)], group));
+    }
+    let found = std::mem::take(&mut *FOUND.lock().unwrap_or_else(PoisonError::into_inner));
+    let problem = |(key, lowered): (&(String, String), &Lowered)| {
+        check(key, lowered).err().map(|text| format!("{}\n{}\n{text}", key.0, key.1))
+    };
+    let problems: Vec<String> = found.iter().filter_map(problem).collect();
+    let wgsl = found.values().filter(|lowered| sources(lowered)[2].is_ok()).count();
+    println!("{} kernels, {wgsl} of them in WGSL too", found.len());
+    assert!(problems.is_empty(), "{} kernels, the first:\n{}", problems.len(), problems[0]);
+    assert!(found.len() >= LEAST, "only {} kernels", found.len());
+}
