@@ -5,7 +5,7 @@ use crate::array::Array;
 use crate::copy::Shared;
 use crate::isa::{Widest, multiversion};
 use crate::narrow::Narrow;
-use crate::scalar::{element, scalar_bytes, with_dtype, with_size};
+use crate::scalar::{scalar_bytes, with_dtype, with_size};
 use half::{bf16, f16};
 use kiln_ir::{DType, Element, Operand, Operands, RandomKind, Result, TensorType, Values, philox};
 use smallvec::smallvec;
@@ -67,7 +67,7 @@ pub(crate) fn iota(cpu: &Cpu, ty: &TensorType, axis: usize) -> Result<Values> {
 
 pub(crate) fn random(cpu: &Cpu, ty: &TensorType, kind: RandomKind, inputs: &Operands) -> Result<Values> {
     let key: u64 = match &inputs[0] {
-        Operand::Scalar(scalar) => element(*scalar),
+        Operand::Scalar(scalar) => scalar.element(),
         Operand::Value(value) => {
             // SAFETY: a `u64` tensor of one element.
             unsafe { Array::of(value)?.as_ptr::<u64>().read_unaligned() }

@@ -99,23 +99,11 @@ macro_rules! with_size {
 }
 pub(crate) use with_size;
 
-/// The number as an element.
-#[inline]
-pub(crate) fn element<T: Element>(scalar: Scalar) -> T {
-    match scalar {
-        Scalar::Float(x) if T::DTYPE.is_float() => T::from_f64(x),
-        Scalar::Float(x) => T::from_i128(x as i128),
-        Scalar::Int(x) => T::from_i128(x.into()),
-        Scalar::UInt(x) => T::from_i128(x.into()),
-        Scalar::Bool(x) => T::from_i128(x.into()),
-    }
-}
-
 /// The bytes of the number as an element of a dtype, followed by zeros.
 #[inline]
 pub(crate) fn scalar_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
     fn bytes<T: Element>(scalar: Scalar) -> [u8; 8] {
-        let element: T = element(scalar);
+        let element: T = scalar.element();
         let mut bytes = [0; 8];
         // SAFETY: an element has at most 8 bytes, none of them padding.
         unsafe {

@@ -5,10 +5,9 @@ use crate::array::{Array, Suspicion, suspicions};
 use crate::driver::{Argument, Driver, Grid};
 use crate::memory::Block;
 use half::{bf16, f16};
-use kiln_ir::number::Number as _;
 use kiln_ir::{
-    DType, Element, Error, Instruction, Layout, Op, Operand, Operands, Program, ProgramOperand, Result,
-    Scalar, TensorType, Values,
+    DType, Error, Instruction, Layout, Op, Operand, Operands, Program, ProgramOperand, Result, Scalar,
+    TensorType, Values,
 };
 use kiln_kernel::print::{GpuArgument, cpp};
 use kiln_kernel::{GpuSchedule, Kernel, Launch, Nest, ParamKind};
@@ -340,29 +339,19 @@ fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
     let float = |x: f32| u64::from(x.to_bits()).to_le_bytes();
     let whole = |x: i64| x.to_le_bytes();
     match dtype {
-        DType::F64 => element::<f64>(scalar).to_le_bytes(),
-        DType::F32 => float(element(scalar)),
-        DType::F16 => float(element::<f16>(scalar).to_f32()),
-        DType::BF16 => float(element::<bf16>(scalar).to_f32()),
-        DType::I64 => whole(element(scalar)),
-        DType::I32 => whole(element::<i32>(scalar).into()),
-        DType::I16 => whole(element::<i16>(scalar).into()),
-        DType::I8 => whole(element::<i8>(scalar).into()),
-        DType::U64 => element::<u64>(scalar).to_le_bytes(),
-        DType::U32 => whole(element::<u32>(scalar).into()),
-        DType::U16 => whole(element::<u16>(scalar).into()),
-        DType::U8 => whole(element::<u8>(scalar).into()),
-        DType::Bool => whole(element::<bool>(scalar).into()),
-    }
-}
-
-/// The number as an element.
-fn element<T: Element>(scalar: Scalar) -> T {
-    match scalar {
-        Scalar::Float(x) if T::DTYPE.is_float() => T::from_f64(x),
-        Scalar::Float(_) | Scalar::Int(_) | Scalar::UInt(_) | Scalar::Bool(_) => {
-            T::from_i128(i128::from_scalar(scalar))
-        }
+        DType::F64 => scalar.element::<f64>().to_le_bytes(),
+        DType::F32 => float(scalar.element()),
+        DType::F16 => float(scalar.element::<f16>().to_f32()),
+        DType::BF16 => float(scalar.element::<bf16>().to_f32()),
+        DType::I64 => whole(scalar.element()),
+        DType::I32 => whole(scalar.element::<i32>().into()),
+        DType::I16 => whole(scalar.element::<i16>().into()),
+        DType::I8 => whole(scalar.element::<i8>().into()),
+        DType::U64 => scalar.element::<u64>().to_le_bytes(),
+        DType::U32 => whole(scalar.element::<u32>().into()),
+        DType::U16 => whole(scalar.element::<u16>().into()),
+        DType::U8 => whole(scalar.element::<u8>().into()),
+        DType::Bool => whole(scalar.element::<bool>().into()),
     }
 }
 

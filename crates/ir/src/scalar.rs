@@ -1,6 +1,6 @@
 //! Plain numbers: operands that are not tensors, and real-valued attributes.
 
-use crate::DType;
+use crate::{DType, Element};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,24 @@ impl Scalar {
             Scalar::Int(x) => x as u64,
             Scalar::UInt(x) => x,
             Scalar::Bool(x) => x as u64,
+        }
+    }
+
+    /// The number as an element: rounded to a float; truncated to an integer, where it wraps if out of range; `bool` is
+    /// whether it differs from zero once truncated.
+    ///
+    /// ```
+    /// use kiln_ir::Scalar;
+    /// assert_eq!(Scalar::Float(-1.9).element::<i8>(), -1);
+    /// assert_eq!(Scalar::Int(3).element::<f32>(), 3.0);
+    /// ```
+    pub fn element<T: Element>(self) -> T {
+        match self {
+            Scalar::Float(x) if T::DTYPE.is_float() => T::from_f64(x),
+            Scalar::Float(x) => T::from_i128(x as i128),
+            Scalar::Int(x) => T::from_i128(x.into()),
+            Scalar::UInt(x) => T::from_i128(x.into()),
+            Scalar::Bool(x) => T::from_i128(x.into()),
         }
     }
 

@@ -12,7 +12,6 @@ use crate::copy::Shared;
 use crate::index::{Combine, Greatest, Least, Product, Sum};
 use crate::lane::Lane;
 use crate::narrow::Narrow;
-use crate::scalar::element;
 use alloc::vec::Vec;
 use core::convert::identity;
 use half::{bf16, f16};
@@ -208,7 +207,7 @@ impl Scan<'_> {
             return unsafe { self.shared::<T, F, C>(parts) };
         }
         lines.for_each_of::<COLUMNS>(&self.cpu.pool, &|tile| {
-            let mut before = [element::<F::Total>(self.identity); COLUMNS];
+            let mut before = [self.identity.element::<F::Total>(); COLUMNS];
             for part in 0..parts {
                 // SAFETY: as the caller promises.
                 unsafe { self.part::<T, F, C>(tile, part, &mut before[..tile.count], true) };
@@ -222,7 +221,7 @@ impl Scan<'_> {
     /// # Safety
     /// As [`run`](Self::run).
     unsafe fn shared<T: Lane, F: Form<T>, C: Combine<F::Total>>(&self, parts: usize) {
-        let first = element::<F::Total>(self.identity);
+        let first = self.identity.element::<F::Total>();
         let tiles: Vec<Tile<2>> = self.lines.tiles::<COLUMNS>().collect();
         let mut totals = alloc::vec![first; tiles.len() * parts * COLUMNS];
         let slots = Shared::new(totals.as_mut_ptr());
@@ -275,7 +274,7 @@ impl Scan<'_> {
             len: self.part.min(len - start),
             along: along.map(|stride| stride * step),
             across: tile.across,
-            identity: element::<F::Total>(self.identity),
+            identity: self.identity.element::<F::Total>(),
             exclusive: self.exclusive,
             store,
         };

@@ -13,7 +13,7 @@ use super::scan::scan;
 use super::stages::{last_stages, stages};
 use crate::kernels::{self, Conversion, Loop1};
 use crate::narrow::Narrow;
-use crate::scalar::{element, scalar_bytes};
+use crate::scalar::scalar_bytes;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use half::{bf16, f16};
@@ -56,9 +56,9 @@ fn is_narrow(dtype: DType) -> bool {
 pub(super) fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
     let wide = |x: f32| scalar_bytes(Scalar::Float(f64::from(x)), DType::F32);
     if dtype == DType::F16 {
-        wide(element::<f16>(scalar).widen())
+        wide(scalar.element::<f16>().widen())
     } else if dtype == DType::BF16 {
-        wide(element::<bf16>(scalar).widen())
+        wide(scalar.element::<bf16>().widen())
     } else {
         scalar_bytes(scalar, dtype)
     }
