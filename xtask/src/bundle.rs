@@ -6,10 +6,12 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 use crate::args::{Accepts, Args};
+use crate::gpu;
 use crate::process::{self, at};
-use crate::workspace::Workspace;
+use crate::workspace::{Package, Workspace};
 
-const ACCEPTS: Accepts = Accepts { flags: &[], options: &["--bin", "--profile"], words: true };
+const ACCEPTS: Accepts =
+    Accepts { flags: &["--gpu"], options: &["--bin", "--example", "--features", "--profile"], words: true };
 const LARGEST: u64 = 60 << 20;
 
 /// One program to pack.
@@ -25,21 +27,81 @@ struct Program {
     test: bool,
 }
 
+/// What goes into a bundle.
+#[derive(Debug, Default)]
+struct Contents {
+    /// Their tests.
+    packages: Vec<String>,
+    /// Programs of the packages.
+    bins: Vec<String>,
+    /// Examples of any package.
+    examples: Vec<String>,
+    /// Features that examples are built with.
+    features: Vec<String>,
+}
+
+impl Contents {
+    fn of(args: &Args, workspace: &Workspace) -> Result<Contents, String> {
+        let all = |option: &str| args.all(option).into_iter().map(str::to_owned).collect();
+        let mut contents = Contents {
+            packages: args.words.clone(),
+            bins: all("--bin"),
+            examples: all("--example"),
+            features: all("--features"),
+        };
+        if args.has("--gpu") {
+            for engine in gpu::engines(workspace) {
+                contents.packages.push(engine.package.to_owned());
+                contents.features.push(engine.feature.to_owned());
+            }
+            contents.examples.push("mnist".to_owned());
+        }
+        let unknown_package = contents.packages.iter().find(|name| workspace.package(name).is_none());
+        if let Some(unknown) = unknown_package {
+            return Err(format!("the workspace has no package `{unknown}`"));
+        }
+        if let Some(unknown) = contents.examples.iter().find(|name| !workspace.has_target("example", name)) {
+            return Err(format!("the workspace has no example `{unknown}`"));
+        }
+        if contents.packages.is_empty() && contents.examples.is_empty() {
+            return Err("no package named\n  hint: cargo xtask bundle kiln-cpu kiln-suite".to_owned());
+        }
+        Ok(contents)
+    }
+
+    fn build(&self, workspace: &Workspace, profile: &str) -> Result<Vec<Program>, String> {
+        let mut programs = Vec::new();
+        if !self.packages.is_empty() {
+            let packages: Vec<&str> = self.packages.iter().flat_map(|name| ["-p", name]).collect();
+            programs.extend(build(workspace, profile, "test", &[&["--no-run"], &packages[..]].concat())?);
+            for name in &self.bins {
+                programs.extend(build(
+                    workspace,
+                    profile,
+                    "bin",
+                    &[&["--bin", name], &packages[..]].concat(),
+                )?);
+            }
+        }
+        for name in &self.examples {
+            let has = |package: &&Package| {
+                package.targets.iter().any(|target| target.kind == "example" && target.name == *name)
+            };
+            let package = workspace.packages.iter().find(has).map_or("", |package| &package.name);
+            let features = self.features.join(",");
+            let arguments = ["-p", package, "--example", name, "--features", &features];
+            programs.extend(build(workspace, profile, "example", &arguments)?);
+        }
+        Ok(programs)
+    }
+}
+
 /// `cargo xtask bundle PACKAGE...`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
     let workspace = Workspace::load()?;
-    if args.words.is_empty() {
-        return Err("no package named\n  hint: cargo xtask bundle kiln-cpu kiln-suite".to_owned());
-    }
-    if let Some(unknown) = args.words.iter().find(|name| workspace.package(name).is_none()) {
-        return Err(format!("the workspace has no package `{unknown}`"));
-    }
-    let profile = args.last("--profile").unwrap_or("release");
-    let mut programs = build(&workspace, &args.words, profile, &["test", "--no-run"])?;
-    for name in args.all("--bin") {
-        programs.extend(build(&workspace, &args.words, profile, &["build", "--bin", name])?);
-    }
+    let contents = Contents::of(&args, &workspace)?;
+    let programs = contents.build(&workspace, args.last("--profile").unwrap_or("release"))?;
     let bundle = workspace.target.join("bundle");
     pack(&programs, &bundle, &workspace.root)?;
     let size = folder_size(&bundle)?;
@@ -48,21 +110,22 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Builds programs of one kind: `test`, `bin` or `example`.
 fn build(
     workspace: &Workspace,
-    packages: &[String],
     profile: &str,
-    what: &[&str],
+    kind: &str,
+    arguments: &[&str],
 ) -> Result<Vec<Program>, String> {
     let mut command = process::cargo(&workspace.root);
-    command.args(what).args(["--profile", profile, "--message-format=json-render-diagnostics"]);
-    command.args(packages.iter().flat_map(|name| ["-p", name]));
+    command.arg(if kind == "test" { "test" } else { "build" });
+    command.args(["--profile", profile, "--message-format=json-render-diagnostics"]).args(arguments);
     let messages = process::output(&mut command)?;
-    Ok(programs(&messages, workspace))
+    Ok(programs(&messages, kind, workspace))
 }
 
-/// The programs among cargo's JSON messages.
-fn programs(messages: &str, workspace: &Workspace) -> Vec<Program> {
+/// The programs of one kind among cargo's JSON messages.
+fn programs(messages: &str, wanted: &str, workspace: &Workspace) -> Vec<Program> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let read = |message: Value| {
         let path = PathBuf::from(message["executable"].as_str()?);
@@ -72,8 +135,8 @@ fn programs(messages: &str, workspace: &Workspace) -> Vec<Program> {
         let package = workspace.packages.iter().find(|package| package.folder == folder)?;
         let kind = message["target"]["kind"][0].as_str()?;
         let test = message["profile"]["test"].as_bool()?;
-        // Cargo also builds the examples, so that tests can start them: they are not packed.
-        if !test && kind != "bin" {
+        // Cargo also builds examples and programs, so that tests can start them: these are not packed.
+        if if test { wanted != "test" } else { wanted != kind } {
             return None;
         }
         let name = format!("{}-{kind}-{}", package.name, message["target"]["name"].as_str()?);
@@ -93,9 +156,12 @@ fn pack(programs: &[Program], bundle: &Path, root: &Path) -> Result<(), String> 
         process::run(process::program("strip", root).arg(&copy))
             .map_err(|error| format!("{error}\n  hint: `strip` comes with binutils"))?;
     }
-    let script = bundle.join("run.sh");
-    std::fs::write(&script, run_script(programs)).map_err(at(&script))?;
-    make_executable(&script).map_err(at(&script))
+    for (name, text) in [("run.sh", run_script(programs)), ("apart.sh", apart_script(programs))] {
+        let script = bundle.join(name);
+        std::fs::write(&script, text).map_err(at(&script))?;
+        make_executable(&script).map_err(at(&script))?;
+    }
+    Ok(())
 }
 
 #[cfg(unix)]
@@ -136,6 +202,13 @@ fn run_script(programs: &[Program]) -> String {
     script + "echo \"$passed passed, $failed failed\"\n[ \"$failed\" -eq 0 ]\n"
 }
 
+/// Runs every test in a process of its own, many at once.
+fn apart_script(programs: &[Program]) -> String {
+    let tests = programs.iter().filter(|program| program.test);
+    let lines: Vec<String> = tests.map(|program| format!("{} {}", program.folder, program.name)).collect();
+    include_str!("../templates/apart.sh").replace("@PROGRAMS@", &lines.join("\n"))
+}
+
 fn folder_size(folder: &Path) -> Result<u64, String> {
     let entries = std::fs::read_dir(folder).map_err(at(folder))?;
     Ok(entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum())
@@ -156,7 +229,6 @@ fn mebibytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::Package;
 
     #[test]
     fn test_programs_are_read_from_messages() {
@@ -169,26 +241,56 @@ mod tests {
             })
         };
         let lines = format!("{}\n{}\n{{}}\n", message("test", true), message("example", false));
-        let found = programs(&lines, &workspace);
+        assert_eq!(programs(&lines, "example", &workspace).len(), 1);
+        let found = programs(&lines, "test", &workspace);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].name.as_str(), found[0].test), ("kiln-cpu-test-edges", true));
     }
 
-    #[test]
-    fn the_script_counts_failures() {
-        let folder = std::env::temp_dir().join(format!("kiln-xtask-bundle-{}", std::process::id()));
+    /// What a script prints, and whether it ends well, in a folder with these shell scripts as programs.
+    #[cfg(unix)]
+    fn run_scripts(name: &str, bodies: &[(&str, &str)], script: fn(&[Program]) -> String) -> (String, bool) {
+        let folder = std::env::temp_dir().join(format!("kiln-xtask-bundle-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let program =
             |name: &str| Program { name: name.into(), folder: "x".into(), path: name.into(), test: true };
-        for (name, body) in [("good", "exit 0"), ("bad", "exit 1")] {
+        for (name, body) in bodies {
             std::fs::write(folder.join(name), format!("#!/bin/sh\n{body}\n")).unwrap();
             make_executable(&folder.join(name)).unwrap();
         }
-        std::fs::write(folder.join("run.sh"), run_script(&[program("good"), program("bad")])).unwrap();
-        let done = process::program("bash", &folder).arg("run.sh").output().unwrap();
+        let programs: Vec<Program> = bodies.iter().map(|(name, _)| program(name)).collect();
+        std::fs::write(folder.join("run.sh"), script(&programs)).unwrap();
+        let done = process::program("bash", &folder).args(["run.sh", "--include-ignored"]).output().unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(!done.status.success());
-        assert!(String::from_utf8_lossy(&done.stdout).ends_with("1 passed, 1 failed\n"));
+        let said = [done.stdout, done.stderr].concat();
+        (String::from_utf8_lossy(&said).into_owned(), done.status.success())
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn the_script_counts_failures() {
+        let (said, ended_well) = run_scripts("all", &[("good", "exit 0"), ("bad", "exit 1")], run_script);
+        assert!(!ended_well);
+        assert!(said.ends_with("1 passed, 1 failed\n"), "{said}");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn tests_run_apart_are_counted_one_by_one() {
+        // As a test program answers: it lists its tests, and runs the one that it is given.
+        let body = r#"
+            case "$*" in
+              *--list*) printf 'one: test\ntwo::three: test\nfour: test\nfive: benchmark\n' ;;
+              '--include-ignored --exact one') echo 'test result: ok. 1 passed; 0 failed' ;;
+              '--include-ignored --exact two::three') echo 'what broke'; exit 1 ;;
+              *) echo 'test result: ok. 0 passed; 0 failed; 1 ignored' ;;
+            esac"#;
+        let (said, ended_well) = run_scripts("apart", &[("a", body), ("b", body)], apart_script);
+        assert!(!ended_well);
+        assert!(said.contains("2 passed, 2 failed, 2 ignored"), "{said}");
+        assert!(said.contains("=== a.two--three\nwhat broke"), "{said}");
+        let (said, ended_well) = run_scripts("unlisted", &[("a", "exit 3")], apart_script);
+        assert!(!ended_well, "{said}");
     }
 
     #[test]

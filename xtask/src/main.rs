@@ -16,6 +16,7 @@ mod bundle;
 mod checks;
 mod fuzz;
 mod goldens;
+mod gpu;
 mod ops;
 mod process;
 mod table;
@@ -47,8 +48,12 @@ commands
                            Kiln's backend (default: the fastest)
              --record FILE also write the table as Markdown; its section Notes is kept
   bundle PACKAGE...
-           pack the packages' test programs, stripped, into target/bundle with a run.sh
+           pack the packages' test programs, stripped, into target/bundle with a run.sh, and an apart.sh that runs
+           each test in a process of its own
+             --gpu         pack the engines of GPUs and the example mnist with their backends
              --bin NAME    pack this program of the packages too (repeatable)
+             --example E   pack this example too (repeatable)
+             --features F  build examples with these features
              --profile P   build profile (default: release)
   accuracy measure the error of elementary functions, write docs/accuracy.md
              --check       write nothing, fail where an error is greater than the page says

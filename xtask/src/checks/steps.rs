@@ -1,13 +1,13 @@
 //! The steps of `cargo xtask test`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use super::libtest::Tally;
 use super::snippets;
 use crate::workspace::Workspace;
-use crate::{fuzz, goldens, process};
+use crate::{fuzz, goldens, gpu, process};
 
 /// What every step knows.
 pub(crate) struct Context<'a> {
@@ -110,17 +110,6 @@ const WASM: &str = "wasm32-unknown-unknown";
 
 /// Packages that work without the standard library.
 const CORE: &[&str] = &["kiln-ir", "kiln-cpu", "kiln-autodiff", "kiln-vmap", "kiln-tensor", "kiln-nn"];
-
-/// Engines that need a device.
-const GPU_ENGINES: &[GpuEngine] =
-    &[GpuEngine { package: "kiln-cuda", device: "NVIDIA GPU", has_device: has_nvidia_device }];
-
-struct GpuEngine {
-    package: &'static str,
-    /// What it runs on.
-    device: &'static str,
-    has_device: fn() -> bool,
-}
 
 /// Packages with tests that call Python, which are ignored elsewhere.
 const PYTHON_TESTS: &[&str] = &["kiln-store", "kiln-dlpack"];
@@ -241,47 +230,17 @@ fn python_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
 }
 
 fn has_gpu(context: &Context) -> Result<(), String> {
-    if gpu_engines(context).is_empty() {
-        return Err("the workspace has no GPU engine".to_owned());
-    }
-    let (found, missing): (Vec<&GpuEngine>, Vec<&GpuEngine>) =
-        gpu_engines(context).into_iter().partition(|engine| (engine.has_device)());
-    if found.is_empty() {
-        let wanted: Vec<&str> = missing.iter().map(|engine| engine.device).collect();
-        return Err(format!("this machine has no {}", wanted.join(", nor ")));
-    }
-    Ok(())
-}
-
-/// Whether NVIDIA's driver runs and offers a device: its files are there, or its program lists one.
-fn has_nvidia_device() -> bool {
-    let listed = || {
-        let listed = process::program("nvidia-smi", Path::new(".")).arg("-L").output();
-        listed.is_ok_and(|done| done.status.success() && done.stdout.starts_with(b"GPU "))
-    };
-    let has_numbered_file = std::fs::read_dir("/dev")
-        .is_ok_and(|files| files.flatten().any(|file| is_nvidia_device(&file.file_name().to_string_lossy())));
-    has_numbered_file || listed()
-}
-
-/// Whether a file under `/dev` is a GPU of NVIDIA's, `nvidia0`, rather than a door of its driver, such as `nvidiactl`.
-fn is_nvidia_device(file: &str) -> bool {
-    let number = file.strip_prefix("nvidia").unwrap_or_default();
-    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    gpu::runnable(context.workspace).map(drop)
 }
 
 fn gpu_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
     command.args(["test", "--release", "--no-fail-fast"]);
-    let engines = gpu_engines(context).into_iter().filter(|engine| (engine.has_device)());
-    command.args(engines.flat_map(|engine| ["-p", engine.package]));
+    let engines = gpu::runnable(context.workspace)?;
+    command.args(engines.iter().flat_map(|engine| ["-p", engine.package]));
     // What needs a GPU is ignored elsewhere.
     command.args(["--", "--include-ignored"]);
     run_tests(&mut command, tally)
-}
-
-fn gpu_engines(context: &Context) -> Vec<&'static GpuEngine> {
-    GPU_ENGINES.iter().filter(|engine| context.workspace.package(engine.package).is_some()).collect()
 }
 
 fn announce_and_run(command: &mut Command) -> Result<(), String> {
@@ -307,14 +266,6 @@ mod tests {
         assert!(has_gpu(&context).unwrap_err().contains("no GPU engine"));
         assert!(has_target(&context, "example", "mnist").unwrap_err().contains("mnist"));
         assert!(goldens::can_run(&workspace.root).unwrap_err().contains(goldens::SCRIPT));
-    }
-
-    #[test]
-    fn doors_of_the_driver_are_no_devices() {
-        assert!(is_nvidia_device("nvidia0") && is_nvidia_device("nvidia15"));
-        for other in ["nvidiactl", "nvidia-uvm", "nvidia", "card0", "renderD128"] {
-            assert!(!is_nvidia_device(other), "{other}");
-        }
     }
 
     #[test]

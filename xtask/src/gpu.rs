@@ -1,0 +1,82 @@
+//! Engines of GPUs, and whether this machine has what they run on.
+
+use std::path::Path;
+
+use crate::process;
+use crate::workspace::Workspace;
+
+/// A package whose tests need a device.
+pub(crate) struct GpuEngine {
+    /// Its name.
+    pub(crate) package: &'static str,
+    /// The feature that brings its backend into other packages.
+    pub(crate) feature: &'static str,
+    /// What it runs on, for messages.
+    device: &'static str,
+    has_device: fn() -> bool,
+}
+
+/// All of them.
+const ENGINES: &[GpuEngine] = &[GpuEngine {
+    package: "kiln-cuda",
+    feature: "cuda",
+    device: "NVIDIA GPU",
+    has_device: has_nvidia_device,
+}];
+
+/// The engines that the workspace has.
+pub(crate) fn engines(workspace: &Workspace) -> Vec<&'static GpuEngine> {
+    ENGINES.iter().filter(|engine| workspace.package(engine.package).is_some()).collect()
+}
+
+/// The engines that this machine can run.
+///
+/// # Errors
+/// When there are none: what is missing.
+pub(crate) fn runnable(workspace: &Workspace) -> Result<Vec<&'static GpuEngine>, String> {
+    let engines = engines(workspace);
+    if engines.is_empty() {
+        return Err("the workspace has no GPU engine".to_owned());
+    }
+    let (found, missing): (Vec<_>, Vec<_>) = engines.into_iter().partition(|engine| (engine.has_device)());
+    if found.is_empty() {
+        let wanted: Vec<&str> = missing.iter().map(|engine| engine.device).collect();
+        return Err(format!("this machine has no {}", wanted.join(", nor ")));
+    }
+    Ok(found)
+}
+
+/// Whether NVIDIA's driver runs and offers a device: its files are there, or its program lists one.
+fn has_nvidia_device() -> bool {
+    let listed = || {
+        let listed = process::program("nvidia-smi", Path::new(".")).arg("-L").output();
+        listed.is_ok_and(|done| done.status.success() && done.stdout.starts_with(b"GPU "))
+    };
+    let has_file = std::fs::read_dir("/dev")
+        .is_ok_and(|files| files.flatten().any(|file| is_nvidia_device(&file.file_name().to_string_lossy())));
+    has_file || listed()
+}
+
+/// Whether a file under `/dev` is a GPU of NVIDIA's, `nvidia0`, rather than a door of its driver, such as `nvidiactl`.
+fn is_nvidia_device(file: &str) -> bool {
+    let number = file.strip_prefix("nvidia").unwrap_or_default();
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_workspace_runs_on_no_gpu() {
+        assert!(runnable(&Workspace::default()).is_err_and(|reason| reason.contains("no GPU engine")));
+    }
+
+    #[test]
+    fn doors_of_the_driver_are_no_devices() {
+        assert!(is_nvidia_device("nvidia0") && is_nvidia_device("nvidia15"));
+        for other in ["nvidiactl", "nvidia-uvm", "nvidia", "card0", "renderD128"] {
+            assert!(!is_nvidia_device(other), "{other}");
+        }
+    }
+}
