@@ -17,30 +17,16 @@ use kiln_ir::{
 };
 use smallvec::smallvec;
 
-/// Finished elements of a result, counted in row-major order: `count` stretches of `len`, the first of which starts at
-/// `first`, and each `stride` after the one before.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stretches {
-    pub(crate) first: usize,
-    pub(crate) count: usize,
-    pub(crate) len: usize,
-    pub(crate) stride: usize,
-}
-
-/// Changes finished parts of a result in place, while they are in cache. Called on the threads that compute them, in any order;
-/// every element is in one part.
-pub(crate) type Finish<'a> = &'a (dyn Fn(Stretches) + Sync);
-
 pub(crate) fn matmul(cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
     let [a, b] = [tensor(&inputs, 0)?, tensor(&inputs, 1)?];
     let pair = [(a.0, *a.1), (b.0, *b.1)];
     let ty = results[0];
+    let arrays = [a.0, b.0];
     let output = match a.1.dtype {
-        DType::F64 | DType::F32 | DType::F16 | DType::BF16 => {
-            let output = Array::uninit(&ty)?;
-            matmul_into(cpu, [a.0, b.0], &ty, &output, None);
-            output
-        }
+        DType::F64 => matmul::floats::<f64, f64>(cpu, arrays, &ty)?,
+        DType::F32 => matmul::floats::<f32, f32>(cpu, arrays, &ty)?,
+        DType::F16 => matmul::floats::<f32, half::f16>(cpu, arrays, &ty)?,
+        DType::BF16 => matmul::floats::<f32, half::bf16>(cpu, arrays, &ty)?,
         DType::I64 => matmul::integers::<i64>(cpu, pair, &ty)?,
         DType::I32 => matmul::integers::<i32>(cpu, pair, &ty)?,
         DType::I16 => matmul::integers::<i16>(cpu, pair, &ty)?,
@@ -54,37 +40,21 @@ pub(crate) fn matmul(cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Res
     Ok(smallvec![output.into_value(ty)])
 }
 
-/// The product of two arrays of floats of the result's dtype, into a fresh array.
-pub(crate) fn matmul_into(
-    cpu: &Cpu,
-    operands: [&Array; 2],
-    ty: &TensorType,
-    output: &Array,
-    finish: Option<Finish<'_>>,
-) {
-    if ty.dtype == DType::F64 {
-        matmul::floats::<f64, f64>(cpu, operands, output, finish);
-    } else if ty.dtype == DType::F16 {
-        matmul::floats::<f32, half::f16>(cpu, operands, output, finish);
-    } else if ty.dtype == DType::BF16 {
-        matmul::floats::<f32, half::bf16>(cpu, operands, output, finish);
-    } else {
-        debug_assert_eq!(ty.dtype, DType::F32);
-        matmul::floats::<f32, f32>(cpu, operands, output, finish);
-    }
-}
-
 /// The product of an array of `f32` and quantised weights: integers of that dtype, scales and zeros of blocks of them.
-pub(crate) fn matmul_dequantized_into(
+///
+/// # Errors
+/// When there is not enough memory.
+pub(crate) fn matmul_dequantized(
     cpu: &Cpu,
     x: &Array,
     (q, dtype): (&Array, DType),
     scale: &Array,
     zero: Option<&Array>,
-    output: &Array,
-    finish: Option<Finish<'_>>,
-) {
-    matmul::with_weights(cpu, x, (q, dtype), scale, zero, output, finish);
+    ty: &TensorType,
+) -> Result<Array> {
+    let output = Array::uninit(ty)?;
+    matmul::with_weights(cpu, x, (q, dtype), scale, zero, &output);
+    Ok(output)
 }
 
 pub(crate) fn conv(

@@ -56,7 +56,7 @@ fn rest<'e>(engine: &'e dyn Engine, y: &Var<'e>, bias: &[usize]) -> Vec<Var<'e>>
 }
 
 #[test]
-fn products_are_finished_block_by_block() {
+fn what_follows_a_product() {
     for [m, k, n] in
         [[1, 1, 1], [1, 300, 500], [5, 70, 1000], [30, 40, 33], [130, 64, 300], [200, 700, 16], [300, 9, 1]]
     {
@@ -76,9 +76,9 @@ fn products_are_finished_block_by_block() {
     }
 }
 
-/// Above the size from which the rest runs on parts of the product as they are finished.
+/// Larger than the caches, so that the second pass streams.
 #[test]
-fn large_products_are_finished_block_by_block() {
+fn what_follows_a_large_product() {
     for ([m, n], dtype) in
         [([2100, 1030], DType::F32), ([1, 2_100_000], DType::F32), ([4200, 1030], DType::BF16)]
     {
@@ -98,7 +98,7 @@ fn large_products_are_finished_block_by_block() {
 }
 
 #[test]
-fn batches_of_products_are_finished_block_by_block() {
+fn what_follows_a_batch_of_products() {
     for [batch, m, k, n] in [[3, 5, 6, 7], [40, 12, 64, 30], [2, 150, 80, 70]] {
         same(|engine| {
             let (a, b) = (write(engine, &[batch, m, k], 1), write(engine, &[batch, k, n], 2));

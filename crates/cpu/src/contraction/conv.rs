@@ -9,7 +9,6 @@
 //! vectors ([`gather`]).
 
 mod correlate;
-mod epilogue;
 mod flat;
 mod gather;
 mod geometry;
@@ -31,7 +30,6 @@ use crate::array::Array;
 use crate::copy::Shared;
 use alloc::vec::Vec;
 use correlate::Correlation;
-pub(crate) use epilogue::{Epilogue, Finished};
 use flat::Flat;
 use gather::Gather;
 use geometry::Geometry;
@@ -58,15 +56,14 @@ pub(super) fn run<T: Float>(
         return Ok(output);
     }
     match pass {
-        ConvPass::Forward => forward::<T>(cpu, spec, a, b, &output, None)?,
+        ConvPass::Forward => forward::<T>(cpu, spec, a, b, &output)?,
         ConvPass::Input { .. } => input::<T>(cpu, spec, a, b, &output)?,
         ConvPass::Weight { size } => weight::<T>(cpu, spec, size, a, b, &output)?,
     }
     Ok(output)
 }
 
-/// The forward pass into `y`, which is contiguous, not empty and nobody else's. `finish` sees every part of it while it is
-/// in cache.
+/// The forward pass into `y`, which is contiguous, not empty and nobody else's.
 ///
 /// # Errors
 /// When there is not enough memory.
@@ -76,7 +73,6 @@ pub(crate) fn forward<T: Float>(
     x: (&Array, TensorType),
     w: (&Array, TensorType),
     y: &Array,
-    finish: Option<Epilogue<'_, T>>,
 ) -> Result<()> {
     let (x_shape, w_shape, y_shape) = (x.1.shape, w.1.shape, *y.shape());
     let weight = cpu.contiguous(w.0, &w.1)?;
@@ -100,13 +96,13 @@ pub(crate) fn forward<T: Float>(
     };
     let low = |axis: usize| spec.padding[axis].0 as isize;
     if winograd::takes(spec, &w_shape[2..])
-        && by_winograd(cpu, lanes, &flat, x.0, [low(0), low(1)], kernels, y, finish)
+        && by_winograd(cpu, lanes, &flat, x.0, [low(0), low(1)], kernels, y)
     {
         return Ok(());
     }
     if flat.suits(lanes) {
         // SAFETY: sizes by inference; the output is fresh.
-        unsafe { flat.run::<T>(cpu, lanes, x.0, &[weight.as_ptr()], y.as_mut_ptr(), finish) };
+        unsafe { flat.run::<T>(cpu, lanes, x.0, &[weight.as_ptr()], y.as_mut_ptr()) };
         return Ok(());
     }
     let geometry = Geometry::forward(spec, &x_shape[2..], &w_shape[2..], &y_shape[2..]);
@@ -124,13 +120,6 @@ pub(crate) fn forward<T: Float>(
     };
     // SAFETY: as above.
     unsafe { gather.run::<T>(cpu, x.0, weight.as_ptr(), y.as_mut_ptr()) };
-    if let Some(finish) = finish {
-        for image in 0..flat.batch {
-            let (channels, stride) = (0..y_shape[1], flat.plane_out);
-            let start = y.as_mut_ptr::<T>().wrapping_add(image * channels.len() * stride);
-            finish(Finished { channels, elements: 0..stride, start, stride });
-        }
-    }
     Ok(())
 }
 
@@ -164,7 +153,7 @@ fn input<T: Float>(
     };
     let low = |axis: usize| 2 - spec.padding[axis].0 as isize;
     if winograd::takes(spec, &w_shape[2..])
-        && by_winograd(cpu, lanes, &flat, y.0, [low(0), low(1)], kernels, x, None)
+        && by_winograd(cpu, lanes, &flat, y.0, [low(0), low(1)], kernels, x)
     {
         return Ok(());
     }
@@ -178,7 +167,7 @@ fn input<T: Float>(
         let weights: Vec<*const T> =
             packed.iter_mut().map(|packed| packed.as_mut_ptr().cast_const()).collect();
         // SAFETY: sizes by inference; the output is fresh.
-        unsafe { flat.run::<T>(cpu, lanes, y.0, &weights, x.as_mut_ptr(), None) };
+        unsafe { flat.run::<T>(cpu, lanes, y.0, &weights, x.as_mut_ptr()) };
         return Ok(());
     }
     let geometry = Geometry::input(spec, &x_shape[2..], &w_shape[2..], &y_shape[2..]);
@@ -238,14 +227,13 @@ fn by_winograd<T: Float>(
     low: [isize; 2],
     kernels: Kernels<T>,
     result: &Array,
-    finish: Option<Epilogue<'_, T>>,
 ) -> bool {
     let size = [result.shape()[2], result.shape()[3]];
     let lines = winograd::lines(&source.shape()[2..], low, size);
     let winograd = Winograd { flat: Flat { lines: &lines, ..*plain }, size };
     winograd.pays(lanes, plain.vectors(lanes))
         // SAFETY: sizes by inference; the result is fresh.
-        && unsafe { winograd.run(cpu, lanes, source, kernels, result.as_mut_ptr(), finish) }
+        && unsafe { winograd.run(cpu, lanes, source, kernels, result.as_mut_ptr()) }
 }
 
 /// The weight with its axes of channels exchanged, and some of its taps only: from `[groups, channels_in, channels_out,
@@ -286,6 +274,3 @@ unsafe fn exchanged<T: Float>(
     });
     packed
 }
-
-#[cfg(test)]
-mod tests;

@@ -20,13 +20,13 @@ use matrix::Matrix;
 pub(super) use weights::with_weights;
 
 use super::simd::Float;
-use super::{Finish, Stretches};
 use crate::Cpu;
 use crate::array::Array;
 use crate::threads::Pool;
 use crate::walk::Walk;
 use core::ops::Range;
 use gemm::Operand;
+use kiln_ir::{Result, TensorType};
 use output::Output;
 use pack::PackRows;
 
@@ -75,34 +75,37 @@ impl Batched {
 }
 
 /// The product of two arrays of floats, summed in `T`: `f32` also for 16-bit floats, which are converted as blocks of
-/// them are copied, and rounded once at the end. The output is fresh; `finish` sees it part by part.
+/// them are copied, and rounded once at the end.
+///
+/// # Errors
+/// When there is not enough memory.
 pub(super) fn floats<T: Float, N: Output<T>>(
     cpu: &Cpu,
     [a, b]: [&Array; 2],
-    output: &Array,
-    finish: Option<Finish<'_>>,
-) {
+    ty: &TensorType,
+) -> Result<Array> {
+    let output = Array::uninit(ty)?;
     if output.num_elements() == 0 {
-        return;
+        return Ok(output);
     }
     let batched = Batched::new(a, b);
     let start = [a.as_ptr::<N>(), b.as_ptr::<N>()].map(|start| Matrix::new(start, 0, 0));
     let c = Matrix::new(output.as_ptr::<N>(), 0, 1);
-    let product = Products { batched, a: start[0], b: start[1], c, finish };
+    let product = Products { batched, a: start[0], b: start[1], c };
     // SAFETY: sizes by inference; the output is fresh.
     unsafe { product.run::<T>(cpu) };
+    Ok(output)
 }
 
 /// Products of a batch, and where operands and results start.
-struct Products<'a, N> {
+struct Products<N> {
     batched: Batched,
     a: Matrix<N>,
     b: Matrix<N>,
     c: Matrix<N>,
-    finish: Option<Finish<'a>>,
 }
 
-impl<N> Products<'_, N> {
+impl<N> Products<N> {
     /// # Safety
     /// The matrices have these sizes, and nobody else uses the results.
     unsafe fn run<T: Float>(&self, cpu: &Cpu)
@@ -147,15 +150,8 @@ impl<N> Products<'_, N> {
         let a = Matrix::new(self.a.start.wrapping_offset(a), a_row, a_column);
         let b = Matrix::new(self.b.start.wrapping_offset(b), b_row, b_column);
         let c = Matrix::new(self.c.start.wrapping_add(i * m * n), n as isize, 1);
-        let first = i * m * n;
-        let finish = |block: Stretches| {
-            if let Some(finish) = self.finish {
-                finish(Stretches { first: first + block.first, ..block });
-            }
-        };
-        let finish: Option<Finish<'_>> = if self.finish.is_some() { Some(&finish) } else { None };
         // SAFETY: as the caller promises.
-        unsafe { N::multiply(cpu, [m, k, n], N::operand(a), N::operand(b), c, pool, finish) };
+        unsafe { N::multiply(cpu, [m, k, n], N::operand(a), N::operand(b), c, pool) };
     }
 
     /// All products as one, where they share the right matrix: its panels are packed once. The rows of the left
@@ -187,6 +183,6 @@ impl<N> Products<'_, N> {
         let b = N::operand(Matrix::new(self.b.start, *b_row, *b_column));
         let c = Matrix::new(self.c.start, *n as isize, 1);
         // SAFETY: as the caller promises.
-        unsafe { N::multiply(cpu, sizes, Operand::Computed(&gather), b, c, &cpu.pool, self.finish) };
+        unsafe { N::multiply(cpu, sizes, Operand::Computed(&gather), b, c, &cpu.pool) };
     }
 }

@@ -1,7 +1,7 @@
 //! Fused regions: compiled once, run with the operands' memory.
 
 use super::cache::{AllGiven, Given, Lock};
-use super::code::{Code, Form, Param};
+use super::code::{Code, Param};
 use super::compile::{compile, number_bytes};
 use super::frame::{Frame, Launched};
 use super::run;
@@ -10,7 +10,6 @@ use super::stage::{Staged, stage};
 use crate::Cpu;
 use crate::array::{Array, is_reusable};
 use crate::buffer::Buffer;
-use crate::contraction::Finish;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,9 +19,6 @@ use kiln_ir::{
 };
 use kiln_kernel::{Compute, Hero, Kernel, Launch, Nest, ParamKind, StrideClass};
 use smallvec::SmallVec;
-
-/// Regions that cost more per element, in additions, take their time for computing rather than for memory.
-const CHEAP: usize = 12;
 
 /// Runs a region: by the tile machine where the region is a kernel, op by op otherwise.
 pub(crate) fn fused(cpu: &Cpu, op: &FusedOp, inputs: Operands, results: &[TensorType]) -> Result<Values> {
@@ -160,76 +156,8 @@ impl Region {
         self.kernel.body.iter().any(|instruction| matches!(instruction.compute, Compute::Checked(..)))
     }
 
-    pub(super) fn run(&self, cpu: &Cpu, inputs: Operands, types: &[TensorType]) -> Result<Values> {
-        self.run_by(
-            cpu,
-            inputs,
-            types,
-            |_| true,
-            |launched, _| {
-                // SAFETY: `run_by` gives what the code was compiled for.
-                unsafe { run::run(&cpu.pool, launched) };
-                Ok(())
-            },
-        )
-    }
-
-    /// Whether the region can run on parts of an operand of so many elements, as they are finished: it goes through elements
-    /// once, in the order in which they lie, and reads that operand in no other way. What computes much gains nothing by it.
-    pub(super) fn follows(&self, place: usize, elements: usize) -> bool {
-        let params = self.kernel.params.iter().zip(&self.launch.bindings).enumerate();
-        let mut reads = params.filter(|(_, (param, of))| param.kind == ParamKind::Input && of.place == place);
-        let (Some((number, (_, binding))), None) = (reads.next(), reads.next()) else { return false };
-        let picks =
-            |compute: &Compute| matches!(*compute, Compute::LoadWhere(param, _) if param as usize == number);
-        let mut step = 1;
-        let in_order = self.launch.extents.iter().zip(&binding.strides).rev().all(|(&extent, &stride)| {
-            let fits = extent == 1 || stride == step;
-            step *= extent as isize;
-            fits
-        });
-        let whole = binding.offset == 0
-            && step == elements as isize
-            && !self.kernel.body.iter().any(|instruction| picks(&instruction.compute));
-        let once =
-            self.kernel.hero == Hero::Map && self.plain.form == Form::Map && self.plain.stages.len() == 1;
-        let cheap = self.plain.cost <= CHEAP;
-        cheap && once && in_order && whole && self.staged.is_empty() && !self.checks()
-    }
-
-    /// Runs the region while `make` computes the operand in `place`, whose memory is its own: `make` is given
-    /// the array, and what it calls with each finished part. Of all operands, results take the memory of that one only, since a part may be computed twice.
-    pub(super) fn run_while(
-        &self,
-        cpu: &Cpu,
-        inputs: Operands,
-        types: &[TensorType],
-        place: usize,
-        make: impl FnOnce(&Array, Finish<'_>) -> Result<()>,
-    ) -> Result<Values> {
-        self.run_by(
-            cpu,
-            inputs,
-            types,
-            |input| input == place,
-            |launched, inputs| {
-                let Some(made) = inputs[place].value() else { return Ok(()) };
-                // SAFETY: `run_by` gives what the code was compiled for, and every element is in one part.
-                make(Array::of(made)?, &|part| unsafe { run::run_stretches(launched, part) })
-            },
-        )
-    }
-
-    /// Runs the code by `launch`. Results may take the memory of operands for which `may_take`.
-    fn run_by(
-        &self,
-        cpu: &Cpu,
-        mut inputs: Operands,
-        types: &[TensorType],
-        may_take: impl Fn(usize) -> bool,
-        launch: impl FnOnce(&Launched<'_>, &Operands) -> Result<()>,
-    ) -> Result<Values> {
-        let (taken, overwritten) = self.taken(&inputs, may_take);
+    pub(super) fn run(&self, cpu: &Cpu, mut inputs: Operands, types: &[TensorType]) -> Result<Values> {
+        let (taken, overwritten) = self.taken(&inputs);
         let code = self.code(overwritten);
         let mut arrays: SmallVec<[Option<Array>; 2]> = SmallVec::new();
         for (ty, taken) in types.iter().zip(&taken) {
@@ -276,8 +204,8 @@ impl Region {
             if !code.once.is_empty() {
                 Frame::single(&launched).run(&code.once);
             }
+            run::run(&cpu.pool, &launched);
         }
-        launch(&launched, &inputs)?;
         if failed.load(Ordering::Relaxed) {
             let hint = "indices go from 0 to the length of the axis less 1";
             return Err(Error::value("fused", "an index is out of range").hint(hint));
@@ -294,18 +222,12 @@ impl Region {
     }
 
     /// For each result the operand whose memory it takes, if any, and the set of the parameters of these.
-    fn taken(
-        &self,
-        inputs: &Operands,
-        may_take: impl Fn(usize) -> bool,
-    ) -> (SmallVec<[Option<usize>; 2]>, u64) {
+    fn taken(&self, inputs: &Operands) -> (SmallVec<[Option<usize>; 2]>, u64) {
         let mut all: SmallVec<[Option<usize>; 2]> = SmallVec::new();
         let mut overwritten = 0u64;
         for takes in &self.takes {
             let free = takes.iter().find(|&&(param, place)| {
-                may_take(place)
-                    && overwritten >> param & 1 == 0
-                    && inputs[place].value().is_some_and(is_reusable)
+                overwritten >> param & 1 == 0 && inputs[place].value().is_some_and(is_reusable)
             });
             overwritten |= free.map_or(0, |&(param, _)| 1 << param);
             all.push(free.map(|&(_, place)| place));

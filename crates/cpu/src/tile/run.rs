@@ -4,8 +4,6 @@ use super::code::{Action, Code, Form, Place};
 use super::fold::Folding;
 use super::frame::{Frame, Launched};
 use super::space::Access;
-use super::space::Block;
-use crate::contraction::Stretches;
 use crate::copy::{Shared, stream};
 use crate::isa::Level;
 use crate::threads::Pool;
@@ -38,47 +36,6 @@ pub(super) unsafe fn run(pool: &Pool, launched: &Launched<'_>) {
             Form::Columns => columns(pool, launched),
         }
     }
-}
-
-/// Runs a map on some of its elements, counted in the order of its axes.
-///
-/// # Safety
-/// As [`run`], for these elements.
-pub(super) unsafe fn run_stretches(launched: &Launched<'_>, part: Stretches) {
-    let code = launched.code;
-    let length = code.chunks.length;
-    // Stretches without gaps between them are one.
-    let (count, len) =
-        if part.stride == part.len { (1, part.count * part.len) } else { (part.count, part.len) };
-    let mut frame = Frame::new(launched);
-    let mut hoisted = Block::default();
-    for i in 0..count {
-        let mut element = part.first + i * part.stride;
-        let end = element + len;
-        while element < end {
-            let (row, column) = (element / length, element % length);
-            let whole = column == 0 && code.chunks.size == length && end - element >= length;
-            let (rows, columns) = if whole {
-                (code.group.min((end - element) / length), length)
-            } else {
-                (1, (length - column).min(end - element).min(code.chunks.size))
-            };
-            frame.set_rows(row, rows);
-            frame.set_columns(column, columns);
-            // SAFETY: as the caller promises; a tile is no larger than registers are.
-            unsafe {
-                if rows > hoisted.rows || (column, columns) != (hoisted.column, hoisted.columns) {
-                    frame.run(&code.hoisted);
-                    hoisted = frame.block;
-                }
-                frame.run(&code.stages[0].rows);
-                frame.run(&code.stages[0].spread);
-                frame.run(&code.stages[0].tiles);
-            }
-            element += rows * columns;
-        }
-    }
-    finish(code);
 }
 
 /// Elements that are worth another thread.

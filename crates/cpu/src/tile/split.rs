@@ -1,13 +1,12 @@
 //! Regions around a matrix product or a convolution: it runs by its own kernel, and what follows as one kernel in the memory
-//! of its result. Where that kernel goes through the elements once and in order, it runs on each part of the product as it
-//! is finished, and finds it in cache.
+//! of its result.
 
 use super::cache::{AllGiven, Given};
 use super::fused::Region;
 use super::weights::with_integers;
 use crate::Cpu;
 use crate::array::Array;
-use crate::contraction::{self, Finish};
+use crate::contraction;
 use alloc::vec::Vec;
 use kiln_ir::{
     Engine, Instruction, Op, Operands, Program, ProgramOperand, Result, TensorType, Value, Values,
@@ -28,8 +27,6 @@ struct Rest {
     /// Of the region's inputs, those that it needs, in order. Then follow results of what comes before, and that of the hero.
     kept: Vec<usize>,
     region: Region,
-    /// Whether it runs on parts of the hero's result as they are finished.
-    follows: bool,
 }
 
 impl Split {
@@ -86,17 +83,8 @@ impl Split {
             operand.error().map_or(Ok(()), |error| Err(error.clone()))?;
         }
         let ty = self.hero.results[0];
-        if let Some(Rest { region, follows: true, .. }) = &self.rest {
-            let place = operands.len();
-            operands.push(Array::uninit(&ty)?.into_value(ty).into());
-            return region.run_while(cpu, operands, results, place, |product, finish| {
-                compute(cpu, &of_hero, &ty, product, Some(finish))
-            });
-        }
         let product = if of_hero.len() > 2 {
-            let product = Array::uninit(&ty)?;
-            compute(cpu, &of_hero, &ty, &product, None)?;
-            product.into_value(ty)
+            dequantized(cpu, &of_hero, ty)?
         } else {
             let of_hero = of_hero.into_iter().map(Into::into).collect();
             checked(cpu.execute(&self.hero.op, of_hero, &[ty]).swap_remove(0))?
@@ -115,7 +103,7 @@ impl Rest {
         types: &[TensorType],
         given: &AllGiven,
     ) -> Option<(Rest, Vec<usize>)> {
-        let (after, hero) = (&program.instructions[end + 1..], &program.instructions[end]);
+        let after = &program.instructions[end + 1..];
         let inputs = program.inputs.len();
         // Inputs, then results from before, then the product.
         let border = product + 1;
@@ -135,8 +123,7 @@ impl Rest {
         let mut given_rest: AllGiven = kept.iter().map(|&slot| given[slot].clone()).collect();
         given_rest.extend(needed[kept.len()..].iter().map(|_| Given::Contiguous));
         let region = Region::new(&rest, &given_rest)?;
-        let follows = shows_parts(hero) && region.follows(needed.len() - 1, types[product].num_elements());
-        Some((Rest { kept, region, follows }, made))
+        Some((Rest { kept, region }, made))
     }
 }
 
@@ -182,38 +169,12 @@ fn heroes_first(program: &Program) -> Program {
     }
 }
 
-/// Bytes of a product from which it leaves the caches before a second pass reads it.
-const LARGE: usize = 8 << 20;
-
-/// Columns of a product from which its parts have rows as long as tiles.
-const WIDE: usize = 256;
-
-/// Whether it pays to finish parts of a product as they are computed: parts of convolutions are too short, and a product that
-/// stays in the caches is read from there faster than tiles of its parts begin.
-fn shows_parts(hero: &Instruction) -> bool {
-    let ty = hero.results[0];
-    let wide = ty.shape.last().is_some_and(|&columns| columns >= WIDE);
-    hero.op == Op::MatMul && ty.dtype.is_float() && ty.num_bytes() >= LARGE && wide
-}
-
-/// Computes a product into fresh memory. With more than two operands it is one with integers.
-fn compute(
-    cpu: &Cpu,
-    operands: &[Value],
-    ty: &TensorType,
-    result: &Array,
-    finish: Option<Finish<'_>>,
-) -> Result<()> {
-    let [a, b] = [&operands[0], &operands[1]];
-    let arrays = [Array::of(a)?, Array::of(b)?];
-    if let Some(scale) = operands.get(2) {
-        let (scale, zero) = (Array::of(scale)?, operands.get(3).map(Array::of).transpose()?);
-        let integers = (arrays[1], b.dtype());
-        contraction::matmul_dequantized_into(cpu, arrays[0], integers, scale, zero, result, finish);
-        return Ok(());
-    }
-    contraction::matmul_into(cpu, arrays, ty, result, finish);
-    Ok(())
+/// A product with weights as they lie: integers, their scales and perhaps their zeros.
+fn dequantized(cpu: &Cpu, operands: &[Value], ty: TensorType) -> Result<Value> {
+    let (x, q, scale) = (Array::of(&operands[0])?, Array::of(&operands[1])?, Array::of(&operands[2])?);
+    let zero = operands.get(3).map(Array::of).transpose()?;
+    let product = contraction::matmul_dequantized(cpu, x, (q, operands[1].dtype()), scale, zero, &ty)?;
+    Ok(product.into_value(ty))
 }
 
 fn checked(value: Value) -> Result<Value> {

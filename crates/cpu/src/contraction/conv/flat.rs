@@ -1,6 +1,5 @@
 //! The forward and the input pass by strips of positions, over a source laid out in [`Lines`].
 
-use super::epilogue::{Epilogue, Finished};
 use super::layout::lay_out;
 use super::lines::{Lines, Map};
 use super::share::share;
@@ -77,8 +76,7 @@ impl Flat<'_> {
         self.channels_out * 4 <= lanes || 2 * elements >= vectors * lanes
     }
 
-    /// Writes the whole result, and shows every part of it to `finish`, which only grids without gaps may have. `weights`
-    /// holds `[groups * channels_out, channels_in * taps]` for each map.
+    /// Writes the whole result. `weights` holds `[groups * channels_out, channels_in * taps]` for each map.
     ///
     /// # Safety
     /// Source and weights have the sizes that the fields state; `result` has room for
@@ -90,9 +88,7 @@ impl Flat<'_> {
         source: &Array,
         weights: &[*const T],
         result: *mut T,
-        finish: Option<Epilogue<'_, T>>,
     ) {
-        debug_assert!(finish.is_none() || self.lines.maps.iter().all(|map| map.out.is_none()));
         let covered: usize = self.lines.maps.iter().map(|map| map.count).sum();
         if covered < self.plane_out {
             let planes = self.batch * self.groups * self.channels_out;
@@ -105,14 +101,14 @@ impl Flat<'_> {
         unsafe {
             if let Some(planes) = self.bare(source, lanes) {
                 let strips = self.strips(planes.plane, lanes, true);
-                self.shared(cpu, lanes, planes, &strips, &weights, result, finish);
+                self.shared(cpu, lanes, planes, &strips, &weights, result);
             } else if self.is_split_by_group::<T>() {
-                self.by_group(cpu, lanes, source, &weights, result, finish);
+                self.by_group(cpu, lanes, source, &weights, result);
             } else {
                 let mut copy = Scratch::new(self.copied());
                 let planes = self.laid_out(cpu, source, copy.as_mut_ptr());
                 let strips = self.strips(planes.plane, lanes, false);
-                self.shared(cpu, lanes, planes, &strips, &weights, result, finish);
+                self.shared(cpu, lanes, planes, &strips, &weights, result);
             }
         }
     }
@@ -209,7 +205,6 @@ impl Flat<'_> {
         all: &[Strips<'_>],
         weights: &[Shared<T>],
         result: Shared<T>,
-        finish: Option<Epilogue<'_, T>>,
     ) {
         for (strips, &weight) in all.iter().zip(weights) {
             let steps = strips.offsets.len();
@@ -222,7 +217,6 @@ impl Flat<'_> {
             let grain = GRAIN.div_ceil(work).max((tasks / 64).min(8));
             share(&cpu.pool, tasks, grain, |tasks| {
                 let mut sums = self.sums(strips, lanes, chunk);
-                let mut ready = Ready { flat: self, result, finish, part: None };
                 for task in tasks {
                     let (tile, rest) = (task % tiles, task / tiles);
                     let (n, rest) = (rest % self.batch, rest / self.batch);
@@ -236,10 +230,8 @@ impl Flat<'_> {
                             .add(n * planes.image + group * self.channels_in * planes.plane);
                         let place = Part { n, group, channels };
                         self.strip(cpu, lanes, strips, tile, source, weight, &place, &mut sums, result);
-                        ready.add(place, strips.tiles[tile].elements.clone());
                     }
                 }
-                ready.flush();
             });
         }
     }
@@ -255,7 +247,6 @@ impl Flat<'_> {
         source: &Array,
         weights: &[Shared<T>],
         result: Shared<T>,
-        finish: Option<Epilogue<'_, T>>,
     ) {
         let plane = self.lines.plane;
         let depthwise = self.channels_in == 1 && self.channels_out == 1;
@@ -284,9 +275,6 @@ impl Flat<'_> {
                         let target = result.get().add(task * self.plane_out);
                         let weight = weights[0].get().add(group * all[0].offsets.len());
                         windows.run(cpu, own.as_mut_ptr(), weight, target);
-                        let mut ready = Ready { flat: self, result, finish, part: None };
-                        ready.add(Part { n, group, channels: 0..1 }, 0..self.plane_out);
-                        ready.flush();
                         continue;
                     }
                     for ((strips, &weight), sums) in all.iter().zip(weights).zip(&mut sums) {
@@ -298,9 +286,6 @@ impl Flat<'_> {
                                 let source = own.as_mut_ptr();
                                 self.strip(cpu, lanes, strips, tile, source, weight, &place, sums, result);
                             }
-                            let mut ready = Ready { flat: self, result, finish, part: None };
-                            ready.add(place, 0..self.plane_out);
-                            ready.flush();
                         }
                     }
                 }
@@ -365,44 +350,7 @@ impl Flat<'_> {
     }
 }
 
-/// Elements that are computed, and not yet finished: a stretch of neighbouring strips.
-struct Ready<'a, T> {
-    flat: &'a Flat<'a>,
-    result: Shared<T>,
-    finish: Option<Epilogue<'a, T>>,
-    part: Option<(Part, Range<usize>)>,
-}
-
-impl<T: Copy> Ready<'_, T> {
-    fn add(&mut self, place: Part, elements: Range<usize>) {
-        if self.finish.is_none() || elements.is_empty() {
-            return;
-        }
-        match &mut self.part {
-            Some((last, all)) if *last == place && all.end == elements.start => all.end = elements.end,
-            Some(_) | None => {
-                self.flush();
-                self.part = Some((place, elements));
-            }
-        }
-    }
-
-    fn flush(&mut self) {
-        let (Some(finish), Some((Part { n, group, channels }, elements))) = (self.finish, self.part.take())
-        else {
-            return;
-        };
-        let Flat { groups, channels_out, plane_out, .. } = *self.flat;
-        let first = group * channels_out;
-        let channels = first + channels.start..first + channels.end;
-        let start = (n * groups * channels_out + channels.start) * plane_out + elements.start;
-        let start = self.result.get().wrapping_add(start);
-        finish(Finished { channels, elements, start, stride: plane_out });
-    }
-}
-
 /// Some channels of a group of an image, of the result.
-#[derive(PartialEq, Eq)]
 struct Part {
     n: usize,
     group: usize,

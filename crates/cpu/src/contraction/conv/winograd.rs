@@ -9,7 +9,6 @@
 //! the window. An infinity or a NaN would reach the whole tile: where a sum is not finite, [`Winograd::run`] says so, and
 //! the caller computes the plain way.
 
-use super::epilogue::{Epilogue, Finished};
 use super::flat::{Flat, Planes};
 use super::lines::{Lines, Map};
 use super::share::share;
@@ -82,7 +81,7 @@ impl Winograd<'_> {
         channels_in >= 16 && channels_out >= 16 && 11 * cost < 10 * 9 * groups * batch * plain * pairs
     }
 
-    /// Writes the whole result, shows every part of it to `finish`, and returns whether all sums were finite.
+    /// Writes the whole result, and returns whether all sums were finite.
     ///
     /// # Safety
     /// Source and kernels have the sizes that the fields state; `result` has room and is written by nobody else.
@@ -93,7 +92,6 @@ impl Winograd<'_> {
         source: &Array,
         kernels: Kernels<T>,
         result: *mut T,
-        finish: Option<Epilogue<'_, T>>,
     ) -> bool {
         let Flat { batch, groups, channels_in, channels_out, .. } = self.flat;
         let blocks = self.blocks(lanes);
@@ -109,7 +107,7 @@ impl Winograd<'_> {
             let turned = Shared::new(turned.as_mut_ptr());
             let all = batch * groups * blocks.len();
             let panel = TILE * channels_in * VECTORS * lanes;
-            let job = Job { blocks: &blocks, planes, turned, result, lanes, infinite: &infinite, finish };
+            let job = Job { blocks: &blocks, planes, turned, result, lanes, infinite: &infinite };
             if all >= BLOCKS {
                 share(&cpu.pool, all, 1, |tasks| {
                     let mut tiles = Scratch::<T>::new(panel);
@@ -285,13 +283,6 @@ impl Winograd<'_> {
                 if !T::dispatch(cpu.level, turn) {
                     job.infinite.store(true, Ordering::Relaxed);
                 }
-                if let Some(finish) = job.finish {
-                    let channels = group * channels_out + first..group * channels_out + first + rows;
-                    for elements in joined(block.runs.iter().flat_map(|run| run.elements(self.size))) {
-                        let start = job.result.get().add(channel * plane_out + elements.start);
-                        finish(Finished { channels: channels.clone(), elements, start, stride: plane_out });
-                    }
-                }
             }
         }
     }
@@ -305,7 +296,6 @@ struct Job<'a, T> {
     result: Shared<T>,
     lanes: usize,
     infinite: &'a AtomicBool,
-    finish: Option<Epilogue<'a, T>>,
 }
 
 impl<T> Job<'_, T> {
@@ -331,26 +321,6 @@ struct Run {
     len: usize,
     row: usize,
     column: usize,
-}
-
-impl Run {
-    /// The elements of the result under the tiles: a piece of one row or of two.
-    fn elements(&self, [height, width]: [usize; 2]) -> impl Iterator<Item = Range<usize>> {
-        let (first, end) = (2 * self.column, (2 * (self.column + self.len)).min(width));
-        (2 * self.row..(2 * self.row + 2).min(height)).map(move |row| row * width + first..row * width + end)
-    }
-}
-
-/// Neighbouring stretches as one.
-fn joined(stretches: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
-    let mut joined: Vec<Range<usize>> = Vec::new();
-    for stretch in stretches {
-        match joined.last_mut() {
-            Some(last) if last.end == stretch.start => last.end = stretch.end,
-            Some(_) | None => joined.push(stretch),
-        }
-    }
-    joined
 }
 
 /// `G g Gᵀ` of the kernels of one channel of the result.

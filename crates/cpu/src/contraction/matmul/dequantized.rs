@@ -6,7 +6,7 @@
 
 mod bytes;
 
-use super::gemm::{Block, Gemm, Operand};
+use super::gemm::{Gemm, Operand};
 use super::matrix::Matrix;
 use crate::contraction::scratch::Scratch;
 use crate::contraction::simd::{Float, Kernel, Simd};
@@ -62,7 +62,7 @@ const STRETCH: usize = 1024;
 const STEPS: usize = 8;
 
 /// `c = x · weights` for `f32` operands, `[m, k] x [k, n] -> [m, n]`, by all threads where it is worth it. The columns of `c`
-/// lie side by side. The epilogue is called as [`Gemm`]'s, with blocks of at most 96 rows.
+/// lie side by side.
 ///
 /// # Safety
 /// Operands and result have these sizes and are not touched by others meanwhile; the result overlaps no operand.
@@ -73,7 +73,6 @@ pub(crate) unsafe fn matmul_dequantized(
     x: Matrix<f32>,
     weights: &Weights,
     c: Matrix<f32>,
-    epilogue: Option<Block<'_, f32>>,
 ) {
     if m == 0 || n == 0 {
         return;
@@ -85,7 +84,7 @@ pub(crate) unsafe fn matmul_dequantized(
     if m > MAX_NARROW_ROWS {
         let plain = Gemm::new([m, k, n], Operand::Matrix(x), Operand::Computed(&write), Some(c));
         // SAFETY: as the caller promises.
-        return unsafe { Gemm { epilogue, ..plain }.run(level, pool) };
+        return unsafe { plain.run(level, pool) };
     }
     let grain = GRAIN.div_ceil(k.max(1)).next_multiple_of(STRETCH);
     pool.parallel_for(n, grain, |columns| {
@@ -94,9 +93,6 @@ pub(crate) unsafe fn matmul_dequantized(
             let narrow = Narrow { weights, depth: k, rows: m, columns: columns.clone(), x, c };
             // SAFETY: as the caller promises; each column is computed once.
             unsafe { f32::dispatch(level, narrow) };
-            if let Some(finish) = epilogue {
-                finish(0..m, columns.clone(), c.at(0, start).start, c.row as usize);
-            }
         }
     });
 }

@@ -1,11 +1,10 @@
 //! The dtypes of products: what is summed, and what is written.
 
-use super::gemm::{Block, Gemm, Operand};
+use super::gemm::{Gemm, Operand};
 use super::matrix::Matrix;
 use super::pack::Source;
 use crate::Cpu;
 use crate::contraction::simd::Float;
-use crate::contraction::{Finish, Stretches};
 use crate::isa::{Widest, multiversion};
 use crate::narrow::Narrow;
 use crate::threads::Pool;
@@ -17,7 +16,7 @@ pub(in crate::contraction) trait Output<T: Float>: Source<T> {
     /// A matrix of them as an operand.
     fn operand<'a>(matrix: Matrix<Self>) -> Operand<'a, T>;
 
-    /// `c = a · b`; the columns of `c` lie side by side. Where there is something to finish parts with, so do its rows.
+    /// `c = a · b`; the columns of `c` lie side by side.
     ///
     /// # Safety
     /// As [`Gemm::run`].
@@ -28,7 +27,6 @@ pub(in crate::contraction) trait Output<T: Float>: Source<T> {
         b: Operand<'_, T>,
         c: Matrix<Self>,
         pool: &Pool,
-        finish: Option<Finish<'_>>,
     );
 }
 
@@ -44,24 +42,10 @@ impl<T: Float> Output<T> for T {
         b: Operand<'_, T>,
         c: Matrix<T>,
         pool: &Pool,
-        finish: Option<Finish<'_>>,
     ) {
-        let plain = Gemm::new(sizes, a, b, Some(c));
-        let blocks = |rows: Range<usize>, columns: Range<usize>, _: *mut T, _: usize| {
-            if let Some(finish) = finish {
-                finish(block(sizes[2], &rows, &columns));
-            }
-        };
-        let epilogue: Option<Block<'_, T>> = if finish.is_some() { Some(&blocks) } else { None };
         // SAFETY: as the caller promises.
-        unsafe { Gemm { epilogue, ..plain }.run(cpu.level, pool) };
+        unsafe { Gemm::new(sizes, a, b, Some(c)).run(cpu.level, pool) };
     }
-}
-
-/// A block of a matrix with so many columns, whose rows have no gaps.
-fn block(width: usize, rows: &Range<usize>, columns: &Range<usize>) -> Stretches {
-    let first = rows.start * width + columns.start;
-    Stretches { first, count: rows.len(), len: columns.len(), stride: width }
 }
 
 macro_rules! narrow_outputs {
@@ -78,7 +62,6 @@ macro_rules! narrow_outputs {
                 b: Operand<'_, f32>,
                 c: Matrix<$ty>,
                 pool: &Pool,
-                finish: Option<Finish<'_>>,
             ) {
                 let round = |rows: Range<usize>, columns: Range<usize>, start: *mut f32, stride: usize| {
                     for (i, row) in rows.clone().enumerate() {
@@ -90,9 +73,6 @@ macro_rules! narrow_outputs {
                             )
                         };
                         narrow(cpu.level, from, to);
-                    }
-                    if let Some(finish) = finish {
-                        finish(block(sizes[2], &rows, &columns));
                     }
                 };
                 let plain = Gemm::new(sizes, a, b, None);

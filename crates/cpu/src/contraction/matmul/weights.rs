@@ -1,13 +1,10 @@
 //! Batches of products with quantised weights.
 
 use super::dequantized::{Values, Weights, matmul_dequantized};
-use super::gemm::Block;
 use super::matrix::Matrix;
 use crate::Cpu;
 use crate::array::Array;
-use crate::contraction::{Finish, Stretches};
 use crate::walk::Walk;
-use core::ops::Range;
 use kiln_ir::{DType, MAX_RANK};
 
 /// `x · (q - zero) · scale` in `f32`, into a fresh array. `q` holds `i8` or `u8`, `[.., k, n]`; the lengths of scale and zero,
@@ -19,7 +16,6 @@ pub(in crate::contraction) fn with_weights(
     scale: &Array,
     zero: Option<&Array>,
     output: &Array,
-    finish: Option<Finish<'_>>,
 ) {
     if output.num_elements() == 0 {
         return;
@@ -61,18 +57,10 @@ pub(in crate::contraction) fn with_weights(
             zero: zero.map(|zero| per_block(zero, at_zero)),
             block: [k / scale.shape()[outer], n / scale.shape()[outer + 1]],
         };
-        let first = i * m * n;
         let x = Matrix::new(x.as_ptr::<f32>().wrapping_offset(at_x), row, column);
-        let c = Matrix::new(output.as_ptr::<f32>().wrapping_add(first), n as isize, 1);
-        let blocks = |rows: Range<usize>, columns: Range<usize>, _: *mut f32, _: usize| {
-            if let Some(finish) = finish {
-                let first = first + rows.start * n + columns.start;
-                finish(Stretches { first, count: rows.len(), len: columns.len(), stride: n });
-            }
-        };
-        let epilogue: Option<Block<'_, f32>> = if finish.is_some() { Some(&blocks) } else { None };
+        let c = Matrix::new(output.as_ptr::<f32>().wrapping_add(i * m * n), n as isize, 1);
         // SAFETY: sizes by inference; the output is fresh.
-        unsafe { matmul_dequantized(cpu.level, &cpu.pool, [rows, k, n], x, &weights, c, epilogue) };
+        unsafe { matmul_dequantized(cpu.level, &cpu.pool, [rows, k, n], x, &weights, c) };
         place.advance(&batch, 1);
     }
 }
