@@ -63,6 +63,15 @@ pub fn shared(index: usize) -> Result<Arc<Cuda>> {
     Ok(engine)
 }
 
+/// The machine code of a CUDA C++ source for an architecture such as `sm_90`. Needs the compiler, but no GPU.
+///
+/// # Errors
+/// When the compiler is missing, or the source does not compile: the error holds what the compiler said.
+pub fn compile(source: &str, architecture: &str) -> Result<Vec<u8>> {
+    library::load(library::COMPILER, "cuda")?;
+    compile::compile(source, architecture, "cuda")
+}
+
 /// How many GPUs there are; 0 where CUDA is missing.
 pub fn count() -> usize {
     driver::count().unwrap_or(0)

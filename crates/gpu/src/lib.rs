@@ -22,6 +22,8 @@ mod array;
 // Launching is unsafe: the device reads and writes where it is told.
 #[allow(unsafe_code)]
 pub mod driver;
+#[allow(unsafe_code)]
+mod dry;
 mod engine;
 mod index;
 mod kernels;
@@ -37,6 +39,7 @@ mod strided;
 mod view;
 
 pub use driver::{DeviceInfo, Driver};
+pub use dry::{DryDriver, DryFunction, DryMemory};
 pub use engine::Gpu;
 pub use memory::MemoryConfig;
 pub use missing::Missing;

@@ -4,7 +4,7 @@ use crate::Gpu;
 use crate::driver::{Argument, Driver, Grid};
 use crate::strided::bits;
 use kiln_ir::{DType, Result};
-use kiln_kernel::print::{held_type, memory_type, with_prelude};
+use kiln_kernel::print::{held_type, memory_type, narrowed, widened, with_prelude};
 use smallvec::SmallVec;
 use std::fmt::Write;
 
@@ -36,25 +36,10 @@ impl Native {
     /// `name` for elements of a dtype in memory, `name_VALUE` as they are computed with, and `name_READ` and `name_WRITTEN`
     /// between the two.
     pub(crate) fn dtype(self, name: &str, dtype: DType) -> Native {
-        let (read, written) = match dtype {
-            DType::F16 => ("kiln_from_f16(x)", "kiln_to_f16(x)"),
-            DType::BF16 => ("kiln_from_bf16(x)", "kiln_to_bf16(x)"),
-            DType::Bool => ("((x) != 0)", "(x)"),
-            DType::F64
-            | DType::F32
-            | DType::I64
-            | DType::I32
-            | DType::I16
-            | DType::I8
-            | DType::U64
-            | DType::U32
-            | DType::U16
-            | DType::U8 => ("(x)", "(x)"),
-        };
         self.name(name, memory_type(dtype))
             .name(&format!("{name}_VALUE"), held_type(dtype))
-            .name(&format!("{name}_READ(x)"), read)
-            .name(&format!("{name}_WRITTEN(x)"), written)
+            .name(&format!("{name}_READ(x)"), &format!("({})", widened(dtype, "(x)")))
+            .name(&format!("{name}_WRITTEN(x)"), &format!("({})", narrowed(dtype, "(x)")))
     }
 
     /// `name` for elements of so many bytes, as they are copied.

@@ -91,6 +91,56 @@ pub fn held_type(dtype: DType) -> &'static str {
     held(dtype)
 }
 
+/// A C++ expression of an element as memory holds it, as the value that is computed with.
+///
+/// ```
+/// use kiln_ir::DType;
+///
+/// assert_eq!(kiln_kernel::print::widened(DType::BF16, "x[i]"), "kiln_from_bf16(x[i])");
+/// ```
+pub fn widened(dtype: DType, element: &str) -> String {
+    match dtype {
+        DType::F16 => format!("kiln_from_f16({element})"),
+        DType::BF16 => format!("kiln_from_bf16({element})"),
+        DType::Bool => format!("{element} != 0"),
+        DType::F64
+        | DType::F32
+        | DType::I64
+        | DType::I32
+        | DType::I16
+        | DType::I8
+        | DType::U64
+        | DType::U32
+        | DType::U16
+        | DType::U8 => element.into(),
+    }
+}
+
+/// A C++ expression of a value, as memory holds it.
+///
+/// ```
+/// use kiln_ir::DType;
+///
+/// assert_eq!(kiln_kernel::print::narrowed(DType::F16, "sum"), "kiln_to_f16(sum)");
+/// ```
+pub fn narrowed(dtype: DType, value: &str) -> String {
+    match dtype {
+        DType::F16 => format!("kiln_to_f16({value})"),
+        DType::BF16 => format!("kiln_to_bf16({value})"),
+        DType::F64
+        | DType::F32
+        | DType::I64
+        | DType::I32
+        | DType::I16
+        | DType::I8
+        | DType::U64
+        | DType::U32
+        | DType::U16
+        | DType::U8
+        | DType::Bool => value.into(),
+    }
+}
+
 struct Cpp<'a> {
     kernel: &'a Kernel,
     schedule: &'a GpuSchedule,
@@ -176,44 +226,6 @@ impl Cpp<'_> {
     fn param(&self, param: u32) -> Param {
         let param = &self.kernel.params[param as usize];
         Param { kind: param.kind, dtype: param.dtype }
-    }
-
-    /// An element as memory holds it, as a value.
-    fn widened(&self, dtype: DType, element: &str) -> String {
-        match dtype {
-            DType::F16 => format!("kiln_from_f16({element})"),
-            DType::BF16 => format!("kiln_from_bf16({element})"),
-            DType::Bool => format!("{element} != 0"),
-            DType::F64
-            | DType::F32
-            | DType::I64
-            | DType::I32
-            | DType::I16
-            | DType::I8
-            | DType::U64
-            | DType::U32
-            | DType::U16
-            | DType::U8 => element.into(),
-        }
-    }
-
-    /// A value as memory holds it.
-    fn narrowed(&self, dtype: DType, value: &str) -> String {
-        match dtype {
-            DType::F16 => format!("kiln_to_f16({value})"),
-            DType::BF16 => format!("kiln_to_bf16({value})"),
-            DType::F64
-            | DType::F32
-            | DType::I64
-            | DType::I32
-            | DType::I16
-            | DType::I8
-            | DType::U64
-            | DType::U32
-            | DType::U16
-            | DType::U8
-            | DType::Bool => value.into(),
-        }
     }
 }
 
@@ -322,7 +334,7 @@ impl Language for Cpp<'_> {
     fn load(&self, param: u32, dtype: DType, place: &str) -> String {
         let offset =
             if self.kernel.is_read_everywhere(param) { String::new() } else { format!("o{param} + ") };
-        self.widened(dtype, &format!("p{param}[{offset}{place}]"))
+        widened(dtype, &format!("p{param}[{offset}{place}]"))
     }
 
     fn choice(&self, condition: &str, a: &str, b: &str) -> String {
@@ -330,7 +342,7 @@ impl Language for Cpp<'_> {
     }
 
     fn store(&self, param: u32, dtype: DType, place: &str, value: &str) -> String {
-        format!("p{param}[{place}] = {};", self.narrowed(dtype, value))
+        format!("p{param}[{place}] = {};", narrowed(dtype, value))
     }
 
     fn load_vector(&self, param: u32, count: u32, place: &str) -> String {
@@ -339,7 +351,7 @@ impl Language for Cpp<'_> {
     }
 
     fn lane(&self, param: u32, dtype: DType, lane: &str) -> String {
-        self.widened(dtype, &format!("x{param}.at[{lane}]"))
+        widened(dtype, &format!("x{param}.at[{lane}]"))
     }
 
     fn declare_vector(&self, param: u32, count: u32) -> String {
@@ -347,7 +359,7 @@ impl Language for Cpp<'_> {
     }
 
     fn set_lane(&self, param: u32, dtype: DType, lane: &str, value: &str) -> String {
-        format!("x{param}.at[{lane}] = {};", self.narrowed(dtype, value))
+        format!("x{param}.at[{lane}] = {};", narrowed(dtype, value))
     }
 
     fn store_vector(&self, param: u32, count: u32, place: &str) -> String {

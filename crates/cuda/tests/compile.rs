@@ -1,0 +1,78 @@
+//! Every kernel of the suite compiles for a GPU. Needs the compiler, but no GPU: `pip install nvidia-cuda-nvrtc`.
+//!
+//! `cargo test -p kiln-cuda --test compile -- --ignored` runs it.
+
+use kiln_fusion::{Fusion, Mode};
+use kiln_gpu::{DeviceInfo, DryDriver, Gpu, MemoryConfig};
+use kiln_ir::Engine;
+use kiln_kernel::print::Dialect;
+use kiln_suite::cases::Group;
+use kiln_suite::engines::{Neighbours, Subject};
+use kiln_suite::run::{Stack, grads, values};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Hopper, with its own instructions.
+const ARCHITECTURE: &str = "sm_90a";
+
+static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn dry() -> Arc<dyn Engine> {
+    let info = DeviceInfo {
+        name: "cuda:dry".to_owned(),
+        model: "a GPU that is not there".to_owned(),
+        target: format!("cuda {ARCHITECTURE} dry"),
+        dialect: Dialect::Cuda,
+        memory: 1 << 40,
+        multiprocessors: 132,
+    };
+    let compile = |source: &str| {
+        let compiled = kiln_cuda::compile(source, ARCHITECTURE);
+        if let Err(error) = &compiled {
+            PROBLEMS.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
+        }
+        compiled
+    };
+    Arc::new(Gpu::new(DryDriver::new(info, compile), MemoryConfig::default()))
+}
+
+fn fused() -> Arc<dyn Engine> {
+    Arc::new(Fusion::with_mode(dry(), Mode::On))
+}
+
+const PLAIN: Subject = Subject { name: "dry", open: dry, ignored: &[] };
+const FUSED: Subject = Subject { name: "fusion over dry", open: fused, ignored: &[] };
+const AMONG: Subject = Subject {
+    name: "fusion over dry, among neighbours",
+    open: || Arc::new(Neighbours(fused())),
+    ignored: &[],
+};
+
+/// Runs a group. Nothing comes out as it should, since nothing runs: only what does not compile is a problem.
+fn compiles(group: Group) {
+    drop(values(&[(PLAIN, Stack::Plain), (AMONG, Stack::Plain)], group));
+    drop(grads(&FUSED, group));
+    let problems = PROBLEMS.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(problems.is_empty(), "{} kernels do not compile; the first:\n{}", problems.len(), problems[0]);
+}
+
+macro_rules! groups {
+    ($($test:ident $group:ident,)*) => {$(
+        #[test]
+        #[ignore = "needs NVRTC"]
+        fn $test() {
+            compiles(Group::$group);
+        }
+    )*};
+}
+
+groups! {
+    nothing_compiles Nothing,
+    unary_compiles Unary,
+    binary_compiles Binary,
+    views_compile View,
+    reductions_compile Reduce,
+    indices_compile Index,
+    contractions_compile Contraction,
+    composites_compile Composite,
+    edges_compile Edge,
+}

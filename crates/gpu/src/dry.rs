@@ -1,0 +1,87 @@
+//! A driver without a device.
+
+use crate::driver::{Argument, At, DeviceInfo, Driver, Grid, Products};
+use kiln_ir::Result;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What compiles sources.
+type Compile = dyn Fn(&str) -> Result<Vec<u8>> + Send + Sync;
+
+/// A driver that runs nothing: what an engine would ask of a device, its kernels above all, is seen without one.
+///
+/// Memory is only counted, and all that is read back is 0. Kernels are compiled by a function that is given, which may be a
+/// compiler for devices that are elsewhere.
+pub struct DryDriver {
+    info: DeviceInfo,
+    compile: Box<Compile>,
+    launches: AtomicU64,
+}
+
+/// Memory that is only counted.
+pub struct DryMemory(());
+
+/// A function that is never run.
+pub struct DryFunction(());
+
+impl DryDriver {
+    /// A driver for a device of that kind, with what compiles its kernels.
+    pub fn new(
+        info: DeviceInfo,
+        compile: impl Fn(&str) -> Result<Vec<u8>> + Send + Sync + 'static,
+    ) -> DryDriver {
+        DryDriver { info, compile: Box::new(compile), launches: AtomicU64::new(0) }
+    }
+
+    /// How many kernels would have run.
+    pub fn launches(&self) -> u64 {
+        self.launches.load(Ordering::Relaxed)
+    }
+}
+
+impl Driver for DryDriver {
+    type Memory = DryMemory;
+    type Function = DryFunction;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn allocate(&self, _: usize) -> Result<DryMemory> {
+        Ok(DryMemory(()))
+    }
+
+    fn write(&self, _: At<'_, DryMemory>, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(&self, _: At<'_, DryMemory>, bytes: &mut [u8]) -> Result<()> {
+        bytes.fill(0);
+        Ok(())
+    }
+
+    fn fill(&self, _: At<'_, DryMemory>, _: usize, _: u8) -> Result<()> {
+        Ok(())
+    }
+
+    fn compile(&self, source: &str) -> Result<Vec<u8>> {
+        (self.compile)(source)
+    }
+
+    fn load(&self, _: &[u8], _: &str) -> Result<DryFunction> {
+        Ok(DryFunction(()))
+    }
+
+    unsafe fn launch(&self, _: &DryFunction, _: Grid, _: &[Argument<'_, DryMemory>]) -> Result<()> {
+        self.launches.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// There is no library: products are kernels too.
+    unsafe fn multiply(&self, _: &Products<'_, DryMemory>) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+}
