@@ -15,6 +15,7 @@
 //! The program ends when its input does. [`serve`] does all of this for a [`Peer`].
 #![forbid(unsafe_code)]
 
+pub mod gpu;
 pub mod process;
 pub mod random;
 pub mod shapes;

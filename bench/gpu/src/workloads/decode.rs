@@ -1,0 +1,177 @@
+//! Tokens one by one from a model in the shape of Llama, in bf16.
+//!
+//! Where the token stands is a number on the device, so that each token runs the same program.
+
+use super::{Gpu, normal};
+use bench_protocol::gpu::llama::*;
+use bench_protocol::{Prepared, Result};
+use kiln::module::{AttentionOptions, attention, rms_norm};
+use kiln::{Bool, CudaDevice, DType, Int, Tensor, UpdateMode, activation};
+
+const HEAD: usize = WIDTH / HEADS;
+const EPSILON: f64 = 1e-5;
+
+struct Llama {
+    tokens: Tensor<Gpu, 2>,
+    layers: Vec<Layer>,
+    norm: Tensor<Gpu, 1>,
+    output: Tensor<Gpu, 2>,
+    rotary: Rotary,
+}
+
+struct Layer {
+    attention_norm: Tensor<Gpu, 1>,
+    query: Tensor<Gpu, 2>,
+    key: Tensor<Gpu, 2>,
+    value: Tensor<Gpu, 2>,
+    projection: Tensor<Gpu, 2>,
+    feed_forward_norm: Tensor<Gpu, 1>,
+    gate: Tensor<Gpu, 2>,
+    wide: Tensor<Gpu, 2>,
+    narrow: Tensor<Gpu, 2>,
+    /// `[1, key_heads, cache, head]`.
+    keys: Tensor<Gpu, 4>,
+    values: Tensor<Gpu, 4>,
+}
+
+/// Cosines and sines of every place, `[cache, head]`.
+struct Rotary {
+    cos: Tensor<Gpu, 2>,
+    sin: Tensor<Gpu, 2>,
+}
+
+/// Where the token is, as operations need it.
+struct Place {
+    index: Tensor<Gpu, 1, Int>,
+    cos: Tensor<Gpu, 4>,
+    sin: Tensor<Gpu, 4>,
+    /// The places that it sees, `[1, 1, 1, cache]`.
+    visible: Tensor<Gpu, 4, Bool>,
+}
+
+pub(crate) fn tokens(device: &CudaDevice) -> Result<Prepared> {
+    let mut model = Llama::new(device);
+    let device = *device;
+    let repeat = move || {
+        let mut token = Tensor::<Gpu, 1, Int>::from_ints([1], &device);
+        let mut index = Tensor::<Gpu, 1, Int>::from_ints([(CACHE / 2) as i32], &device);
+        let mut sum = Tensor::<Gpu, 1, Int>::from_ints([0], &device);
+        for _ in 0..TOKENS {
+            token = model.next(token, index.clone());
+            sum = sum + &token;
+            index = index + 1;
+        }
+        Ok(sum.try_into_scalar::<f64>()?)
+    };
+    Ok(Prepared::new(repeat).with_operations(TOKENS))
+}
+
+fn matrix(rows: usize, columns: usize, device: &CudaDevice) -> Tensor<Gpu, 2> {
+    (normal::<Gpu, 2>([rows, columns], DType::F32, device) * 0.02).cast(DType::BF16)
+}
+
+fn ones(device: &CudaDevice) -> Tensor<Gpu, 1> {
+    Tensor::<Gpu, 1>::ones([WIDTH], device).cast(DType::BF16)
+}
+
+impl Llama {
+    fn new(device: &CudaDevice) -> Llama {
+        Llama {
+            tokens: matrix(VOCABULARY, WIDTH, device),
+            layers: (0..LAYERS).map(|_| Layer::new(device)).collect(),
+            norm: ones(device),
+            output: matrix(WIDTH, VOCABULARY, device),
+            rotary: Rotary::new(device),
+        }
+    }
+
+    /// The likeliest token behind one at a place.
+    fn next(&mut self, token: Tensor<Gpu, 1, Int>, index: Tensor<Gpu, 1, Int>) -> Tensor<Gpu, 1, Int> {
+        let mut x = self.tokens.clone().select(0, token);
+        let place = self.rotary.place(index);
+        for layer in &mut self.layers {
+            x = layer.forward(x, &place);
+        }
+        let x = rms_norm(x, Some(self.norm.clone()), EPSILON);
+        x.matmul(self.output.clone()).argmax(1).reshape([1])
+    }
+}
+
+impl Layer {
+    fn new(device: &CudaDevice) -> Layer {
+        let cache = || Tensor::<Gpu, 4>::zeros([1, KEY_HEADS, CACHE, HEAD], device).cast(DType::BF16);
+        Layer {
+            attention_norm: ones(device),
+            query: matrix(WIDTH, WIDTH, device),
+            key: matrix(WIDTH, KEY_HEADS * HEAD, device),
+            value: matrix(WIDTH, KEY_HEADS * HEAD, device),
+            projection: matrix(WIDTH, WIDTH, device),
+            feed_forward_norm: ones(device),
+            gate: matrix(WIDTH, FEED_FORWARD, device),
+            wide: matrix(WIDTH, FEED_FORWARD, device),
+            narrow: matrix(FEED_FORWARD, WIDTH, device),
+            keys: cache(),
+            values: cache(),
+        }
+    }
+
+    fn forward(&mut self, x: Tensor<Gpu, 2>, place: &Place) -> Tensor<Gpu, 2> {
+        let normed = rms_norm(x.clone(), Some(self.attention_norm.clone()), EPSILON);
+        let x = x + self.attend(normed, place);
+        let normed = rms_norm(x.clone(), Some(self.feed_forward_norm.clone()), EPSILON);
+        let gate = activation::silu(normed.clone().matmul(self.gate.clone()));
+        x + (gate * normed.matmul(self.wide.clone())).matmul(self.narrow.clone())
+    }
+
+    fn attend(&mut self, x: Tensor<Gpu, 2>, place: &Place) -> Tensor<Gpu, 2> {
+        let query = x.clone().matmul(self.query.clone()).reshape([1, HEADS, 1, HEAD]);
+        let key = x.clone().matmul(self.key.clone()).reshape([1, KEY_HEADS, 1, HEAD]);
+        let value = x.matmul(self.value.clone()).reshape([1, KEY_HEADS, 1, HEAD]);
+        let kept = |cache: &mut Tensor<Gpu, 4>, new: Tensor<Gpu, 4>| {
+            // The cache is given away, so that it is written in place.
+            let empty = Tensor::empty([0, 0, 0, 0], &new.device());
+            let old = std::mem::replace(cache, empty);
+            *cache = old.put(2, place.index.clone(), new, UpdateMode::Set);
+        };
+        kept(&mut self.keys, place.rotated(key));
+        kept(&mut self.values, value);
+        let seen = attention(
+            place.rotated(query),
+            self.keys.clone(),
+            self.values.clone(),
+            Some(place.visible.clone().into()),
+            AttentionOptions::default(),
+        );
+        seen.reshape([1, WIDTH]).matmul(self.projection.clone())
+    }
+}
+
+impl Rotary {
+    fn new(device: &CudaDevice) -> Rotary {
+        let angle = |place: usize, i: usize| {
+            let exponent = (2 * (i % (HEAD / 2))) as f64 / HEAD as f64;
+            place as f64 / ROTARY_BASE.powf(exponent)
+        };
+        let table = |of: fn(f64) -> f64| {
+            let list: Vec<f32> = (0..CACHE * HEAD).map(|i| of(angle(i / HEAD, i % HEAD)) as f32).collect();
+            Tensor::<Gpu, 1>::from_data(list, device).reshape([CACHE, HEAD]).cast(DType::BF16)
+        };
+        Rotary { cos: table(f64::cos), sin: table(f64::sin) }
+    }
+
+    fn place(&self, index: Tensor<Gpu, 1, Int>) -> Place {
+        let row = |table: &Tensor<Gpu, 2>| table.clone().select(0, index.clone()).reshape([1, 1, 1, HEAD]);
+        let places = Tensor::<Gpu, 1, Int>::arange(0..CACHE as i64, &index.device());
+        let visible = places.lower_equal(index.clone().expand([CACHE])).reshape([1, 1, 1, CACHE]);
+        Place { cos: row(&self.cos), sin: row(&self.sin), index, visible }
+    }
+}
+
+impl Place {
+    /// Rotates pairs of the elements `i` and `i + head / 2`.
+    fn rotated(&self, x: Tensor<Gpu, 4>) -> Tensor<Gpu, 4> {
+        let [first, second] = [0, 1].map(|half| x.clone().slice_dim(3, half * HEAD / 2..(half + 1) * HEAD / 2));
+        let turned = Tensor::cat(vec![-second, first], 3);
+        x * self.cos.clone() + turned * self.sin.clone()
+    }
+}

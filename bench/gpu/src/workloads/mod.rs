@@ -1,0 +1,73 @@
+//! The workloads.
+
+mod attention;
+mod conv;
+mod decode;
+mod elementwise;
+mod language;
+mod matmul;
+mod optimizer;
+mod resnet;
+mod rows;
+mod training;
+
+use bench_protocol::{Prepared, Result, gpu, unknown};
+use kiln::{Backend, Cuda, CudaDevice, DType, Distribution, Tensor};
+
+/// What is measured.
+type Gpu = Cuda;
+/// The same with gradients.
+type Tape = kiln::Autodiff<Gpu>;
+/// The same in mixed precision.
+type Mixed = kiln::Autodiff<kiln::Autocast<Gpu>>;
+
+/// Makes the inputs of the workload with that name.
+pub(crate) fn prepare(workload: &str, device: &CudaDevice) -> Result<Prepared> {
+    Gpu::seed(device, 1);
+    let rounds = gpu::rounds(workload);
+    match workload {
+        "matmul_bf16_4096" | "matmul_bf16_8192" => matmul::prepare(workload, DType::BF16, device, rounds),
+        "matmul_tf32_4096" | "matmul_tf32_8192" => matmul::prepare(workload, DType::F32, device, rounds),
+        "gelu_f32" => Ok(elementwise::gelu(DType::F32, device, rounds)),
+        "gelu_bf16" => Ok(elementwise::gelu(DType::BF16, device, rounds)),
+        "softmax" => Ok(rows::softmax(device, rounds)),
+        "softmax_backward" => Ok(rows::softmax_backward(device, rounds)),
+        "layernorm" => Ok(rows::layernorm(device, rounds)),
+        "layernorm_backward" => Ok(rows::layernorm_backward(device, rounds)),
+        "attention" => Ok(attention::forward(device, rounds)),
+        "attention_backward" => Ok(attention::backward(device, rounds)),
+        "conv3x3" => Ok(conv::forward(device, rounds)),
+        "adamw" => optimizer::adamw(device),
+        "op_overhead" => Ok(elementwise::additions(device)),
+        "gpt2_train_step" => language::train(device),
+        "resnet50_train_step" => resnet::train(device),
+        "llama_decode" => decode::tokens(device),
+        _ => Err(unknown(workload)),
+    }
+}
+
+/// Standard normal numbers of a dtype.
+fn normal<B: Backend, const D: usize>(
+    shape: [usize; D],
+    dtype: DType,
+    device: &B::Device,
+) -> Tensor<B, D> {
+    Tensor::random(shape, Distribution::Normal(0.0, 1.0), device).cast(dtype)
+}
+
+/// The first element of a result, which stays alive while it is read, so that all of it must exist.
+fn first<B: Backend, const D: usize>(y: &Tensor<B, D>) -> Result<f64> {
+    Ok(y.clone().reshape([y.num_elements()]).slice([0..1]).try_into_scalar::<f64>()?)
+}
+
+/// An operation that is done so many times in one repeat, and waited for once. Each result lives until the next is there.
+fn repeated<const D: usize>(rounds: usize, mut operation: impl FnMut() -> Tensor<Gpu, D> + 'static) -> Prepared {
+    let repeat = move || {
+        let mut last = operation();
+        for _ in 1..rounds {
+            last = operation();
+        }
+        first(&last)
+    };
+    Prepared::new(repeat).with_operations(rounds)
+}
