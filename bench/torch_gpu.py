@@ -1,8 +1,8 @@
 """The workloads of `cargo xtask bench gpu` in PyTorch, eager or compiled.
 
-`python3 torch_gpu.py [--compile]` answers the requests that bench/protocol/src/lib.rs describes, on the first GPU. The sizes are
-those of bench/protocol/src/gpu.rs. With `--compile`, workloads where `torch.compile` has nothing to compile are unsupported.
-`op_overhead_graph` and `llama_decode_graph` are the same as without the ending, replayed as a CUDA graph.
+`python3 torch_gpu.py [--compile | --graph]` answers the requests that bench/protocol/src/lib.rs describes, on the first GPU. The sizes are
+those of bench/protocol/src/gpu.rs. With `--compile`, workloads where `torch.compile` has nothing to compile are unsupported; with
+`--graph`, all but those that are replayed as a CUDA graph by hand.
 """
 
 import argparse
@@ -32,7 +32,9 @@ BATCH, LENGTH, VOCABULARY, WIDTH, HEADS, LAYERS = 16, 1024, 50_304, 768, 12, 12
 IMAGES, CLASSES, BLOCKS = 256, 1000, (3, 4, 6, 3)
 
 # What torch.compile leaves as it is.
-NOT_COMPILED = {*MATMULS, "attention", "attention_backward", "conv3x3", "adamw", "op_overhead", "op_overhead_graph"}
+NOT_COMPILED = {*MATMULS, "attention", "attention_backward", "conv3x3", "adamw", "op_overhead"}
+# What can be replayed as a CUDA graph.
+GRAPHED = {"op_overhead", "llama_decode"}
 
 
 class Unsupported(Exception):
@@ -176,8 +178,9 @@ class Llama(nn.Module):
 class Peer:
     """Answers requests."""
 
-    def __init__(self, compiled):
+    def __init__(self, compiled, graph):
         self.compiled = compiled
+        self.graph = graph
         self.repeat = None
         self.operations = 1
 
@@ -235,6 +238,8 @@ class Peer:
         """What one repeat does."""
         if self.compiled and name in NOT_COMPILED:
             raise Unsupported("torch.compile changes nothing here")
+        if self.graph and name not in GRAPHED:
+            raise Unsupported("only short operations gain from a graph")
         if name in MATMULS:
             size, dtype, rounds = MATMULS[name]
             return self.repeated(rounds, torch.matmul, normal((size, size), dtype), normal((size, size), dtype))
@@ -256,11 +261,9 @@ class Peer:
             "conv3x3": self.conv,
             "adamw": self.adamw,
             "op_overhead": self.overhead,
-            "op_overhead_graph": lambda: self.graphed(self.overhead()),
             "gpt2_train_step": self.gpt,
             "resnet50_train_step": self.resnet,
-            "llama_decode": lambda: self.llama(graph=False),
-            "llama_decode_graph": lambda: self.llama(graph=True),
+            "llama_decode": self.llama,
         }
         if name not in workloads:
             raise Unsupported(f"no workload is called `{name}`")
@@ -296,7 +299,7 @@ class Peer:
                 self.result.copy_(y)
                 return 0.0 if torch.cuda.is_current_stream_capturing() else first(self.result)
 
-        return repeat
+        return self.graphed(repeat) if self.graph else repeat
 
     def graphed(self, repeat):
         """A repeat as a CUDA graph."""
@@ -323,7 +326,7 @@ class Peer:
         images = normal((IMAGES, 3, 224, 224), torch.float32).to(memory_format=torch.channels_last)
         return self.training(model, optimizer, images, torch.randint(0, CLASSES, (IMAGES,), device=DEVICE))
 
-    def llama(self, graph):
+    def llama(self):
         model = Llama()
         token = torch.ones(1, dtype=torch.long, device=DEVICE)
         index = torch.full((1,), Llama.CACHE // 2, dtype=torch.long, device=DEVICE)
@@ -337,7 +340,7 @@ class Peer:
         with torch.inference_mode():
             for _ in range(3):
                 advance()
-            if graph:
+            if self.graph:
                 captured = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(captured):
                     advance()
@@ -347,7 +350,7 @@ class Peer:
                 token.fill_(1)
                 index.fill_(Llama.CACHE // 2)
                 for _ in range(Llama.TOKENS):
-                    captured.replay() if graph else advance()
+                    captured.replay() if self.graph else advance()
                 return float(token.item())
 
         return repeat
@@ -379,7 +382,7 @@ class Peer:
     def answer(self, words):
         match words:
             case ["hello"]:
-                name = "torch.compile" if self.compiled else "torch"
+                name = "torch.compile" if self.compiled else "torch.graph" if self.graph else "torch"
                 return {"peer": name, "version": torch.__version__, "threads": 1}
             case ["prepare", name, *_]:
                 return self.prepare(name)
@@ -400,11 +403,12 @@ class Peer:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--graph", action="store_true")
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
-    peer = Peer(options.compile)
+    peer = Peer(options.compile, options.graph)
     for line in sys.stdin:
         try:
             text = "ok " + json.dumps(peer.answer(line.rstrip("\n").split(" ", 2)))

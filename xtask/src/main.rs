@@ -47,6 +47,18 @@ commands
              --kiln-backend NAME
                            Kiln's backend (default: the fastest)
              --record FILE also write the table as Markdown; its section Notes is kept
+  bench gpu
+           compare with PyTorch on the same workloads on one NVIDIA GPU, side by side
+             --peers A,B   torch, torch.compile, torch.graph, or none (default: all that this machine has)
+             --only A,B    these workloads alone
+             --repeats N   repeats of each workload, at least 7 (default: 15)
+             --no-first-step
+                           leave out the first steps of fresh processes
+             --program P, --scripts F
+                           a built bench-gpu and the folder of torch_gpu.py, on a machine without Rust
+             --tflops N, --gb-per-s N
+                           what the device can do, of which figures are then told as a share
+             --record FILE also write the table as Markdown; its section Notes is kept
   bundle PACKAGE...
            pack the packages' test programs, stripped, into target/bundle with a run.sh, and an apart.sh that runs
            each test in a process of its own

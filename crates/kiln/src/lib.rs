@@ -88,10 +88,10 @@ pub mod prelude {
     pub use kiln_nn::{AutodiffModule, BackendModule, Config, GradientsParams, Module, Param};
     #[cfg(feature = "train")]
     pub use kiln_optim::Optimizer;
-    #[cfg(feature = "cuda")]
-    pub use kiln_tensor::{Cuda, CudaDevice};
     pub use kiln_tensor::{
         Autodiff, AutodiffBackend, Backend, Bool, Cpu, DType, Device, Distribution, Dyn, Flex, Float, Int,
         Shape, Tensor, TensorData, activation, s,
     };
+    #[cfg(feature = "cuda")]
+    pub use kiln_tensor::{Cuda, CudaDevice};
 }

@@ -1,24 +1,77 @@
-//! `cargo xtask bench`: [`core`] measures what a user waits for, [`cpu`] compares with other frameworks.
+//! `cargo xtask bench`: [`core`] measures what a user waits for, [`cpu`] and [`gpu`] compare with other frameworks.
 
+mod child;
 mod core;
 mod cpu;
+mod gpu;
+mod measure;
+mod peer;
+mod report;
+mod row;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::args::Args;
 use crate::process::{self, at};
 
-/// `cargo xtask bench core|cpu`.
+/// `cargo xtask bench core|cpu|gpu`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     match words.split_first() {
         Some((kind, rest)) if kind == "core" => core::run(rest),
         Some((kind, rest)) if kind == "cpu" => cpu::run(rest),
+        Some((kind, rest)) if kind == "gpu" => gpu::run(rest),
         Some((kind, _)) => Err(format!("`{kind}` cannot be measured\n  hint: {KINDS}")),
         None => Err(format!("say what to measure\n  hint: {KINDS}")),
     }
 }
 
-const KINDS: &str = "cargo xtask bench core, or cargo xtask bench cpu";
+const KINDS: &str = "cargo xtask bench core, cargo xtask bench cpu, or cargo xtask bench gpu";
+
+const LEAST_REPEATS: usize = 7;
+const DEFAULT_REPEATS: usize = 15;
+const MOST_REPEATS: usize = 10_000;
+/// From here on a recorded page is written by hand, and kept.
+const NOTES: &str = "\n## Notes\n";
+
+/// All values of an option, which may be repeated and may hold several with commas between them.
+fn words_of<'a>(args: &'a Args, option: &str) -> Vec<&'a str> {
+    args.all(option).into_iter().flat_map(|value| value.split(',')).filter(|word| !word.is_empty()).collect()
+}
+
+/// The frameworks with these names; all if none is given, none if `none` is.
+fn frameworks<'a>(names: &[&'a str], known: &[&'a str]) -> Result<Vec<&'a str>, String> {
+    match names {
+        [] => Ok(known.to_vec()),
+        ["none"] => Ok(Vec::new()),
+        names => match names.iter().find(|name| !known.contains(name)) {
+            Some(unknown) => Err(format!(
+                "--peers: `{unknown}` is not known\n  hint: any of {}, or none",
+                known.join(", ")
+            )),
+            None => Ok(names.to_vec()),
+        },
+    }
+}
+
+fn repeats(args: &Args, default: usize) -> Result<usize, String> {
+    number_of(args, "--repeats", default, LEAST_REPEATS, MOST_REPEATS)
+}
+
+fn number_of(args: &Args, option: &str, default: usize, least: usize, most: usize) -> Result<usize, String> {
+    let Some(word) = args.last(option) else { return Ok(default) };
+    let number = word.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("{option}: `{word}` is not a number from {least} to {most}"))
+}
+
+/// The page with the notes that somebody wrote under the one in the file.
+fn with_notes(page: String, file: &Path) -> String {
+    let old = std::fs::read_to_string(file).unwrap_or_default();
+    match old.find(NOTES) {
+        Some(start) => page + &old[start..],
+        None => page,
+    }
+}
 
 /// The middle one; of an even number the greater of the two.
 fn median(mut values: Vec<f64>) -> f64 {
@@ -91,7 +144,7 @@ mod tests {
 
     #[test]
     fn an_unknown_kind_gets_a_hint() {
-        assert!(run(&["gpu".to_owned()]).unwrap_err().contains("bench cpu"));
+        assert!(run(&["disk".to_owned()]).unwrap_err().contains("bench cpu"));
         assert!(run(&[]).unwrap_err().contains("bench core"));
     }
 }

@@ -5,7 +5,7 @@
 use super::{Gpu, normal};
 use bench_protocol::gpu::llama::*;
 use bench_protocol::{Prepared, Result};
-use kiln::module::{AttentionOptions, attention, rms_norm};
+use kiln::module::{AttentionMask, AttentionOptions, attention, rms_norm};
 use kiln::{Bool, CudaDevice, DType, Int, Tensor, UpdateMode, activation};
 
 const HEAD: usize = WIDTH / HEADS;
@@ -139,7 +139,7 @@ impl Layer {
             place.rotated(query),
             self.keys.clone(),
             self.values.clone(),
-            Some(place.visible.clone().into()),
+            Some(AttentionMask::Visible(place.visible.clone())),
             AttentionOptions::default(),
         );
         seen.reshape([1, WIDTH]).matmul(self.projection.clone())

@@ -19,7 +19,7 @@ type Gpu = Cuda;
 /// The same with gradients.
 type Tape = kiln::Autodiff<Gpu>;
 /// The same in mixed precision.
-type Mixed = kiln::Autodiff<kiln::Autocast<Gpu>>;
+type Mixed = kiln::Autodiff<Gpu>;
 
 /// Makes the inputs of the workload with that name.
 pub(crate) fn prepare(workload: &str, device: &CudaDevice) -> Result<Prepared> {
@@ -52,7 +52,7 @@ fn normal<B: Backend, const D: usize>(
     dtype: DType,
     device: &B::Device,
 ) -> Tensor<B, D> {
-    Tensor::random(shape, Distribution::Normal(0.0, 1.0), device).cast(dtype)
+    Tensor::<B, D>::random(shape, Distribution::Normal(0.0, 1.0), device).cast(dtype)
 }
 
 /// The first element of a result, which stays alive while it is read, so that all of it must exist.

@@ -1,22 +1,21 @@
 //! `cargo xtask bench cpu`: Kiln and other frameworks on the same workloads, interleaved in one run.
 
-mod child;
-mod measure;
 mod peers;
-mod report;
 mod rows;
 mod weights;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::{Scratch, machine, write};
+use super::measure::{self, start_all};
+use super::peer::Peer;
+use super::report::Report;
+use super::row::{Kind, Row, select};
+use super::{DEFAULT_REPEATS, Scratch, frameworks, machine, number_of, repeats, with_notes, words_of, write};
 use crate::args::{Accepts, Args};
 use crate::workspace::Workspace;
-use measure::Player;
-use peers::{FRAMEWORKS, Peer};
-use report::Report;
-use rows::{Kind, Row};
+use peers::FRAMEWORKS;
+pub(crate) use rows::ROWS;
 
 const ACCEPTS: Accepts = Accepts {
     flags: &[],
@@ -26,12 +25,7 @@ const ACCEPTS: Accepts = Accepts {
 
 /// The folder of the programs, a workspace of its own.
 const FOLDER: &str = "bench";
-/// From here on a recorded page is written by hand, and kept.
-const NOTES: &str = "\n## Notes\n";
 
-const LEAST_REPEATS: usize = 7;
-const DEFAULT_REPEATS: usize = 15;
-const MOST_REPEATS: usize = 10_000;
 const MOST_THREADS: usize = 1024;
 
 /// What was asked for.
@@ -51,8 +45,16 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let bench = Workspace::load()?.root.join(FOLDER);
     let kiln = peers::kiln(&bench, options.threads, options.backend)?;
     let (others, skipped) = peers::others(&bench, options.threads, &options.frameworks);
-    let mut report =
-        Report { threads: options.threads, limit: None, peers: Vec::new(), skipped, results: Vec::new() };
+    let mut report = Report {
+        kind: "CPU",
+        place: format!("{} threads", options.threads),
+        threads: options.threads,
+        limit: None,
+        bandwidth: None,
+        peers: Vec::new(),
+        skipped,
+        results: Vec::new(),
+    };
     measure_all(&options, &kiln, &others, &mut report)?;
     print!("{}", report.text());
     if let Some(file) = options.record {
@@ -63,17 +65,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
 
 /// Starts everybody, and measures the rows one by one.
 fn measure_all(options: &Options, kiln: &Peer, others: &[Peer], report: &mut Report) -> Result<(), String> {
-    let mut players = vec![Player::start(kiln)?];
-    for peer in others {
-        match Player::start(peer) {
-            Ok(player) => players.push(player),
-            Err(reason) => report.skipped.push(peers::Skipped { name: peer.name, reason }),
-        }
-    }
-    report.peers = players.iter().map(|player| (player.peer.name, player.version.clone())).collect();
-    for (peer, version) in &report.peers {
-        eprintln!("{peer} {version}");
-    }
+    let mut players = start_all(kiln, others, report)?;
     report.limit = players[0].limit();
     let scratch = Scratch::new("cpu")?;
     for row in &options.rows {
@@ -93,48 +85,13 @@ impl<'a> Options<'a> {
     fn read(args: &'a Args) -> Result<Options<'a>, String> {
         let available = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Options {
-            frameworks: frameworks(&words_of(args, "--peers"))?,
-            rows: rows::select(&words_of(args, "--only"))?,
+            frameworks: frameworks(&words_of(args, "--peers"), FRAMEWORKS)?,
+            rows: select(ROWS, &words_of(args, "--only"))?,
             threads: number_of(args, "--threads", available, 1, MOST_THREADS)?,
-            repeats: number_of(args, "--repeats", DEFAULT_REPEATS, LEAST_REPEATS, MOST_REPEATS)?,
+            repeats: repeats(args, DEFAULT_REPEATS)?,
             backend: args.last("--kiln-backend"),
             record: args.last("--record").map(Path::new),
         })
-    }
-}
-
-/// All values of an option, which may be repeated and may hold several with commas between them.
-fn words_of<'a>(args: &'a Args, option: &str) -> Vec<&'a str> {
-    args.all(option).into_iter().flat_map(|value| value.split(',')).filter(|word| !word.is_empty()).collect()
-}
-
-/// The frameworks with these names; all if none is given, none if `none` is.
-fn frameworks<'a>(names: &[&'a str]) -> Result<Vec<&'a str>, String> {
-    match names {
-        [] => Ok(FRAMEWORKS.to_vec()),
-        ["none"] => Ok(Vec::new()),
-        names => match names.iter().find(|name| !FRAMEWORKS.contains(name)) {
-            Some(unknown) => Err(format!(
-                "--peers: `{unknown}` is not known\n  hint: any of {}, or none",
-                FRAMEWORKS.join(", ")
-            )),
-            None => Ok(names.to_vec()),
-        },
-    }
-}
-
-fn number_of(args: &Args, option: &str, default: usize, least: usize, most: usize) -> Result<usize, String> {
-    let Some(word) = args.last(option) else { return Ok(default) };
-    let number = word.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| format!("{option}: `{word}` is not a number from {least} to {most}"))
-}
-
-/// The page with the notes that somebody wrote under the one in the file.
-fn with_notes(page: String, file: &Path) -> String {
-    let old = std::fs::read_to_string(file).unwrap_or_default();
-    match old.find(NOTES) {
-        Some(start) => page + &old[start..],
-        None => page,
     }
 }
 

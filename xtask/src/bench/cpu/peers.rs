@@ -3,43 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::child::{Refusal, Running};
+use super::super::peer::{Peer, Skipped};
 use crate::process;
 
 /// Frameworks that `--peers` accepts.
 pub(crate) const FRAMEWORKS: &[&str] = &["torch", "burn", "candle"];
-
-/// A program that can be started.
-pub(crate) struct Peer {
-    /// As tables have it.
-    pub(crate) name: &'static str,
-    /// Whether its memory is measured; the memory of `torch.compile` is mostly the compiler's.
-    pub(crate) measures_memory: bool,
-    program: PathBuf,
-    arguments: Vec<String>,
-    environment: Vec<(&'static str, String)>,
-    folder: PathBuf,
-}
-
-/// A framework that is not measured, and why.
-pub(crate) struct Skipped {
-    pub(crate) name: &'static str,
-    pub(crate) reason: String,
-}
-
-impl Peer {
-    /// Starts the program and asks for its version.
-    pub(crate) fn start(&self) -> Result<(Running, String), String> {
-        let mut command = process::program(&self.program.to_string_lossy(), &self.folder);
-        command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
-        let mut running = Running::start(&mut command).map_err(|error| format!("{}: {error}", self.name))?;
-        let hello = running.ask("hello").map_err(|refusal| match refusal {
-            Refusal::Unsupported(reason) | Refusal::Failed(reason) => format!("{}: {reason}", self.name),
-        })?;
-        let version = hello["version"].as_str().unwrap_or("unknown version").to_owned();
-        Ok((running, version))
-    }
-}
 
 /// Kiln's program, built.
 pub(crate) fn kiln(bench: &Path, threads: usize, backend: Option<&str>) -> Result<Peer, String> {

@@ -1,45 +1,6 @@
 //! The workloads, what they cost at least, and what Kiln must reach on them.
 
-/// One workload.
-#[derive(Debug)]
-pub(crate) struct Row {
-    /// As peers know it.
-    pub(crate) name: &'static str,
-    /// Sizes, for readers.
-    pub(crate) shape: &'static str,
-    /// What Kiln must reach.
-    pub(crate) must: Must,
-    /// What kind of work it is.
-    pub(crate) kind: Kind,
-    /// Floating-point operations of one repeat, in millions; 0 where they say little.
-    pub(crate) megaflops: f64,
-    /// Bytes of operands and results, in millions: the least that moves; 0 where it says little.
-    pub(crate) megabytes: f64,
-}
-
-/// A target.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Must {
-    /// The time of the best peer divided by Kiln's.
-    Ratio(f64),
-    /// The most that an operation may take, in nanoseconds.
-    Nanoseconds(f64),
-}
-
-/// What decides how a workload is measured and shown.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Kind {
-    /// Matrix products and convolutions: shown as a fraction of the machine's limit.
-    Contraction,
-    /// Anything else that is repeated.
-    Plain,
-    /// Training steps: the loss must fall, and memory is measured.
-    Training,
-    /// The cost of one operation, shown in nanoseconds.
-    Overhead,
-    /// Needs the file of weights.
-    Load,
-}
+use super::super::row::{Kind, Must, Row};
 
 const fn row(
     name: &'static str,
@@ -49,7 +10,7 @@ const fn row(
     megaflops: f64,
     megabytes: f64,
 ) -> Row {
-    Row { name, shape, must: Must::Ratio(must), kind, megaflops, megabytes }
+    Row { name, shape, must: Must::Ratio(must), kind, megaflops, megabytes, items: None }
 }
 
 use Kind::{Contraction, Load, Overhead, Plain, Training};
@@ -87,37 +48,23 @@ pub(crate) const ROWS: &[Row] = &[
     row("safetensors_load", "512 MiB, loaded and summed", 1.0, Load, 0.0, 536.9),
 ];
 
-/// The workloads with these names, all if none is given.
-pub(crate) fn select(names: &[&str]) -> Result<Vec<&'static Row>, String> {
-    let known = |name: &&str| ROWS.iter().any(|row| row.name == *name);
-    if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        let all: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-        return Err(format!(
-            "no workload is called `{unknown}`\n  hint: the workloads are {}",
-            all.join(", ")
-        ));
-    }
-    Ok(ROWS.iter().filter(|row| names.is_empty() || names.contains(&row.name)).collect())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::super::row::{repeated_name, select};
     use super::*;
 
     #[test]
     fn workloads_are_chosen_by_name_in_their_own_order() {
-        assert_eq!(select(&[]).unwrap().len(), 28);
+        assert_eq!(select(ROWS, &[]).unwrap().len(), 28);
         let chosen: Vec<&str> =
-            select(&["softmax", "matmul_512"]).unwrap().iter().map(|row| row.name).collect();
+            select(ROWS, &["softmax", "matmul_512"]).unwrap().iter().map(|row| row.name).collect();
         assert_eq!(chosen, ["matmul_512", "softmax"]);
-        let error = select(&["matmul"]).unwrap_err();
+        let error = select(ROWS, &["matmul"]).unwrap_err();
         assert!(error.contains("`matmul`") && error.contains("matmul_512"), "{error}");
     }
 
     #[test]
     fn names_are_unique() {
-        for (i, row) in ROWS.iter().enumerate() {
-            assert!(ROWS[..i].iter().all(|other| other.name != row.name), "{}", row.name);
-        }
+        assert_eq!(repeated_name(ROWS), None);
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::child::{Refusal, Running};
-use super::peers::Peer;
-use super::rows::{Kind, Row};
+use super::peer::{Peer, Skipped};
+use super::report::Report;
+use super::row::{Kind, Row};
 
 /// Repeats before anything counts.
 const WARM_UP: usize = 2;
@@ -65,6 +66,13 @@ impl<'a> Player<'a> {
         Ok(Player { peer, version, running })
     }
 
+    /// Asks for something that is no workload's matter; why it failed is a text.
+    pub(crate) fn request(&mut self, request: &str) -> Result<Value, String> {
+        self.ask(request).map_err(|refusal| match refusal {
+            Refusal::Unsupported(reason) | Refusal::Failed(reason) => reason,
+        })
+    }
+
     fn ask(&mut self, request: &str) -> Result<Value, Refusal> {
         if !self.running.is_alive() {
             self.running = self.peer.start().map_err(Refusal::Failed)?.0;
@@ -82,8 +90,28 @@ impl<'a> Player<'a> {
         self.ask("prepare op_overhead_fused").ok()?;
         let answer = self.ask(&format!("run {MOST_IN_TURN}")).ok()?;
         let times = numbers(&answer["ms"]);
-        (!times.is_empty()).then(|| super::super::median(times) * 1e6)
+        (!times.is_empty()).then(|| super::median(times) * 1e6)
     }
+}
+
+/// Starts everybody, Kiln first; who cannot start is skipped, but for Kiln.
+pub(crate) fn start_all<'a>(
+    kiln: &'a Peer,
+    others: &'a [Peer],
+    report: &mut Report,
+) -> Result<Vec<Player<'a>>, String> {
+    let mut players = vec![Player::start(kiln)?];
+    for peer in others {
+        match Player::start(peer) {
+            Ok(player) => players.push(player),
+            Err(reason) => report.skipped.push(Skipped { name: peer.name, reason }),
+        }
+    }
+    report.peers = players.iter().map(|player| (player.peer.name, player.version.clone())).collect();
+    for (peer, version) in &report.peers {
+        eprintln!("{peer} {version}");
+    }
+    Ok(players)
 }
 
 /// Runs one workload on all players in turn. `file` is the weights, for the workload that loads them.
@@ -172,7 +200,7 @@ impl Measured {
 
     /// The median of the times.
     pub(crate) fn median_ms(&self) -> f64 {
-        super::super::median(self.times.clone())
+        super::median(self.times.clone())
     }
 
     /// The least of the times.
@@ -207,7 +235,7 @@ fn finish(row: &Row, player: &mut Player, outcome: &mut Outcome) {
                 measured.extra.insert("fused_ns".to_owned(), json!(nanoseconds));
             }
         }
-        Kind::Contraction | Kind::Plain | Kind::Load => {}
+        Kind::Contraction | Kind::Plain | Kind::Load | Kind::FirstStep => {}
     }
 }
 

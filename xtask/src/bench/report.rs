@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::number;
 use super::measure::{Measured, Outcome};
-use super::peers::Skipped;
-use super::rows::{Kind, Must, Row};
+use super::number;
+use super::peer::Skipped;
+use super::row::{Kind, Must, Row};
 use crate::table;
 
 /// What stands for all times of a peer on a workload.
@@ -13,9 +13,15 @@ type Statistic = fn(&Measured) -> f64;
 
 /// All that was measured. Outcomes are in the order of `peers`, of which Kiln is the first.
 pub(crate) struct Report {
+    /// `CPU`, or `GPU`.
+    pub(crate) kind: &'static str,
+    /// On what: `2 threads`.
+    pub(crate) place: String,
     pub(crate) threads: usize,
     /// GFLOP/s that the machine's multiply-adds allow.
     pub(crate) limit: Option<f64>,
+    /// GB/s that the machine's memory allows, where it is known.
+    pub(crate) bandwidth: Option<f64>,
     /// Names and versions.
     pub(crate) peers: Vec<(&'static str, String)>,
     pub(crate) skipped: Vec<Skipped>,
@@ -56,6 +62,9 @@ impl Report {
         if row.megabytes > 0.0 {
             put("gb_per_s", row.megabytes / 1e3 / seconds);
         }
+        if let Some((items, _)) = row.items {
+            put("per_second", items / seconds);
+        }
         if let Some(share) = self.of_limit(row, measured) {
             put("of_limit", share);
         }
@@ -65,10 +74,21 @@ impl Report {
         Value::Object(extra)
     }
 
-    /// The share of what the machine's multiply-adds allow.
+    /// The share of what the machine's multiply-adds allow, or its memory.
     fn of_limit(&self, row: &Row, measured: &Measured) -> Option<f64> {
-        let limit = self.limit.filter(|_| row.kind == Kind::Contraction)?;
-        Some(row.megaflops / measured.median_ms() / limit)
+        let share = |millions: f64, limit: Option<f64>| Some(millions / measured.median_ms() / limit?);
+        match row.kind {
+            Kind::Contraction => share(row.megaflops, self.limit),
+            Kind::Plain if row.megabytes > 0.0 => share(row.megabytes, self.bandwidth),
+            Kind::Plain | Kind::Training | Kind::Overhead | Kind::Load | Kind::FirstStep => None,
+        }
+    }
+
+    /// The time of a peer divided by Kiln's.
+    fn ratio_to(&self, name: &str, outcomes: &[Outcome]) -> Option<f64> {
+        let kiln = outcomes.first()?.measured()?;
+        let place = self.peers.iter().position(|(peer, _)| *peer == name)?;
+        Some(outcomes[place].measured()?.median_ms() / kiln.median_ms())
     }
 
     /// The best peer of a row and its time.
@@ -87,7 +107,9 @@ impl Report {
     fn rows(&self) -> Vec<Vec<String>> {
         let mut head = vec!["workload".to_owned()];
         head.extend(self.peers.iter().map(|(peer, _)| (*peer).to_owned()));
-        head.extend(["best peer", "ratio", "must", "", "min ratio", "of limit"].map(str::to_owned));
+        head.extend(
+            ["best peer", "ratio", "must", "", "min ratio", "Kiln reaches", "of limit"].map(str::to_owned),
+        );
         let mut rows = vec![head];
         rows.extend(self.results.iter().map(|(row, outcomes)| self.row(row, outcomes)));
         rows
@@ -116,12 +138,30 @@ impl Report {
         cells.push(shown(ratio));
         cells.push(match row.must {
             Must::Ratio(ratio) => format!("{ratio:.2}"),
+            Must::RatioTo(peer, ratio) => format!("{ratio:.2} of {peer}"),
+            Must::Seconds(most) => format!("≤ {} s", number(most)),
             Must::Nanoseconds(most) => format!("≤ {} ns", number(most)),
         });
-        cells.push(verdict(row, kiln, ratio).to_owned());
+        cells.push(self.verdict(row, outcomes, ratio).to_owned());
         cells.push(shown(self.ratio(outcomes, Measured::min_ms)));
+        cells.push(kiln.map_or(String::new(), |kiln| reached(row, kiln)));
         cells.push(share.map_or(String::new(), |share| format!("{:.0} %", share * 100.0)));
         cells
+    }
+
+    fn verdict(&self, row: &Row, outcomes: &[Outcome], ratio: Option<f64>) -> &'static str {
+        let seconds = outcomes.first().and_then(Outcome::measured).map(|kiln| kiln.median_ms() / 1e3);
+        let met = match row.must {
+            Must::Ratio(must) => ratio.map(|ratio| ratio >= must),
+            Must::RatioTo(peer, must) => self.ratio_to(peer, outcomes).map(|ratio| ratio >= must),
+            Must::Nanoseconds(most) => seconds.map(|seconds| seconds * 1e9 <= most),
+            Must::Seconds(most) => seconds.map(|seconds| seconds <= most),
+        };
+        match met {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "-",
+        }
     }
 
     /// The geometric mean of all ratios.
@@ -173,11 +213,10 @@ impl Report {
     fn notes(&self) -> String {
         let mut text = self.memory_lines();
         if let Some(limit) = self.limit {
-            text += &format!(
-                "Limit of f32 multiply-adds on {} threads: {} GFLOP/s.\n",
-                self.threads,
-                number(limit)
-            );
+            text += &format!("Limit of multiply-adds on {}: {} GFLOP/s.\n", self.place, number(limit));
+        }
+        if let Some(bandwidth) = self.bandwidth {
+            text += &format!("Limit of memory: {} GB/s.\n", number(bandwidth));
         }
         if let Some(mean) = self.geometric_mean(Measured::min_ms) {
             text += &format!("Geo-mean of the least times, for a machine that is not quiet: {mean:.2}.\n");
@@ -194,8 +233,8 @@ impl Report {
     /// The table for the terminal with what goes with it; its last line is the geometric mean.
     pub(crate) fn text(&self) -> String {
         format!(
-            "\nMedian milliseconds on {} threads; ratio: best peer / Kiln.\n\n{}\n{}{}",
-            self.threads,
+            "\nMedian milliseconds on {}; ratio: best peer / Kiln.\n\n{}\n{}{}",
+            self.place,
             table::plain(&self.rows()),
             self.notes(),
             self.closing_line()
@@ -207,10 +246,12 @@ impl Report {
         let versions: Vec<String> =
             self.peers.iter().map(|(peer, version)| format!("{peer} {version}")).collect();
         format!(
-            "# CPU benchmarks\n\nMade by `cargo xtask bench cpu --record`. Median milliseconds on {} threads, \
+            "# {} benchmarks\n\nMade by `cargo xtask bench {} --record`. Median milliseconds on {}, \
             smaller is better; ratio: best peer / Kiln. [README.md](README.md) tells what is measured and how.\n\n\
             {machine}\nVersions: {}.\n\n{}\n{}\n{}",
-            self.threads,
+            self.kind,
+            self.kind.to_lowercase(),
+            self.place,
             versions.join(", "),
             table::markdown(&self.rows_with_shapes()),
             self.notes().replace('\n', "\n\n"),
@@ -239,15 +280,19 @@ fn time(row: &Row, outcome: &Outcome) -> String {
     }
 }
 
-fn verdict(row: &Row, kiln: Option<&Measured>, ratio: Option<f64>) -> &'static str {
-    let met = match (row.must, kiln) {
-        (Must::Ratio(must), _) => ratio.map(|ratio| ratio >= must),
-        (Must::Nanoseconds(most), kiln) => kiln.map(|kiln| kiln.median_ms() * 1e6 <= most),
-    };
-    match met {
-        Some(true) => "met",
-        Some(false) => "missed",
-        None => "-",
+/// What Kiln gets through in a second.
+fn reached(row: &Row, kiln: &Measured) -> String {
+    let seconds = kiln.median_ms() / 1e3;
+    match (row.items, row.kind) {
+        (Some((items, name)), _) => format!("{} {name}/s", number(items / seconds)),
+        (None, Kind::Contraction) if row.megaflops > 1e6 => {
+            format!("{} TFLOP/s", number(row.megaflops / 1e6 / seconds))
+        }
+        (None, Kind::Contraction) => format!("{} GFLOP/s", number(row.megaflops / 1e3 / seconds)),
+        (None, Kind::Plain) if row.megabytes > 0.0 => {
+            format!("{} GB/s", number(row.megabytes / 1e3 / seconds))
+        }
+        (None, Kind::Plain | Kind::Training | Kind::Overhead | Kind::Load | Kind::FirstStep) => String::new(),
     }
 }
 
@@ -258,7 +303,8 @@ fn rounded(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::select;
+    use super::super::cpu::ROWS;
+    use super::super::row::select;
     use super::*;
 
     fn measured(times: &[f64]) -> Outcome {
@@ -266,10 +312,13 @@ mod tests {
     }
 
     fn report(results: &[(&str, Vec<Outcome>)]) -> Report {
-        let row = |name: &str| select(&[name]).unwrap()[0];
+        let row = |name: &str| select(ROWS, &[name]).unwrap()[0];
         Report {
+            kind: "CPU",
+            place: "2 threads".into(),
             threads: 2,
             limit: Some(200.0),
+            bandwidth: None,
             peers: vec![("kiln", "0.1".into()), ("torch", "2".into()), ("burn", "0.22".into())],
             skipped: vec![Skipped { name: "candle", reason: "it does not build".into() }],
             results: results.iter().map(|(name, outcomes)| (row(name), outcomes.clone())).collect(),
@@ -286,7 +335,24 @@ mod tests {
         let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
         let words = line("matmul_512");
         let words: Vec<&str> = words.split_whitespace().collect();
-        assert_eq!(words, ["matmul_512", "2", "4", "5", "torch", "2.00", "1.00", "met", "1.50", "67", "%"]);
+        assert_eq!(
+            words,
+            [
+                "matmul_512",
+                "2",
+                "4",
+                "5",
+                "torch",
+                "2.00",
+                "1.00",
+                "met",
+                "1.50",
+                "134",
+                "GFLOP/s",
+                "67",
+                "%"
+            ]
+        );
         assert!(line("maxpool").contains("burn") && line("maxpool").contains("missed"), "{text}");
         assert!(text.contains("Skipped: candle: it does not build."), "{text}");
         // The square root of 2.0 times 0.5.

@@ -1,0 +1,39 @@
+//! A program that is measured, and how it is started.
+
+use std::path::PathBuf;
+
+use super::child::{Refusal, Running};
+use crate::process;
+
+/// A program that can be started.
+pub(crate) struct Peer {
+    /// As tables have it.
+    pub(crate) name: &'static str,
+    /// Whether its memory is measured; the memory of `torch.compile` is mostly the compiler's.
+    pub(crate) measures_memory: bool,
+    /// What is started, with which arguments, in which environment and folder.
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: Vec<(&'static str, String)>,
+    pub(crate) folder: PathBuf,
+}
+
+/// A framework that is not measured, and why.
+pub(crate) struct Skipped {
+    pub(crate) name: &'static str,
+    pub(crate) reason: String,
+}
+
+impl Peer {
+    /// Starts the program and asks for its version.
+    pub(crate) fn start(&self) -> Result<(Running, String), String> {
+        let mut command = process::program(&self.program.to_string_lossy(), &self.folder);
+        command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let mut running = Running::start(&mut command).map_err(|error| format!("{}: {error}", self.name))?;
+        let hello = running.ask("hello").map_err(|refusal| match refusal {
+            Refusal::Unsupported(reason) | Refusal::Failed(reason) => format!("{}: {reason}", self.name),
+        })?;
+        let version = hello["version"].as_str().unwrap_or("unknown version").to_owned();
+        Ok((running, version))
+    }
+}
