@@ -5,6 +5,7 @@
 
 use crate::driver::{CudaDriver, CudaMemory};
 use crate::failure::Failure;
+use crate::stopwatch::Stopwatch;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 use cudarc::driver::sys::CUstream;
@@ -13,10 +14,40 @@ use kiln_gpu::driver::{Matrices, Products};
 use kiln_ir::{DType, Result};
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// Memory that products may use besides: what the library advises for Hopper.
 const WORKSPACE: usize = 32 << 20;
+
+/// How many of the library's proposals are tried.
+const PROPOSALS: usize = 8;
+
+/// Products of fewer multiply-adds than this take the library's first proposal: trying others would cost more than it gains.
+const LEAST_TRIED: f64 = 1e8;
+
+/// How often each proposal is timed.
+const TRIALS: usize = 3;
+
+static TF32: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(switch("KILN_TF32", false)));
+static TUNES: LazyLock<bool> = LazyLock::new(|| switch("KILN_TUNE", true));
+
+/// What a variable of the environment says: `on` or `off`.
+fn switch(name: &str, default: bool) -> bool {
+    match std::env::var(name).as_deref() {
+        Ok("on") => true,
+        Ok("off") => false,
+        Ok(_) | Err(_) => default,
+    }
+}
+
+pub(crate) fn tf32() -> bool {
+    TF32.load(Ordering::Relaxed)
+}
+
+pub(crate) fn set_tf32(on: bool) {
+    TF32.store(on, Ordering::Relaxed);
+}
 
 /// The library, with what it found out about products.
 pub(crate) struct Blas {
@@ -38,6 +69,7 @@ struct Key {
     factors: [(bool, usize, usize); 2],
     /// The power of 2 that all addresses are multiples of, up to 256.
     alignment: u32,
+    tf32: bool,
 }
 
 /// How the library computes products.
@@ -45,7 +77,10 @@ struct Plan {
     operation: Descriptor,
     /// Of the library's first and second factor, and of the result.
     layouts: [Layout; 3],
-    algorithm: sys::cublasLtMatmulAlgo_t,
+    /// What the library proposes, the likeliest first.
+    proposals: Vec<sys::cublasLtMatmulAlgo_t>,
+    /// The number of the fastest of them, once it is known.
+    fastest: OnceLock<usize>,
     /// Whether factors by which results are scaled are `f64`.
     double: bool,
 }
@@ -120,17 +155,40 @@ impl Blas {
                 (transposed, pitch, step)
             }),
             alignment: addresses.iter().fold(256u64, |all, address| all | address).trailing_zeros().min(8),
+            tf32: types.compute == sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
         };
         let Some(plan) = self.plan(&key, types) else { return Ok(false) };
         let workspace = self.workspace.get_or_init(|| driver.allocate(WORKSPACE)).as_ref();
-        let workspace = workspace.map_err(Clone::clone)?;
+        let workspace = workspace.map_err(Clone::clone)?.address();
+        // SAFETY: the plan was made for these sizes, and the caller vouches for the memory.
+        let queue = |proposal: usize| unsafe {
+            self.queue(&plan, &plan.proposals[proposal], addresses, workspace, stream)
+        };
+        // Each trial gives the whole result: nothing is lost if this one turns out to be the fastest.
+        let fastest = *plan.fastest.get_or_init(|| fastest(&plan, &key, stream, &queue));
+        queue(fastest).map_err(|error| error.on(&driver.info().name, "multiplying matrices"))?;
+        Ok(true)
+    }
+
+    /// Queues products by one of the plan's proposals.
+    ///
+    /// # Safety
+    /// The plan must have been made for these products, of which the addresses are.
+    unsafe fn queue(
+        &self,
+        plan: &Plan,
+        algorithm: &sys::cublasLtMatmulAlgo_t,
+        addresses: [u64; 3],
+        workspace: u64,
+        stream: CUstream,
+    ) -> core::result::Result<(), CublasError> {
         let (one, zero, wide_one, wide_zero) = (1f32, 0f32, 1f64, 0f64);
         let pick = |narrow: &f32, wide: &f64| -> *const c_void {
             if plan.double { core::ptr::from_ref(wide).cast() } else { core::ptr::from_ref(narrow).cast() }
         };
         let [a, b, c] = addresses.map(|address| address as *mut c_void);
-        // SAFETY: the plan was made for these sizes, and the caller vouches for the memory.
-        let multiplied = unsafe {
+        // SAFETY: as the caller says.
+        unsafe {
             result::matmul(
                 self.handle,
                 plan.operation.0,
@@ -144,14 +202,12 @@ impl Blas {
                 plan.layouts[2].0,
                 c,
                 plan.layouts[2].0,
-                &plan.algorithm,
-                workspace.address() as *mut c_void,
+                algorithm,
+                workspace as *mut c_void,
                 WORKSPACE,
                 stream.cast(),
             )
-        };
-        multiplied.map_err(|error| error.on(&driver.info().name, "multiplying matrices"))?;
-        Ok(true)
+        }
     }
 
     fn plan(&self, key: &Key, types: Types) -> Option<Arc<Plan>> {
@@ -159,6 +215,29 @@ impl Blas {
         // What the library has no algorithm for, a kernel computes.
         plans.entry(*key).or_insert_with(|| Plan::new(self.handle, key, types).ok().map(Arc::new)).clone()
     }
+}
+
+/// The fastest of a plan's proposals, by running them. One that fails is not chosen, unless all do.
+fn fastest(
+    plan: &Plan,
+    key: &Key,
+    stream: CUstream,
+    queue: &dyn Fn(usize) -> core::result::Result<(), CublasError>,
+) -> usize {
+    let multiply_adds: f64 = key.sizes.iter().map(|&size| size as f64).product();
+    if plan.proposals.len() < 2 || multiply_adds < LEAST_TRIED || !*TUNES {
+        return 0;
+    }
+    let Ok(stopwatch) = Stopwatch::new() else { return 0 };
+    let time = |proposal: usize| {
+        // The first run loads its kernel.
+        queue(proposal).ok()?;
+        let times = (0..TRIALS).map(|_| stopwatch.time(stream, || queue(proposal).is_ok()));
+        let least = times.collect::<Option<Vec<f32>>>()?.into_iter().fold(f32::INFINITY, f32::min);
+        Some((proposal, least))
+    };
+    let times = (0..plan.proposals.len()).filter_map(time);
+    times.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(0, |(proposal, _)| proposal)
 }
 
 fn address(matrices: &Matrices<'_, CudaMemory>) -> u64 {
@@ -182,6 +261,9 @@ impl Types {
         }
         let (element, compute, scale) = match products.dtype {
             DType::F64 => (Data::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F, Data::CUDA_R_64F),
+            DType::F32 if tf32() => {
+                (Data::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F_FAST_TF32, Data::CUDA_R_32F)
+            }
             DType::F32 => (Data::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F, Data::CUDA_R_32F),
             DType::F16 => (Data::CUDA_R_16F, Compute::CUBLAS_COMPUTE_32F, Data::CUDA_R_32F),
             DType::BF16 => (Data::CUDA_R_16BF, Compute::CUBLAS_COMPUTE_32F, Data::CUDA_R_32F),
@@ -233,21 +315,46 @@ impl Plan {
             layout(types.element, [columns, rows, columns], count, rows * columns)?,
         ];
         let preference = preference(key.alignment)?;
-        // SAFETY: all of them are alive.
-        let found = unsafe {
-            result::get_matmul_algo_heuristic(
-                handle,
-                operation.0,
-                layouts[0].0,
-                layouts[1].0,
-                layouts[2].0,
-                layouts[2].0,
-                preference.0,
-            )?
-        };
+        let proposals = proposals(handle, &operation, &layouts, &preference)?;
         let double = types.scale == sys::cudaDataType_t::CUDA_R_64F;
-        Ok(Plan { operation, layouts, algorithm: found.algo, double })
+        Ok(Plan { operation, layouts, proposals, fastest: OnceLock::new(), double })
     }
+}
+
+/// How the library would compute products, the likeliest to be fast first. There is at least one.
+fn proposals(
+    handle: sys::cublasLtHandle_t,
+    operation: &Descriptor,
+    layouts: &[Layout; 3],
+    preference: &Preference,
+) -> core::result::Result<Vec<sys::cublasLtMatmulAlgo_t>, CublasError> {
+    let mut found = [core::mem::MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::uninit(); PROPOSALS];
+    let mut count = 0;
+    // SAFETY: all of them are alive, and there is room for as many results as are asked for.
+    unsafe {
+        sys::cublasLtMatmulAlgoGetHeuristic(
+            handle,
+            operation.0,
+            layouts[0].0,
+            layouts[1].0,
+            layouts[2].0,
+            layouts[2].0,
+            preference.0,
+            PROPOSALS as i32,
+            found.as_mut_ptr().cast(),
+            &mut count,
+        )
+        .result()?;
+    }
+    let count = usize::try_from(count).unwrap_or(0).min(PROPOSALS);
+    // SAFETY: the library wrote as many.
+    let found = found[..count].iter().map(|proposal| unsafe { proposal.assume_init_ref() });
+    let usable = found.filter(|proposal| proposal.state.result().is_ok());
+    let list: Vec<sys::cublasLtMatmulAlgo_t> = usable.map(|proposal| proposal.algo).collect();
+    if list.is_empty() {
+        return Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED));
+    }
+    Ok(list)
 }
 
 /// Matrices of so many rows and columns, with a pitch, counted as the library does.

@@ -74,6 +74,24 @@ impl CudaDevice {
         Ok(CudaDevice { index })
     }
 
+    /// Lets products of `f32` round their factors to TF32, 10 bits of the 23, on all devices from now on, or not: on tensor
+    /// cores many times as fast, with relative errors of about 1e-3. The default is not, unless `KILN_TF32=on` is in the
+    /// environment.
+    ///
+    /// ```
+    /// kiln_tensor::CudaDevice::set_tf32(true);
+    /// assert!(kiln_tensor::CudaDevice::tf32());
+    /// # kiln_tensor::CudaDevice::set_tf32(false);
+    /// ```
+    pub fn set_tf32(on: bool) {
+        kiln_cuda::set_tf32(on);
+    }
+
+    /// Whether they do.
+    pub fn tf32() -> bool {
+        kiln_cuda::tf32()
+    }
+
     /// How many there are; 0 where CUDA is missing.
     pub fn count() -> usize {
         kiln_cuda::count()

@@ -23,6 +23,8 @@ type Mixed = kiln::Autodiff<Gpu>;
 
 /// Makes the inputs of the workload with that name.
 pub(crate) fn prepare(workload: &str, device: &CudaDevice) -> Result<Prepared> {
+    // As in `torch_gpu.py`.
+    CudaDevice::set_tf32(true);
     Gpu::seed(device, 1);
     let rounds = gpu::rounds(workload);
     match workload {
