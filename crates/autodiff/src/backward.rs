@@ -9,7 +9,7 @@ use crate::tracked::Tracked;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
-use kiln_ir::{Engine, Error, Result, TensorType, Value, Var, vjp};
+use kiln_ir::{Engine, Error, Op, Result, TensorType, Value, Var, vjp};
 use smallvec::SmallVec;
 
 /// One walk over the tape.
@@ -63,7 +63,7 @@ impl<'a> Pass<'a> {
             match kind {
                 NodeKind::Leaf => {
                     if let Some(gradient) = sums.into_iter().flatten().next() {
-                        self.gradients.insert(id, gradient);
+                        self.gradients.insert(id, self.full(gradient));
                     }
                 }
                 NodeKind::Op(recorded) => self.step(recorded, parents, sums)?,
@@ -71,6 +71,16 @@ impl<'a> Pass<'a> {
             }
         }
         Ok(self.gradients)
+    }
+
+    /// The gradient of a leaf in the precision of its dtype: optimizers compute with it.
+    fn full(&self, gradient: Value) -> Value {
+        if !self.engine.mixes_precision() {
+            return gradient;
+        }
+        let ty = *gradient.ty();
+        let operand = core::iter::once(gradient.into()).collect();
+        self.engine.execute(&Op::Cast(ty.dtype), operand, &[ty]).remove(0)
     }
 
     /// Sends the gradients of an op's results on to its operands.

@@ -183,6 +183,10 @@ impl Engine for Forward {
         self.inner.read(self.open(value).0)
     }
 
+    fn mixes_precision(&self) -> bool {
+        self.inner.mixes_precision()
+    }
+
     fn submit(&self) {
         self.inner.submit();
     }

@@ -210,7 +210,7 @@ impl Autodiff {
             recipe: self.makes_recipe(op, results).then(Draft::default),
         };
         for operand in &mut inputs {
-            recording.add(operand);
+            recording.add(op, operand);
         }
         recording.run(op, inputs, results)
     }
@@ -263,6 +263,10 @@ impl Engine for Autodiff {
         self.inner.read(self.detach(value))
     }
 
+    fn mixes_precision(&self) -> bool {
+        self.inner.mixes_precision()
+    }
+
     fn submit(&self) {
         self.inner.submit();
     }
@@ -296,8 +300,9 @@ struct Draft {
 impl Recording<'_> {
     /// Notes an operand, and puts what the inner engine gets in its place.
     #[inline]
-    fn add(&mut self, operand: &mut Operand) {
-        let saves = self.saved.input(self.kept.len());
+    fn add(&mut self, op: &Op, operand: &mut Operand) {
+        let place = self.kept.len();
+        let saves = self.saved.input(place);
         let value = match core::mem::replace(operand, Operand::Scalar(Scalar::Bool(false))) {
             Operand::Value(value) => value,
             Operand::Scalar(scalar) => {
@@ -328,7 +333,7 @@ impl Recording<'_> {
         }
         self.kept.push(match recipe {
             Some(recipe) if saves => Kept::Recipe(recipe),
-            None if saves => Kept::Value(inner.clone()),
+            None if saves => Kept::Value(self.layer.inner.kept(op, place, &inner)),
             Some(_) | None => Kept::Type(PackedType::new(inner.ty())),
         });
         self.parents.push(edge);

@@ -231,6 +231,10 @@ impl Engine for Fusion {
         Box::pin(async { self.shared.inner.read(value).await })
     }
 
+    fn mixes_precision(&self) -> bool {
+        self.shared.inner.mixes_precision()
+    }
+
     fn submit(&self) {
         if self.shared.mode != Mode::Off {
             self.queue().submit();

@@ -42,6 +42,20 @@ pub trait Engine: Any + Send + Sync {
     /// Brings a value back, or the error that its computation met.
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
 
+    /// What to keep of an operand of `op` for the op's gradient rule, which reads the operand at `place`. The value itself
+    /// by default; a layer under which the op reads less than the value holds gives that less, so that the rest is freed.
+    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
+        let _ = (op, place);
+        value.clone()
+    }
+
+    /// Whether values may be held in fewer bits than their dtype says, as under a layer of mixed precision. A
+    /// [cast](Op::Cast) to the dtype that a value has already then brings it to full precision; elsewhere it changes nothing.
+    /// Layers pass on what the engine below says.
+    fn mixes_precision(&self) -> bool {
+        false
+    }
+
     /// A hint that a unit of work ends here, such as a training step: an engine that gathers ops before it runs them may
     /// take the ops up to here together. Does nothing by default; layers pass it on.
     fn submit(&self) {}

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! A backend is a zero-sized name for a stack of engines. [`Flex`] is the eager CPU engine; [`Autodiff<B>`](Autodiff)
-//! adds gradients to a backend; [`Dyn`] is chosen at run time by its [`Device`], and [`dynamic`] has the types
+//! adds gradients to a backend and [`Autocast<B>`](Autocast) mixed precision; [`Dyn`] is chosen at run time by its [`Device`], and [`dynamic`] has the types
 //! without a backend parameter.
 //!
 //! A model is a struct of modules:
@@ -89,8 +89,8 @@ pub mod prelude {
     #[cfg(feature = "train")]
     pub use kiln_optim::Optimizer;
     pub use kiln_tensor::{
-        Autodiff, AutodiffBackend, Backend, Bool, Cpu, DType, Device, Distribution, Dyn, Flex, Float, Int,
-        Shape, Tensor, TensorData, activation, s,
+        Autocast, Autodiff, AutodiffBackend, Backend, Bool, Cpu, DType, Device, Distribution, Dyn, Flex,
+        Float, Int, Shape, Tensor, TensorData, activation, s,
     };
     #[cfg(feature = "cuda")]
     pub use kiln_tensor::{Cuda, CudaDevice};

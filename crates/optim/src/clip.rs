@@ -109,6 +109,14 @@ pub fn clip_grad_value(gradients: &mut GradientsParams, limit: f64) -> Result<()
     })
 }
 
+/// The greatest magnitude of all gradients; 0 without gradients, NaN if there is one. Waits for the device.
+pub(crate) fn largest(gradients: &GradientsParams) -> Result<f64> {
+    match total_norm(gradients, Norm::Infinity)? {
+        Some(total) => read(total),
+        None => Ok(0.0),
+    }
+}
+
 fn clip_by_norm(gradients: &mut GradientsParams, limit: f64, norm: Norm) -> Result<Option<AnyTensor>> {
     let Some(total) = total_norm(gradients, norm)? else { return Ok(None) };
     let coefficient = coefficient(total.clone(), limit)?;
@@ -182,7 +190,10 @@ fn scale(gradient: AnyTensor, coefficient: AnyTensor) -> Result<AnyTensor> {
 }
 
 /// Passes each gradient through a function; after an error the rest stays as it is.
-fn each(gradients: &mut GradientsParams, mut f: impl FnMut(AnyTensor) -> Result<AnyTensor>) -> Result<()> {
+pub(crate) fn each(
+    gradients: &mut GradientsParams,
+    mut f: impl FnMut(AnyTensor) -> Result<AnyTensor>,
+) -> Result<()> {
     let ids: Vec<_> = gradients.iter().map(|(id, _)| id).collect();
     for id in ids {
         // Taken out, so that the engine may write in place.

@@ -31,6 +31,7 @@
 //!   parameter, in a [`PerParameter`], which knows the module: own rules need no more than an `UpdateRule`.
 //! * [`ParameterGroup`]s give some parameters a learning rate and weight decay of their own.
 //! * [`GradientClipping`] limits gradients in the optimizer, [`clip_grad_norm`] by hand.
+//! * [`LossScaler`] keeps gradients of 16 bits from vanishing.
 //! * [`OptimizerState`] is what an optimizer remembers, by the parameters' dotted names, for saving and going on exactly.
 //! * [`schedule`] has learning rates that change: warm-up, linear, cosine, steps.
 //!
@@ -46,6 +47,7 @@ mod clip;
 mod error;
 mod group;
 mod optimizer;
+mod scaler;
 pub mod schedule;
 mod sgd;
 mod state;
@@ -56,6 +58,7 @@ pub use error::{OptimError, Result};
 pub use group::{ParameterGroup, StepOptions};
 pub use kiln_nn::GradientsParams;
 pub use optimizer::{Optimizer, PerParameter, Update, UpdateRule};
+pub use scaler::{LossScaler, LossScalerConfig, LossScalerState};
 pub use schedule::LearningRate;
 pub use sgd::{Sgd, SgdConfig, SgdRule};
 pub use state::{OptimizerState, ParameterState};

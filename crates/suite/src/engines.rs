@@ -133,6 +133,14 @@ impl Engine for Tracked {
         self.0.read(value)
     }
 
+    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
+        self.0.kept(op, place, value)
+    }
+
+    fn mixes_precision(&self) -> bool {
+        self.0.mixes_precision()
+    }
+
     fn sync(&self) -> BoxFuture<'_, kiln_ir::Result<()>> {
         self.0.sync()
     }
@@ -177,6 +185,14 @@ impl Engine for Neighbours {
 
     fn submit(&self) {
         self.0.submit();
+    }
+
+    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
+        self.0.kept(op, place, value)
+    }
+
+    fn mixes_precision(&self) -> bool {
+        self.0.mixes_precision()
     }
 
     fn sync(&self) -> BoxFuture<'_, kiln_ir::Result<()>> {

@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use kiln_autocast::LowPrecision;
 use kiln_ir::{Engine, MemoryUse};
 use spin::Mutex;
 
@@ -142,6 +143,28 @@ impl Device {
         }
         let stack = self.0.with_autodiff(Checkpointing::None);
         layered.push((self.0.clone(), stack.clone()));
+        Device(stack)
+    }
+
+    /// The same device with mixed precision: see [`Autocast`](crate::Autocast). Automatic differentiation goes around it.
+    /// Repeated calls with the same precision on one device give equal devices.
+    ///
+    /// ```
+    /// use kiln_tensor::{Device, LowPrecision};
+    ///
+    /// let device = Device::cpu().autocast(LowPrecision::BF16).autodiff();
+    /// assert_eq!(format!("{device:?}"), "Device(autodiff over autocast to bf16 over cpu)");
+    /// ```
+    #[must_use]
+    pub fn autocast(&self, precision: LowPrecision) -> Device {
+        static LAYERED: Mutex<Vec<(Stack, LowPrecision, Stack)>> = Mutex::new(Vec::new());
+        let mut layered = LAYERED.lock();
+        let is_it = |inner: &Stack, other: LowPrecision| inner.same(&self.0) && other == precision;
+        if let Some((_, _, stack)) = layered.iter().find(|(inner, other, _)| is_it(inner, *other)) {
+            return Device(stack.clone());
+        }
+        let stack = self.0.with_autocast(precision);
+        layered.push((self.0.clone(), precision, stack.clone()));
         Device(stack)
     }
 

@@ -55,8 +55,9 @@ pub mod transform;
 pub use any::{AnyComplex, AnyTensor, Interpolation, PadMode, ScatterReduction, UniqueAny};
 pub use axis::{Axis, AxisList};
 pub use backend::{
-    Autodiff, AutodiffBackend, Backend, BalancedCheckpointing, CheckpointingStrategy, Cpu, Dyn, Flex,
-    Forward, ForwardBackend, Fusion, NoCheckpointing, Vmap, VmapBackend,
+    Autocast, AutocastFloat, Autodiff, AutodiffBackend, Backend, BalancedCheckpointing,
+    CheckpointingStrategy, Cpu, Dyn, Flex, Forward, ForwardBackend, Fusion, NoCheckpointing, Vmap,
+    VmapBackend,
 };
 pub use capture::{Captured, capture};
 pub use complex::Complex;
@@ -65,6 +66,8 @@ pub use cuda::{Cuda, CudaDevice, FloatElement, IntElement};
 pub use device::{CpuDevice, Device, DeviceKey, FlexDevice};
 pub use einsum::{EinsumOperand, EinsumOperands, EinsumPath, EinsumStep, einsum};
 pub use functions::{activation, fft, grid, linalg, loss, module, quantize, signal, stats};
+pub use half::{bf16, f16};
+pub use kiln_autocast::LowPrecision;
 pub use kiln_autodiff::Checkpointing;
 #[cfg(feature = "std")]
 pub use kiln_cpu::MappedFile;

@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::any::TypeId;
 use core::fmt;
+use kiln_autocast::Autocast as AutocastLayer;
 use kiln_autodiff::{Autodiff as AutodiffLayer, Forward as ForwardLayer};
 use kiln_fusion::Fusion as FusionLayer;
 use kiln_ir::{Engine, Memory};
@@ -41,6 +42,7 @@ enum Layer {
     Forward(Arc<ForwardLayer>, Arc<VmapLayer>),
     Vmap(Arc<VmapLayer>),
     Fusion(Arc<FusionLayer>),
+    Autocast(Arc<AutocastLayer>),
 }
 
 impl Stack {
@@ -95,6 +97,13 @@ impl Stack {
         self.layered(layer.clone(), Layer::Fusion(layer))
     }
 
+    /// This stack with mixed precision around it: contractions run in 16 bits.
+    #[must_use]
+    pub fn with_autocast(&self, precision: crate::LowPrecision) -> Stack {
+        let layer = Arc::new(AutocastLayer::new(self.0.engine.clone(), precision));
+        self.layered(layer.clone(), Layer::Autocast(layer))
+    }
+
     fn layered(&self, engine: Arc<dyn Engine>, layer: Layer) -> Stack {
         Stack(Arc::new(Inner {
             engine,
@@ -139,7 +148,7 @@ impl Stack {
     pub fn autodiff(&self) -> Option<&Arc<AutodiffLayer>> {
         match &self.0.layer {
             Layer::Autodiff(layer) => Some(layer),
-            Layer::None | Layer::Forward(..) | Layer::Vmap(_) | Layer::Fusion(_) => None,
+            Layer::None | Layer::Forward(..) | Layer::Vmap(_) | Layer::Fusion(_) | Layer::Autocast(_) => None,
         }
     }
 
@@ -148,7 +157,7 @@ impl Stack {
     pub(crate) fn forward(&self) -> Option<(&Arc<ForwardLayer>, &Arc<VmapLayer>)> {
         match &self.0.layer {
             Layer::Forward(layer, tangents) => Some((layer, tangents)),
-            Layer::None | Layer::Autodiff(_) | Layer::Vmap(_) | Layer::Fusion(_) => None,
+            Layer::None | Layer::Autodiff(_) | Layer::Vmap(_) | Layer::Fusion(_) | Layer::Autocast(_) => None,
         }
     }
 
@@ -156,7 +165,9 @@ impl Stack {
     pub(crate) fn vmap(&self) -> Option<&Arc<VmapLayer>> {
         match &self.0.layer {
             Layer::Vmap(layer) => Some(layer),
-            Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Fusion(_) => None,
+            Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Fusion(_) | Layer::Autocast(_) => {
+                None
+            }
         }
     }
 
@@ -164,7 +175,17 @@ impl Stack {
     pub fn fusion(&self) -> Option<&Arc<FusionLayer>> {
         match &self.0.layer {
             Layer::Fusion(layer) => Some(layer),
-            Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Vmap(_) => None,
+            Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Vmap(_) | Layer::Autocast(_) => {
+                None
+            }
+        }
+    }
+
+    /// The outermost layer, if it is mixed precision.
+    pub fn autocast(&self) -> Option<&Arc<AutocastLayer>> {
+        match &self.0.layer {
+            Layer::Autocast(layer) => Some(layer),
+            Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Vmap(_) | Layer::Fusion(_) => None,
         }
     }
 
@@ -188,12 +209,20 @@ impl Stack {
         core::iter::successors(Some(self), |stack| stack.below()).any(|stack| stack.same(other))
     }
 
-    /// Where random ops on this stack get their keys. Forward mode, batching and fusion draw from the stream below them.
+    /// Where random ops on this stack get their keys. Forward mode, batching, fusion and mixed precision draw
+    /// from the stream below them.
     pub fn keys(&self) -> &KeyStream {
         match (&self.0.layer, &self.0.below) {
-            (Layer::Forward(..) | Layer::Vmap(_) | Layer::Fusion(_), Some(below)) => below.keys(),
+            (Layer::Forward(..) | Layer::Vmap(_) | Layer::Fusion(_) | Layer::Autocast(_), Some(below)) => {
+                below.keys()
+            }
             (
-                Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Vmap(_) | Layer::Fusion(_),
+                Layer::None
+                | Layer::Autodiff(_)
+                | Layer::Forward(..)
+                | Layer::Vmap(_)
+                | Layer::Fusion(_)
+                | Layer::Autocast(_),
                 _,
             ) => &self.0.keys,
         }
@@ -245,6 +274,7 @@ impl fmt::Debug for Stack {
             Layer::Autodiff(_) => f.write_str("autodiff over ")?,
             Layer::Forward(..) => f.write_str("forward over ")?,
             Layer::Vmap(_) => f.write_str("vmap over ")?,
+            Layer::Autocast(layer) => write!(f, "autocast to {} over ", layer.precision().dtype())?,
         }
         match &self.0.below {
             Some(below) => fmt::Debug::fmt(below, f),

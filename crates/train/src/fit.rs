@@ -151,13 +151,20 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
             // Before the update: a NaN must not reach the weights.
             meter.read(|loss| losses.push(loss))?;
         }
+        let loss = match &self.options.scaler {
+            Some(scaler) => scaler.scale_loss(loss),
+            None => loss,
+        };
         let gradients = loss.try_backward().map_err(|source| TrainError::Tensor { place, source })?;
         // Without the tape nothing else holds the weights, and they are updated in place.
         drop(loss);
         let gradients = GradientsParams::from_grads(gradients, &self.model);
         let learning_rate = self.learning_rate.at(place.step);
-        let update = self.optimizer.update(learning_rate, &mut self.model, gradients);
-        update.map_err(|source| TrainError::Optimizer { place, source })?;
+        let update = match &mut self.options.scaler {
+            Some(scaler) => scaler.step(&mut self.optimizer, learning_rate, &mut self.model, gradients),
+            None => self.optimizer.update(learning_rate, &mut self.model, gradients).map(|()| true),
+        };
+        let is_changed = update.map_err(|source| TrainError::Optimizer { place, source })?;
         let report = StepReport {
             epoch: place.epoch,
             step: place.step,
@@ -165,6 +172,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
             num_items,
             learning_rate,
             loss: if is_read { meter.recent() } else { None },
+            skipped: !is_changed,
         };
         self.position.step += 1;
         self.position.batch += 1;

@@ -82,4 +82,6 @@ pub struct StepReport {
     pub learning_rate: f64,
     /// The loss; `None` where it was not read from the device yet.
     pub loss: Option<f64>,
+    /// Whether the model was left as it was, since gradients of a [scaled loss](crate::Trainer::loss_scaler) were not finite.
+    pub skipped: bool,
 }

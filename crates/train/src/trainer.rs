@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use kiln_nn::Module;
-use kiln_optim::{LearningRate, Optimizer};
+use kiln_optim::{LearningRate, LossScaler, LossScalerState, Optimizer};
 use kiln_store::{Checkpoint, TrainingState};
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,7 @@ pub(crate) struct Options {
     pub(crate) progress: bool,
     pub(crate) read_interval: usize,
     pub(crate) stop_on_non_finite: bool,
+    pub(crate) scaler: Option<LossScaler>,
     pub(crate) monitor: Monitor,
     pub(crate) early_stopping: Option<EarlyStopping>,
     pub(crate) best_folder: Option<PathBuf>,
@@ -61,6 +62,9 @@ pub(crate) struct Position {
 
 /// The key of the position in a checkpoint.
 const POSITION: &str = "trainer";
+
+/// The key of what the loss scaler remembers.
+const SCALER: &str = "loss_scaler";
 
 impl<M: Module, O: Optimizer> Trainer<M, O> {
     /// A trainer of a model. The learning rate is a plain number or any [schedule](kiln_optim::schedule) over the
@@ -112,6 +116,14 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     #[must_use]
     pub fn stop_on_non_finite(mut self, stop: bool) -> Self {
         self.options.stop_on_non_finite = stop;
+        self
+    }
+
+    /// Scales the loss, for training in `f16`: see [`LossScaler`]. Steps whose gradients are not finite leave the model as it
+    /// was. Each step then waits for the device. Checkpoints keep the scale. Default: the loss is not scaled.
+    #[must_use]
+    pub fn loss_scaler(mut self, scaler: LossScaler) -> Self {
+        self.options.scaler = Some(scaler);
         self
     }
 
@@ -169,7 +181,8 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     /// bit for bit, what it would have given without the break.
     ///
     /// # Errors
-    /// When the checkpoint is damaged, is of another model or optimizer, or was not written by a trainer.
+    /// When the checkpoint is damaged, is of another model or optimizer, or was not written by a trainer, or the trainer has no
+    /// [loss scaler](Trainer::loss_scaler) and that of the checkpoint had one.
     pub fn resume(mut self, checkpoint: &Checkpoint) -> Result<Self> {
         let state = checkpoint.state();
         let Some(position) = state.value::<Position>(POSITION)? else {
@@ -179,6 +192,9 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
                 requirement: "one that a trainer wrote",
             });
         };
+        if let Some(scaler) = state.value::<LossScalerState>(SCALER)? {
+            self.load_scaler(scaler)?;
+        }
         self.model = load(self.model, checkpoint)?;
         checkpoint.load_optimizer(&mut self.optimizer, &self.model)?;
         state.restore_random(&self.model)?;
@@ -186,9 +202,26 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         Ok(self)
     }
 
+    fn load_scaler(&mut self, state: LossScalerState) -> Result<()> {
+        let refuse = |value: String, requirement| {
+            Err(TrainError::InvalidOption { option: "the loss scaler", value, requirement })
+        };
+        match &mut self.options.scaler {
+            Some(scaler) => scaler
+                .load_state(state)
+                .or_else(|error| refuse(error.to_string(), "that of a checkpoint which a trainer wrote")),
+            None => refuse("none".to_owned(), "set before `resume`: the checkpoint was written with one"),
+        }
+    }
+
     /// The model.
     pub fn model(&self) -> &M {
         &self.model
+    }
+
+    /// The loss scaler, if there is one.
+    pub fn scaler(&self) -> Option<&LossScaler> {
+        self.options.scaler.as_ref()
     }
 
     /// The optimizer.
@@ -208,7 +241,11 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
 
     pub(crate) fn save(&self, folder: &std::path::Path) -> Result<()> {
         let Position { epoch, step, .. } = self.position;
-        let state = TrainingState::of(&self.model).at(epoch, step).with_value(POSITION, &self.position)?;
+        let mut state =
+            TrainingState::of(&self.model).at(epoch, step).with_value(POSITION, &self.position)?;
+        if let Some(scaler) = &self.options.scaler {
+            state = state.with_value(SCALER, &scaler.state())?;
+        }
         Ok(Checkpoint::save(folder, &self.model, Some(&self.optimizer), &state)?)
     }
 
@@ -262,6 +299,7 @@ impl Default for Options {
             progress: true,
             read_interval: 1,
             stop_on_non_finite: true,
+            scaler: None,
             monitor: Monitor::default(),
             early_stopping: None,
             best_folder: None,

@@ -214,6 +214,10 @@ impl Engine for Vmap {
         }
     }
 
+    fn mixes_precision(&self) -> bool {
+        self.inner.mixes_precision()
+    }
+
     fn submit(&self) {
         self.inner.submit();
     }

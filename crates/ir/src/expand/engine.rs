@@ -175,6 +175,10 @@ impl<E: Engine> Engine for Expand<E> {
         self.inner.read(value)
     }
 
+    fn mixes_precision(&self) -> bool {
+        self.inner.mixes_precision()
+    }
+
     fn submit(&self) {
         self.inner.submit();
     }

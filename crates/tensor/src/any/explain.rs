@@ -24,8 +24,13 @@ fn explain(stack: &Stack, value: &Value) -> String {
     if let Some(layer) = stack.fusion() {
         return layer.explain(value);
     }
-    match (stack.autodiff(), stack.below()) {
-        (Some(layer), Some(below)) => explain(below, &layer.inner_value(value)),
+    let inner = match (stack.autodiff(), stack.autocast()) {
+        (Some(layer), _) => Some(layer.inner_value(value)),
+        (None, Some(layer)) => Some(layer.inner_value(value)),
+        (None, None) => None,
+    };
+    match (inner, stack.below()) {
+        (Some(inner), Some(below)) => explain(below, &inner),
         _ => format!("{}: {stack:?} runs ops one by one\n", value.ty()),
     }
 }

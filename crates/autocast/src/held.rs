@@ -1,0 +1,66 @@
+//! Values as the layer holds them.
+
+use kiln_ir::{DType, TensorType, Value};
+use spin::Once;
+
+/// The payload of a value that the program sees as `f32`.
+pub(crate) struct Held {
+    /// The layer that holds it: below another such layer, values of both look alike otherwise.
+    layer: usize,
+    /// Taken only out of a payload that is about to be dropped.
+    form: Option<Form>,
+}
+
+/// Values of the inner engine.
+pub(crate) enum Form {
+    /// In 16 bits alone.
+    Low(Value),
+    /// In `f32`, and in 16 bits too once that was asked for.
+    Full { full: Value, low: Once<Value> },
+}
+
+impl Form {
+    /// A value of the inner engine, of `f32` or of 16 bits.
+    pub(crate) fn new(inner: Value) -> Form {
+        if inner.dtype() == DType::F32 {
+            Form::Full { full: inner, low: Once::new() }
+        } else {
+            Form::Low(inner)
+        }
+    }
+
+    /// What the inner engine holds: the `f32` if there is one.
+    pub(crate) fn value(&self) -> &Value {
+        match self {
+            Form::Low(value) | Form::Full { full: value, .. } => value,
+        }
+    }
+
+    pub(crate) fn into_value(self) -> Value {
+        match self {
+            Form::Low(value) | Form::Full { full: value, .. } => value,
+        }
+    }
+}
+
+impl Held {
+    /// What the program sees of a value of the inner engine: a float of the dtype `seen`. Poison stays visible.
+    pub(crate) fn wrap(layer: usize, inner: Value, seen: DType) -> Value {
+        let ty = TensorType { dtype: seen, ..*inner.ty() };
+        match inner.error() {
+            Some(error) => Value::poisoned(ty, error.clone()),
+            None => Value::new(ty, Held { layer, form: Some(Form::new(inner)) }),
+        }
+    }
+
+    /// The form of a value that `layer` holds. Any other value is the inner engine's own.
+    pub(crate) fn of(value: &Value, layer: usize) -> Option<&Form> {
+        value.payload::<Held>().filter(|held| held.layer == layer)?.form.as_ref()
+    }
+
+    /// Moves the form out of the only clone of a value that `layer` holds, so that the inner engine may overwrite the inner
+    /// value.
+    pub(crate) fn take(value: &mut Value, layer: usize) -> Option<Form> {
+        value.payload_mut::<Held>().filter(|held| held.layer == layer)?.form.take()
+    }
+}

@@ -1,0 +1,352 @@
+//! The layer.
+
+use crate::held::{Form, Held};
+use crate::policy::{Precision, narrows, precision};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::sync::Arc;
+use kiln_ir::{
+    Binary, BoxFuture, Caps, DType, Engine, Error, Memory, Op, Operand, OperandType, Operands, Result,
+    Scalar, SharedBytes, TensorData, TensorType, Value, Values, infer, poisoned,
+};
+
+/// An engine that runs ops in 16 bits where that does no harm, around the engine that runs them.
+///
+/// Cheap to clone and safe to use from many threads at once; two layers around the same inner engine share their
+/// values.
+#[derive(Clone)]
+pub struct Autocast {
+    inner: Arc<dyn Engine>,
+    precision: LowPrecision,
+}
+
+/// The dtype of 16 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LowPrecision {
+    /// bfloat16: the range of `f32` with 8 significant bits. Training needs nothing else.
+    #[default]
+    BF16,
+    /// IEEE 754 half precision: 11 significant bits, from 6e-5 to 65504. Training needs a scaled loss.
+    F16,
+}
+
+impl LowPrecision {
+    /// The dtype.
+    pub const fn dtype(self) -> DType {
+        match self {
+            LowPrecision::BF16 => DType::BF16,
+            LowPrecision::F16 => DType::F16,
+        }
+    }
+
+    /// The least normal and the greatest finite number.
+    const fn range(self) -> (f64, f64) {
+        match self {
+            LowPrecision::BF16 => (f32::MIN_POSITIVE as f64, half::bf16::MAX.to_f64_const()),
+            LowPrecision::F16 => (half::f16::MIN_POSITIVE.to_f64_const(), half::f16::MAX.to_f64_const()),
+        }
+    }
+}
+
+/// What a plain number does to an op on tensors of 16 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Number {
+    /// Nothing: 16 bits hold it.
+    Exact,
+    /// The op is computed in `f32` and rounded.
+    Rounded,
+    /// The op runs in `f32`, and so is the result.
+    Full,
+}
+
+impl Autocast {
+    /// A layer around an engine.
+    ///
+    /// On an engine that does not compute with the dtype, the results of ops that should run in it are poisoned with an error
+    /// that says so.
+    pub fn new(inner: Arc<dyn Engine>, precision: LowPrecision) -> Autocast {
+        Autocast { inner, precision }
+    }
+
+    /// The engine below.
+    pub fn inner(&self) -> &Arc<dyn Engine> {
+        &self.inner
+    }
+
+    /// The dtype of 16 bits.
+    pub fn precision(&self) -> LowPrecision {
+        self.precision
+    }
+
+    /// The dtype in which the elements are in memory, now.
+    pub fn held_dtype(&self, value: &Value) -> DType {
+        self.inner_value(value).dtype()
+    }
+
+    /// The inner engine's value, in the dtype in which it is held.
+    pub fn inner_value(&self, value: &Value) -> Value {
+        Held::of(value, self.id()).map_or(value, Form::value).clone()
+    }
+
+    /// A value of the inner engine as a value of this layer.
+    pub fn from_inner(&self, value: Value) -> Value {
+        value
+    }
+
+    /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
+    /// Runs an op in 16 bits.
+    fn run_low(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let dtype = self.precision.dtype();
+        let caps = self.inner.caps();
+        if !caps.dtypes.contains(dtype) {
+            let error =
+                Error::unsupported("autocast", format!("`{}` does not compute with {dtype}", caps.name));
+            return poisoned(
+                results,
+                &error.hint("use the engine without `Autocast`, or the other precision"),
+            );
+        }
+        let mut lowered = Operands::new();
+        for (place, operand) in inputs.into_iter().enumerate() {
+            lowered.push(match operand {
+                Operand::Value(value) if is_seen(&value) && narrows(op, place) => self.low(value).into(),
+                Operand::Value(value) => self.full(value).into(),
+                Operand::Scalar(scalar) => scalar.into(),
+            });
+        }
+        let types = infer(op, &OperandType::list(&lowered));
+        match types {
+            Ok(types) => self.wrap(self.inner.execute(op, lowered, &types), results),
+            Err(error) => poisoned(results, &error),
+        }
+    }
+
+    /// Runs an op in `f32`.
+    fn run_full(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        self.wrap(self.execute_full(op, inputs, results), results)
+    }
+
+    fn execute_full(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let mut widened = Operands::new();
+        for operand in inputs {
+            widened.push(match operand {
+                Operand::Value(value) => self.full(value).into(),
+                Operand::Scalar(scalar) => scalar.into(),
+            });
+        }
+        self.inner.execute(op, widened, results)
+    }
+
+    /// Runs an op in the widest precision in which an operand is held.
+    fn run_widest(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        if !self.are_low(&inputs) {
+            return self.run_full(op, inputs, results);
+        }
+        match self.numbers(op, &inputs) {
+            Number::Exact => self.run_low(op, inputs, results),
+            Number::Rounded => {
+                let values = self.execute_full(op, inputs, results);
+                let round = |value: Value| if is_seen(&value) { self.rounded(value) } else { value };
+                self.wrap(values.into_iter().map(round).collect(), results)
+            }
+            Number::Full => self.run_full(op, inputs, results),
+        }
+    }
+
+    /// A cast gives what it says.
+    fn cast(&self, dtype: DType, value: Value, results: &[TensorType]) -> Values {
+        let inner = self.open(value).into_value();
+        let values = if inner.dtype() == dtype {
+            core::iter::once(inner).collect()
+        } else {
+            self.inner.execute(&Op::Cast(dtype), one(inner), results)
+        };
+        self.wrap(values, results)
+    }
+
+    /// Whether there are operands that the program sees as `f32`, and all of them are held in 16 bits.
+    fn are_low(&self, inputs: &Operands) -> bool {
+        let mut seen = inputs.iter().filter_map(Operand::value).filter(|value| is_seen(value)).peekable();
+        seen.peek().is_some() && seen.all(|value| matches!(Held::of(value, self.id()), Some(Form::Low(_))))
+    }
+
+    /// What the plain numbers among the operands do. The least or greatest of a tensor and a number may be the number, which
+    /// gradients look for in the result. Where numbers are copied, not computed with, rounding them first is the same.
+    fn numbers(&self, op: &Op, inputs: &Operands) -> Number {
+        let is_extreme = matches!(op, Op::Binary(Binary::Min | Binary::Max));
+        let is_computed = matches!(op, Op::Binary(_) | Op::Compare(_));
+        let of = |scalar: Scalar| match self.number(scalar) {
+            Number::Rounded if is_extreme => Number::Full,
+            Number::Rounded if !is_computed => Number::Exact,
+            found => found,
+        };
+        inputs.iter().filter_map(Operand::scalar).map(of).max().unwrap_or(Number::Exact)
+    }
+
+    fn number(&self, scalar: Scalar) -> Number {
+        let x = scalar.to_f64();
+        let (least, greatest) = self.precision.range();
+        if x == 0.0 || !x.is_finite() {
+            return Number::Exact;
+        }
+        if x.abs() < least || x.abs() > greatest {
+            return Number::Full;
+        }
+        let rounded = match self.precision {
+            LowPrecision::BF16 => half::bf16::from_f64(x).to_f64(),
+            LowPrecision::F16 => half::f16::from_f64(x).to_f64(),
+        };
+        if rounded == x { Number::Exact } else { Number::Rounded }
+    }
+
+    /// What the program sees of the results.
+    fn wrap(&self, values: Values, results: &[TensorType]) -> Values {
+        let mut wrapped = Values::new();
+        for (value, seen) in values.into_iter().zip(results) {
+            let is_seen = seen.dtype == DType::F32;
+            wrapped.push(if is_seen { Held::wrap(self.id(), value, DType::F32) } else { value });
+        }
+        wrapped
+    }
+
+    /// The form of a value; one of the inner engine's own is its own.
+    fn open(&self, mut value: Value) -> Form {
+        if let Some(form) = Held::take(&mut value, self.id()) {
+            return form;
+        }
+        Form::new(self.inner_value(&value))
+    }
+}
+
+/// Casts.
+impl Autocast {
+    /// The inner engine's value in 16 bits, of a value that the program sees as `f32`. A cast is made once for each value.
+    fn low(&self, mut value: Value) -> Value {
+        match Held::take(&mut value, self.id()) {
+            Some(Form::Low(low)) => return low,
+            Some(Form::Full { full, low }) => {
+                return low.try_into_inner().unwrap_or_else(|| self.rounded(full));
+            }
+            None => {}
+        }
+        match Held::of(&value, self.id()) {
+            Some(Form::Low(low)) => low.clone(),
+            Some(Form::Full { full, low }) => match low.get() {
+                Some(low) => low.clone(),
+                // Of two threads that get here at once both cast; neither waits for the other within an engine.
+                None => low
+                    .call_once({
+                        let rounded = self.rounded(full.clone());
+                        || rounded
+                    })
+                    .clone(),
+            },
+            None => self.rounded(value),
+        }
+    }
+
+    /// The inner engine's value in the dtype that the program sees.
+    fn full(&self, value: Value) -> Value {
+        if !is_seen(&value) {
+            return value;
+        }
+        match self.open(value) {
+            Form::Low(low) => self.cast_inner(low, DType::F32),
+            Form::Full { full, .. } => full,
+        }
+    }
+
+    fn rounded(&self, full: Value) -> Value {
+        self.cast_inner(full, self.precision.dtype())
+    }
+
+    fn cast_inner(&self, value: Value, dtype: DType) -> Value {
+        let ty = TensorType { dtype, ..*value.ty() };
+        match value.error() {
+            Some(error) => Value::poisoned(ty, error.clone()),
+            None => self.inner.execute(&Op::Cast(dtype), one(value), &[ty]).remove(0),
+        }
+    }
+}
+
+impl Engine for Autocast {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn execute(&self, op: &Op, mut inputs: Operands, results: &[TensorType]) -> Values {
+        if let Op::Fused(region) = op {
+            return region.program().run_region(self, inputs);
+        }
+        if let Op::Cast(dtype) = op
+            && let Some(Operand::Value(value)) = inputs.pop()
+        {
+            return self.cast(*dtype, value, results);
+        }
+        match precision(op) {
+            Precision::Low if inputs.iter().any(sees) => self.run_low(op, inputs, results),
+            Precision::Widest => self.run_widest(op, inputs, results),
+            Precision::Low | Precision::Full | Precision::Inside => self.run_full(op, inputs, results),
+        }
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.wrap_written(self.inner.write(data))
+    }
+
+    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
+        self.wrap_written(self.inner.write_shared(bytes, ty))
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        self.inner.read(self.full(value))
+    }
+
+    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
+        let is_low = precision(op) == Precision::Low && narrows(op, place);
+        if !is_low || !is_seen(value) || value.error().is_some() || value.is_absent() {
+            return value.clone();
+        }
+        Held::wrap(self.id(), self.low(value.clone()), DType::F32)
+    }
+
+    fn mixes_precision(&self) -> bool {
+        true
+    }
+
+    fn submit(&self) {
+        self.inner.submit();
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { self.inner.sync().await })
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        self.inner.memory()
+    }
+}
+
+impl Autocast {
+    /// Parameters are written: held by the layer, so that they are cast once.
+    fn wrap_written(&self, value: Value) -> Value {
+        if is_seen(&value) { Held::wrap(self.id(), value, DType::F32) } else { value }
+    }
+}
+
+/// Whether the program sees the value as `f32`, so that the layer may hold it in fewer bits.
+fn is_seen(value: &Value) -> bool {
+    value.dtype() == DType::F32
+}
+
+fn sees(operand: &Operand) -> bool {
+    operand.value().is_some_and(is_seen)
+}
+
+fn one(value: Value) -> Operands {
+    core::iter::once(Operand::Value(value)).collect()
+}

@@ -1,0 +1,242 @@
+//! Scaling of the loss, so that gradients of 16 bits do not vanish.
+
+use crate::clip::{each, largest};
+use crate::error::{OptimError, Result, below_one, positive};
+use crate::{GradientsParams, Optimizer};
+use kiln_nn::{Config, Module};
+use kiln_tensor::{Backend, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// Options of [`LossScaler`], with the defaults of
+/// [`torch.amp.GradScaler`](https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler).
+#[derive(Config, Clone, Debug, PartialEq)]
+pub struct LossScalerConfig {
+    /// The scale of the first step: greater than 0. Default: 65536.
+    #[config(default = 65536.0)]
+    pub initial_scale: f64,
+    /// What the scale is multiplied by when it grows: greater than 1. Default: 2.
+    #[config(default = 2.0)]
+    pub growth_factor: f64,
+    /// What the scale is multiplied by after a step whose gradients were not finite: between 0 and 1. Default: 0.5.
+    #[config(default = 0.5)]
+    pub backoff_factor: f64,
+    /// After how many steps in a row with finite gradients the scale grows: at least 1. Default: 2000.
+    #[config(default = 2000)]
+    pub growth_interval: u64,
+}
+
+impl LossScalerConfig {
+    /// The scaler.
+    ///
+    /// # Errors
+    /// When an option is out of its range.
+    pub fn init(&self) -> Result<LossScaler> {
+        let option =
+            |option, value: f64, requirement| Err(OptimError::option(NAME, option, value, requirement));
+        if !(self.growth_factor.is_finite() && self.growth_factor > 1.0) {
+            return option("growth_factor", self.growth_factor, "a finite number greater than 1");
+        }
+        if self.growth_interval == 0 {
+            return option("growth_interval", 0.0, "at least 1");
+        }
+        positive(NAME, "backoff_factor", below_one(NAME, "backoff_factor", self.backoff_factor)?)?;
+        let state = LossScalerState { scale: self.initial_scale, finite_steps: 0 };
+        state.check()?;
+        Ok(LossScaler { options: self.clone(), state })
+    }
+}
+
+impl Default for LossScalerConfig {
+    fn default() -> LossScalerConfig {
+        LossScalerConfig::new()
+    }
+}
+
+const NAME: &str = "loss_scaler";
+
+/// Multiplies the loss before the backward pass and divides the gradients after it, by a scale that finds its size itself.
+///
+/// `f16` has no numbers below 6e-8, where many gradients lie: training with
+/// [`Autocast<B, f16>`](kiln_tensor::Autocast) needs a scaled loss. A step whose gradients are not finite is left out, and
+/// the scale becomes smaller; after many finite ones it grows. `bf16` needs none of this.
+///
+/// It does what [`torch.amp.GradScaler`](https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling) does, whose idea is
+/// that of [Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740). A training loop:
+///
+/// ```
+/// use kiln_nn::{GradientsParams, Linear, LinearConfig};
+/// use kiln_optim::{LossScalerConfig, SgdConfig};
+/// use kiln_tensor::{Autocast, Autodiff, Flex, Tensor, f16};
+///
+/// type B = Autodiff<Autocast<Flex, f16>>;
+///
+/// let device = Default::default();
+/// let mut model: Linear<B> = LinearConfig::new(2, 1).init(&device);
+/// let mut optimizer = SgdConfig::new().init()?;
+/// let mut scaler = LossScalerConfig::new().init()?;
+/// for _ in 0..10 {
+///     let loss = model.forward(Tensor::ones([4, 2], &device)).square().mean();
+///     let gradients = GradientsParams::from_grads(scaler.scale_loss(loss).backward(), &model);
+///     scaler.step(&mut optimizer, 0.1, &mut model, gradients)?;
+/// }
+/// # Ok::<(), kiln_optim::OptimError>(())
+/// ```
+///
+/// To limit gradients between the two, [`unscale`](LossScaler::unscale) them first; an optimizer's own
+/// [`GradientClipping`](crate::GradientClipping) sees them unscaled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LossScaler {
+    options: LossScalerConfig,
+    state: LossScalerState,
+}
+
+/// What a [`LossScaler`] remembers: for files.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossScalerState {
+    /// The scale of the next step.
+    pub scale: f64,
+    /// How many steps in a row had finite gradients, since the scale changed.
+    pub finite_steps: u64,
+}
+
+impl LossScalerState {
+    fn check(self) -> Result<()> {
+        if self.scale > 0.0 && fits(self.scale) {
+            return Ok(());
+        }
+        Err(OptimError::option(NAME, "the scale", self.scale, "greater than 0 and finite as an f32"))
+    }
+}
+
+/// Whether an `f32` holds the scale and its inverse.
+fn fits(scale: f64) -> bool {
+    scale as f32 <= f32::MAX && (1.0 / scale) as f32 <= f32::MAX
+}
+
+impl LossScaler {
+    /// The scale of the next step.
+    pub fn scale(&self) -> f64 {
+        self.state.scale
+    }
+
+    /// The loss times the scale: what the backward pass starts from.
+    #[must_use]
+    pub fn scale_loss<B: Backend, const D: usize>(&self, loss: Tensor<B, D>) -> Tensor<B, D> {
+        loss * self.state.scale
+    }
+
+    /// Divides gradients by the scale. Returns whether all are finite. Waits for the device, to know.
+    ///
+    /// # Errors
+    /// When an op on a gradient fails, or the device failed.
+    pub fn unscale(&self, gradients: &mut GradientsParams) -> Result<bool> {
+        let inverse = 1.0 / self.state.scale;
+        each(gradients, |gradient| Ok(gradient.binary_scalar(kiln_ir::Binary::Mul, inverse)?))?;
+        // The greatest of numbers with a NaN among them is NaN.
+        Ok(largest(gradients)?.is_finite())
+    }
+
+    /// Fits the scale to what [`unscale`](LossScaler::unscale) found: once for each step.
+    pub fn update(&mut self, is_finite: bool) {
+        let LossScalerState { scale, finite_steps } = &mut self.state;
+        let options = &self.options;
+        let next = if !is_finite {
+            *finite_steps = 0;
+            *scale * options.backoff_factor
+        } else if *finite_steps + 1 >= options.growth_interval {
+            *finite_steps = 0;
+            *scale * options.growth_factor
+        } else {
+            *finite_steps += 1;
+            *scale
+        };
+        if fits(next) {
+            *scale = next;
+        }
+    }
+
+    /// Unscales the gradients, changes the module by them if all are finite, and fits the scale. Returns whether the module was
+    /// changed.
+    ///
+    /// # Errors
+    /// As [`unscale`](LossScaler::unscale) and [`Optimizer::update`].
+    pub fn step(
+        &mut self,
+        optimizer: &mut dyn Optimizer,
+        learning_rate: f64,
+        module: &mut dyn Module,
+        mut gradients: GradientsParams,
+    ) -> Result<bool> {
+        let is_finite = self.unscale(&mut gradients)?;
+        if is_finite {
+            optimizer.update(learning_rate, module, gradients)?;
+        }
+        self.update(is_finite);
+        Ok(is_finite)
+    }
+
+    /// What the scaler remembers.
+    pub fn state(&self) -> LossScalerState {
+        self.state
+    }
+
+    /// Replaces what the scaler remembers. Its options stay.
+    ///
+    /// # Errors
+    /// When the scale is not a number greater than 0; the scaler is then as it was.
+    pub fn load_state(&mut self, state: LossScalerState) -> Result<()> {
+        state.check()?;
+        self.state = state;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LossScalerConfig, LossScalerState};
+
+    #[test]
+    fn the_scale_follows_torch() {
+        let config = LossScalerConfig::new().with_initial_scale(8.0).with_growth_interval(2);
+        let mut scaler = config.init().unwrap();
+        let mut scales = alloc::vec::Vec::new();
+        for is_finite in [true, true, true, false, true, true, false, false] {
+            scaler.update(is_finite);
+            scales.push(scaler.scale());
+        }
+        assert_eq!(scales, [8.0, 16.0, 16.0, 8.0, 8.0, 16.0, 8.0, 4.0]);
+    }
+
+    #[test]
+    fn the_scale_stays_a_number() {
+        let config = LossScalerConfig::new().with_initial_scale(1e38).with_growth_interval(1);
+        let mut scaler = config.init().unwrap();
+        for _ in 0..10 {
+            scaler.update(true);
+        }
+        assert!(scaler.scale() >= 1e38 && (scaler.scale() as f32).is_finite());
+        for _ in 0..2000 {
+            scaler.update(false);
+        }
+        assert!(scaler.scale() > 0.0 && (1.0 / scaler.scale() as f32).is_finite());
+    }
+
+    #[test]
+    fn options_and_states_are_checked() {
+        let refused = |config: LossScalerConfig| config.init().unwrap_err().to_string();
+        let new = LossScalerConfig::new;
+        assert!(refused(new().with_initial_scale(0.0)).contains("the scale is 0"));
+        assert!(refused(new().with_initial_scale(f64::NAN)).contains("the scale is NaN"));
+        assert!(refused(new().with_growth_factor(1.0)).contains("growth_factor is 1"));
+        assert!(refused(new().with_backoff_factor(1.0)).contains("backoff_factor is 1"));
+        assert!(refused(new().with_backoff_factor(0.0)).contains("backoff_factor is 0"));
+        assert!(refused(new().with_growth_interval(0)).contains("growth_interval is 0"));
+        let mut scaler = new().init().unwrap();
+        let state = LossScalerState { scale: f64::INFINITY, finite_steps: 3 };
+        assert!(scaler.load_state(state).is_err());
+        assert_eq!(scaler.scale(), 65536.0);
+        scaler.load_state(LossScalerState { scale: 2.0, finite_steps: 3 }).unwrap();
+        assert_eq!(scaler.state(), LossScalerState { scale: 2.0, finite_steps: 3 });
+    }
+}
