@@ -19,7 +19,7 @@ type Gpu = Cuda;
 /// The same with gradients.
 type Tape = kiln::Autodiff<Gpu>;
 /// The same in mixed precision.
-type Mixed = kiln::Autodiff<Gpu>;
+type Mixed = kiln::Autodiff<kiln::Autocast<Gpu>>;
 
 /// Makes the inputs of the workload with that name.
 pub(crate) fn prepare(workload: &str, device: &CudaDevice) -> Result<Prepared> {
