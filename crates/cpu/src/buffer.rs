@@ -178,6 +178,32 @@ impl Buffer {
     }
 }
 
+/// Large memory without a count, all 0 at first, in huge pages where the system has them. It comes from the system and goes back
+/// there.
+#[cfg(feature = "std")]
+pub(crate) struct Pages(Block);
+
+#[cfg(feature = "std")]
+// SAFETY: a shared reference tells the size alone.
+unsafe impl Sync for Pages {}
+
+#[cfg(feature = "std")]
+impl Pages {
+    /// At least so many bytes; `None` where that is less than a huge page, or there is not enough memory.
+    pub(crate) fn new(bytes: usize) -> Option<Pages> {
+        let class = Class::of(bytes)?;
+        Block::is_large(class).then(|| Block::mapped(class)).flatten().map(Pages)
+    }
+
+    pub(crate) fn start(&mut self) -> NonNull<u8> {
+        self.0.start()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.class().bytes()
+    }
+}
+
 impl Clone for Buffer {
     #[inline]
     fn clone(&self) -> Buffer {

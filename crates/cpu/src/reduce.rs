@@ -7,6 +7,7 @@
 
 use crate::Cpu;
 use crate::array::Array;
+use crate::contraction::scratch::{Plain, Scratch};
 use crate::copy::Shared;
 use crate::fill;
 use crate::isa::{Level, multiversion};
@@ -31,15 +32,25 @@ const CHUNK: usize = 1 << 15;
 /// Rows added up before their sums go to the totals.
 const ROWS: usize = 32;
 
-/// Columns added up side by side.
-const COLUMNS: usize = 256;
+/// Rows added up in one pass over their accumulators.
+const SIDE: usize = 8;
+
+/// Bytes of the accumulators of columns that are added up side by side: as long as possible, since rows lie far apart, and no
+/// more than the first cache holds beside the rows.
+const ACCUMULATORS: usize = 16 << 10;
+
+/// Into how many tasks a reduction of columns is cut at least, as far as there is work.
+const COLUMN_TASKS: usize = 32;
+
+/// Columns whose shares one task merges.
+const MERGED: usize = 256;
 
 /// How elements of type `T` combine.
 pub(crate) trait Reducer<T>: 'static {
     /// What blocks are combined in.
-    type Lane: Copy;
+    type Lane: Plain;
     /// What combined blocks are combined in.
-    type Total: Copy + Send;
+    type Total: Plain + Send;
     fn identity() -> Self::Lane;
     fn load(x: T) -> Self::Lane;
     fn combine(a: Self::Lane, b: Self::Lane) -> Self::Lane;
@@ -270,70 +281,134 @@ impl<'a> Job<'a> {
     /// Rows of neighbours that belong to different results, added up side by side.
     #[inline(never)]
     fn columns<T: Lane, R: Reducer<T>>(&self) {
-        let mut outer = self.kept;
-        let (width, [step]) = outer.remove(outer.rank - 1);
-        let mut groups = self.reduced;
-        let (rows, [stride]) = groups.remove(groups.rank - 1);
-        let tiles = width.div_ceil(COLUMNS);
-        let parts = groups.num_elements() * rows.div_ceil(ROWS);
-        // Rows are shared between threads where columns are too few for that.
-        let share = (CHUNK / (ROWS * width.min(COLUMNS))).max(1);
-        let shares = parts.div_ceil(share);
-        let results = outer.num_elements() * tiles;
-        let mut totals: Vec<[R::Total; COLUMNS]> = Vec::new();
-        if shares > 1 {
-            totals.resize(results * shares, [R::empty(); COLUMNS]);
-        }
-        let slots = Shared::new(totals.as_mut_ptr());
-        let grain = if shares > 1 { 1 } else { CHUNK.div_ceil(ROWS * parts * width.min(COLUMNS)) };
+        let plan = ColumnPlan::new(self.kept, self.reduced, size_of::<R::Lane>());
+        let slot_count = if plan.shares > 1 { plan.blocks() * plan.shares } else { 0 };
+        let mut slots = Scratch::<R::Total>::new(slot_count * plan.most);
+        let slots = Shared::new(slots.as_mut_ptr());
         let source = Shared::new(self.source.get().cast::<T>());
         let target = Shared::new(self.target.get().cast::<T>());
-        let row_groups = rows.div_ceil(ROWS);
-        self.cpu.pool.parallel_for(results * shares, grain, |range| {
-            for task in range {
-                let (result, part) = (task / shares, task % shares);
-                let (place, start) = (outer.at(result / tiles), result % tiles * COLUMNS);
-                let columns = COLUMNS.min(width - start);
-                let mut total = [R::empty(); COLUMNS];
-                for number in part * share..((part + 1) * share).min(parts) {
-                    let (group, row) = (groups.at(number / row_groups), number % row_groups * ROWS);
-                    let offset =
-                        place.offsets[0] + group.offsets[0] + row as isize * stride + start as isize * step;
-                    let first = source.get().wrapping_offset(offset);
-                    let size = Rows { count: ROWS.min(rows - row), stride, columns, step };
-                    // SAFETY: rows of the operand.
-                    unsafe { add_rows::<T, R>(self.cpu.level, first, size, &mut total) };
-                }
-                if shares > 1 {
+        let work = plan.share * ROWS * plan.most;
+        self.cpu.pool.parallel_for(plan.blocks() * plan.shares, CHUNK.div_ceil(work), |tasks| {
+            let mut lanes = Scratch::<R::Lane>::new(plan.most);
+            let mut own = Scratch::<R::Total>::new(plan.most);
+            for task in tasks {
+                let block = plan.block(task / plan.shares);
+                let totals = if plan.shares > 1 {
+                    let slot = slots.get().wrapping_add(task * plan.most);
                     // SAFETY: this task's slot.
-                    unsafe { *slots.get().add(task) = total };
+                    unsafe { core::slice::from_raw_parts_mut(slot, block.len) }
                 } else {
+                    &mut own.as_mut_slice()[..block.len]
+                };
+                totals.fill(R::empty());
+                for (offset, count) in plan.rows_of(task % plan.shares) {
+                    let first = source.get().wrapping_offset(block.offset + offset);
+                    let rows = Rows { count, stride: plan.stride, columns: block.len, step: plan.step };
+                    // SAFETY: rows of the operand.
+                    unsafe { add_rows::<T, R>(self.cpu.level, first, rows, lanes.as_mut_slice(), totals) };
+                }
+                if plan.shares == 1 {
                     // SAFETY: this task's results.
-                    unsafe {
-                        store::<T, R>(&total, columns, target.get().add(result / tiles * width + start))
-                    };
+                    unsafe { store::<T, R>(totals, target.get().add(block.result)) };
                 }
             }
         });
-        for result in 0..if shares > 1 { results } else { 0 } {
-            let start = result % tiles * COLUMNS;
-            let columns = COLUMNS.min(width - start);
-            let mut total = [R::empty(); COLUMNS];
-            for part in &totals[result * shares..(result + 1) * shares] {
-                for column in 0..columns {
-                    total[column] = R::merge(total[column], part[column]);
+        if plan.shares == 1 {
+            return;
+        }
+        let pieces = plan.most.div_ceil(MERGED);
+        let grain = CHUNK.div_ceil(plan.shares * plan.most.min(MERGED));
+        self.cpu.pool.parallel_for(plan.blocks() * pieces, grain, |tasks| {
+            for task in tasks {
+                let (number, start) = (task / pieces, task % pieces * MERGED);
+                let block = plan.block(number);
+                let len = block.len.saturating_sub(start).min(MERGED);
+                let slot = |share: usize| (number * plan.shares + share) * plan.most + start;
+                // SAFETY: all shares of these columns are done; their results are this task's.
+                unsafe {
+                    let of = |share: usize| slots.get().wrapping_add(slot(share));
+                    let totals = core::slice::from_raw_parts_mut(of(0), len);
+                    for share in 1..plan.shares {
+                        let more = core::slice::from_raw_parts(of(share), len);
+                        totals.iter_mut().zip(more).for_each(|(total, &x)| *total = R::merge(*total, x));
+                    }
+                    store::<T, R>(totals, target.get().wrapping_add(block.result + start));
                 }
             }
-            // SAFETY: results that every thread is done with.
-            unsafe { store::<T, R>(&total, columns, target.get().add(result / tiles * width + start)) };
+        });
+    }
+}
+
+/// How rows of columns are cut into tasks, which depends on shapes alone: blocks of columns, and where these are few, shares of
+/// the rows.
+struct ColumnPlan {
+    /// The kept axes but the last.
+    outer: Walk<1>,
+    /// The last: its columns, and their distance.
+    width: usize,
+    step: isize,
+    /// The reduced axes but the innermost.
+    groups: Walk<1>,
+    /// The innermost: its rows, and their distance.
+    rows: usize,
+    stride: isize,
+    /// The most columns of a block.
+    most: usize,
+    /// Stretches of up to [`ROWS`] rows in a share, and shares.
+    share: usize,
+    shares: usize,
+}
+
+/// Neighbouring columns.
+struct ColumnBlock {
+    /// Of the first, in the operand, and in the results.
+    offset: isize,
+    result: usize,
+    len: usize,
+}
+
+impl ColumnPlan {
+    fn new(mut outer: Walk<1>, mut groups: Walk<1>, lane: usize) -> ColumnPlan {
+        let (width, [step]) = outer.remove(outer.rank - 1);
+        let (rows, [stride]) = groups.remove(groups.rank - 1);
+        let most = (ACCUMULATORS / lane).min(width);
+        let mut plan = ColumnPlan { outer, width, step, groups, rows, stride, most, share: 1, shares: 1 };
+        let stretches = groups.num_elements() * rows.div_ceil(ROWS);
+        let shares = COLUMN_TASKS.div_ceil(plan.blocks());
+        plan.share = stretches.div_ceil(shares).max(CHUNK.div_ceil(ROWS * most)).min(stretches);
+        plan.shares = stretches.div_ceil(plan.share);
+        plan
+    }
+
+    fn blocks(&self) -> usize {
+        self.outer.num_elements() * self.width.div_ceil(self.most)
+    }
+
+    fn block(&self, number: usize) -> ColumnBlock {
+        let across = self.width.div_ceil(self.most);
+        let (place, first) = (number / across, number % across * self.most);
+        ColumnBlock {
+            offset: self.outer.at(place).offsets[0] + first as isize * self.step,
+            result: place * self.width + first,
+            len: self.most.min(self.width - first),
         }
+    }
+
+    /// The stretches of rows of a share: where each starts, and its rows.
+    fn rows_of(&self, share: usize) -> impl Iterator<Item = (isize, usize)> {
+        let per_group = self.rows.div_ceil(ROWS);
+        let end = ((share + 1) * self.share).min(self.groups.num_elements() * per_group);
+        (share * self.share..end).map(move |stretch| {
+            let (group, row) = (self.groups.at(stretch / per_group), stretch % per_group * ROWS);
+            (group.offsets[0] + row as isize * self.stride, ROWS.min(self.rows - row))
+        })
     }
 }
 
 /// # Safety
-/// `columns` results may be written at `target`.
-unsafe fn store<T, R: Reducer<T>>(totals: &[R::Total; COLUMNS], columns: usize, target: *mut T) {
-    for (column, total) in totals[..columns].iter().enumerate() {
+/// As many results may be written at `target`.
+unsafe fn store<T, R: Reducer<T>>(totals: &[R::Total], target: *mut T) {
+    for (column, total) in totals.iter().enumerate() {
         // SAFETY: as the caller promises.
         unsafe { *target.add(column) = R::finish(*total) };
     }
@@ -395,16 +470,24 @@ pub(crate) fn combine_run<T: Lane, R: Reducer<T>>(x: &[T]) -> R::Total {
         for (lane, x) in lanes.iter_mut().zip(rest) {
             *lane = R::combine(*lane, R::load(*x));
         }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for i in 0..width {
-                lanes[i] = R::combine(lanes[i], lanes[i + width]);
-            }
-            width /= 2;
-        }
-        total = R::join(total, lanes[0]);
+        total = R::join(total, across::<T, R>(&lanes));
     }
     total
+}
+
+/// All lanes combined. A call of its own: inlined, its last steps on two lanes each would make the compiler keep the loop before
+/// it in vectors of two.
+#[inline(never)]
+fn across<T, R: Reducer<T>>(lanes: &[R::Lane; LANES]) -> R::Lane {
+    let mut lanes = *lanes;
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] = R::combine(lanes[i], lanes[i + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
 }
 
 multiversion! {
@@ -413,24 +496,43 @@ multiversion! {
         combine_run::<T, R>(x)
     }
 
-    /// Combines each column of up to [`ROWS`] rows and joins it to its total.
-    fn combine_rows[T: Lane, R: Reducer<T>]<T, R> in { T::WIDEST } (x: Shared<T>, rows: Rows, totals: &mut [R::Total; COLUMNS]) {
-        let mut lanes = [R::identity(); COLUMNS];
-        for row in 0..rows.count {
-            // SAFETY: `add_rows` promises that the rows may be read.
-            let x = unsafe {
-                core::slice::from_raw_parts(x.get().offset(row as isize * rows.stride), rows.columns)
-            };
-            for (lane, x) in lanes.iter_mut().zip(x) {
+    /// Combines each column of rows, and joins it to its total.
+    fn combine_rows[T: Lane, R: Reducer<T>]<T, R> in { T::WIDEST } (
+        x: Shared<T>,
+        rows: Rows,
+        lanes: &mut [R::Lane],
+        totals: &mut [R::Total],
+    ) {
+        // SAFETY: `add_rows` promises that the rows may be read.
+        let row = |row: usize| unsafe {
+            core::slice::from_raw_parts(x.get().offset(row as isize * rows.stride), rows.columns)
+        };
+        let lanes = &mut lanes[..rows.columns];
+        lanes.fill(R::identity());
+        let sides = rows.count - rows.count % SIDE;
+        for first in (0..sides).step_by(SIDE) {
+            let side: [&[T]; SIDE] = core::array::from_fn(|i| row(first + i));
+            for (column, lane) in lanes.iter_mut().enumerate() {
+                let mut sum = *lane;
+                for i in 0..SIDE {
+                    sum = R::combine(sum, R::load(side[i][column]));
+                }
+                *lane = sum;
+            }
+        }
+        for last in sides..rows.count {
+            for (lane, x) in lanes.iter_mut().zip(row(last)) {
                 *lane = R::combine(*lane, R::load(*x));
             }
         }
-        for (total, lane) in totals.iter_mut().zip(&lanes[..rows.columns]) {
+        for (total, lane) in totals.iter_mut().zip(&*lanes) {
             *total = R::join(*total, *lane);
         }
     }
 }
 
+/// Combines each column of rows, up to [`ROWS`] of them, and joins it to its total. The lanes are room for as many columns or more.
+///
 /// # Safety
 /// The rows may be read.
 #[inline(never)]
@@ -438,15 +540,16 @@ unsafe fn add_rows<T: Lane, R: Reducer<T>>(
     level: Level,
     first: *const T,
     rows: Rows,
-    totals: &mut [R::Total; COLUMNS],
+    lanes: &mut [R::Lane],
+    totals: &mut [R::Total],
 ) {
     let x = Shared::new(first.cast_mut());
     if rows.step == 1 {
-        return combine_rows::<T, R>(level, x, rows, totals);
+        return combine_rows::<T, R>(level, x, rows, lanes, totals);
     }
     // Flipped: the columns are met from the last to the first.
     let last = Shared::new(x.get().wrapping_offset((rows.columns as isize - 1) * rows.step));
-    totals[..rows.columns].reverse();
-    combine_rows::<T, R>(level, last, Rows { step: 1, ..rows }, totals);
-    totals[..rows.columns].reverse();
+    totals.reverse();
+    combine_rows::<T, R>(level, last, Rows { step: 1, ..rows }, lanes, totals);
+    totals.reverse();
 }

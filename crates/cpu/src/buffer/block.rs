@@ -5,10 +5,10 @@ use super::class::Class;
 use alloc::alloc::{Layout, alloc, dealloc};
 use core::ptr::NonNull;
 
-/// Blocks of so many bytes come straight from the system, in huge pages where it has them: a page fault for 2 MiB costs a
-/// fraction of the 512 that small pages take, and so does finding them in the page tables later.
+/// Bytes of a huge page. Blocks of so many bytes come straight from the system, in huge pages where it has them: a page fault
+/// for 2 MiB costs a fraction of the 512 that small pages take, and so does finding them in the page tables later.
 #[cfg(feature = "std")]
-const HUGE_FROM: usize = 2 << 20;
+const HUGE: usize = 2 << 20;
 
 /// Memory with room for a header and the bytes of a class. Dropping it gives it back to the system.
 pub(super) struct Block {
@@ -26,7 +26,7 @@ impl Block {
     /// A block from the system, not initialised; `None` where there is not enough memory.
     pub(super) fn new(class: Class) -> Option<Block> {
         #[cfg(feature = "std")]
-        if class.bytes() >= HUGE_FROM
+        if Block::is_large(class)
             && let Some(block) = Block::mapped(class)
         {
             return Some(block);
@@ -38,15 +38,27 @@ impl Block {
         Some(unsafe { Block::from_start(start, class) })
     }
 
-    /// A block in pages of its own; `None` on systems without such, and where there is not enough memory.
+    /// Whether blocks of the class have pages of their own.
     #[cfg(feature = "std")]
-    fn mapped(class: Class) -> Option<Block> {
+    pub(super) fn is_large(class: Class) -> bool {
+        class.bytes() >= HUGE
+    }
+
+    /// A block in pages of its own, all 0; `None` on systems without such, and where there is not enough memory.
+    ///
+    /// It starts with a huge page, since a system gives none that a mapping covers in part only. Of the last, which the block
+    /// does not fill, it gets small pages, unless little is missing.
+    #[cfg(feature = "std")]
+    pub(super) fn mapped(class: Class) -> Option<Block> {
         let size = layout(class)?.size();
-        let mut mapping = memmap2::MmapOptions::new().len(size).map_anon().ok()?;
+        let huge = size.saturating_add(HUGE / 4) / HUGE * HUGE;
+        let room = size.max(huge).checked_add(HUGE)?;
+        let mut mapping = memmap2::MmapOptions::new().len(room).map_anon().ok()?;
+        let before = mapping.as_ptr().align_offset(HUGE);
         // Only advice: a system without huge pages gives small ones.
         #[cfg(target_os = "linux")]
-        let _ = mapping.advise(memmap2::Advice::HugePage);
-        let start = NonNull::new(mapping.as_mut_ptr())?;
+        let _ = mapping.advise_range(memmap2::Advice::HugePage, before, huge);
+        let start = NonNull::new(mapping[before..].as_mut_ptr())?;
         Some(Block { start, class, mapping: Some(mapping) })
     }
 
@@ -100,4 +112,23 @@ impl Drop for Block {
 #[inline]
 fn layout(class: Class) -> Option<Layout> {
     Layout::from_size_align(class.bytes().checked_add(HEADER)?, HEADER).ok()
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::{Block, HUGE};
+    use crate::buffer::class::Class;
+
+    #[test]
+    fn large_blocks_start_with_a_huge_page() {
+        for len in [HUGE, HUGE + 1, 5 << 20, (7 << 20) + 12345, 64 << 20] {
+            let block = Block::new(Class::of(len).unwrap()).unwrap();
+            assert!(block.start().addr().get().is_multiple_of(HUGE));
+            // SAFETY: the first and the last byte of a fresh block.
+            unsafe {
+                block.start().write(1);
+                block.start().add(len + super::HEADER - 1).write(1);
+            }
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Memory that kernels write before they read it, kept per thread between calls.
 
+#[cfg(feature = "std")]
+use crate::buffer::Pages;
 use alloc::vec::Vec;
 
 /// A cache line: what scratch memory is counted in, and aligned to.
@@ -13,12 +15,12 @@ const KEPT: usize = 32 << 20;
 
 #[cfg(feature = "std")]
 std::thread_local! {
-    static FREE: core::cell::RefCell<Vec<Vec<Line>>> = const { core::cell::RefCell::new(Vec::new()) };
+    static FREE: core::cell::RefCell<Vec<Memory>> = const { core::cell::RefCell::new(Vec::new()) };
 }
 
 /// Elements of scratch memory with arbitrary contents, aligned to cache lines.
 pub(crate) struct Scratch<T> {
-    lines: Vec<Line>,
+    memory: Memory,
     len: usize,
     element: core::marker::PhantomData<T>,
 }
@@ -30,57 +32,87 @@ macro_rules! plain {
     ($($ty:ty),*) => {$(impl Plain for $ty {})*};
 }
 
-plain!(f32, f64, i8, u8, i16, i32);
+plain!(f32, f64, i64, i32, i16, i8, u64, u32, u16, u8);
 
 impl<T: Plain> Scratch<T> {
     /// Takes memory for `len` elements.
     pub(crate) fn new(len: usize) -> Scratch<T> {
-        let wanted = (len * size_of::<T>()).div_ceil(size_of::<Line>());
-        let mut lines = taken(wanted);
-        if lines.len() < wanted {
-            lines = alloc::vec![Line([0; 8]); wanted];
+        let wanted = len * size_of::<T>();
+        let mut memory = taken(wanted);
+        if memory.bytes() < wanted {
+            memory = Memory::new(wanted);
         }
-        Scratch { lines, len, element: core::marker::PhantomData }
+        Scratch { memory, len, element: core::marker::PhantomData }
     }
 
     /// The elements.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: the lines hold at least `len` elements, for which all bits are valid and which need less alignment.
-        unsafe { core::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+        // SAFETY: the memory holds at least `len` elements, for which all bits are valid and which need less alignment.
+        unsafe { core::slice::from_raw_parts_mut(self.as_mut_ptr(), self.len) }
     }
 
     /// Where the elements start.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut T {
-        self.lines.as_mut_ptr().cast()
+        match &mut self.memory {
+            Memory::Lines(lines) => lines.as_mut_ptr().cast(),
+            #[cfg(feature = "std")]
+            Memory::Pages(pages) => pages.start().as_ptr().cast(),
+        }
+    }
+}
+
+/// What was written at least once, or is 0.
+enum Memory {
+    Lines(Vec<Line>),
+    /// Large pieces: those of small pages cost a first step as much time as the kernel that uses them.
+    #[cfg(feature = "std")]
+    Pages(Pages),
+}
+
+impl Memory {
+    fn new(bytes: usize) -> Memory {
+        #[cfg(feature = "std")]
+        if let Some(pages) = Pages::new(bytes) {
+            return Memory::Pages(pages);
+        }
+        Memory::Lines(alloc::vec![Line([0; 8]); bytes.div_ceil(size_of::<Line>())])
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Memory::Lines(lines) => size_of_val(lines.as_slice()),
+            #[cfg(feature = "std")]
+            Memory::Pages(pages) => pages.bytes(),
+        }
     }
 }
 
 /// The smallest kept piece that is large enough, else any.
 #[cfg(feature = "std")]
-fn taken(wanted: usize) -> Vec<Line> {
+fn taken(wanted: usize) -> Memory {
     FREE.with_borrow_mut(|free| {
-        let fits = |i: &usize| free[*i].len() >= wanted;
-        let best = (0..free.len()).filter(fits).min_by_key(|&i| free[i].len());
+        let fits = |i: &usize| free[*i].bytes() >= wanted;
+        let best = (0..free.len()).filter(fits).min_by_key(|&i| free[i].bytes());
         match best.or_else(|| free.len().checked_sub(1)) {
             Some(i) => free.swap_remove(i),
-            None => Vec::new(),
+            None => Memory::Lines(Vec::new()),
         }
     })
 }
 
 #[cfg(not(feature = "std"))]
-fn taken(_wanted: usize) -> Vec<Line> {
-    Vec::new()
+fn taken(_wanted: usize) -> Memory {
+    Memory::Lines(Vec::new())
 }
 
 impl<T> Drop for Scratch<T> {
     fn drop(&mut self) {
         #[cfg(feature = "std")]
         {
-            let lines = core::mem::take(&mut self.lines);
-            if lines.len() * size_of::<Line>() <= KEPT {
+            let memory = core::mem::replace(&mut self.memory, Memory::Lines(Vec::new()));
+            if memory.bytes() <= KEPT {
                 // At the end of a thread its list may be gone; then the memory is freed.
-                let _ = FREE.try_with(|free| free.borrow_mut().push(lines));
+                let _ = FREE.try_with(|free| free.borrow_mut().push(memory));
             }
         }
     }
