@@ -40,6 +40,12 @@ pub(super) struct Rows<'a, T> {
 pub(super) trait RowFloat: Float {
     /// Computes along each row.
     fn along(level: Level, rows: Rows<'_, Self>, function: Along<'_, Self>);
+
+    /// Softmax down columns.
+    ///
+    /// # Safety
+    /// The columns exist, and nobody else uses those of the result.
+    unsafe fn down(level: Level, columns: Columns<Self>);
 }
 
 impl RowFloat for f32 {
@@ -48,11 +54,25 @@ impl RowFloat for f32 {
             along_plain(level, rows, function);
         }
     }
+
+    unsafe fn down(level: Level, columns: Columns<f32>) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if let Err(columns) = single::down(level, columns) {
+                f32::dispatch(level, columns);
+            }
+        }
+    }
 }
 
 impl RowFloat for f64 {
     fn along(level: Level, rows: Rows<'_, f64>, function: Along<'_, f64>) {
         along_plain(level, rows, function);
+    }
+
+    unsafe fn down(level: Level, columns: Columns<f64>) {
+        // SAFETY: as the caller promises.
+        unsafe { f64::dispatch(level, columns) }
     }
 }
 
@@ -110,7 +130,7 @@ pub(super) fn softmax<T: RowFloat>(
             let table = Columns { x, y, length, stride: inner, columns, log };
             debug_assert!(start + span <= ty.num_elements());
             // SAFETY: columns of operand and result, which only this part uses.
-            unsafe { T::dispatch(cpu.level, table) };
+            unsafe { T::down(cpu.level, table) };
         }
     });
     Ok(output)
@@ -174,8 +194,8 @@ multiversion! {
     }
 }
 
-/// Softmax down neighbouring columns.
-struct Columns<T> {
+/// Softmax down neighbouring columns, at most [`COLUMNS`].
+pub(super) struct Columns<T> {
     x: *const T,
     y: *mut T,
     length: usize,

@@ -1,7 +1,7 @@
 //! Rows of `f32` in vectors. A row comes from memory once, and is read again from the first cache; a result too large for the
 //! caches is written past them.
 
-use super::{Along, Rows};
+use super::{Along, Columns, Rows};
 use crate::contraction::scratch::Scratch;
 use crate::contraction::simd::Float;
 use crate::copy::stream;
@@ -24,6 +24,76 @@ pub(super) fn along<'a>(
 ) -> Result<(), Rows<'a, f32>> {
     // SAFETY: slices of as many elements as the rows have.
     unsafe { vector::run(level, RowWork { rows, function }) }.map_err(|work| work.rows)
+}
+
+/// Computes softmax down columns, or gives them back where the level has no vectors.
+///
+/// # Safety
+/// The columns exist, and nobody else uses those of the result.
+pub(super) unsafe fn down(level: Level, columns: Columns<f32>) -> Result<(), Columns<f32>> {
+    // SAFETY: as the caller promises.
+    unsafe { vector::run(level, columns) }
+}
+
+impl Work for Columns<f32> {
+    #[inline(always)]
+    unsafe fn run<V: Single>(self) {
+        let mut column = 0;
+        // SAFETY: columns of the operand and the result.
+        unsafe {
+            while column + SIDE * V::LANES <= self.columns {
+                softmax_down::<V, SIDE>(&self, column, V::LANES);
+                column += SIDE * V::LANES;
+            }
+            while column < self.columns {
+                softmax_down::<V, 1>(&self, column, V::LANES.min(self.columns - column));
+                column += V::LANES;
+            }
+        }
+    }
+}
+
+/// Of the columns of some vectors, of which `count` elements each are there.
+///
+/// # Safety
+/// As [`down`].
+#[inline(always)]
+unsafe fn softmax_down<V: Single, const VECTORS: usize>(table: &Columns<f32>, column: usize, count: usize) {
+    let Columns { length, stride, log, .. } = *table;
+    let at = |row: usize, vector: usize| row * stride + column + vector * V::LANES;
+    let mut shift = [V::splat(f32::NEG_INFINITY); VECTORS];
+    let mut total = [V::splat(0.0); VECTORS];
+    // SAFETY: as the caller promises.
+    unsafe {
+        for row in 0..length {
+            for v in 0..VECTORS {
+                shift[v] = load::<V>(table.x, at(row, v), count).max(shift[v]);
+            }
+        }
+        for row in 0..length {
+            for v in 0..VECTORS {
+                let power = exp(load::<V>(table.x, at(row, v), count) - shift[v]);
+                total[v] = total[v] + power;
+                if !log {
+                    store(power, table.y, at(row, v), count);
+                }
+            }
+        }
+        for v in 0..VECTORS {
+            total[v] = if log { ln(total[v]) } else { V::splat(1.0) / total[v] };
+        }
+        for row in 0..length {
+            for v in 0..VECTORS {
+                let i = at(row, v);
+                let value = if log {
+                    (load::<V>(table.x, i, count) - shift[v]) - total[v]
+                } else {
+                    load::<V>(table.y, i, count) * total[v]
+                };
+                store(value, table.y, i, count);
+            }
+        }
+    }
 }
 
 struct RowWork<'a, 'b> {
@@ -155,6 +225,16 @@ fn rest<V: Vector>(x: &[f32]) -> &[f32] {
 unsafe fn load<V: Single>(x: *const f32, i: usize, count: usize) -> V {
     // SAFETY: as the caller promises.
     unsafe { if count == V::LANES { V::load(x.add(i)) } else { V::load_some(x.add(i), count) } }
+}
+
+/// Writes a vector to a row, of which `count` elements are there.
+///
+/// # Safety
+/// The row has these elements, and they are the caller's.
+#[inline(always)]
+unsafe fn store<V: Single>(value: V, y: *mut f32, i: usize, count: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { if count == V::LANES { value.store(y.add(i)) } else { value.store_some(y.add(i), count) } }
 }
 
 /// The sum of lanes of which those beyond the vector are 0.
