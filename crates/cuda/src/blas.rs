@@ -3,7 +3,7 @@
 //! The library counts columns first: what is a row-major `[m, n]` here is a column-major `[n, m]` there, so that it is asked
 //! for `cᵀ = bᵀ aᵀ`, for which nothing has to be turned.
 
-use crate::driver::{CudaDriver, CudaMemory};
+use crate::driver::{CudaDriver, CudaMemory, address};
 use crate::failure::Failure;
 use crate::stopwatch::Stopwatch;
 use cudarc::cublaslt::result::{self, CublasError};
@@ -11,7 +11,7 @@ use cudarc::cublaslt::sys;
 use cudarc::driver::sys::CUstream;
 use kiln_gpu::Driver;
 use kiln_gpu::driver::{Matrices, Products};
-use kiln_ir::{DType, Result};
+use kiln_ir::{DType, Error, Result};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,41 +133,40 @@ impl Blas {
         Ok(Blas { handle, plans: Mutex::default(), workspace: OnceLock::new() })
     }
 
-    /// Queues products; `false` where the library has none for these.
+    /// Whether the library has products like these.
+    pub(crate) fn multiplies(&self, products: &Products<CudaMemory>) -> bool {
+        self.plan(products).is_some()
+    }
+
+    /// Queues products.
     ///
     /// # Safety
     /// As [`Driver::multiply`].
     pub(crate) unsafe fn multiply(
         &self,
-        products: &Products<'_, CudaMemory>,
-        stream: CUstream,
+        products: &Products<CudaMemory>,
+        to: Target,
         driver: &CudaDriver,
-    ) -> Result<bool> {
-        let Some(types) = Types::of(products) else { return Ok(false) };
-        let addresses = [address(&products.factors[0]), address(&products.factors[1]), {
-            products.to.memory.address() + products.to.offset as u64
-        }];
-        let key = Key {
-            sizes: [products.count, products.rows, products.columns, products.inner],
-            dtypes: [products.dtype, products.result],
-            factors: [0, 1].map(|i| {
-                let Matrices { transposed, pitch, step, .. } = products.factors[i];
-                (transposed, pitch, step)
-            }),
-            alignment: addresses.iter().fold(256u64, |all, address| all | address).trailing_zeros().min(8),
-            tf32: types.compute == sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
-        };
-        let Some(plan) = self.plan(&key, types) else { return Ok(false) };
+    ) -> Result<()> {
+        let (key, plan) = self.plan(products).ok_or_else(|| {
+            Error::unsupported(&driver.info().name, "the library has no product of these matrices")
+        })?;
         let workspace = self.workspace.get_or_init(|| driver.allocate(WORKSPACE)).as_ref();
         let workspace = workspace.map_err(Clone::clone)?.address();
-        // SAFETY: the plan was made for these sizes, and the caller vouches for the memory.
-        let queue = |proposal: usize| unsafe {
-            self.queue(&plan, &plan.proposals[proposal], addresses, workspace, stream)
+        let addresses = addresses(products);
+        let queue = |proposal: usize, stream: CUstream| {
+            // SAFETY: the plan was made for these sizes, and the caller vouches for the memory.
+            unsafe { self.queue(&plan, &plan.proposals[proposal], addresses, workspace, stream) }
         };
-        // Each trial gives the whole result: nothing is lost if this one turns out to be the fastest.
-        let fastest = *plan.fastest.get_or_init(|| fastest(&plan, &key, stream, &queue));
-        queue(fastest).map_err(|error| error.on(&driver.info().name, "multiplying matrices"))?;
-        Ok(true)
+        let (stream, proposal) = match to {
+            // Each trial gives the whole result: nothing is lost if this one turns out to be the fastest.
+            Target::Device(stream) => {
+                let try_all = || fastest(&plan, &key, stream, &|proposal| queue(proposal, stream));
+                (stream, *plan.fastest.get_or_init(try_all))
+            }
+            Target::Graph(stream) => (stream, plan.fastest.get().copied().unwrap_or(0)),
+        };
+        queue(proposal, stream).map_err(|error| error.on(&driver.info().name, "multiplying matrices"))
     }
 
     /// Queues products by one of the plan's proposals.
@@ -210,11 +209,46 @@ impl Blas {
         }
     }
 
-    fn plan(&self, key: &Key, types: Types) -> Option<Arc<Plan>> {
+    fn plan(&self, products: &Products<CudaMemory>) -> Option<(Key, Arc<Plan>)> {
+        let types = Types::of(products)?;
+        let key = Key::of(products, types);
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         // What the library has no algorithm for, a kernel computes.
-        plans.entry(*key).or_insert_with(|| Plan::new(self.handle, key, types).ok().map(Arc::new)).clone()
+        let plan =
+            plans.entry(key).or_insert_with(|| Plan::new(self.handle, &key, types).ok().map(Arc::new)).clone();
+        Some((key, plan?))
     }
+}
+
+/// Where products go.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    /// To the device: they are done, and proposals may be tried.
+    Device(CUstream),
+    /// Into a graph: nothing runs.
+    Graph(CUstream),
+}
+
+impl Key {
+    fn of(products: &Products<CudaMemory>, types: Types) -> Key {
+        let together = addresses(products).iter().fold(256u64, |all, address| all | address);
+        Key {
+            sizes: [products.count, products.rows, products.columns, products.inner],
+            dtypes: [products.dtype, products.result],
+            factors: [0, 1].map(|i| {
+                let Matrices { transposed, pitch, step, .. } = products.factors[i];
+                (transposed, pitch, step)
+            }),
+            alignment: together.trailing_zeros().min(8),
+            tf32: types.compute == sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+        }
+    }
+}
+
+/// Of both factors and the result.
+fn addresses(products: &Products<CudaMemory>) -> [u64; 3] {
+    let [a, b] = &products.factors;
+    [&a.at, &b.at, &products.to].map(address)
 }
 
 /// The fastest of a plan's proposals, by running them. One that fails is not chosen, unless all do.
@@ -240,10 +274,6 @@ fn fastest(
     times.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(0, |(proposal, _)| proposal)
 }
 
-fn address(matrices: &Matrices<'_, CudaMemory>) -> u64 {
-    matrices.at.memory.address() + matrices.at.offset as u64
-}
-
 /// The library's names of dtypes.
 #[derive(Clone, Copy)]
 struct Types {
@@ -253,7 +283,7 @@ struct Types {
 }
 
 impl Types {
-    fn of(products: &Products<'_, CudaMemory>) -> Option<Types> {
+    fn of(products: &Products<CudaMemory>) -> Option<Types> {
         use sys::cublasComputeType_t as Compute;
         use sys::cudaDataType_t as Data;
         if products.dtype != products.result {

@@ -1,26 +1,32 @@
 //! One device: its context, its queue, its memory.
 
-use crate::blas::Blas;
+use crate::blas::{Blas, Target, tf32};
 use crate::failure::Failure;
+use crate::graph::CudaGraph;
 use crate::{compile, library};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use kiln_gpu::DeviceInfo;
-use kiln_gpu::driver::{Argument, At, Driver, Grid, Products};
+use kiln_gpu::driver::{Argument, Driver, Grid, Place, Products, Step};
 use kiln_ir::{Error, Result};
 use kiln_kernel::print::Dialect;
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// NVIDIA's driver for one device.
 pub struct CudaDriver {
     info: DeviceInfo,
-    context: Arc<Context>,
+    pub(crate) context: Arc<Context>,
     stream: sys::CUstream,
+    /// On which nothing runs: what is queued there becomes part of graphs.
+    pub(crate) capture: Mutex<Stream>,
     architecture: String,
-    blas: Blas,
+    pub(crate) blas: Blas,
 }
+
+/// A queue of CUDA's.
+pub(crate) struct Stream(pub(crate) sys::CUstream);
 
 // SAFETY: CUDA's contexts and streams may be used from any thread; each call makes the context the thread's own first.
 unsafe impl Send for CudaDriver {}
@@ -28,9 +34,9 @@ unsafe impl Send for CudaDriver {}
 unsafe impl Sync for CudaDriver {}
 
 /// The context of a device, which everything on it shares.
-struct Context {
+pub(crate) struct Context {
     device: sys::CUdevice,
-    handle: sys::CUcontext,
+    pub(crate) handle: sys::CUcontext,
 }
 
 // SAFETY: as for `CudaDriver`.
@@ -47,7 +53,7 @@ pub struct CudaMemory {
 /// A loaded entry point.
 pub struct CudaFunction {
     module: sys::CUmodule,
-    handle: sys::CUfunction,
+    pub(crate) handle: sys::CUfunction,
     context: Arc<Context>,
 }
 
@@ -58,7 +64,7 @@ unsafe impl Sync for CudaFunction {}
 
 impl Context {
     /// Makes it the context of the calling thread.
-    fn enter(&self) -> core::result::Result<(), DriverError> {
+    pub(crate) fn enter(&self) -> core::result::Result<(), DriverError> {
         thread_local! {
             static CURRENT: Cell<usize> = const { Cell::new(0) };
         }
@@ -100,9 +106,12 @@ impl Drop for CudaFunction {
 
 impl Drop for CudaDriver {
     fn drop(&mut self) {
-        // SAFETY: the stream was made by `open`, and nothing uses it any more.
-        let destroyed = self.context.enter().and_then(|()| unsafe { result::stream::destroy(self.stream) });
-        let _ = destroyed;
+        let capture = self.capture.get_mut().map_or_else(|poisoned| poisoned.into_inner().0, |it| it.0);
+        for stream in [self.stream, capture] {
+            // SAFETY: the stream was made by `open`, and nothing uses it any more.
+            let destroyed = self.context.enter().and_then(|()| unsafe { result::stream::destroy(stream) });
+            let _ = destroyed;
+        }
     }
 }
 
@@ -144,6 +153,7 @@ impl CudaDriver {
         let context = Arc::new(Context { device, handle });
         context.enter()?;
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
+        let capture = Mutex::new(Stream(result::stream::create(result::stream::StreamKind::NonBlocking)?));
         let mut version = 0;
         // SAFETY: the version is written before the call returns.
         unsafe { sys::cuDriverGetVersion(&mut version).result()? };
@@ -159,7 +169,7 @@ impl CudaDriver {
             memory: unsafe { result::device::total_mem(device)? },
             multiprocessors: multiprocessors.max(1) as usize,
         };
-        Ok(Blas::new(name).map(|blas| CudaDriver { info, context, stream, architecture, blas }))
+        Ok(Blas::new(name).map(|blas| CudaDriver { info, context, stream, capture, architecture, blas }))
     }
 
     /// What doing something on the device gave.
@@ -172,13 +182,39 @@ impl CudaDriver {
     }
 }
 
-fn address(at: At<'_, CudaMemory>) -> sys::CUdeviceptr {
-    at.memory.address + at.offset as u64
+pub(crate) fn address(place: &Place<CudaMemory>) -> sys::CUdeviceptr {
+    place.memory.address + place.offset as u64
+}
+
+/// Arguments as CUDA takes them: the address of each. `None` where there are too many.
+pub(crate) fn with_arguments<R>(
+    arguments: &[Argument<CudaMemory>],
+    body: impl FnOnce(&mut [*mut c_void]) -> R,
+) -> Option<R> {
+    /// More than any kernel has.
+    const MOST: usize = 256;
+    let mut words = [0u64; MOST];
+    let mut addresses = [core::ptr::null_mut::<c_void>(); MOST];
+    if arguments.len() > MOST {
+        return None;
+    }
+    for (word, argument) in words.iter_mut().zip(arguments) {
+        *word = match argument {
+            Argument::Place(place) => address(place),
+            Argument::Word(bytes) => u64::from_ne_bytes(*bytes),
+        };
+    }
+    let list = &mut addresses[..arguments.len()];
+    for (address, word) in list.iter_mut().zip(&mut words) {
+        *address = (&raw mut *word).cast();
+    }
+    Some(body(list))
 }
 
 impl Driver for CudaDriver {
     type Memory = CudaMemory;
     type Function = CudaFunction;
+    type Graph = CudaGraph;
 
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -192,7 +228,7 @@ impl Driver for CudaDriver {
         Ok(CudaMemory { address, context: self.context.clone() })
     }
 
-    fn write(&self, to: At<'_, CudaMemory>, bytes: &[u8]) -> Result<()> {
+    fn write(&self, to: &Place<CudaMemory>, bytes: &[u8]) -> Result<()> {
         self.enter()?;
         // SAFETY: callers write within the block. Memory that is not pinned is read before the call returns.
         self.done("copying to the device", unsafe {
@@ -200,7 +236,7 @@ impl Driver for CudaDriver {
         })
     }
 
-    fn read(&self, from: At<'_, CudaMemory>, bytes: &mut [u8]) -> Result<()> {
+    fn read(&self, from: &Place<CudaMemory>, bytes: &mut [u8]) -> Result<()> {
         self.enter()?;
         // SAFETY: callers read within the block, and the bytes are waited for while they are borrowed.
         let read = unsafe {
@@ -210,7 +246,7 @@ impl Driver for CudaDriver {
         self.done("copying from the device", read)
     }
 
-    fn fill(&self, to: At<'_, CudaMemory>, bytes: usize, value: u8) -> Result<()> {
+    fn fill(&self, to: &Place<CudaMemory>, bytes: usize, value: u8) -> Result<()> {
         self.enter()?;
         // SAFETY: callers write within the block.
         let filled = unsafe { result::memset_d8_async(address(to), value, bytes, self.stream) };
@@ -244,37 +280,48 @@ impl Driver for CudaDriver {
         &self,
         function: &CudaFunction,
         grid: Grid,
-        arguments: &[Argument<'_, CudaMemory>],
+        arguments: &[Argument<CudaMemory>],
     ) -> Result<()> {
         self.enter()?;
-        /// More than any kernel has.
-        const MOST: usize = 256;
-        let mut words = [0u64; MOST];
-        let mut addresses = [core::ptr::null_mut::<c_void>(); MOST];
-        if arguments.len() > MOST {
-            return Err(Error::device(&self.info.name, "a kernel has too many arguments"));
-        }
-        for (place, argument) in arguments.iter().enumerate() {
-            words[place] = match argument {
-                Argument::Place(at) => address(*at),
-                Argument::Word(bytes) => u64::from_ne_bytes(*bytes),
-            };
-        }
-        for (place, address) in addresses[..arguments.len()].iter_mut().enumerate() {
-            *address = (&raw mut words[place]).cast();
-        }
         let (blocks, threads) = ((grid.blocks as u32, 1, 1), (grid.threads, 1, 1));
-        let list = &mut addresses[..arguments.len()];
-        // SAFETY: the caller passes what the entry point takes; CUDA copies the arguments before the call returns.
-        let launched =
-            unsafe { result::launch_kernel(function.handle, blocks, threads, 0, self.stream, list) };
-        self.done("launching a kernel", launched)
+        let launched = with_arguments(arguments, |list| {
+            // SAFETY: the caller passes what the entry point takes; CUDA copies the arguments before the call returns.
+            unsafe { result::launch_kernel(function.handle, blocks, threads, 0, self.stream, list) }
+        });
+        match launched {
+            Some(launched) => self.done("launching a kernel", launched),
+            None => Err(Error::device(&self.info.name, "a kernel has too many arguments")),
+        }
     }
 
-    unsafe fn multiply(&self, products: &Products<'_, CudaMemory>) -> Result<bool> {
+    fn multiplies(&self, products: &Products<CudaMemory>) -> bool {
+        self.context.enter().is_ok() && self.blas.multiplies(products)
+    }
+
+    fn settings(&self) -> u64 {
+        tf32().into()
+    }
+
+    unsafe fn multiply(&self, products: &Products<CudaMemory>) -> Result<()> {
         self.enter()?;
         // SAFETY: as the caller says.
-        unsafe { self.blas.multiply(products, self.stream, self) }
+        unsafe { self.blas.multiply(products, Target::Device(self.stream), self) }
+    }
+
+    unsafe fn record(&self, steps: &[Step<CudaDriver>]) -> Option<CudaGraph> {
+        // What is wrong with the device is seen when the steps are queued alone.
+        // SAFETY: as the caller says.
+        unsafe { CudaGraph::new(self, steps).ok() }
+    }
+
+    unsafe fn amend(&self, graph: &mut CudaGraph, place: usize, step: &Step<CudaDriver>) -> bool {
+        // SAFETY: as the caller says.
+        unsafe { graph.amend(self, place, step).is_ok() }
+    }
+
+    unsafe fn replay(&self, graph: &mut CudaGraph) -> Result<()> {
+        // SAFETY: as the caller says.
+        self.done("launching a graph", unsafe { graph.replay(self.stream) })
     }
 
     fn synchronize(&self) -> Result<()> {

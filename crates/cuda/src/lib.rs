@@ -18,10 +18,12 @@ mod blas;
 mod compile;
 mod driver;
 mod failure;
+mod graph;
 mod library;
 mod stopwatch;
 
-pub use driver::CudaDriver;
+pub use driver::{CudaDriver, CudaFunction, CudaMemory};
+pub use graph::CudaGraph;
 pub use kiln_gpu::{MemoryConfig, Missing};
 
 use kiln_gpu::Gpu;

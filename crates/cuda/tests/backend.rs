@@ -108,14 +108,18 @@ fn train<B: AutodiffBackend>(device: &B::Device, steps: usize) -> (Vec<f32>, [u6
 fn a_model_learns_as_on_the_processor_and_allocates_nothing_after_its_first_steps() {
     let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
     let (losses, [middle, end]) = train::<Autodiff<Cuda>>(&device, 200);
+    let graphs = kiln_cuda::shared(0).unwrap_or_else(|error| panic!("{error}")).graphs();
     let (expected, _) = train::<Autodiff<Cpu>>(&CpuDevice, 200);
-    println!("losses {losses:?}\nexpected {expected:?}\nallocations {middle} {end}");
+    println!("losses {losses:?}\nexpected {expected:?}\nallocations {middle} {end}\n{graphs:?}");
     // Early on both see the same numbers; later roundings have grown.
     for (found, expected) in losses.iter().zip(&expected).take(3) {
         assert!((found - expected).abs() < 1e-3 * expected.abs().max(0.1), "{losses:?} {expected:?}");
     }
     assert!(losses.last() < Some(&(losses[0] / 5.0)), "{losses:?}");
     assert_eq!(middle, end, "steps of the second half allocated memory");
+    // Of 200 steps, nearly all are as one before.
+    let wanted = std::env::var("KILN_GRAPHS").map_or(true, |value| value != "off");
+    assert!(!wanted || graphs.replayed > 100, "{graphs:?}");
 }
 
 #[test]

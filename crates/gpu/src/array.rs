@@ -1,6 +1,6 @@
 //! What the engine keeps in a value: a block of memory, where in it the elements lie, and what may be wrong with them.
 
-use crate::driver::{At, Driver};
+use crate::driver::{Driver, Place};
 use crate::memory::Block;
 use kiln_ir::{Error, Layout, Operand, Operands, Result, TensorType, Value};
 use smallvec::SmallVec;
@@ -47,7 +47,7 @@ impl<D: Driver> Array<D> {
     }
 
     /// The element at index 0 of every axis, for elements of that many bytes.
-    pub(crate) fn at(&self, size: usize) -> At<'_, D::Memory> {
+    pub(crate) fn at(&self, size: usize) -> Place<D::Memory> {
         self.block.at(self.layout.offset * size)
     }
 

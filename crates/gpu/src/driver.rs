@@ -2,17 +2,22 @@
 
 use kiln_ir::{DType, Result};
 use kiln_kernel::print::Dialect;
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// A vendor's interface to one device. All work goes into one queue and happens in the order in which it came; only
 /// [`read`](Driver::read) and [`synchronize`](Driver::synchronize) wait.
 ///
 /// Methods may be called from any thread.
-pub trait Driver: Send + Sync + 'static {
+pub trait Driver: Sized + Send + Sync + 'static {
     /// A block of the device's memory. Dropping it gives it back to the system.
     type Memory: Send + Sync + 'static;
 
     /// An entry point that is loaded on the device.
     type Function: Send + Sync + 'static;
+
+    /// Steps that are queued together, made ready once.
+    type Graph: Send + 'static;
 
     /// What the device is.
     fn info(&self) -> &DeviceInfo;
@@ -27,19 +32,19 @@ pub trait Driver: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the device failed.
-    fn write(&self, to: At<'_, Self::Memory>, bytes: &[u8]) -> Result<()>;
+    fn write(&self, to: &Place<Self::Memory>, bytes: &[u8]) -> Result<()>;
 
     /// Copies bytes from the device, once everything queued before is done.
     ///
     /// # Errors
     /// When the device failed, then or with anything queued before.
-    fn read(&self, from: At<'_, Self::Memory>, bytes: &mut [u8]) -> Result<()>;
+    fn read(&self, from: &Place<Self::Memory>, bytes: &mut [u8]) -> Result<()>;
 
     /// Sets bytes on the device.
     ///
     /// # Errors
     /// When the device failed.
-    fn fill(&self, to: At<'_, Self::Memory>, bytes: usize, value: u8) -> Result<()>;
+    fn fill(&self, to: &Place<Self::Memory>, bytes: usize, value: u8) -> Result<()>;
 
     /// Compiles source code to what [`load`](Driver::load) takes on devices like this one.
     ///
@@ -65,17 +70,48 @@ pub trait Driver: Send + Sync + 'static {
         &self,
         function: &Self::Function,
         grid: Grid,
-        arguments: &[Argument<'_, Self::Memory>],
+        arguments: &[Argument<Self::Memory>],
     ) -> Result<()>;
 
-    /// Queues products of matrices by the vendor's library; `false` where it has none for these.
+    /// Whether the vendor's library has products like these.
+    fn multiplies(&self, products: &Products<Self::Memory>) -> bool;
+
+    /// A number that changes with all settings that change what steps compute.
+    fn settings(&self) -> u64 {
+        0
+    }
+
+    /// Queues products of matrices by the vendor's library, which [has](Driver::multiplies) such.
     ///
     /// # Safety
     /// What the products read and write must lie within the memory.
     ///
     /// # Errors
     /// When the device failed.
-    unsafe fn multiply(&self, products: &Products<'_, Self::Memory>) -> Result<bool>;
+    unsafe fn multiply(&self, products: &Products<Self::Memory>) -> Result<()>;
+
+    /// Makes steps ready to be queued together, and queues nothing; `None` where the device cannot.
+    ///
+    /// # Safety
+    /// As for [`launch`](Driver::launch) and [`multiply`](Driver::multiply), for each step as long as it is
+    /// [replayed](Driver::replay) with these arguments.
+    unsafe fn record(&self, steps: &[Step<Self>]) -> Option<Self::Graph>;
+
+    /// Gives step number `place` of a graph the arguments of another step that is of the same function, or products like
+    /// these. What is queued already keeps those it had. `false` where the device cannot.
+    ///
+    /// # Safety
+    /// As for [`record`](Driver::record).
+    unsafe fn amend(&self, graph: &mut Self::Graph, place: usize, step: &Step<Self>) -> bool;
+
+    /// Queues all steps of a graph, in their order.
+    ///
+    /// # Safety
+    /// As for [`record`](Driver::record): memory and functions of its steps must still be there.
+    ///
+    /// # Errors
+    /// When the device failed.
+    unsafe fn replay(&self, graph: &mut Self::Graph) -> Result<()>;
 
     /// Waits until everything queued is done.
     ///
@@ -101,33 +137,67 @@ pub struct DeviceInfo {
     pub multiprocessors: usize,
 }
 
-/// A place in a block of memory.
-pub struct At<'a, M> {
+/// A place in a block of memory, which it holds.
+pub struct Place<M> {
     /// The block.
-    pub memory: &'a M,
+    pub memory: Arc<M>,
     /// Bytes from its start.
     pub offset: usize,
 }
 
-// Derived, these would ask the same of `M`.
-impl<M> Clone for At<'_, M> {
+// Derived, this would ask the same of `M`.
+impl<M> Clone for Place<M> {
     fn clone(&self) -> Self {
-        *self
+        Place { memory: self.memory.clone(), offset: self.offset }
     }
 }
 
-impl<M> Copy for At<'_, M> {}
-
 /// An argument of a kernel.
-pub enum Argument<'a, M> {
+pub enum Argument<M> {
     /// The address of a place in memory.
-    Place(At<'a, M>),
+    Place(Place<M>),
     /// A number: of its eight bytes, in the processor's order, as many from the first as its type has.
     Word([u8; 8]),
 }
 
+impl<M> Clone for Argument<M> {
+    fn clone(&self) -> Self {
+        match self {
+            Argument::Place(place) => Argument::Place(place.clone()),
+            Argument::Word(word) => Argument::Word(*word),
+        }
+    }
+}
+
+/// The arguments of a kernel, in order.
+pub type Arguments<M> = SmallVec<[Argument<M>; 16]>;
+
+/// Work for the queue.
+pub enum Step<D: Driver> {
+    /// A kernel.
+    Launch {
+        /// What runs.
+        function: Arc<D::Function>,
+        /// By how many threads.
+        grid: Grid,
+        /// With what.
+        arguments: Arguments<D::Memory>,
+    },
+    /// Bytes that are all set to one value.
+    Fill {
+        /// The first.
+        to: Place<D::Memory>,
+        /// How many.
+        bytes: usize,
+        /// What they become.
+        value: u8,
+    },
+    /// Products by the vendor's library.
+    Multiply(Products<D::Memory>),
+}
+
 /// How many threads run a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grid {
     /// Blocks: at least 1, and fewer than 2³¹.
     pub blocks: usize,
@@ -136,7 +206,7 @@ pub struct Grid {
 }
 
 /// Products `c = a b` of matrices, all of the same sizes.
-pub struct Products<'a, M> {
+pub struct Products<M> {
     /// How many.
     pub count: usize,
     /// The rows of `a` and `c`.
@@ -150,15 +220,15 @@ pub struct Products<'a, M> {
     /// Of `c`.
     pub result: DType,
     /// The factors.
-    pub factors: [Matrices<'a, M>; 2],
+    pub factors: [Matrices<M>; 2],
     /// Where results go, row by row without gaps.
-    pub to: At<'a, M>,
+    pub to: Place<M>,
 }
 
 /// Where matrices lie.
-pub struct Matrices<'a, M> {
+pub struct Matrices<M> {
     /// The first element of the first.
-    pub at: At<'a, M>,
+    pub at: Place<M>,
     /// Whether columns lie without gaps, instead of rows.
     pub transposed: bool,
     /// Elements from one row (or column, if transposed) to the next.

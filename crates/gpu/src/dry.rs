@@ -1,6 +1,6 @@
 //! A driver without a device.
 
-use crate::driver::{Argument, At, DeviceInfo, Driver, Grid, Products};
+use crate::driver::{Argument, DeviceInfo, Driver, Grid, Place, Products, Step};
 use kiln_ir::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -41,6 +41,7 @@ impl DryDriver {
 impl Driver for DryDriver {
     type Memory = DryMemory;
     type Function = DryFunction;
+    type Graph = ();
 
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -50,16 +51,16 @@ impl Driver for DryDriver {
         Ok(DryMemory(()))
     }
 
-    fn write(&self, _: At<'_, DryMemory>, _: &[u8]) -> Result<()> {
+    fn write(&self, _: &Place<DryMemory>, _: &[u8]) -> Result<()> {
         Ok(())
     }
 
-    fn read(&self, _: At<'_, DryMemory>, bytes: &mut [u8]) -> Result<()> {
+    fn read(&self, _: &Place<DryMemory>, bytes: &mut [u8]) -> Result<()> {
         bytes.fill(0);
         Ok(())
     }
 
-    fn fill(&self, _: At<'_, DryMemory>, _: usize, _: u8) -> Result<()> {
+    fn fill(&self, _: &Place<DryMemory>, _: usize, _: u8) -> Result<()> {
         Ok(())
     }
 
@@ -71,14 +72,30 @@ impl Driver for DryDriver {
         Ok(DryFunction(()))
     }
 
-    unsafe fn launch(&self, _: &DryFunction, _: Grid, _: &[Argument<'_, DryMemory>]) -> Result<()> {
+    unsafe fn launch(&self, _: &DryFunction, _: Grid, _: &[Argument<DryMemory>]) -> Result<()> {
         self.launches.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// There is no library: products are kernels too.
-    unsafe fn multiply(&self, _: &Products<'_, DryMemory>) -> Result<bool> {
-        Ok(false)
+    fn multiplies(&self, _: &Products<DryMemory>) -> bool {
+        false
+    }
+
+    unsafe fn multiply(&self, _: &Products<DryMemory>) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn record(&self, _: &[Step<DryDriver>]) -> Option<()> {
+        None
+    }
+
+    unsafe fn amend(&self, (): &mut (), _: usize, _: &Step<DryDriver>) -> bool {
+        false
+    }
+
+    unsafe fn replay(&self, (): &mut ()) -> Result<()> {
+        Ok(())
     }
 
     fn synchronize(&self) -> Result<()> {

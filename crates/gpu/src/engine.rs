@@ -5,6 +5,7 @@ use crate::driver::{Argument, Driver};
 use crate::index::Entries;
 use crate::kernels::Kernels;
 use crate::memory::{MemoryConfig, Pool};
+use crate::queue::{GraphUse, Queue, graphs_wanted};
 use crate::region::Regions;
 use crate::view::view;
 use kiln_ir::{
@@ -26,6 +27,7 @@ pub struct Gpu<D: Driver> {
     pub(crate) pool: Arc<Pool<D>>,
     pub(crate) kernels: Kernels<D>,
     pub(crate) regions: Regions<D>,
+    pub(crate) queue: Queue<D>,
 }
 
 impl<D: Driver> Gpu<D> {
@@ -38,6 +40,7 @@ impl<D: Driver> Gpu<D> {
             pool: Pool::new(driver.clone(), memory),
             kernels: Kernels::new(driver.clone()),
             regions: Regions::default(),
+            queue: Queue::new(driver.clone(), graphs_wanted()),
             driver,
         }
     }
@@ -50,6 +53,11 @@ impl<D: Driver> Gpu<D> {
     /// How many kernels were compiled since the engine was made, rather than found on disk.
     pub fn compiled_kernels(&self) -> u64 {
         self.kernels.compiled()
+    }
+
+    /// What became of the graphs in which repeated steps are queued.
+    pub fn graphs(&self) -> GraphUse {
+        self.queue.graphs()
     }
 
     fn run(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
@@ -208,7 +216,7 @@ impl<D: Driver> Gpu<D> {
         let array = self.contiguous(Array::<D>::of(value)?, ty.dtype)?;
         let mut bytes = vec![0; ty.num_bytes()];
         if !bytes.is_empty() {
-            self.driver.read(array.at(ty.dtype.size()), &mut bytes)?;
+            self.queue.read(&array.at(ty.dtype.size()), &mut bytes)?;
         }
         self.judge(&array.suspicions)?;
         TensorData::from_bytes(&bytes, ty)
@@ -218,7 +226,7 @@ impl<D: Driver> Gpu<D> {
     pub(crate) fn judge(&self, suspicions: &Suspicions<D>) -> Result<()> {
         for suspicion in suspicions {
             let mut word = [0; 4];
-            self.driver.read(suspicion.word.at(0), &mut word)?;
+            self.queue.read(&suspicion.word.at(0), &mut word)?;
             if word != [0; 4] {
                 return Err(suspicion.error.clone());
             }
@@ -229,14 +237,14 @@ impl<D: Driver> Gpu<D> {
 
 impl<D: Driver> Array<D> {
     /// Its first element, as an argument.
-    pub(crate) fn place(&self, dtype: DType) -> Argument<'_, D::Memory> {
+    pub(crate) fn place(&self, dtype: DType) -> Argument<D::Memory> {
         Argument::Place(self.at(dtype.size()))
     }
 }
 
 impl<D: Driver> Suspicion<D> {
     /// Its word, as an argument.
-    pub(crate) fn place(&self) -> Argument<'_, D::Memory> {
+    pub(crate) fn place(&self) -> Argument<D::Memory> {
         Argument::Place(self.word.at(0))
     }
 }
@@ -259,7 +267,7 @@ impl<D: Driver> Engine for Gpu<D> {
         let written = self.uninit(&ty).and_then(|array| {
             let bytes = data.bytes();
             if !bytes.is_empty() {
-                self.driver.write(array.at(ty.dtype.size()), bytes)?;
+                self.queue.write(&array.at(ty.dtype.size()), bytes)?;
             }
             Ok(array.into_value(ty))
         });
@@ -274,8 +282,12 @@ impl<D: Driver> Engine for Gpu<D> {
         Box::pin(async move { data })
     }
 
+    fn submit(&self) {
+        self.queue.submit();
+    }
+
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        let done = self.driver.synchronize();
+        let done = self.queue.synchronize();
         Box::pin(async move { done })
     }
 
@@ -295,6 +307,8 @@ impl<D: Driver> Memory for Gpu<D> {
     }
 
     fn trim(&self) {
+        // What waits holds its memory.
+        self.queue.submit();
         self.pool.trim();
     }
 }

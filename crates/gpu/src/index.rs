@@ -2,7 +2,7 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::Driver;
+use crate::driver::{Driver, Step};
 use crate::native::{Native, length};
 use crate::view::tensor;
 use kiln_ir::{
@@ -147,8 +147,8 @@ impl<D: Driver> Gpu<D> {
                     Entries::List => sides.length,
                     Entries::Each => sides.before * sides.length * sides.after,
                 };
-                let winner = self.pool.block(places * 4)?;
-                self.driver.fill(winner.at(0), places * 4, 0xff)?;
+                let winner = self.block(places * 4)?;
+                self.queue.push(Step::Fill { to: winner.at(0), bytes: places * 4, value: 0xff })?;
                 let winner = || crate::driver::Argument::Place(winner.at(0));
                 let claim = named("kiln_claim", "KILN_CLAIM").name("WINNER_AT", entries.winner());
                 let mut arguments = smallvec![index.place(index_dtype), winner(), suspicion.place()];

@@ -13,6 +13,9 @@
 //! * **Native kernels** of ops that have no such form, by index above all, are C++ too (`native/`).
 //! * Every other op **expands**: what it is made of runs on the device as well.
 //!
+//! Work waits until there is enough of it, or something is read. Steps that repeat are queued together, as one graph of the
+//! device's, with what changed among their arguments (`KILN_GRAPHS=off` queues each alone, at once).
+//!
 //! Errors never end a program: memory that runs out, a kernel that does not compile or an index out of range poisons the
 //! value, and reading it gives the error. Whether an index was out of range only the device knows; values carry the word
 //! that tells, and it is looked at when they are read.
@@ -43,3 +46,4 @@ pub use dry::{DryDriver, DryFunction, DryMemory};
 pub use engine::Gpu;
 pub use memory::MemoryConfig;
 pub use missing::Missing;
+pub use queue::GraphUse;

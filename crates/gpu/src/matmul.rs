@@ -43,7 +43,7 @@ impl<D: Driver> Gpu<D> {
             factors: [left.matrices(a, a_ty.dtype), right.matrices(b, b_ty.dtype)],
             to: result.at(ty.dtype.size()),
         };
-        if self.multiply(&products)? {
+        if self.multiply(products)? {
             return Ok(smallvec![Array { suspicions: all, ..result }.into_value(ty)]);
         }
         drop(result);
@@ -66,7 +66,7 @@ impl<D: Driver> Gpu<D> {
 }
 
 impl Lie {
-    fn matrices<D: Driver>(self, array: &Array<D>, dtype: DType) -> Matrices<'_, D::Memory> {
+    fn matrices<D: Driver>(self, array: &Array<D>, dtype: DType) -> Matrices<D::Memory> {
         let Lie { transposed, pitch, step } = self;
         Matrices { at: array.at(dtype.size()), transposed, pitch, step }
     }

@@ -3,7 +3,7 @@
 //! All work of a device is done in order, and so a block may be used again as soon as nobody holds it: what reads it was
 //! queued before.
 
-use crate::driver::{At, Driver};
+use crate::driver::{Driver, Place};
 use kiln_ir::{Error, MemoryUse, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,14 +29,14 @@ pub(crate) struct Pool<D: Driver> {
 
 struct State<M> {
     /// By length.
-    free: BTreeMap<usize, Vec<M>>,
+    free: BTreeMap<usize, Vec<Arc<M>>>,
     usage: MemoryUse,
 }
 
 /// Memory that somebody holds; dropping it gives it back to the pool.
 pub(crate) struct Block<D: Driver> {
     /// `None` only while it is dropped.
-    memory: Option<D::Memory>,
+    memory: Option<Arc<D::Memory>>,
     len: usize,
     pool: Arc<Pool<D>>,
 }
@@ -60,7 +60,7 @@ impl<D: Driver> Pool<D> {
         Ok(Block { memory: Some(memory), len, pool: self.clone() })
     }
 
-    fn fresh(&self, len: usize) -> Result<D::Memory> {
+    fn fresh(&self, len: usize) -> Result<Arc<D::Memory>> {
         let within = |state: &State<D::Memory>| {
             let taken = state.usage.live_bytes + state.usage.kept_bytes;
             self.config.limit.is_none_or(|limit| taken + len <= limit)
@@ -79,7 +79,7 @@ impl<D: Driver> Pool<D> {
             state.usage.system_allocations += 1;
             state.usage.hold(len);
         });
-        Ok(memory)
+        Ok(Arc::new(memory))
     }
 
     fn too_large(&self, bytes: usize) -> Error {
@@ -108,7 +108,7 @@ impl<D: Driver> Pool<D> {
         drop(kept);
     }
 
-    fn give_back(&self, memory: D::Memory, len: usize) {
+    fn give_back(&self, memory: Arc<D::Memory>, len: usize) {
         let surplus = self.with(|state| {
             state.usage.live_bytes -= len;
             if self.config.most_kept.is_some_and(|most| state.usage.kept_bytes + len > most) {
@@ -128,7 +128,7 @@ impl<D: Driver> Pool<D> {
 
 impl<M> State<M> {
     /// A block that was freed: the last one, which the caches may still hold.
-    fn take(&mut self, len: usize) -> Option<M> {
+    fn take(&mut self, len: usize) -> Option<Arc<M>> {
         let memory = self.free.get_mut(&len)?.pop()?;
         self.usage.kept_bytes -= len;
         self.usage.reuses += 1;
@@ -151,10 +151,10 @@ impl Hold for MemoryUse {
 
 impl<D: Driver> Block<D> {
     /// The place that many bytes from the start.
-    pub(crate) fn at(&self, offset: usize) -> At<'_, D::Memory> {
+    pub(crate) fn at(&self, offset: usize) -> Place<D::Memory> {
         debug_assert!(offset <= self.len, "[gpu] a place outside of its block");
         let memory = self.memory.as_ref().expect("a block has its memory until it is dropped");
-        At { memory, offset }
+        Place { memory: memory.clone(), offset }
     }
 }
 

@@ -1,11 +1,10 @@
 //! Kernels written by hand, for ops that have no form in [`kiln_kernel`]: C++ with names for dtypes, which each use sets.
 
 use crate::Gpu;
-use crate::driver::{Argument, Driver, Grid};
+use crate::driver::{Argument, Arguments, Driver, Grid};
 use crate::strided::bits;
 use kiln_ir::{DType, Result};
 use kiln_kernel::print::{held_type, memory_type, narrowed, widened, with_prelude};
-use smallvec::SmallVec;
 use std::fmt::Write;
 
 /// Threads of a block.
@@ -54,7 +53,7 @@ impl<D: Driver> Gpu<D> {
         &self,
         native: Native,
         points: usize,
-        arguments: SmallVec<[Argument<'_, D::Memory>; 16]>,
+        arguments: Arguments<D::Memory>,
     ) -> Result<()> {
         if points == 0 {
             return Ok(());
@@ -62,11 +61,11 @@ impl<D: Driver> Gpu<D> {
         let source = with_prelude(&native.text).into();
         let function = self.kernels.function(&source, native.entry)?;
         let blocks = points.div_ceil(THREADS as usize).min(MOST_BLOCKS);
-        self.launch(&function, Grid { blocks, threads: THREADS }, &arguments)
+        self.launch(&function, Grid { blocks, threads: THREADS }, arguments)
     }
 }
 
 /// A length as kernels take it.
-pub(crate) fn length<M>(length: usize) -> Argument<'static, M> {
+pub(crate) fn length<M>(length: usize) -> Argument<M> {
     Argument::Word((length as u64).to_le_bytes())
 }

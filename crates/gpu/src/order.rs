@@ -98,7 +98,7 @@ impl<D: Driver> Gpu<D> {
     fn last(&self, counts: &Value) -> Result<usize> {
         let array = Array::<D>::of(counts)?;
         let mut bytes = [0; 8];
-        self.driver.read(array.block.at((counts.ty().num_elements() - 1) * 8), &mut bytes)?;
+        self.queue.read(&array.block.at((counts.ty().num_elements() - 1) * 8), &mut bytes)?;
         self.judge(&array.suspicions)?;
         Ok(i64::from_le_bytes(bytes) as usize)
     }

@@ -2,7 +2,7 @@
 
 use crate::Gpu;
 use crate::array::{Array, Suspicion, suspicions};
-use crate::driver::{Argument, Driver, Grid};
+use crate::driver::{Argument, Arguments, Driver, Grid, Step};
 use crate::memory::Block;
 use half::{bf16, f16};
 use kiln_ir::{
@@ -248,11 +248,11 @@ impl<D: Driver> Region<D> {
         let mut scratch: SmallVec<[Block<D>; 2]> = SmallVec::new();
         for argument in &self.arguments {
             if let GpuArgument::Scratch(dtype) = argument {
-                scratch.push(gpu.pool.block(self.schedule.splits as usize * dtype.size())?);
+                scratch.push(gpu.block(self.schedule.splits as usize * dtype.size())?);
             }
         }
         let mut scratch = scratch.iter();
-        let mut arguments: SmallVec<[Argument<'_, D::Memory>; 16]> = SmallVec::new();
+        let mut arguments = Arguments::<D::Memory>::new();
         for argument in &self.arguments {
             arguments.push(match *argument {
                 GpuArgument::Tensor(param) => {
@@ -282,7 +282,7 @@ impl<D: Driver> Region<D> {
         }
         for (function, blocks) in &self.functions {
             let grid = Grid { blocks: *blocks, threads: self.schedule.block };
-            gpu.launch(function, grid, &arguments)?;
+            gpu.launch(function, grid, arguments.clone())?;
         }
         Ok(())
     }
@@ -311,7 +311,7 @@ fn missing() -> Error {
     Error::unsupported("gpu", "a kernel lacks an argument")
 }
 
-fn whole<M>(x: i64) -> Argument<'static, M> {
+fn whole<M>(x: i64) -> Argument<M> {
     Argument::Word(x.to_le_bytes())
 }
 
@@ -358,14 +358,14 @@ fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
 impl<D: Driver> Gpu<D> {
     /// A word that a kernel sets when something is wrong, and what is wrong then.
     pub(crate) fn suspicion(&self, error: Error) -> Result<Arc<Suspicion<D>>> {
-        let word = self.pool.block(4)?;
-        self.driver.fill(word.at(0), 4, 0)?;
+        let word = self.block(4)?;
+        self.queue.push(Step::Fill { to: word.at(0), bytes: 4, value: 0 })?;
         Ok(Arc::new(Suspicion { word, error }))
     }
 
     /// A contiguous array of that type, its elements not yet written.
     pub(crate) fn uninit(&self, ty: &TensorType) -> Result<Array<D>> {
-        let block = Arc::new(self.pool.block(ty.num_bytes())?);
+        let block = Arc::new(self.block(ty.num_bytes())?);
         Ok(Array { block, layout: Layout::contiguous(ty.shape), suspicions: SmallVec::new() })
     }
 }

@@ -1,0 +1,199 @@
+//! Steps that are queued together, as a graph of CUDA's: a chain, since all work of a device is done in order.
+
+use crate::blas::Target;
+use crate::driver::{Context, CudaDriver, CudaMemory, address, with_arguments};
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::{self, CUstreamCaptureMode};
+use kiln_gpu::driver::{Products, Step};
+use std::sync::{Arc, PoisonError};
+
+/// A graph that can be queued.
+pub struct CudaGraph {
+    definition: Definition,
+    executable: sys::CUgraphExec,
+    /// One for each step.
+    nodes: Vec<sys::CUgraphNode>,
+    context: Arc<Context>,
+}
+
+// SAFETY: CUDA's graphs may be used from any thread, by one at a time, which `&mut` sees to.
+unsafe impl Send for CudaGraph {}
+
+impl Drop for CudaGraph {
+    fn drop(&mut self) {
+        // SAFETY: it was instantiated once. What is queued already runs to its end all the same.
+        let destroyed =
+            self.context.enter().and_then(|()| unsafe { result::graph::exec_destroy(self.executable) });
+        // A device that was lost has no graphs left.
+        let _ = destroyed;
+    }
+}
+
+/// What a graph is made from.
+struct Definition(sys::CUgraph);
+
+impl Drop for Definition {
+    fn drop(&mut self) {
+        // SAFETY: it was created once, and executables do not need it.
+        let destroyed = unsafe { result::graph::destroy(self.0) };
+        let _ = destroyed;
+    }
+}
+
+type Outcome<T> = core::result::Result<T, DriverError>;
+
+impl CudaGraph {
+    /// # Safety
+    /// As [`Driver::record`](kiln_gpu::Driver::record).
+    pub(crate) unsafe fn new(driver: &CudaDriver, steps: &[Step<CudaDriver>]) -> Outcome<CudaGraph> {
+        driver.context.enter()?;
+        let mut definition = core::ptr::null_mut();
+        // SAFETY: the graph is written before the call returns.
+        unsafe { sys::cuGraphCreate(&mut definition, 0).result()? };
+        let definition = Definition(definition);
+        let mut nodes: Vec<sys::CUgraphNode> = Vec::with_capacity(steps.len());
+        for step in steps {
+            // SAFETY: as the caller says; the node before is of this graph.
+            nodes.push(unsafe { add(driver, &definition, nodes.last(), step)? });
+        }
+        // SAFETY: the graph is whole.
+        let executable =
+            unsafe { result::graph::instantiate(definition.0, sys::CUgraphInstantiate_flags_enum(0))? };
+        Ok(CudaGraph { definition, executable, nodes, context: driver.context.clone() })
+    }
+
+    /// # Safety
+    /// As [`Driver::amend`](kiln_gpu::Driver::amend).
+    pub(crate) unsafe fn amend(
+        &mut self,
+        driver: &CudaDriver,
+        place: usize,
+        step: &Step<CudaDriver>,
+    ) -> Outcome<()> {
+        driver.context.enter()?;
+        let (executable, node) = (self.executable, self.nodes[place]);
+        match step {
+            Step::Launch { .. } => with_kernel(driver, step, |kernel| {
+                // SAFETY: the node is a kernel's, and its function the same; arguments are copied before the call returns.
+                unsafe { sys::cuGraphExecKernelNodeSetParams_v2(executable, node, kernel).result() }
+            }),
+            Step::Fill { .. } => {
+                let fill = fill(step);
+                // SAFETY: the node is one that sets memory.
+                unsafe {
+                    sys::cuGraphExecMemsetNodeSetParams(executable, node, &fill, driver.context.handle)
+                        .result()
+                }
+            }
+            Step::Multiply(products) => {
+                // SAFETY: as the caller says.
+                let part = unsafe { capture(driver, products)? };
+                // SAFETY: the node is a graph's, and CUDA checks that this one has the same nodes.
+                unsafe { sys::cuGraphExecChildGraphNodeSetParams(executable, node, part.0).result() }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Driver::replay`](kiln_gpu::Driver::replay).
+    pub(crate) unsafe fn replay(&mut self, stream: sys::CUstream) -> Outcome<()> {
+        debug_assert!(!self.definition.0.is_null());
+        self.context.enter()?;
+        // SAFETY: as the caller says.
+        unsafe { result::graph::launch(self.executable, stream) }
+    }
+}
+
+/// Adds a step behind the last.
+///
+/// # Safety
+/// The step's arguments must be those that it takes.
+unsafe fn add(
+    driver: &CudaDriver,
+    graph: &Definition,
+    last: Option<&sys::CUgraphNode>,
+    step: &Step<CudaDriver>,
+) -> Outcome<sys::CUgraphNode> {
+    let mut node = core::ptr::null_mut();
+    let (before, count) = (last.map_or(core::ptr::null(), core::ptr::from_ref), usize::from(last.is_some()));
+    match step {
+        Step::Launch { .. } => with_kernel(driver, step, |kernel| {
+            // SAFETY: the graph and the node before are alive; arguments are copied before the call returns.
+            unsafe { sys::cuGraphAddKernelNode_v2(&mut node, graph.0, before, count, kernel).result() }
+        })?,
+        Step::Fill { .. } => {
+            let fill = fill(step);
+            // SAFETY: as above.
+            unsafe {
+                sys::cuGraphAddMemsetNode(&mut node, graph.0, before, count, &fill, driver.context.handle)
+                    .result()?;
+            }
+        }
+        Step::Multiply(products) => {
+            // SAFETY: as the caller says.
+            let part = unsafe { capture(driver, products)? };
+            // SAFETY: as above; the part is copied.
+            unsafe { sys::cuGraphAddChildGraphNode(&mut node, graph.0, before, count, part.0).result()? };
+        }
+    }
+    Ok(node)
+}
+
+/// A kernel as nodes take it.
+fn with_kernel(
+    driver: &CudaDriver,
+    step: &Step<CudaDriver>,
+    body: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> Outcome<()>,
+) -> Outcome<()> {
+    let Step::Launch { function, grid, arguments } = step else { return Err(misused()) };
+    let run = with_arguments(arguments, |list| {
+        body(&sys::CUDA_KERNEL_NODE_PARAMS {
+            func: function.handle,
+            gridDimX: grid.blocks as u32,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: grid.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            kernelParams: list.as_mut_ptr(),
+            extra: core::ptr::null_mut(),
+            kern: core::ptr::null_mut(),
+            ctx: driver.context.handle,
+        })
+    });
+    run.unwrap_or_else(|| Err(misused()))
+}
+
+fn fill(step: &Step<CudaDriver>) -> sys::CUDA_MEMSET_NODE_PARAMS {
+    let (dst, width, value) = match step {
+        Step::Fill { to, bytes, value } => (address(to), *bytes, u32::from(*value)),
+        Step::Launch { .. } | Step::Multiply(_) => (0, 0, 0),
+    };
+    sys::CUDA_MEMSET_NODE_PARAMS { dst, pitch: 0, value, elementSize: 1, width, height: 1 }
+}
+
+fn misused() -> DriverError {
+    DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE)
+}
+
+/// Products as a graph of their own: what the library would queue.
+///
+/// # Safety
+/// As [`Driver::multiply`](kiln_gpu::Driver::multiply).
+unsafe fn capture(driver: &CudaDriver, products: &Products<CudaMemory>) -> Outcome<Definition> {
+    // One at a time: the stream is for this alone.
+    let stream = driver.capture.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the stream is alive. The library may load a kernel on the way, which the other modes forbid.
+    unsafe {
+        result::stream::begin_capture(stream.0, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
+    }
+    // SAFETY: as the caller says.
+    let queued = unsafe { driver.blas.multiply(products, Target::Graph(stream.0), driver) };
+    // SAFETY: the capture was begun here, and must end in any case.
+    let graph = Definition(unsafe { result::stream::end_capture(stream.0)? });
+    match queued {
+        Ok(()) => Ok(graph),
+        Err(_) => Err(misused()),
+    }
+}

@@ -1,0 +1,244 @@
+use super::*;
+use crate::driver::DeviceInfo;
+use kiln_kernel::print::Dialect;
+use std::sync::Mutex;
+
+/// What ran: a function's number with its arguments, memory by its number.
+type Ran = Vec<(u32, Vec<u64>)>;
+
+/// A device that writes down what runs.
+struct Diary {
+    info: DeviceInfo,
+    ran: Mutex<Ran>,
+    can_record: bool,
+    can_amend: bool,
+    is_broken: bool,
+}
+
+struct Number(u32);
+
+fn diary() -> Diary {
+    let info = DeviceInfo {
+        name: "diary".into(),
+        model: String::new(),
+        target: String::new(),
+        dialect: Dialect::Cuda,
+        memory: 0,
+        multiprocessors: 1,
+    };
+    Diary { info, ran: Mutex::default(), can_record: true, can_amend: true, is_broken: false }
+}
+
+fn line(step: &Step<Diary>) -> (u32, Vec<u64>) {
+    let number = match step {
+        Step::Launch { function, .. } => function.0,
+        Step::Fill { .. } => 1000,
+        Step::Multiply(_) => 2000,
+    };
+    let word = |argument: &Argument<Number>| match argument {
+        Argument::Place(place) => u64::from(place.memory.0) * 1000 + place.offset as u64,
+        Argument::Word(word) => u64::from_le_bytes(*word),
+    };
+    (number, arguments(step).iter().map(word).collect())
+}
+
+impl Diary {
+    fn note(&self, line: (u32, Vec<u64>)) {
+        self.ran.lock().unwrap().push(line);
+    }
+}
+
+impl Driver for Diary {
+    type Memory = Number;
+    type Function = Number;
+    type Graph = Ran;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn allocate(&self, _: usize) -> Result<Number> {
+        Ok(Number(0))
+    }
+
+    fn write(&self, to: &Place<Number>, _: &[u8]) -> Result<()> {
+        self.note((3000, vec![to.memory.0.into()]));
+        Ok(())
+    }
+
+    fn read(&self, from: &Place<Number>, _: &mut [u8]) -> Result<()> {
+        self.note((4000, vec![from.memory.0.into()]));
+        Ok(())
+    }
+
+    fn fill(&self, to: &Place<Number>, bytes: usize, value: u8) -> Result<()> {
+        self.note(line(&Step::Fill { to: to.clone(), bytes, value }));
+        Ok(())
+    }
+
+    fn compile(&self, _: &str) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn load(&self, _: &[u8], _: &str) -> Result<Number> {
+        Ok(Number(0))
+    }
+
+    unsafe fn launch(&self, function: &Number, _: Grid, arguments: &[Argument<Number>]) -> Result<()> {
+        if self.is_broken {
+            return Err(Error::device("diary", "is broken"));
+        }
+        let function = Arc::new(Number(function.0));
+        let arguments = arguments.iter().cloned().collect();
+        self.note(line(&Step::Launch { function, grid: GRID, arguments }));
+        Ok(())
+    }
+
+    fn multiplies(&self, _: &Products<Number>) -> bool {
+        true
+    }
+
+    unsafe fn multiply(&self, _: &Products<Number>) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn record(&self, steps: &[Step<Diary>]) -> Option<Ran> {
+        self.can_record.then(|| steps.iter().map(line).collect())
+    }
+
+    unsafe fn amend(&self, graph: &mut Ran, place: usize, step: &Step<Diary>) -> bool {
+        // What fails may have done something.
+        graph[place] = if self.can_amend { line(step) } else { (0, Vec::new()) };
+        self.can_amend
+    }
+
+    unsafe fn replay(&self, graph: &mut Ran) -> Result<()> {
+        self.ran.lock().unwrap().extend(graph.iter().cloned());
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+const GRID: Grid = Grid { blocks: 1, threads: 32 };
+
+/// Functions and memory that steps are made of.
+struct Things {
+    functions: Vec<Arc<Number>>,
+    memory: Vec<Arc<Number>>,
+}
+
+fn things() -> Things {
+    let numbers = |count: u32| (0..count).map(|i| Arc::new(Number(i))).collect();
+    Things { functions: numbers(40), memory: numbers(8) }
+}
+
+impl Things {
+    fn place(&self, memory: usize) -> Place<Number> {
+        Place { memory: self.memory[memory].clone(), offset: 0 }
+    }
+
+    /// A step of training: function `i` on memory that changes from step to step as `turn` says, and a number.
+    fn train(&self, queue: &Queue<Diary>, kernels: usize, turn: usize, number: u64) {
+        for i in 0..kernels {
+            let place = Argument::Place(self.place((i + turn) % self.memory.len()));
+            let arguments = [place, Argument::Word(number.to_le_bytes())].into_iter().collect();
+            let function = self.functions[i % self.functions.len()].clone();
+            queue.push(Step::Launch { function, grid: GRID, arguments }).unwrap();
+        }
+        queue.push(Step::Fill { to: self.place(turn % 2), bytes: 4, value: 0 }).unwrap();
+        queue.submit();
+    }
+}
+
+fn ran(queue: &Queue<Diary>) -> Ran {
+    queue.submit();
+    queue.driver.ran.lock().unwrap().clone()
+}
+
+/// What ten steps of training do, and what became of graphs.
+fn ten_steps(driver: Diary, graphs: bool, kernels: usize) -> (Ran, GraphUse) {
+    let (queue, things) = (Queue::new(Arc::new(driver), graphs), things());
+    for step in 0..10 {
+        things.train(&queue, kernels, step % 3, step as u64 / 2);
+    }
+    (ran(&queue), queue.graphs())
+}
+
+#[test]
+fn the_same_runs_with_graphs_and_without() {
+    for kernels in [1, 3, 30, 127, 128, 500] {
+        let (expected, none) = ten_steps(diary(), false, kernels);
+        assert_eq!((none.recorded, none.replayed, none.steps_alone), (0, 0, 10 * (kernels as u64 + 1)));
+        let (found, graphs) = ten_steps(diary(), true, kernels);
+        assert_eq!(found, expected, "{kernels} kernels");
+        assert_eq!(graphs.steps_alone + graphs.steps_replayed, none.steps_alone);
+        if kernels >= LEAST_STEPS {
+            // Of each run, the first time alone, from the second on as a graph.
+            let runs = (kernels + 1) / MOST_STEPS + usize::from((kernels + 1) % MOST_STEPS >= LEAST_STEPS);
+            let recorded = graphs.recorded as usize;
+            assert!(recorded >= 1 && recorded <= runs, "{recorded} {runs}");
+            assert!(graphs.steps_replayed >= 9 * (kernels as u64 - 4), "{graphs:?}");
+            assert!(graphs.steps_amended > 0 && graphs.steps_amended < graphs.steps_replayed);
+        }
+    }
+}
+
+#[test]
+fn an_unchanged_run_is_replayed_as_it_is() {
+    let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
+    for _ in 0..10 {
+        things.train(&queue, 20, 0, 7);
+    }
+    let graphs = queue.graphs();
+    let expected =
+        GraphUse { recorded: 1, replayed: 9, steps_replayed: 9 * 21, steps_amended: 0, steps_alone: 21 };
+    assert_eq!(graphs, expected);
+}
+
+#[test]
+fn devices_without_graphs_or_amendments_run_the_same() {
+    let (expected, _) = ten_steps(diary(), false, 30);
+    let (found, graphs) = ten_steps(Diary { can_record: false, ..diary() }, true, 30);
+    assert_eq!((found, graphs.replayed), (expected.clone(), 0));
+    let (found, graphs) = ten_steps(Diary { can_amend: false, ..diary() }, true, 30);
+    assert_eq!(found, expected);
+    assert!(graphs.recorded <= u64::from(MOST_REFUSALS), "{graphs:?}");
+}
+
+#[test]
+fn memory_that_was_freed_is_told_from_what_comes_after() {
+    let (queue, mut things) = (Queue::new(Arc::new(diary()), true), things());
+    for round in 0..5 {
+        // Freed, and perhaps at the same address as before.
+        things.memory = (0..8).map(|i| Arc::new(Number(10 * round + i))).collect();
+        things.train(&queue, 8, 0, 0);
+    }
+    let places: Vec<u64> = ran(&queue).iter().filter(|(f, _)| *f < 1000).map(|(_, a)| a[0] / 1000).collect();
+    let expected: Vec<u64> = (0..5).flat_map(|round| (0..8).map(move |i| 10 * round + i)).collect();
+    assert_eq!(places, expected);
+}
+
+#[test]
+fn only_what_waiting_steps_use_makes_them_run() {
+    let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
+    let arguments: Arguments<Number> = [Argument::Place(things.place(0))].into_iter().collect();
+    queue.push(Step::Launch { function: things.functions[0].clone(), grid: GRID, arguments }).unwrap();
+    queue.write(&things.place(1), &[0]).unwrap();
+    queue.read(&things.place(0), &mut [0]).unwrap();
+    let order: Vec<u32> = ran(&queue).into_iter().map(|(function, _)| function).collect();
+    assert_eq!(order, [3000, 0, 4000]);
+}
+
+#[test]
+fn a_failure_of_what_waited_is_that_of_all_who_read() {
+    let (queue, things) = (Queue::new(Arc::new(Diary { is_broken: true, ..diary() }), true), things());
+    things.train(&queue, 2, 0, 0);
+    for _ in 0..2 {
+        let error = queue.read(&things.place(5), &mut [0]).unwrap_err();
+        assert!(error.to_string().contains("is broken"), "{error}");
+        assert!(queue.synchronize().is_err());
+    }
+}
