@@ -214,8 +214,10 @@ impl Blas {
         let key = Key::of(products, types);
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         // What the library has no algorithm for, a kernel computes.
-        let plan =
-            plans.entry(key).or_insert_with(|| Plan::new(self.handle, &key, types).ok().map(Arc::new)).clone();
+        let plan = plans
+            .entry(key)
+            .or_insert_with(|| Plan::new(self.handle, &key, types).ok().map(Arc::new))
+            .clone();
         Some((key, plan?))
     }
 }

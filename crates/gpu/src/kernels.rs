@@ -16,10 +16,14 @@ type Slot<F> = Arc<OnceLock<Result<Arc<F>>>>;
 /// By source and entry point.
 type Loaded<F> = HashMap<(Arc<str>, &'static str), Slot<F>>;
 
+/// Kernels written by hand, by entry point and by what names in their source stand for.
+type Natives<F> = HashMap<(&'static str, String), Arc<F>>;
+
 /// The kernels of one device.
 pub(crate) struct Kernels<D: Driver> {
     driver: Arc<D>,
     loaded: Mutex<Loaded<D::Function>>,
+    natives: Mutex<Natives<D::Function>>,
     disk: Option<Disk>,
     compiled: AtomicU64,
 }
@@ -27,7 +31,13 @@ pub(crate) struct Kernels<D: Driver> {
 impl<D: Driver> Kernels<D> {
     pub(crate) fn new(driver: Arc<D>) -> Kernels<D> {
         let disk = Disk::open(&driver.info().target);
-        Kernels { driver, loaded: Mutex::default(), disk, compiled: AtomicU64::new(0) }
+        Kernels {
+            driver,
+            loaded: Mutex::default(),
+            natives: Mutex::default(),
+            disk,
+            compiled: AtomicU64::new(0),
+        }
     }
 
     /// The entry point of a source.
@@ -40,6 +50,26 @@ impl<D: Driver> Kernels<D> {
             loaded.entry((source.clone(), entry)).or_default().clone()
         };
         slot.get_or_init(|| self.make(source, entry).map(Arc::new)).clone()
+    }
+
+    /// The entry point of a source that is written by hand, which is only put together if it is not known.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub(crate) fn native(
+        &self,
+        entry: &'static str,
+        names: String,
+        source: impl FnOnce(&str) -> String,
+    ) -> Result<Arc<D::Function>> {
+        let natives = || self.natives.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (entry, names);
+        if let Some(function) = natives().get(&key) {
+            return Ok(function.clone());
+        }
+        let function = self.function(&source(&key.1).into(), entry)?;
+        natives().insert(key, function.clone());
+        Ok(function)
     }
 
     /// How many sources were compiled, rather than found on disk.

@@ -15,20 +15,19 @@ const MOST_BLOCKS: usize = 1 << 16;
 
 /// A source, and what its names stand for.
 pub(crate) struct Native {
-    text: String,
+    source: &'static str,
+    names: String,
     entry: &'static str,
 }
 
 impl Native {
     pub(crate) fn new(source: &'static str, entry: &'static str) -> Native {
-        Native { text: source.to_owned(), entry }
+        Native { source, names: String::new(), entry }
     }
 
     /// What a name in the source stands for.
     pub(crate) fn name(mut self, name: &str, meaning: &str) -> Native {
-        let mut line = String::new();
-        let _ = writeln!(line, "#define {name} {meaning}");
-        self.text.insert_str(0, &line);
+        let _ = writeln!(self.names, "#define {name} {meaning}");
         self
     }
 
@@ -58,8 +57,9 @@ impl<D: Driver> Gpu<D> {
         if points == 0 {
             return Ok(());
         }
-        let source = with_prelude(&native.text).into();
-        let function = self.kernels.function(&source, native.entry)?;
+        let Native { source, names, entry } = native;
+        let function =
+            self.kernels.native(entry, names, |names| with_prelude(&format!("{names}{source}")))?;
         let blocks = points.div_ceil(THREADS as usize).min(MOST_BLOCKS);
         self.launch(&function, Grid { blocks, threads: THREADS }, arguments)
     }

@@ -6,8 +6,8 @@ use crate::driver::{Argument, Arguments, Driver, Grid, Step};
 use crate::memory::Block;
 use half::{bf16, f16};
 use kiln_ir::{
-    DType, Error, Instruction, Layout, Op, Operand, Operands, Program, ProgramOperand, Result, Scalar,
-    TensorType, Values,
+    Binary, DType, Error, Instruction, Layout, Op, Operand, Operands, Program, ProgramOperand, Result,
+    Scalar, Shape, TensorType, Values,
 };
 use kiln_kernel::print::{GpuArgument, cpp};
 use kiln_kernel::{GpuSchedule, Kernel, Launch, Nest, ParamKind};
@@ -35,7 +35,7 @@ pub(crate) struct Regions<D: Driver>(Mutex<Known<D>>);
 
 struct Known<D: Driver> {
     programs: HashMap<(Key, SmallVec<[Given; 4]>), Entry<D>>,
-    kernels: HashMap<Made, Arc<Region<D>>>,
+    made: HashMap<Recipe, Arc<Region<D>>>,
 }
 
 struct Entry<D: Driver> {
@@ -44,12 +44,36 @@ struct Entry<D: Driver> {
     region: Option<Arc<Region<D>>>,
 }
 
-/// A kernel that was made here rather than found in a program, and whether all addresses are multiples of 16.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A kernel that was made here rather than found in a program.
 pub(crate) struct Made {
     pub(crate) kernel: Kernel,
     pub(crate) launch: Launch,
+}
+
+/// All that such a kernel is made from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Recipe {
+    pub(crate) does: Does,
+    pub(crate) dtype: DType,
+    /// Of what is written.
+    pub(crate) shape: Shape,
+    /// Of all operands in memory, and of the result.
+    pub(crate) strides: SmallVec<[isize; 16]>,
+    /// Whether all addresses are multiples of 16.
     pub(crate) aligned: bool,
+}
+
+/// What a kernel that was made here does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Does {
+    /// It copies elements.
+    Copy,
+    /// It combines elements with those that are there.
+    Combine(Binary),
+    /// It writes a number everywhere.
+    Full,
+    /// It writes the index along the middle of three axes.
+    Iota,
 }
 
 /// Regions that are kept at most; when there are more, all are dropped, and their kernels found again by source.
@@ -57,7 +81,7 @@ const MOST: usize = 4096;
 
 impl<D: Driver> Default for Regions<D> {
     fn default() -> Self {
-        Regions(Mutex::new(Known { programs: HashMap::new(), kernels: HashMap::new() }))
+        Regions(Mutex::new(Known { programs: HashMap::new(), made: HashMap::new() }))
     }
 }
 
@@ -144,28 +168,34 @@ impl<D: Driver> Gpu<D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Queues a kernel that was made here.
+    /// Queues the kernel of a recipe, which is made if it is not known.
     ///
     /// # Errors
     /// When it does not compile, or memory is short.
-    pub(crate) fn run_made(&self, made: Made, inputs: &Operands, output: &Array<D>) -> Result<()> {
-        let known = self.regions.with(|known| known.kernels.get(&made).cloned());
+    pub(crate) fn run_made(
+        &self,
+        recipe: Recipe,
+        make: impl FnOnce() -> Made,
+        inputs: &Operands,
+        output: &Array<D>,
+    ) -> Result<()> {
+        let known = self.regions.with(|known| known.made.get(&recipe).cloned());
         let region = match known {
             Some(region) => region,
             None => {
-                let Made { kernel, launch, aligned } = made.clone();
+                let Made { kernel, launch } = make();
                 let mut schedule = GpuSchedule::choose(&kernel, &launch);
-                if !aligned {
+                if !recipe.aligned {
                     schedule.vector = 1;
                 }
                 let region = Region::compile(self, kernel, launch, schedule, 1)?;
                 let region =
                     Arc::new(region.ok_or_else(|| Error::unsupported("gpu", "a copy has no kernel"))?);
                 self.regions.with(|known| {
-                    if known.kernels.len() >= MOST {
-                        known.kernels.clear();
+                    if known.made.len() >= MOST {
+                        known.made.clear();
                     }
-                    known.kernels.insert(made, region.clone());
+                    known.made.insert(recipe, region.clone());
                 });
                 region
             }

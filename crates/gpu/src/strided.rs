@@ -4,10 +4,10 @@
 use crate::Gpu;
 use crate::array::Array;
 use crate::driver::Driver;
-use crate::region::Made;
+use crate::region::{Does, Made, Recipe};
 use kiln_ir::{Binary, DType, Layout, Operand, Operands, Result, Scalar, Shape, TensorType, Value};
 use kiln_kernel::{Axis, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 /// An axis on which all layouts agree: its length, and the step of each layout.
 struct Loop {
@@ -18,7 +18,7 @@ struct Loop {
 impl<D: Driver> Gpu<D> {
     /// Copies elements of one layout to the places of another of the same shape, bit by bit.
     pub(crate) fn copy_elements(&self, from: &Array<D>, to: &Array<D>, dtype: DType) -> Result<()> {
-        self.strided(&[from], to, bits(dtype), vec![Compute::Load(0), Compute::Store(1, 0)])
+        self.strided(Does::Copy, &[from], to, bits(dtype))
     }
 
     /// Combines elements with those that are there already.
@@ -29,9 +29,7 @@ impl<D: Driver> Gpu<D> {
         to: &Array<D>,
         dtype: DType,
     ) -> Result<()> {
-        let combined = Compute::Binary(function, 0, 1);
-        let body = vec![Compute::Load(0), Compute::Load(1), combined, Compute::Store(2, 2)];
-        self.strided(&[to, from], to, dtype, body)
+        self.strided(Does::Combine(function), &[to, from], to, dtype)
     }
 
     /// The elements in row-major order without gaps.
@@ -47,10 +45,8 @@ impl<D: Driver> Gpu<D> {
     /// A fresh array with the same number everywhere.
     pub(crate) fn full(&self, ty: &TensorType, scalar: Scalar) -> Result<Array<D>> {
         let result = self.uninit(ty)?;
-        let number = Param { kind: ParamKind::Number, dtype: ty.dtype, strides: Vec::new() };
-        let body = vec![Compute::Number(0), Compute::Store(1, 0)];
-        let lengths = [ty.num_elements()];
-        self.generate(&lengths, Some(number), body, smallvec![scalar.into()], &result, ty.dtype)?;
+        let shape = Shape::from([ty.num_elements()]);
+        self.generate(Does::Full, shape, &smallvec![scalar.into()], &result, ty.dtype)?;
         Ok(result)
     }
 
@@ -58,73 +54,92 @@ impl<D: Driver> Gpu<D> {
     pub(crate) fn iota(&self, ty: &TensorType, axis: usize) -> Result<Array<D>> {
         let result = self.uninit(ty)?;
         let product = |lengths: &[usize]| lengths.iter().product();
-        let lengths = [product(&ty.shape[..axis]), ty.shape[axis], product(&ty.shape[axis + 1..])];
-        let body = vec![Compute::Index(1), Compute::Store(0, 0)];
-        self.generate(&lengths, None, body, Operands::new(), &result, ty.dtype)?;
+        let shape = Shape::from([product(&ty.shape[..axis]), ty.shape[axis], product(&ty.shape[axis + 1..])]);
+        self.generate(Does::Iota, shape, &Operands::new(), &result, ty.dtype)?;
         Ok(result)
     }
 
     /// Runs a kernel without operands in memory over a contiguous result, seen with axes of these lengths.
     fn generate(
         &self,
-        lengths: &[usize],
-        number: Option<Param>,
-        body: Vec<Compute>,
-        inputs: Operands,
+        does: Does,
+        shape: Shape,
+        inputs: &Operands,
         result: &Array<D>,
         dtype: DType,
     ) -> Result<()> {
-        if lengths.contains(&0) {
+        if shape.num_elements() == 0 {
             return Ok(());
         }
-        let layout = Layout::contiguous(lengths.iter().copied().collect::<Shape>());
-        let steps = layout.strides().to_vec();
-        let output = Param { kind: ParamKind::Output, dtype, strides: steps.iter().map(class).collect() };
-        let mut bindings = vec![Binding { place: 0, offset: 0, strides: steps }];
-        if number.is_some() {
-            bindings.insert(0, Binding::default());
-        }
-        let kernel = Kernel {
-            hero: Hero::Map,
-            axes: vec![Axis::Parallel; lengths.len()],
-            params: number.into_iter().chain([output]).collect(),
-            body: body.into_iter().map(|compute| Instruction { compute, dtype }).collect(),
-        };
-        let launch = Launch { extents: lengths.to_vec(), bindings };
-        self.run_made(Made { kernel, launch, aligned: true }, &inputs, result)
+        let recipe = Recipe { does, dtype, shape, strides: SmallVec::new(), aligned: true };
+        self.run_made(recipe, || generator(does, shape, dtype), inputs, result)
     }
 
-    fn strided(
-        &self,
-        inputs: &[&Array<D>],
-        output: &Array<D>,
-        dtype: DType,
-        body: Vec<Compute>,
-    ) -> Result<()> {
-        let layouts: Vec<&Layout> =
-            inputs.iter().map(|array| &array.layout).chain([&output.layout]).collect();
+    fn strided(&self, does: Does, inputs: &[&Array<D>], output: &Array<D>, dtype: DType) -> Result<()> {
         let shape = output.layout.shape;
         if shape.num_elements() == 0 {
             return Ok(());
         }
-        let loops = loops(&shape, &layouts);
-        let kernel = kernel(&loops, layouts.len(), dtype, body);
-        let launch = Launch {
-            extents: loops.iter().map(|axis| axis.extent).collect(),
-            bindings: (0..layouts.len())
-                .map(|i| Binding {
-                    place: if i < inputs.len() { i } else { 0 },
-                    offset: 0,
-                    strides: loops.iter().map(|axis| axis.strides[i]).collect(),
-                })
-                .collect(),
+        let layouts: SmallVec<[&Layout; 3]> =
+            inputs.iter().map(|array| &array.layout).chain([&output.layout]).collect();
+        let recipe = Recipe {
+            does,
+            dtype,
+            shape,
+            strides: layouts.iter().flat_map(|layout| layout.strides()).copied().collect(),
+            aligned: layouts.iter().all(|layout| (layout.offset * dtype.size()).is_multiple_of(16)),
         };
-        let aligned = layouts.iter().all(|layout| (layout.offset * dtype.size()).is_multiple_of(16));
         let ty = TensorType { shape, dtype };
         let operands: Operands =
             inputs.iter().map(|array| Operand::Value(Value::new(ty, (*array).clone()))).collect();
-        self.run_made(Made { kernel, launch, aligned }, &operands, output)
+        self.run_made(recipe, || mover(does, &shape, &layouts, dtype), &operands, output)
     }
+}
+
+/// A kernel that writes a contiguous result, from a number or from nothing.
+fn generator(does: Does, shape: Shape, dtype: DType) -> Made {
+    let layout = Layout::contiguous(shape);
+    let steps = layout.strides().to_vec();
+    let output = Param { kind: ParamKind::Output, dtype, strides: steps.iter().map(class).collect() };
+    let written = Binding { place: 0, offset: 0, strides: steps };
+    let number = Param { kind: ParamKind::Number, dtype, strides: Vec::new() };
+    let (params, bindings) = match does {
+        Does::Full => (vec![number, output], vec![Binding::default(), written]),
+        Does::Iota | Does::Copy | Does::Combine(_) => (vec![output], vec![written]),
+    };
+    let kernel =
+        Kernel { hero: Hero::Map, axes: vec![Axis::Parallel; shape.rank()], params, body: body(does, dtype) };
+    Made { kernel, launch: Launch { extents: shape.to_vec(), bindings } }
+}
+
+/// A kernel that goes through operands and the result, whose layouts these are.
+fn mover(does: Does, shape: &Shape, layouts: &[&Layout], dtype: DType) -> Made {
+    let loops = loops(shape, layouts);
+    let result = layouts.len() - 1;
+    let launch = Launch {
+        extents: loops.iter().map(|axis| axis.extent).collect(),
+        bindings: (0..layouts.len())
+            .map(|i| Binding {
+                place: if i < result { i } else { 0 },
+                offset: 0,
+                strides: loops.iter().map(|axis| axis.strides[i]).collect(),
+            })
+            .collect(),
+    };
+    Made { kernel: kernel(&loops, layouts.len(), dtype, body(does, dtype)), launch }
+}
+
+fn body(does: Does, dtype: DType) -> Vec<Instruction> {
+    let computes = match does {
+        Does::Copy => vec![Compute::Load(0), Compute::Store(1, 0)],
+        Does::Combine(function) => {
+            let combined = Compute::Binary(function, 0, 1);
+            vec![Compute::Load(0), Compute::Load(1), combined, Compute::Store(2, 2)]
+        }
+        Does::Full => vec![Compute::Number(0), Compute::Store(1, 0)],
+        Does::Iota => vec![Compute::Index(1), Compute::Store(0, 0)],
+    };
+    computes.into_iter().map(|compute| Instruction { compute, dtype }).collect()
 }
 
 /// The unsigned integers of the same size, which nothing changes on the way.
@@ -171,7 +186,7 @@ fn class(stride: &isize) -> StrideClass {
     }
 }
 
-fn kernel(loops: &[Loop], num_params: usize, dtype: DType, body: Vec<Compute>) -> Kernel {
+fn kernel(loops: &[Loop], num_params: usize, dtype: DType, body: Vec<Instruction>) -> Kernel {
     let params: Vec<Param> = (0..num_params)
         .map(|i| Param {
             kind: if i + 1 == num_params { ParamKind::Output } else { ParamKind::Input },
@@ -183,7 +198,7 @@ fn kernel(loops: &[Loop], num_params: usize, dtype: DType, body: Vec<Compute>) -
         hero: if params.iter().any(is_turned) { Hero::Transpose } else { Hero::Map },
         axes: vec![Axis::Parallel; loops.len()],
         params,
-        body: body.into_iter().map(|compute| Instruction { compute, dtype }).collect(),
+        body,
     }
 }
 
