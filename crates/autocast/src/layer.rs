@@ -181,8 +181,9 @@ impl Autocast {
         let is_computed = matches!(op, Op::Binary(_) | Op::Compare(_));
         let of = |scalar: Scalar| match self.number(scalar) {
             Number::Rounded if is_extreme => Number::Full,
-            Number::Rounded if !is_computed => Number::Exact,
-            found => found,
+            Number::Rounded if is_computed => Number::Rounded,
+            Number::Rounded | Number::Exact => Number::Exact,
+            Number::Full => Number::Full,
         };
         inputs.iter().filter_map(Operand::scalar).map(of).max().unwrap_or(Number::Exact)
     }

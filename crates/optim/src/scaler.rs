@@ -75,7 +75,7 @@ const NAME: &str = "loss_scaler";
 /// let mut optimizer = SgdConfig::new().init()?;
 /// let mut scaler = LossScalerConfig::new().init()?;
 /// for _ in 0..10 {
-///     let loss = model.forward(Tensor::ones([4, 2], &device)).square().mean();
+///     let loss = model.forward(Tensor::<B, 2>::ones([4, 2], &device)).square().mean();
 ///     let gradients = GradientsParams::from_grads(scaler.scale_loss(loss).backward(), &model);
 ///     scaler.step(&mut optimizer, 0.1, &mut model, gradients)?;
 /// }

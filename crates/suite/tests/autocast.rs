@@ -76,8 +76,10 @@ groups! {
     edge Edge,
 }
 
+type Function<B> = fn(Tensor<B, 2>, Tensor<B, 2>) -> Tensor<B, 1>;
+
 /// Functions of two matrices that use every precision.
-fn functions<B: Backend>() -> Vec<(&'static str, fn(Tensor<B, 2>, Tensor<B, 2>) -> Tensor<B, 1>)> {
+fn functions<B: Backend>() -> Vec<(&'static str, Function<B>)> {
     vec![
         ("product", |x, w| x.matmul(w).tanh().sum()),
         ("gelu", |x, w| activation::gelu(x.clone().matmul(w.clone()) * 0.3).matmul(w).mean()),
@@ -93,6 +95,15 @@ fn functions<B: Backend>() -> Vec<(&'static str, fn(Tensor<B, 2>, Tensor<B, 2>) 
             let column = Tensor::arange_float(0.0..4.0, 0.5, &x.device()).unsqueeze::<2>();
             let y = (x.abs() + 0.5).matmul(w * 0.01 + column);
             (y.clone().max_dim(1) * 2.0 - y.clone().min_dim(1)).sum() + y.clamp(-1.0, 3.1).sum()
+        }),
+        ("attention", |x, w| {
+            let heads = |x: Tensor<B, 2>| x.reshape([1, 2, 8, 4]);
+            let v = heads(x.clone().matmul(w.clone()));
+            let y = module::attention(heads(x), heads(w.clone()), v, None, Default::default());
+            (y.reshape([8, 8]) * w).sum()
+        }),
+        ("normalisation", |x, w| {
+            module::layer_norm(x.clone().matmul(w), None, None, 1e-5).matmul(x).tanh().sum()
         }),
         ("convolution", |x, w| {
             let y = module::conv1d(x.unsqueeze::<3>(), w.reshape([8, 8, 1]), None, &Default::default());
@@ -113,7 +124,7 @@ fn matrices<B: AutodiffBackend>() -> [Tensor<B, 2>; 2] {
 }
 
 fn gradients<B: AutodiffBackend>() -> Vec<(&'static str, Vec<f32>)> {
-    let gradient = |(name, function): (&'static str, fn(Tensor<B, 2>, Tensor<B, 2>) -> Tensor<B, 1>)| {
+    let gradient = |(name, function): (&'static str, Function<B>)| {
         let [x, w] = matrices::<B>();
         let found = function(x.clone(), w.clone()).backward();
         let of = |tensor: &Tensor<B, 2>| tensor.grad(&found).unwrap().into_data().to_vec::<f32>();
