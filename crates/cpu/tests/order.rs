@@ -5,12 +5,13 @@ mod placed;
 use kiln_ir::*;
 use placed::{Given, INTEGERS, check, check_large, numbers, specials};
 
-const CASES: [(usize, &[usize]); 8] = [
+const CASES: [(usize, &[usize]); 9] = [
     (0, &[1]),
     (0, &[9]),
     (0, &[5, 6]),
     (1, &[5, 6]),
     (1, &[2, 7, 3]),
+    (1, &[3, 37]),
     (0, &[3, 2, 4]),
     (1, &[0, 4]),
     (2, &[1, 3, 2, 1]),

@@ -4,11 +4,19 @@ use super::HEADER;
 use super::class::Class;
 use alloc::alloc::{Layout, alloc, dealloc};
 use core::ptr::NonNull;
+#[cfg(feature = "std")]
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of a huge page. Blocks of so many bytes come straight from the system, in huge pages where it has them: a page fault
 /// for 2 MiB costs a fraction of the 512 that small pages take, and so does finding them in the page tables later.
 #[cfg(feature = "std")]
 const HUGE: usize = 2 << 20;
+
+/// Where in their first huge page blocks start: at the first of its small pages, the second, and so on, each as often.
+#[cfg(feature = "std")]
+const SHIFTS: usize = 16;
+#[cfg(feature = "std")]
+const PAGE: usize = 4 << 10;
 
 /// Memory with room for a header and the bytes of a class. Dropping it gives it back to the system.
 pub(super) struct Block {
@@ -46,11 +54,14 @@ impl Block {
 
     /// A block in pages of its own, all 0; `None` on systems without such, and where there is not enough memory.
     ///
-    /// It starts with a huge page, since a system gives none that a mapping covers in part only. Of the last, which the block
-    /// does not fill, it gets small pages, unless little is missing.
+    /// It lies in a huge page from its start on, since a system gives none that a mapping covers in part only. Of the last, which
+    /// the block does not fill, it gets small pages, unless little is missing.
     #[cfg(feature = "std")]
     pub(super) fn mapped(class: Class) -> Option<Block> {
-        let size = layout(class)?.size();
+        /// Counts blocks: what is read side by side and starts alike would meet in the same lines of caches and banks of memory.
+        static BLOCKS: AtomicUsize = AtomicUsize::new(0);
+        let shift = BLOCKS.fetch_add(1, Ordering::Relaxed) % SHIFTS * PAGE;
+        let size = layout(class)?.size().checked_add(shift)?;
         let huge = size.saturating_add(HUGE / 4) / HUGE * HUGE;
         let room = size.max(huge).checked_add(HUGE)?;
         let mut mapping = memmap2::MmapOptions::new().len(room).map_anon().ok()?;
@@ -58,7 +69,7 @@ impl Block {
         // Only advice: a system without huge pages gives small ones.
         #[cfg(target_os = "linux")]
         let _ = mapping.advise_range(memmap2::Advice::HugePage, before, huge);
-        let start = NonNull::new(mapping[before..].as_mut_ptr())?;
+        let start = NonNull::new(mapping[before + shift..].as_mut_ptr())?;
         Some(Block { start, class, mapping: Some(mapping) })
     }
 
@@ -116,14 +127,15 @@ fn layout(class: Class) -> Option<Layout> {
 
 #[cfg(all(test, feature = "std"))]
 mod tests {
-    use super::{Block, HUGE};
+    use super::{Block, HUGE, PAGE, SHIFTS};
     use crate::buffer::class::Class;
 
     #[test]
-    fn large_blocks_start_with_a_huge_page() {
+    fn large_blocks_lie_in_huge_pages_from_their_start_on() {
         for len in [HUGE, HUGE + 1, 5 << 20, (7 << 20) + 12345, 64 << 20] {
             let block = Block::new(Class::of(len).unwrap()).unwrap();
-            assert!(block.start().addr().get().is_multiple_of(HUGE));
+            let start = block.start().addr().get() % HUGE;
+            assert!(start < SHIFTS * PAGE && start.is_multiple_of(PAGE), "{start:#x}");
             // SAFETY: the first and the last byte of a fresh block.
             unsafe {
                 block.start().write(1);

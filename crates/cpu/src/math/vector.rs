@@ -174,10 +174,22 @@ pub(crate) unsafe fn run<W: Work>(level: Level, work: W) -> Result<(), W> {
     Ok(())
 }
 
+/// A vector of `f64`.
+pub(crate) trait Double: Vector<Element = f64> {
+    /// In each lane the sum of it and of those before.
+    fn running_sums(self) -> Self;
+
+    /// The lanes one further on; the first is 0.
+    fn moved_on(self) -> Self;
+
+    /// The last lane in each.
+    fn last(self) -> Self;
+}
+
 /// A vector of `f32`.
 pub(crate) trait Single: Vector<Element = f32> {
     /// Half as many `f64`.
-    type Double: Vector<Element = f64>;
+    type Double: Double;
 
     /// The low half of the lanes, and the high one.
     fn widen(self) -> [Self::Double; 2];

@@ -1,6 +1,6 @@
 //! Vectors of AVX2 with FMA, and of AVX-512.
 
-use super::vector::{Single, Vector};
+use super::vector::{Double, Single, Vector};
 use core::arch::x86_64::*;
 use core::ops::{Add, Div, Mul, Sub};
 
@@ -295,6 +295,52 @@ impl Single for F32x16 {
         fn lookup(self: Self, table: &[f32; 16]) -> Self = {
             Self(_mm512_permutexvar_ps(_mm512_castps_si512(self.0), _mm512_loadu_ps(table.as_ptr())))
         };
+    }
+}
+
+impl Double for F64x8 {
+    #[inline(always)]
+    fn running_sums(self) -> Self {
+        let sums = self + self.moved_on();
+        let sums = sums + sums.moved_by::<6>();
+        sums + sums.moved_by::<4>()
+    }
+
+    #[inline(always)]
+    fn moved_on(self) -> Self {
+        self.moved_by::<7>()
+    }
+
+    methods! {
+        fn last(self: Self) -> Self = Self(_mm512_permutexvar_pd(_mm512_set1_epi64(7), self.0));
+    }
+}
+
+impl F64x8 {
+    /// The lanes eight less `FROM` further on, behind zeros.
+    #[inline(always)]
+    fn moved_by<const FROM: i32>(self) -> Self {
+        // SAFETY: the type is named only where the processor has the unit.
+        unsafe {
+            let lanes = _mm512_castpd_si512(self.0);
+            Self(_mm512_castsi512_pd(_mm512_alignr_epi64::<FROM>(lanes, _mm512_setzero_si512())))
+        }
+    }
+}
+
+impl Double for F64x4 {
+    #[inline(always)]
+    fn running_sums(self) -> Self {
+        let sums = self + self.moved_on();
+        // SAFETY: the type is named only where the processor has the unit.
+        sums + Self(unsafe { _mm256_permute2f128_pd::<0x08>(sums.0, sums.0) })
+    }
+
+    methods! {
+        fn moved_on(self: Self) -> Self = {
+            Self(_mm256_blend_pd::<1>(_mm256_permute4x64_pd::<0b10_01_00_00>(self.0), _mm256_setzero_pd()))
+        };
+        fn last(self: Self) -> Self = Self(_mm256_permute4x64_pd::<0xff>(self.0));
     }
 }
 

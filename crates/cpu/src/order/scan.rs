@@ -10,6 +10,7 @@ use crate::Cpu;
 use crate::array::{Array, is_reusable};
 use crate::copy::Shared;
 use crate::index::{Combine, Greatest, Least, Product, Sum};
+use crate::isa::Level;
 use crate::lane::Lane;
 use crate::narrow::Narrow;
 use alloc::vec::Vec;
@@ -72,6 +73,34 @@ trait Form<T> {
     type Total: Copy + Send + Sync + Element;
     fn widen(x: T) -> Self::Total;
     fn narrow(total: Self::Total) -> T;
+
+    /// Does the work of a part whose elements lie side by side, if there is a faster way than one by one; returns whether there
+    /// is.
+    ///
+    /// # Safety
+    /// As [`Part::run`].
+    unsafe fn lines(_level: Level, _part: &Part<T, Self::Total>, _before: &mut [Self::Total]) -> bool {
+        false
+    }
+}
+
+/// The type of the totals of `f32`, for sums.
+struct Sums;
+
+impl Form<f32> for Sums {
+    type Total = f64;
+    #[inline(always)]
+    fn widen(x: f32) -> f64 {
+        f64::from(x)
+    }
+    #[inline(always)]
+    fn narrow(total: f64) -> f32 {
+        total as f32
+    }
+    unsafe fn lines(level: Level, part: &Part<f32, f64>, before: &mut [f64]) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe { part::sums(level, part, before) }
+    }
 }
 
 /// The type of the totals.
@@ -151,6 +180,7 @@ impl Scan<'_> {
         unsafe {
             match dtype {
                 DType::F64 => self.float::<f64>(reduction),
+                DType::F32 if reduction == Reduction::Sum => self.run::<f32, Sums, Sum>(),
                 DType::F32 => self.float::<f32>(reduction),
                 DType::F16 => self.float::<f16>(reduction),
                 DType::BF16 => self.float::<bf16>(reduction),

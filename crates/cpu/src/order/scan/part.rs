@@ -4,6 +4,7 @@ use super::Form;
 use crate::index::Combine;
 use crate::isa::{Level, multiversion};
 use crate::lane::Lane;
+use crate::math::vector::{self, Double, Single, Vector, Work};
 
 /// Neighbouring lines that are worked on together.
 pub(super) const COLUMNS: usize = 128;
@@ -40,7 +41,8 @@ impl<T: Lane, A: Copy> Part<T, A> {
     pub(super) unsafe fn run<F: Form<T, Total = A>, C: Combine<A>>(&self, level: Level, before: &mut [A]) {
         if self.across == [1, 1] && before.len() > 1 {
             columns::<T, A, F, C>(level, self, before);
-        } else {
+        // SAFETY: as the caller promises.
+        } else if self.along != [1, 1] || !unsafe { F::lines(level, self, before) } {
             rows::<T, A, F, C>(level, self, before);
         }
     }
@@ -134,6 +136,65 @@ impl<T: Lane, A: Copy> Part<T, A> {
             }
         }
     }
+}
+
+/// Running sums of `f32` whose elements lie side by side, in vectors: as [`Part::run`]. Returns whether the level has any.
+///
+/// # Safety
+/// As [`Part::run`].
+pub(super) unsafe fn sums(level: Level, part: &Part<f32, f64>, before: &mut [f64]) -> bool {
+    debug_assert!(part.along == [1, 1]);
+    // SAFETY: as the caller promises.
+    unsafe { vector::run(level, Sums { part, before }) }.is_ok()
+}
+
+struct Sums<'a> {
+    part: &'a Part<f32, f64>,
+    before: &'a mut [f64],
+}
+
+impl Work for Sums<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Single>(self) {
+        let Sums { part, before } = self;
+        for (line, before) in before.iter_mut().enumerate() {
+            let at = |n: usize| line as isize * part.across[n];
+            let (x, y) = (part.x.wrapping_offset(at(0)), part.y.wrapping_offset(at(1)));
+            let front = V::Double::splat(*before);
+            let mut total = V::Double::splat(0.0);
+            for i in (0..part.len).step_by(V::LANES) {
+                let count = V::LANES.min(part.len - i);
+                // SAFETY: elements of the line, which are read before results take their place.
+                unsafe {
+                    let x = x.wrapping_add(i);
+                    let x = if count == V::LANES { V::load(x) } else { V::load_some(x, count) };
+                    let [low, high] = x.widen();
+                    let [low, high] =
+                        [run_on(part.exclusive, low, &mut total), run_on(part.exclusive, high, &mut total)];
+                    let (sums, y) = (V::narrow([front + low, front + high]), y.wrapping_add(i));
+                    if part.store && count == V::LANES {
+                        sums.store(y);
+                    } else if part.store {
+                        sums.store_some(y, count);
+                    }
+                }
+            }
+            let mut lanes = [0.0; 8];
+            // SAFETY: no vector has more lanes than the array.
+            unsafe { total.store(lanes.as_mut_ptr()) };
+            part.finish::<crate::index::Sum>(before, lanes[0]);
+        }
+    }
+}
+
+/// The running sums of a vector behind those that the total comes from, and then all of them.
+#[inline(always)]
+fn run_on<D: Double>(exclusive: bool, x: D, total: &mut D) -> D {
+    let sums = x.running_sums();
+    let own = if exclusive { sums.moved_on() } else { sums };
+    let after = *total + own;
+    *total = *total + sums.last();
+    after
 }
 
 multiversion! {
