@@ -1,22 +1,25 @@
 //! One device: its context, its queue, its memory.
 
 use crate::blas::{Blas, Target, tf32};
+use crate::dnn::Dnn;
 use crate::failure::Failure;
 use crate::graph::CudaGraph;
 use crate::{compile, library};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use kiln_gpu::DeviceInfo;
-use kiln_gpu::driver::{Argument, Driver, Grid, Place, Products, Step};
+use kiln_gpu::driver::{Argument, Convolution, Convolve, Driver, Grid, Place, Products, Step};
 use kiln_ir::{Error, Result};
 use kiln_kernel::print::Dialect;
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// NVIDIA's driver for one device.
 pub struct CudaDriver {
     info: DeviceInfo,
+    /// Opened by the first convolution, and closed before the context is left.
+    dnn: OnceLock<Result<Dnn>>,
     pub(crate) context: Arc<Context>,
     stream: sys::CUstream,
     /// On which nothing runs: what is queued there becomes part of graphs.
@@ -169,12 +172,42 @@ impl CudaDriver {
             memory: unsafe { result::device::total_mem(device)? },
             multiprocessors: multiprocessors.max(1) as usize,
         };
-        Ok(Blas::new(name).map(|blas| CudaDriver { info, context, stream, capture, architecture, blas }))
+        Ok(Blas::new(name).map(|blas| CudaDriver {
+            info,
+            dnn: OnceLock::new(),
+            context,
+            stream,
+            capture,
+            architecture,
+            blas,
+        }))
     }
 
     /// What doing something on the device gave.
     fn done<T>(&self, what: &str, outcome: core::result::Result<T, DriverError>) -> Result<T> {
         outcome.map_err(|error| error.on(&self.info.name, what))
+    }
+
+    /// Queues a convolution into a stream.
+    ///
+    /// # Safety
+    /// As [`Driver::convolve`].
+    pub(crate) unsafe fn convolve_on(
+        &self,
+        convolve: &Convolve<CudaMemory>,
+        stream: sys::CUstream,
+    ) -> Result<()> {
+        let [x, w, y] = &convolve.tensors;
+        let tensors = [x, w, y].map(address);
+        let workspace = address(&convolve.workspace);
+        // SAFETY: as the caller says.
+        unsafe { self.dnn()?.convolve(&convolve.convolution, tensors, workspace, (stream, &self.info.name)) }
+    }
+
+    /// The library for convolutions, in the device's context.
+    fn dnn(&self) -> Result<&Dnn> {
+        self.enter()?;
+        self.dnn.get_or_init(|| Dnn::open(&self.info.name)).as_ref().map_err(Clone::clone)
     }
 
     fn enter(&self) -> Result<()> {
@@ -322,6 +355,19 @@ impl Driver for CudaDriver {
     unsafe fn replay(&self, graph: &mut CudaGraph) -> Result<()> {
         // SAFETY: as the caller says.
         self.done("launching a graph", unsafe { graph.replay(self.stream) })
+    }
+
+    fn convolutions(&self) -> Result<()> {
+        self.dnn().map(|_| ())
+    }
+
+    fn workspace(&self, convolution: &Convolution) -> Result<Option<usize>> {
+        Ok(self.dnn()?.workspace(convolution))
+    }
+
+    unsafe fn convolve(&self, convolve: &Convolve<CudaMemory>) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.convolve_on(convolve, self.stream) }
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Errors of CUDA's libraries as errors of the engine.
 
 use cudarc::cublaslt::result::CublasError;
+use cudarc::cudnn::result::CudnnError;
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUresult;
 use cudarc::nvrtc::result::NvrtcError;
@@ -39,6 +40,12 @@ impl Failure for NvrtcError {
 }
 
 impl Failure for CublasError {
+    fn describe(&self, what: &str) -> (String, Option<&'static str>) {
+        (format!("{what} failed: {:?}", self.0), None)
+    }
+}
+
+impl Failure for CudnnError {
     fn describe(&self, what: &str) -> (String, Option<&'static str>) {
         (format!("{what} failed: {:?}", self.0), None)
     }

@@ -1,10 +1,10 @@
 //! Steps that are queued together, as a graph of CUDA's: a chain, since all work of a device is done in order.
 
 use crate::blas::Target;
-use crate::driver::{Context, CudaDriver, CudaMemory, address, with_arguments};
+use crate::driver::{Context, CudaDriver, address, with_arguments};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUstreamCaptureMode};
-use kiln_gpu::driver::{Products, Step};
+use kiln_gpu::driver::Step;
 use std::sync::{Arc, PoisonError};
 
 /// A graph that can be queued.
@@ -85,9 +85,9 @@ impl CudaGraph {
                         .result()
                 }
             }
-            Step::Multiply(products) => {
+            Step::Multiply(_) | Step::Convolve(_) => {
                 // SAFETY: as the caller says.
-                let part = unsafe { capture(driver, products)? };
+                let part = unsafe { capture(driver, step)? };
                 // SAFETY: the node is a graph's, and CUDA checks that this one has the same nodes.
                 unsafe { sys::cuGraphExecChildGraphNodeSetParams(executable, node, part.0).result() }
             }
@@ -129,9 +129,9 @@ unsafe fn add(
                     .result()?;
             }
         }
-        Step::Multiply(products) => {
+        Step::Multiply(_) | Step::Convolve(_) => {
             // SAFETY: as the caller says.
-            let part = unsafe { capture(driver, products)? };
+            let part = unsafe { capture(driver, step)? };
             // SAFETY: as above; the part is copied.
             unsafe { sys::cuGraphAddChildGraphNode(&mut node, graph.0, before, count, part.0).result()? };
         }
@@ -168,7 +168,7 @@ fn with_kernel(
 fn fill(step: &Step<CudaDriver>) -> sys::CUDA_MEMSET_NODE_PARAMS {
     let (dst, width, value) = match step {
         Step::Fill { to, bytes, value } => (address(to), *bytes, u32::from(*value)),
-        Step::Launch { .. } | Step::Multiply(_) => (0, 0, 0),
+        Step::Launch { .. } | Step::Multiply(_) | Step::Convolve(_) => (0, 0, 0),
     };
     sys::CUDA_MEMSET_NODE_PARAMS { dst, pitch: 0, value, elementSize: 1, width, height: 1 }
 }
@@ -177,11 +177,11 @@ fn misused() -> DriverError {
     DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE)
 }
 
-/// Products as a graph of their own: what the library would queue.
+/// Products or a convolution as a graph of their own: what the library would queue.
 ///
 /// # Safety
-/// As [`Driver::multiply`](kiln_gpu::Driver::multiply).
-unsafe fn capture(driver: &CudaDriver, products: &Products<CudaMemory>) -> Outcome<Definition> {
+/// As [`Driver::multiply`](kiln_gpu::Driver::multiply) and [`Driver::convolve`](kiln_gpu::Driver::convolve).
+unsafe fn capture(driver: &CudaDriver, step: &Step<CudaDriver>) -> Outcome<Definition> {
     // One at a time: the stream is for this alone.
     let stream = driver.capture.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the stream is alive. The library may load a kernel on the way, which the other modes forbid.
@@ -189,11 +189,16 @@ unsafe fn capture(driver: &CudaDriver, products: &Products<CudaMemory>) -> Outco
         result::stream::begin_capture(stream.0, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
     }
     // SAFETY: as the caller says.
-    let queued = unsafe { driver.blas.multiply(products, Target::Graph(stream.0), driver) };
+    let queued = unsafe {
+        match step {
+            Step::Multiply(products) => {
+                driver.blas.multiply(products, Target::Graph(stream.0), driver).is_ok()
+            }
+            Step::Convolve(convolve) => driver.convolve_on(convolve, stream.0).is_ok(),
+            Step::Launch { .. } | Step::Fill { .. } => false,
+        }
+    };
     // SAFETY: the capture was begun here, and must end in any case.
     let graph = Definition(unsafe { result::stream::end_capture(stream.0)? });
-    match queued {
-        Ok(()) => Ok(graph),
-        Err(_) => Err(misused()),
-    }
+    if queued { Ok(graph) } else { Err(misused()) }
 }

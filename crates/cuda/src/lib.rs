@@ -16,6 +16,7 @@
 
 mod blas;
 mod compile;
+mod dnn;
 mod driver;
 mod failure;
 mod graph;

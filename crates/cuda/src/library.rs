@@ -25,6 +25,9 @@ pub(crate) const COMPILER: Name =
 /// Linear algebra.
 pub(crate) const BLAS: Name =
     Name { name: "cublasLt", from: "the CUDA toolkit, or `pip install nvidia-cublas`" };
+/// Convolutions.
+pub(crate) const CONVOLUTIONS: Name =
+    Name { name: "cudnn", from: "NVIDIA's cuDNN, or `pip install nvidia-cudnn-cu13`" };
 
 /// Loads a library for good, so that it is found by name.
 ///
@@ -66,6 +69,7 @@ fn files(name: &str) -> Vec<String> {
     if cfg!(windows) {
         return match name {
             "cuda" => vec!["nvcuda.dll".to_owned()],
+            "cudnn" => vec!["cudnn64_9.dll".to_owned()],
             _ => ["64_13.dll", "64_130_0.dll", "64_12.dll", "64_120_0.dll"]
                 .map(|end| format!("{name}{end}"))
                 .into(),
@@ -73,6 +77,7 @@ fn files(name: &str) -> Vec<String> {
     }
     match name {
         "cuda" => vec!["libcuda.so.1".to_owned(), "libcuda.so".to_owned()],
+        "cudnn" => vec!["libcudnn.so.9".to_owned(), "libcudnn.so".to_owned()],
         _ => ["", ".13", ".12"].map(|version| format!("lib{name}.so{version}")).into(),
     }
 }

@@ -1,6 +1,10 @@
 //! What a vendor must give: memory, programs, and one queue.
 
-use kiln_ir::{DType, Result};
+mod convolution;
+
+pub use convolution::{Convolution, Convolve, Pass};
+
+use kiln_ir::{DType, Error, Result};
 use kiln_kernel::print::Dialect;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -113,6 +117,35 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// When the device failed.
     unsafe fn replay(&self, graph: &mut Self::Graph) -> Result<()>;
 
+    /// Whether the vendor's library computes convolutions.
+    ///
+    /// # Errors
+    /// Why not: which library is missing, and where it was looked for.
+    fn convolutions(&self) -> Result<()> {
+        Err(Error::unsupported(&self.info().name, "has no library for convolutions"))
+    }
+
+    /// How many bytes a convolution by the vendor's library needs besides its tensors; `None` where it has no algorithm for
+    /// this one.
+    ///
+    /// # Errors
+    /// When the library fails.
+    fn workspace(&self, _: &Convolution) -> Result<Option<usize>> {
+        Ok(None)
+    }
+
+    /// Queues a convolution by the vendor's library, which has [an algorithm](Driver::workspace) for it.
+    ///
+    /// # Safety
+    /// The tensors must hold the elements of the convolution's without gaps, and the workspace as many bytes as
+    /// [`workspace`](Driver::workspace) gave.
+    ///
+    /// # Errors
+    /// When the device failed, or has no library.
+    unsafe fn convolve(&self, _: &Convolve<Self::Memory>) -> Result<()> {
+        self.convolutions()
+    }
+
     /// Waits until everything queued is done.
     ///
     /// # Errors
@@ -194,6 +227,8 @@ pub enum Step<D: Driver> {
     },
     /// Products by the vendor's library.
     Multiply(Products<D::Memory>),
+    /// A convolution by the vendor's library.
+    Convolve(Convolve<D::Memory>),
 }
 
 /// How many threads run a kernel.

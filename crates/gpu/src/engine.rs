@@ -116,21 +116,19 @@ impl<D: Driver> Gpu<D> {
             | Op::Select
             | Op::Cast(_)
             | Op::Reduce { .. }
-            | Op::Scan { .. }
             | Op::Softmax { .. }
             | Op::Norm { .. }
             | Op::Quantize { .. }
             | Op::Dequantize => self.computed(op, inputs, results),
-            Op::Random { .. }
-            | Op::Sort { .. }
-            | Op::TopK { .. }
-            | Op::Conv { .. }
-            | Op::Pool(_)
-            | Op::PoolGrad { .. }
-            | Op::Attention(_)
-            | Op::AttentionGrad(_)
-            | Op::Resize { .. }
-            | Op::Fft { .. } => self.expanded(op, inputs, results),
+            Op::Random { distribution, .. } => self.random(*distribution, &inputs, results),
+            Op::Sort { axis, descending, .. } => self.sort(op, *axis, *descending, inputs, results),
+            Op::TopK { axis, largest, .. } => self.sort(op, *axis, *largest, inputs, results),
+            Op::Scan { .. } => self.scan(op, inputs, results),
+            Op::Pool(spec) => self.pool(op, spec, inputs, results),
+            Op::PoolGrad { spec, .. } => self.pool_grad(op, spec, inputs, results),
+            Op::Resize { mode, align_corners, .. } => self.resize(*mode, *align_corners, &inputs, results),
+            Op::Conv { .. } => self.conv(op, inputs, results),
+            Op::Attention(_) | Op::AttentionGrad(_) | Op::Fft { .. } => self.expanded(op, inputs, results),
         }
     }
 
@@ -145,7 +143,7 @@ impl<D: Driver> Gpu<D> {
         }
     }
 
-    fn expanded(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    pub(crate) fn expanded(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
         drop(inputs);
         let Some(outputs) = expand(self, op, &variables) else {

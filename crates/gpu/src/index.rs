@@ -14,14 +14,14 @@ use std::sync::Arc;
 const SOURCE: &str = include_str!("native/index.cu");
 
 /// The axes before, along and after the one that an index points into.
-struct Sides {
-    before: usize,
-    length: usize,
-    after: usize,
+pub(crate) struct Sides {
+    pub(crate) before: usize,
+    pub(crate) length: usize,
+    pub(crate) after: usize,
 }
 
 impl Sides {
-    fn new(shape: &[usize], axis: usize) -> Sides {
+    pub(crate) fn new(shape: &[usize], axis: usize) -> Sides {
         let product = |lengths: &[usize]| lengths.iter().product();
         Sides { before: product(&shape[..axis]), length: shape[axis], after: product(&shape[axis + 1..]) }
     }
@@ -219,7 +219,7 @@ fn out_of_range(op: &str) -> Error {
 }
 
 /// The dtype in which elements are combined: one of four or eight bytes, which devices change as a whole.
-fn combined_in(dtype: DType) -> DType {
+pub(crate) fn combined_in(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::BF16 => DType::F32,
         DType::I16 | DType::I8 => DType::I32,

@@ -10,7 +10,7 @@
 //! * **Kernels** are those of [`kiln_kernel`]: a fused region, and each op that has a form there, is printed as C++ for
 //!   its dtypes and strides and compiled for the device. Compiled kernels are kept in memory and on disk
 //!   (`KILN_CACHE_DIR`).
-//! * **Native kernels** of ops that have no such form, by index above all, are C++ too (`native/`).
+//! * **Native kernels** of ops that have no such form, by index, in order, over windows and random ones, are C++ too (`native/`).
 //! * Every other op **expands**: what it is made of runs on the device as well.
 //!
 //! Work waits until there is enough of it, or something is read. Steps that repeat are queued together, as one graph of the
@@ -22,6 +22,7 @@
 #![deny(unsafe_code)]
 
 mod array;
+mod convolve;
 // Launching is unsafe: the device reads and writes where it is told.
 #[allow(unsafe_code)]
 pub mod driver;
@@ -35,9 +36,14 @@ mod memory;
 mod missing;
 mod native;
 mod order;
+mod pool;
 #[allow(unsafe_code)]
 mod queue;
+mod random;
 mod region;
+mod resize;
+mod scan;
+mod sort;
 mod strided;
 mod view;
 

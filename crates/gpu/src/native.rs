@@ -3,12 +3,16 @@
 use crate::Gpu;
 use crate::driver::{Argument, Arguments, Driver, Grid};
 use crate::strided::bits;
-use kiln_ir::{DType, Result};
+use kiln_ir::{DType, Error, Result};
 use kiln_kernel::print::{held_type, memory_type, narrowed, widened, with_prelude};
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// Threads of a block.
 const THREADS: u32 = 256;
+
+/// The fewest threads of a block.
+const FEWEST_THREADS: u32 = 64;
 
 /// The most blocks: their threads take several points each where there are more.
 const MOST_BLOCKS: usize = 1 << 16;
@@ -47,7 +51,7 @@ impl Native {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Queues a native kernel for so many points.
+    /// Queues a native kernel whose threads take one point after another, for so many points.
     pub(crate) fn native(
         &self,
         native: Native,
@@ -57,15 +61,53 @@ impl<D: Driver> Gpu<D> {
         if points == 0 {
             return Ok(());
         }
-        let Native { source, names, entry } = native;
-        let function =
-            self.kernels.native(entry, names, |names| with_prelude(&format!("{names}{source}")))?;
-        let blocks = points.div_ceil(THREADS as usize).min(MOST_BLOCKS);
-        self.launch(&function, Grid { blocks, threads: THREADS }, arguments)
+        let grid = grid(points, self.driver.info().multiprocessors);
+        self.launch(&self.loaded(native)?, grid, arguments)
     }
+
+    /// Queues a native kernel for so many blocks of 256 threads, which it was written for.
+    pub(crate) fn native_blocks(
+        &self,
+        native: Native,
+        blocks: usize,
+        arguments: Arguments<D::Memory>,
+    ) -> Result<()> {
+        if i32::try_from(blocks).is_err() {
+            let problem = format!("`{}` has too many blocks: {blocks}", native.entry);
+            return Err(Error::unsupported("gpu", problem));
+        }
+        self.launch(&self.loaded(native)?, Grid { blocks, threads: THREADS }, arguments)
+    }
+
+    fn loaded(&self, native: Native) -> Result<Arc<D::Function>> {
+        let Native { source, names, entry } = native;
+        self.kernels.native(entry, names, |names| with_prelude(&format!("{names}{source}")))
+    }
+}
+
+/// Blocks for so many points: smaller ones where there would be fewer than multiprocessors.
+fn grid(points: usize, multiprocessors: usize) -> Grid {
+    let mut threads = THREADS;
+    while threads > FEWEST_THREADS && points.div_ceil(threads as usize) < multiprocessors {
+        threads /= 2;
+    }
+    Grid { blocks: points.div_ceil(threads as usize).min(MOST_BLOCKS), threads }
 }
 
 /// A length as kernels take it.
 pub(crate) fn length<M>(length: usize) -> Argument<M> {
     Argument::Word((length as u64).to_le_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_points_still_fill_the_device() {
+        assert_eq!(grid(1 << 20, 132), Grid { blocks: 4096, threads: 256 });
+        assert_eq!(grid(132 * 128, 132), Grid { blocks: 132, threads: 128 });
+        assert_eq!(grid(1, 132), Grid { blocks: 1, threads: 64 });
+        assert_eq!(grid(usize::MAX, 132), Grid { blocks: MOST_BLOCKS, threads: 256 });
+    }
 }

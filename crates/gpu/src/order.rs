@@ -2,7 +2,8 @@
 
 use crate::Gpu;
 use crate::array::Array;
-use crate::driver::Driver;
+use crate::driver::{Argument, Driver, Place};
+use crate::index::Sides;
 use crate::native::{Native, length};
 use crate::view::tensor;
 use kiln_ir::{
@@ -14,7 +15,24 @@ use smallvec::smallvec;
 
 const SOURCE: &str = include_str!("native/order.cu");
 
+/// Lines of which the extreme elements are searched.
+struct Search<'a, D: Driver> {
+    extremum: Extremum,
+    x: &'a Array<D>,
+    dtype: DType,
+    lines: usize,
+    sides: Sides,
+}
+
+impl<D: Driver> Search<'_, D> {
+    /// Whether neighbouring elements are of different lines, so that a thread goes through a line alone.
+    fn columns(&self) -> bool {
+        self.sides.after >= 32
+    }
+}
+
 impl<D: Driver> Gpu<D> {
+    /// [`Op::ArgReduce`]. Where lines are few and long, parts of them are searched first, and then what was found.
     pub(crate) fn arg_reduce(
         &self,
         extremum: Extremum,
@@ -25,29 +43,67 @@ impl<D: Driver> Gpu<D> {
         let (x, ty) = tensor::<D>(inputs, 0)?;
         let x = self.contiguous(x, ty.dtype)?;
         let result = self.uninit(&results[0])?;
+        let lines = results[0].num_elements();
+        let sides = Sides::new(&ty.shape, axis);
+        let index = results[0].dtype;
+        let search = Search { extremum, x: &x, dtype: ty.dtype, lines, sides };
+        let workers = self.driver.info().multiprocessors * if search.columns() { 1024 } else { 32 };
+        let shortest = if search.columns() { 64 } else { 1024 };
+        let wanted = (workers / lines.max(1)).clamp(1, ty.shape[axis].div_ceil(shortest));
+        let each = ty.shape[axis].div_ceil(wanted);
+        let parts = ty.shape[axis].div_ceil(each);
+        let found = (result.at(index.size()), index);
+        if parts == 1 {
+            self.search(&search, None, found, [ty.shape[axis], 1])?;
+        } else {
+            let block = self.block(lines.saturating_mul(parts).saturating_mul(8))?;
+            self.search(&search, None, (block.at(0), DType::I64), [ty.shape[axis], parts])?;
+            self.search(&search, Some(block.at(0)), found, [parts, 1])?;
+        }
+        Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])])
+    }
+
+    /// Searches parts of all lines, or of the places that are given for each.
+    fn search(
+        &self,
+        search: &Search<'_, D>,
+        candidates: Option<Place<D::Memory>>,
+        (found, index): (Place<D::Memory>, DType),
+        [count, parts]: [usize; 2],
+    ) -> Result<()> {
+        let dtype = search.dtype;
         // Lanes exchange words of at least four bytes.
-        let wide = if ty.dtype.size() < 4 && !ty.dtype.is_float() { "int" } else { held_type(ty.dtype) };
-        let greatest = match extremum {
+        let wide = if dtype.size() < 4 && !dtype.is_float() { "int" } else { held_type(dtype) };
+        let greatest = match search.extremum {
             Extremum::Max => "true",
             Extremum::Min => "false",
         };
-        let native = Native::new(SOURCE, "kiln_extreme")
+        let mut native = Native::new(SOURCE, "kiln_extreme")
             .name("KILN_EXTREME", "")
             .name("GREATEST", greatest)
             .name("T_WIDE", wide)
-            .dtype("T", ty.dtype)
-            .dtype("I", results[0].dtype);
-        let lines = results[0].num_elements();
-        let after: usize = ty.shape[axis + 1..].iter().product();
+            .dtype("T", dtype)
+            .dtype("I", index);
+        if candidates.is_some() {
+            native = native.name("CANDIDATES", "");
+        }
+        if search.columns() {
+            native = native.name("COLUMNS", "");
+        }
+        let x = search.x.at(dtype.size());
+        let units = search.lines.saturating_mul(parts);
         let arguments = smallvec![
-            x.place(ty.dtype),
-            result.place(results[0].dtype),
-            length(lines),
-            length(ty.shape[axis]),
-            length(after)
+            Argument::Place(x.clone()),
+            Argument::Place(candidates.unwrap_or(x)),
+            Argument::Place(found),
+            length(search.lines),
+            length(search.sides.length),
+            length(search.sides.after),
+            length(count),
+            length(parts),
+            length(count.div_ceil(parts)),
         ];
-        self.native(native, lines.saturating_mul(32), arguments)?;
-        Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])])
+        self.native(native, if search.columns() { units } else { units.saturating_mul(32) }, arguments)
     }
 
     /// The one op that waits: how many positions there are, only the device knows.

@@ -5,7 +5,7 @@
 //! and from then on only replayed; arguments that changed since, an address or a learning rate, are amended first.
 
 use crate::Gpu;
-use crate::driver::{Argument, Arguments, Driver, Grid, Place, Products, Step};
+use crate::driver::{Argument, Arguments, Convolution, Convolve, Driver, Grid, Place, Products, Step};
 use crate::memory::Block;
 use kiln_ir::{DType, Error, Result};
 use smallvec::SmallVec;
@@ -66,7 +66,7 @@ struct State<D: Driver> {
 }
 
 /// What runs of one graph have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Form {
     /// The driver's: what stands first.
     Settings(u64),
@@ -76,6 +76,8 @@ enum Form {
     Fill(usize, u8),
     /// Sizes, dtypes, and how factors lie.
     Multiply([usize; 4], [DType; 2], [(bool, usize, usize); 2]),
+    /// All but its memory.
+    Convolve(Arc<Convolution>),
 }
 
 /// What is known of a form.
@@ -214,6 +216,8 @@ impl<D: Driver> Queue<D> {
             Step::Fill { to, bytes, value } => self.driver.fill(to, *bytes, *value),
             // SAFETY: `Gpu::multiply` says why products stay within their memory, which the step holds.
             Step::Multiply(products) => unsafe { self.driver.multiply(products) },
+            // SAFETY: `Gpu::convolve` says why convolutions stay within their memory, which the step holds.
+            Step::Convolve(convolve) => unsafe { self.driver.convolve(convolve) },
         }
     }
 
@@ -280,7 +284,7 @@ fn add(counter: &AtomicU64, count: usize) {
 fn function<D: Driver>(step: &Step<D>) -> Option<Arc<D::Function>> {
     match step {
         Step::Launch { function, .. } => Some(function.clone()),
-        Step::Fill { .. } | Step::Multiply(_) => None,
+        Step::Fill { .. } | Step::Multiply(_) | Step::Convolve(_) => None,
     }
 }
 
@@ -292,6 +296,9 @@ fn arguments<D: Driver>(step: &Step<D>) -> Arguments<D::Memory> {
         Step::Multiply(products) => {
             let [a, b] = &products.factors;
             [&a.at, &b.at, &products.to].into_iter().map(|place| Argument::Place(place.clone())).collect()
+        }
+        Step::Convolve(Convolve { tensors, workspace, .. }) => {
+            tensors.iter().chain([workspace]).map(|place| Argument::Place(place.clone())).collect()
         }
     }
 }
@@ -331,6 +338,7 @@ impl Form {
                 let lie = |i: usize| (factors[i].transposed, factors[i].pitch, factors[i].step);
                 Form::Multiply([*count, *rows, *columns, *inner], [*dtype, *result], [lie(0), lie(1)])
             }
+            Step::Convolve(convolve) => Form::Convolve(convolve.convolution.clone()),
         }
     }
 }
@@ -358,6 +366,12 @@ impl<D: Driver> Gpu<D> {
         }
         self.queue.push(Step::Multiply(products))?;
         Ok(true)
+    }
+
+    /// Queues a convolution by the vendor's library, which has an algorithm for it. The tensors are contiguous in the order of
+    /// axes that the convolution says, and of its shapes; the workspace has the size that the driver asked for.
+    pub(crate) fn convolve(&self, convolve: Convolve<D::Memory>) -> Result<()> {
+        self.queue.push(Step::Convolve(convolve))
     }
 
     /// A block of at least that many bytes.

@@ -365,7 +365,8 @@ fn number(operand: &Operand, dtype: DType) -> Result<[u8; 8]> {
     Ok(number_bytes(*scalar, dtype))
 }
 
-fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
+/// As [`number`], of a plain number.
+pub(crate) fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
     let float = |x: f32| u64::from(x.to_bits()).to_le_bytes();
     let whole = |x: i64| x.to_le_bytes();
     match dtype {

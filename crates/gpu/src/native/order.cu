@@ -1,7 +1,9 @@
 // What depends on the order of elements. T: the dtype, with T_VALUE and T_READ; I: an index.
 
 #if defined(KILN_EXTREME)
-// Where the extreme element of each line is; lines are [before, length, after] along the second axis. A warp each.
+// Where the extreme element of each part of each line is; lines are [before, length, after] along the second axis, and
+// `parts` parts of `each` elements. CANDIDATES: only those of `count` places of each line are looked at, otherwise all `count`
+// elements. COLUMNS: a thread for each part, otherwise a warp.
 __device__ __forceinline__ bool kiln_wins(T_VALUE x, long long at, T_VALUE best, long long best_at) {
   const bool unordered = x != x, best_unordered = best != best;
   if (unordered || best_unordered) return unordered && (!best_unordered || at < best_at);
@@ -9,24 +11,40 @@ __device__ __forceinline__ bool kiln_wins(T_VALUE x, long long at, T_VALUE best,
   return GREATEST ? best < x : x < best;
 }
 
-extern "C" __global__ void kiln_extreme(const T* x, I* y, long long lines, long long length, long long after) {
-  const int lane = threadIdx.x % 32;
-  const long long warps = (long long)gridDim.x * blockDim.x / 32;
-  for (long long line = (blockIdx.x * (long long)blockDim.x + threadIdx.x) / 32; line < lines; line += warps) {
-    const long long start = line / after * length * after + line % after;
+extern "C" __global__ void kiln_extreme(const T* x, const long long* candidates, I* y, long long lines, long long length,
+                                        long long after, long long count, long long parts, long long each) {
+#if defined(COLUMNS)
+  const int lane = 0, lanes = 1;
+#else
+  const int lane = threadIdx.x % 32, lanes = 32;
+#endif
+  const long long workers = (long long)gridDim.x * blockDim.x / lanes;
+  (void)candidates;
+  for (long long unit = (blockIdx.x * (long long)blockDim.x + threadIdx.x) / lanes; unit < lines * parts; unit += workers) {
+    // Neighbouring threads have neighbouring lines.
+    const long long line = unit % lines, part = unit / lines, start = line / after * length * after + line % after;
+    const long long first = part * each, end = first + each < count ? first + each : count;
+#if defined(CANDIDATES)
+#define KILN_PLACE_OF(j) candidates[(j) * lines + line]
+#else
+#define KILN_PLACE_OF(j) (j)
+#endif
     // Lanes without an element have a copy of the first.
-    long long best_at = lane < length ? lane : 0;
+    long long best_at = KILN_PLACE_OF(first + lane < end ? first + lane : first);
     T_VALUE best = T_READ(x[start + best_at * after]);
-    for (long long j = lane + 32; j < length; j += 32) {
-      const T_VALUE next = T_READ(x[start + j * after]);
-      if (kiln_wins(next, j, best, best_at)) best = next, best_at = j;
+    for (long long j = first + lane + lanes; j < end; j += lanes) {
+      const long long at = KILN_PLACE_OF(j);
+      const T_VALUE next = T_READ(x[start + at * after]);
+      if (kiln_wins(next, at, best, best_at)) best = next, best_at = at;
     }
+#if !defined(COLUMNS)
     for (int distance = 16; distance > 0; distance /= 2) {
       const T_WIDE other = (T_WIDE)__shfl_xor_sync(0xffffffffu, (T_WIDE)best, distance);
       const long long other_at = __shfl_xor_sync(0xffffffffu, best_at, distance);
       if (kiln_wins((T_VALUE)other, other_at, best, best_at)) best = (T_VALUE)other, best_at = other_at;
     }
-    if (lane == 0) y[line] = (I)best_at;
+#endif
+    if (lane == 0) y[unit] = (I)best_at;
   }
 }
 #endif

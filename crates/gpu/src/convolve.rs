@@ -1,0 +1,172 @@
+//! Convolutions by the vendor's library; what it does not compute is made of simpler ops.
+
+use crate::Gpu;
+use crate::array::{Array, suspicions};
+use crate::driver::{Convolution, Convolve, Driver, Pass};
+use crate::view::{tensor, view};
+use kiln_ir::{
+    Axes, ConvPass, ConvSpec, DType, Layout, Op, Operand, Operands, PadAxis, Result, Scalar, Shape,
+    SliceAxis, TensorType, Value, Values,
+};
+use smallvec::smallvec;
+use std::sync::Arc;
+
+impl<D: Driver> Gpu<D> {
+    /// Whether convolutions run by the vendor's library. Without it they are made of simpler ops, which run on the device too,
+    /// but many times slower.
+    ///
+    /// # Errors
+    /// Why not: which library is missing, and where it was looked for.
+    pub fn convolution_library(&self) -> Result<()> {
+        self.driver.convolutions()
+    }
+
+    /// [`Op::Conv`].
+    pub(crate) fn conv(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        let Op::Conv { spec, pass } = op else { return self.expanded(op, inputs, results) };
+        let axes = spec.stride.len();
+        let empty = results[0].num_elements() == 0
+            || inputs.iter().any(|operand| operand.value().is_some_and(|x| x.ty().num_elements() == 0));
+        if empty || !(1..=3).contains(&axes) || self.driver.convolutions().is_err() {
+            return self.expanded(op, inputs, results);
+        }
+        if spec.padding.iter().any(|(low, high)| low != high) {
+            return self.conv_padded(spec, pass, inputs, results);
+        }
+        // Channels last are what the units for products of 16-bit floats read; the other way is for what lacks that.
+        let ways: &[bool] =
+            if matches!(results[0].dtype, DType::F16 | DType::BF16) { &[true, false] } else { &[false] };
+        for &channels_last in ways {
+            let convolution = convolution(spec, pass, &inputs, results, channels_last)?;
+            if let Some(workspace) = self.driver.workspace(&convolution)? {
+                return self.conv_with(Arc::new(convolution), workspace, &inputs, results);
+            }
+        }
+        self.expanded(op, inputs, results)
+    }
+
+    fn conv_with(
+        &self,
+        convolution: Arc<Convolution>,
+        workspace: usize,
+        inputs: &Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
+        let size = convolution.dtype.size();
+        let [a, b] =
+            [self.lying_channels(inputs, 0, &convolution)?, self.lying_channels(inputs, 1, &convolution)?];
+        let mut result = self.uninit(&results[0])?;
+        if convolution.channels_last {
+            let order = channels_last(results[0].shape.rank());
+            let shape: Shape = order.iter().map(|axis| results[0].shape[axis]).collect();
+            result.layout = Layout::contiguous(shape).permute(&order.inverse());
+        }
+        let workspace = self.block(workspace)?;
+        let tensors = match convolution.pass {
+            Pass::Forward => [a.at(size), b.at(size), result.at(size)],
+            Pass::Input => [result.at(size), b.at(size), a.at(size)],
+            Pass::Weight => [a.at(size), result.at(size), b.at(size)],
+        };
+        self.convolve(Convolve { convolution, tensors, workspace: workspace.at(0) })?;
+        Ok(smallvec![Array { suspicions: suspicions::<D>(inputs), ..result }.into_value(results[0])])
+    }
+
+    /// An operand without gaps, its channels where the convolution wants them: as they lie, if they were computed that way.
+    fn lying_channels(&self, inputs: &Operands, place: usize, convolution: &Convolution) -> Result<Array<D>> {
+        let (array, ty) = tensor::<D>(inputs, place)?;
+        if !convolution.channels_last {
+            return self.contiguous(array, ty.dtype);
+        }
+        let order = channels_last(ty.shape.rank());
+        self.contiguous(&array.with_layout(array.layout.permute(&order)), ty.dtype)
+    }
+
+    /// Where sides have different padding, the operand has it instead of the convolution.
+    fn conv_padded(
+        &self,
+        spec: &ConvSpec,
+        pass: &ConvPass,
+        mut inputs: Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
+        let plain = ConvSpec { padding: vec![(0, 0); spec.padding.len()], ..spec.clone() };
+        let widened = |mut shape: Shape| {
+            for (axis, (low, high)) in spec.padding.iter().enumerate() {
+                shape[axis + 2] += low + high;
+            }
+            shape
+        };
+        let op = |pass| Op::Conv { spec: plain.clone(), pass };
+        match pass {
+            ConvPass::Forward | ConvPass::Weight { .. } => {
+                let (_, ty) = tensor::<D>(&inputs, 0)?;
+                let ty = ty.with_shape(widened(ty.shape));
+                let edges = spec.padding.iter().map(|&(low, high)| PadAxis::new(low, high));
+                let pads: Vec<PadAxis> = [PadAxis::default(); 2].into_iter().chain(edges).collect();
+                let zero = if ty.dtype.is_float() { Scalar::Float(0.0) } else { Scalar::Int(0) };
+                let padded = self.pad(&pads, &smallvec![inputs[0].clone(), Operand::Scalar(zero)], &[ty])?;
+                inputs[0] = first(padded);
+                self.conv(&op(pass.clone()), inputs, results)
+            }
+            ConvPass::Input { size } => {
+                let ty = results[0].with_shape(widened(results[0].shape));
+                let wide = ConvPass::Input { size: ty.shape[2..].to_vec() };
+                let computed = self.conv(&op(wide), inputs, &[ty])?;
+                let all = results[0].shape[..2].iter().map(|&length| SliceAxis::all(length));
+                let inside = size.iter().zip(&spec.padding);
+                let inside = inside.map(|(&len, &(low, _))| SliceAxis::range(low..low + len));
+                let slices: Vec<SliceAxis> = all.chain(inside).collect();
+                view::<D>(&smallvec![first(computed)], None, |layout| layout.slice(&slices))
+            }
+        }
+    }
+}
+
+/// The only result of an op that has one.
+fn first(mut values: Values) -> Operand {
+    let value: Value = values.remove(0);
+    Operand::Value(value)
+}
+
+/// The order of axes that puts channels innermost.
+fn channels_last(rank: usize) -> Axes {
+    Axes::new(&[0].into_iter().chain(2..rank).chain([1]).collect::<Vec<_>>())
+}
+
+fn convolution(
+    spec: &ConvSpec,
+    pass: &ConvPass,
+    inputs: &Operands,
+    results: &[TensorType],
+    channels_last: bool,
+) -> Result<Convolution> {
+    // Libraries have two axes of space at least.
+    let shape = |shape: Shape| -> Shape {
+        let one = (shape.rank() == 3).then_some(1);
+        shape[..2].iter().copied().chain(one).chain(shape[2..].iter().copied()).collect()
+    };
+    let list = |numbers: &mut dyn Iterator<Item = usize>, fill: usize| -> Vec<usize> {
+        (spec.stride.len() == 1).then_some(fill).into_iter().chain(numbers).collect()
+    };
+    let given = |place| inputs.get(place).and_then(Operand::value).map(|value: &Value| *value.shape());
+    let (Some(a), Some(b)) = (given(0), given(1)) else {
+        return Err(kiln_ir::Error::unsupported("gpu", "the operands of a convolution must be tensors"));
+    };
+    let (pass, [x, w, y]) = match pass {
+        ConvPass::Forward => (Pass::Forward, [a, b, results[0].shape]),
+        ConvPass::Input { .. } => (Pass::Input, [results[0].shape, b, a]),
+        ConvPass::Weight { .. } => (Pass::Weight, [a, results[0].shape, b]),
+    };
+    Ok(Convolution {
+        pass,
+        dtype: results[0].dtype,
+        x: shape(x),
+        w: shape(w),
+        y: shape(y),
+        channels_last,
+        stride: list(&mut spec.stride.iter().copied(), 1),
+        padding: list(&mut spec.padding.iter().map(|&(low, _)| low), 0),
+        dilation: list(&mut spec.dilation.iter().copied(), 1),
+        groups: spec.groups,
+    })
+}

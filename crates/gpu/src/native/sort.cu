@@ -1,0 +1,164 @@
+// Sorting of lines without gaps. T: the dtype, with T_VALUE and T_READ. KEY: unsigned integers in the order of the elements,
+// which KEY_OF_FLOAT and KEY_OF_SIGNED say how to find. DESCENDING: whether that order is turned. I: an index.
+//
+// Among equal keys the places decide, so that the order is total and what comes out is stable.
+
+#define KILN_TILE 2048
+#define KILN_THREADS 256
+
+#if defined(KILN_TILES)
+#if defined(FROM_ELEMENTS)
+// NaN is above all, and both zeros are alike.
+__device__ __forceinline__ KEY kiln_key(T element) {
+#if defined(KEY_OF_FLOAT)
+  const T_VALUE x = T_READ(element);
+  const KEY top = (KEY)1 << (sizeof(KEY) * 8 - 1), bits = x == (T_VALUE)0 ? (KEY)0 : kiln_bits<KEY>(x);
+  const KEY key = x != x ? ~(KEY)0 : bits & top ? ~bits : bits | top;
+#elif defined(KEY_OF_SIGNED)
+  const KEY key = (KEY)element ^ (KEY)1 << (sizeof(KEY) * 8 - 1);
+#else
+  const KEY key = (KEY)element;
+#endif
+  return DESCENDING ? (KEY)~key : key;
+}
+#endif
+
+// Sorts tiles of `segment` elements (a power of two up to KILN_TILE, several tiles to a block) by a bitonic network, and
+// keeps the first of each. FROM_ELEMENTS: of `x`, otherwise of `keys` and `places`. TO_RESULTS: as values and indices.
+extern "C" __global__ void kiln_tiles(const T* x, const KEY* keys, const int* places, KEY* next_keys, int* next_places,
+                                      T* y, I* index, long long lines, long long length, long long tiles,
+                                      long long segment, long long keep, long long kept, long long x_length) {
+  __shared__ KEY tile_keys[KILN_TILE];
+  __shared__ int tile_places[KILN_TILE];
+  (void)keys, (void)places, (void)next_keys, (void)next_places, (void)y, (void)index, (void)x, (void)x_length;
+  const int size = (int)segment;
+  const long long first = blockIdx.x * (long long)(KILN_TILE / size), units = lines * tiles;
+  for (int e = threadIdx.x; e < KILN_TILE; e += KILN_THREADS) {
+    const long long unit = first + e / size, line = unit / tiles, at = unit % tiles * size + e % size;
+    // Behind all others: no element has this place.
+    KEY key = ~(KEY)0;
+    int place = 0x7fffffff;
+    if (unit < units && at < length) {
+#if defined(FROM_ELEMENTS)
+      key = kiln_key(x[line * length + at]);
+      place = (int)at;
+#else
+      key = keys[line * length + at];
+      place = places[line * length + at];
+#endif
+    }
+    tile_keys[e] = key;
+    tile_places[e] = place;
+  }
+  __syncthreads();
+  for (int block = 2; block <= size; block *= 2) {
+    for (int distance = block / 2; distance > 0; distance /= 2) {
+      for (int pair = threadIdx.x; pair < KILN_TILE / 2; pair += KILN_THREADS) {
+        const int low = (pair & ~(distance - 1)) * 2 | (pair & (distance - 1)), high = low + distance;
+        const bool up = (low & (size - 1) & block) == 0;
+        const KEY a = tile_keys[low], b = tile_keys[high];
+        const int place_a = tile_places[low], place_b = tile_places[high];
+        if ((a > b || (a == b && place_a > place_b)) == up) {
+          tile_keys[low] = b;
+          tile_keys[high] = a;
+          tile_places[low] = place_b;
+          tile_places[high] = place_a;
+        }
+      }
+      __syncthreads();
+    }
+  }
+  for (int e = threadIdx.x; e < KILN_TILE; e += KILN_THREADS) {
+    const long long unit = first + e / size, line = unit / tiles, tile = unit % tiles;
+    const int within = e % size;
+    if (unit >= units || within >= keep || tile * size + within >= length) continue;
+    const long long to = line * kept + tile * keep + within;
+#if defined(TO_RESULTS)
+    y[to] = x[line * x_length + tile_places[e]];
+    index[to] = (I)tile_places[e];
+#else
+    next_keys[to] = tile_keys[e];
+    next_places[to] = tile_places[e];
+#endif
+  }
+}
+#endif
+
+#if defined(KILN_MERGE)
+// How many of the first `diagonal` elements of two runs that are merged come from the first one.
+__device__ __forceinline__ long long kiln_split(const KEY* a, long long a_length, const KEY* b, long long b_length,
+                                                long long diagonal) {
+  long long low = diagonal > b_length ? diagonal - b_length : 0, high = diagonal < a_length ? diagonal : a_length;
+  while (low < high) {
+    const long long middle = (low + high) / 2;
+    if (a[middle] <= b[diagonal - 1 - middle]) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// Merges neighbouring sorted runs of `run` elements (a multiple of KILN_TILE). A block gives KILN_TILE elements.
+extern "C" __global__ void kiln_merge(const KEY* keys, const int* places, KEY* next_keys, int* next_places,
+                                      long long length, long long tiles, long long run) {
+  __shared__ KEY tile_keys[KILN_TILE];
+  __shared__ int tile_places[KILN_TILE];
+  __shared__ long long split[2];
+  const long long line = blockIdx.x / tiles * length, to = blockIdx.x % tiles * KILN_TILE;
+  const long long start = to / (2 * run) * (2 * run);
+  const long long middle = start + run < length ? start + run : length;
+  const long long end = start + 2 * run < length ? start + 2 * run : length;
+  const long long a_length = middle - start, b_length = end - middle, from = to - start;
+  const long long until = from + KILN_TILE < end - start ? from + KILN_TILE : end - start;
+  if (threadIdx.x < 2) {
+    const long long diagonal = threadIdx.x == 0 ? from : until;
+    split[threadIdx.x] = kiln_split(keys + line + start, a_length, keys + line + middle, b_length, diagonal);
+  }
+  __syncthreads();
+  const long long a_first = split[0], b_first = from - split[0];
+  const int count = (int)(until - from), a_count = (int)(split[1] - split[0]), b_count = count - a_count;
+  for (int e = threadIdx.x; e < count; e += KILN_THREADS) {
+    const long long at = line + (e < a_count ? start + a_first + e : middle + b_first + (e - a_count));
+    tile_keys[e] = keys[at];
+    tile_places[e] = places[at];
+  }
+  __syncthreads();
+  // Each thread merges the next few on its own.
+  const int each = KILN_TILE / KILN_THREADS, begin = (int)threadIdx.x * each;
+  KEY own_keys[KILN_TILE / KILN_THREADS];
+  int own_places[KILN_TILE / KILN_THREADS];
+  int own = count - begin < each ? count - begin : each;
+  if (own > 0) {
+    int a = (int)kiln_split(tile_keys, a_count, tile_keys + a_count, b_count, begin), b = begin - a;
+    for (int i = 0; i < own; ++i) {
+      const bool first = b >= b_count || (a < a_count && tile_keys[a] <= tile_keys[a_count + b]);
+      const int at = first ? a++ : a_count + b++;
+      own_keys[i] = tile_keys[at];
+      own_places[i] = tile_places[at];
+    }
+  }
+  __syncthreads();
+  for (int i = 0; i < own; ++i) {
+    tile_keys[begin + i] = own_keys[i];
+    tile_places[begin + i] = own_places[i];
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < count; e += KILN_THREADS) {
+    next_keys[line + to + e] = tile_keys[e];
+    next_places[line + to + e] = tile_places[e];
+  }
+}
+#endif
+
+#if defined(KILN_ORDERED)
+// The first `keep` elements of each line by their places.
+extern "C" __global__ void kiln_ordered(const T* x, const int* places, T* y, I* index, long long total, long long length,
+                                        long long keep) {
+  for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < total;
+       p += gridDim.x * (long long)blockDim.x) {
+    const long long line = p / keep * length;
+    const int place = places[line + p % keep];
+    y[p] = x[line + place];
+    index[p] = (I)place;
+  }
+}
+#endif

@@ -1,0 +1,138 @@
+//! Running reductions.
+
+use crate::Gpu;
+use crate::array::Array;
+use crate::driver::{Argument, Driver, Place};
+use crate::index::{Sides, combined_in};
+use crate::native::{Native, length};
+use crate::region::number_bytes;
+use crate::view::tensor;
+use kiln_ir::{DType, Error, Op, Operands, Reduction, Result, TensorType, Values};
+use kiln_kernel::print::held_type;
+use smallvec::smallvec;
+
+const SOURCE: &str = include_str!("native/scan.cu");
+
+/// Elements that one block goes through: `KILN_TILE` of the source.
+const TILE: usize = 2048;
+
+/// Lines that are worth a thread each.
+const MANY: usize = 4096;
+
+/// How elements are combined, and what of.
+#[derive(Clone, Copy)]
+struct Running {
+    reduction: Reduction,
+    dtype: DType,
+    reverse: bool,
+    exclusive: bool,
+    /// The identity of the operand's dtype, as kernels take it. That of the totals may be no number of the operand's dtype.
+    identity: [u8; 8],
+}
+
+impl<D: Driver> Gpu<D> {
+    /// [`Op::Scan`].
+    pub(crate) fn scan(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        let Op::Scan { reduction, axis, reverse, exclusive } = *op else {
+            return Err(Error::unsupported("gpu", format!("`{}` is no scan", op.name())));
+        };
+        let (x, ty) = tensor::<D>(&inputs, 0)?;
+        let identity = number_bytes(reduction.identity(ty.dtype), ty.dtype);
+        let running = Running { reduction, dtype: ty.dtype, reverse, exclusive, identity };
+        let sides = Sides::new(&ty.shape, axis);
+        let lines = sides.before * sides.after;
+        let result = self.uninit(&results[0])?;
+        if ty.num_elements() == 0 {
+            return Ok(smallvec![result.into_value(results[0])]);
+        }
+        if lines >= MANY && (sides.after >= 32 || sides.length <= 64) {
+            let x = self.contiguous(x, ty.dtype)?;
+            let arguments = smallvec![
+                x.place(ty.dtype),
+                result.place(ty.dtype),
+                running.identity(),
+                length(lines),
+                length(sides.length),
+                length(sides.after),
+            ];
+            self.native(running.native("kiln_scan_columns", "KILN_SCAN_COLUMNS"), lines, arguments)?;
+            return Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])]);
+        }
+        let lines = self.lines(x, ty.dtype, axis)?;
+        let size = ty.dtype.size();
+        let (from, to) = (lines.array.at(size), result.at(size));
+        self.scan_lines(running, from, to, [lines.count, lines.length])?;
+        Ok(smallvec![lines.result(result, &results[0].shape).into_value(results[0])])
+    }
+
+    /// So many lines of some length without gaps: the totals of their tiles first, where there is more than one.
+    fn scan_lines(
+        &self,
+        running: Running,
+        x: Place<D::Memory>,
+        y: Place<D::Memory>,
+        [count, len]: [usize; 2],
+    ) -> Result<()> {
+        let tiles = len.div_ceil(TILE);
+        let place = Argument::Place;
+        let native = running.native("kiln_scan_tiles", "KILN_SCAN_TILES");
+        if tiles == 1 {
+            let arguments = smallvec![
+                place(x),
+                place(y.clone()),
+                place(y),
+                running.identity(),
+                length(len),
+                length(tiles)
+            ];
+            return self.native_blocks(native, count, arguments);
+        }
+        let computed = combined_in(running.dtype);
+        let blocks = count.saturating_mul(tiles);
+        let block = || self.block(blocks.saturating_mul(computed.size()));
+        let (totals, carried) = (block()?, block()?);
+        let arguments =
+            smallvec![place(x.clone()), place(totals.at(0)), running.identity(), length(len), length(tiles)];
+        let native_totals = running.native("kiln_scan_totals", "KILN_SCAN_TOTALS");
+        self.native_blocks(native_totals, blocks, arguments)?;
+        let of_totals = Running { dtype: computed, reverse: false, exclusive: true, ..running };
+        self.scan_lines(of_totals, totals.at(0), carried.at(0), [count, tiles])?;
+        let arguments = smallvec![
+            place(x),
+            place(carried.at(0)),
+            place(y),
+            running.identity(),
+            length(len),
+            length(tiles)
+        ];
+        self.native_blocks(native.name("CARRIED", ""), blocks, arguments)
+    }
+}
+
+impl Running {
+    fn identity<M>(self) -> Argument<M> {
+        Argument::Word(self.identity)
+    }
+
+    fn native(self, entry: &'static str, part: &str) -> Native {
+        let computed = combined_in(self.dtype);
+        let unsigned = if computed.size() == 8 { DType::U64 } else { DType::U32 };
+        let combine = match (self.reduction, self.dtype.is_float()) {
+            (Reduction::Sum, true) => "((a) + (b))",
+            (Reduction::Prod, true) => "((a) * (b))",
+            // Signed integers wrap as unsigned ones do.
+            (Reduction::Sum, false) => "((A)((U)(a) + (U)(b)))",
+            (Reduction::Prod, false) => "((A)((U)(a) * (U)(b)))",
+            (Reduction::Min, _) => "(kiln_min<A>(a, b))",
+            (Reduction::Max, _) => "(kiln_max<A>(a, b))",
+        };
+        Native::new(SOURCE, entry)
+            .name(part, "")
+            .name("A", held_type(computed))
+            .name("U", held_type(unsigned))
+            .name("COMBINE(a, b)", combine)
+            .name("AT(j)", if self.reverse { "(length - 1 - (j))" } else { "(j)" })
+            .name("EXCLUSIVE", if self.exclusive { "true" } else { "false" })
+            .dtype("T", self.dtype)
+    }
+}

@@ -1,0 +1,239 @@
+//! Sorting, and the first elements of a sort.
+
+use crate::Gpu;
+use crate::array::Array;
+use crate::driver::{Argument, Driver};
+use crate::memory::Block;
+use crate::native::{Native, length};
+use crate::view::tensor;
+use kiln_ir::{Axes, DType, Op, Operands, Result, Shape, TensorType, Values};
+use kiln_kernel::print::memory_type;
+use smallvec::{SmallVec, smallvec};
+
+const SOURCE: &str = include_str!("native/sort.cu");
+
+/// Elements that one block sorts: `KILN_TILE` of the source.
+const TILE: usize = 2048;
+
+/// An operand as lines without gaps.
+pub(crate) struct Lines<D: Driver> {
+    pub(crate) array: Array<D>,
+    pub(crate) count: usize,
+    pub(crate) length: usize,
+    /// The order of the axes of the result that puts the axis of the lines last.
+    order: Axes,
+}
+
+/// Sort keys and the places of their elements, as many for each line.
+struct Sorted<D: Driver> {
+    keys: Block<D>,
+    places: Block<D>,
+    length: usize,
+}
+
+/// What is sorted, and into what.
+struct Sort<'a, D: Driver> {
+    lines: &'a Lines<D>,
+    dtype: DType,
+    key: DType,
+    descending: bool,
+    /// How many of each line are wanted.
+    keep: usize,
+    values: &'a Array<D>,
+    indices: &'a Array<D>,
+    index: DType,
+}
+
+impl<D: Driver> Gpu<D> {
+    /// [`Op::Sort`] and [`Op::TopK`], whose first results tell how many are wanted.
+    pub(crate) fn sort(
+        &self,
+        op: &Op,
+        axis: usize,
+        descending: bool,
+        inputs: Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
+        let (x, ty) = tensor::<D>(&inputs, 0)?;
+        let dtype = ty.dtype;
+        if i32::try_from(ty.shape[axis]).is_err() || ty.shape[axis] == i32::MAX as usize {
+            return self.expanded(op, inputs, results);
+        }
+        let keep = results[0].shape[axis];
+        let lines = self.lines(x, dtype, axis)?;
+        let (values, indices) = (self.uninit(&results[0])?, self.uninit(&results[1])?);
+        if results[0].num_elements() > 0 {
+            let key = if dtype.size() == 8 { DType::U64 } else { DType::U32 };
+            let index = results[1].dtype;
+            let sort = Sort {
+                lines: &lines,
+                dtype,
+                key,
+                descending,
+                keep,
+                values: &values,
+                indices: &indices,
+                index,
+            };
+            self.sort_lines(&sort)?;
+        }
+        let values = lines.result(values, &results[0].shape);
+        let indices = lines.result(indices, &results[1].shape);
+        Ok(smallvec![values.into_value(results[0]), indices.into_value(results[1])])
+    }
+
+    /// An operand with an axis moved behind all others.
+    pub(crate) fn lines(&self, x: &Array<D>, dtype: DType, axis: usize) -> Result<Lines<D>> {
+        let shape = x.layout.shape;
+        let others = (0..shape.rank()).filter(|&other| other != axis).chain([axis]);
+        let order = Axes::new(&others.collect::<SmallVec<[usize; 12]>>());
+        let array = self.contiguous(&x.with_layout(x.layout.permute(&order)), dtype)?;
+        let length = shape[axis];
+        let count = shape.with(axis, 1).num_elements();
+        Ok(Lines { array, count, length, order })
+    }
+
+    fn sort_lines(&self, sort: &Sort<'_, D>) -> Result<()> {
+        let Lines { count, length: len, .. } = *sort.lines;
+        if len <= TILE {
+            return self.tiles(sort, None, len, len.next_power_of_two(), None);
+        }
+        if sort.keep * 2 <= TILE {
+            return self.first_of_tiles(sort);
+        }
+        let sorted = || self.sorted(sort.key, count, len);
+        let (mut from, mut to) = (sorted()?, sorted()?);
+        self.tiles(sort, None, len, TILE, Some(&from))?;
+        let mut run = TILE;
+        while run < len {
+            self.merge(sort, &from, &to, run)?;
+            (from, to) = (to, from);
+            run *= 2;
+        }
+        let total = count * sort.keep;
+        let arguments = smallvec![
+            sort.lines.array.place(sort.dtype),
+            from.places(),
+            sort.values.place(sort.dtype),
+            sort.indices.place(sort.index),
+            length(total),
+            length(len),
+            length(sort.keep),
+        ];
+        self.native(sort.native("kiln_ordered", "KILN_ORDERED"), total, arguments)
+    }
+
+    /// Few of many: the first of each tile, and then of these, until one tile holds them all.
+    fn first_of_tiles(&self, sort: &Sort<'_, D>) -> Result<()> {
+        let mut from: Option<Sorted<D>> = None;
+        let mut len = sort.lines.length;
+        while len > TILE {
+            let rest = len % TILE;
+            let kept = len / TILE * sort.keep + rest.min(sort.keep);
+            let to = self.sorted(sort.key, sort.lines.count, kept)?;
+            self.tiles(sort, from.as_ref(), len, TILE, Some(&to))?;
+            (from, len) = (Some(to), kept);
+        }
+        self.tiles(sort, from.as_ref(), len, len.next_power_of_two(), None)
+    }
+
+    fn sorted(&self, key: DType, count: usize, length: usize) -> Result<Sorted<D>> {
+        let elements = count.saturating_mul(length);
+        let keys = self.block(elements.saturating_mul(key.size()))?;
+        Ok(Sorted { keys, places: self.block(elements.saturating_mul(4))?, length })
+    }
+
+    /// Sorts tiles of so many elements of the operand, or of what is partly sorted: to the results, or further.
+    fn tiles(
+        &self,
+        sort: &Sort<'_, D>,
+        from: Option<&Sorted<D>>,
+        len: usize,
+        tile: usize,
+        to: Option<&Sorted<D>>,
+    ) -> Result<()> {
+        let lines = sort.lines;
+        let tiles = len.div_ceil(tile);
+        let mut native = sort.native("kiln_tiles", "KILN_TILES");
+        if from.is_none() {
+            native = native.name("FROM_ELEMENTS", "");
+        }
+        if to.is_none() {
+            native = native.name("TO_RESULTS", "");
+        }
+        // Whole tiles are merged; otherwise only what is wanted goes on.
+        let keep = match to {
+            Some(to) if to.length == len => tile,
+            Some(_) | None => sort.keep,
+        };
+        let x = || lines.array.place(sort.dtype);
+        let arguments = smallvec![
+            x(),
+            from.map_or_else(x, Sorted::keys),
+            from.map_or_else(x, Sorted::places),
+            to.map_or_else(x, Sorted::keys),
+            to.map_or_else(x, Sorted::places),
+            sort.values.place(sort.dtype),
+            sort.indices.place(sort.index),
+            length(lines.count),
+            length(len),
+            length(tiles),
+            length(tile),
+            length(keep),
+            length(to.map_or(sort.keep, |to| to.length)),
+            length(lines.length),
+        ];
+        self.native_blocks(native, (lines.count * tiles).div_ceil(TILE / tile), arguments)
+    }
+
+    fn merge(&self, sort: &Sort<'_, D>, from: &Sorted<D>, to: &Sorted<D>, run: usize) -> Result<()> {
+        let tiles = from.length.div_ceil(TILE);
+        let arguments = smallvec![
+            from.keys(),
+            from.places(),
+            to.keys(),
+            to.places(),
+            length(from.length),
+            length(tiles),
+            length(run),
+        ];
+        self.native_blocks(sort.native("kiln_merge", "KILN_MERGE"), sort.lines.count * tiles, arguments)
+    }
+}
+
+impl<D: Driver> Lines<D> {
+    /// What was computed for the lines, `[lines.., axis]` without gaps, with the axes of the result.
+    pub(crate) fn result(&self, array: Array<D>, shape: &Shape) -> Array<D> {
+        let moved: Shape = self.order.iter().map(|axis| shape[axis]).collect();
+        let layout = kiln_ir::Layout::contiguous(moved).permute(&self.order.inverse());
+        Array { layout, suspicions: self.array.suspicions.clone(), ..array }
+    }
+}
+
+impl<D: Driver> Sorted<D> {
+    fn keys(&self) -> Argument<D::Memory> {
+        Argument::Place(self.keys.at(0))
+    }
+
+    fn places(&self) -> Argument<D::Memory> {
+        Argument::Place(self.places.at(0))
+    }
+}
+
+impl<D: Driver> Sort<'_, D> {
+    fn native(&self, entry: &'static str, part: &str) -> Native {
+        let native = Native::new(SOURCE, entry)
+            .name(part, "")
+            .name("KEY", memory_type(self.key))
+            .name("DESCENDING", if self.descending { "true" } else { "false" })
+            .dtype("T", self.dtype)
+            .dtype("I", self.index);
+        if self.dtype.is_float() {
+            native.name("KEY_OF_FLOAT", "")
+        } else if self.dtype.is_signed_int() {
+            native.name("KEY_OF_SIGNED", "")
+        } else {
+            native
+        }
+    }
+}
