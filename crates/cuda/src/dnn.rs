@@ -18,12 +18,14 @@ const MOST_WORKSPACE: usize = 1 << 30;
 /// How many algorithms are asked for: more than there are.
 const ALGORITHMS: usize = 16;
 
+/// By convolution and by whether products may be rounded to TF32; `None` where the library has no algorithm.
+type Plans = HashMap<(Convolution, bool), Option<Arc<Plan>>>;
+
 /// The library, with what it found out about convolutions.
 pub(crate) struct Dnn {
     /// Only one thread may use it at a time.
     handle: Mutex<Handle>,
-    /// Also by whether products may be rounded to TF32.
-    plans: Mutex<HashMap<(Convolution, bool), Option<Arc<Plan>>>>,
+    plans: Mutex<Plans>,
 }
 
 struct Handle(sys::cudnnHandle_t);

@@ -1,8 +1,8 @@
 //! A driver that runs kernels on the processor: C++ by `g++`, the threads of a block one after the other.
 
-use kiln_gpu::driver::{Argument, Grid, Place, Products, Step};
+use kiln_gpu::driver::{Argument, Convolution, Convolve, Grid, Pass, Place, Products, Step};
 use kiln_gpu::{DeviceInfo, Driver};
-use kiln_ir::{Error, Result};
+use kiln_ir::{DType, Error, Result, Shape};
 use kiln_kernel::print::Dialect;
 use libloading::{Library, Symbol};
 use std::alloc::{Layout, alloc, dealloc};
@@ -203,6 +203,22 @@ impl Driver for Host {
         Err(problem("has no library for products"))
     }
 
+    fn convolutions(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// All but what is asked for with five channels, which libraries may lack.
+    fn workspace(&self, convolution: &Convolution) -> Result<Option<usize>> {
+        Ok((convolution.x[1] != 5).then_some(16))
+    }
+
+    unsafe fn convolve(&self, convolve: &Convolve<HostMemory>) -> Result<()> {
+        let [x, w, y] = &convolve.tensors;
+        // SAFETY: as the caller says.
+        unsafe { convolved(&convolve.convolution, [address(x), address(w), address(y)]) };
+        Ok(())
+    }
+
     unsafe fn record(&self, _: &[Step<Host>]) -> Option<()> {
         None
     }
@@ -218,4 +234,81 @@ impl Driver for Host {
     fn synchronize(&self) -> Result<()> {
         Ok(())
     }
+}
+
+/// A convolution in the order of its definition, in `f64`.
+///
+/// # Safety
+/// The tensors must hold the elements of the convolution's.
+unsafe fn convolved(convolution: &Convolution, [x, w, y]: [*mut u8; 3]) {
+    let Convolution { pass, dtype, stride, padding, dilation, groups, channels_last, .. } = convolution;
+    let shapes = [convolution.x, convolution.w, convolution.y];
+    let place = |which: usize, index: &[usize]| {
+        let shape = &shapes[which];
+        let order: Vec<usize> = match channels_last {
+            true => [0].into_iter().chain(2..shape.rank()).chain([1]).collect(),
+            false => (0..shape.rank()).collect(),
+        };
+        order.iter().fold(0, |at, &axis| at * shape[axis] + index[axis])
+    };
+    // SAFETY: as the caller says; places lie within the shapes.
+    let get = |from: *mut u8, at: usize| unsafe {
+        match dtype {
+            DType::F64 => from.cast::<f64>().add(at).read(),
+            DType::F16 => from.cast::<half::f16>().add(at).read().to_f64(),
+            DType::BF16 => from.cast::<half::bf16>().add(at).read().to_f64(),
+            _ => f64::from(from.cast::<f32>().add(at).read()),
+        }
+    };
+    // SAFETY: as above.
+    let set = |to: *mut u8, at: usize, number: f64| unsafe {
+        match dtype {
+            DType::F64 => to.cast::<f64>().add(at).write(number),
+            DType::F16 => to.cast::<half::f16>().add(at).write(half::f16::from_f64(number)),
+            DType::BF16 => to.cast::<half::bf16>().add(at).write(half::bf16::from_f64(number)),
+            _ => to.cast::<f32>().add(at).write(number as f32),
+        }
+    };
+    let (result, into) = match pass {
+        Pass::Forward => (2, y),
+        Pass::Input => (0, x),
+        Pass::Weight => (1, w),
+    };
+    let mut sums = vec![0.0; shapes[result].num_elements()];
+    let [of_x, of_w, of_y] = &shapes;
+    let (each_in, each_out) = (of_w[1], of_w[0] / groups);
+    for at_y in positions(of_y) {
+        for at_w in positions(of_w).filter(|at_w| at_w[0] == at_y[1]) {
+            let channel = at_y[1] / each_out * each_in + at_w[1];
+            let along = |axis: usize| {
+                let padded = at_y[axis + 2] * stride[axis] + at_w[axis + 2] * dilation[axis];
+                padded.checked_sub(padding[axis]).filter(|&place| place < of_x[axis + 2])
+            };
+            let space: Option<Vec<usize>> = (0..stride.len()).map(along).collect();
+            let Some(space) = space else { continue };
+            let at_x: Vec<usize> = [at_y[0], channel].into_iter().chain(space).collect();
+            let [at_x, at_w, at_y] = [place(0, &at_x), place(1, &at_w), place(2, &at_y)];
+            match pass {
+                Pass::Forward => sums[at_y] += get(x, at_x) * get(w, at_w),
+                Pass::Input => sums[at_x] += get(y, at_y) * get(w, at_w),
+                Pass::Weight => sums[at_w] += get(x, at_x) * get(y, at_y),
+            }
+        }
+    }
+    for (at, sum) in sums.into_iter().enumerate() {
+        set(into, at, sum);
+    }
+}
+
+/// The indices of all elements.
+fn positions(shape: &Shape) -> impl Iterator<Item = Vec<usize>> + use<> {
+    let shape = *shape;
+    (0..shape.num_elements()).map(move |mut rest| {
+        let mut index = vec![0; shape.rank()];
+        for axis in (0..shape.rank()).rev() {
+            index[axis] = rest % shape[axis];
+            rest /= shape[axis];
+        }
+        index
+    })
 }

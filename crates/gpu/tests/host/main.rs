@@ -8,8 +8,8 @@ mod driver;
 use driver::Host;
 use kiln_gpu::{Gpu, MemoryConfig};
 use kiln_ir::{
-    DType, Engine, Extremum, Op, Operand, OperandType, Operands, PoolKind, PoolSpec, RandomKind, Reduction,
-    ResizeMode, Scalar, TensorData, TensorType, Value, block_on, infer,
+    ConvPass, ConvSpec, DType, Engine, Extremum, Op, Operand, OperandType, Operands, PoolKind, PoolSpec,
+    RandomKind, Reduction, ResizeMode, Scalar, TensorData, TensorType, Value, block_on, infer,
 };
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
@@ -248,6 +248,40 @@ fn resizes_to_more_and_to_less() {
                     check(&op, &[data(shape, dtype, Fill::Normal)], CLOSE);
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn convolutions_of_a_library_are_asked_for_as_they_lie() {
+    let specs = [
+        // Sides alike, sides that differ, groups, one axis, and what the library lacks.
+        (
+            ConvSpec { padding: vec![(1, 1), (0, 0)], stride: vec![2, 1], ..ConvSpec::new(2) },
+            [2, 4, 6, 5],
+            [3, 4, 3, 2],
+        ),
+        (
+            ConvSpec { padding: vec![(1, 0), (0, 2)], dilation: vec![2, 1], ..ConvSpec::new(2) },
+            [2, 4, 6, 5],
+            [3, 4, 2, 3],
+        ),
+        (ConvSpec { groups: 2, ..ConvSpec::new(2) }, [1, 4, 4, 4], [6, 2, 3, 3]),
+        (ConvSpec { padding: vec![(2, 1)], stride: vec![2], ..ConvSpec::new(1) }, [2, 4, 9, 0], [3, 4, 3, 0]),
+        (ConvSpec::new(2), [1, 5, 4, 4], [2, 5, 3, 3]),
+    ];
+    for (spec, x, w) in specs {
+        for dtype in [DType::F32, DType::BF16] {
+            let rank = spec.stride.len() + 2;
+            let fill = Fill::Among(&[1.0, -2.0, 0.5, 3.0]);
+            let (x, w) = (data(&x[..rank], dtype, fill), data(&w[..rank], dtype, fill));
+            let op = |pass| Op::Conv { spec: spec.clone(), pass };
+            let forward = op(ConvPass::Forward);
+            let types = [OperandType::Tensor(&x.ty()), OperandType::Tensor(&w.ty())];
+            let y = data(&infer(&forward, &types).unwrap()[0].shape, dtype, fill);
+            check(&forward, &[x.clone(), w.clone()], CLOSE);
+            check(&op(ConvPass::Input { size: x.shape()[2..].to_vec() }), &[y.clone(), w.clone()], CLOSE);
+            check(&op(ConvPass::Weight { size: w.shape()[2..].to_vec() }), &[x, y], CLOSE);
         }
     }
 }
