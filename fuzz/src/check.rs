@@ -27,7 +27,7 @@ use std::sync::{Arc, Once};
 pub struct Subjects {
     /// The engine that is compared with the reference.
     pub one: Arc<dyn Engine>,
-    /// The same engine with more threads: it must give the same bits.
+    /// The same engine with more threads: it must give the same bits, those of NaN aside.
     pub many: Arc<dyn Engine>,
     /// The engine behind the layer that fuses.
     pub fused: Fusion,
@@ -55,7 +55,7 @@ pub enum Check {
     Value,
     /// Nothing is overwritten that is still in use, and holding all values changes no result.
     Ownership,
-    /// More threads give the same bits.
+    /// More threads give the same bits, those of NaN aside.
     Threads,
     /// [`Program::run`](kiln_ir::Program::run) gives the values of the ops run one by one.
     Whole,

@@ -1,0 +1,317 @@
+//! The engine over a driver that runs kernels on the processor, as C++ by `g++`: without a GPU, kernels written by hand are
+//! compared with the reference, and at sizes at which they take more than one pass.
+//!
+//! `cargo test -p kiln-gpu --test host -- --include-ignored` runs the whole suite that way, which takes long.
+
+mod driver;
+
+use driver::Host;
+use kiln_gpu::{Gpu, MemoryConfig};
+use kiln_ir::{
+    ConvPass, ConvSpec, DType, Engine, Extremum, Op, Operand, OperandType, Operands, PoolKind, PoolSpec,
+    RandomKind, Reduction, ResizeMode, Scalar, TensorData, TensorType, Value, block_on, infer,
+};
+use kiln_reference::Reference;
+use kiln_suite::case::{Fill, Tolerance};
+use kiln_suite::cases::Group;
+use kiln_suite::compare::difference;
+use kiln_suite::engines::Subject;
+use kiln_suite::fill::{Random, filled};
+use kiln_suite::run::{Stack, finish, values};
+use std::sync::{Arc, OnceLock};
+
+/// The one engine of all tests; `None` where there is no compiler.
+fn host() -> Option<Arc<Gpu<Host>>> {
+    static ENGINE: OnceLock<Option<Arc<Gpu<Host>>>> = OnceLock::new();
+    let open = || {
+        let driver = Host::open();
+        if driver.is_none() {
+            println!("kernels are neither compiled nor run: there is no g++");
+        }
+        driver.map(|driver| Arc::new(Gpu::new(driver, MemoryConfig::default())))
+    };
+    ENGINE.get_or_init(open).clone()
+}
+
+/// Runs an op here and by the reference.
+fn check(op: &Op, inputs: &[TensorData], tolerance: Tolerance) {
+    check_with(op, inputs, None, tolerance);
+}
+
+fn check_with(op: &Op, inputs: &[TensorData], number: Option<Scalar>, tolerance: Tolerance) {
+    let Some(host) = host() else { return };
+    let found = run(&*host, op, inputs, number);
+    let expected = run(&Reference::new(), op, inputs, number);
+    for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
+        let problem = difference(expected, found, tolerance);
+        let types: Vec<String> = inputs.iter().map(|data| data.ty().to_string()).collect();
+        assert!(problem.is_none(), "{op:?} of {types:?}, result {place}: {}", problem.unwrap_or_default());
+    }
+}
+
+fn run(engine: &dyn Engine, op: &Op, inputs: &[TensorData], number: Option<Scalar>) -> Vec<TensorData> {
+    let types: Vec<TensorType> = inputs.iter().map(TensorData::ty).collect();
+    let of_types = types.iter().map(OperandType::Tensor).chain(number.map(OperandType::Scalar));
+    let results = infer(op, &of_types.collect::<Vec<_>>()).unwrap();
+    let written = inputs.iter().map(|data| Operand::Value(engine.write(data.clone())));
+    let operands: Operands = written.chain(number.map(Operand::Scalar)).collect();
+    let values = engine.execute(op, operands, &results);
+    let read = |value: Value| block_on(engine.read(value)).unwrap_or_else(|error| panic!("{op:?}: {error}"));
+    values.into_iter().map(read).collect()
+}
+
+fn data(shape: &[usize], dtype: DType, fill: Fill) -> TensorData {
+    filled(TensorType::new(shape, dtype), fill, &mut Random::new("host", shape.len() as u64))
+}
+
+const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
+
+/// Few numbers, so that many are equal.
+const TIES: Fill =
+    Fill::Among(&[-2.0, -1.0, -0.0, 0.0, 1.0, 3.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY]);
+
+const CLOSE: Tolerance = Tolerance::Near { relative: 32.0, absolute: 32.0 };
+
+#[test]
+fn random_numbers_are_those_of_the_reference() {
+    for count in [1, 7, 1030] {
+        for key in [Scalar::Int(42), Scalar::UInt(0xdead_beef_0123_4567)] {
+            let draw = |dtype: DType, distribution: RandomKind, tolerance: Tolerance| {
+                let op = Op::Random { ty: TensorType::new([count], dtype), distribution };
+                check_with(&op, &[], Some(key), tolerance);
+            };
+            for dtype in [DType::U32, DType::I64, DType::I8, DType::U16, DType::U64] {
+                draw(dtype, RandomKind::Bits, Tolerance::Bits);
+            }
+            for dtype in FLOATS {
+                draw(dtype, RandomKind::Uniform, Tolerance::Bits);
+                draw(dtype, RandomKind::Normal, Tolerance::Near { relative: 2.0, absolute: 0.0 });
+            }
+        }
+    }
+    let key = TensorData::new(vec![0x0123_4567_89ab_cdefu64], []).unwrap();
+    let op = Op::Random { ty: TensorType::new([3, 5], DType::F32), distribution: RandomKind::Uniform };
+    check(&op, &[key], Tolerance::Bits);
+}
+
+#[test]
+fn sorts_are_stable_at_all_lengths() {
+    let index = DType::I32;
+    for (shape, axis) in [
+        (&[5][..], 0),
+        (&[3, 1, 2], 1),
+        (&[2, 100, 3], 1),
+        (&[70, 33], 1),
+        (&[2049], 0),
+        (&[2, 5000], 1),
+        (&[4500, 2], 0),
+        (&[1, 20_000], 1),
+    ] {
+        for descending in [false, true] {
+            let sort = Op::Sort { axis, descending, index };
+            check(&sort, &[data(shape, DType::F32, TIES)], Tolerance::Exact);
+            let length = shape[axis];
+            for k in [0, 1, length / 2, length].into_iter().chain((length > 2048).then_some(600)) {
+                let op = Op::TopK { axis, k, largest: descending, index: DType::I64 };
+                check(&op, &[data(shape, DType::F32, TIES)], Tolerance::Exact);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_dtype_sorts() {
+    let floats = FLOATS.map(|dtype| (dtype, TIES));
+    let ints = [DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::U64];
+    let ints = ints.map(|dtype| (dtype, Fill::Special));
+    for (dtype, fill) in floats.into_iter().chain(ints).chain([(DType::Bool, Fill::Normal)]) {
+        for descending in [false, true] {
+            let op = Op::Sort { axis: 1, descending, index: DType::I32 };
+            check(&op, &[data(&[3, 2100], dtype, fill)], Tolerance::Exact);
+        }
+    }
+}
+
+#[test]
+fn scans_go_over_tiles() {
+    let reductions = [Reduction::Sum, Reduction::Prod, Reduction::Min, Reduction::Max];
+    for (shape, axis) in
+        [(&[7][..], 0), (&[2, 2048, 2], 1), (&[2049, 2], 0), (&[5, 5000, 1], 1), (&[4097, 3], 1)]
+    {
+        for (number, reduction) in reductions.into_iter().enumerate() {
+            let op = Op::Scan { reduction, axis, reverse: number % 2 == 1, exclusive: number / 2 == 1 };
+            check(&op, &[data(shape, DType::I32, Fill::Normal)], Tolerance::Bits);
+            let op = Op::Scan { reduction, axis, reverse: number % 2 == 0, exclusive: number % 3 == 0 };
+            check(
+                &op,
+                &[data(shape, DType::F64, Fill::Uniform(0.999, 1.001))],
+                Tolerance::Near { relative: 1e5, absolute: 0.0 },
+            );
+        }
+    }
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::I8, DType::U8, DType::I64, DType::U64] {
+        for reduction in [Reduction::Min, Reduction::Max] {
+            let op = Op::Scan { reduction, axis: 0, reverse: false, exclusive: true };
+            check(&op, &[data(&[2500], dtype, Fill::Special)], Tolerance::Exact);
+        }
+    }
+    let op = Op::Scan { reduction: Reduction::Sum, axis: 0, reverse: false, exclusive: false };
+    check(&op, &[data(&[40], DType::BF16, Fill::Among(&[1.0, 2.0]))], Tolerance::Exact);
+    check(&op, &[data(&[5000], DType::I8, Fill::Normal)], Tolerance::Bits);
+}
+
+#[test]
+fn scans_of_many_columns() {
+    for (shape, axis) in [(&[2, 9, 2100][..], 1), (&[5000, 6], 1)] {
+        let op = Op::Scan { reduction: Reduction::Sum, axis, reverse: true, exclusive: true };
+        check(&op, &[data(shape, DType::I64, Fill::Normal)], Tolerance::Bits);
+    }
+}
+
+#[test]
+fn extremes_are_found_at_all_lengths() {
+    for (shape, axis) in [
+        (&[5][..], 0),
+        (&[3, 40, 5], 1),
+        (&[50, 70], 0),
+        (&[3, 40, 70], 1),
+        (&[1, 70_000], 1),
+        (&[70_000, 2], 0),
+    ] {
+        for extremum in [Extremum::Min, Extremum::Max] {
+            let op = Op::ArgReduce { extremum, axis, index: DType::I64 };
+            check(&op, &[data(shape, DType::F32, TIES)], Tolerance::Exact);
+            check(&op, &[data(shape, DType::F32, Fill::Normal)], Tolerance::Exact);
+            check(&op, &[data(shape, DType::I8, Fill::Normal)], Tolerance::Exact);
+            check(&op, &[data(shape, DType::BF16, Fill::Among(&[1.0, 2.0]))], Tolerance::Exact);
+        }
+    }
+}
+
+/// Specs with strides, padding, overhang and dilation, and the shapes that they pool.
+fn pools(kind: PoolKind) -> Vec<(PoolSpec, Vec<usize>)> {
+    let spec =
+        |window: &[usize], stride: &[usize], padding: &[(usize, usize)], overhang: &[usize]| PoolSpec {
+            stride: stride.to_vec(),
+            padding: padding.to_vec(),
+            overhang: overhang.to_vec(),
+            ..PoolSpec::new(kind, window)
+        };
+    let mut pools = vec![
+        (PoolSpec::new(kind, &[2, 2]), vec![2, 3, 8, 6]),
+        (spec(&[3, 3], &[2, 2], &[(1, 1), (1, 1)], &[0, 0]), vec![2, 3, 9, 8]),
+        (spec(&[3], &[2], &[(1, 0)], &[1]), vec![1, 4, 10]),
+        (spec(&[2, 3, 2], &[1, 2, 3], &[(0, 1), (1, 1), (1, 0)], &[0, 1, 1]), vec![2, 1, 4, 7, 6]),
+    ];
+    if kind == PoolKind::Max {
+        let mut dilated = spec(&[3, 2], &[1, 2], &[(1, 1), (0, 0)], &[0, 0]);
+        dilated.dilation = vec![2, 3];
+        pools.push((dilated, vec![2, 2, 9, 8]));
+    }
+    pools
+}
+
+#[test]
+fn pools_and_their_gradients() {
+    let average = |include_padding| PoolKind::Average { include_padding };
+    for kind in [PoolKind::Max, average(false), average(true)] {
+        for (spec, shape) in pools(kind) {
+            for dtype in [DType::F32, DType::F16] {
+                let x = data(&shape, dtype, Fill::Among(&[1.0, 2.0, -3.0, 0.5]));
+                let pool = Op::Pool(spec.clone());
+                check(&pool, std::slice::from_ref(&x), CLOSE);
+                let y = infer(&pool, &[OperandType::Tensor(&x.ty())]).unwrap()[0];
+                let grad = data(&y.shape, dtype, Fill::Among(&[1.0, -2.0, 0.5]));
+                let op = Op::PoolGrad { spec: spec.clone(), size: shape[2..].to_vec() };
+                if kind == PoolKind::Max {
+                    check(&op, &[grad, x], CLOSE);
+                } else {
+                    check(&op, &[grad], CLOSE);
+                }
+            }
+        }
+    }
+    let op = Op::Pool(PoolSpec::new(PoolKind::Max, &[2]));
+    check(&op, &[data(&[1, 2, 9], DType::I8, Fill::Special)], Tolerance::Bits);
+    check(&op, &[data(&[1, 2, 9], DType::F32, TIES)], Tolerance::Exact);
+}
+
+#[test]
+fn resizes_to_more_and_to_less() {
+    for mode in [ResizeMode::Nearest, ResizeMode::Linear, ResizeMode::Cubic] {
+        for align_corners in [false, true] {
+            for (shape, size) in
+                [(&[2, 2, 5][..], &[11][..]), (&[1, 3, 6, 9], &[3, 13]), (&[1, 1, 3, 4, 5], &[5, 1, 7])]
+            {
+                for dtype in [DType::F32, DType::BF16] {
+                    let op = Op::Resize { mode, size: size.to_vec(), align_corners };
+                    check(&op, &[data(shape, dtype, Fill::Normal)], CLOSE);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn convolutions_of_a_library_are_asked_for_as_they_lie() {
+    let specs = [
+        // Sides alike, sides that differ, groups, one axis, and what the library lacks.
+        (
+            ConvSpec { padding: vec![(1, 1), (0, 0)], stride: vec![2, 1], ..ConvSpec::new(2) },
+            [2, 4, 6, 5],
+            [3, 4, 3, 2],
+        ),
+        (
+            ConvSpec { padding: vec![(1, 0), (0, 2)], dilation: vec![2, 1], ..ConvSpec::new(2) },
+            [2, 4, 6, 5],
+            [3, 4, 2, 3],
+        ),
+        (ConvSpec { groups: 2, ..ConvSpec::new(2) }, [1, 4, 4, 4], [6, 2, 3, 3]),
+        (ConvSpec { padding: vec![(2, 1)], stride: vec![2], ..ConvSpec::new(1) }, [2, 4, 9, 0], [3, 4, 3, 0]),
+        (ConvSpec::new(2), [1, 5, 4, 4], [2, 5, 3, 3]),
+    ];
+    for (spec, x, w) in specs {
+        for dtype in [DType::F32, DType::BF16] {
+            let rank = spec.stride.len() + 2;
+            let fill = Fill::Among(&[1.0, -2.0, 0.5, 3.0]);
+            let (x, w) = (data(&x[..rank], dtype, fill), data(&w[..rank], dtype, fill));
+            let op = |pass| Op::Conv { spec: spec.clone(), pass };
+            let forward = op(ConvPass::Forward);
+            let types = [OperandType::Tensor(&x.ty()), OperandType::Tensor(&w.ty())];
+            let y = data(&infer(&forward, &types).unwrap()[0].shape, dtype, fill);
+            check(&forward, &[x.clone(), w.clone()], CLOSE);
+            check(&op(ConvPass::Input { size: x.shape()[2..].to_vec() }), &[y.clone(), w.clone()], CLOSE);
+            check(&op(ConvPass::Weight { size: w.shape()[2..].to_vec() }), &[x, y], CLOSE);
+        }
+    }
+}
+
+fn subject() -> Arc<dyn Engine> {
+    match host() {
+        Some(host) => host,
+        None => Arc::new(Reference::new()),
+    }
+}
+
+macro_rules! groups {
+    ($($test:ident $group:ident,)*) => {$(
+        #[test]
+        #[ignore = "compiles thousands of kernels"]
+        fn $test() {
+            let subject = Subject { name: "gpu over the processor", open: subject, ignored: &[] };
+            finish(values(&[(subject, Stack::Plain)], Group::$group));
+        }
+    )*};
+}
+
+groups! {
+    nothing Nothing,
+    unary Unary,
+    binary Binary,
+    view View,
+    reduce Reduce,
+    index Index,
+    contraction Contraction,
+    composite Composite,
+    edge Edge,
+}
