@@ -35,8 +35,8 @@ static TUNES: LazyLock<bool> = LazyLock::new(|| switch("KILN_TUNE", true));
 /// What a variable of the environment says: `on` or `off`.
 fn switch(name: &str, default: bool) -> bool {
     match std::env::var(name).as_deref() {
-        Ok("on") => true,
-        Ok("off") => false,
+        Ok("on" | "1" | "true") => true,
+        Ok("off" | "0" | "false") => false,
         Ok(_) | Err(_) => default,
     }
 }
