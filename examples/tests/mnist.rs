@@ -12,7 +12,8 @@ fn mnist(arguments: &[&str], data: Option<&Path>) -> Output {
     if let Some(folder) = data {
         command.env("KILN_DATA_DIR", folder);
     }
-    command.args(arguments).output().expect("the example was built")
+    // Where there are GPUs, none of them is shown.
+    command.args(arguments).env("CUDA_VISIBLE_DEVICES", "-1").output().expect("the example was built")
 }
 
 #[track_caller]
@@ -50,10 +51,10 @@ fn help_explains_every_option() {
     }
 }
 
+/// Another package of the workspace may have built the backend in: then the device is missing.
 #[test]
-#[cfg(not(feature = "cuda"))]
-fn a_backend_that_was_not_built_is_an_error_that_names_the_feature() {
-    fails(&mnist(&["--backend", "cuda"], None), &["cuda", "feature `cuda`"]);
+fn a_backend_that_is_not_there_is_an_error() {
+    fails(&mnist(&["--backend", "cuda"], None), &["cuda", "hint"]);
 }
 
 #[test]
