@@ -120,6 +120,8 @@ fn printed(families: &[(&str, Vec<Case>)]) -> String {
     for (family, cases) in families {
         text += &format!("# {family}\n");
         for Case { name, message } in cases {
+            // Another package that is tested with this one may have built that backend in.
+            let message = message.replace("known: cpu, flex, cuda", "known: cpu, flex");
             text += &format!("\n{name}\n    {}\n", message.replace('\n', "\n    "));
         }
         text.push('\n');
