@@ -118,9 +118,10 @@ impl Noisy {
                 })
             }
             // Made of functions, which are rounded differently even where operands are 0.
-            Rule::Measured => {
-                self.changed(value, |random, x| odd(random, x * (1.0 + 4.0 * step * either(random))))
-            }
+            Rule::Measured => self.changed(value, |random, x| {
+                let error = 4.0 * step * either(random);
+                odd(random, x * (1.0 + error))
+            }),
             Rule::Exact | Rule::Sum | Rule::Product => self.changed(value, odd),
         }
     }
