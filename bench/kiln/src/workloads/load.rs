@@ -6,10 +6,10 @@ use kiln::{Backend, Tensor};
 
 /// Loads all tensors and then reads every number of them once, so that reading cannot be put off.
 pub(crate) fn prepare<B: Backend>(file: &str, device: &B::Device) -> Result<Prepared> {
-    let (file, device) = (file.to_owned(), device.clone());
+    let (file, stack) = (file.to_owned(), B::stack(device));
     Ok(Prepared::new(move || {
         let file = TensorFile::open(&file)?;
-        let load = |name: &str| Ok(Tensor::<B, 2>::from_data(file.read(name)?, &device));
+        let load = |name: &str| Ok(Tensor::<B, 2>::from_any(file.load(name, &stack)?));
         let tensors = file.names().map(load).collect::<Result<Vec<_>>>()?;
         let sums: Vec<Tensor<B, 1>> = tensors.iter().map(|tensor| tensor.clone().sum()).collect();
         Ok(Tensor::cat(sums, 0).sum().try_into_scalar::<f64>()?)

@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 const JOBS: usize = 8;
 
 /// For so long a thread looks for work, or for the end of its helpers' work, before it sleeps: longer than what lies between
-/// two kernels of a plan, and no longer, since the system holds it against a thread that it kept a processor busy.
-const PATIENCE: Duration = Duration::from_micros(50);
+/// two steps of training. On a virtual machine a processor that rests takes hundreds of microseconds to return, and a step of
+/// many short kernels then takes twice as long; OpenMP's threads look for ten times as long.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Threads other than the callers'. They end when it is dropped.
 pub(super) struct Team {
