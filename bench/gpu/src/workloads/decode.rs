@@ -170,7 +170,8 @@ impl Rotary {
 impl Place {
     /// Rotates pairs of the elements `i` and `i + head / 2`.
     fn rotated(&self, x: Tensor<Gpu, 4>) -> Tensor<Gpu, 4> {
-        let [first, second] = [0, 1].map(|half| x.clone().slice_dim(3, half * HEAD / 2..(half + 1) * HEAD / 2));
+        let [first, second] =
+            [0, 1].map(|half| x.clone().slice_dim(3, half * HEAD / 2..(half + 1) * HEAD / 2));
         let turned = Tensor::cat(vec![-second, first], 3);
         x * self.cos.clone() + turned * self.sin.clone()
     }

@@ -49,11 +49,7 @@ pub(crate) fn prepare(workload: &str, device: &CudaDevice) -> Result<Prepared> {
 }
 
 /// Standard normal numbers of a dtype.
-fn normal<B: Backend, const D: usize>(
-    shape: [usize; D],
-    dtype: DType,
-    device: &B::Device,
-) -> Tensor<B, D> {
+fn normal<B: Backend, const D: usize>(shape: [usize; D], dtype: DType, device: &B::Device) -> Tensor<B, D> {
     Tensor::<B, D>::random(shape, Distribution::Normal(0.0, 1.0), device).cast(dtype)
 }
 
@@ -62,16 +58,22 @@ fn first<B: Backend, const D: usize>(y: &Tensor<B, D>) -> Result<f64> {
     Ok(y.clone().reshape([y.num_elements()]).slice([0..1]).try_into_scalar::<f64>()?)
 }
 
-/// An operation that is done so many times in one repeat, and waited for once. What nobody reads need not be computed: each
-/// result lives until the device was given the next.
-fn repeated<const D: usize>(rounds: usize, mut operation: impl FnMut() -> Tensor<Gpu, D> + 'static) -> Prepared {
+/// An operation that is done so many times in one repeat, and waited for once. What nobody reads need not be computed, and what
+/// was written down before one [`submit`](kiln::ir::Engine::submit) runs at the next one: each result lives that long.
+fn repeated<const D: usize>(
+    rounds: usize,
+    mut operation: impl FnMut() -> Tensor<Gpu, D> + 'static,
+) -> Prepared {
+    let mut submitted = move || {
+        let result = operation();
+        result.as_any().stack().engine().submit();
+        result
+    };
     let repeat = move || {
-        let mut last = operation();
+        let mut last = submitted();
         for _ in 1..rounds {
-            let next = operation();
-            // Runs what was written down before the last call.
-            last.as_any().stack().engine().submit();
-            last = next;
+            // The one before is dropped when this one is submitted.
+            last = submitted();
         }
         first(&last)
     };

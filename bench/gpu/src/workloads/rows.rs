@@ -36,7 +36,8 @@ fn matrix<B: Backend>(device: &B::Device) -> Tensor<B, 2> {
 
 /// Weight and bias of a layer norm.
 fn affine<B: Backend>(device: &B::Device) -> [Tensor<B, 1>; 2] {
-    [Tensor::ones([ROWS[1]], device), Tensor::zeros([ROWS[1]], device)].map(|x: Tensor<B, 1>| x.cast(DType::BF16))
+    [Tensor::ones([ROWS[1]], device), Tensor::zeros([ROWS[1]], device)]
+        .map(|x: Tensor<B, 1>| x.cast(DType::BF16))
 }
 
 fn gradient_of(x: &Tensor<Tape, 2>, y: Tensor<Tape, 2>, gradient: &Tensor<Gpu, 2>) -> Tensor<Gpu, 2> {
