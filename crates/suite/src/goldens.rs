@@ -1,4 +1,24 @@
-//! What PyTorch computes for small inputs: the reader of `goldens/`, whose `README.md` specifies the files.
+//! What PyTorch computes for small inputs: the reader of `goldens/`, whose `README.md` specifies the files, and what runs the
+//! cases on devices.
+
+mod activation;
+mod attention;
+mod call;
+mod contraction;
+mod fft;
+mod index;
+mod loss;
+mod math;
+mod methods;
+mod module;
+mod norm;
+mod optimizer;
+mod pool;
+mod reduce;
+mod resize;
+mod run;
+
+pub use run::run_family;
 
 use crate::compare::agree;
 use kiln_ir::{DType, Shape, TensorData, TensorType};
@@ -66,12 +86,15 @@ pub struct Golden {
     tensors: BTreeMap<String, TensorData>,
 }
 
-/// The cases of a family, in the order of the file.
+/// The cases of a family, in the order of the file. `KILN_ROOT` names the checkout where it is not the one that this was built in.
 ///
 /// # Panics
 /// When a file is missing or is not as the specification says.
 pub fn read_family(family: &str) -> Vec<Golden> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("goldens");
+    let here = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let folder =
+        std::env::var_os("KILN_ROOT").map_or_else(here, |root| PathBuf::from(root).join("crates/suite"));
+    let folder = folder.join("goldens");
     let bytes = |ending: &str| {
         let path = folder.join(format!("{family}.{ending}"));
         std::fs::read(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))

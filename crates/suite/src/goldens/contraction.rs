@@ -1,6 +1,6 @@
 //! Convolution and matrix products.
 
-use crate::call::{Call, Outputs, array, one};
+use super::call::{Call, Outputs, array, one};
 use kiln_tensor::AnyTensor;
 use kiln_tensor::module::{self, ConvOptions};
 
@@ -64,5 +64,5 @@ fn linear(call: &Call<'_>) -> Outputs {
     if x.rank() == 0 {
         return Err("a scalar has no axis");
     }
-    one(crate::call::by_rank!(x, |x| module::linear(x, weight, bias)))
+    one(crate::goldens::call::by_rank!(x, |x| module::linear(x, weight, bias)))
 }

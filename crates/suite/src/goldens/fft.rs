@@ -1,6 +1,6 @@
 //! Fourier transforms. A complex tensor of a golden has a last axis of two: real, imaginary.
 
-use crate::call::{Call, Outputs, one};
+use super::call::{Call, Outputs, one};
 use kiln_tensor::fft::FftNorm;
 use kiln_tensor::{AnyComplex, AnyTensor, Result};
 

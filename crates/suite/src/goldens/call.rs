@@ -1,7 +1,7 @@
 //! A golden case with its inputs on a device.
 
+use super::Golden;
 use kiln_ir::{DType, Engine, Op, Operands, Scalar, Shape, TensorType, Value, Var};
-use kiln_suite::goldens::Golden;
 use kiln_tensor::{AnyTensor, Device, Dyn, Int, Tensor, TensorData};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -141,16 +141,16 @@ macro_rules! by_rank {
     ($tensor:expr, |$name:ident| $body:expr) => {{
         let tensor: kiln_tensor::AnyTensor = $tensor;
         match tensor.rank() {
-            1 => $crate::call::by_rank!(@ tensor, 1, $name, $body),
-            2 => $crate::call::by_rank!(@ tensor, 2, $name, $body),
-            3 => $crate::call::by_rank!(@ tensor, 3, $name, $body),
-            4 => $crate::call::by_rank!(@ tensor, 4, $name, $body),
-            5 => $crate::call::by_rank!(@ tensor, 5, $name, $body),
+            1 => $crate::goldens::call::by_rank!(@ tensor, 1, $name, $body),
+            2 => $crate::goldens::call::by_rank!(@ tensor, 2, $name, $body),
+            3 => $crate::goldens::call::by_rank!(@ tensor, 3, $name, $body),
+            4 => $crate::goldens::call::by_rank!(@ tensor, 4, $name, $body),
+            5 => $crate::goldens::call::by_rank!(@ tensor, 5, $name, $body),
             rank => panic!("no golden has a tensor of {rank} axes"),
         }
     }};
     (@ $tensor:ident, $rank:literal, $name:ident, $body:expr) => {{
-        let $name: kiln_tensor::Tensor<kiln_tensor::Dyn, $rank> = $crate::call::typed($tensor);
+        let $name: kiln_tensor::Tensor<kiln_tensor::Dyn, $rank> = $crate::goldens::call::typed($tensor);
         $body.into_any()
     }};
 }

@@ -1,7 +1,7 @@
 //! Methods, by the rows of the method tables: an op is the key of a row, and inputs are its operands in order.
 
-use crate::call::{Call, Outputs};
-use kiln_suite::methods::{Method, all};
+use super::call::{Call, Outputs};
+use crate::methods::{Method, all};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 

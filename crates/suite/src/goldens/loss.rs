@@ -1,6 +1,6 @@
 //! Losses, by the methods of `AnyTensor`; cross-entropy and the squared error by `kiln_nn`, which calls them.
 
-use crate::call::{Call, Outputs, one};
+use super::call::{Call, Outputs, one};
 use kiln_ir::{Op, Var};
 use kiln_nn::Param;
 use kiln_nn::loss::{CrossEntropyLoss, MseLoss};

@@ -1,6 +1,6 @@
 //! Ops by index, order, padding, and rearrangements.
 
-use crate::call::{Call, Outputs, array, by_rank, one};
+use super::call::{Call, Outputs, array, by_rank, one};
 use kiln_ir::{Comparison, DType, Extremum, Op, PadAxis, SliceAxis, UpdateMode, Var};
 use kiln_tensor::Tensor;
 

@@ -1,6 +1,6 @@
 //! Activations, by `kiln_tensor::activation`.
 
-use crate::call::{Call, Outputs, by_rank, one};
+use super::call::{Call, Outputs, by_rank, one};
 use kiln_tensor::activation;
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {

@@ -1,6 +1,6 @@
 //! Optimizers: the parameters after each of twelve steps, and clipping.
 
-use crate::call::{Call, Outputs};
+use super::call::{Call, Outputs};
 use kiln_nn::{GradientsParams, Module, Param, ParamId};
 use kiln_optim::{AdamConfig, AdamWConfig, Norm, Optimizer, SgdConfig, clip_grad_norm_with, clip_grad_value};
 use kiln_tensor::{AnyTensor, Backend, Tensor, TensorData};

@@ -1,51 +1,34 @@
-//! What PyTorch computes, on the CPU engine and on the reference, through the public API where it offers the method and
-//! through ops where it does not yet; with gradients, under automatic differentiation.
-//!
-//! What cannot be run is printed with the reason: run with `--nocapture` to see the list.
+//! Running the cases on devices: through the public API where it offers the method and through ops where it does not yet;
+//! with gradients, under automatic differentiation.
 
-mod activation;
-mod attention;
-mod call;
-mod contraction;
-mod fft;
-mod index;
-mod loss;
-mod math;
-mod methods;
-mod module;
-mod norm;
-mod optimizer;
-mod pool;
-mod reduce;
-mod resize;
-
-use call::{Call, Outputs};
-use kiln_reference::Reference;
-use kiln_suite::goldens::{FAMILIES, Golden, read_family};
+use super::call::{Call, Outputs};
+use super::{Golden, read_family};
+use super::{
+    activation, attention, contraction, fft, index, loss, math, methods, module, norm, optimizer, pool,
+    reduce, resize,
+};
 use kiln_tensor::{AnyTensor, Device, Tensor};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 /// What runs a case: the outputs in the golden's order, or why not.
 type Runner = fn(&Call<'_>) -> Outputs;
 
-fn devices() -> [(&'static str, Device); 3] {
-    let reference = Device::from_engine(Arc::new(Reference::new()), "reference");
-    [("flex", Device::flex()), ("cpu", Device::cpu()), ("reference", reference)]
-}
-
-/// Runs a family on every device; fails with the list of what is wrong.
+/// Runs a family on every device, and prints what was compared and what cannot run.
+///
+/// # Panics
+/// When there is no such family, or with the list of what is wrong.
 #[track_caller]
-fn family(name: &str, run: Runner) {
+pub fn run_family(name: &str, devices: &[(&'static str, Device)]) {
+    let run = runner(name).unwrap_or_else(|| panic!("no family is called {name}"));
     let mut skipped: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
     let mut problems = Vec::new();
     let mut checks = 0;
     let goldens = read_family(name);
     for golden in &goldens {
-        for (device_name, device) in devices() {
+        for (device_name, device) in devices {
             let place = format!("{name}/{} on {device_name}", golden.name);
-            match check(golden, &device, run) {
+            match check(golden, device, run) {
                 Ok(Checked { count, problems: found }) => {
                     checks += count;
                     problems.extend(found.into_iter().map(|problem| format!("{place}: {problem}")));
@@ -54,7 +37,7 @@ fn family(name: &str, run: Runner) {
             }
         }
     }
-    let number: usize = skipped.values().map(|names| names.len() / devices().len()).sum();
+    let number: usize = skipped.values().map(|names| names.len() / devices.len()).sum();
     println!("goldens {name}: {} cases, {checks} comparisons, {number} skipped", goldens.len());
     for (reason, mut names) in skipped {
         names.dedup();
@@ -62,6 +45,27 @@ fn family(name: &str, run: Runner) {
     }
     assert!(checks > 0, "no case of {name} ran");
     assert!(problems.is_empty(), "{} problems:\n  {}", problems.len(), problems.join("\n  "));
+}
+
+/// What runs the cases of a family.
+fn runner(family: &str) -> Option<Runner> {
+    match family {
+        "activation" => Some(activation::run),
+        "attention" => Some(attention::run),
+        "conv" => Some(contraction::conv),
+        "fft" => Some(fft::run),
+        "index" => Some(index::run),
+        "loss" => Some(loss::run),
+        "math" => Some(math::run),
+        "matmul" => Some(contraction::matmul),
+        "module" => Some(module::run),
+        "norm" => Some(norm::run),
+        "optimizer" => Some(optimizer::run),
+        "pool" => Some(pool::run),
+        "reduce" => Some(reduce::run),
+        "resize" => Some(resize::run),
+        _ => family.starts_with("method_").then_some(methods::run as Runner),
+    }
 }
 
 struct Checked {
@@ -123,54 +127,62 @@ fn gradients(checked: &mut Checked, golden: &Golden, call: &Call<'_>, outputs: V
     }
 }
 
-macro_rules! families {
-    ($($name:ident: $runner:path,)*) => {
-        $(#[test]
-        fn $name() {
-            family(stringify!($name), $runner);
-        })*
-
+/// Makes a test of each family, on the devices that a function gives, with the attributes that are given.
+#[macro_export]
+macro_rules! golden_families {
+    (@test ($(#[$attribute:meta])*) $devices:path, $name:ident) => {
         #[test]
-        fn every_family_has_a_test() {
-            assert_eq!([$(stringify!($name)),*], *FAMILIES);
+        $(#[$attribute])*
+        fn $name() {
+            $crate::goldens::run_family(stringify!($name), &$devices());
         }
     };
-}
+    (@tests $attributes:tt $devices:path, $($name:ident)*) => {
+        mod family {
+            use super::*;
 
-mod family {
-    use super::*;
+            $($crate::golden_families! { @test $attributes $devices, $name })*
 
-    families! {
-        activation: activation::run,
-        attention: attention::run,
-        conv: contraction::conv,
-        fft: fft::run,
-        index: index::run,
-        loss: loss::run,
-        math: math::run,
-        matmul: contraction::matmul,
-        method_activation: methods::run,
-        method_core: methods::run,
-        method_create: methods::run,
-        method_elementwise: methods::run,
-        method_einsum: methods::run,
-        method_grid: methods::run,
-        method_index: methods::run,
-        method_linalg: methods::run,
-        method_loss: methods::run,
-        method_module: methods::run,
-        method_order: methods::run,
-        method_quantize: methods::run,
-        method_reduce: methods::run,
-        method_signal: methods::run,
-        method_special: methods::run,
-        method_stats: methods::run,
-        method_view: methods::run,
-        module: module::run,
-        norm: norm::run,
-        optimizer: optimizer::run,
-        pool: pool::run,
-        reduce: reduce::run,
-        resize: resize::run,
-    }
+            #[test]
+            fn every_family_has_a_test() {
+                assert_eq!([$(stringify!($name)),*], *$crate::goldens::FAMILIES);
+            }
+        }
+    };
+    ($(#[$attribute:meta])* $devices:path) => {
+        $crate::golden_families! {
+            @tests ($(#[$attribute])*) $devices,
+            activation
+            attention
+            conv
+            fft
+            index
+            loss
+            math
+            matmul
+            method_activation
+            method_core
+            method_create
+            method_elementwise
+            method_einsum
+            method_grid
+            method_index
+            method_linalg
+            method_loss
+            method_module
+            method_order
+            method_quantize
+            method_reduce
+            method_signal
+            method_special
+            method_stats
+            method_view
+            module
+            norm
+            optimizer
+            pool
+            reduce
+            resize
+        }
+    };
 }

@@ -1,6 +1,6 @@
 //! Normalisation.
 
-use crate::call::{Call, Outputs, by_rank, one};
+use super::call::{Call, Outputs, by_rank, one};
 use kiln_nn::{BatchNorm, Param, RunningState};
 use kiln_tensor::module::BatchNormOptions;
 use kiln_tensor::{AnyTensor, Result};

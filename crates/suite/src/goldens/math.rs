@@ -1,6 +1,6 @@
 //! Functions of one or two elements, through the typed methods where there are some.
 
-use crate::call::{Call, Outputs, by_rank, one};
+use super::call::{Call, Outputs, by_rank, one};
 use kiln_ir::{Binary, Comparison, Op, Var};
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {

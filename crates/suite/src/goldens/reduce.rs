@@ -1,6 +1,6 @@
 //! Reductions and running reductions, by the methods.
 
-use crate::call::{Call, Outputs, one};
+use super::call::{Call, Outputs, one};
 use kiln_tensor::{AnyTensor, Result};
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {

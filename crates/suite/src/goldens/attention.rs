@@ -1,6 +1,6 @@
 //! Attention, by the method of `AnyTensor`.
 
-use crate::call::{Call, Outputs, one};
+use super::call::{Call, Outputs, one};
 use kiln_tensor::module::{AttentionOptions, Causal};
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {

@@ -1,7 +1,7 @@
 //! Whole modules. `kiln_nn` has none of them yet, so that they run as compositions of ops: what their gradients share
 //! with real models is many steps, slices of weights, and masks.
 
-use crate::call::{Call, Outputs};
+use super::call::{Call, Outputs};
 use kiln_ir::{NormKind, Op, Real, SliceAxis, Var};
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {
@@ -138,7 +138,7 @@ impl<'c> Heads<'c> {
         if let Some(mask) = mask {
             scores = scores + mask;
         }
-        let attention = crate::loss::softmax(call, &scores);
+        let attention = super::loss::softmax(call, &scores);
         let mixed = attention.matmul(&v).permute(&[0, 2, 1, 3]).reshape(query.shape());
         (linear(&mixed, &self.out_weight, self.out_bias.as_ref()), attention)
     }

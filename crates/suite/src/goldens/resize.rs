@@ -1,6 +1,6 @@
 //! Resizing, by the method of `AnyTensor`.
 
-use crate::call::{Call, Outputs, one};
+use super::call::{Call, Outputs, one};
 use kiln_tensor::module::{InterpolateMode, InterpolateOptions, InterpolateSize};
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {

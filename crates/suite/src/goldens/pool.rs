@@ -1,6 +1,6 @@
 //! Pooling, by the methods of `AnyTensor`: values, gradients and where maxima lie.
 
-use crate::call::{Call, Outputs, one};
+use super::call::{Call, Outputs, one};
 use kiln_tensor::module::Pooling;
 use kiln_tensor::{AnyTensor, Result};
 

@@ -1,0 +1,14 @@
+//! What PyTorch computes, on the CPU engine and on the reference.
+//!
+//! What cannot be run is printed with the reason: run with `--nocapture` to see the list.
+
+use kiln_reference::Reference;
+use kiln_tensor::Device;
+use std::sync::Arc;
+
+fn devices() -> [(&'static str, Device); 3] {
+    let reference = Device::from_engine(Arc::new(Reference::new()), "reference");
+    [("flex", Device::flex()), ("cpu", Device::cpu()), ("reference", reference)]
+}
+
+kiln_suite::golden_families!(devices);
