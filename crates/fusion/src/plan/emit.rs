@@ -8,7 +8,7 @@ use crate::record::Source;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use kiln_ir::{DType, FusedOp, Instruction, Op, Program, ProgramOperand, Scalar, Shape, TensorType};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 pub(crate) struct Emitted {
     pub(crate) steps: Vec<Step>,
@@ -115,11 +115,16 @@ impl Emitter<'_> {
 
     fn region(&mut self, group: Group, outside: &Outside) {
         let mut region = Region::new(self.graph, &group.members);
-        for &entry in &group.members {
-            region.add(entry);
+        let is_repeated = |entry: &u32| group.repeated.binary_search(entry).is_ok();
+        for entry in &group.members {
+            region.add(*entry);
+            let result = self.graph.first[*entry as usize];
+            if is_repeated(entry) && outside.has(result) {
+                region.round(result);
+            }
         }
         // What is computed here again was stored by the group that it comes from, if anybody needs it.
-        let own = group.members.iter().filter(|entry| group.repeated.binary_search(entry).is_err());
+        let own = group.members.iter().filter(|&entry| !is_repeated(entry));
         let results = own.flat_map(|&entry| {
             let first = self.graph.first[entry as usize];
             first..first + self.graph.entry(entry).results.len() as u32
@@ -220,6 +225,19 @@ impl<'a> Region<'a> {
         }
         let place = self.emit(recorded.op.clone(), operands, recorded.results[0]);
         self.places.insert(self.graph.first[entry as usize], place);
+    }
+
+    /// Rounds a 16-bit float that is computed here again though it is stored for others: they compute with what is stored,
+    /// and so does the group that stores it, so that all come to the same numbers.
+    fn round(&mut self, value: ValueNumber) {
+        let ty = self.graph.types[value as usize];
+        if !matches!(ty.dtype, DType::F16 | DType::BF16) {
+            return;
+        }
+        let exact = self.places[&value];
+        let wide = self.emit(Op::Cast(DType::F32), smallvec![exact], ty.with_dtype(DType::F32));
+        let rounded = self.emit(Op::Cast(ty.dtype), smallvec![wide], ty);
+        self.places.insert(value, rounded);
     }
 
     /// A number, as large as what stands beside it.

@@ -6,12 +6,13 @@ use alloc::vec::Vec;
 
 impl<'e> Rule<'_, 'e> {
     pub(super) fn reduce(&self, reduction: Reduction, axes: &Axes) -> Gradients<'e> {
-        let y = self.y();
         self.linear(|g, x| match reduction {
             Reduction::Sum => g.broadcast(x.shape()),
             Reduction::Prod => g * product_of_others(x, axes),
+            // The extreme of these very numbers: the result may come from an operand that was computed elsewhere, rounded
+            // another way, and be found nowhere.
             Reduction::Min | Reduction::Max => {
-                let hit = x.equal(y);
+                let hit = x.equal(&x.reduce(reduction, &axes.to_vec()));
                 let count = hit.cast(x.dtype()).sum(&axes.to_vec());
                 hit.select(&(g / count), &g.scalar(0.0))
             }

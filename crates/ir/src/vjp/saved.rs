@@ -78,8 +78,7 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
         Op::Select => A,
         Op::Reduce { reduction, .. } => match reduction {
             Reduction::Sum => Saved::NONE,
-            Reduction::Prod => A,
-            Reduction::Min | Reduction::Max => A.and(Y),
+            Reduction::Prod | Reduction::Min | Reduction::Max => A,
         },
         Op::Scan { reduction, exclusive, .. } => match reduction {
             Reduction::Sum => Saved::NONE,
