@@ -32,6 +32,11 @@ const TRIALS: usize = 3;
 static TF32: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(switch("KILN_TF32", false)));
 static TUNES: LazyLock<bool> = LazyLock::new(|| switch("KILN_TUNE", true));
 
+/// Whether what libraries propose is tried, as it is unless `KILN_TUNE=off` is in the environment.
+pub(crate) fn tunes() -> bool {
+    *TUNES
+}
+
 /// What a variable of the environment says: `on` or `off`.
 fn switch(name: &str, default: bool) -> bool {
     match std::env::var(name).as_deref() {
@@ -261,7 +266,7 @@ fn fastest(
     queue: &dyn Fn(usize) -> core::result::Result<(), CublasError>,
 ) -> usize {
     let multiply_adds: f64 = key.sizes.iter().map(|&size| size as f64).product();
-    if plan.proposals.len() < 2 || multiply_adds < LEAST_TRIED || !*TUNES {
+    if plan.proposals.len() < 2 || multiply_adds < LEAST_TRIED || !tunes() {
         return 0;
     }
     let Ok(stopwatch) = Stopwatch::new() else { return 0 };

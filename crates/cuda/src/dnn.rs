@@ -1,30 +1,52 @@
-//! Convolutions and their gradients by cuDNN.
+//! Convolutions, attention and their gradients by cuDNN.
 
-use crate::blas::tf32;
+mod attention;
+mod convolution;
+mod graph;
+#[cfg(test)]
+mod tests;
+
+use crate::blas::{Target, tf32, tunes};
 use crate::failure::Failure;
 use crate::library;
+use crate::stopwatch::Stopwatch;
 use cudarc::cudnn::result::{self, CudnnError};
 use cudarc::cudnn::sys;
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
-use kiln_gpu::driver::{Convolution, Pass};
-use kiln_ir::{DType, Error, Result, Shape};
+pub(crate) use graph::Refusal;
+use graph::{Bounds, Machine, Outcome, Prepared};
+use kiln_gpu::driver::{Attention, Convolution};
+use kiln_ir::{DType, Error, Result};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most memory that an algorithm may use besides the tensors.
+/// The most memory that a plan may use besides the tensors.
 const MOST_WORKSPACE: usize = 1 << 30;
 
-/// How many algorithms are asked for: more than there are.
-const ALGORITHMS: usize = 16;
+/// Of a convolution, whose plans are made in microseconds.
+const CONVOLUTION_PLANS: usize = 8;
 
-/// By convolution and by whether products may be rounded to TF32; `None` where the library has no algorithm.
-type Plans = HashMap<(Convolution, bool), Option<Arc<Plan>>>;
+/// Of an attention, for each of which a kernel is compiled.
+const ATTENTION_PLANS: usize = 2;
 
-/// The library, with what it found out about convolutions.
+/// How often each plan is timed.
+const TRIALS: usize = 3;
+
+/// What plans are made for; of a convolution also whether products may be rounded to TF32.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Task {
+    Convolution(Box<Convolution>, bool),
+    Attention(Attention),
+}
+
+type Plans = HashMap<Task, core::result::Result<Arc<Prepared>, Refusal>>;
+
+/// The library, with what it found out about what it was asked for.
 pub(crate) struct Dnn {
     /// Only one thread may use it at a time.
     handle: Mutex<Handle>,
+    version: usize,
     plans: Mutex<Plans>,
 }
 
@@ -32,34 +54,6 @@ struct Handle(sys::cudnnHandle_t);
 
 // SAFETY: the library's handles may be used from any thread, one at a time.
 unsafe impl Send for Handle {}
-
-/// How the library computes a convolution.
-struct Plan {
-    x: Tensor,
-    w: Filter,
-    y: Tensor,
-    operation: Operation,
-    algorithm: Algorithm,
-    workspace: usize,
-    /// Whether factors by which results are scaled are `f64`.
-    double: bool,
-}
-
-// SAFETY: plans are only read once they are made.
-unsafe impl Send for Plan {}
-// SAFETY: as above.
-unsafe impl Sync for Plan {}
-
-#[derive(Clone, Copy)]
-enum Algorithm {
-    Forward(sys::cudnnConvolutionFwdAlgo_t),
-    Input(sys::cudnnConvolutionBwdDataAlgo_t),
-    Weight(sys::cudnnConvolutionBwdFilterAlgo_t),
-}
-
-struct Tensor(sys::cudnnTensorDescriptor_t);
-struct Filter(sys::cudnnFilterDescriptor_t);
-struct Operation(sys::cudnnConvolutionDescriptor_t);
 
 impl Drop for Handle {
     fn drop(&mut self) {
@@ -70,28 +64,10 @@ impl Drop for Handle {
     }
 }
 
-impl Drop for Tensor {
-    fn drop(&mut self) {
-        // SAFETY: it was created once and is destroyed once.
-        let destroyed = unsafe { result::destroy_tensor_descriptor(self.0) };
-        debug_assert!(destroyed.is_ok(), "[cuda] {destroyed:?}");
-    }
-}
-
-impl Drop for Filter {
-    fn drop(&mut self) {
-        // SAFETY: it was created once and is destroyed once.
-        let destroyed = unsafe { result::destroy_filter_descriptor(self.0) };
-        debug_assert!(destroyed.is_ok(), "[cuda] {destroyed:?}");
-    }
-}
-
-impl Drop for Operation {
-    fn drop(&mut self) {
-        // SAFETY: it was created once and is destroyed once.
-        let destroyed = unsafe { result::destroy_convolution_descriptor(self.0) };
-        debug_assert!(destroyed.is_ok(), "[cuda] {destroyed:?}");
-    }
+/// Where the tensors of a task lie.
+pub(crate) struct Addresses<'a> {
+    pub(crate) tensors: &'a [CUdeviceptr],
+    pub(crate) workspace: CUdeviceptr,
 }
 
 impl Dnn {
@@ -100,321 +76,129 @@ impl Dnn {
     /// # Errors
     /// When it is missing, or of a version that this crate does not know.
     pub(crate) fn open(device: &str) -> Result<Dnn> {
-        library::load(library::CONVOLUTIONS, device)?;
+        library::load(library::DNN, device)?;
         let version = result::get_version();
-        if !(8_000..100_000).contains(&version) {
+        if !(90_000..100_000).contains(&version) {
             let problem = format!("cuDNN has version {version}, whose functions are not known");
             return Err(Error::device(device, problem).hint("install cuDNN 9"));
         }
         let failed = |error: CudnnError| error.on(device, "starting cuDNN");
         let handle = Handle(result::create_handle().map_err(failed)?);
-        Ok(Dnn { handle: Mutex::new(handle), plans: Mutex::default() })
+        Ok(Dnn { handle: Mutex::new(handle), version, plans: Mutex::default() })
     }
 
     /// The bytes that a convolution needs besides; `None` where the library has no algorithm for it.
     pub(crate) fn workspace(&self, convolution: &Convolution) -> Option<usize> {
-        Some(self.plan(convolution)?.workspace)
+        Some(self.plan(Task::Convolution(Box::new(convolution.clone()), tf32())).ok()?.workspace)
     }
 
-    /// Queues a convolution into a stream.
+    /// The bytes that an attention needs besides; `None` where the library has no algorithm for it.
+    pub(crate) fn attention_workspace(&self, attention: &Attention) -> Option<usize> {
+        Some(self.plan(Task::Attention(attention.clone())).ok()?.workspace)
+    }
+
+    /// Queues a convolution.
     ///
     /// # Safety
     /// As [`Driver::convolve`](kiln_gpu::Driver::convolve).
     pub(crate) unsafe fn convolve(
         &self,
         convolution: &Convolution,
-        [x, w, y]: [CUdeviceptr; 3],
-        workspace: CUdeviceptr,
-        (stream, device): (CUstream, &str),
+        memory: &Addresses<'_>,
+        to: Target,
+        device: &str,
     ) -> Result<()> {
-        let plan = self.plan(convolution);
-        let plan =
-            plan.ok_or_else(|| Error::unsupported(device, "cuDNN has no algorithm for a convolution"))?;
-        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the plan was made for these shapes, and the caller vouches for the memory.
-        let queued = unsafe {
-            result::set_stream(handle.0, stream.cast()).map_err(|error| error.on(device, "a convolution"))?;
-            plan.queue(&handle, [x, w, y].map(|address| address as *mut c_void), workspace as *mut c_void)
-        };
-        queued.map_err(|error| error.on(device, "a convolution"))
+        // SAFETY: as the caller says.
+        unsafe { self.run(Task::Convolution(Box::new(convolution.clone()), tf32()), memory, to) }
+            .map_err(|refusal| refusal.on(device, "a convolution"))
     }
 
-    fn plan(&self, convolution: &Convolution) -> Option<Arc<Plan>> {
+    /// Queues an attention.
+    ///
+    /// # Safety
+    /// As [`Driver::attend`](kiln_gpu::Driver::attend).
+    pub(crate) unsafe fn attend(
+        &self,
+        attention: &Attention,
+        memory: &Addresses<'_>,
+        to: Target,
+        device: &str,
+    ) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.run(Task::Attention(attention.clone()), memory, to) }
+            .map_err(|refusal| refusal.on(device, "attention"))
+    }
+
+    /// # Safety
+    /// The memory must be as large as the task's tensors and workspace.
+    unsafe fn run(&self, task: Task, memory: &Addresses<'_>, to: Target) -> Outcome<()> {
+        let prepared = self.plan(task)?;
+        let arguments: Vec<*mut c_void> =
+            memory.tensors.iter().map(|&address| address as *mut c_void).collect();
+        let workspace = memory.workspace as *mut c_void;
+        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Target::Device(stream) | Target::Graph(stream)) = to;
+        // SAFETY: the stream is alive.
+        let set = unsafe { result::set_stream(handle.0, stream.cast()) };
+        set.map_err(|error| Refusal(format!("setting the stream: {error:?}")))?;
+        // SAFETY: the plans were made for these sizes, and the caller vouches for the memory.
+        let queue = |plan: usize| unsafe { prepared.queue(plan, &handle, &arguments, workspace) };
+        let plan = match to {
+            // Each trial gives the whole result: nothing is lost if this one turns out to be the fastest.
+            Target::Device(stream) => *prepared.fastest.get_or_init(|| fastest(&prepared, stream, &queue)),
+            Target::Graph(_) => prepared.fastest.get().copied().unwrap_or(0),
+        };
+        queue(plan)
+    }
+
+    fn plan(&self, task: Task) -> Outcome<Arc<Prepared>> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let tf32 = tf32();
-        if let Some(plan) = plans.get(&(convolution.clone(), tf32)) {
+        if let Some(plan) = plans.get(&task) {
             return plan.clone();
         }
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         // What the library refuses is computed in another way.
-        let plan = Plan::new(&handle, convolution, tf32).ok().flatten().map(Arc::new);
-        plans.insert((convolution.clone(), tf32), plan.clone());
+        let plan = prepare(&task, self.version, Machine::Here(&handle)).map(Arc::new);
+        plans.insert(task, plan.clone());
         plan
     }
 }
 
-impl Plan {
-    /// `None` where there is no algorithm.
-    fn new(
-        handle: &Handle,
-        convolution: &Convolution,
-        tf32: bool,
-    ) -> core::result::Result<Option<Plan>, CudnnError> {
-        use sys::cudnnDataType_t as Data;
-        use sys::cudnnMathType_t as Math;
-        let (element, compute, math) = match convolution.dtype {
-            DType::F64 => (Data::CUDNN_DATA_DOUBLE, Data::CUDNN_DATA_DOUBLE, Math::CUDNN_DEFAULT_MATH),
-            DType::F32 if tf32 => {
-                (Data::CUDNN_DATA_FLOAT, Data::CUDNN_DATA_FLOAT, Math::CUDNN_TENSOR_OP_MATH)
-            }
-            DType::F32 => (Data::CUDNN_DATA_FLOAT, Data::CUDNN_DATA_FLOAT, Math::CUDNN_FMA_MATH),
-            DType::F16 => (Data::CUDNN_DATA_HALF, Data::CUDNN_DATA_FLOAT, Math::CUDNN_TENSOR_OP_MATH),
-            DType::BF16 => (Data::CUDNN_DATA_BFLOAT16, Data::CUDNN_DATA_FLOAT, Math::CUDNN_TENSOR_OP_MATH),
-            DType::I64
-            | DType::I32
-            | DType::I16
-            | DType::I8
-            | DType::U64
-            | DType::U32
-            | DType::U16
-            | DType::U8
-            | DType::Bool => return Ok(None),
-        };
-        let fits = |shape: &Shape| i32::try_from(shape.num_elements()).is_ok();
-        if ![&convolution.x, &convolution.w, &convolution.y].into_iter().all(fits) {
-            return Ok(None);
+fn prepare(task: &Task, version: usize, machine: Machine<'_>) -> Outcome<Prepared> {
+    use sys::cudnnBackendNumericalNote_t as Note;
+    match task {
+        Task::Convolution(convolution, tf32) => {
+            let bounds =
+                Bounds { most_plans: CONVOLUTION_PLANS, most_workspace: MOST_WORKSPACE, repeatable: true };
+            // Of floats of 32 bits, these round the factors.
+            let rounding =
+                [Note::CUDNN_NUMERICAL_NOTE_TENSOR_CORE, Note::CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS];
+            let exact = convolution.dtype == DType::F32 && !tf32;
+            convolution::graph(convolution)?.prepare(machine, &bounds, |notes| {
+                !exact || !rounding.iter().any(|&note| notes.contains(&(note as c_int)))
+            })
         }
-        let (Some(stride), Some(padding), Some(dilation)) =
-            (whole(&convolution.stride), whole(&convolution.padding), whole(&convolution.dilation))
-        else {
-            return Ok(None);
-        };
-        let operation = Operation(result::create_convolution_descriptor()?);
-        // SAFETY: the descriptor is alive, and the lists have an entry for each axis.
-        unsafe {
-            result::set_convolutionnd_descriptor(
-                operation.0,
-                stride.len() as c_int,
-                padding.as_ptr(),
-                stride.as_ptr(),
-                dilation.as_ptr(),
-                sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION,
-                compute,
-            )?;
-            result::set_convolution_group_count(operation.0, convolution.groups as i32)?;
-            result::set_convolution_math_type(operation.0, math)?;
+        Task::Attention(attention) => {
+            let bounds =
+                Bounds { most_plans: ATTENTION_PLANS, most_workspace: usize::MAX, repeatable: false };
+            attention::graph(attention, version)?.prepare(machine, &bounds, |_| true)
         }
-        let last = convolution.channels_last;
-        let mut plan = Plan {
-            x: tensor(&convolution.x, element, last)?,
-            w: filter(&convolution.w, element, last)?,
-            y: tensor(&convolution.y, element, last)?,
-            operation,
-            algorithm: Algorithm::Forward(
-                sys::cudnnConvolutionFwdAlgo_t::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
-            ),
-            workspace: 0,
-            double: convolution.dtype == DType::F64,
-        };
-        for (algorithm, proposed) in plan.proposals(handle, convolution.pass)? {
-            // The default would allow TF32 where products are to be of `f32`.
-            let math = if math == Math::CUDNN_FMA_MATH { math } else { proposed };
-            // SAFETY: the descriptor is alive.
-            unsafe { result::set_convolution_math_type(plan.operation.0, math)? };
-            plan.algorithm = algorithm;
-            if let Ok(workspace) = plan.needed(handle)
-                && workspace <= MOST_WORKSPACE
-            {
-                plan.workspace = workspace;
-                return Ok(Some(plan));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The library's algorithms, those it takes to be fastest first, but all that give the same sum each time before those
-    /// that do not.
-    fn proposals(
-        &self,
-        handle: &Handle,
-        pass: Pass,
-    ) -> core::result::Result<Vec<(Algorithm, sys::cudnnMathType_t)>, CudnnError> {
-        macro_rules! asked {
-            ($function:path, $performance:ty, $kind:path, $first:expr, $second:expr, $third:expr) => {{
-                // SAFETY: zeros are values of each of its fields.
-                let mut found = [unsafe { core::mem::zeroed::<$performance>() }; ALGORITHMS];
-                let mut count: c_int = 0;
-                // SAFETY: all descriptors are alive, and there is room for as many algorithms as are asked for.
-                unsafe {
-                    $function(
-                        handle.0,
-                        $first,
-                        $second,
-                        self.operation.0,
-                        $third,
-                        ALGORITHMS as c_int,
-                        &mut count,
-                        found.as_mut_ptr(),
-                    )?;
-                }
-                let mut found: Vec<_> = found[..(count.max(0) as usize).min(ALGORITHMS)]
-                    .iter()
-                    .filter(|found| found.status == sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS)
-                    .collect();
-                found.sort_by_key(|found| {
-                    found.determinism != sys::cudnnDeterminism_t::CUDNN_DETERMINISTIC
-                });
-                Ok(found.into_iter().map(|found| ($kind(found.algo), found.mathType)).collect())
-            }};
-        }
-        let (x, w, y) = (self.x.0, self.w.0, self.y.0);
-        match pass {
-            Pass::Forward => asked!(
-                result::get_convolution_forward_algorithm,
-                sys::cudnnConvolutionFwdAlgoPerf_t,
-                Algorithm::Forward,
-                x,
-                w,
-                y
-            ),
-            Pass::Input => asked!(
-                result::get_convolution_backward_data_algorithm,
-                sys::cudnnConvolutionBwdDataAlgoPerf_t,
-                Algorithm::Input,
-                w,
-                y,
-                x
-            ),
-            Pass::Weight => asked!(
-                result::get_convolution_backward_filter_algorithm,
-                sys::cudnnConvolutionBwdFilterAlgoPerf_t,
-                Algorithm::Weight,
-                x,
-                y,
-                w
-            ),
-        }
-    }
-
-    /// The bytes that the algorithm needs.
-    fn needed(&self, handle: &Handle) -> core::result::Result<usize, CudnnError> {
-        let (x, w, y, operation) = (self.x.0, self.w.0, self.y.0, self.operation.0);
-        let mut bytes = 0;
-        // SAFETY: all descriptors are alive, and the number is written before the call returns.
-        unsafe {
-            match self.algorithm {
-                Algorithm::Forward(algorithm) => sys::cudnnGetConvolutionForwardWorkspaceSize(
-                    handle.0, x, w, operation, y, algorithm, &mut bytes,
-                ),
-                Algorithm::Input(algorithm) => sys::cudnnGetConvolutionBackwardDataWorkspaceSize(
-                    handle.0, w, y, operation, x, algorithm, &mut bytes,
-                ),
-                Algorithm::Weight(algorithm) => sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(
-                    handle.0, x, y, operation, w, algorithm, &mut bytes,
-                ),
-            }
-        }
-        .result()?;
-        Ok(bytes)
-    }
-
-    /// # Safety
-    /// The tensors have the plan's shapes, and the workspace its size.
-    unsafe fn queue(
-        &self,
-        handle: &Handle,
-        [x, w, y]: [*mut c_void; 3],
-        workspace: *mut c_void,
-    ) -> core::result::Result<(), CudnnError> {
-        let (one, zero, wide_one, wide_zero) = (1f32, 0f32, 1f64, 0f64);
-        let pick = |narrow: &f32, wide: &f64| -> *const c_void {
-            if self.double { core::ptr::from_ref(wide).cast() } else { core::ptr::from_ref(narrow).cast() }
-        };
-        let (one, zero) = (pick(&one, &wide_one), pick(&zero, &wide_zero));
-        let (of_x, of_w, of_y, operation) = (self.x.0, self.w.0, self.y.0, self.operation.0);
-        let (handle, bytes) = (handle.0, self.workspace);
-        // SAFETY: as the caller says; all descriptors are alive.
-        unsafe {
-            match self.algorithm {
-                Algorithm::Forward(algorithm) => sys::cudnnConvolutionForward(
-                    handle, one, of_x, x, of_w, w, operation, algorithm, workspace, bytes, zero, of_y, y,
-                ),
-                Algorithm::Input(algorithm) => sys::cudnnConvolutionBackwardData(
-                    handle, one, of_w, w, of_y, y, operation, algorithm, workspace, bytes, zero, of_x, x,
-                ),
-                Algorithm::Weight(algorithm) => sys::cudnnConvolutionBackwardFilter(
-                    handle, one, of_x, x, of_y, y, operation, algorithm, workspace, bytes, zero, of_w, w,
-                ),
-            }
-        }
-        .result()
     }
 }
 
-/// Numbers as the library takes them.
-fn whole(numbers: &[usize]) -> Option<Vec<c_int>> {
-    numbers.iter().map(|&number| c_int::try_from(number).ok()).collect()
-}
-
-/// Steps between neighbouring elements along each axis of `[batch, channels, space..]` without gaps.
-fn steps(shape: &Shape, channels_last: bool) -> Vec<c_int> {
-    let mut steps = vec![0; shape.rank()];
-    let space = (2..shape.rank()).rev();
-    let inner: Vec<usize> =
-        if channels_last { [1].into_iter().chain(space).collect() } else { space.chain([1]).collect() };
-    let mut step = 1;
-    for axis in inner.into_iter().chain([0]) {
-        steps[axis] = step;
-        step *= shape[axis] as c_int;
+/// The fastest of the plans, by running them. One that fails is not chosen, unless all do.
+fn fastest(prepared: &Prepared, stream: CUstream, queue: &dyn Fn(usize) -> Outcome<()>) -> usize {
+    if prepared.plans() < 2 || !tunes() {
+        return 0;
     }
-    steps
-}
-
-fn tensor(
-    shape: &Shape,
-    element: sys::cudnnDataType_t,
-    channels_last: bool,
-) -> core::result::Result<Tensor, CudnnError> {
-    let tensor = Tensor(result::create_tensor_descriptor()?);
-    let lengths: Vec<c_int> = shape.iter().map(|&length| length as c_int).collect();
-    let steps = steps(shape, channels_last);
-    // SAFETY: the descriptor is alive, and both lists have an entry for each axis.
-    unsafe {
-        result::set_tensornd_descriptor(
-            tensor.0,
-            element,
-            lengths.len() as c_int,
-            lengths.as_ptr(),
-            steps.as_ptr(),
-        )?;
-    }
-    Ok(tensor)
-}
-
-fn filter(
-    shape: &Shape,
-    element: sys::cudnnDataType_t,
-    channels_last: bool,
-) -> core::result::Result<Filter, CudnnError> {
-    use sys::cudnnTensorFormat_t as Format;
-    let filter = Filter(result::create_filter_descriptor()?);
-    let lengths: Vec<c_int> = shape.iter().map(|&length| length as c_int).collect();
-    let format = if channels_last { Format::CUDNN_TENSOR_NHWC } else { Format::CUDNN_TENSOR_NCHW };
-    // SAFETY: the descriptor is alive, and the list has an entry for each axis.
-    unsafe {
-        result::set_filternd_descriptor(filter.0, element, format, lengths.len() as c_int, lengths.as_ptr())?;
-    }
-    Ok(filter)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn channels_lie_innermost_or_before_space() {
-        let shape = Shape::from([2, 3, 4, 5]);
-        assert_eq!(steps(&shape, false), [60, 20, 5, 1]);
-        assert_eq!(steps(&shape, true), [60, 1, 15, 3]);
-    }
+    let Ok(stopwatch) = Stopwatch::new() else { return 0 };
+    let time = |plan: usize| {
+        // The first run loads its kernel.
+        queue(plan).ok()?;
+        let times = (0..TRIALS).map(|_| stopwatch.time(stream, || queue(plan).is_ok()));
+        let least = times.collect::<Option<Vec<f32>>>()?.into_iter().fold(f32::INFINITY, f32::min);
+        Some((plan, least))
+    };
+    let times = (0..prepared.plans()).filter_map(time);
+    times.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(0, |(plan, _)| plan)
 }

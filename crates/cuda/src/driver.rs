@@ -1,14 +1,16 @@
 //! One device: its context, its queue, its memory.
 
 use crate::blas::{Blas, Target, tf32};
-use crate::dnn::Dnn;
+use crate::dnn::{Addresses, Dnn};
 use crate::failure::Failure;
 use crate::graph::CudaGraph;
 use crate::{compile, library};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use kiln_gpu::DeviceInfo;
-use kiln_gpu::driver::{Argument, Convolution, Convolve, Driver, Grid, Place, Products, Step};
+use kiln_gpu::driver::{
+    Argument, Attend, Attention, Convolution, Convolve, Driver, Grid, Place, Products, Step,
+};
 use kiln_ir::{Error, Result};
 use kiln_kernel::print::Dialect;
 use std::cell::Cell;
@@ -192,16 +194,22 @@ impl CudaDriver {
     ///
     /// # Safety
     /// As [`Driver::convolve`].
-    pub(crate) unsafe fn convolve_on(
-        &self,
-        convolve: &Convolve<CudaMemory>,
-        stream: sys::CUstream,
-    ) -> Result<()> {
+    pub(crate) unsafe fn convolve_on(&self, convolve: &Convolve<CudaMemory>, to: Target) -> Result<()> {
         let [x, w, y] = &convolve.tensors;
-        let tensors = [x, w, y].map(address);
-        let workspace = address(&convolve.workspace);
+        let memory = Addresses { tensors: &[x, w, y].map(address), workspace: address(&convolve.workspace) };
         // SAFETY: as the caller says.
-        unsafe { self.dnn()?.convolve(&convolve.convolution, tensors, workspace, (stream, &self.info.name)) }
+        unsafe { self.dnn()?.convolve(&convolve.convolution, &memory, to, &self.info.name) }
+    }
+
+    /// Queues an attention into a stream.
+    ///
+    /// # Safety
+    /// As [`Driver::attend`].
+    pub(crate) unsafe fn attend_on(&self, attend: &Attend<CudaMemory>, to: Target) -> Result<()> {
+        let tensors: Vec<sys::CUdeviceptr> = attend.tensors.iter().map(address).collect();
+        let memory = Addresses { tensors: &tensors, workspace: address(&attend.workspace) };
+        // SAFETY: as the caller says.
+        unsafe { self.dnn()?.attend(&attend.attention, &memory, to, &self.info.name) }
     }
 
     /// The library for convolutions, in the device's context.
@@ -367,7 +375,17 @@ impl Driver for CudaDriver {
 
     unsafe fn convolve(&self, convolve: &Convolve<CudaMemory>) -> Result<()> {
         // SAFETY: as the caller says.
-        unsafe { self.convolve_on(convolve, self.stream) }
+        unsafe { self.convolve_on(convolve, Target::Device(self.stream)) }
+    }
+
+    fn attention_workspace(&self, attention: &Attention) -> Result<Option<usize>> {
+        // Without the library kernels of our own compute it.
+        Ok(self.dnn().ok().and_then(|dnn| dnn.attention_workspace(attention)))
+    }
+
+    unsafe fn attend(&self, attend: &Attend<CudaMemory>) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.attend_on(attend, Target::Device(self.stream)) }
     }
 
     fn synchronize(&self) -> Result<()> {

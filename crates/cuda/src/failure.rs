@@ -1,5 +1,6 @@
 //! Errors of CUDA's libraries as errors of the engine.
 
+use crate::dnn::Refusal;
 use cudarc::cublaslt::result::CublasError;
 use cudarc::cudnn::result::CudnnError;
 use cudarc::driver::result::DriverError;
@@ -48,5 +49,11 @@ impl Failure for CublasError {
 impl Failure for CudnnError {
     fn describe(&self, what: &str) -> (String, Option<&'static str>) {
         (format!("{what} failed: {:?}", self.0), None)
+    }
+}
+
+impl Failure for Refusal {
+    fn describe(&self, what: &str) -> (String, Option<&'static str>) {
+        (format!("{what} failed: {}", self.0), None)
     }
 }

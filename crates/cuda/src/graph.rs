@@ -85,7 +85,7 @@ impl CudaGraph {
                         .result()
                 }
             }
-            Step::Multiply(_) | Step::Convolve(_) => {
+            Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) => {
                 // SAFETY: as the caller says.
                 let part = unsafe { capture(driver, step)? };
                 // SAFETY: the node is a graph's, and CUDA checks that this one has the same nodes.
@@ -129,7 +129,7 @@ unsafe fn add(
                     .result()?;
             }
         }
-        Step::Multiply(_) | Step::Convolve(_) => {
+        Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) => {
             // SAFETY: as the caller says.
             let part = unsafe { capture(driver, step)? };
             // SAFETY: as above; the part is copied.
@@ -168,7 +168,7 @@ fn with_kernel(
 fn fill(step: &Step<CudaDriver>) -> sys::CUDA_MEMSET_NODE_PARAMS {
     let (dst, width, value) = match step {
         Step::Fill { to, bytes, value } => (address(to), *bytes, u32::from(*value)),
-        Step::Launch { .. } | Step::Multiply(_) | Step::Convolve(_) => (0, 0, 0),
+        Step::Launch { .. } | Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) => (0, 0, 0),
     };
     sys::CUDA_MEMSET_NODE_PARAMS { dst, pitch: 0, value, elementSize: 1, width, height: 1 }
 }
@@ -177,7 +177,7 @@ fn misused() -> DriverError {
     DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE)
 }
 
-/// Products or a convolution as a graph of their own: what the library would queue.
+/// What a library computes as a graph of its own: what the library would queue.
 ///
 /// # Safety
 /// As [`Driver::multiply`](kiln_gpu::Driver::multiply) and [`Driver::convolve`](kiln_gpu::Driver::convolve).
@@ -194,7 +194,8 @@ unsafe fn capture(driver: &CudaDriver, step: &Step<CudaDriver>) -> Outcome<Defin
             Step::Multiply(products) => {
                 driver.blas.multiply(products, Target::Graph(stream.0), driver).is_ok()
             }
-            Step::Convolve(convolve) => driver.convolve_on(convolve, stream.0).is_ok(),
+            Step::Convolve(convolve) => driver.convolve_on(convolve, Target::Graph(stream.0)).is_ok(),
+            Step::Attend(attend) => driver.attend_on(attend, Target::Graph(stream.0)).is_ok(),
             Step::Launch { .. } | Step::Fill { .. } => false,
         }
     };

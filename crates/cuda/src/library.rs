@@ -25,8 +25,8 @@ pub(crate) const COMPILER: Name =
 /// Linear algebra.
 pub(crate) const BLAS: Name =
     Name { name: "cublasLt", from: "the CUDA toolkit, or `pip install nvidia-cublas`" };
-/// Convolutions.
-pub(crate) const CONVOLUTIONS: Name =
+/// Convolutions and attention.
+pub(crate) const DNN: Name =
     Name { name: "cudnn", from: "NVIDIA's cuDNN, or `pip install nvidia-cudnn-cu13`" };
 
 /// Loads a library for good, so that it is found by name.

@@ -1,7 +1,9 @@
 //! What a vendor must give: memory, programs, and one queue.
 
+mod attention;
 mod convolution;
 
+pub use attention::{Attend, Attention, AttentionPass};
 pub use convolution::{Convolution, Convolve, Pass};
 
 use kiln_ir::{DType, Error, Result};
@@ -146,6 +148,27 @@ pub trait Driver: Sized + Send + Sync + 'static {
         self.convolutions()
     }
 
+    /// How many bytes an attention by the vendor's library needs besides its tensors; `None` where it has no algorithm for
+    /// this one, or is missing.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn attention_workspace(&self, _: &Attention) -> Result<Option<usize>> {
+        Ok(None)
+    }
+
+    /// Queues an attention by the vendor's library, which has [an algorithm](Driver::attention_workspace) for it.
+    ///
+    /// # Safety
+    /// The tensors must hold the elements that the attention's sizes and steps reach, and the workspace as many bytes as
+    /// [`attention_workspace`](Driver::attention_workspace) gave.
+    ///
+    /// # Errors
+    /// When the device failed, or has no library.
+    unsafe fn attend(&self, _: &Attend<Self::Memory>) -> Result<()> {
+        Err(Error::unsupported(&self.info().name, "has no library for attention"))
+    }
+
     /// Waits until everything queued is done.
     ///
     /// # Errors
@@ -229,6 +252,8 @@ pub enum Step<D: Driver> {
     Multiply(Products<D::Memory>),
     /// A convolution by the vendor's library.
     Convolve(Convolve<D::Memory>),
+    /// An attention by the vendor's library.
+    Attend(Attend<D::Memory>),
 }
 
 /// How many threads run a kernel.

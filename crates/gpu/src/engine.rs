@@ -128,7 +128,8 @@ impl<D: Driver> Gpu<D> {
             Op::PoolGrad { spec, .. } => self.pool_grad(op, spec, inputs, results),
             Op::Resize { mode, align_corners, .. } => self.resize(*mode, *align_corners, &inputs, results),
             Op::Conv { .. } => self.conv(op, inputs, results),
-            Op::Attention(_) | Op::AttentionGrad(_) | Op::Fft { .. } => self.expanded(op, inputs, results),
+            Op::Attention(spec) | Op::AttentionGrad(spec) => self.attention(op, *spec, inputs, results),
+            Op::Fft { .. } => self.expanded(op, inputs, results),
         }
     }
 

@@ -22,6 +22,7 @@
 #![deny(unsafe_code)]
 
 mod array;
+mod attention;
 mod convolve;
 // Launching is unsafe: the device reads and writes where it is told.
 #[allow(unsafe_code)]

@@ -5,7 +5,9 @@
 //! and from then on only replayed; arguments that changed since, an address or a learning rate, are amended first.
 
 use crate::Gpu;
-use crate::driver::{Argument, Arguments, Convolution, Convolve, Driver, Grid, Place, Products, Step};
+use crate::driver::{
+    Argument, Arguments, Attend, Attention, Convolution, Convolve, Driver, Grid, Place, Products, Step,
+};
 use crate::memory::Block;
 use kiln_ir::{DType, Error, Result};
 use smallvec::SmallVec;
@@ -78,6 +80,8 @@ enum Form {
     Multiply([usize; 4], [DType; 2], [(bool, usize, usize); 2]),
     /// All but its memory.
     Convolve(Arc<Convolution>),
+    /// All but its memory.
+    Attend(Arc<Attention>),
 }
 
 /// What is known of a form.
@@ -218,6 +222,8 @@ impl<D: Driver> Queue<D> {
             Step::Multiply(products) => unsafe { self.driver.multiply(products) },
             // SAFETY: `Gpu::convolve` says why convolutions stay within their memory, which the step holds.
             Step::Convolve(convolve) => unsafe { self.driver.convolve(convolve) },
+            // SAFETY: `Gpu::attend` says why attentions stay within their memory, which the step holds.
+            Step::Attend(attend) => unsafe { self.driver.attend(attend) },
         }
     }
 
@@ -284,7 +290,7 @@ fn add(counter: &AtomicU64, count: usize) {
 fn function<D: Driver>(step: &Step<D>) -> Option<Arc<D::Function>> {
     match step {
         Step::Launch { function, .. } => Some(function.clone()),
-        Step::Fill { .. } | Step::Multiply(_) | Step::Convolve(_) => None,
+        Step::Fill { .. } | Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) => None,
     }
 }
 
@@ -298,6 +304,9 @@ fn arguments<D: Driver>(step: &Step<D>) -> Arguments<D::Memory> {
             [&a.at, &b.at, &products.to].into_iter().map(|place| Argument::Place(place.clone())).collect()
         }
         Step::Convolve(Convolve { tensors, workspace, .. }) => {
+            tensors.iter().chain([workspace]).map(|place| Argument::Place(place.clone())).collect()
+        }
+        Step::Attend(Attend { tensors, workspace, .. }) => {
             tensors.iter().chain([workspace]).map(|place| Argument::Place(place.clone())).collect()
         }
     }
@@ -339,6 +348,7 @@ impl Form {
                 Form::Multiply([*count, *rows, *columns, *inner], [*dtype, *result], [lie(0), lie(1)])
             }
             Step::Convolve(convolve) => Form::Convolve(convolve.convolution.clone()),
+            Step::Attend(attend) => Form::Attend(attend.attention.clone()),
         }
     }
 }
@@ -372,6 +382,12 @@ impl<D: Driver> Gpu<D> {
     /// axes that the convolution says, and of its shapes; the workspace has the size that the driver asked for.
     pub(crate) fn convolve(&self, convolve: Convolve<D::Memory>) -> Result<()> {
         self.queue.push(Step::Convolve(convolve))
+    }
+
+    /// Queues an attention by the vendor's library, which has an algorithm for it. Steps are those of the tensors' layouts, and
+    /// sizes those that inference checked; the workspace has the size that the driver asked for.
+    pub(crate) fn attend(&self, attend: Attend<D::Memory>) -> Result<()> {
+        self.queue.push(Step::Attend(attend))
     }
 
     /// A block of at least that many bytes.

@@ -34,7 +34,7 @@ fn line(step: &Step<Diary>) -> (u32, Vec<u64>) {
         Step::Launch { function, .. } => function.0,
         Step::Fill { .. } => 1000,
         Step::Multiply(_) => 2000,
-        Step::Convolve(_) => 5000,
+        Step::Convolve(_) | Step::Attend(_) => 5000,
     };
     let word = |argument: &Argument<Number>| match argument {
         Argument::Place(place) => u64::from(place.memory.0) * 1000 + place.offset as u64,

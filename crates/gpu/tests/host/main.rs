@@ -3,6 +3,7 @@
 //!
 //! `cargo test -p kiln-gpu --test host -- --include-ignored` runs the whole suite that way, which takes long.
 
+mod attention;
 mod driver;
 
 use driver::Host;

@@ -1,0 +1,392 @@
+//! Attention and its gradients: by the vendor's library, or by kernels of our own, which take any sizes, layouts and masks.
+//! Neither has the scores in memory.
+
+use crate::Gpu;
+use crate::array::{Array, suspicions};
+use crate::driver::{Argument, Arguments, Attend, Attention, AttentionPass, Driver, Place};
+use crate::memory::Block;
+use crate::native::{Native, length};
+use crate::view::tensor;
+use kiln_ir::{AttentionSpec, Axes, DType, Layout, Op, Operands, Result, Shape, TensorType, Values};
+use kiln_kernel::print::{held_type, memory_type};
+use std::sync::Arc;
+
+const SOURCE: &str = include_str!("native/attention.cu");
+
+/// Bytes at whose multiples libraries want rows to begin.
+const ALIGNMENT: usize = 16;
+
+/// The operands of the gradients: of the output, queries, keys, values, output, log-sum-exp.
+const LOG_SUM_EXP: usize = 5;
+
+/// The most columns that kernels of our own take: those of a row are in registers.
+const MOST_COLUMNS: usize = 1024;
+
+/// Keys that are worth a part of their own, where there are few queries.
+const LEAST_KEYS: usize = 64;
+
+/// Rows and columns of a tile for each of the 16 that go with one thread.
+#[derive(Clone, Copy)]
+struct Tile {
+    tall: usize,
+    wide: usize,
+}
+
+/// Operands or results, each with its type.
+type Typed<D> = Vec<(Array<D>, TensorType)>;
+
+/// An attention with its operands.
+struct Call<D: Driver> {
+    spec: AttentionSpec,
+    sizes: Sizes,
+    dtype: DType,
+    /// Those before the mask.
+    given: Typed<D>,
+    mask: Option<(Array<D>, TensorType)>,
+}
+
+/// The sizes of an attention.
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    heads: usize,
+    kv_heads: usize,
+    queries: usize,
+    keys: usize,
+    dim: usize,
+    dim_v: usize,
+}
+
+impl Sizes {
+    fn of(q: &Shape, k: &Shape, v: &Shape) -> Sizes {
+        let ([batch, heads, queries, dim], [kv_heads, keys, dim_v]) =
+            ([q[0], q[1], q[2], q[3]], [k[1], k[2], v[3]]);
+        Sizes { batch, heads, kv_heads, queries, keys, dim, dim_v }
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// [`Op::Attention`] and [`Op::AttentionGrad`].
+    pub(crate) fn attention(
+        &self,
+        op: &Op,
+        spec: AttentionSpec,
+        inputs: Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
+        let (pass, tensors) = match results.len() {
+            2 => (AttentionPass::Forward, 3),
+            _ => (AttentionPass::Backward, LOG_SUM_EXP + 1),
+        };
+        let all = (0..inputs.len()).map(|place| tensor::<D>(&inputs, place).map(|(x, ty)| (x.clone(), *ty)));
+        let mut given = all.collect::<Result<Typed<D>>>()?;
+        let mask = given.drain(tensors..).next();
+        let first = given.len() - if pass == AttentionPass::Forward { 3 } else { 5 };
+        let [q, k, v] = [0, 1, 2].map(|place| given[first + place].1.shape);
+        let call = Call { spec, sizes: Sizes::of(&q, &k, &v), dtype: results[0].dtype, given, mask };
+        if call.sizes.is_for_kernels() {
+            let found = match self.attention_by_library(&call, pass, results)? {
+                Some(found) => found,
+                None => match pass {
+                    AttentionPass::Forward => self.attention_by_kernel(&call, results)?,
+                    AttentionPass::Backward => self.attention_gradients(&call, results)?,
+                },
+            };
+            let all = suspicions::<D>(&inputs);
+            let value = |(array, ty): (Array<D>, &TensorType)| {
+                Array { suspicions: all.clone(), ..array }.into_value(*ty)
+            };
+            return Ok(found.into_iter().zip(results).map(value).collect());
+        }
+        drop(call);
+        self.expanded(op, inputs, results)
+    }
+
+    /// `None` where the library does not compute it.
+    fn attention_by_library(
+        &self,
+        call: &Call<D>,
+        pass: AttentionPass,
+        results: &[TensorType],
+    ) -> Result<Option<Vec<Array<D>>>> {
+        if call.mask.is_some() || call.dtype.size() != 2 {
+            return Ok(None);
+        }
+        let mut all = Vec::with_capacity(call.given.len() + results.len());
+        for (place, (array, ty)) in call.given.iter().enumerate() {
+            let lies =
+                if place == LOG_SUM_EXP { array.layout.is_contiguous() } else { aligned(array, ty.dtype) };
+            all.push(if lies { array.clone() } else { self.contiguous(array, ty.dtype)? });
+        }
+        all.extend(self.attention_results(call, results)?);
+        let steps =
+            all.iter().filter(|array| array.layout.rank() == 4).map(|array| steps(&array.layout)).collect();
+        let Sizes { batch, heads, kv_heads, queries, keys, dim, dim_v } = call.sizes;
+        let (scale, causal, dtype) = (call.spec.scale, call.spec.causal, call.dtype);
+        let attention = Attention {
+            pass,
+            dtype,
+            batch,
+            heads,
+            kv_heads,
+            queries,
+            keys,
+            dim,
+            dim_v,
+            scale,
+            causal,
+            steps,
+        };
+        let Some(workspace) = self.driver.attention_workspace(&attention)? else { return Ok(None) };
+        let workspace = self.block(workspace)?;
+        let size =
+            |array: &Array<D>| if array.layout.rank() == 4 { dtype } else { dtype.accumulator() }.size();
+        let tensors: Vec<Place<D::Memory>> = all.iter().map(|array| array.at(size(array))).collect();
+        self.attend(Attend { attention: Arc::new(attention), tensors, workspace: workspace.at(0) })?;
+        Ok(Some(all.split_off(call.given.len())))
+    }
+
+    /// Fresh results. Where heads lie side by side in each row of an operand, they do so in what belongs to it.
+    fn attention_results(&self, call: &Call<D>, results: &[TensorType]) -> Result<Vec<Array<D>>> {
+        let first = usize::from(results.len() == 3);
+        let like = |place: usize| &call.given[first + place].0.layout;
+        results
+            .iter()
+            .enumerate()
+            .map(
+                |(place, ty)| if ty.rank() == 4 { self.lying_like(ty, like(place)) } else { self.uninit(ty) },
+            )
+            .collect()
+    }
+
+    fn attention_by_kernel(&self, call: &Call<D>, results: &[TensorType]) -> Result<Vec<Array<D>>> {
+        let Sizes { batch, heads, kv_heads, queries, keys, dim_v, .. } = call.sizes;
+        let (wide, rows) = (call.dtype.accumulator(), call.sizes.group() * queries);
+        let tile = call.sizes.tile(wide, rows, 1);
+        let found = self.attention_results(call, results)?;
+        let blocks = batch * kv_heads * rows.div_ceil(16 * tile.tall);
+        let splits = (2 * self.driver.info().multiprocessors).div_ceil(blocks).min(keys.div_ceil(LEAST_KEYS));
+        let lines = batch * heads * queries;
+        let parts = match splits {
+            0 | 1 => None,
+            _ => Some(self.attention_parts(call, splits * lines)?),
+        };
+        let [q, k, v] = [0, 1, 2].map(|place| &call.given[place].0);
+        let native = call.native("kiln_attention", 0, tile);
+        let native = match parts {
+            None => native.name("R", memory_type(call.dtype)).name("R_WRITTEN(x)", "T_WRITTEN(x)"),
+            Some(_) => native.name("R", held_type(wide)).name("R_WRITTEN(x)", "(x)"),
+        };
+        let mut arguments = Arguments::<D::Memory>::new();
+        arguments.extend([q, k, v].map(|array| array.place(call.dtype)));
+        arguments.push(call.mask_place());
+        match &parts {
+            None => arguments.extend([found[0].place(call.dtype), found[1].place(wide)]),
+            Some([rows, logs]) => arguments.extend([rows, logs].map(|part| Argument::Place(part.at(0)))),
+        }
+        for array in [q, k, v] {
+            push_steps(&mut arguments, array.layout.strides());
+        }
+        push_steps(&mut arguments, &call.mask_steps());
+        let plain = [heads * queries * dim_v, queries * dim_v, dim_v, 1].map(|step| step as isize);
+        push_steps(&mut arguments, if parts.is_some() { &plain } else { found[0].layout.strides() });
+        call.push_sizes(&mut arguments);
+        arguments.extend([length(splits.max(1)), length(lines)]);
+        self.native_blocks(native, blocks * splits.max(1), arguments)?;
+        if let Some([rows, logs]) = &parts {
+            let native = call.native("kiln_attention_combine", 1, tile);
+            let mut arguments = Arguments::<D::Memory>::new();
+            arguments.extend([rows, logs].map(|part| Argument::Place(part.at(0))));
+            arguments.extend([found[0].place(call.dtype), found[1].place(wide)]);
+            push_steps(&mut arguments, found[0].layout.strides());
+            arguments.extend([heads, queries, splits, lines].map(length));
+            self.native(native, lines * dim_v, arguments)?;
+        }
+        Ok(found)
+    }
+
+    /// Memory for so many rows of results and for their log-sum-exps.
+    fn attention_parts(&self, call: &Call<D>, lines: usize) -> Result<[Block<D>; 2]> {
+        let size = call.dtype.accumulator().size();
+        Ok([self.block(lines * call.sizes.dim_v * size)?, self.block(lines * size)?])
+    }
+
+    fn attention_gradients(&self, call: &Call<D>, results: &[TensorType]) -> Result<Vec<Array<D>>> {
+        let Sizes { batch, heads, kv_heads, queries, keys, .. } = call.sizes;
+        let (wide, rows, lines) =
+            (call.dtype.accumulator(), call.sizes.group() * queries, batch * heads * queries);
+        let found = self.attention_results(call, results)?;
+        let [grad, q, k, v, y] = [0, 1, 2, 3, 4].map(|place| &call.given[place].0);
+        let lse = self.contiguous(&call.given[LOG_SUM_EXP].0, wide)?;
+        let delta = self.block(lines * wide.size())?;
+        let tile = call.sizes.tile(wide, rows, 1);
+        let mut arguments = Arguments::<D::Memory>::new();
+        arguments.extend([grad, y].map(|array| array.place(call.dtype)));
+        arguments.push(Argument::Place(delta.at(0)));
+        for array in [grad, y] {
+            push_steps(&mut arguments, array.layout.strides());
+        }
+        arguments.extend([heads, queries, lines].map(length));
+        self.native_blocks(call.native("kiln_attention_delta", 2, tile), lines.div_ceil(16), arguments)?;
+        let gradients = |native: Native, tile: Tile, rows: usize, results: &[Array<D>]| {
+            let mut arguments = Arguments::<D::Memory>::new();
+            arguments.extend([grad, q, k, v].map(|array| array.place(call.dtype)));
+            arguments.push(call.mask_place());
+            arguments.extend([lse.place(wide), Argument::Place(delta.at(0))]);
+            arguments.extend(results.iter().map(|array| array.place(call.dtype)));
+            for array in [grad, q, k, v] {
+                push_steps(&mut arguments, array.layout.strides());
+            }
+            push_steps(&mut arguments, &call.mask_steps());
+            for array in results {
+                push_steps(&mut arguments, array.layout.strides());
+            }
+            call.push_sizes(&mut arguments);
+            self.native_blocks(native, batch * kv_heads * rows.div_ceil(16 * tile.tall), arguments)
+        };
+        gradients(call.native("kiln_attention_queries", 3, tile), tile, rows, &found[..1])?;
+        // The sums of two results are in registers.
+        let tile = call.sizes.tile(wide, keys, 2);
+        gradients(call.native("kiln_attention_keys", 4, tile), tile, keys, &found[1..])?;
+        Ok(found)
+    }
+
+    /// A fresh array of `[batch, heads, rows, columns]`, its heads inside of the rows where those of `like` are.
+    fn lying_like(&self, ty: &TensorType, like: &Layout) -> Result<Array<D>> {
+        let mut result = self.uninit(ty)?;
+        let steps = like.strides();
+        if like.shape[1] > 1 && like.shape[2] > 1 && steps[1] < steps[2] {
+            let [batch, heads, rows, columns] = [ty.shape[0], ty.shape[1], ty.shape[2], ty.shape[3]];
+            let turned = Layout::contiguous(Shape::from([batch, rows, heads, columns]));
+            result.layout = turned.permute(&Axes::new(&[0, 2, 1, 3]));
+        }
+        Ok(result)
+    }
+}
+
+impl Sizes {
+    fn group(&self) -> usize {
+        self.heads / self.kv_heads
+    }
+
+    /// Whether there is anything to compute, and kernels can count it.
+    fn is_for_kernels(&self) -> bool {
+        let Sizes { batch, heads, kv_heads, queries, keys, dim, dim_v } = *self;
+        let none = [batch, heads, kv_heads, queries, keys, dim, dim_v].contains(&0);
+        let counts = |rows: usize| i32::try_from(rows).is_ok_and(|rows| rows <= i32::MAX / 2);
+        !none && dim.max(dim_v) <= MOST_COLUMNS && counts(keys) && counts(self.group() * queries)
+    }
+
+    /// The tile for so many rows, whose threads add up so many results.
+    fn tile(&self, wide: DType, rows: usize, results: usize) -> Tile {
+        let columns = self.dim.max(self.dim_v).next_multiple_of(64) * results;
+        let most = if wide == DType::F64 { 2 } else { 4 };
+        let tall = match columns {
+            0..=128 => 4,
+            129..=512 => 2,
+            _ => 1,
+        };
+        let tall = if rows <= 16 { 1 } else { tall.min(most) };
+        Tile { tall, wide: if wide == DType::F64 { 1 } else { 2 } }
+    }
+}
+
+impl<D: Driver> Call<D> {
+    fn native(&self, entry: &'static str, part: usize, tile: Tile) -> Native {
+        let mask = match &self.mask {
+            None => 0,
+            Some((_, ty)) if ty.dtype.is_bool() => 1,
+            Some(_) => 2,
+        };
+        Native::new(SOURCE, entry)
+            .name("PART", &part.to_string())
+            .name("A", held_type(self.dtype.accumulator()))
+            .name("DIM", &self.sizes.dim.to_string())
+            .name("DIM_V", &self.sizes.dim_v.to_string())
+            .name("TALL", &tile.tall.to_string())
+            .name("WIDE", &tile.wide.to_string())
+            .name("MASK", &mask.to_string())
+            .dtype("T", self.dtype)
+    }
+
+    /// Of anything where there is no mask: it is not read.
+    fn mask_place(&self) -> Argument<D::Memory> {
+        match &self.mask {
+            Some((mask, ty)) => mask.place(ty.dtype),
+            None => self.given[0].0.place(self.dtype),
+        }
+    }
+
+    /// 0 along axes that repeat.
+    fn mask_steps(&self) -> [isize; 4] {
+        let mut steps = [0; 4];
+        if let Some((mask, _)) = &self.mask {
+            for (axis, step) in steps.iter_mut().enumerate().filter(|(axis, _)| mask.layout.shape[*axis] > 1)
+            {
+                *step = mask.layout.strides()[axis];
+            }
+        }
+        steps
+    }
+
+    fn push_sizes(&self, arguments: &mut Arguments<D::Memory>) {
+        let Sizes { heads, kv_heads, queries, keys, .. } = self.sizes;
+        arguments.extend([heads, kv_heads, queries, keys].map(length));
+        // Beyond these bounds nothing changes.
+        let offset = self.spec.causal.unwrap_or(i64::MAX).clamp(-(queries as i64), keys as i64);
+        arguments.push(Argument::Word(offset.to_le_bytes()));
+        let scale = self.spec.scale.0;
+        let mut word = [0; 8];
+        if self.dtype == DType::F64 {
+            word = scale.to_le_bytes();
+        } else {
+            word[..4].copy_from_slice(&(scale as f32).to_le_bytes());
+        }
+        arguments.push(Argument::Word(word));
+    }
+}
+
+fn push_steps<M: 'static>(arguments: &mut Arguments<M>, steps: &[isize]) {
+    arguments.extend(steps.iter().map(|&step| Argument::Word((step as i64).to_le_bytes())));
+}
+
+/// Whether rows have no gaps and begin where libraries want them, each at a place of its own.
+fn aligned<D: Driver>(array: &Array<D>, dtype: DType) -> bool {
+    let layout = &array.layout;
+    let whole = |elements: usize| (elements * dtype.size()).is_multiple_of(ALIGNMENT);
+    let steps = layout.strides();
+    let outer = layout.shape.iter().zip(steps).take(3);
+    let dense = layout.shape[3] == 1 || steps[3] == 1;
+    dense
+        && whole(layout.offset)
+        && outer
+            .filter(|&(&length, _)| length > 1)
+            .all(|(_, &step)| usize::try_from(step).is_ok_and(|step| step > 0 && whole(step)))
+}
+
+/// Elements from one batch, head and row to the next; of axes with one place, as if there were no gaps.
+fn steps(layout: &Layout) -> [usize; 3] {
+    let mut steps = [0; 3];
+    let mut inside = layout.shape[3];
+    for axis in (0..3).rev() {
+        let step = usize::try_from(layout.strides()[axis]).unwrap_or(0);
+        steps[axis] = if layout.shape[axis] == 1 { inside } else { step };
+        inside = inside.max(steps[axis] * layout.shape[axis]);
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_single_places_are_those_without_gaps() {
+        let plain = Layout::contiguous(Shape::from([2, 3, 4, 8]));
+        assert_eq!(steps(&plain), [96, 32, 8]);
+        let heads_inside = Layout::contiguous(Shape::from([2, 4, 3, 8])).permute(&Axes::new(&[0, 2, 1, 3]));
+        assert_eq!(steps(&heads_inside), [96, 8, 24]);
+        let one = Layout::contiguous(Shape::from([1, 1, 4, 8]));
+        assert_eq!(steps(&one), [32, 32, 8]);
+    }
+}

@@ -1,0 +1,311 @@
+// Attention without its scores in memory, and its gradients. T: the dtype, with T_VALUE, T_READ and T_WRITTEN; A: what is added
+// up in; DIM and DIM_V: columns of queries and keys, and of values; MASK: 0 for none, 1 for one of bytes, 2 for one that is
+// added. PART: which of the kernels.
+//
+// A block of 256 threads, 16 by 16, holds TALL * 16 rows of its result, and goes through the other operand WIDE * 16 rows at a
+// time. Each thread has every 16th row and column of a tile. Operands pass through shared memory CHUNK columns at a time.
+// Queries of all heads that share keys stand below each other, as rows of one matrix.
+
+#define CHUNK 64
+#define PITCH (CHUNK + 1)
+#define ROWS (TALL * 16)
+#define COLUMNS (WIDE * 16)
+#define WEIGHTS_PITCH (COLUMNS + 1)
+#define STEPS(x) long long x##_batch, long long x##_head, long long x##_row, long long x##_column
+#define KILN_INFINITE ((A)(1e308 * 10.0))
+#define UP(x) (((x) + CHUNK - 1) / CHUNK)
+
+// A matrix, of which `in_head` rows belong to each head.
+struct KilnRows {
+  const T* at;
+  long long head, row, column;
+  int in_head, rows;
+  __device__ long long place(int r) const { return r / in_head * head + r % in_head * row; }
+};
+
+#define KILN_ROWS(x, heads, count) \
+  KilnRows{x + batch * x##_batch + kv_head * (heads) * x##_head, x##_head, x##_row, x##_column, count, (heads) * (count)}
+
+#if MASK == 1
+typedef unsigned char KilnMask;
+#else
+typedef T KilnMask;
+#endif
+
+// What a query sees.
+struct KilnSight {
+  const KilnMask* mask;
+  long long head, row, column;
+  int queries, keys;
+  long long offset;
+  A scale;
+  // The score of a row and a key, of the product of both.
+  __device__ A score(A product, int r, int key) const {
+    const int query = r % queries;
+    if (key >= keys || key > query + offset) return -KILN_INFINITE;
+#if MASK == 1
+    if (!mask[r / queries * head + query * row + key * column]) return -KILN_INFINITE;
+    return product * scale;
+#elif MASK == 2
+    return product * scale + (A)T_READ(mask[r / queries * head + query * row + key * column]);
+#else
+    return product * scale;
+#endif
+  }
+  // The first key that no row from `first` to before `end` sees.
+  __device__ int end(int first, int end) const {
+    const int last = first / queries == (end - 1) / queries ? (end - 1) % queries : queries - 1;
+    const long long seen = last + offset + 1;
+    return seen < 0 ? 0 : seen < keys ? (int)seen : keys;
+  }
+};
+
+__device__ void kiln_load(A* to, const KilnRows& from, int first, int count, int column, int columns) {
+  for (int e = threadIdx.x; e < count * CHUNK; e += 256) {
+    const int r = first + e / CHUNK, c = column + e % CHUNK;
+    to[e / CHUNK * PITCH + e % CHUNK] =
+        r < from.rows && c < columns ? (A)T_READ(from.at[from.place(r) + c * from.column]) : (A)0;
+  }
+}
+
+// sums[i][j] += the product of rows i of a and j of b.
+template <int columns>
+__device__ void kiln_across(A (&sums)[TALL][WIDE], const KilnRows& a, int first_a, const KilnRows& b, int first_b, A* left, A* right) {
+  const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;
+  for (int column = 0; column < columns; column += CHUNK) {
+    __syncthreads();
+    kiln_load(left, a, first_a, ROWS, column, columns);
+    kiln_load(right, b, first_b, COLUMNS, column, columns);
+    __syncthreads();
+    const int most = columns - column < CHUNK ? columns - column : CHUNK;
+    for (int c = 0; c < most; ++c)
+      for (int i = 0; i < TALL; ++i)
+        for (int j = 0; j < WIDE; ++j)
+          sums[i][j] += left[(ty + 16 * i) * PITCH + c] * right[(tx + 16 * j) * PITCH + c];
+  }
+}
+
+// sums[i][j] += row i of the weights times column j of b.
+template <int columns>
+__device__ void kiln_down(A (&sums)[TALL][UP(columns) * CHUNK / 16], const A* weights, const KilnRows& b, int first_b, A* right) {
+  const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;
+#pragma unroll
+  for (int chunk = 0; chunk < UP(columns); ++chunk) {
+    __syncthreads();
+    kiln_load(right, b, first_b, COLUMNS, chunk * CHUNK, columns);
+    __syncthreads();
+    for (int r = 0; r < COLUMNS; ++r) {
+#pragma unroll
+      for (int i = 0; i < TALL; ++i) {
+        const A weight = weights[(ty + 16 * i) * WEIGHTS_PITCH + r];
+#pragma unroll
+        for (int j = 0; j < CHUNK / 16; ++j) sums[i][chunk * (CHUNK / 16) + j] += weight * right[r * PITCH + tx + 16 * j];
+      }
+    }
+  }
+}
+
+// Of the 16 threads that share rows.
+__device__ A kiln_row_greatest(A x) {
+  for (int d = 1; d < 16; d *= 2) {
+    const A other = __shfl_xor_sync(0xffffffffu, x, d);
+    x = x > other ? x : other;
+  }
+  return x;
+}
+__device__ A kiln_row_sum(A x) {
+  for (int d = 1; d < 16; d *= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
+  return x;
+}
+
+#define KILN_BLOCK(rows) \
+  const int ty = threadIdx.x / 16, tx = threadIdx.x % 16, group = heads / kv_heads; \
+  const int tiles = ((rows) + ROWS - 1) / ROWS; \
+  const long long block = blockIdx.x / splits; \
+  const int split = blockIdx.x % splits, first = (int)(block % tiles) * ROWS; \
+  const long long kv_head = block / tiles % kv_heads, batch = block / tiles / kv_heads;
+#define KILN_SIGHT \
+  KilnSight{mask + batch * mask_batch + kv_head * group * mask_head, mask_head, mask_row, mask_column, queries, keys, offset, scale}
+
+#if PART == 0
+// The keys in `splits` parts: results of each part after those of the one before, to be combined.
+extern "C" __global__ void __launch_bounds__(256) kiln_attention(
+    const T* q, const T* k, const T* v, const KilnMask* mask, R* y, A* lse, STEPS(q), STEPS(k), STEPS(v), STEPS(mask), STEPS(y),
+    int heads, int kv_heads, int queries, int keys, long long offset, A scale, int splits, long long results) {
+  __shared__ A left[ROWS * PITCH], right[COLUMNS * PITCH], weights[ROWS * WEIGHTS_PITCH];
+  KILN_BLOCK(heads / kv_heads * queries)
+  const KilnRows of_q = KILN_ROWS(q, group, queries), of_k = KILN_ROWS(k, 1, keys), of_v = KILN_ROWS(v, 1, keys);
+  const KilnSight sight = KILN_SIGHT;
+  const int end_row = first + ROWS < of_q.rows ? first + ROWS : of_q.rows;
+  const int part = (keys + splits - 1) / splits, seen = sight.end(first, end_row);
+  const int end = (split + 1) * part < seen ? (split + 1) * part : seen;
+  A sums[TALL][UP(DIM_V) * CHUNK / 16] = {}, greatest[TALL], total[TALL] = {};
+  for (int i = 0; i < TALL; ++i) greatest[i] = -KILN_INFINITE;
+  for (int key = split * part; key < end; key += COLUMNS) {
+    A scores[TALL][WIDE] = {};
+    kiln_across<DIM>(scores, of_q, first, of_k, key, left, right);
+#pragma unroll
+    for (int i = 0; i < TALL; ++i) {
+      A top = greatest[i];
+      for (int j = 0; j < WIDE; ++j) {
+        const int r = first + ty + 16 * i, at = key + tx + 16 * j;
+        A& score = scores[i][j];
+        score = r < of_q.rows && at < end ? sight.score(score, r, at) : -KILN_INFINITE;
+        top = top > score ? top : score;
+      }
+      top = kiln_row_greatest(top);
+      const A base = top == -KILN_INFINITE ? (A)0 : top, less = exp(greatest[i] - base);
+      A sum = 0;
+      for (int j = 0; j < WIDE; ++j) {
+        const A weight = exp(scores[i][j] - base);
+        weights[(ty + 16 * i) * WEIGHTS_PITCH + tx + 16 * j] = weight;
+        sum += weight;
+      }
+      total[i] = total[i] * less + kiln_row_sum(sum);
+      greatest[i] = top;
+      for (int j = 0; j < UP(DIM_V) * CHUNK / 16; ++j) sums[i][j] *= less;
+    }
+    kiln_down<DIM_V>(sums, weights, of_v, key, right);
+  }
+#pragma unroll
+  for (int i = 0; i < TALL; ++i) {
+    const int r = first + ty + 16 * i;
+    if (r >= of_q.rows) continue;
+    const long long head = kv_head * group + r / queries, row = r % queries;
+    R* to = y + split * results * DIM_V + batch * y_batch + head * y_head + row * y_row;
+#pragma unroll
+    for (int j = 0; j < UP(DIM_V) * CHUNK / 16; ++j)
+      if (tx + 16 * j < DIM_V) to[(tx + 16 * j) * y_column] = R_WRITTEN(total[i] == (A)0 ? (A)0 : sums[i][j] / total[i]);
+    if (tx == 0)
+      lse[split * results + (batch * heads + head) * queries + row] = total[i] == (A)0 ? -KILN_INFINITE : greatest[i] + log(total[i]);
+  }
+}
+#elif PART == 1
+// The parts of all rows, `results` of them.
+extern "C" __global__ void kiln_attention_combine(
+    const A* parts, const A* logs, T* y, A* lse, STEPS(y), int heads, int queries, int splits, long long results) {
+  for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < results * DIM_V; p += gridDim.x * (long long)blockDim.x) {
+    const long long r = p / DIM_V, c = p % DIM_V;
+    A greatest = -KILN_INFINITE, total = 0, sum = 0;
+    for (int s = 0; s < splits; ++s) greatest = greatest > logs[s * results + r] ? greatest : logs[s * results + r];
+    const A base = greatest == -KILN_INFINITE ? (A)0 : greatest;
+    for (int s = 0; s < splits; ++s) {
+      const A weight = exp(logs[s * results + r] - base);
+      total += weight;
+      sum += weight * parts[(s * results + r) * DIM_V + c];
+    }
+    const long long batch = r / queries / heads, head = r / queries % heads;
+    y[batch * y_batch + head * y_head + r % queries * y_row + c * y_column] = T_WRITTEN(total == (A)0 ? (A)0 : sum / total);
+    if (c == 0) lse[r] = total == (A)0 ? -KILN_INFINITE : base + log(total);
+  }
+}
+#elif PART == 2
+// The sum of each row of grad * y.
+extern "C" __global__ void kiln_attention_delta(
+    const T* grad, const T* y, A* delta, STEPS(grad), STEPS(y), int heads, int queries, long long results) {
+  const int tx = threadIdx.x % 16;
+  const long long r = blockIdx.x * 16ll + threadIdx.x / 16;
+  const long long batch = r / queries / heads, head = r / queries % heads, row = r % queries;
+  A sum = 0;
+  for (int c = tx; r < results && c < DIM_V; c += 16)
+    sum += (A)T_READ(grad[batch * grad_batch + head * grad_head + row * grad_row + c * grad_column]) *
+           (A)T_READ(y[batch * y_batch + head * y_head + row * y_row + c * y_column]);
+  sum = kiln_row_sum(sum);
+  if (tx == 0 && r < results) delta[r] = sum;
+}
+#elif PART == 3
+// The gradients of the queries.
+extern "C" __global__ void __launch_bounds__(256) kiln_attention_queries(
+    const T* grad, const T* q, const T* k, const T* v, const KilnMask* mask, const A* lse, const A* delta, T* dq, STEPS(grad), STEPS(q),
+    STEPS(k), STEPS(v), STEPS(mask), STEPS(dq), int heads, int kv_heads, int queries, int keys, long long offset, A scale) {
+  __shared__ A left[ROWS * PITCH], right[COLUMNS * PITCH], weights[ROWS * WEIGHTS_PITCH];
+  const int splits = 1;
+  KILN_BLOCK(heads / kv_heads * queries)
+  (void)split;
+  const KilnRows of_q = KILN_ROWS(q, group, queries), of_k = KILN_ROWS(k, 1, keys), of_v = KILN_ROWS(v, 1, keys),
+                 of_grad = KILN_ROWS(grad, group, queries);
+  const KilnSight sight = KILN_SIGHT;
+  const long long row = (batch * heads + kv_head * group) * queries;
+  const int end = sight.end(first, first + ROWS < of_q.rows ? first + ROWS : of_q.rows);
+  A sums[TALL][UP(DIM) * CHUNK / 16] = {};
+  for (int key = 0; key < end; key += COLUMNS) {
+    A scores[TALL][WIDE] = {}, of_weights[TALL][WIDE] = {};
+    kiln_across<DIM>(scores, of_q, first, of_k, key, left, right);
+    kiln_across<DIM_V>(of_weights, of_grad, first, of_v, key, left, right);
+#pragma unroll
+    for (int i = 0; i < TALL; ++i) {
+      const int r = first + ty + 16 * i;
+      const bool inside = r < of_q.rows;
+      const A log = inside ? lse[row + r] : -KILN_INFINITE, less = inside ? delta[row + r] : (A)0;
+      for (int j = 0; j < WIDE; ++j) {
+        const A weight = log == -KILN_INFINITE ? (A)0 : exp(sight.score(scores[i][j], r, key + tx + 16 * j) - log);
+        weights[(ty + 16 * i) * WEIGHTS_PITCH + tx + 16 * j] = weight * (of_weights[i][j] - less) * scale;
+      }
+    }
+    kiln_down<DIM>(sums, weights, of_k, key, right);
+  }
+#pragma unroll
+  for (int i = 0; i < TALL; ++i) {
+    const int r = first + ty + 16 * i;
+    if (r >= of_q.rows) continue;
+    T* to = dq + batch * dq_batch + (kv_head * group + r / queries) * dq_head + r % queries * dq_row;
+#pragma unroll
+    for (int j = 0; j < UP(DIM) * CHUNK / 16; ++j)
+      if (tx + 16 * j < DIM) to[(tx + 16 * j) * dq_column] = T_WRITTEN(sums[i][j]);
+  }
+}
+#else
+// The gradients of keys and values.
+extern "C" __global__ void __launch_bounds__(256) kiln_attention_keys(
+    const T* grad, const T* q, const T* k, const T* v, const KilnMask* mask, const A* lse, const A* delta, T* dk, T* dv, STEPS(grad),
+    STEPS(q), STEPS(k), STEPS(v), STEPS(mask), STEPS(dk), STEPS(dv), int heads, int kv_heads, int queries, int keys, long long offset,
+    A scale) {
+  __shared__ A left[ROWS * PITCH], right[COLUMNS * PITCH], weights[ROWS * WEIGHTS_PITCH];
+  const int splits = 1;
+  KILN_BLOCK(keys)
+  (void)split;
+  const KilnRows of_q = KILN_ROWS(q, group, queries), of_k = KILN_ROWS(k, 1, keys), of_v = KILN_ROWS(v, 1, keys),
+                 of_grad = KILN_ROWS(grad, group, queries);
+  const KilnSight sight = KILN_SIGHT;
+  const long long row = (batch * heads + kv_head * group) * queries;
+  A of_keys[TALL][UP(DIM) * CHUNK / 16] = {}, of_values[TALL][UP(DIM_V) * CHUNK / 16] = {};
+  for (int query = 0; query < of_q.rows; query += COLUMNS) {
+    // Queries that see none of these keys.
+    const int end_query = query + COLUMNS < of_q.rows ? query + COLUMNS : of_q.rows;
+    if (sight.end(query, end_query) <= first) continue;
+    A scores[TALL][WIDE] = {}, of_weights[TALL][WIDE] = {};
+    kiln_across<DIM>(scores, of_k, first, of_q, query, left, right);
+    kiln_across<DIM_V>(of_weights, of_v, first, of_grad, query, left, right);
+    for (int j = 0; j < WIDE; ++j) {
+      const int r = query + tx + 16 * j;
+      const bool inside = r < of_q.rows;
+      const A log = inside ? lse[row + r] : -KILN_INFINITE, less = inside ? delta[row + r] : (A)0;
+#pragma unroll
+      for (int i = 0; i < TALL; ++i) {
+        const int key = first + ty + 16 * i;
+        A& weight = scores[i][j];
+        weight = log == -KILN_INFINITE ? (A)0 : exp(sight.score(weight, r, key) - log);
+        of_weights[i][j] = weight * (of_weights[i][j] - less) * scale;
+        weights[(ty + 16 * i) * WEIGHTS_PITCH + tx + 16 * j] = weight;
+      }
+    }
+    kiln_down<DIM_V>(of_values, weights, of_grad, query, right);
+    __syncthreads();
+    for (int i = 0; i < TALL; ++i)
+      for (int j = 0; j < WIDE; ++j) weights[(ty + 16 * i) * WEIGHTS_PITCH + tx + 16 * j] = of_weights[i][j];
+    kiln_down<DIM>(of_keys, weights, of_q, query, right);
+  }
+#pragma unroll
+  for (int i = 0; i < TALL; ++i) {
+    const int r = first + ty + 16 * i;
+    if (r >= keys) continue;
+    T *to_k = dk + batch * dk_batch + kv_head * dk_head + r * dk_row, *to_v = dv + batch * dv_batch + kv_head * dv_head + r * dv_row;
+#pragma unroll
+    for (int j = 0; j < UP(DIM) * CHUNK / 16; ++j)
+      if (tx + 16 * j < DIM) to_k[(tx + 16 * j) * dk_column] = T_WRITTEN(of_keys[i][j]);
+#pragma unroll
+    for (int j = 0; j < UP(DIM_V) * CHUNK / 16; ++j)
+      if (tx + 16 * j < DIM_V) to_v[(tx + 16 * j) * dv_column] = T_WRITTEN(of_values[i][j]);
+  }
+}
+#endif

@@ -1,0 +1,55 @@
+//! Attention and its gradients by kernels of our own.
+
+use crate::{check, data, run};
+use kiln_ir::{AttentionSpec, DType, Op, Real};
+use kiln_reference::Reference;
+use kiln_suite::case::{Fill, Tolerance};
+
+/// The mask's shape, and whether it is added.
+type Mask = Option<(&'static [usize], bool)>;
+
+/// Sizes are batch, heads, heads of keys, queries, keys, columns and columns of values.
+fn attention(sizes: [usize; 7], causal: Option<i64>, mask: Mask, dtype: DType) {
+    let [batch, heads, kv_heads, queries, keys, dim, dim_v] = sizes;
+    let spec = AttentionSpec { scale: Real(1.0 / (dim as f64).sqrt()), causal };
+    let tensor = |shape: &[usize]| data(shape, dtype, Fill::Normal);
+    let mask = mask.map(|(shape, added)| {
+        let dtype = if added { dtype } else { DType::Bool };
+        data(shape, dtype, if added { Fill::Among(&[0.5, -2.0, f64::NEG_INFINITY]) } else { Fill::Normal })
+    });
+    let mut inputs = vec![
+        tensor(&[batch, heads, queries, dim]),
+        tensor(&[batch, kv_heads, keys, dim]),
+        tensor(&[batch, kv_heads, keys, dim_v]),
+    ];
+    inputs.extend(mask.clone());
+    let tolerance = Tolerance::Near { relative: 32.0, absolute: 64.0 };
+    check(&Op::Attention(spec), &inputs, tolerance);
+    let results = run(&Reference::new(), &Op::Attention(spec), &inputs, None);
+    let mut operands = vec![tensor(&[batch, heads, queries, dim_v])];
+    operands.extend_from_slice(&inputs[..3]);
+    operands.extend(results);
+    operands.extend(mask);
+    check(&Op::AttentionGrad(spec), &operands, tolerance);
+}
+
+#[test]
+fn kernels_take_any_sizes() {
+    attention([1, 2, 2, 70, 67, 32, 32], Some(0), None, DType::F32);
+    attention([2, 4, 2, 33, 40, 20, 70], None, None, DType::BF16);
+    attention([1, 2, 1, 20, 37, 130, 5], Some(3), None, DType::F16);
+    attention([1, 2, 2, 18, 19, 16, 16], Some(-2), None, DType::F64);
+}
+
+#[test]
+fn few_queries_take_many_keys_in_parts() {
+    attention([1, 4, 1, 1, 300, 16, 16], None, None, DType::F32);
+    attention([1, 4, 2, 2, 200, 16, 8], Some(150), Some((&[1, 1, 2, 200], false)), DType::F32);
+}
+
+#[test]
+fn masks_hide_or_are_added() {
+    attention([2, 2, 2, 9, 21, 8, 8], None, Some((&[1, 2, 9, 21], false)), DType::F32);
+    attention([2, 2, 1, 9, 21, 8, 8], Some(4), Some((&[2, 1, 9, 21], true)), DType::F32);
+    attention([2, 2, 2, 9, 21, 8, 8], None, Some((&[1, 1, 1, 21], true)), DType::BF16);
+}
