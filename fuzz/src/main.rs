@@ -17,6 +17,7 @@ kiln-fuzz [OPTIONS]: random programs, run in ways that must agree
   --first N      the number of the first (default: 0)
   --threads T    how many share the work (default: as many as the machine runs at once)
   --only OP      begin each program with this op, by the name of its kind: MatMul, Conv, ...
+  --engine NAME  what is compared with the reference: cpu, or cuda in a build with that feature (default: cpu)
   --texts N      damaged texts parsed for each program (default: 2)
   --failures N   stop after so many mismatches (default: 10)
   --shrink N     changes tried to make each failing program smaller (default: 3000)
@@ -37,15 +38,45 @@ fn main() -> ExitCode {
 
 enum Action {
     Help,
-    Run(Options),
+    Run(Options, Tested),
     Print(Options),
-    File(String),
+    File(String, Tested),
+}
+
+/// The engine that is compared with the reference.
+#[derive(Clone, Copy)]
+enum Tested {
+    Cpu,
+    #[cfg(feature = "cuda")]
+    Cuda,
+}
+
+impl Tested {
+    fn named(name: &str) -> Result<Tested, String> {
+        match name {
+            "cpu" => Ok(Tested::Cpu),
+            #[cfg(feature = "cuda")]
+            "cuda" => Ok(Tested::Cuda),
+            #[cfg(not(feature = "cuda"))]
+            "cuda" => Err("`--engine cuda` needs a build with `--features cuda`".into()),
+            _ => Err(format!("no engine is called `{name}`\n  hint: the engines are cpu and cuda")),
+        }
+    }
+
+    /// Fails where the device is missing.
+    fn open(self) -> Result<Subjects, String> {
+        match self {
+            Tested::Cpu => Ok(Subjects::cpu()),
+            #[cfg(feature = "cuda")]
+            Tested::Cuda => Ok(Subjects::device(kiln_cuda::shared(0).map_err(|error| error.to_string())?)),
+        }
+    }
 }
 
 fn parsed() -> Result<Action, String> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let mut options = Options { threads, progress: true, ..Options::default() };
-    let mut print = false;
+    let (mut print, mut file, mut engine) = (false, None, Tested::Cpu);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         if word == "--help" || word == "-h" {
@@ -68,11 +99,16 @@ fn parsed() -> Result<Action, String> {
             "--failures" => options.most_failures = number()?.max(1) as usize,
             "--shrink" => options.shrinking = number()? as usize,
             "--only" => options.only = Some(kind(&value)?),
-            "--file" => return Ok(Action::File(value)),
+            "--engine" => engine = Tested::named(&value)?,
+            "--file" => file = Some(value),
             other => return Err(format!("unknown option `{other}`\n  hint: `--help` lists the options")),
         }
     }
-    Ok(if print { Action::Print(options) } else { Action::Run(options) })
+    Ok(match file {
+        Some(path) => Action::File(path, engine),
+        None if print => Action::Print(options),
+        None => Action::Run(options, engine),
+    })
 }
 
 fn kind(name: &str) -> Result<OpKind, String> {
@@ -99,15 +135,16 @@ fn act(action: Action) -> Result<bool, String> {
             }
             Ok(true)
         }
-        Action::File(path) => {
+        Action::File(path, engine) => {
             let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
             let trial = Trial::from_filetest(&text).map_err(|problem| format!("{path}: {problem}"))?;
-            let failure = check(&trial, &Subjects::cpu()).failure;
+            let failure = check(&trial, &engine.open()?).failure;
             println!("{path}: {}", failure.as_ref().map_or("ok".into(), ToString::to_string));
             Ok(failure.is_none())
         }
-        Action::Run(options) => {
-            let report = run(&options, Subjects::cpu);
+        Action::Run(options, engine) => {
+            engine.open()?;
+            let report = run(&options, || engine.open().expect("it was there before"));
             println!("{report}");
             Ok(report.is_good())
         }

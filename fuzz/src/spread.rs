@@ -4,8 +4,9 @@ use crate::trace::{Slot, same};
 use kiln_ir::{DType, Elements, TensorData};
 use kiln_suite::fill::{epsilon, float_limits};
 
-/// Runs with noise that are made where two runs differ, and if they do not explain it, how many more.
-const ROUNDS: [u64; 2] = [8, 120];
+/// Runs with noise that are made where two runs differ, and if they do not explain it, up to how many more. What shows only where
+/// five values are rounded in one certain way of all shows in one of some hundred.
+const ROUNDS: [u64; 3] = [8, 120, 1500];
 
 /// Whether `found` are values that a correct run may give where another gave `expected`: the first place that is not, with a
 /// text. `noisy` makes one more run, by its number; it is called only where bits differ.

@@ -111,6 +111,16 @@ fn a_wrong_element_is_found_and_made_small() {
 }
 
 #[test]
+fn engines_of_other_devices_are_compared_with_the_reference() {
+    let report = found(|| Subjects::device(Arc::new(Cpu::with_threads(1))));
+    assert!(report.failures.is_empty(), "{report}");
+    assert!(report.counts.regions > 400 && report.counts.fused_gradients > 100, "{report}");
+    let (check, op, _) =
+        small(&found(|| Subjects::device(Wrong::engine(Mistake::LastElement(OpKind::Windows)))));
+    assert_eq!((check, op.as_deref()), (Check::Value, Some("windows")));
+}
+
+#[test]
 fn a_wrong_rounding_is_found_and_made_small() {
     let (check, op, trial) = small(&with(Mistake::Factor(Binary::Atan2, 1.0 + 1e-3)));
     assert_eq!((check, op.as_deref()), (Check::Value, Some("atan2")));

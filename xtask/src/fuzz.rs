@@ -15,6 +15,7 @@ const OPTIONS: &[&str] = &[
     "--first",
     "--threads",
     "--only",
+    "--engine",
     "--texts",
     "--failures",
     "--shrink",
@@ -34,7 +35,11 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
 /// The command that fuzzes. It uses the profile of the tests: what they built is there, the engines' kernels are optimised
 /// in it, and overflow and debug assertions are checked.
 pub(crate) fn fuzzer(mut command: Command, words: &[String]) -> Command {
-    command.args(["run", "--quiet", "-p", PACKAGE, "--"]);
+    command.args(["run", "--quiet", "-p", PACKAGE]);
+    if words.iter().any(|word| matches!(word.as_str(), "cuda" | "--engine=cuda")) {
+        command.args(["--features", "cuda"]);
+    }
+    command.arg("--");
     for word in words {
         // The program takes values as the next word only.
         match word.split_once('=') {
@@ -55,6 +60,9 @@ mod tests {
         let command = fuzzer(Command::new("cargo"), &words);
         let said = process::describe(&command);
         assert_eq!(said, "cargo run --quiet -p kiln-fuzz -- --programs 5 --only MatMul");
+        let words: Vec<String> = ["--engine", "cuda"].map(str::to_owned).into();
+        let said = process::describe(&fuzzer(Command::new("cargo"), &words));
+        assert_eq!(said, "cargo run --quiet -p kiln-fuzz --features cuda -- --engine cuda");
     }
 
     #[test]

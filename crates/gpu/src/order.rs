@@ -44,6 +44,9 @@ impl<D: Driver> Gpu<D> {
         let x = self.contiguous(x, ty.dtype)?;
         let result = self.uninit(&results[0])?;
         let lines = results[0].num_elements();
+        if lines == 0 {
+            return Ok(smallvec![result.into_value(results[0])]);
+        }
         let sides = Sides::new(&ty.shape, axis);
         let index = results[0].dtype;
         let search = Search { extremum, x: &x, dtype: ty.dtype, lines, sides };

@@ -4,15 +4,17 @@
 //! alone, with every value held, and with some held, some read on the way, units of work that end anywhere, and ops
 //! that other threads record. Gradients are those of automatic differentiation over the engine alone and over fusion.
 
-use super::{Check, Counts, Failure, Projection, Subjects, at_slot};
+use super::{Check, Counts, Failure, Projection, Scope, Subjects, at_slot};
 use crate::noise::Noisy;
 use crate::random::Random;
 use crate::spread::first_problem;
 use crate::trace::{Ownership, Slot, executed, read, trace};
 use crate::trial::Trial;
 use kiln_autodiff::{Autodiff, Checkpointing};
+use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Statistics};
 use kiln_ir::{Engine, Instruction, Operands, ProgramOperand, Value, Values, Var};
+use kiln_reference::Reference;
 use std::sync::Arc;
 
 /// Which values are held to the end.
@@ -35,10 +37,35 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     result
 }
 
+/// What values and gradients over fusion are compared with.
+fn judge(subjects: &Subjects) -> Arc<dyn Engine> {
+    match subjects.scope {
+        Scope::All => subjects.one.clone(),
+        Scope::Engine => Arc::new(Reference::new()),
+    }
+}
+
+/// One more run that is wrong as much as engines may be. The reference computes in `f64`: where sums leave the range of a
+/// narrower float, the processor's engine shows what becomes of them.
+fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
+    match (subjects.scope, number) {
+        (Scope::Engine, 0) => Arc::new(Cpu::with_threads(1)),
+        (Scope::Engine | Scope::All, _) => Arc::new(Noisy::new(number)),
+    }
+}
+
+/// How a program is recorded. Each way makes regions of its own, which some devices compile.
+fn ways(subjects: &Subjects) -> &'static [Held] {
+    match subjects.scope {
+        Scope::All => &[Held::Outputs, Held::All, Held::Some],
+        Scope::Engine => &[Held::Some],
+    }
+}
+
 fn values(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
-    let expected = trace(&*subjects.one, trial, Ownership::Kept).slots;
-    let noisy = |number: u64| Some(trace(&Noisy::new(number), trial, Ownership::Kept).slots);
-    for held in [Held::Outputs, Held::All, Held::Some] {
+    let expected = trace(&*judge(subjects), trial, Ownership::Kept).slots;
+    let noisy = |number: u64| Some(trace(&*run_with_noise(subjects, number), trial, Ownership::Kept).slots);
+    for &held in ways(subjects) {
         let mut random = Random::new(0xF05E, trial.program.instructions.len() as u64);
         let found = run(&subjects.fused, trial, held, &mut random);
         counts.comparisons += found.len() as u64;
@@ -151,17 +178,23 @@ fn disturb(layer: &Fusion, values: &[Option<Value>], random: &mut Random) {
 fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     let checkpointing = if trial.smooth { Checkpointing::None } else { Checkpointing::Balanced };
     let under = |engine: Arc<dyn Engine>| pulled_back(trial, &Autodiff::new(engine, checkpointing));
-    let Some(expected) = under(subjects.one.clone()) else { return Ok(()) };
-    let failed = |text: String| Failure::whole(Check::FusedGradient, text);
-    let found = under(Arc::new(subjects.fused.clone()));
-    let found = found.ok_or_else(|| failed("there is none, but there is without fusion".into()))?;
-    counts.comparisons += found.len() as u64;
-    counts.fused_gradients += found.len() as u64;
-    let noisy = |number: u64| under(Arc::new(Noisy::new(number)));
-    match first_problem(&expected, &found, &noisy) {
-        Some((place, text)) => Err(failed(format!("of input {place}: {text}"))),
-        None => Ok(()),
+    let Some(expected) = under(judge(subjects)) else { return Ok(()) };
+    let noisy = |number: u64| under(run_with_noise(subjects, number));
+    let compared = |engine: Arc<dyn Engine>, check: Check| {
+        let failed = |text: String| Failure::whole(check, text);
+        let found = under(engine).ok_or_else(|| failed("there is none, but there is elsewhere".into()))?;
+        match first_problem(&expected, &found, &noisy) {
+            Some((place, text)) => Err(failed(format!("of input {place}: {text}"))),
+            None => Ok(found.len() as u64),
+        }
+    };
+    if subjects.scope == Scope::Engine {
+        counts.comparisons += compared(subjects.one.clone(), Check::EagerGradient)?;
     }
+    let count = compared(Arc::new(subjects.fused.clone()), Check::FusedGradient)?;
+    counts.comparisons += count;
+    counts.fused_gradients += count;
+    Ok(())
 }
 
 /// The gradients by the inputs, an error for those that have none; `None` altogether where there is no loss to walk back from.

@@ -178,6 +178,8 @@ fn extremes_are_found_at_all_lengths() {
         (&[3, 40, 70], 1),
         (&[1, 70_000], 1),
         (&[70_000, 2], 0),
+        (&[3, 0, 2], 0),
+        (&[3, 0, 0], 1),
     ] {
         for extremum in [Extremum::Min, Extremum::Max] {
             let op = Op::ArgReduce { extremum, axis, index: DType::I64 };
