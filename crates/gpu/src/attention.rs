@@ -23,13 +23,24 @@ const LOG_SUM_EXP: usize = 5;
 const MOST_COLUMNS: usize = 1024;
 
 /// Keys that are worth a part of their own, where there are few queries.
-const LEAST_KEYS: usize = 64;
+const LEAST_KEYS: usize = 32;
+
+/// Queries with which a mask is worth being rewritten for the library.
+const LEAST_MASKED: usize = 16;
+
+/// What the library adds to scores that a mask hides: less than any score, and far from infinity, which it would take from itself.
+const HIDDEN: &str = "-1e30";
 
 /// Rows and columns of a tile for each of the 16 that go with one thread.
 #[derive(Clone, Copy)]
 struct Tile {
     tall: usize,
     wide: usize,
+}
+
+impl Tile {
+    /// For kernels that have none.
+    const ANY: Tile = Tile { tall: 1, wide: 1 };
 }
 
 /// Operands or results, each with its type.
@@ -109,7 +120,15 @@ impl<D: Driver> Gpu<D> {
         pass: AttentionPass,
         results: &[TensorType],
     ) -> Result<Option<Vec<Array<D>>>> {
-        if call.mask.is_some() || call.dtype.size() != 2 {
+        let Sizes { batch, heads, kv_heads, queries, keys, dim, dim_v } = call.sizes;
+        let bias = match &call.mask {
+            None => None,
+            Some((_, ty)) if ty.dtype.is_bool() && queries >= LEAST_MASKED => {
+                Some([0, 1, 2, 3].map(|axis| ty.shape[axis]))
+            }
+            Some(_) => return Ok(None),
+        };
+        if call.dtype.size() != 2 {
             return Ok(None);
         }
         let mut all = Vec::with_capacity(call.given.len() + results.len());
@@ -118,10 +137,9 @@ impl<D: Driver> Gpu<D> {
                 if place == LOG_SUM_EXP { array.layout.is_contiguous() } else { aligned(array, ty.dtype) };
             all.push(if lies { array.clone() } else { self.contiguous(array, ty.dtype)? });
         }
-        all.extend(self.attention_results(call, results)?);
-        let steps =
-            all.iter().filter(|array| array.layout.rank() == 4).map(|array| steps(&array.layout)).collect();
-        let Sizes { batch, heads, kv_heads, queries, keys, dim, dim_v } = call.sizes;
+        let found = self.attention_results(call, results)?;
+        let steps = all.iter().chain(&found).filter(|array| array.layout.rank() == 4);
+        let steps = steps.map(|array| steps_of(&array.layout)).collect();
         let (scale, causal, dtype) = (call.spec.scale, call.spec.causal, call.dtype);
         let attention = Attention {
             pass,
@@ -135,15 +153,62 @@ impl<D: Driver> Gpu<D> {
             dim_v,
             scale,
             causal,
+            bias,
             steps,
         };
         let Some(workspace) = self.driver.attention_workspace(&attention)? else { return Ok(None) };
         let workspace = self.block(workspace)?;
+        if bias.is_some() && pass == AttentionPass::Backward {
+            all[LOG_SUM_EXP] = self.sighted(call, &all[LOG_SUM_EXP])?;
+        }
         let size =
             |array: &Array<D>| if array.layout.rank() == 4 { dtype } else { dtype.accumulator() }.size();
-        let tensors: Vec<Place<D::Memory>> = all.iter().map(|array| array.at(size(array))).collect();
+        let mut tensors: Vec<Place<D::Memory>> = all.iter().map(|array| array.at(size(array))).collect();
+        if let Some(bias) = self.attention_bias(call)? {
+            tensors.push(bias.at(0));
+        }
+        tensors.extend(found.iter().map(|array| array.at(size(array))));
         self.attend(Attend { attention: Arc::new(attention), tensors, workspace: workspace.at(0) })?;
-        Ok(Some(all.split_off(call.given.len())))
+        if bias.is_some() && pass == AttentionPass::Forward {
+            self.blind(call, &found)?;
+        }
+        Ok(Some(found))
+    }
+
+    /// What is added to the scores instead of the mask.
+    fn attention_bias(&self, call: &Call<D>) -> Result<Option<Block<D>>> {
+        let Some((mask, ty)) = &call.mask else { return Ok(None) };
+        let total = ty.num_elements();
+        let bias = self.block(total * size_of::<f32>())?;
+        let native = call.native("kiln_attention_bias", 5, Tile::ANY).name("HIDDEN", HIDDEN);
+        let mut arguments = Arguments::<D::Memory>::new();
+        arguments.extend([mask.place(ty.dtype), Argument::Place(bias.at(0))]);
+        push_steps(&mut arguments, mask.layout.strides());
+        arguments.extend([ty.shape[1], ty.shape[2], ty.shape[3], total].map(length));
+        self.native(native, total, arguments)?;
+        Ok(Some(bias))
+    }
+
+    /// Makes rows whose keys were all hidden zeros.
+    fn blind(&self, call: &Call<D>, found: &[Array<D>]) -> Result<()> {
+        let Sizes { batch, heads, queries, .. } = call.sizes;
+        let native = call.native("kiln_attention_blind", 6, Tile::ANY).name("HIDDEN", HIDDEN);
+        let mut arguments = Arguments::<D::Memory>::new();
+        arguments.extend([found[0].place(call.dtype), found[1].place(call.dtype.accumulator())]);
+        push_steps(&mut arguments, found[0].layout.strides());
+        arguments.extend([heads, queries, batch * heads * queries].map(length));
+        self.native(native, batch * heads * queries, arguments)
+    }
+
+    /// Log-sum-exps by which such rows have no weights.
+    fn sighted(&self, call: &Call<D>, lse: &Array<D>) -> Result<Array<D>> {
+        let wide = call.dtype.accumulator();
+        let sighted = self.uninit(&TensorType { shape: lse.layout.shape, dtype: wide })?;
+        let native = call.native("kiln_attention_sighted", 7, Tile::ANY);
+        let total = lse.layout.shape.num_elements();
+        let arguments = [lse.place(wide), sighted.place(wide), length(total)].into_iter().collect();
+        self.native(native, total, arguments)?;
+        Ok(sighted)
     }
 
     /// Fresh results. Where heads lie side by side in each row of an operand, they do so in what belongs to it.
@@ -365,7 +430,7 @@ fn aligned<D: Driver>(array: &Array<D>, dtype: DType) -> bool {
 }
 
 /// Elements from one batch, head and row to the next; of axes with one place, as if there were no gaps.
-fn steps(layout: &Layout) -> [usize; 3] {
+fn steps_of(layout: &Layout) -> [usize; 3] {
     let mut steps = [0; 3];
     let mut inside = layout.shape[3];
     for axis in (0..3).rev() {
@@ -383,10 +448,10 @@ mod tests {
     #[test]
     fn steps_of_single_places_are_those_without_gaps() {
         let plain = Layout::contiguous(Shape::from([2, 3, 4, 8]));
-        assert_eq!(steps(&plain), [96, 32, 8]);
+        assert_eq!(steps_of(&plain), [96, 32, 8]);
         let heads_inside = Layout::contiguous(Shape::from([2, 4, 3, 8])).permute(&Axes::new(&[0, 2, 1, 3]));
-        assert_eq!(steps(&heads_inside), [96, 8, 24]);
+        assert_eq!(steps_of(&heads_inside), [96, 8, 24]);
         let one = Layout::contiguous(Shape::from([1, 1, 4, 8]));
-        assert_eq!(steps(&one), [32, 32, 8]);
+        assert_eq!(steps_of(&one), [32, 32, 8]);
     }
 }

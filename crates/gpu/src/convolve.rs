@@ -2,7 +2,8 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::{Convolution, Convolve, Driver, Pass};
+use crate::driver::{Arguments, Convolution, Convolve, Driver, Pass};
+use crate::native::{Native, length};
 use crate::view::{tensor, view};
 use kiln_ir::{
     Axes, ConvPass, ConvSpec, DType, Layout, Op, Operand, Operands, PadAxis, Result, Scalar, Shape,
@@ -10,6 +11,14 @@ use kiln_ir::{
 };
 use smallvec::smallvec;
 use std::sync::Arc;
+
+const TURN: &str = include_str!("native/turn.cu");
+
+/// Rows and columns of a tile of it.
+const TURNED: usize = 64;
+
+/// Elements of 16 bits that are moved at once.
+const EIGHT: usize = 8;
 
 impl<D: Driver> Gpu<D> {
     /// Whether convolutions run by the vendor's library. Without it they are made of simpler ops, which run on the device too,
@@ -78,7 +87,32 @@ impl<D: Driver> Gpu<D> {
             return self.contiguous(array, ty.dtype);
         }
         let order = channels_last(ty.shape.rank());
-        self.contiguous(&array.with_layout(array.layout.permute(&order)), ty.dtype)
+        let channels = array.with_layout(array.layout.permute(&order));
+        match self.channels_turned(array, &channels, ty)? {
+            Some(turned) => Ok(turned),
+            None => self.contiguous(&channels, ty.dtype),
+        }
+    }
+
+    /// An operand whose channels lie before its space, turned as whole matrices; `None` where its sizes do not allow that.
+    fn channels_turned(
+        &self,
+        array: &Array<D>,
+        channels: &Array<D>,
+        ty: &TensorType,
+    ) -> Result<Option<Array<D>>> {
+        let (rows, columns) = (ty.shape[1], ty.shape[2..].iter().product::<usize>());
+        let whole = [rows, columns, array.layout.offset].iter().all(|length| length.is_multiple_of(EIGHT));
+        let counted = i32::try_from(rows * columns).is_ok();
+        if ty.dtype.size() != 2 || !array.layout.is_contiguous() || columns == 1 || !whole || !counted {
+            return Ok(None);
+        }
+        let fresh = self.uninit(&ty.with_shape(channels.layout.shape))?;
+        let blocks = ty.shape[0] * rows.div_ceil(TURNED) * columns.div_ceil(TURNED);
+        let arguments: Arguments<D::Memory> =
+            smallvec![array.place(ty.dtype), fresh.place(ty.dtype), length(rows), length(columns)];
+        self.native_blocks(Native::new(TURN, "kiln_turn"), blocks, arguments)?;
+        Ok(Some(Array { suspicions: array.suspicions.clone(), ..fresh }))
     }
 
     /// Where sides have different padding, the operand has it instead of the convolution.

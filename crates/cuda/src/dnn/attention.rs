@@ -99,9 +99,10 @@ impl Attending<'_> {
         let q = self.rows_at(0, heads, queries, dim)?;
         let k = self.columns_at(1, kv_heads, keys, dim)?;
         let v = self.rows_at(2, kv_heads, keys, dim_v)?;
+        let bias = self.bias()?;
         let y = self.rows_at(3, heads, queries, dim_v)?;
         let lse = self.per_row_outside()?;
-        let scores = self.scores(q, k)?;
+        let scores = self.scores(q, k, bias)?;
         let scores = self.masked(scores)?;
         let greatest = self.per_row()?;
         let greatest = self.graph.reduce(Reduction::CUDNN_REDUCE_TENSOR_MAX, scores, greatest)?;
@@ -126,12 +127,13 @@ impl Attending<'_> {
         let v = self.columns_at(3, kv_heads, keys, dim_v)?;
         let y = self.rows_at(4, heads, queries, dim_v)?;
         let lse = self.per_row_outside()?;
+        let bias = self.bias()?;
         let dq = self.rows_at(5, heads, queries, dim)?;
         let dk = self.rows_at(6, kv_heads, keys, dim)?;
         let dv = self.rows_at(7, kv_heads, keys, dim_v)?;
         let delta = self.delta(grad, y)?;
         // The weights again.
-        let scores = self.scores(q, k)?;
+        let scores = self.scores(q, k, bias)?;
         let below = self.per_score(Pointwise::CUDNN_POINTWISE_SUB, &[scores, lse])?;
         let below = self.masked(below)?;
         let weights = self.per_score(Pointwise::CUDNN_POINTWISE_EXP, &[below])?;
@@ -193,12 +195,22 @@ impl Attending<'_> {
         Ok(())
     }
 
-    /// Scaled, and not masked yet.
-    fn scores(&mut self, q: Tensor, k: Tensor) -> Outcome<Tensor> {
+    /// Scaled, with what is added, and not masked yet.
+    fn scores(&mut self, q: Tensor, k: Tensor, bias: Option<Tensor>) -> Outcome<Tensor> {
         let scores = self.over_scores(F32)?;
         let scores = self.graph.matmul(q, k, scores)?;
         let scale = self.scale()?;
-        self.per_score(Pointwise::CUDNN_POINTWISE_MUL, &[scores, scale])
+        let scores = self.per_score(Pointwise::CUDNN_POINTWISE_MUL, &[scores, scale])?;
+        match bias {
+            Some(bias) => self.per_score(Pointwise::CUDNN_POINTWISE_ADD, &[scores, bias]),
+            None => Ok(scores),
+        }
+    }
+
+    fn bias(&mut self) -> Outcome<Option<Tensor>> {
+        let Some(lengths) = self.attention.bias else { return Ok(None) };
+        let lengths = lengths.map(|length| length as i64);
+        self.graph.argument(&lengths, &contiguous(&lengths), F32).map(Some)
     }
 
     /// With negative infinity where a query does not see a key.

@@ -40,7 +40,21 @@ fn attention(pass: AttentionPass, dtype: DType, sizes: [usize; 7], causal: Optio
         AttentionPass::Backward => vec![y, q, k, v, y, q, k, v],
     };
     let scale = Real(0.125);
-    Attention { pass, dtype, batch, heads, kv_heads, queries, keys, dim, dim_v, scale, causal, steps }
+    Attention {
+        pass,
+        dtype,
+        batch,
+        heads,
+        kv_heads,
+        queries,
+        keys,
+        dim,
+        dim_v,
+        scale,
+        causal,
+        bias: None,
+        steps,
+    }
 }
 
 #[test]
@@ -60,8 +74,11 @@ fn attention_is_one_kernel() {
                 ([2, 8, 1, 512, 512, 256, 256], None),
                 ([1, 2, 2, 3, 5, 40, 24], Some(1)),
             ] {
-                let attention = attention(pass, dtype, sizes, causal);
-                assert!(taken(attention::graph(&attention, version)), "{attention:?}");
+                let mut attention = attention(pass, dtype, sizes, causal);
+                for bias in [None, Some([sizes[0], 1, sizes[3], sizes[4]]), Some([1, 1, 1, sizes[4]])] {
+                    attention.bias = bias;
+                    assert!(taken(attention::graph(&attention, version)), "{attention:?}");
+                }
             }
         }
     }

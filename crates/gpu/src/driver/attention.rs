@@ -19,7 +19,7 @@ pub struct Attend<M> {
 pub struct Attention {
     /// What is computed.
     pub pass: AttentionPass,
-    /// Of all tensors but the log-sum-exp. 16-bit floats are added up in `f32`.
+    /// Of all tensors but the bias and the log-sum-exp. 16-bit floats are added up in `f32`.
     pub dtype: DType,
     /// How many independent attentions share no keys.
     pub batch: usize,
@@ -39,16 +39,19 @@ pub struct Attention {
     pub scale: Real,
     /// With `Some(offset)`, query `i` sees key `j` only where `j <= i + offset`.
     pub causal: Option<i64>,
-    /// Elements from one batch, head and row to the next, of each tensor but the log-sum-exp; rows have no gaps. The log-sum-exp,
-    /// `f32[batch, heads, queries]`, has none at all.
+    /// The lengths of what is added to the scores, if anything: a tensor of `f32` without gaps, each length that of
+    /// `[batch, heads, queries, keys]`, or 1 where all share it.
+    pub bias: Option<[usize; 4]>,
+    /// Elements from one batch, head and row to the next, of each tensor but the bias and the log-sum-exp; rows have no gaps. The
+    /// log-sum-exp, `f32[batch, heads, queries]`, has none at all.
     pub steps: Vec<[usize; 3]>,
 }
 
 /// Which tensors of an attention are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionPass {
-    /// Of `q, k, v`, results `y` and the log-sum-exp.
+    /// Of `q, k, v` and the bias, results `y` and the log-sum-exp.
     Forward,
-    /// Of the gradient of `y`, `q, k, v`, `y` and the log-sum-exp, the gradients of `q, k, v`.
+    /// Of the gradient of `y`, `q, k, v`, `y`, the log-sum-exp and the bias, the gradients of `q, k, v`.
     Backward,
 }

@@ -254,7 +254,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_queries(
       if (tx + 16 * j < DIM) to[(tx + 16 * j) * dq_column] = T_WRITTEN(sums[i][j]);
   }
 }
-#else
+#elif PART == 4
 // The gradients of keys and values.
 extern "C" __global__ void __launch_bounds__(256) kiln_attention_keys(
     const T* grad, const T* q, const T* k, const T* v, const KilnMask* mask, const A* lse, const A* delta, T* dk, T* dv, STEPS(grad),
@@ -307,5 +307,30 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_keys(
     for (int j = 0; j < UP(DIM_V) * CHUNK / 16; ++j)
       if (tx + 16 * j < DIM_V) to_v[(tx + 16 * j) * dv_column] = T_WRITTEN(of_values[i][j]);
   }
+}
+#elif PART == 5
+// What is added to scores instead of a mask of bytes, whose axes have these lengths: HIDDEN where a key is not seen.
+extern "C" __global__ void kiln_attention_bias(
+    const KilnMask* mask, A* to, STEPS(mask), long long heads, long long rows, long long columns, long long total) {
+  for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < total; p += gridDim.x * (long long)blockDim.x) {
+    const long long c = p % columns, r = p / columns % rows, h = p / columns / rows % heads, b = p / columns / rows / heads;
+    to[p] = mask[b * mask_batch + h * mask_head + r * mask_row + c * mask_column] ? (A)0 : (A)HIDDEN;
+  }
+}
+#elif PART == 6
+// Rows whose keys are all hidden become zeros.
+extern "C" __global__ void kiln_attention_blind(T* y, A* lse, STEPS(y), int heads, int queries, long long results) {
+  for (long long r = blockIdx.x * (long long)blockDim.x + threadIdx.x; r < results; r += gridDim.x * (long long)blockDim.x) {
+    if (!(lse[r] < (A)HIDDEN / 2)) continue;
+    T* row = y + r / queries / heads * y_batch + r / queries % heads * y_head + r % queries * y_row;
+    for (int c = 0; c < DIM_V; ++c) row[c * y_column] = T_WRITTEN((A)0);
+    lse[r] = -KILN_INFINITE;
+  }
+}
+#else
+// Log-sum-exps that leave such rows no weights.
+extern "C" __global__ void kiln_attention_sighted(const A* lse, A* to, long long results) {
+  for (long long r = blockIdx.x * (long long)blockDim.x + threadIdx.x; r < results; r += gridDim.x * (long long)blockDim.x)
+    to[r] = lse[r] == -KILN_INFINITE ? KILN_INFINITE : lse[r];
 }
 #endif

@@ -1,4 +1,4 @@
-//! Attention and its gradients by kernels of our own.
+//! Attention and its gradients: by kernels of our own, and as it is given to a library.
 
 use crate::{check, data, run};
 use kiln_ir::{AttentionSpec, DType, Op, Real};
@@ -52,4 +52,13 @@ fn masks_hide_or_are_added() {
     attention([2, 2, 2, 9, 21, 8, 8], None, Some((&[1, 2, 9, 21], false)), DType::F32);
     attention([2, 2, 1, 9, 21, 8, 8], Some(4), Some((&[2, 1, 9, 21], true)), DType::F32);
     attention([2, 2, 2, 9, 21, 8, 8], None, Some((&[1, 1, 1, 21], true)), DType::BF16);
+}
+
+#[test]
+fn libraries_take_operands_as_they_lie_and_masks_as_numbers() {
+    attention([2, 4, 2, 9, 11, 8, 16], Some(2), None, DType::F16);
+    attention([1, 2, 2, 17, 18, 20, 8], None, Some((&[1, 1, 17, 18], false)), DType::F16);
+    // All that the first query may see is hidden.
+    let sizes = [1, 2, 1, 16, 5, 8, 8];
+    attention(sizes, Some(0), Some((&[1, 1, 1, 5], false)), DType::F16);
 }

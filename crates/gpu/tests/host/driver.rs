@@ -1,6 +1,9 @@
 //! A driver that runs kernels on the processor: C++ by `g++`, the threads of a block one after the other.
 
-use kiln_gpu::driver::{Argument, Convolution, Convolve, Grid, Pass, Place, Products, Step};
+use crate::library;
+use kiln_gpu::driver::{
+    Argument, Attend, Attention, Convolution, Convolve, Grid, Pass, Place, Products, Step,
+};
 use kiln_gpu::{DeviceInfo, Driver};
 use kiln_ir::{DType, Error, Result, Shape};
 use kiln_kernel::print::Dialect;
@@ -216,6 +219,17 @@ impl Driver for Host {
         let [x, w, y] = &convolve.tensors;
         // SAFETY: as the caller says.
         unsafe { convolved(&convolve.convolution, [address(x), address(w), address(y)]) };
+        Ok(())
+    }
+
+    fn attention_workspace(&self, attention: &Attention) -> Result<Option<usize>> {
+        Ok(library::takes(attention).then_some(16))
+    }
+
+    unsafe fn attend(&self, attend: &Attend<HostMemory>) -> Result<()> {
+        let tensors: Vec<*mut u8> = attend.tensors.iter().map(address).collect();
+        // SAFETY: as the caller says.
+        unsafe { library::attended(&attend.attention, &tensors) };
         Ok(())
     }
 

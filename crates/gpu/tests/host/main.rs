@@ -5,6 +5,7 @@
 
 mod attention;
 mod driver;
+mod library;
 
 use driver::Host;
 use kiln_gpu::{Gpu, MemoryConfig};
@@ -272,6 +273,8 @@ fn convolutions_of_a_library_are_asked_for_as_they_lie() {
         (ConvSpec { groups: 2, ..ConvSpec::new(2) }, [1, 4, 4, 4], [6, 2, 3, 3]),
         (ConvSpec { padding: vec![(2, 1)], stride: vec![2], ..ConvSpec::new(1) }, [2, 4, 9, 0], [3, 4, 3, 0]),
         (ConvSpec::new(2), [1, 5, 4, 4], [2, 5, 3, 3]),
+        // What is turned in whole tiles.
+        (ConvSpec::new(2), [2, 8, 12, 8], [72, 8, 5, 1]),
     ];
     for (spec, x, w) in specs {
         for dtype in [DType::F32, DType::BF16] {

@@ -1,0 +1,135 @@
+//! Attention as a vendor's library would compute it: in the order of its definition, in `f64`.
+
+use half::f16;
+use kiln_gpu::driver::{Attention, AttentionPass};
+use kiln_ir::DType;
+
+/// What this library takes: one kind of floats, so that kernels are tested with the others.
+pub(crate) fn takes(attention: &Attention) -> bool {
+    attention.dtype == DType::F16 && attention.dim_v.is_multiple_of(8)
+}
+
+/// Tensors of an attention in memory.
+struct Memory<'a> {
+    attention: &'a Attention,
+    tensors: &'a [*mut u8],
+}
+
+impl Memory<'_> {
+    /// An element of a tensor that has steps: number `place` of those, number `tensor` of all.
+    fn at(&self, tensor: usize, place: usize, [batch, head, row, column]: [usize; 4]) -> *mut f16 {
+        let [per_batch, per_head, per_row] = self.attention.steps[place];
+        let at = batch * per_batch + head * per_head + row * per_row + column;
+        self.tensors[tensor].cast::<f16>().wrapping_add(at)
+    }
+
+    fn get(&self, tensor: usize, place: usize, index: [usize; 4]) -> f64 {
+        // SAFETY: the caller of `attended` vouches for the memory.
+        unsafe { self.at(tensor, place, index).read() }.to_f64()
+    }
+
+    fn add(&self, tensor: usize, place: usize, index: [usize; 4], number: f64) {
+        let sum = self.get(tensor, place, index) + number;
+        // SAFETY: as above.
+        unsafe { self.at(tensor, place, index).write(f16::from_f64(sum)) };
+    }
+
+    fn log(&self, tensor: usize, [batch, head, row]: [usize; 3]) -> *mut f32 {
+        let Attention { heads, queries, .. } = *self.attention;
+        self.tensors[tensor].cast::<f32>().wrapping_add((batch * heads + head) * queries + row)
+    }
+
+    fn bias(&self, tensor: usize, index: [usize; 4]) -> f64 {
+        let Some(lengths) = self.attention.bias else { return 0.0 };
+        let at = (0..4).fold(0, |at, axis| at * lengths[axis] + index[axis].min(lengths[axis] - 1));
+        // SAFETY: as above.
+        f64::from(unsafe { self.tensors[tensor].cast::<f32>().wrapping_add(at).read() })
+    }
+
+    fn score(&self, first: usize, bias: usize, [batch, head, row, key]: [usize; 4]) -> f64 {
+        let Attention { heads, kv_heads, dim, scale, causal, .. } = *self.attention;
+        if causal.is_some_and(|offset| key as i64 > row as i64 + offset) {
+            return f64::NEG_INFINITY;
+        }
+        let of_key = [batch, head / (heads / kv_heads), key];
+        let product = |c| {
+            let [b, h, r] = of_key;
+            self.get(first, first, [batch, head, row, c]) * self.get(first + 1, first + 1, [b, h, r, c])
+        };
+        (0..dim).map(product).sum::<f64>() * scale.0 + self.bias(bias, [batch, head, row, key])
+    }
+
+    fn forward(&self, [batch, head, row]: [usize; 3]) {
+        let Attention { heads, kv_heads, keys, dim_v, .. } = *self.attention;
+        let y = 3 + usize::from(self.attention.bias.is_some());
+        let scores: Vec<f64> = (0..keys).map(|key| self.score(0, 3, [batch, head, row, key])).collect();
+        let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = scores.iter().map(|score| (score - greatest).exp()).sum();
+        for c in 0..dim_v {
+            let of_key = |key: usize| {
+                (scores[key] - greatest).exp() * self.get(2, 2, [batch, head / (heads / kv_heads), key, c])
+            };
+            let number = (0..keys).map(of_key).sum::<f64>() / sum;
+            // SAFETY: as above.
+            unsafe { self.at(y, 3, [batch, head, row, c]).write(f16::from_f64(number)) };
+        }
+        // SAFETY: as above.
+        unsafe { self.log(y + 1, [batch, head, row]).write((greatest + sum.ln()) as f32) };
+    }
+
+    fn backward(&self, [batch, head, row]: [usize; 3]) {
+        let Attention { heads, kv_heads, keys, dim, dim_v, scale, .. } = *self.attention;
+        let (kv_head, results) = (head / (heads / kv_heads), 6 + usize::from(self.attention.bias.is_some()));
+        // SAFETY: as above.
+        let log = f64::from(unsafe { self.log(5, [batch, head, row]).read() });
+        let grad = |c: usize| self.get(0, 0, [batch, head, row, c]);
+        let delta: f64 = (0..dim_v).map(|c| grad(c) * self.get(4, 4, [batch, head, row, c])).sum();
+        for key in 0..keys {
+            let weight = (self.score(1, 6, [batch, head, row, key]) - log).exp();
+            let of_weight: f64 = (0..dim_v).map(|c| grad(c) * self.get(3, 3, [batch, kv_head, key, c])).sum();
+            let of_score = weight * (of_weight - delta) * scale.0;
+            for c in 0..dim {
+                let (q, k) =
+                    (self.get(1, 1, [batch, head, row, c]), self.get(2, 2, [batch, kv_head, key, c]));
+                self.add(results, 5, [batch, head, row, c], of_score * k);
+                self.add(results + 1, 6, [batch, kv_head, key, c], of_score * q);
+            }
+            for c in 0..dim_v {
+                self.add(results + 2, 7, [batch, kv_head, key, c], weight * grad(c));
+            }
+        }
+    }
+}
+
+/// Computes an attention.
+///
+/// # Safety
+/// The tensors must hold the elements that the attention's sizes and steps reach.
+pub(crate) unsafe fn attended(attention: &Attention, tensors: &[*mut u8]) {
+    let memory = Memory { attention, tensors };
+    let Attention { batch, heads, kv_heads, queries, keys, dim, dim_v, .. } = *attention;
+    if attention.pass == AttentionPass::Backward {
+        let results = tensors.len() - 3;
+        for (place, [heads, rows, columns]) in
+            [[heads, queries, dim], [kv_heads, keys, dim], [kv_heads, keys, dim_v]].into_iter().enumerate()
+        {
+            for at in 0..batch * heads * rows * columns {
+                let index = [
+                    at / columns / rows / heads,
+                    at / columns / rows % heads,
+                    at / columns % rows,
+                    at % columns,
+                ];
+                // SAFETY: as the caller says.
+                unsafe { memory.at(results + place, 5 + place, index).write(f16::ZERO) };
+            }
+        }
+    }
+    for at in 0..batch * heads * queries {
+        let row = [at / queries / heads, at / queries % heads, at % queries];
+        match attention.pass {
+            AttentionPass::Forward => memory.forward(row),
+            AttentionPass::Backward => memory.backward(row),
+        }
+    }
+}
