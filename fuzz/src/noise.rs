@@ -9,8 +9,8 @@ use crate::random::Random;
 use crate::tolerance::{Rule, rule_of};
 use kiln_cpu::Cpu;
 use kiln_ir::{
-    BoxFuture, Caps, DType, Elements, Engine, Op, Operand, OperandType, Operands, Reduction, Result, Scalar,
-    TensorData, TensorType, Unary, Value, Values, block_on, infer, poison_of, poisoned,
+    Binary, BoxFuture, Caps, DType, Elements, Engine, Op, Operand, OperandType, Operands, Reduction, Result,
+    Scalar, TensorData, TensorType, Unary, Value, Values, block_on, infer, poison_of, poisoned,
 };
 use kiln_suite::fill::{epsilon, float_limits};
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +24,8 @@ pub(crate) struct Noisy {
     /// Whether an op changes equal numbers alike, as a function of them does. Otherwise it changes each by chance, as kernels do that
     /// take the elements of a vector in one way and those left over in another.
     alike: bool,
+    /// Whether products are not rounded before they are added: compilers for GPUs make one instruction of both.
+    contracts: bool,
 }
 
 /// The payload of values with a 16-bit type.
@@ -44,7 +46,12 @@ impl Noisy {
     pub(crate) fn new(number: u64) -> Noisy {
         let rounding = [50, 0, 90, 10][(number % 4) as usize];
         let random = Mutex::new(Random::new(0x0150, number));
-        Noisy { inner: Cpu::with_threads(1), random, rounding, alike: number / 4 % 2 == 1 }
+        Noisy { inner: Cpu::with_threads(1), random, rounding, alike: number / 4 % 2 == 1, contracts: false }
+    }
+
+    /// As [`Noisy::new`], for an engine whose kernels a compiler makes: in half of the draws products keep digits.
+    pub(crate) fn compiled(number: u64) -> Noisy {
+        Noisy { contracts: number / 2 % 2 == 1, ..Noisy::new(number) }
     }
 
     fn random(&self) -> std::sync::MutexGuard<'_, Random> {
@@ -147,6 +154,12 @@ impl Noisy {
     fn term(&self, value: Value) -> Value {
         let step = epsilon(value.dtype());
         self.changed(value, |random, x| x * (1.0 + 4.0 * step * either(random)))
+    }
+
+    /// A product with digits that it loses when it is rounded.
+    fn unrounded(&self, value: Value) -> Value {
+        let step = epsilon(value.dtype());
+        self.changed(value, |random, x| if random.chance(50) { x } else { x * (1.0 + step * either(random)) })
     }
 
     /// Sums of which nothing but rounding errors is left: another order leaves others, or nothing.
@@ -307,9 +320,13 @@ impl Engine for Noisy {
             Err(error) => return poisoned(results, &error),
         };
         let overflows = sums && self.may_overflow(&operands);
+        let is_product = matches!(op, Op::Binary(Binary::Mul)) && self.contracts;
         let values: Values = self.inner.execute(op, operands.clone(), &types);
         let values = values.into_iter().map(|value| self.cancelled(op, &operands, value));
-        let odd = values.map(|value| self.given_as(rule, value, overflows));
+        let odd = values.map(|value| {
+            let value = self.given_as(rule, value, overflows);
+            if is_product { self.unrounded(value) } else { value }
+        });
         odd.zip(results).map(|(value, ty)| self.outside(value, ty, source.clone())).collect()
     }
 

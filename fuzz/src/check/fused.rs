@@ -37,20 +37,13 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     result
 }
 
-/// What values and gradients over fusion are compared with.
-fn judge(subjects: &Subjects) -> Arc<dyn Engine> {
-    match subjects.scope {
-        Scope::All => subjects.one.clone(),
-        Scope::Engine => Arc::new(Reference::new()),
-    }
-}
-
 /// One more run that is wrong as much as engines may be. The reference computes in `f64`: where sums leave the range of a
 /// narrower float, the processor's engine shows what becomes of them.
 fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
     match (subjects.scope, number) {
         (Scope::Engine, 0) => Arc::new(Cpu::with_threads(1)),
-        (Scope::Engine | Scope::All, _) => Arc::new(Noisy::new(number)),
+        (Scope::Engine, _) => Arc::new(Noisy::compiled(number)),
+        (Scope::All, _) => Arc::new(Noisy::new(number)),
     }
 }
 
@@ -63,7 +56,7 @@ fn ways(subjects: &Subjects) -> &'static [Held] {
 }
 
 fn values(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
-    let expected = trace(&*judge(subjects), trial, Ownership::Kept).slots;
+    let expected = trace(&*subjects.one, trial, Ownership::Kept).slots;
     let noisy = |number: u64| Some(trace(&*run_with_noise(subjects, number), trial, Ownership::Kept).slots);
     for &held in ways(subjects) {
         let mut random = Random::new(0xF05E, trial.program.instructions.len() as u64);
@@ -178,23 +171,25 @@ fn disturb(layer: &Fusion, values: &[Option<Value>], random: &mut Random) {
 fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     let checkpointing = if trial.smooth { Checkpointing::None } else { Checkpointing::Balanced };
     let under = |engine: Arc<dyn Engine>| pulled_back(trial, &Autodiff::new(engine, checkpointing));
-    let Some(expected) = under(judge(subjects)) else { return Ok(()) };
+    let Some(eager) = under(subjects.one.clone()) else { return Ok(()) };
     let noisy = |number: u64| under(run_with_noise(subjects, number));
-    let compared = |engine: Arc<dyn Engine>, check: Check| {
-        let failed = |text: String| Failure::whole(check, text);
-        let found = under(engine).ok_or_else(|| failed("there is none, but there is elsewhere".into()))?;
-        match first_problem(&expected, &found, &noisy) {
-            Some((place, text)) => Err(failed(format!("of input {place}: {text}"))),
-            None => Ok(found.len() as u64),
-        }
+    let compared = |expected: &[Slot], found: &[Slot], check: Check| {
+        let problem = first_problem(expected, found, &noisy);
+        let failed = |(place, text)| Err(Failure::whole(check, format!("of input {place}: {text}")));
+        problem.map_or(Ok(()), failed)
     };
+    counts.comparisons += eager.len() as u64;
     if subjects.scope == Scope::Engine {
-        counts.comparisons += compared(subjects.one.clone(), Check::EagerGradient)?;
+        let reference = under(Arc::new(Reference::new()));
+        let none = || Failure::whole(Check::EagerGradient, "there is one, but none over the reference");
+        compared(&reference.ok_or_else(none)?, &eager, Check::EagerGradient)?;
+        counts.comparisons += eager.len() as u64;
     }
-    let count = compared(Arc::new(subjects.fused.clone()), Check::FusedGradient)?;
-    counts.comparisons += count;
-    counts.fused_gradients += count;
-    Ok(())
+    let failed = |text: String| Failure::whole(Check::FusedGradient, text);
+    let found = under(Arc::new(subjects.fused.clone()));
+    let found = found.ok_or_else(|| failed("there is none, but there is without fusion".into()))?;
+    counts.fused_gradients += found.len() as u64;
+    compared(&eager, &found, Check::FusedGradient)
 }
 
 /// The gradients by the inputs, an error for those that have none; `None` altogether where there is no loss to walk back from.
