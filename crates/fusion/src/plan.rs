@@ -72,10 +72,11 @@ pub(crate) enum Reference {
 }
 
 impl Plan {
-    pub(crate) fn new(structure: Structure) -> Plan {
+    /// `continues_products`: whether a region may go on from a product, as [the engine](kiln_ir::Engine::continues_products) says.
+    pub(crate) fn new(structure: Structure, continues_products: bool) -> Plan {
         let rewrite::Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure);
         let graph = graph::Graph::new(&better);
-        let groups = group::groups(&graph);
+        let groups = group::groups(&graph, continues_products);
         let emit::Emitted { steps, num_slots, outputs } = emit::emit(&graph, groups);
         let original = |(result, slot): (usize, usize)| Some((originals[result]?, slot));
         let outputs = outputs.into_iter().filter_map(original).collect();
@@ -84,7 +85,7 @@ impl Plan {
 
     /// The plan of a program, whose outputs are what is alive: for reading. Numbers are numbers of the plan.
     pub fn of_program(program: &Program) -> Plan {
-        Plan::new(Structure::of_program(program))
+        Plan::new(Structure::of_program(program), true)
     }
 
     /// The steps, in order.

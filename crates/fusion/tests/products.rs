@@ -245,3 +245,48 @@ fn matrices_of_a_batch_share_scales_or_have_their_own() {
         }
     }
 }
+
+/// An engine whose products reach memory before anything else is done with them.
+struct Apart(Cpu);
+
+impl Engine for Apart {
+    fn caps(&self) -> &kiln_ir::Caps {
+        self.0.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: kiln_ir::Operands, results: &[TensorType]) -> kiln_ir::Values {
+        self.0.execute(op, inputs, results)
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.0.write(data)
+    }
+
+    fn read(&self, value: Value) -> kiln_ir::BoxFuture<'_, kiln_ir::Result<TensorData>> {
+        self.0.read(value)
+    }
+
+    fn sync(&self) -> kiln_ir::BoxFuture<'_, kiln_ir::Result<()>> {
+        self.0.sync()
+    }
+
+    fn continues_products(&self) -> bool {
+        false
+    }
+}
+
+/// There, what follows a product is free to become part of other kernels: here, of the sum along its rows.
+#[test]
+fn products_that_are_written_first_stand_alone() {
+    let plain = Cpu::with_threads(1);
+    let run = |engine: &dyn Engine| {
+        let y = write(engine, &[40, 30], 1).matmul(&write(engine, &[30, 50], 2));
+        let shifted = y + write(engine, &[50], 3).broadcast([40, 50]);
+        read(engine, shifted.tanh().sum(&[1]).into_value())
+    };
+    let layer = Fusion::with_mode(Arc::new(Apart(Cpu::with_threads(1))), Mode::On);
+    let (expected, found) = (run(&plain), run(&layer));
+    assert!(expected.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-3), "{expected:?} {found:?}");
+    let statistics = layer.statistics();
+    assert_eq!((statistics.regions_run, statistics.ops_fused >= 3), (1, true), "{statistics:?}");
+}

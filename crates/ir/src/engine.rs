@@ -56,6 +56,12 @@ pub trait Engine: Any + Send + Sync {
         false
     }
 
+    /// Whether ops on elements of the result of a matrix product or convolution run with it, as one region, rather than in kernels
+    /// of their own, which then can be anything else too. Layers that record ops ask the engine below.
+    fn continues_products(&self) -> bool {
+        true
+    }
+
     /// A hint that a unit of work ends here, such as a training step: an engine that gathers ops before it runs them may
     /// take the ops up to here together. Does nothing by default; layers pass it on.
     fn submit(&self) {}

@@ -62,12 +62,13 @@ pub(crate) struct Groups {
 }
 
 /// Finds the groups of a recording.
-pub(crate) fn groups(graph: &Graph<'_>) -> Groups {
+pub(crate) fn groups(graph: &Graph<'_>, continues_products: bool) -> Groups {
     let mut finder = Finder {
         graph,
         groups: Vec::new(),
         of_entry: alloc::vec![None; graph.structure.entries.len()],
         loaders: BTreeMap::new(),
+        continues_products,
     };
     for entry in 0..graph.structure.entries.len() as u32 {
         if graph.needed[entry as usize] {
@@ -85,6 +86,8 @@ struct Finder<'a> {
     of_entry: Vec<Option<usize>>,
     /// Kernels that load a large value.
     loaders: BTreeMap<ValueNumber, Vec<usize>>,
+    /// Whether products are [`Kind::Hero`] or [`Kind::Alone`].
+    continues_products: bool,
 }
 
 impl Finder<'_> {
@@ -92,6 +95,9 @@ impl Finder<'_> {
         match role(&self.graph.entry(entry).op) {
             Role::View | Role::Constant => {}
             Role::Alone => self.start(entry, Kind::Alone, Nest::default(), BTreeMap::new()),
+            Role::Hero if !self.continues_products => {
+                self.start(entry, Kind::Alone, Nest::default(), BTreeMap::new());
+            }
             Role::Hero => {
                 let result = self.graph.first[entry as usize];
                 let mut nest = Nest::default();
