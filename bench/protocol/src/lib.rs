@@ -56,6 +56,14 @@ impl Prepared {
         Prepared { repeat: Box::new(repeat), operations: 1.0 }
     }
 
+    /// Repeats the workload once, and gives the number that was read.
+    ///
+    /// # Errors
+    /// When the workload fails.
+    pub fn repeat(&mut self) -> Result<f64> {
+        (self.repeat)()
+    }
+
     /// Says that one repeat does that many operations, so that times are given for one of them.
     pub fn with_operations(self, operations: usize) -> Prepared {
         Prepared { operations: operations as f64, ..self }

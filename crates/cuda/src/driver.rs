@@ -4,6 +4,7 @@ use crate::blas::{Blas, Target, tf32};
 use crate::dnn::{Addresses, Dnn};
 use crate::failure::Failure;
 use crate::graph::CudaGraph;
+use crate::stopwatch::Laps;
 use crate::{compile, library};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
@@ -15,7 +16,7 @@ use kiln_ir::{Error, Result};
 use kiln_kernel::print::Dialect;
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// NVIDIA's driver for one device.
 pub struct CudaDriver {
@@ -28,6 +29,9 @@ pub struct CudaDriver {
     pub(crate) capture: Mutex<Stream>,
     architecture: String,
     pub(crate) blas: Blas,
+    laps: Mutex<Laps>,
+    /// What keeps the device busy before laps.
+    filler: OnceLock<Result<CudaMemory>>,
 }
 
 /// A queue of CUDA's.
@@ -52,6 +56,7 @@ unsafe impl Sync for Context {}
 /// A block of the device's memory.
 pub struct CudaMemory {
     address: sys::CUdeviceptr,
+    len: usize,
     context: Arc<Context>,
 }
 
@@ -182,6 +187,8 @@ impl CudaDriver {
             capture,
             architecture,
             blas,
+            laps: Mutex::default(),
+            filler: OnceLock::new(),
         }))
     }
 
@@ -266,7 +273,11 @@ impl Driver for CudaDriver {
         // SAFETY: the memory is freed when the block is dropped.
         let address =
             self.done(&format!("allocating {bytes} bytes"), unsafe { result::malloc_sync(bytes.max(1)) })?;
-        Ok(CudaMemory { address, context: self.context.clone() })
+        Ok(CudaMemory { address, len: bytes, context: self.context.clone() })
+    }
+
+    fn size(&self, memory: &CudaMemory) -> usize {
+        memory.len
     }
 
     fn write(&self, to: &Place<CudaMemory>, bytes: &[u8]) -> Result<()> {
@@ -386,6 +397,29 @@ impl Driver for CudaDriver {
     unsafe fn attend(&self, attend: &Attend<CudaMemory>) -> Result<()> {
         // SAFETY: as the caller says.
         unsafe { self.attend_on(attend, Target::Device(self.stream)) }
+    }
+
+    fn start_laps(&self) -> Result<()> {
+        /// Bytes that are written so often: about half a millisecond, in which some hundred steps are queued.
+        const FILLED: (usize, usize) = (128 << 20, 16);
+        let filler = self.filler.get_or_init(|| self.allocate(FILLED.0)).as_ref().map_err(Clone::clone)?;
+        for _ in 0..FILLED.1 {
+            // SAFETY: the block has so many bytes.
+            let filled = unsafe { result::memset_d8_async(filler.address, 0, FILLED.0, self.stream) };
+            self.done("setting memory", filled)?;
+        }
+        let mut laps = self.laps.lock().unwrap_or_else(PoisonError::into_inner);
+        self.done("starting a clock", laps.start(self.stream))
+    }
+
+    fn lap(&self) -> Result<()> {
+        let mut laps = self.laps.lock().unwrap_or_else(PoisonError::into_inner);
+        self.done("reading a clock", laps.lap(self.stream))
+    }
+
+    fn laps(&self) -> Result<Vec<f64>> {
+        let laps = self.laps.lock().unwrap_or_else(PoisonError::into_inner);
+        self.done("reading a clock", laps.times())
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -48,3 +48,54 @@ impl Stopwatch {
         }
     }
 }
+
+/// The ends of steps that follow each other.
+#[derive(Default)]
+pub(crate) struct Laps {
+    points: Vec<CUevent>,
+    used: usize,
+}
+
+// SAFETY: CUDA's events may be used from any thread.
+unsafe impl Send for Laps {}
+
+impl Drop for Laps {
+    fn drop(&mut self) {
+        for &point in &self.points {
+            // SAFETY: it was created once and is destroyed once.
+            let destroyed = unsafe { event::destroy(point) };
+            // A device that was lost has destroyed it.
+            let _ = destroyed;
+        }
+    }
+}
+
+impl Laps {
+    pub(crate) fn start(&mut self, stream: CUstream) -> Result<(), DriverError> {
+        self.used = 0;
+        self.lap(stream)
+    }
+
+    /// The end of one, and the start of the next.
+    pub(crate) fn lap(&mut self, stream: CUstream) -> Result<(), DriverError> {
+        if self.used == self.points.len() {
+            self.points.push(event::create(CUevent_flags::CU_EVENT_DEFAULT)?);
+        }
+        // SAFETY: the event is alive, and what it stood for was asked for already.
+        unsafe { event::record(self.points[self.used], stream)? };
+        self.used += 1;
+        Ok(())
+    }
+
+    /// Milliseconds of each. Waits for the device.
+    pub(crate) fn times(&self) -> Result<Vec<f64>, DriverError> {
+        let points = &self.points[..self.used];
+        if let Some(&last) = points.last() {
+            // SAFETY: the event was recorded.
+            unsafe { event::synchronize(last)? };
+        }
+        // SAFETY: both were recorded in one queue, and are over.
+        let time = |pair: &[CUevent]| unsafe { event::elapsed(pair[0], pair[1]) };
+        points.windows(2).map(|pair| time(pair).map(f64::from)).collect()
+    }
+}

@@ -2,8 +2,8 @@
 
 use crate::driver::{Driver, Place};
 use crate::memory::Block;
+use crate::suspicion::Suspicions;
 use kiln_ir::{Error, Layout, Operand, Operands, Result, TensorType, Value};
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// The payload of the engine's values. Clones share the memory.
@@ -12,16 +12,6 @@ pub(crate) struct Array<D: Driver> {
     pub(crate) layout: Layout,
     pub(crate) suspicions: Suspicions<D>,
 }
-
-/// Whether a kernel met an index out of range, which only the device knows: a word that is then not 0.
-pub(crate) struct Suspicion<D: Driver> {
-    pub(crate) word: Block<D>,
-    /// What is wrong then.
-    pub(crate) error: Error,
-}
-
-/// Of all the kernels that led to a value.
-pub(crate) type Suspicions<D> = SmallVec<[Arc<Suspicion<D>>; 1]>;
 
 impl<D: Driver> Clone for Array<D> {
     fn clone(&self) -> Self {
@@ -57,16 +47,12 @@ impl<D: Driver> Array<D> {
     }
 }
 
-/// All that is suspected of operands, each once.
+/// All that is suspected of operands.
 pub(crate) fn suspicions<D: Driver>(inputs: &Operands) -> Suspicions<D> {
     let mut all = Suspicions::<D>::new();
     for value in inputs.iter().filter_map(Operand::value) {
         let Ok(array) = Array::<D>::of(value) else { continue };
-        for suspicion in &array.suspicions {
-            if !all.iter().any(|known| Arc::ptr_eq(known, suspicion)) {
-                all.push(suspicion.clone());
-            }
-        }
+        all.join(&array.suspicions);
     }
     all
 }

@@ -34,6 +34,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// When the device has not that much memory left.
     fn allocate(&self, bytes: usize) -> Result<Self::Memory>;
 
+    /// The bytes of a block.
+    fn size(&self, memory: &Self::Memory) -> usize;
+
     /// Copies bytes to the device. What is queued before still sees the old ones.
     ///
     /// # Errors
@@ -167,6 +170,31 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// When the device failed, or has no library.
     unsafe fn attend(&self, _: &Attend<Self::Memory>) -> Result<()> {
         Err(Error::unsupported(&self.info().name, "has no library for attention"))
+    }
+
+    /// Begins to take times of steps. The device is kept busy until some are queued, so that what it takes to queue them is no
+    /// part of their times.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn start_laps(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The end of one step, and the start of the next.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn lap(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Milliseconds of each lap since the start. Waits for the device; empty where it has no clock.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn laps(&self) -> Result<Vec<f64>> {
+        Ok(Vec::new())
     }
 
     /// Waits until everything queued is done.

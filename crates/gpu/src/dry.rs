@@ -1,7 +1,9 @@
 //! A driver without a device.
 
-use crate::driver::{Argument, DeviceInfo, Driver, Grid, Place, Products, Step};
-use kiln_ir::Result;
+use crate::driver::{
+    Argument, Attend, Attention, Convolution, DeviceInfo, Driver, Grid, Place, Products, Step,
+};
+use kiln_ir::{DType, Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What compiles sources.
@@ -15,10 +17,11 @@ pub struct DryDriver {
     info: DeviceInfo,
     compile: Box<Compile>,
     launches: AtomicU64,
+    has_libraries: bool,
 }
 
-/// Memory that is only counted.
-pub struct DryMemory(());
+/// Memory of which only the size is there.
+pub struct DryMemory(usize);
 
 /// A function that is never run.
 pub struct DryFunction(());
@@ -29,7 +32,14 @@ impl DryDriver {
         info: DeviceInfo,
         compile: impl Fn(&str) -> Result<Vec<u8>> + Send + Sync + 'static,
     ) -> DryDriver {
-        DryDriver { info, compile: Box::new(compile), launches: AtomicU64::new(0) }
+        DryDriver { info, compile: Box::new(compile), launches: AtomicU64::new(0), has_libraries: false }
+    }
+
+    /// The same for a device with libraries for products and convolutions, which also replays graphs: what an engine asks of
+    /// it is then what it asks of one that is there.
+    #[must_use]
+    pub fn with_libraries(self) -> DryDriver {
+        DryDriver { has_libraries: true, ..self }
     }
 
     /// How many kernels would have run.
@@ -47,8 +57,12 @@ impl Driver for DryDriver {
         &self.info
     }
 
-    fn allocate(&self, _: usize) -> Result<DryMemory> {
-        Ok(DryMemory(()))
+    fn allocate(&self, bytes: usize) -> Result<DryMemory> {
+        Ok(DryMemory(bytes))
+    }
+
+    fn size(&self, memory: &DryMemory) -> usize {
+        memory.0
     }
 
     fn write(&self, _: &Place<DryMemory>, _: &[u8]) -> Result<()> {
@@ -77,9 +91,9 @@ impl Driver for DryDriver {
         Ok(())
     }
 
-    /// There is no library: products are kernels too.
-    fn multiplies(&self, _: &Products<DryMemory>) -> bool {
-        false
+    /// Without a library products are kernels too.
+    fn multiplies(&self, products: &Products<DryMemory>) -> bool {
+        self.has_libraries && products.dtype.is_float() && products.dtype == products.result
     }
 
     unsafe fn multiply(&self, _: &Products<DryMemory>) -> Result<()> {
@@ -87,14 +101,34 @@ impl Driver for DryDriver {
     }
 
     unsafe fn record(&self, _: &[Step<DryDriver>]) -> Option<()> {
-        None
+        self.has_libraries.then_some(())
     }
 
     unsafe fn amend(&self, (): &mut (), _: usize, _: &Step<DryDriver>) -> bool {
-        false
+        self.has_libraries
     }
 
     unsafe fn replay(&self, (): &mut ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn convolutions(&self) -> Result<()> {
+        if self.has_libraries {
+            return Ok(());
+        }
+        Err(Error::unsupported(&self.info.name, "has no library for convolutions"))
+    }
+
+    fn workspace(&self, _: &Convolution) -> Result<Option<usize>> {
+        Ok(self.has_libraries.then_some(0))
+    }
+
+    fn attention_workspace(&self, attention: &Attention) -> Result<Option<usize>> {
+        let has = self.has_libraries && matches!(attention.dtype, DType::F16 | DType::BF16);
+        Ok(has.then_some(0))
+    }
+
+    unsafe fn attend(&self, _: &Attend<DryMemory>) -> Result<()> {
         Ok(())
     }
 

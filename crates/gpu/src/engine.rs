@@ -1,12 +1,14 @@
 //! The engine: one arm per op.
 
-use crate::array::{Array, Suspicion, Suspicions};
+use crate::array::Array;
 use crate::driver::{Argument, Driver};
 use crate::index::Entries;
 use crate::kernels::Kernels;
 use crate::memory::{MemoryConfig, Pool};
 use crate::queue::{GraphUse, Queue, graphs_wanted};
 use crate::region::Regions;
+use crate::suspicion::Pages;
+use crate::trace::Traced;
 use crate::view::view;
 use kiln_ir::{
     BoxFuture, Caps, CollectiveKind, Custom, DType, DTypeSet, Engine, Error, Memory, MemoryUse, Op, OpSet,
@@ -27,6 +29,7 @@ pub struct Gpu<D: Driver> {
     pub(crate) pool: Arc<Pool<D>>,
     pub(crate) kernels: Kernels<D>,
     pub(crate) regions: Regions<D>,
+    pub(crate) pages: Pages<D>,
     pub(crate) queue: Queue<D>,
 }
 
@@ -40,6 +43,7 @@ impl<D: Driver> Gpu<D> {
             pool: Pool::new(driver.clone(), memory),
             kernels: Kernels::new(driver.clone()),
             regions: Regions::default(),
+            pages: Pages::default(),
             queue: Queue::new(driver.clone(), graphs_wanted()),
             driver,
         }
@@ -58,6 +62,20 @@ impl<D: Driver> Gpu<D> {
     /// What became of the graphs in which repeated steps are queued.
     pub fn graphs(&self) -> GraphUse {
         self.queue.graphs()
+    }
+
+    /// Writes down from now on what the device is given to do, or not. Steps are then queued one by one, and timed where the
+    /// device has a clock. `KILN_PROFILE=on` in the environment starts with it, and prints a [table](crate::table) whenever
+    /// the device is waited for.
+    pub fn trace(&self, on: bool) {
+        self.queue.submit();
+        self.queue.trace.switch(on);
+    }
+
+    /// The steps that ran since this was last asked for, while they were [traced](Gpu::trace).
+    pub fn traced(&self) -> Vec<Traced> {
+        self.queue.submit();
+        self.queue.trace.take()
     }
 
     fn run(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
@@ -220,18 +238,6 @@ impl<D: Driver> Gpu<D> {
         self.judge(&array.suspicions)?;
         TensorData::from_bytes(&bytes, ty)
     }
-
-    /// The first error that the device met on the way to a value.
-    pub(crate) fn judge(&self, suspicions: &Suspicions<D>) -> Result<()> {
-        for suspicion in suspicions {
-            let mut word = [0; 4];
-            self.queue.read(&suspicion.word.at(0), &mut word)?;
-            if word != [0; 4] {
-                return Err(suspicion.error.clone());
-            }
-        }
-        Ok(())
-    }
 }
 
 impl<D: Driver> Array<D> {
@@ -241,19 +247,13 @@ impl<D: Driver> Array<D> {
     }
 }
 
-impl<D: Driver> Suspicion<D> {
-    /// Its word, as an argument.
-    pub(crate) fn place(&self) -> Argument<D::Memory> {
-        Argument::Place(self.word.at(0))
-    }
-}
-
 impl<D: Driver> Engine for Gpu<D> {
     fn caps(&self) -> &Caps {
         &self.caps
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let _running = self.pages.run();
         let found = match poison_of(&inputs) {
             Some(error) => Err(error),
             None => self.run(op, inputs, results),
@@ -279,6 +279,11 @@ impl<D: Driver> Engine for Gpu<D> {
             None => self.read_now(&value),
         };
         Box::pin(async move { data })
+    }
+
+    /// Libraries write results to memory.
+    fn continues_products(&self) -> bool {
+        false
     }
 
     fn submit(&self) {

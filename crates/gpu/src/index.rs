@@ -90,7 +90,7 @@ impl<D: Driver> Gpu<D> {
         ];
         self.native(native, total, arguments)?;
         let mut all = suspicions::<D>(inputs);
-        all.push(suspicion);
+        all.push(&suspicion);
         Ok(smallvec![Array { suspicions: all, ..result }.into_value(results[0])])
     }
 
@@ -136,6 +136,17 @@ impl<D: Driver> Gpu<D> {
                 .dtype("I", index_dtype)
         };
         match mode {
+            UpdateMode::Set if count == 1 => {
+                let set = named("kiln_set_one", "KILN_SET_ONE").size("E", ty.dtype);
+                let mut arguments = smallvec![
+                    source.place(computed),
+                    index.place(index_dtype),
+                    result.place(computed),
+                    suspicion.place()
+                ];
+                arguments.extend(sizes());
+                self.native(set, total, arguments)?;
+            }
             UpdateMode::Set => {
                 if i32::try_from(count).is_err() {
                     return Err(Error::unsupported(
@@ -178,7 +189,7 @@ impl<D: Driver> Gpu<D> {
                 self.native(native, total, arguments)?;
             }
         }
-        all.push(suspicion);
+        all.push(&suspicion);
         let value = Array { suspicions: all, ..result }.into_value(TensorType { dtype: computed, ..ty });
         if computed == ty.dtype {
             return Ok(smallvec![value]);

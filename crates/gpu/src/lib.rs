@@ -46,6 +46,8 @@ mod resize;
 mod scan;
 mod sort;
 mod strided;
+mod suspicion;
+mod trace;
 mod view;
 
 pub use driver::{DeviceInfo, Driver};
@@ -54,3 +56,4 @@ pub use engine::Gpu;
 pub use memory::MemoryConfig;
 pub use missing::Missing;
 pub use queue::GraphUse;
+pub use trace::{Traced, table};

@@ -3,6 +3,7 @@
 use crate::Gpu;
 use crate::driver::{Argument, Arguments, Driver, Grid};
 use crate::strided::bits;
+use crate::trace::Label;
 use kiln_ir::{DType, Error, Result};
 use kiln_kernel::print::{held_type, memory_type, narrowed, widened, with_prelude};
 use std::fmt::Write;
@@ -62,7 +63,8 @@ impl<D: Driver> Gpu<D> {
             return Ok(());
         }
         let grid = grid(points, self.driver.info().multiprocessors);
-        self.launch(&self.loaded(native)?, grid, arguments)
+        let entry = native.entry;
+        self.launch(&self.loaded(native)?, grid, arguments, || label(entry))
     }
 
     /// Queues a native kernel for so many blocks of 256 threads, which it was written for.
@@ -76,13 +78,19 @@ impl<D: Driver> Gpu<D> {
             let problem = format!("`{}` has too many blocks: {blocks}", native.entry);
             return Err(Error::unsupported("gpu", problem));
         }
-        self.launch(&self.loaded(native)?, Grid { blocks, threads: THREADS }, arguments)
+        let entry = native.entry;
+        let grid = Grid { blocks, threads: THREADS };
+        self.launch(&self.loaded(native)?, grid, arguments, || label(entry))
     }
 
     fn loaded(&self, native: Native) -> Result<Arc<D::Function>> {
         let Native { source, names, entry } = native;
         self.kernels.native(entry, names, |names| with_prelude(&format!("{names}{source}")))
     }
+}
+
+fn label(entry: &str) -> Label {
+    Label { name: entry.to_owned(), read: 0, written: 0 }
 }
 
 /// Blocks for so many points: smaller ones where there would be fewer than multiprocessors.

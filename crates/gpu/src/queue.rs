@@ -9,6 +9,7 @@ use crate::driver::{
     Argument, Arguments, Attend, Attention, Convolution, Convolve, Driver, Grid, Place, Products, Step,
 };
 use crate::memory::Block;
+use crate::trace::{Label, Trace, traced};
 use kiln_ir::{DType, Error, Result};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -57,11 +58,14 @@ pub(crate) struct Queue<D: Driver> {
     /// Whether steps wait, and repeat as graphs.
     graphs: bool,
     counters: Counters,
+    pub(crate) trace: Trace,
     state: Mutex<State<D>>,
 }
 
 struct State<D: Driver> {
     waiting: Vec<Step<D>>,
+    /// Of the last of the steps that wait, while they are traced.
+    labels: Vec<Option<Label>>,
     known: HashMap<Vec<Form>, Known<D>>,
     /// The first failure of steps that waited. What they were to compute is lost, and nobody knows any more what else is.
     failure: Option<Error>,
@@ -111,8 +115,14 @@ pub(crate) fn graphs_wanted() -> bool {
 
 impl<D: Driver> Queue<D> {
     pub(crate) fn new(driver: Arc<D>, graphs: bool) -> Queue<D> {
-        let state = State { waiting: Vec::new(), known: HashMap::new(), failure: None };
-        Queue { driver, graphs, counters: Counters::default(), state: Mutex::new(state) }
+        let state = State { waiting: Vec::new(), labels: Vec::new(), known: HashMap::new(), failure: None };
+        Queue {
+            driver,
+            graphs,
+            counters: Counters::default(),
+            trace: Trace::from_environment(),
+            state: Mutex::new(state),
+        }
     }
 
     pub(crate) fn graphs(&self) -> GraphUse {
@@ -131,7 +141,13 @@ impl<D: Driver> Queue<D> {
     /// # Errors
     /// When the device failed.
     pub(crate) fn push(&self, step: Step<D>) -> Result<()> {
-        if !self.graphs {
+        self.push_labelled(step, || None)
+    }
+
+    /// As [`push`](Queue::push), with what traces say of the step.
+    fn push_labelled(&self, step: Step<D>, label: impl FnOnce() -> Option<Label>) -> Result<()> {
+        let is_traced = self.trace.is_on();
+        if !self.graphs && !is_traced {
             return self.alone(&step);
         }
         self.with(|state| {
@@ -139,6 +155,10 @@ impl<D: Driver> Queue<D> {
                 return Err(failure.clone());
             }
             state.waiting.push(step);
+            if is_traced {
+                state.labels.resize_with(state.waiting.len() - 1, || None);
+                state.labels.push(label());
+            }
             if state.waiting.len() >= MOST_STEPS { self.flush(state) } else { Ok(()) }
         })
     }
@@ -175,7 +195,9 @@ impl<D: Driver> Queue<D> {
     /// When the device failed.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.with(|state| self.flush(state))?;
-        self.driver.synchronize()
+        self.driver.synchronize()?;
+        self.trace.report(&self.driver.info().name);
+        Ok(())
     }
 
     /// Queues what waits if some of it uses that memory. What does not can as well come later, so that threads which bring
@@ -194,7 +216,12 @@ impl<D: Driver> Queue<D> {
             return Err(failure.clone());
         }
         let mut steps = core::mem::take(&mut state.waiting);
-        let done = self.run(&mut state.known, &steps);
+        let labels = core::mem::take(&mut state.labels);
+        let done = if self.trace.is_on() {
+            self.run_traced(&steps, labels)
+        } else {
+            self.run(&mut state.known, &steps)
+        };
         if let Err(error) = &done {
             state.failure = Some(error.clone());
         }
@@ -208,6 +235,25 @@ impl<D: Driver> Queue<D> {
             return Ok(());
         }
         steps.iter().try_for_each(|step| self.alone(step))
+    }
+
+    /// Queues each step alone, and takes its time.
+    fn run_traced(&self, steps: &[Step<D>], labels: Vec<Option<Label>>) -> Result<()> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        self.driver.start_laps()?;
+        for step in steps {
+            self.alone(step)?;
+            self.driver.lap()?;
+        }
+        let mut times = self.driver.laps()?.into_iter();
+        let labels = labels.into_iter().chain(core::iter::repeat_with(|| None));
+        self.trace.add(steps.iter().zip(labels).map(|(step, label)| {
+            let known = traced(&*self.driver, step, label);
+            crate::trace::Traced { ms: times.next(), ..known }
+        }));
+        Ok(())
     }
 
     fn alone(&self, step: &Step<D>) -> Result<()> {
@@ -361,11 +407,13 @@ impl<D: Driver> Gpu<D> {
         function: &Arc<D::Function>,
         grid: Grid,
         arguments: Arguments<D::Memory>,
+        label: impl FnOnce() -> Label,
     ) -> Result<()> {
         if grid.blocks == 0 {
             return Ok(());
         }
-        self.queue.push(Step::Launch { function: function.clone(), grid, arguments })
+        let step = Step::Launch { function: function.clone(), grid, arguments };
+        self.queue.push_labelled(step, || Some(label()))
     }
 
     /// Queues products by the vendor's library; `false` where it has none for these. Sizes, pitches and steps come from the

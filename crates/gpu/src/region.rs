@@ -1,9 +1,11 @@
 //! Programs as one kernel: compiled once for each layout of their operands, run with their memory.
 
 use crate::Gpu;
-use crate::array::{Array, Suspicion, suspicions};
-use crate::driver::{Argument, Arguments, Driver, Grid, Step};
+use crate::array::{Array, suspicions};
+use crate::driver::{Argument, Arguments, Driver, Grid};
 use crate::memory::Block;
+use crate::suspicion::{Suspicion, Suspicions};
+use crate::trace::Label;
 use half::{bf16, f16};
 use kiln_ir::{
     Binary, DType, Error, Instruction, Layout, Op, Operand, Operands, Program, ProgramOperand, Result,
@@ -13,6 +15,7 @@ use kiln_kernel::print::{GpuArgument, cpp};
 use kiln_kernel::{GpuSchedule, Kernel, Launch, Nest, ParamKind};
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How an operand is given.
@@ -254,17 +257,49 @@ impl<D: Driver> Region<D> {
             fresh.push(gpu.uninit(ty)?);
         }
         let mut suspicions = suspicions::<D>(inputs);
+        let mut own = None;
         if self.arguments.contains(&GpuArgument::Failed) {
             let hint = "indices go from 0 to the length of the axis less 1";
             let error = Error::value("fused", "an index is out of range").hint(hint);
-            suspicions.push(gpu.suspicion(error)?);
+            let suspicion = gpu.suspicion(error)?;
+            suspicions.push(&suspicion);
+            own = Some(suspicion);
         }
-        self.launch(gpu, inputs, &fresh, suspicions.last().map(|suspicion| &**suspicion))?;
+        self.launch(gpu, inputs, &fresh, own.as_ref())?;
         let values = fresh
             .into_iter()
             .zip(results)
             .map(|(array, ty)| Array { suspicions: suspicions.clone(), ..array }.into_value(*ty));
         Ok(values.collect())
+    }
+
+    /// What traces say of it.
+    fn label(&self) -> Label {
+        let mut label = Label { name: String::new(), read: 0, written: 0 };
+        let mut types = [String::new(), String::new()];
+        for (param, binding) in self.kernel.params.iter().zip(&self.launch.bindings) {
+            let crossed =
+                self.launch.extents.iter().zip(&binding.strides).filter(|(_, stride)| **stride != 0);
+            let bytes = crossed.map(|(extent, _)| extent).product::<usize>() * param.dtype.size();
+            let (sum, list) = match param.kind {
+                ParamKind::Input => (&mut label.read, &mut types[0]),
+                ParamKind::Output => (&mut label.written, &mut types[1]),
+                ParamKind::Number => continue,
+            };
+            *sum += bytes;
+            let _ = write!(list, " {}:{bytes}", param.dtype);
+        }
+        let mut functions = String::new();
+        for instruction in &self.kernel.body {
+            if instruction.compute.param().is_none() {
+                let text = instruction.compute.to_string();
+                let _ = write!(functions, " {}", text.split(' ').next().unwrap_or_default());
+            }
+        }
+        let [reads, writes] = types;
+        let (hero, extents) = (self.kernel.hero.name(), &self.launch.extents);
+        label.name = format!("{hero} {extents:?}{reads} ->{writes} |{functions}");
+        label
     }
 
     /// Queues the kernel.
@@ -307,12 +342,12 @@ impl<D: Driver> Region<D> {
                     Some(block) => Argument::Place(block.at(0)),
                     None => return Err(missing()),
                 },
-                GpuArgument::Failed => Argument::Place(suspicion.ok_or_else(missing)?.word.at(0)),
+                GpuArgument::Failed => suspicion.ok_or_else(missing)?.place(),
             });
         }
         for (function, blocks) in &self.functions {
             let grid = Grid { blocks: *blocks, threads: self.schedule.block };
-            gpu.launch(function, grid, arguments.clone())?;
+            gpu.launch(function, grid, arguments.clone(), || self.label())?;
         }
         Ok(())
     }
@@ -387,16 +422,9 @@ pub(crate) fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// A word that a kernel sets when something is wrong, and what is wrong then.
-    pub(crate) fn suspicion(&self, error: Error) -> Result<Arc<Suspicion<D>>> {
-        let word = self.block(4)?;
-        self.queue.push(Step::Fill { to: word.at(0), bytes: 4, value: 0 })?;
-        Ok(Arc::new(Suspicion { word, error }))
-    }
-
     /// A contiguous array of that type, its elements not yet written.
     pub(crate) fn uninit(&self, ty: &TensorType) -> Result<Array<D>> {
         let block = Arc::new(self.block(ty.num_bytes())?);
-        Ok(Array { block, layout: Layout::contiguous(ty.shape), suspicions: SmallVec::new() })
+        Ok(Array { block, layout: Layout::contiguous(ty.shape), suspicions: Suspicions::new() })
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Where the token stands is a number on the device, so that each token runs the same program.
 
-use super::{Gpu, normal};
+use super::{Gpu, GpuDevice, normal};
 use bench_protocol::gpu::llama::*;
 use bench_protocol::{Prepared, Result};
 use kiln::module::{AttentionMask, AttentionOptions, attention, rms_norm};
-use kiln::{Bool, CudaDevice, DType, Int, Tensor, UpdateMode, activation};
+use kiln::{Backend, Bool, DType, Int, Tensor, UpdateMode, activation};
 
 const HEAD: usize = WIDTH / HEADS;
 const EPSILON: f64 = 1e-5;
@@ -49,7 +49,7 @@ struct Place {
     visible: Tensor<Gpu, 4, Bool>,
 }
 
-pub(crate) fn tokens(device: &CudaDevice) -> Result<Prepared> {
+pub(crate) fn tokens(device: &GpuDevice) -> Result<Prepared> {
     let mut model = Llama::new(device);
     let device = *device;
     let repeat = move || {
@@ -61,21 +61,23 @@ pub(crate) fn tokens(device: &CudaDevice) -> Result<Prepared> {
             sum = sum + &token;
             index = index + 1;
         }
-        Ok(sum.try_into_scalar::<f64>()?)
+        let sum = sum.try_into_scalar::<f64>()?;
+        Gpu::sync(&device)?;
+        Ok(sum)
     };
     Ok(Prepared::new(repeat).with_operations(TOKENS))
 }
 
-fn matrix(rows: usize, columns: usize, device: &CudaDevice) -> Tensor<Gpu, 2> {
+fn matrix(rows: usize, columns: usize, device: &GpuDevice) -> Tensor<Gpu, 2> {
     (normal::<Gpu, 2>([rows, columns], DType::F32, device) * 0.02).cast(DType::BF16)
 }
 
-fn ones(device: &CudaDevice) -> Tensor<Gpu, 1> {
+fn ones(device: &GpuDevice) -> Tensor<Gpu, 1> {
     Tensor::<Gpu, 1>::ones([WIDTH], device).cast(DType::BF16)
 }
 
 impl Llama {
-    fn new(device: &CudaDevice) -> Llama {
+    fn new(device: &GpuDevice) -> Llama {
         Llama {
             tokens: matrix(VOCABULARY, WIDTH, device),
             layers: (0..LAYERS).map(|_| Layer::new(device)).collect(),
@@ -98,7 +100,7 @@ impl Llama {
 }
 
 impl Layer {
-    fn new(device: &CudaDevice) -> Layer {
+    fn new(device: &GpuDevice) -> Layer {
         let cache = || Tensor::<Gpu, 4>::zeros([1, KEY_HEADS, CACHE, HEAD], device).cast(DType::BF16);
         Layer {
             attention_norm: ones(device),
@@ -147,7 +149,7 @@ impl Layer {
 }
 
 impl Rotary {
-    fn new(device: &CudaDevice) -> Rotary {
+    fn new(device: &GpuDevice) -> Rotary {
         let angle = |place: usize, i: usize| {
             let exponent = (2 * (i % (HEAD / 2))) as f64 / HEAD as f64;
             place as f64 / ROTARY_BASE.powf(exponent)

@@ -1,19 +1,19 @@
 //! Chains of operations on elements.
 
-use super::{Gpu, first, normal, repeated};
+use super::{Gpu, GpuDevice, first, normal, repeated};
 use bench_protocol::Prepared;
 use bench_protocol::gpu::{ADDITIONS, CHAIN};
-use kiln::{CudaDevice, DType};
+use kiln::DType;
 use std::f64::consts::FRAC_1_SQRT_2;
 
 /// `x (erf(x / √2) + 1) / 2`.
-pub(crate) fn gelu(dtype: DType, device: &CudaDevice, rounds: usize) -> Prepared {
+pub(crate) fn gelu(dtype: DType, device: &GpuDevice, rounds: usize) -> Prepared {
     let x = normal::<Gpu, 1>([CHAIN], dtype, device);
     repeated(rounds, move || &x * ((&x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5)
 }
 
 /// What an operation costs beside its arithmetic: chained additions of one element.
-pub(crate) fn additions(device: &CudaDevice) -> Prepared {
+pub(crate) fn additions(device: &GpuDevice) -> Prepared {
     let x = normal::<Gpu, 1>([1], DType::F32, device);
     let repeat = move || {
         let mut y = x.clone();

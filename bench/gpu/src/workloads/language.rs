@@ -1,7 +1,7 @@
 //! Training of GPT-2 with 124 million parameters, in mixed precision.
 
-use super::Mixed;
 use super::training::Training;
+use super::{GpuDevice, Mixed};
 use bench_protocol::gpu::gpt2::*;
 use bench_protocol::random::Random;
 use bench_protocol::{Prepared, Result};
@@ -10,7 +10,7 @@ use kiln::nn::{
     Embedding, EmbeddingConfig, Initializer, LayerNorm, LayerNormConfig, Linear, LinearConfig, Module,
 };
 use kiln::optim::AdamWConfig;
-use kiln::{Backend, CudaDevice, Int, Tensor, activation, loss};
+use kiln::{Backend, Int, Tensor, activation, loss};
 
 #[derive(Module, Clone, Debug)]
 struct Gpt<B: Backend> {
@@ -31,7 +31,7 @@ struct Layer<B: Backend> {
     narrow: Linear<B>,
 }
 
-pub(crate) fn train(device: &CudaDevice) -> Result<Prepared> {
+pub(crate) fn train(device: &GpuDevice) -> Result<Prepared> {
     let model = Gpt::<Mixed>::new(device);
     let mut random = Random::new(5);
     let mut tokens = || -> Vec<i32> {

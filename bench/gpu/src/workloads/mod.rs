@@ -11,18 +11,17 @@ mod resnet;
 mod rows;
 mod training;
 
+use crate::device::{Gpu, GpuDevice};
 use bench_protocol::{Prepared, Result, gpu, unknown};
-use kiln::{Backend, Cuda, CudaDevice, DType, Distribution, Tensor};
+use kiln::{Backend, CudaDevice, DType, Distribution, Tensor};
 
-/// What is measured.
-type Gpu = Cuda;
 /// The same with gradients.
 type Tape = kiln::Autodiff<Gpu>;
 /// The same in mixed precision.
 type Mixed = kiln::Autodiff<kiln::Autocast<Gpu>>;
 
 /// Makes the inputs of the workload with that name.
-pub(crate) fn prepare(workload: &str, device: &CudaDevice) -> Result<Prepared> {
+pub(crate) fn prepare(workload: &str, device: &GpuDevice) -> Result<Prepared> {
     // As in `torch_gpu.py`.
     CudaDevice::set_tf32(true);
     Gpu::seed(device, 1);

@@ -1,18 +1,18 @@
 //! A step of AdamW on a thousand million parameters.
 
-use super::{Gpu, Tape, first, normal};
+use super::{Gpu, GpuDevice, Tape, first, normal};
 use bench_protocol::gpu::ADAMW;
 use bench_protocol::{Prepared, Result, failed};
 use kiln::nn::{GradientsParams, Module, Param};
 use kiln::optim::{AdamWConfig, Optimizer};
-use kiln::{CudaDevice, DType, Tensor};
+use kiln::{DType, Tensor};
 
 #[derive(Module, Clone, Debug)]
 struct Weights<B: kiln::Backend> {
     list: Vec<Param<Tensor<B, 2>>>,
 }
 
-pub(crate) fn adamw(device: &CudaDevice) -> Result<Prepared> {
+pub(crate) fn adamw(device: &GpuDevice) -> Result<Prepared> {
     let (count, shape) = ADAMW;
     let weight = |_| Param::from_tensor(normal::<Tape, 2>(shape, DType::F32, device));
     let weights = Weights { list: (0..count).map(weight).collect() };

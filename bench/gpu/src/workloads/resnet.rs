@@ -1,7 +1,7 @@
 //! Training of ResNet-50, in mixed precision.
 
-use super::Mixed;
 use super::training::Training;
+use super::{GpuDevice, Mixed};
 use bench_protocol::gpu::resnet::*;
 use bench_protocol::random::Random;
 use bench_protocol::{Prepared, Result};
@@ -11,7 +11,7 @@ use kiln::nn::{
     Module, PaddingConfig2d,
 };
 use kiln::optim::SgdConfig;
-use kiln::{Backend, CudaDevice, DType, Int, Tensor, activation, loss};
+use kiln::{Backend, DType, Int, Tensor, activation, loss};
 
 #[derive(Module, Clone, Debug)]
 struct ResNet<B: Backend> {
@@ -39,7 +39,7 @@ struct ConvNorm<B: Backend> {
 /// How many times wider a block's output is than its middle.
 const EXPANSION: usize = 4;
 
-pub(crate) fn train(device: &CudaDevice) -> Result<Prepared> {
+pub(crate) fn train(device: &GpuDevice) -> Result<Prepared> {
     let model = ResNet::<Mixed>::new(device);
     let images = super::normal::<Mixed, 4>([BATCH, 3, 224, 224], DType::F32, device);
     let labels = Random::new(7).indices(BATCH, CLASSES as u32).into_iter().map(|class| class as i32);

@@ -1,27 +1,27 @@
 //! Operations along the rows of a matrix of bf16, alone and with their gradients.
 
-use super::{Gpu, Tape, normal, repeated};
+use super::{Gpu, GpuDevice, Tape, normal, repeated};
 use bench_protocol::Prepared;
 use bench_protocol::gpu::ROWS;
 use kiln::module::layer_norm;
-use kiln::{Backend, CudaDevice, DType, Tensor, activation};
+use kiln::{Backend, DType, Tensor, activation};
 
-pub(crate) fn softmax(device: &CudaDevice, rounds: usize) -> Prepared {
+pub(crate) fn softmax(device: &GpuDevice, rounds: usize) -> Prepared {
     let x = matrix::<Gpu>(device);
     repeated(rounds, move || activation::softmax(x.clone(), 1))
 }
 
-pub(crate) fn softmax_backward(device: &CudaDevice, rounds: usize) -> Prepared {
+pub(crate) fn softmax_backward(device: &GpuDevice, rounds: usize) -> Prepared {
     let (x, gradient) = (matrix::<Tape>(device).require_grad(), matrix::<Gpu>(device));
     repeated(rounds, move || gradient_of(&x, activation::softmax(x.clone(), 1), &gradient))
 }
 
-pub(crate) fn layernorm(device: &CudaDevice, rounds: usize) -> Prepared {
+pub(crate) fn layernorm(device: &GpuDevice, rounds: usize) -> Prepared {
     let (x, [weight, bias]) = (matrix::<Gpu>(device), affine::<Gpu>(device));
     repeated(rounds, move || layer_norm(x.clone(), Some(weight.clone()), Some(bias.clone()), 1e-5))
 }
 
-pub(crate) fn layernorm_backward(device: &CudaDevice, rounds: usize) -> Prepared {
+pub(crate) fn layernorm_backward(device: &GpuDevice, rounds: usize) -> Prepared {
     let (x, gradient) = (matrix::<Tape>(device).require_grad(), matrix::<Gpu>(device));
     let [weight, bias] = affine::<Tape>(device).map(Tensor::require_grad);
     repeated(rounds, move || {

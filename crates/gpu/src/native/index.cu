@@ -34,6 +34,17 @@ extern "C" __global__ void kiln_claim(const I* index, int* winner, int* failed, 
 }
 #endif
 
+#if defined(KILN_SET_ONE)
+// Only one entry: nothing else points where it points.
+extern "C" __global__ void kiln_set_one(const E* source, const I* index, E* y, int* failed, long long total,
+                                        long long length, long long count, long long after) {
+  KILN_POINTS(total) {
+    KILN_PLACE
+    if (inside) y[(b * length + at) * after + a] = source[p];
+  }
+}
+#endif
+
 #if defined(KILN_SET)
 extern "C" __global__ void kiln_set(const E* source, const I* index, const int* winner, E* y, int* failed,
                                     long long total, long long length, long long count, long long after) {

@@ -113,6 +113,10 @@ impl Driver for Host {
         Ok(HostMemory { address, layout })
     }
 
+    fn size(&self, memory: &HostMemory) -> usize {
+        memory.layout.size()
+    }
+
     fn write(&self, to: &Place<HostMemory>, bytes: &[u8]) -> Result<()> {
         assert!(to.offset + bytes.len() <= to.memory.layout.size());
         // SAFETY: the bytes lie within the block.

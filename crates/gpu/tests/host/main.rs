@@ -11,7 +11,8 @@ use driver::Host;
 use kiln_gpu::{Gpu, MemoryConfig};
 use kiln_ir::{
     ConvPass, ConvSpec, DType, Engine, Extremum, Op, Operand, OperandType, Operands, PoolKind, PoolSpec,
-    RandomKind, Reduction, ResizeMode, Scalar, TensorData, TensorType, Value, block_on, infer,
+    RandomKind, Reduction, ResizeMode, Scalar, TensorData, TensorType, UpdateMode, Value, Var, block_on,
+    infer,
 };
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
@@ -94,6 +95,31 @@ fn random_numbers_are_those_of_the_reference() {
     let key = TensorData::new(vec![0x0123_4567_89ab_cdefu64], []).unwrap();
     let op = Op::Random { ty: TensorType::new([3, 5], DType::F32), distribution: RandomKind::Uniform };
     check(&op, &[key], Tolerance::Bits);
+}
+
+#[test]
+fn an_index_out_of_range_spoils_only_what_comes_from_it() {
+    let Some(host) = host() else { return };
+    let write = |data: TensorData| Var::new(&*host, host.write(data));
+    let list = |indices: Vec<i32>| {
+        let len = indices.len();
+        write(TensorData::new(indices, [len]).unwrap())
+    };
+    let read = |y: &Var<'_>| block_on(host.read(y.clone().into_value()));
+    for _ in 0..3 {
+        let x = write(TensorData::new(vec![1.0f32, 2.0, 3.0], [3]).unwrap());
+        let good = x.take(0, &list(vec![2, 0]));
+        let bad = x.take(0, &list(vec![3]));
+        let (after, worse) = (good.take(0, &list(vec![1])), &bad + &bad);
+        for _ in 0..2 {
+            assert!(read(&bad).is_err() && read(&worse).is_err());
+            assert_eq!(read(&good).unwrap().to_vec::<f32>(), [3.0, 1.0]);
+            assert_eq!(read(&after).unwrap().to_vec::<f32>(), [1.0]);
+        }
+        let one = x.put(0, UpdateMode::Set, &list(vec![1]), &after);
+        assert_eq!(read(&one).unwrap().to_vec::<f32>(), [1.0, 1.0, 3.0]);
+        assert!(read(&x.put(0, UpdateMode::Set, &list(vec![-1]), &after)).is_err());
+    }
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! The device of the workloads: the GPU that is there, or one that runs nothing.
+
+use kiln::ir::Engine;
+use kiln::{Backend, Cuda, CudaDevice, DType, DeviceKey, Stack};
+use kiln_gpu::{DeviceInfo, DryDriver, Gpu as Engines, MemoryConfig};
+use kiln_kernel::print::Dialect;
+use std::sync::{Arc, OnceLock};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gpu;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum GpuDevice {
+    /// The first GPU.
+    #[default]
+    Present,
+    /// None.
+    Dry,
+}
+
+type Dry = Engines<DryDriver>;
+
+/// The engine of [`GpuDevice::Dry`], which `compile` gives machine code.
+pub(crate) fn dry(compile: fn(&str) -> kiln::Result<Vec<u8>>) -> Arc<Dry> {
+    static ENGINE: OnceLock<Arc<Dry>> = OnceLock::new();
+    let open = || {
+        let info = DeviceInfo {
+            name: "cuda:dry".to_owned(),
+            model: "a GPU that is not there".to_owned(),
+            target: "cuda dry".to_owned(),
+            dialect: Dialect::Cuda,
+            memory: 1 << 40,
+            multiprocessors: 132,
+        };
+        Arc::new(Engines::new(DryDriver::new(info, compile).with_libraries(), MemoryConfig::default()))
+    };
+    ENGINE.get_or_init(open).clone()
+}
+
+impl Backend for Gpu {
+    type Device = GpuDevice;
+
+    fn stack(device: &GpuDevice) -> Stack {
+        match device {
+            GpuDevice::Present => Cuda::<f32, i32>::stack(&CudaDevice::new(0)),
+            GpuDevice::Dry => {
+                static STACK: OnceLock<Stack> = OnceLock::new();
+                let open = || {
+                    let engine: Arc<dyn Engine> = dry(|_| Ok(Vec::new()));
+                    Stack::new(engine, "cuda:dry", DType::F32, DType::I32).with_fusion()
+                };
+                STACK.get_or_init(open).clone()
+            }
+        }
+    }
+
+    fn device(stack: &Stack) -> GpuDevice {
+        if stack.device_name() == "cuda:dry" { GpuDevice::Dry } else { GpuDevice::Present }
+    }
+
+    fn device_key(device: &GpuDevice) -> DeviceKey {
+        (0, u32::from(*device == GpuDevice::Dry))
+    }
+}

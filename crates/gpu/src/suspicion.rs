@@ -1,0 +1,274 @@
+//! What only the device knows: whether an index was out of range on the way to a value.
+//!
+//! A kernel that checks sets a word. Words lie together in pages, so that what is suspected of a value is a few bits, however long
+//! the way to it was. When something is read, everything before is done: the words are looked at together, and a page
+//! without any that is set is forgotten by all values that have it, and begins again.
+
+use crate::Gpu;
+use crate::driver::{Argument, Driver, Place, Step};
+use crate::memory::Block;
+use kiln_ir::{Error, Result};
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Words of a page.
+const WORDS: usize = 512;
+
+/// A word that a kernel sets when something is wrong.
+pub(crate) struct Suspicion<D: Driver> {
+    page: Arc<Page<D>>,
+    word: usize,
+}
+
+/// Words that were all 0 when the page was begun.
+struct Page<D: Driver> {
+    block: Arc<Block<D>>,
+    /// What is wrong where a word is set.
+    errors: Mutex<Vec<Error>>,
+    /// Whether all that set words of it have run, and none did.
+    is_clean: AtomicBool,
+}
+
+/// The words of all the kernels that led to a value.
+pub(crate) struct Suspicions<D: Driver>(SmallVec<[Marks<D>; 1]>);
+
+/// Some words of a page.
+struct Marks<D: Driver> {
+    page: Arc<Page<D>>,
+    words: [u64; WORDS / 64],
+}
+
+/// The pages of an engine.
+pub(crate) struct Pages<D: Driver> {
+    state: Mutex<State<D>>,
+    /// Calls of ops that have not returned: their kernels may not be queued yet.
+    running: AtomicUsize,
+}
+
+struct State<D: Driver> {
+    /// The page whose words are given out.
+    current: Option<Arc<Page<D>>>,
+    /// Full ones, whose words nobody has looked at.
+    full: Vec<Weak<Page<D>>>,
+}
+
+/// An op that is being executed.
+pub(crate) struct Running<'a>(&'a AtomicUsize);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl<D: Driver> Default for Pages<D> {
+    fn default() -> Self {
+        let state = Mutex::new(State { current: None, full: Vec::new() });
+        Pages { state, running: AtomicUsize::new(0) }
+    }
+}
+
+impl<D: Driver> Pages<D> {
+    /// Notes that an op is being executed until the result is dropped.
+    pub(crate) fn run(&self) -> Running<'_> {
+        self.running.fetch_add(1, Ordering::AcqRel);
+        Running(&self.running)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<D>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Driver> Page<D> {
+    fn new(block: Arc<Block<D>>) -> Arc<Page<D>> {
+        Arc::new(Page { block, errors: Mutex::default(), is_clean: AtomicBool::new(false) })
+    }
+
+    fn errors(&self) -> MutexGuard<'_, Vec<Error>> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_clean(&self) -> bool {
+        self.is_clean.load(Ordering::Acquire)
+    }
+}
+
+impl<D: Driver> Suspicion<D> {
+    /// Where the word is.
+    pub(crate) fn at(&self) -> Place<D::Memory> {
+        self.page.block.at(self.word * 4)
+    }
+
+    /// Its word, as an argument.
+    pub(crate) fn place(&self) -> Argument<D::Memory> {
+        Argument::Place(self.at())
+    }
+}
+
+impl<D: Driver> Clone for Suspicions<D> {
+    fn clone(&self) -> Self {
+        let marks = self.0.iter().filter(|marks| !marks.page.is_clean());
+        Suspicions(marks.map(|marks| Marks { page: marks.page.clone(), words: marks.words }).collect())
+    }
+}
+
+impl<D: Driver> Suspicions<D> {
+    pub(crate) fn new() -> Self {
+        Suspicions(SmallVec::new())
+    }
+
+    /// Adds a word.
+    pub(crate) fn push(&mut self, suspicion: &Suspicion<D>) {
+        let mut words = [0; WORDS / 64];
+        words[suspicion.word / 64] = 1 << (suspicion.word % 64);
+        self.add(&suspicion.page, &words);
+    }
+
+    /// Adds all that is suspected of another value.
+    pub(crate) fn join(&mut self, other: &Suspicions<D>) {
+        for marks in &other.0 {
+            self.add(&marks.page, &marks.words);
+        }
+    }
+
+    fn add(&mut self, page: &Arc<Page<D>>, words: &[u64; WORDS / 64]) {
+        if page.is_clean() {
+            return;
+        }
+        match self.0.iter_mut().find(|marks| Arc::ptr_eq(&marks.page, page)) {
+            Some(marks) => marks.words.iter_mut().zip(words).for_each(|(mine, more)| *mine |= more),
+            None => self.0.push(Marks { page: page.clone(), words: *words }),
+        }
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// A word that a kernel sets when something is wrong, and what is wrong then.
+    pub(crate) fn suspicion(&self, error: Error) -> Result<Suspicion<D>> {
+        let mut state = self.pages.lock();
+        if state.current.as_ref().is_none_or(|page| page.errors().len() == WORDS) {
+            let block = Arc::new(self.block(WORDS * 4)?);
+            self.queue.push(Step::Fill { to: block.at(0), bytes: WORDS * 4, value: 0 })?;
+            let full = state.current.replace(Page::new(block));
+            state.full.retain(|page| page.strong_count() > 0);
+            state.full.extend(full.as_ref().map(Arc::downgrade));
+        }
+        let page = state.current.clone().ok_or_else(|| Error::unsupported("gpu", "there is no page"))?;
+        let mut errors = page.errors();
+        let word = errors.len();
+        errors.push(error);
+        drop(errors);
+        Ok(Suspicion { page, word })
+    }
+
+    /// The first error that the device met on the way to a value. Everything that was queued before must be done.
+    pub(crate) fn judge(&self, suspicions: &Suspicions<D>) -> Result<()> {
+        self.look()?;
+        for Marks { page, words } in suspicions.0.iter().filter(|marks| !marks.page.is_clean()) {
+            let seen = self.words(page)?;
+            let set = (0..WORDS).find(|&i| words[i / 64] & (1 << (i % 64)) != 0 && seen[i] != 0);
+            if let Some(word) = set {
+                return Err(page.errors()[word].clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at all words that were given out, if all kernels that may set them were queued.
+    fn look(&self) -> Result<()> {
+        let (current, full) = {
+            let mut state = self.pages.lock();
+            if self.pages.running.load(Ordering::Acquire) > 0 {
+                return Ok(());
+            }
+            let full: Vec<_> = state.full.drain(..).filter_map(|page| page.upgrade()).collect();
+            // Another thread's words go elsewhere meanwhile.
+            (state.current.take(), full)
+        };
+        for page in full {
+            self.settle(&page)?;
+        }
+        let Some(page) = current else { return Ok(()) };
+        let next = match self.is_set(&page)? {
+            _ if page.errors().is_empty() => Some(page),
+            false => {
+                page.is_clean.store(true, Ordering::Release);
+                Some(Page::new(page.block.clone()))
+            }
+            true => None,
+        };
+        let mut state = self.pages.lock();
+        if state.current.is_none() {
+            state.current = next;
+        }
+        Ok(())
+    }
+
+    fn settle(&self, page: &Arc<Page<D>>) -> Result<()> {
+        if !self.is_set(page)? {
+            page.is_clean.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn is_set(&self, page: &Page<D>) -> Result<bool> {
+        Ok(!page.errors().is_empty() && self.words(page)?.iter().any(|word| *word != 0))
+    }
+
+    fn words(&self, page: &Page<D>) -> Result<Vec<u32>> {
+        let mut bytes = [0; WORDS * 4];
+        self.queue.read(&page.block.at(0), &mut bytes)?;
+        Ok(bytes
+            .chunks_exact(4)
+            .map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
+            .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DeviceInfo, DryDriver, MemoryConfig};
+    use kiln_ir::{Engine, TensorData, Value, Var, block_on};
+    use kiln_kernel::print::Dialect;
+
+    fn gpu() -> Gpu<DryDriver> {
+        let info = DeviceInfo {
+            name: "dry".into(),
+            model: String::new(),
+            target: String::new(),
+            dialect: Dialect::Cuda,
+            memory: 1 << 30,
+            multiprocessors: 100,
+        };
+        Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())), MemoryConfig::default())
+    }
+
+    /// Takes from what was taken, so often.
+    fn chain(gpu: &Gpu<DryDriver>, x: &Value, index: &Value, count: usize) -> Value {
+        let index = Var::new(gpu, index.clone());
+        let taken = (0..count).fold(Var::new(gpu, x.clone()), |x, _| x.take(0, &index));
+        taken.into_value()
+    }
+
+    #[test]
+    fn words_lie_together_and_are_used_again_once_they_were_read() {
+        let gpu = gpu();
+        gpu.trace(true);
+        let x = gpu.write(TensorData::new(vec![1.0f32, 2.0], [2]).unwrap());
+        let index = gpu.write(TensorData::new(vec![0i32, 1], [2]).unwrap());
+        let fills = |gpu: &Gpu<DryDriver>| gpu.traced().iter().filter(|step| step.name == "fill").count();
+        let y = chain(&gpu, &x, &index, 3 * WORDS);
+        assert_eq!(fills(&gpu), 3);
+        assert_eq!(crate::array::Array::<DryDriver>::of(&y).unwrap().suspicions.0.len(), 3);
+        block_on(gpu.read(y.clone())).unwrap();
+        assert_eq!(crate::array::Array::<DryDriver>::of(&y).unwrap().suspicions.clone().0.len(), 0);
+        for _ in 0..10 {
+            let y = chain(&gpu, &y, &index, WORDS - 1);
+            block_on(gpu.read(y)).unwrap();
+        }
+        assert_eq!(fills(&gpu), 0, "what was read as 0 need not be set again");
+    }
+}
