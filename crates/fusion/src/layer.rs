@@ -196,7 +196,7 @@ impl Shared {
             return plan;
         }
         self.counters.plans_made.fetch_add(1, Ordering::Relaxed);
-        let plan = Arc::new(Plan::new(structure, self.inner.continues_products()));
+        let plan = Arc::new(Plan::new(structure, self.inner.regions()));
         self.plans.lock().add(hash, plan.clone());
         plan
     }

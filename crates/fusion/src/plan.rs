@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 pub(crate) use graph::is_constant_of;
-use kiln_ir::{Op, Operand, Operands, Program, Scalar, TensorType, Value};
+use kiln_ir::{Op, Operand, Operands, Program, Regions, Scalar, TensorType, Value};
 use smallvec::SmallVec;
 
 /// What a plan is for: two recordings with equal structure run the same plan.
@@ -72,11 +72,11 @@ pub(crate) enum Reference {
 }
 
 impl Plan {
-    /// `continues_products`: whether a region may go on from a product, as [the engine](kiln_ir::Engine::continues_products) says.
-    pub(crate) fn new(structure: Structure, continues_products: bool) -> Plan {
+    /// A plan for an engine that says [what suits it](kiln_ir::Engine::regions).
+    pub(crate) fn new(structure: Structure, suited: Regions) -> Plan {
         let rewrite::Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure);
         let graph = graph::Graph::new(&better);
-        let groups = group::groups(&graph, continues_products);
+        let groups = group::groups(&graph, suited);
         let emit::Emitted { steps, num_slots, outputs } = emit::emit(&graph, groups);
         let original = |(result, slot): (usize, usize)| Some((originals[result]?, slot));
         let outputs = outputs.into_iter().filter_map(original).collect();
@@ -85,7 +85,7 @@ impl Plan {
 
     /// The plan of a program, whose outputs are what is alive: for reading. Numbers are numbers of the plan.
     pub fn of_program(program: &Program) -> Plan {
-        Plan::new(Structure::of_program(program), true)
+        Plan::new(Structure::of_program(program), Regions::default())
     }
 
     /// The steps, in order.

@@ -4,7 +4,8 @@
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Plan};
 use kiln_ir::{
-    Binary, ConvPass, ConvSpec, DType, Engine, Op, Recorder, TensorData, TensorType, Value, Var, block_on,
+    Binary, ConvPass, ConvSpec, DType, Engine, Op, Recorder, Regions, TensorData, TensorType, Value, Var,
+    block_on,
 };
 use std::sync::Arc;
 
@@ -270,8 +271,8 @@ impl Engine for Apart {
         self.0.sync()
     }
 
-    fn continues_products(&self) -> bool {
-        false
+    fn regions(&self) -> Regions {
+        Regions { continue_products: false, resident_row: 1 << 14, many_rows: 4096 }
     }
 }
 
@@ -289,4 +290,22 @@ fn products_that_are_written_first_stand_alone() {
     assert!(expected.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-3), "{expected:?} {found:?}");
     let statistics = layer.statistics();
     assert_eq!((statistics.regions_run, statistics.ops_fused >= 3), (1, true), "{statistics:?}");
+}
+
+/// Few rows that are too long there are summed by one kernel, whose threads may share a row, and combined with the sums by
+/// another; many are done at once.
+#[test]
+fn long_rows_end_a_region_unless_there_are_many() {
+    let plain = Cpu::with_threads(1);
+    let run = |engine: &dyn Engine, shape: [usize; 2]| {
+        let x = write(engine, &shape, 1).tanh();
+        let sum = x.clone().sum(&[1]).broadcast(shape);
+        read(engine, (x - sum).into_value())
+    };
+    for (shape, regions) in [([30, 20_000], 2), ([4100, 16_400], 1)] {
+        let layer = Fusion::with_mode(Arc::new(Apart(Cpu::with_threads(1))), Mode::On);
+        let (expected, found) = (run(&plain, shape), run(&layer, shape));
+        assert!(expected.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-3), "{shape:?}");
+        assert_eq!(layer.statistics().regions_run, regions, "{shape:?}");
+    }
 }

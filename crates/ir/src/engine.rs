@@ -12,6 +12,27 @@ use core::pin::Pin;
 /// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Which ops run well as one region, as far as engines differ in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Regions {
+    /// Whether ops on elements of the result of a matrix product or convolution run with it, rather than in kernels of their own, which
+    /// then can be anything else too.
+    pub continue_products: bool,
+    /// Rows of up to so many elements stay at hand while they are combined with their own reductions. Reductions of longer ones end
+    /// their region, unless there are many.
+    pub resident_row: usize,
+    /// With so many rows, long ones keep the whole machine busy all the same.
+    pub many_rows: usize,
+}
+
+/// What suits processors: what follows a product finds it in the caches, a row of 32,768 elements stays in a core's own, and 64 rows are
+/// work for all cores.
+impl Default for Regions {
+    fn default() -> Regions {
+        Regions { continue_products: true, resident_row: 1 << 15, many_rows: 64 }
+    }
+}
+
 /// A machine that runs ops: a device, or a layer around another engine.
 ///
 /// The caller has run [`infer`](mod@crate::infer) on every op, so an engine may trust operands and result types. It never
@@ -56,10 +77,9 @@ pub trait Engine: Any + Send + Sync {
         false
     }
 
-    /// Whether ops on elements of the result of a matrix product or convolution run with it, as one region, rather than in kernels
-    /// of their own, which then can be anything else too. Layers that record ops ask the engine below.
-    fn continues_products(&self) -> bool {
-        true
+    /// Which ops run well as one region. Layers that record ops ask the engine below.
+    fn regions(&self) -> Regions {
+        Regions::default()
     }
 
     /// A hint that a unit of work ends here, such as a training step: an engine that gathers ops before it runs them may

@@ -13,18 +13,12 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use kiln_ir::{Op, Scalar};
+use kiln_ir::{Op, Regions, Scalar};
 use kiln_kernel::{Nest, Operand, Slot};
 use smallvec::SmallVec;
 
 /// More tensors are not read by one kernel: each needs an address register, and hardware has few.
 const MAX_INPUTS: usize = 32;
-
-/// Rows up to this many elements stay in a core's own cache while they are read again.
-const RESIDENT_ROW: usize = 1 << 15;
-
-/// With as many rows, long ones keep all cores busy.
-const MANY_ROWS: usize = 64;
 
 /// Loading a value of so many elements twice is worth joining kernels that have nothing else in common.
 const WORTH_SHARING: usize = 1 << 14;
@@ -62,13 +56,13 @@ pub(crate) struct Groups {
 }
 
 /// Finds the groups of a recording.
-pub(crate) fn groups(graph: &Graph<'_>, continues_products: bool) -> Groups {
+pub(crate) fn groups(graph: &Graph<'_>, suited: Regions) -> Groups {
     let mut finder = Finder {
         graph,
         groups: Vec::new(),
         of_entry: alloc::vec![None; graph.structure.entries.len()],
         loaders: BTreeMap::new(),
-        continues_products,
+        suited,
     };
     for entry in 0..graph.structure.entries.len() as u32 {
         if graph.needed[entry as usize] {
@@ -86,8 +80,8 @@ struct Finder<'a> {
     of_entry: Vec<Option<usize>>,
     /// Kernels that load a large value.
     loaders: BTreeMap<ValueNumber, Vec<usize>>,
-    /// Whether products are [`Kind::Hero`] or [`Kind::Alone`].
-    continues_products: bool,
+    /// What suits the engine. Products that it does not continue are [`Kind::Alone`].
+    suited: Regions,
 }
 
 impl Finder<'_> {
@@ -95,7 +89,7 @@ impl Finder<'_> {
         match role(&self.graph.entry(entry).op) {
             Role::View | Role::Constant => {}
             Role::Alone => self.start(entry, Kind::Alone, Nest::default(), BTreeMap::new()),
-            Role::Hero if !self.continues_products => {
+            Role::Hero if !self.suited.continue_products => {
                 self.start(entry, Kind::Alone, Nest::default(), BTreeMap::new());
             }
             Role::Hero => {
@@ -355,7 +349,7 @@ impl Finder<'_> {
                 "the rows to combine with their own reductions do not lie together in memory".to_string()
             );
         }
-        if row > RESIDENT_ROW && rows < MANY_ROWS {
+        if row > self.suited.resident_row && rows < self.suited.many_rows {
             return Err(format!("rows of {row} elements are too long to stay in cache"));
         }
         Ok(())

@@ -179,6 +179,10 @@ impl<E: Engine> Engine for Expand<E> {
         self.inner.mixes_precision()
     }
 
+    fn regions(&self) -> crate::Regions {
+        self.inner.regions()
+    }
+
     fn submit(&self) {
         self.inner.submit();
     }
