@@ -189,7 +189,7 @@ impl<D: Driver> Gpu<D> {
                 let Made { kernel, launch } = make();
                 let mut schedule = GpuSchedule::choose(&kernel, &launch);
                 if !recipe.aligned {
-                    schedule.vector = 1;
+                    schedule = schedule.unaligned();
                 }
                 let region = Region::compile(self, kernel, launch, schedule, 1)?;
                 let region =
@@ -226,7 +226,7 @@ impl<D: Driver> Region<D> {
         let (kernel, launch) = (lowered.kernel, lowered.launch);
         let mut schedule = GpuSchedule::choose(&kernel, &launch);
         if given.iter().any(|given| matches!(given, Given::Tensor(_, false))) {
-            schedule.vector = 1;
+            schedule = schedule.unaligned();
         }
         Region::compile(gpu, kernel, launch, schedule, program.outputs.len())
     }
@@ -313,7 +313,8 @@ impl<D: Driver> Region<D> {
         let mut scratch: SmallVec<[Block<D>; 2]> = SmallVec::new();
         for argument in &self.arguments {
             if let GpuArgument::Scratch(dtype) = argument {
-                scratch.push(gpu.block(self.schedule.splits as usize * dtype.size())?);
+                let elements = self.schedule.scratch_len(&self.kernel, &self.launch);
+                scratch.push(gpu.block(elements * dtype.size())?);
             }
         }
         let mut scratch = scratch.iter();

@@ -103,7 +103,7 @@ impl Kernel {
     }
 }
 
-fn is_long_unary(function: Unary) -> bool {
+pub(crate) fn is_long_unary(function: Unary) -> bool {
     match function {
         Unary::Recip
         | Unary::Sqrt
@@ -129,7 +129,7 @@ fn is_long_unary(function: Unary) -> bool {
     }
 }
 
-fn is_long_binary(function: Binary) -> bool {
+pub(crate) fn is_long_binary(function: Binary) -> bool {
     match function {
         Binary::Div | Binary::Rem | Binary::Pow | Binary::Atan2 => true,
         Binary::Add

@@ -71,11 +71,6 @@ impl Kernel {
         Some(Total { value, reduction, operand, dtype: instruction.dtype })
     }
 
-    /// How often a row is crossed.
-    pub(crate) fn num_stages(&self) -> usize {
-        self.passes().iter().filter(|pass| !pass.totals.is_empty() || !pass.stores.is_empty()).count()
-    }
-
     /// All values that some values need, those among them, in order.
     pub(crate) fn needed_for(&self, goals: &[ValueId]) -> Vec<ValueId> {
         let mut needed = alloc::vec![false; self.body.len()];

@@ -3,11 +3,14 @@
 //! [`cpp()`] prints C++ for CUDA and HIP, [`wgsl()`] the shading language of WebGPU. Both print the same loops, and the same
 //! kernel and schedule give the same text, byte for byte. [`Printed`] says what the entry points take.
 
+mod columns;
 mod cpp;
 mod heroes;
+mod rows;
 mod wgsl;
 mod writer;
 
+use crate::schedule::{splits, takes_vectors};
 use crate::{Compute, GpuSchedule, Hero, Kernel, ParamKind, StrideClass};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -44,7 +47,7 @@ pub enum GpuArgument {
     Extent(u32),
     /// The stride of a parameter (first) along an axis (second). Only those of class [`StrideClass::Any`].
     Stride(u32, u32),
-    /// Memory for one element of the dtype per [split](GpuSchedule::splits), which the passes share.
+    /// Memory for [so many](GpuSchedule::scratch_len) elements of the dtype, which the passes share.
     Scratch(DType),
     /// A word that holds 0 and becomes 1 where an index is out of range.
     Failed,
@@ -72,9 +75,8 @@ impl core::error::Error for Unprintable {}
 /// The entry point, and the one of a second pass.
 const ENTRIES: [&str; 2] = ["kiln_kernel", "kiln_finish"];
 
-fn entries(kernel: &Kernel, schedule: &GpuSchedule) -> Vec<&'static str> {
-    let second = kernel.hero == Hero::FullReduce && schedule.splits > 1;
-    ENTRIES[..1 + usize::from(second)].to_vec()
+fn entries(schedule: &GpuSchedule) -> Vec<&'static str> {
+    ENTRIES[..1 + usize::from(schedule.splits > 1)].to_vec()
 }
 
 /// What both languages print only where it is simple: a scan with another behind it is not.
@@ -91,8 +93,13 @@ fn check(kernel: &Kernel, schedule: &GpuSchedule) -> Result<(), Unprintable> {
         || schedule.row_threads > schedule.block
         || (product && schedule.block != 256)
         || schedule.splits == 0
-        || (schedule.vector > 1 && kernel.hero != Hero::Map)
+        || (schedule.splits > 1 && !splits(kernel))
+        || schedule.vector == 0
+        || schedule.unroll == 0
+        || (schedule.vector > 1 && !takes_vectors(kernel.hero))
+        || (schedule.unroll > 1 && kernel.hero != Hero::Map)
         || (schedule.resident > 0 && kernel.hero != Hero::RowReduce)
+        || !schedule.resident.is_multiple_of(schedule.vector)
     {
         lacks.push("such schedule for this kernel".into());
     }
@@ -117,7 +124,7 @@ fn arguments(kernel: &Kernel, schedule: &GpuSchedule, offsets: bool) -> Vec<GpuA
         let any = param.strides.iter().enumerate().filter(|(_, class)| **class == StrideClass::Any);
         list.extend(any.map(|(axis, _)| GpuArgument::Stride(i, axis as u32)));
     }
-    if entries(kernel, schedule).len() > 1 {
+    if entries(schedule).len() > 1 {
         let totals = kernel.body.iter().filter(|i| i.compute.is_reduction());
         list.extend(totals.map(|total| GpuArgument::Scratch(total.dtype.accumulator())));
     }

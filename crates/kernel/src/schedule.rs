@@ -4,7 +4,7 @@
 //! printers give the same text for the same kernel and schedule. The functions that choose one look at the kernel and at
 //! the magnitude of the extents, never at a clock.
 
-use crate::{Axis, Hero, Kernel, Launch, ParamKind, StrideClass};
+use crate::{Axis, Hero, Kernel, Launch, Param, ParamKind, StrideClass};
 use core::fmt;
 
 /// How a kernel runs on a GPU.
@@ -12,15 +12,18 @@ use core::fmt;
 pub struct GpuSchedule {
     /// Threads of a block: a power of two, 32 to 1024.
     pub block: u32,
-    /// Neighbouring elements that a thread of a [`Hero::Map`] handles at once, with accesses of up to 16 bytes. With more
-    /// than 1, the innermost extent, the offsets and all outer strides are multiples of it.
+    /// Neighbouring elements that a thread handles at once, with accesses of up to 16 bytes. With more than 1, the innermost
+    /// extent, the offsets and all outer strides are multiples of it. Only in a [`Hero::Map`] and in reductions.
     pub vector: u32,
+    /// Vectors that a thread of a [`Hero::Map`] reads before it uses the first.
+    pub unroll: u32,
     /// Threads that share a row: a power of two up to `block`. A block handles `block / row_threads` rows at a time.
     pub row_threads: u32,
-    /// Elements of a row that each thread keeps in registers between passes; rows of up to `row_threads * resident`
+    /// Elements of a row that each thread keeps in registers, a multiple of `vector`; rows of up to `row_threads * resident`
     /// elements are read once. 0: rows are read again in each pass.
     pub resident: u32,
-    /// Blocks of the first pass of a [`Hero::FullReduce`]; with 1 there is no second pass.
+    /// Blocks that share a row, or a column of a [`Hero::ColReduce`]; with 1 there is no second pass, which combines their
+    /// totals.
     pub splits: u32,
     /// Whether indices need 64 bits.
     pub wide: bool,
@@ -55,35 +58,33 @@ impl GpuSchedule {
     pub fn choose(kernel: &Kernel, launch: &Launch) -> GpuSchedule {
         let row = row_len(kernel, launch);
         let rows = num_points(launch).checked_div(row).unwrap_or(0);
-        let block = match kernel.hero {
-            Hero::RowReduce | Hero::Scan => power_of_two(row.div_ceil(4)).clamp(128, 512),
-            Hero::Map | Hero::Transpose | Hero::ColReduce | Hero::FullReduce | Hero::MatMul(_) => 256,
-        } as u32;
-        let row_threads = match kernel.hero {
-            Hero::RowReduce if row <= 1024 && rows >= 512 => 32,
-            Hero::Map
-            | Hero::Transpose
-            | Hero::RowReduce
-            | Hero::ColReduce
-            | Hero::FullReduce
-            | Hero::Scan
-            | Hero::MatMul(_) => block,
-        };
-        GpuSchedule {
-            block,
-            vector: vector(kernel, launch),
-            row_threads,
-            resident: resident(kernel, row, row_threads as usize),
-            splits: match kernel.hero {
-                Hero::FullReduce => row.div_ceil(16 * 256).clamp(1, 1024) as u32,
-                Hero::Map
-                | Hero::Transpose
-                | Hero::RowReduce
-                | Hero::ColReduce
-                | Hero::Scan
-                | Hero::MatMul(_) => 1,
-            },
+        let vector = vector(kernel, launch);
+        let plain = GpuSchedule {
+            block: 256,
+            vector,
+            unroll: 1,
+            row_threads: 256,
+            resident: 0,
+            splits: 1,
             wide: is_wide(launch),
+        };
+        match kernel.hero {
+            Hero::Map => of_map(kernel, launch, plain),
+            Hero::RowReduce => of_rows(kernel, row, rows, plain),
+            Hero::FullReduce => {
+                let splits = row.div_ceil(16 * 256 * vector as usize).clamp(1, BLOCKS) as u32;
+                GpuSchedule { splits, ..plain }
+            }
+            Hero::ColReduce => {
+                let across = rows.div_ceil(COLUMNS * vector as usize).max(1);
+                let splits = BLOCKS.div_ceil(across).min(row / (4 * 256 / COLUMNS));
+                GpuSchedule { splits: power_of_two(splits.max(1)) as u32, ..plain }
+            }
+            Hero::Scan => {
+                let block = power_of_two(row.div_ceil(4)).clamp(128, 512) as u32;
+                GpuSchedule { block, row_threads: block, ..plain }
+            }
+            Hero::Transpose | Hero::MatMul(_) => plain,
         }
     }
 
@@ -92,28 +93,43 @@ impl GpuSchedule {
     pub fn suits(&self, kernel: &Kernel, launch: &Launch) -> bool {
         let threads = |count: u32| count.is_power_of_two() && (32..=1024).contains(&count);
         let whole = self.vector == 1
-            || (kernel.hero == Hero::Map
+            || (takes_vectors(kernel.hero)
                 && self.vector.is_power_of_two()
                 && vector(kernel, launch) >= self.vector);
         let kept = self.resident == 0
             || (kernel.hero == Hero::RowReduce
+                && self.resident.is_multiple_of(self.vector)
                 && row_len(kernel, launch) <= self.resident as usize * self.row_threads as usize);
         threads(self.block)
             && threads(self.row_threads)
             && self.row_threads <= self.block
             && self.splits >= 1
+            && (self.splits == 1 || splits(kernel))
+            && self.unroll >= 1
+            && (self.unroll == 1 || (kernel.hero == Hero::Map && self.vector > 1))
             && whole
             && kept
             && (self.wide || !is_wide(launch))
     }
 
-    /// The blocks of each pass, in order. Only a [`Hero::FullReduce`] with more than one split has a second.
+    /// The same for operands that do not begin at multiples of 16 bytes.
+    #[must_use]
+    pub fn unaligned(self) -> GpuSchedule {
+        GpuSchedule { vector: 1, unroll: 1, ..self }
+    }
+
+    /// How many elements the passes [share](crate::print::GpuArgument::Scratch) for each reduction.
+    pub fn scratch_len(&self, kernel: &Kernel, launch: &Launch) -> usize {
+        self.splits as usize * num_points(launch).checked_div(row_len(kernel, launch)).unwrap_or(0)
+    }
+
+    /// The blocks of each pass, in order. Only reductions with more than one split have a second.
     pub fn grid(&self, kernel: &Kernel, launch: &Launch) -> [usize; 2] {
         let extent = |axis: usize| launch.extents[axis];
         let points = num_points(launch);
         let row = row_len(kernel, launch).max(1);
         match kernel.hero {
-            Hero::Map => [points.div_ceil(self.block as usize * self.vector as usize), 0],
+            Hero::Map => [points.div_ceil((self.block * self.vector * self.unroll) as usize), 0],
             Hero::Transpose => {
                 let Some((outer, inner)) = kernel.tile_axes() else {
                     return [points.div_ceil(self.block as usize), 0];
@@ -121,10 +137,17 @@ impl GpuSchedule {
                 let tiles = extent(outer).div_ceil(TILE) * extent(inner).div_ceil(TILE);
                 [tiles * (points / (extent(outer) * extent(inner)).max(1)), 0]
             }
+            Hero::RowReduce | Hero::FullReduce if self.splits > 1 => {
+                [points / row * self.splits as usize, points / row]
+            }
             Hero::RowReduce => [(points / row).div_ceil((self.block / self.row_threads) as usize), 0],
             Hero::Scan => [points / row, 0],
-            Hero::ColReduce => [(points / row).div_ceil(COLUMNS), 0],
-            Hero::FullReduce => [self.splits as usize, usize::from(self.splits > 1)],
+            Hero::ColReduce => {
+                let columns = points / row;
+                let second = if self.splits > 1 { columns.div_ceil(COLUMNS) } else { 0 };
+                [columns.div_ceil(COLUMNS * self.vector as usize) * self.splits as usize, second]
+            }
+            Hero::FullReduce => [1, 0],
             Hero::MatMul(_) => {
                 let count = |axes: crate::AxisSet| -> usize {
                     launch
@@ -178,8 +201,11 @@ impl TileSchedule {
 /// The side of the tile through which a [`Hero::Transpose`] turns its operands.
 pub(crate) const TILE: usize = 32;
 
-/// The columns that a block of a [`Hero::ColReduce`] handles.
+/// Threads side by side in a block of a [`Hero::ColReduce`]; each handles a vector of columns.
 pub(crate) const COLUMNS: usize = 32;
+
+/// About as many blocks keep a GPU busy to the end.
+const BLOCKS: usize = 1024;
 
 /// The side of the tiles of a [`Hero::MatMul`].
 pub(crate) const PRODUCT_TILE: usize = 16;
@@ -198,21 +224,35 @@ fn power_of_two(x: usize) -> usize {
     x.max(1).next_power_of_two()
 }
 
-/// The widest access, in elements, that all parameters of a map allow.
+/// Whether kernels of a hero handle neighbouring elements at once.
+pub(crate) fn takes_vectors(hero: Hero) -> bool {
+    match hero {
+        Hero::Map | Hero::RowReduce | Hero::ColReduce | Hero::FullReduce => true,
+        Hero::Transpose | Hero::Scan | Hero::MatMul(_) => false,
+    }
+}
+
+/// The widest access, in elements, that all parameters allow.
 fn vector(kernel: &Kernel, launch: &Launch) -> u32 {
-    if kernel.hero != Hero::Map || kernel.axes.is_empty() {
+    if !takes_vectors(kernel.hero) || kernel.axes.is_empty() {
         return 1;
     }
     let inner = kernel.axes.len() - 1;
     let tensors = || {
-        let params = kernel.params.iter().zip(&launch.bindings);
-        params.filter(|(param, _)| param.kind != ParamKind::Number)
+        let params = kernel.params.iter().zip(&launch.bindings).enumerate();
+        params.filter(|(_, (param, _))| param.kind != ParamKind::Number)
     };
-    let widest = tensors().map(|(param, _)| param.dtype.size()).max().unwrap_or(16);
-    let mut vector = 16 / widest;
+    // What is the same for all rows stays in caches.
+    let parallel = kernel.all_axes() & !kernel.reduced();
+    let streams = |param: usize| parallel == 0 || kernel.crossed(param as u32) & parallel != 0;
+    let along = |param: &Param| param.strides[inner] == StrideClass::One;
+    let sizes = tensors()
+        .filter(|(i, (param, _))| along(param) && streams(*i))
+        .map(|(_, (param, _))| param.dtype.size());
+    let mut vector = 16 / sizes.max().unwrap_or(16);
     let allowed = |vector: usize| {
         launch.extents[inner].is_multiple_of(vector)
-            && tensors().all(|(param, binding)| match param.strides[inner] {
+            && tensors().all(|(_, (param, binding))| match param.strides[inner] {
                 StrideClass::Zero => true,
                 StrideClass::One => {
                     binding.strides[..inner].iter().all(|stride| stride.unsigned_abs().is_multiple_of(vector))
@@ -223,30 +263,72 @@ fn vector(kernel: &Kernel, launch: &Launch) -> u32 {
     while vector > 1 && !allowed(vector) {
         vector /= 2;
     }
-    vector as u32
+    vector.min(8) as u32
 }
 
-/// Elements per thread, where a row is read more than once and is short enough for registers.
-fn resident(kernel: &Kernel, row: usize, row_threads: usize) -> u32 {
-    let each = row.div_ceil(row_threads.max(1)).next_power_of_two();
-    let reduced = kernel.reduced();
-    let dependence = kernel.dependence();
-    let loads = kernel
-        .body
-        .iter()
-        .zip(&dependence)
-        .filter(|(instruction, set)| instruction.compute.plain_load().is_some() && **set & reduced != 0);
-    let kept = loads.count() * each;
-    if kernel.hero == Hero::RowReduce && kernel.num_stages() > 1 && each <= 32 && kept <= 64 {
-        each as u32
-    } else {
-        0
+/// Whether blocks can share the rows or columns of a kernel.
+pub(crate) fn splits(kernel: &Kernel) -> bool {
+    match kernel.hero {
+        Hero::FullReduce | Hero::ColReduce => true,
+        Hero::RowReduce => kernel.combines_once(),
+        Hero::Map | Hero::Transpose | Hero::Scan | Hero::MatMul(_) => false,
     }
+}
+
+/// Where elements of 16 bits are computed with, threads that hold two vectors hide what that takes.
+fn of_map(kernel: &Kernel, launch: &Launch, plain: GpuSchedule) -> GpuSchedule {
+    let widest =
+        kernel.params.iter().filter(|param| param.kind != ParamKind::Number).map(|param| param.dtype.size());
+    let many = num_points(launch) >= 256 * BLOCKS * plain.vector as usize;
+    if plain.vector > 1 && widest.max() <= Some(2) && many {
+        GpuSchedule { block: 128, row_threads: 128, unroll: 2, ..plain }
+    } else {
+        plain
+    }
+}
+
+/// How threads share rows.
+fn of_rows(kernel: &Kernel, row: usize, rows: usize, plain: GpuSchedule) -> GpuSchedule {
+    /// Elements of a row that a thread takes.
+    const EACH: usize = 16;
+    let vector = plain.vector as usize;
+    let many = rows >= 512;
+    let parts = row / (16 * 256 * vector);
+    if rows < 256 && parts > 1 && splits(kernel) {
+        let splits = BLOCKS.div_ceil(rows.max(1)).min(parts);
+        return GpuSchedule { splits: power_of_two(splits) as u32, ..plain };
+    }
+    let threads = if many && row <= 1024 {
+        32
+    } else if many {
+        power_of_two(row.div_ceil(EACH)).clamp(32, 512)
+    } else {
+        power_of_two(row.div_ceil(vector)).clamp(32, 1024)
+    };
+    let resident = resident(kernel, row, threads, vector);
+    let threads = if resident > 0 { threads } else { power_of_two(row.div_ceil(4 * vector)).clamp(128, 512) };
+    let resident = if resident > 0 { resident } else { self::resident(kernel, row, threads, vector) };
+    GpuSchedule { block: threads.max(128) as u32, row_threads: threads as u32, resident, ..plain }
+}
+
+/// Elements per thread, where a row is short enough for registers.
+fn resident(kernel: &Kernel, row: usize, threads: usize, vector: usize) -> u32 {
+    /// Registers that hold elements.
+    const MOST: usize = 64;
+    let each = row.div_ceil(threads * vector) * vector;
+    let kept = kernel.kept().iter().filter(|kept| kept.is_some()).count() * 4;
+    let held: usize = kernel
+        .row_loads()
+        .iter()
+        .map(|(_, _, dtype)| if vector > 1 { dtype.size() } else { dtype.size().max(4) })
+        .sum();
+    if each <= 32 && each * (kept + held) <= MOST * 4 { each as u32 } else { 0 }
 }
 
 /// Whether some place or point needs more than 31 bits.
 fn is_wide(launch: &Launch) -> bool {
-    const LIMIT: u128 = 1 << 31;
+    // Threads behind the last point count on.
+    const LIMIT: u128 = (1 << 31) - (1 << 20);
     let points = launch.extents.iter().fold(1u128, |product, &extent| product.saturating_mul(extent as u128));
     let reach = |strides: &[isize]| -> u128 {
         let axes = strides.iter().zip(&launch.extents);
@@ -257,10 +339,10 @@ fn is_wide(launch: &Launch) -> bool {
 
 impl fmt::Display for GpuSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let GpuSchedule { block, vector, row_threads, resident, splits, wide } = self;
+        let GpuSchedule { block, vector, unroll, row_threads, resident, splits, wide } = self;
         write!(
             f,
-            "block {block}, vector {vector}, row_threads {row_threads}, resident {resident}, splits {splits}"
+            "block {block}, vector {vector}, unroll {unroll}, row_threads {row_threads}, resident {resident}, splits {splits}"
         )?;
         f.write_str(if *wide { ", 64-bit indices" } else { "" })
     }

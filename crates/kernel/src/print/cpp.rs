@@ -3,14 +3,14 @@
 mod prelude;
 
 use super::heroes::{self, Entry};
-use super::writer::Language;
+use super::writer::{Language, name};
 use super::{GpuArgument, Printed, Unprintable, arguments, check, entries};
-use crate::{Compute, GpuSchedule, Kernel, ParamKind};
+use crate::{Compute, GpuSchedule, Kernel, ParamKind, ValueId};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
-use kiln_ir::{Binary, Comparison, DType, Scalar, Unary};
+use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, Unary};
 
 /// Which compiler the C++ is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +44,7 @@ pub enum Dialect {
 pub fn cpp(kernel: &Kernel, schedule: &GpuSchedule, dialect: Dialect) -> Result<Printed, Unprintable> {
     check(kernel, schedule)?;
     let language = Cpp { kernel, schedule, dialect };
-    let names = entries(kernel, schedule);
+    let names = entries(schedule);
     let arguments = arguments(kernel, schedule, false);
     let mut functions = String::new();
     for (name, entry) in names.iter().zip(heroes::entries(kernel, schedule, &language)) {
@@ -223,10 +223,64 @@ impl Cpp<'_> {
         }
     }
 
+    /// How a value of the kernel is rounded to `bf16`.
+    fn rounding(&self, value: ValueId) -> Rounding {
+        let instruction = self.kernel.body[value as usize];
+        let same = instruction.dtype == DType::BF16;
+        match instruction.compute {
+            Compute::Load(_) | Compute::LoadWhere(..) | Compute::Cast(_) if same => Rounding::Done,
+            Compute::Cast(a) => match self.rounding(a) {
+                // To a wider dtype.
+                Rounding::Done
+                    if instruction.dtype == DType::F32
+                        && self.kernel.body[a as usize].dtype == DType::BF16 =>
+                {
+                    Rounding::Done
+                }
+                Rounding::Quick => Rounding::Quick,
+                Rounding::Done | Rounding::Careful => Rounding::Careful,
+            },
+            Compute::Select(_, a, b) => match (self.rounding(a), self.rounding(b)) {
+                (a, b) if a == b => a,
+                _ => Rounding::Careful,
+            },
+            Compute::Unary(Unary::Neg | Unary::Abs, a) => self.rounding(a),
+            Compute::Binary(Binary::Min | Binary::Max, a, b) => match (self.rounding(a), self.rounding(b)) {
+                (a, b) if a == b => a,
+                _ => Rounding::Careful,
+            },
+            Compute::Unary(..)
+            | Compute::Binary(..)
+            | Compute::Reduce(Reduction::Sum | Reduction::Prod, _) => Rounding::Quick,
+            Compute::Load(_)
+            | Compute::LoadWhere(..)
+            | Compute::Number(_)
+            | Compute::Constant(_)
+            | Compute::Index(_)
+            | Compute::Compare(..)
+            | Compute::Bitcast(_)
+            | Compute::Reduce(..)
+            | Compute::Scan { .. }
+            | Compute::Checked(..)
+            | Compute::Store(..) => Rounding::Careful,
+        }
+    }
+
     fn param(&self, param: u32) -> Param {
         let param = &self.kernel.params[param as usize];
         Param { kind: param.kind, dtype: param.dtype }
     }
+}
+
+/// What it takes to round a float of at most 32 bits to `bf16`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rounding {
+    /// It is such a number already: its lower half is cut off.
+    Done,
+    /// It was computed: of a NaN nothing but that it is one need be kept.
+    Quick,
+    /// It may have been moved only: a NaN keeps the bits that fit.
+    Careful,
 }
 
 struct Param {
@@ -257,6 +311,10 @@ impl Language for Cpp<'_> {
 
     fn for_loop(&self, name: &str, from: &str, below: &str, next: &str) -> String {
         format!("for (kiln_index {name} = {from}; {name} < {below}; {name} = {next})")
+    }
+
+    fn unroll_partly(&self) -> &'static str {
+        "#pragma unroll 4"
     }
 
     fn unroll(&self) -> &'static str {
@@ -308,6 +366,15 @@ impl Language for Cpp<'_> {
                 format!("{} {sign} {}", at(0), at(1))
             }
             Compute::Select(..) => format!("{} ? {} : {}", at(0), at(1), at(2)),
+            Compute::Cast(value)
+                if dtype == DType::BF16 && operands[0].1.is_float() && operands[0].1 != DType::F64 =>
+            {
+                match self.rounding(*value) {
+                    Rounding::Done => at(0).to_string(),
+                    Rounding::Quick => format!("kiln_round_bf16({})", at(0)),
+                    Rounding::Careful => cast(at(0), operands[0].1, dtype),
+                }
+            }
             Compute::Cast(_) => cast(at(0), operands[0].1, dtype),
             Compute::Bitcast(_) => format!("kiln_bits<{}>({})", held(dtype), at(0)),
             Compute::Checked(..) => format!("kiln_checked({}, {}, failed)", at(0), at(1)),
@@ -341,30 +408,55 @@ impl Language for Cpp<'_> {
         format!("{condition} ? {a} : {b}")
     }
 
-    fn store(&self, param: u32, dtype: DType, place: &str, value: &str) -> String {
-        format!("p{param}[{place}] = {};", narrowed(dtype, value))
+    fn store(&self, param: u32, dtype: DType, place: &str, value: ValueId) -> String {
+        let x = name(value);
+        let element = match (dtype, self.rounding(value)) {
+            (DType::BF16, Rounding::Done) => format!("kiln_cut_bf16({x})"),
+            (DType::BF16, Rounding::Quick) => format!("kiln_cut_bf16(kiln_round_bf16({x}))"),
+            _ => narrowed(dtype, &x),
+        };
+        format!("p{param}[{place}] = {element};")
     }
 
-    fn load_vector(&self, param: u32, count: u32, place: &str) -> String {
+    fn declare_loads(&self, param: u32, count: u32, times: u32) -> String {
+        format!("kiln_pack<{}, {count}> x{param}[{times}];", memory(self.param(param).dtype))
+    }
+
+    fn load_vector(&self, param: u32, count: u32, which: &str, place: &str) -> String {
         let pack = format!("kiln_pack<{}, {count}>", memory(self.param(param).dtype));
-        format!("const {pack} x{param} = *reinterpret_cast<const {pack}*>(p{param} + {place});")
+        format!("x{param}[{which}] = *reinterpret_cast<const {pack}*>(p{param} + {place});")
     }
 
-    fn lane(&self, param: u32, dtype: DType, lane: &str) -> String {
-        widened(dtype, &format!("x{param}.at[{lane}]"))
+    fn lane(&self, param: u32, dtype: DType, which: &str, lane: &str) -> String {
+        widened(dtype, &format!("x{param}[{which}].at[{lane}]"))
     }
 
-    fn declare_vector(&self, param: u32, count: u32) -> String {
-        format!("kiln_pack<{}, {count}> x{param};", memory(self.param(param).dtype))
+    fn declare_stores(&self, param: u32, count: u32) -> String {
+        let dtype = self.param(param).dtype;
+        // Rounded in pairs, when they are written.
+        let ty = if dtype == DType::BF16 { held(dtype) } else { memory(dtype) };
+        format!("kiln_pack<{ty}, {count}> y{param};")
     }
 
     fn set_lane(&self, param: u32, dtype: DType, lane: &str, value: &str) -> String {
-        format!("x{param}.at[{lane}] = {};", narrowed(dtype, value))
+        let element = if dtype == DType::BF16 { value.into() } else { narrowed(dtype, value) };
+        format!("y{param}.at[{lane}] = {element};")
     }
 
-    fn store_vector(&self, param: u32, count: u32, place: &str) -> String {
-        let pack = format!("kiln_pack<{}, {count}>", memory(self.param(param).dtype));
-        format!("*reinterpret_cast<{pack}*>(p{param} + {place}) = x{param};")
+    fn store_vector(&self, param: u32, count: u32, place: &str, value: ValueId) -> String {
+        let dtype = self.param(param).dtype;
+        let (mut ty, mut elements) = (memory(dtype), format!("y{param}"));
+        if dtype == DType::BF16 {
+            let pairs = match self.rounding(value) {
+                Rounding::Done => "kiln_cut_pairs",
+                Rounding::Quick => "kiln_round_pairs",
+                Rounding::Careful => "kiln_to_pairs",
+            };
+            elements = format!("{pairs}({elements})");
+            ty = "unsigned";
+        }
+        let count = if dtype == DType::BF16 { count / 2 } else { count };
+        format!("*reinterpret_cast<kiln_pack<{ty}, {count}>*>(p{param} + {place}) = {elements};")
     }
 
     fn scratch(&self, number: usize, place: &str) -> String {
@@ -404,6 +496,7 @@ fn unary(function: Unary, x: &str, dtype: DType) -> String {
         Unary::Tan => call("tan"),
         Unary::Tanh => call("tanh"),
         Unary::Atan => call("atan"),
+        Unary::Erf if dtype == DType::F16 || dtype == DType::BF16 => format!("kiln_erf16({x})"),
         Unary::Erf => call("erf"),
         Unary::Floor => call("floor"),
         Unary::Ceil => call("ceil"),

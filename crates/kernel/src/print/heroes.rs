@@ -4,8 +4,9 @@
 //! along each axis, `e0`, `e1` the extents.
 
 use super::writer::{Language, Scope, Writer, name};
-use crate::passes::{Pass, Product, Total};
-use crate::schedule::{COLUMNS, PRODUCT_TILE, TILE};
+use super::{columns, rows};
+use crate::passes::{Product, Total};
+use crate::schedule::{PRODUCT_TILE, TILE};
 use crate::{AxisSet, Compute, GpuSchedule, Hero, Instruction, Kernel, ParamKind, StrideClass, ValueId};
 use alloc::format;
 use alloc::string::String;
@@ -18,6 +19,9 @@ pub(super) struct Entry {
     pub(super) shared: Vec<String>,
 }
 
+/// What writes the statements of an entry point.
+type Write = fn(&mut Writer<'_>);
+
 pub(super) fn entries(kernel: &Kernel, schedule: &GpuSchedule, language: &dyn Language) -> Vec<Entry> {
     let mut writer = Writer::new(kernel, language, schedule);
     match kernel.hero {
@@ -26,16 +30,18 @@ pub(super) fn entries(kernel: &Kernel, schedule: &GpuSchedule, language: &dyn La
             Some((outer, inner)) => transpose(&mut writer, outer, inner),
             None => map(&mut writer),
         },
-        Hero::RowReduce => row_reduce(&mut writer),
-        Hero::ColReduce => col_reduce(&mut writer),
-        Hero::FullReduce => {
+        Hero::RowReduce | Hero::ColReduce | Hero::FullReduce => {
+            let (first, second): (Write, Write) = if kernel.hero == Hero::ColReduce {
+                (columns::reduce, columns::finish)
+            } else {
+                (rows::reduce, rows::finish)
+            };
+            first(&mut writer);
             if schedule.splits > 1 {
-                let mut second = Writer::new(kernel, language, schedule);
-                partial(&mut writer);
-                finish(&mut second);
-                return alloc::vec![entry(writer), entry(second)];
+                let mut last = Writer::new(kernel, language, schedule);
+                second(&mut last);
+                return alloc::vec![entry(writer), entry(last)];
             }
-            full_reduce(&mut writer);
         }
         Hero::Scan => scan(&mut writer),
         Hero::MatMul(_) => matmul(&mut writer),
@@ -53,61 +59,92 @@ fn everything(kernel: &Kernel) -> Vec<ValueId> {
 }
 
 fn map(w: &mut Writer<'_>) {
-    let (kernel, vector) = (w.kernel, w.schedule.vector);
+    let kernel = w.kernel;
     let axes = kernel.all_axes();
-    w.index("point", &format!("(block * {} + thread) * {vector}", w.schedule.block));
+    if w.schedule.vector > 1 {
+        return vectors(w);
+    }
+    w.index("point", &format!("block * {} + thread", w.schedule.block));
     w.open(format!("if (point >= {})", w.extent(axes)));
     w.line("return;");
     w.close();
-    let mut scope = Scope::new(kernel);
-    if vector == 1 {
-        w.decode("point", axes);
-        w.emit(&everything(kernel), &mut scope);
-        return;
-    }
-    vectors(w, vector, axes, &mut scope);
+    w.decode("point", axes);
+    w.emit(&everything(kernel), &mut Scope::new(kernel));
 }
 
-/// A map of several neighbouring elements: what runs along memory is read and written at once.
-fn vectors(w: &mut Writer<'_>, vector: u32, axes: AxisSet, scope: &mut Scope) {
+/// A map of neighbouring elements: what runs along memory is read and written at once. All of a thread's loads are under way
+/// before the first is used; threads behind the end repeat the last ones.
+fn vectors(w: &mut Writer<'_>) {
     let kernel = w.kernel;
+    let GpuSchedule { block, vector, unroll, .. } = *w.schedule;
+    let axes = kernel.all_axes();
     let inner = kernel.axes.len() - 1;
+    let mut scope = Scope::new(kernel);
     let along = |param: u32| kernel.params[param as usize].strides.get(inner) == Some(&StrideClass::One);
-    w.decode("point", axes);
-    for (number, instruction) in kernel.body.iter().enumerate() {
-        if let Some(param) = instruction.compute.plain_load().filter(|&param| along(param)) {
-            let pack = w.language.load_vector(param, vector, &w.place(param));
-            w.line(pack);
-            scope.kept[number] = Some(w.language.lane(param, instruction.dtype, "lane"));
-        }
-    }
+    let load = |(number, instruction): (usize, &Instruction)| {
+        let param = instruction.compute.plain_load().filter(|&param| along(param))?;
+        Some((number, param, instruction.dtype))
+    };
+    let loads: Vec<(usize, u32, DType)> = kernel.body.iter().enumerate().filter_map(load).collect();
     let written: Vec<(ValueId, u32)> = kernel.stores().filter(|&(_, param)| along(param)).collect();
-    for &(_, param) in &written {
-        let line = w.language.declare_vector(param, vector);
+    w.index("points", &w.extent(axes));
+    for &(_, param, _) in &loads {
+        let line = w.language.declare_loads(param, vector, unroll);
         w.line(line);
     }
-    w.line(w.language.unroll());
-    w.open_loop("lane", "0", &format!("{vector}"), "lane + 1");
-    // Within the loop the name is the index of this element.
-    let line = w.language.index("first", &format!("i{inner}"));
-    w.line(line);
-    w.open("");
-    w.index(&format!("i{inner}"), "first + lane");
+    let open = |w: &mut Writer<'_>| {
+        w.line(w.language.unroll());
+        w.open_loop("chunk", "0", &format!("{unroll}"), "chunk + 1");
+        w.index("start", &format!("((block * {unroll} + chunk) * {block} + thread) * {vector}"));
+        w.index("point", &w.language.least("start", &format!("points - {vector}")));
+        w.decode("point", axes);
+    };
+    open(w);
+    for &(number, param, dtype) in &loads {
+        let load = w.language.load_vector(param, vector, "chunk", &w.place(param));
+        w.line(load);
+        scope.kept[number] = Some(w.language.lane(param, dtype, "chunk", "slot"));
+    }
+    w.close();
+    open(w);
+    for &(_, param) in &written {
+        let line = w.language.declare_stores(param, vector);
+        w.line(line);
+    }
+    open_slots(w, vector, inner);
     for (number, instruction) in kernel.body.iter().enumerate() {
         match instruction.compute.store().filter(|&(param, _)| along(param)) {
             Some((param, stored)) => {
-                let line = w.language.set_lane(param, instruction.dtype, "lane", &name(stored));
+                let line = w.language.set_lane(param, instruction.dtype, "slot", &name(stored));
                 w.line(line);
             }
-            None => w.emit(&[number as ValueId], scope),
+            None => w.emit(&[number as ValueId], &mut scope),
         }
     }
-    w.close();
-    w.close();
-    for (_, param) in written {
-        let line = w.language.store_vector(param, vector, &w.place(param));
+    close_slots(w);
+    w.open("if (start < points)");
+    for (number, param) in written {
+        let Some((_, stored)) = kernel.body[number as usize].compute.store() else { continue };
+        let line = w.language.store_vector(param, vector, &w.place(param), stored);
         w.line(line);
     }
+    w.close();
+    w.close();
+}
+
+/// Opens the loop over the elements of a vector, `slot`; within it the index along the axis is that of the element.
+pub(super) fn open_slots(w: &mut Writer<'_>, vector: u32, inner: usize) {
+    w.line(w.language.unroll());
+    w.open_loop("slot", "0", &format!("{vector}"), "slot + 1");
+    let line = w.language.index("first", &format!("i{inner}"));
+    w.line(line);
+    w.open("");
+    w.index(&format!("i{inner}"), "first + slot");
+}
+
+pub(super) fn close_slots(w: &mut Writer<'_>) {
+    w.close();
+    w.close();
 }
 
 /// Operands that lie along another axis go through memory shared by the block, so that both sides run along memory.
@@ -151,182 +188,6 @@ fn transpose(w: &mut Writer<'_>, outer: usize, inner: usize) {
     w.open(format!("if (i{outer} < e{outer} && i{inner} < e{inner})"));
     w.emit(&everything(kernel), &mut scope);
     w.close();
-    w.close();
-}
-
-fn row_reduce(w: &mut Writer<'_>) {
-    let (block, threads) = (w.schedule.block, w.schedule.row_threads);
-    w.index("row", &format!("block * {} + thread / {threads}", block / threads));
-    w.index("lane", &format!("thread % {threads}"));
-    rows(w, threads, 1);
-}
-
-fn col_reduce(w: &mut Writer<'_>) {
-    let groups = w.schedule.block / COLUMNS as u32;
-    w.index("row", &format!("block * {COLUMNS} + thread % {COLUMNS}"));
-    w.index("lane", &format!("thread / {COLUMNS}"));
-    rows(w, groups, COLUMNS as u32);
-}
-
-fn full_reduce(w: &mut Writer<'_>) {
-    w.index("row", "block");
-    w.index("lane", "thread");
-    rows(w, w.schedule.block, 1);
-}
-
-/// Passes over rows, each shared by `threads` threads whose numbers differ by multiples of `step`.
-fn rows(w: &mut Writer<'_>, threads: u32, step: u32) {
-    let kernel = w.kernel;
-    let (reduced, resident) = (kernel.reduced(), w.schedule.resident);
-    let parallel = kernel.all_axes() & !reduced;
-    w.index("rows", &w.extent(parallel));
-    w.index("length", &w.extent(reduced));
-    // Threads without a row of their own repeat the last one, since all must come to the barriers.
-    w.index("point", &w.language.least("row", "rows - 1"));
-    w.decode("point", parallel);
-    let mut scope = Scope::new(kernel);
-    let passes = kernel.passes();
-    if resident > 0 {
-        keep(w, threads, resident, &mut scope);
-    }
-    for pass in &passes {
-        w.emit(&pass.row, &mut scope);
-        if pass.totals.is_empty() && pass.stores.is_empty() {
-            continue;
-        }
-        declare(w, &pass.totals);
-        open_elements(w, threads, resident);
-        element(w, pass, &mut scope.clone(), "if (row < rows)");
-        close_elements(w, resident);
-        for total in &pass.totals {
-            w.combine(total, threads, step);
-            scope.define(total.value);
-        }
-    }
-    let stores = kernel.row_stores();
-    if !stores.is_empty() {
-        w.open("if (row < rows && lane == 0)");
-        w.emit(&stores, &mut scope);
-        w.close();
-    }
-}
-
-/// Declares the totals of reductions.
-fn declare(w: &mut Writer<'_>, totals: &[Total]) {
-    for total in totals {
-        let identity = w.language.constant(total.reduction.identity(total.dtype), total.dtype);
-        let line = w.language.variable(&format!("a{}", total.value), total.dtype, &identity);
-        w.line(line);
-    }
-}
-
-/// Opens the loop of a thread over its elements of a row, `j`.
-fn open_elements(w: &mut Writer<'_>, threads: u32, resident: u32) {
-    let reduced = w.kernel.reduced();
-    if resident > 0 {
-        w.line(w.language.unroll());
-        w.open_loop("k", "0", &format!("{resident}"), "k + 1");
-        w.index("j", &format!("lane + k * {threads}"));
-        w.open("if (j < length)");
-    } else {
-        w.open_loop("j", "lane", "length", &format!("j + {threads}"));
-    }
-    w.decode("j", reduced);
-}
-
-fn close_elements(w: &mut Writer<'_>, resident: u32) {
-    w.close();
-    if resident > 0 {
-        w.close();
-    }
-}
-
-/// One element of a row: its values, the totals that it goes into, and what is stored of it.
-fn element(w: &mut Writer<'_>, pass: &Pass, scope: &mut Scope, guard: &str) {
-    w.emit(&pass.along, scope);
-    for total in &pass.totals {
-        let so_far = format!("a{}", total.value);
-        let combined = w.combined(total, &so_far, &name(total.operand));
-        w.line(format!("{so_far} = {combined};"));
-    }
-    if !pass.stores.is_empty() {
-        if guard.is_empty() {
-            w.emit(&pass.stores, scope);
-        } else {
-            w.open(guard);
-            w.emit(&pass.stores, scope);
-            w.close();
-        }
-    }
-}
-
-/// Reads what changes along the row once.
-fn keep(w: &mut Writer<'_>, threads: u32, resident: u32, scope: &mut Scope) {
-    let kernel = w.kernel;
-    let (reduced, dependence) = (kernel.reduced(), kernel.dependence());
-    let along = |(number, instruction): (usize, &Instruction)| match instruction.compute.plain_load() {
-        Some(param) if dependence[number] & reduced != 0 => Some((number, param, instruction.dtype)),
-        Some(_) | None => None,
-    };
-    let loads: Vec<(usize, u32, DType)> = kernel.body.iter().enumerate().filter_map(along).collect();
-    for &(number, _, dtype) in &loads {
-        let line = w.language.array(&format!("r{number}"), dtype, resident as usize);
-        w.line(line);
-    }
-    open_elements(w, threads, resident);
-    for (number, param, dtype) in loads {
-        let load = w.language.load(param, dtype, &w.place(param));
-        w.line(format!("r{number}[k] = {load};"));
-        scope.kept[number] = Some(format!("r{number}[k]"));
-    }
-    close_elements(w, resident);
-}
-
-/// The first pass of a reduction of everything: one total per block.
-fn partial(w: &mut Writer<'_>) {
-    let kernel = w.kernel;
-    let (block, splits) = (w.schedule.block, w.schedule.splits);
-    let mut scope = Scope::new(kernel);
-    let passes = kernel.passes();
-    let pass = &passes[0];
-    w.index("lane", "thread");
-    w.index("length", &w.extent(kernel.reduced()));
-    w.emit(&pass.row, &mut scope);
-    declare(w, &pass.totals);
-    w.open_loop("j", &format!("block * {block} + thread"), "length", &format!("j + {}", block * splits));
-    w.decode("j", kernel.reduced());
-    element(w, pass, &mut scope.clone(), "");
-    w.close();
-    for (number, total) in pass.totals.iter().enumerate() {
-        w.combine(total, block, 1);
-        w.open("if (thread == 0)");
-        let place = w.language.scratch(number, "block");
-        w.line(format!("{place} = {};", name(total.value)));
-        w.close();
-    }
-}
-
-/// The second pass: one block combines the totals.
-fn finish(w: &mut Writer<'_>) {
-    let kernel = w.kernel;
-    let (block, splits) = (w.schedule.block, w.schedule.splits);
-    let mut scope = Scope::new(kernel);
-    let passes = kernel.passes();
-    w.index("lane", "thread");
-    declare(w, &passes[0].totals);
-    for (number, total) in passes[0].totals.iter().enumerate() {
-        let so_far = format!("a{}", total.value);
-        w.open_loop("part", "thread", &format!("{splits}"), &format!("part + {block}"));
-        let combined = w.combined(total, &so_far, &w.language.scratch(number, "part"));
-        w.line(format!("{so_far} = {combined};"));
-        w.close();
-        w.combine(total, block, 1);
-        scope.define(total.value);
-    }
-    w.open("if (thread == 0)");
-    let stores = kernel.row_stores();
-    let needed = kernel.needed_for(&stores);
-    w.emit(&needed, &mut scope);
     w.close();
 }
 

@@ -6,9 +6,9 @@
 mod prelude;
 
 use super::heroes::{self, Entry};
-use super::writer::Language;
+use super::writer::{Language, name};
 use super::{GpuArgument, Printed, Unprintable, arguments, check, entries};
-use crate::{Compute, GpuSchedule, Kernel, ParamKind};
+use crate::{Compute, GpuSchedule, Kernel, ParamKind, ValueId};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -43,7 +43,7 @@ pub fn wgsl(kernel: &Kernel, schedule: &GpuSchedule) -> Result<Printed, Unprinta
         return Err(Unprintable { lacks });
     }
     let language = Wgsl { kernel };
-    let names = entries(kernel, schedule);
+    let names = entries(schedule);
     let mut functions = String::new();
     let mut shared: Vec<String> = Vec::new();
     for (name, entry) in names.iter().zip(heroes::entries(kernel, schedule, &language)) {
@@ -100,6 +100,33 @@ fn per_word(dtype: DType) -> usize {
 }
 
 impl Wgsl<'_> {
+    /// The statement that writes a value to memory.
+    fn store_element(&self, param: u32, dtype: DType, place: &str, value: &str) -> String {
+        let place = format!("o{param} + {place}");
+        let count = per_word(dtype);
+        if count == 1 {
+            return format!("p{param}[{place}] = {value};");
+        }
+        let (bits, mask) = (32 / count, if count == 4 { "0xffu" } else { "0xffffu" });
+        let element = match dtype {
+            DType::F16 => format!("kiln_to_f16({value})"),
+            DType::BF16 => format!("kiln_to_bf16({value})"),
+            DType::Bool => format!("select(0u, 1u, {value})"),
+            DType::I16 | DType::I8 => format!("(bitcast<u32>({value}) & {mask})"),
+            DType::F64
+            | DType::F32
+            | DType::I64
+            | DType::I32
+            | DType::U64
+            | DType::U32
+            | DType::U16
+            | DType::U8 => value.into(),
+        };
+        format!(
+            "{{ let at = {place}; let shift = u32(at) % {count}u * {bits}u; atomicAnd(&p{param}[at / {count}], ~({mask} << shift)); atomicOr(&p{param}[at / {count}], {element} << shift); }}"
+        )
+    }
+
     fn bindings(&self, arguments: &[GpuArgument]) -> String {
         let mut text = String::new();
         let mut number = 0;
@@ -190,6 +217,10 @@ impl Language for Wgsl<'_> {
         format!("for (var {name} = {from}; {name} < {below}; {name} = {next})")
     }
 
+    fn unroll_partly(&self) -> &'static str {
+        ""
+    }
+
     fn unroll(&self) -> &'static str {
         ""
     }
@@ -278,56 +309,40 @@ impl Language for Wgsl<'_> {
         format!("select({b}, {a}, {condition})")
     }
 
-    fn store(&self, param: u32, dtype: DType, place: &str, value: &str) -> String {
-        let place = format!("o{param} + {place}");
-        let count = per_word(dtype);
-        if count == 1 {
-            return format!("p{param}[{place}] = {value};");
-        }
-        let (bits, mask) = (32 / count, if count == 4 { "0xffu" } else { "0xffffu" });
-        let element = match dtype {
-            DType::F16 => format!("kiln_to_f16({value})"),
-            DType::BF16 => format!("kiln_to_bf16({value})"),
-            DType::Bool => format!("select(0u, 1u, {value})"),
-            DType::I16 | DType::I8 => format!("(bitcast<u32>({value}) & {mask})"),
-            DType::F64
-            | DType::F32
-            | DType::I64
-            | DType::I32
-            | DType::U64
-            | DType::U32
-            | DType::U16
-            | DType::U8 => value.into(),
-        };
-        format!(
-            "{{ let at = {place}; let shift = u32(at) % {count}u * {bits}u; atomicAnd(&p{param}[at / {count}], ~({mask} << shift)); atomicOr(&p{param}[at / {count}], {element} << shift); }}"
-        )
+    fn store(&self, param: u32, dtype: DType, place: &str, value: ValueId) -> String {
+        self.store_element(param, dtype, place, &name(value))
     }
 
-    fn load_vector(&self, param: u32, count: u32, place: &str) -> String {
+    fn declare_loads(&self, param: u32, count: u32, times: u32) -> String {
+        let ty = held(self.param(param).1);
+        format!("var x{param}: array<array<{ty}, {count}>, {times}>;")
+    }
+
+    fn load_vector(&self, param: u32, count: u32, which: &str, place: &str) -> String {
         let dtype = self.param(param).1;
         let elements: Vec<String> =
             (0..count).map(|lane| self.load(param, dtype, &format!("{place} + {lane}"))).collect();
-        format!("var x{param} = array<{}, {count}>({});", held(dtype), elements.join(", "))
+        format!("x{param}[{which}] = array<{}, {count}>({});", held(dtype), elements.join(", "))
     }
 
-    fn lane(&self, param: u32, _dtype: DType, lane: &str) -> String {
-        format!("x{param}[{lane}]")
+    fn lane(&self, param: u32, _dtype: DType, which: &str, lane: &str) -> String {
+        format!("x{param}[{which}][{lane}]")
     }
 
-    fn declare_vector(&self, param: u32, count: u32) -> String {
-        self.array(&format!("x{param}"), self.param(param).1, count as usize)
+    fn declare_stores(&self, param: u32, count: u32) -> String {
+        self.array(&format!("y{param}"), self.param(param).1, count as usize)
     }
 
     fn set_lane(&self, param: u32, _dtype: DType, lane: &str, value: &str) -> String {
-        format!("x{param}[{lane}] = {value};")
+        format!("y{param}[{lane}] = {value};")
     }
 
-    fn store_vector(&self, param: u32, count: u32, place: &str) -> String {
+    fn store_vector(&self, param: u32, count: u32, place: &str, _value: ValueId) -> String {
         let dtype = self.param(param).1;
-        let stores = (0..count)
-            .map(|lane| self.store(param, dtype, &format!("{place} + {lane}"), &format!("x{param}[{lane}]")));
-        stores.collect::<Vec<_>>().join(" ")
+        let element = |lane| {
+            self.store_element(param, dtype, &format!("{place} + {lane}"), &format!("y{param}[{lane}]"))
+        };
+        (0..count).map(element).collect::<Vec<_>>().join(" ")
     }
 
     fn scratch(&self, number: usize, place: &str) -> String {

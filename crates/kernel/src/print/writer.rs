@@ -15,6 +15,8 @@ pub(super) trait Language {
     fn for_loop(&self, name: &str, from: &str, below: &str, next: &str) -> String;
     /// Asks for a loop of a number of rounds known beforehand to be unrolled; empty where the language cannot be asked.
     fn unroll(&self) -> &'static str;
+    /// Asks for several rounds of a loop to be taken at once, so that their loads are under way together.
+    fn unroll_partly(&self) -> &'static str;
     /// Declares a value that does not change.
     fn value(&self, name: &str, dtype: DType, expression: &str) -> String;
     /// Declares a value that changes.
@@ -38,17 +40,19 @@ pub(super) trait Language {
     /// One of two values, of which the other need not exist.
     fn choice(&self, condition: &str, a: &str, b: &str) -> String;
     /// The statement that writes a value to memory.
-    fn store(&self, param: u32, dtype: DType, place: &str, value: &str) -> String;
-    /// Reads neighbouring elements of a parameter into a place of their own.
-    fn load_vector(&self, param: u32, count: u32, place: &str) -> String;
+    fn store(&self, param: u32, dtype: DType, place: &str, value: ValueId) -> String;
+    /// Declares a place for so many times neighbouring elements that are read: `x` and the parameter's number.
+    fn declare_loads(&self, param: u32, count: u32, times: u32) -> String;
+    /// Reads neighbouring elements into one of these places.
+    fn load_vector(&self, param: u32, count: u32, which: &str, place: &str) -> String;
     /// One of the elements read so, as a value.
-    fn lane(&self, param: u32, dtype: DType, lane: &str) -> String;
-    /// Declares a place for neighbouring elements that are to be written.
-    fn declare_vector(&self, param: u32, count: u32) -> String;
+    fn lane(&self, param: u32, dtype: DType, which: &str, lane: &str) -> String;
+    /// Declares a place for neighbouring elements that are to be written: `y` and the parameter's number.
+    fn declare_stores(&self, param: u32, count: u32) -> String;
     /// Sets one of them.
     fn set_lane(&self, param: u32, dtype: DType, lane: &str, value: &str) -> String;
-    /// Writes them.
-    fn store_vector(&self, param: u32, count: u32, place: &str) -> String;
+    /// Writes them; `value` says what they are.
+    fn store_vector(&self, param: u32, count: u32, place: &str, value: ValueId) -> String;
     /// An element of scratch memory, to be read or written.
     fn scratch(&self, number: usize, place: &str) -> String;
     /// The least of two indices.
@@ -70,7 +74,7 @@ pub(super) struct Writer<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
     defined: Vec<bool>,
-    /// Loads that are read from elsewhere than memory.
+    /// Values that are taken from where they were kept.
     pub(super) kept: Vec<Option<String>>,
 }
 
@@ -194,11 +198,13 @@ impl<'a> Writer<'a> {
                 .iter()
                 .map(|&operand| (name(operand), self.kernel.body[operand as usize].dtype))
                 .collect();
+            if let Some(kept) = &scope.kept[value as usize] {
+                let line = self.language.value(&name(value), dtype, kept);
+                self.line(line);
+                continue;
+            }
             let expression = match instruction.compute {
-                Compute::Load(param) => match &scope.kept[value as usize] {
-                    Some(kept) => kept.clone(),
-                    None => self.language.load(param, dtype, &self.place(param)),
-                },
+                Compute::Load(param) => self.language.load(param, dtype, &self.place(param)),
                 Compute::LoadWhere(param, condition) => {
                     let load = self.language.load(param, dtype, &self.place(param));
                     let zero = self.language.constant(Scalar::Int(0), dtype);
@@ -208,7 +214,7 @@ impl<'a> Writer<'a> {
                 Compute::Constant(scalar) => self.language.constant(scalar, dtype),
                 Compute::Index(axis) => self.language.of_index(&format!("i{axis}"), dtype),
                 Compute::Store(param, stored) => {
-                    let statement = self.language.store(param, dtype, &self.place(param), &name(stored));
+                    let statement = self.language.store(param, dtype, &self.place(param), stored);
                     self.line(statement);
                     continue;
                 }
@@ -234,59 +240,77 @@ impl<'a> Writer<'a> {
         self.language.compute(&compute, dtype, &[(a.into(), dtype), (b.into(), dtype)])
     }
 
-    /// Combines a variable over `count` threads whose numbers differ by multiples of `step`, and names the result. `lane` is
-    /// the thread's number among them. All threads of the block come here.
-    pub(super) fn combine(&mut self, reduced: &Total, count: u32, step: u32) {
-        let Total { value, dtype, .. } = *reduced;
-        let total = format!("a{value}");
-        let shuffled = if step == 1 { self.language.shuffle(&total, dtype, 16).is_some() } else { false };
-        if shuffled {
-            let mut distance = count.min(32) / 2;
-            while distance > 0 {
-                let other = self.language.shuffle(&total, dtype, distance).unwrap_or_default();
-                let combined = self.combined(reduced, &total, &other);
-                self.line(format!("{total} = {combined};"));
-                distance /= 2;
-            }
+    /// Combines variables over `count` neighbouring threads, all of the block or several groups of it, and names the results.
+    /// `lane` is the thread's number among them. All threads of the block come here, once for each total.
+    pub(super) fn combine(&mut self, totals: &[Total], count: u32) {
+        let shuffles = |w: &Self, total: &Total| w.language.shuffle("", total.dtype, 1).is_some();
+        let (fast, slow): (Vec<Total>, Vec<Total>) = totals.iter().partition(|total| shuffles(self, total));
+        for total in &fast {
+            self.shuffle(total, count.min(32));
         }
-        if shuffled && count <= 32 {
-            let line = self.language.value(&name(value), dtype, &total);
+        if count > 32 && !fast.is_empty() {
+            self.exchange(&fast, count);
+        }
+        for total in &slow {
+            self.halve(total, count);
+        }
+        for total in totals {
+            let line = self.language.value(&name(total.value), total.dtype, &format!("a{}", total.value));
             self.line(line);
-            return;
         }
-        let shared = format!("w{value}");
-        if shuffled {
-            // One value of each 32 threads, which every thread then combines in the same order.
-            self.share(&shared, dtype, 32);
-            self.open("if (thread % 32 == 0)");
-            self.line(format!("{shared}[thread / 32] = {total};"));
-            self.close();
-            self.barrier();
-            self.line(format!("{total} = {shared}[(thread - lane) / 32];"));
+    }
+
+    /// Combines a variable over up to 32 threads.
+    fn shuffle(&mut self, total: &Total, count: u32) {
+        let variable = format!("a{}", total.value);
+        let mut distance = count / 2;
+        while distance > 0 {
+            let other = self.language.shuffle(&variable, total.dtype, distance).unwrap_or_default();
+            let combined = self.combined(total, &variable, &other);
+            self.line(format!("{variable} = {combined};"));
+            distance /= 2;
+        }
+    }
+
+    /// One value of each 32 threads goes through shared memory; every thread combines them in the same order.
+    fn exchange(&mut self, totals: &[Total], count: u32) {
+        self.open("if (thread % 32 == 0)");
+        for &Total { value, dtype, .. } in totals {
+            let len = self.schedule.block as usize / 32;
+            self.share(&format!("w{value}"), dtype, len);
+            self.line(format!("w{value}[thread / 32] = a{value};"));
+        }
+        self.close();
+        self.barrier();
+        let first = if count == self.schedule.block { "0" } else { "(thread - lane) / 32" };
+        for total in totals {
+            let (variable, shared) = (format!("a{}", total.value), format!("w{}", total.value));
+            self.line(format!("{variable} = {shared}[{first}];"));
+            self.line(self.language.unroll());
             self.open_loop("part", "1", &format!("{}", count / 32), "part + 1");
-            let combined = self.combined(reduced, &total, &format!("{shared}[(thread - lane) / 32 + part]"));
-            self.line(format!("{total} = {combined};"));
+            let combined = self.combined(total, &variable, &format!("{shared}[{first} + part]"));
+            self.line(format!("{variable} = {combined};"));
             self.close();
-            self.barrier();
-            let line = self.language.value(&name(value), dtype, &total);
-            self.line(line);
-            return;
         }
+    }
+
+    /// Combines a variable through shared memory alone.
+    fn halve(&mut self, total: &Total, count: u32) {
+        let Total { value, dtype, .. } = *total;
+        let shared = format!("w{value}");
         self.share(&shared, dtype, self.schedule.block as usize);
-        self.line(format!("{shared}[thread] = {total};"));
+        self.line(format!("{shared}[thread] = a{value};"));
         self.barrier();
         self.open_loop("half", "0", &format!("{}", count.ilog2()), "half + 1");
         let shift = self.language.of_index("half", DType::U32);
         self.index("distance", &format!("{} >> {shift}", count / 2));
         self.open("if (lane < distance)");
-        let other = format!("{shared}[thread + distance * {step}]");
-        let combined = self.combined(reduced, &format!("{shared}[thread]"), &other);
+        let combined =
+            self.combined(total, &format!("{shared}[thread]"), &format!("{shared}[thread + distance]"));
         self.line(format!("{shared}[thread] = {combined};"));
         self.close();
         self.barrier();
         self.close();
-        let line = self.language.value(&name(value), dtype, &format!("{shared}[thread - lane * {step}]"));
-        self.line(line);
-        self.barrier();
+        self.line(format!("a{value} = {shared}[thread - lane];"));
     }
 }

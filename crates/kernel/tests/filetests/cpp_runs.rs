@@ -119,7 +119,8 @@ impl Run {
                 ParamKind::Number => Ok(()),
             };
         }
-        let _ = writeln!(text, "static double scratch[8][{}];\nstatic int failed;", self.schedule.splits);
+        let scratch = self.schedule.scratch_len(&self.lowered.kernel, &self.lowered.launch).max(1);
+        let _ = writeln!(text, "static double scratch[8][{scratch}];\nstatic int failed;");
         text
     }
 

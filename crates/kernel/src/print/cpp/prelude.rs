@@ -3,8 +3,13 @@
 use alloc::string::String;
 
 /// Name and definition, each before those that use it.
-const FUNCTIONS: [(&str, &str); 18] = [
-    ("kiln_pack", "template <typename T, int N> struct alignas(sizeof(T) * N) kiln_pack { T at[N]; };\n"),
+const FUNCTIONS: [(&str, &str); 24] = [
+    (
+        "kiln_pack",
+        "// Read and written at once, as far as accesses of 16 bytes go.
+template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) kiln_pack { T at[N]; };
+",
+    ),
     (
         "kiln_bits",
         "template <typename B, typename A> __device__ __forceinline__ B kiln_bits(A x) {
@@ -88,6 +93,88 @@ __device__ __forceinline__ float kiln_odd(double x) {
 ",
     ),
     (
+        "kiln_round_bf16",
+        "// The nearest number that bf16 has; any NaN for a NaN.
+__device__ __forceinline__ float kiln_round_bf16(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  unsigned bits;
+  asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(bits) : \"f\"(x), \"f\"(0.0f));
+  return kiln_bits<float>(bits);
+#else
+  return kiln_from_bf16(kiln_to_bf16(x));
+#endif
+}
+",
+    ),
+    (
+        "kiln_cut_bf16",
+        "// Of a number that bf16 has.
+__device__ __forceinline__ unsigned short kiln_cut_bf16(float x) { return (unsigned short)(kiln_bits<unsigned>(x) >> 16); }
+",
+    ),
+    (
+        "kiln_cut_pairs",
+        "template <int N> __device__ __forceinline__ kiln_pack<unsigned, N / 2> kiln_cut_pairs(const kiln_pack<float, N>& x) {
+  kiln_pack<unsigned, N / 2> pairs;
+  #pragma unroll
+  for (int i = 0; i < N / 2; ++i) {
+    pairs.at[i] = kiln_bits<unsigned>(x.at[2 * i]) >> 16 | (kiln_bits<unsigned>(x.at[2 * i + 1]) & 0xffff0000u);
+  }
+  return pairs;
+}
+",
+    ),
+    (
+        "kiln_round_pairs",
+        "template <int N> __device__ __forceinline__ kiln_pack<unsigned, N / 2> kiln_round_pairs(const kiln_pack<float, N>& x) {
+  kiln_pack<unsigned, N / 2> pairs;
+  #pragma unroll
+  for (int i = 0; i < N / 2; ++i) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(pairs.at[i]) : \"f\"(x.at[2 * i + 1]), \"f\"(x.at[2 * i]));
+#else
+    pairs.at[i] = kiln_to_bf16(x.at[2 * i]) | (unsigned)kiln_to_bf16(x.at[2 * i + 1]) << 16;
+#endif
+  }
+  return pairs;
+}
+",
+    ),
+    (
+        "kiln_to_pairs",
+        "template <int N> __device__ __forceinline__ kiln_pack<unsigned, N / 2> kiln_to_pairs(const kiln_pack<float, N>& x) {
+  kiln_pack<unsigned, N / 2> pairs;
+  #pragma unroll
+  for (int i = 0; i < N / 2; ++i) {
+    pairs.at[i] = kiln_to_bf16(x.at[2 * i]) | (unsigned)kiln_to_bf16(x.at[2 * i + 1]) << 16;
+  }
+  return pairs;
+}
+",
+    ),
+    (
+        "kiln_erf16",
+        "// For results of 16 bits: within 1e-7 of the true value, and within 6e-5 of it relatively. The polynomial is -log2(erfc(x)) / x.
+__device__ __forceinline__ float kiln_erf16(float x) {
+  const float a = fabsf(x);
+  float q = fmaf(4.5359088e-5f, a, -4.4551067e-4f);
+  q = fmaf(q, a, 1.4894486e-3f);
+  q = fmaf(q, a, 7.7462229e-4f);
+  q = fmaf(q, a, -2.8253678e-2f);
+  q = fmaf(q, a, 0.14848161f);
+  q = fmaf(q, a, 0.91841639f);
+  q = fmaf(q, a, 1.6279086f);
+#if defined(__CUDA_ARCH__)
+  float tail;
+  asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(tail) : \"f\"(-a * q));
+#else
+  const float tail = exp2f(-a * q);
+#endif
+  return a < 1.953125e-3f ? x * 1.1283792f : copysignf(1.0f - tail, x);
+}
+",
+    ),
+    (
         "kiln_sign",
         "template <typename T> __device__ __forceinline__ T kiln_sign(T x) {
   return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;
@@ -99,6 +186,13 @@ __device__ __forceinline__ float kiln_odd(double x) {
         "template <typename T> __device__ __forceinline__ T kiln_min(T a, T b) {
   return a != a || a < b ? a : b;
 }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <> __device__ __forceinline__ float kiln_min(float a, float b) {
+  float least;
+  asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(least) : \"f\"(a), \"f\"(b));
+  return least;
+}
+#endif
 ",
     ),
     (
@@ -106,6 +200,13 @@ __device__ __forceinline__ float kiln_odd(double x) {
         "template <typename T> __device__ __forceinline__ T kiln_max(T a, T b) {
   return a != a || a > b ? a : b;
 }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <> __device__ __forceinline__ float kiln_max(float a, float b) {
+  float greatest;
+  asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(greatest) : \"f\"(a), \"f\"(b));
+  return greatest;
+}
+#endif
 ",
     ),
     (

@@ -1,0 +1,151 @@
+//! Reductions along outer axes.
+//!
+//! Neighbouring threads take neighbouring columns, each as many as one access reads, and groups of such threads parts of their
+//! length; blocks take parts of it too, whose totals a second pass combines.
+
+use super::rows::{Elements, declare, load_chunk};
+use super::writer::{Scope, Writer, name};
+use crate::passes::Total;
+use crate::schedule::COLUMNS;
+use crate::{GpuSchedule, ValueId};
+use alloc::format;
+use alloc::vec::Vec;
+
+/// One total per column, or of one part of the columns for each block.
+pub(super) fn reduce(w: &mut Writer<'_>) {
+    let kernel = w.kernel;
+    let GpuSchedule { block, vector, splits, .. } = *w.schedule;
+    let reduced = kernel.reduced();
+    let parallel = kernel.all_axes() & !reduced;
+    let (side, groups) = (COLUMNS as u32, block / COLUMNS as u32);
+    let width = side * vector;
+    let pass = &kernel.passes()[0];
+    let mut scope = Scope::new(kernel);
+    w.index("columns", &w.extent(parallel));
+    w.index("length", &w.extent(reduced));
+    w.index("across", &format!("(columns + {}) / {width}", width - 1));
+    w.index("left", &format!("block % across * {width}"));
+    w.index("split", "block / across");
+    w.index("part", &format!("(length + {}) / {splits}", splits - 1));
+    w.index("end", &w.language.least("length", "(split + 1) * part"));
+    w.index("side", &format!("thread % {side}"));
+    w.index("down", &format!("thread / {side}"));
+    // Threads without columns of their own repeat the last ones, since all must come to the barriers.
+    w.index("point", &w.language.least(&format!("left + side * {vector}"), &format!("columns - {vector}")));
+    let rest = |list: &[ValueId]| -> Vec<ValueId> {
+        let dependence = kernel.dependence();
+        list.iter().copied().filter(|&value| dependence[value as usize] == 0).collect()
+    };
+    let (row, mut along) = (rest(&pass.row), pass.along.clone());
+    // What depends on the column alone is computed beside each element: the columns of a thread are many.
+    along.extend(pass.row.iter().filter(|value| !row.contains(value)));
+    along.sort_unstable();
+    w.emit(&row, &mut scope);
+    for total in &pass.totals {
+        let line = w.language.array(&format!("a{}", total.value), total.dtype, vector as usize);
+        w.line(line);
+        let identity = w.language.constant(total.reduction.identity(total.dtype), total.dtype);
+        w.open_loop("slot", "0", &format!("{vector}"), "slot + 1");
+        w.line(format!("a{}[slot] = {identity};", total.value));
+        w.close();
+    }
+    w.open("");
+    w.decode("point", parallel);
+    w.line(w.language.unroll_partly());
+    w.open_loop("j", "split * part + down", "end", &format!("j + {groups}"));
+    w.decode("j", reduced);
+    load_chunk(w, vector, &along, &mut scope);
+    let guard = format!("left + side * {vector} < columns");
+    let total = if vector > 1 { |value| format!("a{value}[slot]") } else { |value| format!("a{value}[0]") };
+    let elements = Elements { vector, guard: Some(&guard), total, held: None };
+    elements.write(w, pass, &along, &mut scope.clone(), |_| ());
+    w.close();
+    w.close();
+    for total in &pass.totals {
+        let (value, dtype) = (total.value, total.dtype);
+        w.share(&format!("w{value}"), dtype, (groups * width) as usize);
+        w.line(w.language.unroll());
+        w.open_loop("slot", "0", &format!("{vector}"), "slot + 1");
+        w.line(format!("w{value}[down * {width} + side * {vector} + slot] = a{value}[slot];"));
+        w.close();
+    }
+    w.barrier();
+    if width > block {
+        w.open_loop("k", "thread", &format!("{width}"), &format!("k + {block}"));
+    } else {
+        w.open(format!("if (thread < {width})"));
+        w.index("k", "thread");
+    }
+    gather(w, &pass.totals, "w", groups, width);
+    w.index("column", "left + k");
+    w.open("if (column < columns)");
+    if splits > 1 {
+        for (number, total) in pass.totals.iter().enumerate() {
+            let place = w.language.scratch(number, "split * columns + column");
+            w.line(format!("{place} = s{};", total.value));
+        }
+    } else {
+        end(w, &pass.totals);
+    }
+    w.close();
+    w.close();
+}
+
+/// Combines what the groups of threads found of the column `k`.
+fn gather(w: &mut Writer<'_>, totals: &[Total], shared: &str, groups: u32, width: u32) {
+    for total in totals {
+        let value = total.value;
+        let line = w.language.variable(&format!("s{value}"), total.dtype, &format!("{shared}{value}[k]"));
+        w.line(line);
+        w.line(w.language.unroll());
+        w.open_loop("other", "1", &format!("{groups}"), "other + 1");
+        let combined =
+            w.combined(total, &format!("s{value}"), &format!("{shared}{value}[other * {width} + k]"));
+        w.line(format!("s{value} = {combined};"));
+        w.close();
+    }
+}
+
+/// What follows the totals of a column.
+fn end(w: &mut Writer<'_>, totals: &[Total]) {
+    let kernel = w.kernel;
+    w.decode("column", kernel.all_axes() & !kernel.reduced());
+    let mut scope = Scope::new(kernel);
+    for total in totals {
+        let line = w.language.value(&name(total.value), total.dtype, &format!("s{}", total.value));
+        w.line(line);
+        scope.define(total.value);
+    }
+    w.emit(&kernel.needed_for(&kernel.row_stores()), &mut scope);
+}
+
+/// The second pass: the totals of the parts.
+pub(super) fn finish(w: &mut Writer<'_>) {
+    let kernel = w.kernel;
+    let GpuSchedule { block, splits, .. } = *w.schedule;
+    let (side, groups) = (COLUMNS as u32, block / COLUMNS as u32);
+    let totals = &kernel.passes()[0].totals;
+    w.index("columns", &w.extent(kernel.all_axes() & !kernel.reduced()));
+    w.index("k", &format!("thread % {side}"));
+    w.index("down", &format!("thread / {side}"));
+    w.index("column", &format!("block * {side} + k"));
+    w.index("point", &w.language.least("column", "columns - 1"));
+    declare(w, totals);
+    w.line(w.language.unroll_partly());
+    w.open_loop("split", "down", &format!("{splits}"), &format!("split + {groups}"));
+    for (number, total) in totals.iter().enumerate() {
+        let so_far = format!("a{}", total.value);
+        let combined = w.combined(total, &so_far, &w.language.scratch(number, "split * columns + point"));
+        w.line(format!("{so_far} = {combined};"));
+    }
+    w.close();
+    for total in totals {
+        w.share(&format!("f{}", total.value), total.dtype, block as usize);
+        w.line(format!("f{}[thread] = a{};", total.value, total.value));
+    }
+    w.barrier();
+    w.open("if (down == 0 && column < columns)");
+    gather(w, totals, "f", groups, side);
+    end(w, totals);
+    w.close();
+}

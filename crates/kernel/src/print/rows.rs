@@ -1,0 +1,489 @@
+//! Reductions along rows, which lie along memory, and of everything.
+//!
+//! Threads of a group share a row. Each takes chunks of neighbouring elements, as many as one access reads. Where a row fits into
+//! the registers of its threads, it is read once, all loads before the first use; values that are dear to compute and
+//! needed in a later pass stay in registers too.
+
+use super::heroes::{close_slots, open_slots};
+use super::writer::{Scope, Writer, name};
+use crate::passes::{Pass, Total};
+use crate::{Compute, GpuSchedule, Kernel, StrideClass, ValueId};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use kiln_ir::DType;
+
+/// A reduction along rows, or of everything, as of one row.
+pub(super) fn reduce(w: &mut Writer<'_>) {
+    let GpuSchedule { block, row_threads: threads, splits, .. } = *w.schedule;
+    if splits > 1 {
+        return partial(w);
+    }
+    if block == threads {
+        w.index("row", "block");
+        w.index("lane", "thread");
+    } else {
+        w.index("row", &format!("block * {} + thread / {threads}", block / threads));
+        w.index("lane", &format!("thread % {threads}"));
+    }
+    whole_rows(w, threads, block == threads);
+}
+
+/// Passes over rows, each shared by neighbouring threads. `exact` says that every group of threads has a row.
+fn whole_rows(w: &mut Writer<'_>, threads: u32, exact: bool) {
+    let kernel = w.kernel;
+    let reduced = kernel.reduced();
+    let parallel = kernel.all_axes() & !reduced;
+    w.index("rows", &w.extent(parallel));
+    w.index("length", &w.extent(reduced));
+    // Threads without a row of their own repeat the last one, since all must come to the barriers.
+    let point = if exact { "row".into() } else { w.language.least("row", "rows - 1") };
+    w.index("point", &point);
+    w.decode("point", parallel);
+    let passes = kernel.passes();
+    let mut row = Row::new(kernel, w.schedule, threads, exact);
+    let mut scope = Scope::new(kernel);
+    row.declare(w);
+    row.load(w, |param| kernel.crossed(param) & parallel != 0, &mut scope);
+    for (number, pass) in passes.iter().enumerate() {
+        w.emit(&pass.row, &mut scope);
+        if pass.totals.is_empty() && pass.stores.is_empty() {
+            continue;
+        }
+        let along = kernel.along(pass, &row.kept_before(number));
+        row.load(
+            w,
+            |param| along.iter().any(|&v| kernel.body[v as usize].compute.load() == Some(param)),
+            &mut scope,
+        );
+        declare(w, &pass.totals);
+        row.cross(w, pass, &along, number, &mut scope);
+        w.combine(&pass.totals, threads);
+        pass.totals.iter().for_each(|total| scope.define(total.value));
+    }
+    let stores = kernel.row_stores();
+    if !stores.is_empty() {
+        w.open(if exact { "if (lane == 0)" } else { "if (row < rows && lane == 0)" });
+        w.emit(&stores, &mut scope);
+        w.close();
+    }
+}
+
+/// Declares the totals of reductions.
+pub(super) fn declare(w: &mut Writer<'_>, totals: &[Total]) {
+    for total in totals {
+        let identity = w.language.constant(total.reduction.identity(total.dtype), total.dtype);
+        let line = w.language.variable(&format!("a{}", total.value), total.dtype, &identity);
+        w.line(line);
+    }
+}
+
+/// How the threads of a group cross a row.
+struct Row<'a> {
+    kernel: &'a Kernel,
+    threads: u32,
+    vector: u32,
+    /// Chunks that each thread holds; 0 where rows are read in every pass.
+    chunks: u32,
+    exact: bool,
+    inner: usize,
+    /// Loads that change along the row.
+    loads: Vec<(ValueId, u32, DType)>,
+    loaded: Vec<bool>,
+    /// For each value: the pass after which it is kept.
+    kept: Vec<Option<usize>>,
+}
+
+impl<'a> Row<'a> {
+    fn new(kernel: &'a Kernel, schedule: &GpuSchedule, threads: u32, exact: bool) -> Row<'a> {
+        let chunks = schedule.resident / schedule.vector;
+        let loads = kernel.row_loads();
+        Row {
+            kernel,
+            threads,
+            vector: schedule.vector,
+            chunks,
+            exact,
+            inner: kernel.axes.len() - 1,
+            loaded: alloc::vec![false; kernel.body.len()],
+            loads,
+            kept: if chunks > 0 { kernel.kept() } else { alloc::vec![None; kernel.body.len()] },
+        }
+    }
+
+    /// The values that earlier passes kept.
+    fn kept_before(&self, pass: usize) -> Vec<bool> {
+        self.kept.iter().map(|kept| kept.is_some_and(|kept| kept < pass)).collect()
+    }
+
+    /// Declares what a thread holds of a row.
+    fn declare(&self, w: &mut Writer<'_>) {
+        if self.chunks == 0 {
+            return;
+        }
+        for &(value, param, dtype) in &self.loads {
+            let line = if is_vector(self.kernel, self.vector, param) {
+                w.language.declare_loads(param, self.vector, self.chunks)
+            } else {
+                w.language.array(&format!("r{value}"), dtype, (self.chunks * self.vector) as usize)
+            };
+            w.line(line);
+        }
+        for (value, _) in self.kept.iter().enumerate().filter(|(_, kept)| kept.is_some()) {
+            let dtype = self.kernel.body[value].dtype;
+            let line = w.language.array(&format!("r{value}"), dtype, (self.chunks * self.vector) as usize);
+            w.line(line);
+        }
+    }
+
+    /// Which element of an array the current one is.
+    fn place(&self) -> &'static str {
+        if self.vector > 1 { "place" } else { "chunk" }
+    }
+
+    /// Opens the loop over the chunks of a thread; `j` is the number of the first element.
+    fn open(&self, w: &mut Writer<'_>) {
+        let (threads, vector) = (self.threads, self.vector);
+        let times = if vector > 1 { format!(" * {vector}") } else { String::new() };
+        if self.chunks > 0 {
+            w.line(w.language.unroll());
+            w.open_loop("chunk", "0", &format!("{}", self.chunks), "chunk + 1");
+            w.index(
+                "j",
+                &if vector > 1 {
+                    format!("(lane + chunk * {threads}) * {vector}")
+                } else {
+                    format!("lane + chunk * {threads}")
+                },
+            );
+            w.open("if (j < length)");
+        } else {
+            w.line(w.language.unroll_partly());
+            w.open_loop("j", &format!("lane{times}"), "length", &format!("j + {}", threads * vector));
+        }
+        w.decode("j", self.kernel.reduced());
+    }
+
+    fn close(&self, w: &mut Writer<'_>) {
+        w.close();
+        if self.chunks > 0 {
+            w.close();
+        }
+    }
+
+    /// Reads those of the operands that are held and wanted now, if they were not read before.
+    fn load(&mut self, w: &mut Writer<'_>, wanted: impl Fn(u32) -> bool, scope: &mut Scope) {
+        if self.chunks == 0 {
+            return;
+        }
+        let loaded = &self.loaded;
+        let is_new = |&(value, param, _): &(ValueId, u32, DType)| !loaded[value as usize] && wanted(param);
+        let new: Vec<(ValueId, u32, DType)> = self.loads.iter().copied().filter(is_new).collect();
+        if new.is_empty() {
+            return;
+        }
+        self.open(w);
+        let (vectors, scalars): (Vec<_>, Vec<_>) =
+            new.iter().partition(|(_, param, _)| is_vector(self.kernel, self.vector, *param));
+        for (value, param, dtype) in vectors {
+            let load = w.language.load_vector(param, self.vector, "chunk", &w.place(param));
+            w.line(load);
+            scope.kept[value as usize] = Some(w.language.lane(param, dtype, "chunk", "slot"));
+        }
+        if !scalars.is_empty() {
+            self.open_slots(w);
+            for (value, param, dtype) in scalars {
+                let load = w.language.load(param, dtype, &w.place(param));
+                w.line(format!("r{value}[{}] = {load};", self.place()));
+                scope.kept[value as usize] = Some(format!("r{value}[{}]", self.place()));
+            }
+            self.close_slots(w);
+        }
+        self.close(w);
+        for (value, ..) in new {
+            self.loaded[value as usize] = true;
+        }
+    }
+
+    fn open_slots(&self, w: &mut Writer<'_>) {
+        if self.vector > 1 {
+            open_slots(w, self.vector, self.inner);
+            if self.chunks > 0 {
+                w.index("place", &format!("chunk * {} + slot", self.vector));
+            }
+        }
+    }
+
+    fn close_slots(&self, w: &mut Writer<'_>) {
+        if self.vector > 1 {
+            close_slots(w);
+        }
+    }
+
+    /// One pass: the values of each element, the totals that they go into, what is kept and what is stored of them.
+    fn cross(&self, w: &mut Writer<'_>, pass: &Pass, along: &[ValueId], number: usize, scope: &mut Scope) {
+        self.open(w);
+        let mut inside = scope.clone();
+        if self.chunks == 0 {
+            load_chunk(w, self.vector, along, &mut inside);
+        }
+        let kept: Vec<ValueId> =
+            along.iter().copied().filter(|&value| self.kept[value as usize] == Some(number)).collect();
+        let held = (self.vector > 1 && self.chunks > 0).then(|| format!("chunk * {} + slot", self.vector));
+        let elements = Elements {
+            vector: self.vector,
+            guard: (!self.exact).then_some("row < rows"),
+            total: |value| format!("a{value}"),
+            held,
+        };
+        elements.write(w, pass, along, &mut inside, |w| {
+            for &value in &kept {
+                w.line(format!("r{value}[{}] = {};", self.place(), name(value)));
+            }
+        });
+        for value in kept {
+            scope.kept[value as usize] = Some(format!("r{value}[{}]", self.place()));
+        }
+        self.close(w);
+    }
+}
+
+/// Whether neighbouring elements of a parameter are read and written at once.
+fn is_vector(kernel: &Kernel, vector: u32, param: u32) -> bool {
+    vector > 1 && kernel.params[param as usize].strides.last() == Some(&StrideClass::One)
+}
+
+/// The vectors that the values along a row or column need, into places of their own.
+pub(super) fn load_chunk(w: &mut Writer<'_>, vector: u32, along: &[ValueId], scope: &mut Scope) {
+    for &value in along {
+        let instruction = w.kernel.body[value as usize];
+        let Some(param) = instruction.compute.plain_load() else { continue };
+        if is_vector(w.kernel, vector, param) {
+            let line = w.language.declare_loads(param, vector, 1);
+            w.line(line);
+            let load = w.language.load_vector(param, vector, "0", &w.place(param));
+            w.line(load);
+            scope.kept[value as usize] = Some(w.language.lane(param, instruction.dtype, "0", "slot"));
+        }
+    }
+}
+
+/// Neighbouring elements: what is computed, combined and stored of them.
+pub(super) struct Elements<'a> {
+    pub(super) vector: u32,
+    /// Where it may be stored.
+    pub(super) guard: Option<&'a str>,
+    /// The variable that is combined with an element, by total.
+    pub(super) total: fn(ValueId) -> String,
+    /// The element's place in what the thread holds.
+    pub(super) held: Option<String>,
+}
+
+impl Elements<'_> {
+    /// Within the loop over the elements, after their values, `inside` adds to it.
+    pub(super) fn write(
+        &self,
+        w: &mut Writer<'_>,
+        pass: &Pass,
+        along: &[ValueId],
+        scope: &mut Scope,
+        inside: impl FnOnce(&mut Writer<'_>),
+    ) {
+        let kernel = w.kernel;
+        let stores = pass.stores.iter().filter_map(|&store| {
+            let (param, stored) = kernel.body[store as usize].compute.store()?;
+            Some((store, param, stored))
+        });
+        let (vectors, scalars): (Vec<_>, Vec<_>) =
+            stores.partition(|&(_, param, _)| is_vector(kernel, self.vector, param));
+        for &(_, param, _) in &vectors {
+            let line = w.language.declare_stores(param, self.vector);
+            w.line(line);
+        }
+        if self.vector > 1 {
+            open_slots(w, self.vector, kernel.axes.len() - 1);
+        }
+        if let Some(held) = &self.held {
+            w.index("place", held);
+        }
+        w.emit(along, scope);
+        for total in &pass.totals {
+            let so_far = (self.total)(total.value);
+            let combined = w.combined(total, &so_far, &name(total.operand));
+            w.line(format!("{so_far} = {combined};"));
+        }
+        inside(w);
+        for &(_, param, stored) in &vectors {
+            let line = w.language.set_lane(param, kernel.params[param as usize].dtype, "slot", &name(stored));
+            w.line(line);
+        }
+        let scalars: Vec<ValueId> = scalars.into_iter().map(|(store, ..)| store).collect();
+        self.guarded(w, !scalars.is_empty(), |w| w.emit(&scalars, scope));
+        if self.vector > 1 {
+            close_slots(w);
+        }
+        self.guarded(w, !vectors.is_empty(), |w| {
+            for &(_, param, stored) in &vectors {
+                let line = w.language.store_vector(param, self.vector, &w.place(param), stored);
+                w.line(line);
+            }
+        });
+    }
+
+    fn guarded(&self, w: &mut Writer<'_>, any: bool, body: impl FnOnce(&mut Writer<'_>)) {
+        match self.guard.filter(|_| any) {
+            Some(guard) => {
+                w.open(format!("if ({guard})"));
+                body(w);
+                w.close();
+            }
+            None => body(w),
+        }
+    }
+}
+
+/// The first pass of a reduction of long rows: one total for each part of a row.
+fn partial(w: &mut Writer<'_>) {
+    let kernel = w.kernel;
+    let GpuSchedule { block, splits, vector, .. } = *w.schedule;
+    let mut scope = Scope::new(kernel);
+    let pass = &kernel.passes()[0];
+    w.index("lane", "thread");
+    w.index("split", &format!("block % {splits}"));
+    w.index("row", &format!("block / {splits}"));
+    w.index("length", &w.extent(kernel.reduced()));
+    w.decode("row", kernel.all_axes() & !kernel.reduced());
+    w.emit(&pass.row, &mut scope);
+    declare(w, &pass.totals);
+    let along = kernel.along(pass, &alloc::vec![false; kernel.body.len()]);
+    w.line(w.language.unroll_partly());
+    let first = format!("(split * {block} + thread) * {vector}");
+    w.open_loop("j", &first, "length", &format!("j + {}", block * splits * vector));
+    w.decode("j", kernel.reduced());
+    load_chunk(w, vector, &along, &mut scope);
+    let elements = Elements { vector, guard: None, total: |value| format!("a{value}"), held: None };
+    elements.write(w, pass, &along, &mut scope.clone(), |_| ());
+    w.close();
+    w.combine(&pass.totals, block);
+    w.open("if (thread == 0)");
+    for (number, total) in pass.totals.iter().enumerate() {
+        let place = w.language.scratch(number, "block");
+        w.line(format!("{place} = {};", name(total.value)));
+    }
+    w.close();
+}
+
+/// The second pass: each block combines the totals of a row.
+pub(super) fn finish(w: &mut Writer<'_>) {
+    let kernel = w.kernel;
+    let GpuSchedule { block, splits, .. } = *w.schedule;
+    let mut scope = Scope::new(kernel);
+    let totals = &kernel.passes()[0].totals;
+    w.index("lane", "thread");
+    declare(w, totals);
+    w.open_loop("part", "thread", &format!("{splits}"), &format!("part + {block}"));
+    for (number, total) in totals.iter().enumerate() {
+        let so_far = format!("a{}", total.value);
+        let scratch = w.language.scratch(number, &format!("block * {splits} + part"));
+        let combined = w.combined(total, &so_far, &scratch);
+        w.line(format!("{so_far} = {combined};"));
+    }
+    w.close();
+    w.combine(totals, block);
+    totals.iter().for_each(|total| scope.define(total.value));
+    w.open("if (thread == 0)");
+    w.decode("block", kernel.all_axes() & !kernel.reduced());
+    let needed = kernel.needed_for(&kernel.row_stores());
+    w.emit(&needed, &mut scope);
+    w.close();
+}
+
+impl Kernel {
+    /// Loads of elements that change along the reduced axes: value, parameter and dtype.
+    pub(crate) fn row_loads(&self) -> Vec<(ValueId, u32, DType)> {
+        let (reduced, dependence) = (self.reduced(), self.dependence());
+        let loads = self.body.iter().enumerate().filter_map(|(number, instruction)| {
+            let param = instruction.compute.plain_load().filter(|_| dependence[number] & reduced != 0)?;
+            Some((number as ValueId, param, instruction.dtype))
+        });
+        loads.collect()
+    }
+
+    /// The values along the row that a pass computes, where some were kept before.
+    fn along(&self, pass: &Pass, kept: &[bool]) -> Vec<ValueId> {
+        let mut needed = alloc::vec![false; self.body.len()];
+        let stored =
+            pass.stores.iter().filter_map(|&store| Some(self.body[store as usize].compute.store()?.1));
+        let goals = pass.totals.iter().map(|total| total.operand).chain(stored);
+        goals.for_each(|goal| needed[goal as usize] = true);
+        for number in (0..self.body.len()).rev() {
+            if needed[number] && !kept[number] && !self.body[number].compute.is_reduction() {
+                self.body[number].compute.operands().iter().for_each(|&value| needed[value as usize] = true);
+            }
+        }
+        let (reduced, dependence) = (self.reduced(), self.dependence());
+        (0..self.body.len())
+            .filter(|&number| needed[number] && dependence[number] & reduced != 0)
+            .map(|number| number as ValueId)
+            .collect()
+    }
+
+    /// Whether all that a kernel does along its rows is to combine them once, so that their parts can be combined apart.
+    pub(crate) fn combines_once(&self) -> bool {
+        let passes = self.passes();
+        !passes[0].totals.is_empty()
+            && passes[1..].iter().all(|pass| pass.totals.is_empty() && pass.stores.is_empty())
+    }
+
+    /// For each value: the pass after which it is kept in registers, because computing it again in a later one is dear.
+    pub(crate) fn kept(&self) -> Vec<Option<usize>> {
+        /// In additions and multiplications.
+        const DEAR: u32 = 4;
+        let passes = self.passes();
+        let mut cost: Vec<u32> = Vec::with_capacity(self.body.len());
+        let mut kept = alloc::vec![None; self.body.len()];
+        for (number, instruction) in self.body.iter().enumerate() {
+            let value = number as ValueId;
+            let of_operands: u32 =
+                instruction.compute.operands().iter().map(|&value| cost[value as usize]).sum();
+            let own = match instruction.compute {
+                Compute::Load(_)
+                | Compute::Number(_)
+                | Compute::Constant(_)
+                | Compute::Reduce(..)
+                | Compute::Store(..) => 0,
+                Compute::Unary(function, _) if crate::cost::is_long_unary(function) => 8,
+                Compute::Binary(function, ..) if crate::cost::is_long_binary(function) => 8,
+                Compute::LoadWhere(..) => DEAR,
+                Compute::Index(_)
+                | Compute::Unary(..)
+                | Compute::Binary(..)
+                | Compute::Compare(..)
+                | Compute::Select(..)
+                | Compute::Cast(_)
+                | Compute::Bitcast(_)
+                | Compute::Scan { .. }
+                | Compute::Checked(..) => 1,
+            };
+            let computed = if instruction.compute.is_reduction() { 0 } else { of_operands + own };
+            let mut within = (0..passes.len()).filter(|&pass| passes[pass].along.contains(&value));
+            let (first, later) = (within.next(), within.next().is_some());
+            let keep = later && computed >= DEAR;
+            kept[number] = first.filter(|_| keep);
+            cost.push(if keep || first.is_none() { 0 } else { computed });
+        }
+        // What only leads to other kept values is needed no more.
+        let all = kept.clone();
+        for (value, place) in kept.iter_mut().enumerate() {
+            let is_taken = |first: &usize| {
+                (first + 1..passes.len()).any(|pass| {
+                    let before: Vec<bool> =
+                        all.iter().map(|kept| kept.is_some_and(|kept| kept < pass)).collect();
+                    self.along(&passes[pass], &before).contains(&(value as ValueId))
+                })
+            };
+            *place = place.filter(is_taken);
+        }
+        kept
+    }
+}
