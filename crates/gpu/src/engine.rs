@@ -12,8 +12,8 @@ use crate::trace::Traced;
 use crate::view::view;
 use kiln_ir::{
     BoxFuture, Caps, CollectiveKind, Custom, DType, DTypeSet, Engine, Error, Memory, MemoryUse, Op, OpSet,
-    Operand, Operands, Regions, Result, TensorData, TensorType, Value, Values, Var, block_on, expand,
-    poison_of, poisoned,
+    Operand, Operands, Result, TensorData, TensorType, Value, Values, Var, block_on, expand, poison_of,
+    poisoned,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -283,8 +283,8 @@ impl<D: Driver> Engine for Gpu<D> {
 
     /// Libraries write products to memory. A row is one block's, whose registers hold no more, and few blocks leave most of the
     /// device idle: sums alone can share a row.
-    fn regions(&self) -> Regions {
-        Regions { continue_products: false, resident_row: 1 << 14, many_rows: 4096 }
+    fn regions(&self) -> kiln_ir::Regions {
+        kiln_ir::Regions { continue_products: false, resident_row: 1 << 14, many_rows: 4096 }
     }
 
     fn submit(&self) {
