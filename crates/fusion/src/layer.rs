@@ -13,8 +13,8 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Memory, Op, Operand, Operands, Result, SharedBytes, TensorData, TensorType,
-    Value, Values, poison_of, poisoned,
+    BoxFuture, Caps, Engine, Memory, Op, Operand, Operands, Regions, Result, SharedBytes, TensorData,
+    TensorType, Value, Values, poison_of, poisoned,
 };
 
 /// An engine that records ops and runs them together, around the engine that runs them.
@@ -28,6 +28,8 @@ pub struct Fusion {
 /// What queues and clones of the layer share.
 pub(crate) struct Shared {
     pub(crate) inner: Arc<dyn Engine>,
+    /// What suits it.
+    pub(crate) suited: Regions,
     pub(crate) mode: Mode,
     pub(crate) counters: Counters,
     plans: Mutex<Plans>,
@@ -70,6 +72,7 @@ impl Fusion {
     /// A layer around an engine, in that mode.
     pub fn with_mode(inner: Arc<dyn Engine>, mode: Mode) -> Fusion {
         let shared = Shared {
+            suited: inner.regions(),
             inner,
             mode,
             counters: Counters::default(),
@@ -196,7 +199,7 @@ impl Shared {
             return plan;
         }
         self.counters.plans_made.fetch_add(1, Ordering::Relaxed);
-        let plan = Arc::new(Plan::new(structure, self.inner.regions()));
+        let plan = Arc::new(Plan::new(structure, self.suited));
         self.plans.lock().add(hash, plan.clone());
         plan
     }

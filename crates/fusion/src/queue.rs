@@ -13,9 +13,6 @@ use smallvec::SmallVec;
 /// Ops that wait run at the latest when there are so many: a program that never reads must not grow for ever.
 const MAX_ENTRIES: usize = 4096;
 
-/// They also run when they alone keep so many bytes alive.
-const MAX_KEPT_BYTES: usize = 512 << 20;
-
 pub(crate) struct Queue {
     shared: Arc<Shared>,
     waiting: Mutex<Waiting>,
@@ -70,7 +67,7 @@ impl Queue {
             cells.push(cell);
         }
         recording.add(op.clone(), operands, types, cells.into_iter());
-        let full = waiting.is_full();
+        let full = waiting.is_full(self.shared.suited.kept_bytes);
         drop(waiting);
         if full {
             self.flush();
@@ -141,17 +138,18 @@ impl Queue {
 }
 
 impl Waiting {
-    fn is_full(&mut self) -> bool {
+    /// Whether what waits should run: at the latest when it alone keeps so many bytes alive.
+    fn is_full(&mut self, most_kept: usize) -> bool {
         let recording = &self.recording;
         if recording.entries.len() >= MAX_ENTRIES {
             return true;
         }
-        if recording.external_bytes < self.counted_from.max(MAX_KEPT_BYTES) {
+        if recording.external_bytes < self.counted_from.max(most_kept) {
             return false;
         }
         // Counting visits every external: not again before enough can have come, and many bytes have.
-        let missing = MAX_KEPT_BYTES.saturating_sub(recording.kept_bytes());
-        self.counted_from = recording.external_bytes.saturating_add(missing.max(MAX_KEPT_BYTES / 16));
+        let missing = most_kept.saturating_sub(recording.kept_bytes());
+        self.counted_from = recording.external_bytes.saturating_add(missing.max(most_kept / 16));
         missing == 0
     }
 }

@@ -272,7 +272,7 @@ impl Engine for Apart {
     }
 
     fn regions(&self) -> Regions {
-        Regions { continue_products: false, resident_row: 1 << 14, many_rows: 4096 }
+        Regions { continue_products: false, resident_row: 1 << 14, many_rows: 4096, ..Regions::default() }
     }
 }
 

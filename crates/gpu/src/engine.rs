@@ -284,7 +284,8 @@ impl<D: Driver> Engine for Gpu<D> {
     /// Libraries write products to memory. A row is one block's, whose registers hold no more, and few blocks leave most of the
     /// device idle: sums alone can share a row.
     fn regions(&self) -> kiln_ir::Regions {
-        kiln_ir::Regions { continue_products: false, resident_row: 1 << 14, many_rows: 4096 }
+        let kept_bytes = (self.driver.info().memory / 16).max(512 << 20);
+        kiln_ir::Regions { continue_products: false, resident_row: 1 << 14, many_rows: 4096, kept_bytes }
     }
 
     fn submit(&self) {

@@ -23,13 +23,15 @@ pub struct Regions {
     pub resident_row: usize,
     /// With so many rows, long ones keep the whole machine busy all the same.
     pub many_rows: usize,
+    /// Ops that wait to be run may keep so many bytes of operands that nobody else holds any more.
+    pub kept_bytes: usize,
 }
 
 /// What suits processors: what follows a product finds it in the caches, a row of 32,768 elements stays in a core's own, and 64 rows are
 /// work for all cores.
 impl Default for Regions {
     fn default() -> Regions {
-        Regions { continue_products: true, resident_row: 1 << 15, many_rows: 64 }
+        Regions { continue_products: true, resident_row: 1 << 15, many_rows: 64, kept_bytes: 512 << 20 }
     }
 }
 

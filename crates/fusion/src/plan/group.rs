@@ -28,7 +28,7 @@ pub(crate) struct Group {
     pub(crate) kind: Kind,
     /// Entries, ascending.
     pub(crate) members: Vec<u32>,
-    /// Those of the members that another group computes too: cheaper to compute again than to store and load.
+    /// Those of the members that another group computes too, ascending: cheaper to compute again than to store and load.
     pub(crate) repeated: Vec<u32>,
     nest: Nest,
     slots: BTreeMap<ValueNumber, Slot>,
