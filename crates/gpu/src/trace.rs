@@ -83,7 +83,7 @@ impl Trace {
 /// let step = kiln_gpu::Traced {
 ///     name: "fill".into(), blocks: 0, read: 0, written: 4_000_000, operations: 0.0, ms: Some(0.001),
 /// };
-/// assert!(kiln_gpu::table(&[step]).contains("4000.0"));
+/// assert!(kiln_gpu::table(&[step]).contains("4000"));
 /// ```
 pub fn table(steps: &[Traced]) -> String {
     let mut lines: HashMap<(&str, usize), Line> = HashMap::new();
