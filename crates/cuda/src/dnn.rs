@@ -148,7 +148,13 @@ impl Dnn {
             Target::Device(stream) => *prepared.fastest.get_or_init(|| fastest(&prepared, stream, &queue)),
             Target::Graph(_) => prepared.fastest.get().copied().unwrap_or(0),
         };
-        queue(plan)
+        queue(plan).or_else(|refusal| {
+            let others = (0..prepared.plans()).filter(|&other| other != plan);
+            // A capture that failed holds part of that plan.
+            let retried =
+                matches!(to, Target::Device(_)) && others.into_iter().any(|other| queue(other).is_ok());
+            if retried { Ok(()) } else { Err(refusal) }
+        })
     }
 
     fn plan(&self, task: Task) -> Outcome<Arc<Prepared>> {

@@ -6,15 +6,13 @@ use crate::array::{Array, suspicions};
 use crate::driver::{Argument, Arguments, Attend, Attention, AttentionPass, Driver, Place};
 use crate::memory::Block;
 use crate::native::{Native, length};
+use crate::strided::ALIGNMENT;
 use crate::view::tensor;
 use kiln_ir::{AttentionSpec, Axes, DType, Layout, Op, Operands, Result, Shape, TensorType, Values};
 use kiln_kernel::print::{held_type, memory_type};
 use std::sync::Arc;
 
 const SOURCE: &str = include_str!("native/attention.cu");
-
-/// Bytes at whose multiples libraries want rows to begin.
-const ALIGNMENT: usize = 16;
 
 /// The operands of the gradients: of the output, queries, keys, values, output, log-sum-exp.
 const LOG_SUM_EXP: usize = 5;
@@ -133,9 +131,8 @@ impl<D: Driver> Gpu<D> {
         }
         let mut all = Vec::with_capacity(call.given.len() + results.len());
         for (place, (array, ty)) in call.given.iter().enumerate() {
-            let lies =
-                if place == LOG_SUM_EXP { array.layout.is_contiguous() } else { aligned(array, ty.dtype) };
-            all.push(if lies { array.clone() } else { self.contiguous(array, ty.dtype)? });
+            let lies = place != LOG_SUM_EXP && aligned(array, ty.dtype);
+            all.push(if lies { array.clone() } else { self.contiguous_aligned(array, ty.dtype)? });
         }
         let found = self.attention_results(call, results)?;
         let steps = all.iter().chain(&found).filter(|array| array.layout.rank() == 4);

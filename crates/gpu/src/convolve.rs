@@ -84,13 +84,13 @@ impl<D: Driver> Gpu<D> {
     fn lying_channels(&self, inputs: &Operands, place: usize, convolution: &Convolution) -> Result<Array<D>> {
         let (array, ty) = tensor::<D>(inputs, place)?;
         if !convolution.channels_last {
-            return self.contiguous(array, ty.dtype);
+            return self.contiguous_aligned(array, ty.dtype);
         }
         let order = channels_last(ty.shape.rank());
         let channels = array.with_layout(array.layout.permute(&order));
         match self.channels_turned(array, &channels, ty)? {
             Some(turned) => Ok(turned),
-            None => self.contiguous(&channels, ty.dtype),
+            None => self.contiguous_aligned(&channels, ty.dtype),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::driver::{
     Argument, Arguments, Attend, Attention, Convolution, Convolve, Driver, Grid, Place, Products, Step,
 };
 use crate::memory::Block;
+use crate::strided::ALIGNMENT;
 use crate::trace::{Label, Trace, traced};
 use kiln_ir::{DType, Error, Result};
 use smallvec::SmallVec;
@@ -399,6 +400,17 @@ impl Form {
     }
 }
 
+/// Whether tensors lie where libraries want them. Some of these find out only when they run, which loses the device.
+fn aligned<M>(op: &'static str, tensors: &[Place<M>]) -> Result<()> {
+    if tensors.iter().all(|place| place.offset.is_multiple_of(ALIGNMENT)) {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        op,
+        format!("a library was given an address that is no multiple of {ALIGNMENT} bytes"),
+    ))
+}
+
 impl<D: Driver> Gpu<D> {
     /// Queues a kernel of ours. Callers pass what the entry point takes, and memory as large as it then reads and writes:
     /// arguments are written down beside each kernel, and extents come from the layouts of the operands.
@@ -428,13 +440,21 @@ impl<D: Driver> Gpu<D> {
 
     /// Queues a convolution by the vendor's library, which has an algorithm for it. The tensors are contiguous in the order of
     /// axes that the convolution says, and of its shapes; the workspace has the size that the driver asked for.
+    ///
+    /// # Errors
+    /// When the device failed, or an address is not a multiple of [`ALIGNMENT`].
     pub(crate) fn convolve(&self, convolve: Convolve<D::Memory>) -> Result<()> {
+        aligned("conv", &convolve.tensors)?;
         self.queue.push(Step::Convolve(convolve))
     }
 
     /// Queues an attention by the vendor's library, which has an algorithm for it. Steps are those of the tensors' layouts, and
     /// sizes those that inference checked; the workspace has the size that the driver asked for.
+    ///
+    /// # Errors
+    /// When the device failed, or an address is not a multiple of [`ALIGNMENT`].
     pub(crate) fn attend(&self, attend: Attend<D::Memory>) -> Result<()> {
+        aligned("attention", &attend.tensors)?;
         self.queue.push(Step::Attend(attend))
     }
 

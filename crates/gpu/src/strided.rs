@@ -15,6 +15,9 @@ struct Loop {
     strides: Vec<isize>,
 }
 
+/// The address of what a vendor's library reads or writes is a multiple of so many bytes.
+pub(crate) const ALIGNMENT: usize = 16;
+
 impl<D: Driver> Gpu<D> {
     /// Copies elements of one layout to the places of another of the same shape, bit by bit.
     pub(crate) fn copy_elements(&self, from: &Array<D>, to: &Array<D>, dtype: DType) -> Result<()> {
@@ -34,9 +37,19 @@ impl<D: Driver> Gpu<D> {
 
     /// The elements in row-major order without gaps.
     pub(crate) fn contiguous(&self, array: &Array<D>, dtype: DType) -> Result<Array<D>> {
-        if array.layout.is_contiguous() {
-            return Ok(array.clone());
-        }
+        if array.layout.is_contiguous() { Ok(array.clone()) } else { self.copied(array, dtype) }
+    }
+
+    /// The array without gaps and with [`ALIGNMENT`], as vendors' libraries take it: a copy where it does not lie so.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub(crate) fn contiguous_aligned(&self, array: &Array<D>, dtype: DType) -> Result<Array<D>> {
+        let begins = (array.layout.offset * dtype.size()).is_multiple_of(ALIGNMENT);
+        if array.layout.is_contiguous() && begins { Ok(array.clone()) } else { self.copied(array, dtype) }
+    }
+
+    fn copied(&self, array: &Array<D>, dtype: DType) -> Result<Array<D>> {
         let fresh = self.uninit(&TensorType { shape: array.layout.shape, dtype })?;
         self.copy_elements(array, &fresh, dtype)?;
         Ok(Array { suspicions: array.suspicions.clone(), ..fresh })

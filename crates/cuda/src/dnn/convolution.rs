@@ -12,12 +12,11 @@ use kiln_ir::{DType, Shape};
 /// # Errors
 /// Why there is none.
 pub(super) fn graph(convolution: &Convolution) -> Outcome<Graph> {
-    let element = match convolution.dtype {
-        DType::F32 => Data::CUDNN_DATA_FLOAT,
-        DType::F16 => Data::CUDNN_DATA_HALF,
-        DType::BF16 => Data::CUDNN_DATA_BFLOAT16,
-        // cuDNN 9.19 has plans for `f64`, and says of each when it runs that an address is misaligned.
-        DType::F64 => return Err(Refusal("the library's plans for f64 do not run".to_owned())),
+    let (element, compute) = match convolution.dtype {
+        DType::F64 => (Data::CUDNN_DATA_DOUBLE, Data::CUDNN_DATA_DOUBLE),
+        DType::F32 => (Data::CUDNN_DATA_FLOAT, Data::CUDNN_DATA_FLOAT),
+        DType::F16 => (Data::CUDNN_DATA_HALF, Data::CUDNN_DATA_FLOAT),
+        DType::BF16 => (Data::CUDNN_DATA_BFLOAT16, Data::CUDNN_DATA_FLOAT),
         DType::I64
         | DType::I32
         | DType::I16
@@ -34,20 +33,25 @@ pub(super) fn graph(convolution: &Convolution) -> Outcome<Graph> {
         graph.argument(&lengths, &steps(shape, convolution.channels_last), element)
     };
     let [x, w, y] = [argument(&convolution.x)?, argument(&convolution.w)?, argument(&convolution.y)?];
-    let how = how(convolution)?;
+    let how = how(convolution, compute)?;
     let names = names(convolution.pass);
     let operation =
         graph.operation(names.kind, Some((names.how, &how)), &[(names.x, x), (names.w, w), (names.y, y)])?;
-    operation.set(names.alpha, &[1f32])?;
-    operation.set(names.beta, &[0f32])?;
+    if compute == Data::CUDNN_DATA_DOUBLE {
+        operation.set(names.alpha, &[1f64])?;
+        operation.set(names.beta, &[0f64])?;
+    } else {
+        operation.set(names.alpha, &[1f32])?;
+        operation.set(names.beta, &[0f32])?;
+    }
     graph.push(operation)?;
     Ok(graph)
 }
 
-fn how(convolution: &Convolution) -> Outcome<Descriptor> {
+fn how(convolution: &Convolution, compute: Data) -> Outcome<Descriptor> {
     let whole = |numbers: &[usize]| -> Vec<i64> { numbers.iter().map(|&number| number as i64).collect() };
     let how = Descriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?;
-    how.set(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, &[Data::CUDNN_DATA_FLOAT])?;
+    how.set(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, &[compute])?;
     let mode = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
     how.set(Name::CUDNN_ATTR_CONVOLUTION_CONV_MODE, &[mode])?;
     how.set(Name::CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, &[convolution.stride.len() as i64])?;

@@ -88,7 +88,7 @@ fn attention_is_one_kernel() {
 #[ignore = "needs cuDNN"]
 fn convolutions_have_engines() {
     for pass in [Pass::Forward, Pass::Input, Pass::Weight] {
-        for dtype in [DType::BF16, DType::F16, DType::F32] {
+        for dtype in [DType::BF16, DType::F16, DType::F32, DType::F64] {
             for channels_last in [false, true] {
                 let convolution = Convolution {
                     pass,
