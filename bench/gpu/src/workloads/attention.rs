@@ -1,10 +1,10 @@
 //! Causal attention in bf16.
 
-use super::{Gpu, GpuDevice, Tape, normal, repeated};
+use super::{Gpu, GpuDevice, Tape, normal, repeated, repeated_all, with_gradients};
 use bench_protocol::Prepared;
 use bench_protocol::gpu::ATTENTION;
 use kiln::module::{AttentionOptions, Causal, attention};
-use kiln::{DType, Tensor};
+use kiln::DType;
 
 const OPTIONS: AttentionOptions = AttentionOptions { scale: None, causal: Causal::First };
 
@@ -17,12 +17,8 @@ pub(crate) fn forward(device: &GpuDevice, rounds: usize) -> Prepared {
 pub(crate) fn backward(device: &GpuDevice, rounds: usize) -> Prepared {
     let [q, k, v] = [(); 3].map(|()| normal::<Tape, 4>(ATTENTION, DType::BF16, device).require_grad());
     let gradient = normal::<Gpu, 4>(ATTENTION, DType::BF16, device);
-    repeated(rounds, move || {
-        let y: Tensor<Tape, 4> = attention(q.clone(), k.clone(), v.clone(), None, OPTIONS);
-        let gradients = y.try_backward_from(gradient.clone()).unwrap_or_else(|error| panic!("{error}"));
-        let [gq, gk, gv] = [&q, &k, &v].map(|x| x.grad(&gradients).expect("it requires a gradient"));
-        // Something of each, so that all three are computed.
-        let corner = |x: Tensor<Gpu, 4>| x.slice([0..1, 0..1, 0..1, 0..1]);
-        corner(gq) + corner(gk) + corner(gv)
+    repeated_all(rounds, move || {
+        let y = attention(q.clone(), k.clone(), v.clone(), None, OPTIONS);
+        with_gradients(y, &gradient, &[&q, &k, &v].map(|x| x.clone().into_any()))
     })
 }

@@ -20,7 +20,7 @@ pub(crate) fn additions(device: &GpuDevice) -> Prepared {
         for _ in 0..ADDITIONS {
             y = y + &x;
         }
-        first(&y)
+        first(y.as_any())
     };
     Prepared::new(repeat).with_operations(ADDITIONS)
 }

@@ -13,7 +13,7 @@ mod training;
 
 use crate::device::{Gpu, GpuDevice};
 use bench_protocol::{Prepared, Result, gpu, unknown};
-use kiln::{Backend, CudaDevice, DType, Distribution, Tensor};
+use kiln::{AnyTensor, Backend, CudaDevice, DType, Distribution, Tensor};
 
 /// The same with gradients.
 type Tape = kiln::Autodiff<Gpu>;
@@ -53,28 +53,46 @@ fn normal<B: Backend, const D: usize>(shape: [usize; D], dtype: DType, device: &
 }
 
 /// The first element of a result, which stays alive while it is read, so that all of it must exist.
-fn first<B: Backend, const D: usize>(y: &Tensor<B, D>) -> Result<f64> {
-    Ok(y.clone().reshape([y.num_elements()]).slice([0..1]).try_into_scalar::<f64>()?)
+fn first(y: &AnyTensor) -> Result<f64> {
+    let all = y.clone().reshape([y.ty().num_elements()])?;
+    Ok(all.slice(&[(0..1).into()])?.into_scalar::<f64>()?)
 }
 
-/// An operation that is done so many times in one repeat, and waited for once. What nobody reads need not be computed, and what
-/// was written down before one [`submit`](kiln::ir::Engine::submit) runs at the next one: each result lives that long.
+/// An operation that is done so many times in one repeat, and waited for once.
 fn repeated<const D: usize>(
     rounds: usize,
     mut operation: impl FnMut() -> Tensor<Gpu, D> + 'static,
 ) -> Prepared {
+    repeated_all(rounds, move || vec![operation().into_any()])
+}
+
+/// The same of an operation with several results, such as gradients. What nobody reads need not be computed, and what was written
+/// down before one [`submit`](kiln::ir::Engine::submit) runs at the next one: all results live that long.
+fn repeated_all(rounds: usize, mut operation: impl FnMut() -> Vec<AnyTensor> + 'static) -> Prepared {
     let mut submitted = move || {
-        let result = operation();
-        result.as_any().stack().engine().submit();
-        result
+        let results = operation();
+        results[0].stack().engine().submit();
+        results
     };
     let repeat = move || {
         let mut last = submitted();
         for _ in 1..rounds {
-            // The one before is dropped when this one is submitted.
+            // Those before are dropped when these are submitted.
             last = submitted();
         }
-        first(&last)
+        first(&last[0])
     };
     Prepared::new(repeat).with_operations(rounds)
+}
+
+/// The result of an operation, and the gradients of its inputs.
+fn with_gradients<const D: usize>(
+    y: Tensor<Tape, D>,
+    gradient: &Tensor<Gpu, D>,
+    inputs: &[AnyTensor],
+) -> Vec<AnyTensor> {
+    let result = y.clone().inner().into_any();
+    let gradients = y.try_backward_from(gradient.clone()).unwrap_or_else(|error| panic!("{error}"));
+    let of = |input: &AnyTensor| gradients.get(input).expect("it requires a gradient");
+    core::iter::once(result).chain(inputs.iter().map(of)).collect()
 }

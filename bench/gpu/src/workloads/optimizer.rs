@@ -25,7 +25,7 @@ pub(crate) fn adamw(device: &GpuDevice) -> Result<Prepared> {
     Ok(Prepared::new(move || {
         let old = weights.take().ok_or_else(|| failed("an earlier step failed"))?;
         let new = optimizer.step(1e-3, old, gradients.clone());
-        let read = first(&new.list[count - 1].val().inner());
+        let read = first(new.list[count - 1].val().inner().as_any());
         weights = Some(new);
         read
     }))

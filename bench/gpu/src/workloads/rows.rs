@@ -1,6 +1,6 @@
 //! Operations along the rows of a matrix of bf16, alone and with their gradients.
 
-use super::{Gpu, GpuDevice, Tape, normal, repeated};
+use super::{Gpu, GpuDevice, Tape, normal, repeated, repeated_all, with_gradients};
 use bench_protocol::Prepared;
 use bench_protocol::gpu::ROWS;
 use kiln::module::layer_norm;
@@ -13,7 +13,9 @@ pub(crate) fn softmax(device: &GpuDevice, rounds: usize) -> Prepared {
 
 pub(crate) fn softmax_backward(device: &GpuDevice, rounds: usize) -> Prepared {
     let (x, gradient) = (matrix::<Tape>(device).require_grad(), matrix::<Gpu>(device));
-    repeated(rounds, move || gradient_of(&x, activation::softmax(x.clone(), 1), &gradient))
+    repeated_all(rounds, move || {
+        with_gradients(activation::softmax(x.clone(), 1), &gradient, &[x.clone().into_any()])
+    })
 }
 
 pub(crate) fn layernorm(device: &GpuDevice, rounds: usize) -> Prepared {
@@ -24,9 +26,10 @@ pub(crate) fn layernorm(device: &GpuDevice, rounds: usize) -> Prepared {
 pub(crate) fn layernorm_backward(device: &GpuDevice, rounds: usize) -> Prepared {
     let (x, gradient) = (matrix::<Tape>(device).require_grad(), matrix::<Gpu>(device));
     let [weight, bias] = affine::<Tape>(device).map(Tensor::require_grad);
-    repeated(rounds, move || {
+    repeated_all(rounds, move || {
         let y = layer_norm(x.clone(), Some(weight.clone()), Some(bias.clone()), 1e-5);
-        gradient_of(&x, y, &gradient)
+        let inputs = [x.clone().into_any(), weight.clone().into_any(), bias.clone().into_any()];
+        with_gradients(y, &gradient, &inputs)
     })
 }
 
@@ -38,10 +41,4 @@ fn matrix<B: Backend>(device: &B::Device) -> Tensor<B, 2> {
 fn affine<B: Backend>(device: &B::Device) -> [Tensor<B, 1>; 2] {
     [Tensor::ones([ROWS[1]], device), Tensor::zeros([ROWS[1]], device)]
         .map(|x: Tensor<B, 1>| x.cast(DType::BF16))
-}
-
-fn gradient_of(x: &Tensor<Tape, 2>, y: Tensor<Tape, 2>, gradient: &Tensor<Gpu, 2>) -> Tensor<Gpu, 2> {
-    let gradients = y.try_backward_from(gradient.clone());
-    let gradients = gradients.unwrap_or_else(|error| panic!("{error}"));
-    x.grad(&gradients).expect("it requires a gradient")
 }
