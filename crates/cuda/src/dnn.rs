@@ -149,10 +149,9 @@ impl Dnn {
             Target::Graph(_) => prepared.fastest.get().copied().unwrap_or(0),
         };
         queue(plan).or_else(|refusal| {
-            let others = (0..prepared.plans()).filter(|&other| other != plan);
+            let mut others = (0..prepared.plans()).filter(|&other| other != plan);
             // A capture that failed holds part of that plan.
-            let retried =
-                matches!(to, Target::Device(_)) && others.into_iter().any(|other| queue(other).is_ok());
+            let retried = matches!(to, Target::Device(_)) && others.any(|other| queue(other).is_ok());
             if retried { Ok(()) } else { Err(refusal) }
         })
     }

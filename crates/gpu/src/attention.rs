@@ -6,7 +6,7 @@ use crate::array::{Array, suspicions};
 use crate::driver::{Argument, Arguments, Attend, Attention, AttentionPass, Driver, Place};
 use crate::memory::Block;
 use crate::native::{Native, length};
-use crate::strided::ALIGNMENT;
+use crate::strided::{ALIGNMENT, begins_aligned};
 use crate::view::tensor;
 use kiln_ir::{AttentionSpec, Axes, DType, Layout, Op, Operands, Result, Shape, TensorType, Values};
 use kiln_kernel::print::{held_type, memory_type};
@@ -420,7 +420,7 @@ fn aligned<D: Driver>(array: &Array<D>, dtype: DType) -> bool {
     let outer = layout.shape.iter().zip(steps).take(3);
     let dense = layout.shape[3] == 1 || steps[3] == 1;
     dense
-        && whole(layout.offset)
+        && begins_aligned(layout, dtype)
         && outer
             .filter(|&(&length, _)| length > 1)
             .all(|(_, &step)| usize::try_from(step).is_ok_and(|step| step > 0 && whole(step)))

@@ -4,6 +4,7 @@ use crate::Gpu;
 use crate::array::{Array, suspicions};
 use crate::driver::{Argument, Arguments, Driver, Grid};
 use crate::memory::Block;
+use crate::strided::begins_aligned;
 use crate::suspicion::{Suspicion, Suspicions};
 use crate::trace::Label;
 use half::{bf16, f16};
@@ -145,7 +146,7 @@ impl<D: Driver> Gpu<D> {
                 Operand::Scalar(_) => Given::Number,
                 Operand::Value(value) => {
                     let layout = &Array::<D>::of(value)?.layout;
-                    let aligned = (layout.offset * value.dtype().size()).is_multiple_of(16);
+                    let aligned = begins_aligned(layout, value.dtype());
                     Given::Tensor(layout.strides().iter().copied().collect(), aligned)
                 }
             });

@@ -15,8 +15,13 @@ struct Loop {
     strides: Vec<isize>,
 }
 
-/// The address of what a vendor's library reads or writes is a multiple of so many bytes.
+/// Vendors' libraries and kernels that handle several elements at once take addresses that are multiples of so many bytes.
 pub(crate) const ALIGNMENT: usize = 16;
+
+/// Whether elements of that dtype begin at a multiple of [`ALIGNMENT`], as blocks of memory do.
+pub(crate) fn begins_aligned(layout: &Layout, dtype: DType) -> bool {
+    (layout.offset * dtype.size()).is_multiple_of(ALIGNMENT)
+}
 
 impl<D: Driver> Gpu<D> {
     /// Copies elements of one layout to the places of another of the same shape, bit by bit.
@@ -45,8 +50,11 @@ impl<D: Driver> Gpu<D> {
     /// # Errors
     /// When memory is short.
     pub(crate) fn contiguous_aligned(&self, array: &Array<D>, dtype: DType) -> Result<Array<D>> {
-        let begins = (array.layout.offset * dtype.size()).is_multiple_of(ALIGNMENT);
-        if array.layout.is_contiguous() && begins { Ok(array.clone()) } else { self.copied(array, dtype) }
+        if array.layout.is_contiguous() && begins_aligned(&array.layout, dtype) {
+            Ok(array.clone())
+        } else {
+            self.copied(array, dtype)
+        }
     }
 
     fn copied(&self, array: &Array<D>, dtype: DType) -> Result<Array<D>> {
@@ -100,7 +108,7 @@ impl<D: Driver> Gpu<D> {
             dtype,
             shape,
             strides: layouts.iter().flat_map(|layout| layout.strides()).copied().collect(),
-            aligned: layouts.iter().all(|layout| (layout.offset * dtype.size()).is_multiple_of(16)),
+            aligned: layouts.iter().all(|layout| begins_aligned(layout, dtype)),
         };
         let ty = TensorType { shape, dtype };
         let operands: Operands =
