@@ -264,6 +264,9 @@ impl Judge<'_> {
         let (rounding, step) = (epsilon(dtype), epsilon(working));
         let factor = if self.computed == Computed::Expanded { 4.0 } else { 1.0 };
         let least = float_limits(dtype).2;
+        // Atomic additions of GPUs take subnormal numbers for 0 (PTX, `atom`).
+        let adds = matches!(self.op, Op::Put { .. } | Op::Scatter { .. });
+        let smallest = if adds { float_limits(working).1 } else { float_limits(working).2 };
         let limit = float_limits(dtype.accumulator()).0 / 2.0 / self.divisor();
         let bounded = |magnitudes: Vec<f64>, counts: Vec<f64>, relative: &dyn Fn(usize) -> f64| {
             let one = |i: usize| {
@@ -271,7 +274,7 @@ impl Judge<'_> {
                     return f64::INFINITY;
                 }
                 let rounded = 2.0 * rounding * finite(results[i]).abs();
-                let underflow = counts[i] * float_limits(working).2 * magnitudes[i].max(1.0);
+                let underflow = counts[i] * smallest * magnitudes[i].max(1.0);
                 rounded + factor * (4.0 + counts[i]) * step * relative(i) + underflow + least
             };
             (0..results.len()).map(one).collect()

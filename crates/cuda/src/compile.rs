@@ -25,12 +25,16 @@ pub(crate) fn version() -> (i32, i32) {
 }
 
 /// The machine code of a source for an architecture such as `sm_90`.
+///
+/// Products are rounded before they are added, as they are by the ops that a kernel is made of: a number that two kernels compute
+/// is the same in both. Sources that want them added in one step call `fma`.
 pub(crate) fn compile(source: &str, architecture: &str, device: &str) -> Result<Vec<u8>> {
     let text =
         CString::new(source).map_err(|_| Error::device(device, "a kernel's source holds a zero byte"))?;
     let failed = |error: result::NvrtcError| error.on(device, "compiling a kernel");
     let program = Program(result::create_program(&text, None).map_err(failed)?);
-    let options = [format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
+    let options =
+        [format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned(), "--fmad=false".to_owned()];
     // SAFETY: the program is alive, and so is its source.
     if let Err(error) = unsafe { result::compile_program(program.0, &options) } {
         return Err(Error::device(

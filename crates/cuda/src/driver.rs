@@ -173,7 +173,9 @@ impl CudaDriver {
         let info = DeviceInfo {
             name: name.to_owned(),
             model: result::device::get_name(device)?,
-            target: format!("cuda {architecture} driver {version} nvrtc {compiler_major}.{compiler_minor}"),
+            target: format!(
+                "cuda {architecture} driver {version} nvrtc {compiler_major}.{compiler_minor} fmad off"
+            ),
             dialect: Dialect::Cuda,
             // SAFETY: the device exists.
             memory: unsafe { result::device::total_mem(device)? },

@@ -42,7 +42,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
 fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
     match (subjects.scope, number) {
         (Scope::Engine, 0) => Arc::new(Cpu::with_threads(1)),
-        (Scope::Engine, _) => Arc::new(Noisy::compiled(number)),
+        (Scope::Engine, _) => Arc::new(Noisy::of_libraries(number)),
         (Scope::All, _) => Arc::new(Noisy::new(number)),
     }
 }
@@ -210,6 +210,8 @@ fn pulled_back(trial: &Trial, layer: &Autodiff) -> Option<Vec<Slot>> {
     if !layer.is_tracked(&loss) {
         return None;
     }
+    // Devices say that an index is out of range when something is read.
+    read(layer, loss.clone()).ok()?;
     let found = layer.backward(&loss, None).ok()?;
     let slot = |leaf: &Value| match found.get(leaf) {
         Some(gradient) => read(&**layer.inner(), gradient),

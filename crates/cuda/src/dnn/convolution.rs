@@ -27,6 +27,9 @@ pub(super) fn graph(convolution: &Convolution) -> Outcome<Graph> {
         | DType::U8
         | DType::Bool => return Err(Refusal("the library convolves floats".to_owned())),
     };
+    if loses_the_device(convolution) {
+        return Err(Refusal("the library fails on dilated gradients of weights in space".to_owned()));
+    }
     let mut graph = Graph::default();
     let mut argument = |shape: &Shape| {
         let lengths: Vec<i64> = shape.iter().map(|&length| length as i64).collect();
@@ -46,6 +49,14 @@ pub(super) fn graph(convolution: &Convolution) -> Outcome<Graph> {
     }
     graph.push(operation)?;
     Ok(graph)
+}
+
+/// What cuDNN 9.19 has plans for whose kernels end in an illegal instruction, after which the device is lost.
+fn loses_the_device(convolution: &Convolution) -> bool {
+    convolution.pass == Pass::Weight
+        && convolution.dtype.size() == 2
+        && convolution.dilation.len() == 3
+        && convolution.dilation.iter().any(|&step| step > 1)
 }
 
 fn how(convolution: &Convolution, compute: Data) -> Outcome<Descriptor> {

@@ -81,7 +81,7 @@ __device__ void kiln_across(A (&sums)[TALL][WIDE], const KilnRows& a, int first_
     for (int c = 0; c < most; ++c)
       for (int i = 0; i < TALL; ++i)
         for (int j = 0; j < WIDE; ++j)
-          sums[i][j] += left[(ty + 16 * i) * PITCH + c] * right[(tx + 16 * j) * PITCH + c];
+          sums[i][j] = fma(left[(ty + 16 * i) * PITCH + c], right[(tx + 16 * j) * PITCH + c], sums[i][j]);
   }
 }
 
@@ -99,7 +99,10 @@ __device__ void kiln_down(A (&sums)[TALL][UP(columns) * CHUNK / 16], const A* we
       for (int i = 0; i < TALL; ++i) {
         const A weight = weights[(ty + 16 * i) * WEIGHTS_PITCH + r];
 #pragma unroll
-        for (int j = 0; j < CHUNK / 16; ++j) sums[i][chunk * (CHUNK / 16) + j] += weight * right[r * PITCH + tx + 16 * j];
+        for (int j = 0; j < CHUNK / 16; ++j) {
+          A& sum = sums[i][chunk * (CHUNK / 16) + j];
+          sum = fma(weight, right[r * PITCH + tx + 16 * j], sum);
+        }
       }
     }
   }
