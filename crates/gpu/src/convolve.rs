@@ -64,12 +64,11 @@ impl<D: Driver> Gpu<D> {
         let size = convolution.dtype.size();
         let [a, b] =
             [self.lying_channels(inputs, 0, &convolution)?, self.lying_channels(inputs, 1, &convolution)?];
-        let mut result = self.uninit(&results[0])?;
-        if convolution.channels_last {
-            let order = channels_last(results[0].shape.rank());
-            let shape: Shape = order.iter().map(|axis| results[0].shape[axis]).collect();
-            result.layout = Layout::contiguous(shape).permute(&order.inverse());
-        }
+        let result = if convolution.channels_last {
+            self.uninit_channels_last(&results[0])?
+        } else {
+            self.uninit(&results[0])?
+        };
         let workspace = self.block(workspace)?;
         let tensors = match convolution.pass {
             Pass::Forward => [a.at(size), b.at(size), result.at(size)],
@@ -78,6 +77,14 @@ impl<D: Driver> Gpu<D> {
         };
         self.convolve(Convolve { convolution, tensors, workspace: workspace.at(0) })?;
         Ok(smallvec![Array { suspicions: suspicions::<D>(inputs), ..result }.into_value(results[0])])
+    }
+
+    /// A fresh array without gaps whose channels, axis 1, lie innermost.
+    pub(crate) fn uninit_channels_last(&self, ty: &TensorType) -> Result<Array<D>> {
+        let order = channels_last(ty.shape.rank());
+        let shape: Shape = order.iter().map(|axis| ty.shape[axis]).collect();
+        let layout = Layout::contiguous(shape).permute(&order.inverse());
+        Ok(Array { layout, ..self.uninit(ty)? })
     }
 
     /// An operand without gaps, its channels where the convolution wants them: as they lie, if they were computed that way.
@@ -163,7 +170,7 @@ fn first(mut values: Values) -> Operand {
 }
 
 /// The order of axes that puts channels innermost.
-fn channels_last(rank: usize) -> Axes {
+pub(crate) fn channels_last(rank: usize) -> Axes {
     Axes::new(&[0].into_iter().chain(2..rank).chain([1]).collect::<Vec<_>>())
 }
 

@@ -285,7 +285,13 @@ impl<D: Driver> Engine for Gpu<D> {
     /// device idle: sums alone can share a row.
     fn regions(&self) -> kiln_ir::Regions {
         let kept_bytes = (self.driver.info().memory / 16).max(512 << 20);
-        kiln_ir::Regions { continue_products: false, resident_row: 1 << 14, many_rows: 4096, kept_bytes }
+        kiln_ir::Regions {
+            continue_products: false,
+            resident_row: 1 << 14,
+            whole_rows: true,
+            many_rows: 4096,
+            kept_bytes,
+        }
     }
 
     fn submit(&self) {

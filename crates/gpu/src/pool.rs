@@ -2,15 +2,62 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
+use crate::convolve::channels_last;
 use crate::driver::{Argument, Arguments, Driver};
 use crate::index::combined_in;
 use crate::native::{Native, length};
+use crate::strided::ALIGNMENT;
 use crate::view::tensor;
-use kiln_ir::{DType, Op, Operands, PoolKind, PoolSpec, Result, TensorType, Values};
+use kiln_ir::{DType, Layout, Op, Operands, PoolKind, PoolSpec, Result, TensorType, Values};
 use kiln_kernel::print::{held_type, memory_type};
 use smallvec::smallvec;
 
 const SOURCE: &str = include_str!("native/pool.cu");
+
+/// How a kernel goes through memory: through the space of one channel after the other, or through packs of neighbouring channels.
+struct Lie {
+    channels_last: bool,
+    /// Channels of a pack.
+    pack: usize,
+    /// Packs, where channels are last.
+    packs: usize,
+    /// Whether all places fit into 32 bits.
+    narrow: bool,
+}
+
+impl Lie {
+    /// As the operand lies; `others` are the lengths of what else is pooled.
+    fn of<D: Driver>(x: &Array<D>, ty: &TensorType, spec: &PoolSpec, others: &[usize]) -> Lie {
+        /// Numbers of a spec, and all places, whose sums and products stay within 31 bits.
+        const FEW: usize = 1 << 14;
+        const MANY: usize = 1 << 30;
+        let channels_last = !x.layout.is_contiguous() && in_channels(&x.layout).is_contiguous();
+        let channels = ty.shape[1];
+        let pack = if channels_last { pack(ty.dtype, channels) } else { 1 };
+        let places = others.iter().all(|&places| places < MANY) && ty.num_elements() < MANY;
+        let narrow = places && numbers(spec).all(|number| number < FEW);
+        Lie { channels_last, pack, packs: if channels_last { channels / pack } else { 1 }, narrow }
+    }
+
+    /// The layout of what lies so, row-major.
+    fn seen(&self, layout: &Layout) -> Layout {
+        if self.channels_last { in_channels(layout) } else { *layout }
+    }
+}
+
+/// As many channels as one access reads, where they divide into such packs.
+fn pack(dtype: DType, channels: usize) -> usize {
+    let mut pack = (ALIGNMENT / dtype.size()).min(8);
+    while !channels.is_multiple_of(pack) {
+        pack /= 2;
+    }
+    pack
+}
+
+/// The same elements with the channels as the last axis.
+fn in_channels(layout: &Layout) -> Layout {
+    layout.permute(&channels_last(layout.rank()))
+}
 
 impl<D: Driver> Gpu<D> {
     /// [`Op::Pool`].
@@ -21,22 +68,22 @@ impl<D: Driver> Gpu<D> {
         inputs: Operands,
         results: &[TensorType],
     ) -> Result<Values> {
+        let (x, ty) = tensor::<D>(&inputs, 0)?;
         if too_large(spec) {
             return self.expanded(op, inputs, results);
         }
-        let (x, ty) = tensor::<D>(&inputs, 0)?;
-        let x = self.contiguous(x, ty.dtype)?;
-        let result = self.uninit(&results[0])?;
+        let lie = Lie::of(x, ty, spec, &[results[0].num_elements()]);
+        let x = self.as_pooled(x, &lie, ty.dtype)?;
+        let result = self.uninit_pooled(&results[0], &lie)?;
         let (size, counts) = (&ty.shape[2..], &results[0].shape[2..]);
         let native = match spec.kind {
             PoolKind::Max => {
-                named(spec, "kiln_pool_max", "KILN_POOL_MAX", ty.dtype).name("W", memory_type(ty.dtype))
+                named(spec, &lie, "kiln_pool_max", "KILN_POOL_MAX", ty.dtype).name("W", memory_type(ty.dtype))
             }
-            PoolKind::Average { .. } => named(spec, "kiln_pool_average", "KILN_POOL_AVERAGE", ty.dtype),
+            PoolKind::Average { .. } => named(spec, &lie, "kiln_pool_average", "KILN_POOL_AVERAGE", ty.dtype),
         };
-        let mut arguments: Arguments<D::Memory> = smallvec![x.place(ty.dtype), result.place(ty.dtype)];
-        push_lengths(&mut arguments, results[0].num_elements(), size, counts);
-        self.native(native, results[0].num_elements(), arguments)?;
+        let arguments = smallvec![x.place(ty.dtype), result.place(ty.dtype)];
+        self.pooled(native, &lie, results[0].num_elements(), arguments, [size, counts])?;
         Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])])
     }
 
@@ -54,65 +101,87 @@ impl<D: Driver> Gpu<D> {
         if too_large(spec) || i32::try_from(space).is_err() {
             return self.expanded(op, inputs, results);
         }
-        let grad = self.contiguous(grad, ty.dtype)?;
-        let result = self.uninit(&ty)?;
+        let windows = grad_ty.num_elements();
         let (size, counts) = (&ty.shape[2..], &grad_ty.shape[2..]);
-        let total = ty.num_elements();
-        match spec.kind {
+        let (total, lengths) = (ty.num_elements(), [size, counts]);
+        let result = match spec.kind {
             PoolKind::Max => {
                 let (x, _) = tensor::<D>(&inputs, 1)?;
-                let x = self.contiguous(x, ty.dtype)?;
-                let windows = grad_ty.num_elements();
+                let lie = Lie::of(x, &ty, spec, &[windows]);
+                let (x, grad) = (self.as_pooled(x, &lie, ty.dtype)?, self.as_pooled(grad, &lie, ty.dtype)?);
                 let winners = self.block(windows.saturating_mul(4))?;
                 let winners = || Argument::Place(winners.at(0));
-                let native = named(spec, "kiln_pool_max", "KILN_POOL_MAX", ty.dtype)
+                let native = named(spec, &lie, "kiln_pool_max", "KILN_POOL_MAX", ty.dtype)
                     .name("W", memory_type(DType::I32))
                     .name("WINNERS", "");
-                let mut arguments: Arguments<D::Memory> = smallvec![x.place(ty.dtype), winners()];
-                push_lengths(&mut arguments, windows, size, counts);
-                self.native(native, windows, arguments)?;
-                let native = named(spec, "kiln_pool_max_grad", "KILN_POOL_MAX_GRAD", ty.dtype);
-                let mut arguments: Arguments<D::Memory> =
-                    smallvec![grad.place(ty.dtype), winners(), result.place(ty.dtype)];
-                push_lengths(&mut arguments, total, size, counts);
-                self.native(native, total, arguments)?;
+                self.pooled(native, &lie, windows, smallvec![x.place(ty.dtype), winners()], lengths)?;
+                let native = named(spec, &lie, "kiln_pool_max_grad", "KILN_POOL_MAX_GRAD", ty.dtype);
+                let result = self.uninit_pooled(&ty, &lie)?;
+                let arguments = smallvec![grad.place(ty.dtype), winners(), result.place(ty.dtype)];
+                self.pooled(native, &lie, total, arguments, lengths)?;
+                result
             }
             PoolKind::Average { .. } => {
-                let native = named(spec, "kiln_pool_average_grad", "KILN_POOL_AVERAGE_GRAD", ty.dtype);
-                let mut arguments: Arguments<D::Memory> =
-                    smallvec![grad.place(ty.dtype), result.place(ty.dtype)];
-                push_lengths(&mut arguments, total, size, counts);
-                self.native(native, total, arguments)?;
+                let lie = Lie::of(grad, grad_ty, spec, &[total]);
+                let grad = self.as_pooled(grad, &lie, ty.dtype)?;
+                let native = named(spec, &lie, "kiln_pool_average_grad", "KILN_POOL_AVERAGE_GRAD", ty.dtype);
+                let result = self.uninit_pooled(&ty, &lie)?;
+                let arguments = smallvec![grad.place(ty.dtype), result.place(ty.dtype)];
+                self.pooled(native, &lie, total, arguments, lengths)?;
+                result
             }
-        }
+        };
         Ok(smallvec![Array { suspicions: suspicions::<D>(&inputs), ..result }.into_value(ty)])
+    }
+
+    /// Queues a kernel for so many elements, in packs.
+    fn pooled(
+        &self,
+        native: Native,
+        lie: &Lie,
+        elements: usize,
+        mut arguments: Arguments<D::Memory>,
+        [size, counts]: [&[usize]; 2],
+    ) -> Result<()> {
+        let points = elements / lie.pack;
+        arguments.extend([length(points), length(lie.packs)]);
+        for (&before, &after) in size.iter().zip(counts) {
+            arguments.extend([length(before), length(after)]);
+        }
+        self.native(native, points, arguments)
+    }
+
+    /// The array without gaps, as a kernel goes through it.
+    fn as_pooled(&self, array: &Array<D>, lie: &Lie, dtype: DType) -> Result<Array<D>> {
+        self.contiguous_aligned(&array.with_layout(lie.seen(&array.layout)), dtype)
+    }
+
+    /// A fresh array that lies so.
+    fn uninit_pooled(&self, ty: &TensorType, lie: &Lie) -> Result<Array<D>> {
+        if lie.channels_last { self.uninit_channels_last(ty) } else { self.uninit(ty) }
     }
 }
 
 /// Whether a number of the spec is longer than what kernels may multiply without overflow.
 fn too_large(spec: &PoolSpec) -> bool {
+    numbers(spec).any(|number| i32::try_from(number).is_err())
+}
+
+fn numbers(spec: &PoolSpec) -> impl Iterator<Item = usize> {
     let lists = [&spec.window, &spec.stride, &spec.dilation, &spec.overhang];
-    let numbers = lists.into_iter().flatten().chain(spec.padding.iter().flat_map(|(low, high)| [low, high]));
-    numbers.into_iter().any(|&number| i32::try_from(number).is_err())
+    let padding = spec.padding.iter().flat_map(|(low, high)| [low, high]);
+    lists.into_iter().flatten().chain(padding).copied()
 }
 
-/// Adds the number of points, and the lengths of the axes of operand and result.
-fn push_lengths<M: 'static>(arguments: &mut Arguments<M>, total: usize, size: &[usize], counts: &[usize]) {
-    arguments.push(length(total));
-    for (&before, &after) in size.iter().zip(counts) {
-        arguments.extend([length(before), length(after)]);
-    }
-}
-
-/// The parameters of `axes` axes.
+/// The parameters of `axes` axes; `INDEX` is their type, as in what else is written here.
 pub(crate) fn parameters(axes: usize) -> String {
-    (0..axes).map(|axis| format!(", long long x{axis}, long long y{axis}")).collect()
+    (0..axes).map(|axis| format!(", INDEX x{axis}, INDEX y{axis}")).collect()
 }
 
 /// `rest` split into the row and a place along each axis of these lengths, called by another letter.
 pub(crate) fn split(axes: usize, lengths: char, places: char) -> String {
     let part =
-        |axis| format!("const long long {places}{axis} = rest % {lengths}{axis}; rest /= {lengths}{axis}; ");
+        |axis| format!("const INDEX {places}{axis} = rest % {lengths}{axis}; rest /= {lengths}{axis}; ");
     (0..axes).rev().map(part).collect()
 }
 
@@ -121,12 +190,16 @@ pub(crate) fn product(axes: usize, lengths: char) -> String {
     (0..axes).map(|axis| format!("{lengths}{axis}")).collect::<Vec<_>>().join(" * ")
 }
 
-fn named(spec: &PoolSpec, entry: &'static str, part: &str, dtype: DType) -> Native {
+fn named(spec: &PoolSpec, lie: &Lie, entry: &'static str, part: &str, dtype: DType) -> Native {
     let axes = spec.window.len();
     let computed = combined_in(dtype);
     let ends = format!("(void)0; {}", "}".repeat(2 * axes));
-    Native::new(SOURCE, entry)
+    let native = Native::new(SOURCE, entry);
+    let native = if lie.channels_last { native.name("CHANNELS_LAST", "") } else { native };
+    native
         .name(part, "")
+        .name("V", &lie.pack.to_string())
+        .name("INDEX", if lie.narrow { "int" } else { "long long" })
         .name("A", held_type(computed))
         .name("LENGTHS", &parameters(axes))
         .name("SPACE", &product(axes, 'x'))
@@ -149,12 +222,12 @@ fn each_in_window(spec: &PoolSpec) -> String {
         let low = spec.padding[axis].0;
         text += &format!(
             "for (int k{axis} = 0; k{axis} < {window}; ++k{axis}) {{ \
-             const long long i{axis} = o{axis} * {stride} + k{axis} * {dilation}LL - {low}; \
+             const INDEX i{axis} = o{axis} * {stride} + k{axis} * (INDEX){dilation} - {low}; \
              if (i{axis} < 0 || i{axis} >= x{axis}) continue; {{ "
         );
         at = if axis == 0 { "i0".to_owned() } else { format!("({at}) * x{axis} + i{axis}") };
     }
-    text + &format!("const long long at = {at};")
+    text + &format!("const INDEX at = {at};")
 }
 
 /// Loops over the windows whose reach an element is in.
@@ -165,18 +238,18 @@ fn each_window(spec: &PoolSpec) -> String {
         let (stride, low) = (spec.stride[axis], spec.padding[axis].0);
         let reach = (spec.window[axis] - 1) * spec.dilation[axis];
         text += &format!(
-            "const long long s{axis} = i{axis} + {low} - {reach}LL; \
-             const long long f{axis} = s{axis} > 0 ? (s{axis} + {stride} - 1) / {stride} : 0; "
+            "const INDEX s{axis} = i{axis} + {low} - (INDEX){reach}; \
+             const INDEX f{axis} = s{axis} > 0 ? (s{axis} + {stride} - 1) / {stride} : 0; "
         );
         window = if axis == 0 { "o0".to_owned() } else { format!("({window}) * y{axis} + o{axis}") };
     }
     for axis in 0..spec.window.len() {
         let (stride, low) = (spec.stride[axis], spec.padding[axis].0);
         text += &format!(
-            "for (long long o{axis} = f{axis}; o{axis} < y{axis} && o{axis} * {stride} <= i{axis} + {low}; ++o{axis}) {{ {{ "
+            "for (INDEX o{axis} = f{axis}; o{axis} < y{axis} && o{axis} * {stride} <= i{axis} + {low}; ++o{axis}) {{ {{ "
         );
     }
-    text + &format!("const long long window = {window};")
+    text + &format!("const INDEX window = {window};")
 }
 
 /// How many elements count in a window of an average.

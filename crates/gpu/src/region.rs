@@ -9,8 +9,8 @@ use crate::suspicion::{Suspicion, Suspicions};
 use crate::trace::Label;
 use half::{bf16, f16};
 use kiln_ir::{
-    Binary, DType, Error, Instruction, Layout, Op, Operand, Operands, Program, ProgramOperand, Result,
-    Scalar, Shape, TensorType, Values,
+    Binary, DType, Error, Instruction, Layout, MAX_RANK, Op, Operand, Operands, Program, ProgramOperand,
+    Result, Scalar, Shape, TensorType, Values,
 };
 use kiln_kernel::print::{GpuArgument, cpp};
 use kiln_kernel::{GpuSchedule, Kernel, Launch, Nest, ParamKind};
@@ -97,7 +97,8 @@ pub(crate) struct Region<D: Driver> {
     arguments: Vec<GpuArgument>,
     /// What runs one after the other, and the blocks of each.
     functions: Vec<(Arc<D::Function>, usize)>,
-    num_results: usize,
+    /// Where its results lie; empty for what is [made](Gpu::run_made) into an array that is there.
+    results: Vec<Layout>,
 }
 
 impl<D: Driver> Gpu<D> {
@@ -190,9 +191,9 @@ impl<D: Driver> Gpu<D> {
                 let Made { kernel, launch } = make();
                 let mut schedule = GpuSchedule::choose(&kernel, &launch);
                 if !recipe.aligned {
-                    schedule = schedule.unaligned();
+                    schedule = schedule.unaligned(&kernel, &launch);
                 }
-                let region = Region::compile(self, kernel, launch, schedule, 1)?;
+                let region = Region::compile(self, kernel, launch, schedule, Vec::new())?;
                 let region =
                     Arc::new(region.ok_or_else(|| Error::unsupported("gpu", "a copy has no kernel"))?);
                 self.regions.with(|known| {
@@ -223,13 +224,19 @@ impl<D: Driver> Region<D> {
         let numbers: Vec<bool> = given.iter().map(|given| *given == Given::Number).collect();
         let Ok((nest, outputs)) = Nest::of_program(program, &numbers) else { return Ok(None) };
         let layouts: Vec<kiln_kernel::Layout> = given.iter().map(layout).collect();
-        let Ok(lowered) = nest.lower(&outputs, &layouts) else { return Ok(None) };
+        let results = nest.result_layouts(&outputs, &layouts);
+        let Ok(lowered) = nest.lower_to(&outputs, &layouts, &results) else { return Ok(None) };
         let (kernel, launch) = (lowered.kernel, lowered.launch);
         let mut schedule = GpuSchedule::choose(&kernel, &launch);
         if given.iter().any(|given| matches!(given, Given::Tensor(_, false))) {
-            schedule = schedule.unaligned();
+            schedule = schedule.unaligned(&kernel, &launch);
         }
-        Region::compile(gpu, kernel, launch, schedule, program.outputs.len())
+        let results = outputs.iter().zip(&results).map(|(&output, layout)| {
+            let mut strides = [0; MAX_RANK];
+            strides[..layout.0.len()].copy_from_slice(&layout.0);
+            Layout::strided(nest.ty(output).shape, strides, 0)
+        });
+        Region::compile(gpu, kernel, launch, schedule, results.collect())
     }
 
     /// The kernel with that schedule; `None` where it cannot be printed.
@@ -241,7 +248,7 @@ impl<D: Driver> Region<D> {
         kernel: Kernel,
         launch: Launch,
         schedule: GpuSchedule,
-        num_results: usize,
+        results: Vec<Layout>,
     ) -> Result<Option<Region<D>>> {
         let Ok(printed) = cpp(&kernel, &schedule, gpu.driver.info().dialect) else { return Ok(None) };
         let source: Arc<str> = printed.text.into();
@@ -249,13 +256,13 @@ impl<D: Driver> Region<D> {
         for (entry, blocks) in printed.entries.iter().zip(schedule.grid(&kernel, &launch)) {
             functions.push((gpu.kernels.function(&source, entry)?, blocks));
         }
-        Ok(Some(Region { kernel, launch, schedule, arguments: printed.arguments, functions, num_results }))
+        Ok(Some(Region { kernel, launch, schedule, arguments: printed.arguments, functions, results }))
     }
 
     fn run(&self, gpu: &Gpu<D>, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
         let mut fresh: SmallVec<[Array<D>; 2]> = SmallVec::new();
-        for ty in &results[..self.num_results] {
-            fresh.push(gpu.uninit(ty)?);
+        for (ty, layout) in results.iter().zip(&self.results) {
+            fresh.push(Array { layout: *layout, ..gpu.uninit(ty)? });
         }
         let mut suspicions = suspicions::<D>(inputs);
         let mut own = None;

@@ -21,6 +21,9 @@ pub struct Regions {
     /// Rows of up to so many elements stay at hand while they are combined with their own reductions. Reductions of longer ones end
     /// their region, unless there are many.
     pub resident_row: usize,
+    /// Whether rows stay at hand only where their elements follow each other: in machines that read memory in long pieces, for all
+    /// threads of a group at once. Otherwise each piece of a row may lie by itself.
+    pub whole_rows: bool,
     /// With so many rows, long ones keep the whole machine busy all the same.
     pub many_rows: usize,
     /// Ops that wait to be run may keep so many bytes of operands that nobody else holds any more.
@@ -31,7 +34,13 @@ pub struct Regions {
 /// work for all cores.
 impl Default for Regions {
     fn default() -> Regions {
-        Regions { continue_products: true, resident_row: 1 << 15, many_rows: 64, kept_bytes: 512 << 20 }
+        Regions {
+            continue_products: true,
+            resident_row: 1 << 15,
+            whole_rows: false,
+            many_rows: 64,
+            kept_bytes: 512 << 20,
+        }
     }
 }
 

@@ -28,6 +28,7 @@ mod interpret;
 mod kernel;
 mod lower;
 mod nest;
+mod order;
 mod passes;
 pub mod print;
 mod schedule;

@@ -7,11 +7,18 @@ use crate::{
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
-use kiln_ir::{Binary, DType, Scalar};
+use kiln_ir::{Binary, DType, Scalar, Shape};
 
 /// Where an operand of a region lies: the step along each of its axes, in elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout(pub Vec<isize>);
+
+impl Layout {
+    /// Row-major, without gaps.
+    pub fn row_major(shape: &Shape) -> Layout {
+        Layout(shape.row_major_strides()[..shape.rank()].iter().map(|&stride| stride as isize).collect())
+    }
+}
 
 /// A kernel, and the numbers for this run of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +73,26 @@ impl Nest {
     /// # Panics
     /// When the number of layouts is not the number of inputs and numbers.
     pub fn lower(&self, outputs: &[Slot], layouts: &[Layout]) -> Result<Lowered, NotLowered> {
+        let row_major: Vec<Layout> =
+            outputs.iter().map(|&slot| Layout::row_major(&self.ty(slot).shape)).collect();
+        self.lower_to(outputs, layouts, &row_major)
+    }
+
+    /// The same, with results that lie as given: without gaps, in [any order](Nest::result_layouts) of their axes.
+    ///
+    /// # Errors
+    /// As [`lower`](Nest::lower).
+    ///
+    /// # Panics
+    /// When the number of layouts is not the number of inputs and numbers, or that of results not the number of outputs.
+    pub fn lower_to(
+        &self,
+        outputs: &[Slot],
+        layouts: &[Layout],
+        results: &[Layout],
+    ) -> Result<Lowered, NotLowered> {
         assert_eq!(layouts.len(), self.num_inputs(), "[kernel] one layout for each input and number");
+        assert_eq!(results.len(), outputs.len(), "[kernel] one layout for each output");
         if let Some(place) = outputs.iter().position(|&slot| !self.is_storable(slot)) {
             return Err(NotLowered::Output(place));
         }
@@ -76,7 +102,7 @@ impl Nest {
         if mixed && !self.agree(outputs, true) {
             return Err(NotLowered::Output(outputs.len() - 1));
         }
-        let params = self.params(outputs, layouts, &needed);
+        let params = self.params(outputs, layouts, results, &needed);
         let mut loops = self.loops(&params, reducing);
         // Rows beside single elements of rows are rows, also where nothing is reduced.
         let resident = (mixed && !self.reducing(&needed))
@@ -113,7 +139,30 @@ impl Nest {
     }
 
     /// The parameters: inputs and numbers that an output needs, in order, then outputs.
-    fn params<'a>(&'a self, outputs: &[Slot], layouts: &'a [Layout], needed: &[bool]) -> Vec<Bound<'a>> {
+    fn params(
+        &self,
+        outputs: &[Slot],
+        layouts: &[Layout],
+        results: &[Layout],
+        needed: &[bool],
+    ) -> Vec<Bound<'_>> {
+        let mut params = self.operands(layouts, needed);
+        for (place, (&slot, layout)) in outputs.iter().zip(results).enumerate() {
+            let slot = self.state(slot);
+            params.push(Bound {
+                kind: ParamKind::Output,
+                place,
+                value: slot.value,
+                slot,
+                offset: 0,
+                strides: layout.0.clone(),
+            });
+        }
+        params
+    }
+
+    /// The inputs and numbers that an output needs, in order.
+    pub(crate) fn operands(&self, layouts: &[Layout], needed: &[bool]) -> Vec<Bound<'_>> {
         let mut params = Vec::new();
         for slot in &self.slots {
             if !needed[slot.value as usize] || slot.origin != Origin::Input {
@@ -132,25 +181,11 @@ impl Nest {
             params.push(Bound { kind, place, value: slot.value, slot, offset, strides });
         }
         params.sort_by_key(|param| param.place);
-        for (place, &slot) in outputs.iter().enumerate() {
-            let slot = self.state(slot);
-            let rank = slot.ty.rank();
-            let strides = slot.ty.shape.row_major_strides();
-            let strides = strides[..rank].iter().map(|&stride| stride as isize).collect();
-            params.push(Bound {
-                kind: ParamKind::Output,
-                place,
-                value: slot.value,
-                slot,
-                offset: 0,
-                strides,
-            });
-        }
         params
     }
 
     /// Which values the outputs need.
-    fn needed(&self, outputs: &[Slot]) -> Vec<bool> {
+    pub(crate) fn needed(&self, outputs: &[Slot]) -> Vec<bool> {
         let mut needed = alloc::vec![false; self.values.len()];
         for &slot in outputs {
             needed[self.state(slot).value as usize] = true;
@@ -183,8 +218,8 @@ impl Nest {
         outputs.windows(2).all(|pair| crossed(pair[0]) == crossed(pair[1]))
     }
 
-    /// The atoms of the index space as loops: in the order of the largest output, the others after it in the order in which
-    /// the largest operand lies in memory.
+    /// The atoms of the index space as loops: in the order in which the largest output lies in memory, the others after it in
+    /// that of the largest operand.
     fn loops(&self, params: &[Bound<'_>], reducing: bool) -> Vec<Loop> {
         let largest = |kind: ParamKind| {
             let of_kind = params.iter().filter(move |param| param.kind == kind);
@@ -198,24 +233,22 @@ impl Nest {
         };
         let output = largest(ParamKind::Output);
         let input = largest(ParamKind::Input);
-        let in_memory = |param: &Bound<'_>| {
-            let mut leaves = self.steps(param);
-            leaves.sort_by_key(|&(_, stride)| Reverse(stride.unsigned_abs()));
-            leaves
-        };
         let elements = |param: Option<&Bound<'_>>| param.map_or(0, |param| param.slot.ty.num_elements());
         // The axes of a product stay in the order of its result.
         if elements(input) > elements(output)
             && self.product.is_none()
             && let Some(input) = input
         {
-            in_memory(input).into_iter().filter(|&(_, stride)| stride != 0).for_each(|(atom, _)| add(atom));
+            self.in_memory(input)
+                .into_iter()
+                .filter(|&(_, stride)| stride != 0)
+                .for_each(|(atom, _)| add(atom));
         }
         if let Some(output) = output {
-            self.steps(output).into_iter().for_each(|(atom, _)| add(atom));
+            self.in_memory(output).into_iter().for_each(|(atom, _)| add(atom));
         }
         for param in params {
-            in_memory(param).into_iter().for_each(|(atom, _)| add(atom));
+            self.in_memory(param).into_iter().for_each(|(atom, _)| add(atom));
         }
         if reducing {
             // No parameter need cross them.
@@ -234,6 +267,13 @@ impl Nest {
                 strides: steps.iter().map(|steps| stride(steps, atom)).collect(),
             })
             .collect()
+    }
+
+    /// The atoms that a parameter crosses, with the step along each, in the order in which they lie in memory.
+    pub(crate) fn in_memory(&self, param: &Bound<'_>) -> Vec<(AtomId, isize)> {
+        let mut leaves = self.steps(param);
+        leaves.sort_by_key(|&(_, stride)| Reverse(stride.unsigned_abs()));
+        leaves
     }
 
     /// Each atom that a parameter crosses, with the step along it.
@@ -364,11 +404,11 @@ fn emit(body: &mut Vec<Instruction>, compute: Compute, dtype: DType) -> ValueId 
 }
 
 /// A parameter with the place of its operand or result.
-struct Bound<'a> {
-    kind: ParamKind,
+pub(crate) struct Bound<'a> {
+    pub(crate) kind: ParamKind,
     place: usize,
     value: ValueId,
-    slot: &'a SlotState,
+    pub(crate) slot: &'a SlotState,
     /// Of the element at index 0 of each axis of the slot.
     offset: isize,
     /// Along each axis of the tensor.

@@ -268,13 +268,23 @@ impl Nest {
     /// Whether the innermost axis of the largest tensor that crosses reduced axes is reduced: rows then lie together in memory,
     /// if the tensor does.
     pub fn rows_are_innermost(&self) -> bool {
-        let along = |slot: &&SlotState| {
-            slot.origin != Origin::View
-                && self.leaves(slot).iter().any(|&(_, atom)| self.atoms.is_reduced(atom))
+        self.reduced_of_largest().last() == Some(&true)
+    }
+
+    /// Whether all reduced axes of that tensor lie within those that are not: a row then is one piece of memory, if the tensor
+    /// lies row-major.
+    pub fn rows_are_whole(&self) -> bool {
+        self.rows_are_innermost() && self.reduced_of_largest().is_sorted()
+    }
+
+    /// Whether each piece of the axes of the largest tensor that crosses reduced axes is reduced, outermost first.
+    fn reduced_of_largest(&self) -> Vec<bool> {
+        let reduced = |slot: &SlotState| -> Vec<bool> {
+            self.leaves(slot).iter().map(|&(_, atom)| self.atoms.is_reduced(atom)).collect()
         };
+        let along = |slot: &&SlotState| slot.origin != Origin::View && reduced(slot).contains(&true);
         let largest = self.slots.iter().filter(along).max_by_key(|slot| slot.ty.num_elements());
-        let last = largest.and_then(|slot| self.leaves(slot).last().copied());
-        last.is_some_and(|(_, atom)| self.atoms.is_reduced(atom))
+        largest.map(reduced).unwrap_or_default()
     }
 
     /// The number of points of one row: of the reduced part of the index space. 1 without reductions.

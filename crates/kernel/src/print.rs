@@ -89,8 +89,7 @@ fn check(kernel: &Kernel, schedule: &GpuSchedule) -> Result<(), Unprintable> {
     let threads = |count: u32| count.is_power_of_two() && (32..=1024).contains(&count);
     let product = matches!(kernel.hero, Hero::MatMul(_) | Hero::Transpose);
     if !threads(schedule.block)
-        || !threads(schedule.row_threads)
-        || schedule.row_threads > schedule.block
+        || !schedule.shares_rows(kernel)
         || (product && schedule.block != 256)
         || schedule.splits == 0
         || (schedule.splits > 1 && !splits(kernel))

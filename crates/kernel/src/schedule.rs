@@ -17,7 +17,8 @@ pub struct GpuSchedule {
     pub vector: u32,
     /// Vectors that a thread of a [`Hero::Map`] reads before it uses the first.
     pub unroll: u32,
-    /// Threads that share a row: a power of two up to `block`. A block handles `block / row_threads` rows at a time.
+    /// Threads that share a row, or a column of a [`Hero::ColReduce`]: a power of two up to `block`. A block handles
+    /// `block / row_threads` rows or vectors of columns at a time.
     pub row_threads: u32,
     /// Elements of a row that each thread keeps in registers, a multiple of `vector`; rows of up to `row_threads * resident`
     /// elements are read once. 0: rows are read again in each pass.
@@ -75,11 +76,7 @@ impl GpuSchedule {
                 let splits = row.div_ceil(16 * 256 * vector as usize).clamp(1, BLOCKS) as u32;
                 GpuSchedule { splits, ..plain }
             }
-            Hero::ColReduce => {
-                let across = rows.div_ceil(COLUMNS * vector as usize).max(1);
-                let splits = BLOCKS.div_ceil(across).min(row / (4 * 256 / COLUMNS));
-                GpuSchedule { splits: power_of_two(splits.max(1)) as u32, ..plain }
-            }
+            Hero::ColReduce => of_columns(kernel, row, rows, plain),
             Hero::Scan => {
                 let block = power_of_two(row.div_ceil(4)).clamp(128, 512) as u32;
                 GpuSchedule { block, row_threads: block, ..plain }
@@ -101,8 +98,7 @@ impl GpuSchedule {
                 && self.resident.is_multiple_of(self.vector)
                 && row_len(kernel, launch) <= self.resident as usize * self.row_threads as usize);
         threads(self.block)
-            && threads(self.row_threads)
-            && self.row_threads <= self.block
+            && self.shares_rows(kernel)
             && self.splits >= 1
             && (self.splits == 1 || splits(kernel))
             && self.unroll >= 1
@@ -114,8 +110,19 @@ impl GpuSchedule {
 
     /// The same for operands that do not begin at multiples of 16 bytes.
     #[must_use]
-    pub fn unaligned(self) -> GpuSchedule {
-        GpuSchedule { vector: 1, unroll: 1, ..self }
+    pub fn unaligned(self, kernel: &Kernel, launch: &Launch) -> GpuSchedule {
+        let plain = GpuSchedule { vector: 1, unroll: 1, ..self };
+        if kernel.hero != Hero::ColReduce {
+            return plain;
+        }
+        let row = row_len(kernel, launch);
+        of_columns(kernel, row, num_points(launch).checked_div(row).unwrap_or(0), plain)
+    }
+
+    /// Whether threads can share rows or columns so.
+    pub(crate) fn shares_rows(&self, kernel: &Kernel) -> bool {
+        let least = if kernel.hero == Hero::ColReduce { 1 } else { 32 };
+        self.row_threads.is_power_of_two() && (least..=self.block).contains(&self.row_threads)
     }
 
     /// How many elements the passes [share](crate::print::GpuArgument::Scratch) for each reduction.
@@ -145,7 +152,8 @@ impl GpuSchedule {
             Hero::ColReduce => {
                 let columns = points / row;
                 let second = if self.splits > 1 { columns.div_ceil(COLUMNS) } else { 0 };
-                [columns.div_ceil(COLUMNS * self.vector as usize) * self.splits as usize, second]
+                let side = (self.block / self.row_threads * self.vector) as usize;
+                [columns.div_ceil(side) * self.splits as usize, second]
             }
             Hero::FullReduce => [1, 0],
             Hero::MatMul(_) => {
@@ -201,7 +209,7 @@ impl TileSchedule {
 /// The side of the tile through which a [`Hero::Transpose`] turns its operands.
 pub(crate) const TILE: usize = 32;
 
-/// Threads side by side in a block of a [`Hero::ColReduce`]; each handles a vector of columns.
+/// Threads side by side in a block of a [`Hero::ColReduce`], at most; each handles a vector of columns.
 pub(crate) const COLUMNS: usize = 32;
 
 /// About as many blocks keep a GPU busy to the end.
@@ -242,9 +250,16 @@ fn vector(kernel: &Kernel, launch: &Launch) -> u32 {
         let params = kernel.params.iter().zip(&launch.bindings).enumerate();
         params.filter(|(_, (param, _))| param.kind != ParamKind::Number)
     };
-    // What is the same for all rows stays in caches.
-    let parallel = kernel.all_axes() & !kernel.reduced();
-    let streams = |param: usize| parallel == 0 || kernel.crossed(param as u32) & parallel != 0;
+    // What is the same for all rows, or all elements of a column, stays in caches.
+    let all = kernel.all_axes();
+    let others = match kernel.hero {
+        Hero::ColReduce => kernel.reduced(),
+        Hero::Map => all & !(1 << inner),
+        Hero::RowReduce | Hero::FullReduce | Hero::Transpose | Hero::Scan | Hero::MatMul(_) => {
+            all & !kernel.reduced()
+        }
+    };
+    let streams = |param: usize| others == 0 || kernel.crossed(param as u32) & others != 0;
     let along = |param: &Param| param.strides[inner] == StrideClass::One;
     let sizes = tensors()
         .filter(|(i, (param, _))| along(param) && streams(*i))
@@ -285,6 +300,26 @@ fn of_map(kernel: &Kernel, launch: &Launch, plain: GpuSchedule) -> GpuSchedule {
     } else {
         plain
     }
+}
+
+/// How threads share columns: where these are few, more threads share each.
+fn of_columns(kernel: &Kernel, length: usize, columns: usize, plain: GpuSchedule) -> GpuSchedule {
+    /// Bytes of shared memory that a block may have.
+    const SHARED: usize = 48 << 10;
+    /// The fewest threads side by side.
+    const FEWEST: usize = 8;
+    let totals = kernel.body.iter().filter(|instruction| instruction.compute.is_reduction());
+    let each: usize = totals.map(|total| total.dtype.accumulator().size()).sum();
+    let mut vector = plain.vector;
+    while vector > 1 && each * (plain.block * vector) as usize > SHARED {
+        vector /= 2;
+    }
+    let side = power_of_two(columns.div_ceil(vector as usize)).clamp(FEWEST, COLUMNS);
+    let groups = plain.block as usize / side;
+    let across = columns.div_ceil(side * vector as usize).max(1);
+    let splits = BLOCKS.div_ceil(across).min(length / (4 * groups));
+    let splits = power_of_two(splits.max(1)) as u32;
+    GpuSchedule { vector, row_threads: groups as u32, splits, ..plain }
 }
 
 /// How threads share rows.

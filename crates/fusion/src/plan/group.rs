@@ -344,7 +344,7 @@ impl Finder<'_> {
             return Ok(());
         }
         let (row, rows) = (nest.row_len(), nest.num_points() / nest.row_len().max(1));
-        if !nest.rows_are_innermost() {
+        if !nest.rows_are_innermost() || (self.suited.whole_rows && !nest.rows_are_whole()) {
             return Err(
                 "the rows to combine with their own reductions do not lie together in memory".to_string()
             );

@@ -1,5 +1,6 @@
-// Pooling of [rows, space..]. T: the dtype, with T_VALUE, T_READ and T_WRITTEN; A: what is added up in. LENGTHS: the
-// parameters x0, y0, x1, y1, ..: the lengths of the operand and of the result.
+// Pooling of [rows, space..], or of [rows, space.., channels] (CHANNELS_LAST), in packs of V neighbouring channels. T: the dtype,
+// with T_VALUE, T_READ and T_WRITTEN; A: what is added up in; INDEX: holds all places. LENGTHS: the parameters x0, y0, x1, y1, ..:
+// the lengths of the operand and of the result.
 //
 // Written for each spec: SPACE and PLACES, how many elements of the operand and of the result a row has; OF_RESULT and
 // OF_OPERAND, which split `rest` into the row and o0, o1, .. or i0, i1, ..; EACH_IN_WINDOW .. END, loops over the elements of
@@ -7,71 +8,116 @@
 // `window`; COUNT, the number of elements that count in the window o0, o1, ...
 
 #define KILN_POINTS(total) \
-  for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < (total); p += gridDim.x * (long long)blockDim.x)
+  for (INDEX p = (INDEX)blockIdx.x * (INDEX)blockDim.x + (INDEX)threadIdx.x; p < (total); \
+       p += (INDEX)gridDim.x * (INDEX)blockDim.x)
+#define KILN_EACH for (int s = 0; s < V; ++s)
+
+// Takes the pack of channels from `rest`, counted in packs.
+#if defined(CHANNELS_LAST)
+#define OF_CHANNEL const INDEX channel = rest % channels; rest /= channels;
+#define STEP channels
+#else
+#define OF_CHANNEL const INDEX channel = 0;
+#define STEP 1
+#endif
+
+template <typename E> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16) KilnPack {
+  E at[V];
+};
 
 #if defined(KILN_POOL_MAX)
 // The first greatest element of each window: itself, or its place in its row (WINNERS).
-extern "C" __global__ void kiln_pool_max(const T* x, W* y, long long total LENGTHS) {
+extern "C" __global__ void kiln_pool_max(const KilnPack<T>* x, KilnPack<W>* y, INDEX total, INDEX channels LENGTHS) {
   KILN_POINTS(total) {
-    long long rest = p;
+    INDEX rest = p;
+    OF_CHANNEL
     OF_RESULT
-    const T* row = x + rest * (SPACE);
-    long long best_at = -1;
-    T_VALUE best = (T_VALUE)0;
+    const KilnPack<T>* row = x + (rest * (SPACE) * STEP + channel);
+    KilnPack<T> kept = {};
+    KilnPack<W> found;
+    INDEX best_at[V];
+    T_VALUE best[V];
+    KILN_EACH best_at[s] = -1, best[s] = (T_VALUE)0;
     EACH_IN_WINDOW
-      const T_VALUE next = T_READ(row[at]);
-      if (best_at < 0 || (best == best && (next > best || next != next))) best = next, best_at = at;
+      const KilnPack<T> read = row[at * STEP];
+      KILN_EACH {
+        const T_VALUE next = T_READ(read.at[s]);
+        if (best_at[s] >= 0 && (best[s] != best[s] || (next <= best[s] && next == next))) continue;
+        best[s] = next, best_at[s] = at, kept.at[s] = read.at[s];
+      }
     END
 #if defined(WINNERS)
-    y[p] = (W)best_at;
+    KILN_EACH found.at[s] = (W)best_at[s];
 #else
-    y[p] = row[best_at];
+    KILN_EACH found.at[s] = kept.at[s];
 #endif
+    y[p] = found;
   }
 }
 #endif
 
 #if defined(KILN_POOL_AVERAGE)
-extern "C" __global__ void kiln_pool_average(const T* x, T* y, long long total LENGTHS) {
+extern "C" __global__ void kiln_pool_average(const KilnPack<T>* x, KilnPack<T>* y, INDEX total, INDEX channels LENGTHS) {
   KILN_POINTS(total) {
-    long long rest = p;
+    INDEX rest = p;
+    OF_CHANNEL
     OF_RESULT
-    const T* row = x + rest * (SPACE);
-    A sum = (A)0;
+    const KilnPack<T>* row = x + (rest * (SPACE) * STEP + channel);
+    A sum[V];
+    KILN_EACH sum[s] = (A)0;
     EACH_IN_WINDOW
-      sum += (A)T_READ(row[at]);
+      const KilnPack<T> read = row[at * STEP];
+      KILN_EACH sum[s] += (A)T_READ(read.at[s]);
     END
-    y[p] = T_WRITTEN((T_VALUE)(sum / (A)(COUNT)));
+    KilnPack<T> found;
+    KILN_EACH found.at[s] = T_WRITTEN((T_VALUE)(sum[s] / (A)(COUNT)));
+    y[p] = found;
   }
 }
 #endif
 
 #if defined(KILN_POOL_MAX_GRAD)
-extern "C" __global__ void kiln_pool_max_grad(const T* grad, const int* winners, T* y, long long total LENGTHS) {
+extern "C" __global__ void kiln_pool_max_grad(
+    const KilnPack<T>* grad, const KilnPack<int>* winners, KilnPack<T>* y, INDEX total, INDEX channels LENGTHS) {
   KILN_POINTS(total) {
-    long long rest = p;
+    INDEX rest = p;
+    OF_CHANNEL
+    const INDEX place = rest;
     OF_OPERAND
-    const long long row = rest * (PLACES), own = p - rest * (SPACE);
-    A sum = (A)0;
+    const INDEX row = rest * (PLACES) * STEP + channel, own = place - rest * (SPACE);
+    A sum[V];
+    KILN_EACH sum[s] = (A)0;
     EACH_WINDOW
-      if (winners[row + window] == own) sum += (A)T_READ(grad[row + window]);
+      const KilnPack<int> winner = winners[row + window * STEP];
+      const KilnPack<T> sent = grad[row + window * STEP];
+      KILN_EACH {
+        if (winner.at[s] == own) sum[s] += (A)T_READ(sent.at[s]);
+      }
     END
-    y[p] = T_WRITTEN((T_VALUE)sum);
+    KilnPack<T> found;
+    KILN_EACH found.at[s] = T_WRITTEN((T_VALUE)sum[s]);
+    y[p] = found;
   }
 }
 #endif
 
 #if defined(KILN_POOL_AVERAGE_GRAD)
-extern "C" __global__ void kiln_pool_average_grad(const T* grad, T* y, long long total LENGTHS) {
+extern "C" __global__ void kiln_pool_average_grad(
+    const KilnPack<T>* grad, KilnPack<T>* y, INDEX total, INDEX channels LENGTHS) {
   KILN_POINTS(total) {
-    long long rest = p;
+    INDEX rest = p;
+    OF_CHANNEL
     OF_OPERAND
-    const long long row = rest * (PLACES);
-    A sum = (A)0;
+    const INDEX row = rest * (PLACES) * STEP + channel;
+    A sum[V];
+    KILN_EACH sum[s] = (A)0;
     EACH_WINDOW
-      sum += (A)T_READ(grad[row + window]) / (A)(COUNT);
+      const KilnPack<T> sent = grad[row + window * STEP];
+      KILN_EACH sum[s] += (A)T_READ(sent.at[s]) / (A)(COUNT);
     END
-    y[p] = T_WRITTEN((T_VALUE)sum);
+    KilnPack<T> found;
+    KILN_EACH found.at[s] = T_WRITTEN((T_VALUE)sum[s]);
+    y[p] = found;
   }
 }
 #endif

@@ -6,13 +6,14 @@
 mod attention;
 mod driver;
 mod library;
+mod orders;
 
 use driver::Host;
 use kiln_gpu::{Gpu, MemoryConfig};
 use kiln_ir::{
-    ConvPass, ConvSpec, DType, Engine, Extremum, Op, Operand, OperandType, Operands, PoolKind, PoolSpec,
-    RandomKind, Reduction, ResizeMode, Scalar, TensorData, TensorType, UpdateMode, Value, Var, block_on,
-    infer,
+    Axes, ConvPass, ConvSpec, DType, Engine, Extremum, Op, Operand, OperandType, Operands, PoolKind,
+    PoolSpec, RandomKind, Reduction, ResizeMode, Scalar, TensorData, TensorType, UpdateMode, Value, Var,
+    block_on, infer,
 };
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
@@ -264,6 +265,62 @@ fn pools_and_their_gradients() {
     let op = Op::Pool(PoolSpec::new(PoolKind::Max, &[2]));
     check(&op, &[data(&[1, 2, 9], DType::I8, Fill::Special)], Tolerance::Bits);
     check(&op, &[data(&[1, 2, 9], DType::F32, TIES)], Tolerance::Exact);
+}
+
+/// A tensor whose channels, axis 1, lie innermost.
+fn channels_last(host: &Gpu<Host>, data: &TensorData) -> Value {
+    let order: Vec<usize> = [0].into_iter().chain(2..data.shape().len()).chain([1]).collect();
+    lying(host, data, &order)
+}
+
+/// A tensor whose axes lie in an order, outermost first: the view of one that was written so.
+fn lying(host: &Gpu<Host>, data: &TensorData, order: &[usize]) -> Value {
+    let reference = Reference::new();
+    let turned = Var::new(&reference, reference.write(data.clone())).permute(order);
+    let turned = block_on(reference.read(turned.into_value())).unwrap();
+    let back: Vec<usize> = Axes::new(order).inverse().iter().collect();
+    Var::new(host, host.write(turned)).permute(&back).into_value()
+}
+
+/// Runs an op here on tensors whose channels lie innermost, and compares with the reference.
+fn check_channels_last(op: &Op, inputs: &[TensorData], tolerance: Tolerance) {
+    let Some(host) = host() else { return };
+    let types: Vec<TensorType> = inputs.iter().map(TensorData::ty).collect();
+    let results = infer(op, &types.iter().map(OperandType::Tensor).collect::<Vec<_>>()).unwrap();
+    let operands = inputs.iter().map(|data| Operand::Value(channels_last(&host, data))).collect();
+    let values = host.execute(op, operands, &results);
+    let expected = run(&Reference::new(), op, inputs, None);
+    for (place, (expected, value)) in expected.iter().zip(values).enumerate() {
+        let found = block_on(host.read(value)).unwrap_or_else(|error| panic!("{op:?}: {error}"));
+        let problem = difference(expected, &found, tolerance);
+        assert!(problem.is_none(), "{op:?} of {types:?}, result {place}: {}", problem.unwrap_or_default());
+    }
+}
+
+#[test]
+fn pools_of_channels_that_lie_innermost() {
+    let average = |include_padding| PoolKind::Average { include_padding };
+    for kind in [PoolKind::Max, average(false), average(true)] {
+        for (spec, mut shape) in pools(kind) {
+            for (dtype, channels) in
+                [(DType::F32, 3), (DType::F32, 4), (DType::BF16, 16), (DType::F16, 6), (DType::F64, 2)]
+            {
+                shape[1] = channels;
+                let x = data(&shape, dtype, Fill::Among(&[1.0, 2.0, -3.0, 0.5]));
+                let pool = Op::Pool(spec.clone());
+                check_channels_last(&pool, std::slice::from_ref(&x), CLOSE);
+                let y = infer(&pool, &[OperandType::Tensor(&x.ty())]).unwrap()[0];
+                let grad = data(&y.shape, dtype, Fill::Among(&[1.0, -2.0, 0.5]));
+                let op = Op::PoolGrad { spec: spec.clone(), size: shape[2..].to_vec() };
+                let operands = if kind == PoolKind::Max { vec![grad, x] } else { vec![grad] };
+                check_channels_last(&op, &operands, CLOSE);
+            }
+        }
+    }
+    let op = Op::Pool(PoolSpec::new(PoolKind::Max, &[2]));
+    check_channels_last(&op, &[data(&[1, 32, 9], DType::I8, Fill::Special)], Tolerance::Bits);
+    check_channels_last(&op, &[data(&[2, 8, 9], DType::F32, TIES)], Tolerance::Exact);
+    check_channels_last(&op, &[data(&[0, 8, 9], DType::F32, TIES)], Tolerance::Exact);
 }
 
 #[test]

@@ -3,21 +3,22 @@
 //! Neighbouring threads take neighbouring columns, each as many as one access reads, and groups of such threads parts of their
 //! length; blocks take parts of it too, whose totals a second pass combines.
 
+use super::heroes::{close_slots, open_slots};
 use super::rows::{Elements, declare, load_chunk};
 use super::writer::{Scope, Writer, name};
-use crate::passes::Total;
+use crate::passes::{Pass, Total};
 use crate::schedule::COLUMNS;
-use crate::{GpuSchedule, ValueId};
+use crate::{GpuSchedule, Kernel, ValueId};
 use alloc::format;
 use alloc::vec::Vec;
 
 /// One total per column, or of one part of the columns for each block.
 pub(super) fn reduce(w: &mut Writer<'_>) {
     let kernel = w.kernel;
-    let GpuSchedule { block, vector, splits, .. } = *w.schedule;
+    let GpuSchedule { block, vector, splits, row_threads: groups, .. } = *w.schedule;
     let reduced = kernel.reduced();
     let parallel = kernel.all_axes() & !reduced;
-    let (side, groups) = (COLUMNS as u32, block / COLUMNS as u32);
+    let side = block / groups;
     let width = side * vector;
     let pass = &kernel.passes()[0];
     let mut scope = Scope::new(kernel);
@@ -32,15 +33,10 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     w.index("down", &format!("thread / {side}"));
     // Threads without columns of their own repeat the last ones, since all must come to the barriers.
     w.index("point", &w.language.least(&format!("left + side * {vector}"), &format!("columns - {vector}")));
-    let rest = |list: &[ValueId]| -> Vec<ValueId> {
-        let dependence = kernel.dependence();
-        list.iter().copied().filter(|&value| dependence[value as usize] == 0).collect()
-    };
-    let (row, mut along) = (rest(&pass.row), pass.along.clone());
-    // What depends on the column alone is computed beside each element: the columns of a thread are many.
-    along.extend(pass.row.iter().filter(|value| !row.contains(value)));
-    along.sort_unstable();
-    w.emit(&row, &mut scope);
+    let dependence = kernel.dependence();
+    let (fixed, own): (Vec<ValueId>, Vec<ValueId>) =
+        pass.row.iter().partition(|&&value| dependence[value as usize] == 0);
+    w.emit(&fixed, &mut scope);
     for total in &pass.totals {
         let line = w.language.array(&format!("a{}", total.value), total.dtype, vector as usize);
         w.line(line);
@@ -51,6 +47,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     }
     w.open("");
     w.decode("point", parallel);
+    let along = by_element(w, pass, &own, &mut scope);
     w.line(w.language.unroll_partly());
     w.open_loop("j", "split * part + down", "end", &format!("j + {groups}"));
     w.decode("j", reduced);
@@ -89,6 +86,62 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     }
     w.close();
     w.close();
+}
+
+/// The values that are computed for each element. Of those that are the same all along a column, a thread keeps what the elements
+/// use, where registers suffice for its columns.
+fn by_element(w: &mut Writer<'_>, pass: &Pass, own: &[ValueId], scope: &mut Scope) -> Vec<ValueId> {
+    /// Registers that hold what is the same all along a column.
+    const MOST: usize = 48;
+    let (kernel, vector) = (w.kernel, w.schedule.vector);
+    let mut kept = used(kernel, pass, own);
+    if kept.len() * vector as usize <= MOST {
+        keep(w, own, &kept, scope);
+    } else {
+        kept = own.to_vec();
+    }
+    let mut along: Vec<ValueId> = pass.along.iter().copied().chain(kept).collect();
+    along.sort_unstable();
+    along
+}
+
+/// Those of some values that the elements of a column, their totals and what is stored of them use.
+fn used(kernel: &Kernel, pass: &Pass, own: &[ValueId]) -> Vec<ValueId> {
+    let operands = |value: &ValueId| kernel.body[*value as usize].compute.operands();
+    let of_elements = pass.along.iter().chain(&pass.stores).flat_map(operands);
+    let goals: Vec<ValueId> = of_elements.chain(pass.totals.iter().map(|total| total.operand)).collect();
+    own.iter().copied().filter(|value| goals.contains(value)).collect()
+}
+
+/// Computes values of the thread's columns, and keeps some of them.
+fn keep(w: &mut Writer<'_>, own: &[ValueId], kept: &[ValueId], scope: &mut Scope) {
+    if kept.is_empty() {
+        return;
+    }
+    let (kernel, vector) = (w.kernel, w.schedule.vector);
+    for &value in kept {
+        let dtype = kernel.body[value as usize].dtype;
+        let line = w.language.array(&format!("r{value}"), dtype, vector as usize);
+        w.line(line);
+    }
+    let place = if vector > 1 { "slot" } else { "0" };
+    let mut inside = scope.clone();
+    w.open("");
+    load_chunk(w, vector, own, &mut inside);
+    if vector > 1 {
+        open_slots(w, vector, kernel.axes.len() - 1);
+    }
+    w.emit(own, &mut inside);
+    for &value in kept {
+        w.line(format!("r{value}[{place}] = {};", name(value)));
+    }
+    if vector > 1 {
+        close_slots(w);
+    }
+    w.close();
+    for &value in kept {
+        scope.kept[value as usize] = Some(format!("r{value}[{place}]"));
+    }
 }
 
 /// Combines what the groups of threads found of the column `k`.

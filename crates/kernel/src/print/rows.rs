@@ -253,12 +253,12 @@ fn is_vector(kernel: &Kernel, vector: u32, param: u32) -> bool {
     vector > 1 && kernel.params[param as usize].strides.last() == Some(&StrideClass::One)
 }
 
-/// The vectors that the values along a row or column need, into places of their own.
+/// The vectors that the values along a row or column need and that are not kept, into places of their own.
 pub(super) fn load_chunk(w: &mut Writer<'_>, vector: u32, along: &[ValueId], scope: &mut Scope) {
     for &value in along {
         let instruction = w.kernel.body[value as usize];
         let Some(param) = instruction.compute.plain_load() else { continue };
-        if is_vector(w.kernel, vector, param) {
+        if is_vector(w.kernel, vector, param) && scope.kept[value as usize].is_none() {
             let line = w.language.declare_loads(param, vector, 1);
             w.line(line);
             let load = w.language.load_vector(param, vector, "0", &w.place(param));

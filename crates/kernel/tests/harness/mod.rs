@@ -194,7 +194,44 @@ pub(crate) fn check(
         }
     }
     assert_eq!(expected.len(), found.len());
+    check_in_order(nest, outputs, &layouts, sources, &expected, tolerances)?;
     Ok(lowered)
+}
+
+/// The same where results lie as the operands do.
+fn check_in_order(
+    nest: &Nest,
+    outputs: &[Slot],
+    layouts: &[Layout],
+    sources: &[Source],
+    expected: &[TensorData],
+    tolerances: &[f64],
+) -> Result<(), String> {
+    let results = nest.result_layouts(outputs, layouts);
+    let lowered =
+        nest.lower_to(outputs, layouts, &results).map_err(|error| format!("not lowered: {error}"))?;
+    verify(&lowered.kernel).map_err(|error| format!("{error}\n{}", lowered.kernel))?;
+    let found = run(&lowered, sources)?;
+    for (i, (expected, found)) in expected.iter().zip(&found).enumerate() {
+        let found = row_major(found, &expected.ty(), &results[i]);
+        if let Some(problem) = difference(expected.elements(), &found, tolerances[i]) {
+            let (kernel, launch) = (&lowered.kernel, &lowered.launch);
+            return Err(format!("output {i} as {:?}: {problem}\n{kernel}\n{launch}", results[i]));
+        }
+    }
+    Ok(())
+}
+
+/// Elements that lie as given, row-major.
+fn row_major(elements: &Elements, ty: &TensorType, layout: &Layout) -> Elements {
+    let (bytes, size) = (elements.bytes(), ty.dtype.size());
+    let mut places = vec![0isize];
+    for (axis, &length) in ty.shape.iter().enumerate() {
+        let along = |&place: &isize| (0..length as isize).map(move |i| (place, i)).collect::<Vec<_>>();
+        places = places.iter().flat_map(along).map(|(place, i)| place + i * layout.0[axis]).collect();
+    }
+    let moved = places.iter().flat_map(|&place| &bytes[place as usize * size..(place as usize + 1) * size]);
+    Elements::from_bytes(&moved.copied().collect::<Vec<u8>>(), ty.dtype).unwrap()
 }
 
 /// That kernel and launch read back from their text as they were.
