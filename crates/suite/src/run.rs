@@ -133,7 +133,7 @@ pub fn values(matrix: &[(Subject, Stack)], group: Group) -> Vec<Summary> {
         Stack::Autodiff => Arc::new(Tracked::new((subject.open)())) as Arc<dyn Engine>,
     };
     let engines: Vec<Arc<dyn Engine>> = matrix.iter().map(open).collect();
-    for case in group.cases() {
+    for case in cases(group) {
         let expected = Expected::of(&case);
         for (((subject, _), engine), summary) in matrix.iter().zip(&engines).zip(&mut summaries) {
             if case.layouts == Layouts::All || subject.name != REFERENCE.name {
@@ -148,7 +148,7 @@ pub fn values(matrix: &[(Subject, Stack)], group: Group) -> Vec<Summary> {
 pub fn grads(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("grad {group:?} on {}", subject.name));
     let engine = (subject.open)();
-    for case in group.cases().iter().filter(|case| differentiates(case)) {
+    for case in cases(group).iter().filter(|case| differentiates(case)) {
         summary.add_of(subject, Mode::Grad, &case.name, check_grad(engine.clone(), case));
     }
     summary
@@ -158,7 +158,7 @@ pub fn grads(subject: &Subject, group: Group) -> Summary {
 pub fn forwards(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("forward {group:?} on {}", subject.name));
     let engine = (subject.open)();
-    for case in group.cases().iter().filter(|case| differentiates(case)) {
+    for case in cases(group).iter().filter(|case| differentiates(case)) {
         summary.add_of(subject, Mode::Grad, &case.name, check_forward(&engine, case));
     }
     summary
@@ -168,7 +168,7 @@ pub fn forwards(subject: &Subject, group: Group) -> Summary {
 pub fn batches(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("vmap {group:?} on {}", subject.name));
     let engine = (subject.open)();
-    for case in group.cases().iter().filter(|case| case.layouts == Layouts::All) {
+    for case in cases(group).iter().filter(|case| case.layouts == Layouts::All) {
         summary.add_of(subject, Mode::Value, &case.name, check_vmap(&engine, case));
     }
     summary
@@ -178,13 +178,47 @@ pub fn batches(subject: &Subject, group: Group) -> Summary {
 pub fn expansions(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("expand {group:?} on {}", subject.name));
     let engine = (subject.open)();
-    for case in group.cases().iter().filter(|case| expands(case)) {
+    for case in cases(group).iter().filter(|case| expands(case)) {
         summary.add_of(subject, Mode::Expand, &case.name, check_expand(engine.clone(), case));
     }
     summary
 }
 
+/// The cases of a group that this process runs. `KILN_SUITE_PART=2/8` in the environment leaves every eighth, from the second on:
+/// processes share a run that is slow where kernels are compiled first.
+///
+/// # Panics
+/// When the variable is no such part.
+fn cases(group: Group) -> Vec<Case> {
+    let Some(text) = std::env::var_os("KILN_SUITE_PART") else { return group.cases() };
+    let found = text.to_str().and_then(part);
+    let (number, parts) = found.unwrap_or_else(|| panic!("KILN_SUITE_PART={text:?} is no part like 2/8"));
+    println!("only part {number} of {parts} runs");
+    group.cases().into_iter().skip(number - 1).step_by(parts).collect()
+}
+
+/// Such as `(2, 8)` for `2/8`.
+fn part(text: &str) -> Option<(usize, usize)> {
+    let (number, parts) = text.split_once('/')?;
+    let (number, parts) = (number.parse().ok()?, parts.parse().ok()?);
+    (1..=parts).contains(&number).then_some((number, parts))
+}
+
 /// How many cases a group has, for reports.
 pub fn count(group: Group) -> usize {
     group.cases().iter().filter(|case: &&Case| case.is_valid()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_numbered_from_one() {
+        assert_eq!(part("2/8"), Some((2, 8)));
+        assert_eq!(part("8/8"), Some((8, 8)));
+        for text in ["0/8", "9/8", "1", "", "/", "1/0", "a/b", "1/8/2"] {
+            assert_eq!(part(text), None, "{text}");
+        }
+    }
 }
