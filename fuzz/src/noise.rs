@@ -10,7 +10,7 @@ use crate::tolerance::{Rule, rule_of};
 use kiln_cpu::Cpu;
 use kiln_ir::{
     BoxFuture, Caps, DType, Elements, Engine, Op, Operand, OperandType, Operands, Reduction, Result, Scalar,
-    TensorData, TensorType, Unary, Value, Values, block_on, infer, poison_of, poisoned,
+    TensorData, TensorType, Unary, UpdateMode, Value, Values, block_on, infer, poison_of, poisoned,
 };
 use kiln_suite::fill::{epsilon, float_limits};
 use std::sync::{Mutex, PoisonError};
@@ -24,8 +24,9 @@ pub(crate) struct Noisy {
     /// Whether an op changes equal numbers alike, as a function of them does. Otherwise it changes each by chance, as kernels do that
     /// take the elements of a vector in one way and those left over in another.
     alike: bool,
-    /// Whether attention is that of a library: hidden keys are multiplied by 0 rather than left out.
-    multiplies_by_nothing: bool,
+    /// Whether it is a device: its libraries multiply hidden keys by 0 rather than leave them out, and its threads combine what is
+    /// scattered in any order.
+    device: bool,
 }
 
 /// The payload of values with a 16-bit type.
@@ -47,12 +48,12 @@ impl Noisy {
         let rounding = [50, 0, 90, 10][(number % 4) as usize];
         let random = Mutex::new(Random::new(0x0150, number));
         let alike = number / 4 % 2 == 1;
-        Noisy { inner: Cpu::with_threads(1), random, rounding, alike, multiplies_by_nothing: false }
+        Noisy { inner: Cpu::with_threads(1), random, rounding, alike, device: false }
     }
 
-    /// As [`Noisy::new`], for an engine that runs libraries.
-    pub(crate) fn of_libraries(number: u64) -> Noisy {
-        Noisy { multiplies_by_nothing: true, ..Noisy::new(number) }
+    /// As [`Noisy::new`], for a device that runs libraries.
+    pub(crate) fn of_device(number: u64) -> Noisy {
+        Noisy { device: true, ..Noisy::new(number) }
     }
 
     fn random(&self) -> std::sync::MutexGuard<'_, Random> {
@@ -199,7 +200,7 @@ impl Noisy {
     /// Whether nothing can be said of an attention, by chance: what is not finite times the weight 0 of a hidden key, and scores of
     /// which no digit is left behind the point.
     fn beyond_attention(&self, op: &Op, operands: &Operands) -> bool {
-        if !self.multiplies_by_nothing || !matches!(op, Op::Attention(_) | Op::AttentionGrad(_)) {
+        if !self.device || !matches!(op, Op::Attention(_) | Op::AttentionGrad(_)) {
             return false;
         }
         let floats = || operands.iter().filter_map(Operand::value).filter(|value| value.dtype().is_float());
@@ -207,9 +208,25 @@ impl Noisy {
             let all = |data: TensorData| data.to_vec::<f64>().iter().all(|x| x.is_finite());
             !block_on(self.inner.read(value.clone())).is_ok_and(all)
         };
-        let huge = 1.0 / epsilon(DType::F32).powi(2);
+        let huge = 1.0 / epsilon(DType::F32).sqrt();
         let is_beyond = floats().any(|value| self.largest(value) > huge || is_wild(value));
         is_beyond && self.random().chance(50)
+    }
+
+    /// Whether nothing can be said of products that are scattered, by chance: they are multiplied in any order, and may leave the
+    /// range of numbers on the way.
+    fn beyond_product(&self, op: &Op, operands: &Operands) -> bool {
+        let (Op::Put { mode: UpdateMode::Mul, .. } | Op::Scatter { mode: UpdateMode::Mul, .. }) = op else {
+            return false;
+        };
+        let leaves = |value: &Value| {
+            let (greatest, least, _) = float_limits(value.dtype());
+            let inside = |x: f64| x == 0.0 || (least.sqrt()..greatest.sqrt()).contains(&x.abs());
+            let all = |data: TensorData| data.to_vec::<f64>().into_iter().all(inside);
+            value.dtype().is_float() && !block_on(self.inner.read(value.clone())).is_ok_and(all)
+        };
+        let any = self.device && operands.iter().filter_map(Operand::value).any(leaves);
+        any && self.random().chance(50)
     }
 
     /// The greatest finite magnitude.
@@ -352,13 +369,16 @@ impl Engine for Noisy {
             Err(error) => return poisoned(results, &error),
         };
         let overflows = sums && self.may_overflow(&operands);
-        let beyond = self.beyond_attention(op, &operands);
+        let beyond = self.beyond_attention(op, &operands) || self.beyond_product(op, &operands);
         let values: Values = self.inner.execute(op, operands.clone(), &types);
         let values = values.into_iter().map(|value| self.cancelled(op, &operands, value));
         let values = values.map(|value| self.transformed(op, &operands, value));
         let odd = values.map(|value| {
             let value = self.given_as(rule, value, overflows);
-            if beyond { self.changed(value, |_, _| f64::NAN) } else { value }
+            match beyond {
+                true => self.changed(value, |random, _| if random.chance(50) { f64::NAN } else { 0.0 }),
+                false => value,
+            }
         });
         odd.zip(results).map(|(value, ty)| self.outside(value, ty, source.clone())).collect()
     }
@@ -475,6 +495,6 @@ mod tests {
         };
         let is_nan = |list: Vec<f64>| list[0].is_nan();
         assert!((0..16).all(|number| !is_nan(attention(Noisy::new(number)))));
-        assert!((0..16).any(|number| is_nan(attention(Noisy::of_libraries(number)))));
+        assert!((0..16).any(|number| is_nan(attention(Noisy::of_device(number)))));
     }
 }

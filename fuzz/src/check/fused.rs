@@ -42,7 +42,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
 fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
     match (subjects.scope, number) {
         (Scope::Engine, 0) => Arc::new(Cpu::with_threads(1)),
-        (Scope::Engine, _) => Arc::new(Noisy::of_libraries(number)),
+        (Scope::Engine, _) => Arc::new(Noisy::of_device(number)),
         (Scope::All, _) => Arc::new(Noisy::new(number)),
     }
 }
