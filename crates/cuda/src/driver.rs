@@ -4,6 +4,7 @@ use crate::blas::{Blas, Target, tf32};
 use crate::dnn::{Addresses, Dnn};
 use crate::failure::Failure;
 use crate::graph::CudaGraph;
+use crate::staging::Staging;
 use crate::stopwatch::Laps;
 use crate::{compile, library};
 use cudarc::driver::result::{self, DriverError};
@@ -29,6 +30,7 @@ pub struct CudaDriver {
     pub(crate) capture: Mutex<Stream>,
     architecture: String,
     pub(crate) blas: Blas,
+    staging: Mutex<Staging>,
     laps: Mutex<Laps>,
     /// What keeps the device busy before laps.
     filler: OnceLock<Result<CudaMemory>>,
@@ -116,6 +118,9 @@ impl Drop for CudaFunction {
 
 impl Drop for CudaDriver {
     fn drop(&mut self) {
+        // Its slots are freed in their context.
+        let entered = self.context.enter();
+        let _ = (entered, std::mem::take(&mut self.staging));
         let capture = self.capture.get_mut().map_or_else(|poisoned| poisoned.into_inner().0, |it| it.0);
         for stream in [self.stream, capture] {
             // SAFETY: the stream was made by `open`, and nothing uses it any more.
@@ -189,6 +194,7 @@ impl CudaDriver {
             capture,
             architecture,
             blas,
+            staging: Mutex::default(),
             laps: Mutex::default(),
             filler: OnceLock::new(),
         }))
@@ -284,19 +290,17 @@ impl Driver for CudaDriver {
 
     fn write(&self, to: &Place<CudaMemory>, bytes: &[u8]) -> Result<()> {
         self.enter()?;
-        // SAFETY: callers write within the block. Memory that is not pinned is read before the call returns.
-        self.done("copying to the device", unsafe {
-            result::memcpy_htod_async(address(to), bytes, self.stream)
-        })
+        let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: callers write within the block.
+        let written = unsafe { staging.write(address(to), bytes, self.stream) };
+        self.done("copying to the device", written)
     }
 
     fn read(&self, from: &Place<CudaMemory>, bytes: &mut [u8]) -> Result<()> {
         self.enter()?;
-        // SAFETY: callers read within the block, and the bytes are waited for while they are borrowed.
-        let read = unsafe {
-            result::memcpy_dtoh_async(bytes, address(from), self.stream)
-                .and_then(|()| result::stream::synchronize(self.stream))
-        };
+        let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: callers read within the block.
+        let read = unsafe { staging.read(address(from), bytes, self.stream) };
         self.done("copying from the device", read)
     }
 

@@ -21,6 +21,7 @@ mod driver;
 mod failure;
 mod graph;
 mod library;
+mod staging;
 mod stopwatch;
 
 pub use driver::{CudaDriver, CudaFunction, CudaMemory};
