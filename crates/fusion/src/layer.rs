@@ -1,6 +1,6 @@
 //! The layer.
 
-use crate::cache::Plans;
+use crate::cache::{Plans, Programs};
 use crate::lazy::into_inner;
 use crate::lock::Mutex;
 use crate::mode::Mode;
@@ -33,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) mode: Mode,
     pub(crate) counters: Counters,
     plans: Mutex<Plans>,
+    programs: Mutex<Programs>,
     queues: Mutex<Vec<Weak<Queue>>>,
 }
 
@@ -77,6 +78,7 @@ impl Fusion {
             mode,
             counters: Counters::default(),
             plans: Mutex::default(),
+            programs: Mutex::default(),
             queues: Mutex::default(),
         };
         Fusion { shared: Arc::new(shared) }
@@ -199,7 +201,9 @@ impl Shared {
             return plan;
         }
         self.counters.plans_made.fetch_add(1, Ordering::Relaxed);
-        let plan = Arc::new(Plan::new(structure, self.suited));
+        let mut plan = Plan::new(structure, self.suited);
+        plan.share(&mut self.programs.lock());
+        let plan = Arc::new(plan);
         self.plans.lock().add(hash, plan.clone());
         plan
     }

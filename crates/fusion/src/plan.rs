@@ -6,6 +6,7 @@ mod group;
 mod outside;
 mod rewrite;
 
+use crate::cache::Programs;
 use crate::check;
 use crate::layer::Shared;
 use crate::mode::Mode;
@@ -14,7 +15,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 pub(crate) use graph::is_constant_of;
-use kiln_ir::{Op, Operand, Operands, Program, Regions, Scalar, TensorType, Value};
+use kiln_ir::{FusedOp, Op, Operand, Operands, Program, Regions, Scalar, TensorType, Value};
 use smallvec::SmallVec;
 
 /// What a plan is for: two recordings with equal structure run the same plan.
@@ -81,6 +82,15 @@ impl Plan {
         let original = |(result, slot): (usize, usize)| Some((originals[result]?, slot));
         let outputs = outputs.into_iter().filter_map(original).collect();
         Plan { structure, steps, num_slots, outputs }
+    }
+
+    /// Takes the programs of its regions that are known already instead of its own.
+    pub(crate) fn share(&mut self, programs: &mut Programs) {
+        for step in &mut self.steps {
+            if let Op::Fused(region) = &mut step.op {
+                *region = FusedOp::from_shared(programs.shared(region.shared()));
+            }
+        }
     }
 
     /// The plan of a program, whose outputs are what is alive: for reading. Numbers are numbers of the plan.

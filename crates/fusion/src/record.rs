@@ -195,7 +195,8 @@ impl Recording {
 }
 
 /// A hash that is fast on short keys. Collisions cost a comparison, nothing else.
-struct Mixer(u64);
+#[derive(Default)]
+pub(crate) struct Mixer(u64);
 
 impl Mixer {
     #[inline]

@@ -23,6 +23,11 @@ const MOST_COLUMNS: usize = 1024;
 /// Keys that are worth a part of their own, where there are few queries.
 const LEAST_KEYS: usize = 32;
 
+/// Rows of a block of the kernel for few queries, the most rows that are few, and the most parts of their keys.
+const FEW: usize = 8;
+const MOST_FEW: usize = 32;
+const MOST_SPLITS: usize = 64;
+
 /// Queries with which a mask is worth being rewritten for the library.
 const LEAST_MASKED: usize = 16;
 
@@ -222,6 +227,9 @@ impl<D: Driver> Gpu<D> {
     }
 
     fn attention_by_kernel(&self, call: &Call<D>, results: &[TensorType]) -> Result<Vec<Array<D>>> {
+        if call.is_of_few() {
+            return self.attention_of_few(call, results);
+        }
         let Sizes { batch, heads, kv_heads, queries, keys, dim_v, .. } = call.sizes;
         let (wide, rows) = (call.dtype.accumulator(), call.sizes.group() * queries);
         let tile = call.sizes.tile(wide, rows, 1);
@@ -264,6 +272,37 @@ impl<D: Driver> Gpu<D> {
             arguments.extend([heads, queries, splits, lines].map(length));
             self.native(native, lines * dim_v, arguments)?;
         }
+        Ok(found)
+    }
+
+    /// By one kernel, which is made for as many rows as one token has.
+    fn attention_of_few(&self, call: &Call<D>, results: &[TensorType]) -> Result<Vec<Array<D>>> {
+        let Sizes { batch, kv_heads, queries, keys, dim, .. } = call.sizes;
+        let (wide, vector) = (call.dtype.accumulator(), ALIGNMENT / call.dtype.size());
+        let found = self.attention_results(call, results)?;
+        let blocks = batch * kv_heads * (call.sizes.group() * queries).div_ceil(FEW);
+        // Keys that the threads of a block read at once.
+        let once = 256 / (dim / vector);
+        let wanted = (self.driver.info().multiprocessors / blocks).clamp(1, MOST_SPLITS);
+        let part = keys.div_ceil(wanted).next_multiple_of(once);
+        let splits = keys.div_ceil(part);
+        let parts = self.block(blocks * splits * FEW * (dim + 2) * wide.size())?;
+        let [_, arrived] = self.slim_scratch()?;
+        let [q, k, v] = [0, 1, 2].map(|place| &call.given[place].0);
+        let mut arguments = Arguments::<D::Memory>::new();
+        arguments.extend([q, k, v].map(|array| array.place(call.dtype)));
+        arguments.push(call.mask_place());
+        arguments.extend([found[0].place(call.dtype), found[1].place(wide)]);
+        arguments.extend([parts.at(0), arrived].map(Argument::Place));
+        for array in [q, k, v] {
+            push_steps(&mut arguments, array.layout.strides());
+        }
+        push_steps(&mut arguments, &call.mask_steps());
+        push_steps(&mut arguments, found[0].layout.strides());
+        call.push_sizes(&mut arguments);
+        arguments.extend([splits, part].map(length));
+        let native = call.native("kiln_attention_few", 8, Tile::ANY).name("VECTOR", &vector.to_string());
+        self.native_blocks(native, blocks * splits, arguments)?;
         Ok(found)
     }
 
@@ -369,6 +408,18 @@ impl<D: Driver> Call<D> {
             .name("WIDE", &tile.wide.to_string())
             .name("MASK", &mask.to_string())
             .dtype("T", self.dtype)
+    }
+
+    /// Whether the kernel for few queries takes it: threads read 16 bytes at a time.
+    fn is_of_few(&self) -> bool {
+        let Sizes { queries, dim, dim_v, .. } = self.sizes;
+        let vector = ALIGNMENT / self.dtype.size();
+        let lanes = dim / vector;
+        let whole = dim.is_multiple_of(vector) && lanes.is_power_of_two() && lanes <= 32 && dim == dim_v;
+        let dense = |array: &Array<D>| array.layout.strides()[3] == 1;
+        let [q, k, v] = [0, 1, 2].map(|place| &self.given[place].0);
+        let lies = [k, v].into_iter().all(|array| aligned(array, self.dtype));
+        whole && self.sizes.group() * queries <= MOST_FEW && dense(q) && lies
     }
 
     /// Of anything where there is no mask: it is not read.

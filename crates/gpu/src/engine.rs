@@ -7,6 +7,7 @@ use crate::kernels::Kernels;
 use crate::memory::{MemoryConfig, Pool};
 use crate::queue::{GraphUse, Queue, graphs_wanted};
 use crate::region::Regions;
+use crate::slim::Slims;
 use crate::suspicion::Pages;
 use crate::trace::Traced;
 use crate::view::view;
@@ -30,6 +31,7 @@ pub struct Gpu<D: Driver> {
     pub(crate) kernels: Kernels<D>,
     pub(crate) regions: Regions<D>,
     pub(crate) pages: Pages<D>,
+    pub(crate) slims: Slims<D>,
     pub(crate) queue: Queue<D>,
 }
 
@@ -44,6 +46,7 @@ impl<D: Driver> Gpu<D> {
             kernels: Kernels::new(driver.clone()),
             regions: Regions::default(),
             pages: Pages::default(),
+            slims: Slims::default(),
             queue: Queue::new(driver.clone(), graphs_wanted()),
             driver,
         }

@@ -44,6 +44,7 @@ mod random;
 mod region;
 mod resize;
 mod scan;
+mod slim;
 mod sort;
 mod strided;
 mod suspicion;

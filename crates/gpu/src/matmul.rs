@@ -1,4 +1,4 @@
-//! Products of matrices: by the vendor's library, or by a kernel.
+//! Products of matrices: by a kernel for few rows, by the vendor's library, or by a kernel that is printed.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
@@ -43,7 +43,7 @@ impl<D: Driver> Gpu<D> {
             factors: [left.matrices(a, a_ty.dtype), right.matrices(b, b_ty.dtype)],
             to: result.at(ty.dtype.size()),
         };
-        if self.multiply(products)? {
+        if self.multiply_slim(&products)? || self.multiply(products)? {
             return Ok(smallvec![Array { suspicions: all, ..result }.into_value(ty)]);
         }
         drop(result);

@@ -1,7 +1,8 @@
 //! Memory of a device that is kept for what comes next.
 //!
 //! All work of a device is done in order, and so a block may be used again as soon as nobody holds it: what reads it was
-//! queued before.
+//! queued before. Of those that are free the first ever made is taken: what a program does again it then does with the same
+//! blocks, whatever was freed in which order, and graphs of its steps need no new addresses.
 
 use crate::driver::{Driver, Place};
 use kiln_ir::{Error, MemoryUse, Result};
@@ -28,8 +29,8 @@ pub(crate) struct Pool<D: Driver> {
 }
 
 struct State<M> {
-    /// By length.
-    free: BTreeMap<usize, Vec<Arc<M>>>,
+    /// By length and number.
+    free: BTreeMap<(usize, u64), Arc<M>>,
     usage: MemoryUse,
 }
 
@@ -38,6 +39,8 @@ pub(crate) struct Block<D: Driver> {
     /// `None` only while it is dropped.
     memory: Option<Arc<D::Memory>>,
     len: usize,
+    /// How many were made before.
+    number: u64,
     pool: Arc<Pool<D>>,
 }
 
@@ -53,14 +56,14 @@ impl<D: Driver> Pool<D> {
     /// When the device, or the limit that was set, has no room for it.
     pub(crate) fn block(self: &Arc<Self>, bytes: usize) -> Result<Block<D>> {
         let len = class(bytes).ok_or_else(|| self.too_large(bytes))?;
-        let memory = match self.with(|state| state.take(len)) {
-            Some(memory) => memory,
+        let (number, memory) = match self.with(|state| state.take(len)) {
+            Some(found) => found,
             None => self.fresh(len)?,
         };
-        Ok(Block { memory: Some(memory), len, pool: self.clone() })
+        Ok(Block { memory: Some(memory), len, number, pool: self.clone() })
     }
 
-    fn fresh(&self, len: usize) -> Result<Arc<D::Memory>> {
+    fn fresh(&self, len: usize) -> Result<(u64, Arc<D::Memory>)> {
         let within = |state: &State<D::Memory>| {
             let taken = state.usage.live_bytes + state.usage.kept_bytes;
             self.config.limit.is_none_or(|limit| taken + len <= limit)
@@ -75,11 +78,12 @@ impl<D: Driver> Pool<D> {
             self.trim();
             self.driver.allocate(len)
         })?;
-        self.with(|state| {
-            state.usage.system_allocations += 1;
+        let number = self.with(|state| {
             state.usage.hold(len);
+            state.usage.system_allocations += 1;
+            state.usage.system_allocations
         });
-        Ok(Arc::new(memory))
+        Ok((number, Arc::new(memory)))
     }
 
     fn too_large(&self, bytes: usize) -> Error {
@@ -108,14 +112,14 @@ impl<D: Driver> Pool<D> {
         drop(kept);
     }
 
-    fn give_back(&self, memory: Arc<D::Memory>, len: usize) {
+    fn give_back(&self, memory: Arc<D::Memory>, len: usize, number: u64) {
         let surplus = self.with(|state| {
             state.usage.live_bytes -= len;
             if self.config.most_kept.is_some_and(|most| state.usage.kept_bytes + len > most) {
                 return Some(memory);
             }
             state.usage.kept_bytes += len;
-            state.free.entry(len).or_default().push(memory);
+            state.free.insert((len, number), memory);
             None
         });
         drop(surplus);
@@ -127,13 +131,14 @@ impl<D: Driver> Pool<D> {
 }
 
 impl<M> State<M> {
-    /// A block that was freed: the last one, which the caches may still hold.
-    fn take(&mut self, len: usize) -> Option<Arc<M>> {
-        let memory = self.free.get_mut(&len)?.pop()?;
+    /// A block that was freed: the first that was made.
+    fn take(&mut self, len: usize) -> Option<(u64, Arc<M>)> {
+        let key = *self.free.range((len, 0)..=(len, u64::MAX)).next()?.0;
+        let memory = self.free.remove(&key)?;
         self.usage.kept_bytes -= len;
         self.usage.reuses += 1;
         self.usage.hold(len);
-        Some(memory)
+        Some((key.1, memory))
     }
 }
 
@@ -161,7 +166,7 @@ impl<D: Driver> Block<D> {
 impl<D: Driver> Drop for Block<D> {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.pool.give_back(memory, self.len);
+            self.pool.give_back(memory, self.len, self.number);
         }
     }
 }
@@ -187,5 +192,28 @@ mod tests {
             assert_eq!(class(len), Some(len));
         }
         assert_eq!(class(usize::MAX), None);
+    }
+
+    #[test]
+    fn what_is_done_again_gets_the_same_blocks_in_whatever_order_they_were_freed() {
+        let info = crate::DeviceInfo {
+            name: "dry".into(),
+            model: String::new(),
+            target: String::new(),
+            dialect: kiln_kernel::print::Dialect::Cuda,
+            memory: 1 << 30,
+            multiprocessors: 1,
+        };
+        let driver = crate::DryDriver::new(info, |_| Ok(Vec::new()));
+        let pool = Pool::new(Arc::new(driver), MemoryConfig::default());
+        let all = || [100, 100, 5000, 100].map(|bytes| pool.block(bytes).unwrap());
+        let numbers = |blocks: &[Block<crate::DryDriver>]| blocks.iter().map(|block| block.number).collect();
+        let first: Vec<u64> = numbers(&all());
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
+            let blocks = all();
+            assert_eq!(numbers(&blocks) as Vec<u64>, first);
+            let mut blocks = blocks.map(Some);
+            order.into_iter().for_each(|place| drop(blocks[place].take()));
+        }
     }
 }

@@ -83,7 +83,8 @@ impl<D: Driver> Gpu<D> {
         self.launch(&self.loaded(native)?, grid, arguments, || label(entry))
     }
 
-    fn loaded(&self, native: Native) -> Result<Arc<D::Function>> {
+    /// The entry point of a native kernel.
+    pub(crate) fn loaded(&self, native: Native) -> Result<Arc<D::Function>> {
         let Native { source, names, entry } = native;
         self.kernels.native(entry, names, |names| with_prelude(&format!("{names}{source}")))
     }

@@ -9,6 +9,7 @@ use crate::driver::{
     Argument, Arguments, Attend, Attention, Convolution, Convolve, Driver, Grid, Place, Products, Step,
 };
 use crate::memory::Block;
+use crate::slim::Slim;
 use crate::strided::ALIGNMENT;
 use crate::trace::{Label, Trace, traced};
 use kiln_ir::{DType, Error, Result};
@@ -67,6 +68,8 @@ struct State<D: Driver> {
     waiting: Vec<Step<D>>,
     /// Of the last of the steps that wait, while they are traced.
     labels: Vec<Option<Label>>,
+    /// What the last of the steps that wait is, if it is products of few rows.
+    slim: Option<Slim<D::Memory>>,
     known: HashMap<Vec<Form>, Known<D>>,
     /// The first failure of steps that waited. What they were to compute is lost, and nobody knows any more what else is.
     failure: Option<Error>,
@@ -116,7 +119,13 @@ pub(crate) fn graphs_wanted() -> bool {
 
 impl<D: Driver> Queue<D> {
     pub(crate) fn new(driver: Arc<D>, graphs: bool) -> Queue<D> {
-        let state = State { waiting: Vec::new(), labels: Vec::new(), known: HashMap::new(), failure: None };
+        let state = State {
+            waiting: Vec::new(),
+            labels: Vec::new(),
+            slim: None,
+            known: HashMap::new(),
+            failure: None,
+        };
         Queue {
             driver,
             graphs,
@@ -152,16 +161,51 @@ impl<D: Driver> Queue<D> {
             return self.alone(&step);
         }
         self.with(|state| {
-            if let Some(failure) = &state.failure {
-                return Err(failure.clone());
-            }
-            state.waiting.push(step);
-            if is_traced {
-                state.labels.resize_with(state.waiting.len() - 1, || None);
-                state.labels.push(label());
-            }
-            if state.waiting.len() >= MOST_STEPS { self.flush(state) } else { Ok(()) }
+            state.slim = None;
+            self.add(state, step, is_traced.then(label))
         })
+    }
+
+    /// Queues products of few rows. If those right before wait, `join` says what computes both.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub(crate) fn push_slim(
+        &self,
+        step: Step<D>,
+        slim: &Slim<D::Memory>,
+        join: impl FnOnce(&Slim<D::Memory>) -> Option<(Step<D>, Slim<D::Memory>)>,
+    ) -> Result<()> {
+        let is_traced = self.trace.is_on();
+        if !self.graphs && !is_traced {
+            return self.alone(&step);
+        }
+        self.with(|state| {
+            let joined = state.slim.take().and_then(|before| join(&before));
+            if joined.is_some() {
+                state.waiting.pop();
+                state.labels.truncate(state.waiting.len());
+            }
+            let (step, slim) = joined.unwrap_or_else(|| (step, slim.clone()));
+            self.add(state, step, is_traced.then(|| Some(slim.label())))?;
+            if !state.waiting.is_empty() {
+                state.slim = Some(slim);
+            }
+            Ok(())
+        })
+    }
+
+    /// Lets a step wait; with its label, while steps are traced.
+    fn add(&self, state: &mut State<D>, step: Step<D>, label: Option<Option<Label>>) -> Result<()> {
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        state.waiting.push(step);
+        if let Some(label) = label {
+            state.labels.resize_with(state.waiting.len() - 1, || None);
+            state.labels.push(label);
+        }
+        if state.waiting.len() >= MOST_STEPS { self.flush(state) } else { Ok(()) }
     }
 
     /// Queues what waits. A failure is that of the next who reads.
@@ -216,6 +260,7 @@ impl<D: Driver> Queue<D> {
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
+        state.slim = None;
         let mut steps = core::mem::take(&mut state.waiting);
         let labels = core::mem::take(&mut state.labels);
         let done = if self.trace.is_on() {
@@ -311,15 +356,14 @@ impl<D: Driver> Queue<D> {
     /// Gives a graph the arguments of these steps; `false` where it cannot take them, and has some of either.
     fn amend(&self, ready: &mut Ready<D>, steps: &[Step<D>]) -> bool {
         for (place, (step, old)) in steps.iter().zip(&mut ready.arguments).enumerate() {
-            let arguments = arguments(step);
-            if arguments.iter().zip(&*old).all(|(argument, old)| old.is(argument)) {
+            if has(step, old) {
                 continue;
             }
             // SAFETY: as `alone` says; the step is of the same form.
             if !unsafe { self.driver.amend(&mut ready.graph, place, step) } {
                 return false;
             }
-            *old = arguments.iter().map(Past::of).collect();
+            *old = past(step);
             add(&self.counters.steps_amended, 1);
         }
         true
@@ -359,6 +403,23 @@ fn arguments<D: Driver>(step: &Step<D>) -> Arguments<D::Memory> {
     }
 }
 
+/// Whether a step has just these arguments.
+fn has<D: Driver>(step: &Step<D>, past: &[Past<D::Memory>]) -> bool {
+    let places = |places: &mut dyn Iterator<Item = &Place<D::Memory>>| {
+        places.zip(past).all(|(place, old)| old.is_at(place))
+    };
+    match step {
+        Step::Launch { arguments, .. } => arguments.iter().zip(past).all(|(argument, old)| old.is(argument)),
+        Step::Fill { to, .. } => places(&mut [to].into_iter()),
+        Step::Multiply(products) => {
+            let [a, b] = &products.factors;
+            places(&mut [&a.at, &b.at, &products.to].into_iter())
+        }
+        Step::Convolve(Convolve { tensors, workspace, .. }) => places(&mut tensors.iter().chain([workspace])),
+        Step::Attend(Attend { tensors, workspace, .. }) => places(&mut tensors.iter().chain([workspace])),
+    }
+}
+
 fn past<D: Driver>(step: &Step<D>) -> SmallVec<[Past<D::Memory>; 8]> {
     arguments(step).iter().map(Past::of).collect()
 }
@@ -372,13 +433,15 @@ impl<M> Past<M> {
     }
 
     fn is(&self, argument: &Argument<M>) -> bool {
-        match (self, argument) {
-            (Past::Place(memory, offset), Argument::Place(place)) => {
-                core::ptr::eq(memory.as_ptr(), Arc::as_ptr(&place.memory)) && *offset == place.offset
-            }
-            (Past::Word(old), Argument::Word(word)) => old == word,
-            (Past::Place(..), Argument::Word(_)) | (Past::Word(_), Argument::Place(_)) => false,
+        match argument {
+            Argument::Place(place) => self.is_at(place),
+            Argument::Word(word) => matches!(self, Past::Word(old) if old == word),
         }
+    }
+
+    fn is_at(&self, place: &Place<M>) -> bool {
+        let Past::Place(memory, offset) = self else { return false };
+        core::ptr::eq(memory.as_ptr(), Arc::as_ptr(&place.memory)) && *offset == place.offset
     }
 }
 

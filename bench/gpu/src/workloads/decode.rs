@@ -37,6 +37,7 @@ struct Layer {
 /// Cosines and sines of every place, `[cache, head]`.
 struct Rotary {
     cos: Tensor<Gpu, 2>,
+    /// Negative where the second half of a head becomes the first.
     sin: Tensor<Gpu, 2>,
 }
 
@@ -60,6 +61,8 @@ pub(crate) fn tokens(device: &GpuDevice) -> Result<Prepared> {
             token = model.next(token, index.clone());
             sum = sum + &token;
             index = index + 1;
+            // Each token is a unit of work like the one before.
+            Gpu::stack(&device).engine().submit();
         }
         let sum = sum.try_into_scalar::<f64>()?;
         Gpu::sync(&device)?;
@@ -158,7 +161,11 @@ impl Rotary {
             let list: Vec<f32> = (0..CACHE * HEAD).map(|i| of(angle(i / HEAD, i % HEAD)) as f32).collect();
             Tensor::<Gpu, 1>::from_data(list, device).reshape([CACHE, HEAD]).cast(DType::BF16)
         };
-        Rotary { cos: table(f64::cos), sin: table(f64::sin) }
+        let sin = Tensor::cat(
+            vec![-table(f64::sin).slice_dim(1, 0..HEAD / 2), table(f64::sin).slice_dim(1, HEAD / 2..HEAD)],
+            1,
+        );
+        Rotary { cos: table(f64::cos), sin }
     }
 
     fn place(&self, index: Tensor<Gpu, 1, Int>) -> Place {
@@ -174,7 +181,7 @@ impl Place {
     fn rotated(&self, x: Tensor<Gpu, 4>) -> Tensor<Gpu, 4> {
         let [first, second] =
             [0, 1].map(|half| x.clone().slice_dim(3, half * HEAD / 2..(half + 1) * HEAD / 2));
-        let turned = Tensor::cat(vec![-second, first], 3);
+        let turned = Tensor::cat(vec![second, first], 3);
         x * self.cos.clone() + turned * self.sin.clone()
     }
 }

@@ -52,6 +52,18 @@ struct KilnSight {
     return product * scale;
 #endif
   }
+  // What is added to the product of a row and a key that is one of `keys`, with the scale.
+  __device__ A added(int r, int key) const {
+    const int query = r % queries;
+    if (key > query + offset) return -KILN_INFINITE;
+#if MASK == 1
+    return mask[r / queries * head + query * row + key * column] ? (A)0 : -KILN_INFINITE;
+#elif MASK == 2
+    return (A)T_READ(mask[r / queries * head + query * row + key * column]);
+#else
+    return 0;
+#endif
+  }
   // The first key that no row from `first` to before `end` sees.
   __device__ int end(int first, int end) const {
     const int last = first / queries == (end - 1) / queries ? (end - 1) % queries : queries - 1;
@@ -319,6 +331,139 @@ extern "C" __global__ void kiln_attention_bias(
     const long long c = p % columns, r = p / columns % rows, h = p / columns / rows % heads, b = p / columns / rows / heads;
     to[p] = mask[b * mask_batch + h * mask_head + r * mask_row + c * mask_column] ? (A)0 : (A)HIDDEN;
   }
+}
+#elif PART == 8
+// Few queries: a block has 8 rows, one for each of its warps, and one part of the keys; the last block of the rows combines what all
+// parts gave, in their order. `arrived` counts the blocks of each 8 rows, from 0 and back to 0. VECTOR: how many elements 16 bytes hold,
+// of which DIM = DIM_V is a multiple. Columns lie without gaps.
+#define LANES (DIM / VECTOR)
+#define KEYS (256 / LANES)
+#define SHARE ((DIM + 31) / 32)
+#define MOST_SPLITS 64
+typedef kiln_pack<T, VECTOR> KilnVector;
+
+__device__ A kiln_warp_greatest(A x) {
+  for (int d = 1; d < 32; d *= 2) {
+    const A other = __shfl_xor_sync(0xffffffffu, x, d);
+    x = x > other ? x : other;
+  }
+  return x;
+}
+__device__ A kiln_warp_sum(A x) {
+  for (int d = 1; d < 32; d *= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
+  return x;
+}
+
+extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
+    const T* q, const T* k, const T* v, const KilnMask* mask, T* y, A* lse, A* parts, unsigned* arrived, STEPS(q), STEPS(k), STEPS(v),
+    STEPS(mask), STEPS(y), int heads, int kv_heads, int queries, int keys, long long offset, A scale, int splits, int part) {
+  alignas(16) __shared__ A rows_of_q[8][DIM], values[KEYS][DIM], weights[8][KEYS], shares[8][MOST_SPLITS];
+  __shared__ bool is_last;
+  const int group = heads / kv_heads, rows = group * queries, tiles = (rows + 7) / 8;
+  const int block = blockIdx.x / splits, split = blockIdx.x % splits;
+  const int first = block % tiles * 8, warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = first + warp;
+  const long long kv_head = block / tiles % kv_heads, batch = block / tiles / kv_heads;
+  const KilnRows of_q = KILN_ROWS(q, group, queries);
+  const KilnSight sight = KILN_SIGHT;
+  const int seen = sight.end(first, first + 8 < rows ? first + 8 : rows);
+  const int end = (split + 1) * part < seen ? (split + 1) * part : seen;
+  for (int e = threadIdx.x; e < 8 * DIM; e += 256)
+    rows_of_q[e / DIM][e % DIM] = first + e / DIM < rows ? (A)T_READ(of_q.at[of_q.place(first + e / DIM) + e % DIM]) : (A)0;
+  __syncthreads();
+  A sums[SHARE] = {}, greatest = -KILN_INFINITE, total = 0;
+  const int at = threadIdx.x % LANES, own = threadIdx.x / LANES;
+  for (int start = split * part; start < end; start += KEYS) {
+    const int key = start + own;
+    KilnVector of_key = {}, of_value = {};
+    A added[(7 + LANES) / LANES] = {};
+    if (key < end) {
+      of_key = *(const KilnVector*)(k + batch * k_batch + kv_head * k_head + key * k_row + at * VECTOR);
+      of_value = *(const KilnVector*)(v + batch * v_batch + kv_head * v_head + key * v_row + at * VECTOR);
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        if (i % LANES == at && first + i < rows) added[i / LANES] = sight.added(first + i, key);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      A product = 0;
+#pragma unroll
+      for (int e = 0; e < VECTOR; ++e) product += rows_of_q[i][at * VECTOR + e] * (A)T_READ(of_key.at[e]);
+      for (int d = 1; d < LANES; d *= 2) product += __shfl_xor_sync(0xffffffffu, product, d);
+      const A more = added[i / LANES];
+      if (i % LANES == at) weights[i][own] = key >= end || more == -KILN_INFINITE ? -KILN_INFINITE : product * scale + more;
+    }
+#pragma unroll
+    for (int e = 0; e < VECTOR; ++e) values[own][at * VECTOR + e] = (A)T_READ(of_value.at[e]);
+    __syncthreads();
+    A top = greatest, sum = 0;
+    for (int i = lane; i < KEYS; i += 32) top = top > weights[warp][i] ? top : weights[warp][i];
+    top = kiln_warp_greatest(top);
+    const A base = top == -KILN_INFINITE ? (A)0 : top, less = exp(greatest - base);
+    for (int i = lane; i < KEYS; i += 32) {
+      const A weight = exp(weights[warp][i] - base);
+      weights[warp][i] = weight;
+      sum += weight;
+    }
+    total = total * less + kiln_warp_sum(sum);
+    greatest = top;
+#pragma unroll
+    for (int j = 0; j < SHARE; ++j) sums[j] *= less;
+    __syncthreads();
+#pragma unroll 8
+    for (int i = 0; i < KEYS; ++i)
+#pragma unroll
+      for (int j = 0; j < SHARE; ++j)
+        if (lane + 32 * j < DIM) sums[j] += weights[warp][i] * values[i][lane + 32 * j];
+    __syncthreads();
+  }
+  if (splits > 1) {
+    // Of each row: its sums, the greatest score, and the sum of the weights.
+    A* mine = parts + ((long long)block * splits * 8 + warp) * (DIM + 2);
+    A* to = mine + (long long)split * 8 * (DIM + 2);
+    for (int j = 0; j < SHARE; ++j)
+      if (lane + 32 * j < DIM) to[lane + 32 * j] = sums[j];
+    if (lane == 0) {
+      to[DIM] = greatest;
+      to[DIM + 1] = total;
+    }
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) is_last = atomicAdd(&arrived[block], 1u) == (unsigned)splits - 1;
+    __syncthreads();
+    if (!is_last) return;
+    __threadfence();
+    if (threadIdx.x == 0) arrived[block] = 0;
+    const volatile A* from = mine;
+    greatest = -KILN_INFINITE;
+    for (int s = lane; s < splits; s += 32) {
+      const A top = from[s * 8 * (DIM + 2) + DIM];
+      greatest = greatest > top ? greatest : top;
+    }
+    greatest = kiln_warp_greatest(greatest);
+    const A base = greatest == -KILN_INFINITE ? (A)0 : greatest;
+    total = 0;
+    for (int s = lane; s < splits; s += 32) {
+      const A weight = exp(from[s * 8 * (DIM + 2) + DIM] - base);
+      shares[warp][s] = weight;
+      total += weight * from[s * 8 * (DIM + 2) + DIM + 1];
+    }
+    total = kiln_warp_sum(total);
+    __syncthreads();
+    for (int j = 0; j < SHARE; ++j) {
+      A sum = 0;
+#pragma unroll 8
+      for (int s = 0; s < splits; ++s)
+        if (lane + 32 * j < DIM) sum += shares[warp][s] * from[s * 8 * (DIM + 2) + lane + 32 * j];
+      sums[j] = sum;
+    }
+  }
+  if (r >= rows) return;
+  const long long head = kv_head * group + r / queries, row = r % queries;
+  T* to = y + batch * y_batch + head * y_head + row * y_row;
+#pragma unroll
+  for (int j = 0; j < SHARE; ++j)
+    if (lane + 32 * j < DIM) to[(lane + 32 * j) * y_column] = T_WRITTEN(total == (A)0 ? (A)0 : sums[j] / total);
+  if (lane == 0) lse[(batch * heads + head) * queries + row] = total == (A)0 ? -KILN_INFINITE : greatest + log(total);
 }
 #elif PART == 6
 // Rows whose keys are all hidden become zeros.

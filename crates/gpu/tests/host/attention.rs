@@ -48,6 +48,16 @@ fn few_queries_take_many_keys_in_parts() {
 }
 
 #[test]
+fn rows_of_few_queries_are_a_warp_s_each() {
+    attention([1, 8, 1, 1, 300, 64, 64], None, Some((&[1, 1, 1, 300], false)), DType::BF16);
+    attention([2, 6, 2, 1, 70, 16, 16], None, None, DType::F16);
+    attention([1, 4, 2, 3, 90, 32, 32], Some(60), Some((&[1, 4, 3, 90], true)), DType::F32);
+    attention([1, 11, 1, 1, 40, 8, 8], Some(20), None, DType::F64);
+    attention([1, 2, 2, 2, 9, 128, 128], Some(-1), None, DType::F32);
+    attention([1, 4, 1, 2, 500, 8, 8], None, Some((&[1, 4, 2, 1], false)), DType::BF16);
+}
+
+#[test]
 fn masks_hide_or_are_added() {
     attention([2, 2, 2, 9, 21, 8, 8], None, Some((&[1, 2, 9, 21], false)), DType::F32);
     attention([2, 2, 1, 9, 21, 8, 8], Some(4), Some((&[2, 1, 9, 21], true)), DType::F32);

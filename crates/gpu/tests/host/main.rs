@@ -7,6 +7,7 @@ mod attention;
 mod driver;
 mod library;
 mod orders;
+mod slim;
 
 use driver::Host;
 use kiln_gpu::{Gpu, MemoryConfig};

@@ -32,6 +32,9 @@ static void shim_run() {
 
 inline void __syncthreads() { swapcontext(&shim_threads[threadIdx.x], &shim_scheduler); }
 
+// What one thread wrote the next sees at once.
+inline void __threadfence() {}
+
 // Lanes of a warp come here together, as those of a block do at a barrier.
 template <typename T> T __shfl_xor_sync(unsigned, T value, int distance) {
   static_assert(sizeof(T) <= sizeof(unsigned long long), "one word");

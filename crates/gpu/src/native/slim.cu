@@ -1,0 +1,153 @@
+// Products of few rows by matrices: y [ROWS, columns] = x [ROWS, inner] · w [inner, columns], of MATRICES matrices with the same x.
+//
+// T: the dtype, with T_VALUE, T_READ and T_WRITTEN; A: what is added up in; VECTOR: how many elements 16 bytes hold; FLIGHT: how many
+// vectors of a matrix a thread waits for at once; TRANSPOSED: whether matrices lie column by column, `pitch` elements apart, rather than
+// row by row.
+
+typedef kiln_pack<T, VECTOR> KilnVector;
+
+#define MATRIX(i) const T *w##i, T *y##i, long long pitch##i, int columns##i
+
+#if MATRICES == 1
+#define MATRIX_LIST MATRIX(0)
+#elif MATRICES == 2
+#define MATRIX_LIST MATRIX(0), MATRIX(1)
+#else
+#define MATRIX_LIST MATRIX(0), MATRIX(1), MATRIX(2)
+#endif
+
+// One of the matrices, and where in it a block works.
+struct KilnMatrix {
+  const T* w;
+  T* y;
+  long long pitch;
+  int columns, tile;
+};
+
+// The matrix of a tile, of those of all matrices one after the other.
+#define FIND(i, wide)                                       \
+  if (tile >= 0 && tile < (columns##i + (wide) - 1) / (wide)) \
+    at = KilnMatrix{w##i, y##i, pitch##i, columns##i, tile};  \
+  tile -= (columns##i + (wide) - 1) / (wide);
+#if MATRICES == 1
+#define FIND_ALL(wide) FIND(0, wide)
+#elif MATRICES == 2
+#define FIND_ALL(wide) FIND(0, wide) FIND(1, wide)
+#else
+#define FIND_ALL(wide) FIND(0, wide) FIND(1, wide) FIND(2, wide)
+#endif
+
+#if !TRANSPOSED
+// Threads of a warp that read one row of w: 128 bytes of it.
+#define LANES 8
+#define WIDE (LANES * VECTOR)
+// Rows of w that a block reads at once.
+#define TALL (256 / LANES)
+
+// The rows of w in `splits` parts of `part`: a block has WIDE columns of one part, and the last block of a tile adds up what all parts
+// gave, in their order. `arrived` counts the blocks of each tile, from 0 and back to 0.
+extern "C" __global__ void __launch_bounds__(256) kiln_slim(
+    const T* x, A* parts, unsigned* arrived, long long x_pitch, int inner, int splits, int part, MATRIX_LIST) {
+  __shared__ A sums[8][ROWS][WIDE];
+  __shared__ bool is_last;
+  const int all = blockIdx.x / splits, split = blockIdx.x % splits;
+  const int lane = threadIdx.x % LANES, warp = threadIdx.x / 32;
+  int tile = all;
+  KilnMatrix at = {};
+  FIND_ALL(WIDE)
+  const int first = at.tile * WIDE, end = (split + 1) * part < inner ? (split + 1) * part : inner;
+  A total[ROWS][VECTOR] = {};
+  if (first + lane * VECTOR < at.columns) {
+    const T* w = at.w + first + lane * VECTOR;
+    for (int k = split * part + threadIdx.x / LANES; k < end; k += TALL * FLIGHT) {
+      KilnVector vectors[FLIGHT];
+      T factors[FLIGHT][ROWS];
+#pragma unroll
+      for (int f = 0; f < FLIGHT; ++f) {
+        const int row = k + f * TALL;
+        if (row < end) vectors[f] = *(const KilnVector*)(w + row * at.pitch);
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+          if (row < end) factors[f][r] = x[r * x_pitch + row];
+      }
+#pragma unroll
+      for (int f = 0; f < FLIGHT; ++f)
+        if (k + f * TALL < end) {
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+            for (int e = 0; e < VECTOR; ++e) total[r][e] += (A)T_READ(factors[f][r]) * (A)T_READ(vectors[f].at[e]);
+        }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+    for (int e = 0; e < VECTOR; ++e) {
+      for (int d = LANES; d < 32; d *= 2) total[r][e] += __shfl_xor_sync(0xffffffffu, total[r][e], d);
+      if (threadIdx.x % 32 < LANES) sums[warp][r][lane * VECTOR + e] = total[r][e];
+    }
+  __syncthreads();
+  const int r = threadIdx.x / WIDE, c = threadIdx.x % WIDE;
+  const bool writes = r < ROWS && first + c < at.columns;
+  T* y = at.y + (long long)r * at.columns + first + c;
+  A* mine = parts + ((long long)all * splits * ROWS + r) * WIDE + c;
+  A sum = 0;
+  if (writes) {
+    for (int i = 0; i < 8; ++i) sum += sums[i][r][c];
+    if (splits == 1)
+      *y = T_WRITTEN(sum);
+    else
+      mine[(long long)split * ROWS * WIDE] = sum;
+  }
+  if (splits == 1) return;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) is_last = atomicAdd(&arrived[all], 1u) == (unsigned)splits - 1;
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  if (writes) {
+    sum = 0;
+#pragma unroll 8
+    for (int i = 0; i < splits; ++i) sum += ((const volatile A*)mine)[(long long)i * ROWS * WIDE];
+    *y = T_WRITTEN(sum);
+  }
+  if (threadIdx.x == 0) arrived[all] = 0;
+}
+#else
+// A warp has one column, and reads 512 bytes of it at once.
+extern "C" __global__ void __launch_bounds__(256) kiln_slim_columns(
+    const T* x, long long x_pitch, int inner, MATRIX_LIST) {
+  const int lane = threadIdx.x % 32;
+  int tile = blockIdx.x;
+  KilnMatrix at = {};
+  FIND_ALL(8)
+  const int column = at.tile * 8 + threadIdx.x / 32;
+  A total[ROWS] = {};
+  if (column < at.columns) {
+    const T* w = at.w + column * at.pitch;
+    for (int k = lane * VECTOR; k < inner; k += 32 * VECTOR * FLIGHT) {
+      KilnVector vectors[FLIGHT];
+#pragma unroll
+      for (int f = 0; f < FLIGHT; ++f)
+        if (k + f * 32 * VECTOR < inner) vectors[f] = *(const KilnVector*)(w + k + f * 32 * VECTOR);
+#pragma unroll
+      for (int f = 0; f < FLIGHT; ++f)
+        if (k + f * 32 * VECTOR < inner) {
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r) {
+            const KilnVector factors = *(const KilnVector*)(x + r * x_pitch + k + f * 32 * VECTOR);
+#pragma unroll
+            for (int e = 0; e < VECTOR; ++e) total[r] += (A)T_READ(factors.at[e]) * (A)T_READ(vectors[f].at[e]);
+          }
+        }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    for (int d = 16; d > 0; d /= 2) total[r] += __shfl_xor_sync(0xffffffffu, total[r], d);
+    if (lane == 0 && column < at.columns) at.y[(long long)r * at.columns + column] = T_WRITTEN(total[r]);
+  }
+}
+#endif

@@ -1,0 +1,268 @@
+//! Products of few rows by matrices, which are as fast as memory is read: each element of the matrix is used once or a few times,
+//! and libraries are made for many. Such products that follow each other with the same rows, as of queries, keys and values,
+//! run as one.
+
+use crate::Gpu;
+use crate::driver::{Argument, Arguments, Driver, Grid, Place, Products, Step};
+use crate::memory::Block;
+use crate::native::{Native, length};
+use crate::strided::ALIGNMENT;
+use crate::trace::Label;
+use kiln_ir::{DType, Result};
+use kiln_kernel::print::held_type;
+use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const SOURCE: &str = include_str!("native/slim.cu");
+
+/// The most rows: their sums are in registers.
+const MOST_ROWS: usize = 4;
+
+/// The most matrices of one kernel.
+const MOST_MATRICES: usize = 3;
+
+/// Threads that read one row of a matrix, as the source says.
+const LANES: usize = 8;
+
+/// Threads of a block, and rows of a matrix that it reads at once.
+const THREADS: usize = 256;
+const TALL: usize = THREADS / LANES;
+
+/// Columns of a block where matrices lie column by column: one for each of its warps.
+const WARPS: usize = THREADS / 32;
+
+/// Rows of a matrix that are worth a block.
+const LEAST_PART: usize = 2 * TALL;
+
+/// Elements of a column up to which one warp reads it fast enough, however few columns there are.
+const LONGEST_COLUMN: usize = 1 << 14;
+
+/// Blocks for each multiprocessor.
+const BLOCKS: usize = 2;
+
+/// Products of the same rows.
+pub(crate) struct Slim<M> {
+    x: Place<M>,
+    x_pitch: usize,
+    rows: usize,
+    inner: usize,
+    dtype: DType,
+    transposed: bool,
+    matrices: SmallVec<[Matrix<M>; MOST_MATRICES]>,
+}
+
+/// A matrix with the result of its product.
+struct Matrix<M> {
+    w: Place<M>,
+    y: Place<M>,
+    pitch: usize,
+    columns: usize,
+}
+
+impl<M> Clone for Matrix<M> {
+    fn clone(&self) -> Self {
+        Matrix { w: self.w.clone(), y: self.y.clone(), ..*self }
+    }
+}
+
+impl<M> Clone for Slim<M> {
+    fn clone(&self) -> Self {
+        Slim { x: self.x.clone(), matrices: self.matrices.clone(), ..*self }
+    }
+}
+
+/// What such products need of an engine, made when the first runs.
+pub(crate) struct Slims<D: Driver> {
+    functions: Mutex<HashMap<Kind, Arc<D::Function>>>,
+    /// Words that count the blocks which are done with each part of a product, 0 between kernels, and room for their sums.
+    scratch: Mutex<Option<Block<D>>>,
+}
+
+/// Which kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Kind {
+    rows: usize,
+    dtype: DType,
+    transposed: bool,
+    matrices: usize,
+}
+
+impl<D: Driver> Default for Slims<D> {
+    fn default() -> Self {
+        Slims { functions: Mutex::default(), scratch: Mutex::new(None) }
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// Queues a product of few rows, together with those right before it that have the same rows; `false` where there is no
+    /// kernel for it.
+    pub(crate) fn multiply_slim(&self, products: &Products<D::Memory>) -> Result<bool> {
+        let Some(slim) = Slim::of(products) else { return Ok(false) };
+        let scratch = self.slim_scratch()?;
+        let step = self.slim_step(&slim, &scratch)?;
+        let join = |before: &Slim<D::Memory>| {
+            let both = before.with(&slim)?;
+            // Where it does not compile each runs alone.
+            Some((self.slim_step(&both, &scratch).ok()?, both))
+        };
+        self.queue.push_slim(step, &slim, join)?;
+        Ok(true)
+    }
+
+    /// The kernel of products, ready to be queued.
+    fn slim_step(&self, slim: &Slim<D::Memory>, scratch: &[Place<D::Memory>; 2]) -> Result<Step<D>> {
+        let mut arguments = Arguments::<D::Memory>::new();
+        arguments.push(Argument::Place(slim.x.clone()));
+        let blocks = if slim.transposed {
+            arguments.extend([slim.x_pitch, slim.inner].map(length));
+            slim.tiles(WARPS)
+        } else {
+            let tiles = slim.tiles(LANES * slim.vector());
+            let (splits, part) = splits(tiles, slim.inner, self.driver.info().multiprocessors);
+            arguments.extend(scratch.iter().map(|place| Argument::Place(place.clone())));
+            arguments.extend([slim.x_pitch, slim.inner, splits, part].map(length));
+            tiles * splits
+        };
+        for Matrix { w, y, pitch, columns } in &slim.matrices {
+            arguments.extend([w, y].map(|place| Argument::Place(place.clone())));
+            arguments.extend([*pitch, *columns].map(length));
+        }
+        let grid = Grid { blocks, threads: THREADS as u32 };
+        Ok(Step::Launch { function: self.slim_function(slim)?, grid, arguments })
+    }
+
+    fn slim_function(&self, slim: &Slim<D::Memory>) -> Result<Arc<D::Function>> {
+        let Slim { rows, dtype, transposed, .. } = *slim;
+        let kind = Kind { rows, dtype, transposed, matrices: slim.matrices.len() };
+        let functions = || self.slims.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = functions().get(&kind) {
+            return Ok(function.clone());
+        }
+        let entry = if transposed { "kiln_slim_columns" } else { "kiln_slim" };
+        let native = Native::new(SOURCE, entry)
+            .dtype("T", dtype)
+            .name("A", held_type(dtype.accumulator()))
+            .name("VECTOR", &slim.vector().to_string())
+            .name("ROWS", &rows.to_string())
+            .name("MATRICES", &kind.matrices.to_string())
+            .name("TRANSPOSED", if transposed { "1" } else { "0" })
+            .name("FLIGHT", if rows <= 2 { "8" } else { "4" });
+        let function = self.loaded(native)?;
+        functions().insert(kind, function.clone());
+        Ok(function)
+    }
+
+    /// Room for the sums of parts, and words that count them: more of these than there are multiprocessors.
+    pub(crate) fn slim_scratch(&self) -> Result<[Place<D::Memory>; 2]> {
+        /// Bytes of the sums of one row of a block.
+        const SUMS: usize = LANES * 8 * size_of::<f32>();
+        let blocks = 2 * BLOCKS * self.driver.info().multiprocessors;
+        let words = (blocks * size_of::<u32>()).next_multiple_of(ALIGNMENT);
+        let mut scratch = self.slims.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let block = match scratch.take() {
+            Some(block) => block,
+            None => {
+                let block = self.block(words + blocks * MOST_ROWS * SUMS)?;
+                self.queue.push(Step::Fill { to: block.at(0), bytes: words, value: 0 })?;
+                block
+            }
+        };
+        let places = [block.at(words), block.at(0)];
+        *scratch = Some(block);
+        Ok(places)
+    }
+}
+
+impl<M> Slim<M> {
+    /// `None` where a library is to compute it.
+    fn of(products: &Products<M>) -> Option<Slim<M>> {
+        let Products { count, rows, columns, inner, dtype, result, factors: [x, w], to } = products;
+        let (&rows, &columns, &inner, &dtype) = (rows, columns, inner, dtype);
+        let vector = ALIGNMENT / dtype.size();
+        let whole = |elements: usize| elements.is_multiple_of(vector);
+        let small = |length: usize| i32::try_from(length).is_ok_and(|length| length < i32::MAX / 2);
+        let lies = |place: &Place<M>| place.offset.is_multiple_of(ALIGNMENT);
+        let is_simple = *count == 1 && rows <= MOST_ROWS && dtype.is_float() && *result == dtype;
+        // One row lies without gaps in any case, and may be called a matrix of columns.
+        let x_pitch = if rows == 1 { inner } else { x.pitch };
+        let dense = (!x.transposed || rows == 1 && x.pitch == 1) && (!whole(inner) || lies(&x.at));
+        let fits = lies(&w.at) && whole(w.pitch) && small(columns) && small(inner);
+        let suits = match w.transposed {
+            false => whole(columns),
+            true => whole(inner) && whole(x_pitch) && lies(&x.at) && inner <= LONGEST_COLUMN,
+        };
+        if !(is_simple && dense && fits && suits) {
+            return None;
+        }
+        let matrix = Matrix { w: w.at.clone(), y: to.clone(), pitch: w.pitch, columns };
+        let (x, transposed) = (x.at.clone(), w.transposed);
+        Some(Slim { x, x_pitch, rows, inner, dtype, transposed, matrices: smallvec![matrix] })
+    }
+
+    /// Both as one kernel, where they have the same rows, and nothing that either writes is read or written by the other.
+    fn with(&self, after: &Slim<M>) -> Option<Slim<M>> {
+        let shape = |slim: &Slim<M>| (slim.x.offset, slim.x_pitch, slim.rows, slim.inner);
+        let kind = |slim: &Slim<M>| (slim.dtype, slim.transposed);
+        let same = |a: &Place<M>, b: &Place<M>| Arc::ptr_eq(&a.memory, &b.memory);
+        if shape(self) != shape(after) || kind(self) != kind(after) || !same(&self.x, &after.x) {
+            return None;
+        }
+        let meets = |a: &Matrix<M>, b: &Matrix<M>| {
+            same(&a.y, &b.y) || same(&a.y, &b.w) || same(&a.w, &b.y) || same(&a.y, &self.x)
+        };
+        let mut matrices = self.matrices.clone();
+        matrices.extend(after.matrices.iter().cloned());
+        let apart = |i: usize| (0..matrices.len()).all(|j| i == j || !meets(&matrices[i], &matrices[j]));
+        let fits = matrices.len() <= MOST_MATRICES && (0..matrices.len()).all(apart);
+        fits.then(|| Slim { matrices, ..self.clone() })
+    }
+
+    /// Elements of 16 bytes.
+    fn vector(&self) -> usize {
+        ALIGNMENT / self.dtype.size()
+    }
+
+    /// Blocks for so many columns each.
+    fn tiles(&self, wide: usize) -> usize {
+        self.matrices.iter().map(|matrix| matrix.columns.div_ceil(wide)).sum()
+    }
+
+    /// What traces say of it.
+    pub(crate) fn label(&self) -> Label {
+        let columns: usize = self.matrices.iter().map(|matrix| matrix.columns).sum();
+        let lies = if self.transposed { "ᵀ" } else { "" };
+        let list: Vec<String> = self.matrices.iter().map(|matrix| matrix.columns.to_string()).collect();
+        let Slim { rows, inner, dtype, .. } = self;
+        Label {
+            name: format!("kiln_slim {dtype}[{rows}, {inner}] · [{inner}, {}]{lies}", list.join(" + ")),
+            read: (rows + columns) * inner * dtype.size(),
+            written: rows * columns * dtype.size(),
+        }
+    }
+}
+
+/// Into how many parts the rows of a matrix are split, and how many each has, so that every multiprocessor has something to do.
+fn splits(tiles: usize, inner: usize, multiprocessors: usize) -> (usize, usize) {
+    let wanted = (BLOCKS * multiprocessors).div_ceil(tiles);
+    let part = inner.div_ceil(wanted).next_multiple_of(TALL).max(LEAST_PART);
+    (inner.div_ceil(part), part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_the_rows_and_fill_the_device_within_its_scratch() {
+        for tiles in [1, 4, 32, 40, 88, 176, 263, 264, 500] {
+            for inner in [1, 31, 64, 100, 2048, 5632, 1 << 20] {
+                let (splits, part) = splits(tiles, inner, 132);
+                assert!(splits * part >= inner && (splits - 1) * part < inner, "{tiles} {inner}");
+                assert!(splits == 1 || tiles * splits <= 2 * BLOCKS * 132, "{tiles} {inner}");
+            }
+        }
+        assert_eq!(splits(32, 2048, 132), (8, 256));
+        assert_eq!(splits(500, 2048, 132), (1, 2048));
+    }
+}
