@@ -6,7 +6,7 @@ use crate::driver::{Arguments, Convolution, Convolve, Driver, Pass};
 use crate::native::{Native, length};
 use crate::view::{tensor, view};
 use kiln_ir::{
-    Axes, ConvPass, ConvSpec, DType, Layout, Op, Operand, Operands, PadAxis, Result, Scalar, Shape,
+    Axes, ConvPass, ConvSpec, DType, Engine, Layout, Op, Operand, Operands, PadAxis, Result, Scalar, Shape,
     SliceAxis, TensorType, Value, Values,
 };
 use smallvec::smallvec;
@@ -51,7 +51,25 @@ impl<D: Driver> Gpu<D> {
                 return self.conv_with(Arc::new(convolution), workspace, &inputs, results);
             }
         }
+        if matches!(results[0].dtype, DType::F16 | DType::BF16) {
+            return self.conv_widened(op, inputs, results);
+        }
         self.expanded(op, inputs, results)
+    }
+
+    /// What the library does not convolve in 16 bits, in 32.
+    fn conv_widened(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        let cast = |operand: Operand, dtype: DType| -> Operand {
+            let Operand::Value(value) = &operand else { return operand };
+            let ty = value.ty().with_dtype(dtype);
+            Operand::Value(self.execute(&Op::Cast(dtype), smallvec![operand], &[ty]).remove(0))
+        };
+        let wide = inputs.into_iter().map(|operand| cast(operand, DType::F32)).collect();
+        let computed = self.conv(op, wide, &[results[0].with_dtype(DType::F32)])?;
+        match cast(first(computed), results[0].dtype) {
+            Operand::Value(value) => Ok(smallvec![value]),
+            Operand::Scalar(_) => Err(kiln_ir::Error::unsupported("gpu", "a convolution is no number")),
+        }
     }
 
     fn conv_with(

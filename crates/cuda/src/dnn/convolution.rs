@@ -28,7 +28,7 @@ pub(super) fn graph(convolution: &Convolution) -> Outcome<Graph> {
         | DType::Bool => return Err(Refusal("the library convolves floats".to_owned())),
     };
     if loses_the_device(convolution) {
-        return Err(Refusal("the library fails on dilated gradients of weights in space".to_owned()));
+        return Err(Refusal("the library fails on such gradients with strides and dilation".to_owned()));
     }
     let mut graph = Graph::default();
     let mut argument = |shape: &Shape| {
@@ -53,10 +53,11 @@ pub(super) fn graph(convolution: &Convolution) -> Outcome<Graph> {
 
 /// What cuDNN 9.19 has plans for whose kernels end in an illegal instruction, after which the device is lost.
 fn loses_the_device(convolution: &Convolution) -> bool {
-    convolution.pass == Pass::Weight
+    let mut axes = convolution.stride.iter().zip(&convolution.dilation);
+    convolution.pass == Pass::Input
         && convolution.dtype.size() == 2
-        && convolution.dilation.len() == 3
-        && convolution.dilation.iter().any(|&step| step > 1)
+        && convolution.stride.len() == 3
+        && axes.any(|(&stride, &dilation)| stride > 1 && dilation > 1)
 }
 
 fn how(convolution: &Convolution, compute: Data) -> Outcome<Descriptor> {
