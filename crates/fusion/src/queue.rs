@@ -23,8 +23,8 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Waiting {
     recording: Recording,
-    /// How many entries came before the last unit of work ended.
-    ended: usize,
+    /// The unit of work that ended last, while it waits for the one after it.
+    ended: Recording,
     /// The bytes of externals from which it is worth counting those that are kept.
     counted_from: usize,
 }
@@ -37,14 +37,15 @@ impl Queue {
     /// Whether nothing waits.
     #[cfg(feature = "std")]
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.lock().recording.entries.is_empty()
+        let waiting = self.waiting.lock();
+        waiting.recording.entries.is_empty() && waiting.ended.entries.is_empty()
     }
 
     /// Records an op.
     pub(crate) fn record(self: &Arc<Queue>, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         self.settle(&inputs);
         let mut waiting = self.waiting.lock();
-        while self.is_in_flight(&inputs, waiting.recording.first) {
+        while self.is_in_flight(&inputs, waiting.first()) {
             drop(waiting);
             drop(self.running.enter());
             waiting = self.waiting.lock();
@@ -97,24 +98,22 @@ impl Queue {
     pub(crate) fn submit(&self) {
         let _turn = self.running.enter();
         let mut waiting = self.waiting.lock();
-        let ended = core::mem::take(&mut waiting.ended);
-        let first = (ended > 0).then(|| waiting.recording.take_first(ended));
-        waiting.ended = waiting.recording.entries.len();
+        let next = waiting.recording.take();
+        let ended = core::mem::replace(&mut waiting.ended, next);
         drop(waiting);
-        if let Some(first) = first {
-            self.run(first);
-        }
+        self.run(ended);
     }
 
     /// Runs everything that waits, and waits for what another thread is running.
     pub(crate) fn flush(&self) {
         let _turn = self.running.enter();
         let mut waiting = self.waiting.lock();
-        let all = waiting.recording.take_first(usize::MAX);
-        waiting.ended = 0;
+        let ended = core::mem::take(&mut waiting.ended);
         waiting.counted_from = 0;
         drop(waiting);
-        self.run(all);
+        self.run(ended);
+        let next = self.waiting.lock().recording.take();
+        self.run(next);
     }
 
     fn run(&self, recording: Recording) {
@@ -138,18 +137,26 @@ impl Queue {
 }
 
 impl Waiting {
+    /// The number of the first result that waits.
+    fn first(&self) -> u64 {
+        if self.ended.entries.is_empty() { self.recording.first } else { self.ended.first }
+    }
+
     /// Whether what waits should run: at the latest when it alone keeps so many bytes alive.
     fn is_full(&mut self, most_kept: usize) -> bool {
-        let recording = &self.recording;
-        if recording.entries.len() >= MAX_ENTRIES {
+        let both = [&self.ended, &self.recording];
+        if both.iter().map(|recording| recording.entries.len()).sum::<usize>() >= MAX_ENTRIES {
             return true;
         }
-        if recording.external_bytes < self.counted_from.max(most_kept) {
+        let bytes =
+            both.iter().fold(0, |bytes: usize, recording| bytes.saturating_add(recording.external_bytes));
+        if bytes < self.counted_from.max(most_kept) {
             return false;
         }
         // Counting visits every external: not again before enough can have come, and many bytes have.
-        let missing = most_kept.saturating_sub(recording.kept_bytes());
-        self.counted_from = recording.external_bytes.saturating_add(missing.max(most_kept / 16));
+        let kept: usize = both.iter().map(|recording| recording.kept_bytes()).sum();
+        let missing = most_kept.saturating_sub(kept);
+        self.counted_from = bytes.saturating_add(missing.max(most_kept / 16));
         missing == 0
     }
 }
@@ -179,7 +186,8 @@ fn source(recording: &mut Recording, operand: Operand) -> Source {
         Operand::Value(value) => value,
     };
     let Some(cell) = Lazy::of(&value) else { return recording.value(value) };
-    if cell.ready.is_completed() {
+    // What the unit before computes is there when this one runs.
+    if cell.ready.is_completed() || cell.number < recording.first {
         let (cell, ty) = (cell.clone(), *value.ty());
         drop(value);
         return recording.ready(cell, ty);

@@ -109,7 +109,7 @@ impl Recording {
         self.external(value.address(), *value.ty(), || Held::Value(value))
     }
 
-    /// A value that an earlier plan computed.
+    /// A value that an earlier plan computed, or will have computed.
     pub(crate) fn ready(&mut self, cell: Arc<Cell>, ty: TensorType) -> Source {
         self.external(Arc::as_ptr(&cell).addr(), ty, || Held::Cell(cell))
     }
@@ -145,52 +145,10 @@ impl Recording {
         hasher.finish()
     }
 
-    /// Takes the first entries out; what stays refers to their results as to values that were there before.
-    pub(crate) fn take_first(&mut self, entries: usize) -> Recording {
-        let mut first = core::mem::take(self);
-        if entries >= first.entries.len() {
-            self.first = first.first + first.cells.len() as u64;
-            return first;
-        }
-        let rest = first.entries.split_off(entries);
-        let results: usize = first.entries.iter().map(|entry| entry.results.len()).sum();
-        let cells = first.cells.split_off(results);
-        self.first = first.first + results as u64;
-        let mut cells = cells.into_iter();
-        for entry in rest {
-            let operands =
-                entry.operands.iter().map(|&source| self.moved(source, &mut first, results)).collect();
-            let count = entry.results.len();
-            self.add(entry.op, operands, entry.results, cells.by_ref().take(count));
-        }
-        first
-    }
-
-    fn moved(&mut self, source: Source, first: &mut Recording, results: usize) -> Source {
-        match source {
-            Source::Number(number) => self.number(first.numbers[number as usize]),
-            Source::Constant(_) => source,
-            Source::Result(result) => match (result as usize).checked_sub(results) {
-                Some(result) => Source::Result(result as u32),
-                None => {
-                    let cell = first.cells[result as usize].clone();
-                    let ty = first.result_type(result as usize);
-                    self.ready(cell, ty)
-                }
-            },
-            Source::External(place) => {
-                let External { ty, held } = &first.externals[place as usize];
-                match held {
-                    Held::Value(value) => self.value(value.clone()),
-                    Held::Cell(cell) => self.ready(cell.clone(), *ty),
-                }
-            }
-        }
-    }
-
-    fn result_type(&self, result: usize) -> TensorType {
-        let mut types = self.entries.iter().flat_map(|entry| &entry.results);
-        *types.nth(result).expect("a result of these entries")
+    /// Takes everything out; results go on to be counted from the same first one.
+    pub(crate) fn take(&mut self) -> Recording {
+        let first = self.first + self.cells.len() as u64;
+        core::mem::replace(self, Recording { first, ..Recording::default() })
     }
 }
 

@@ -70,8 +70,10 @@ impl<D: Driver> Gpu<D> {
             Entries::Each => index_ty.shape[axis],
         };
         let result = self.uninit(&results[0])?;
-        let suspicion =
-            self.suspicion(out_of_range(if entries == Entries::List { "take" } else { "gather" }))?;
+        let suspicion = self.suspicion(match entries {
+            Entries::List => || out_of_range("take"),
+            Entries::Each => || out_of_range("gather"),
+        })?;
         let native = Native::new(SOURCE, "kiln_take")
             .name("KILN_TAKE", "")
             .name("INDEX_AT", entries.place())
@@ -113,8 +115,10 @@ impl<D: Driver> Gpu<D> {
                 inputs[place] = Operand::Value(self.cast(&inputs[place], computed)?);
             }
         }
-        let suspicion =
-            self.suspicion(out_of_range(if entries == Entries::List { "put" } else { "scatter" }))?;
+        let suspicion = self.suspicion(match entries {
+            Entries::List => || out_of_range("put"),
+            Entries::Each => || out_of_range("scatter"),
+        })?;
         let mut all = suspicions::<D>(&inputs);
         let (index, index_ty) = tensor::<D>(&inputs, 1)?;
         let (source, source_ty) = tensor::<D>(&inputs, 2)?;

@@ -1,6 +1,7 @@
 //! Compiled kernels: kept by source, in memory and on disk.
 
 use crate::driver::Driver;
+use crate::native::Known;
 use kiln_ir::Result;
 use std::collections::HashMap;
 use std::fs;
@@ -16,8 +17,8 @@ type Slot<F> = Arc<OnceLock<Result<Arc<F>>>>;
 /// By source and entry point.
 type Loaded<F> = HashMap<(Arc<str>, &'static str), Slot<F>>;
 
-/// Kernels written by hand, by entry point and by what names in their source stand for.
-type Natives<F> = HashMap<(&'static str, String), Arc<F>>;
+/// Kernels written by hand.
+type Natives<F> = HashMap<Known, Arc<F>>;
 
 /// The kernels of one device.
 pub(crate) struct Kernels<D: Driver> {
@@ -58,17 +59,15 @@ impl<D: Driver> Kernels<D> {
     /// When it does not compile.
     pub(crate) fn native(
         &self,
-        entry: &'static str,
-        names: String,
-        source: impl FnOnce(&str) -> String,
+        known: Known,
+        source: impl FnOnce(&Known) -> String,
     ) -> Result<Arc<D::Function>> {
         let natives = || self.natives.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (entry, names);
-        if let Some(function) = natives().get(&key) {
+        if let Some(function) = natives().get(&known) {
             return Ok(function.clone());
         }
-        let function = self.function(&source(&key.1).into(), entry)?;
-        natives().insert(key, function.clone());
+        let function = self.function(&source(&known).into(), known.entry)?;
+        natives().insert(known, function.clone());
         Ok(function)
     }
 

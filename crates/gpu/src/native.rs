@@ -6,7 +6,7 @@ use crate::strided::bits;
 use crate::trace::Label;
 use kiln_ir::{DType, Error, Result};
 use kiln_kernel::print::{held_type, memory_type, narrowed, widened, with_prelude};
-use std::fmt::Write;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Threads of a block.
@@ -21,33 +21,64 @@ const MOST_BLOCKS: usize = 1 << 16;
 /// A source, and what its names stand for.
 pub(crate) struct Native {
     source: &'static str,
+    known: Known,
+}
+
+/// What a native kernel is known by. It is made for each launch, and written out only for a kernel that is new.
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct Known {
+    pub(crate) entry: &'static str,
+    /// As the source's first lines.
     names: String,
-    entry: &'static str,
+    /// Names of dtypes, and whether elements are only copied.
+    dtypes: SmallVec<[(&'static str, DType, bool); 3]>,
 }
 
 impl Native {
     pub(crate) fn new(source: &'static str, entry: &'static str) -> Native {
-        Native { source, names: String::new(), entry }
+        Native { source, known: Known { entry, names: String::with_capacity(256), dtypes: SmallVec::new() } }
     }
 
     /// What a name in the source stands for.
     pub(crate) fn name(mut self, name: &str, meaning: &str) -> Native {
-        let _ = writeln!(self.names, "#define {name} {meaning}");
+        self.known.define(name, meaning);
         self
     }
 
     /// `name` for elements of a dtype in memory, `name_VALUE` as they are computed with, and `name_READ` and `name_WRITTEN`
     /// between the two.
-    pub(crate) fn dtype(self, name: &str, dtype: DType) -> Native {
-        self.name(name, memory_type(dtype))
-            .name(&format!("{name}_VALUE"), held_type(dtype))
-            .name(&format!("{name}_READ(x)"), &format!("({})", widened(dtype, "(x)")))
-            .name(&format!("{name}_WRITTEN(x)"), &format!("({})", narrowed(dtype, "(x)")))
+    pub(crate) fn dtype(mut self, name: &'static str, dtype: DType) -> Native {
+        self.known.dtypes.push((name, dtype, false));
+        self
     }
 
     /// `name` for elements of so many bytes, as they are copied.
-    pub(crate) fn size(self, name: &str, dtype: DType) -> Native {
-        self.name(name, memory_type(bits(dtype)))
+    pub(crate) fn size(mut self, name: &'static str, dtype: DType) -> Native {
+        self.known.dtypes.push((name, bits(dtype), true));
+        self
+    }
+}
+
+impl Known {
+    fn define(&mut self, name: &str, meaning: &str) {
+        for part in ["#define ", name, " ", meaning, "\n"] {
+            self.names.push_str(part);
+        }
+    }
+
+    /// All names, as the source's first lines.
+    fn written(&self) -> String {
+        let mut all = Known { entry: self.entry, names: self.names.clone(), dtypes: SmallVec::new() };
+        for &(name, dtype, is_copied) in &self.dtypes {
+            all.define(name, memory_type(dtype));
+            if is_copied {
+                continue;
+            }
+            all.define(&format!("{name}_VALUE"), held_type(dtype));
+            all.define(&format!("{name}_READ(x)"), &format!("({})", widened(dtype, "(x)")));
+            all.define(&format!("{name}_WRITTEN(x)"), &format!("({})", narrowed(dtype, "(x)")));
+        }
+        all.names
     }
 }
 
@@ -63,7 +94,7 @@ impl<D: Driver> Gpu<D> {
             return Ok(());
         }
         let grid = grid(points, self.driver.info().multiprocessors);
-        let entry = native.entry;
+        let entry = native.known.entry;
         self.launch(&self.loaded(native)?, grid, arguments, || label(entry))
     }
 
@@ -75,18 +106,18 @@ impl<D: Driver> Gpu<D> {
         arguments: Arguments<D::Memory>,
     ) -> Result<()> {
         if i32::try_from(blocks).is_err() {
-            let problem = format!("`{}` has too many blocks: {blocks}", native.entry);
+            let problem = format!("`{}` has too many blocks: {blocks}", native.known.entry);
             return Err(Error::unsupported("gpu", problem));
         }
-        let entry = native.entry;
+        let entry = native.known.entry;
         let grid = Grid { blocks, threads: THREADS };
         self.launch(&self.loaded(native)?, grid, arguments, || label(entry))
     }
 
     /// The entry point of a native kernel.
     pub(crate) fn loaded(&self, native: Native) -> Result<Arc<D::Function>> {
-        let Native { source, names, entry } = native;
-        self.kernels.native(entry, names, |names| with_prelude(&format!("{names}{source}")))
+        let Native { source, known } = native;
+        self.kernels.native(known, |known| with_prelude(&format!("{}{source}", known.written())))
     }
 }
 

@@ -166,27 +166,25 @@ impl<D: Driver> Queue<D> {
         })
     }
 
-    /// Queues products of few rows. If those right before wait, `join` says what computes both.
+    /// Queues products of few rows. `make` is given those right before, if these wait, and says whether its step computes them
+    /// too.
     ///
     /// # Errors
-    /// When the device failed.
+    /// When the device failed, or with those of `make`.
     pub(crate) fn push_slim(
         &self,
-        step: Step<D>,
-        slim: &Slim<D::Memory>,
-        join: impl FnOnce(&Slim<D::Memory>) -> Option<(Step<D>, Slim<D::Memory>)>,
+        make: impl FnOnce(Option<&Slim<D::Memory>>) -> Result<(Step<D>, Slim<D::Memory>, bool)>,
     ) -> Result<()> {
         let is_traced = self.trace.is_on();
         if !self.graphs && !is_traced {
-            return self.alone(&step);
+            return self.alone(&make(None)?.0);
         }
         self.with(|state| {
-            let joined = state.slim.take().and_then(|before| join(&before));
-            if joined.is_some() {
+            let (step, slim, has_both) = make(state.slim.take().as_ref())?;
+            if has_both {
                 state.waiting.pop();
                 state.labels.truncate(state.waiting.len());
             }
-            let (step, slim) = joined.unwrap_or_else(|| (step, slim.clone()));
             self.add(state, step, is_traced.then(|| Some(slim.label())))?;
             if !state.waiting.is_empty() {
                 state.slim = Some(slim);

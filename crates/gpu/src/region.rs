@@ -267,9 +267,10 @@ impl<D: Driver> Region<D> {
         let mut suspicions = suspicions::<D>(inputs);
         let mut own = None;
         if self.arguments.contains(&GpuArgument::Failed) {
-            let hint = "indices go from 0 to the length of the axis less 1";
-            let error = Error::value("fused", "an index is out of range").hint(hint);
-            let suspicion = gpu.suspicion(error)?;
+            let suspicion = gpu.suspicion(|| {
+                let hint = "indices go from 0 to the length of the axis less 1";
+                Error::value("fused", "an index is out of range").hint(hint)
+            })?;
             suspicions.push(&suspicion);
             own = Some(suspicion);
         }

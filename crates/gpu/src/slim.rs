@@ -100,13 +100,16 @@ impl<D: Driver> Gpu<D> {
     pub(crate) fn multiply_slim(&self, products: &Products<D::Memory>) -> Result<bool> {
         let Some(slim) = Slim::of(products) else { return Ok(false) };
         let scratch = self.slim_scratch()?;
-        let step = self.slim_step(&slim, &scratch)?;
-        let join = |before: &Slim<D::Memory>| {
-            let both = before.with(&slim)?;
-            // Where it does not compile each runs alone.
-            Some((self.slim_step(&both, &scratch).ok()?, both))
-        };
-        self.queue.push_slim(step, &slim, join)?;
+        self.queue.push_slim(move |before| {
+            // Where both do not compile as one each runs alone.
+            let both = before.and_then(|before| before.with(&slim));
+            if let Some(both) = both
+                && let Ok(step) = self.slim_step(&both, &scratch)
+            {
+                return Ok((step, both, true));
+            }
+            Ok((self.slim_step(&slim, &scratch)?, slim, false))
+        })?;
         Ok(true)
     }
 

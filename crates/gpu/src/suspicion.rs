@@ -12,6 +12,9 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+/// What makes an error: hardly any is ever asked for.
+type Wrong = fn() -> Error;
+
 /// Words of a page.
 const WORDS: usize = 512;
 
@@ -25,7 +28,7 @@ pub(crate) struct Suspicion<D: Driver> {
 struct Page<D: Driver> {
     block: Arc<Block<D>>,
     /// What is wrong where a word is set.
-    errors: Mutex<Vec<Error>>,
+    errors: Mutex<Vec<Wrong>>,
     /// Whether all that set words of it have run, and none did.
     is_clean: AtomicBool,
 }
@@ -86,7 +89,7 @@ impl<D: Driver> Page<D> {
         Arc::new(Page { block, errors: Mutex::default(), is_clean: AtomicBool::new(false) })
     }
 
-    fn errors(&self) -> MutexGuard<'_, Vec<Error>> {
+    fn errors(&self) -> MutexGuard<'_, Vec<Wrong>> {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -146,7 +149,7 @@ impl<D: Driver> Suspicions<D> {
 
 impl<D: Driver> Gpu<D> {
     /// A word that a kernel sets when something is wrong, and what is wrong then.
-    pub(crate) fn suspicion(&self, error: Error) -> Result<Suspicion<D>> {
+    pub(crate) fn suspicion(&self, error: Wrong) -> Result<Suspicion<D>> {
         let mut state = self.pages.lock();
         if state.current.as_ref().is_none_or(|page| page.errors().len() == WORDS) {
             let block = Arc::new(self.block(WORDS * 4)?);
@@ -170,7 +173,7 @@ impl<D: Driver> Gpu<D> {
             let seen = self.words(page)?;
             let set = (0..WORDS).find(|&i| words[i / 64] & (1 << (i % 64)) != 0 && seen[i] != 0);
             if let Some(word) = set {
-                return Err(page.errors()[word].clone());
+                return Err(page.errors()[word]());
             }
         }
         Ok(())
