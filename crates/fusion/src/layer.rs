@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
     BoxFuture, Caps, Engine, Memory, Op, Operand, Operands, Regions, Result, SharedBytes, TensorData,
-    TensorType, Value, Values, poison_of, poisoned,
+    TensorType, Value, Values, Var, poison_of, poisoned,
 };
 
 /// An engine that records ops and runs them together, around the engine that runs them.
@@ -163,6 +163,22 @@ impl Fusion {
         }
     }
 
+    /// What a custom op [stands for](kiln_ir::CustomOp::is_expression), recorded; `None` for any other op.
+    fn expression(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> Option<Values> {
+        let Op::Custom(custom) = op else { return None };
+        if !custom.is_expression() {
+            return None;
+        }
+        let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
+        let outputs = custom.expand(&variables)?;
+        let mut values = Values::new();
+        for output in outputs {
+            let Operand::Value(value) = output.into_operand() else { return None };
+            values.push(value);
+        }
+        values.iter().map(Value::ty).eq(results).then_some(values)
+    }
+
     fn execute_now(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         let mut forced = Operands::new();
         for operand in inputs {
@@ -218,7 +234,13 @@ impl Engine for Fusion {
         if let Some(error) = poison_of(&inputs) {
             return poisoned(results, &error);
         }
-        if self.shared.mode == Mode::Off || runs_at_once(op) {
+        if self.shared.mode == Mode::Off {
+            return self.execute_now(op, inputs, results);
+        }
+        if let Some(values) = self.expression(op, &inputs, results) {
+            return values;
+        }
+        if runs_at_once(op) {
             return self.execute_now(op, inputs, results);
         }
         self.shared.counters.ops_recorded.fetch_add(1, Ordering::Relaxed);

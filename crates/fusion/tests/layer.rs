@@ -2,7 +2,10 @@
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
-use kiln_ir::{Engine, Reduction, TensorData, Value, Var, block_on};
+use kiln_ir::{
+    Custom, CustomOp, Engine, Op, OperandType, Reduction, Result, ResultTypes, TensorData, Value, Var,
+    block_on,
+};
 use std::sync::Arc;
 
 fn fusion() -> Fusion {
@@ -60,6 +63,40 @@ fn a_chain_is_one_kernel() {
     let expected: Vec<f32> = x.iter().map(|x| ((x * 2.0 + 1.0).tanh() - x).exp()).collect();
     assert_close(&y, &expected);
     assert_eq!(fusion.statistics().steps_run, 1);
+    assert_eq!(fusion.statistics().regions_run, 1);
+}
+
+/// A name for `2 x + 1`.
+#[derive(Debug)]
+struct Doubled;
+
+impl CustomOp for Doubled {
+    fn name(&self) -> &str {
+        "doubled"
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        Ok(inputs.iter().filter_map(|input| input.tensor().copied()).collect())
+    }
+
+    fn is_expression(&self) -> bool {
+        true
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        Some(vec![&inputs[0] * 2.0 + 1.0])
+    }
+}
+
+#[test]
+fn what_a_custom_op_stands_for_is_fused() {
+    let fusion = fusion();
+    let x = write(&fusion, data(1000, 1)).exp();
+    let y = x.apply(Op::Custom(Custom::new(Doubled)), &[]).tanh();
+    let y = read(&fusion, y.into_value());
+    let x = data(1000, 1).into_vec::<f32>().unwrap();
+    let expected: Vec<f32> = x.iter().map(|x| (x.exp() * 2.0 + 1.0).tanh()).collect();
+    assert_close(&y, &expected);
     assert_eq!(fusion.statistics().regions_run, 1);
 }
 

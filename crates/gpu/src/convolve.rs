@@ -5,6 +5,7 @@ use crate::array::{Array, suspicions};
 use crate::driver::{Arguments, Convolution, Convolve, Driver, Pass};
 use crate::native::{Native, length};
 use crate::view::{tensor, view};
+use crate::widen::few_channels;
 use kiln_ir::{
     Axes, ConvPass, ConvSpec, DType, Engine, Layout, Op, Operand, Operands, PadAxis, Result, Scalar, Shape,
     SliceAxis, TensorType, Value, Values,
@@ -18,7 +19,7 @@ const TURN: &str = include_str!("native/turn.cu");
 const TURNED: usize = 64;
 
 /// Elements of 16 bits that are moved at once.
-const EIGHT: usize = 8;
+pub(crate) const EIGHT: usize = 8;
 
 impl<D: Driver> Gpu<D> {
     /// Whether convolutions run by the vendor's library. Without it they are made of simpler ops, which run on the device too,
@@ -41,6 +42,9 @@ impl<D: Driver> Gpu<D> {
         }
         if spec.padding.iter().any(|(low, high)| low != high) {
             return self.conv_padded(spec, pass, inputs, results);
+        }
+        if let Some(channels) = few_channels(spec, pass, &inputs, results) {
+            return self.conv_widened(spec, pass, inputs, results, channels);
         }
         // Channels last are what the units for products of 16-bit floats read; the other way is for what lacks that.
         let ways: &[bool] =
@@ -182,7 +186,7 @@ impl<D: Driver> Gpu<D> {
 }
 
 /// The only result of an op that has one.
-fn first(mut values: Values) -> Operand {
+pub(crate) fn first(mut values: Values) -> Operand {
     let value: Value = values.remove(0);
     Operand::Value(value)
 }

@@ -50,6 +50,7 @@ mod strided;
 mod suspicion;
 mod trace;
 mod view;
+mod widen;
 
 pub use driver::{DeviceInfo, Driver};
 pub use dry::{DryDriver, DryFunction, DryMemory};

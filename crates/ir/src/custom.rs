@@ -37,6 +37,12 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether the op is no more than a name for its expansion, and for the rule of its gradient: a layer that fuses ops then
+    /// fuses those of the expansion, and no engine below meets the op, nor looks for a kernel of that name.
+    fn is_expression(&self) -> bool {
+        false
+    }
+
     /// The results computed on the host, or `None` if that is not provided. Used by engines that have neither a
     /// kernel for the op nor an expansion.
     fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {

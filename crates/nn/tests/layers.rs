@@ -83,6 +83,38 @@ fn batch_norm_trains_and_infers() {
     assert!(!layer.running_mean.value().is_tracked());
 }
 
+/// The gradient of a function of an input, and the gradient of a function of that.
+fn slopes(
+    x: &Tensor<Flex, 3>,
+    f: impl Fn(Tensor<Autodiff<B>, 3>) -> Tensor<Autodiff<B>, 3>,
+) -> [Vec<f32>; 2] {
+    let below = Tensor::<B, 3>::from_inner(x.clone()).require_grad();
+    let above = Tensor::<Autodiff<B>, 3>::from_inner(below.clone()).require_grad();
+    let along = above.clone().detach().cos();
+    let first = above.grad(&(f(above.clone()) * along).sum().backward()).unwrap();
+    let second = below.grad(&(first.clone() * below.clone().detach().sin()).sum().backward()).unwrap();
+    [first.into_data().to_vec::<f32>(), second.into_data().to_vec::<f32>()]
+}
+
+#[test]
+fn gradients_of_batch_norm_are_those_of_its_formula() {
+    let device = Default::default();
+    let x = Tensor::<Flex, 3>::random([4, 2, 3], Distribution::Normal(1.0, 2.0), &device);
+    let layer: BatchNorm<Autodiff<B>> = BatchNormConfig::new(2).init(&device);
+    let found = slopes(&x, |x| layer.forward(x));
+    let expected = slopes(&x, |x| {
+        let centered = x.clone() - x.mean_dims([0, 2]);
+        let variance = centered.clone().square().mean_dims([0, 2]);
+        centered / (variance + 1e-5).sqrt()
+    });
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(expected.iter().any(|slope| slope.abs() > 1e-2));
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-4, "{found} {expected}");
+        }
+    }
+}
+
 #[test]
 #[should_panic(expected = "training needs more than one value per channel")]
 fn one_value_has_no_variance() {

@@ -16,6 +16,7 @@ mod float;
 mod gamma;
 mod polynomial;
 mod trigonometric;
+mod variance;
 
 pub(crate) use float::{bits, exponent, nextafter, powers_of_two};
 pub(crate) use table::{
@@ -128,6 +129,7 @@ pub fn register_special_functions() {
         })?;
         Ok(Custom::new(Polygamma(order)))
     });
+    Custom::register(variance::VarianceAbout::NAME, |_| Ok(Custom::new(variance::VarianceAbout)));
 }
 
 impl Unary {

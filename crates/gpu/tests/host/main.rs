@@ -359,6 +359,13 @@ fn convolutions_of_a_library_are_asked_for_as_they_lie() {
         (ConvSpec::new(2), [1, 5, 4, 4], [2, 5, 3, 3]),
         // What is turned in whole tiles.
         (ConvSpec::new(2), [2, 8, 12, 8], [72, 8, 5, 1]),
+        // Few channels.
+        (
+            ConvSpec { padding: vec![(1, 1), (1, 1)], stride: vec![2, 2], ..ConvSpec::new(2) },
+            [2, 3, 9, 8],
+            [4, 3, 3, 3],
+        ),
+        (ConvSpec { padding: vec![(1, 0)], ..ConvSpec::new(1) }, [3, 1, 9, 0], [2, 1, 4, 0]),
     ];
     for (spec, x, w) in specs {
         for dtype in [DType::F32, DType::BF16] {
@@ -369,9 +376,13 @@ fn convolutions_of_a_library_are_asked_for_as_they_lie() {
             let forward = op(ConvPass::Forward);
             let types = [OperandType::Tensor(&x.ty()), OperandType::Tensor(&w.ty())];
             let y = data(&infer(&forward, &types).unwrap()[0].shape, dtype, fill);
-            check(&forward, &[x.clone(), w.clone()], CLOSE);
-            check(&op(ConvPass::Input { size: x.shape()[2..].to_vec() }), &[y.clone(), w.clone()], CLOSE);
-            check(&op(ConvPass::Weight { size: w.shape()[2..].to_vec() }), &[x, y], CLOSE);
+            let input = op(ConvPass::Input { size: x.shape()[2..].to_vec() });
+            let weight = op(ConvPass::Weight { size: w.shape()[2..].to_vec() });
+            for (op, inputs) in [(forward, [&x, &w]), (input, [&y, &w]), (weight, [&x, &y])] {
+                let inputs = inputs.map(TensorData::clone);
+                check(&op, &inputs, CLOSE);
+                check_channels_last(&op, &inputs, CLOSE);
+            }
         }
     }
 }

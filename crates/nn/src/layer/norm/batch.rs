@@ -4,6 +4,7 @@ use super::{check_channels, per_channel, scale_channels};
 use crate::module::detached;
 use crate::{Config, Initializer, Module, Param, RunningState};
 use alloc::vec::Vec;
+use kiln_tensor::module::variance_about;
 use kiln_tensor::{Backend, Dyn, Tensor};
 
 /// Settings of a [`BatchNorm`] layer.
@@ -75,7 +76,7 @@ impl<B: Backend> BatchNorm<B> {
             Some(_) => self.center_by_batch(x),
             None => (x - per_channel(self.running_mean.value()), per_channel(self.running_var.value())),
         };
-        let normal = centered / (variance + self.epsilon).sqrt();
+        let normal = centered * (variance + self.epsilon).rsqrt();
         scale_channels(normal, &self.weight, &self.bias)
     }
 
@@ -92,8 +93,8 @@ impl<B: Backend> BatchNorm<B> {
             x.as_any().ty()
         );
         let mean = x.clone().mean_dims(&axes);
+        let variance = variance_about(x.clone(), mean.clone());
         let centered = x - mean.clone();
-        let variance = centered.clone().square().mean_dims(&axes);
         let correction = count as f64 / (count - 1) as f64;
         self.track(&self.running_mean, detached(mean));
         self.track(&self.running_var, detached(variance.clone()) * correction);

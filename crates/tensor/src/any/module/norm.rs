@@ -147,8 +147,8 @@ impl AnyTensor {
                 .hint("use a larger batch, or running statistics"));
         }
         let mean = self.clone().mean_over(&axes)?;
+        let variance = self.clone().variance_about(mean.clone())?;
         let centred = self.binary(Binary::Sub, mean.clone())?;
-        let variance = centred.clone().expression(|x| x.square()).mean_over(&axes)?;
         let Some((running_mean, running_variance)) = running else { return Ok((centred, variance, None)) };
         let unbiased = count as f64 / (count - 1) as f64;
         let blend = |old: AnyTensor, new: &AnyTensor, factor: f64| -> Result<AnyTensor> {

@@ -112,6 +112,24 @@ pub fn batch_norm<B: Backend, const D: usize>(
     (Tensor::from_any(y), running)
 }
 
+/// The variance (of all, not a sample) along the axes of which `mean` has one element; `mean` must be the mean of `x`. The gradient
+/// takes that for granted: it goes to `x` alone.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, module};
+///
+/// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 3.0], [2.0, 8.0]], &Default::default());
+/// let variance = module::variance_about(x.clone(), x.mean_dims([1]));
+/// assert_eq!(variance.into_data().to_vec::<f32>(), [1.0, 9.0]);
+/// ```
+///
+/// # Panics
+/// When the mean has other axes, where its length is neither that of `x` nor 1.
+#[track_caller]
+pub fn variance_about<B: Backend, const D: usize>(x: Tensor<B, D>, mean: Tensor<B, D>) -> Tensor<B, D> {
+    x.map(|any| any.variance_about(mean.into_any()))
+}
+
 /// `x / (k + alpha mean(x²))^beta`, the mean over `size` channels around each, zeros beyond the ends
 /// ([Krizhevsky et al. 2012](https://papers.nips.cc/paper/2012/hash/c399862d3b9d6b76c8436e924a68c45b-Abstract.html)).
 /// PyTorch's defaults are `alpha` 1e-4, `beta` 0.75 and `k` 1.

@@ -1,0 +1,18 @@
+// Elements of 16 bits of [examples, channels, space], with channels innermost and zeros behind them up to eight. step_..: from one
+// element of the operand to the next.
+
+struct alignas(16) KilnEight {
+  unsigned short at[8];
+};
+
+extern "C" __global__ void kiln_widen(
+    const unsigned short* from, KilnEight* to, INDEX total, INDEX space, int channels, INDEX step_example, INDEX step_channel,
+    INDEX step_place) {
+  for (INDEX p = (INDEX)blockIdx.x * (INDEX)blockDim.x + (INDEX)threadIdx.x; p < total;
+       p += (INDEX)gridDim.x * (INDEX)blockDim.x) {
+    const unsigned short* place = from + (p / space * step_example + p % space * step_place);
+    KilnEight eight;
+    for (int c = 0; c < 8; ++c) eight.at[c] = c < channels ? place[c * step_channel] : 0;
+    to[p] = eight;
+  }
+}

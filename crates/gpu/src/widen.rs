@@ -1,0 +1,88 @@
+//! Convolutions of few channels: units for products of 16-bit floats take eight at a time, so that others are added as zeros.
+
+use crate::Gpu;
+use crate::array::Array;
+use crate::convolve::{EIGHT, channels_last, first};
+use crate::driver::{Arguments, Driver};
+use crate::native::{Native, length};
+use crate::view::{tensor, view};
+use kiln_ir::{
+    ConvPass, ConvSpec, Op, Operand, Operands, Result, Shape, SliceAxis, TensorType, Value, Values,
+};
+use smallvec::smallvec;
+
+const WIDEN: &str = include_str!("native/widen.cu");
+
+/// The channels of a convolution's operand, where they are so few that zeros make it faster.
+pub(crate) fn few_channels(
+    spec: &ConvSpec,
+    pass: &ConvPass,
+    inputs: &Operands,
+    results: &[TensorType],
+) -> Option<usize> {
+    let shape = |place: usize| inputs.get(place).and_then(Operand::value).map(|value: &Value| *value.shape());
+    let x: Shape = match pass {
+        ConvPass::Forward | ConvPass::Weight { .. } => shape(0)?,
+        ConvPass::Input { .. } => results[0].shape,
+    };
+    let is_16_bits = results[0].dtype.is_float() && results[0].dtype.size() == 2;
+    (is_16_bits && spec.groups == 1 && x[1] < EIGHT).then_some(x[1])
+}
+
+impl<D: Driver> Gpu<D> {
+    /// A convolution with zeros as further channels; of gradients that have these, they are left out.
+    pub(crate) fn conv_widened(
+        &self,
+        spec: &ConvSpec,
+        pass: &ConvPass,
+        mut inputs: Operands,
+        results: &[TensorType],
+        channels: usize,
+    ) -> Result<Values> {
+        let op = Op::Conv { spec: spec.clone(), pass: pass.clone() };
+        let places: &[usize] = match pass {
+            ConvPass::Forward => &[0, 1],
+            ConvPass::Input { .. } => &[1],
+            ConvPass::Weight { .. } => &[0],
+        };
+        for &place in places {
+            let (array, ty) = tensor::<D>(&inputs, place)?;
+            let widened = ty.with_shape(ty.shape.with(1, EIGHT));
+            let wide = self.channels_widened(array, ty, &widened)?.into_value(widened);
+            inputs[place] = Operand::Value(wide);
+        }
+        if *pass == ConvPass::Forward {
+            return self.conv(&op, inputs, results);
+        }
+        let ty = results[0].with_shape(results[0].shape.with(1, EIGHT));
+        let computed = self.conv(&op, inputs, &[ty])?;
+        let mut slices: Vec<SliceAxis> = ty.shape.iter().map(|&length| SliceAxis::all(length)).collect();
+        slices[1] = SliceAxis::range(0..channels);
+        view::<D>(&smallvec![first(computed)], None, |layout| layout.slice(&slices))
+    }
+
+    /// An operand with zeros behind its channels, which lie innermost.
+    fn channels_widened(&self, array: &Array<D>, ty: &TensorType, widened: &TensorType) -> Result<Array<D>> {
+        let innermost = array.layout.permute(&channels_last(ty.shape.rank()));
+        let is_innermost = innermost.is_contiguous();
+        let array = if is_innermost { array.clone() } else { self.contiguous(array, ty.dtype)? };
+        let (channels, space) = (ty.shape[1], ty.shape[2..].iter().product::<usize>());
+        let [of_channel, of_place] = if is_innermost { [1, channels] } else { [space, 1] };
+        let fresh = self.uninit_channels_last(widened)?;
+        let total = ty.shape[0] * space;
+        let narrow = widened.num_elements() < 1 << 30;
+        let native = Native::new(WIDEN, "kiln_widen").name("INDEX", if narrow { "int" } else { "long long" });
+        let arguments: Arguments<D::Memory> = smallvec![
+            array.place(ty.dtype),
+            fresh.place(ty.dtype),
+            length(total),
+            length(space),
+            length(channels),
+            length(channels * space),
+            length(of_channel),
+            length(of_place),
+        ];
+        self.native(native, total, arguments)?;
+        Ok(Array { suspicions: array.suspicions, ..fresh })
+    }
+}

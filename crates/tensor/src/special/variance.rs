@@ -1,0 +1,87 @@
+//! The variance about a mean that is known.
+
+use super::widened;
+use crate::{AnyTensor, Result};
+use alloc::vec::Vec;
+use kiln_ir::{Custom, CustomOp, Op, OperandType, ResultTypes, Var};
+use smallvec::smallvec;
+
+/// The mean of the squares of what a tensor differs from its mean by, along the axes of which the mean has one element.
+///
+/// A change of the mean does not change it: around the mean the slope is 0. That rule saves the gradient a sum over the whole
+/// tensor. It gives no second derivatives of its own in the mean, and needs none: the first ones hold for every tensor with its
+/// mean, and are differentiated in both.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VarianceAbout;
+
+impl VarianceAbout {
+    pub(super) const NAME: &str = "variance_about";
+}
+
+impl AnyTensor {
+    /// The variance along the axes of which `mean`, the mean of `self`, has one element. See
+    /// [`module::variance_about`](crate::module::variance_about).
+    pub(crate) fn variance_about(self, mean: AnyTensor) -> Result<AnyTensor> {
+        self.on_same_stack(VarianceAbout::NAME, &mean)?;
+        self.apply_with(&Op::Custom(Custom::new(VarianceAbout)), [mean.into_value().into()])
+    }
+}
+
+impl CustomOp for VarianceAbout {
+    fn name(&self) -> &str {
+        VarianceAbout::NAME
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        let problem = |problem: &str| kiln_ir::Error::type_error(VarianceAbout::NAME, problem, inputs);
+        let types: Vec<_> = inputs.iter().filter_map(|input| input.tensor()).collect();
+        let [x, mean] = types[..] else { return Err(problem("takes a tensor and its mean")) };
+        if !x.dtype.is_float() || x.dtype != mean.dtype {
+            return Err(problem("needs one float dtype").hint("cast the tensors to it first"));
+        }
+        let is_mean = |(&of, &whole): (&usize, &usize)| of == 1 || of == whole;
+        if x.rank() != mean.rank() || !mean.shape.iter().zip(x.shape.iter()).all(is_mean) {
+            return Err(problem("needs a mean with the axes of the tensor")
+                .hint("keep the axes that are averaged, with length 1"));
+        }
+        Ok(smallvec![*mean])
+    }
+
+    fn batched(&self) -> Option<Custom> {
+        Some(Custom::new(VarianceAbout))
+    }
+
+    fn is_expression(&self) -> bool {
+        true
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        let (x, mean) = (&inputs[0], &inputs[1]);
+        let (axes, count) = averaged(x, mean);
+        let squares = (widened(x) - widened(mean)).square();
+        let total = if axes.is_empty() { squares } else { squares.sum(&axes) };
+        Some(alloc::vec![(total / count as f64).cast(x.dtype())])
+    }
+
+    fn vjp<'e>(
+        &self,
+        inputs: &[Var<'e>],
+        _: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+        let (x, mean) = (&inputs[0], &inputs[1]);
+        let slope = |g: &Var<'e>| {
+            let (_, count) = averaged(x, mean);
+            ((widened(x) - widened(mean)) * (widened(g) * (2.0 / count as f64))).cast(x.dtype())
+        };
+        Some(Ok(alloc::vec![gradients[0].as_ref().map(slope), None]))
+    }
+}
+
+/// The axes along which a mean is one, and how many elements it is of.
+fn averaged(x: &Var<'_>, mean: &Var<'_>) -> (Vec<usize>, usize) {
+    let (whole, of) = (x.shape(), mean.shape());
+    let axes: Vec<usize> = (0..whole.rank()).filter(|&axis| whole[axis] != of[axis]).collect();
+    let count = axes.iter().map(|&axis| whole[axis]).product();
+    (axes, count)
+}
