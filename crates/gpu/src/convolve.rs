@@ -44,7 +44,7 @@ impl<D: Driver> Gpu<D> {
             return self.conv_padded(spec, pass, inputs, results);
         }
         if let Some(channels) = few_channels(spec, pass, &inputs, results) {
-            return self.conv_widened(spec, pass, inputs, results, channels);
+            return self.conv_filled(spec, pass, inputs, results, channels);
         }
         // Channels last are what the units for products of 16-bit floats read; the other way is for what lacks that.
         let ways: &[bool] =

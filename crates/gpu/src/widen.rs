@@ -31,7 +31,7 @@ pub(crate) fn few_channels(
 
 impl<D: Driver> Gpu<D> {
     /// A convolution with zeros as further channels; of gradients that have these, they are left out.
-    pub(crate) fn conv_widened(
+    pub(crate) fn conv_filled(
         &self,
         spec: &ConvSpec,
         pass: &ConvPass,
