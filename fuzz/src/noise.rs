@@ -146,10 +146,7 @@ impl Noisy {
     /// Whether sums of these may pass the greatest number, and so end at infinity or NaN by the order they are taken in.
     fn may_overflow(&self, operands: &Operands) -> bool {
         operands.iter().filter_map(Operand::value).any(|value| {
-            let near = float_limits(value.dtype()).0 / 1024.0;
-            let list = || block_on(self.inner.read(value.clone())).map(|data| data.to_vec::<f64>());
-            value.dtype().is_float()
-                && list().is_ok_and(|list| list.iter().any(|x| x.is_finite() && x.abs() > near))
+            value.dtype().is_float() && self.largest(value) > float_limits(value.dtype()).0 / 1024.0
         })
     }
 
@@ -204,10 +201,7 @@ impl Noisy {
             return false;
         }
         let floats = || operands.iter().filter_map(Operand::value).filter(|value| value.dtype().is_float());
-        let is_wild = |value: &Value| {
-            let all = |data: TensorData| data.to_vec::<f64>().iter().all(|x| x.is_finite());
-            !block_on(self.inner.read(value.clone())).is_ok_and(all)
-        };
+        let is_wild = |value: &Value| !self.numbers(value).into_iter().all(f64::is_finite);
         let huge = 1.0 / epsilon(DType::F32).sqrt();
         let is_beyond = floats().any(|value| self.largest(value) > huge || is_wild(value));
         is_beyond && self.random().chance(50)
@@ -222,8 +216,7 @@ impl Noisy {
         let leaves = |value: &Value| {
             let (greatest, least, _) = float_limits(value.dtype());
             let inside = |x: f64| x == 0.0 || (least.sqrt()..greatest.sqrt()).contains(&x.abs());
-            let all = |data: TensorData| data.to_vec::<f64>().into_iter().all(inside);
-            value.dtype().is_float() && !block_on(self.inner.read(value.clone())).is_ok_and(all)
+            value.dtype().is_float() && !self.numbers(value).into_iter().all(inside)
         };
         let any = self.device && operands.iter().filter_map(Operand::value).any(leaves);
         any && self.random().chance(50)
@@ -231,9 +224,13 @@ impl Noisy {
 
     /// The greatest finite magnitude.
     fn largest(&self, value: &Value) -> f64 {
-        let magnitudes = |data: TensorData| data.to_vec::<f64>().into_iter().filter(|x| x.is_finite());
-        let most = |data| magnitudes(data).fold(0.0, |most: f64, x| most.max(x.abs()));
-        block_on(self.inner.read(value.clone())).map_or(0.0, most)
+        let finite = self.numbers(value).into_iter().filter(|x| x.is_finite());
+        finite.fold(0.0, |most, x| most.max(x.abs()))
+    }
+
+    /// The elements of an operand; none of one that failed, with which no op is run.
+    fn numbers(&self, value: &Value) -> Vec<f64> {
+        block_on(self.inner.read(value.clone())).map(|data| data.to_vec()).unwrap_or_default()
     }
 
     /// The operands of a sum or product in another order.

@@ -7,7 +7,7 @@ use crate::native::{Native, length};
 use crate::view::{tensor, view};
 use crate::widen::few_channels;
 use kiln_ir::{
-    Axes, ConvPass, ConvSpec, DType, Engine, Layout, Op, Operand, Operands, PadAxis, Result, Scalar, Shape,
+    Axes, ConvPass, ConvSpec, DType, Layout, Op, Operand, Operands, PadAxis, Result, Scalar, Shape,
     SliceAxis, TensorType, Value, Values,
 };
 use smallvec::smallvec;
@@ -63,17 +63,11 @@ impl<D: Driver> Gpu<D> {
 
     /// What the library does not convolve in 16 bits, in 32.
     fn conv_widened(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
-        let cast = |operand: Operand, dtype: DType| -> Operand {
-            let Operand::Value(value) = &operand else { return operand };
-            let ty = value.ty().with_dtype(dtype);
-            Operand::Value(self.execute(&Op::Cast(dtype), smallvec![operand], &[ty]).remove(0))
-        };
-        let wide = inputs.into_iter().map(|operand| cast(operand, DType::F32)).collect();
+        let wide = inputs.iter().map(|operand| Ok(self.cast(operand, DType::F32)?.into()));
+        let wide = wide.collect::<Result<Operands>>()?;
+        drop(inputs);
         let computed = self.conv(op, wide, &[results[0].with_dtype(DType::F32)])?;
-        match cast(first(computed), results[0].dtype) {
-            Operand::Value(value) => Ok(smallvec![value]),
-            Operand::Scalar(_) => Err(kiln_ir::Error::unsupported("gpu", "a convolution is no number")),
-        }
+        Ok(smallvec![self.cast(&first(computed), results[0].dtype)?])
     }
 
     fn conv_with(
@@ -86,11 +80,7 @@ impl<D: Driver> Gpu<D> {
         let size = convolution.dtype.size();
         let [a, b] =
             [self.lying_channels(inputs, 0, &convolution)?, self.lying_channels(inputs, 1, &convolution)?];
-        let result = if convolution.channels_last {
-            self.uninit_channels_last(&results[0])?
-        } else {
-            self.uninit(&results[0])?
-        };
+        let result = self.uninit_channels(&results[0], convolution.channels_last)?;
         let workspace = self.block(workspace)?;
         let tensors = match convolution.pass {
             Pass::Forward => [a.at(size), b.at(size), result.at(size)],
@@ -101,8 +91,11 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![Array { suspicions: suspicions::<D>(inputs), ..result }.into_value(results[0])])
     }
 
-    /// A fresh array without gaps whose channels, axis 1, lie innermost.
-    pub(crate) fn uninit_channels_last(&self, ty: &TensorType) -> Result<Array<D>> {
+    /// A fresh array without gaps, row-major or with its channels, axis 1, innermost.
+    pub(crate) fn uninit_channels(&self, ty: &TensorType, last: bool) -> Result<Array<D>> {
+        if !last {
+            return self.uninit(ty);
+        }
         let order = channels_last(ty.shape.rank());
         let shape: Shape = order.iter().map(|axis| ty.shape[axis]).collect();
         let layout = Layout::contiguous(shape).permute(&order.inverse());

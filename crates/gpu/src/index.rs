@@ -201,7 +201,8 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![self.cast(&Operand::Value(value), ty.dtype)?])
     }
 
-    fn cast(&self, operand: &Operand, dtype: DType) -> Result<Value> {
+    /// An operand as a tensor of another dtype.
+    pub(crate) fn cast(&self, operand: &Operand, dtype: DType) -> Result<Value> {
         let Operand::Value(value) = operand else {
             return Err(Error::unsupported("gpu", "a tensor operand is missing"));
         };

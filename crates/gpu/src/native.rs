@@ -41,7 +41,7 @@ impl Native {
 
     /// What a name in the source stands for.
     pub(crate) fn name(mut self, name: &str, meaning: &str) -> Native {
-        self.known.define(name, meaning);
+        define(&mut self.known.names, name, meaning);
         self
     }
 
@@ -60,25 +60,26 @@ impl Native {
 }
 
 impl Known {
-    fn define(&mut self, name: &str, meaning: &str) {
-        for part in ["#define ", name, " ", meaning, "\n"] {
-            self.names.push_str(part);
-        }
-    }
-
     /// All names, as the source's first lines.
     fn written(&self) -> String {
-        let mut all = Known { entry: self.entry, names: self.names.clone(), dtypes: SmallVec::new() };
+        let mut all = self.names.clone();
         for &(name, dtype, is_copied) in &self.dtypes {
-            all.define(name, memory_type(dtype));
+            define(&mut all, name, memory_type(dtype));
             if is_copied {
                 continue;
             }
-            all.define(&format!("{name}_VALUE"), held_type(dtype));
-            all.define(&format!("{name}_READ(x)"), &format!("({})", widened(dtype, "(x)")));
-            all.define(&format!("{name}_WRITTEN(x)"), &format!("({})", narrowed(dtype, "(x)")));
+            define(&mut all, &format!("{name}_VALUE"), held_type(dtype));
+            define(&mut all, &format!("{name}_READ(x)"), &format!("({})", widened(dtype, "(x)")));
+            define(&mut all, &format!("{name}_WRITTEN(x)"), &format!("({})", narrowed(dtype, "(x)")));
         }
-        all.names
+        all
+    }
+}
+
+/// Adds what a name stands for to the lines of a source.
+fn define(lines: &mut String, name: &str, meaning: &str) {
+    for part in ["#define ", name, " ", meaning, "\n"] {
+        lines.push_str(part);
     }
 }
 

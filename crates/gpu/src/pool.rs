@@ -74,7 +74,7 @@ impl<D: Driver> Gpu<D> {
         }
         let lie = Lie::of(x, ty, spec, &[results[0].num_elements()]);
         let x = self.as_pooled(x, &lie, ty.dtype)?;
-        let result = self.uninit_pooled(&results[0], &lie)?;
+        let result = self.uninit_channels(&results[0], lie.channels_last)?;
         let (size, counts) = (&ty.shape[2..], &results[0].shape[2..]);
         let native = match spec.kind {
             PoolKind::Max => {
@@ -116,7 +116,7 @@ impl<D: Driver> Gpu<D> {
                     .name("WINNERS", "");
                 self.pooled(native, &lie, windows, smallvec![x.place(ty.dtype), winners()], lengths)?;
                 let native = named(spec, &lie, "kiln_pool_max_grad", "KILN_POOL_MAX_GRAD", ty.dtype);
-                let result = self.uninit_pooled(&ty, &lie)?;
+                let result = self.uninit_channels(&ty, lie.channels_last)?;
                 let arguments = smallvec![grad.place(ty.dtype), winners(), result.place(ty.dtype)];
                 self.pooled(native, &lie, total, arguments, lengths)?;
                 result
@@ -125,7 +125,7 @@ impl<D: Driver> Gpu<D> {
                 let lie = Lie::of(grad, grad_ty, spec, &[total]);
                 let grad = self.as_pooled(grad, &lie, ty.dtype)?;
                 let native = named(spec, &lie, "kiln_pool_average_grad", "KILN_POOL_AVERAGE_GRAD", ty.dtype);
-                let result = self.uninit_pooled(&ty, &lie)?;
+                let result = self.uninit_channels(&ty, lie.channels_last)?;
                 let arguments = smallvec![grad.place(ty.dtype), result.place(ty.dtype)];
                 self.pooled(native, &lie, total, arguments, lengths)?;
                 result
@@ -154,11 +154,6 @@ impl<D: Driver> Gpu<D> {
     /// The array without gaps, as a kernel goes through it.
     fn as_pooled(&self, array: &Array<D>, lie: &Lie, dtype: DType) -> Result<Array<D>> {
         self.contiguous_aligned(&array.with_layout(lie.seen(&array.layout)), dtype)
-    }
-
-    /// A fresh array that lies so.
-    fn uninit_pooled(&self, ty: &TensorType, lie: &Lie) -> Result<Array<D>> {
-        if lie.channels_last { self.uninit_channels_last(ty) } else { self.uninit(ty) }
     }
 }
 

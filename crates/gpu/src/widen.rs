@@ -68,7 +68,7 @@ impl<D: Driver> Gpu<D> {
         let array = if is_innermost { array.clone() } else { self.contiguous(array, ty.dtype)? };
         let (channels, space) = (ty.shape[1], ty.shape[2..].iter().product::<usize>());
         let [of_channel, of_place] = if is_innermost { [1, channels] } else { [space, 1] };
-        let fresh = self.uninit_channels_last(widened)?;
+        let fresh = self.uninit_channels(widened, true)?;
         let total = ty.shape[0] * space;
         let narrow = widened.num_elements() < 1 << 30;
         let native = Native::new(WIDEN, "kiln_widen").name("INDEX", if narrow { "int" } else { "long long" });

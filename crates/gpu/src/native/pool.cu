@@ -21,9 +21,7 @@
 #define STEP 1
 #endif
 
-template <typename E> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16) KilnPack {
-  E at[V];
-};
+template <typename E> using KilnPack = kiln_pack<E, V>;
 
 #if defined(KILN_POOL_MAX)
 // The first greatest element of each window: itself, or its place in its row (WINNERS).

@@ -5,9 +5,8 @@
 // Of words; one more, so that columns lie in different banks.
 #define PITCH (TILE / 2 + 1)
 
-struct alignas(16) KilnEight {
-  unsigned at[4];
-};
+// Eight elements, in words.
+typedef kiln_pack<unsigned, 4> KilnEight;
 
 extern "C" __global__ void __launch_bounds__(256) kiln_turn(const KilnEight* from, KilnEight* to, int rows, int columns) {
   __shared__ unsigned tile[TILE * PITCH];

@@ -1,9 +1,7 @@
 // Elements of 16 bits of [examples, channels, space], with channels innermost and zeros behind them up to eight. step_..: from one
 // element of the operand to the next.
 
-struct alignas(16) KilnEight {
-  unsigned short at[8];
-};
+typedef kiln_pack<unsigned short, 8> KilnEight;
 
 extern "C" __global__ void kiln_widen(
     const unsigned short* from, KilnEight* to, INDEX total, INDEX space, int channels, INDEX step_example, INDEX step_channel,
