@@ -10,6 +10,7 @@ use kiln_ir::{DType, Op, OpKind, Program};
 use kiln_suite::coverage::{variant, variants};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ pub struct Options {
     pub threads: usize,
     /// Begin every program with this op.
     pub only: Option<OpKind>,
+    /// Programs that a thread takes at once where kernels are [compiled ahead](Subjects::ahead); none are with 0.
+    pub ahead: u64,
     /// Damaged texts parsed for each program.
     pub texts: usize,
     /// Stop after so many failures.
@@ -52,6 +55,7 @@ impl Default for Options {
             seed: 1,
             threads: 2,
             only: None,
+            ahead: 32,
             texts: 2,
             most_failures: 10,
             shrinking: 3_000,
@@ -112,11 +116,15 @@ pub fn run(options: &Options, subjects: impl Fn() -> Subjects + Sync) -> Report 
             scope.spawn(move || {
                 let subjects = subjects();
                 let mut report = Report::default();
+                let at_once = if subjects.ahead.is_some() { options.ahead.max(1) } else { 1 };
+                let mut taken = 0..0;
                 loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= end {
-                        break;
+                    if taken.is_empty() {
+                        let first = next.fetch_add(at_once, Ordering::Relaxed);
+                        taken = first.min(end)..(first + at_once).min(end);
+                        prepare(options, taken.clone(), &subjects);
                     }
+                    let Some(number) = taken.next() else { break };
                     at.numbers[thread].store(number, Ordering::Relaxed);
                     one(options, number, &subjects, &mut report);
                     if options.progress {
@@ -129,6 +137,7 @@ pub fn run(options: &Options, subjects: impl Fn() -> Subjects + Sync) -> Report 
                     };
                     if enough {
                         next.store(end, Ordering::Relaxed);
+                        break;
                     }
                 }
                 total.lock().unwrap_or_else(|error| error.into_inner()).absorb(report);
@@ -176,6 +185,14 @@ impl Progress {
             }
         }
     }
+}
+
+/// Compiles ahead what programs will need.
+fn prepare(options: &Options, numbers: Range<u64>, subjects: &Subjects) {
+    let Some(ahead) = subjects.ahead.as_ref().filter(|_| options.ahead > 0) else { return };
+    // A generator that panics is reported where the program runs.
+    let generated = |number| guarded(|| trial(options.seed, number, options.only)).ok();
+    ahead(&numbers.filter_map(generated).collect::<Vec<_>>());
 }
 
 /// Generates and checks one program.

@@ -5,6 +5,7 @@ mod direction;
 mod expansion;
 mod fused;
 mod gradient;
+mod kernels;
 mod passed;
 mod text;
 mod value;
@@ -30,7 +31,22 @@ pub enum Scope {
     /// What an engine of another device may get wrong: its ops, its regions, and gradients over both, compared with the
     /// reference. Layers and texts are the same on every engine, and the order in which its threads add is not fixed.
     Engine,
+    /// Only that what an engine compiles for another device does compile: nothing runs there, and all that is read is 0.
+    Kernels,
 }
+
+impl Scope {
+    fn has(self, check: Check) -> bool {
+        match self {
+            Scope::All => check != Check::Kernels,
+            Scope::Engine => matches!(check, Check::Value | Check::Fused),
+            Scope::Kernels => check == Check::Kernels,
+        }
+    }
+}
+
+/// Compiles ahead what the engine under test will need for trials.
+pub type Ahead = Arc<dyn Fn(&[Trial]) + Send + Sync>;
 
 /// The engines under test.
 #[derive(Clone)]
@@ -43,6 +59,8 @@ pub struct Subjects {
     pub fused: Fusion,
     /// How much is checked of them.
     pub scope: Scope,
+    /// What compiles ahead for them, where that is worth it.
+    pub ahead: Option<Ahead>,
 }
 
 impl Subjects {
@@ -54,7 +72,7 @@ impl Subjects {
     /// These engines, and the first one behind fusion.
     pub fn of(one: Arc<dyn Engine>, many: Arc<dyn Engine>) -> Subjects {
         let fused = Fusion::with_mode(one.clone(), Mode::On);
-        Subjects { one, many, fused, scope: Scope::All }
+        Subjects { one, many, fused, scope: Scope::All, ahead: None }
     }
 
     /// An engine of another device, alone and behind fusion.
@@ -68,6 +86,8 @@ impl Subjects {
 pub enum Check {
     /// The program is valid, and its text reads back as it was.
     Text,
+    /// All that an engine compiles for the program compiles.
+    Kernels,
     /// Each op gives what the reference gives for the same operands.
     Value,
     /// Nothing is overwritten that is still in use, and holding all values changes no result.
@@ -104,6 +124,7 @@ impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Check::Text => "text",
+            Check::Kernels => "kernels",
             Check::Value => "value",
             Check::Ownership => "ownership",
             Check::Threads => "threads",
@@ -219,8 +240,9 @@ type Body<'a> = &'a dyn Fn(&mut Counts) -> Result<(), Failure>;
 /// Checks everything of a trial, up to the first failure. A panic is a failure of the check it happened in.
 pub fn check(trial: &Trial, subjects: &Subjects) -> Found {
     let mut found = Found::default();
-    let checks: [(Check, Body<'_>); 6] = [
+    let checks: [(Check, Body<'_>); 7] = [
         (Check::Text, &|_| text::check(trial)),
+        (Check::Kernels, &|counts| kernels::check(trial, subjects, counts)),
         (Check::Value, &|counts| value::check(trial, subjects, counts)),
         (Check::Fused, &|counts| fused::check(trial, subjects, counts)),
         (Check::Expansion, &|counts| expansion::check(trial, counts)),
@@ -228,7 +250,7 @@ pub fn check(trial: &Trial, subjects: &Subjects) -> Found {
         (Check::Gradient, &|counts| gradient::check(trial, subjects, counts)),
     ];
     for (check, body) in checks {
-        if subjects.scope == Scope::Engine && !matches!(check, Check::Value | Check::Fused) {
+        if !subjects.scope.has(check) {
             continue;
         }
         let mut counts = Counts::default();

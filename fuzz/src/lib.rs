@@ -19,8 +19,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "cuda")]
+mod ahead;
 pub mod campaign;
 pub mod check;
+#[cfg(feature = "cuda")]
+pub mod dry;
 pub mod generate;
 mod noise;
 pub mod parser;

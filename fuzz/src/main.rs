@@ -17,7 +17,10 @@ kiln-fuzz [OPTIONS]: random programs, run in ways that must agree
   --first N      the number of the first (default: 0)
   --threads T    how many share the work (default: as many as the machine runs at once)
   --only OP      begin each program with this op, by the name of its kind: MatMul, Conv, ...
-  --engine NAME  what is compared with the reference: cpu, or cuda in a build with that feature (default: cpu)
+  --engine NAME  what is compared with the reference: cpu, or cuda in a build with that feature (default: cpu);
+                 nvrtc needs that feature but no GPU: only whether the kernels compile is checked, and how long it takes
+  --ahead N      on a GPU, compile the kernels of so many programs together before they run; 0 compiles each when it is
+                 needed (default: 32)
   --texts N      damaged texts parsed for each program (default: 2)
   --failures N   stop after so many mismatches (default: 10)
   --shrink N     changes tried to make each failing program smaller (default: 3000)
@@ -49,6 +52,9 @@ enum Tested {
     Cpu,
     #[cfg(feature = "cuda")]
     Cuda,
+    /// Its compiler alone.
+    #[cfg(feature = "cuda")]
+    Nvrtc,
 }
 
 impl Tested {
@@ -57,9 +63,11 @@ impl Tested {
             "cpu" => Ok(Tested::Cpu),
             #[cfg(feature = "cuda")]
             "cuda" => Ok(Tested::Cuda),
+            #[cfg(feature = "cuda")]
+            "nvrtc" => Ok(Tested::Nvrtc),
             #[cfg(not(feature = "cuda"))]
-            "cuda" => Err("`--engine cuda` needs a build with `--features cuda`".into()),
-            _ => Err(format!("no engine is called `{name}`\n  hint: the engines are cpu and cuda")),
+            "cuda" | "nvrtc" => Err(format!("`--engine {name}` needs a build with `--features cuda`")),
+            _ => Err(format!("no engine is called `{name}`\n  hint: the engines are cpu, cuda and nvrtc")),
         }
     }
 
@@ -68,7 +76,20 @@ impl Tested {
         match self {
             Tested::Cpu => Ok(Subjects::cpu()),
             #[cfg(feature = "cuda")]
-            Tested::Cuda => Ok(Subjects::device(kiln_cuda::shared(0).map_err(|error| error.to_string())?)),
+            Tested::Cuda => Ok(Subjects::gpu(kiln_cuda::shared(0).map_err(|error| error.to_string())?)),
+            #[cfg(feature = "cuda")]
+            Tested::Nvrtc => Subjects::dry().map_err(|error| error.to_string()),
+        }
+    }
+
+    /// What is to be said of it after a run.
+    fn said(self) -> Option<String> {
+        match self {
+            Tested::Cpu => None,
+            #[cfg(feature = "cuda")]
+            Tested::Cuda => None,
+            #[cfg(feature = "cuda")]
+            Tested::Nvrtc => Some(kiln_fuzz::dry::Compiled::so_far().to_string()),
         }
     }
 }
@@ -95,6 +116,7 @@ fn parsed() -> Result<Action, String> {
             "--seed" => options.seed = number()?,
             "--first" => options.first = number()?,
             "--threads" => options.threads = number()?.clamp(1, 256) as usize,
+            "--ahead" => options.ahead = number()?,
             "--texts" => options.texts = number()? as usize,
             "--failures" => options.most_failures = number()?.max(1) as usize,
             "--shrink" => options.shrinking = number()? as usize,
@@ -146,6 +168,9 @@ fn act(action: Action) -> Result<bool, String> {
             engine.open()?;
             let report = run(&options, || engine.open().expect("it was there before"));
             println!("{report}");
+            if let Some(said) = engine.said() {
+                println!("{said}");
+            }
             Ok(report.is_good())
         }
     }

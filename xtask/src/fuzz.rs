@@ -16,6 +16,7 @@ const OPTIONS: &[&str] = &[
     "--threads",
     "--only",
     "--engine",
+    "--ahead",
     "--texts",
     "--failures",
     "--shrink",

@@ -24,6 +24,10 @@ pub(crate) fn version() -> (i32, i32) {
     if asked == sys::nvrtcResult::NVRTC_SUCCESS { (major, minor) } else { (0, 0) }
 }
 
+/// The first version that can leave out what no kernel of ours uses: textures, the runtime's functions, launches by kernels.
+/// Declaring them takes longer than reading most kernels.
+const KNOWS_MINIMAL: (i32, i32) = (12, 4);
+
 /// The machine code of a source for an architecture such as `sm_90`.
 ///
 /// Products are rounded before they are added, as they are by the ops that a kernel is made of: a number that two kernels compute
@@ -33,8 +37,14 @@ pub(crate) fn compile(source: &str, architecture: &str, device: &str) -> Result<
         CString::new(source).map_err(|_| Error::device(device, "a kernel's source holds a zero byte"))?;
     let failed = |error: result::NvrtcError| error.on(device, "compiling a kernel");
     let program = Program(result::create_program(&text, None).map_err(failed)?);
-    let options =
-        [format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned(), "--fmad=false".to_owned()];
+    let mut options = vec![
+        format!("--gpu-architecture={architecture}"),
+        "--std=c++17".to_owned(),
+        "--fmad=false".to_owned(),
+    ];
+    if version() >= KNOWS_MINIMAL {
+        options.push("--minimal".to_owned());
+    }
     // SAFETY: the program is alive, and so is its source.
     if let Err(error) = unsafe { result::compile_program(program.0, &options) } {
         return Err(Error::device(

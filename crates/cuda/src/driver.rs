@@ -64,10 +64,21 @@ pub struct CudaMemory {
 
 /// A loaded entry point.
 pub struct CudaFunction {
-    module: sys::CUmodule,
     pub(crate) handle: sys::CUfunction,
+    /// Held: the handle is one of its.
+    _module: Arc<Module>,
+}
+
+/// A loaded binary.
+struct Module {
+    handle: sys::CUmodule,
     context: Arc<Context>,
 }
+
+// SAFETY: CUDA's modules may be used from any thread.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
 
 // SAFETY: CUDA's functions may be launched from any thread.
 unsafe impl Send for CudaFunction {}
@@ -107,10 +118,10 @@ impl Drop for CudaMemory {
     }
 }
 
-impl Drop for CudaFunction {
+impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: the module was loaded for this function alone, and is unloaded once.
-        let unloaded = self.context.enter().and_then(|()| unsafe { result::module::unload(self.module) });
+        // SAFETY: the functions of the module hold it, so that none is left, and it is unloaded once.
+        let unloaded = self.context.enter().and_then(|()| unsafe { result::module::unload(self.handle) });
         // A device that was lost has unloaded it.
         let _ = unloaded;
     }
@@ -203,6 +214,23 @@ impl CudaDriver {
     /// What doing something on the device gave.
     fn done<T>(&self, what: &str, outcome: core::result::Result<T, DriverError>) -> Result<T> {
         outcome.map_err(|error| error.on(&self.info.name, what))
+    }
+
+    fn module(&self, binary: &[u8]) -> Result<Arc<Module>> {
+        self.enter()?;
+        // SAFETY: the binary is whole: the compiler made it, or it was kept with the source it was made from.
+        let module = unsafe { result::module::load_data(binary.as_ptr().cast::<c_void>()) };
+        let handle = self.done("loading a kernel", module)?;
+        Ok(Arc::new(Module { handle, context: self.context.clone() }))
+    }
+
+    fn function(&self, module: &Arc<Module>, entry: &str) -> Result<CudaFunction> {
+        let name = CString::new(entry)
+            .map_err(|_| Error::device(&self.info.name, "an entry point's name holds a zero byte"))?;
+        // SAFETY: the module is loaded.
+        let found = unsafe { result::module::get_function(module.handle, name) };
+        let handle = self.done("finding a kernel's entry point", found)?;
+        Ok(CudaFunction { handle, _module: module.clone() })
     }
 
     /// Queues a convolution into a stream.
@@ -316,22 +344,12 @@ impl Driver for CudaDriver {
     }
 
     fn load(&self, binary: &[u8], entry: &str) -> Result<CudaFunction> {
-        self.enter()?;
-        let name = CString::new(entry)
-            .map_err(|_| Error::device(&self.info.name, "an entry point's name holds a zero byte"))?;
-        // SAFETY: the binary is whole: the compiler made it, or it was kept with the source it was made from.
-        let module = unsafe { result::module::load_data(binary.as_ptr().cast::<c_void>()) };
-        let module = self.done("loading a kernel", module)?;
-        // SAFETY: the module is loaded.
-        match unsafe { result::module::get_function(module, name) } {
-            Ok(handle) => Ok(CudaFunction { module, handle, context: self.context.clone() }),
-            Err(error) => {
-                // SAFETY: nothing of the module is used.
-                let unloaded = unsafe { result::module::unload(module) };
-                let _ = unloaded;
-                Err(error.on(&self.info.name, "finding a kernel's entry point"))
-            }
-        }
+        self.function(&self.module(binary)?, entry)
+    }
+
+    fn load_all(&self, binary: &[u8], entries: &[&str]) -> Result<Vec<Option<CudaFunction>>> {
+        let module = self.module(binary)?;
+        Ok(entries.iter().map(|entry| self.function(&module, entry).ok()).collect())
     }
 
     unsafe fn launch(

@@ -67,6 +67,14 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// When the binary is not for this device or lacks the entry point.
     fn load(&self, binary: &[u8], entry: &str) -> Result<Self::Function>;
 
+    /// Loads a binary once for several entry points; nothing for those that it lacks.
+    ///
+    /// # Errors
+    /// When the binary is not for this device.
+    fn load_all(&self, binary: &[u8], entries: &[&str]) -> Result<Vec<Option<Self::Function>>> {
+        Ok(entries.iter().map(|entry| self.load(binary, entry).ok()).collect())
+    }
+
     /// Queues a kernel.
     ///
     /// # Safety

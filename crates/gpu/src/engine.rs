@@ -57,6 +57,13 @@ impl<D: Driver> Gpu<D> {
         &self.driver
     }
 
+    /// Compiles sources of kernels before they are needed, several at a time, which takes a fraction of the time. What does not
+    /// compile is left for when it is needed. A [driver without a device](crate::DryDriver) of the same
+    /// [`DeviceInfo`](crate::DeviceInfo) tells which sources some work will need.
+    pub fn prepare(&self, sources: &[Arc<str>]) {
+        self.kernels.prepare(sources);
+    }
+
     /// How many kernels were compiled since the engine was made, rather than found on disk.
     pub fn compiled_kernels(&self) -> u64 {
         self.kernels.compiled()

@@ -1,8 +1,10 @@
 //! Compiled kernels: kept by source, in memory and on disk.
 
+use crate::bundle::{Bundle, entry_points};
 use crate::driver::Driver;
 use crate::native::Known;
 use kiln_ir::Result;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +17,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 type Slot<F> = Arc<OnceLock<Result<Arc<F>>>>;
 
 /// By source and entry point.
-type Loaded<F> = HashMap<(Arc<str>, &'static str), Slot<F>>;
+type Loaded<F> = HashMap<(Arc<str>, Cow<'static, str>), Slot<F>>;
+
+/// Sources that are compiled together at most. What it takes to begin is then a small part.
+const TOGETHER: usize = 16;
 
 /// Kernels written by hand.
 type Natives<F> = HashMap<Known, Arc<F>>;
@@ -48,7 +53,7 @@ impl<D: Driver> Kernels<D> {
     pub(crate) fn function(&self, source: &Arc<str>, entry: &'static str) -> Result<Arc<D::Function>> {
         let slot = {
             let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-            loaded.entry((source.clone(), entry)).or_default().clone()
+            loaded.entry((source.clone(), entry.into())).or_default().clone()
         };
         slot.get_or_init(|| self.make(source, entry).map(Arc::new)).clone()
     }
@@ -69,6 +74,50 @@ impl<D: Driver> Kernels<D> {
         let function = self.function(&source(&known).into(), known.entry)?;
         natives().insert(known, function.clone());
         Ok(function)
+    }
+
+    /// Compiles sources before they are needed, several at a time. Those that are known stay as they are; those that do not
+    /// compile are left for when they are needed, and then say why. Nothing of it is kept on disk.
+    pub(crate) fn prepare(&self, sources: &[Arc<str>]) {
+        let on_disk = |source: &str| self.disk.as_ref().is_some_and(|disk| disk.find(source).is_some());
+        let new: Vec<Arc<str>> =
+            sources.iter().filter(|source| !on_disk(source) && self.claim(source)).cloned().collect();
+        for together in new.chunks(TOGETHER) {
+            let bundle = Bundle::of(together);
+            if let Ok(binary) = self.driver.compile(&bundle.text) {
+                self.compiled.fetch_add(together.len() as u64, Ordering::Relaxed);
+                self.fill(together, &bundle, &binary);
+            }
+        }
+    }
+
+    /// Makes slots for a source, unless there are some.
+    fn claim(&self, source: &Arc<str>) -> bool {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = entry_points(source).into_iter().map(|entry| (source.clone(), entry.to_owned().into()));
+        let mut is_new = false;
+        for key in entries {
+            loaded.entry(key).or_insert_with(|| {
+                is_new = true;
+                Slot::default()
+            });
+        }
+        is_new
+    }
+
+    /// Gives slots of sources what a bundle's binary has for them.
+    fn fill(&self, sources: &[Arc<str>], bundle: &Bundle, binary: &[u8]) {
+        let here: Vec<&str> = bundle.entries.iter().flatten().map(|(_, here)| &**here).collect();
+        let Ok(functions) = self.driver.load_all(binary, &here) else { return };
+        let of_source = |(source, entries)| core::iter::repeat(source).zip(entries);
+        let places = sources.iter().zip(&bundle.entries).flat_map(of_source);
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((source, (entry, _)), function) in places.zip(functions) {
+            let Some(function) = function else { continue };
+            let slot = loaded.entry((source.clone(), entry.clone().into())).or_default();
+            // Who needed it meanwhile has compiled it.
+            let _ = slot.set(Ok(Arc::new(function)));
+        }
     }
 
     /// How many sources were compiled, rather than found on disk.
@@ -135,6 +184,10 @@ impl Disk {
     /// A failure, such as a full disk, only means that the kernel is compiled again next time.
     fn keep(&self, source: &str, binary: &[u8]) {
         static COUNT: AtomicU64 = AtomicU64::new(0);
+        // A compiler that only notes what it is given has nothing to keep.
+        if binary.is_empty() {
+            return;
+        }
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let temporary = self.folder.join(format!("{}-{number}.new", std::process::id()));
         let written =
@@ -187,6 +240,8 @@ mod tests {
         let disk = disk("found");
         disk.keep("one", &[1, 2, 3]);
         assert_eq!(disk.find("one"), Some(vec![1, 2, 3]));
+        assert_eq!(disk.find("two"), None);
+        disk.keep("two", &[]);
         assert_eq!(disk.find("two"), None);
         // As if both had one hash.
         fs::rename(disk.path("one"), disk.path("two")).unwrap();

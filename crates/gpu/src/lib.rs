@@ -23,6 +23,7 @@
 
 mod array;
 mod attention;
+mod bundle;
 mod convolve;
 // Launching is unsafe: the device reads and writes where it is told.
 #[allow(unsafe_code)]

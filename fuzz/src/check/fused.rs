@@ -41,8 +41,8 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
 /// narrower float, the processor's engine shows what becomes of them.
 fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
     match (subjects.scope, number) {
-        (Scope::Engine, 0) => Arc::new(Cpu::with_threads(1)),
-        (Scope::Engine, _) => Arc::new(Noisy::of_device(number)),
+        (Scope::Engine | Scope::Kernels, 0) => Arc::new(Cpu::with_threads(1)),
+        (Scope::Engine | Scope::Kernels, _) => Arc::new(Noisy::of_device(number)),
         (Scope::All, _) => Arc::new(Noisy::new(number)),
     }
 }
@@ -51,16 +51,35 @@ fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
 fn ways(subjects: &Subjects) -> &'static [Held] {
     match subjects.scope {
         Scope::All => &[Held::Outputs, Held::All, Held::Some],
-        Scope::Engine => &[Held::Some],
+        Scope::Engine | Scope::Kernels => &[Held::Some],
     }
+}
+
+/// Runs what is recorded, its gradients too, whatever it gives.
+pub(super) fn run_all(trial: &Trial, subjects: &Subjects) {
+    for &held in ways(subjects) {
+        run(&subjects.fused, trial, held, &mut noise_of(trial));
+    }
+    let checkpointing = checkpointing(trial);
+    for engine in [subjects.one.clone(), Arc::new(subjects.fused.clone())] {
+        pulled_back(trial, &Autodiff::new(engine, checkpointing));
+    }
+}
+
+/// What happens while a program is recorded.
+fn noise_of(trial: &Trial) -> Random {
+    Random::new(0xF05E, trial.program.instructions.len() as u64)
+}
+
+fn checkpointing(trial: &Trial) -> Checkpointing {
+    if trial.smooth { Checkpointing::None } else { Checkpointing::Balanced }
 }
 
 fn values(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     let expected = trace(&*subjects.one, trial, Ownership::Kept).slots;
     let noisy = |number: u64| Some(trace(&*run_with_noise(subjects, number), trial, Ownership::Kept).slots);
     for &held in ways(subjects) {
-        let mut random = Random::new(0xF05E, trial.program.instructions.len() as u64);
-        let found = run(&subjects.fused, trial, held, &mut random);
+        let found = run(&subjects.fused, trial, held, &mut noise_of(trial));
         counts.comparisons += found.len() as u64;
         let (slots, found): (Vec<usize>, Vec<Slot>) = found.into_iter().unzip();
         let expected: Vec<Slot> = slots.iter().map(|&slot| expected[slot].clone()).collect();
@@ -169,7 +188,7 @@ fn disturb(layer: &Fusion, values: &[Option<Value>], random: &mut Random) {
 
 /// The gradients of a projection of the outputs are the same.
 fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
-    let checkpointing = if trial.smooth { Checkpointing::None } else { Checkpointing::Balanced };
+    let checkpointing = checkpointing(trial);
     let under = |engine: Arc<dyn Engine>| pulled_back(trial, &Autodiff::new(engine, checkpointing));
     let Some(eager) = under(subjects.one.clone()) else { return Ok(()) };
     let noisy = |number: u64| under(run_with_noise(subjects, number));

@@ -1,0 +1,30 @@
+//! Kernels that programs will need, compiled together before they run.
+//!
+//! Programs that were never seen need kernels that were never compiled, and a compiler takes longer to begin than for a small
+//! kernel. A device that is not there runs the programs first and tells what they need.
+
+use crate::check::{Ahead, Scope, Subjects, check};
+use crate::trial::Trial;
+use kiln_gpu::{Driver, DryDriver, Gpu, MemoryConfig};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What compiles on a device ahead.
+pub(crate) fn ahead<D: Driver>(device: Arc<Gpu<D>>) -> Ahead {
+    let found = Arc::new(Mutex::new(Vec::<Arc<str>>::new()));
+    let noted = found.clone();
+    let note = move |source: &str| {
+        noted.lock().unwrap_or_else(PoisonError::into_inner).push(source.into());
+        Ok(Vec::new())
+    };
+    let driver = DryDriver::new(device.driver().info().clone(), note).with_libraries();
+    let engine = Gpu::new(driver, MemoryConfig::default());
+    let scout = Subjects { scope: Scope::Kernels, ..Subjects::device(Arc::new(engine)) };
+    Arc::new(move |trials: &[Trial]| {
+        for trial in trials {
+            // A panic is found again where the program runs.
+            check(trial, &scout);
+        }
+        let sources = core::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+        device.prepare(&sources);
+    })
+}

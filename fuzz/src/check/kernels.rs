@@ -1,0 +1,15 @@
+//! What a program asks an engine to compile, op by op, recorded, and for its gradients, compiles. A source that does not panics.
+
+use super::{Counts, Failure, Subjects, fused};
+use crate::shrink::edit;
+use crate::trace::{Ownership, trace};
+use crate::trial::Trial;
+
+pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
+    for trial in [edit::opened_all(trial).as_ref(), Some(trial)].into_iter().flatten() {
+        trace(&*subjects.one, trial, Ownership::Passed);
+        counts.ops += trial.program.instructions.len() as u64;
+    }
+    fused::run_all(trial, subjects);
+    Ok(())
+}

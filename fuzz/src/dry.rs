@@ -1,0 +1,75 @@
+//! An engine whose kernels are compiled for a GPU, by NVRTC, and never run: no GPU is needed.
+
+use crate::ahead::ahead;
+use crate::check::{Scope, Subjects};
+use kiln_gpu::{DeviceInfo, Driver, DryDriver, Gpu, MemoryConfig};
+use kiln_ir::Result;
+use kiln_kernel::print::Dialect;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Hopper, with its own instructions.
+const ARCHITECTURE: &str = "sm_90a";
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
+
+/// What compiling took in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compiled {
+    /// How often the compiler was called.
+    pub calls: u64,
+    /// How long all calls took together.
+    pub time: Duration,
+}
+
+impl Compiled {
+    /// What it took so far.
+    pub fn so_far() -> Compiled {
+        let time = Duration::from_nanos(NANOSECONDS.load(Ordering::Relaxed));
+        Compiled { calls: CALLS.load(Ordering::Relaxed), time }
+    }
+}
+
+impl fmt::Display for Compiled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} sources compiled in {:.1} s", self.calls, self.time.as_secs_f64())
+    }
+}
+
+impl Subjects {
+    /// A GPU's engine, alone and behind fusion, with kernels that are compiled ahead.
+    pub fn gpu<D: Driver>(engine: Arc<Gpu<D>>) -> Subjects {
+        Subjects { ahead: Some(ahead(engine.clone())), ..Subjects::device(engine) }
+    }
+
+    /// A GPU that is not there: only whether its kernels compile is checked.
+    ///
+    /// # Errors
+    /// When the compiler is missing.
+    pub fn dry() -> Result<Subjects> {
+        kiln_cuda::compile("", ARCHITECTURE)?;
+        let info = DeviceInfo {
+            name: "cuda:dry".to_owned(),
+            model: "a GPU that is not there".to_owned(),
+            target: format!("cuda {ARCHITECTURE} dry"),
+            dialect: Dialect::Cuda,
+            memory: 1 << 40,
+            multiprocessors: 132,
+        };
+        let engine = Gpu::new(DryDriver::new(info, compile).with_libraries(), MemoryConfig::default());
+        Ok(Subjects { scope: Scope::Kernels, ..Subjects::gpu(Arc::new(engine)) })
+    }
+}
+
+/// # Panics
+/// When a source does not compile, so that it is a failure of the trial that is checked.
+fn compile(source: &str) -> Result<Vec<u8>> {
+    let started = Instant::now();
+    let compiled = kiln_cuda::compile(source, ARCHITECTURE);
+    NANOSECONDS.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    Ok(compiled.unwrap_or_else(|error| panic!("{error}")))
+}
