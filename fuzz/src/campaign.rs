@@ -122,7 +122,7 @@ pub fn run(options: &Options, subjects: impl Fn() -> Subjects + Sync) -> Report 
                     if taken.is_empty() {
                         let first = next.fetch_add(at_once, Ordering::Relaxed);
                         taken = first.min(end)..(first + at_once).min(end);
-                        prepare(options, taken.clone(), &subjects);
+                        report.failures.extend(prepare(options, taken.clone(), &subjects));
                     }
                     let Some(number) = taken.next() else { break };
                     at.numbers[thread].store(number, Ordering::Relaxed);
@@ -188,11 +188,15 @@ impl Progress {
 }
 
 /// Compiles ahead what programs will need.
-fn prepare(options: &Options, numbers: Range<u64>, subjects: &Subjects) {
-    let Some(ahead) = subjects.ahead.as_ref().filter(|_| options.ahead > 0) else { return };
+fn prepare(options: &Options, numbers: Range<u64>, subjects: &Subjects) -> Option<Reported> {
+    let ahead = subjects.ahead.as_ref().filter(|_| options.ahead > 0)?;
+    let number = numbers.start;
     // A generator that panics is reported where the program runs.
     let generated = |number| guarded(|| trial(options.seed, number, options.only)).ok();
-    ahead(&numbers.filter_map(generated).collect::<Vec<_>>());
+    let message = guarded(|| ahead(&numbers.filter_map(generated).collect::<Vec<_>>())).err()?;
+    let message = format!("of this program and those after it, compiled ahead: {message}");
+    let failure = Failure::whole(Check::Kernels, message);
+    Some(Reported { number, failure, filetest: String::new() })
 }
 
 /// Generates and checks one program.

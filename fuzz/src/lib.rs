@@ -6,7 +6,8 @@
 //! automatic differentiation, recorded and fused, expanded into simpler ops, printed and read back; gradients are compared
 //! with finite differences. [`shrink::shrink`] makes a failing trial small, and [`Trial::to_filetest`] prints it as a file of
 //! `filetests/run`, which the tests of this crate run. [`parser`] feeds damaged texts to the parser of programs.
-//! [`campaign::run`] does all that for many numbers on several threads.
+//! [`campaign::run`] does all that for many numbers on several threads. On a GPU the kernels of many programs are compiled
+//! together before they run.
 //!
 //! `cargo xtask fuzz --programs 2000` runs it.
 //!

@@ -37,7 +37,8 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
 /// in it, and overflow and debug assertions are checked.
 pub(crate) fn fuzzer(mut command: Command, words: &[String]) -> Command {
     command.args(["run", "--quiet", "-p", PACKAGE]);
-    if words.iter().any(|word| matches!(word.as_str(), "cuda" | "--engine=cuda")) {
+    if words.iter().any(|word| matches!(word.as_str(), "cuda" | "--engine=cuda" | "nvrtc" | "--engine=nvrtc"))
+    {
         command.args(["--features", "cuda"]);
     }
     command.arg("--");
@@ -64,6 +65,9 @@ mod tests {
         let words: Vec<String> = ["--engine", "cuda"].map(str::to_owned).into();
         let said = process::describe(&fuzzer(Command::new("cargo"), &words));
         assert_eq!(said, "cargo run --quiet -p kiln-fuzz --features cuda -- --engine cuda");
+        let words = ["--engine=nvrtc".to_owned()];
+        let said = process::describe(&fuzzer(Command::new("cargo"), &words));
+        assert_eq!(said, "cargo run --quiet -p kiln-fuzz --features cuda -- --engine nvrtc");
     }
 
     #[test]

@@ -5,13 +5,13 @@ use crate::driver::Driver;
 use crate::native::Known;
 use kiln_ir::Result;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A kernel that is compiled once: the first who asks compiles, all others wait for that.
 type Slot<F> = Arc<OnceLock<Result<Arc<F>>>>;
@@ -30,6 +30,7 @@ pub(crate) struct Kernels<D: Driver> {
     driver: Arc<D>,
     loaded: Mutex<Loaded<D::Function>>,
     natives: Mutex<Natives<D::Function>>,
+    preparing: Preparing,
     disk: Option<Disk>,
     compiled: AtomicU64,
 }
@@ -41,6 +42,7 @@ impl<D: Driver> Kernels<D> {
             driver,
             loaded: Mutex::default(),
             natives: Mutex::default(),
+            preparing: Preparing::default(),
             disk,
             compiled: AtomicU64::new(0),
         }
@@ -51,10 +53,10 @@ impl<D: Driver> Kernels<D> {
     /// # Errors
     /// When it does not compile.
     pub(crate) fn function(&self, source: &Arc<str>, entry: &'static str) -> Result<Arc<D::Function>> {
-        let slot = {
-            let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-            loaded.entry((source.clone(), entry.into())).or_default().clone()
-        };
+        let slot = self.slot(source, entry.into());
+        if slot.get().is_none() {
+            self.preparing.wait(source);
+        }
         slot.get_or_init(|| self.make(source, entry).map(Arc::new)).clone()
     }
 
@@ -79,30 +81,27 @@ impl<D: Driver> Kernels<D> {
     /// Compiles sources before they are needed, several at a time. Those that are known stay as they are; those that do not
     /// compile are left for when they are needed, and then say why. Nothing of it is kept on disk.
     pub(crate) fn prepare(&self, sources: &[Arc<str>]) {
-        let on_disk = |source: &str| self.disk.as_ref().is_some_and(|disk| disk.find(source).is_some());
-        let new: Vec<Arc<str>> =
-            sources.iter().filter(|source| !on_disk(source) && self.claim(source)).cloned().collect();
-        for together in new.chunks(TOGETHER) {
-            let bundle = Bundle::of(together);
+        let claims = sources.iter().filter_map(|source| self.preparing.claim(source));
+        let claims: Vec<Claim<'_>> = claims.filter(|claim| !self.is_known(&claim.source)).collect();
+        let mut claims = claims.into_iter().peekable();
+        while claims.peek().is_some() {
+            let together: Vec<Claim<'_>> = claims.by_ref().take(TOGETHER).collect();
+            let sources: Vec<Arc<str>> = together.iter().map(|claim| claim.source.clone()).collect();
+            let bundle = Bundle::of(&sources);
             if let Ok(binary) = self.driver.compile(&bundle.text) {
-                self.compiled.fetch_add(together.len() as u64, Ordering::Relaxed);
-                self.fill(together, &bundle, &binary);
+                self.compiled.fetch_add(sources.len() as u64, Ordering::Relaxed);
+                self.fill(&sources, &bundle, &binary);
             }
         }
     }
 
-    /// Makes slots for a source, unless there are some.
-    fn claim(&self, source: &Arc<str>) -> bool {
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries = entry_points(source).into_iter().map(|entry| (source.clone(), entry.to_owned().into()));
-        let mut is_new = false;
-        for key in entries {
-            loaded.entry(key).or_insert_with(|| {
-                is_new = true;
-                Slot::default()
-            });
-        }
-        is_new
+    fn is_known(&self, source: &Arc<str>) -> bool {
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys =
+            entry_points(source).into_iter().map(|entry| (source.clone(), entry.to_owned().into()));
+        let is_loaded = keys.any(|key| loaded.contains_key(&key));
+        drop(loaded);
+        is_loaded || self.disk.as_ref().is_some_and(|disk| disk.find(source).is_some())
     }
 
     /// Gives slots of sources what a bundle's binary has for them.
@@ -111,13 +110,17 @@ impl<D: Driver> Kernels<D> {
         let Ok(functions) = self.driver.load_all(binary, &here) else { return };
         let of_source = |(source, entries)| core::iter::repeat(source).zip(entries);
         let places = sources.iter().zip(&bundle.entries).flat_map(of_source);
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         for ((source, (entry, _)), function) in places.zip(functions) {
-            let Some(function) = function else { continue };
-            let slot = loaded.entry((source.clone(), entry.clone().into())).or_default();
-            // Who needed it meanwhile has compiled it.
-            let _ = slot.set(Ok(Arc::new(function)));
+            if let Some(function) = function {
+                // It may have been asked for before it was claimed.
+                let _ = self.slot(source, entry.clone().into()).set(Ok(Arc::new(function)));
+            }
         }
+    }
+
+    fn slot(&self, source: &Arc<str>, entry: Cow<'static, str>) -> Slot<D::Function> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.entry((source.clone(), entry)).or_default().clone()
     }
 
     /// How many sources were compiled, rather than found on disk.
@@ -138,6 +141,44 @@ impl<D: Driver> Kernels<D> {
             disk.keep(source, &binary);
         }
         Ok(function)
+    }
+}
+
+/// Sources that some thread compiles together with others. Who needs one meanwhile waits.
+#[derive(Default)]
+struct Preparing {
+    sources: Mutex<HashSet<Arc<str>>>,
+    ended: Condvar,
+}
+
+/// A source that is being prepared, until this is dropped.
+struct Claim<'a> {
+    preparing: &'a Preparing,
+    source: Arc<str>,
+}
+
+impl Preparing {
+    /// Nothing where somebody has it already.
+    fn claim(&self, source: &Arc<str>) -> Option<Claim<'_>> {
+        let is_new = self.lock().insert(source.clone());
+        is_new.then(|| Claim { preparing: self, source: source.clone() })
+    }
+
+    fn wait(&self, source: &str) {
+        let sources = self.lock();
+        let waited = self.ended.wait_while(sources, |sources| sources.contains(source));
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.preparing.lock().remove(&self.source);
+        self.preparing.ended.notify_all();
     }
 }
 
@@ -228,11 +269,88 @@ fn system_cache() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{DeviceInfo, DryDriver};
+    use kiln_ir::Error;
+    use kiln_kernel::print::Dialect;
 
     fn disk(name: &str) -> Disk {
         let folder = std::env::temp_dir().join(format!("kiln-kernels-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         Disk { folder }
+    }
+
+    /// Sources of two entry points, and of one.
+    const SOURCES: [&str; 2] =
+        ["__global__ void f() {} __global__ void g() {}", "extern \"C\" __global__ void f(int x) {}"];
+
+    /// Kernels that nothing is kept of on disk, and how often they were compiled.
+    fn kernels(
+        compile: impl Fn(&str) -> Result<Vec<u8>> + Send + Sync + 'static,
+    ) -> (Kernels<DryDriver>, Arc<AtomicU64>) {
+        let calls = Arc::new(AtomicU64::new(0));
+        let info = DeviceInfo {
+            name: "dry:0".to_owned(),
+            model: "nothing".to_owned(),
+            target: "nothing".to_owned(),
+            dialect: Dialect::Cuda,
+            memory: 1 << 30,
+            multiprocessors: 1,
+        };
+        let count = calls.clone();
+        let driver = DryDriver::new(info, move |source| {
+            count.fetch_add(1, Ordering::Relaxed);
+            compile(source)
+        });
+        let kernels = Kernels {
+            driver: Arc::new(driver),
+            loaded: Mutex::default(),
+            natives: Mutex::default(),
+            preparing: Preparing::default(),
+            disk: None,
+            compiled: AtomicU64::new(0),
+        };
+        (kernels, calls)
+    }
+
+    #[test]
+    fn what_was_prepared_is_not_compiled_again() {
+        let (kernels, calls) = kernels(|_| Ok(vec![1]));
+        let sources = SOURCES.map(Arc::<str>::from);
+        kernels.prepare(&[sources[0].clone(), sources[1].clone(), sources[0].clone()]);
+        kernels.prepare(&sources);
+        for (source, entry) in [(0, "f"), (0, "g"), (1, "f")] {
+            kernels.function(&sources[source], entry).unwrap();
+        }
+        assert_eq!((calls.load(Ordering::Relaxed), kernels.compiled()), (1, 2));
+    }
+
+    #[test]
+    fn what_does_not_compile_with_others_is_compiled_alone() {
+        let error = || Error::unsupported("dry", "namespaces");
+        let (kernels, calls) =
+            kernels(move |source| if source.contains("namespace") { Err(error()) } else { Ok(vec![1]) });
+        let sources = SOURCES.map(Arc::<str>::from);
+        kernels.prepare(&sources);
+        kernels.function(&sources[1], "f").unwrap();
+        assert_eq!((calls.load(Ordering::Relaxed), kernels.compiled()), (2, 1));
+    }
+
+    #[test]
+    fn who_needs_what_is_being_prepared_waits() {
+        let (begun, begins) = std::sync::mpsc::channel();
+        let begun = Mutex::new(begun);
+        let (kernels, calls) = kernels(move |_| {
+            begun.lock().unwrap().send(()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            Ok(vec![1])
+        });
+        let sources = SOURCES.map(Arc::<str>::from);
+        std::thread::scope(|scope| {
+            scope.spawn(|| kernels.prepare(&sources));
+            begins.recv().unwrap();
+            kernels.function(&sources[1], "f").unwrap();
+        });
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
     }
 
     #[test]

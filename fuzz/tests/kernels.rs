@@ -1,0 +1,18 @@
+//! The kernels of random programs compile for a GPU, together as alone. Needs the compiler, but no GPU:
+//! `pip install nvidia-cuda-nvrtc`.
+//!
+//! `cargo test -p kiln-fuzz --features cuda --test kernels -- --ignored` runs it.
+#![cfg(feature = "cuda")]
+
+use kiln_fuzz::campaign::{Options, run};
+use kiln_fuzz::check::Subjects;
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn kernels_compile() {
+    for ahead in [8, 0] {
+        let options = Options { programs: 16, ahead, ..Options::default() };
+        let report = run(&options, || Subjects::dry().unwrap());
+        assert!(report.is_good(), "{report}");
+    }
+}
