@@ -6,19 +6,22 @@ use kiln_gpu::{DeviceInfo, Driver, DryDriver, Gpu, MemoryConfig};
 use kiln_ir::Result;
 use kiln_kernel::print::Dialect;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Hopper, with its own instructions.
 const ARCHITECTURE: &str = "sm_90a";
 
+static OPENED: OnceLock<Arc<Gpu<DryDriver>>> = OnceLock::new();
 static CALLS: AtomicU64 = AtomicU64::new(0);
 static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 
 /// What compiling took in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compiled {
+    /// Sources of kernels.
+    pub sources: u64,
     /// How often the compiler was called.
     pub calls: u64,
     /// How long all calls took together.
@@ -28,14 +31,16 @@ pub struct Compiled {
 impl Compiled {
     /// What it took so far.
     pub fn so_far() -> Compiled {
+        let sources = OPENED.get().map_or(0, |engine| engine.compiled_kernels());
         let time = Duration::from_nanos(NANOSECONDS.load(Ordering::Relaxed));
-        Compiled { calls: CALLS.load(Ordering::Relaxed), time }
+        Compiled { sources, calls: CALLS.load(Ordering::Relaxed), time }
     }
 }
 
 impl fmt::Display for Compiled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} sources compiled in {:.1} s", self.calls, self.time.as_secs_f64())
+        let Compiled { sources, calls, time } = self;
+        write!(f, "{sources} sources compiled by {calls} calls of {:.1} s together", time.as_secs_f64())
     }
 }
 
@@ -45,23 +50,27 @@ impl Subjects {
         Subjects { ahead: Some(ahead(engine.clone())), ..Subjects::device(engine) }
     }
 
-    /// A GPU that is not there: only whether its kernels compile is checked.
+    /// A GPU that is not there, one for the whole process: only whether its kernels compile is checked.
     ///
     /// # Errors
     /// When the compiler is missing.
     pub fn dry() -> Result<Subjects> {
         kiln_cuda::compile("", ARCHITECTURE)?;
-        let info = DeviceInfo {
-            name: "cuda:dry".to_owned(),
-            model: "a GPU that is not there".to_owned(),
-            target: format!("cuda {ARCHITECTURE} dry"),
-            dialect: Dialect::Cuda,
-            memory: 1 << 40,
-            multiprocessors: 132,
-        };
-        let engine = Gpu::new(DryDriver::new(info, compile).with_libraries(), MemoryConfig::default());
-        Ok(Subjects { scope: Scope::Kernels, ..Subjects::gpu(Arc::new(engine)) })
+        let engine = OPENED.get_or_init(|| Arc::new(open())).clone();
+        Ok(Subjects { scope: Scope::Kernels, ..Subjects::gpu(engine) })
     }
+}
+
+fn open() -> Gpu<DryDriver> {
+    let info = DeviceInfo {
+        name: "cuda:dry".to_owned(),
+        model: "a GPU that is not there".to_owned(),
+        target: format!("cuda {ARCHITECTURE} dry"),
+        dialect: Dialect::Cuda,
+        memory: 1 << 40,
+        multiprocessors: 132,
+    };
+    Gpu::new(DryDriver::new(info, compile).with_libraries(), MemoryConfig::default())
 }
 
 /// # Panics

@@ -10,8 +10,8 @@ use kiln_fuzz::check::Subjects;
 #[test]
 #[ignore = "needs NVRTC"]
 fn kernels_compile() {
-    for ahead in [8, 0] {
-        let options = Options { programs: 16, ahead, ..Options::default() };
+    for (ahead, first) in [(8, 0), (0, 16)] {
+        let options = Options { programs: 16, first, ahead, ..Options::default() };
         let report = run(&options, || Subjects::dry().unwrap());
         assert!(report.is_good(), "{report}");
     }
