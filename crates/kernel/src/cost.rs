@@ -59,6 +59,10 @@ impl Kernel {
                 | Compute::Scan { .. } => cost.flops += points(set),
                 // Over all points, also where the value is the same at several.
                 Compute::Reduce(..) => cost.flops += points(set | self.reduced()),
+                Compute::Across(_, a) => {
+                    let reduced = self.reduced();
+                    cost.flops += points(dependence[a as usize] | (self.all_axes() & !reduced));
+                }
                 Compute::Load(_)
                 | Compute::LoadWhere(..)
                 | Compute::Number(_)

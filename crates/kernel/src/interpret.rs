@@ -103,7 +103,11 @@ impl Machine<'_> {
             Compute::Select(condition, a, b) => at(condition).select(at(a), at(b)),
             Compute::Cast(a) => at(a).cast(self.dtype(a), dtype),
             Compute::Bitcast(a) => at(a).bitcast(self.dtype(a), dtype)?,
-            Compute::Reduce(reduction, a) => self.reduce(reduction, a, space, dtype),
+            Compute::Reduce(reduction, a) => self.reduce(reduction, a, space, self.kernel.reduced(), dtype),
+            Compute::Across(reduction, a) => {
+                let over = self.kernel.all_axes() & !self.kernel.reduced();
+                self.reduce(reduction, a, space, over, dtype)
+            }
             Compute::Scan { reduction, reverse, exclusive, value } => {
                 self.scan(reduction, reverse, exclusive, value, space, dtype)
             }
@@ -195,10 +199,18 @@ impl Machine<'_> {
         }
     }
 
-    fn reduce(&self, reduction: Reduction, value: ValueId, space: AxisSet, dtype: DType) -> Numbers {
+    /// A value combined over some axes, at all points of others.
+    fn reduce(
+        &self,
+        reduction: Reduction,
+        value: ValueId,
+        space: AxisSet,
+        over: AxisSet,
+        dtype: DType,
+    ) -> Numbers {
         let identity = reduction.identity(dtype);
         let count = self.walk(space, &self.strides(space), 0).len();
-        let all = space | self.kernel.reduced();
+        let all = space | over;
         let targets = self.walk(all, &self.strides(space), 0);
         let mut totals = Numbers::repeated(identity, dtype, count);
         match (&mut totals, self.spread(value, all)) {

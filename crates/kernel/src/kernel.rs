@@ -128,6 +128,9 @@ pub enum Compute {
     /// The value, combined along all [`Axis::Reduce`] axes. The value must not depend on another reduction's result in
     /// a kernel that is not a [`Hero::RowReduce`]. Over no elements: the reduction's identity.
     Reduce(Reduction, ValueId),
+    /// The value, combined along all [`Axis::Parallel`] axes: over rows. Only in a [`Hero::RowReduce`], and of nothing that comes from
+    /// another such value. What comes from it changes along reduced axes alone.
+    Across(Reduction, ValueId),
     /// The running reduction along the one [`Axis::Reduce`] axis.
     Scan {
         /// How elements combine.
@@ -157,6 +160,7 @@ impl Compute {
             | Compute::Cast(a)
             | Compute::Bitcast(a)
             | Compute::Reduce(_, a)
+            | Compute::Across(_, a)
             | Compute::Scan { value: a, .. }
             | Compute::Store(_, a) => smallvec![a],
             Compute::Binary(_, a, b) | Compute::Compare(_, a, b) | Compute::Checked(a, b) => smallvec![a, b],
@@ -194,6 +198,11 @@ impl Compute {
         self.reduction().is_some()
     }
 
+    /// How it combines a value along all parallel axes.
+    pub fn across(&self) -> Option<(Reduction, ValueId)> {
+        if let Compute::Across(reduction, value) = *self { Some((reduction, value)) } else { None }
+    }
+
     /// Whether it is a running reduction.
     pub fn is_scan(&self) -> bool {
         matches!(self, Compute::Scan { .. })
@@ -205,7 +214,8 @@ pub type AxisSet = u64;
 
 impl Kernel {
     /// The axes along which each value changes: those that a load crosses with a stride other than 0, an index counts, or
-    /// an operand depends on; less the reduced ones after a [`Compute::Reduce`]. A `Store` has those of what it stores.
+    /// an operand depends on; less the reduced ones after a [`Compute::Reduce`], and the others after a
+    /// [`Compute::Across`]. A `Store` has those of what it stores.
     pub fn dependence(&self) -> Vec<AxisSet> {
         let mut sets: Vec<AxisSet> = Vec::with_capacity(self.body.len());
         for instruction in &self.body {
@@ -214,6 +224,7 @@ impl Kernel {
             sets.push(match instruction.compute {
                 Compute::Index(axis) => 1 << axis,
                 Compute::Reduce(..) => of_operands & !self.reduced(),
+                Compute::Across(..) => of_operands & self.reduced(),
                 Compute::Scan { .. } => of_operands | self.reduced(),
                 Compute::Load(param) | Compute::LoadWhere(param, _) => of_operands | self.crossed(param),
                 Compute::Number(_)

@@ -97,15 +97,19 @@ impl Nest {
             return Err(NotLowered::Output(place));
         }
         let needed = self.needed(outputs);
-        let mixed = !self.agree(outputs, false);
-        let reducing = mixed || self.reducing(&needed);
-        if mixed && !self.agree(outputs, true) {
+        let columns = self.has_columns(outputs);
+        let of_rows: Vec<Slot> =
+            outputs.iter().copied().filter(|&slot| self.state(slot).origin != Origin::Column).collect();
+        let mixed = !self.agree(&of_rows, false);
+        let reducing = mixed || columns || self.reducing(&needed);
+        if mixed && !self.agree(&of_rows, true) {
             return Err(NotLowered::Output(outputs.len() - 1));
         }
         let params = self.params(outputs, layouts, results, &needed);
-        let mut loops = self.loops(&params, reducing);
+        let mut loops = self.loops(&params, reducing, columns);
         // Rows beside single elements of rows are rows, also where nothing is reduced.
         let resident = (mixed && !self.reducing(&needed))
+            || columns
             || self.resident(&needed, outputs.iter().map(|&slot| self.state(slot)));
         let product = self.product.filter(|&value| needed[value as usize]);
         order(&mut loops, resident || product.is_some() || self.scans());
@@ -220,7 +224,7 @@ impl Nest {
 
     /// The atoms of the index space as loops: in the order in which the largest output lies in memory, the others after it in
     /// that of the largest operand.
-    fn loops(&self, params: &[Bound<'_>], reducing: bool) -> Vec<Loop> {
+    fn loops(&self, params: &[Bound<'_>], reducing: bool, columns: bool) -> Vec<Loop> {
         let largest = |kind: ParamKind| {
             let of_kind = params.iter().filter(move |param| param.kind == kind);
             of_kind.max_by_key(|param| (param.slot.ty.num_elements(), Reverse(param.place)))
@@ -249,6 +253,9 @@ impl Nest {
         }
         for param in params {
             self.in_memory(param).into_iter().for_each(|(atom, _)| add(atom));
+        }
+        if columns {
+            self.space().into_iter().for_each(&mut add);
         }
         if reducing {
             // No parameter need cross them.
@@ -339,6 +346,7 @@ impl Nest {
                 Compute::Cast(a) => Compute::Cast(to(a)),
                 Compute::Bitcast(a) => Compute::Bitcast(to(a)),
                 Compute::Reduce(reduction, a) => Compute::Reduce(reduction, to(a)),
+                Compute::Across(reduction, a) => Compute::Across(reduction, to(a)),
                 Compute::Scan { reduction, reverse, exclusive, value } => {
                     Compute::Scan { reduction, reverse, exclusive, value: to(value) }
                 }

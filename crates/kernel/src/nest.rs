@@ -6,6 +6,7 @@
 //! identifies with those of what stands beside it. No index is ever divided.
 
 mod atom;
+mod column;
 mod contract;
 mod pad;
 mod place;
@@ -41,6 +42,8 @@ pub struct Nest {
     /// The value of the product of matrices, if there is one.
     pub(crate) product: Option<ValueId>,
     num_inputs: usize,
+    /// Whether values may be combined over all rows.
+    columns: bool,
     /// The operands that are read with padding.
     padded: Vec<pad::Padded>,
     checked: Checked,
@@ -86,6 +89,10 @@ pub(crate) struct NestValue {
     pub(crate) dtype: DType,
     /// Whether it is made of numbers and indices alone.
     free: bool,
+    /// Whether it comes from what was combined over all rows.
+    across: bool,
+    /// Whether it comes from a reduction along rows.
+    reduces: bool,
 }
 
 /// A tensor of the region: a value, and which atoms each of its axes crosses.
@@ -111,6 +118,8 @@ pub(crate) enum Origin {
     /// What ops computed of numbers and indices alone, or an operand with something put around it. It is made again wherever it
     /// is needed, so that it may lack axes of the region; it can be stored where it has all of them.
     Free,
+    /// What an op computed that is the same for all rows of a region with columns.
+    Column,
     /// What an op computed before a product of matrices: it lacks an axis of the product, and cannot be stored.
     Prologue,
 }
@@ -157,7 +166,22 @@ impl Nest {
     /// # Errors
     /// When an op has no form in kernels, or the axes do not match: the number of the instruction, and why.
     pub fn of_program(program: &Program, numbers: &[bool]) -> Result<(Nest, Vec<Slot>), (usize, Refusal)> {
-        let mut nest = Nest::default();
+        Nest::default().and_program(program, numbers)
+    }
+
+    /// The same of a region that may have [columns](Nest::with_columns).
+    ///
+    /// # Errors
+    /// As [`of_program`](Nest::of_program).
+    pub fn of_program_with_columns(
+        program: &Program,
+        numbers: &[bool],
+    ) -> Result<(Nest, Vec<Slot>), (usize, Refusal)> {
+        Nest::with_columns().and_program(program, numbers)
+    }
+
+    fn and_program(self, program: &Program, numbers: &[bool]) -> Result<(Nest, Vec<Slot>), (usize, Refusal)> {
+        let mut nest = self;
         let mut slots: Vec<Slot> = Vec::with_capacity(program.num_slots());
         for (place, ty) in program.inputs.iter().enumerate() {
             slots.push(if numbers.get(place) == Some(&true) {
@@ -219,7 +243,7 @@ impl Nest {
     pub fn is_storable(&self, slot: Slot) -> bool {
         let state = self.state(slot);
         match state.origin {
-            Origin::Computed => true,
+            Origin::Computed | Origin::Column => true,
             Origin::Free => {
                 let alone = self.slots.iter().all(|slot| slot.origin != Origin::Computed);
                 let space = if alone { self.parallel_leaves(state) } else { self.space() };
@@ -328,6 +352,7 @@ impl Nest {
                         self.atoms.leaves_of(atom as AtomId).iter().any(|&a| self.atoms.is_reduced(a))
                 }
                 Compute::Reduce(..) => level = Level { stage: level.stage + 1, along: false },
+                Compute::Across(..) => level = Level { stage: 0, along: true },
                 Compute::Scan { .. } => level.along = true,
                 Compute::Number(_)
                 | Compute::Constant(_)
@@ -375,8 +400,14 @@ impl Nest {
             return value as ValueId;
         }
         let of_free = compute.operands().iter().all(|&value| self.values[value as usize].free);
-        let free = of_free && compute.load().is_none();
-        self.values.push(NestValue { compute, dtype, free });
+        let free = of_free && compute.load().is_none() && compute.across().is_none();
+        let comes_from = |is: fn(&NestValue) -> bool| {
+            compute.operands().iter().any(|&value| is(&self.values[value as usize]))
+        };
+        let across = compute.across().is_some() || comes_from(|value| value.across);
+        let reduces =
+            compute.is_reduction() || (compute.across().is_none() && comes_from(|value| value.reduces));
+        self.values.push(NestValue { compute, dtype, free, across, reduces });
         (self.values.len() - 1) as ValueId
     }
 

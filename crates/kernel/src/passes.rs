@@ -13,6 +13,8 @@ pub(crate) struct Pass {
     pub(crate) along: Vec<ValueId>,
     /// The reductions that end with it.
     pub(crate) totals: Vec<Total>,
+    /// What its values are combined into over all rows.
+    pub(crate) across: Vec<Total>,
     /// The stores of whole rows.
     pub(crate) stores: Vec<ValueId>,
 }
@@ -40,10 +42,14 @@ impl Kernel {
     /// behind the last.
     pub(crate) fn passes(&self) -> Vec<Pass> {
         let (stages, reduced, dependence) = (self.stages(), self.reduced(), self.dependence());
+        let (in_rows, mut across) = (self.in_rows(), self.across());
         let last = stages.iter().copied().max().unwrap_or(0);
         let mut passes: Vec<Pass> = (0..=last).map(|_| Pass::default()).collect();
         for (number, instruction) in self.body.iter().enumerate() {
             let value = number as ValueId;
+            if !in_rows[number] {
+                continue;
+            }
             if let Some(total) = self.total(value) {
                 passes[stages[total.operand as usize]].totals.push(total);
             } else if let Some((param, _)) = instruction.compute.store() {
@@ -54,9 +60,12 @@ impl Kernel {
                 passes[stages[number]].row.push(value);
             }
         }
+        for total in across.drain(..) {
+            passes[stages[total.operand as usize]].across.push(total);
+        }
         for pass in &mut passes {
-            let goals: Vec<ValueId> =
-                pass.totals.iter().map(|total| total.value).chain(pass.stores.iter().copied()).collect();
+            let totals = pass.totals.iter().chain(&pass.across).map(|total| total.value);
+            let goals: Vec<ValueId> = totals.chain(pass.stores.iter().copied()).collect();
             let along = |value: ValueId| dependence[value as usize] & reduced != 0;
             let is_goal = |value: &ValueId| goals.contains(value);
             pass.along = self.needed_for(&goals).into_iter().filter(|v| along(*v) && !is_goal(v)).collect();
@@ -77,7 +86,9 @@ impl Kernel {
         goals.iter().for_each(|&goal| needed[goal as usize] = true);
         for number in (0..self.body.len()).rev() {
             // What lies behind a reduction belongs to an earlier pass.
-            let computed = self.body[number].compute.is_reduction() && !goals.contains(&(number as ValueId));
+            let compute = self.body[number].compute;
+            let combines = compute.is_reduction() || compute.across().is_some();
+            let computed = combines && !goals.contains(&(number as ValueId));
             if needed[number] && !computed {
                 self.body[number].compute.operands().iter().for_each(|&value| needed[value as usize] = true);
             }
@@ -110,6 +121,44 @@ impl Kernel {
     pub(crate) fn row_stores(&self) -> Vec<ValueId> {
         let is_of_row = |&(_, param): &(ValueId, u32)| self.crossed(param) & self.reduced() == 0;
         self.stores().filter(is_of_row).map(|(value, _)| value).collect()
+    }
+
+    /// What is combined over all rows.
+    pub(crate) fn across(&self) -> Vec<Total> {
+        let all = self.body.iter().enumerate();
+        let totals = all.filter_map(|(number, instruction)| {
+            let (reduction, operand) = instruction.compute.across()?;
+            Some(Total { value: number as ValueId, reduction, operand, dtype: instruction.dtype })
+        });
+        totals.collect()
+    }
+
+    /// Whether something is combined over all rows, or the same for all of them.
+    pub fn has_columns(&self) -> bool {
+        !self.column_stores().is_empty()
+    }
+
+    /// The stores of what is the same for all rows.
+    pub(crate) fn column_stores(&self) -> Vec<ValueId> {
+        let parallel = self.all_axes() & !self.reduced();
+        let is_of_columns = |&(_, param): &(ValueId, u32)| self.crossed(param) & parallel != parallel;
+        self.stores().filter(is_of_columns).map(|(value, _)| value).collect()
+    }
+
+    /// For each value: whether it is needed before all rows are through.
+    pub(crate) fn in_rows(&self) -> Vec<bool> {
+        let behind = self.column_stores();
+        let mut needed = alloc::vec![false; self.body.len()];
+        for (number, instruction) in self.body.iter().enumerate().rev() {
+            let value = number as ValueId;
+            needed[number] |= instruction.compute.store().is_some() && !behind.contains(&value);
+            // What comes from it is only computed behind all rows.
+            let across = instruction.compute.across().is_some();
+            if needed[number] || across {
+                instruction.compute.operands().iter().for_each(|&value| needed[value as usize] = true);
+            }
+        }
+        needed
     }
 
     /// For a product of matrices: the axes that both factors or none cross, those of the rows, and those of the columns.

@@ -7,6 +7,7 @@ mod columns;
 mod cpp;
 mod heroes;
 mod rows;
+mod through;
 mod wgsl;
 mod writer;
 
@@ -75,8 +76,8 @@ impl core::error::Error for Unprintable {}
 /// The entry point, and the one of a second pass.
 const ENTRIES: [&str; 2] = ["kiln_kernel", "kiln_finish"];
 
-fn entries(schedule: &GpuSchedule) -> Vec<&'static str> {
-    ENTRIES[..1 + usize::from(schedule.splits > 1)].to_vec()
+fn entries(kernel: &Kernel, schedule: &GpuSchedule) -> Vec<&'static str> {
+    ENTRIES[..1 + usize::from(schedule.finishes(kernel))].to_vec()
 }
 
 /// What both languages print only where it is simple: a scan with another behind it is not.
@@ -99,6 +100,7 @@ fn check(kernel: &Kernel, schedule: &GpuSchedule) -> Result<(), Unprintable> {
         || (schedule.unroll > 1 && kernel.hero != Hero::Map)
         || (schedule.resident > 0 && kernel.hero != Hero::RowReduce)
         || !schedule.resident.is_multiple_of(schedule.vector)
+        || (kernel.has_columns() && (schedule.resident == 0 || schedule.block != schedule.row_threads))
     {
         lacks.push("such schedule for this kernel".into());
     }
@@ -123,8 +125,12 @@ fn arguments(kernel: &Kernel, schedule: &GpuSchedule, offsets: bool) -> Vec<GpuA
         let any = param.strides.iter().enumerate().filter(|(_, class)| **class == StrideClass::Any);
         list.extend(any.map(|(axis, _)| GpuArgument::Stride(i, axis as u32)));
     }
-    if entries(schedule).len() > 1 {
-        let totals = kernel.body.iter().filter(|i| i.compute.is_reduction());
+    if schedule.finishes(kernel) {
+        let columns = kernel.has_columns();
+        let is_shared = |compute: &Compute| {
+            if columns { compute.across().is_some() } else { compute.is_reduction() }
+        };
+        let totals = kernel.body.iter().filter(|i| is_shared(&i.compute));
         list.extend(totals.map(|total| GpuArgument::Scratch(total.dtype.accumulator())));
     }
     if kernel.body.iter().any(|i| matches!(i.compute, Compute::Checked(..))) {

@@ -6,6 +6,7 @@
 
 use crate::{Axis, Hero, Kernel, Launch, Param, ParamKind, StrideClass};
 use core::fmt;
+use kiln_ir::DType;
 
 /// How a kernel runs on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +25,7 @@ pub struct GpuSchedule {
     /// elements are read once. 0: rows are read again in each pass.
     pub resident: u32,
     /// Blocks that share a row, or a column of a [`Hero::ColReduce`]; with 1 there is no second pass, which combines their
-    /// totals.
+    /// totals. In a kernel [with columns](Kernel::has_columns), which always has a second pass: the blocks that share all rows.
     pub splits: u32,
     /// Whether indices need 64 bits.
     pub wide: bool,
@@ -71,6 +72,9 @@ impl GpuSchedule {
         };
         match kernel.hero {
             Hero::Map => of_map(kernel, launch, plain),
+            Hero::RowReduce if kernel.has_columns() => {
+                through_rows(kernel, row, plain).filling(kernel, launch, MULTIPROCESSORS)
+            }
             Hero::RowReduce => of_rows(kernel, row, rows, plain),
             Hero::FullReduce => {
                 let splits = row.div_ceil(16 * 256 * vector as usize).clamp(1, BLOCKS) as u32;
@@ -101,6 +105,7 @@ impl GpuSchedule {
             && self.shares_rows(kernel)
             && self.splits >= 1
             && (self.splits == 1 || splits(kernel))
+            && (!kernel.has_columns() || self.goes_through(kernel, launch))
             && self.unroll >= 1
             && (self.unroll == 1 || (kernel.hero == Hero::Map && self.vector > 1))
             && whole
@@ -119,6 +124,57 @@ impl GpuSchedule {
         of_columns(kernel, row, num_points(launch).checked_div(row).unwrap_or(0), plain)
     }
 
+    /// The same for a device with so many multiprocessors: as many blocks share the rows of a kernel [with
+    /// columns](Kernel::has_columns) as run at once.
+    #[must_use]
+    pub fn filling(self, kernel: &Kernel, launch: &Launch, multiprocessors: usize) -> GpuSchedule {
+        /// Rows of a block at least: for each block, sums of columns are written and read.
+        const FEWEST: usize = 8;
+        if !kernel.has_columns() {
+            return self;
+        }
+        let rows = num_points(launch).checked_div(row_len(kernel, launch)).unwrap_or(0);
+        let splits = (multiprocessors * self.at_once(kernel) as usize).min(rows.div_ceil(FEWEST)).max(1);
+        GpuSchedule { splits: splits as u32, ..self }
+    }
+
+    /// The blocks of a kernel with columns that a multiprocessor's registers and threads suffice for.
+    pub(crate) fn at_once(&self, kernel: &Kernel) -> u32 {
+        self.blocks_at_once(bytes_of_columns(kernel, self.vector as usize)).max(1)
+    }
+
+    /// Whether a thread of a kernel with columns has registers for what it reads of the next row too.
+    pub(crate) fn reads_ahead(&self, kernel: &Kernel) -> bool {
+        let bytes = bytes_of_columns(kernel, self.vector as usize);
+        let parallel = kernel.all_axes() & !kernel.reduced();
+        let streams = |param: u32| kernel.crossed(param) & parallel != 0;
+        let ahead = bytes_read(kernel, self.vector as usize, streams);
+        self.blocks_at_once(bytes + ahead) == self.blocks_at_once(bytes).max(1)
+    }
+
+    /// The blocks that run at once where threads hold so many bytes for each element of theirs. 0 where registers do not suffice.
+    fn blocks_at_once(&self, bytes: usize) -> u32 {
+        /// Registers of a multiprocessor.
+        const REGISTERS: u32 = 1 << 16;
+        /// Threads of a multiprocessor.
+        const THREADS: u32 = 2048;
+        /// Registers of a thread for all but the elements that it holds.
+        const OTHERS: u32 = 24;
+        let held = (self.resident * bytes as u32).div_ceil(4);
+        (REGISTERS / ((OTHERS + held) * self.block)).min(THREADS / self.block)
+    }
+
+    /// Whether each block of a kernel with columns goes through rows, its threads holding the elements of one.
+    fn goes_through(&self, kernel: &Kernel, launch: &Launch) -> bool {
+        self.block == self.row_threads
+            && row_len(kernel, launch) <= self.resident as usize * self.row_threads as usize
+    }
+
+    /// Whether there is a second pass, which combines what blocks shared.
+    pub(crate) fn finishes(&self, kernel: &Kernel) -> bool {
+        self.splits > 1 || kernel.has_columns()
+    }
+
     /// Whether threads can share rows or columns so.
     pub(crate) fn shares_rows(&self, kernel: &Kernel) -> bool {
         let least = if kernel.hero == Hero::ColReduce { 1 } else { 32 };
@@ -127,10 +183,13 @@ impl GpuSchedule {
 
     /// How many elements the passes [share](crate::print::GpuArgument::Scratch) for each reduction.
     pub fn scratch_len(&self, kernel: &Kernel, launch: &Launch) -> usize {
-        self.splits as usize * num_points(launch).checked_div(row_len(kernel, launch)).unwrap_or(0)
+        let row = row_len(kernel, launch);
+        let totals =
+            if kernel.has_columns() { row } else { num_points(launch).checked_div(row).unwrap_or(0) };
+        self.splits as usize * totals
     }
 
-    /// The blocks of each pass, in order. Only reductions with more than one split have a second.
+    /// The blocks of each pass, in order. Only reductions with more than one split or with columns have a second.
     pub fn grid(&self, kernel: &Kernel, launch: &Launch) -> [usize; 2] {
         let extent = |axis: usize| launch.extents[axis];
         let points = num_points(launch);
@@ -144,6 +203,7 @@ impl GpuSchedule {
                 let tiles = extent(outer).div_ceil(TILE) * extent(inner).div_ceil(TILE);
                 [tiles * (points / (extent(outer) * extent(inner)).max(1)), 0]
             }
+            Hero::RowReduce if kernel.has_columns() => [self.splits as usize, row.div_ceil(COLUMNS)],
             Hero::RowReduce | Hero::FullReduce if self.splits > 1 => {
                 [points / row * self.splits as usize, points / row]
             }
@@ -215,6 +275,9 @@ pub(crate) const COLUMNS: usize = 32;
 /// About as many blocks keep a GPU busy to the end.
 const BLOCKS: usize = 1024;
 
+/// About as many multiprocessors as a GPU has.
+const MULTIPROCESSORS: usize = 128;
+
 /// The side of the tiles of a [`Hero::MatMul`].
 pub(crate) const PRODUCT_TILE: usize = 16;
 
@@ -285,7 +348,7 @@ fn vector(kernel: &Kernel, launch: &Launch) -> u32 {
 pub(crate) fn splits(kernel: &Kernel) -> bool {
     match kernel.hero {
         Hero::FullReduce | Hero::ColReduce => true,
-        Hero::RowReduce => kernel.combines_once(),
+        Hero::RowReduce => kernel.has_columns() || kernel.combines_once(),
         Hero::Map | Hero::Transpose | Hero::Scan | Hero::MatMul(_) => false,
     }
 }
@@ -346,18 +409,47 @@ fn of_rows(kernel: &Kernel, row: usize, rows: usize, plain: GpuSchedule) -> GpuS
     GpuSchedule { block: threads.max(128) as u32, row_threads: threads as u32, resident, ..plain }
 }
 
+/// How a block goes through rows where values are combined over these: its threads hold a row, and so many totals.
+fn through_rows(kernel: &Kernel, row: usize, plain: GpuSchedule) -> GpuSchedule {
+    /// Elements of a row that a thread takes.
+    const EACH: usize = 8;
+    /// Registers that it holds them in, where more threads can take some.
+    const MOST: usize = 64;
+    let vector = plain.vector as usize;
+    let resident = |threads: usize| row.div_ceil(threads * vector) * vector;
+    let mut threads = power_of_two(row.div_ceil(EACH)).clamp(32, 512);
+    if resident(threads) * bytes_of_columns(kernel, vector) > MOST * 4 {
+        threads = power_of_two(row.div_ceil(vector)).clamp(threads, 1024);
+    }
+    let (block, resident) = (threads as u32, resident(threads) as u32);
+    GpuSchedule { block, row_threads: block, resident, ..plain }
+}
+
+/// Bytes for each element of a row that a thread holds, its totals over rows among them.
+fn bytes_of_columns(kernel: &Kernel, vector: usize) -> usize {
+    let totals = kernel.across();
+    held(kernel, vector) + totals.iter().map(|total| total.dtype.accumulator().size()).sum::<usize>()
+}
+
+/// Bytes for each element of a row that a thread holds.
+fn held(kernel: &Kernel, vector: usize) -> usize {
+    let kept = kernel.kept().iter().filter(|kept| kept.is_some()).count() * 4;
+    kept + bytes_read(kernel, vector, |_| true)
+}
+
+/// Bytes for each element of a row that a thread reads of some parameters.
+fn bytes_read(kernel: &Kernel, vector: usize, of: impl Fn(u32) -> bool) -> usize {
+    let size = |dtype: DType| if vector > 1 { dtype.size() } else { dtype.size().max(4) };
+    let loads = kernel.row_loads();
+    loads.iter().filter(|(_, param, _)| of(*param)).map(|(_, _, dtype)| size(*dtype)).sum()
+}
+
 /// Elements per thread, where a row is short enough for registers.
 fn resident(kernel: &Kernel, row: usize, threads: usize, vector: usize) -> u32 {
     /// Registers that hold elements.
     const MOST: usize = 64;
     let each = row.div_ceil(threads * vector) * vector;
-    let kept = kernel.kept().iter().filter(|kept| kept.is_some()).count() * 4;
-    let held: usize = kernel
-        .row_loads()
-        .iter()
-        .map(|(_, _, dtype)| if vector > 1 { dtype.size() } else { dtype.size().max(4) })
-        .sum();
-    if each <= 32 && each * (kept + held) <= MOST * 4 { each as u32 } else { 0 }
+    if each <= 32 && each * held(kernel, vector) <= MOST * 4 { each as u32 } else { 0 }
 }
 
 /// Whether some place or point needs more than 31 bits.

@@ -14,7 +14,7 @@
 //!
 //! A kernel names its hero (a product of matrices with the value of its sum: `matmul v4`), the roles of its axes (`p`arallel
 //! or `r`educed), its parameters with dtype, kind and stride classes, and one instruction per line: the value, its dtype, what
-//! is computed and of what. Functions have the names of their ops; reductions and scans are `reduce_sum`, `scan_sum
+//! is computed and of what. Functions have the names of their ops; reductions and scans are `reduce_sum`, `across_sum`, `scan_sum
 //! v0 {reverse = true, exclusive = false}`; an index names its axis. A launch gives the extents, and for each parameter
 //! its place, its offset where that is not 0 (`%0: 0 at -4 [1]`), and its strides.
 //!
@@ -98,6 +98,7 @@ impl fmt::Display for Compute {
             Compute::Cast(a) => write!(f, "cast v{a}"),
             Compute::Bitcast(a) => write!(f, "bitcast v{a}"),
             Compute::Reduce(reduction, a) => write!(f, "reduce_{} v{a}", reduction.name()),
+            Compute::Across(reduction, a) => write!(f, "across_{} v{a}", reduction.name()),
             Compute::Scan { reduction, reverse, exclusive, value } => {
                 let name = reduction.name();
                 write!(f, "scan_{name} v{value} {{reverse = {reverse}, exclusive = {exclusive}}}")

@@ -39,7 +39,7 @@ impl Invalid {
 }
 
 /// Checks a kernel: that instructions use earlier values of the right dtypes, parameters suit the axes, each output is
-/// stored once and crosses every parallel axis, axes suit the hero, and nothing is unused. Readers of kernels may
+/// stored once and crosses every parallel axis (or exactly the reduced ones, where it is the same for all rows), axes suit the hero, and nothing is unused. Readers of kernels may
 /// rely on it.
 ///
 /// ```
@@ -62,6 +62,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), Invalid> {
     outputs(kernel, &dependence)?;
     checks(kernel, &dependence)?;
     stages(kernel, &dependence)?;
+    columns(kernel)?;
     hero(kernel, &dependence)
 }
 
@@ -167,7 +168,9 @@ fn dtypes(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result<(
             }
             inferred(Op::Bitcast(dtype))?
         }
-        Compute::Reduce(reduction, _) => inferred(Op::Reduce { reduction, axes: Axes::one(0) })?,
+        Compute::Reduce(reduction, _) | Compute::Across(reduction, _) => {
+            inferred(Op::Reduce { reduction, axes: Axes::one(0) })?
+        }
         Compute::Scan { reduction, reverse, exclusive, .. } => {
             inferred(Op::Scan { reduction, axis: 0, reverse, exclusive })?
         }
@@ -226,7 +229,8 @@ fn outputs(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     for (number, instruction) in kernel.body.iter().enumerate() {
         let Some((param, _)) = instruction.compute.store() else { continue };
         let crossed = kernel.crossed(param);
-        if kernel.all_axes() & !reduced & !crossed != 0 {
+        let of_columns = crossed == reduced && kernel.hero == Hero::RowReduce;
+        if kernel.all_axes() & !reduced & !crossed != 0 && !of_columns {
             return Err(Invalid::at(number, "the output does not cross every parallel axis"));
         }
         if crossed & reduced != 0 && reduced & !crossed != 0 {
@@ -278,6 +282,28 @@ fn stages(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
         after.push(behind || is_reduction);
     }
     Ok(())
+}
+
+/// That rows and what is the same for all of them meet only where values are combined over rows.
+fn columns(kernel: &Kernel) -> Result<(), Invalid> {
+    let across: Vec<bool> = kernel.body.iter().map(|i| i.compute.across().is_some()).collect();
+    let behind = kernel.column_stores();
+    if behind.is_empty() && !across.contains(&true) {
+        return Ok(());
+    }
+    if kernel.hero != Hero::RowReduce || kernel.reduced() == kernel.all_axes() {
+        return Err(Invalid::whole("only row reductions combine over rows"));
+    }
+    let in_rows = kernel.in_rows();
+    if let Some(number) = (0..kernel.body.len()).find(|&number| across[number] && in_rows[number]) {
+        return Err(Invalid::at(number, "is needed before all rows are combined"));
+    }
+    let needed = kernel.needed_for(&behind);
+    let reduction = needed.into_iter().find(|&value| kernel.body[value as usize].compute.is_reduction());
+    match reduction {
+        Some(value) => Err(Invalid::at(value as usize, "is of one row, and needed for all rows")),
+        None => Ok(()),
+    }
 }
 
 fn hero(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {

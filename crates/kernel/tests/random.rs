@@ -40,7 +40,7 @@ impl Region {
         let fill = if random.chance(15) { Fill::Special } else { Fill::Quarters };
         Region {
             random,
-            nest: Nest::default(),
+            nest: if seed.is_multiple_of(3) { Nest::with_columns() } else { Nest::default() },
             slots: Vec::new(),
             types: Vec::new(),
             exact: Vec::new(),
@@ -460,6 +460,7 @@ struct Tally {
     refused: BTreeMap<(String, String), usize>,
     pushed: usize,
     apart: usize,
+    columns: usize,
 }
 
 fn region(seed: u64, tally: &mut Tally) -> Result<(), String> {
@@ -518,6 +519,7 @@ fn region(seed: u64, tally: &mut Tally) -> Result<(), String> {
     match checked {
         Ok(lowered) => {
             tally.kernels += 1;
+            tally.columns += usize::from(lowered.kernel.has_columns());
             tally.instructions += region.program.instructions.len();
             let hero = match lowered.kernel.hero {
                 Hero::MatMul(_) => "MatMul".into(),
@@ -542,14 +544,15 @@ fn kernels_equal_programs() {
         }
     }
     println!(
-        "{} kernels of {} ops; heroes {:?}; {} pushes, refused: {:?}",
-        tally.kernels, tally.instructions, tally.heroes, tally.pushed, tally.refused
+        "{} kernels of {} ops, {} with columns; heroes {:?}; {} pushes, refused: {:?}",
+        tally.kernels, tally.instructions, tally.columns, tally.heroes, tally.pushed, tally.refused
     );
     let shown = failures.iter().min_by_key(|problem| problem.len());
     assert!(failures.is_empty(), "{} of {count} failed\n{}", failures.len(), shown.unwrap());
     for hero in ["Map", "Transpose", "RowReduce", "ColReduce", "FullReduce", "Scan", "MatMul"] {
         assert!(tally.heroes.contains_key(hero), "no {hero} among {:?}", tally.heroes);
     }
+    assert!(tally.columns * 1000 > count as usize, "{} kernels with columns", tally.columns);
     assert!(tally.apart * 1000 <= tally.kernels, "{} sets of outputs not lowered", tally.apart);
     let refused: usize =
         tally.refused.iter().filter(|((_, why), _)| *why != Refusal::NoKernel.reason()).map(|(_, n)| n).sum();

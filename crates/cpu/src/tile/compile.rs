@@ -31,6 +31,9 @@ const MOST_BYTES: usize = 64 << 20;
 /// The code of a kernel for one launch. `overwritten` tells which parameters are read from memory that results are
 /// written to. `None` for kernels that the machine does not run.
 pub(super) fn compile(kernel: &Kernel, launch: &Launch, overwritten: u64) -> Option<Code> {
+    if kernel.has_columns() {
+        return None;
+    }
     let code = Compiler::new(kernel, launch, overwritten, MOST_LANES / 2)?.code()?;
     let streams = code.slots.iter().filter(|slot| matches!(slot, Place::AtTile(_))).count();
     let lanes = (code.group * code.chunks.size).max(1);
@@ -256,6 +259,7 @@ impl<'a> Compiler<'a> {
             Compute::Cast(a) => self.cast(value, a),
             Compute::Bitcast(a) => self.alias(value, a),
             Compute::Reduce(reduction, a) => self.reduce(value, reduction, a),
+            Compute::Across(..) => unreachable!("kernels with columns are refused"),
             Compute::Scan { reduction, reverse, exclusive, value: a } => {
                 let a = self.lanes_of(a, value);
                 let action = Action::Scan(scan(reduction, register(dtype)), a, [reverse, exclusive]);

@@ -208,6 +208,7 @@ impl Nest {
             if leaves.iter().enumerate().any(twice) {
                 return Err(Refusal::Diagonal);
             }
+            self.check_column(slot)?;
         }
         let new = &self.slots[self.checked.slots..];
         let mut computed = new.iter().filter(|slot| slot.origin == Origin::Computed).peekable();
@@ -313,7 +314,11 @@ impl Nest {
 
     pub(super) fn computed(&mut self, ty: TensorType, value: ValueId, axes: AxisAtoms) -> Slot {
         let free = self.values[value as usize].free;
-        let origin = if free { Origin::Free } else { Origin::Computed };
+        let origin = match free {
+            true => Origin::Free,
+            false if self.is_column(&axes) => Origin::Column,
+            false => Origin::Computed,
+        };
         self.slot(SlotState { ty, value, axes, origin })
     }
 
@@ -452,6 +457,10 @@ impl Nest {
         if self.scans() {
             return Err(Refusal::Reduction);
         }
+        if self.is_over_rows(&state, &along)? {
+            let value = self.value(Compute::Across(reduction, state.value), state.ty.dtype);
+            return Ok(self.computed(ty, value, kept));
+        }
         self.mark(x, &along)?;
         let value = self.value(Compute::Reduce(reduction, state.value), state.ty.dtype);
         Ok(self.computed(ty, value, kept))
@@ -517,7 +526,7 @@ impl Nest {
         let ty = TensorType::new(state.ty.shape, dtype);
         // An operand that lacks axes of the region is no result of it, also in another dtype.
         let origin = match state.origin {
-            Origin::Computed | Origin::Free => state.origin,
+            Origin::Computed | Origin::Free | Origin::Column => state.origin,
             Origin::Input | Origin::View | Origin::Prologue => Origin::View,
         };
         self.slot(SlotState { ty, value, axes: state.axes, origin })

@@ -8,7 +8,7 @@ use super::rows::{Elements, declare, load_chunk};
 use super::writer::{Scope, Writer, name};
 use crate::passes::{Pass, Total};
 use crate::schedule::COLUMNS;
-use crate::{GpuSchedule, Kernel, ValueId};
+use crate::{AxisSet, GpuSchedule, Kernel, ValueId};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -82,7 +82,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
             w.line(format!("{place} = s{};", total.value));
         }
     } else {
-        end(w, &pass.totals);
+        End::of_columns(kernel).write(w);
     }
     w.close();
     w.close();
@@ -159,26 +159,54 @@ fn gather(w: &mut Writer<'_>, totals: &[Total], shared: &str, groups: u32, width
     }
 }
 
-/// What follows the totals of a column.
-fn end(w: &mut Writer<'_>, totals: &[Total]) {
-    let kernel = w.kernel;
-    w.decode("column", kernel.all_axes() & !kernel.reduced());
-    let mut scope = Scope::new(kernel);
-    for total in totals {
-        let line = w.language.value(&name(total.value), total.dtype, &format!("s{}", total.value));
-        w.line(line);
-        scope.define(total.value);
+/// Totals of columns, and what follows them.
+struct End {
+    totals: Vec<Total>,
+    /// Those of the columns.
+    axes: AxisSet,
+    stores: Vec<ValueId>,
+}
+
+impl End {
+    /// Of a reduction along columns.
+    fn of_columns(kernel: &Kernel) -> End {
+        let totals = kernel.passes().swap_remove(0).totals;
+        End { totals, axes: kernel.all_axes() & !kernel.reduced(), stores: kernel.row_stores() }
     }
-    w.emit(&kernel.needed_for(&kernel.row_stores()), &mut scope);
+
+    /// Of what rows have in common.
+    fn of_rows(kernel: &Kernel) -> End {
+        End { totals: kernel.across(), axes: kernel.reduced(), stores: kernel.column_stores() }
+    }
+
+    fn write(&self, w: &mut Writer<'_>) {
+        let kernel = w.kernel;
+        w.decode("column", self.axes);
+        let mut scope = Scope::new(kernel);
+        for total in &self.totals {
+            let line = w.language.value(&name(total.value), total.dtype, &format!("s{}", total.value));
+            w.line(line);
+            scope.define(total.value);
+        }
+        w.emit(&kernel.needed_for(&self.stores), &mut scope);
+    }
 }
 
 /// The second pass: the totals of the parts.
 pub(super) fn finish(w: &mut Writer<'_>) {
-    let kernel = w.kernel;
+    combine_parts(w, &End::of_columns(w.kernel));
+}
+
+/// The second pass where blocks went through rows: their totals of each column.
+pub(super) fn finish_rows(w: &mut Writer<'_>) {
+    combine_parts(w, &End::of_rows(w.kernel));
+}
+
+fn combine_parts(w: &mut Writer<'_>, end: &End) {
     let GpuSchedule { block, splits, .. } = *w.schedule;
     let (side, groups) = (COLUMNS as u32, block / COLUMNS as u32);
-    let totals = &kernel.passes()[0].totals;
-    w.index("columns", &w.extent(kernel.all_axes() & !kernel.reduced()));
+    let totals = &end.totals;
+    w.index("columns", &w.extent(end.axes));
     w.index("k", &format!("thread % {side}"));
     w.index("down", &format!("thread / {side}"));
     w.index("column", &format!("block * {side} + k"));
@@ -199,6 +227,6 @@ pub(super) fn finish(w: &mut Writer<'_>) {
     w.barrier();
     w.open("if (down == 0 && column < columns)");
     gather(w, totals, "f", groups, side);
-    end(w, totals);
+    end.write(w);
     w.close();
 }

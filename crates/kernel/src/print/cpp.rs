@@ -4,7 +4,7 @@ mod prelude;
 
 use super::heroes::{self, Entry};
 use super::writer::{Language, name};
-use super::{GpuArgument, Printed, Unprintable, arguments, check, entries};
+use super::{ENTRIES, GpuArgument, Printed, Unprintable, arguments, check, entries};
 use crate::{Compute, GpuSchedule, Kernel, ParamKind, ValueId};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -44,7 +44,7 @@ pub enum Dialect {
 pub fn cpp(kernel: &Kernel, schedule: &GpuSchedule, dialect: Dialect) -> Result<Printed, Unprintable> {
     check(kernel, schedule)?;
     let language = Cpp { kernel, schedule, dialect };
-    let names = entries(schedule);
+    let names = entries(kernel, schedule);
     let arguments = arguments(kernel, schedule, false);
     let mut functions = String::new();
     for (name, entry) in names.iter().zip(heroes::entries(kernel, schedule, &language)) {
@@ -192,7 +192,7 @@ impl Cpp<'_> {
             arguments.iter().enumerate().map(|(i, a)| self.argument(i, arguments, a)).collect();
         let mut text = format!(
             "\nextern \"C\" __global__ void __launch_bounds__({}) {name}({}) {{\n",
-            self.schedule.block,
+            self.bounds(name),
             list.join(", ")
         );
         for shared in &entry.shared {
@@ -202,6 +202,17 @@ impl Cpp<'_> {
         text.push_str(&entry.body);
         text.push_str("}\n");
         text
+    }
+
+    /// The threads of a block, and of a pass through rows also how many blocks run at once. HIP means something else by the
+    /// second.
+    fn bounds(&self, name: &str) -> String {
+        let block = self.schedule.block;
+        if name == ENTRIES[0] && self.kernel.has_columns() && self.dialect == Dialect::Cuda {
+            format!("{block}, {}", self.schedule.at_once(self.kernel))
+        } else {
+            block.to_string()
+        }
     }
 
     fn argument(&self, place: usize, all: &[GpuArgument], argument: &GpuArgument) -> String {
@@ -260,6 +271,7 @@ impl Cpp<'_> {
             | Compute::Compare(..)
             | Compute::Bitcast(_)
             | Compute::Reduce(..)
+            | Compute::Across(..)
             | Compute::Scan { .. }
             | Compute::Checked(..)
             | Compute::Store(..) => Rounding::Careful,
@@ -384,6 +396,7 @@ impl Language for Cpp<'_> {
             | Compute::Constant(_)
             | Compute::Index(_)
             | Compute::Reduce(..)
+            | Compute::Across(..)
             | Compute::Scan { .. }
             | Compute::Store(..) => at(0).to_string(),
         }

@@ -4,7 +4,7 @@
 //! along each axis, `e0`, `e1` the extents.
 
 use super::writer::{Language, Scope, Writer, name};
-use super::{columns, rows};
+use super::{columns, rows, through};
 use crate::passes::{Product, Total};
 use crate::schedule::{PRODUCT_TILE, TILE};
 use crate::{AxisSet, Compute, GpuSchedule, Hero, Instruction, Kernel, ParamKind, StrideClass, ValueId};
@@ -33,11 +33,13 @@ pub(super) fn entries(kernel: &Kernel, schedule: &GpuSchedule, language: &dyn La
         Hero::RowReduce | Hero::ColReduce | Hero::FullReduce => {
             let (first, second): (Write, Write) = if kernel.hero == Hero::ColReduce {
                 (columns::reduce, columns::finish)
+            } else if kernel.has_columns() {
+                (through::reduce, columns::finish_rows)
             } else {
                 (rows::reduce, rows::finish)
             };
             first(&mut writer);
-            if schedule.splits > 1 {
+            if schedule.finishes(kernel) {
                 let mut last = Writer::new(kernel, language, schedule);
                 second(&mut last);
                 return alloc::vec![entry(writer), entry(last)];

@@ -45,22 +45,7 @@ fn whole_rows(w: &mut Writer<'_>, threads: u32, exact: bool) {
     let mut scope = Scope::new(kernel);
     row.declare(w);
     row.load(w, |param| kernel.crossed(param) & parallel != 0, &mut scope);
-    for (number, pass) in passes.iter().enumerate() {
-        w.emit(&pass.row, &mut scope);
-        if pass.totals.is_empty() && pass.stores.is_empty() {
-            continue;
-        }
-        let along = kernel.along(pass, &row.kept_before(number));
-        row.load(
-            w,
-            |param| along.iter().any(|&v| kernel.body[v as usize].compute.load() == Some(param)),
-            &mut scope,
-        );
-        declare(w, &pass.totals);
-        row.cross(w, pass, &along, number, &mut scope);
-        w.combine(&pass.totals, threads);
-        pass.totals.iter().for_each(|total| scope.define(total.value));
-    }
+    row.pass_all(w, &passes, &mut scope);
     let stores = kernel.row_stores();
     if !stores.is_empty() {
         w.open(if exact { "if (lane == 0)" } else { "if (row < rows && lane == 0)" });
@@ -79,7 +64,7 @@ pub(super) fn declare(w: &mut Writer<'_>, totals: &[Total]) {
 }
 
 /// How the threads of a group cross a row.
-struct Row<'a> {
+pub(super) struct Row<'a> {
     kernel: &'a Kernel,
     threads: u32,
     vector: u32,
@@ -92,10 +77,12 @@ struct Row<'a> {
     loaded: Vec<bool>,
     /// For each value: the pass after which it is kept.
     kept: Vec<Option<usize>>,
+    /// Whether there is a second place for what is read of the next row, behind the first.
+    pub(super) ahead: bool,
 }
 
 impl<'a> Row<'a> {
-    fn new(kernel: &'a Kernel, schedule: &GpuSchedule, threads: u32, exact: bool) -> Row<'a> {
+    pub(super) fn new(kernel: &'a Kernel, schedule: &GpuSchedule, threads: u32, exact: bool) -> Row<'a> {
         let chunks = schedule.resident / schedule.vector;
         let loads = kernel.row_loads();
         Row {
@@ -108,6 +95,7 @@ impl<'a> Row<'a> {
             loaded: alloc::vec![false; kernel.body.len()],
             loads,
             kept: if chunks > 0 { kernel.kept() } else { alloc::vec![None; kernel.body.len()] },
+            ahead: false,
         }
     }
 
@@ -117,15 +105,16 @@ impl<'a> Row<'a> {
     }
 
     /// Declares what a thread holds of a row.
-    fn declare(&self, w: &mut Writer<'_>) {
+    pub(super) fn declare(&self, w: &mut Writer<'_>) {
         if self.chunks == 0 {
             return;
         }
         for &(value, param, dtype) in &self.loads {
+            let chunks = if self.ahead && self.streams(param) { 2 * self.chunks } else { self.chunks };
             let line = if is_vector(self.kernel, self.vector, param) {
-                w.language.declare_loads(param, self.vector, self.chunks)
+                w.language.declare_loads(param, self.vector, chunks)
             } else {
-                w.language.array(&format!("r{value}"), dtype, (self.chunks * self.vector) as usize)
+                w.language.array(&format!("r{value}"), dtype, (chunks * self.vector) as usize)
             };
             w.line(line);
         }
@@ -137,12 +126,12 @@ impl<'a> Row<'a> {
     }
 
     /// Which element of an array the current one is.
-    fn place(&self) -> &'static str {
+    pub(super) fn place(&self) -> &'static str {
         if self.vector > 1 { "place" } else { "chunk" }
     }
 
     /// Opens the loop over the chunks of a thread; `j` is the number of the first element.
-    fn open(&self, w: &mut Writer<'_>) {
+    pub(super) fn open(&self, w: &mut Writer<'_>) {
         let (threads, vector) = (self.threads, self.vector);
         let times = if vector > 1 { format!(" * {vector}") } else { String::new() };
         if self.chunks > 0 {
@@ -164,7 +153,7 @@ impl<'a> Row<'a> {
         w.decode("j", self.kernel.reduced());
     }
 
-    fn close(&self, w: &mut Writer<'_>) {
+    pub(super) fn close(&self, w: &mut Writer<'_>) {
         w.close();
         if self.chunks > 0 {
             w.close();
@@ -172,40 +161,78 @@ impl<'a> Row<'a> {
     }
 
     /// Reads those of the operands that are held and wanted now, if they were not read before.
-    fn load(&mut self, w: &mut Writer<'_>, wanted: impl Fn(u32) -> bool, scope: &mut Scope) {
+    pub(super) fn load(&mut self, w: &mut Writer<'_>, wanted: impl Fn(u32) -> bool, scope: &mut Scope) {
         if self.chunks == 0 {
             return;
         }
         let loaded = &self.loaded;
         let is_new = |&(value, param, _): &(ValueId, u32, DType)| !loaded[value as usize] && wanted(param);
         let new: Vec<(ValueId, u32, DType)> = self.loads.iter().copied().filter(is_new).collect();
-        if new.is_empty() {
+        self.read(w, &new, 0);
+        for (value, param, dtype) in new {
+            self.loaded[value as usize] = true;
+            scope.kept[value as usize] = Some(if is_vector(self.kernel, self.vector, param) {
+                w.language.lane(param, dtype, "chunk", "slot")
+            } else {
+                format!("r{value}[{}]", self.place())
+            });
+        }
+    }
+
+    /// Reads operands into their places, so many chunks further on.
+    fn read(&self, w: &mut Writer<'_>, loads: &[(ValueId, u32, DType)], further: u32) {
+        if loads.is_empty() {
             return;
         }
+        let at =
+            |place: &str, count: u32| if count > 0 { format!("{place} + {count}") } else { place.into() };
         self.open(w);
         let (vectors, scalars): (Vec<_>, Vec<_>) =
-            new.iter().partition(|(_, param, _)| is_vector(self.kernel, self.vector, *param));
-        for (value, param, dtype) in vectors {
-            let load = w.language.load_vector(param, self.vector, "chunk", &w.place(param));
+            loads.iter().partition(|(_, param, _)| is_vector(self.kernel, self.vector, *param));
+        for (_, param, _) in vectors {
+            let load = w.language.load_vector(param, self.vector, &at("chunk", further), &w.place(param));
             w.line(load);
-            scope.kept[value as usize] = Some(w.language.lane(param, dtype, "chunk", "slot"));
         }
         if !scalars.is_empty() {
             self.open_slots(w);
             for (value, param, dtype) in scalars {
                 let load = w.language.load(param, dtype, &w.place(param));
-                w.line(format!("r{value}[{}] = {load};", self.place()));
-                scope.kept[value as usize] = Some(format!("r{value}[{}]", self.place()));
+                w.line(format!("r{value}[{}] = {load};", at(self.place(), further * self.vector)));
             }
             self.close_slots(w);
         }
         self.close(w);
-        for (value, ..) in new {
-            self.loaded[value as usize] = true;
-        }
     }
 
-    fn open_slots(&self, w: &mut Writer<'_>) {
+    /// Whether other rows have other elements of a parameter.
+    pub(super) fn streams(&self, param: u32) -> bool {
+        self.kernel.crossed(param) & self.kernel.all_axes() & !self.kernel.reduced() != 0
+    }
+
+    /// Reads the next row into the second place.
+    pub(super) fn read_ahead(&self, w: &mut Writer<'_>) {
+        self.read(w, &self.next(), self.chunks);
+    }
+
+    /// Takes the next row, which was read ahead, for the current one.
+    pub(super) fn take_next(&self, w: &mut Writer<'_>) {
+        let next = self.next();
+        if next.is_empty() {
+            return;
+        }
+        let (vectors, scalars): (Vec<_>, Vec<_>) =
+            next.iter().partition(|(_, param, _)| is_vector(self.kernel, self.vector, *param));
+        let vectors = vectors.iter().map(|(_, param, _)| format!("x{param}")).collect();
+        let scalars = scalars.iter().map(|(value, ..)| format!("r{value}")).collect();
+        move_down(w, vectors, self.chunks);
+        move_down(w, scalars, self.chunks * self.vector);
+    }
+
+    fn next(&self) -> Vec<(ValueId, u32, DType)> {
+        self.loads.iter().copied().filter(|&(_, param, _)| self.streams(param)).collect()
+    }
+
+    pub(super) fn open_slots(&self, w: &mut Writer<'_>) {
         if self.vector > 1 {
             open_slots(w, self.vector, self.inner);
             if self.chunks > 0 {
@@ -214,9 +241,28 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn close_slots(&self, w: &mut Writer<'_>) {
+    pub(super) fn close_slots(&self, w: &mut Writer<'_>) {
         if self.vector > 1 {
             close_slots(w);
+        }
+    }
+
+    /// All passes over a row, the last stores of its own elements aside.
+    pub(super) fn pass_all(&mut self, w: &mut Writer<'_>, passes: &[Pass], scope: &mut Scope) {
+        let kernel = self.kernel;
+        for (number, pass) in passes.iter().enumerate() {
+            w.emit(&pass.row, scope);
+            if pass.totals.is_empty() && pass.stores.is_empty() && pass.across.is_empty() {
+                continue;
+            }
+            let along = kernel.along(pass, &self.kept_before(number));
+            let is_wanted =
+                |param| along.iter().any(|&v| kernel.body[v as usize].compute.load() == Some(param));
+            self.load(w, is_wanted, scope);
+            declare(w, &pass.totals);
+            self.cross(w, pass, &along, number, scope);
+            w.combine(&pass.totals, self.threads);
+            pass.totals.iter().for_each(|total| scope.define(total.value));
         }
     }
 
@@ -240,12 +286,30 @@ impl<'a> Row<'a> {
             for &value in &kept {
                 w.line(format!("r{value}[{}] = {};", self.place(), name(value)));
             }
+            for total in &pass.across {
+                let so_far = format!("c{}[{}]", total.value, self.place());
+                let combined = w.combined(total, &so_far, &name(total.operand));
+                w.line(format!("{so_far} = {combined};"));
+            }
         });
         for value in kept {
             scope.kept[value as usize] = Some(format!("r{value}[{}]", self.place()));
         }
         self.close(w);
     }
+}
+
+/// Moves the second half of arrays to the first, which has so many elements.
+fn move_down(w: &mut Writer<'_>, arrays: Vec<String>, count: u32) {
+    if arrays.is_empty() {
+        return;
+    }
+    w.line(w.language.unroll());
+    w.open_loop("place", "0", &format!("{count}"), "place + 1");
+    for array in arrays {
+        w.line(format!("{array}[place] = {array}[place + {count}];"));
+    }
+    w.close();
 }
 
 /// Whether neighbouring elements of a parameter are read and written at once.
@@ -401,9 +465,12 @@ pub(super) fn finish(w: &mut Writer<'_>) {
 impl Kernel {
     /// Loads of elements that change along the reduced axes: value, parameter and dtype.
     pub(crate) fn row_loads(&self) -> Vec<(ValueId, u32, DType)> {
-        let (reduced, dependence) = (self.reduced(), self.dependence());
+        let (reduced, dependence, in_rows) = (self.reduced(), self.dependence(), self.in_rows());
         let loads = self.body.iter().enumerate().filter_map(|(number, instruction)| {
-            let param = instruction.compute.plain_load().filter(|_| dependence[number] & reduced != 0)?;
+            let param = instruction
+                .compute
+                .plain_load()
+                .filter(|_| in_rows[number] && dependence[number] & reduced != 0)?;
             Some((number as ValueId, param, instruction.dtype))
         });
         loads.collect()
@@ -414,8 +481,8 @@ impl Kernel {
         let mut needed = alloc::vec![false; self.body.len()];
         let stored =
             pass.stores.iter().filter_map(|&store| Some(self.body[store as usize].compute.store()?.1));
-        let goals = pass.totals.iter().map(|total| total.operand).chain(stored);
-        goals.for_each(|goal| needed[goal as usize] = true);
+        let totals = pass.totals.iter().chain(&pass.across);
+        totals.map(|total| total.operand).chain(stored).for_each(|goal| needed[goal as usize] = true);
         for number in (0..self.body.len()).rev() {
             if needed[number] && !kept[number] && !self.body[number].compute.is_reduction() {
                 self.body[number].compute.operands().iter().for_each(|&value| needed[value as usize] = true);
@@ -451,6 +518,7 @@ impl Kernel {
                 | Compute::Number(_)
                 | Compute::Constant(_)
                 | Compute::Reduce(..)
+                | Compute::Across(..)
                 | Compute::Store(..) => 0,
                 Compute::Unary(function, _) if crate::cost::is_long_unary(function) => 8,
                 Compute::Binary(function, ..) if crate::cost::is_long_binary(function) => 8,

@@ -43,7 +43,7 @@ pub fn wgsl(kernel: &Kernel, schedule: &GpuSchedule) -> Result<Printed, Unprinta
         return Err(Unprintable { lacks });
     }
     let language = Wgsl { kernel };
-    let names = entries(schedule);
+    let names = entries(kernel, schedule);
     let mut functions = String::new();
     let mut shared: Vec<String> = Vec::new();
     for (name, entry) in names.iter().zip(heroes::entries(kernel, schedule, &language)) {
@@ -266,6 +266,7 @@ impl Language for Wgsl<'_> {
             | Compute::Constant(_)
             | Compute::Index(_)
             | Compute::Reduce(..)
+            | Compute::Across(..)
             | Compute::Scan { .. }
             | Compute::Store(..) => at(0).to_string(),
         }

@@ -225,6 +225,7 @@ impl<'a> Writer<'a> {
                 | Compute::Cast(_)
                 | Compute::Bitcast(_)
                 | Compute::Reduce(..)
+                | Compute::Across(..)
                 | Compute::Scan { .. }
                 | Compute::Checked(..) => self.language.compute(&instruction.compute, dtype, &operands),
             };

@@ -139,6 +139,9 @@ impl<'t> Parser<'t> {
         if let Some(reduction) = name.strip_prefix("reduce_").and_then(Reduction::from_name) {
             return Ok(Compute::Reduce(reduction, self.value()?));
         }
+        if let Some(reduction) = name.strip_prefix("across_").and_then(Reduction::from_name) {
+            return Ok(Compute::Across(reduction, self.value()?));
+        }
         if let Some(reduction) = name.strip_prefix("scan_").and_then(Reduction::from_name) {
             let value = self.value()?;
             self.mark('{')?;

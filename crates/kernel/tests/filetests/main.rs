@@ -8,8 +8,8 @@
 //! * `; test print-refused wgsl`: what the language lacks.
 //!
 //! Kernels are also run on several layouts and compared with the program on the reference engine. Lines below the first:
-//! `; numbers 2` makes input 2 a plain number, `; ints 10` fills integers with numbers below 10, and `; unroll 2`,
-//! `; row_threads 32` and `; resident 16` change the schedule. WGSL is validated by
+//! `; numbers 2` makes input 2 a plain number, `; ints 10` fills integers with numbers below 10, and `; columns` lets
+//! values be combined over all rows, and `; unroll 2`, `; row_threads 32`, `; resident 16` and `; splits 2` change the schedule. WGSL is validated by
 //! `naga`; C++ is compiled by `g++` against a header that stands for the GPU compiler's and runs its threads one by one, and what
 //! it computes is compared with the reference too, where there is a `g++`. The
 //! expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
@@ -91,14 +91,18 @@ fn output(source: &str, name: &str, runs: &mut Vec<Run>) -> Result<String, Strin
         let (number, refusal) = Nest::of_program(&program, &numbers).err().ok_or("nothing is refused")?;
         return Ok(format!("instruction {number}: {refusal}"));
     }
-    let region = Nest::of_program(&program, &numbers)
-        .map_err(|(number, refusal)| format!("instruction {number}: {refusal}"))?;
+    let columns =
+        source.lines().skip(1).take_while(|line| line.starts_with("; ")).any(|line| line == "; columns");
+    let region = if columns { Nest::of_program_with_columns } else { Nest::of_program };
+    let region =
+        region(&program, &numbers).map_err(|(number, refusal)| format!("instruction {number}: {refusal}"))?;
     let (lowered, sources) = lowered(&program, &region, &numbers, option(source, "ints"))?;
     let mut schedule = GpuSchedule::choose(&lowered.kernel, &lowered.launch);
     let asked = [
         ("unroll", &mut schedule.unroll),
         ("row_threads", &mut schedule.row_threads),
         ("resident", &mut schedule.resident),
+        ("splits", &mut schedule.splits),
     ];
     for (name, choice) in asked {
         *choice = option(source, name).map_or(*choice, |number| number as u32);

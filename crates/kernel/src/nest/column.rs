@@ -1,0 +1,87 @@
+//! What is the same for all rows of a region: sums over rows, and what is computed with them.
+
+use super::{AtomId, AxisAtoms, Nest, Origin, Refusal, Slot, SlotState};
+use alloc::vec::Vec;
+
+impl Nest {
+    /// A region that may also combine values over all rows that it reduces along, and compute with what that gives.
+    ///
+    /// ```
+    /// use kiln_ir::{Axes, DType, Op, Reduction, TensorType};
+    /// use kiln_kernel::Nest;
+    ///
+    /// let ty = |rows, columns| TensorType::new([rows, columns], DType::F32);
+    /// let sum = |axis| Op::Reduce { reduction: Reduction::Sum, axes: Axes::one(axis) };
+    /// for (mut nest, both) in [(Nest::with_columns(), true), (Nest::default(), false)] {
+    ///     let x = nest.input(ty(8, 32));
+    ///     nest.push(&sum(1), &[x.into()], &[ty(8, 1)]).unwrap();
+    ///     assert_eq!(nest.push(&sum(0), &[x.into()], &[ty(1, 32)]).is_ok(), both);
+    /// }
+    /// ```
+    pub fn with_columns() -> Nest {
+        Nest { columns: true, ..Nest::default() }
+    }
+
+    /// The bytes of what is combined over all rows, for each column. 0 where nothing is.
+    pub fn across_bytes(&self) -> usize {
+        let across = self.values.iter().filter(|value| value.compute.across().is_some());
+        across.map(|value| value.dtype.accumulator().size()).sum()
+    }
+
+    /// Whether a tensor is reduced over the rows of the region when it is along some axes.
+    ///
+    /// # Errors
+    /// When it is made of what was combined over rows already.
+    pub(super) fn is_over_rows(&self, x: &SlotState, along: &[usize]) -> Result<bool, Refusal> {
+        if !self.may_have_columns() {
+            return Ok(false);
+        }
+        let leaves = self.leaves(x);
+        let (over, kept): (AxisAtoms, AxisAtoms) =
+            leaves.into_iter().partition(|(axis, _)| along.contains(&(*axis as usize)));
+        let space = self.space();
+        let is_over = !space.is_empty()
+            && over.len() == space.len()
+            && over.iter().all(|(_, atom)| space.contains(atom))
+            && self.is_row(kept.iter().map(|&(_, atom)| atom));
+        if is_over && self.values[x.value as usize].across { Err(Refusal::Reduction) } else { Ok(is_over) }
+    }
+
+    /// Whether a tensor with these axes is the same for all rows of the region.
+    pub(super) fn is_column(&self, axes: &AxisAtoms) -> bool {
+        self.may_have_columns() && {
+            let leaves: Vec<AtomId> = axes.iter().flat_map(|&(_, atom)| self.atoms.leaves_of(atom)).collect();
+            self.is_row(leaves.into_iter()) && !self.space().is_empty()
+        }
+    }
+
+    fn may_have_columns(&self) -> bool {
+        self.columns && self.reduces() && !self.scans() && self.product.is_none()
+    }
+
+    /// Whether atoms are all that the region reduces along, and no others.
+    fn is_row(&self, atoms: impl ExactSizeIterator<Item = AtomId>) -> bool {
+        atoms.len() == self.atoms.reduced().count()
+            && atoms.into_iter().all(|atom| self.atoms.is_reduced(atom))
+    }
+
+    /// That a new tensor is computed either for rows or for columns.
+    pub(super) fn check_column(&self, slot: &SlotState) -> Result<(), Refusal> {
+        let value = &self.values[slot.value as usize];
+        let holds = match slot.origin {
+            Origin::Computed | Origin::Free | Origin::Prologue => !value.across,
+            Origin::Column => {
+                !value.reduces
+                    && self.may_have_columns()
+                    && self.is_row(self.leaves(slot).iter().map(|&(_, a)| a))
+            }
+            Origin::Input | Origin::View => true,
+        };
+        if holds { Ok(()) } else { Err(Refusal::Space) }
+    }
+
+    /// Whether some of these outputs are the same for all rows.
+    pub(crate) fn has_columns(&self, outputs: &[Slot]) -> bool {
+        outputs.iter().any(|&slot| self.state(slot).origin == Origin::Column)
+    }
+}

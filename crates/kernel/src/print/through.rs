@@ -1,0 +1,105 @@
+//! Reductions along rows whose elements are also combined over all rows.
+//!
+//! A block goes through rows, one at a time, as many further on as there are blocks. A thread has the same columns in each of them,
+//! and keeps what its elements are combined into in registers. At the end it writes these totals; a second pass combines those of
+//! all blocks, always in the same order.
+
+use super::rows::Row;
+use super::writer::{Scope, Writer};
+use crate::GpuSchedule;
+use crate::passes::{Pass, Total};
+use alloc::format;
+use alloc::string::String;
+
+/// All rows of a block, and the totals of its columns.
+pub(super) fn reduce(w: &mut Writer<'_>) {
+    let kernel = w.kernel;
+    let GpuSchedule { block: threads, splits, .. } = *w.schedule;
+    let reduced = kernel.reduced();
+    let parallel = kernel.all_axes() & !reduced;
+    w.index("lane", "thread");
+    w.index("rows", &w.extent(parallel));
+    w.index("length", &w.extent(reduced));
+    let (passes, totals) = (kernel.passes(), kernel.across());
+    let mut row = Row::new(kernel, w.schedule, threads, true);
+    row.ahead = w.schedule.reads_ahead(kernel);
+    let mut scope = Scope::new(kernel);
+    declare(w, &totals);
+    row.declare(w);
+    // What is the same for all rows is read once.
+    row.load(w, |param| kernel.crossed(param) & parallel == 0, &mut scope);
+    if row.ahead {
+        w.open("");
+        w.index("start", &w.language.least("block", "rows - 1"));
+        w.decode("start", parallel);
+        row.load(w, |param| kernel.crossed(param) & parallel != 0, &mut scope);
+        w.close();
+    }
+    w.open_loop("row", "block", "rows", &format!("row + {splits}"));
+    if row.ahead {
+        w.open(format!("if (row + {splits} < rows)"));
+        w.index("next", &format!("row + {splits}"));
+        w.decode("next", parallel);
+        row.read_ahead(w);
+        w.close();
+    }
+    w.decode("row", parallel);
+    row.load(w, |param| kernel.crossed(param) & parallel != 0, &mut scope);
+    row.pass_all(w, &passes, &mut scope);
+    let stores = kernel.row_stores();
+    if !stores.is_empty() {
+        w.open("if (lane == 0)");
+        w.emit(&stores, &mut scope);
+        w.close();
+    }
+    if passes.iter().filter(|pass| waits(w, pass, threads)).count() == 1 {
+        // Otherwise the barrier of another pass stands between what is read of one row and written of the next.
+        w.barrier();
+    }
+    if row.ahead {
+        row.take_next(w);
+    }
+    w.close();
+    write(w, &row, &totals);
+}
+
+/// Whether the threads of a block exchange what they found in a pass through shared memory.
+fn waits(w: &Writer<'_>, pass: &Pass, threads: u32) -> bool {
+    let shuffles = |total: &Total| w.language.shuffle("", total.dtype, 1).is_some();
+    !pass.totals.is_empty() && (threads > 32 || !pass.totals.iter().all(shuffles))
+}
+
+/// Declares the totals of a thread's columns.
+fn declare(w: &mut Writer<'_>, totals: &[Total]) {
+    let resident = w.schedule.resident;
+    for total in totals {
+        let line = w.language.array(&format!("c{}", total.value), total.dtype, resident as usize);
+        w.line(line);
+    }
+    if totals.is_empty() {
+        return;
+    }
+    w.line(w.language.unroll());
+    w.open_loop("place", "0", &format!("{resident}"), "place + 1");
+    for total in totals {
+        let identity = w.language.constant(total.reduction.identity(total.dtype), total.dtype);
+        w.line(format!("c{}[place] = {identity};", total.value));
+    }
+    w.close();
+}
+
+/// Writes the totals of a block.
+fn write(w: &mut Writer<'_>, row: &Row<'_>, totals: &[Total]) {
+    if totals.is_empty() {
+        return;
+    }
+    row.open(w);
+    row.open_slots(w);
+    let slot: String = if w.schedule.vector > 1 { " + slot".into() } else { String::new() };
+    for (number, total) in totals.iter().enumerate() {
+        let place = w.language.scratch(number, &format!("block * length + j{slot}"));
+        w.line(format!("{place} = c{}[{}];", total.value, row.place()));
+    }
+    row.close_slots(w);
+    row.close(w);
+}
