@@ -292,7 +292,7 @@ impl<D: Driver> Engine for Gpu<D> {
     }
 
     /// Libraries write products to memory. A row is one block's, whose registers hold no more, and few blocks leave most of the
-    /// device idle: sums alone can share a row.
+    /// device idle: sums alone can share a row. Registers that hold a row also hold sums of its columns.
     fn regions(&self) -> kiln_ir::Regions {
         let kept_bytes = (self.driver.info().memory / 16).max(512 << 20);
         kiln_ir::Regions {
@@ -300,6 +300,7 @@ impl<D: Driver> Engine for Gpu<D> {
             resident_row: 1 << 14,
             whole_rows: true,
             many_rows: 4096,
+            columns: true,
             kept_bytes,
         }
     }

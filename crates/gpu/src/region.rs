@@ -222,12 +222,13 @@ impl<D: Driver> Region<D> {
     /// When the kernel does not compile.
     fn new(gpu: &Gpu<D>, program: &Program, given: &[Given]) -> Result<Option<Region<D>>> {
         let numbers: Vec<bool> = given.iter().map(|given| *given == Given::Number).collect();
-        let Ok((nest, outputs)) = Nest::of_program(program, &numbers) else { return Ok(None) };
+        let Ok((nest, outputs)) = Nest::of_program_with_columns(program, &numbers) else { return Ok(None) };
         let layouts: Vec<kiln_kernel::Layout> = given.iter().map(layout).collect();
         let results = nest.result_layouts(&outputs, &layouts);
         let Ok(lowered) = nest.lower_to(&outputs, &layouts, &results) else { return Ok(None) };
         let (kernel, launch) = (lowered.kernel, lowered.launch);
-        let mut schedule = GpuSchedule::choose(&kernel, &launch);
+        let multiprocessors = gpu.driver.info().multiprocessors;
+        let mut schedule = GpuSchedule::choose(&kernel, &launch).filling(&kernel, &launch, multiprocessors);
         if given.iter().any(|given| matches!(given, Given::Tensor(_, false))) {
             schedule = schedule.unaligned(&kernel, &launch);
         }
@@ -282,11 +283,18 @@ impl<D: Driver> Region<D> {
         Ok(values.collect())
     }
 
-    /// What traces say of it.
-    fn label(&self) -> Label {
+    /// What traces say of one of its functions.
+    fn label(&self, pass: usize) -> Label {
         let mut label = Label { name: String::new(), read: 0, written: 0 };
+        let shared = self.shared_bytes();
+        if self.functions.len() > 1 {
+            *(if pass == 0 { &mut label.written } else { &mut label.read }) += shared;
+        }
         let mut types = [String::new(), String::new()];
-        for (param, binding) in self.kernel.params.iter().zip(&self.launch.bindings) {
+        for (number, (param, binding)) in self.kernel.params.iter().zip(&self.launch.bindings).enumerate() {
+            if !self.touches(number as u32, pass) {
+                continue;
+            }
             let crossed =
                 self.launch.extents.iter().zip(&binding.strides).filter(|(_, stride)| **stride != 0);
             let bytes = crossed.map(|(extent, _)| extent).product::<usize>() * param.dtype.size();
@@ -307,8 +315,32 @@ impl<D: Driver> Region<D> {
         }
         let [reads, writes] = types;
         let (hero, extents) = (self.kernel.hero.name(), &self.launch.extents);
-        label.name = format!("{hero} {extents:?}{reads} ->{writes} |{functions}");
+        let end = if pass == 0 { "" } else { ", its end:" };
+        label.name = format!("{hero} {extents:?}{end}{reads} ->{writes} |{functions}");
         label
+    }
+
+    /// Whether a function reads or writes the elements of a parameter: of two, the first goes through all points, and the second
+    /// ends what they are combined into.
+    fn touches(&self, param: u32, pass: usize) -> bool {
+        let reduced = self.kernel.reduced();
+        let through = if self.kernel.has_columns() { self.kernel.all_axes() & !reduced } else { reduced };
+        self.functions.len() == 1 || (self.kernel.crossed(param) & through != 0) == (pass == 0)
+    }
+
+    /// Bytes of what two functions share.
+    fn shared_bytes(&self) -> usize {
+        let elements = self.schedule.scratch_len(&self.kernel, &self.launch);
+        let sizes = self.arguments.iter().map(|argument| match argument {
+            GpuArgument::Scratch(dtype) => dtype.size(),
+            GpuArgument::Tensor(_)
+            | GpuArgument::Offset(_)
+            | GpuArgument::Number(_)
+            | GpuArgument::Extent(_)
+            | GpuArgument::Stride(..)
+            | GpuArgument::Failed => 0,
+        });
+        elements * sizes.sum::<usize>()
     }
 
     /// Queues the kernel.
@@ -355,9 +387,9 @@ impl<D: Driver> Region<D> {
                 GpuArgument::Failed => suspicion.ok_or_else(missing)?.place(),
             });
         }
-        for (function, blocks) in &self.functions {
+        for (pass, (function, blocks)) in self.functions.iter().enumerate() {
             let grid = Grid { blocks: *blocks, threads: self.schedule.block };
-            gpu.launch(function, grid, arguments.clone(), || self.label())?;
+            gpu.launch(function, grid, arguments.clone(), || self.label(pass))?;
         }
         Ok(())
     }

@@ -26,6 +26,9 @@ pub struct Regions {
     pub whole_rows: bool,
     /// With so many rows, long ones keep the whole machine busy all the same.
     pub many_rows: usize,
+    /// Whether what combines values over many rows runs with a region that goes through these rows: threads keep totals of the
+    /// columns that are theirs.
+    pub columns: bool,
     /// Ops that wait to be run may keep so many bytes of operands that nobody else holds any more.
     pub kept_bytes: usize,
 }
@@ -39,6 +42,7 @@ impl Default for Regions {
             resident_row: 1 << 15,
             whole_rows: false,
             many_rows: 64,
+            columns: false,
             kept_bytes: 512 << 20,
         }
     }

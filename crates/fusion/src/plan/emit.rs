@@ -48,7 +48,7 @@ fn ordered(groups: &[Group]) -> Vec<usize> {
             after[before].push(number);
         }
     }
-    let last = |group: usize| groups[group].members.last().copied().unwrap_or(0);
+    let last = |group: usize| groups[group].last_of_rows();
     let mut ready: BTreeSet<(u32, usize)> =
         (0..groups.len()).filter(|&group| waits[group] == 0).map(|group| (last(group), group)).collect();
     let mut order = Vec::with_capacity(groups.len());
@@ -116,10 +116,10 @@ impl Emitter<'_> {
     fn region(&mut self, group: Group, outside: &Outside) {
         let mut region = Region::new(self.graph, &group.members);
         let is_repeated = |entry: &u32| group.repeated.binary_search(entry).is_ok();
-        for entry in &group.members {
-            region.add(*entry);
-            let result = self.graph.first[*entry as usize];
-            if is_repeated(entry) && outside.has(result) {
+        for entry in group.in_order() {
+            region.add(entry);
+            let result = self.graph.first[entry as usize];
+            if is_repeated(&entry) && outside.has(result) {
                 region.round(result);
             }
         }

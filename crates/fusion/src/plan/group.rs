@@ -4,6 +4,7 @@
 //! whether the axes match, and a set of ancestors whether a way around the group leads back into it. What two groups
 //! feed is their reason to become one. What joins none starts its own.
 
+mod columns;
 mod repeat;
 mod weights;
 
@@ -30,6 +31,9 @@ pub(crate) struct Group {
     pub(crate) members: Vec<u32>,
     /// Those of the members that another group computes too, ascending: cheaper to compute again than to store and load.
     pub(crate) repeated: Vec<u32>,
+    /// Those of the members that combine what others compute over all rows, and what follows them, ascending: they come after all
+    /// others.
+    columns: Vec<u32>,
     nest: Nest,
     slots: BTreeMap<ValueNumber, Slot>,
     /// Groups that must run before.
@@ -69,6 +73,7 @@ pub(crate) fn groups(graph: &Graph<'_>, suited: Regions) -> Groups {
             finder.visit(entry);
         }
     }
+    finder.join_columns();
     finder.repeat_cheap();
     finder.take_quantized();
     Groups { groups: finder.groups }
@@ -178,8 +183,8 @@ impl Finder<'_> {
         self.of_entry[entry as usize] = Some(group);
         let inputs = slots.len();
         let members = alloc::vec![entry];
-        let (repeated, notes) = (Vec::new(), Vec::new());
-        self.groups.push(Group { kind, members, repeated, nest, slots, ancestors, inputs, notes });
+        let (repeated, columns, notes) = (Vec::new(), Vec::new(), Vec::new());
+        self.groups.push(Group { kind, members, repeated, columns, nest, slots, ancestors, inputs, notes });
         if kind == Kind::Kernel {
             self.note_loads(group, entry);
         }
@@ -247,24 +252,41 @@ impl Finder<'_> {
         if self.is_between(into, other) || self.is_between(other, into) {
             return;
         }
+        let members = self.members_of(into, other);
+        if let Some(built) = self.build(kind, members, &[]) {
+            self.absorb(into, other, kind, built);
+        }
+    }
+
+    /// The members of two groups, in order.
+    fn members_of(&self, a: usize, b: usize) -> Vec<u32> {
         let mut members: Vec<u32> =
-            self.groups[into].members.iter().chain(&self.groups[other].members).copied().collect();
+            self.groups[a].members.iter().chain(&self.groups[b].members).copied().collect();
         members.sort_unstable();
-        let (mut nest, mut slots) = (Nest::default(), BTreeMap::new());
+        members
+    }
+
+    /// A group of these members, of which `columns` come last; `None` where it is not worth having.
+    fn build(&self, kind: Kind, members: Vec<u32>, columns: &[u32]) -> Option<Built> {
+        let mut nest = if columns.is_empty() { Nest::default() } else { Nest::with_columns() };
+        let mut slots = BTreeMap::new();
         if let Kind::Hero(hero) = kind {
             let result = self.graph.first[hero as usize];
             slots.insert(result, nest.input(self.graph.types[result as usize]));
         }
-        for &entry in &members {
-            if kind != Kind::Hero(entry) && self.push(entry, &members, &mut nest, &mut slots).is_err() {
-                return;
+        for entry in in_order(&members, columns) {
+            if kind != Kind::Hero(entry) {
+                self.push(entry, &members, &mut nest, &mut slots).ok()?;
             }
         }
         let inputs = self.count_inputs(&members, members[0], &slots);
-        if self.accepts(kind, &nest, &slots, inputs).is_err() {
-            return;
-        }
-        for &entry in &members {
+        self.accepts(kind, &nest, &slots, inputs).ok()?;
+        Some(Built { members, nest, slots, inputs })
+    }
+
+    /// Makes a group part of another, which becomes what was built of both.
+    fn absorb(&mut self, into: usize, other: usize, kind: Kind, built: Built) {
+        for &entry in &built.members {
             self.of_entry[entry as usize] = Some(into);
         }
         let gone = &mut self.groups[other];
@@ -273,8 +295,8 @@ impl Finder<'_> {
         let notes = core::mem::take(&mut gone.notes);
         let ancestors = gone.ancestors.clone();
         let state = &mut self.groups[into];
-        (state.kind, state.members, state.nest, state.slots, state.inputs) =
-            (kind, members, nest, slots, inputs);
+        state.kind = kind;
+        state.take(built);
         state.notes.extend(notes);
         let before: Vec<usize> = ancestors.iter().filter(|&group| group != into).collect();
         // What came after the one that is gone comes after the one that is left.
@@ -339,6 +361,9 @@ impl Finder<'_> {
         }
         if matches!(kind, Kind::Hero(_)) && nest.reduces() {
             return Err("nothing is reduced on the way out of a matrix product or convolution".to_string());
+        }
+        if nest.across_bytes() > 0 && !self.holds_columns(nest, slots) {
+            return Err("threads cannot hold rows and what columns add up to".to_string());
         }
         if !nest.reduces() || !nest.is_resident() {
             return Ok(());
@@ -416,6 +441,20 @@ impl Finder<'_> {
     }
 }
 
+/// What a group is built of.
+struct Built {
+    members: Vec<u32>,
+    nest: Nest,
+    slots: BTreeMap<ValueNumber, Slot>,
+    inputs: usize,
+}
+
+/// Members, of which some come last.
+fn in_order<'a>(members: &'a [u32], last: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+    let first = members.iter().filter(|entry| last.binary_search(entry).is_err());
+    first.chain(last).copied()
+}
+
 /// The dtype that a plain number among an entry's operands takes: that of the tensors beside it.
 pub(crate) fn number_dtype(graph: &Graph<'_>, entry: u32) -> kiln_ir::DType {
     let recorded = graph.entry(entry);
@@ -468,6 +507,16 @@ impl Bits {
 }
 
 impl Group {
+    fn take(&mut self, built: Built) {
+        let Built { members, nest, slots, inputs } = built;
+        (self.members, self.nest, self.slots, self.inputs) = (members, nest, slots, inputs);
+    }
+
+    /// The members in the order in which they are computed.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = u32> + '_ {
+        in_order(&self.members, &self.columns)
+    }
+
     /// Whether an entry is computed here.
     pub(crate) fn has(&self, entry: u32) -> bool {
         self.members.binary_search(&entry).is_ok()

@@ -4,6 +4,7 @@
 //! `cargo test -p kiln-gpu --test host -- --include-ignored` runs the whole suite that way, which takes long.
 
 mod attention;
+mod columns;
 mod driver;
 mod library;
 mod orders;

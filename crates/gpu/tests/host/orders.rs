@@ -49,7 +49,11 @@ fn check(shape: [usize; 4], dtypes: [DType; 2], body: impl for<'e> Fn(&[Var<'e>]
 }
 
 /// A program as one region.
-fn fused(host: &Gpu<impl kiln_gpu::driver::Driver>, program: &Program, operands: Operands) -> Vec<Value> {
+pub(crate) fn fused(
+    host: &Gpu<impl kiln_gpu::driver::Driver>,
+    program: &Program,
+    operands: Operands,
+) -> Vec<Value> {
     let slots = program.slot_types();
     let of_output = |output: &ProgramOperand| match output {
         ProgramOperand::Slot(slot) => slots[*slot],
@@ -60,7 +64,7 @@ fn fused(host: &Gpu<impl kiln_gpu::driver::Driver>, program: &Program, operands:
     values.into_iter().collect()
 }
 
-fn read(engine: &dyn Engine, value: Value) -> TensorData {
+pub(crate) fn read(engine: &dyn Engine, value: Value) -> TensorData {
     block_on(engine.read(value)).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -11,7 +11,7 @@
 #define __device__
 #define __shared__ static
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 struct ShimIndex {
   unsigned x, y, z;

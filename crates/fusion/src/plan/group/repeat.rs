@@ -7,10 +7,9 @@
 use super::{Finder, Kind};
 use crate::plan::graph::{Role, ValueNumber, role};
 use crate::plan::outside::Outside;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Op, Unary};
-use kiln_kernel::Nest;
 
 /// What loading (or storing) a byte costs, where an addition in a kernel costs 1: memory moves one in the time of so many.
 const LOAD_BYTE: usize = 3;
@@ -178,21 +177,9 @@ impl Finder<'_> {
         let state = &self.groups[group];
         let mut members: Vec<u32> = state.members.iter().copied().chain(added.iter().copied()).collect();
         members.sort_unstable();
-        let (mut nest, mut slots) = (Nest::default(), BTreeMap::new());
-        let kind = state.kind;
-        if let Kind::Hero(hero) = kind {
-            let result = self.graph.first[hero as usize];
-            slots.insert(result, nest.input(self.graph.types[result as usize]));
-        }
-        for &entry in &members {
-            if kind != Kind::Hero(entry) {
-                self.push(entry, &members, &mut nest, &mut slots).ok()?;
-            }
-        }
-        let inputs = self.count_inputs(&members, members[0], &slots);
-        self.accepts(kind, &nest, &slots, inputs).ok()?;
+        let built = self.build(state.kind, members, &state.columns)?;
         let state = &mut self.groups[group];
-        (state.members, state.nest, state.slots, state.inputs) = (members, nest, slots, inputs);
+        state.take(built);
         state.repeated.extend(added);
         state.repeated.sort_unstable();
         Some(())

@@ -1,0 +1,109 @@
+//! What is combined over rows that a kernel goes through anyway.
+//!
+//! The gradients of a norm's weight and bias are sums over rows whose elements another kernel reads and combines along the rows.
+//! Where threads have registers to hold totals of their columns, one kernel does both.
+
+use super::{Finder, Group, Kind};
+use crate::plan::graph::ValueNumber;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use kiln_kernel::{Nest, Slot};
+
+impl Finder<'_> {
+    /// Makes kernels that combine columns part of those that go through the rows of the same tensors. Those that read most come
+    /// first, and find one that reads as much.
+    pub(super) fn join_columns(&mut self) {
+        if !self.suited.columns {
+            return;
+        }
+        let mut all: Vec<(usize, BTreeSet<ValueNumber>)> =
+            (0..self.groups.len()).filter_map(|group| Some((group, self.whole_reads(group)?))).collect();
+        all.sort_by_key(|(group, reads)| (Reverse(reads.len()), *group));
+        for (group, reads) in all {
+            let mut through: Vec<usize> =
+                (0..self.groups.len()).filter(|&other| self.goes_through(other, group, &reads)).collect();
+            through.sort_by_key(|&other| (self.groups[other].columns.is_empty(), other));
+            through.into_iter().find(|&other| self.join_columns_of(other, group));
+        }
+    }
+
+    /// What a kernel that does nothing but combine columns of many rows reads for each of them; `None` for any other group.
+    fn whole_reads(&self, group: usize) -> Option<BTreeSet<ValueNumber>> {
+        let Group { kind, nest, .. } = &self.groups[group];
+        let combines = *kind == Kind::Kernel && nest.reduces() && !nest.rows_are_innermost();
+        if !combines || nest.is_resident() || nest.row_len() < self.suited.many_rows {
+            return None;
+        }
+        let reads = self.reads(group);
+        let is_whole =
+            |value: &ValueNumber| self.graph.types[*value as usize].num_elements() == nest.num_points();
+        Some(reads.into_iter().filter(is_whole).collect())
+    }
+
+    /// What the members of a group read or look at that others make.
+    fn reads(&self, group: usize) -> BTreeSet<ValueNumber> {
+        let group = &self.groups[group];
+        let operands = group.members.iter().flat_map(|&entry| self.graph.operands(entry));
+        let roots = operands.map(|value| self.graph.roots[value as usize]);
+        roots.filter(|&root| !self.graph.is_made_by(root, |maker| group.has(maker))).collect()
+    }
+
+    /// Whether a group reduces along rows that are the columns of another, and has all that this reads.
+    fn goes_through(&self, group: usize, other: usize, reads: &BTreeSet<ValueNumber>) -> bool {
+        let (rows, columns) = (&self.groups[group], &self.groups[other].nest);
+        let nest = &rows.nest;
+        if group == other || rows.kind != Kind::Kernel || !nest.reduces() || !nest.rows_are_whole() {
+            return false;
+        }
+        if nest.num_points() != columns.num_points()
+            || nest.row_len() * columns.row_len() != nest.num_points()
+        {
+            return false;
+        }
+        let own = self.reads(group);
+        let has = |&value: &ValueNumber| {
+            own.contains(&value) || self.graph.is_made_by(value, |maker| rows.has(maker))
+        };
+        !reads.is_empty() && reads.iter().all(has)
+    }
+
+    /// Whether a group has become part of one that goes through its rows.
+    fn join_columns_of(&mut self, into: usize, other: usize) -> bool {
+        if self.is_between(into, other) || self.is_between(other, into) {
+            return false;
+        }
+        let mut columns: Vec<u32> =
+            self.groups[into].columns.iter().chain(&self.groups[other].members).copied().collect();
+        columns.sort_unstable();
+        let Some(built) = self.build(Kind::Kernel, self.members_of(into, other), &columns) else {
+            return false;
+        };
+        self.absorb(into, other, Kind::Kernel, built);
+        self.groups[into].columns = columns;
+        true
+    }
+
+    /// Whether the registers of a block hold a row and totals of all columns.
+    pub(super) fn holds_columns(&self, nest: &Nest, slots: &BTreeMap<ValueNumber, Slot>) -> bool {
+        /// Threads of a block.
+        const THREADS: usize = 1024;
+        /// Bytes that each of them holds.
+        const MOST: usize = 128;
+        let row = nest.row_len();
+        let is_held = |value: &ValueNumber, slot: &Slot| {
+            nest.is_input(*slot) && self.graph.types[*value as usize].num_elements() > row
+        };
+        let held = slots.iter().filter(|(value, slot)| is_held(value, slot));
+        let held: usize = held.map(|(value, _)| self.graph.types[*value as usize].dtype.size()).sum();
+        row.div_ceil(THREADS) * (held + nest.across_bytes()) <= MOST
+    }
+}
+
+impl Group {
+    /// The last of the members that are no columns.
+    pub(crate) fn last_of_rows(&self) -> u32 {
+        let rows = self.members.iter().rev().find(|entry| self.columns.binary_search(entry).is_err());
+        rows.copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,127 @@
+//! Sums over rows that become part of the kernel that goes through these rows, where an engine says that this suits it.
+
+use kiln_cpu::Cpu;
+use kiln_fusion::{Fusion, Mode};
+use kiln_ir::{
+    BoxFuture, Caps, DType, Engine, NormKind, Op, Operands, Real, Recorder, Regions, Result, TensorData,
+    TensorType, Value, Values, Var, block_on, gradient_program,
+};
+use std::sync::Arc;
+
+/// An engine whose kernels combine values over rows as well as along them.
+struct Through(Cpu);
+
+impl Engine for Through {
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        self.0.execute(op, inputs, results)
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.0.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        self.0.read(value)
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        self.0.sync()
+    }
+
+    fn regions(&self) -> Regions {
+        Regions { columns: true, whole_rows: true, many_rows: 16, ..Regions::default() }
+    }
+}
+
+fn write<'e>(engine: &'e dyn Engine, shape: &[usize], seed: u32) -> Var<'e> {
+    let element =
+        |i: usize| ((i as u32).wrapping_mul(2654435761).wrapping_add(seed * 977) % 1000) as f32 / 500.0 - 1.0;
+    let data = (0..shape.iter().product()).map(element).collect();
+    Var::new(engine, engine.write(TensorData::new(data, shape).unwrap()))
+}
+
+/// How many regions run, where the values are those of the plain engine.
+fn regions(body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) -> usize {
+    let read = |engine: &dyn Engine, y: Var<'_>| -> Vec<f32> {
+        block_on(engine.read(y.into_value())).unwrap().convert(DType::F32).into_vec().unwrap()
+    };
+    let plain = Cpu::with_threads(1);
+    let expected: Vec<Vec<f32>> = body(&plain).into_iter().map(|y| read(&plain, y)).collect();
+    let layer = Fusion::with_mode(Arc::new(Through(Cpu::with_threads(1))), Mode::On);
+    let found: Vec<Vec<f32>> = body(&layer).into_iter().map(|y| read(&layer, y)).collect();
+    for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
+        assert_eq!(expected.len(), found.len());
+        for (a, b) in expected.iter().zip(found) {
+            assert!((a - b).abs() <= 1e-3 * (1.0 + b.abs()), "result {place}: {a} and {b}");
+        }
+    }
+    layer.statistics().regions_run as usize
+}
+
+/// The gradients of a norm: those of the weight and bias are sums over what is combined along rows.
+#[test]
+fn gradients_of_norms_are_one_kernel() {
+    for (kind, operands) in [(NormKind::Layer, 3), (NormKind::Rms, 2)] {
+        for shape in [&[40, 24][..], &[4, 10, 24], &[2, 3, 7, 5]] {
+            let op = Op::Norm { kind, axes: 1, epsilon: Real(1e-5) };
+            let row = &shape[shape.len() - 1..];
+            let types = [shape, row, row].map(|shape| TensorType::new(shape, DType::F32));
+            let norm = Recorder::trace(&types[..operands], |x| {
+                vec![x[0].apply(op.clone(), &x[1..].iter().collect::<Vec<_>>())]
+            });
+            let program = gradient_program(&norm).unwrap();
+            let count = regions(|engine| {
+                let inputs = [write(engine, shape, 1), write(engine, row, 2), write(engine, row, 3)];
+                let mut inputs: Vec<Var<'_>> = inputs.into_iter().take(operands).collect();
+                inputs.extend(program.inputs[operands..].iter().map(|ty| write(engine, &ty.shape, 4)));
+                let values = inputs.into_iter().map(Var::into_value).collect();
+                program.run(engine, values).into_iter().map(|value| Var::new(engine, value)).collect()
+            });
+            assert_eq!(count, 1, "{shape:?}\n{program}");
+        }
+    }
+}
+
+/// What is computed with such a sum is part of it, as of a step of an optimizer.
+#[test]
+fn what_follows_a_sum_comes_too() {
+    let count = regions(|engine| {
+        let (g, x) = (write(engine, &[40, 24], 1), write(engine, &[40, 24], 2));
+        let (old, moment) = (write(engine, &[24], 3), write(engine, &[24], 4));
+        let y = &g * &x;
+        let rows = &y - y.sum(&[1]).broadcast([40, 24]);
+        let bias = (&g * &g).sum(&[0]).reshape([24]);
+        let moment = &moment + (bias - &moment) * 0.1;
+        let new = old - &moment * 0.01;
+        vec![rows, new, moment, x.sum(&[0])]
+    });
+    assert_eq!(count, 1);
+}
+
+/// A kernel cannot go on with what it finds only when all rows are through.
+#[test]
+fn sums_that_rows_wait_for_stand_alone() {
+    let count = regions(|engine| {
+        let x = write(engine, &[40, 24], 1);
+        let centred = &x - x.mean(&[0]).broadcast([40, 24]);
+        vec![&centred * centred.square().sum(&[1]).rsqrt().broadcast([40, 24])]
+    });
+    assert_eq!(count, 2);
+}
+
+/// Few rows keep few blocks busy, and long ones leave no registers.
+#[test]
+fn few_rows_and_long_ones_are_read_twice() {
+    for (shape, expected) in [([12, 24], 2), ([20, 40_000], 2), ([20, 4096], 1)] {
+        let count = regions(|engine| {
+            let x = write(engine, &shape, 1);
+            let y = &x * x.sum(&[1]).broadcast(shape);
+            vec![y, (&x * 2.0).sum(&[0])]
+        });
+        assert_eq!(count, expected, "{shape:?}");
+    }
+}
