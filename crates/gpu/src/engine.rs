@@ -78,13 +78,14 @@ impl<D: Driver> Gpu<D> {
     /// device has a clock. `KILN_PROFILE=on` in the environment starts with it, and prints a [table](crate::table) whenever
     /// the device is waited for.
     pub fn trace(&self, on: bool) {
-        self.queue.submit();
+        // A failure is that of the next who reads.
+        let _ = self.queue.drain();
         self.queue.trace.switch(on);
     }
 
     /// The steps that ran since this was last asked for, while they were [traced](Gpu::trace).
     pub fn traced(&self) -> Vec<Traced> {
-        self.queue.submit();
+        let _ = self.queue.drain();
         self.queue.trace.take()
     }
 
@@ -331,7 +332,7 @@ impl<D: Driver> Memory for Gpu<D> {
 
     fn trim(&self) {
         // What waits holds its memory.
-        self.queue.submit();
+        let _ = self.queue.drain();
         self.pool.trim();
     }
 }

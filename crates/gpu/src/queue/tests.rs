@@ -1,5 +1,6 @@
+use super::run::{LEAST_STEPS, MOST_REFUSALS, arguments};
 use super::*;
-use crate::driver::DeviceInfo;
+use crate::driver::{Argument, DeviceInfo};
 use kiln_kernel::print::Dialect;
 use std::sync::Mutex;
 
@@ -13,6 +14,7 @@ struct Diary {
     can_record: bool,
     can_amend: bool,
     is_broken: bool,
+    panics: bool,
 }
 
 struct Number(u32);
@@ -26,7 +28,7 @@ fn diary() -> Diary {
         memory: 0,
         multiprocessors: 1,
     };
-    Diary { info, ran: Mutex::default(), can_record: true, can_amend: true, is_broken: false }
+    Diary { info, ran: Mutex::default(), can_record: true, can_amend: true, is_broken: false, panics: false }
 }
 
 fn line(step: &Step<Diary>) -> (u32, Vec<u64>) {
@@ -90,6 +92,7 @@ impl Driver for Diary {
     }
 
     unsafe fn launch(&self, function: &Number, _: Grid, arguments: &[Argument<Number>]) -> Result<()> {
+        assert!(!self.panics, "a driver that panics");
         if self.is_broken {
             return Err(Error::device("diary", "is broken"));
         }
@@ -159,7 +162,7 @@ impl Things {
 }
 
 fn ran(queue: &Queue<Diary>) -> Ran {
-    queue.submit();
+    queue.drain().unwrap();
     queue.driver.ran.lock().unwrap().clone()
 }
 
@@ -242,8 +245,47 @@ fn a_failure_of_what_waited_is_that_of_all_who_read() {
     let (queue, things) = (Queue::new(Arc::new(Diary { is_broken: true, ..diary() }), true), things());
     things.train(&queue, 2, 0, 0);
     for _ in 0..2 {
-        let error = queue.read(&things.place(5), &mut [0]).unwrap_err();
+        let error = queue.read(&things.place(0), &mut [0]).unwrap_err();
         assert!(error.to_string().contains("is broken"), "{error}");
         assert!(queue.synchronize().is_err());
+    }
+}
+
+#[test]
+fn a_panic_of_the_driver_is_a_failure_and_nobody_waits_for_ever() {
+    let (queue, things) = (Queue::new(Arc::new(Diary { panics: true, ..diary() }), true), things());
+    things.train(&queue, 2, 0, 0);
+    for _ in 0..2 {
+        let error = queue.read(&things.place(0), &mut [0]).unwrap_err();
+        assert!(error.to_string().contains("a panic ended"), "{error}");
+    }
+}
+
+#[test]
+fn what_each_thread_pushes_reaches_the_device_in_its_order() {
+    let queue = Queue::new(Arc::new(diary()), true);
+    let things = things();
+    let (threads, rounds) = (4, 300);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (queue, things) = (&queue, &things);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let arguments = [Argument::Word((round as u64).to_le_bytes())].into_iter().collect();
+                    let function = things.functions[thread].clone();
+                    queue.push(Step::Launch { function, grid: GRID, arguments }).unwrap();
+                    match round % 50 {
+                        20 => queue.submit(),
+                        49 => queue.drain().unwrap(),
+                        _ => {}
+                    }
+                }
+            });
+        }
+    });
+    let ran = ran(&queue);
+    for thread in 0..threads as u32 {
+        let own = ran.iter().filter(|(function, _)| *function == thread).map(|(_, words)| words[0]);
+        assert!(own.eq(0..rounds as u64), "thread {thread}");
     }
 }

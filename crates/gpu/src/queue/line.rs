@@ -1,0 +1,136 @@
+//! Runs on their way to the device: a thread takes them one after the other. Whoever needs them there helps.
+
+use super::run::{Counters, Run, Runner};
+use crate::driver::Driver;
+use crate::trace::Trace;
+use kiln_ir::{Error, Result};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+/// Runs that wait at most: whoever submits more helps.
+const MOST_RUNS: usize = 16;
+
+/// The runs of one queue, in order.
+pub(super) struct Line<D: Driver> {
+    shared: Arc<Shared<D>>,
+    /// Begun with the first run; `None` where there are no threads, and whoever submits runs.
+    thread: OnceLock<Option<JoinHandle<()>>>,
+}
+
+struct Shared<D: Driver> {
+    /// Whoever runs holds it from before a run is taken, so that runs reach the device in order. Locked before `runs`.
+    runner: Mutex<Runner<D>>,
+    runs: Mutex<Runs<D>>,
+    /// Runs arrived, or no more will.
+    changed: Condvar,
+    /// The first failure. What the run was to compute is lost, and nobody knows any more what else is.
+    failure: OnceLock<Error>,
+}
+
+struct Runs<D: Driver> {
+    waiting: VecDeque<Run<D>>,
+    has_ended: bool,
+}
+
+impl<D: Driver> Line<D> {
+    pub(super) fn new(driver: Arc<D>, counters: Arc<Counters>, trace: Arc<Trace>) -> Line<D> {
+        let shared = Shared {
+            runner: Mutex::new(Runner::new(driver, counters, trace)),
+            runs: Mutex::new(Runs { waiting: VecDeque::new(), has_ended: false }),
+            changed: Condvar::new(),
+            failure: OnceLock::new(),
+        };
+        Line { shared: Arc::new(shared), thread: OnceLock::new() }
+    }
+
+    /// Adds a run. Its failure is that of the next who asks.
+    pub(super) fn submit(&self, run: Run<D>) {
+        let mut runs = lock(&self.shared.runs);
+        runs.waiting.push_back(run);
+        let is_long = runs.waiting.len() > MOST_RUNS;
+        drop(runs);
+        if is_long || self.thread.get_or_init(|| self.begin()).is_none() {
+            self.shared.run_all();
+        } else {
+            self.shared.changed.notify_one();
+        }
+    }
+
+    /// Waits until the device was given all runs.
+    ///
+    /// # Errors
+    /// The first failure of any run so far.
+    pub(super) fn drain(&self) -> Result<()> {
+        self.shared.run_all();
+        self.failure()
+    }
+
+    /// # Errors
+    /// The first failure of any run so far.
+    pub(super) fn failure(&self) -> Result<()> {
+        self.shared.failure.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    fn begin(&self) -> Option<JoinHandle<()>> {
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name("kiln-gpu-queue".into());
+        thread.spawn(move || shared.serve()).ok()
+    }
+}
+
+impl<D: Driver> Drop for Line<D> {
+    fn drop(&mut self) {
+        lock(&self.shared.runs).has_ended = true;
+        self.shared.changed.notify_one();
+        if let Some(Some(thread)) = self.thread.take() {
+            // A thread that panicked has ended as well.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<D: Driver> Shared<D> {
+    /// What the thread does: runs what arrives, until no more will.
+    fn serve(&self) {
+        loop {
+            let mut runs = lock(&self.runs);
+            while runs.waiting.is_empty() && !runs.has_ended {
+                runs = self.changed.wait(runs).unwrap_or_else(PoisonError::into_inner);
+            }
+            if runs.waiting.is_empty() {
+                return;
+            }
+            drop(runs);
+            self.run_all();
+        }
+    }
+
+    fn run_all(&self) {
+        let mut runner = lock(&self.runner);
+        while let Some(run) = self.next() {
+            if self.failure.get().is_some() {
+                continue;
+            }
+            let done = catch_unwind(AssertUnwindSafe(|| runner.run(run)));
+            if let Err(error) = done.unwrap_or_else(|_| Err(interrupted())) {
+                // Only one runs at a time, and none after this.
+                let _ = self.failure.set(error);
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Run<D>> {
+        lock(&self.runs).waiting.pop_front()
+    }
+}
+
+/// What is said of a run that did not come to its end: the thread that panics may be nobody's but the queue's.
+fn interrupted() -> Error {
+    Error::device("gpu", "a panic ended the run that was to give the device its work")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

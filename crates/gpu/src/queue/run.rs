@@ -1,0 +1,292 @@
+//! How steps that waited together, a run, are given to the device: each alone, or as the graph of a run of the same form.
+
+use super::GraphUse;
+use crate::driver::{
+    Argument, Arguments, Attend, Attention, Convolution, Convolve, Driver, Grid, Place, Products, Step,
+};
+use crate::trace::{Label, Trace, traced};
+use kiln_ir::{DType, Result};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Steps of a run that is worth a graph.
+pub(super) const LEAST_STEPS: usize = 4;
+
+/// Forms that are kept; when there are more, all are dropped.
+const MOST_FORMS: usize = 1024;
+
+/// How often a graph may refuse to be amended before its form is given up.
+pub(super) const MOST_REFUSALS: u32 = 4;
+
+/// Steps that waited together.
+pub(super) struct Run<D: Driver> {
+    pub(super) steps: Vec<Step<D>>,
+    /// Of the last of the steps, while they are traced.
+    pub(super) labels: Vec<Option<Label>>,
+}
+
+/// What gives runs to the device, one at a time.
+pub(super) struct Runner<D: Driver> {
+    driver: Arc<D>,
+    counters: Arc<Counters>,
+    trace: Arc<Trace>,
+    known: HashMap<Vec<Form>, Known<D>>,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    recorded: AtomicU64,
+    replayed: AtomicU64,
+    steps_replayed: AtomicU64,
+    steps_amended: AtomicU64,
+    steps_alone: AtomicU64,
+}
+
+/// What runs of one graph have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Form {
+    /// The driver's: what stands first.
+    Settings(u64),
+    /// The address of the function, its threads, and how many arguments it has.
+    Launch(usize, Grid, usize),
+    /// How many bytes, and their value.
+    Fill(usize, u8),
+    /// Sizes, dtypes, and how factors lie.
+    Multiply([usize; 4], [DType; 2], [(bool, usize, usize); 2]),
+    /// All but its memory.
+    Convolve(Arc<Convolution>),
+    /// All but its memory.
+    Attend(Arc<Attention>),
+}
+
+/// What is known of a form.
+struct Known<D: Driver> {
+    /// Held, so that no other function gets the address of one.
+    _functions: Vec<Arc<D::Function>>,
+    graph: Option<Ready<D>>,
+    refusals: u32,
+}
+
+/// A graph, with the arguments that it has.
+struct Ready<D: Driver> {
+    graph: D::Graph,
+    arguments: Vec<SmallVec<[Past<D::Memory>; 8]>>,
+}
+
+/// An argument that a graph has. It does not keep memory from being freed, but tells it from any other all the same.
+enum Past<M> {
+    Place(Weak<M>, usize),
+    Word([u8; 8]),
+}
+
+impl Counters {
+    pub(super) fn read(&self) -> GraphUse {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        GraphUse {
+            recorded: of(&self.recorded),
+            replayed: of(&self.replayed),
+            steps_replayed: of(&self.steps_replayed),
+            steps_amended: of(&self.steps_amended),
+            steps_alone: of(&self.steps_alone),
+        }
+    }
+}
+
+impl<D: Driver> Runner<D> {
+    pub(super) fn new(driver: Arc<D>, counters: Arc<Counters>, trace: Arc<Trace>) -> Runner<D> {
+        Runner { driver, counters, trace, known: HashMap::new() }
+    }
+
+    /// Queues a run.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub(super) fn run(&mut self, run: Run<D>) -> Result<()> {
+        if self.trace.is_on() {
+            return self.run_traced(&run.steps, run.labels);
+        }
+        if run.steps.len() >= LEAST_STEPS && self.replay(&run.steps)? {
+            return Ok(());
+        }
+        run.steps.iter().try_for_each(|step| alone(&*self.driver, &self.counters, step))
+    }
+
+    /// Queues each step alone, and takes its time.
+    fn run_traced(&self, steps: &[Step<D>], labels: Vec<Option<Label>>) -> Result<()> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        self.driver.start_laps()?;
+        for step in steps {
+            alone(&*self.driver, &self.counters, step)?;
+            self.driver.lap()?;
+        }
+        let mut times = self.driver.laps()?.into_iter();
+        let labels = labels.into_iter().chain(core::iter::repeat_with(|| None));
+        self.trace.add(steps.iter().zip(labels).map(|(step, label)| {
+            let known = traced(&*self.driver, step, label);
+            crate::trace::Traced { ms: times.next(), ..known }
+        }));
+        Ok(())
+    }
+
+    /// Queues a run by its graph; `false` where it has none yet.
+    fn replay(&mut self, steps: &[Step<D>]) -> Result<bool> {
+        let settings = Form::Settings(self.driver.settings());
+        let form: Vec<Form> = [settings].into_iter().chain(steps.iter().map(Form::of)).collect();
+        let Some(known) = self.known.get_mut(&form) else {
+            if self.known.len() >= MOST_FORMS {
+                self.known.clear();
+            }
+            let functions = steps.iter().filter_map(function).collect();
+            self.known.insert(form, Known { _functions: functions, graph: None, refusals: 0 });
+            return Ok(false);
+        };
+        if known.graph.as_mut().is_some_and(|ready| !amend(&*self.driver, &self.counters, ready, steps)) {
+            known.graph = None;
+            known.refusals += 1;
+        }
+        if known.graph.is_none() && known.refusals < MOST_REFUSALS {
+            // SAFETY: as `alone` says, for each step.
+            known.graph = unsafe { self.driver.record(steps) }
+                .map(|graph| Ready { graph, arguments: steps.iter().map(past).collect() });
+            match known.graph {
+                Some(_) => add(&self.counters.recorded, 1),
+                None => known.refusals = MOST_REFUSALS,
+            }
+        }
+        let Some(ready) = &mut known.graph else { return Ok(false) };
+        // SAFETY: the graph has the arguments of these steps, which hold their memory, and `alone` says why kernels and
+        // products stay within it.
+        unsafe { self.driver.replay(&mut ready.graph)? };
+        add(&self.counters.replayed, 1);
+        add(&self.counters.steps_replayed, steps.len());
+        Ok(true)
+    }
+}
+
+/// Gives a graph the arguments of these steps; `false` where it cannot take them, and has some of either.
+fn amend<D: Driver>(driver: &D, counters: &Counters, ready: &mut Ready<D>, steps: &[Step<D>]) -> bool {
+    for (place, (step, old)) in steps.iter().zip(&mut ready.arguments).enumerate() {
+        if has(step, old) {
+            continue;
+        }
+        // SAFETY: as `alone` says; the step is of the same form.
+        if !unsafe { driver.amend(&mut ready.graph, place, step) } {
+            return false;
+        }
+        *old = past(step);
+        add(&counters.steps_amended, 1);
+    }
+    true
+}
+
+/// Queues one step.
+///
+/// # Errors
+/// When the device failed.
+pub(super) fn alone<D: Driver>(driver: &D, counters: &Counters, step: &Step<D>) -> Result<()> {
+    add(&counters.steps_alone, 1);
+    match step {
+        // SAFETY: `Gpu::launch` says why kernels stay within their memory, which the step holds.
+        Step::Launch { function, grid, arguments } => unsafe { driver.launch(function, *grid, arguments) },
+        Step::Fill { to, bytes, value } => driver.fill(to, *bytes, *value),
+        // SAFETY: `Gpu::multiply` says why products stay within their memory, which the step holds.
+        Step::Multiply(products) => unsafe { driver.multiply(products) },
+        // SAFETY: `Gpu::convolve` says why convolutions stay within their memory, which the step holds.
+        Step::Convolve(convolve) => unsafe { driver.convolve(convolve) },
+        // SAFETY: `Gpu::attend` says why attentions stay within their memory, which the step holds.
+        Step::Attend(attend) => unsafe { driver.attend(attend) },
+    }
+}
+
+fn add(counter: &AtomicU64, count: usize) {
+    counter.fetch_add(count as u64, Ordering::Relaxed);
+}
+
+fn function<D: Driver>(step: &Step<D>) -> Option<Arc<D::Function>> {
+    match step {
+        Step::Launch { function, .. } => Some(function.clone()),
+        Step::Fill { .. } | Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) => None,
+    }
+}
+
+/// All of a step that is no form.
+pub(super) fn arguments<D: Driver>(step: &Step<D>) -> Arguments<D::Memory> {
+    match step {
+        Step::Launch { arguments, .. } => arguments.clone(),
+        Step::Fill { to, .. } => [Argument::Place(to.clone())].into_iter().collect(),
+        Step::Multiply(products) => {
+            let [a, b] = &products.factors;
+            [&a.at, &b.at, &products.to].into_iter().map(|place| Argument::Place(place.clone())).collect()
+        }
+        Step::Convolve(Convolve { tensors, workspace, .. }) => {
+            tensors.iter().chain([workspace]).map(|place| Argument::Place(place.clone())).collect()
+        }
+        Step::Attend(Attend { tensors, workspace, .. }) => {
+            tensors.iter().chain([workspace]).map(|place| Argument::Place(place.clone())).collect()
+        }
+    }
+}
+
+/// Whether a step has just these arguments.
+fn has<D: Driver>(step: &Step<D>, past: &[Past<D::Memory>]) -> bool {
+    let places = |places: &mut dyn Iterator<Item = &Place<D::Memory>>| {
+        places.zip(past).all(|(place, old)| old.is_at(place))
+    };
+    match step {
+        Step::Launch { arguments, .. } => arguments.iter().zip(past).all(|(argument, old)| old.is(argument)),
+        Step::Fill { to, .. } => places(&mut [to].into_iter()),
+        Step::Multiply(products) => {
+            let [a, b] = &products.factors;
+            places(&mut [&a.at, &b.at, &products.to].into_iter())
+        }
+        Step::Convolve(Convolve { tensors, workspace, .. }) => places(&mut tensors.iter().chain([workspace])),
+        Step::Attend(Attend { tensors, workspace, .. }) => places(&mut tensors.iter().chain([workspace])),
+    }
+}
+
+fn past<D: Driver>(step: &Step<D>) -> SmallVec<[Past<D::Memory>; 8]> {
+    arguments(step).iter().map(Past::of).collect()
+}
+
+impl<M> Past<M> {
+    fn of(argument: &Argument<M>) -> Past<M> {
+        match argument {
+            Argument::Place(place) => Past::Place(Arc::downgrade(&place.memory), place.offset),
+            Argument::Word(word) => Past::Word(*word),
+        }
+    }
+
+    fn is(&self, argument: &Argument<M>) -> bool {
+        match argument {
+            Argument::Place(place) => self.is_at(place),
+            Argument::Word(word) => matches!(self, Past::Word(old) if old == word),
+        }
+    }
+
+    fn is_at(&self, place: &Place<M>) -> bool {
+        let Past::Place(memory, offset) = self else { return false };
+        core::ptr::eq(memory.as_ptr(), Arc::as_ptr(&place.memory)) && *offset == place.offset
+    }
+}
+
+impl Form {
+    fn of<D: Driver>(step: &Step<D>) -> Form {
+        match step {
+            Step::Launch { function, grid, arguments } => {
+                Form::Launch(Arc::as_ptr(function).addr(), *grid, arguments.len())
+            }
+            Step::Fill { bytes, value, .. } => Form::Fill(*bytes, *value),
+            Step::Multiply(products) => {
+                let Products { count, rows, columns, inner, dtype, result, factors, .. } = products;
+                let lie = |i: usize| (factors[i].transposed, factors[i].pitch, factors[i].step);
+                Form::Multiply([*count, *rows, *columns, *inner], [*dtype, *result], [lie(0), lie(1)])
+            }
+            Step::Convolve(convolve) => Form::Convolve(convolve.convolution.clone()),
+            Step::Attend(attend) => Form::Attend(attend.attention.clone()),
+        }
+    }
+}
