@@ -29,6 +29,8 @@ pub struct CudaDriver {
     /// On which nothing runs: what is queued there becomes part of graphs.
     pub(crate) capture: Mutex<Stream>,
     architecture: String,
+    /// Whether a kernel of a graph may begin before the one before it has ended.
+    pub(crate) overlaps: bool,
     pub(crate) blas: Blas,
     staging: Mutex<Staging>,
     laps: Mutex<Laps>,
@@ -141,6 +143,14 @@ impl Drop for CudaDriver {
     }
 }
 
+/// The architecture and the driver's version from which kernels may overlap.
+const OVERLAPS: (i32, i32) = (9, 12030);
+
+/// Whether `KILN_OVERLAP` in the environment leaves that on, as it is without it.
+fn overlap_wanted() -> bool {
+    std::env::var("KILN_OVERLAP").map_or(true, |value| !matches!(value.as_str(), "off" | "0" | "false"))
+}
+
 /// How many devices there are.
 pub(crate) fn count() -> Result<usize> {
     library::load(library::DRIVER, "cuda")?;
@@ -204,6 +214,7 @@ impl CudaDriver {
             stream,
             capture,
             architecture,
+            overlaps: major >= OVERLAPS.0 && version >= OVERLAPS.1 && overlap_wanted(),
             blas,
             staging: Mutex::default(),
             laps: Mutex::default(),

@@ -52,9 +52,13 @@ impl CudaGraph {
         unsafe { sys::cuGraphCreate(&mut definition, 0).result()? };
         let definition = Definition(definition);
         let mut nodes: Vec<sys::CUgraphNode> = Vec::with_capacity(steps.len());
-        for step in steps {
+        for (place, step) in steps.iter().enumerate() {
+            let before = place
+                .checked_sub(1)
+                .map(|before| (&nodes[before], may_overlap(driver, &steps[before], step)));
             // SAFETY: as the caller says; the node before is of this graph.
-            nodes.push(unsafe { add(driver, &definition, nodes.last(), step)? });
+            let node = unsafe { add(driver, &definition, before, step)? };
+            nodes.push(node);
         }
         // SAFETY: the graph is whole.
         let executable =
@@ -104,18 +108,25 @@ impl CudaGraph {
     }
 }
 
-/// Adds a step behind the last.
+/// Whether a step may begin before the one right before it has ended: both are kernels of ours, which wait themselves.
+fn may_overlap(driver: &CudaDriver, before: &Step<CudaDriver>, step: &Step<CudaDriver>) -> bool {
+    driver.overlaps && matches!((before, step), (Step::Launch { .. }, Step::Launch { .. }))
+}
+
+/// Adds a step behind the last, and says whether it may begin before that has ended.
 ///
 /// # Safety
 /// The step's arguments must be those that it takes.
 unsafe fn add(
     driver: &CudaDriver,
     graph: &Definition,
-    last: Option<&sys::CUgraphNode>,
+    last: Option<(&sys::CUgraphNode, bool)>,
     step: &Step<CudaDriver>,
 ) -> Outcome<sys::CUgraphNode> {
     let mut node = core::ptr::null_mut();
-    let (before, count) = (last.map_or(core::ptr::null(), core::ptr::from_ref), usize::from(last.is_some()));
+    let whole = last.filter(|(_, overlaps)| !overlaps).map(|(node, _)| node);
+    let (before, count) =
+        (whole.map_or(core::ptr::null(), core::ptr::from_ref), usize::from(whole.is_some()));
     match step {
         Step::Launch { .. } => with_kernel(driver, step, |kernel| {
             // SAFETY: the graph and the node before are alive; arguments are copied before the call returns.
@@ -135,6 +146,16 @@ unsafe fn add(
             // SAFETY: as above; the part is copied.
             unsafe { sys::cuGraphAddChildGraphNode(&mut node, graph.0, before, count, part.0).result()? };
         }
+    }
+    if let Some((last, true)) = last {
+        let edge = sys::CUgraphEdgeData {
+            from_port: sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
+            to_port: 0,
+            type_: sys::CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8,
+            reserved: [0; 5],
+        };
+        // SAFETY: both nodes are kernels of this graph.
+        unsafe { sys::cuGraphAddDependencies_v2(graph.0, last, &node, &edge, 1).result()? };
     }
     Ok(node)
 }

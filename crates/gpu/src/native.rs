@@ -144,6 +144,22 @@ pub(crate) fn length<M>(length: usize) -> Argument<M> {
 mod tests {
     use super::*;
 
+    /// Devices begin kernels before the one before has ended.
+    #[test]
+    fn every_kernel_waits_for_the_one_before() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/native");
+        let mut kernels = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let source = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            for kernel in source.split("__global__").skip(1) {
+                let waits = kernel.contains("kiln_begin();") || kernel.contains("kiln_wait();");
+                assert!(waits, "a kernel does not wait: {}", kernel.lines().next().unwrap_or_default());
+                kernels += 1;
+            }
+        }
+        assert!(kernels > 30, "{kernels}");
+    }
+
     #[test]
     fn few_points_still_fill_the_device() {
         assert_eq!(grid(1 << 20, 132), Grid { blocks: 4096, threads: 256 });

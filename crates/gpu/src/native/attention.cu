@@ -147,6 +147,7 @@ __device__ A kiln_row_sum(A x) {
 extern "C" __global__ void __launch_bounds__(256) kiln_attention(
     const T* q, const T* k, const T* v, const KilnMask* mask, R* y, A* lse, STEPS(q), STEPS(k), STEPS(v), STEPS(mask), STEPS(y),
     int heads, int kv_heads, int queries, int keys, long long offset, A scale, int splits, long long results) {
+  kiln_begin();
   __shared__ A left[ROWS * PITCH], right[COLUMNS * PITCH], weights[ROWS * WEIGHTS_PITCH];
   KILN_BLOCK(heads / kv_heads * queries)
   const KilnRows of_q = KILN_ROWS(q, group, queries), of_k = KILN_ROWS(k, 1, keys), of_v = KILN_ROWS(v, 1, keys);
@@ -199,6 +200,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention(
 // The parts of all rows, `results` of them.
 extern "C" __global__ void kiln_attention_combine(
     const A* parts, const A* logs, T* y, A* lse, STEPS(y), int heads, int queries, int splits, long long results) {
+  kiln_begin();
   for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < results * DIM_V; p += gridDim.x * (long long)blockDim.x) {
     const long long r = p / DIM_V, c = p % DIM_V;
     A greatest = -KILN_INFINITE, total = 0, sum = 0;
@@ -218,6 +220,7 @@ extern "C" __global__ void kiln_attention_combine(
 // The sum of each row of grad * y.
 extern "C" __global__ void kiln_attention_delta(
     const T* grad, const T* y, A* delta, STEPS(grad), STEPS(y), int heads, int queries, long long results) {
+  kiln_begin();
   const int tx = threadIdx.x % 16;
   const long long r = blockIdx.x * 16ll + threadIdx.x / 16;
   const long long batch = r / queries / heads, head = r / queries % heads, row = r % queries;
@@ -233,6 +236,7 @@ extern "C" __global__ void kiln_attention_delta(
 extern "C" __global__ void __launch_bounds__(256) kiln_attention_queries(
     const T* grad, const T* q, const T* k, const T* v, const KilnMask* mask, const A* lse, const A* delta, T* dq, STEPS(grad), STEPS(q),
     STEPS(k), STEPS(v), STEPS(mask), STEPS(dq), int heads, int kv_heads, int queries, int keys, long long offset, A scale) {
+  kiln_begin();
   __shared__ A left[ROWS * PITCH], right[COLUMNS * PITCH], weights[ROWS * WEIGHTS_PITCH];
   const int splits = 1;
   KILN_BLOCK(heads / kv_heads * queries)
@@ -275,6 +279,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_keys(
     const T* grad, const T* q, const T* k, const T* v, const KilnMask* mask, const A* lse, const A* delta, T* dk, T* dv, STEPS(grad),
     STEPS(q), STEPS(k), STEPS(v), STEPS(mask), STEPS(dk), STEPS(dv), int heads, int kv_heads, int queries, int keys, long long offset,
     A scale) {
+  kiln_begin();
   __shared__ A left[ROWS * PITCH], right[COLUMNS * PITCH], weights[ROWS * WEIGHTS_PITCH];
   const int splits = 1;
   KILN_BLOCK(keys)
@@ -327,6 +332,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_keys(
 // What is added to scores instead of a mask of bytes, whose axes have these lengths: HIDDEN where a key is not seen.
 extern "C" __global__ void kiln_attention_bias(
     const KilnMask* mask, A* to, STEPS(mask), long long heads, long long rows, long long columns, long long total) {
+  kiln_begin();
   for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < total; p += gridDim.x * (long long)blockDim.x) {
     const long long c = p % columns, r = p / columns % rows, h = p / columns / rows % heads, b = p / columns / rows / heads;
     to[p] = mask[b * mask_batch + h * mask_head + r * mask_row + c * mask_column] ? (A)0 : (A)HIDDEN;
@@ -357,6 +363,7 @@ __device__ A kiln_warp_sum(A x) {
 extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
     const T* q, const T* k, const T* v, const KilnMask* mask, T* y, A* lse, A* parts, unsigned* arrived, STEPS(q), STEPS(k), STEPS(v),
     STEPS(mask), STEPS(y), int heads, int kv_heads, int queries, int keys, long long offset, A scale, int splits, int part) {
+  kiln_begin();
   alignas(16) __shared__ A rows_of_q[8][DIM], values[KEYS][DIM], weights[8][KEYS], shares[8][MOST_SPLITS];
   __shared__ bool is_last;
   const int group = heads / kv_heads, rows = group * queries, tiles = (rows + 7) / 8;
@@ -468,6 +475,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
 #elif PART == 6
 // Rows whose keys are all hidden become zeros.
 extern "C" __global__ void kiln_attention_blind(T* y, A* lse, STEPS(y), int heads, int queries, long long results) {
+  kiln_begin();
   for (long long r = blockIdx.x * (long long)blockDim.x + threadIdx.x; r < results; r += gridDim.x * (long long)blockDim.x) {
     if (!(lse[r] < (A)HIDDEN / 2)) continue;
     T* row = y + r / queries / heads * y_batch + r / queries % heads * y_head + r % queries * y_row;
@@ -478,6 +486,7 @@ extern "C" __global__ void kiln_attention_blind(T* y, A* lse, STEPS(y), int head
 #else
 // Log-sum-exps that leave such rows no weights.
 extern "C" __global__ void kiln_attention_sighted(const A* lse, A* to, long long results) {
+  kiln_begin();
   for (long long r = blockIdx.x * (long long)blockDim.x + threadIdx.x; r < results; r += gridDim.x * (long long)blockDim.x)
     to[r] = lse[r] == -KILN_INFINITE ? KILN_INFINITE : lse[r];
 }

@@ -15,6 +15,7 @@
 #if defined(KILN_TAKE)
 extern "C" __global__ void kiln_take(const E* x, const I* index, E* y, int* failed, long long total, long long length,
                                      long long count, long long after) {
+  kiln_begin();
   KILN_POINTS(total) {
     KILN_PLACE
     y[p] = inside ? x[(b * length + at) * after + a] : (E)0;
@@ -26,6 +27,7 @@ extern "C" __global__ void kiln_take(const E* x, const I* index, E* y, int* fail
 // The last entry that points somewhere wins.
 extern "C" __global__ void kiln_claim(const I* index, int* winner, int* failed, long long total, long long length,
                                       long long count, long long after) {
+  kiln_begin();
   KILN_POINTS(total) {
     KILN_PLACE
     if (inside) atomicMax(&winner[WINNER_AT], (int)i);
@@ -38,6 +40,7 @@ extern "C" __global__ void kiln_claim(const I* index, int* winner, int* failed, 
 // Only one entry: nothing else points where it points.
 extern "C" __global__ void kiln_set_one(const E* source, const I* index, E* y, int* failed, long long total,
                                         long long length, long long count, long long after) {
+  kiln_begin();
   KILN_POINTS(total) {
     KILN_PLACE
     if (inside) y[(b * length + at) * after + a] = source[p];
@@ -48,6 +51,7 @@ extern "C" __global__ void kiln_set_one(const E* source, const I* index, E* y, i
 #if defined(KILN_SET)
 extern "C" __global__ void kiln_set(const E* source, const I* index, const int* winner, E* y, int* failed,
                                     long long total, long long length, long long count, long long after) {
+  kiln_begin();
   KILN_POINTS(total) {
     KILN_PLACE
     if (inside && winner[WINNER_AT] == (int)i) y[(b * length + at) * after + a] = source[p];
@@ -74,6 +78,7 @@ __device__ __forceinline__ void kiln_into(A* place, A x) {
 
 extern "C" __global__ void kiln_combine(const A* source, const I* index, A* y, int* failed, long long total,
                                         long long length, long long count, long long after) {
+  kiln_begin();
   KILN_POINTS(total) {
     KILN_PLACE
     if (inside) kiln_into(&y[(b * length + at) * after + a], source[p]);

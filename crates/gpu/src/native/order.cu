@@ -13,6 +13,7 @@ __device__ __forceinline__ bool kiln_wins(T_VALUE x, long long at, T_VALUE best,
 
 extern "C" __global__ void kiln_extreme(const T* x, const long long* candidates, I* y, long long lines, long long length,
                                         long long after, long long count, long long parts, long long each) {
+  kiln_begin();
 #if defined(COLUMNS)
   const int lane = 0, lanes = 1;
 #else
@@ -52,6 +53,7 @@ extern "C" __global__ void kiln_extreme(const T* x, const long long* candidates,
 #if defined(KILN_POSITIONS)
 // The positions of the elements at which a running count goes up.
 extern "C" __global__ void kiln_positions(const S* counts, I* y, long long total POSITION_LENGTHS) {
+  kiln_begin();
   for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < total;
        p += gridDim.x * (long long)blockDim.x) {
     const long long before = p > 0 ? (long long)counts[p - 1] : 0;

@@ -26,6 +26,7 @@ template <typename E> using KilnPack = kiln_pack<E, V>;
 #if defined(KILN_POOL_MAX)
 // The first greatest element of each window: itself, or its place in its row (WINNERS).
 extern "C" __global__ void kiln_pool_max(const KilnPack<T>* x, KilnPack<W>* y, INDEX total, INDEX channels LENGTHS) {
+  kiln_begin();
   KILN_POINTS(total) {
     INDEX rest = p;
     OF_CHANNEL
@@ -56,6 +57,7 @@ extern "C" __global__ void kiln_pool_max(const KilnPack<T>* x, KilnPack<W>* y, I
 
 #if defined(KILN_POOL_AVERAGE)
 extern "C" __global__ void kiln_pool_average(const KilnPack<T>* x, KilnPack<T>* y, INDEX total, INDEX channels LENGTHS) {
+  kiln_begin();
   KILN_POINTS(total) {
     INDEX rest = p;
     OF_CHANNEL
@@ -77,6 +79,7 @@ extern "C" __global__ void kiln_pool_average(const KilnPack<T>* x, KilnPack<T>* 
 #if defined(KILN_POOL_MAX_GRAD)
 extern "C" __global__ void kiln_pool_max_grad(
     const KilnPack<T>* grad, const KilnPack<int>* winners, KilnPack<T>* y, INDEX total, INDEX channels LENGTHS) {
+  kiln_begin();
   KILN_POINTS(total) {
     INDEX rest = p;
     OF_CHANNEL
@@ -102,6 +105,7 @@ extern "C" __global__ void kiln_pool_max_grad(
 #if defined(KILN_POOL_AVERAGE_GRAD)
 extern "C" __global__ void kiln_pool_average_grad(
     const KilnPack<T>* grad, KilnPack<T>* y, INDEX total, INDEX channels LENGTHS) {
+  kiln_begin();
   KILN_POINTS(total) {
     INDEX rest = p;
     OF_CHANNEL

@@ -25,6 +25,7 @@ __device__ __forceinline__ unsigned long long kiln_pair(const unsigned* w, int i
 }
 
 extern "C" __global__ void kiln_random(KEY key_of, E* y, long long total) {
+  kiln_begin();
   const unsigned long long key = KEY_READ(key_of);
   const long long step = gridDim.x * (long long)blockDim.x;
   for (long long b = blockIdx.x * (long long)blockDim.x + threadIdx.x; b * EACH < total; b += step) {

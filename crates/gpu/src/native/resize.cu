@@ -46,6 +46,7 @@ __device__ __forceinline__ void kiln_taps(long long place, long long from, long 
 }
 
 extern "C" __global__ void kiln_resize(const T* x, T* y, long long total LENGTHS) {
+  kiln_begin();
   for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < total;
        p += gridDim.x * (long long)blockDim.x) {
     long long rest = p;

@@ -10,6 +10,7 @@
 // A thread goes through each line of [before, length, after].
 extern "C" __global__ void kiln_scan_columns(const T* x, T* y, A identity, long long lines, long long length,
                                              long long after) {
+  kiln_begin();
   for (long long line = blockIdx.x * (long long)blockDim.x + threadIdx.x; line < lines;
        line += gridDim.x * (long long)blockDim.x) {
     const long long start = line / after * length * after + line % after;
@@ -50,6 +51,7 @@ __device__ __forceinline__ void kiln_tile(const T* x, A* tile, A identity, long 
 #if defined(KILN_SCAN_TOTALS)
 // The total of each tile.
 extern "C" __global__ void kiln_scan_totals(const T* x, A* totals, A identity, long long length, long long tiles) {
+  kiln_begin();
   __shared__ A tile[KILN_TILE];
   __shared__ A shared[KILN_THREADS];
   kiln_tile(x, tile, identity, blockIdx.x / tiles * length, blockIdx.x % tiles * KILN_TILE, length);
@@ -64,6 +66,7 @@ extern "C" __global__ void kiln_scan_totals(const T* x, A* totals, A identity, l
 // The running totals within each tile, after what comes before it (CARRIED).
 extern "C" __global__ void kiln_scan_tiles(const T* x, const A* carried, T* y, A identity, long long length,
                                            long long tiles) {
+  kiln_begin();
   __shared__ A tile[KILN_TILE];
   __shared__ A shared[KILN_THREADS];
   const long long start = blockIdx.x / tiles * length, first = blockIdx.x % tiles * KILN_TILE;

@@ -28,6 +28,7 @@ __device__ __forceinline__ KEY kiln_key(T element) {
 extern "C" __global__ void kiln_tiles(const T* x, const KEY* keys, const int* places, KEY* next_keys, int* next_places,
                                       T* y, I* index, long long lines, long long length, long long tiles,
                                       long long segment, long long keep, long long kept, long long x_length) {
+  kiln_begin();
   __shared__ KEY tile_keys[KILN_TILE];
   __shared__ int tile_places[KILN_TILE];
   (void)keys, (void)places, (void)next_keys, (void)next_places, (void)y, (void)index, (void)x, (void)x_length;
@@ -100,6 +101,7 @@ __device__ __forceinline__ long long kiln_split(const KEY* a, long long a_length
 // Merges neighbouring sorted runs of `run` elements (a multiple of KILN_TILE). A block gives KILN_TILE elements.
 extern "C" __global__ void kiln_merge(const KEY* keys, const int* places, KEY* next_keys, int* next_places,
                                       long long length, long long tiles, long long run) {
+  kiln_begin();
   __shared__ KEY tile_keys[KILN_TILE];
   __shared__ int tile_places[KILN_TILE];
   __shared__ long long split[2];
@@ -153,6 +155,7 @@ extern "C" __global__ void kiln_merge(const KEY* keys, const int* places, KEY* n
 // The first `keep` elements of each line by their places.
 extern "C" __global__ void kiln_ordered(const T* x, const int* places, T* y, I* index, long long total, long long length,
                                         long long keep) {
+  kiln_begin();
   for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < total;
        p += gridDim.x * (long long)blockDim.x) {
     const long long line = p / keep * length;

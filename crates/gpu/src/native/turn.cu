@@ -9,6 +9,7 @@
 typedef kiln_pack<unsigned, 4> KilnEight;
 
 extern "C" __global__ void __launch_bounds__(256) kiln_turn(const KilnEight* from, KilnEight* to, int rows, int columns) {
+  kiln_begin();
   __shared__ unsigned tile[TILE * PITCH];
   const int across = (columns + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;
   const int column = blockIdx.x % across * TILE, row = blockIdx.x / across % down * TILE;

@@ -6,6 +6,7 @@ typedef kiln_pack<unsigned short, 8> KilnEight;
 extern "C" __global__ void kiln_widen(
     const unsigned short* from, KilnEight* to, INDEX total, INDEX space, int channels, INDEX step_example, INDEX step_channel,
     INDEX step_place) {
+  kiln_begin();
   for (INDEX p = (INDEX)blockIdx.x * (INDEX)blockDim.x + (INDEX)threadIdx.x; p < total;
        p += (INDEX)gridDim.x * (INDEX)blockDim.x) {
     const unsigned short* place = from + (p / space * step_example + p % space * step_place);

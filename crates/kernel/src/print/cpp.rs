@@ -198,7 +198,7 @@ impl Cpp<'_> {
         for shared in &entry.shared {
             let _ = writeln!(text, "  {shared}");
         }
-        text.push_str("  const kiln_index block = blockIdx.x, thread = threadIdx.x;\n");
+        text.push_str("  kiln_begin();\n  const kiln_index block = blockIdx.x, thread = threadIdx.x;\n");
         text.push_str(&entry.body);
         text.push_str("}\n");
         text

@@ -3,11 +3,49 @@
 use alloc::string::String;
 
 /// Name and definition, each before those that use it.
-const FUNCTIONS: [(&str, &str); 24] = [
+const FUNCTIONS: [(&str, &str); 28] = [
     (
         "kiln_pack",
         "// Read and written at once, as far as accesses of 16 bytes go.
 template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) kiln_pack { T at[N]; };
+",
+    ),
+    (
+        "kiln_overlap",
+        "// Lets the next kernel begin, up to where it waits for this one.
+__device__ __forceinline__ void kiln_overlap() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(\"griddepcontrol.launch_dependents;\");
+#endif
+}
+",
+    ),
+    (
+        "kiln_wait",
+        "// Waits for the kernel before, where this one began before its end. Nothing that is written by kernels is read before.
+__device__ __forceinline__ void kiln_wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");
+#endif
+}
+",
+    ),
+    (
+        "kiln_begin",
+        "__device__ __forceinline__ void kiln_begin() {
+  kiln_overlap();
+  kiln_wait();
+}
+",
+    ),
+    (
+        "kiln_prefetch",
+        "// Brings what will be read into the second cache, which is coherent: it may still be written.
+__device__ __forceinline__ void kiln_prefetch(const void* p) {
+#if defined(__CUDA_ARCH__)
+  asm volatile(\"prefetch.global.L2 [%0];\" :: \"l\"(p));
+#endif
+}
 ",
     ),
     (
