@@ -1,5 +1,7 @@
 //! Rewriting a recording before groups are found: the same values, in a form that costs less.
 
+mod casts;
+
 use super::Structure;
 use crate::record::{Entry, Source};
 use alloc::vec::Vec;
@@ -14,19 +16,16 @@ pub(crate) struct Rewritten {
     types: Vec<TensorType>,
 }
 
+/// The better form of a recording.
+pub(crate) fn rewrite(original: &Structure) -> Rewritten {
+    casts::before_views(turned(original))
+}
+
 /// Makes products that are only seen transposed in that form: `(A B)ᵀ = Bᵀ Aᵀ`, where the transposes of the factors are views.
 /// So the gradient of a weight comes out as the weight lies in memory.
-pub(crate) fn rewrite(original: &Structure) -> Rewritten {
+fn turned(original: &Structure) -> Rewritten {
     let turned = turned_products(original);
-    let mut out = Rewritten {
-        structure: Structure {
-            entries: Vec::with_capacity(original.entries.len()),
-            externals: original.externals.clone(),
-            alive: Vec::new(),
-        },
-        originals: Vec::new(),
-        types: Vec::new(),
-    };
+    let mut out = Rewritten::new(&original.externals);
     // Where each original result is now; a product that is gone keeps the place of its factors' transposes.
     let mut places: Vec<u32> = Vec::new();
     let mut first = 0;
@@ -39,14 +38,9 @@ pub(crate) fn rewrite(original: &Structure) -> Rewritten {
                 places.push(place);
             }
             Turned::No => {
-                let entry = out.moved(entry, &places);
-                for result in first..first + results {
-                    places.push(out.originals.len() as u32);
-                    out.originals.push(Some(result));
-                    out.structure.alive.push(original.alive[result]);
-                }
-                out.types.extend(&entry.results);
-                out.structure.entries.push(entry);
+                let seen: Vec<_> =
+                    (first..first + results).map(|result| (Some(result), original.alive[result])).collect();
+                out.add(out.moved(entry, &places), &seen, &mut places);
             }
         }
         first += results;
@@ -105,6 +99,22 @@ fn is_transpose(axes: &Axes) -> bool {
 }
 
 impl Rewritten {
+    fn new(externals: &[TensorType]) -> Rewritten {
+        let structure = Structure { entries: Vec::new(), externals: externals.to_vec(), alive: Vec::new() };
+        Rewritten { structure, originals: Vec::new(), types: Vec::new() }
+    }
+
+    /// Adds an entry: of each result its number in the original, and whether it is alive. Where they are goes to `places`.
+    fn add(&mut self, entry: Entry, seen: &[(Option<usize>, bool)], places: &mut Vec<u32>) {
+        for &(original, alive) in seen {
+            places.push(self.originals.len() as u32);
+            self.originals.push(original);
+            self.structure.alive.push(alive);
+        }
+        self.types.extend(&entry.results);
+        self.structure.entries.push(entry);
+    }
+
     /// The transposes of the factors, and their product: where its result is.
     fn turned_product(
         &mut self,

@@ -1,0 +1,141 @@
+//! Casts to narrower floats before views instead of behind them: what is only seen so need not be stored wide.
+
+use super::Rewritten;
+use crate::plan::is_view;
+use crate::record::{Entry, Source};
+use alloc::vec::Vec;
+use kiln_ir::{DType, Op, TensorType};
+
+/// Casts results at once that are only seen through views which are all cast to one narrower float. The casts behind the views
+/// go.
+pub(super) fn before_views(given: Rewritten) -> Rewritten {
+    let wanted = Wanted::of(&given);
+    if wanted.roots.iter().all(|root| !root) {
+        return given;
+    }
+    let mut out = Rewritten::new(&given.structure.externals);
+    let mut places: Vec<u32> = Vec::new();
+    for entry in &given.structure.entries {
+        let first = places.len();
+        match entry.operands.first() {
+            Some(&Source::Result(x)) if wanted.is_narrow(x) && matches!(entry.op, Op::Cast(_)) => {
+                let place = places[x as usize];
+                if given.structure.alive[first] {
+                    out.structure.alive[place as usize] = true;
+                    out.originals[place as usize] = given.originals[first];
+                }
+                places.push(place);
+            }
+            Some(&Source::Result(x)) if wanted.is_narrow(x) => {
+                let mut narrow = out.moved(entry, &places);
+                narrow.results[0].dtype = out.types[places[x as usize] as usize].dtype;
+                out.add(narrow, &[(None, false)], &mut places);
+            }
+            _ => {
+                let results = first..first + entry.results.len();
+                let seen: Vec<_> =
+                    results.clone().map(|r| (given.originals[r], given.structure.alive[r])).collect();
+                out.add(out.moved(entry, &places), &seen, &mut places);
+                for result in results.filter(|&result| wanted.roots[result]) {
+                    let (wide, ty) = (places[result], entry.results[result - first]);
+                    let dtype = wanted.uses[result].dtype.unwrap_or(ty.dtype);
+                    let ty = TensorType { dtype, ..ty };
+                    places[result] = out.push(Op::Cast(dtype), &[Source::Result(wide)], ty, None, false);
+                }
+            }
+        }
+    }
+    out
+}
+
+/// What is seen of each result.
+struct Wanted {
+    uses: Vec<Uses>,
+    /// Results that are cast where they are made.
+    roots: Vec<bool>,
+    /// Those, and views of them.
+    narrow: Vec<bool>,
+}
+
+/// How a result is used.
+#[derive(Clone, Copy, Default)]
+struct Uses {
+    /// What it is cast to, behind views or not.
+    dtype: Option<DType>,
+    casts: usize,
+    views: usize,
+    /// Elements of all that is cast.
+    elements: usize,
+    /// Whether it is used otherwise as well.
+    is_wide: bool,
+}
+
+impl Uses {
+    fn add(&mut self, dtype: DType, elements: usize) {
+        self.is_wide |= self.dtype.is_some_and(|other| other != dtype);
+        self.dtype = Some(dtype);
+        self.elements = self.elements.saturating_add(elements);
+    }
+
+    /// What alone it is cast to. Of two casts of one value both may be results of the plan.
+    fn narrowed(&self) -> Option<DType> {
+        self.dtype.filter(|_| !self.is_wide && self.casts <= 1)
+    }
+}
+
+impl Wanted {
+    fn of(given: &Rewritten) -> Wanted {
+        let structure = &given.structure;
+        let uses: Vec<Uses> =
+            structure.alive.iter().map(|&is_wide| Uses { is_wide, ..Uses::default() }).collect();
+        let mut wanted = Wanted { uses, roots: Vec::new(), narrow: Vec::new() };
+        let mut first = given.types.len();
+        for entry in structure.entries.iter().rev() {
+            first -= entry.results.len();
+            wanted.count(entry, first, &given.types);
+        }
+        for entry in &structure.entries {
+            let of_narrow = matches!(entry.operands.first(), Some(&Source::Result(x)) if wanted.is_narrow(x));
+            for ty in &entry.results {
+                let uses = &wanted.uses[wanted.narrow.len()];
+                let pays = uses.views > 0 && uses.elements >= ty.num_elements();
+                let is_root = !of_narrow && !is_view(&entry.op) && pays && uses.narrowed().is_some();
+                wanted.roots.push(is_root);
+                wanted.narrow.push(is_root || is_view(&entry.op) && of_narrow);
+            }
+        }
+        wanted
+    }
+
+    /// Adds what an entry does with its operands. All that use its own results were counted before.
+    fn count(&mut self, entry: &Entry, first: usize, types: &[TensorType]) {
+        for operand in &entry.operands {
+            let Source::Result(x) = *operand else { continue };
+            let ty = types[x as usize];
+            let seen = match entry.op {
+                Op::Cast(dtype) if is_narrower(dtype, ty.dtype) => {
+                    self.uses[x as usize].casts += 1;
+                    Some((dtype, ty.num_elements()))
+                }
+                _ if is_view(&entry.op) => {
+                    self.uses[x as usize].views += 1;
+                    self.uses[first].narrowed().map(|dtype| (dtype, self.uses[first].elements))
+                }
+                _ => None,
+            };
+            let uses = &mut self.uses[x as usize];
+            match seen {
+                Some((dtype, elements)) => uses.add(dtype, elements),
+                None => uses.is_wide = true,
+            }
+        }
+    }
+
+    fn is_narrow(&self, result: u32) -> bool {
+        self.narrow.get(result as usize).is_some_and(|&narrow| narrow)
+    }
+}
+
+fn is_narrower(dtype: DType, than: DType) -> bool {
+    dtype.is_float() && than.is_float() && dtype.size() < than.size()
+}
