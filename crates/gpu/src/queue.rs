@@ -187,6 +187,9 @@ impl<D: Driver> Queue<D> {
     fn settle(&self, state: &mut State<D>, place: &Place<D::Memory>) -> Result<()> {
         /// The value's, and the place's own.
         const OTHERS: usize = 2;
+        if Arc::strong_count(&place.memory) > OTHERS {
+            self.line.reclaim();
+        }
         if Arc::strong_count(&place.memory) <= OTHERS {
             return self.line.failure();
         }
@@ -197,7 +200,8 @@ impl<D: Driver> Queue<D> {
     fn flush(&self, state: &mut State<D>) {
         state.slim = None;
         if !state.waiting.is_empty() {
-            let steps = core::mem::replace(&mut state.waiting, Vec::with_capacity(MOST_STEPS));
+            let next = self.line.reclaim().unwrap_or_else(|| Vec::with_capacity(MOST_STEPS));
+            let steps = core::mem::replace(&mut state.waiting, next);
             self.line.submit(Run { steps, labels: core::mem::take(&mut state.labels) });
         }
     }

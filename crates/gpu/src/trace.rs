@@ -26,6 +26,7 @@ pub struct Traced {
 }
 
 /// What is known of a step before it runs.
+#[derive(Clone)]
 pub(crate) struct Label {
     pub(crate) name: String,
     pub(crate) read: usize,

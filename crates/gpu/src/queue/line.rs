@@ -1,7 +1,7 @@
 //! Runs on their way to the device: a thread takes them one after the other. Whoever needs them there helps.
 
 use super::run::{Counters, Run, Runner};
-use crate::driver::Driver;
+use crate::driver::{Driver, Step};
 use crate::trace::Trace;
 use kiln_ir::{Error, Result};
 use std::collections::VecDeque;
@@ -25,6 +25,9 @@ struct Shared<D: Driver> {
     runs: Mutex<Runs<D>>,
     /// Runs arrived, or no more will.
     changed: Condvar,
+    /// Runs that the device was given. Whoever submits frees them: counts of references would otherwise go to and fro between
+    /// the caches of two processors.
+    done: Mutex<Vec<Run<D>>>,
     /// The first failure. What the run was to compute is lost, and nobody knows any more what else is.
     failure: OnceLock<Error>,
 }
@@ -40,6 +43,7 @@ impl<D: Driver> Line<D> {
             runner: Mutex::new(Runner::new(driver, counters, trace)),
             runs: Mutex::new(Runs { waiting: VecDeque::new(), has_ended: false }),
             changed: Condvar::new(),
+            done: Mutex::default(),
             failure: OnceLock::new(),
         };
         Line { shared: Arc::new(shared), thread: OnceLock::new() }
@@ -58,13 +62,24 @@ impl<D: Driver> Line<D> {
         }
     }
 
-    /// Waits until the device was given all runs.
+    /// Waits until the device was given all runs, which then hold no memory any more.
     ///
     /// # Errors
     /// The first failure of any run so far.
     pub(super) fn drain(&self) -> Result<()> {
         self.shared.run_all();
+        self.reclaim();
         self.failure()
+    }
+
+    /// Frees the runs that the device was given. An empty list of steps that has room for more comes back, if there is one.
+    pub(super) fn reclaim(&self) -> Option<Vec<Step<D>>> {
+        let done = core::mem::take(&mut *lock(&self.shared.done));
+        done.into_iter().fold(None, |_, run| {
+            let mut steps = run.steps;
+            steps.clear();
+            Some(steps)
+        })
     }
 
     /// # Errors
@@ -113,11 +128,12 @@ impl<D: Driver> Shared<D> {
             if self.failure.get().is_some() {
                 continue;
             }
-            let done = catch_unwind(AssertUnwindSafe(|| runner.run(run)));
-            if let Err(error) = done.unwrap_or_else(|_| Err(interrupted())) {
+            let outcome = catch_unwind(AssertUnwindSafe(|| runner.run(&run)));
+            if let Err(error) = outcome.unwrap_or_else(|_| Err(interrupted())) {
                 // Only one runs at a time, and none after this.
                 let _ = self.failure.set(error);
             }
+            lock(&self.done).push(run);
         }
     }
 

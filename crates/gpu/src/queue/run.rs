@@ -103,9 +103,9 @@ impl<D: Driver> Runner<D> {
     ///
     /// # Errors
     /// When the device failed.
-    pub(super) fn run(&mut self, run: Run<D>) -> Result<()> {
+    pub(super) fn run(&mut self, run: &Run<D>) -> Result<()> {
         if self.trace.is_on() {
-            return self.run_traced(&run.steps, run.labels);
+            return self.run_traced(&run.steps, &run.labels);
         }
         if run.steps.len() >= LEAST_STEPS && self.replay(&run.steps)? {
             return Ok(());
@@ -114,7 +114,7 @@ impl<D: Driver> Runner<D> {
     }
 
     /// Queues each step alone, and takes its time.
-    fn run_traced(&self, steps: &[Step<D>], labels: Vec<Option<Label>>) -> Result<()> {
+    fn run_traced(&self, steps: &[Step<D>], labels: &[Option<Label>]) -> Result<()> {
         if steps.is_empty() {
             return Ok(());
         }
@@ -124,7 +124,7 @@ impl<D: Driver> Runner<D> {
             self.driver.lap()?;
         }
         let mut times = self.driver.laps()?.into_iter();
-        let labels = labels.into_iter().chain(core::iter::repeat_with(|| None));
+        let labels = labels.iter().cloned().chain(core::iter::repeat_with(|| None));
         self.trace.add(steps.iter().zip(labels).map(|(step, label)| {
             let known = traced(&*self.driver, step, label);
             crate::trace::Traced { ms: times.next(), ..known }
