@@ -62,7 +62,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn compile(&self, source: &str) -> Result<Vec<u8>>;
 
     /// Loads an entry point. It may begin before the kernel queued right before it has ended: all entry points wait for that
-    /// themselves, by `kiln_begin` or `kiln_wait` of the prelude, before they touch what kernels write.
+    /// themselves, by `kiln_begin` of the prelude, before they touch what kernels write.
     ///
     /// # Errors
     /// When the binary is not for this device or lacks the entry point.

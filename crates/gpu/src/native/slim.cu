@@ -48,7 +48,7 @@ struct KilnMatrix {
 // gave, in their order. `arrived` counts the blocks of each tile, from 0 and back to 0.
 extern "C" __global__ void __launch_bounds__(256) kiln_slim(
     const T* x, A* parts, unsigned* arrived, long long x_pitch, int inner, int splits, int part, MATRIX_LIST) {
-  kiln_overlap();
+  kiln_begin();
   __shared__ A sums[8][ROWS][WIDE];
   __shared__ bool is_last;
   const int all = blockIdx.x / splits, split = blockIdx.x % splits;
@@ -57,10 +57,6 @@ extern "C" __global__ void __launch_bounds__(256) kiln_slim(
   KilnMatrix at = {};
   FIND_ALL(WIDE)
   const int first = at.tile * WIDE, end = (split + 1) * part < inner ? (split + 1) * part : inner;
-  // What the kernel before leaves idle of the memory brings these rows nearer meanwhile.
-  if (first < at.columns)
-    for (int k = split * part + threadIdx.x; k < end; k += 256) kiln_prefetch(at.w + first + k * at.pitch);
-  kiln_wait();
   A total[ROWS][VECTOR] = {};
   if (first + lane * VECTOR < at.columns) {
     const T* w = at.w + first + lane * VECTOR;
@@ -124,18 +120,15 @@ extern "C" __global__ void __launch_bounds__(256) kiln_slim(
 // A warp has one column, and reads 512 bytes of it at once.
 extern "C" __global__ void __launch_bounds__(256) kiln_slim_columns(
     const T* x, long long x_pitch, int inner, MATRIX_LIST) {
-  kiln_overlap();
+  kiln_begin();
   const int lane = threadIdx.x % 32;
   int tile = blockIdx.x;
   KilnMatrix at = {};
   FIND_ALL(8)
   const int column = at.tile * 8 + threadIdx.x / 32;
-  const T* w = at.w + column * at.pitch;
-  if (column < at.columns)
-    for (int k = lane * 128 / (int)sizeof(T); k < inner; k += 32 * 128 / (int)sizeof(T)) kiln_prefetch(w + k);
-  kiln_wait();
   A total[ROWS] = {};
   if (column < at.columns) {
+    const T* w = at.w + column * at.pitch;
     for (int k = lane * VECTOR; k < inner; k += 32 * VECTOR * FLIGHT) {
       KilnVector vectors[FLIGHT];
 #pragma unroll

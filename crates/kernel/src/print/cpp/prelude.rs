@@ -3,7 +3,7 @@
 use alloc::string::String;
 
 /// Name and definition, each before those that use it.
-const FUNCTIONS: [(&str, &str); 28] = [
+const FUNCTIONS: [(&str, &str); 25] = [
     (
         "kiln_pack",
         "// Read and written at once, as far as accesses of 16 bytes go.
@@ -11,39 +11,12 @@ template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N :
 ",
     ),
     (
-        "kiln_overlap",
-        "// Lets the next kernel begin, up to where it waits for this one.
-__device__ __forceinline__ void kiln_overlap() {
+        "kiln_begin",
+        "// Lets the next kernel begin, and waits for the end of the one before: this one may have begun earlier.
+__device__ __forceinline__ void kiln_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile(\"griddepcontrol.launch_dependents;\");
-#endif
-}
-",
-    ),
-    (
-        "kiln_wait",
-        "// Waits for the kernel before, where this one began before its end. Nothing that is written by kernels is read before.
-__device__ __forceinline__ void kiln_wait() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");
-#endif
-}
-",
-    ),
-    (
-        "kiln_begin",
-        "__device__ __forceinline__ void kiln_begin() {
-  kiln_overlap();
-  kiln_wait();
-}
-",
-    ),
-    (
-        "kiln_prefetch",
-        "// Brings what will be read into the second cache, which is coherent: it may still be written.
-__device__ __forceinline__ void kiln_prefetch(const void* p) {
-#if defined(__CUDA_ARCH__)
-  asm volatile(\"prefetch.global.L2 [%0];\" :: \"l\"(p));
 #endif
 }
 ",
