@@ -112,16 +112,16 @@ impl Wanted {
         for operand in &entry.operands {
             let Source::Result(x) = *operand else { continue };
             let ty = types[x as usize];
-            let seen = match entry.op {
-                Op::Cast(dtype) if is_narrower(dtype, ty.dtype) => {
-                    self.uses[x as usize].casts += 1;
-                    Some((dtype, ty.num_elements()))
-                }
-                _ if is_view(&entry.op) => {
-                    self.uses[x as usize].views += 1;
-                    self.uses[first].narrowed().map(|dtype| (dtype, self.uses[first].elements))
-                }
-                _ => None,
+            let seen = if is_view(&entry.op) {
+                self.uses[x as usize].views += 1;
+                self.uses[first].narrowed().map(|dtype| (dtype, self.uses[first].elements))
+            } else if let Op::Cast(dtype) = entry.op
+                && is_narrower(dtype, ty.dtype)
+            {
+                self.uses[x as usize].casts += 1;
+                Some((dtype, ty.num_elements()))
+            } else {
+                None
             };
             let uses = &mut self.uses[x as usize];
             match seen {
