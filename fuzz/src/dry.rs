@@ -4,7 +4,6 @@ use crate::ahead::ahead;
 use crate::check::{Scope, Subjects};
 use kiln_gpu::{DeviceInfo, Driver, DryDriver, Gpu, MemoryConfig};
 use kiln_ir::Result;
-use kiln_kernel::print::Dialect;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -62,14 +61,7 @@ impl Subjects {
 }
 
 fn open() -> Gpu<DryDriver> {
-    let info = DeviceInfo {
-        name: "cuda:dry".to_owned(),
-        model: "a GPU that is not there".to_owned(),
-        target: format!("cuda {ARCHITECTURE} dry"),
-        dialect: Dialect::Cuda,
-        memory: 1 << 40,
-        multiprocessors: 132,
-    };
+    let info = DeviceInfo::absent(format!("cuda {ARCHITECTURE} dry"));
     Gpu::new(DryDriver::new(info, compile).with_libraries(), MemoryConfig::default())
 }
 

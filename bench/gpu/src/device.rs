@@ -3,7 +3,6 @@
 use kiln::ir::Engine;
 use kiln::{Backend, Cuda, CudaDevice, DType, DeviceKey, Stack};
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu as Engines, MemoryConfig};
-use kiln_kernel::print::Dialect;
 use std::sync::{Arc, OnceLock};
 
 /// What is measured.
@@ -25,14 +24,7 @@ type Dry = Engines<DryDriver>;
 pub(crate) fn dry(compile: fn(&str) -> kiln::Result<Vec<u8>>) -> Arc<Dry> {
     static ENGINE: OnceLock<Arc<Dry>> = OnceLock::new();
     let open = || {
-        let info = DeviceInfo {
-            name: "cuda:dry".to_owned(),
-            model: "a GPU that is not there".to_owned(),
-            target: "cuda dry".to_owned(),
-            dialect: Dialect::Cuda,
-            memory: 1 << 40,
-            multiprocessors: 132,
-        };
+        let info = DeviceInfo::absent("cuda dry");
         Arc::new(Engines::new(DryDriver::new(info, compile).with_libraries(), MemoryConfig::default()))
     };
     ENGINE.get_or_init(open).clone()

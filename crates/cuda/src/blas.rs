@@ -29,21 +29,12 @@ const LEAST_TRIED: f64 = 1e6;
 /// How often each proposal is timed.
 const TRIALS: usize = 3;
 
-static TF32: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(switch("KILN_TF32", false)));
-static TUNES: LazyLock<bool> = LazyLock::new(|| switch("KILN_TUNE", true));
+static TF32: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(kiln_gpu::switch("KILN_TF32", false)));
+static TUNES: LazyLock<bool> = LazyLock::new(|| kiln_gpu::switch("KILN_TUNE", true));
 
 /// Whether what libraries propose is tried, as it is unless `KILN_TUNE=off` is in the environment.
 pub(crate) fn tunes() -> bool {
     *TUNES
-}
-
-/// What a variable of the environment says: `on` or `off`.
-fn switch(name: &str, default: bool) -> bool {
-    match std::env::var(name).as_deref() {
-        Ok("on" | "1" | "true") => true,
-        Ok("off" | "0" | "false") => false,
-        Ok(_) | Err(_) => default,
-    }
 }
 
 pub(crate) fn tf32() -> bool {

@@ -9,10 +9,10 @@ use crate::stopwatch::Laps;
 use crate::{compile, library};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
-use kiln_gpu::DeviceInfo;
 use kiln_gpu::driver::{
     Argument, Attend, Attention, Convolution, Convolve, Driver, Grid, Place, Products, Step,
 };
+use kiln_gpu::{DeviceInfo, switch};
 use kiln_ir::{Error, Result};
 use kiln_kernel::print::Dialect;
 use std::cell::Cell;
@@ -146,11 +146,6 @@ impl Drop for CudaDriver {
 /// The architecture and the driver's version from which kernels may overlap.
 const OVERLAPS: (i32, i32) = (9, 12030);
 
-/// Whether `KILN_OVERLAP` in the environment leaves that on, as it is without it.
-fn overlap_wanted() -> bool {
-    std::env::var("KILN_OVERLAP").map_or(true, |value| !matches!(value.as_str(), "off" | "0" | "false"))
-}
-
 /// How many devices there are.
 pub(crate) fn count() -> Result<usize> {
     library::load(library::DRIVER, "cuda")?;
@@ -214,7 +209,7 @@ impl CudaDriver {
             stream,
             capture,
             architecture,
-            overlaps: major >= OVERLAPS.0 && version >= OVERLAPS.1 && overlap_wanted(),
+            overlaps: major >= OVERLAPS.0 && version >= OVERLAPS.1 && switch("KILN_OVERLAP", true),
             blas,
             staging: Mutex::default(),
             laps: Mutex::default(),

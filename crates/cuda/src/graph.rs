@@ -113,7 +113,7 @@ fn may_overlap(driver: &CudaDriver, before: &Step<CudaDriver>, step: &Step<CudaD
     driver.overlaps && matches!((before, step), (Step::Launch { .. }, Step::Launch { .. }))
 }
 
-/// Adds a step behind the last, and says whether it may begin before that has ended.
+/// Adds a step behind the last, before whose end it may begin if `last` says so.
 ///
 /// # Safety
 /// The step's arguments must be those that it takes.

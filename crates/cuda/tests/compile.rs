@@ -5,7 +5,6 @@
 use kiln_fusion::{Fusion, Mode};
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu, MemoryConfig};
 use kiln_ir::Engine;
-use kiln_kernel::print::Dialect;
 use kiln_suite::cases::Group;
 use kiln_suite::engines::{Neighbours, Subject};
 use kiln_suite::run::{Stack, grads, values};
@@ -17,14 +16,7 @@ const ARCHITECTURE: &str = "sm_90a";
 static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn dry() -> Arc<dyn Engine> {
-    let info = DeviceInfo {
-        name: "cuda:dry".to_owned(),
-        model: "a GPU that is not there".to_owned(),
-        target: format!("cuda {ARCHITECTURE} dry"),
-        dialect: Dialect::Cuda,
-        memory: 1 << 40,
-        multiprocessors: 132,
-    };
+    let info = DeviceInfo::absent(format!("cuda {ARCHITECTURE} dry"));
     let compile = |source: &str| {
         let compiled = kiln_cuda::compile(source, ARCHITECTURE);
         if let Err(error) = &compiled {

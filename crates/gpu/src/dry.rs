@@ -4,6 +4,7 @@ use crate::driver::{
     Argument, Attend, Attention, Convolution, DeviceInfo, Driver, Grid, Place, Products, Step,
 };
 use kiln_ir::{DType, Error, Result};
+use kiln_kernel::print::Dialect;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What compiles sources.
@@ -25,6 +26,20 @@ pub struct DryMemory(usize);
 
 /// A function that is never run.
 pub struct DryFunction(());
+
+impl DeviceInfo {
+    /// Of an NVIDIA GPU that is not there: one with 132 multiprocessors, as an H200 has, and room for anything.
+    pub fn absent(target: impl Into<String>) -> DeviceInfo {
+        DeviceInfo {
+            name: "cuda:dry".to_owned(),
+            model: "a GPU that is not there".to_owned(),
+            target: target.into(),
+            dialect: Dialect::Cuda,
+            memory: 1 << 40,
+            multiprocessors: 132,
+        }
+    }
+}
 
 impl DryDriver {
     /// A driver for a device of that kind, with what compiles its kernels.

@@ -32,6 +32,7 @@ pub mod driver;
 #[allow(unsafe_code)]
 mod dry;
 mod engine;
+mod environment;
 mod index;
 mod kernels;
 mod matmul;
@@ -57,6 +58,7 @@ mod widen;
 pub use driver::{DeviceInfo, Driver};
 pub use dry::{DryDriver, DryFunction, DryMemory};
 pub use engine::Gpu;
+pub use environment::switch;
 pub use memory::MemoryConfig;
 pub use missing::Missing;
 pub use queue::GraphUse;

@@ -58,7 +58,7 @@ struct State<D: Driver> {
 
 /// Whether `KILN_GRAPHS` in the environment leaves graphs on, as they are without it.
 pub(crate) fn graphs_wanted() -> bool {
-    std::env::var("KILN_GRAPHS").map_or(true, |value| !matches!(value.as_str(), "off" | "0" | "false"))
+    crate::switch("KILN_GRAPHS", true)
 }
 
 impl<D: Driver> Queue<D> {

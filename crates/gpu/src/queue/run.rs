@@ -20,7 +20,7 @@ const MOST_FORMS: usize = 1024;
 /// How often a graph may refuse to be amended before its form is given up.
 pub(super) const MOST_REFUSALS: u32 = 4;
 
-/// Steps that waited together.
+/// Steps that waited together, at least one.
 pub(super) struct Run<D: Driver> {
     pub(super) steps: Vec<Step<D>>,
     /// Of the last of the steps, while they are traced.
@@ -115,9 +115,6 @@ impl<D: Driver> Runner<D> {
 
     /// Queues each step alone, and takes its time.
     fn run_traced(&self, steps: &[Step<D>], labels: &[Option<Label>]) -> Result<()> {
-        if steps.is_empty() {
-            return Ok(());
-        }
         self.driver.start_laps()?;
         for step in steps {
             alone(&*self.driver, &self.counters, step)?;

@@ -10,35 +10,35 @@ use kiln_ir::{DType, Op, TensorType};
 /// go.
 pub(super) fn before_views(given: Rewritten) -> Rewritten {
     let wanted = Wanted::of(&given);
-    if wanted.roots.iter().all(|root| !root) {
+    if wanted.roots.iter().all(Option::is_none) {
         return given;
     }
     let mut out = Rewritten::new(&given.structure.externals);
     let mut places: Vec<u32> = Vec::new();
     for entry in &given.structure.entries {
         let first = places.len();
-        match entry.operands.first() {
-            Some(&Source::Result(x)) if wanted.is_narrow(x) && matches!(entry.op, Op::Cast(_)) => {
-                let place = places[x as usize];
+        match wanted.narrow_operand(entry) {
+            Some(x) if matches!(entry.op, Op::Cast(_)) => {
+                let place = places[x];
                 if given.structure.alive[first] {
                     out.structure.alive[place as usize] = true;
                     out.originals[place as usize] = given.originals[first];
                 }
                 places.push(place);
             }
-            Some(&Source::Result(x)) if wanted.is_narrow(x) => {
+            Some(x) => {
                 let mut narrow = out.moved(entry, &places);
-                narrow.results[0].dtype = out.types[places[x as usize] as usize].dtype;
+                narrow.results[0].dtype = out.types[places[x] as usize].dtype;
                 out.add(narrow, &[(None, false)], &mut places);
             }
-            _ => {
+            None => {
                 let results = first..first + entry.results.len();
                 let seen: Vec<_> =
                     results.clone().map(|r| (given.originals[r], given.structure.alive[r])).collect();
                 out.add(out.moved(entry, &places), &seen, &mut places);
-                for result in results.filter(|&result| wanted.roots[result]) {
+                for result in results {
+                    let Some(dtype) = wanted.roots[result] else { continue };
                     let (wide, ty) = (places[result], entry.results[result - first]);
-                    let dtype = wanted.uses[result].dtype.unwrap_or(ty.dtype);
                     let ty = TensorType { dtype, ..ty };
                     places[result] = out.push(Op::Cast(dtype), &[Source::Result(wide)], ty, None, false);
                 }
@@ -51,8 +51,8 @@ pub(super) fn before_views(given: Rewritten) -> Rewritten {
 /// What is seen of each result.
 struct Wanted {
     uses: Vec<Uses>,
-    /// Results that are cast where they are made.
-    roots: Vec<bool>,
+    /// What results are cast to where they are made; most are not.
+    roots: Vec<Option<DType>>,
     /// Those, and views of them.
     narrow: Vec<bool>,
 }
@@ -95,13 +95,14 @@ impl Wanted {
             wanted.count(entry, first, &given.types);
         }
         for entry in &structure.entries {
-            let of_narrow = matches!(entry.operands.first(), Some(&Source::Result(x)) if wanted.is_narrow(x));
+            let of_narrow = wanted.narrow_operand(entry).is_some();
             for ty in &entry.results {
                 let uses = &wanted.uses[wanted.narrow.len()];
                 let pays = uses.views > 0 && uses.elements >= ty.num_elements();
-                let is_root = !of_narrow && !is_view(&entry.op) && pays && uses.narrowed().is_some();
-                wanted.roots.push(is_root);
-                wanted.narrow.push(is_root || is_view(&entry.op) && of_narrow);
+                let may_be_root = !of_narrow && !is_view(&entry.op) && pays;
+                let root = uses.narrowed().filter(|_| may_be_root);
+                wanted.roots.push(root);
+                wanted.narrow.push(root.is_some() || is_view(&entry.op) && of_narrow);
             }
         }
         wanted
@@ -131,8 +132,10 @@ impl Wanted {
         }
     }
 
-    fn is_narrow(&self, result: u32) -> bool {
-        self.narrow.get(result as usize).is_some_and(|&narrow| narrow)
+    /// The result that an entry casts or looks at, if it is narrow.
+    fn narrow_operand(&self, entry: &Entry) -> Option<usize> {
+        let Some(&Source::Result(x)) = entry.operands.first() else { return None };
+        self.narrow[x as usize].then_some(x as usize)
     }
 }
 
