@@ -1,7 +1,10 @@
 //! Products of matrices by cuBLASLt.
 //!
 //! The library counts columns first: what is a row-major `[m, n]` here is a column-major `[n, m]` there, so that it is asked
-//! for `cᵀ = bᵀ aᵀ`, for which nothing has to be turned.
+//! for `cᵀ = bᵀ aᵀ`, for which nothing has to be turned. A bias along our columns is then one along its rows, as it wants them.
+
+mod nan;
+mod operation;
 
 use crate::driver::{CudaDriver, CudaMemory, address};
 use crate::failure::Failure;
@@ -10,8 +13,9 @@ use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 use cudarc::driver::sys::CUstream;
 use kiln_gpu::Driver;
-use kiln_gpu::driver::{Matrices, Products};
+use kiln_gpu::driver::{EpilogueForm, Matrices, Products};
 use kiln_ir::{DType, Error, Result};
+use operation::operation;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,10 +70,13 @@ struct Key {
     /// The power of 2 that all addresses are multiples of, up to 256.
     alignment: u32,
     tf32: bool,
+    epilogue: EpilogueForm,
 }
 
 /// How the library computes products.
 struct Plan {
+    types: Types,
+    /// With the bias of the products for which the plan was made.
     operation: Descriptor,
     /// Of the library's first and second factor, and of the result.
     layouts: [Layout; 3],
@@ -77,8 +84,17 @@ struct Plan {
     proposals: Vec<sys::cublasLtMatmulAlgo_t>,
     /// The number of the fastest of them, once it is known.
     fastest: OnceLock<usize>,
-    /// Whether factors by which results are scaled are `f64`.
-    double: bool,
+}
+
+/// A call of the library, but for its algorithm.
+struct Call<'a> {
+    plan: &'a Plan,
+    operation: &'a Descriptor,
+    /// Of both factors and the result.
+    addresses: [u64; 3],
+    workspace: u64,
+    /// By which products are scaled.
+    factor: f64,
 }
 
 // SAFETY: plans are only read once they are made.
@@ -130,8 +146,8 @@ impl Blas {
     }
 
     /// Whether the library has products like these.
-    pub(crate) fn multiplies(&self, products: &Products<CudaMemory>) -> bool {
-        self.plan(products).is_some()
+    pub(crate) fn multiplies(&self, products: &Products<CudaMemory>, driver: &CudaDriver) -> bool {
+        self.plan(products, driver).is_some()
     }
 
     /// Queues products.
@@ -144,15 +160,23 @@ impl Blas {
         to: Target,
         driver: &CudaDriver,
     ) -> Result<()> {
-        let (key, plan) = self.plan(products).ok_or_else(|| {
-            Error::unsupported(&driver.info().name, "the library has no product of these matrices")
-        })?;
-        let workspace = self.workspace.get_or_init(|| driver.allocate(WORKSPACE)).as_ref();
-        let workspace = workspace.map_err(Clone::clone)?.address();
-        let addresses = addresses(products);
+        let device = &driver.info().name;
+        let (key, plan) = self
+            .plan(products, driver)
+            .ok_or_else(|| Error::unsupported(device, "the library has no product of these matrices"))?;
+        let failed = |error: CublasError| error.on(device, "multiplying matrices");
+        let bias = products.epilogue.bias.as_ref().map(address);
+        let own = bias.map(|_| operation(&key, plan.types, bias)).transpose().map_err(failed)?;
+        let call = Call {
+            plan: &plan,
+            operation: own.as_ref().unwrap_or(&plan.operation),
+            addresses: addresses(products),
+            workspace: self.workspace(driver)?,
+            factor: 1.0,
+        };
         let queue = |proposal: usize, stream: CUstream| {
             // SAFETY: the plan was made for these sizes, and the caller vouches for the memory.
-            unsafe { self.queue(&plan, &plan.proposals[proposal], addresses, workspace, stream) }
+            unsafe { self.queue(&call, &plan.proposals[proposal], stream) }
         };
         let (stream, proposal) = match to {
             // Each trial gives the whole result: nothing is lost if this one turns out to be the fastest.
@@ -162,33 +186,36 @@ impl Blas {
             }
             Target::Graph(stream) => (stream, plan.fastest.get().copied().unwrap_or(0)),
         };
-        queue(proposal, stream).map_err(|error| error.on(&driver.info().name, "multiplying matrices"))
+        queue(proposal, stream).map_err(failed)
     }
 
     /// Queues products by one of the plan's proposals.
     ///
     /// # Safety
-    /// The plan must have been made for these products, of which the addresses are.
+    /// The plan must have been made for products of which the addresses are.
     unsafe fn queue(
         &self,
-        plan: &Plan,
+        call: &Call<'_>,
         algorithm: &sys::cublasLtMatmulAlgo_t,
-        addresses: [u64; 3],
-        workspace: u64,
         stream: CUstream,
     ) -> core::result::Result<(), CublasError> {
-        let (one, zero, wide_one, wide_zero) = (1f32, 0f32, 1f64, 0f64);
-        let pick = |narrow: &f32, wide: &f64| -> *const c_void {
-            if plan.double { core::ptr::from_ref(wide).cast() } else { core::ptr::from_ref(narrow).cast() }
+        let Call { plan, operation, addresses, workspace, factor } = call;
+        let (scales, narrow) = ([*factor, 0.0], [*factor as f32, 0.0]);
+        let scale = |place: usize| -> *const c_void {
+            if plan.types.scale == sys::cudaDataType_t::CUDA_R_64F {
+                core::ptr::from_ref(&scales[place]).cast()
+            } else {
+                core::ptr::from_ref(&narrow[place]).cast()
+            }
         };
         let [a, b, c] = addresses.map(|address| address as *mut c_void);
         // SAFETY: as the caller says.
         unsafe {
             result::matmul(
                 self.handle,
-                plan.operation.0,
-                pick(&one, &wide_one),
-                pick(&zero, &wide_zero),
+                operation.0,
+                scale(0),
+                scale(1),
                 b,
                 plan.layouts[0].0,
                 a,
@@ -198,22 +225,30 @@ impl Blas {
                 c,
                 plan.layouts[2].0,
                 algorithm,
-                workspace as *mut c_void,
+                *workspace as *mut c_void,
                 WORKSPACE,
                 stream.cast(),
             )
         }
     }
 
-    fn plan(&self, products: &Products<CudaMemory>) -> Option<(Key, Arc<Plan>)> {
+    fn workspace(&self, driver: &CudaDriver) -> Result<u64> {
+        let workspace = self.workspace.get_or_init(|| driver.allocate(WORKSPACE)).as_ref();
+        Ok(workspace.map_err(Clone::clone)?.address())
+    }
+
+    fn plan(&self, products: &Products<CudaMemory>, driver: &CudaDriver) -> Option<(Key, Arc<Plan>)> {
         let types = Types::of(products)?;
         let key = Key::of(products, types);
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         // What the library has no algorithm for, a kernel computes.
-        let plan = plans
-            .entry(key)
-            .or_insert_with(|| Plan::new(self.handle, &key, types).ok().map(Arc::new))
-            .clone();
+        let make = || {
+            let mut plan =
+                Plan::new(self.handle, &key, types, products.epilogue.bias.as_ref().map(address)).ok()?;
+            self.keep_nan(&mut plan, products, driver).ok()?;
+            (!plan.proposals.is_empty()).then(|| Arc::new(plan))
+        };
+        let plan = plans.entry(key).or_insert_with(make).clone();
         Some((key, plan?))
     }
 }
@@ -229,7 +264,7 @@ pub(crate) enum Target {
 
 impl Key {
     fn of(products: &Products<CudaMemory>, types: Types) -> Key {
-        let together = addresses(products).iter().fold(256u64, |all, address| all | address);
+        let together = products.places().map(address).fold(256u64, |all, address| all | address);
         Key {
             sizes: [products.count, products.rows, products.columns, products.inner],
             dtypes: [products.dtype, products.result],
@@ -239,6 +274,7 @@ impl Key {
             }),
             alignment: together.trailing_zeros().min(8),
             tf32: types.compute == sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            epilogue: products.epilogue.form(),
         }
     }
 }
@@ -314,25 +350,10 @@ impl Plan {
         handle: sys::cublasLtHandle_t,
         key: &Key,
         types: Types,
+        bias: Option<u64>,
     ) -> core::result::Result<Plan, CublasError> {
-        use sys::cublasLtMatmulDescAttributes_t as Attribute;
         let [count, rows, columns, inner] = key.sizes;
-        let operation = Descriptor(result::create_matmul_desc(types.compute, types.scale)?);
-        let turned = [key.factors[1].0, key.factors[0].0];
-        let attributes = [Attribute::CUBLASLT_MATMUL_DESC_TRANSA, Attribute::CUBLASLT_MATMUL_DESC_TRANSB];
-        for (attribute, turned) in attributes.into_iter().zip(turned) {
-            // The library's number for "transposed" is 1.
-            let value = i32::from(turned);
-            // SAFETY: the descriptor is alive, and the value of the attribute's size.
-            unsafe {
-                result::set_matmul_desc_attribute(
-                    operation.0,
-                    attribute,
-                    (&raw const value).cast(),
-                    size_of::<i32>(),
-                )?;
-            }
-        }
+        let operation = operation(key, types, bias)?;
         let factor = |(turned, pitch, step): (bool, usize, usize), down: usize, across: usize| {
             let (down, across) = if turned { (across, down) } else { (down, across) };
             layout(types.element, [down, across, pitch], count, step)
@@ -344,8 +365,7 @@ impl Plan {
         ];
         let preference = preference(key.alignment)?;
         let proposals = proposals(handle, &operation, &layouts, &preference)?;
-        let double = types.scale == sys::cudaDataType_t::CUDA_R_64F;
-        Ok(Plan { operation, layouts, proposals, fastest: OnceLock::new(), double })
+        Ok(Plan { types, operation, layouts, proposals, fastest: OnceLock::new() })
     }
 }
 

@@ -25,7 +25,7 @@ pub struct CudaDriver {
     /// Opened by the first convolution, and closed before the context is left.
     dnn: OnceLock<Result<Dnn>>,
     pub(crate) context: Arc<Context>,
-    stream: sys::CUstream,
+    pub(crate) stream: sys::CUstream,
     /// On which nothing runs: what is queued there becomes part of graphs.
     pub(crate) capture: Mutex<Stream>,
     architecture: String,
@@ -377,7 +377,7 @@ impl Driver for CudaDriver {
     }
 
     fn multiplies(&self, products: &Products<CudaMemory>) -> bool {
-        self.context.enter().is_ok() && self.blas.multiplies(products)
+        self.context.enter().is_ok() && self.blas.multiplies(products, self)
     }
 
     fn settings(&self) -> u64 {

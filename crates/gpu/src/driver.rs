@@ -2,9 +2,12 @@
 
 mod attention;
 mod convolution;
+mod epilogue;
 
 pub use attention::{Attend, Attention, AttentionPass};
 pub use convolution::{Convolution, Convolve, Pass};
+pub use epilogue::{Epilogue, EpilogueForm};
+pub use kiln_kernel::Activation;
 
 use kiln_ir::{DType, Error, Result};
 use kiln_kernel::print::Dialect;
@@ -320,6 +323,8 @@ pub struct Products<M> {
     pub factors: [Matrices<M>; 2],
     /// Where results go, row by row without gaps.
     pub to: Place<M>,
+    /// What is done with results before they are stored.
+    pub epilogue: Epilogue<M>,
 }
 
 /// Where matrices lie.

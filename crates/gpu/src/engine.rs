@@ -2,6 +2,7 @@
 
 use crate::array::Array;
 use crate::driver::{Argument, Driver};
+use crate::epilogue::Finished;
 use crate::index::Entries;
 use crate::kernels::Kernels;
 use crate::memory::{MemoryConfig, Pool};
@@ -13,8 +14,8 @@ use crate::trace::Traced;
 use crate::view::view;
 use kiln_ir::{
     BoxFuture, Caps, CollectiveKind, Custom, DType, DTypeSet, Engine, Error, Memory, MemoryUse, Op, OpSet,
-    Operand, Operands, Result, TensorData, TensorType, Value, Values, Var, block_on, expand, poison_of,
-    poisoned,
+    Operand, Operands, Program, Result, TensorData, TensorType, Value, Values, Var, block_on, expand,
+    poison_of, poisoned,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -33,6 +34,9 @@ pub struct Gpu<D: Driver> {
     pub(crate) pages: Pages<D>,
     pub(crate) slims: Slims<D>,
     pub(crate) queue: Queue<D>,
+    pub(crate) finished: Finished,
+    /// Whether regions may be products with what follows them.
+    finishes_products: bool,
 }
 
 impl<D: Driver> Gpu<D> {
@@ -48,6 +52,8 @@ impl<D: Driver> Gpu<D> {
             pages: Pages::default(),
             slims: Slims::default(),
             queue: Queue::new(driver.clone(), graphs_wanted()),
+            finished: Finished::default(),
+            finishes_products: crate::switch("KILN_EPILOGUES", true),
             driver,
         }
     }
@@ -110,10 +116,7 @@ impl<D: Driver> Gpu<D> {
             Op::ArgReduce { extremum, axis, .. } => self.arg_reduce(*extremum, *axis, &inputs, results),
             Op::NonZero { index } => self.nonzero(*index, inputs),
             Op::MatMul => self.matmul(inputs, results),
-            Op::Fused(fused) => match self.run_fused(fused.shared(), &inputs, results)? {
-                Some(values) => Ok(values),
-                None => Ok(fused.program().run_region(self, inputs)),
-            },
+            Op::Fused(fused) => self.region(fused.shared(), inputs, results),
             Op::Collective(collective) if collective.size == 1 => match collective.kind {
                 CollectiveKind::Recv { .. } => {
                     Err(self.unsupported("the only member of a group has nobody to receive from"))
@@ -159,6 +162,17 @@ impl<D: Driver> Gpu<D> {
             Op::Conv { .. } => self.conv(op, inputs, results),
             Op::Attention(spec) | Op::AttentionGrad(spec) => self.attention(op, *spec, inputs, results),
             Op::Fft { .. } => self.expanded(op, inputs, results),
+        }
+    }
+
+    /// A region: by the vendor's library, as one kernel, or op by op.
+    fn region(&self, program: &Arc<Program>, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        if let Some(values) = self.run_finished(program, &inputs, results)? {
+            return Ok(values);
+        }
+        match self.run_fused(program, &inputs, results)? {
+            Some(values) => Ok(values),
+            None => Ok(program.run_region(self, inputs)),
         }
     }
 
@@ -298,6 +312,7 @@ impl<D: Driver> Engine for Gpu<D> {
         let kept_bytes = (self.driver.info().memory / 16).max(512 << 20);
         kiln_ir::Regions {
             continue_products: false,
+            finish_products: self.finishes_products,
             resident_row: 1 << 14,
             whole_rows: true,
             many_rows: 4096,

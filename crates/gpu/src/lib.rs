@@ -33,6 +33,7 @@ pub mod driver;
 mod dry;
 mod engine;
 mod environment;
+mod epilogue;
 mod index;
 mod kernels;
 mod matmul;

@@ -2,7 +2,7 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::{Driver, Matrices, Products};
+use crate::driver::{Driver, Epilogue, Matrices, Products};
 use crate::view::tensor;
 use kiln_ir::{DType, Layout, Op, Operand, Operands, Result, TensorType, Value, Values};
 use smallvec::smallvec;
@@ -21,33 +21,45 @@ impl<D: Driver> Gpu<D> {
         if ty.num_elements() == 0 || inner == 0 {
             return self.computed(&Op::MatMul, inputs, results);
         }
-        let all = suspicions::<D>(&inputs);
+        let result = self.uninit(&ty)?;
+        if let Some(products) = self.products(&inputs, &ty, &result)?
+            && (self.multiply_slim(&products)? || self.multiply(products)?)
+        {
+            return Ok(smallvec![Array { suspicions: suspicions::<D>(&inputs), ..result }.into_value(ty)]);
+        }
+        drop(result);
+        self.computed(&Op::MatMul, inputs, results)
+    }
+
+    /// The product of two operands as libraries are asked for it, of that type and into that memory; `None` where operands are no
+    /// tensors.
+    pub(crate) fn products(
+        &self,
+        inputs: &[Operand],
+        ty: &TensorType,
+        result: &Array<D>,
+    ) -> Result<Option<Products<D::Memory>>> {
         let mut lies = [None; 2];
         let mut factors = [inputs[0].clone(), inputs[1].clone()];
         for (factor, lie) in factors.iter_mut().zip(&mut lies) {
             *lie = self.lying(factor)?;
         }
-        let [Some(left), Some(right)] = lies else { return self.computed(&Op::MatMul, inputs, results) };
-        let result = self.uninit(&ty)?;
-        let rank = ty.shape.rank();
+        let [Some(left), Some(right)] = lies else { return Ok(None) };
         let operands: Operands = factors.into_iter().collect();
         let (a, a_ty) = tensor::<D>(&operands, 0)?;
         let (b, b_ty) = tensor::<D>(&operands, 1)?;
-        let products = Products {
+        let rank = ty.shape.rank();
+        Ok(Some(Products {
             count: ty.shape[..rank - 2].iter().product(),
             rows: ty.shape[rank - 2],
             columns: ty.shape[rank - 1],
-            inner,
+            inner: a_ty.shape[rank - 1],
             dtype: a_ty.dtype,
             result: ty.dtype,
             factors: [left.matrices(a, a_ty.dtype), right.matrices(b, b_ty.dtype)],
             to: result.at(ty.dtype.size()),
-        };
-        if self.multiply_slim(&products)? || self.multiply(products)? {
-            return Ok(smallvec![Array { suspicions: all, ..result }.into_value(ty)]);
-        }
-        drop(result);
-        self.computed(&Op::MatMul, inputs, results)
+            epilogue: Epilogue::default(),
+        }))
     }
 
     /// How an operand's matrices lie; it is copied where libraries could not read it.

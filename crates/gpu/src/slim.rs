@@ -113,6 +113,11 @@ impl<D: Driver> Gpu<D> {
         Ok(true)
     }
 
+    /// Whether there is a kernel for a product of few rows.
+    pub(crate) fn is_slim(products: &Products<D::Memory>) -> bool {
+        Slim::of(products).is_some()
+    }
+
     /// The kernel of products, ready to be queued.
     fn slim_step(&self, slim: &Slim<D::Memory>, scratch: &[Place<D::Memory>; 2]) -> Result<Step<D>> {
         let mut arguments = Arguments::<D::Memory>::new();
@@ -180,7 +185,7 @@ impl<D: Driver> Gpu<D> {
 impl<M> Slim<M> {
     /// `None` where a library is to compute it.
     fn of(products: &Products<M>) -> Option<Slim<M>> {
-        let Products { count, rows, columns, inner, dtype, result, factors: [x, w], to } = products;
+        let Products { count, rows, columns, inner, dtype, result, factors: [x, w], to, .. } = products;
         let (&rows, &columns, &inner, &dtype) = (rows, columns, inner, dtype);
         let vector = ALIGNMENT / dtype.size();
         let whole = |elements: usize| elements.is_multiple_of(vector);

@@ -165,17 +165,19 @@ pub(crate) fn traced<D: Driver>(driver: &D, step: &Step<D>, label: Option<Label>
 }
 
 fn of_products<M>(products: &Products<M>) -> Traced {
-    let Products { count, rows, columns, inner, dtype, result, factors, .. } = products;
+    let Products { count, rows, columns, inner, dtype, result, factors, epilogue, .. } = products;
     let matrices = |i: usize| if factors[i].step == 0 { 1 } else { *count };
     let lies = |i: usize| if factors[i].transposed { "ᵀ" } else { "" };
+    let bias = if epilogue.bias.is_some() { *columns } else { 0 };
     Traced {
         name: format!(
-            "products {count} × {dtype}[{rows}, {inner}]{} · [{inner}, {columns}]{} -> {result}",
+            "products {count} × {dtype}[{rows}, {inner}]{} · [{inner}, {columns}]{} -> {result}{}",
             lies(0),
-            lies(1)
+            lies(1),
+            epilogue.form()
         ),
         blocks: 0,
-        read: (matrices(0) * rows * inner + matrices(1) * inner * columns) * dtype.size(),
+        read: (matrices(0) * rows * inner + matrices(1) * inner * columns + bias) * dtype.size(),
         written: count * rows * columns * result.size(),
         operations: 2.0 * (count * rows * columns) as f64 * *inner as f64,
         ms: None,

@@ -18,6 +18,8 @@ pub struct Regions {
     /// Whether ops on elements of the result of a matrix product or convolution run with it, rather than in kernels of their own, which
     /// then can be anything else too.
     pub continue_products: bool,
+    /// Whether a bias and an activation that are all that follows a matrix product run with it, where nothing else does.
+    pub finish_products: bool,
     /// Rows of up to so many elements stay at hand while they are combined with their own reductions. Reductions of longer ones end
     /// their region, unless there are many.
     pub resident_row: usize,
@@ -39,6 +41,7 @@ impl Default for Regions {
     fn default() -> Regions {
         Regions {
             continue_products: true,
+            finish_products: false,
             resident_row: 1 << 15,
             whole_rows: false,
             many_rows: 64,

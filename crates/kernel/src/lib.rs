@@ -24,6 +24,7 @@ extern crate alloc;
 extern crate std;
 
 mod cost;
+mod epilogue;
 mod interpret;
 mod kernel;
 mod lower;
@@ -36,6 +37,7 @@ pub mod text;
 mod verify;
 
 pub use cost::KernelCost;
+pub use epilogue::{Activation, Epilogue};
 pub use interpret::{Argument, interpret};
 pub use kernel::{
     Axis, AxisSet, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass,

@@ -39,6 +39,21 @@ pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
     emitter.finish()
 }
 
+/// The program that a region of these entries would be if it gave these values, and the value that each input is; `None` for numbers.
+pub(super) fn program_of(
+    graph: &Graph<'_>,
+    members: &[u32],
+    outputs: &[ValueNumber],
+) -> (Program, Vec<Option<ValueNumber>>) {
+    let mut region = Region::new(graph, members);
+    members.iter().for_each(|&entry| region.add(entry));
+    let value = |input: &Input| match *input {
+        Input::Value(value) => Some(value),
+        Input::Number(..) => None,
+    };
+    (region.finish(outputs), region.inputs.iter().map(value).collect())
+}
+
 /// The groups, each after those that it needs; of those that can run, the one whose last op was recorded first.
 fn ordered(groups: &[Group]) -> Vec<usize> {
     let mut waits: Vec<usize> = groups.iter().map(|group| group.ancestors().count()).collect();

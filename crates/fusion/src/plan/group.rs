@@ -5,6 +5,7 @@
 //! feed is their reason to become one. What joins none starts its own.
 
 mod columns;
+mod finish;
 mod repeat;
 mod weights;
 
@@ -76,6 +77,7 @@ pub(crate) fn groups(graph: &Graph<'_>, suited: Regions) -> Groups {
     finder.join_columns();
     finder.repeat_cheap();
     finder.take_quantized();
+    finder.finish_products();
     Groups { groups: finder.groups }
 }
 

@@ -2,7 +2,8 @@
 
 use super::GraphUse;
 use crate::driver::{
-    Argument, Arguments, Attend, Attention, Convolution, Convolve, Driver, Grid, Place, Products, Step,
+    Argument, Arguments, Attend, Attention, Convolution, Convolve, Driver, EpilogueForm, Grid, Place,
+    Products, Step,
 };
 use crate::trace::{Label, Trace, traced};
 use kiln_ir::{DType, Result};
@@ -53,8 +54,8 @@ enum Form {
     Launch(usize, Grid, usize),
     /// How many bytes, and their value.
     Fill(usize, u8),
-    /// Sizes, dtypes, and how factors lie.
-    Multiply([usize; 4], [DType; 2], [(bool, usize, usize); 2]),
+    /// Sizes, dtypes, how factors lie, and what is done with results.
+    Multiply([usize; 4], [DType; 2], [(bool, usize, usize); 2], EpilogueForm),
     /// All but its memory.
     Convolve(Arc<Convolution>),
     /// All but its memory.
@@ -215,10 +216,7 @@ pub(super) fn arguments<D: Driver>(step: &Step<D>) -> Arguments<D::Memory> {
     match step {
         Step::Launch { arguments, .. } => arguments.clone(),
         Step::Fill { to, .. } => [Argument::Place(to.clone())].into_iter().collect(),
-        Step::Multiply(products) => {
-            let [a, b] = &products.factors;
-            [&a.at, &b.at, &products.to].into_iter().map(|place| Argument::Place(place.clone())).collect()
-        }
+        Step::Multiply(products) => products.places().map(|place| Argument::Place(place.clone())).collect(),
         Step::Convolve(Convolve { tensors, workspace, .. }) => {
             tensors.iter().chain([workspace]).map(|place| Argument::Place(place.clone())).collect()
         }
@@ -236,10 +234,7 @@ fn has<D: Driver>(step: &Step<D>, past: &[Past<D::Memory>]) -> bool {
     match step {
         Step::Launch { arguments, .. } => arguments.iter().zip(past).all(|(argument, old)| old.is(argument)),
         Step::Fill { to, .. } => places(&mut [to].into_iter()),
-        Step::Multiply(products) => {
-            let [a, b] = &products.factors;
-            places(&mut [&a.at, &b.at, &products.to].into_iter())
-        }
+        Step::Multiply(products) => places(&mut products.places()),
         Step::Convolve(Convolve { tensors, workspace, .. }) => places(&mut tensors.iter().chain([workspace])),
         Step::Attend(Attend { tensors, workspace, .. }) => places(&mut tensors.iter().chain([workspace])),
     }
@@ -278,9 +273,10 @@ impl Form {
             }
             Step::Fill { bytes, value, .. } => Form::Fill(*bytes, *value),
             Step::Multiply(products) => {
-                let Products { count, rows, columns, inner, dtype, result, factors, .. } = products;
+                let Products { count, rows, columns, inner, dtype, result, factors, epilogue, .. } = products;
                 let lie = |i: usize| (factors[i].transposed, factors[i].pitch, factors[i].step);
-                Form::Multiply([*count, *rows, *columns, *inner], [*dtype, *result], [lie(0), lie(1)])
+                let sizes = [*count, *rows, *columns, *inner];
+                Form::Multiply(sizes, [*dtype, *result], [lie(0), lie(1)], epilogue.form())
             }
             Step::Convolve(convolve) => Form::Convolve(convolve.convolution.clone()),
             Step::Attend(attend) => Form::Attend(attend.attention.clone()),

@@ -42,7 +42,7 @@ impl Finder<'_> {
     }
 
     /// What the members of a group read or look at that others make.
-    fn reads(&self, group: usize) -> BTreeSet<ValueNumber> {
+    pub(super) fn reads(&self, group: usize) -> BTreeSet<ValueNumber> {
         let group = &self.groups[group];
         let operands = group.members.iter().flat_map(|&entry| self.graph.operands(entry));
         let roots = operands.map(|value| self.graph.roots[value as usize]);

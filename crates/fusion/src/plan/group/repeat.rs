@@ -186,7 +186,7 @@ impl Finder<'_> {
     }
 }
 
-fn is_elementwise(op: &Op) -> bool {
+pub(super) fn is_elementwise(op: &Op) -> bool {
     matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Cast(_))
 }
 

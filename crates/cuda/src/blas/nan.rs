@@ -1,0 +1,82 @@
+//! Algorithms that lose NaN.
+//!
+//! `max(x, 0)` is NaN where `x` is. Of the library's algorithms some give 0 there and others NaN, and its documentation does not say
+//! which. So each is asked: with NaN as the factor by which products are scaled, results must be NaN.
+
+use super::{Blas, Call, Plan, addresses};
+use crate::driver::{CudaDriver, CudaMemory};
+use cudarc::cublaslt::sys::cublasLtMatmulAlgo_t as Algorithm;
+use half::{bf16, f16};
+use kiln_gpu::Driver;
+use kiln_gpu::driver::{Activation, Place, Products};
+use kiln_ir::{DType, Result};
+use std::sync::Arc;
+
+impl Blas {
+    /// Leaves a plan only those proposals that keep NaN.
+    ///
+    /// # Errors
+    /// When memory is short, or the device failed.
+    pub(super) fn keep_nan(
+        &self,
+        plan: &mut Plan,
+        products: &Products<CudaMemory>,
+        driver: &CudaDriver,
+    ) -> Result<()> {
+        if products.epilogue.activation != Some(Activation::Relu) {
+            return Ok(());
+        }
+        let elements = products.count * products.rows * products.columns;
+        let memory = driver.allocate(elements * products.result.size())?;
+        let results = Place { memory: Arc::new(memory), offset: 0 };
+        let mut kept = Vec::new();
+        for proposal in &plan.proposals {
+            if self.keeps_nan(plan, proposal, products, &results, driver)? {
+                kept.push(*proposal);
+            }
+        }
+        plan.proposals = kept;
+        Ok(())
+    }
+
+    /// Whether an algorithm gives NaN where it must, by running it.
+    fn keeps_nan(
+        &self,
+        plan: &Plan,
+        algorithm: &Algorithm,
+        products: &Products<CudaMemory>,
+        results: &Place<CudaMemory>,
+        driver: &CudaDriver,
+    ) -> Result<bool> {
+        let [a, b, _] = addresses(products);
+        let addresses = [a, b, results.memory.address()];
+        let workspace = self.workspace(driver)?;
+        let call = Call { plan, operation: &plan.operation, addresses, workspace, factor: f64::NAN };
+        driver.fill(results, driver.size(&results.memory), 0)?;
+        // SAFETY: the plan was made for these products, and there is room for as many results.
+        let queued = unsafe { self.queue(&call, algorithm, driver.stream) };
+        let mut first = [0; 4];
+        let size = products.result.size().min(first.len());
+        driver.read(results, &mut first[..size])?;
+        Ok(queued.is_ok() && is_nan(first, products.result))
+    }
+}
+
+fn is_nan(bytes: [u8; 4], dtype: DType) -> bool {
+    let [a, b, ..] = bytes;
+    match dtype {
+        DType::F32 => f32::from_le_bytes(bytes).is_nan(),
+        DType::F16 => f16::from_le_bytes([a, b]).is_nan(),
+        DType::BF16 => bf16::from_le_bytes([a, b]).is_nan(),
+        DType::F64
+        | DType::I64
+        | DType::I32
+        | DType::I16
+        | DType::I8
+        | DType::U64
+        | DType::U32
+        | DType::U16
+        | DType::U8
+        | DType::Bool => false,
+    }
+}

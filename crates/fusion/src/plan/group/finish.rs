@@ -1,0 +1,175 @@
+//! Products with a bias and an activation as one region, where the engine has that in one.
+//!
+//! A vendor's library adds a bias and applies an activation before it stores a product, which then is not stored and loaded on
+//! the way. Where a kernel does nothing else, it becomes part of the product. What it computes from its result, as the mask for the
+//! gradient of an activation, goes to the kernel that reads it.
+
+use super::repeat::is_elementwise;
+use super::{Finder, Kind};
+use crate::plan::emit::program_of;
+use crate::plan::graph::ValueNumber;
+use crate::plan::outside::Outside;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use kiln_ir::Op;
+use kiln_kernel::Epilogue;
+
+/// A kernel that finishes a product.
+struct Finish {
+    product: u32,
+    /// Those of its members that do, ascending.
+    head: Vec<u32>,
+    /// Those that are computed from the result, ascending.
+    tail: Vec<u32>,
+    /// The kernel that reads what these compute.
+    reader: Option<usize>,
+}
+
+impl Finder<'_> {
+    /// Moves products into the kernels that do nothing but finish them.
+    pub(super) fn finish_products(&mut self) {
+        if !self.suited.finish_products {
+            return;
+        }
+        let mut outside = Outside::new(self.graph, &self.groups);
+        for group in 0..self.groups.len() {
+            if let Some(finish) = self.finish(group, &outside)
+                && self.move_tail(&finish, &mut outside).is_some()
+            {
+                outside.remove(self.graph, &self.groups[group]);
+                self.take_product(group, finish);
+                outside.add(self.graph, &self.groups[group]);
+            }
+        }
+    }
+
+    /// How a kernel finishes a product of which nobody else sees anything.
+    fn finish(&self, group: usize, outside: &Outside) -> Option<Finish> {
+        let state = &self.groups[group];
+        if state.kind != Kind::Kernel || !state.columns.is_empty() || !state.repeated.is_empty() {
+            return None;
+        }
+        let product = self.only_product(group)?;
+        let results = state.members.iter().map(|&entry| self.graph.first[entry as usize]);
+        let stored: Vec<ValueNumber> = results.filter(|&value| outside.has(value)).collect();
+        stored.iter().find_map(|&result| self.finish_at(group, product, result, &stored))
+    }
+
+    /// The same where that, of all that it stores, is the result.
+    fn finish_at(
+        &self,
+        group: usize,
+        product: u32,
+        result: ValueNumber,
+        stored: &[ValueNumber],
+    ) -> Option<Finish> {
+        let members = &self.groups[group].members;
+        let mut head = BTreeSet::new();
+        self.add_makers(group, result, &mut head);
+        let (head, tail): (Vec<u32>, Vec<u32>) = members.iter().partition(|entry| head.contains(entry));
+        let is_seen = |&entry: &u32| stored.contains(&self.graph.first[entry as usize]);
+        if head.iter().filter(|entry| is_seen(entry)).count() != 1 {
+            return None;
+        }
+        let reader = self.reader_of(group, &tail, result)?;
+        let with_product: Vec<u32> = [product].into_iter().chain(head.iter().copied()).collect();
+        let (program, inputs) = program_of(self.graph, &with_product, &[result]);
+        let epilogue = Epilogue::of(&program)?;
+        let has_row = epilogue.bias.is_none_or(|bias| inputs[bias].is_some_and(|value| self.is_row(value)));
+        let has_numbers = epilogue.numbers.iter().all(|&(input, _)| inputs[input].is_none());
+        (has_row && has_numbers).then_some(Finish { product, head, tail, reader })
+    }
+
+    /// The only product that a kernel reads, if it alone reads it.
+    fn only_product(&self, group: usize) -> Option<u32> {
+        let mut products = self.reads(group).into_iter().filter_map(|value| {
+            let (entry, op) = self.graph.producer(value)?;
+            (*op == Op::MatMul).then_some((value, entry))
+        });
+        let (Some((value, entry)), None) = (products.next(), products.next()) else { return None };
+        let stands_alone = self.of_entry[entry as usize].is_some_and(|other| {
+            self.groups[other].kind == Kind::Alone && self.groups[other].members == [entry]
+        });
+        let reads = |user: &u32| {
+            self.groups.iter().enumerate().all(|(number, other)| other.has(*user) == (number == group))
+        };
+        let alone = !self.graph.is_alive(value) && self.graph.users[value as usize].iter().all(reads);
+        (stands_alone && alone).then_some(entry)
+    }
+
+    /// Notes the members of a group that compute a value.
+    fn add_makers(&self, group: usize, value: ValueNumber, found: &mut BTreeSet<u32>) {
+        let maker = self.graph.producer(self.graph.roots[value as usize]);
+        if let Some((entry, _)) = maker.filter(|(entry, _)| self.groups[group].has(*entry))
+            && found.insert(entry)
+        {
+            self.graph.operands(entry).iter().for_each(|&operand| self.add_makers(group, operand, found));
+        }
+    }
+
+    /// The only kernel that reads what some members compute from a result, or none where nothing does; `None` where they compute it
+    /// from anything else, or others see it.
+    fn reader_of(&self, group: usize, tail: &[u32], result: ValueNumber) -> Option<Option<usize>> {
+        let from_result = |&value: &ValueNumber| {
+            let root = self.graph.roots[value as usize];
+            let maker = self.graph.producer(root);
+            root == result || maker.is_some_and(|(maker, _)| tail.contains(&maker))
+        };
+        let mut readers = BTreeSet::new();
+        for &entry in tail {
+            let value = self.graph.first[entry as usize];
+            let simple = is_elementwise(&self.graph.entry(entry).op)
+                && self.graph.operands(entry).iter().all(from_result)
+                && !self.graph.is_alive(value);
+            if !simple {
+                return None;
+            }
+            for &user in &self.graph.users[value as usize] {
+                let read = |(_, other): &(usize, &super::Group)| other.has(user) && !other.has(entry);
+                readers.extend(self.groups.iter().enumerate().filter(read).map(|(number, _)| number));
+                // A view that is alive is no member of any group.
+                self.of_entry[user as usize]?;
+            }
+        }
+        readers.remove(&group);
+        let reader = readers.pop_first();
+        let is_kernel = reader.is_none_or(|reader| self.groups[reader].kind == Kind::Kernel);
+        (is_kernel && readers.is_empty()).then_some(reader)
+    }
+
+    /// Whether a value is one row that is seen many times.
+    fn is_row(&self, value: ValueNumber) -> bool {
+        let Some((entry, Op::Broadcast(shape))) = self.graph.producer(value) else { return false };
+        let row = &self.graph.types[self.graph.operands(entry)[0] as usize].shape;
+        row.last() == shape.last() && row.last() == Some(&row.num_elements())
+    }
+
+    /// Makes what is computed from the result part of the kernel that reads it. `None` where that is not worth having: nothing changes.
+    fn move_tail(&mut self, finish: &Finish, outside: &mut Outside) -> Option<()> {
+        let Some(reader) = finish.reader else { return Some(()) };
+        let state = &self.groups[reader];
+        let mut members: Vec<u32> = state.members.iter().chain(&finish.tail).copied().collect();
+        members.sort_unstable();
+        members.dedup();
+        let built = self.build(Kind::Kernel, members, &state.columns)?;
+        outside.remove(self.graph, &self.groups[reader]);
+        self.groups[reader].take(built);
+        self.groups[reader].repeated.retain(|entry| finish.tail.binary_search(entry).is_err());
+        outside.add(self.graph, &self.groups[reader]);
+        finish.tail.iter().for_each(|&entry| self.of_entry[entry as usize] = Some(reader));
+        Some(())
+    }
+
+    /// Makes a product and what finishes it one group.
+    fn take_product(&mut self, group: usize, finish: Finish) {
+        let Finish { product, head, .. } = finish;
+        let Some(other) = self.of_entry[product as usize] else { return };
+        self.groups[other].kind = Kind::Gone;
+        self.groups[other].members.clear();
+        self.of_entry[product as usize] = Some(group);
+        self.groups[group].kind = Kind::Alone;
+        self.groups[group].members = [product].into_iter().chain(head).collect();
+        // All that comes after the product comes after its only reader.
+        self.groups.iter_mut().for_each(|later| later.ancestors.clear(other));
+    }
+}

@@ -1,0 +1,227 @@
+//! Products with what an engine does before it stores them: what becomes one region, what does not, and that values stay those of the
+//! engine below.
+
+use kiln_cpu::Cpu;
+use kiln_fusion::{Fusion, Mode};
+use kiln_ir::{
+    BoxFuture, Caps, Comparison, DType, Engine, Op, Operands, Regions, Result, TensorData, TensorType, Value,
+    Values, Var, block_on,
+};
+use std::sync::{Arc, Mutex};
+
+/// An engine that finishes products, and writes down what it is given.
+struct Finishing {
+    cpu: Cpu,
+    finishes: bool,
+    steps: Mutex<Vec<String>>,
+}
+
+impl Engine for Finishing {
+    fn caps(&self) -> &Caps {
+        self.cpu.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let is_step = |op: &Op| !matches!(op, Op::Broadcast(_) | Op::Reshape(_) | Op::Permute(_));
+        let ops: Vec<&str> = match op {
+            Op::Fused(region) => {
+                let ops = region.program().instructions.iter().map(|instruction| &instruction.op);
+                ops.filter(|op| is_step(op)).map(Op::name).collect()
+            }
+            op => [op].into_iter().filter(|op| is_step(op)).map(Op::name).collect(),
+        };
+        if !ops.is_empty() {
+            self.steps.lock().unwrap().push(ops.join(" "));
+        }
+        self.cpu.execute(op, inputs, results)
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.cpu.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        self.cpu.read(value)
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        self.cpu.sync()
+    }
+
+    fn regions(&self) -> Regions {
+        Regions { continue_products: false, finish_products: self.finishes, ..Regions::default() }
+    }
+}
+
+/// `[6, 5]` by `[5, 8]`, and what may follow: a row, a column, and a whole tensor.
+struct Inputs<'e> {
+    x: Var<'e>,
+    w: Var<'e>,
+    row: Var<'e>,
+    column: Var<'e>,
+    whole: Var<'e>,
+}
+
+impl<'e> Inputs<'e> {
+    fn product(&self) -> Var<'e> {
+        self.x.matmul(&self.w)
+    }
+
+    /// Two products with the same right factor.
+    fn batch(&self) -> Var<'e> {
+        self.x.reshape([2, 3, 5]).matmul(&self.w.reshape([1, 5, 8]).broadcast([2, 5, 8]))
+    }
+
+    fn biased(&self) -> Var<'e> {
+        self.product() + self.row.broadcast([6, 8])
+    }
+}
+
+/// The steps of a run, and its results.
+fn run(
+    finishes: bool,
+    dtype: DType,
+    body: impl for<'e> Fn(&Inputs<'e>) -> Vec<Var<'e>>,
+) -> (Vec<String>, Vec<Vec<f32>>) {
+    let below = Arc::new(Finishing { cpu: Cpu::with_threads(1), finishes, steps: Mutex::default() });
+    let layer = Fusion::with_mode(below.clone(), Mode::On);
+    let write = |shape: &[usize], seed: usize| {
+        let list: Vec<f32> = (0..shape.iter().product())
+            .map(|i: usize| ((i * 37 + seed * 11) % 23) as f32 / 8.0 - 1.25)
+            .collect();
+        let data = TensorData::new(list, shape).unwrap().convert(dtype);
+        Var::new(&layer, layer.write(data))
+    };
+    let (x, w, row) = (write(&[6, 5], 1), write(&[5, 8], 2), write(&[8], 3));
+    let inputs = Inputs { x, w, row, column: write(&[6, 1], 4), whole: write(&[6, 8], 5) };
+    let values: Vec<Value> = body(&inputs).into_iter().map(Var::into_value).collect();
+    drop(inputs);
+    let read = |value| block_on(layer.read(value)).unwrap().convert(DType::F32).into_vec().unwrap();
+    let results = values.into_iter().map(read).collect();
+    let steps = std::mem::take(&mut *below.steps.lock().unwrap());
+    (steps, results)
+}
+
+/// The steps of a run whose values are those of one in which products stand alone.
+fn steps(dtype: DType, body: impl for<'e> Fn(&Inputs<'e>) -> Vec<Var<'e>>) -> Vec<String> {
+    let ((steps, found), (_, expected)) = (run(true, dtype, &body), run(false, dtype, &body));
+    for (found, expected) in found.iter().zip(&expected) {
+        for (a, b) in found.iter().zip(expected) {
+            let tolerance = if dtype.size() == 2 { 0.03 } else { 1e-5 };
+            assert!((a - b).abs() <= tolerance * (1.0 + b.abs()), "{dtype}: {a} != {b}, {steps:?}");
+        }
+    }
+    steps
+}
+
+fn relu<'e>(x: &Var<'e>) -> Var<'e> {
+    x.max(&x.scalar(0.0))
+}
+
+/// `x share(x)` as tensors record it.
+fn gated<'e>(x: &Var<'e>, share: impl Fn(&Var<'e>) -> Var<'e>) -> Var<'e> {
+    let near = x.max(&x.scalar(-30.0)).min(&x.scalar(30.0));
+    let y = &near * share(&near);
+    x.scalar(30.0).compare(Comparison::Le, x).select(x, &y)
+}
+
+fn gelu<'e>(x: &Var<'e>) -> Var<'e> {
+    gated(x, |x| {
+        let inner = x + x.square() * x * 0.044715;
+        ((inner * (2.0 / std::f64::consts::PI).sqrt()).tanh() + 1.0) * 0.5
+    })
+}
+
+fn gelu_by_erf<'e>(x: &Var<'e>) -> Var<'e> {
+    gated(x, |x| ((x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0) * 0.5)
+}
+
+#[test]
+fn what_libraries_do_with_products_is_one_region() {
+    for dtype in [DType::F32, DType::BF16, DType::F16] {
+        assert_eq!(steps(dtype, |i| vec![i.biased()]), ["matmul add"]);
+        assert_eq!(steps(dtype, |i| vec![i.row.broadcast([6, 8]) + i.product()]), ["matmul add"]);
+        assert_eq!(steps(dtype, |i| vec![relu(&i.product())]), ["matmul max"]);
+        assert_eq!(steps(dtype, |i| vec![relu(&i.biased())]), ["matmul add max"]);
+    }
+    for dtype in [DType::BF16, DType::F16] {
+        let gelu_of = steps(dtype, |i| vec![gelu(&i.biased())]);
+        assert!(matches!(&gelu_of[..], [one] if one.starts_with("matmul add max min")), "{gelu_of:?}");
+        let gelu_of = steps(dtype, |i| vec![gelu(&i.product())]);
+        assert!(matches!(&gelu_of[..], [one] if one.starts_with("matmul max min")), "{gelu_of:?}");
+    }
+}
+
+#[test]
+fn shapes_may_change_on_the_way() {
+    assert_eq!(steps(DType::F32, |i| vec![relu(&i.biased().reshape([2, 3, 8]))]), ["matmul add max"]);
+    assert_eq!(steps(DType::F32, |i| vec![relu(&i.product().reshape([48]))]), ["matmul max"]);
+    assert_eq!(steps(DType::F32, |i| vec![i.batch() + i.row.broadcast([2, 3, 8])]), ["matmul add"]);
+    // Views of the result are views.
+    assert_eq!(
+        steps(DType::F32, |i| vec![relu(&i.biased()).reshape([6, 2, 4]).permute(&[1, 0, 2])]).len(),
+        1
+    );
+}
+
+/// The gradient of `max(x, 0)` reads its result, which is there, and not a mask that would have to be stored.
+#[test]
+fn masks_are_made_where_they_are_read() {
+    let found = steps(DType::F32, |i| {
+        let y = relu(&i.biased());
+        let g = y.matmul(&i.whole.transpose()).matmul(&i.whole);
+        vec![y.compare(Comparison::Le, &y.scalar(0.0)).select(&y.scalar(0.0), &g)]
+    });
+    assert_eq!(found, ["matmul add max", "matmul", "matmul", "le select"]);
+}
+
+#[test]
+fn anything_else_stays_a_kernel() {
+    type Body = for<'e> fn(&Inputs<'e>) -> Vec<Var<'e>>;
+    let cases: [(&str, DType, Body); 14] = [
+        ("a column", DType::F32, |i| vec![i.product() + i.column.broadcast([6, 8])]),
+        ("a whole tensor", DType::F32, |i| vec![i.product() + &i.whole]),
+        ("a bias and a whole tensor", DType::F32, |i| vec![i.biased() + &i.whole]),
+        ("a row that is subtracted", DType::F32, |i| vec![i.product() - i.row.broadcast([6, 8])]),
+        ("the product twice", DType::F32, |i| {
+            let y = i.product();
+            vec![&y + &y]
+        }),
+        ("a product that is seen", DType::F32, |i| {
+            let y = i.product();
+            vec![&y + i.row.broadcast([6, 8]), y]
+        }),
+        ("an argument that is seen", DType::F32, |i| {
+            let y = i.biased();
+            vec![relu(&y), y]
+        }),
+        ("two ends", DType::F32, |i| {
+            let y = i.biased();
+            vec![relu(&y), y.exp()]
+        }),
+        ("what is computed from the result and seen", DType::F32, |i| {
+            let y = relu(&i.biased());
+            vec![y.compare(Comparison::Le, &y.scalar(0.0)), y]
+        }),
+        ("a bound on both sides", DType::F32, |i| vec![relu(&i.biased()).min(&i.x.scalar(6.0))]),
+        ("two tensors", DType::F32, |i| vec![i.biased().max(&i.whole)]),
+        ("a GELU by erf", DType::BF16, |i| vec![gelu_by_erf(&i.biased())]),
+        ("a GELU of 32 bits", DType::F32, |i| vec![gelu(&i.biased())]),
+        ("64 bits", DType::F64, |i| vec![relu(&i.biased())]),
+    ];
+    for (what, dtype, body) in cases {
+        let found = steps(dtype, body);
+        assert!(found.iter().any(|step| step == "matmul"), "{what}: {found:?}");
+        assert!(found.iter().all(|step| step == "matmul" || !step.contains("matmul")), "{what}: {found:?}");
+    }
+}
+
+/// As mixed precision has it: the library would round the bias to the product's 16 bits first.
+#[test]
+fn a_bias_in_more_bits_than_the_product_is_added_by_a_kernel() {
+    let found = steps(DType::BF16, |i| {
+        let wide = i.product().cast(DType::F32) + i.row.cast(DType::F32).broadcast([6, 8]);
+        vec![wide.cast(DType::BF16)]
+    });
+    assert_eq!(found.iter().filter(|step| *step == "matmul").count(), 1, "{found:?}");
+}

@@ -1,0 +1,249 @@
+//! What follows a matrix product, where it is no more than vendors' libraries do before they store the product.
+//!
+//! A region is read from its end: an activation, whose ops are those that tensors record for it, before it a bias, and before that
+//! the product. Plain numbers of a region are operands, so that a region says which of them must be which numbers.
+
+use alloc::vec::Vec;
+use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+use kiln_ir::{
+    Binary, Comparison, DType, Instruction, Op, Program, ProgramOperand, Recorder, Scalar, TensorType, Var,
+};
+
+/// A function of the elements of a product, after its bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// `max(x, 0)`, NaN where `x` is.
+    Relu,
+    /// `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`.
+    Gelu,
+}
+
+/// A region that is a matrix product with a bias, an activation, or both.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Epilogue {
+    /// The inputs that are multiplied.
+    pub factors: [usize; 2],
+    /// The type of the product. The result has as many elements in the same order, perhaps in another shape.
+    pub product: TensorType,
+    /// The input that is added, if any: as long as the product along the last axis. That it is the same along all others, its strides
+    /// must say.
+    pub bias: Option<usize>,
+    /// What comes after that.
+    pub activation: Option<Activation>,
+    /// Inputs that must be these plain numbers.
+    pub numbers: Vec<(usize, Scalar)>,
+}
+
+impl Epilogue {
+    /// Reads a region; `None` where it is anything else, or where libraries would be less exact than kernels: their GELU of `f32` is off
+    /// by 5e-6, and its sums of `f64` have no epilogue at all.
+    pub fn of(program: &Program) -> Option<Epilogue> {
+        let &[ProgramOperand::Slot(result)] = program.outputs.as_slice() else { return None };
+        if program.instructions.iter().any(|instruction| instruction.results.len() != 1) {
+            return None;
+        }
+        let mut reader = Reader { program, numbers: Vec::new() };
+        let (product, factors) = reader.product()?;
+        let ty = reader.ty(product);
+        let (activation, argument) = reader.activation(result);
+        let bias = reader.bias(argument, product);
+        let begin = bias.map_or(argument, |_| product);
+        let is_exact = match ty.dtype {
+            DType::F16 | DType::BF16 => true,
+            DType::F32 => activation != Some(Activation::Gelu),
+            DType::F64
+            | DType::I64
+            | DType::I32
+            | DType::I16
+            | DType::I8
+            | DType::U64
+            | DType::U32
+            | DType::U16
+            | DType::U8
+            | DType::Bool => false,
+        };
+        let does_something = bias.is_some() || activation.is_some();
+        let ends = reader.seen(begin) == product && does_something && is_exact;
+        ends.then(|| Epilogue { factors, product: ty, bias, activation, numbers: reader.numbers })
+    }
+
+    /// What follows the product, as a program of its own, and the inputs that it takes after the product.
+    pub fn rest(program: &Program) -> (Program, Vec<usize>) {
+        let count = program.inputs.len();
+        let is_product = |instruction: &&Instruction| instruction.op == Op::MatMul;
+        let product = program.instructions.iter().find(is_product).map(|instruction| instruction.results[0]);
+        let rest: Vec<&Instruction> = program.instructions.iter().filter(|it| !is_product(it)).collect();
+        let mut taken: Vec<usize> = Vec::new();
+        for operand in rest.iter().flat_map(|instruction| &instruction.operands) {
+            if let ProgramOperand::Slot(slot) = *operand
+                && slot < count
+                && !taken.contains(&slot)
+            {
+                taken.push(slot);
+            }
+        }
+        let inputs: Vec<TensorType> =
+            product.into_iter().chain(taken.iter().map(|&input| program.inputs[input])).collect();
+        // Where each slot is now: the product is the first input.
+        let mut next = inputs.len();
+        let mut places: Vec<usize> = (0..count)
+            .map(|slot| taken.iter().position(|&input| input == slot).map_or(0, |place| place + 1))
+            .collect();
+        for instruction in &program.instructions {
+            let is_product = is_product(&instruction);
+            places.push(if is_product { 0 } else { next });
+            next += usize::from(!is_product);
+        }
+        let moved = |operand: &ProgramOperand| match *operand {
+            ProgramOperand::Slot(slot) => ProgramOperand::Slot(places[slot]),
+            ProgramOperand::Scalar(scalar) => ProgramOperand::Scalar(scalar),
+        };
+        let instructions = rest.iter().map(|instruction| Instruction {
+            op: instruction.op.clone(),
+            operands: instruction.operands.iter().map(moved).collect(),
+            results: instruction.results.clone(),
+        });
+        let instructions = instructions.collect();
+        (Program { inputs, instructions, outputs: program.outputs.iter().map(moved).collect() }, taken)
+    }
+}
+
+/// A program that is read from its end.
+struct Reader<'a> {
+    program: &'a Program,
+    numbers: Vec<(usize, Scalar)>,
+}
+
+impl Reader<'_> {
+    /// The only product, and the inputs that are its factors.
+    fn product(&self) -> Option<(usize, [usize; 2])> {
+        let count = self.program.inputs.len();
+        let is_product = |slot: &usize| self.maker(*slot).is_some_and(|it| it.op == Op::MatMul);
+        let mut products = (count..self.program.num_slots()).filter(is_product);
+        let (product, None) = (products.next()?, products.next()) else { return None };
+        let operands = self.maker(product)?.operands.as_slice();
+        let &[ProgramOperand::Slot(a), ProgramOperand::Slot(b)] = operands else { return None };
+        let alike = a < count && b < count && self.ty(a).dtype == self.ty(b).dtype;
+        (alike && self.ty(a).dtype == self.ty(product).dtype).then_some((product, [a, b]))
+    }
+
+    /// The activation at the end, with its argument; the end itself where there is none.
+    fn activation(&mut self, end: usize) -> (Option<Activation>, usize) {
+        for (activation, pattern) in
+            [(Activation::Relu, pattern(|x| x.max(&x.scalar(0.0)))), (Activation::Gelu, pattern(gelu))]
+        {
+            let mut slots = alloc::vec![None; pattern.num_slots()];
+            let known = self.numbers.len();
+            if self.agrees(&pattern, &pattern.outputs[0], &ProgramOperand::Slot(end), &mut slots)
+                && let Some(argument) = slots[0]
+            {
+                return (Some(activation), argument);
+            }
+            self.numbers.truncate(known);
+        }
+        (None, end)
+    }
+
+    /// The input that is added to the product.
+    fn bias(&self, sum: usize, product: usize) -> Option<usize> {
+        let adding = self.maker(self.seen(sum)).filter(|it| it.op == Op::Binary(Binary::Add))?;
+        let &[ProgramOperand::Slot(a), ProgramOperand::Slot(b)] = adding.operands.as_slice() else {
+            return None;
+        };
+        let bias = match [a, b].map(|slot| self.seen(slot) == product) {
+            [true, false] => b,
+            [false, true] => a,
+            [true, true] | [false, false] => return None,
+        };
+        let last = |slot: usize| self.ty(slot).shape.last().copied();
+        (bias < self.program.inputs.len() && last(bias) == last(product)).then_some(bias)
+    }
+
+    /// Whether an operand of a pattern is an operand here, its numbers given. `slots` says which slot is which.
+    fn agrees(
+        &mut self,
+        pattern: &Program,
+        wanted: &ProgramOperand,
+        found: &ProgramOperand,
+        slots: &mut [Option<usize>],
+    ) -> bool {
+        let (&ProgramOperand::Slot(wanted), &ProgramOperand::Slot(found)) = (wanted, found) else {
+            let ProgramOperand::Scalar(number) = wanted else { return false };
+            return self.is_number(found, *number);
+        };
+        let found = self.seen(found);
+        if let Some(known) = slots[wanted] {
+            return known == found;
+        }
+        slots[wanted] = Some(found);
+        let Some(of_pattern) = maker(pattern, wanted) else { return true };
+        let Some(own) = self.maker(found).cloned() else { return false };
+        own.op == of_pattern.op
+            && own.operands.len() == of_pattern.operands.len()
+            && of_pattern
+                .operands
+                .iter()
+                .zip(&own.operands)
+                .all(|(wanted, found)| self.agrees(pattern, wanted, found, slots))
+    }
+
+    /// Whether an operand is that number; one that is given later must be.
+    fn is_number(&mut self, operand: &ProgramOperand, number: Scalar) -> bool {
+        let slot = match *operand {
+            ProgramOperand::Scalar(scalar) => return scalar.to_f64() == number.to_f64(),
+            ProgramOperand::Slot(slot) => slot,
+        };
+        let broadcast = self.maker(slot).filter(|it| matches!(it.op, Op::Broadcast(_)));
+        let input = match broadcast.map(|it| it.operands.as_slice()) {
+            Some(&[ProgramOperand::Slot(input)]) => input,
+            Some(_) | None => slot,
+        };
+        let is_input = input < self.program.inputs.len() && self.ty(input).shape.rank() == 0;
+        if is_input {
+            self.numbers.push((input, number));
+        }
+        is_input
+    }
+
+    /// The value that a slot shows in its order, perhaps in another shape.
+    fn seen(&self, mut slot: usize) -> usize {
+        while let Some(Instruction { op: Op::Reshape(_), operands, .. }) = self.maker(slot)
+            && let Some(&ProgramOperand::Slot(of)) = operands.first()
+        {
+            slot = of;
+        }
+        slot
+    }
+
+    fn maker(&self, slot: usize) -> Option<&Instruction> {
+        maker(self.program, slot)
+    }
+
+    fn ty(&self, slot: usize) -> TensorType {
+        match self.maker(slot) {
+            Some(instruction) => instruction.results[0],
+            None => self.program.inputs[slot],
+        }
+    }
+}
+
+/// The instruction that gives a slot, all of which have one result.
+fn maker(program: &Program, slot: usize) -> Option<&Instruction> {
+    slot.checked_sub(program.inputs.len()).and_then(|number| program.instructions.get(number))
+}
+
+/// A function of one tensor as a program.
+fn pattern(function: impl for<'e> Fn(&Var<'e>) -> Var<'e>) -> Program {
+    Recorder::trace(&[TensorType::new([1], DType::F32)], |inputs| alloc::vec![function(&inputs[0])])
+}
+
+/// GELU by `tanh`, as tensors record it.
+fn gelu<'e>(x: &Var<'e>) -> Var<'e> {
+    /// Where it is 0 and `x` in every dtype.
+    const FAR: f64 = 30.0;
+    let near = x.max(&x.scalar(-FAR)).min(&x.scalar(FAR));
+    let inner = &near + near.square() * &near * 0.044715;
+    let share = ((inner * (FRAC_2_SQRT_PI * FRAC_1_SQRT_2)).tanh() + 1.0) * 0.5;
+    let y = &near * share;
+    x.scalar(FAR).compare(Comparison::Le, x).select(x, &y)
+}
