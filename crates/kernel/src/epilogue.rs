@@ -64,7 +64,7 @@ impl Epilogue {
         };
         let does_something = bias.is_some() || activation.is_some();
         let ends = reader.seen(begin) == product && does_something && is_exact;
-        ends.then(|| Epilogue { factors, product: ty, bias, activation, numbers: reader.numbers })
+        ends.then_some(Epilogue { factors, product: ty, bias, activation, numbers: reader.numbers })
     }
 
     /// What follows the product, as a program of its own, and the inputs that it takes after the product.

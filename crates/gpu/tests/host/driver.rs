@@ -19,6 +19,18 @@ pub(crate) struct Host {
     info: DeviceInfo,
     /// Kernels write down in static memory which of their threads runs.
     running: Mutex<()>,
+    multiplies: Multiplies,
+}
+
+/// What its library does with products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Multiplies {
+    /// It has none.
+    Never,
+    /// It stores them as they are.
+    Plain,
+    /// It adds a bias and applies an activation before.
+    Finished,
 }
 
 /// Memory at an address that is a multiple of 256.
@@ -59,7 +71,12 @@ impl Host {
             memory: 1 << 32,
             multiprocessors: 2,
         };
-        Some(Host { info, running: Mutex::new(()) })
+        Some(Host { info, running: Mutex::new(()), multiplies: Multiplies::Never })
+    }
+
+    /// The same with a library for products.
+    pub(crate) fn multiplying(self, multiplies: Multiplies) -> Host {
+        Host { multiplies, ..self }
     }
 }
 
@@ -202,12 +219,20 @@ impl Driver for Host {
         Ok(())
     }
 
-    fn multiplies(&self, _: &Products<HostMemory>) -> bool {
-        false
+    fn multiplies(&self, products: &Products<HostMemory>) -> bool {
+        let plain = products.epilogue.form().is_plain();
+        library::multiplies(products)
+            && match self.multiplies {
+                Multiplies::Never => false,
+                Multiplies::Plain => plain,
+                Multiplies::Finished => true,
+            }
     }
 
-    unsafe fn multiply(&self, _: &Products<HostMemory>) -> Result<()> {
-        Err(problem("has no library for products"))
+    unsafe fn multiply(&self, products: &Products<HostMemory>) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { library::multiplied(products, address) };
+        Ok(())
     }
 
     fn convolutions(&self) -> Result<()> {

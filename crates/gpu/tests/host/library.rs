@@ -1,7 +1,7 @@
-//! Attention as a vendor's library would compute it: in the order of its definition, in `f64`.
+//! Attention and products as a vendor's library would compute them: in the order of their definition, in `f64`.
 
-use half::f16;
-use kiln_gpu::driver::{Attention, AttentionPass};
+use half::{bf16, f16};
+use kiln_gpu::driver::{Activation, Attention, AttentionPass, Place, Products};
 use kiln_ir::DType;
 
 /// What this library takes: one kind of floats, so that kernels are tested with the others.
@@ -130,6 +130,65 @@ pub(crate) unsafe fn attended(attention: &Attention, tensors: &[*mut u8]) {
         match attention.pass {
             AttentionPass::Forward => memory.forward(row),
             AttentionPass::Backward => memory.backward(row),
+        }
+    }
+}
+
+/// Which products this library has.
+pub(crate) fn multiplies<M>(products: &Products<M>) -> bool {
+    matches!(products.dtype, DType::F32 | DType::F16 | DType::BF16) && products.dtype == products.result
+}
+
+/// Computes products, whose memory is at the addresses that `address` gives.
+///
+/// # Safety
+/// What the products read and write must lie within the memory.
+pub(crate) unsafe fn multiplied<M>(products: &Products<M>, address: impl Fn(&Place<M>) -> *mut u8) {
+    let Products { count, rows, columns, inner, dtype, factors, to, epilogue, .. } = products;
+    let element = |which: usize, matrix: usize, [row, column]: [usize; 2]| {
+        let factor = &factors[which];
+        let (down, across) = if factor.transposed { (column, row) } else { (row, column) };
+        // SAFETY: as the caller says.
+        unsafe { get(address(&factor.at), matrix * factor.step + down * factor.pitch + across, *dtype) }
+    };
+    for at in 0..count * rows * columns {
+        let (matrix, row, column) = (at / columns / rows, at / columns % rows, at % columns);
+        let terms = (0..*inner).map(|k| element(0, matrix, [row, k]) * element(1, matrix, [k, column]));
+        // SAFETY: as above.
+        let bias = |place| unsafe { get(address(place), column, *dtype) };
+        let argument = terms.sum::<f64>() + epilogue.bias.as_ref().map_or(0.0, bias);
+        let result = match epilogue.activation {
+            None => argument,
+            Some(Activation::Relu) if argument.is_nan() => argument,
+            Some(Activation::Relu) => argument.max(0.0),
+            Some(Activation::Gelu) => {
+                let inner = (2.0 / std::f64::consts::PI).sqrt() * (argument + 0.044715 * argument.powi(3));
+                argument * (inner.tanh() + 1.0) * 0.5
+            }
+        };
+        // SAFETY: as above.
+        unsafe { set(address(to), at, *dtype, result) };
+    }
+}
+
+unsafe fn get(from: *mut u8, at: usize, dtype: DType) -> f64 {
+    // SAFETY: as the caller says.
+    unsafe {
+        match dtype {
+            DType::F32 => f64::from(from.cast::<f32>().add(at).read()),
+            DType::F16 => from.cast::<f16>().add(at).read().to_f64(),
+            _ => from.cast::<bf16>().add(at).read().to_f64(),
+        }
+    }
+}
+
+unsafe fn set(to: *mut u8, at: usize, dtype: DType, number: f64) {
+    // SAFETY: as the caller says.
+    unsafe {
+        match dtype {
+            DType::F32 => to.cast::<f32>().add(at).write(number as f32),
+            DType::F16 => to.cast::<f16>().add(at).write(f16::from_f64(number)),
+            _ => to.cast::<bf16>().add(at).write(bf16::from_f64(number)),
         }
     }
 }

@@ -6,6 +6,7 @@
 mod attention;
 mod columns;
 mod driver;
+mod finish;
 mod library;
 mod orders;
 mod slim;
