@@ -23,13 +23,12 @@ impl Engine for Finishing {
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         let is_step = |op: &Op| !matches!(op, Op::Broadcast(_) | Op::Reshape(_) | Op::Permute(_));
-        let ops: Vec<&str> = match op {
-            Op::Fused(region) => {
-                let ops = region.program().instructions.iter().map(|instruction| &instruction.op);
-                ops.filter(|op| is_step(op)).map(Op::name).collect()
-            }
-            op => [op].into_iter().filter(|op| is_step(op)).map(Op::name).collect(),
+        let ops: Vec<&Op> = if let Op::Fused(region) = op {
+            region.program().instructions.iter().map(|instruction| &instruction.op).collect()
+        } else {
+            vec![op]
         };
+        let ops: Vec<&str> = ops.into_iter().filter(|op| is_step(op)).map(Op::name).collect();
         if !ops.is_empty() {
             self.steps.lock().unwrap().push(ops.join(" "));
         }

@@ -48,19 +48,9 @@ impl Epilogue {
         let (activation, argument) = reader.activation(result);
         let bias = reader.bias(argument, product);
         let begin = bias.map_or(argument, |_| product);
-        let is_exact = match ty.dtype {
-            DType::F16 | DType::BF16 => true,
-            DType::F32 => activation != Some(Activation::Gelu),
-            DType::F64
-            | DType::I64
-            | DType::I32
-            | DType::I16
-            | DType::I8
-            | DType::U64
-            | DType::U32
-            | DType::U16
-            | DType::U8
-            | DType::Bool => false,
+        let is_exact = match activation {
+            Some(Activation::Gelu) => matches!(ty.dtype, DType::F16 | DType::BF16),
+            Some(Activation::Relu) | None => matches!(ty.dtype, DType::F32 | DType::F16 | DType::BF16),
         };
         let does_something = bias.is_some() || activation.is_some();
         let ends = reader.seen(begin) == product && does_something && is_exact;

@@ -171,24 +171,32 @@ pub(crate) unsafe fn multiplied<M>(products: &Products<M>, address: impl Fn(&Pla
     }
 }
 
+/// # Safety
+/// The element must lie within the memory.
 unsafe fn get(from: *mut u8, at: usize, dtype: DType) -> f64 {
     // SAFETY: as the caller says.
     unsafe {
-        match dtype {
-            DType::F32 => f64::from(from.cast::<f32>().add(at).read()),
-            DType::F16 => from.cast::<f16>().add(at).read().to_f64(),
-            _ => from.cast::<bf16>().add(at).read().to_f64(),
+        if dtype == DType::F32 {
+            f64::from(from.cast::<f32>().add(at).read())
+        } else if dtype == DType::F16 {
+            from.cast::<f16>().add(at).read().to_f64()
+        } else {
+            from.cast::<bf16>().add(at).read().to_f64()
         }
     }
 }
 
+/// # Safety
+/// As [`get`].
 unsafe fn set(to: *mut u8, at: usize, dtype: DType, number: f64) {
     // SAFETY: as the caller says.
     unsafe {
-        match dtype {
-            DType::F32 => to.cast::<f32>().add(at).write(number as f32),
-            DType::F16 => to.cast::<f16>().add(at).write(f16::from_f64(number)),
-            _ => to.cast::<bf16>().add(at).write(bf16::from_f64(number)),
+        if dtype == DType::F32 {
+            to.cast::<f32>().add(at).write(number as f32);
+        } else if dtype == DType::F16 {
+            to.cast::<f16>().add(at).write(f16::from_f64(number));
+        } else {
+            to.cast::<bf16>().add(at).write(bf16::from_f64(number));
         }
     }
 }
