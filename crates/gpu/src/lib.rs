@@ -10,6 +10,7 @@
 //! * **Kernels** are those of [`kiln_kernel`]: a fused region, and each op that has a form there, is printed as C++ for
 //!   its dtypes and strides and compiled for the device. Compiled kernels are kept in memory and on disk
 //!   (`KILN_CACHE_DIR`).
+//! * **Products** are the vendor's library's, with a bias and an activation where nothing else follows (`KILN_EPILOGUES=off`: without).
 //! * **Native kernels** of ops that have no such form, by index, in order, over windows and random ones, are C++ too (`native/`).
 //! * Every other op **expands**: what it is made of runs on the device as well.
 //!

@@ -1,4 +1,5 @@
-//! What follows a matrix product, where it is no more than vendors' libraries do before they store the product.
+//! What follows a matrix product, where it is no more than vendors' libraries do before they store the product. Their gradients of
+//! activations and of biases were measured to take as long as a kernel, or longer, and are no part of it.
 //!
 //! A region is read from its end: an activation, whose ops are those that tensors record for it, before it a bias, and before that
 //! the product. Plain numbers of a region are operands, so that a region says which of them must be which numbers.
@@ -19,6 +20,20 @@ pub enum Activation {
 }
 
 /// A region that is a matrix product with a bias, an activation, or both.
+///
+/// ```
+/// use kiln_ir::{DType, Recorder, TensorType};
+/// use kiln_kernel::{Activation, Epilogue};
+///
+/// let types = [[4, 3], [3, 5], [4, 5]].map(|shape| TensorType::new(shape, DType::F32));
+/// let region = Recorder::trace(&types, |inputs| {
+///     let sum = inputs[0].matmul(&inputs[1]) + &inputs[2];
+///     vec![sum.max(&sum.scalar(0.0))]
+/// });
+/// let epilogue = Epilogue::of(&region).expect("that is what libraries do");
+/// assert_eq!((epilogue.factors, epilogue.bias), ([0, 1], Some(2)));
+/// assert_eq!(epilogue.activation, Some(Activation::Relu));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Epilogue {
     /// The inputs that are multiplied.
