@@ -94,7 +94,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         arguments: &[Argument<Self::Memory>],
     ) -> Result<()>;
 
-    /// Whether the vendor's library has products like these.
+    /// Whether the vendor's library has products like these, with what is done with them before they are stored.
     fn multiplies(&self, products: &Products<Self::Memory>) -> bool;
 
     /// A number that changes with all settings that change what steps compute.

@@ -34,10 +34,8 @@ struct Parts {
 impl Finished {
     /// The parts of a program that is a product with what follows it.
     fn parts(&self, program: &Arc<Program>) -> Option<Arc<Parts>> {
-        // Most regions have no product.
-        if !program.instructions.iter().any(|instruction| instruction.op == Op::MatMul) {
-            return None;
-        }
+        // Such regions begin with their product.
+        program.instructions.first().filter(|first| first.op == Op::MatMul)?;
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
             known.clear();
@@ -98,8 +96,11 @@ impl<D: Driver> Gpu<D> {
         };
         let result = self.uninit(&results[0])?;
         let Some(mut products) = self.products(&factors, product, &result)? else { return Ok(None) };
+        if Self::is_slim(&products) {
+            return Ok(None);
+        }
         products.epilogue = Epilogue { bias, activation: *activation };
-        if Self::is_slim(&products) || !self.multiply(products)? {
+        if !self.multiply(products)? {
             return Ok(None);
         }
         let array = Array { suspicions: suspicions::<D>(inputs), ..result };

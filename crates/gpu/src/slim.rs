@@ -185,13 +185,14 @@ impl<D: Driver> Gpu<D> {
 impl<M> Slim<M> {
     /// `None` where a library is to compute it.
     fn of(products: &Products<M>) -> Option<Slim<M>> {
-        let Products { count, rows, columns, inner, dtype, result, factors: [x, w], to, .. } = products;
+        let Products { count, rows, columns, inner, dtype, result, factors: [x, w], to, epilogue } = products;
         let (&rows, &columns, &inner, &dtype) = (rows, columns, inner, dtype);
         let vector = ALIGNMENT / dtype.size();
         let whole = |elements: usize| elements.is_multiple_of(vector);
         let small = |length: usize| i32::try_from(length).is_ok_and(|length| length < i32::MAX / 2);
         let lies = |place: &Place<M>| place.offset.is_multiple_of(ALIGNMENT);
-        let is_simple = *count == 1 && rows <= MOST_ROWS && dtype.is_float() && *result == dtype;
+        let is_float = dtype.is_float() && *result == dtype;
+        let is_simple = *count == 1 && rows <= MOST_ROWS && is_float && epilogue.form().is_plain();
         // One row lies without gaps in any case, and may be called a matrix of columns.
         let x_pitch = if rows == 1 { inner } else { x.pitch };
         let dense = (!x.transposed || rows == 1 && x.pitch == 1) && (!whole(inner) || lies(&x.at));

@@ -1,6 +1,7 @@
 use super::run::{LEAST_STEPS, MOST_REFUSALS, arguments};
 use super::*;
-use crate::driver::{Argument, DeviceInfo};
+use crate::driver::{Activation, Argument, DeviceInfo, Epilogue, Matrices};
+use kiln_ir::DType;
 use kiln_kernel::print::Dialect;
 use std::sync::Mutex;
 
@@ -35,7 +36,7 @@ fn line(step: &Step<Diary>) -> (u32, Vec<u64>) {
     let number = match step {
         Step::Launch { function, .. } => function.0,
         Step::Fill { .. } => 1000,
-        Step::Multiply(_) => 2000,
+        Step::Multiply(products) => 2000 + u32::from(products.epilogue.activation.is_some()),
         Step::Convolve(_) | Step::Attend(_) => 5000,
     };
     let word = |argument: &Argument<Number>| match argument {
@@ -106,7 +107,10 @@ impl Driver for Diary {
         true
     }
 
-    unsafe fn multiply(&self, _: &Products<Number>) -> Result<()> {
+    unsafe fn multiply(&self, products: &Products<Number>) -> Result<()> {
+        let word = |place: &Place<Number>| u64::from(place.memory.0) * 1000 + place.offset as u64;
+        let number = 2000 + u32::from(products.epilogue.activation.is_some());
+        self.note((number, products.places().map(word).collect()));
         Ok(())
     }
 
@@ -164,6 +168,40 @@ impl Things {
 fn ran(queue: &Queue<Diary>) -> Ran {
     queue.drain().unwrap();
     queue.driver.ran.lock().unwrap().clone()
+}
+
+/// A product with a bias.
+fn product(things: &Things, bias: usize, activation: Option<Activation>) -> Step<Diary> {
+    let factor = |place: usize| Matrices { at: things.place(place), transposed: false, pitch: 8, step: 0 };
+    Step::Multiply(Products {
+        count: 1,
+        rows: 8,
+        columns: 8,
+        inner: 8,
+        dtype: DType::F32,
+        result: DType::F32,
+        factors: [factor(0), factor(1)],
+        to: things.place(2),
+        epilogue: Epilogue { bias: Some(things.place(bias)), activation },
+    })
+}
+
+/// Where a bias lies is amended, and what comes after it makes another graph.
+#[test]
+fn graphs_of_products_know_what_is_done_with_them() {
+    let run = |graphs: bool| {
+        let (queue, things) = (Queue::new(Arc::new(diary()), graphs), things());
+        for turn in 0..12 {
+            let activation = (turn % 3 == 0).then_some(Activation::Relu);
+            (0..6).for_each(|i| queue.push(product(&things, 3 + (i + turn) % 5, activation)).unwrap());
+            queue.submit();
+        }
+        (ran(&queue), queue.graphs())
+    };
+    let ((expected, _), (found, graphs)) = (run(false), run(true));
+    assert_eq!(found, expected);
+    assert_eq!((graphs.recorded, graphs.replayed), (2, 10), "{graphs:?}");
+    assert!(graphs.steps_amended > 0, "{graphs:?}");
 }
 
 /// What ten steps of training do, and what became of graphs.
