@@ -154,6 +154,7 @@ impl<'r> Generator<'r> {
             OpKind::SliceUpdate => self.slice_update(),
             OpKind::NonZero => self.nonzero(),
             OpKind::MatMul => self.matmul(),
+            OpKind::MatMulFloat8 => self.matmul_float8(),
             OpKind::Conv => self.conv(),
             OpKind::Pool => self.pool(),
             OpKind::PoolGrad => self.pool_grad(),

@@ -154,6 +154,8 @@ fn rule(op: &Op, computed: Computed) -> Rule {
         | Op::AttentionGrad(_)
         | Op::Resize { .. } => Rule::Measured,
         Op::Dequantize => Rule::Near(2.0, 0.0),
+        // Programs have factors whose products add up exactly.
+        Op::MatMulFloat8 { .. } => Rule::Near(4.0, 0.0),
         Op::Custom(_) => Rule::Near(4.0, 0.0),
         // Compared op by op.
         Op::Fused(_) => Rule::Exact,

@@ -1,13 +1,14 @@
 //! The layer.
 
 use crate::held::{Form, Held};
-use crate::policy::{Precision, narrows, precision};
+use crate::policy::{Precision, lowered, narrows, precision};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use kiln_ir::{
-    Binary, BoxFuture, Caps, DType, Engine, Error, Memory, Op, Operand, OperandType, Operands, Result,
-    Scalar, SharedBytes, TensorData, TensorType, Value, Values, infer, poisoned,
+    Binary, BoxFuture, Caps, Custom, DType, Engine, Error, Memory, Op, Operand, OperandType, Operands,
+    Result, Scalar, SharedBytes, TensorData, TensorType, Value, Values, Var, infer, poisoned,
 };
 
 /// An engine that runs ops in 16 bits where that does no harm, around the engine that runs them.
@@ -110,17 +111,18 @@ impl Autocast {
                 &error.hint("use the engine without `Autocast`, or the other precision"),
             );
         }
-        let mut lowered = Operands::new();
+        let op = &*lowered(op, dtype);
+        let mut operands = Operands::new();
         for (place, operand) in inputs.into_iter().enumerate() {
-            lowered.push(match operand {
+            operands.push(match operand {
                 Operand::Value(value) if is_seen(&value) && narrows(op, place) => self.low(value).into(),
                 Operand::Value(value) => self.full(value).into(),
                 Operand::Scalar(scalar) => scalar.into(),
             });
         }
-        let types = infer(op, &OperandType::list(&lowered));
+        let types = infer(op, &OperandType::list(&operands));
         match types {
-            Ok(types) => self.wrap(self.inner.execute(op, lowered, &types), results),
+            Ok(types) => self.wrap(self.inner.execute(op, operands, &types), results),
             Err(error) => poisoned(results, &error),
         }
     }
@@ -155,6 +157,15 @@ impl Autocast {
             }
             Number::Full => self.run_full(op, inputs, results),
         }
+    }
+
+    /// What a custom op is a name for, op by op.
+    fn expression(&self, custom: &Custom, inputs: &Operands, results: &[TensorType]) -> Option<Values> {
+        let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
+        let values =
+            custom.expand(&variables)?.into_iter().map(|output| output.into_operand().value().cloned());
+        let values: Values = values.collect::<Option<_>>()?;
+        values.iter().map(Value::ty).eq(results).then_some(values)
     }
 
     /// A cast gives what it says.
@@ -282,6 +293,12 @@ impl Engine for Autocast {
     fn execute(&self, op: &Op, mut inputs: Operands, results: &[TensorType]) -> Values {
         if let Op::Fused(region) = op {
             return region.program().run_region(self, inputs);
+        }
+        if let Op::Custom(custom) = op
+            && custom.is_expression()
+            && let Some(values) = self.expression(custom, &inputs, results)
+        {
+            return values;
         }
         if let Op::Cast(dtype) = op
             && let Some(Operand::Value(value)) = inputs.pop()

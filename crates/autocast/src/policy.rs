@@ -1,6 +1,7 @@
 //! Which op runs in which precision.
 
-use kiln_ir::{Binary, Op, Reduction, Unary, UpdateMode};
+use alloc::borrow::Cow;
+use kiln_ir::{Binary, DType, Op, Reduction, Unary, UpdateMode};
 
 /// In which precision an op runs, of its operands and results that the program sees as `f32`. Others do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,7 +13,8 @@ pub enum Precision {
     Full,
     /// In 16 bits if all operands are held so; in `f32` if one is held in `f32`, or there is none.
     Widest,
-    /// Each op of the region by its own rule.
+    /// Each op that it stands for by its own rule: regions, and custom ops that are
+    /// [names](kiln_ir::CustomOp::is_expression) for others.
     Inside,
 }
 
@@ -28,7 +30,10 @@ pub enum Precision {
 /// ```
 pub fn precision(op: &Op) -> Precision {
     match op {
-        Op::MatMul | Op::Conv { .. } | Op::Attention(_) | Op::AttentionGrad(_) => Precision::Low,
+        Op::Custom(custom) if custom.is_expression() => Precision::Inside,
+        Op::MatMul | Op::MatMulFloat8 { .. } | Op::Conv { .. } | Op::Attention(_) | Op::AttentionGrad(_) => {
+            Precision::Low
+        }
         Op::Unary(function) => unary(*function),
         Op::Binary(function) => binary(*function),
         Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } => reduced(*reduction),
@@ -128,8 +133,17 @@ fn written(mode: UpdateMode) -> Precision {
 }
 
 /// Whether an op of [`Precision::Low`] reads this operand in 16 bits. The log-sum-exp of attention is one of
-/// the accumulators, which stay `f32`.
+/// the accumulators, which stay `f32`, and so do scales of 8-bit floats.
 pub(crate) fn narrows(op: &Op, place: usize) -> bool {
     const LOG_SUM_EXP: usize = 5;
-    !(matches!(op, Op::AttentionGrad(_)) && place == LOG_SUM_EXP)
+    let is_sum = matches!(op, Op::AttentionGrad(_)) && place == LOG_SUM_EXP;
+    !is_sum && !matches!(op, Op::MatMulFloat8 { .. })
+}
+
+/// An op of [`Precision::Low`] as it runs in 16 bits: one that names the dtype of its result names another.
+pub(crate) fn lowered(op: &Op, dtype: DType) -> Cow<'_, Op> {
+    match op {
+        &Op::MatMulFloat8 { formats, dtype: DType::F32 } => Cow::Owned(Op::MatMulFloat8 { formats, dtype }),
+        _ => Cow::Borrowed(op),
+    }
 }

@@ -120,6 +120,7 @@ pub(crate) fn is_cheap(op: &Op) -> bool {
         | Op::SliceUpdate { .. }
         | Op::NonZero { .. }
         | Op::MatMul
+        | Op::MatMulFloat8 { .. }
         | Op::Conv { .. }
         | Op::Pool(_)
         | Op::PoolGrad { .. }

@@ -5,8 +5,8 @@ use crate::scalar::scalar_bytes;
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
-    Collective, CollectiveKind, Custom, DType, Engine, Error, Operand, Operands, Result, Scalar, TensorData,
-    TensorType, Value, Values, Var, block_on,
+    Collective, CollectiveKind, Custom, DType, Engine, Error, Op, Operand, Operands, Result, Scalar,
+    TensorData, TensorType, Value, Values, Var, block_on, expand,
 };
 
 /// In a group of one, everything that is sent comes back.
@@ -51,6 +51,14 @@ pub(crate) fn custom(cpu: &Cpu, op: &Custom, inputs: Operands, results: &[Tensor
         None => Err(Error::unsupported("cpu", format!("no way to run the custom op `{}`", op.name()))
             .hint("give it an `expand` or an `evaluate`, or register a kernel with `Cpu::register_kernel`")),
     }
+}
+
+/// An op by its expansion, which it has.
+pub(crate) fn expanded(cpu: &Cpu, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    let variables: Vec<Var<'_>> = inputs.into_iter().map(|operand| Var::new(cpu, operand)).collect();
+    let missing = || Error::unsupported("cpu", format!("no way to run `{}`", op.name()));
+    let outputs = expand(cpu, op, &variables).ok_or_else(missing)?;
+    outputs.into_iter().zip(results).map(|(output, ty)| into_value(cpu, output, ty)).collect()
 }
 
 fn into_value(cpu: &Cpu, output: Var<'_>, ty: &TensorType) -> Result<Value> {

@@ -13,8 +13,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, Layout, Memory, MemoryUse, Op, OpSet, Operands, Result,
-    SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned,
+    BoxFuture, Caps, Custom, DTypeSet, Engine, Layout, Memory, MemoryUse, Op, OpKind, OpSet, Operands,
+    Result, SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned,
 };
 
 /// A kernel for a custom op: from the op and its operands on the host to its results. A plain number arrives as a
@@ -47,7 +47,9 @@ impl Cpu {
     }
 
     fn with_pool(pool: Pool) -> Cpu {
-        let caps = Caps { name: "cpu".into(), dtypes: DTypeSet::ALL, native: OpSet::ALL };
+        // A layer that fuses then decodes in the kernels beside it.
+        let native = OpSet::ALL.without(&[OpKind::MatMulFloat8]);
+        let caps = Caps { name: "cpu".into(), dtypes: DTypeSet::ALL, native };
         Cpu {
             caps,
             pool,
@@ -147,6 +149,7 @@ impl Cpu {
             Op::Custom(op) => custom::custom(self, op, inputs, results),
             Op::Fused(fused) => tile::fused(self, fused, inputs, results),
             Op::MatMul => contraction::matmul(self, inputs, results),
+            Op::MatMulFloat8 { .. } => custom::expanded(self, op, inputs, results),
             Op::Conv { spec, pass } => contraction::conv(self, spec, pass, inputs, results),
             Op::Pool(spec) => contraction::pool(self, spec, inputs, results),
             Op::PoolGrad { spec, size } => contraction::pool_grad(self, spec, size, inputs, results),

@@ -14,7 +14,7 @@ use cudarc::cublaslt::sys;
 use cudarc::driver::sys::CUstream;
 use kiln_gpu::Driver;
 use kiln_gpu::driver::{EpilogueForm, Matrices, Products};
-use kiln_ir::{DType, Error, Result};
+use kiln_ir::{DType, Error, Float8, Result};
 use operation::operation;
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -66,6 +66,8 @@ unsafe impl Sync for Blas {}
 struct Key {
     sizes: [usize; 4],
     dtypes: [DType; 2],
+    /// Of factors that are 8-bit floats.
+    formats: Option<[Float8; 2]>,
     factors: [(bool, usize, usize); 2],
     /// The power of 2 that all addresses are multiples of, up to 256.
     alignment: u32,
@@ -75,9 +77,9 @@ struct Key {
 
 /// How the library computes products.
 struct Plan {
-    types: Types,
-    /// With the bias of the products for which the plan was made.
+    /// With the bias and the scales of the products for which the plan was made.
     operation: Descriptor,
+    types: Types,
     /// Of the library's first and second factor, and of the result.
     layouts: [Layout; 3],
     /// What the library proposes, the likeliest first.
@@ -165,8 +167,9 @@ impl Blas {
             .plan(products, driver)
             .ok_or_else(|| Error::unsupported(device, "the library has no product of these matrices"))?;
         let failed = |error: CublasError| error.on(device, "multiplying matrices");
-        let bias = products.epilogue.bias.as_ref().map(address);
-        let own = bias.map(|_| operation(&key, plan.types, bias)).transpose().map_err(failed)?;
+        // Descriptors hold addresses of all but matrices.
+        let has_own = products.epilogue.bias.is_some() || products.float8.is_some();
+        let own = has_own.then(|| operation(plan.types, products)).transpose().map_err(failed)?;
         let call = Call {
             plan: &plan,
             operation: own.as_ref().unwrap_or(&plan.operation),
@@ -243,8 +246,7 @@ impl Blas {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         // What the library has no algorithm for, a kernel computes.
         let make = || {
-            let mut plan =
-                Plan::new(self.handle, &key, types, products.epilogue.bias.as_ref().map(address)).ok()?;
+            let mut plan = Plan::new(self.handle, &key, types, products).ok()?;
             self.keep_nan(&mut plan, products, driver).ok()?;
             (!plan.proposals.is_empty()).then(|| Arc::new(plan))
         };
@@ -264,10 +266,12 @@ pub(crate) enum Target {
 
 impl Key {
     fn of(products: &Products<CudaMemory>, types: Types) -> Key {
-        let together = products.places().map(address).fold(256u64, |all, address| all | address);
+        let bias = products.epilogue.bias.as_ref().map(address);
+        let together = addresses(products).into_iter().chain(bias).fold(256u64, |all, address| all | address);
         Key {
             sizes: [products.count, products.rows, products.columns, products.inner],
             dtypes: [products.dtype, products.result],
+            formats: products.float8.as_ref().map(|float8| float8.formats),
             factors: [0, 1].map(|i| {
                 let Matrices { transposed, pitch, step, .. } = products.factors[i];
                 (transposed, pitch, step)
@@ -311,7 +315,9 @@ fn fastest(
 /// The library's names of dtypes.
 #[derive(Clone, Copy)]
 struct Types {
-    element: sys::cudaDataType,
+    /// Of the factors.
+    elements: [sys::cudaDataType; 2],
+    result: sys::cudaDataType,
     compute: sys::cublasComputeType_t,
     scale: sys::cudaDataType,
 }
@@ -320,6 +326,9 @@ impl Types {
     fn of(products: &Products<CudaMemory>) -> Option<Types> {
         use sys::cublasComputeType_t as Compute;
         use sys::cudaDataType_t as Data;
+        if let Some(float8) = &products.float8 {
+            return Types::of_float8(float8.formats, products.result);
+        }
         if products.dtype != products.result {
             return None;
         }
@@ -341,7 +350,34 @@ impl Types {
             | DType::U8
             | DType::Bool => return None,
         };
-        Some(Types { element, compute, scale })
+        Some(Types { elements: [element; 2], result: element, compute, scale })
+    }
+
+    /// The library has no products of two factors in E5M2.
+    fn of_float8(formats: [Float8; 2], result: DType) -> Option<Types> {
+        use sys::cudaDataType_t as Data;
+        let elements = formats.map(|format| match format {
+            Float8::E4M3 => Data::CUDA_R_8F_E4M3,
+            Float8::E5M2 => Data::CUDA_R_8F_E5M2,
+        });
+        let result = match result {
+            DType::F32 => Data::CUDA_R_32F,
+            DType::F16 => Data::CUDA_R_16F,
+            DType::BF16 => Data::CUDA_R_16BF,
+            DType::F64
+            | DType::I64
+            | DType::I32
+            | DType::I16
+            | DType::I8
+            | DType::U64
+            | DType::U32
+            | DType::U16
+            | DType::U8
+            | DType::Bool => return None,
+        };
+        let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+        let is_there = formats != [Float8::E5M2; 2];
+        is_there.then_some(Types { elements, result, compute, scale: Data::CUDA_R_32F })
     }
 }
 
@@ -350,18 +386,19 @@ impl Plan {
         handle: sys::cublasLtHandle_t,
         key: &Key,
         types: Types,
-        bias: Option<u64>,
+        products: &Products<CudaMemory>,
     ) -> core::result::Result<Plan, CublasError> {
         let [count, rows, columns, inner] = key.sizes;
-        let operation = operation(key, types, bias)?;
-        let factor = |(turned, pitch, step): (bool, usize, usize), down: usize, across: usize| {
+        let operation = operation(types, products)?;
+        let factor = |i: usize, down: usize, across: usize| {
+            let (turned, pitch, step) = key.factors[i];
             let (down, across) = if turned { (across, down) } else { (down, across) };
-            layout(types.element, [down, across, pitch], count, step)
+            layout(types.elements[i], [down, across, pitch], count, step)
         };
         let layouts = [
-            factor(key.factors[1], columns, inner)?,
-            factor(key.factors[0], inner, rows)?,
-            layout(types.element, [columns, rows, columns], count, rows * columns)?,
+            factor(1, columns, inner)?,
+            factor(0, inner, rows)?,
+            layout(types.result, [columns, rows, columns], count, rows * columns)?,
         ];
         let preference = preference(key.alignment)?;
         let proposals = proposals(handle, &operation, &layouts, &preference)?;

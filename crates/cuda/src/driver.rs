@@ -29,6 +29,8 @@ pub struct CudaDriver {
     /// On which nothing runs: what is queued there becomes part of graphs.
     pub(crate) capture: Mutex<Stream>,
     architecture: String,
+    /// Whether its cores multiply 8-bit floats.
+    float8: bool,
     /// Whether a kernel of a graph may begin before the one before it has ended.
     pub(crate) overlaps: bool,
     pub(crate) blas: Blas,
@@ -143,6 +145,9 @@ impl Drop for CudaDriver {
     }
 }
 
+/// The architecture from which cores multiply 8-bit floats.
+const FLOAT8: (i32, i32) = (8, 9);
+
 /// The architecture and the driver's version from which kernels may overlap.
 const OVERLAPS: (i32, i32) = (9, 12030);
 
@@ -209,6 +214,7 @@ impl CudaDriver {
             stream,
             capture,
             architecture,
+            float8: (major, minor) >= FLOAT8,
             overlaps: major >= OVERLAPS.0 && version >= OVERLAPS.1 && switch("KILN_OVERLAP", true),
             blas,
             staging: Mutex::default(),
@@ -374,6 +380,10 @@ impl Driver for CudaDriver {
             Some(launched) => self.done("launching a kernel", launched),
             None => Err(Error::device(&self.info.name, "a kernel has too many arguments")),
         }
+    }
+
+    fn has_float8(&self) -> bool {
+        self.float8
     }
 
     fn multiplies(&self, products: &Products<CudaMemory>) -> bool {

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
     BoxFuture, Caps, Engine, Memory, Op, Operand, Operands, Regions, Result, SharedBytes, TensorData,
-    TensorType, Value, Values, Var, poison_of, poisoned,
+    TensorType, Value, Values, Var, expand, poison_of, poisoned,
 };
 
 /// An engine that records ops and runs them together, around the engine that runs them.
@@ -163,14 +163,22 @@ impl Fusion {
         }
     }
 
-    /// What a custom op [stands for](kiln_ir::CustomOp::is_expression), recorded; `None` for any other op.
+    /// What an op stands for, recorded: a custom op that is [a name](kiln_ir::CustomOp::is_expression) for it, or one that the
+    /// engine would expand itself. `None` for any other op.
     fn expression(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> Option<Values> {
-        let Op::Custom(custom) = op else { return None };
-        if !custom.is_expression() {
+        let stands_for_others = match op {
+            Op::Custom(custom) => custom.is_expression(),
+            Op::Fused(_) => false,
+            _ => !self.caps().native.contains(op.kind()),
+        };
+        if !stands_for_others {
             return None;
         }
         let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
-        let outputs = custom.expand(&variables)?;
+        let outputs = match op {
+            Op::Custom(custom) => custom.expand(&variables)?,
+            _ => expand(self, op, &variables)?,
+        };
         let mut values = Values::new();
         for output in outputs {
             let Operand::Value(value) = output.into_operand() else { return None };

@@ -9,7 +9,7 @@ pub use convolution::{Convolution, Convolve, Pass};
 pub use epilogue::{Epilogue, EpilogueForm};
 pub use kiln_kernel::Activation;
 
-use kiln_ir::{DType, Error, Result};
+use kiln_ir::{DType, Error, Float8, Result};
 use kiln_kernel::print::Dialect;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -93,6 +93,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
         grid: Grid,
         arguments: &[Argument<Self::Memory>],
     ) -> Result<()>;
+
+    /// Whether the vendor's library has products of 8-bit floats at all.
+    fn has_float8(&self) -> bool {
+        false
+    }
 
     /// Whether the vendor's library has products like these, with what is done with them before they are stored.
     fn multiplies(&self, products: &Products<Self::Memory>) -> bool;
@@ -319,12 +324,22 @@ pub struct Products<M> {
     pub dtype: DType,
     /// Of `c`.
     pub result: DType,
+    /// What `a` and `b` are if their bytes are 8-bit floats.
+    pub float8: Option<Float8Factors<M>>,
     /// The factors.
     pub factors: [Matrices<M>; 2],
     /// Where results go, row by row without gaps.
     pub to: Place<M>,
     /// What is done with results before they are stored.
     pub epilogue: Epilogue<M>,
+}
+
+/// Factors that are 8-bit floats.
+pub struct Float8Factors<M> {
+    /// Of `a` and `b`.
+    pub formats: [Float8; 2],
+    /// The `f32` numbers by which the product of `a` and that of `b` are multiplied.
+    pub scales: [Place<M>; 2],
 }
 
 /// Where matrices lie.

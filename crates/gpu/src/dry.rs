@@ -106,9 +106,14 @@ impl Driver for DryDriver {
         Ok(())
     }
 
+    fn has_float8(&self) -> bool {
+        self.has_libraries
+    }
+
     /// Without a library products are kernels too.
     fn multiplies(&self, products: &Products<DryMemory>) -> bool {
-        self.has_libraries && products.dtype.is_float() && products.dtype == products.result
+        let is_float = products.dtype.is_float() && products.dtype == products.result;
+        self.has_libraries && (is_float || products.float8.is_some())
     }
 
     unsafe fn multiply(&self, _: &Products<DryMemory>) -> Result<()> {

@@ -13,8 +13,8 @@ use crate::suspicion::Pages;
 use crate::trace::Traced;
 use crate::view::view;
 use kiln_ir::{
-    BoxFuture, Caps, CollectiveKind, Custom, DType, DTypeSet, Engine, Error, Memory, MemoryUse, Op, OpSet,
-    Operand, Operands, Program, Result, TensorData, TensorType, Value, Values, Var, block_on, expand,
+    BoxFuture, Caps, CollectiveKind, Custom, DType, DTypeSet, Engine, Error, Memory, MemoryUse, Op, OpKind,
+    OpSet, Operand, Operands, Program, Result, TensorData, TensorType, Value, Values, Var, block_on, expand,
     poison_of, poisoned,
 };
 use smallvec::smallvec;
@@ -43,7 +43,10 @@ impl<D: Driver> Gpu<D> {
     /// The engine over a driver.
     pub fn new(driver: D, memory: MemoryConfig) -> Gpu<D> {
         let driver = Arc::new(driver);
-        let caps = Caps { name: driver.info().name.clone(), dtypes: DTypeSet::ALL, native: OpSet::ALL };
+        // A layer that fuses then sees what the product is made of.
+        let lacks: &[OpKind] = if driver.has_float8() { &[] } else { &[OpKind::MatMulFloat8] };
+        let native = OpSet::ALL.without(lacks);
+        let caps = Caps { name: driver.info().name.clone(), dtypes: DTypeSet::ALL, native };
         Gpu {
             caps,
             pool: Pool::new(driver.clone(), memory),
@@ -116,6 +119,7 @@ impl<D: Driver> Gpu<D> {
             Op::ArgReduce { extremum, axis, .. } => self.arg_reduce(*extremum, *axis, &inputs, results),
             Op::NonZero { index } => self.nonzero(*index, inputs),
             Op::MatMul => self.matmul(inputs, results),
+            Op::MatMulFloat8 { formats, .. } => self.matmul_float8(op, *formats, inputs, results),
             Op::Fused(fused) => self.region(fused.shared(), inputs, results),
             Op::Collective(collective) if collective.size == 1 => match collective.kind {
                 CollectiveKind::Recv { .. } => {

@@ -35,6 +35,7 @@ mod dry;
 mod engine;
 mod environment;
 mod epilogue;
+mod float8;
 mod index;
 mod kernels;
 mod matmul;

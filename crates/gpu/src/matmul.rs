@@ -9,10 +9,10 @@ use smallvec::smallvec;
 
 /// How the matrices of an operand lie.
 #[derive(Clone, Copy)]
-struct Lie {
-    transposed: bool,
-    pitch: usize,
-    step: usize,
+pub(crate) struct Lie {
+    pub(crate) transposed: bool,
+    pub(crate) pitch: usize,
+    pub(crate) step: usize,
 }
 
 impl<D: Driver> Gpu<D> {
@@ -56,6 +56,7 @@ impl<D: Driver> Gpu<D> {
             inner: a_ty.shape[rank - 1],
             dtype: a_ty.dtype,
             result: ty.dtype,
+            float8: None,
             factors: [left.matrices(a, a_ty.dtype), right.matrices(b, b_ty.dtype)],
             to: result.at(ty.dtype.size()),
             epilogue: Epilogue::default(),
@@ -78,13 +79,13 @@ impl<D: Driver> Gpu<D> {
 }
 
 impl Lie {
-    fn matrices<D: Driver>(self, array: &Array<D>, dtype: DType) -> Matrices<D::Memory> {
+    pub(crate) fn matrices<D: Driver>(self, array: &Array<D>, dtype: DType) -> Matrices<D::Memory> {
         let Lie { transposed, pitch, step } = self;
         Matrices { at: array.at(dtype.size()), transposed, pitch, step }
     }
 
     /// `None` where rows or columns have gaps, or matrices do not follow each other at one distance.
-    fn of(layout: &Layout) -> Option<Lie> {
+    pub(crate) fn of(layout: &Layout) -> Option<Lie> {
         let rank = layout.rank();
         let (shape, strides) = (&layout.shape, layout.strides());
         let [rows, columns] = [shape[rank - 2], shape[rank - 1]];

@@ -185,7 +185,8 @@ impl<D: Driver> Gpu<D> {
 impl<M> Slim<M> {
     /// `None` where a library is to compute it.
     fn of(products: &Products<M>) -> Option<Slim<M>> {
-        let Products { count, rows, columns, inner, dtype, result, factors: [x, w], to, epilogue } = products;
+        let Products { count, rows, columns, inner, dtype, result, factors: [x, w], to, epilogue, float8: _ } =
+            products;
         let (&rows, &columns, &inner, &dtype) = (rows, columns, inner, dtype);
         let vector = ALIGNMENT / dtype.size();
         let whole = |elements: usize| elements.is_multiple_of(vector);

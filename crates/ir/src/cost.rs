@@ -96,7 +96,7 @@ fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
         }
         Op::Put { mode, .. } | Op::Scatter { mode, .. } => mode.binary().map_or(0, |_| operand(2)),
         Op::SliceUpdate { mode, .. } => mode.binary().map_or(0, |_| operand(1)),
-        Op::MatMul => {
+        Op::MatMul | Op::MatMulFloat8 { .. } => {
             let k = tensor(0).and_then(|ty| ty.shape.last().copied()).unwrap_or(0);
             times(&[2, result, k as u64])
         }
@@ -190,6 +190,7 @@ fn bytes(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
         | Op::SliceUpdate { .. }
         | Op::NonZero { .. }
         | Op::MatMul
+        | Op::MatMulFloat8 { .. }
         | Op::Conv { .. }
         | Op::Pool(_)
         | Op::PoolGrad { .. }

@@ -54,6 +54,7 @@ pub fn infer(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         Op::SliceUpdate { slices, mode } => rule.slice_update(slices, *mode),
         Op::NonZero { index } => rule.nonzero(*index),
         Op::MatMul => rule.matmul(),
+        Op::MatMulFloat8 { dtype, .. } => rule.matmul_float8(*dtype),
         Op::Conv { spec, pass } => rule.conv(spec, pass),
         Op::Pool(spec) => rule.pool(spec),
         Op::PoolGrad { spec, size } => rule.pool_grad(spec, size),

@@ -12,7 +12,7 @@ mod names;
 pub use attributes::*;
 pub use kind::OpKind;
 
-use crate::{Custom, DType, FusedOp, Real, Shape, TensorType};
+use crate::{Custom, DType, Float8, FusedOp, Real, Shape, TensorType};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -185,6 +185,15 @@ pub enum Op {
     /// `(a, b) -> y`: matrix products over the last two axes, `[.., m, k] x [.., k, n] -> [.., m, n]`; the axes
     /// before agree. 8-bit integers give `i32`; 16-bit floats accumulate in `f32`.
     MatMul,
+    /// `(a, b, scale_a, scale_b) -> y`: matrix products of 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`, of which `u8`
+    /// tensors hold the bits: `y = (a b) scale_a scale_b`. Scales are `f32` tensors without axes. Products are added and
+    /// scaled in `f32`.
+    MatMulFloat8 {
+        /// The formats of `a` and `b`.
+        formats: [Float8; 2],
+        /// The dtype of the result: a float.
+        dtype: DType,
+    },
     /// A convolution (cross-correlation, as everywhere in the field), or one of its gradients, which are themselves
     /// closed under differentiation. `x` is `[batch, channels_in, space..]`, `w` is
     /// `[channels_out, channels_in / groups, kernel..]`, `y` is `[batch, channels_out, space..]`:

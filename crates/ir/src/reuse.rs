@@ -53,6 +53,7 @@ fn may_overwrite(op: &Op, operand: usize) -> bool {
         | Op::Gather { .. }
         | Op::NonZero { .. }
         | Op::MatMul
+        | Op::MatMulFloat8 { .. }
         | Op::Conv { .. }
         | Op::Pool(_)
         | Op::PoolGrad { .. }

@@ -56,6 +56,9 @@ pub fn gradient_of(op: &Op) -> Gradient {
         Op::Bitcast(_) => {
             Gradient::Undefined("bits do not change smoothly: use `cast`, or detach the operand first")
         }
+        Op::MatMulFloat8 { .. } => Gradient::Undefined(
+            "bits and their scales have no gradient: multiply by `float8::matmul`, which takes floats, or dequantise first",
+        ),
         Op::Collective(collective) => match collective.kind {
             CollectiveKind::AllReduce(_)
             | CollectiveKind::AllGather { .. }
@@ -198,6 +201,7 @@ impl<'a, 'e> Rule<'a, 'e> {
             | Op::AttentionGrad(_)
             | Op::Resize { .. }
             | Op::Quantize { .. }
+            | Op::MatMulFloat8 { .. }
             | Op::Fused(_) => return Err(self.undefined()),
         })
     }

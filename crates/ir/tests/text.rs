@@ -69,6 +69,7 @@ fn every_op() -> Vec<Op> {
         Op::Gather { axis },
         Op::NonZero { index },
         Op::MatMul,
+        Op::MatMulFloat8 { formats: [Float8::E4M3, Float8::E5M2], dtype: DType::BF16 },
         Op::Conv { spec: conv.clone(), pass: ConvPass::Forward },
         Op::Conv { spec: conv.clone(), pass: ConvPass::Input { size: vec![5, 6] } },
         Op::Conv { spec: conv, pass: ConvPass::Weight { size: vec![7, usize::MAX] } },

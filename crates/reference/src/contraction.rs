@@ -1,9 +1,10 @@
 //! Matrix products and convolutions.
 
+use crate::call::Call;
 use crate::numbers::{Number, Numbers, reals};
 use crate::places::{place, positions};
 use alloc::vec::Vec;
-use kiln_ir::{ConvPass, ConvSpec, Result, Shape, TensorData, TensorType};
+use kiln_ir::{ConvPass, ConvSpec, Float8, Result, Shape, TensorData, TensorType};
 
 pub(crate) fn matmul(a: &TensorData, b: &TensorData, ty: TensorType) -> Result<TensorData> {
     let rank = ty.rank();
@@ -17,6 +18,21 @@ pub(crate) fn matmul(a: &TensorData, b: &TensorData, ty: TensorType) -> Result<T
         }
     };
     numbers.into_data(ty)
+}
+
+/// The scaled product of the numbers that the bits stand for.
+pub(crate) fn matmul_float8(call: &Call<'_>, formats: [Float8; 2]) -> Result<TensorData> {
+    let (a, b, ty) = (call.data(0)?, call.data(1)?, call.ty());
+    let numbers = |data: &TensorData, format: Float8| -> Vec<f64> {
+        data.bytes().iter().map(|&bits| f64::from(format.decode(bits))).collect()
+    };
+    let rank = ty.rank();
+    let sizes = [ty.shape[rank - 2], a.shape()[rank - 1], ty.shape[rank - 1]];
+    let batches = ty.shape[..rank - 2].iter().product();
+    let mut y = products(&numbers(a, formats[0]), &numbers(b, formats[1]), batches, sizes);
+    let scale: f64 = reals(call.data(2)?).into_iter().chain(reals(call.data(3)?)).product();
+    y.iter_mut().for_each(|y| *y *= scale);
+    Numbers::Real(y).into_data(ty)
 }
 
 /// `[batches, rows, inner] x [batches, inner, columns] -> [batches, rows, columns]`.

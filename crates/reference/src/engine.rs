@@ -92,6 +92,7 @@ impl Reference {
             Op::SliceUpdate { slices, mode } => index::slice_update(call, slices, *mode),
             Op::NonZero { index } => index::nonzero(x()?, *index),
             Op::MatMul => contraction::matmul(x()?, call.data(1)?, call.ty()),
+            Op::MatMulFloat8 { formats, .. } => contraction::matmul_float8(call, *formats),
             Op::Conv { spec, pass } => contraction::conv(x()?, call.data(1)?, spec, pass, call.ty()),
             Op::Pool(spec) => pool::pool(x()?, spec, call.ty()),
             Op::PoolGrad { spec, .. } => pool::pool_grad(x()?, call.optional(1)?, spec, call.ty()),

@@ -33,6 +33,7 @@ pub fn variant(op: &Op) -> String {
         | Op::Gather { .. }
         | Op::NonZero { .. }
         | Op::MatMul
+        | Op::MatMulFloat8 { .. }
         | Op::Attention(_)
         | Op::AttentionGrad(_)
         | Op::Softmax { .. }
@@ -107,6 +108,7 @@ pub fn variants(kind: OpKind) -> Vec<String> {
         OpKind::SliceUpdate => modes("slice_update"),
         OpKind::NonZero => one("nonzero"),
         OpKind::MatMul => one("matmul"),
+        OpKind::MatMulFloat8 => one("matmul_float8"),
         OpKind::Conv => {
             let pass = |axes| {
                 let size = || vec![1; axes];
@@ -207,6 +209,7 @@ impl Edge {
                 | OpKind::Gather
                 | OpKind::Scatter
                 | OpKind::MatMul
+                | OpKind::MatMulFloat8
                 | OpKind::Conv
                 | OpKind::Pool
                 | OpKind::PoolGrad

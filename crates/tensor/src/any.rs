@@ -13,6 +13,7 @@ mod elementwise;
 mod emit;
 mod explain;
 mod fft;
+mod float8;
 mod formula;
 mod grid;
 mod index;
@@ -31,6 +32,9 @@ mod view;
 
 pub use complex::AnyComplex;
 pub use fft::{Dct, FftNorm};
+pub use float8::Float8Tensor;
+#[cfg(feature = "std")]
+pub(crate) use float8::MatMulAsFloat8;
 pub use grid::{GridPadding, GridSampleMode, GridSampleOptions, Indexing};
 pub use index::ScatterReduction;
 pub use linalg::{Norm, TensordotAxes};

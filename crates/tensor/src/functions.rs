@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub mod fft;
+pub mod float8;
 pub mod grid;
 pub mod linalg;
 pub mod loss;

@@ -23,7 +23,7 @@
 //!   `[matmul] inner sizes differ: f32[2, 3] x f32[4, 5]`. Methods that begin with `try_`, and every method of
 //!   [`AnyTensor`] (rank and dtype known at run time), return [`Result`] instead.
 //! * Reading a tensor back ([`Tensor::into_data`]) is the only thing that waits for a device.
-//! * [`activation`], [`module`], [`loss`], [`quantize`], [`linalg`], [`fft`], [`signal`], [`grid`] and [`random`] hold functions by family.
+//! * [`activation`], [`module`], [`loss`], [`quantize`], [`float8`], [`linalg`], [`fft`], [`signal`], [`grid`] and [`random`] hold functions by family.
 //! * [`einsum()`] writes sums of products as formulas; [`NamedTensor`] has axes with names that the compiler checks;
 //!   [`Complex`] is a pair of real tensors.
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -65,7 +65,7 @@ pub use complex::Complex;
 pub use cuda::{Cuda, CudaDevice, FloatElement, IntElement};
 pub use device::{CpuDevice, Device, DeviceKey, FlexDevice};
 pub use einsum::{EinsumOperand, EinsumOperands, EinsumPath, EinsumStep, einsum};
-pub use functions::{activation, fft, grid, linalg, loss, module, quantize, signal, stats};
+pub use functions::{activation, fft, float8, grid, linalg, loss, module, quantize, signal, stats};
 pub use half::{bf16, f16};
 pub use kiln_autocast::LowPrecision;
 pub use kiln_autodiff::Checkpointing;

@@ -24,6 +24,8 @@ pub(crate) use table::{
     LGAMMA, LOG2, LOG10, LOGADDEXP, LOGADDEXP2, LOGIT, SIGMOID, SINC, SINH, XLOG1PY, XLOGY,
 };
 
+#[cfg(feature = "std")]
+use crate::any::MatMulAsFloat8;
 use crate::{AnyTensor, Result};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -129,6 +131,7 @@ pub fn register_special_functions() {
         })?;
         Ok(Custom::new(Polygamma(order)))
     });
+    Custom::register(MatMulAsFloat8::NAME, |_| Ok(Custom::new(MatMulAsFloat8)));
     Custom::register(variance::VarianceAbout::NAME, |_| Ok(Custom::new(variance::VarianceAbout)));
 }
 

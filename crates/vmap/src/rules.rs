@@ -58,6 +58,7 @@ pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[Tensor
         | Op::Scatter { .. }
         | Op::SliceUpdate { .. }
         | Op::MatMul
+        | Op::MatMulFloat8 { .. }
         | Op::Conv { .. }
         | Op::Pool(_)
         | Op::PoolGrad { .. }
@@ -132,6 +133,7 @@ fn batched<'a>(call: Call<'a>) -> Result<Vec<Var<'a>>> {
             let slices = with_all(&call, slices);
             call.run(&Op::SliceUpdate { slices, mode: *mode })
         }
+        &Op::MatMulFloat8 { formats, dtype } => one(contraction::matmul_float8(&call, formats, dtype)),
         Op::MatMul => one(contraction::matmul(&call)),
         Op::Conv { spec, pass } => one(contraction::conv(&call, spec, pass)),
         Op::Pool(_) | Op::PoolGrad { .. } | Op::Resize { .. } => one(contraction::folded(&call)),

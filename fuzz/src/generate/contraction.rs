@@ -1,7 +1,10 @@
 //! Matrix products, convolution and pooling.
 
 use super::{Generator, Wanted};
-use kiln_ir::{ConvPass, ConvSpec, DType, Op, OperandType, PoolKind, PoolSpec, Shape, TensorType, infer};
+use kiln_ir::{
+    ConvPass, ConvSpec, DType, Float8, Op, OperandType, PoolKind, PoolSpec, Shape, TensorType, infer,
+};
+use kiln_suite::case::Fill;
 
 impl Generator<'_> {
     pub(super) fn matmul(&mut self) -> Option<()> {
@@ -16,6 +19,22 @@ impl Generator<'_> {
         let shape = ty.shape.with(rank - 1, ty.shape[rank - 2]).with(rank - 2, columns);
         let b = self.exact(ty.with_shape(shape), Wanted::Free);
         self.emit_on(Op::MatMul, &[b, a]).map(drop)
+    }
+
+    /// Of numbers whose products add up exactly: cores round others beside great ones.
+    pub(super) fn matmul_float8(&mut self) -> Option<()> {
+        let formats = [self.random.pick(Float8::ALL), self.random.pick(Float8::ALL)];
+        let dtype = self.dtype(DType::is_float);
+        let batch: Vec<usize> = (0..self.random.below(3)).map(|_| self.short(3)).collect();
+        let (rows, inner, columns) = (self.length(), self.random.pick(&[1, 3, 16, 17]), self.length());
+        let mut bits = |format: Float8, last: [usize; 2]| {
+            let shape: Shape = batch.iter().chain(&last).copied().collect();
+            self.exact(TensorType::new(shape, DType::U8), Wanted::Filled(Fill::halves(format)))
+        };
+        let (a, b) = (bits(formats[0], [rows, inner]), bits(formats[1], [inner, columns]));
+        let mut scale = || self.exact(TensorType::new([], DType::F32), Wanted::Filled(Fill::Positive));
+        let (scale_a, scale_b) = (scale(), scale());
+        self.emit_on(Op::MatMulFloat8 { formats, dtype }, &[a, b, scale_a, scale_b]).map(drop)
     }
 
     pub(super) fn conv(&mut self) -> Option<()> {

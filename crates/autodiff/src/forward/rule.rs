@@ -43,6 +43,7 @@ pub(super) fn rule_of(op: &Op) -> Rule {
         | Op::Bitcast(_)
         | Op::ArgReduce { .. }
         | Op::NonZero { .. }
+        | Op::MatMulFloat8 { .. }
         | Op::Quantize { .. } => Rule::Constant,
         Op::Unary(function) => unary(*function),
         Op::Binary(function) => binary(*function),

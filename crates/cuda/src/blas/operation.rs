@@ -1,22 +1,29 @@
 //! What the library is asked for: factors as they lie, and what it does with products before it stores them.
 
-use super::{Descriptor, Key, Types};
+use super::{Descriptor, Types};
+use crate::driver::{CudaMemory, address};
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys::{self, cublasLtEpilogue_t as Name, cublasLtMatmulDescAttributes_t as Attribute};
-use kiln_gpu::driver::{Activation, EpilogueForm};
+use kiln_gpu::driver::{Activation, EpilogueForm, Products};
 
 type Outcome<T> = core::result::Result<T, CublasError>;
 
-/// The descriptor of products with a bias at that address. Descriptors hold the address, so that products with a bias need one of their
-/// own for each call.
-pub(super) fn operation(key: &Key, types: Types, bias: Option<u64>) -> Outcome<Descriptor> {
+/// The descriptor of products. It holds the addresses of a bias and of scales, so that products with such need one of their own for
+/// each call.
+pub(super) fn operation(types: Types, products: &Products<CudaMemory>) -> Outcome<Descriptor> {
     let operation = Descriptor(result::create_matmul_desc(types.compute, types.scale)?);
+    let [a, b] = &products.factors;
     // The library's number for "transposed" is 1.
-    set(&operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, i32::from(key.factors[1].0))?;
-    set(&operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSB, i32::from(key.factors[0].0))?;
-    set(&operation, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, name(key.epilogue))?;
-    if let Some(address) = bias {
-        set(&operation, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, address)?;
+    set(&operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, i32::from(b.transposed))?;
+    set(&operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSB, i32::from(a.transposed))?;
+    set(&operation, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, name(products.epilogue.form()))?;
+    if let Some(bias) = &products.epilogue.bias {
+        set(&operation, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, address(bias))?;
+    }
+    if let Some(float8) = &products.float8 {
+        let [a, b] = &float8.scales;
+        set(&operation, Attribute::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, address(b))?;
+        set(&operation, Attribute::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, address(a))?;
     }
     Ok(operation)
 }

@@ -205,6 +205,7 @@ pub(crate) fn role(op: &Op) -> Role {
         | Op::Fft { .. }
         | Op::Quantize { .. }
         | Op::Dequantize
+        | Op::MatMulFloat8 { .. }
         | Op::Collective(_)
         | Op::Custom(_)
         | Op::Fused(_) => Role::Alone,

@@ -60,6 +60,7 @@ impl<M> Products<M> {
     /// All memory that is read or written.
     pub fn places(&self) -> impl Iterator<Item = &Place<M>> {
         let [a, b] = &self.factors;
-        [&a.at, &b.at, &self.to].into_iter().chain(&self.epilogue.bias)
+        let scales = self.float8.iter().flat_map(|float8| &float8.scales);
+        [&a.at, &b.at, &self.to].into_iter().chain(&self.epilogue.bias).chain(scales)
     }
 }

@@ -6,7 +6,7 @@ use crate::driver::{
     Products, Step,
 };
 use crate::trace::{Label, Trace, traced};
-use kiln_ir::{DType, Result};
+use kiln_ir::{DType, Float8, Result};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,8 +54,8 @@ enum Form {
     Launch(usize, Grid, usize),
     /// How many bytes, and their value.
     Fill(usize, u8),
-    /// Sizes, dtypes, how factors lie, and what is done with results.
-    Multiply([usize; 4], [DType; 2], [(bool, usize, usize); 2], EpilogueForm),
+    /// Sizes, dtypes, 8-bit formats, how factors lie, and what is done with results.
+    Multiply([usize; 4], [DType; 2], Option<[Float8; 2]>, [(bool, usize, usize); 2], EpilogueForm),
     /// All but its memory.
     Convolve(Arc<Convolution>),
     /// All but its memory.
@@ -273,10 +273,13 @@ impl Form {
             }
             Step::Fill { bytes, value, .. } => Form::Fill(*bytes, *value),
             Step::Multiply(products) => {
-                let Products { count, rows, columns, inner, dtype, result, factors, epilogue, .. } = products;
+                let Products {
+                    count, rows, columns, inner, dtype, result, float8, factors, epilogue, ..
+                } = products;
                 let lie = |i: usize| (factors[i].transposed, factors[i].pitch, factors[i].step);
+                let formats = float8.as_ref().map(|float8| float8.formats);
                 let sizes = [*count, *rows, *columns, *inner];
-                Form::Multiply(sizes, [*dtype, *result], [lie(0), lie(1)], epilogue.form())
+                Form::Multiply(sizes, [*dtype, *result], formats, [lie(0), lie(1)], epilogue.form())
             }
             Step::Convolve(convolve) => Form::Convolve(convolve.convolution.clone()),
             Step::Attend(attend) => Form::Attend(attend.attention.clone()),

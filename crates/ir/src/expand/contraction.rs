@@ -1,7 +1,7 @@
 //! Matrix products and convolution.
 
 use super::{around, product, zero};
-use crate::{ConvPass, ConvSpec, DType, Op, PadAxis, Scalar, Shape, SliceAxis, Var};
+use crate::{ConvPass, ConvSpec, DType, Float8, Op, PadAxis, Scalar, Shape, SliceAxis, Var};
 use alloc::vec::Vec;
 
 /// A sum of products, over a broadcast axis.
@@ -13,6 +13,13 @@ pub(super) fn matmul<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     let left = a.cast(working).reshape([batch, m, k, 1]);
     let right = b.cast(working).reshape([batch, 1, k, n]);
     (left * right).sum(&[2]).reshape(a.shape().with(rank - 1, n)).cast(dtype)
+}
+
+/// The product of the numbers that the bits stand for.
+pub(super) fn matmul_float8<'e>(inputs: &[Var<'e>], formats: [Float8; 2], dtype: DType) -> Var<'e> {
+    let product = formats[0].decoded(&inputs[0]).matmul(&formats[1].decoded(&inputs[1]));
+    let scale = |place: usize| inputs[place].broadcast(product.shape());
+    (&product * scale(2) * scale(3)).cast(dtype)
 }
 
 pub(super) fn conv<'e>(spec: &ConvSpec, x: &Var<'e>, w: &Var<'e>) -> Var<'e> {

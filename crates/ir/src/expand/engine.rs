@@ -83,6 +83,7 @@ impl<E: Engine> Expand<E> {
             | Op::SliceUpdate { .. }
             | Op::NonZero { .. }
             | Op::MatMul
+            | Op::MatMulFloat8 { .. }
             | Op::Conv { .. }
             | Op::Pool(_)
             | Op::PoolGrad { .. }

@@ -12,6 +12,31 @@ impl Rule<'_> {
         let (a, b) = (self.tensor(0)?, self.tensor(1)?);
         self.same_dtype(a, b)?;
         self.number(a)?;
+        let dtype = if matches!(a.dtype, DType::I8 | DType::U8) { DType::I32 } else { a.dtype };
+        self.product(a, b, dtype)
+    }
+
+    pub(super) fn matmul_float8(&self, dtype: DType) -> Result<ResultTypes> {
+        self.arity(4)?;
+        let (a, b) = (self.tensor(0)?, self.tensor(1)?);
+        for bits in [a, b] {
+            if bits.dtype != DType::U8 {
+                let problem = format!("needs the bits of 8-bit floats in u8, not {}", bits.dtype);
+                return Err(self.error(problem).hint("encode the operand first"));
+            }
+        }
+        for place in [2, 3] {
+            if *self.tensor(place)? != TensorType::new([], DType::F32) {
+                let problem = format!("operand {place}, a scale, must be f32[]");
+                return Err(self.error(problem).hint("scale the product for scales of rows or columns"));
+            }
+        }
+        self.dtype(dtype.is_float(), "a float dtype for the result", dtype)?;
+        self.product(a, b, dtype)
+    }
+
+    /// The type of products of matrices.
+    fn product(&self, a: &TensorType, b: &TensorType, dtype: DType) -> Result<ResultTypes> {
         let rank = a.rank();
         if rank < 2 || b.rank() < 2 {
             return Err(self.error("needs at least 2 axes").hint("add an axis to a vector first"));
@@ -27,7 +52,6 @@ impl Rule<'_> {
                 .error("batch sizes differ")
                 .hint("axes before the last two must be equal, or broadcast: lengths equal or 1"));
         }
-        let dtype = if matches!(a.dtype, DType::I8 | DType::U8) { DType::I32 } else { a.dtype };
         let shape = a.shape.with(rank - 1, b.shape[rank - 1]);
         Ok(smallvec![self.sized(shape, dtype)?])
     }

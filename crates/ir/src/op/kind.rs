@@ -63,6 +63,8 @@ pub enum OpKind {
     NonZero,
     /// [`Op::MatMul`].
     MatMul,
+    /// [`Op::MatMulFloat8`].
+    MatMulFloat8,
     /// [`Op::Conv`].
     Conv,
     /// [`Op::Pool`].
@@ -95,7 +97,7 @@ pub enum OpKind {
 
 impl OpKind {
     /// Every kind, in declaration order.
-    pub const ALL: [OpKind; 43] = [
+    pub const ALL: [OpKind; 44] = [
         OpKind::Full,
         OpKind::Iota,
         OpKind::Random,
@@ -125,6 +127,7 @@ impl OpKind {
         OpKind::SliceUpdate,
         OpKind::NonZero,
         OpKind::MatMul,
+        OpKind::MatMulFloat8,
         OpKind::Conv,
         OpKind::Pool,
         OpKind::PoolGrad,
@@ -175,6 +178,7 @@ impl Op {
             Op::SliceUpdate { .. } => OpKind::SliceUpdate,
             Op::NonZero { .. } => OpKind::NonZero,
             Op::MatMul => OpKind::MatMul,
+            Op::MatMulFloat8 { .. } => OpKind::MatMulFloat8,
             Op::Conv { .. } => OpKind::Conv,
             Op::Pool(..) => OpKind::Pool,
             Op::PoolGrad { .. } => OpKind::PoolGrad,

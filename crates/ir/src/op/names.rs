@@ -53,6 +53,7 @@ impl Op {
             Op::SliceUpdate { .. } => "slice_update",
             Op::NonZero { .. } => "nonzero",
             Op::MatMul => "matmul",
+            Op::MatMulFloat8 { .. } => "matmul_float8",
             Op::Conv { pass, .. } => match pass {
                 ConvPass::Forward => "conv",
                 ConvPass::Input { .. } => "conv_input",

@@ -49,6 +49,10 @@ impl<'t> Given<'t> {
             "select" => Ok(Op::Select),
             "copy" => Ok(Op::Copy),
             "matmul" => Ok(Op::MatMul),
+            "matmul_float8" => {
+                let formats = [self.float8("left")?, self.float8("right")?];
+                Ok(Op::MatMulFloat8 { formats, dtype: self.result_dtype()? })
+            }
             "dequantize" => Ok(Op::Dequantize),
             "cast" => Ok(Op::Cast(self.result_dtype()?)),
             "bitcast" => Ok(Op::Bitcast(self.result_dtype()?)),
@@ -265,6 +269,10 @@ impl<'t> Given<'t> {
 
     fn dtype(&mut self, key: &str) -> Result<DType> {
         self.word(key, "a dtype", DType::from_name)
+    }
+
+    fn float8(&mut self, key: &str) -> Result<Float8> {
+        self.word(key, "e4m3 or e5m2", Float8::from_name)
     }
 
     fn mode(&mut self) -> Result<UpdateMode> {

@@ -2,7 +2,7 @@
 
 use super::attribute::Attribute;
 use crate::{
-    Axes, CollectiveKind, ConvPass, ConvSpec, DType, Op, PadAxis, PoolKind, PoolSpec, Scalar, Shape,
+    Axes, CollectiveKind, ConvPass, ConvSpec, DType, Float8, Op, PadAxis, PoolKind, PoolSpec, Scalar, Shape,
     SliceAxis, TensorType, UpdateMode,
 };
 use alloc::string::{String, ToString};
@@ -32,6 +32,10 @@ pub(super) fn attributes(op: &Op, result: Option<&TensorType>) -> List {
         Op::Iota { ty: t, axis } => with(ty(t), [("axis", int(*axis))]),
         Op::Random { ty: t, distribution: _ } => ty(t),
         Op::Cast(d) | Op::Bitcast(d) | Op::Quantize { dtype: d } => dtype(d),
+        Op::MatMulFloat8 { formats: [left, right], dtype: d } => {
+            let format = |format: &Float8| Attribute::Word(format.name().into());
+            with(dtype(d), [("left", format(left)), ("right", format(right))])
+        }
         Op::Reshape(s) | Op::Broadcast(s) => shape(s),
         Op::Permute(a) => [("axes", axes(a))].into(),
         Op::Slice(slices) => slice(slices),

@@ -161,6 +161,7 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
         | Op::Bitcast(_)
         | Op::ArgReduce { .. }
         | Op::NonZero { .. }
+        | Op::MatMulFloat8 { .. }
         | Op::Quantize { .. } => {
             debug_assert!(matches!(gradient_of(op), Gradient::Constant | Gradient::Undefined(_)));
             Saved::NONE

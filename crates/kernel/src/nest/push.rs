@@ -179,6 +179,7 @@ impl Nest {
             | Op::Fft { .. }
             | Op::Quantize { .. }
             | Op::Dequantize
+            | Op::MatMulFloat8 { .. }
             | Op::Collective(_)
             | Op::Custom(_)
             | Op::Fused(_) => Err(Refusal::NoKernel),

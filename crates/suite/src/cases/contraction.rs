@@ -2,13 +2,14 @@
 
 use super::FLOATS;
 use crate::case::{Case, Fill, Grad, Input, tensor};
-use kiln_ir::{ConvPass, ConvSpec, DType, Op, OperandType, PoolKind, PoolSpec, TensorType, infer};
+use kiln_ir::{ConvPass, ConvSpec, DType, Float8, Op, OperandType, PoolKind, PoolSpec, TensorType, infer};
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in DType::ALL {
         cases.extend(matmuls(dtype));
     }
+    cases.extend(float8_matmuls());
     for dtype in FLOATS {
         for row in CONVS {
             cases.extend(row.cases(dtype));
@@ -60,6 +61,63 @@ fn matmuls(dtype: DType) -> Vec<Case> {
     let not_finite = Fill::Among(&[1.0, 0.0, f64::INFINITY, -1.0, f64::NAN]);
     let inputs = vec![tensor([5, 4], dtype, not_finite), tensor([4, 6], dtype, not_finite)];
     cases.push(Case::new(Op::MatMul, inputs).label("not_finite"));
+    cases
+}
+
+/// Bits of 1, -2, 0, and of what is no number or an infinity.
+fn beyond(format: Float8) -> Fill {
+    Fill::Among(match format {
+        Float8::E4M3 => &[56.0, 192.0, 0.0, 127.0, 255.0],
+        Float8::E5M2 => &[60.0, 192.0, 0.0, 124.0, 252.0, 127.0],
+    })
+}
+
+fn float8_matmuls() -> Vec<Case> {
+    use Float8::{E4M3, E5M2};
+    const SHAPES: [(&[usize], &[usize]); 11] = [
+        (&[1, 1], &[1, 1]),
+        (&[0, 3], &[3, 2]),
+        (&[2, 0], &[0, 3]),
+        (&[2, 3], &[3, 0]),
+        (&[2, 3], &[3, 4]),
+        (&[1, 16], &[16, 16]),
+        (&[17, 19], &[19, 23]),
+        (&[2, 3, 4], &[2, 4, 5]),
+        (&[3, 32, 48], &[3, 48, 16]),
+        (&[64, 128], &[128, 80]),
+        (&[130, 257], &[257, 131]),
+    ];
+    let inputs = |a: &[usize], b: &[usize], fills: [Fill; 2], scale: Fill| {
+        let [left, right] = [tensor(a, DType::U8, fills[0]), tensor(b, DType::U8, fills[1])];
+        let scale = || tensor([], DType::F32, scale);
+        vec![left, right, scale(), scale()]
+    };
+    let none = Grad::None("bits and their scales have no gradient");
+    let case = |formats: [Float8; 2], dtype: DType, inputs: Vec<Input>, label: &str| {
+        let names = formats.map(Float8::name).join("_");
+        Case::new(Op::MatMulFloat8 { formats, dtype }, inputs)
+            .label(format!("{names}_{dtype}_{label}"))
+            .grad(none)
+    };
+    let mut cases = Vec::new();
+    for (a, b) in SHAPES {
+        for formats in [[E4M3, E4M3], [E4M3, E5M2], [E5M2, E4M3], [E5M2, E5M2]] {
+            for dtype in [DType::F32, DType::BF16, DType::F16] {
+                let fills = formats.map(Fill::halves);
+                let inputs = inputs(a, b, fills, Fill::Among(&[0.5, 1.0, 4.0]));
+                let case = case(formats, dtype, inputs, "halves");
+                cases.push(if a.iter().product::<usize>() >= 1000 { case.large() } else { case });
+            }
+        }
+    }
+    for formats in [[E4M3, E4M3], [E5M2, E4M3]] {
+        // Cores keep about 13 bits of products beside the greatest that they add at once.
+        let positive = inputs(&[33, 64], &[64, 48], [Fill::Normal; 2], Fill::Positive);
+        cases.push(case(formats, DType::F32, positive, "small").near(8192.0, 0.0).large());
+        let fills = formats.map(beyond);
+        let beyond = inputs(&[5, 4], &[4, 6], fills, Fill::Among(&[1.0]));
+        cases.push(case(formats, DType::F32, beyond, "not_finite"));
+    }
     cases
 }
 

@@ -2,7 +2,7 @@
 
 use crate::call::{Call, joined, product, regrouped};
 use alloc::vec::Vec;
-use kiln_ir::{ConvPass, ConvSpec, Op, Operands, Var};
+use kiln_ir::{ConvPass, ConvSpec, DType, Float8, Op, Operands, TensorType, Var};
 
 /// One product with more rows or columns where one of the matrices is shared; otherwise one more axis of batch.
 pub(super) fn matmul<'a>(call: &Call<'a>) -> Var<'a> {
@@ -25,6 +25,26 @@ pub(super) fn matmul<'a>(call: &Call<'a>) -> Var<'a> {
         }
         (true, true) | (false, false) => call.examples(0).matmul(&call.examples(1)),
     }
+}
+
+/// Bits have one more axis of batch. The scale of an example is a factor of its product.
+pub(super) fn matmul_float8<'a>(call: &Call<'a>, formats: [Float8; 2], dtype: DType) -> Var<'a> {
+    let [a, b] = [0, 1].map(|place| call.examples(place));
+    let multiply = |scales: [&Var<'a>; 2], dtype: DType| {
+        a.apply(Op::MatMulFloat8 { formats, dtype }, &[&b, scales[0], scales[1]])
+    };
+    let scales = [2, 3].map(|place| call.input(place));
+    if !call.is_batched(2) && !call.is_batched(3) {
+        return multiply(scales, dtype);
+    }
+    let one = Var::full(call.engine(), TensorType::new([], DType::F32), 1.0);
+    let y = multiply([&one, &one], DType::F32);
+    let spread = |scale: &Var<'a>| {
+        let count = scale.shape().num_elements();
+        let ones = core::iter::once(count).chain(core::iter::repeat_n(1, y.rank() - 1)).collect::<Vec<_>>();
+        scale.reshape(ones).broadcast(y.shape())
+    };
+    (&y * spread(scales[0]) * spread(scales[1])).cast(dtype)
 }
 
 /// A batch of images takes the examples into its own; a batch of kernels becomes more channels of a shared image, or more

@@ -1,0 +1,127 @@
+//! Products of 8-bit floats: by the vendor's library, in the one form that it takes them, or by their expansion.
+
+use crate::Gpu;
+use crate::array::{Array, suspicions};
+use crate::driver::{Driver, Epilogue, Float8Factors, Matrices, Products};
+use crate::matmul::Lie;
+use crate::strided::ALIGNMENT;
+use crate::view::tensor;
+use kiln_ir::{
+    Axes, DType, Float8, Op, Operand, Operands, PadAxis, Result, SliceAxis, TensorType, Value, Values, Var,
+};
+use smallvec::smallvec;
+
+impl<D: Driver> Gpu<D> {
+    /// [`Op::MatMulFloat8`].
+    pub(crate) fn matmul_float8(
+        &self,
+        op: &Op,
+        formats: [Float8; 2],
+        inputs: Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
+        let inner = inputs[0].value().map_or(0, |a| *a.shape().last().unwrap_or(&0));
+        if !self.driver.has_float8() || results[0].num_elements() == 0 || inner == 0 {
+            return self.expanded(op, inputs, results);
+        }
+        match self.by_library(formats, &inputs, results[0])? {
+            Some(value) => Ok(smallvec![value]),
+            None => self.expanded(op, inputs, results),
+        }
+    }
+
+    /// Rows of factors are multiples of 16 bytes for the library: others are padded, by zeros, which add nothing.
+    fn by_library(&self, formats: [Float8; 2], inputs: &Operands, ty: TensorType) -> Result<Option<Value>> {
+        let vars: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
+        let (rank, columns) = (ty.rank(), ty.shape[ty.rank() - 1]);
+        let missing = |length: usize| length.next_multiple_of(ALIGNMENT) - length;
+        let (deep, wide) = (missing(vars[0].shape()[rank - 1]), missing(columns));
+        let mut factors = [vars[0].clone(), vars[1].clone()];
+        if deep != 0 {
+            factors = [padded(&factors[0], [0, deep]), padded(&factors[1], [deep, 0])];
+        }
+        if wide != 0 {
+            factors[1] = padded(&factors[1], [0, wide]);
+        }
+        let rows = self.lying_inward(factors[0].clone().into_value(), false)?;
+        let columns_of = self.lying_inward(factors[1].clone().into_value(), true)?;
+        let whole = TensorType { shape: ty.shape.with(rank - 1, columns + wide), ..ty };
+        let scales = [inputs[2].clone(), inputs[3].clone()];
+        let Some(product) = self.product_float8(formats, [rows, columns_of], scales, whole)? else {
+            return Ok(None);
+        };
+        if wide == 0 {
+            return Ok(Some(product));
+        }
+        let narrow = SliceAxis { start: 0, len: columns, step: 1 };
+        Ok(Some(Var::new(self, product).slice_axis(rank - 1, narrow).into_value()))
+    }
+
+    /// The value, copied unless what is summed lies without gaps, as the library wants of both factors.
+    fn lying_inward(&self, value: Value, transposed: bool) -> Result<Value> {
+        let array = Array::<D>::of(&value)?;
+        let whole = |elements: usize| elements.is_multiple_of(ALIGNMENT);
+        let fits = |lie: Lie| lie.transposed == transposed && whole(lie.pitch) && whole(lie.step);
+        if whole(array.layout.offset) && Lie::of(&array.layout).is_some_and(fits) {
+            return Ok(value);
+        }
+        let ty = *value.ty();
+        let mut order: Vec<usize> = (0..ty.rank()).collect();
+        if transposed {
+            order.swap(ty.rank() - 2, ty.rank() - 1);
+        }
+        let order = Axes::new(&order);
+        let inward = array.with_layout(array.layout.permute(&order));
+        let copy = self.contiguous_aligned(&inward, ty.dtype)?;
+        Ok(copy.with_layout(copy.layout.permute(&order)).into_value(ty))
+    }
+
+    /// `None` where the library has no such product.
+    fn product_float8(
+        &self,
+        formats: [Float8; 2],
+        factors: [Value; 2],
+        scales: [Operand; 2],
+        ty: TensorType,
+    ) -> Result<Option<Value>> {
+        let operands: Operands = factors.into_iter().map(Operand::Value).chain(scales).collect();
+        let all = suspicions::<D>(&operands);
+        let [(a, a_ty), (b, b_ty), (scale_a, _), (scale_b, _)] = [
+            tensor::<D>(&operands, 0)?,
+            tensor::<D>(&operands, 1)?,
+            tensor::<D>(&operands, 2)?,
+            tensor::<D>(&operands, 3)?,
+        ];
+        let matrices = |array: &Array<D>, transposed: bool| -> Option<Matrices<D::Memory>> {
+            let lie = Lie::of(&array.layout)?;
+            (lie.transposed == transposed).then(|| lie.matrices(array, DType::U8))
+        };
+        let (Some(left), Some(right)) = (matrices(a, false), matrices(b, true)) else { return Ok(None) };
+        let rank = ty.rank();
+        let result = self.uninit(&ty)?;
+        let products = Products {
+            count: ty.shape[..rank - 2].iter().product(),
+            rows: ty.shape[rank - 2],
+            columns: b_ty.shape[rank - 1],
+            inner: a_ty.shape[rank - 1],
+            dtype: DType::U8,
+            result: ty.dtype,
+            float8: Some(Float8Factors {
+                formats,
+                scales: [scale_a, scale_b].map(|scale| scale.at(DType::F32.size())),
+            }),
+            factors: [left, right],
+            to: result.at(ty.dtype.size()),
+            epilogue: Epilogue::default(),
+        };
+        let is_done = self.multiply(products)?;
+        Ok(is_done.then(|| Array { suspicions: all, ..result }.into_value(ty)))
+    }
+}
+
+/// Zeros behind the last elements of the last two axes.
+fn padded<'e>(x: &Var<'e>, high: [usize; 2]) -> Var<'e> {
+    let mut pads = vec![PadAxis::default(); x.rank() - 2];
+    pads.extend(high.map(|high| PadAxis::new(0, high)));
+    x.pad(pads, 0)
+}

@@ -1,0 +1,183 @@
+//! Floats of 8 bits. The typed functions are in [`float8`](mod@crate::float8).
+
+use crate::{AnyTensor, DType, Result};
+use alloc::vec::Vec;
+use kiln_ir::{Custom, CustomOp, Error, Float8, Op, OperandType, Reduction, ResultTypes, Shape, Var};
+use smallvec::smallvec;
+
+/// 8-bit floats with what they are multiplied by.
+#[derive(Clone, Debug)]
+pub struct Float8Tensor {
+    /// The bits, `u8`, in the tensor's shape.
+    pub bits: AnyTensor,
+    /// What the numbers are multiplied by: `f32` without axes.
+    pub scale: AnyTensor,
+    /// What the bits mean.
+    pub format: Float8,
+}
+
+impl AnyTensor {
+    /// The bits of the nearest 8-bit floats, `u8`. See [`float8::encode`](crate::float8::encode).
+    pub fn encode_float8(self, format: Float8) -> Result<AnyTensor> {
+        self.check_float("encode")?;
+        Ok(self.constant().expression(|x| format.encoded(&x)))
+    }
+
+    /// The numbers that bits stand for, in a float dtype. See [`float8::decode`](crate::float8::decode).
+    pub fn decode_float8(self, format: Float8, dtype: DType) -> Result<AnyTensor> {
+        if self.dtype() != DType::U8 {
+            return Err(self.wrong("decode", "needs bits in u8").hint("encode a tensor of floats first"));
+        }
+        self.expression(|bits| format.decoded(&bits)).cast(dtype)
+    }
+
+    /// 8-bit floats with a scale by which the greatest magnitude becomes the greatest number. See
+    /// [`float8::quantize`](crate::float8::quantize).
+    pub fn quantize_float8(self, format: Float8) -> Result<Float8Tensor> {
+        self.check_float("quantize")?;
+        let x = self.constant();
+        let scale = x.clone().expression(|x| scale(&x, format));
+        let bits = x.expression_with([scale.clone()], |x, [scale]| scaled_bits(&x, &scale, format));
+        Ok(Float8Tensor { bits, scale, format })
+    }
+
+    /// The matrix product of both tensors as 8-bit floats, with the gradients of such products. See
+    /// [`float8::matmul`](crate::float8::matmul).
+    pub fn matmul_float8(self, other: AnyTensor) -> Result<AnyTensor> {
+        const OP: &str = MatMulAsFloat8::NAME;
+        self.on_same_stack(OP, &other)?;
+        self.check_rank(OP, 2, "[.., rows, columns]")?;
+        other.check_rank(OP, 2, "[.., rows, columns]")?;
+        let (left, right) = (*self.shape(), *other.shape());
+        let (m, n) = (left.rank(), right.rank());
+        if n == 2 && m > 2 {
+            // One matrix for all rows: they are rows of one matrix too.
+            let rows: usize = left[..m - 1].iter().product();
+            let product = self.reshape([rows, left[m - 1]])?.matmul_float8(other)?;
+            return product.reshape(left.with(m - 1, right[1]));
+        }
+        let batch = kiln_ir::infer::broadcast_shapes(&left[..m - 2].into(), &right[..n - 2].into());
+        let (mut a, mut b) = (self, other);
+        if let Some(batch) = batch {
+            let full = |last: &[usize]| batch.iter().chain(last).copied().collect::<Shape>();
+            a = a.expand(full(&left[m - 2..]))?;
+            b = b.expand(full(&right[n - 2..]))?;
+        }
+        a.apply_with(&Op::Custom(Custom::new(MatMulAsFloat8)), [b.into_value().into()])
+    }
+}
+
+impl Float8Tensor {
+    /// The numbers, in a float dtype. See [`float8::dequantize`](crate::float8::dequantize).
+    ///
+    /// # Errors
+    /// When bits or scale are of another type than they must be.
+    pub fn dequantize(self, dtype: DType) -> Result<AnyTensor> {
+        self.bits.on_same_stack("dequantize", &self.scale)?;
+        let numbers = self.bits.decode_float8(self.format, DType::F32)?;
+        let scaled = numbers.expression_with([self.scale], |x, [scale]| &x * scale.broadcast(x.shape()));
+        scaled.cast(dtype)
+    }
+
+    /// The tensor with its last two axes swapped; nothing moves.
+    ///
+    /// # Errors
+    /// With fewer than two axes.
+    pub fn transpose(self) -> Result<Float8Tensor> {
+        Ok(Float8Tensor { bits: self.bits.transpose()?, ..self })
+    }
+
+    /// The matrix product, in a float dtype: axes before the last two are equal. See
+    /// [`float8::matmul_quantized`](crate::float8::matmul_quantized).
+    ///
+    /// # Errors
+    /// When the shapes do not suit, or bits or scales are of another type than they must be.
+    pub fn matmul(self, other: Float8Tensor, dtype: DType) -> Result<AnyTensor> {
+        let op = Op::MatMulFloat8 { formats: [self.format, other.format], dtype };
+        self.bits.on_same_stack(op.name(), &other.bits)?;
+        let rest = [other.bits, self.scale, other.scale].map(|any| any.into_value().into());
+        self.bits.apply_with(&op, rest)
+    }
+}
+
+/// What the numbers of a tensor are multiplied by. What is all zeros has scale 1.
+fn scale<'e>(x: &Var<'e>, format: Float8) -> Var<'e> {
+    let all: Vec<usize> = (0..x.rank()).collect();
+    let magnitude = x.abs();
+    let greatest = if all.is_empty() { magnitude } else { magnitude.reduce(Reduction::Max, &all) };
+    let scale = wide(&greatest.reshape([])) / f64::from(format.greatest());
+    scale.equal(&scale.scalar(0.0)).select(&scale.scalar(1.0), &scale)
+}
+
+/// The bits of a tensor divided by its scale.
+fn scaled_bits<'e>(x: &Var<'e>, scale: &Var<'e>, format: Float8) -> Var<'e> {
+    format.encoded(&(wide(x) / scale.broadcast(x.shape())))
+}
+
+/// In `f32`, also below what a layer of mixed precision holds in 16 bits.
+fn wide<'e>(x: &Var<'e>) -> Var<'e> {
+    if x.engine().mixes_precision() { x.apply(Op::Cast(DType::F32), &[]) } else { x.cast(DType::F32) }
+}
+
+/// A matrix product of floats by way of 8-bit floats: factors in E4M3, and gradients of the product in E5M2, each with the scale
+/// that its greatest magnitude asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MatMulAsFloat8;
+
+impl MatMulAsFloat8 {
+    pub(crate) const NAME: &str = "matmul_as_float8";
+}
+
+/// The product of two tensors in these formats.
+fn product<'e>(a: &Var<'e>, b: &Var<'e>, formats: [Float8; 2]) -> Var<'e> {
+    let [scale_a, scale_b] = [scale(a, formats[0]), scale(b, formats[1])];
+    let bits = [scaled_bits(a, &scale_a, formats[0]), scaled_bits(b, &scale_b, formats[1])];
+    let op = Op::MatMulFloat8 { formats, dtype: a.dtype() };
+    bits[0].apply(op, &[&bits[1], &scale_a, &scale_b])
+}
+
+impl CustomOp for MatMulAsFloat8 {
+    fn name(&self) -> &str {
+        MatMulAsFloat8::NAME
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        let types: Vec<_> = inputs.iter().filter_map(|input| input.tensor()).collect();
+        let wrong = |problem: &str| Error::type_error(MatMulAsFloat8::NAME, problem, inputs);
+        let [a, b] = types[..] else { return Err(wrong("takes two tensors")) };
+        if !a.dtype.is_float() || a.dtype != b.dtype {
+            return Err(wrong("needs one float dtype").hint("cast the tensors to it first"));
+        }
+        let product =
+            kiln_ir::infer(&Op::MatMul, inputs).map_err(|error| error.in_op(MatMulAsFloat8::NAME))?;
+        Ok(smallvec![product[0]])
+    }
+
+    fn is_expression(&self) -> bool {
+        true
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        if inputs.iter().any(|input| input.ty().num_elements() == 0) {
+            return Some(alloc::vec![inputs[0].matmul(&inputs[1])]);
+        }
+        Some(alloc::vec![product(&inputs[0], &inputs[1], [Float8::E4M3; 2])])
+    }
+
+    fn vjp<'e>(
+        &self,
+        inputs: &[Var<'e>],
+        _: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+        let (a, b) = (&inputs[0], &inputs[1]);
+        let Some(g) = &gradients[0] else { return Some(Ok(alloc::vec![None, None])) };
+        if [a, b, g].iter().any(|var| var.ty().num_elements() == 0) {
+            let zeros = |x: &Var<'e>| Some(Var::zeros(x.engine(), x.ty()));
+            return Some(Ok(alloc::vec![zeros(a), zeros(b)]));
+        }
+        let of_a = product(g, &b.transpose(), [Float8::E5M2, Float8::E4M3]);
+        let of_b = product(&a.transpose(), g, [Float8::E4M3, Float8::E5M2]);
+        Some(Ok(alloc::vec![Some(of_a), Some(of_b)]))
+    }
+}

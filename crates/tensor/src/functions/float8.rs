@@ -1,0 +1,153 @@
+//! Floats of 8 bits: half the memory of 16 bits, and on GPUs whose cores multiply them twice the speed.
+//!
+//! Bits are plain `u8` tensors, which everything that takes tensors can move and store: [`encode`] and [`decode`] convert.
+//! Since 8 bits have little range, a [`Float8Tensor`] has a scale too ([`quantize`], [`dequantize`]), and
+//! [`matmul_quantized`] multiplies such tensors as they are: weights for inference are quantised once. [`matmul`] takes floats,
+//! quantises both, and is differentiated by products of 8-bit floats in turn: for training, where [`Float8::E4M3`] holds
+//! weights and activations, and [`Float8::E5M2`] gradients
+//! ([Micikevicius et al. 2022](https://arxiv.org/abs/2209.05433)).
+//!
+//! A GPU from compute capability 8.9 on multiplies the bytes in its tensor cores by cuBLASLt. Any other engine decodes them and
+//! multiplies in `f32`: the same numbers, without the gain in speed.
+//!
+//! ```
+//! use kiln_tensor::float8::{self, Float8};
+//! use kiln_tensor::{Flex, Tensor};
+//!
+//! let x = Tensor::<Flex, 2>::from_data([[1.0f32, -3.5], [0.0, 7.0]], &Default::default());
+//! let q = float8::quantize(x.clone(), Float8::E4M3);
+//! assert_eq!(q.scale.to_data()?.to_vec::<f32>(), [7.0 / 448.0]);
+//! let y: Tensor<Flex, 2> = float8::matmul_quantized(q.clone(), q);
+//! assert_eq!(y.into_data().to_vec::<f32>(), [1.0, -28.0, 0.0, 49.0]);
+//! let z = float8::matmul(x.clone(), x);
+//! assert_eq!(z.into_data().to_vec::<f32>(), [1.0, -28.0, 0.0, 49.0]);
+//! # Ok::<(), kiln_tensor::Error>(())
+//! ```
+
+pub use crate::any::Float8Tensor;
+pub use kiln_ir::Float8;
+
+use crate::tensor::ok;
+use crate::{AnyTensor, Backend, Tensor};
+
+/// The bits of the nearest 8-bit floats, `u8`, of two equally near ones of that with the even bits. What is out of range
+/// becomes an infinity in [`E5M2`](Float8::E5M2) and NaN in [`E4M3`](Float8::E4M3), which has none, as in PyTorch. Bits have no
+/// gradient.
+///
+/// ```
+/// use kiln_tensor::float8::{self, Float8};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let x = Tensor::<Flex, 1>::from_data([1.0f32, 0.3, -448.0], &Default::default());
+/// let bits = float8::encode(x, Float8::E4M3);
+/// assert_eq!(bits.to_data()?.to_vec::<u8>(), [0x38, 0x2a, 0xfe]);
+/// # Ok::<(), kiln_tensor::Error>(())
+/// ```
+#[track_caller]
+pub fn encode<B: Backend, const D: usize>(x: Tensor<B, D>, format: Float8) -> AnyTensor {
+    ok(x.into_any().encode_float8(format))
+}
+
+/// The numbers that bits stand for.
+///
+/// ```
+/// use kiln_tensor::float8::{self, Float8};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let x = Tensor::<Flex, 1>::from_data([1.0f32, 0.3], &Default::default());
+/// let y: Tensor<Flex, 1> = float8::decode(float8::encode(x, Float8::E5M2), Float8::E5M2);
+/// assert_eq!(y.into_data().to_vec::<f32>(), [1.0, 0.3125]);
+/// ```
+///
+/// # Panics
+/// When the tensor does not hold bits (`u8`), or has not `D` axes.
+#[track_caller]
+pub fn decode<B: Backend, const D: usize>(bits: AnyTensor, format: Float8) -> Tensor<B, D> {
+    let dtype = bits.stack().float_dtype();
+    Tensor::from_any(ok(bits.decode_float8(format, dtype)))
+}
+
+/// 8-bit floats with one scale, by which the tensor's greatest magnitude becomes the format's greatest number. What is all
+/// zeros has scale 1; a NaN makes all NaN.
+///
+/// ```
+/// use kiln_tensor::float8::{self, Float8};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let x = Tensor::<Flex, 1>::from_data([-896.0f32, 2.0], &Default::default());
+/// let q = float8::quantize(x, Float8::E4M3);
+/// assert_eq!(q.bits.to_data()?.to_vec::<u8>(), [0xfe, 0x38]);
+/// assert_eq!(q.scale.to_data()?.to_vec::<f32>(), [2.0]);
+/// # Ok::<(), kiln_tensor::Error>(())
+/// ```
+#[track_caller]
+pub fn quantize<B: Backend, const D: usize>(x: Tensor<B, D>, format: Float8) -> Float8Tensor {
+    ok(x.into_any().quantize_float8(format))
+}
+
+/// The numbers that such a tensor stands for.
+///
+/// ```
+/// use kiln_tensor::float8::{self, Float8};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let x = Tensor::<Flex, 1>::from_data([-896.0f32, 2.0], &Default::default());
+/// let y: Tensor<Flex, 1> = float8::dequantize(float8::quantize(x, Float8::E4M3));
+/// assert_eq!(y.into_data().to_vec::<f32>(), [-896.0, 2.0]);
+/// ```
+///
+/// # Panics
+/// When it has not `D` axes.
+#[track_caller]
+pub fn dequantize<B: Backend, const D: usize>(q: Float8Tensor) -> Tensor<B, D> {
+    let dtype = q.bits.stack().float_dtype();
+    Tensor::from_any(ok(q.dequantize(dtype)))
+}
+
+/// The product of matrices of 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`, added and scaled in `f32`. Axes before the
+/// last two are equal. Without gradient.
+///
+/// A GPU takes the bytes as they are where rows of `a` and columns of `b` lie without gaps: a weight `[out, in]` is
+/// [transposed](Float8Tensor::transpose), which moves nothing. Others are copied first. Two factors in E5M2 are decoded.
+///
+/// ```
+/// use kiln_tensor::float8::{self, Float8};
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let device = Default::default();
+/// let x = float8::quantize(Tensor::<Flex, 2>::from_data([[1.0f32, 2.0]], &device), Float8::E4M3);
+/// let weight = float8::quantize(Tensor::<Flex, 2>::from_data([[3.0f32, 4.0], [0.5, 7.0]], &device), Float8::E4M3);
+/// let y: Tensor<Flex, 2> = float8::matmul_quantized(x, weight.transpose()?);
+/// assert_eq!(y.into_data().to_vec::<f32>(), [11.0, 14.5]);
+/// # Ok::<(), kiln_tensor::Error>(())
+/// ```
+///
+/// # Panics
+/// When the shapes do not suit.
+#[track_caller]
+pub fn matmul_quantized<B: Backend, const D: usize>(a: Float8Tensor, b: Float8Tensor) -> Tensor<B, D> {
+    let dtype = a.bits.stack().float_dtype();
+    Tensor::from_any(ok(a.matmul(b, dtype)))
+}
+
+/// The matrix product of two tensors by way of 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`; axes before the last two
+/// broadcast. Both are [quantised](quantize) in E4M3. The gradient is made of such products too, with that of the result in E5M2.
+///
+/// What it costs is accuracy: a factor keeps 4 significant bits, so that a product of random numbers differs by about 4 %
+/// of its elements' spread. Operands or gradients that are not finite make all NaN.
+///
+/// ```
+/// use kiln_tensor::float8;
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0]], &Default::default());
+/// let y = float8::matmul(x.clone(), x.transpose());
+/// assert_eq!(y.into_data().to_vec::<f32>(), [5.0]);
+/// ```
+///
+/// # Panics
+/// When the shapes do not suit.
+#[track_caller]
+pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> Tensor<B, D> {
+    Tensor::from_any(ok(a.into_any().matmul_float8(b.into_any())))
+}
