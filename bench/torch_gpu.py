@@ -22,6 +22,7 @@ MATMULS = {
     "matmul_tf32_4096": (4096, torch.float32, 20),
     "matmul_tf32_8192": (8192, torch.float32, 5),
 }
+FLOAT8 = {"matmul_e4m3_4096": (4096, 50), "matmul_e4m3_8192": (8192, 5)}
 CHAIN = 1 << 28
 ROWS = (32_768, 4096)
 ATTENTION = (4, 16, 4096, 128)
@@ -32,7 +33,7 @@ BATCH, LENGTH, VOCABULARY, WIDTH, HEADS, LAYERS = 16, 1024, 50_304, 768, 12, 12
 IMAGES, CLASSES, BLOCKS = 256, 1000, (3, 4, 6, 3)
 
 # What torch.compile leaves as it is.
-NOT_COMPILED = {*MATMULS, "attention", "attention_backward", "conv3x3", "adamw", "op_overhead"}
+NOT_COMPILED = {*MATMULS, *FLOAT8, "attention", "attention_backward", "conv3x3", "adamw", "op_overhead"}
 # What can be replayed as a CUDA graph.
 GRAPHED = {"op_overhead", "llama_decode"}
 
@@ -243,6 +244,12 @@ class Peer:
         if name in MATMULS:
             size, dtype, rounds = MATMULS[name]
             return self.repeated(rounds, torch.matmul, normal((size, size), dtype), normal((size, size), dtype))
+        if name in FLOAT8:
+            size, rounds = FLOAT8[name]
+            scaled = lambda x: (x / x.abs().max() * 448).to(torch.float8_e4m3fn)
+            scale = torch.ones((), device=DEVICE)
+            product = lambda a, b: torch._scaled_mm(a, b, scale, scale, out_dtype=torch.bfloat16)
+            return self.repeated(rounds, product, scaled(normal((size, size))), scaled(normal((size, size))).t())
         gelu = lambda x: x * (torch.erf(x * math.sqrt(0.5)) + 1.0) * 0.5
         softmax = lambda x: torch.softmax(x, 1)
         norm = lambda x, weight, bias: F.layer_norm(x, (ROWS[1],), weight, bias, 1e-5)

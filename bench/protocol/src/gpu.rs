@@ -18,8 +18,8 @@ pub const ADDITIONS: usize = 2000;
 /// The size of the square matrices of a workload such as `matmul_bf16_4096`.
 pub fn matmul(workload: &str) -> Option<usize> {
     match workload {
-        "matmul_bf16_4096" | "matmul_tf32_4096" => Some(4096),
-        "matmul_bf16_8192" | "matmul_tf32_8192" => Some(8192),
+        "matmul_bf16_4096" | "matmul_tf32_4096" | "matmul_e4m3_4096" => Some(4096),
+        "matmul_bf16_8192" | "matmul_tf32_8192" | "matmul_e4m3_8192" => Some(8192),
         _ => None,
     }
 }
@@ -27,9 +27,9 @@ pub fn matmul(workload: &str) -> Option<usize> {
 /// How often one repeat of a workload does its operation, so that waiting for the device once weighs little.
 pub fn rounds(workload: &str) -> usize {
     match workload {
-        "matmul_bf16_4096" => 50,
+        "matmul_bf16_4096" | "matmul_e4m3_4096" => 50,
         "matmul_tf32_4096" => 20,
-        "matmul_bf16_8192" | "matmul_tf32_8192" => 5,
+        "matmul_bf16_8192" | "matmul_tf32_8192" | "matmul_e4m3_8192" => 5,
         "gelu_f32" | "gelu_bf16" | "softmax" | "softmax_backward" | "layernorm" | "layernorm_backward" => 20,
         "attention" | "attention_backward" | "conv3x3" => 10,
         _ => 1,

@@ -13,7 +13,7 @@ use crate::{Binary, Comparison, DType, Op, Scalar, Var};
 /// assert_eq!(Float8::E4M3.encode(0.3), 0x2a);
 /// assert_eq!(Float8::E4M3.decode(0x2a), 0.3125);
 /// assert_eq!(Float8::E4M3.greatest(), 448.0);
-/// assert!(Float8::E4M3.decode(Float8::E4M3.encode(1e6)).is_nan());
+/// assert_eq!(Float8::E4M3.decode(Float8::E4M3.encode(1e6)), 448.0);
 /// assert_eq!(Float8::E5M2.decode(Float8::E5M2.encode(1e6)), f32::INFINITY);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -65,7 +65,8 @@ impl Float8 {
     }
 
     /// The bits of the nearest number, of two equally near ones that with the even bits. What is out of range becomes an
-    /// infinity in [`E5M2`](Float8::E5M2) and NaN in [`E4M3`](Float8::E4M3), as IEEE 754 rounds and as PyTorch casts.
+    /// infinity in [`E5M2`](Float8::E5M2) and, where there is none, the greatest number in [`E4M3`](Float8::E4M3), as PyTorch
+    /// casts. NaN stays NaN.
     pub fn encode(self, x: f32) -> u8 {
         let (sign, magnitude) = (x.to_bits() >> 24 & 0x80, x.to_bits() & 0x7fff_ffff);
         let code = if magnitude > f32::INFINITY.to_bits() {
@@ -75,7 +76,7 @@ impl Float8 {
         } else {
             let dropped = 23 - self.fraction();
             let half = (1 << (dropped - 1)) - 1 + (magnitude >> dropped & 1);
-            ((magnitude + half - self.rebias()) >> dropped).min(self.infinity())
+            ((magnitude + half - self.rebias()) >> dropped).min(self.most())
         };
         (sign | code) as u8
     }
@@ -93,6 +94,14 @@ impl Float8 {
         match self {
             Float8::E4M3 => 7,
             Float8::E5M2 => 15,
+        }
+    }
+
+    /// The bits of what is out of range.
+    const fn most(self) -> u32 {
+        match self {
+            Float8::E4M3 => 0x7e,
+            Float8::E5M2 => 0x7c,
         }
     }
 
@@ -138,7 +147,7 @@ impl Float8 {
         let odd = shifted(&magnitude, Binary::Shr, dropped).and(&number(1));
         let half = odd.binary(Binary::Add, &number((1 << (dropped - 1)) - 1));
         let rounded = magnitude.binary(Binary::Add, &half).binary(Binary::Sub, &number(self.rebias()));
-        let large = shifted(&rounded, Binary::Shr, dropped).min(&number(self.infinity()));
+        let large = shifted(&rounded, Binary::Shr, dropped).min(&number(self.most()));
         let code = magnitude.compare(Comparison::Lt, &number(self.least_normal())).select(&small, &large);
         let is_number = magnitude.compare(Comparison::Le, &number(f32::INFINITY.to_bits()));
         is_number.select(&code, &number(0x7f)).or(&sign).cast(DType::U8)

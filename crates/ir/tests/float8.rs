@@ -64,13 +64,10 @@ fn numbers_round_to_the_nearest_and_ties_to_even_bits() {
 }
 
 #[test]
-fn what_is_out_of_range_is_an_infinity_or_nan() {
+fn what_is_out_of_range_is_an_infinity_or_the_greatest_number() {
     let [e4m3, e5m2] = [Float8::E4M3, Float8::E5M2];
-    // Halfway to the number that would come next, which has odd bits in E4M3 and even ones in E5M2.
-    assert_eq!(
-        [464.0, 464.0f32.next_up(), 1e30, f32::INFINITY].map(|x| e4m3.encode(x)),
-        [0x7e, 0x7f, 0x7f, 0x7f]
-    );
+    // Halfway to the number that would come next.
+    assert_eq!([464.0, 464.0f32.next_up(), 1e30, f32::INFINITY].map(|x| e4m3.encode(x)), [0x7e; 4]);
     assert_eq!(
         [61_440.0f32.next_down(), 61_440.0, f32::MAX, f32::INFINITY].map(|x| e5m2.encode(x)),
         [0x7b, 0x7c, 0x7c, 0x7c]

@@ -29,6 +29,7 @@ pub(crate) fn prepare(workload: &str, device: &GpuDevice) -> Result<Prepared> {
     match workload {
         "matmul_bf16_4096" | "matmul_bf16_8192" => matmul::prepare(workload, DType::BF16, device, rounds),
         "matmul_tf32_4096" | "matmul_tf32_8192" => matmul::prepare(workload, DType::F32, device, rounds),
+        "matmul_e4m3_4096" | "matmul_e4m3_8192" => matmul::prepare_float8(workload, device, rounds),
         "gelu_f32" => Ok(elementwise::gelu(DType::F32, device, rounds)),
         "gelu_bf16" => Ok(elementwise::gelu(DType::BF16, device, rounds)),
         "softmax" => Ok(rows::softmax(device, rounds)),

@@ -2,7 +2,7 @@
 
 import torch
 
-from .case import normal
+from .case import normal, uniform
 from .rows import Rows
 
 rows = Rows()
@@ -35,3 +35,46 @@ rows.add(
     lambda x: (x.reshape(3, 2, 2).amin(2), x.reshape(3, 2, 2).amax(2)),
     normal(3, 4),
 )
+
+
+def _float8(x):
+    """The tensor in E4M3, and what its numbers are multiplied by."""
+    scale = x.float().abs().amax() / 448
+    return (x.float() / scale).to(torch.float8_e4m3fn), scale
+
+
+def _bits(x, dtype):
+    return x.float().to(dtype).view(torch.uint8).long()
+
+
+def _quantized(x):
+    q, scale = _float8(x)
+    return q.view(torch.uint8).long(), scale.to(x.dtype)
+
+
+def _product(a, b):
+    (left, scale_a), (right, scale_b) = _float8(a), _float8(b)
+    product = left.double() @ right.double() * scale_a.double() * scale_b.double()
+    return product.to(a.dtype)
+
+
+rows.add(
+    "encode_float8",
+    lambda x: _bits(x, torch.float8_e4m3fn),
+    uniform(-500.0, 500.0, 3, 40),
+    gradient=False,
+)
+rows.add(
+    "encode_float8/e5m2",
+    lambda x: _bits(x, torch.float8_e5m2),
+    uniform(-70_000.0, 70_000.0, 3, 40),
+    gradient=False,
+)
+rows.add(
+    "decode_float8",
+    lambda x: x.float().to(torch.float8_e4m3fn).to(x.dtype),
+    normal(3, 40),
+    gradient=False,
+)
+rows.add("quantize_float8", _quantized, normal(3, 40), gradient=False)
+rows.add("matmul_float8", _product, normal(6, 16), normal(16, 5), gradient=False)

@@ -1,7 +1,7 @@
 //! Quantisation.
 
 use super::{Method, normal, one, two, uniform};
-use kiln_ir::DType;
+use kiln_ir::{DType, Float8};
 use kiln_tensor::AnyTensor;
 use kiln_tensor::quantize::{QuantGranularity, QuantMode, QuantParams, QuantScheme, Quantized};
 
@@ -45,5 +45,36 @@ pub(super) fn rows() -> Vec<Method> {
         .on(&[normal(&[3, 4])])
         .no_half(ROUNDED)
         .no_gradient("straight-through: the gradient is that of another function, by intent"),
+        Method::new("encode_float8", |x| one(x[0].clone().encode_float8(Float8::E4M3)))
+            .on(&[uniform(-500.0, 500.0, &[3, 40])])
+            .on(&[normal(&[0, 4])])
+            .no_half(ROUNDED)
+            .no_gradient(INTEGERS),
+        Method::new("encode_float8", |x| one(x[0].clone().encode_float8(Float8::E5M2)))
+            .variant("e5m2")
+            .on(&[uniform(-70_000.0, 70_000.0, &[3, 40])])
+            .no_half(ROUNDED)
+            .no_gradient(INTEGERS),
+        Method::new("decode_float8", |x| {
+            one(x[0].clone().encode_float8(Float8::E4M3)?.decode_float8(Float8::E4M3, x[0].dtype()))
+        })
+        .on(&[normal(&[3, 40])])
+        .no_half(ROUNDED)
+        .no_gradient(INTEGERS),
+        Method::new("quantize_float8", |x| {
+            two(x[0].clone().quantize_float8(Float8::E4M3).map(|q| (q.bits, q.scale)))
+        })
+        .on(&[normal(&[3, 40])])
+        .no_half(ROUNDED)
+        .no_gradient(INTEGERS),
+        Method::new("matmul_float8", |x| {
+            // Products are added in `f32` whatever the dtype.
+            let [a, b] = [x[0].clone().cast(DType::F32)?, x[1].clone().cast(DType::F32)?];
+            one(a.matmul_float8(b))
+        })
+        .on(&[normal(&[6, 16]), normal(&[16, 5])])
+        .on(&[normal(&[2, 3, 4]), normal(&[4, 5])])
+        .no_half(ROUNDED)
+        .no_gradient("gradients are rounded to 8 bits as well, by intent"),
     ]
 }

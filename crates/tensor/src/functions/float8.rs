@@ -31,8 +31,8 @@ use crate::tensor::ok;
 use crate::{AnyTensor, Backend, Tensor};
 
 /// The bits of the nearest 8-bit floats, `u8`, of two equally near ones of that with the even bits. What is out of range
-/// becomes an infinity in [`E5M2`](Float8::E5M2) and NaN in [`E4M3`](Float8::E4M3), which has none, as in PyTorch. Bits have no
-/// gradient.
+/// becomes an infinity in [`E5M2`](Float8::E5M2) and the greatest number in [`E4M3`](Float8::E4M3), which has none, as in
+/// PyTorch. Bits have no gradient.
 ///
 /// ```
 /// use kiln_tensor::float8::{self, Float8};

@@ -34,6 +34,8 @@ pub(crate) const ROWS: &[Row] = &[
     row("matmul_bf16_8192", "8192³, bf16", Ratio(0.98), Contraction, 1_099_511.6, 402.7),
     row("matmul_tf32_4096", "4096³, tf32", Ratio(0.98), Contraction, 137_439.0, 201.3),
     row("matmul_tf32_8192", "8192³, tf32", Ratio(0.98), Contraction, 1_099_511.6, 805.3),
+    row("matmul_e4m3_4096", "4096³, e4m3 to bf16", Ratio(0.98), Contraction, 137_439.0, 67.1),
+    row("matmul_e4m3_8192", "8192³, e4m3 to bf16", Ratio(0.98), Contraction, 1_099_511.6, 268.4),
     row("gelu_f32", "x (erf(x / √2) + 1) / 2, 268 M, f32", Ratio(1.0), Plain, 0.0, 2147.5),
     row("gelu_bf16", "x (erf(x / √2) + 1) / 2, 268 M, bf16", Ratio(1.0), Plain, 0.0, 1073.7),
     row("softmax", "[32768, 4096], bf16", Ratio(1.0), Plain, 0.0, 536.9),
