@@ -142,8 +142,9 @@ pub(crate) fn narrows(op: &Op, place: usize) -> bool {
 
 /// An op of [`Precision::Low`] as it runs in 16 bits: one that names the dtype of its result names another.
 pub(crate) fn lowered(op: &Op, dtype: DType) -> Cow<'_, Op> {
-    match op {
-        &Op::MatMulFloat8 { formats, dtype: DType::F32 } => Cow::Owned(Op::MatMulFloat8 { formats, dtype }),
-        _ => Cow::Borrowed(op),
+    if let &Op::MatMulFloat8 { formats, dtype: DType::F32 } = op {
+        Cow::Owned(Op::MatMulFloat8 { formats, dtype })
+    } else {
+        Cow::Borrowed(op)
     }
 }

@@ -8,7 +8,7 @@ mod operation;
 
 use crate::driver::{CudaDriver, CudaMemory, address};
 use crate::failure::Failure;
-use crate::stopwatch::Stopwatch;
+use crate::stopwatch;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 use cudarc::driver::sys::CUstream;
@@ -29,9 +29,6 @@ const PROPOSALS: usize = 8;
 
 /// Products of fewer multiply-adds than this take the library's first proposal: trying others would cost more than it gains.
 const LEAST_TRIED: f64 = 1e6;
-
-/// How often each proposal is timed.
-const TRIALS: usize = 3;
 
 static TF32: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(kiln_gpu::switch("KILN_TF32", false)));
 static TUNES: LazyLock<bool> = LazyLock::new(|| kiln_gpu::switch("KILN_TUNE", true));
@@ -300,16 +297,7 @@ fn fastest(
     if plan.proposals.len() < 2 || multiply_adds < LEAST_TRIED || !tunes() {
         return 0;
     }
-    let Ok(stopwatch) = Stopwatch::new() else { return 0 };
-    let time = |proposal: usize| {
-        // The first run loads its kernel.
-        queue(proposal).ok()?;
-        let times = (0..TRIALS).map(|_| stopwatch.time(stream, || queue(proposal).is_ok()));
-        let least = times.collect::<Option<Vec<f32>>>()?.into_iter().fold(f32::INFINITY, f32::min);
-        Some((proposal, least))
-    };
-    let times = (0..plan.proposals.len()).filter_map(time);
-    times.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(0, |(proposal, _)| proposal)
+    stopwatch::fastest(plan.proposals.len(), stream, &|proposal| queue(proposal).is_ok())
 }
 
 /// The library's names of dtypes.

@@ -9,7 +9,7 @@ mod tests;
 use crate::blas::{Target, tf32, tunes};
 use crate::failure::Failure;
 use crate::library;
-use crate::stopwatch::Stopwatch;
+use crate::stopwatch;
 use cudarc::cudnn::result::{self, CudnnError};
 use cudarc::cudnn::sys;
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
@@ -29,9 +29,6 @@ const CONVOLUTION_PLANS: usize = 8;
 
 /// Of an attention, for each of which a kernel is compiled.
 const ATTENTION_PLANS: usize = 2;
-
-/// How often each plan is timed.
-const TRIALS: usize = 3;
 
 /// What plans are made for; of a convolution also whether products may be rounded to TF32.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -196,14 +193,5 @@ fn fastest(prepared: &Prepared, stream: CUstream, queue: &dyn Fn(usize) -> Outco
     if prepared.plans() < 2 || !tunes() {
         return 0;
     }
-    let Ok(stopwatch) = Stopwatch::new() else { return 0 };
-    let time = |plan: usize| {
-        // The first run loads its kernel.
-        queue(plan).ok()?;
-        let times = (0..TRIALS).map(|_| stopwatch.time(stream, || queue(plan).is_ok()));
-        let least = times.collect::<Option<Vec<f32>>>()?.into_iter().fold(f32::INFINITY, f32::min);
-        Some((plan, least))
-    };
-    let times = (0..prepared.plans()).filter_map(time);
-    times.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(0, |(plan, _)| plan)
+    stopwatch::fastest(prepared.plans(), stream, &|plan| queue(plan).is_ok())
 }

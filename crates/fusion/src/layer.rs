@@ -166,18 +166,19 @@ impl Fusion {
     /// What an op stands for, recorded: a custom op that is [a name](kiln_ir::CustomOp::is_expression) for it, or one that the
     /// engine would expand itself. `None` for any other op.
     fn expression(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> Option<Values> {
-        let stands_for_others = match op {
-            Op::Custom(custom) => custom.is_expression(),
-            Op::Fused(_) => false,
-            _ => !self.caps().native.contains(op.kind()),
+        let stands_for_others = if let Op::Custom(custom) = op {
+            custom.is_expression()
+        } else {
+            !self.caps().native.contains(op.kind()) && !matches!(op, Op::Fused(_))
         };
         if !stands_for_others {
             return None;
         }
         let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
-        let outputs = match op {
-            Op::Custom(custom) => custom.expand(&variables)?,
-            _ => expand(self, op, &variables)?,
+        let outputs = if let Op::Custom(custom) = op {
+            custom.expand(&variables)?
+        } else {
+            expand(self, op, &variables)?
         };
         let mut values = Values::new();
         for output in outputs {

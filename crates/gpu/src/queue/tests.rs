@@ -180,6 +180,7 @@ fn product(things: &Things, bias: usize, activation: Option<Activation>) -> Step
         inner: 8,
         dtype: DType::F32,
         result: DType::F32,
+        float8: None,
         factors: [factor(0), factor(1)],
         to: things.place(2),
         epilogue: Epilogue { bias: Some(things.place(bias)), activation },
