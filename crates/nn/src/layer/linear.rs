@@ -1,7 +1,7 @@
 //! The linear layer.
 
 use crate::{Config, Initializer, Module, Param};
-use kiln_tensor::{Backend, Dyn, Tensor, module};
+use kiln_tensor::{Backend, Dyn, Tensor, float8, module};
 
 /// Settings of a [`Linear`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
@@ -44,5 +44,26 @@ impl<B: Backend> Linear<B> {
     #[track_caller]
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         module::linear(x, self.weight.val(), self.bias.as_ref().map(Param::val))
+    }
+
+    /// As [`forward`](Linear::forward), multiplied by way of 8-bit floats: half the time on GPUs whose cores have them, and less
+    /// accurate ([`float8`]). Weights stay as they are.
+    ///
+    /// ```
+    /// use kiln_nn::LinearConfig;
+    /// use kiln_tensor::{Distribution, Flex, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let layer = LinearConfig::new(32, 8).init::<Flex>(&device);
+    /// let x = Tensor::random([4, 32], Distribution::Normal(0.0, 1.0), &device);
+    /// let difference = (layer.forward_float8(x.clone()) - layer.forward(x)).abs().max();
+    /// assert!((1e-4..0.2).contains(&difference.into_scalar::<f32>()));
+    /// ```
+    ///
+    /// # Panics
+    /// When the last axis is not as long as the weight's inputs.
+    #[track_caller]
+    pub fn forward_float8<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
+        float8::linear(x, self.weight.val(), self.bias.as_ref().map(Param::val))
     }
 }

@@ -78,3 +78,11 @@ rows.add(
 )
 rows.add("quantize_float8", _quantized, normal(3, 40), gradient=False)
 rows.add("matmul_float8", _product, normal(6, 16), normal(16, 5), gradient=False)
+rows.add(
+    "linear_float8",
+    lambda x, weight, bias: _product(x, weight.T) + bias,
+    normal(6, 16),
+    normal(5, 16),
+    normal(5),
+    gradient=False,
+)

@@ -76,5 +76,12 @@ pub(super) fn rows() -> Vec<Method> {
         .on(&[normal(&[2, 3, 4]), normal(&[4, 5])])
         .no_half(ROUNDED)
         .no_gradient("gradients are rounded to 8 bits as well, by intent"),
+        Method::new("linear_float8", |x| {
+            let [a, b, bias] = [0, 1, 2].map(|place| x[place].clone().cast(DType::F32));
+            one(a?.linear_float8(b?, Some(bias?)))
+        })
+        .on(&[normal(&[2, 3, 16]), normal(&[5, 16]), normal(&[5])])
+        .no_half(ROUNDED)
+        .no_gradient("gradients are rounded to 8 bits as well, by intent"),
     ]
 }

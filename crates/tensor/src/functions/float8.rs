@@ -151,3 +151,25 @@ pub fn matmul_quantized<B: Backend, const D: usize>(a: Float8Tensor, b: Float8Te
 pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> Tensor<B, D> {
     Tensor::from_any(ok(a.into_any().matmul_float8(b.into_any())))
 }
+
+/// `x · weightᵀ + bias` by such a product: `x` is `[.., in]`, weight `[out, in]`, bias `[out]`; the result is `[.., out]`. The bias
+/// is added as it is.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, float8};
+///
+/// let x = Tensor::<Flex, 1>::from_data([1.0f32, 2.0], &Default::default());
+/// let weight = Tensor::<Flex, 2>::from_data([[10.0f32, 1.0]], &Default::default());
+/// assert_eq!(float8::linear(x, weight, None).into_data().to_vec::<f32>(), [12.0]);
+/// ```
+///
+/// # Panics
+/// When the shapes do not suit.
+#[track_caller]
+pub fn linear<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    weight: Tensor<B, 2>,
+    bias: Option<Tensor<B, 1>>,
+) -> Tensor<B, D> {
+    x.map(|any| any.linear_float8(weight.into_any(), bias.map(Tensor::into_any)))
+}

@@ -8,6 +8,20 @@ impl AnyTensor {
     /// `x · weightᵀ + bias`: `self` is `[.., in]`, weight `[out, in]`, bias `[out]`. See
     /// [`module::linear`](crate::module::linear).
     pub fn linear(self, weight: AnyTensor, bias: Option<AnyTensor>) -> Result<AnyTensor> {
+        self.linear_by(AnyTensor::matmul, weight, bias)
+    }
+
+    /// The same by way of 8-bit floats. See [`float8::linear`](crate::float8::linear).
+    pub fn linear_float8(self, weight: AnyTensor, bias: Option<AnyTensor>) -> Result<AnyTensor> {
+        self.linear_by(AnyTensor::matmul_float8, weight, bias)
+    }
+
+    fn linear_by(
+        self,
+        product: fn(AnyTensor, AnyTensor) -> Result<AnyTensor>,
+        weight: AnyTensor,
+        bias: Option<AnyTensor>,
+    ) -> Result<AnyTensor> {
         self.on_same_stack("linear", &weight)?;
         if weight.rank() != 2 {
             return Err(self
@@ -25,7 +39,7 @@ impl AnyTensor {
         // One product over all rows: leading axes join into one.
         let last = shape.rank() - 1;
         let rows: usize = shape[..last].iter().product();
-        let y = self.reshape([rows, input])?.matmul(weight.swap_dims(0, 1)?)?;
+        let y = product(self.reshape([rows, input])?, weight.swap_dims(0, 1)?)?;
         let y = match bias {
             Some(bias) => y.binary(Binary::Add, bias).map_err(|error| error.in_op("linear"))?,
             None => y,
