@@ -187,11 +187,11 @@ pub enum Op {
     MatMul,
     /// `(a, b, scale_a, scale_b) -> y`: matrix products of 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`, of which `u8`
     /// tensors hold the bits: `y = (a b) scale_a scale_b`. Scales are `f32` tensors without axes. Products are added and
-    /// scaled in `f32`.
+    /// scaled in `f32`. Bits have no gradient, scales have one.
     MatMulFloat8 {
         /// The formats of `a` and `b`.
         formats: [Float8; 2],
-        /// The dtype of the result: a float.
+        /// The dtype of the result: `f32`, `f16` or `bf16`.
         dtype: DType,
     },
     /// A convolution (cross-correlation, as everywhere in the field), or one of its gradients, which are themselves

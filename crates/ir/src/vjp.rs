@@ -56,9 +56,6 @@ pub fn gradient_of(op: &Op) -> Gradient {
         Op::Bitcast(_) => {
             Gradient::Undefined("bits do not change smoothly: use `cast`, or detach the operand first")
         }
-        Op::MatMulFloat8 { .. } => Gradient::Undefined(
-            "bits and their scales have no gradient: multiply by `float8::matmul`, which takes floats, or dequantise first",
-        ),
         Op::Collective(collective) => match collective.kind {
             CollectiveKind::AllReduce(_)
             | CollectiveKind::AllGather { .. }
@@ -69,7 +66,10 @@ pub fn gradient_of(op: &Op) -> Gradient {
             ),
             CollectiveKind::Recv { .. } => Gradient::Constant,
         },
-        Op::AttentionGrad(_) | Op::Resize { .. } | Op::Fused(_) => Gradient::Expansion,
+        // The scales' own.
+        Op::MatMulFloat8 { .. } | Op::AttentionGrad(_) | Op::Resize { .. } | Op::Fused(_) => {
+            Gradient::Expansion
+        }
         Op::Select
         | Op::Cast(_)
         | Op::Reshape(_)

@@ -196,5 +196,20 @@ fn mistakes_name_the_op_and_the_types() {
     let text = message(q.clone().matmul(q.clone(), DType::F32));
     assert!(text.contains("[matmul_float8] inner sizes differ: u8[2, 3] x u8[2, 3]"), "{text}");
     let text = message(q.clone().matmul(q.transpose().unwrap(), DType::I32));
-    assert!(text.contains("float dtype for the result"), "{text}");
+    assert!(text.contains("needs f32, f16 or bf16 for the result, not i32"), "{text}");
+}
+
+#[test]
+fn scales_have_gradients() {
+    type B = Autodiff<Cpu>;
+    let device = Default::default();
+    let q = |seed| float8::quantize(Tensor::<B, 2>::from_data(values([5, 7], seed), &device), Float8::E4M3);
+    let (a, b) = (q(1), q(2).transpose().unwrap());
+    let scale = Tensor::<B, 1>::from_data([0.5f32], &device).require_grad();
+    let scaled = Float8Tensor { scale: scale.clone().into_any().reshape([]).unwrap(), ..a };
+    let y: Tensor<B, 2> = float8::matmul_quantized(scaled, b);
+    let gradients = y.clone().sum().backward();
+    let slope = scale.grad(&gradients).unwrap().into_scalar::<f32>();
+    let expected = y.sum().into_scalar::<f32>() / 0.5;
+    assert!((slope - expected).abs() < 1e-4 * expected.abs().max(1.0), "{slope} instead of {expected}");
 }

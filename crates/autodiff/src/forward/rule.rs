@@ -43,7 +43,6 @@ pub(super) fn rule_of(op: &Op) -> Rule {
         | Op::Bitcast(_)
         | Op::ArgReduce { .. }
         | Op::NonZero { .. }
-        | Op::MatMulFloat8 { .. }
         | Op::Quantize { .. } => Rule::Constant,
         Op::Unary(function) => unary(*function),
         Op::Binary(function) => binary(*function),
@@ -88,7 +87,7 @@ pub(super) fn rule_of(op: &Op) -> Rule {
         | Op::Norm { .. }
         | Op::Attention(_)
         | Op::Custom(_) => Rule::Transposed,
-        Op::AttentionGrad(_) | Op::Fused(_) => Rule::Expansion,
+        Op::MatMulFloat8 { .. } | Op::AttentionGrad(_) | Op::Fused(_) => Rule::Expansion,
     }
 }
 

@@ -31,7 +31,8 @@ impl Rule<'_> {
                 return Err(self.error(problem).hint("scale the product for scales of rows or columns"));
             }
         }
-        self.dtype(dtype.is_float(), "a float dtype for the result", dtype)?;
+        let fits = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+        self.dtype(fits, "f32, f16 or bf16 for the result", dtype)?;
         self.product(a, b, dtype)
     }
 

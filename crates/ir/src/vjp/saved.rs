@@ -141,7 +141,7 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
             | CollectiveKind::Send { .. }
             | CollectiveKind::Recv { .. } => Saved::NONE,
         },
-        Op::AttentionGrad(_) | Op::Fused(_) => Saved::inputs(u32::MAX),
+        Op::MatMulFloat8 { .. } | Op::AttentionGrad(_) | Op::Fused(_) => Saved::inputs(u32::MAX),
         Op::Custom(_) => Saved { inputs: u32::MAX, outputs: u32::MAX },
         // Resizing is linear: differentiating its expansion reads no data of the operand.
         Op::Resize { .. } | Op::Fft { .. } => Saved::NONE,
@@ -161,7 +161,6 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
         | Op::Bitcast(_)
         | Op::ArgReduce { .. }
         | Op::NonZero { .. }
-        | Op::MatMulFloat8 { .. }
         | Op::Quantize { .. } => {
             debug_assert!(matches!(gradient_of(op), Gradient::Constant | Gradient::Undefined(_)));
             Saved::NONE

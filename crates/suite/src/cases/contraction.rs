@@ -92,7 +92,7 @@ fn float8_matmuls() -> Vec<Case> {
         let scale = || tensor([], DType::F32, scale);
         vec![left, right, scale(), scale()]
     };
-    let none = Grad::None("bits and their scales have no gradient");
+    let none = Grad::None("bits have no gradient, and scales are f32");
     let case = |formats: [Float8; 2], dtype: DType, inputs: Vec<Input>, label: &str| {
         let names = formats.map(Float8::name).join("_");
         Case::new(Op::MatMulFloat8 { formats, dtype }, inputs)

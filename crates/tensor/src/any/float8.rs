@@ -93,10 +93,10 @@ impl Float8Tensor {
     /// # Errors
     /// When the shapes do not suit, or bits or scales are of another type than they must be.
     pub fn matmul(self, other: Float8Tensor, dtype: DType) -> Result<AnyTensor> {
-        let op = Op::MatMulFloat8 { formats: [self.format, other.format], dtype };
+        let op = Op::MatMulFloat8 { formats: [self.format, other.format], dtype: added(dtype) };
         self.bits.on_same_stack(op.name(), &other.bits)?;
         let rest = [other.bits, self.scale, other.scale].map(|any| any.into_value().into());
-        self.bits.apply_with(&op, rest)
+        self.bits.apply_with(&op, rest)?.cast(dtype)
     }
 }
 
@@ -132,8 +132,13 @@ impl MatMulAsFloat8 {
 fn product<'e>(a: &Var<'e>, b: &Var<'e>, formats: [Float8; 2]) -> Var<'e> {
     let [scale_a, scale_b] = [scale(a, formats[0]), scale(b, formats[1])];
     let bits = [scaled_bits(a, &scale_a, formats[0]), scaled_bits(b, &scale_b, formats[1])];
-    let op = Op::MatMulFloat8 { formats, dtype: a.dtype() };
-    bits[0].apply(op, &[&bits[1], &scale_a, &scale_b])
+    let op = Op::MatMulFloat8 { formats, dtype: added(a.dtype()) };
+    bits[0].apply(op, &[&bits[1], &scale_a, &scale_b]).cast(a.dtype())
+}
+
+/// The dtype of a product that becomes one of this dtype: none is more exact than `f32`, in which it is added.
+fn added(dtype: DType) -> DType {
+    if dtype == DType::F64 { DType::F32 } else { dtype }
 }
 
 impl CustomOp for MatMulAsFloat8 {

@@ -105,7 +105,7 @@ pub fn dequantize<B: Backend, const D: usize>(q: Float8Tensor) -> Tensor<B, D> {
 }
 
 /// The product of matrices of 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`, added and scaled in `f32`. Axes before the
-/// last two are equal. Without gradient.
+/// last two are equal. The gradient reaches the scales.
 ///
 /// A GPU takes the bytes as they are where rows of `a` and columns of `b` lie without gaps: a weight `[out, in]` is
 /// [transposed](Float8Tensor::transpose), which moves nothing. Others are copied first. Two factors in E5M2 are decoded.
