@@ -52,39 +52,21 @@ impl Stopwatch {
 /// How often each of several ways is timed.
 const TRIALS: usize = 3;
 
-/// How many of them are timed again, and how often: what is a few percent faster shows only side by side, since clocks and
-/// temperature of the device change with time.
-const FINALISTS: usize = 3;
-const FINALS: usize = 5;
-
-/// The number of the fastest of so many ways to do the same work, by doing it; of one that fails nothing is known. The first where
-/// times cannot be taken.
+/// The number of the fastest of so many ways to do the same work, by doing it. One that fails is not chosen, unless all do; the first
+/// is where times cannot be taken.
 pub(crate) fn fastest(ways: usize, stream: CUstream, queue: &dyn Fn(usize) -> bool) -> usize {
     let Ok(stopwatch) = Stopwatch::new() else { return 0 };
-    let time = |way: usize| stopwatch.time(stream, || queue(way));
-    // The first run loads what it needs.
-    let mut able: Vec<(usize, f32)> =
-        (0..ways).filter(|&way| queue(way)).map(|way| (way, f32::INFINITY)).collect();
-    for _ in 0..TRIALS {
-        able.retain_mut(|(way, least)| {
-            let time = time(*way);
-            *least = time.map_or(*least, |time| least.min(time));
-            time.is_some()
-        });
-    }
-    able.sort_by(|(_, a), (_, b)| a.total_cmp(b));
-    able.truncate(FINALISTS);
-    let mut finals: Vec<(usize, Vec<f32>)> = able.iter().map(|&(way, _)| (way, Vec::new())).collect();
-    for _ in 0..FINALS {
-        finals.iter_mut().for_each(|(way, times)| times.extend(time(*way)));
-    }
-    let median = |times: &[f32]| {
-        let mut sorted = times.to_vec();
-        sorted.sort_by(f32::total_cmp);
-        sorted.get(sorted.len() / 2).copied().unwrap_or(f32::INFINITY)
+    let time = |way: usize| {
+        // The first run loads what it needs.
+        if !queue(way) {
+            return None;
+        }
+        let times = (0..TRIALS).map(|_| stopwatch.time(stream, || queue(way)));
+        let least = times.collect::<Option<Vec<f32>>>()?.into_iter().fold(f32::INFINITY, f32::min);
+        Some((way, least))
     };
-    let best = finals.iter().min_by(|(_, a), (_, b)| median(a).total_cmp(&median(b)));
-    best.map_or(0, |&(way, _)| way)
+    let times = (0..ways).filter_map(time);
+    times.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(0, |(way, _)| way)
 }
 
 /// The ends of steps that follow each other.

@@ -166,16 +166,16 @@ pub(crate) fn traced<D: Driver>(driver: &D, step: &Step<D>, label: Option<Label>
 
 fn of_products<M>(products: &Products<M>) -> Traced {
     let Products { count, rows, columns, inner, dtype, result, float8, factors, epilogue, .. } = products;
-    let of = |i: usize| float8.as_ref().map_or(dtype.name(), |float8| float8.formats[i].name());
+    let format = |i: usize| float8.as_ref().map(|float8| float8.formats[i].name());
     let matrices = |i: usize| if factors[i].step == 0 { 1 } else { *count };
     let lies = |i: usize| if factors[i].transposed { "ᵀ" } else { "" };
     let bias = if epilogue.bias.is_some() { *columns } else { 0 };
     Traced {
         name: format!(
             "products {count} × {}[{rows}, {inner}]{} · {}[{inner}, {columns}]{} -> {result}{}",
-            of(0),
+            format(0).unwrap_or(dtype.name()),
             lies(0),
-            of(1),
+            format(1).unwrap_or_default(),
             lies(1),
             epilogue.form()
         ),

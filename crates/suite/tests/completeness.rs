@@ -34,8 +34,9 @@ fn every_differentiable_variant_is_differentiated() {
     let all = cases::all();
     let differentiated: BTreeSet<String> =
         all.iter().filter(|case| differentiates(case)).map(|case| variant(&case.op)).collect();
-    // A custom op without rule and expansion has no gradient; bits and casts to other dtypes do not either.
-    let exempt = ["suite_host_square_", "cast_f32", "cast_f16", "cast_bf16", "send"];
+    // A custom op without rule and expansion has no gradient; bits and casts to other dtypes do not either. Scales of 8-bit floats are
+    // f32, and cases are differentiated in f64: `kiln-tensor` tests theirs.
+    let exempt = ["suite_host_square_", "matmul_float8", "cast_f32", "cast_f16", "cast_bf16", "send"];
     let mut missing = BTreeSet::new();
     for case in &all {
         let name = variant(&case.op);

@@ -55,7 +55,7 @@ impl<B: Backend> Linear<B> {
     ///
     /// let device = Default::default();
     /// let layer = LinearConfig::new(32, 8).init::<Flex>(&device);
-    /// let x = Tensor::random([4, 32], Distribution::Normal(0.0, 1.0), &device);
+    /// let x = Tensor::<Flex, 2>::random([4, 32], Distribution::Normal(0.0, 1.0), &device);
     /// let difference = (layer.forward_float8(x.clone()) - layer.forward(x)).abs().max();
     /// assert!((1e-4..0.2).contains(&difference.into_scalar::<f32>()));
     /// ```
