@@ -65,7 +65,8 @@ __device__ __forceinline__ void kiln_into(A* place, A x) {
   atomicAdd(place, x);
 #else
   WORD* word = reinterpret_cast<WORD*>(place);
-  WORD seen = *word, expected;
+  // What a cache has may be older than what others changed; where nothing is to be changed, nothing else would find out.
+  WORD seen = *reinterpret_cast<volatile WORD*>(word), expected;
   do {
     expected = seen;
     const A old = kiln_bits<A>(expected);

@@ -115,10 +115,10 @@ pub fn dequantize<B: Backend, const D: usize>(q: Float8Tensor) -> Tensor<B, D> {
 /// use kiln_tensor::{Flex, Tensor};
 ///
 /// let device = Default::default();
-/// let x = float8::quantize(Tensor::<Flex, 2>::from_data([[1.0f32, 2.0]], &device), Float8::E4M3);
-/// let weight = float8::quantize(Tensor::<Flex, 2>::from_data([[3.0f32, 4.0], [0.5, 7.0]], &device), Float8::E4M3);
+/// let x = float8::quantize(Tensor::<Flex, 2>::from_data([[3.5f32, 7.0]], &device), Float8::E4M3);
+/// let weight = float8::quantize(Tensor::<Flex, 2>::from_data([[3.5f32, 7.0], [1.75, 7.0]], &device), Float8::E4M3);
 /// let y: Tensor<Flex, 2> = float8::matmul_quantized(x, weight.transpose()?);
-/// assert_eq!(y.into_data().to_vec::<f32>(), [11.0, 14.5]);
+/// assert_eq!(y.into_data().to_vec::<f32>(), [61.25, 55.125]);
 /// # Ok::<(), kiln_tensor::Error>(())
 /// ```
 ///
@@ -158,9 +158,9 @@ pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> T
 /// ```
 /// use kiln_tensor::{Flex, Tensor, float8};
 ///
-/// let x = Tensor::<Flex, 1>::from_data([1.0f32, 2.0], &Default::default());
-/// let weight = Tensor::<Flex, 2>::from_data([[10.0f32, 1.0]], &Default::default());
-/// assert_eq!(float8::linear(x, weight, None).into_data().to_vec::<f32>(), [12.0]);
+/// let x = Tensor::<Flex, 1>::from_data([3.5f32, 7.0], &Default::default());
+/// let weight = Tensor::<Flex, 2>::from_data([[7.0f32, 1.75]], &Default::default());
+/// assert_eq!(float8::linear(x, weight, None).into_data().to_vec::<f32>(), [36.75]);
 /// ```
 ///
 /// # Panics
