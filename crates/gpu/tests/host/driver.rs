@@ -219,6 +219,10 @@ impl Driver for Host {
         Ok(())
     }
 
+    fn has_float8(&self) -> bool {
+        self.multiplies != Multiplies::Never
+    }
+
     fn multiplies(&self, products: &Products<HostMemory>) -> bool {
         let plain = products.epilogue.form().is_plain();
         library::multiplies(products)

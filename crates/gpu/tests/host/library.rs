@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use kiln_gpu::driver::{Activation, Attention, AttentionPass, Place, Products};
-use kiln_ir::DType;
+use kiln_ir::{DType, Float8};
 
 /// What this library takes: one kind of floats, so that kernels are tested with the others.
 pub(crate) fn takes(attention: &Attention) -> bool {
@@ -134,9 +134,18 @@ pub(crate) unsafe fn attended(attention: &Attention, tensors: &[*mut u8]) {
     }
 }
 
-/// Which products this library has.
+/// Which products this library has: of 8-bit floats those that cuBLASLt has.
 pub(crate) fn multiplies<M>(products: &Products<M>) -> bool {
-    matches!(products.dtype, DType::F32 | DType::F16 | DType::BF16) && products.dtype == products.result
+    let are_floats = |dtype| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    let Some(float8) = &products.float8 else {
+        return are_floats(products.dtype) && products.dtype == products.result;
+    };
+    let [a, b] = &products.factors;
+    let lengths =
+        [products.inner, products.columns, a.pitch, b.pitch, a.step, b.step, a.at.offset, b.at.offset];
+    let lies = !a.transposed && b.transposed && lengths.iter().all(|length| length.is_multiple_of(16));
+    assert!(lies, "not as the library wants factors: {lengths:?}");
+    float8.formats != [Float8::E5M2; 2] && are_floats(products.result)
 }
 
 /// Computes products, whose memory is at the addresses that `address` gives.
@@ -144,19 +153,29 @@ pub(crate) fn multiplies<M>(products: &Products<M>) -> bool {
 /// # Safety
 /// What the products read and write must lie within the memory.
 pub(crate) unsafe fn multiplied<M>(products: &Products<M>, address: impl Fn(&Place<M>) -> *mut u8) {
-    let Products { count, rows, columns, inner, dtype, factors, to, epilogue, .. } = products;
+    let Products { count, rows, columns, inner, dtype, result: stored, float8, factors, to, epilogue } =
+        products;
     let element = |which: usize, matrix: usize, [row, column]: [usize; 2]| {
         let factor = &factors[which];
         let (down, across) = if factor.transposed { (column, row) } else { (row, column) };
+        let place = matrix * factor.step + down * factor.pitch + across;
+        let Some(float8) = float8 else {
+            // SAFETY: as the caller says.
+            return unsafe { get(address(&factor.at), place, *dtype) };
+        };
         // SAFETY: as the caller says.
-        unsafe { get(address(&factor.at), matrix * factor.step + down * factor.pitch + across, *dtype) }
+        let bits = unsafe { address(&factor.at).add(place).read() };
+        f64::from(float8.formats[which].decode(bits))
     };
+    // SAFETY: as above.
+    let scale = |place| unsafe { get(address(place), 0, DType::F32) };
+    let scale: f64 = float8.iter().flat_map(|float8| &float8.scales).map(scale).product();
     for at in 0..count * rows * columns {
         let (matrix, row, column) = (at / columns / rows, at / columns % rows, at % columns);
         let terms = (0..*inner).map(|k| element(0, matrix, [row, k]) * element(1, matrix, [k, column]));
         // SAFETY: as above.
         let bias = |place| unsafe { get(address(place), column, *dtype) };
-        let argument = terms.sum::<f64>() + epilogue.bias.as_ref().map_or(0.0, bias);
+        let argument = terms.sum::<f64>() * scale + epilogue.bias.as_ref().map_or(0.0, bias);
         let result = match epilogue.activation {
             None => argument,
             Some(Activation::Relu) if argument.is_nan() => argument,
@@ -167,7 +186,7 @@ pub(crate) unsafe fn multiplied<M>(products: &Products<M>, address: impl Fn(&Pla
             }
         };
         // SAFETY: as above.
-        unsafe { set(address(to), at, *dtype, result) };
+        unsafe { set(address(to), at, *stored, result) };
     }
 }
 

@@ -7,6 +7,7 @@ mod attention;
 mod columns;
 mod driver;
 mod finish;
+mod float8;
 mod library;
 mod orders;
 mod slim;

@@ -1,0 +1,49 @@
+//! Products of 8-bit floats by a library that takes them as cuBLASLt does: made such, whatever they are.
+
+use crate::driver::{Host, Multiplies};
+use kiln_gpu::{Gpu, MemoryConfig};
+use kiln_ir::{Axes, DType, Engine, Float8, Op, TensorData, TensorType, Var, block_on};
+use kiln_reference::Reference;
+use kiln_suite::case::Fill;
+use kiln_suite::fill::{Random, filled};
+
+/// `[batch, rows, inner]` by `[batch, inner, columns]`, both of which may lie the other way.
+fn product(engine: &dyn Engine, sizes: [usize; 4], formats: [Float8; 2], turned: [bool; 2]) -> TensorData {
+    let [batch, rows, inner, columns] = sizes;
+    let mut random = Random::new("float8", (rows * inner * columns) as u64);
+    let mut factor = |which: usize, [down, across]: [usize; 2]| {
+        let lying = if turned[which] { [batch, across, down] } else { [batch, down, across] };
+        let bits = filled(TensorType::new(lying, DType::U8), Fill::halves(formats[which]), &mut random);
+        let bits = Var::new(engine, engine.write(bits));
+        if turned[which] { bits.apply(Op::Permute(Axes::new(&[0, 2, 1])), &[]) } else { bits }
+    };
+    let (a, b) = (factor(0, [rows, inner]), factor(1, [inner, columns]));
+    let scale = |number: f32| Var::new(engine, engine.write(TensorData::scalar(number)));
+    let op = Op::MatMulFloat8 { formats, dtype: DType::BF16 };
+    let y = a.apply(op, &[&b, &scale(0.5), &scale(4.0)]);
+    block_on(engine.read(y.into_value())).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_library_multiplies_bytes_of_any_size_and_layout() {
+    use Float8::{E4M3, E5M2};
+    let Some(driver) = Host::open() else { return };
+    let gpu = Gpu::new(driver.multiplying(Multiplies::Finished), MemoryConfig::default());
+    let reference = Reference::new();
+    gpu.trace(true);
+    for sizes in [[1, 4, 16, 16], [1, 1, 32, 48], [2, 17, 19, 23], [3, 5, 48, 7]] {
+        for formats in [[E4M3, E4M3], [E5M2, E4M3], [E5M2, E5M2]] {
+            for turned in [[false, true], [false, false], [true, false], [true, true]] {
+                let actual = product(&gpu, sizes, formats, turned);
+                let expected = product(&reference, sizes, formats, turned);
+                assert_eq!(
+                    actual.to_vec::<f64>(),
+                    expected.to_vec::<f64>(),
+                    "{sizes:?} {formats:?} {turned:?}"
+                );
+                let by_library = gpu.traced().iter().any(|step| step.name.contains(formats[0].name()));
+                assert_eq!(by_library, formats != [E5M2; 2], "{sizes:?} {formats:?} {turned:?}");
+            }
+        }
+    }
+}
