@@ -5,10 +5,9 @@ use crate::policy::{Precision, lowered, narrows, precision};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use kiln_ir::{
-    Binary, BoxFuture, Caps, Custom, DType, Engine, Error, Memory, Op, Operand, OperandType, Operands,
-    Result, Scalar, SharedBytes, TensorData, TensorType, Value, Values, Var, infer, poisoned,
+    Binary, BoxFuture, Caps, DType, Engine, Error, Memory, Op, Operand, OperandType, Operands, Result,
+    Scalar, SharedBytes, TensorData, TensorType, Value, Values, expand_values, infer, poisoned,
 };
 
 /// An engine that runs ops in 16 bits where that does no harm, around the engine that runs them.
@@ -159,15 +158,6 @@ impl Autocast {
         }
     }
 
-    /// What a custom op is a name for, op by op.
-    fn expression(&self, custom: &Custom, inputs: &Operands, results: &[TensorType]) -> Option<Values> {
-        let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
-        let values =
-            custom.expand(&variables)?.into_iter().map(|output| output.into_operand().value().cloned());
-        let values: Values = values.collect::<Option<_>>()?;
-        values.iter().map(Value::ty).eq(results).then_some(values)
-    }
-
     /// A cast gives what it says.
     fn cast(&self, dtype: DType, value: Value, results: &[TensorType]) -> Values {
         let inner = self.open(value).into_value();
@@ -296,7 +286,7 @@ impl Engine for Autocast {
         }
         if let Op::Custom(custom) = op
             && custom.is_expression()
-            && let Some(values) = self.expression(custom, &inputs, results)
+            && let Some(values) = expand_values(self, op, &inputs, results)
         {
             return values;
         }

@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
     Collective, CollectiveKind, Custom, DType, Engine, Error, Op, Operand, Operands, Result, Scalar,
-    TensorData, TensorType, Value, Values, Var, block_on, expand,
+    TensorData, TensorType, Value, Values, Var, block_on, expand_values,
 };
 
 /// In a group of one, everything that is sent comes back.
@@ -54,11 +54,9 @@ pub(crate) fn custom(cpu: &Cpu, op: &Custom, inputs: Operands, results: &[Tensor
 }
 
 /// An op by its expansion, which it has.
-pub(crate) fn expanded(cpu: &Cpu, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
-    let variables: Vec<Var<'_>> = inputs.into_iter().map(|operand| Var::new(cpu, operand)).collect();
+pub(crate) fn expanded(cpu: &Cpu, op: &Op, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
     let missing = || Error::unsupported("cpu", format!("no way to run `{}`", op.name()));
-    let outputs = expand(cpu, op, &variables).ok_or_else(missing)?;
-    outputs.into_iter().zip(results).map(|(output, ty)| into_value(cpu, output, ty)).collect()
+    expand_values(cpu, op, inputs, results).ok_or_else(missing)
 }
 
 fn into_value(cpu: &Cpu, output: Var<'_>, ty: &TensorType) -> Result<Value> {

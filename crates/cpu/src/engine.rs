@@ -149,7 +149,7 @@ impl Cpu {
             Op::Custom(op) => custom::custom(self, op, inputs, results),
             Op::Fused(fused) => tile::fused(self, fused, inputs, results),
             Op::MatMul => contraction::matmul(self, inputs, results),
-            Op::MatMulFloat8 { .. } => custom::expanded(self, op, inputs, results),
+            Op::MatMulFloat8 { .. } => custom::expanded(self, op, &inputs, results),
             Op::Conv { spec, pass } => contraction::conv(self, spec, pass, inputs, results),
             Op::Pool(spec) => contraction::pool(self, spec, inputs, results),
             Op::PoolGrad { spec, size } => contraction::pool_grad(self, spec, size, inputs, results),

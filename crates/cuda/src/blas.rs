@@ -320,23 +320,13 @@ impl Types {
         if products.dtype != products.result {
             return None;
         }
-        let (element, compute, scale) = match products.dtype {
-            DType::F64 => (Data::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F, Data::CUDA_R_64F),
-            DType::F32 if tf32() => {
-                (Data::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F_FAST_TF32, Data::CUDA_R_32F)
-            }
-            DType::F32 => (Data::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F, Data::CUDA_R_32F),
-            DType::F16 => (Data::CUDA_R_16F, Compute::CUBLAS_COMPUTE_32F, Data::CUDA_R_32F),
-            DType::BF16 => (Data::CUDA_R_16BF, Compute::CUBLAS_COMPUTE_32F, Data::CUDA_R_32F),
-            DType::I64
-            | DType::I32
-            | DType::I16
-            | DType::I8
-            | DType::U64
-            | DType::U32
-            | DType::U16
-            | DType::U8
-            | DType::Bool => return None,
+        let element = element(products.dtype)?;
+        let (compute, scale) = if products.dtype == DType::F64 {
+            (Compute::CUBLAS_COMPUTE_64F, Data::CUDA_R_64F)
+        } else if products.dtype == DType::F32 && tf32() {
+            (Compute::CUBLAS_COMPUTE_32F_FAST_TF32, Data::CUDA_R_32F)
+        } else {
+            (Compute::CUBLAS_COMPUTE_32F, Data::CUDA_R_32F)
         };
         Some(Types { elements: [element; 2], result: element, compute, scale })
     }
@@ -348,24 +338,30 @@ impl Types {
             Float8::E4M3 => Data::CUDA_R_8F_E4M3,
             Float8::E5M2 => Data::CUDA_R_8F_E5M2,
         });
-        let result = match result {
-            DType::F32 => Data::CUDA_R_32F,
-            DType::F16 => Data::CUDA_R_16F,
-            DType::BF16 => Data::CUDA_R_16BF,
-            DType::F64
-            | DType::I64
-            | DType::I32
-            | DType::I16
-            | DType::I8
-            | DType::U64
-            | DType::U32
-            | DType::U16
-            | DType::U8
-            | DType::Bool => return None,
-        };
         let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+        let result = element(result)?;
         let is_there = formats != [Float8::E5M2; 2];
         is_there.then_some(Types { elements, result, compute, scale: Data::CUDA_R_32F })
+    }
+}
+
+/// The library's name of a dtype; `None` for one that it does not multiply.
+fn element(dtype: DType) -> Option<sys::cudaDataType> {
+    use sys::cudaDataType_t as Data;
+    match dtype {
+        DType::F64 => Some(Data::CUDA_R_64F),
+        DType::F32 => Some(Data::CUDA_R_32F),
+        DType::F16 => Some(Data::CUDA_R_16F),
+        DType::BF16 => Some(Data::CUDA_R_16BF),
+        DType::I64
+        | DType::I32
+        | DType::I16
+        | DType::I8
+        | DType::U64
+        | DType::U32
+        | DType::U16
+        | DType::U8
+        | DType::Bool => None,
     }
 }
 

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
     BoxFuture, Caps, Engine, Memory, Op, Operand, Operands, Regions, Result, SharedBytes, TensorData,
-    TensorType, Value, Values, Var, expand, poison_of, poisoned,
+    TensorType, Value, Values, expand_values, poison_of, poisoned,
 };
 
 /// An engine that records ops and runs them together, around the engine that runs them.
@@ -171,21 +171,7 @@ impl Fusion {
         } else {
             !self.caps().native.contains(op.kind()) && !matches!(op, Op::Fused(_))
         };
-        if !stands_for_others {
-            return None;
-        }
-        let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
-        let outputs = if let Op::Custom(custom) = op {
-            custom.expand(&variables)?
-        } else {
-            expand(self, op, &variables)?
-        };
-        let mut values = Values::new();
-        for output in outputs {
-            let Operand::Value(value) = output.into_operand() else { return None };
-            values.push(value);
-        }
-        values.iter().map(Value::ty).eq(results).then_some(values)
+        if stands_for_others { expand_values(self, op, inputs, results) } else { None }
     }
 
     fn execute_now(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {

@@ -174,6 +174,16 @@ impl<D: Driver> Gpu<D> {
         if let Some(values) = self.run_finished(program, &inputs, results)? {
             return Ok(values);
         }
+        self.kernel_or_ops(program, inputs, results)
+    }
+
+    /// A region as one kernel, or op by op.
+    pub(crate) fn kernel_or_ops(
+        &self,
+        program: &Arc<Program>,
+        inputs: Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
         match self.run_fused(program, &inputs, results)? {
             Some(values) => Ok(values),
             None => Ok(program.run_region(self, inputs)),

@@ -113,10 +113,7 @@ impl<D: Driver> Gpu<D> {
         let product = self.matmul(factors.into_iter().collect(), &[parts.epilogue.product])?;
         let taken = parts.taken.iter().map(|&input| inputs[input].clone());
         let operands: Operands = product.into_iter().map(Operand::Value).chain(taken).collect();
-        match self.run_fused(&parts.rest, &operands, results)? {
-            Some(values) => Ok(values),
-            None => Ok(parts.rest.run_region(self, operands)),
-        }
+        self.kernel_or_ops(&parts.rest, operands, results)
     }
 }
 

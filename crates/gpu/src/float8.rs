@@ -2,7 +2,7 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::{Driver, Epilogue, Float8Factors, Matrices, Products};
+use crate::driver::{Driver, Float8Factors};
 use crate::matmul::Lie;
 use crate::strided::ALIGNMENT;
 use crate::view::tensor;
@@ -43,13 +43,19 @@ impl<D: Driver> Gpu<D> {
         if wide != 0 {
             factors[1] = padded(&factors[1], [0, wide]);
         }
-        let rows = self.lying_inward(factors[0].clone().into_value(), false)?;
-        let columns_of = self.lying_inward(factors[1].clone().into_value(), true)?;
+        let [rows, columns_of] = factors.map(Var::into_value);
+        let factors =
+            [self.lying_inward(rows, false)?, self.lying_inward(columns_of, true)?].map(Operand::Value);
         let whole = TensorType { shape: ty.shape.with(rank - 1, columns + wide), ..ty };
-        let scales = [inputs[2].clone(), inputs[3].clone()];
-        let Some(product) = self.product_float8(formats, [rows, columns_of], scales, whole)? else {
+        let result = self.uninit(&whole)?;
+        let Some(mut products) = self.products(&factors, &whole, &result)? else { return Ok(None) };
+        let (scale_a, scale_b) = (tensor::<D>(inputs, 2)?.0, tensor::<D>(inputs, 3)?.0);
+        let scales = [scale_a, scale_b].map(|scale| scale.at(DType::F32.size()));
+        products.float8 = Some(Float8Factors { formats, scales });
+        if !self.multiply(products)? {
             return Ok(None);
-        };
+        }
+        let product = Array { suspicions: suspicions::<D>(inputs), ..result }.into_value(whole);
         if wide == 0 {
             return Ok(Some(product));
         }
@@ -74,48 +80,6 @@ impl<D: Driver> Gpu<D> {
         let inward = array.with_layout(array.layout.permute(&order));
         let copy = self.contiguous_aligned(&inward, ty.dtype)?;
         Ok(copy.with_layout(copy.layout.permute(&order)).into_value(ty))
-    }
-
-    /// `None` where the library has no such product.
-    fn product_float8(
-        &self,
-        formats: [Float8; 2],
-        factors: [Value; 2],
-        scales: [Operand; 2],
-        ty: TensorType,
-    ) -> Result<Option<Value>> {
-        let operands: Operands = factors.into_iter().map(Operand::Value).chain(scales).collect();
-        let all = suspicions::<D>(&operands);
-        let [(a, a_ty), (b, b_ty), (scale_a, _), (scale_b, _)] = [
-            tensor::<D>(&operands, 0)?,
-            tensor::<D>(&operands, 1)?,
-            tensor::<D>(&operands, 2)?,
-            tensor::<D>(&operands, 3)?,
-        ];
-        let matrices = |array: &Array<D>, transposed: bool| -> Option<Matrices<D::Memory>> {
-            let lie = Lie::of(&array.layout)?;
-            (lie.transposed == transposed).then(|| lie.matrices(array, DType::U8))
-        };
-        let (Some(left), Some(right)) = (matrices(a, false), matrices(b, true)) else { return Ok(None) };
-        let rank = ty.rank();
-        let result = self.uninit(&ty)?;
-        let products = Products {
-            count: ty.shape[..rank - 2].iter().product(),
-            rows: ty.shape[rank - 2],
-            columns: b_ty.shape[rank - 1],
-            inner: a_ty.shape[rank - 1],
-            dtype: DType::U8,
-            result: ty.dtype,
-            float8: Some(Float8Factors {
-                formats,
-                scales: [scale_a, scale_b].map(|scale| scale.at(DType::F32.size())),
-            }),
-            factors: [left, right],
-            to: result.at(ty.dtype.size()),
-            epilogue: Epilogue::default(),
-        };
-        let is_done = self.multiply(products)?;
-        Ok(is_done.then(|| Array { suspicions: all, ..result }.into_value(ty)))
     }
 }
 

@@ -79,7 +79,7 @@ impl<D: Driver> Gpu<D> {
 }
 
 impl Lie {
-    pub(crate) fn matrices<D: Driver>(self, array: &Array<D>, dtype: DType) -> Matrices<D::Memory> {
+    fn matrices<D: Driver>(self, array: &Array<D>, dtype: DType) -> Matrices<D::Memory> {
         let Lie { transposed, pitch, step } = self;
         Matrices { at: array.at(dtype.size()), transposed, pitch, step }
     }

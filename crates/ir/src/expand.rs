@@ -24,7 +24,7 @@ pub use engine::{Expand, expand_program};
 
 use crate::{
     CollectiveKind, ConvPass, DType, Engine, FusedOp, Op, OpKind, OpSet, Operand, OperandType, Operands,
-    Scalar, Shape, Var, infer,
+    Scalar, Shape, TensorType, Value, Values, Var, infer,
 };
 use alloc::vec::Vec;
 
@@ -135,6 +135,22 @@ pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option
         Op::Custom(op) => op.expand(inputs),
         Op::Fused(fused) => run(engine, fused, inputs),
     }
+}
+
+/// The values of an op's [expansion](expand) on an engine; `None` where it has none, or one that does not give these types.
+pub fn expand_values(
+    engine: &dyn Engine,
+    op: &Op,
+    inputs: &Operands,
+    results: &[TensorType],
+) -> Option<Values> {
+    let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(engine, operand.clone())).collect();
+    let mut values = Values::new();
+    for output in expand(engine, op, &variables)? {
+        let Operand::Value(value) = output.into_operand() else { return None };
+        values.push(value);
+    }
+    values.iter().map(Value::ty).eq(results).then_some(values)
 }
 
 /// The results of a composite where none of them has an element.

@@ -74,7 +74,7 @@ pub use data::{Element, Elements, TensorData};
 pub use dtype::{DType, DTypeSet};
 pub use engine::{BoxFuture, Caps, Engine, Memory, MemoryUse, OpSet, Regions, poison_of, poisoned};
 pub use error::{Error, ErrorKind, Result};
-pub use expand::{Expand, MINIMAL, expand, expand_program};
+pub use expand::{Expand, MINIMAL, expand, expand_program, expand_values};
 pub use float8::Float8;
 pub use future::block_on;
 pub use infer::{infer, infer_alike, infer_with_number};

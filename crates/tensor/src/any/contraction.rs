@@ -14,18 +14,25 @@ impl AnyTensor {
         if m == 1 || n == 1 {
             return self.matmul_vector(other);
         }
+        let (a, b) = self.with_same_batch(other)?;
+        a.apply_with(&Op::MatMul, [b.value.into()])
+    }
+
+    /// Matrices with the axes before the last two broadcast to be the same. What does not suit stays as it is: inference says so.
+    pub(super) fn with_same_batch(self, other: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
+        let (m, n) = (self.shape().rank(), other.shape().rank());
         let same_batch = m < 2 || n < 2 || self.shape()[..m - 2] == other.shape()[..n - 2];
         let inner_differ = m < 2 || n < 2 || self.shape()[m - 1] != other.shape()[n - 2];
         if same_batch || inner_differ {
-            return self.apply_with(&Op::MatMul, [other.value.into()]);
+            return Ok((self, other));
         }
         let batch =
             kiln_ir::infer::broadcast_shapes(&self.shape()[..m - 2].into(), &other.shape()[..n - 2].into());
-        let Some(batch) = batch else { return self.apply_with(&Op::MatMul, [other.value.into()]) };
+        let Some(batch) = batch else { return Ok((self, other)) };
         let full = |last: &[usize]| batch.iter().chain(last).copied().collect::<Shape>();
         let (a, b) = (full(&self.shape()[m - 2..]), full(&other.shape()[n - 2..]));
         let other = other.expand(b)?;
-        self.expand(a)?.apply_with(&Op::MatMul, [other.value.into()])
+        Ok((self.expand(a)?, other))
     }
 
     /// One of the operands has one axis: it gets a second, which the result loses.

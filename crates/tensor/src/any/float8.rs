@@ -1,8 +1,9 @@
 //! Floats of 8 bits. The typed functions are in [`float8`](mod@crate::float8).
 
+use crate::any::quantize::nonzero;
 use crate::{AnyTensor, DType, Result};
 use alloc::vec::Vec;
-use kiln_ir::{Custom, CustomOp, Error, Float8, Op, OperandType, Reduction, ResultTypes, Shape, Var};
+use kiln_ir::{Custom, CustomOp, Error, Float8, Op, OperandType, Reduction, ResultTypes, Var};
 use smallvec::smallvec;
 
 /// 8-bit floats with what they are multiplied by.
@@ -49,20 +50,14 @@ impl AnyTensor {
         self.check_rank(OP, 2, "[.., rows, columns]")?;
         other.check_rank(OP, 2, "[.., rows, columns]")?;
         let (left, right) = (*self.shape(), *other.shape());
-        let (m, n) = (left.rank(), right.rank());
-        if n == 2 && m > 2 {
+        let m = left.rank();
+        if right.rank() == 2 && m > 2 {
             // One matrix for all rows: they are rows of one matrix too.
             let rows: usize = left[..m - 1].iter().product();
             let product = self.reshape([rows, left[m - 1]])?.matmul_float8(other)?;
             return product.reshape(left.with(m - 1, right[1]));
         }
-        let batch = kiln_ir::infer::broadcast_shapes(&left[..m - 2].into(), &right[..n - 2].into());
-        let (mut a, mut b) = (self, other);
-        if let Some(batch) = batch {
-            let full = |last: &[usize]| batch.iter().chain(last).copied().collect::<Shape>();
-            a = a.expand(full(&left[m - 2..]))?;
-            b = b.expand(full(&right[n - 2..]))?;
-        }
+        let (a, b) = self.with_same_batch(other)?;
         a.apply_with(&Op::Custom(Custom::new(MatMulAsFloat8)), [b.into_value().into()])
     }
 }
@@ -105,8 +100,7 @@ fn scale<'e>(x: &Var<'e>, format: Float8) -> Var<'e> {
     let all: Vec<usize> = (0..x.rank()).collect();
     let magnitude = x.abs();
     let greatest = if all.is_empty() { magnitude } else { magnitude.reduce(Reduction::Max, &all) };
-    let scale = wide(&greatest.reshape([])) / f64::from(format.greatest());
-    scale.equal(&scale.scalar(0.0)).select(&scale.scalar(1.0), &scale)
+    nonzero(&(wide(&greatest.reshape([])) / f64::from(format.greatest())))
 }
 
 /// The bits of a tensor divided by its scale.

@@ -271,7 +271,7 @@ impl QuantRange {
 }
 
 /// What is all zeros has scale 1.
-fn nonzero<'e>(scale: &Var<'e>) -> Var<'e> {
+pub(super) fn nonzero<'e>(scale: &Var<'e>) -> Var<'e> {
     scale.equal(&scale.scalar(0.0)).select(&scale.scalar(1.0), scale)
 }
 
