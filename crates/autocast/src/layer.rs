@@ -172,7 +172,17 @@ impl Autocast {
     /// Whether there are operands that the program sees as `f32`, and all of them are held in 16 bits.
     fn are_low(&self, inputs: &Operands) -> bool {
         let mut seen = inputs.iter().filter_map(Operand::value).filter(|value| is_seen(value)).peekable();
-        seen.peek().is_some() && seen.all(|value| matches!(Held::of(value, self.id()), Some(Form::Low(_))))
+        seen.peek().is_some() && seen.all(|value| self.is_low(value))
+    }
+
+    /// Whether a value that the program sees as `f32` is held in 16 bits alone.
+    fn is_low(&self, value: &Value) -> bool {
+        matches!(Held::of(value, self.id()), Some(Form::Low(_)))
+    }
+
+    /// A value that the program sees as `f32`, held in 16 bits alone.
+    fn narrow(&self, value: Value) -> Value {
+        Held::wrap(self.id(), self.low(value), DType::F32)
     }
 
     /// What the plain numbers among the operands do. The least or greatest of a tensor and a number may be the number, which
@@ -288,6 +298,11 @@ impl Engine for Autocast {
             && custom.is_expression()
             && let Some(values) = expand_values(self, op, &inputs, results)
         {
+            let like = custom.held_as().and_then(|place| inputs.get(place)?.value());
+            if like.is_some_and(|like| self.is_low(like)) {
+                let narrow = |value| if is_seen(&value) { self.narrow(value) } else { value };
+                return values.into_iter().map(narrow).collect();
+            }
             return values;
         }
         if let Op::Cast(dtype) = op
@@ -319,7 +334,7 @@ impl Engine for Autocast {
         if !is_low || !is_seen(value) || value.error().is_some() || value.is_absent() {
             return value.clone();
         }
-        Held::wrap(self.id(), self.low(value.clone()), DType::F32)
+        self.narrow(value.clone())
     }
 
     fn mixes_precision(&self) -> bool {

@@ -39,7 +39,9 @@
 //!   may be the number, the result stays `f32`.
 //! * [`cast`](kiln_ir::Op::Cast) gives what it says, to `f32` too.
 //! * Products of [8-bit floats](kiln_ir::Op::MatMulFloat8) that the program sees as `f32` give 16 bits.
-//! * A custom op that is a [name for others](kiln_ir::CustomOp::is_expression) runs as these, each by its own rule.
+//! * A custom op that is a [name for others](kiln_ir::CustomOp::is_expression) runs as these, each by its own rule. One that is
+//!   [held as](kiln_ir::CustomOp::held_as) an operand gives 16 bits where that operand is held so: batch normalisation, which
+//!   computes in `f32`, between two convolutions.
 //! * The cast of a value to 16 bits is made once and kept with the value: a parameter is cast once in each step, however often
 //!   it is used, and the cast goes when the optimizer replaces the parameter. Casts to `f32` are not kept: a layer that fuses,
 //!   below this one, makes them part of the ops that read them.

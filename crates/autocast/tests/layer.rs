@@ -3,9 +3,9 @@
 use kiln_autocast::{Autocast, LowPrecision};
 use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_ir::{
-    Axes, Binary, BoxFuture, Caps, Comparison, DType, DTypeSet, Engine, FusedOp, Op, OpSet, Operand,
-    Operands, Program, Recorder, Reduction, Result, TensorData, TensorType, Unary, UpdateMode, Value, Values,
-    Var, block_on, infer,
+    Axes, Binary, BoxFuture, Caps, Comparison, Custom, CustomOp, DType, DTypeSet, Engine, FusedOp, Op, OpSet,
+    Operand, OperandType, Operands, Program, Recorder, Reduction, Result, ResultTypes, TensorData,
+    TensorType, Unary, UpdateMode, Value, Values, Var, block_on, infer,
 };
 use kiln_reference::Reference;
 use std::sync::{Arc, Mutex};
@@ -272,6 +272,48 @@ fn a_tape_keeps_16_bits_of_operands_of_products() {
     assert_eq!((kept.dtype(), layer.held_dtype(&kept)), (DType::F32, DType::BF16));
     let kept = layer.kept(&Op::Unary(Unary::Exp), 0, &x);
     assert_eq!(layer.held_dtype(&kept), DType::F32);
+}
+
+/// `exp`, held as its operand is or as `exp` is.
+#[derive(Debug)]
+struct Exponential(Option<usize>);
+
+impl CustomOp for Exponential {
+    fn name(&self) -> &str {
+        "exponential"
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        infer(&Op::Unary(Unary::Exp), inputs)
+    }
+
+    fn is_expression(&self) -> bool {
+        true
+    }
+
+    fn held_as(&self) -> Option<usize> {
+        self.0
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        Some(vec![inputs[0].exp()])
+    }
+}
+
+#[test]
+fn an_expression_is_held_as_its_ops_say_or_as_an_operand() {
+    let (watched, layer) = bf16();
+    let full = matrix(&layer);
+    let low = full.matmul(&full);
+    watched.take();
+    let exponential = |x: &Var<'_>, like| {
+        let y = x.apply(Op::Custom(Custom::new(Exponential(like))), &[]);
+        (held(&layer, &y), watched.take())
+    };
+    let lines = |lines: &[&str]| lines.iter().map(|line| line.to_string()).collect::<Vec<_>>();
+    assert_eq!(exponential(&low, None), (DType::F32, lines(&["cast bf16", "exp f32"])));
+    assert_eq!(exponential(&low, Some(0)), (DType::BF16, lines(&["cast bf16", "exp f32", "cast f32"])));
+    assert_eq!(exponential(&full, Some(0)), (DType::F32, lines(&["exp f32"])));
 }
 
 #[test]

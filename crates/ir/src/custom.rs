@@ -43,6 +43,13 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
         false
     }
 
+    /// For an [expression](CustomOp::is_expression), the operand in whose precision a layer of
+    /// [mixed precision](crate::Engine::mixes_precision) holds the results: where it holds that one in 16 bits, what the
+    /// expansion computed in more is rounded to them. With `None` the results are as the ops of the expansion leave them.
+    fn held_as(&self) -> Option<usize> {
+        None
+    }
+
     /// The results computed on the host, or `None` if that is not provided. Used by engines that have neither a
     /// kernel for the op nor an expansion.
     fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {

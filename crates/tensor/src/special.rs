@@ -14,6 +14,7 @@ mod error;
 mod exponential;
 mod float;
 mod gamma;
+mod held;
 mod polynomial;
 mod trigonometric;
 mod variance;
@@ -132,6 +133,7 @@ pub fn register_special_functions() {
         Ok(Custom::new(Polygamma(order)))
     });
     Custom::register(MatMulAsFloat8::NAME, |_| Ok(Custom::new(MatMulAsFloat8)));
+    Custom::register(held::HeldAs::NAME, |_| Ok(Custom::new(held::HeldAs)));
     Custom::register(variance::VarianceAbout::NAME, |_| Ok(Custom::new(variance::VarianceAbout)));
 }
 

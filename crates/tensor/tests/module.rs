@@ -4,7 +4,9 @@ use kiln_tensor::module::{
     AttentionOptions, BagMode, BatchNormOptions, Causal, ConvSpec, DeformConvSpec, InterpolateMode,
     InterpolateOptions, Pooling,
 };
-use kiln_tensor::{AnyTensor, DType, Device, Distribution, Dyn, Result, Tensor, TensorData, TensorType};
+use kiln_tensor::{
+    AnyTensor, DType, Device, Distribution, Dyn, LowPrecision, Result, Tensor, TensorData, TensorType,
+};
 
 const INFINITY: f32 = f32::INFINITY;
 
@@ -193,6 +195,44 @@ fn batch_norm_moves_its_statistics_without_a_tape() {
         assert!((values(&mean)[channel] - average).abs() < 1e-5);
         assert!((values(&variance)[channel] - spread).abs() < 1e-5);
     }
+}
+
+/// Whether 16 bits of `bf16` hold all numbers.
+fn fits_bf16(any: &AnyTensor) -> bool {
+    any.to_data().unwrap().to_vec::<f32>().iter().all(|x| x.to_bits() & 0xffff == 0)
+}
+
+#[test]
+fn mixed_precision_holds_a_norm_of_batches_as_its_operand() {
+    let device = Device::cpu().autocast(LowPrecision::BF16).autodiff();
+    let random = |shape: [usize; 2]| {
+        let ty = TensorType::new(shape, DType::F32);
+        AnyTensor::random(ty, Distribution::Normal(0.0, 1.0), &device).unwrap()
+    };
+    let (x, weight) = (random([64, 16]), random([16, 8]).require_grad().unwrap());
+    let train = BatchNormOptions { training: true, ..Default::default() };
+    let norm = |x: &AnyTensor| x.clone().batch_norm(None, None, None, train).unwrap().0;
+    let product = x.clone().matmul(weight.clone()).unwrap();
+    let y = norm(&product);
+    assert!(fits_bf16(&y) && !fits_bf16(&norm(&x)), "of a product in 16 bits, and of a tensor of `f32`");
+    assert_eq!(y.dtype(), DType::F32, "what the program sees");
+    // Without the rounding it is the same within what `bf16` holds, and the gradient goes by it as if it were not there.
+    let factors = random([64, 8]);
+    let slope =
+        |y: &AnyTensor| gradient(&y.clone().binary(kiln_ir::Binary::Mul, factors.clone()).unwrap(), &weight);
+    let exact = norm(&product.clone().cast(DType::F32).unwrap());
+    let difference = |a: Vec<f64>, b: Vec<f64>, most: f64| {
+        assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= most), "{a:?}\n{b:?}");
+    };
+    difference(values(&y), values(&exact), 0.02);
+    difference(slope(&y), slope(&exact), 0.2);
+}
+
+#[test]
+fn without_mixed_precision_nothing_is_held_as_anything() {
+    let (x, like) = (random(&[3, 4]), random(&[2]));
+    let y = x.clone().held_as(&like).unwrap();
+    assert_eq!(values(&y), values(&x));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{check_channels, per_channel, scale_channels};
 use crate::module::detached;
 use crate::{Config, Initializer, Module, Param, RunningState};
 use alloc::vec::Vec;
-use kiln_tensor::module::variance_about;
+use kiln_tensor::module::{held_as, variance_about};
 use kiln_tensor::{Backend, Dyn, Tensor};
 
 /// Settings of a [`BatchNorm`] layer.
@@ -72,12 +72,13 @@ impl<B: Backend> BatchNorm<B> {
     #[track_caller]
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         check_channels("batch_norm", &x, self.num_features);
+        let input = x.clone();
         let (centered, variance) = match x.engine_stack().autodiff() {
             Some(_) => self.center_by_batch(x),
             None => (x - per_channel(self.running_mean.value()), per_channel(self.running_var.value())),
         };
         let normal = centered * (variance + self.epsilon).rsqrt();
-        scale_channels(normal, &self.weight, &self.bias)
+        held_as(scale_channels(normal, &self.weight, &self.bias), &input)
     }
 
     /// The input less the mean of the batch, and the variance of the batch. Updates the running statistics.

@@ -114,6 +114,7 @@ impl AnyTensor {
         const OP: &str = "batch_norm";
         self.check_float(OP)?;
         self.check_rank(OP, 2, "[batch, channels, ..]")?;
+        let x = self.clone();
         let (centred, variance, running) = match (options.training, running) {
             (true, running) => self.by_batch(running, options.momentum)?,
             (false, Some((mean, variance))) => {
@@ -129,7 +130,8 @@ impl AnyTensor {
         };
         let epsilon = options.epsilon;
         let normal = centred.expression_with([variance], |x, [variance]| x * (variance + epsilon).rsqrt());
-        Ok((normal.by_channel(OP, Binary::Mul, weight)?.by_channel(OP, Binary::Add, bias)?, running))
+        let y = normal.by_channel(OP, Binary::Mul, weight)?.by_channel(OP, Binary::Add, bias)?;
+        Ok((y.held_as(&x)?, running))
     }
 
     /// The tensor without the mean of each channel, the variance, and the new running statistics.

@@ -112,6 +112,30 @@ pub fn batch_norm<B: Backend, const D: usize>(
     (Tensor::from_any(y), running)
 }
 
+/// The same numbers, which a layer of mixed precision (`Autocast`) holds in 16 bits where it holds `like` so: what was computed in
+/// `f32` from a tensor of 16 bits, and is read by ops that take 16 bits, costs half the memory then. Without such a layer, and for
+/// dtypes other than `f32`, it is `x` itself. The gradient goes to `x` as it is.
+///
+/// ```
+/// use kiln_tensor::{Autocast, Flex, Tensor, module};
+///
+/// let x = Tensor::<Autocast<Flex>, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &Default::default());
+/// let product = x.clone().matmul(x);
+/// // `exp` gives `f32`; nothing that a program sees changes but the rounding.
+/// let y = module::held_as((-product.clone()).exp(), &product);
+/// assert_eq!(y.dtype(), kiln_tensor::DType::F32);
+/// ```
+///
+/// # Panics
+/// When the dtypes differ.
+#[track_caller]
+pub fn held_as<B: Backend, const D: usize, const D2: usize>(
+    x: Tensor<B, D>,
+    like: &Tensor<B, D2>,
+) -> Tensor<B, D> {
+    x.map(|any| any.held_as(like.as_any()))
+}
+
 /// The variance (of all, not a sample) along the axes of which `mean` has one element; `mean` must be the mean of `x`. The gradient
 /// takes that for granted: it goes to `x` alone.
 ///
