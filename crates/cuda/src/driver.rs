@@ -215,7 +215,6 @@ impl CudaDriver {
             capture,
             architecture,
             float8: (major, minor) >= FLOAT8,
-            // Products scattered to one place came out wrong on an H200 with it, and right without: nobody knows why yet.
             overlaps: major >= OVERLAPS.0 && version >= OVERLAPS.1 && switch("KILN_OVERLAP", false),
             blas,
             staging: Mutex::default(),

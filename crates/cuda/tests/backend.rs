@@ -81,8 +81,7 @@ impl<B: Backend> Mlp<B> {
     }
 }
 
-/// The losses of fitting `sin(3 x)`, read every tenth step, and what was allocated by the middle and by the end.
-/// The losses of every tenth step, and the memory at the middle and at the end.
+/// The losses of fitting `sin(3 x)`, read every tenth step, and the memory at the middle and at the end.
 fn train<B: AutodiffBackend>(device: &B::Device, steps: usize) -> (Vec<f32>, [MemoryUse; 2]) {
     B::seed(device, 7);
     let mut model = Mlp::<B>::new(device);

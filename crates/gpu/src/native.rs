@@ -159,6 +159,10 @@ mod tests {
                 );
                 kernels += 1;
             }
+            // What they read so may be older than what the kernel before has written.
+            for constant in ["__restrict__", "__ldg", ".nc"] {
+                assert!(!source.contains(constant), "a kernel reads by the cache for constants: {constant}");
+            }
         }
         assert!(kernels > 30, "{kernels}");
     }

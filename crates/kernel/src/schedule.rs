@@ -175,6 +175,17 @@ impl GpuSchedule {
         self.splits > 1 || kernel.has_columns()
     }
 
+    /// Columns of a block of the second pass: where there are many parts to combine, more of its threads share a column, since
+    /// each waits for memory once for every few parts. As many as memory reads at once are the least, and so many threads share
+    /// one at most, whose totals are then combined one after the other.
+    pub(crate) fn columns_at_end(&self) -> u32 {
+        const FEWEST: u32 = 8;
+        const MOST_THREADS: u32 = 32;
+        let most = COLUMNS as u32;
+        let fewest = (self.block / MOST_THREADS).clamp(FEWEST, most);
+        (self.block / self.splits.next_power_of_two()).clamp(fewest, most)
+    }
+
     /// Whether threads can share rows or columns so.
     pub(crate) fn shares_rows(&self, kernel: &Kernel) -> bool {
         let least = if kernel.hero == Hero::ColReduce { 1 } else { 32 };
@@ -203,7 +214,9 @@ impl GpuSchedule {
                 let tiles = extent(outer).div_ceil(TILE) * extent(inner).div_ceil(TILE);
                 [tiles * (points / (extent(outer) * extent(inner)).max(1)), 0]
             }
-            Hero::RowReduce if kernel.has_columns() => [self.splits as usize, row.div_ceil(COLUMNS)],
+            Hero::RowReduce if kernel.has_columns() => {
+                [self.splits as usize, row.div_ceil(self.columns_at_end() as usize)]
+            }
             Hero::RowReduce | Hero::FullReduce if self.splits > 1 => {
                 [points / row * self.splits as usize, points / row]
             }
@@ -211,7 +224,8 @@ impl GpuSchedule {
             Hero::Scan => [points / row, 0],
             Hero::ColReduce => {
                 let columns = points / row;
-                let second = if self.splits > 1 { columns.div_ceil(COLUMNS) } else { 0 };
+                let second =
+                    if self.splits > 1 { columns.div_ceil(self.columns_at_end() as usize) } else { 0 };
                 let side = (self.block / self.row_threads * self.vector) as usize;
                 [columns.div_ceil(side) * self.splits as usize, second]
             }

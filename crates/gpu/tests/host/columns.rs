@@ -1,9 +1,10 @@
-//! Regions that combine values along rows and over them, by blocks that go through the rows.
+//! Regions that combine values along rows and over them, by blocks that go through the rows; and those that combine what they store
+//! over rows alone.
 
 use super::orders::{fused, read};
 use super::{data, host, lying};
 use kiln_ir::{DType, Engine, Operand, Program, Recorder, Reduction, TensorData, TensorType, Var};
-use kiln_kernel::{Layout, Nest};
+use kiln_kernel::{Hero, Layout, Nest};
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 use kiln_suite::compare::difference;
@@ -34,14 +35,27 @@ const DTYPES: [[DType; 2]; 4] = [
 /// Rows add up to large numbers, which the last bits of others get lost beside.
 const CLOSE: Tolerance = Tolerance::Near { relative: 512.0, absolute: 512.0 };
 
-/// Runs a program of two tensors and of two rows, of the operands as they lie and the other way round.
+/// Runs a program of two tensors and of two rows that blocks go through.
 fn check(shape: [usize; 2], dtypes: [DType; 2], body: impl for<'e> Fn(&[Var<'e>]) -> Vec<Var<'e>>) {
-    let Some(host) = host() else { return };
-    let wide = dtypes[0].accumulator();
-    let row = TensorType::new([shape[1]], wide);
-    let types = [TensorType::new(shape, dtypes[0]), TensorType::new(shape, dtypes[1]), row, row];
-    let program = Recorder::trace(&types, |inputs| body(inputs));
+    let program = traced(shape, dtypes, body);
     assert!(shape[0] == 1 || has_columns(&program), "{program}");
+    equals_reference(shape, &program);
+}
+
+fn traced(
+    shape: [usize; 2],
+    dtypes: [DType; 2],
+    body: impl for<'e> Fn(&[Var<'e>]) -> Vec<Var<'e>>,
+) -> Program {
+    let row = TensorType::new([shape[1]], dtypes[0].accumulator());
+    let types = [TensorType::new(shape, dtypes[0]), TensorType::new(shape, dtypes[1]), row, row];
+    Recorder::trace(&types, |inputs| body(inputs))
+}
+
+/// Runs a program of two tensors and others, of the two as they lie and the other way round.
+fn equals_reference(shape: [usize; 2], program: &Program) {
+    let Some(host) = host() else { return };
+    let types = &program.inputs;
     let among = Fill::Among(&[1.0, -2.0, 0.5, 3.0, 0.25, -0.75]);
     let inputs: Vec<TensorData> = types.iter().map(|ty| data(&ty.shape, ty.dtype, among)).collect();
     let reference = Reference::new();
@@ -51,7 +65,7 @@ fn check(shape: [usize; 2], dtypes: [DType; 2], body: impl for<'e> Fn(&[Var<'e>]
     for order in [[0, 1], [1, 0]] {
         let whole = (0..2).map(|place| lying(&host, &inputs[place], &order));
         let rows = inputs[2..].iter().map(|data| host.write(data.clone()));
-        let values = fused(&host, &program, whole.chain(rows).map(Operand::Value).collect());
+        let values = fused(&host, program, whole.chain(rows).map(Operand::Value).collect());
         for (place, (expected, value)) in expected.iter().zip(values).enumerate() {
             let problem = difference(expected, &read(&*host, value), CLOSE);
             let problem = problem.map(|problem| format!("{shape:?} in {order:?}, result {place}: {problem}"));
@@ -100,6 +114,28 @@ fn sums_and_extremes() {
                 let greatest = x[1].reduce(Reduction::Max, &[0]);
                 vec![rows, x[0].sum(&[0]), greatest, x[0].sum(&[0]) * x[2].reshape([1, shape[1]])]
             });
+        }
+    }
+}
+
+/// Sums over rows of what is stored for each element: threads read as many rows ahead as their registers hold, and none behind the
+/// last one is stored or counted.
+#[test]
+fn sums_of_what_is_stored() {
+    for shape in [[1, 24], [2, 33], [7, 64], [31, 8], [33, 40], [100, 96], [301, 8], [129, 520], [1000, 17]] {
+        for dtypes in DTYPES {
+            let program = traced(shape, dtypes, |x| {
+                let wide = dtypes[0].accumulator();
+                let (a, b) = (x[0].cast(wide), x[1].cast(wide));
+                let stored = (a * x[2].broadcast(shape) + b).cast(dtypes[1]);
+                let sum = stored.cast(wide).sum(&[0]);
+                vec![stored, sum, x[0].cast(wide).sum(&[0]) * x[3].reshape([1, shape[1]])]
+            });
+            let layouts: Vec<Layout> = program.inputs.iter().map(|ty| Layout::row_major(&ty.shape)).collect();
+            let (nest, outputs) = Nest::of_program(&program, &[false; 4]).expect("one region");
+            let kernel = nest.lower(&outputs, &layouts).expect("one kernel").kernel;
+            assert!(shape[0] == 1 || kernel.hero == Hero::ColReduce, "{program}");
+            equals_reference(shape, &program);
         }
     }
 }

@@ -4,10 +4,9 @@
 //! length; blocks take parts of it too, whose totals a second pass combines.
 
 use super::heroes::{close_slots, open_slots};
-use super::rows::{Elements, declare, load_chunk};
+use super::rows::{Elements, declare, load_chunk, vector_loads};
 use super::writer::{Scope, Writer, name};
 use crate::passes::{Pass, Total};
-use crate::schedule::COLUMNS;
 use crate::{AxisSet, GpuSchedule, Kernel, ValueId};
 use alloc::format;
 use alloc::vec::Vec;
@@ -48,15 +47,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     w.open("");
     w.decode("point", parallel);
     let along = by_element(w, pass, &own, &mut scope);
-    w.line(w.language.unroll_partly());
-    w.open_loop("j", "split * part + down", "end", &format!("j + {groups}"));
-    w.decode("j", reduced);
-    load_chunk(w, vector, &along, &mut scope);
-    let guard = format!("left + side * {vector} < columns");
-    let total = if vector > 1 { |value| format!("a{value}[slot]") } else { |value| format!("a{value}[0]") };
-    let elements = Elements { vector, guard: Some(&guard), total, held: None };
-    elements.write(w, pass, &along, &mut scope.clone(), |_| ());
-    w.close();
+    go_down(w, pass, &along, scope);
     w.close();
     for total in &pass.totals {
         let (value, dtype) = (total.value, total.dtype);
@@ -86,6 +77,66 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     }
     w.close();
     w.close();
+}
+
+/// Goes through the elements of a thread's columns.
+fn go_down(w: &mut Writer<'_>, pass: &Pass, along: &[ValueId], mut scope: Scope) {
+    let kernel = w.kernel;
+    let (vector, groups, reduced) = (w.schedule.vector, w.schedule.row_threads, kernel.reduced());
+    let guard = format!("left + side * {vector} < columns");
+    let total = if vector > 1 { |value| format!("a{value}[slot]") } else { |value| format!("a{value}[0]") };
+    let elements = Elements { vector, guard: Some(&guard), total, held: None };
+    let loads: Vec<(ValueId, u32)> = vector_loads(kernel, vector, along, &scope).collect();
+    let ahead = rows_ahead(kernel, pass, vector, &loads);
+    if ahead == 1 {
+        w.line(w.language.unroll_partly());
+        w.open_loop("j", "split * part + down", "end", &format!("j + {groups}"));
+        w.decode("j", reduced);
+        load_chunk(w, vector, along, &mut scope);
+        elements.write(w, pass, along, &mut scope, |_| ());
+        w.close();
+        return;
+    }
+    w.open_loop("begun", "split * part + down", "end", &format!("begun + {}", groups * ahead));
+    for &(_, param) in &loads {
+        let line = w.language.declare_loads(param, vector, ahead);
+        w.line(line);
+    }
+    let each = |w: &mut Writer<'_>| {
+        w.line(w.language.unroll());
+        w.open_loop("chunk", "0", &format!("{ahead}"), "chunk + 1");
+    };
+    each(w);
+    w.index("j", &w.language.least(&format!("begun + chunk * {groups}"), "end - 1"));
+    w.decode("j", reduced);
+    for &(value, param) in &loads {
+        let load = w.language.load_vector(param, vector, "chunk", &w.place(param));
+        w.line(load);
+        let dtype = kernel.body[value as usize].dtype;
+        scope.kept[value as usize] = Some(w.language.lane(param, dtype, "chunk", "slot"));
+    }
+    w.close();
+    each(w);
+    w.index("j", &format!("begun + chunk * {groups}"));
+    w.open("if (j < end)");
+    w.decode("j", reduced);
+    elements.write(w, pass, along, &mut scope, |_| ());
+    w.close();
+    w.close();
+    w.close();
+}
+
+/// How many rows a thread reads before it handles the first. Compilers do so themselves, but not past what a loop stores.
+fn rows_ahead(kernel: &Kernel, pass: &Pass, vector: u32, loads: &[(ValueId, u32)]) -> u32 {
+    /// Bytes that a thread holds so.
+    const BYTES: usize = 128;
+    const MOST: usize = 4;
+    if pass.stores.is_empty() {
+        return 1;
+    }
+    let bytes = |&(_, param): &(ValueId, u32)| kernel.params[param as usize].dtype.size() * vector as usize;
+    let row: usize = loads.iter().map(bytes).sum();
+    BYTES.checked_div(row).unwrap_or(1).clamp(1, MOST) as u32
 }
 
 /// The values that are computed for each element. Of those that are the same all along a column, a thread keeps what the elements
@@ -204,7 +255,8 @@ pub(super) fn finish_rows(w: &mut Writer<'_>) {
 
 fn combine_parts(w: &mut Writer<'_>, end: &End) {
     let GpuSchedule { block, splits, .. } = *w.schedule;
-    let (side, groups) = (COLUMNS as u32, block / COLUMNS as u32);
+    let side = w.schedule.columns_at_end();
+    let groups = block / side;
     let totals = &end.totals;
     w.index("columns", &w.extent(end.axes));
     w.index("k", &format!("thread % {side}"));

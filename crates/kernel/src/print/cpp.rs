@@ -219,8 +219,11 @@ impl Cpp<'_> {
         match *argument {
             GpuArgument::Tensor(param) => {
                 let Param { kind, dtype } = self.param(param);
-                let constant = if kind == ParamKind::Input { "const " } else { "" };
-                format!("{constant}{}* __restrict__ p{param}", memory(dtype))
+                // Inputs that were `__restrict__` too would be read by the cache for constants, which keeps what it has when a
+                // kernel that began early has waited for the one before.
+                let [before, after] =
+                    if kind == ParamKind::Input { ["const ", ""] } else { ["", " __restrict__"] };
+                format!("{before}{}*{after} p{param}", memory(dtype))
             }
             GpuArgument::Number(param) => format!("{} n{param}", number(self.param(param).dtype)),
             GpuArgument::Extent(axis) => format!("kiln_index e{axis}"),
@@ -251,15 +254,8 @@ impl Cpp<'_> {
                 Rounding::Quick => Rounding::Quick,
                 Rounding::Done | Rounding::Careful => Rounding::Careful,
             },
-            Compute::Select(_, a, b) => match (self.rounding(a), self.rounding(b)) {
-                (a, b) if a == b => a,
-                _ => Rounding::Careful,
-            },
+            Compute::Select(_, a, b) | Compute::Binary(Binary::Min | Binary::Max, a, b) => self.one_of(a, b),
             Compute::Unary(Unary::Neg | Unary::Abs, a) => self.rounding(a),
-            Compute::Binary(Binary::Min | Binary::Max, a, b) => match (self.rounding(a), self.rounding(b)) {
-                (a, b) if a == b => a,
-                _ => Rounding::Careful,
-            },
             Compute::Unary(..)
             | Compute::Binary(..)
             | Compute::Reduce(Reduction::Sum | Reduction::Prod, _) => Rounding::Quick,
@@ -275,6 +271,19 @@ impl Cpp<'_> {
             | Compute::Scan { .. }
             | Compute::Checked(..)
             | Compute::Store(..) => Rounding::Careful,
+        }
+    }
+
+    /// How a value that is one of two is rounded. The bits of a NaN that a program gives as a plain number need not be kept.
+    fn one_of(&self, a: ValueId, b: ValueId) -> Rounding {
+        let is_number = |value: ValueId| {
+            matches!(self.kernel.body[value as usize].compute, Compute::Number(_) | Compute::Constant(_))
+        };
+        match (self.rounding(a), self.rounding(b)) {
+            (a, b) if a == b => a,
+            (Rounding::Quick, _) if is_number(b) => Rounding::Quick,
+            (_, Rounding::Quick) if is_number(a) => Rounding::Quick,
+            _ => Rounding::Careful,
         }
     }
 

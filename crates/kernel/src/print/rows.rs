@@ -319,17 +319,29 @@ fn is_vector(kernel: &Kernel, vector: u32, param: u32) -> bool {
 
 /// The vectors that the values along a row or column need and that are not kept, into places of their own.
 pub(super) fn load_chunk(w: &mut Writer<'_>, vector: u32, along: &[ValueId], scope: &mut Scope) {
-    for &value in along {
-        let instruction = w.kernel.body[value as usize];
-        let Some(param) = instruction.compute.plain_load() else { continue };
-        if is_vector(w.kernel, vector, param) && scope.kept[value as usize].is_none() {
-            let line = w.language.declare_loads(param, vector, 1);
-            w.line(line);
-            let load = w.language.load_vector(param, vector, "0", &w.place(param));
-            w.line(load);
-            scope.kept[value as usize] = Some(w.language.lane(param, instruction.dtype, "0", "slot"));
-        }
+    let loads: Vec<(ValueId, u32)> = vector_loads(w.kernel, vector, along, scope).collect();
+    for (value, param) in loads {
+        let line = w.language.declare_loads(param, vector, 1);
+        w.line(line);
+        let load = w.language.load_vector(param, vector, "0", &w.place(param));
+        w.line(load);
+        let dtype = w.kernel.body[value as usize].dtype;
+        scope.kept[value as usize] = Some(w.language.lane(param, dtype, "0", "slot"));
     }
+}
+
+/// Which of the values along a row or column are vectors in memory that are not kept, and the parameters that they are read from.
+pub(super) fn vector_loads(
+    kernel: &Kernel,
+    vector: u32,
+    along: &[ValueId],
+    scope: &Scope,
+) -> impl Iterator<Item = (ValueId, u32)> {
+    along.iter().filter_map(move |&value| {
+        let param = kernel.body[value as usize].compute.plain_load()?;
+        let is_new = is_vector(kernel, vector, param) && scope.kept[value as usize].is_none();
+        is_new.then_some((value, param))
+    })
 }
 
 /// Neighbouring elements: what is computed, combined and stored of them.

@@ -12,11 +12,12 @@ template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N :
     ),
     (
         "kiln_begin",
-        "// Lets the next kernel begin, and waits for the end of the one before: this one may have begun earlier.
+        "// Waits for the end of the kernel before, since this one may have begun earlier, and only then lets the next one begin: if the
+// next but one began too, it would be in the way of this one.
 __device__ __forceinline__ void kiln_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile(\"griddepcontrol.launch_dependents;\");
   asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");
+  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");
 #endif
 }
 ",

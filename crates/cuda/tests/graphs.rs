@@ -1,0 +1,66 @@
+//! What kernels of a graph read is what the one before wrote, though all go over the same few blocks of memory, and caches have what
+//! was there before; also with `KILN_OVERLAP=on`, when a kernel begins before the one before has ended.
+//!
+//! `cargo test -p kiln-cuda --test graphs -- --include-ignored` runs it on a machine that has a GPU.
+
+use kiln::{Cuda, CudaDevice, Int, Tensor, TensorData};
+
+/// How often a chain is repeated: it is recorded as a graph the second time.
+const REPEATS: usize = 12;
+
+/// The kernels of a chain: each reads what the last one wrote, where another processor wrote it.
+const LINKS: i32 = 60;
+
+/// Repeats a chain of kernels, and says where it went wrong.
+fn repeats(what: &str, mut chain: impl FnMut(&CudaDevice, i32) -> Result<(), String>) {
+    let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
+    let graphs = || kiln_cuda::shared(0).unwrap_or_else(|error| panic!("{error}")).graphs();
+    let before = graphs().replayed;
+    for repeat in 0..REPEATS as i32 {
+        chain(&device, repeat).unwrap_or_else(|problem| panic!("{what}, repeat {repeat}: {problem}"));
+    }
+    let wanted = std::env::var("KILN_GRAPHS").map_or(true, |value| value != "off");
+    assert!(!wanted || graphs().replayed > before, "{what}: nothing ran as a graph: {:?}", graphs());
+}
+
+/// One number, which all blocks of a kernel read and the last of them replaces: the mean of many times it, and 1.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn every_block_reads_what_one_block_wrote() {
+    for length in [1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20] {
+        repeats(&format!("{length} times one number"), |device, repeat| {
+            let ones = Tensor::<Cuda, 1>::ones([length], device);
+            let start = Tensor::<Cuda, 1>::from_floats([repeat as f32], device);
+            let end = (0..LINKS).fold(start, |number, _| (&ones * number).mean_dim(0) + 1.0);
+            let (found, expected) = (end.into_scalar::<f32>(), (repeat + LINKS) as f32);
+            // Both are whole numbers, and so are all sums.
+            if found == expected { Ok(()) } else { Err(format!("{found}, and not {expected}")) }
+        });
+    }
+}
+
+/// Many numbers, each of which is read where another one was written.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn every_element_is_read_where_another_block_wrote_it() {
+    for length in [33_i32, 1000, 5000, 40_000, 300_000] {
+        // A prime: neighbours come from all over.
+        let places: Vec<i32> =
+            (0..length).map(|i| ((i64::from(i) * 7919 + 13) % i64::from(length)) as i32).collect();
+        repeats(&format!("{length} numbers"), |device, repeat| {
+            let start: Vec<i32> = (0..length).map(|i| i.wrapping_mul(31) + repeat).collect();
+            let expected = (0..LINKS).fold(start.clone(), |state, link| {
+                let number = |&place: &i32| state[place as usize].wrapping_mul(5).wrapping_add(link);
+                places.iter().map(number).collect()
+            });
+            let index = Tensor::<Cuda, 1, Int>::from_data(TensorData::from(places.clone()), device);
+            let start = Tensor::<Cuda, 1, Int>::from_data(TensorData::from(start), device);
+            let end = (0..LINKS).fold(start, |state, link| state.select(0, index.clone()) * 5 + link);
+            let found = end.into_data().to_vec::<i32>();
+            match found.iter().zip(&expected).position(|(found, expected)| found != expected) {
+                None => Ok(()),
+                Some(at) => Err(format!("element {at} is {}, and not {}", found[at], expected[at])),
+            }
+        });
+    }
+}
