@@ -90,6 +90,7 @@ impl Recomputed {
 /// Whether an op is bound by memory, so that running it again costs little more than reading its result would.
 pub(crate) fn is_cheap(op: &Op) -> bool {
     match op {
+        Op::Custom(custom) => custom.is_cheap(),
         Op::Unary(_)
         | Op::Binary(_)
         | Op::Compare(_)
@@ -132,7 +133,6 @@ pub(crate) fn is_cheap(op: &Op) -> bool {
         | Op::Fft { .. }
         | Op::Quantize { .. }
         | Op::Collective(_)
-        | Op::Custom(_)
         | Op::Fused(_) => false,
     }
 }

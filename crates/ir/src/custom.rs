@@ -1,6 +1,6 @@
 //! Ops defined outside Kiln, and fused regions.
 
-use crate::{Error, OperandType, Program, Result, ResultTypes, TensorData, Var};
+use crate::{Error, OperandType, Program, Result, ResultTypes, Saved, TensorData, Var};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -68,6 +68,18 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
     ) -> Option<Result<Vec<Option<Var<'e>>>>> {
         let _ = (inputs, outputs, gradients);
         None
+    }
+
+    /// Which operands and results [`vjp`](CustomOp::vjp) reads the data of. Of the others it sees the types alone, and a tape
+    /// need not keep them. All by default.
+    fn saved(&self) -> Saved {
+        Saved::ALL
+    }
+
+    /// Whether the op is bound by memory, so that running it again costs little more than reading its results would: a tape
+    /// that saves memory then keeps the operands alone.
+    fn is_cheap(&self) -> bool {
+        false
     }
 
     /// The op that does for many examples what this one does for one: all its tensor operands and all its results have

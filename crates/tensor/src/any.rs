@@ -14,7 +14,7 @@ mod emit;
 mod explain;
 mod fft;
 mod float8;
-mod formula;
+pub(crate) mod formula;
 mod grid;
 mod index;
 mod linalg;

@@ -14,12 +14,14 @@ mod error;
 mod exponential;
 mod float;
 mod gamma;
+mod gate;
 mod held;
 mod polynomial;
 mod trigonometric;
 mod variance;
 
 pub(crate) use float::{bits, exponent, nextafter, powers_of_two};
+pub(crate) use gate::{GELU, GELU_APPROXIMATE, Gate, MISH, SILU};
 pub(crate) use table::{
     ACOS, ACOSH, ASIN, ASINH, ATANH, CBRT, COSH, DIGAMMA, ERFC, ERFINV, EXP2, HYPOT, I0, I0E, I1, I1E,
     LGAMMA, LOG2, LOG10, LOGADDEXP, LOGADDEXP2, LOGIT, SIGMOID, SINC, SINH, XLOG1PY, XLOGY,
@@ -126,6 +128,7 @@ mod table {
 pub fn register_special_functions() {
     table::register_unary();
     table::register_binary();
+    gate::register();
     Custom::register("polygamma", |attributes| {
         let order = attributes.parse().map_err(|_| {
             kiln_ir::Error::value("polygamma", alloc::format!("the order `{attributes}` is no whole number"))

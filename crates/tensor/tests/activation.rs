@@ -64,6 +64,16 @@ fn far_away_and_at_infinity_everything_is_at_its_limit() {
 }
 
 #[test]
+fn a_tape_keeps_of_a_gate_its_argument_alone() {
+    kiln_tensor::register_special_functions();
+    for name in ["gelu", "gelu_approximate", "silu", "mish"] {
+        let gate = kiln_tensor::Custom::from_parts(name, "").unwrap();
+        assert_eq!(gate.saved(), kiln_ir::Saved { inputs: 1, outputs: 0 }, "{name}");
+        assert!(gate.is_cheap(), "{name}: it can be computed again from that");
+    }
+}
+
+#[test]
 fn nan_stays() {
     for &function in FUNCTIONS {
         let (y, _) = evaluate(function, &[f64::NAN], DType::F32);

@@ -17,6 +17,9 @@ impl Saved {
     /// Nothing.
     pub const NONE: Saved = Saved { inputs: 0, outputs: 0 };
 
+    /// All operands and results.
+    pub const ALL: Saved = Saved { inputs: u32::MAX, outputs: u32::MAX };
+
     const fn inputs(inputs: u32) -> Saved {
         Saved { inputs, outputs: 0 }
     }
@@ -142,7 +145,7 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
             | CollectiveKind::Recv { .. } => Saved::NONE,
         },
         Op::MatMulFloat8 { .. } | Op::AttentionGrad(_) | Op::Fused(_) => Saved::inputs(u32::MAX),
-        Op::Custom(_) => Saved { inputs: u32::MAX, outputs: u32::MAX },
+        Op::Custom(custom) => custom.saved(),
         // Resizing is linear: differentiating its expansion reads no data of the operand.
         Op::Resize { .. } | Op::Fft { .. } => Saved::NONE,
         Op::Cast(_)

@@ -5,24 +5,10 @@ mod random;
 mod soft;
 
 use super::formula::{log_sigmoid, sigmoid, softplus};
+use crate::special::{GELU, GELU_APPROXIMATE, Gate, MISH, SILU};
 use crate::{AnyTensor, Result};
 use alloc::format;
-use core::f64::consts::{FRAC_1_SQRT_2, PI};
 use kiln_ir::{Comparison, Var};
-
-/// Where `sigmoid` is 0 and 1 in every dtype.
-const FAR: f64 = 1000.0;
-
-/// Where `Φ` is 0 and 1 in every dtype; its cube is finite in 16 bits.
-const FAR_OF_GAUSS: f64 = 30.0;
-
-/// `x f(x)` for an `f` that goes from 0 at `-far` to 1 at `far`: the factors stay finite, so that neither an infinite `x`
-/// nor its gradient becomes NaN.
-fn gated<'e>(x: &Var<'e>, far: f64, f: impl FnOnce(&Var<'e>) -> Var<'e>) -> Var<'e> {
-    let near = x.max(&x.scalar(-far)).min(&x.scalar(far));
-    let y = &near * f(&near);
-    x.scalar(far).compare(Comparison::Le, x).select(x, &y)
-}
 
 impl AnyTensor {
     /// `max(x, 0)`. See [`activation::relu`](crate::activation::relu).
@@ -88,16 +74,19 @@ impl AnyTensor {
         }))
     }
 
+    fn gate(self, gate: &'static Gate) -> Result<AnyTensor> {
+        self.check_float(gate.name())?;
+        Ok(self.expression(|x| gate.of(&x)))
+    }
+
     /// `x Φ(x)`. See [`activation::gelu`](crate::activation::gelu).
     pub fn gelu(self) -> Result<AnyTensor> {
-        self.check_float("gelu")?;
-        Ok(self.expression(|x| gated(&x, FAR_OF_GAUSS, gauss)))
+        self.gate(&GELU)
     }
 
     /// [`gelu`](AnyTensor::gelu) by `tanh`. See [`activation::gelu_approximate`](crate::activation::gelu_approximate).
     pub fn gelu_approximate(self) -> Result<AnyTensor> {
-        self.check_float("gelu_approximate")?;
-        Ok(self.expression(|x| gated(&x, FAR_OF_GAUSS, gauss_by_tanh)))
+        self.gate(&GELU_APPROXIMATE)
     }
 
     /// `ln(sigmoid(x))`. See [`activation::log_sigmoid`](crate::activation::log_sigmoid).
@@ -117,8 +106,7 @@ impl AnyTensor {
 
     /// `x sigmoid(x)`. See [`activation::silu`](crate::activation::silu).
     pub fn silu(self) -> Result<AnyTensor> {
-        self.check_float("silu")?;
-        Ok(self.expression(|x| gated(&x, FAR, sigmoid)))
+        self.gate(&SILU)
     }
 
     /// `x min(max(x + 3, 0), 6) / 6`. See [`activation::hard_swish`](crate::activation::hard_swish).
@@ -135,8 +123,7 @@ impl AnyTensor {
 
     /// `x tanh(softplus(x))`. See [`activation::mish`](crate::activation::mish).
     pub fn mish(self) -> Result<AnyTensor> {
-        self.check_float("mish")?;
-        Ok(self.expression(|x| gated(&x, FAR, |x| softplus(x).tanh())))
+        self.gate(&MISH)
     }
 
     /// `ln(1 + exp(beta x)) / beta`. See [`activation::softplus`](crate::activation::softplus).
@@ -239,16 +226,6 @@ impl AnyTensor {
             between.select(&x.scalar(0.0), &moved)
         }))
     }
-}
-
-/// The distribution function of the normal distribution.
-fn gauss<'e>(x: &Var<'e>) -> Var<'e> {
-    ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5
-}
-
-fn gauss_by_tanh<'e>(x: &Var<'e>) -> Var<'e> {
-    let inner = x + x.square() * x * 0.044715;
-    ((inner * libm::sqrt(2.0 / PI)).tanh() + 1.0) * 0.5
 }
 
 /// `max(x, 0)` as [`relu`](AnyTensor::relu) has it, for gates.

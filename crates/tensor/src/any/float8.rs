@@ -3,7 +3,7 @@
 use crate::any::quantize::nonzero;
 use crate::{AnyTensor, DType, Result};
 use alloc::vec::Vec;
-use kiln_ir::{Custom, CustomOp, Error, Float8, Op, OperandType, Reduction, ResultTypes, Var};
+use kiln_ir::{Custom, CustomOp, Error, Float8, Op, OperandType, Reduction, ResultTypes, Saved, Var};
 use smallvec::smallvec;
 
 /// 8-bit floats with what they are multiplied by.
@@ -161,6 +161,10 @@ impl CustomOp for MatMulAsFloat8 {
             return Some(alloc::vec![inputs[0].matmul(&inputs[1])]);
         }
         Some(alloc::vec![product(&inputs[0], &inputs[1], [Float8::E4M3; 2])])
+    }
+
+    fn saved(&self) -> Saved {
+        Saved { outputs: 0, ..Saved::ALL }
     }
 
     fn vjp<'e>(

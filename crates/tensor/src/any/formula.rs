@@ -120,14 +120,14 @@ pub(super) fn minus_abs<'e>(x: &Var<'e>, negative: &Var<'e>) -> Var<'e> {
 }
 
 /// `ln(1 + exp(x))` for every `x`, with all derivatives: each element takes one of two branches that are smooth at 0.
-pub(super) fn softplus<'e>(x: &Var<'e>) -> Var<'e> {
+pub(crate) fn softplus<'e>(x: &Var<'e>) -> Var<'e> {
     let negative = x.less(&x.scalar(0.0));
     let log = minus_abs(x, &negative).exp().log1p();
     negative.select(&x.scalar(0.0), x) + log
 }
 
 /// `1 / (1 + exp(-x))`, accurate at both ends; the exponent is never positive.
-pub(super) fn sigmoid<'e>(x: &Var<'e>) -> Var<'e> {
+pub(crate) fn sigmoid<'e>(x: &Var<'e>) -> Var<'e> {
     let negative = x.less(&x.scalar(0.0));
     let e = minus_abs(x, &negative).exp();
     negative.select(&e, &e.scalar(1.0)) / (e + 1.0)

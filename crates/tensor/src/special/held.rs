@@ -2,7 +2,7 @@
 
 use crate::{AnyTensor, Result};
 use alloc::vec::Vec;
-use kiln_ir::{Custom, CustomOp, DType, Op, OperandType, ResultTypes, Var};
+use kiln_ir::{Custom, CustomOp, DType, Op, OperandType, ResultTypes, Saved, Var};
 use smallvec::smallvec;
 
 /// A tensor as it is, which a layer of mixed precision holds as it holds another one.
@@ -53,6 +53,10 @@ impl CustomOp for HeldAs {
 
     fn held_as(&self) -> Option<usize> {
         Some(HeldAs::LIKE)
+    }
+
+    fn saved(&self) -> Saved {
+        Saved::NONE
     }
 
     fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {

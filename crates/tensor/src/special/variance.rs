@@ -3,7 +3,7 @@
 use super::widened;
 use crate::{AnyTensor, Result};
 use alloc::vec::Vec;
-use kiln_ir::{Custom, CustomOp, Op, OperandType, ResultTypes, Var};
+use kiln_ir::{Custom, CustomOp, Op, OperandType, ResultTypes, Saved, Var};
 use smallvec::smallvec;
 
 /// The mean of the squares of what a tensor differs from its mean by, along the axes of which the mean has one element.
@@ -61,6 +61,10 @@ impl CustomOp for VarianceAbout {
         let squares = (widened(x) - widened(mean)).square();
         let total = if axes.is_empty() { squares } else { squares.sum(&axes) };
         Some(alloc::vec![(total / count as f64).cast(x.dtype())])
+    }
+
+    fn saved(&self) -> Saved {
+        Saved { outputs: 0, ..Saved::ALL }
     }
 
     fn vjp<'e>(

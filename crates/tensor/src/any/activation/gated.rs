@@ -1,6 +1,7 @@
 //! Gated linear units: one half of an axis lets the other through.
 
-use super::{FAR, FAR_OF_GAUSS, gated, gauss, rectified, sigmoid};
+use super::{rectified, sigmoid};
+use crate::special::{GELU, SILU};
 use crate::{AnyTensor, Axis, Result};
 use alloc::format;
 use kiln_ir::{SliceAxis, Var};
@@ -19,8 +20,8 @@ impl Gate {
         match self {
             Gate::Sigmoid => sigmoid(x),
             Gate::Relu => rectified(x),
-            Gate::Gelu => gated(x, FAR_OF_GAUSS, gauss),
-            Gate::Silu => gated(x, FAR, sigmoid),
+            Gate::Gelu => GELU.of(x),
+            Gate::Silu => SILU.of(x),
         }
     }
 }

@@ -1,0 +1,148 @@
+//! Smooth gates: `x f(x)` for an `f` that goes from 0 to 1.
+
+use super::{floats, widened};
+use crate::Result;
+use crate::any::formula::{sigmoid, softplus};
+use alloc::vec::Vec;
+use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+use core::fmt;
+use kiln_ir::{Custom, CustomOp, Op, OperandType, ResultTypes, Saved, Var};
+
+/// A function `x f(x)`. Its gradient reads the argument alone, so that a tape keeps nothing else.
+pub(crate) struct Gate {
+    name: &'static str,
+    /// Where `f` is 0 and 1 in every dtype. Factors no further from 0 are finite, so that neither an infinite argument nor its
+    /// gradient becomes NaN.
+    far: f64,
+    /// `f`, also of an infinity.
+    share: for<'e> fn(&Var<'e>) -> Var<'e>,
+    /// The derivative of `f` where `x` is not far, from `x` and `f(x)`.
+    slope: for<'e> fn(&Var<'e>, &Var<'e>) -> Var<'e>,
+}
+
+/// Where `Φ` is 0 and 1 in every dtype; its cube is finite in 16 bits.
+const FAR_OF_GAUSS: f64 = 30.0;
+
+/// Where `sigmoid` is 0 and 1 in every dtype.
+const FAR_OF_SIGMOID: f64 = 1000.0;
+
+/// `x Φ(x)`, the Gaussian error linear unit ([Hendrycks and Gimpel, 2016](https://arxiv.org/abs/1606.08415)).
+pub(crate) static GELU: Gate = Gate {
+    name: "gelu",
+    far: FAR_OF_GAUSS,
+    share: gauss,
+    slope: |x, _| (x.square() * -0.5).exp() * (SCALE * 0.5),
+};
+
+/// The same with `Φ` approximated by `tanh`.
+pub(crate) static GELU_APPROXIMATE: Gate = Gate {
+    name: "gelu_approximate",
+    far: FAR_OF_GAUSS,
+    share: |x| (bend(x).tanh() + 1.0) * 0.5,
+    // With t = 2 f - 1, the derivative of tanh is 1 - t² = 4 f (1 - f).
+    slope: |x, f| f * (1.0 - f) * (x.square() * (6.0 * CUBIC * SCALE) + 2.0 * SCALE),
+};
+
+/// `x sigmoid(x)`.
+pub(crate) static SILU: Gate =
+    Gate { name: "silu", far: FAR_OF_SIGMOID, share: sigmoid, slope: |_, f| f * (1.0 - f) };
+
+/// `x tanh(softplus(x))` ([Misra, 2019](https://arxiv.org/abs/1908.08681)).
+pub(crate) static MISH: Gate = Gate {
+    name: "mish",
+    far: FAR_OF_SIGMOID,
+    share: |x| softplus(x).tanh(),
+    slope: |x, f| (1.0 - f.square()) * sigmoid(x),
+};
+
+/// Makes the gates known by name.
+#[cfg(feature = "std")]
+pub(super) fn register() {
+    // A maker is a function without an environment, so that each name needs one of its own.
+    Custom::register(GELU.name, |_| Ok(Custom::new(&GELU)));
+    Custom::register(GELU_APPROXIMATE.name, |_| Ok(Custom::new(&GELU_APPROXIMATE)));
+    Custom::register(SILU.name, |_| Ok(Custom::new(&SILU)));
+    Custom::register(MISH.name, |_| Ok(Custom::new(&MISH)));
+}
+
+/// The distribution function of the normal distribution.
+fn gauss<'e>(x: &Var<'e>) -> Var<'e> {
+    ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5
+}
+
+/// The share of the cube in [`bend`].
+const CUBIC: f64 = 0.044715;
+
+/// `√(2/π)`.
+const SCALE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
+
+/// What `tanh` is taken of, so that it is about `2 Φ(x) - 1`.
+fn bend<'e>(x: &Var<'e>) -> Var<'e> {
+    (x + x.square() * x * CUBIC) * SCALE
+}
+
+impl Gate {
+    /// As one op, so that it is differentiated by its own rule.
+    pub(crate) fn of<'e>(&'static self, x: &Var<'e>) -> Var<'e> {
+        x.apply(Op::Custom(Custom::new(self)), &[])
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl CustomOp for &'static Gate {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        floats(self.name, inputs, 1)
+    }
+
+    fn batched(&self) -> Option<Custom> {
+        Some(Custom::new(*self))
+    }
+
+    fn is_expression(&self) -> bool {
+        true
+    }
+
+    fn is_cheap(&self) -> bool {
+        true
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        let x = &inputs[0];
+        let near = x.max(&x.scalar(-self.far));
+        Some(alloc::vec![&near * (self.share)(&near)])
+    }
+
+    fn saved(&self) -> Saved {
+        Saved { inputs: 1, outputs: 0 }
+    }
+
+    fn vjp<'e>(
+        &self,
+        inputs: &[Var<'e>],
+        _: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+        let gradient = |g: &Var<'e>| {
+            let x = widened(&inputs[0]);
+            let near = x.max(&x.scalar(-self.far)).min(&x.scalar(self.far));
+            let (g, share) = (widened(g), (self.share)(&near));
+            // In this order, no tensor is made of the argument alone that layers which fuse would rather store than compute again.
+            let slope = (self.slope)(&near, &share);
+            (&g * share + g * near * slope).cast(inputs[0].dtype())
+        };
+        Some(Ok(alloc::vec![gradients[0].as_ref().map(gradient)]))
+    }
+}
