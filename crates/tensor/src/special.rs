@@ -170,17 +170,17 @@ impl AnyTensor {
     }
 }
 
-impl fmt::Debug for Unary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
+macro_rules! shown_by_name {
+    ($($kind:ident)*) => {$(
+        impl fmt::Debug for $kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name)
+            }
+        }
+    )*};
 }
 
-impl fmt::Debug for Binary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
+shown_by_name! { Unary Binary Gate }
 
 impl CustomOp for &'static Unary {
     fn name(&self) -> &str {

@@ -110,10 +110,7 @@ fn go_down(w: &mut Writer<'_>, pass: &Pass, along: &[ValueId], mut scope: Scope)
     w.index("j", &w.language.least(&format!("begun + chunk * {groups}"), "end - 1"));
     w.decode("j", reduced);
     for &(value, param) in &loads {
-        let load = w.language.load_vector(param, vector, "chunk", &w.place(param));
-        w.line(load);
-        let dtype = kernel.body[value as usize].dtype;
-        scope.kept[value as usize] = Some(w.language.lane(param, dtype, "chunk", "slot"));
+        w.take_vector(value, param, "chunk", &mut scope);
     }
     w.close();
     each(w);

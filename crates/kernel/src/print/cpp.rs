@@ -279,11 +279,13 @@ impl Cpp<'_> {
         let is_number = |value: ValueId| {
             matches!(self.kernel.body[value as usize].compute, Compute::Number(_) | Compute::Constant(_))
         };
-        match (self.rounding(a), self.rounding(b)) {
-            (a, b) if a == b => a,
-            (Rounding::Quick, _) if is_number(b) => Rounding::Quick,
-            (_, Rounding::Quick) if is_number(a) => Rounding::Quick,
-            _ => Rounding::Careful,
+        let (of_a, of_b) = (self.rounding(a), self.rounding(b));
+        if of_a == of_b || (of_a == Rounding::Quick && is_number(b)) {
+            of_a
+        } else if of_b == Rounding::Quick && is_number(a) {
+            Rounding::Quick
+        } else {
+            Rounding::Careful
         }
     }
 

@@ -85,12 +85,12 @@ fn vectors(w: &mut Writer<'_>) {
     let along = |param: u32| kernel.params[param as usize].strides.get(inner) == Some(&StrideClass::One);
     let load = |(number, instruction): (usize, &Instruction)| {
         let param = instruction.compute.plain_load().filter(|&param| along(param))?;
-        Some((number, param, instruction.dtype))
+        Some((number as ValueId, param))
     };
-    let loads: Vec<(usize, u32, DType)> = kernel.body.iter().enumerate().filter_map(load).collect();
+    let loads: Vec<(ValueId, u32)> = kernel.body.iter().enumerate().filter_map(load).collect();
     let written: Vec<(ValueId, u32)> = kernel.stores().filter(|&(_, param)| along(param)).collect();
     w.index("points", &w.extent(axes));
-    for &(_, param, _) in &loads {
+    for &(_, param) in &loads {
         let line = w.language.declare_loads(param, vector, unroll);
         w.line(line);
     }
@@ -102,10 +102,8 @@ fn vectors(w: &mut Writer<'_>) {
         w.decode("point", axes);
     };
     open(w);
-    for &(number, param, dtype) in &loads {
-        let load = w.language.load_vector(param, vector, "chunk", &w.place(param));
-        w.line(load);
-        scope.kept[number] = Some(w.language.lane(param, dtype, "chunk", "slot"));
+    for &(value, param) in &loads {
+        w.take_vector(value, param, "chunk", &mut scope);
     }
     w.close();
     open(w);

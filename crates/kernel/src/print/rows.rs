@@ -323,10 +323,7 @@ pub(super) fn load_chunk(w: &mut Writer<'_>, vector: u32, along: &[ValueId], sco
     for (value, param) in loads {
         let line = w.language.declare_loads(param, vector, 1);
         w.line(line);
-        let load = w.language.load_vector(param, vector, "0", &w.place(param));
-        w.line(load);
-        let dtype = w.kernel.body[value as usize].dtype;
-        scope.kept[value as usize] = Some(w.language.lane(param, dtype, "0", "slot"));
+        w.take_vector(value, param, "0", scope);
     }
 }
 

@@ -101,6 +101,14 @@ impl<'a> Writer<'a> {
         Writer { kernel, language, schedule, body: String::new(), shared: Vec::new(), depth: 1 }
     }
 
+    /// Reads the vector of a value, which is then taken from its lanes, into one of the places of its parameter.
+    pub(super) fn take_vector(&mut self, value: ValueId, param: u32, which: &str, scope: &mut Scope) {
+        let load = self.language.load_vector(param, self.schedule.vector, which, &self.place(param));
+        self.line(load);
+        let dtype = self.kernel.body[value as usize].dtype;
+        scope.kept[value as usize] = Some(self.language.lane(param, dtype, which, "slot"));
+    }
+
     pub(super) fn line(&mut self, text: impl AsRef<str>) {
         let text = text.as_ref();
         if text.is_empty() {

@@ -75,7 +75,7 @@ impl AnyTensor {
     }
 
     fn gate(self, gate: &'static Gate) -> Result<AnyTensor> {
-        self.check_float(gate.name())?;
+        self.check_float(gate.name)?;
         Ok(self.expression(|x| gate.of(&x)))
     }
 

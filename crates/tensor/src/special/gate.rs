@@ -5,12 +5,11 @@ use crate::Result;
 use crate::any::formula::{sigmoid, softplus};
 use alloc::vec::Vec;
 use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
-use core::fmt;
 use kiln_ir::{Custom, CustomOp, Op, OperandType, ResultTypes, Saved, Var};
 
 /// A function `x f(x)`. Its gradient reads the argument alone, so that a tape keeps nothing else.
 pub(crate) struct Gate {
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// Where `f` is 0 and 1 in every dtype. Factors no further from 0 are finite, so that neither an infinite argument nor its
     /// gradient becomes NaN.
     far: f64,
@@ -85,16 +84,6 @@ impl Gate {
     /// As one op, so that it is differentiated by its own rule.
     pub(crate) fn of<'e>(&'static self, x: &Var<'e>) -> Var<'e> {
         x.apply(Op::Custom(Custom::new(self)), &[])
-    }
-
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
-impl fmt::Debug for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
     }
 }
 

@@ -35,12 +35,13 @@ impl CustomOp for HeldAs {
 
     fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         let types: Vec<_> = inputs.iter().filter_map(|input| input.tensor()).collect();
-        match types[..] {
-            [x, like] if x.dtype.is_float() && x.dtype == like.dtype => Ok(smallvec![*x]),
-            _ => {
-                Err(kiln_ir::Error::type_error(HeldAs::NAME, "takes two tensors of one float dtype", inputs))
-            }
+        if let [x, like] = types[..]
+            && x.dtype.is_float()
+            && x.dtype == like.dtype
+        {
+            return Ok(smallvec![*x]);
         }
+        Err(kiln_ir::Error::type_error(HeldAs::NAME, "takes two tensors of one float dtype", inputs))
     }
 
     fn batched(&self) -> Option<Custom> {

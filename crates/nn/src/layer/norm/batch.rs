@@ -72,13 +72,15 @@ impl<B: Backend> BatchNorm<B> {
     #[track_caller]
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         check_channels("batch_norm", &x, self.num_features);
-        let input = x.clone();
+        // Held only where it is asked for, since engines overwrite an input that nobody holds.
+        let like = x.engine_stack().engine().mixes_precision().then(|| x.clone());
         let (centered, variance) = match x.engine_stack().autodiff() {
             Some(_) => self.center_by_batch(x),
             None => (x - per_channel(self.running_mean.value()), per_channel(self.running_var.value())),
         };
         let normal = centered * (variance + self.epsilon).rsqrt();
-        held_as(scale_channels(normal, &self.weight, &self.bias), &input)
+        let y = scale_channels(normal, &self.weight, &self.bias);
+        if let Some(like) = &like { held_as(y, like) } else { y }
     }
 
     /// The input less the mean of the batch, and the variance of the batch. Updates the running statistics.

@@ -114,7 +114,8 @@ impl AnyTensor {
         const OP: &str = "batch_norm";
         self.check_float(OP)?;
         self.check_rank(OP, 2, "[batch, channels, ..]")?;
-        let x = self.clone();
+        // Held only where it is asked for, since engines overwrite an input that nobody holds.
+        let like = self.stack().engine().mixes_precision().then(|| self.clone());
         let (centred, variance, running) = match (options.training, running) {
             (true, running) => self.by_batch(running, options.momentum)?,
             (false, Some((mean, variance))) => {
@@ -131,7 +132,8 @@ impl AnyTensor {
         let epsilon = options.epsilon;
         let normal = centred.expression_with([variance], |x, [variance]| x * (variance + epsilon).rsqrt());
         let y = normal.by_channel(OP, Binary::Mul, weight)?.by_channel(OP, Binary::Add, bias)?;
-        Ok((y.held_as(&x)?, running))
+        let y = if let Some(like) = &like { y.held_as(like)? } else { y };
+        Ok((y, running))
     }
 
     /// The tensor without the mean of each channel, the variance, and the new running statistics.
