@@ -166,9 +166,8 @@ impl<D: Driver> Gpu<D> {
         let size =
             |array: &Array<D>| if array.layout.rank() == 4 { dtype } else { dtype.accumulator() }.size();
         let mut tensors: Vec<Place<D::Memory>> = all.iter().map(|array| array.at(size(array))).collect();
-        if let Some(bias) = self.attention_bias(call)? {
-            tensors.push(bias.at(0));
-        }
+        let added = self.attention_bias(call)?;
+        tensors.extend(added.as_ref().map(|added| added.at(0)));
         tensors.extend(found.iter().map(|array| array.at(size(array))));
         self.attend(Attend { attention: Arc::new(attention), tensors, workspace: workspace.at(0) })?;
         if bias.is_some() && pass == AttentionPass::Forward {

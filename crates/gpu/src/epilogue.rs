@@ -84,7 +84,7 @@ impl<D: Driver> Gpu<D> {
         let is_number = |(input, number): &(usize, kiln_ir::Scalar)| {
             inputs[*input].scalar().is_some_and(|given| given.to_f64() == number.to_f64())
         };
-        let factors = factors.map(|input| inputs[input].clone());
+        let mut factors = factors.map(|input| inputs[input].clone());
         let is_empty = |operand: &Operand| operand.value().is_none_or(|value| value.ty().num_elements() == 0);
         if !numbers.iter().all(is_number) || factors.iter().any(is_empty) {
             return Ok(None);
@@ -95,7 +95,7 @@ impl<D: Driver> Gpu<D> {
             None => None,
         };
         let result = self.uninit(&results[0])?;
-        let Some(mut products) = self.products(&factors, product, &result)? else { return Ok(None) };
+        let Some(mut products) = self.products(&mut factors, product, &result)? else { return Ok(None) };
         if Self::is_slim(&products) {
             return Ok(None);
         }

@@ -44,11 +44,11 @@ impl<D: Driver> Gpu<D> {
             factors[1] = padded(&factors[1], [0, wide]);
         }
         let [rows, columns_of] = factors.map(Var::into_value);
-        let factors =
+        let mut factors =
             [self.lying_inward(rows, false)?, self.lying_inward(columns_of, true)?].map(Operand::Value);
         let whole = TensorType { shape: ty.shape.with(rank - 1, columns + wide), ..ty };
         let result = self.uninit(&whole)?;
-        let Some(mut products) = self.products(&factors, &whole, &result)? else { return Ok(None) };
+        let Some(mut products) = self.products(&mut factors, &whole, &result)? else { return Ok(None) };
         let (scale_a, scale_b) = (tensor::<D>(inputs, 2)?.0, tensor::<D>(inputs, 3)?.0);
         let scales = [scale_a, scale_b].map(|scale| scale.at(DType::F32.size()));
         products.float8 = Some(Float8Factors { formats, scales });

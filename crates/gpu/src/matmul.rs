@@ -22,32 +22,31 @@ impl<D: Driver> Gpu<D> {
             return self.computed(&Op::MatMul, inputs, results);
         }
         let result = self.uninit(&ty)?;
-        if let Some(products) = self.products(&inputs, &ty, &result)?
+        let mut factors = [inputs[0].clone(), inputs[1].clone()];
+        if let Some(products) = self.products(&mut factors, &ty, &result)?
             && (self.multiply_slim(&products)? || self.multiply(products)?)
         {
             return Ok(smallvec![Array { suspicions: suspicions::<D>(&inputs), ..result }.into_value(ty)]);
         }
-        drop(result);
+        drop((result, factors));
         self.computed(&Op::MatMul, inputs, results)
     }
 
-    /// The product of two operands as libraries are asked for it, of that type and into that memory; `None` where operands are no
-    /// tensors.
+    /// The product of two factors as libraries are asked for it, of that type and into that memory; `None` where factors are no
+    /// tensors. Those that libraries could not read become copies, which must be kept until the product is queued.
     pub(crate) fn products(
         &self,
-        inputs: &[Operand],
+        factors: &mut [Operand; 2],
         ty: &TensorType,
         result: &Array<D>,
     ) -> Result<Option<Products<D::Memory>>> {
         let mut lies = [None; 2];
-        let mut factors = [inputs[0].clone(), inputs[1].clone()];
         for (factor, lie) in factors.iter_mut().zip(&mut lies) {
             *lie = self.lying(factor)?;
         }
         let [Some(left), Some(right)] = lies else { return Ok(None) };
-        let operands: Operands = factors.into_iter().collect();
-        let (a, a_ty) = tensor::<D>(&operands, 0)?;
-        let (b, b_ty) = tensor::<D>(&operands, 1)?;
+        let (a, a_ty) = tensor::<D>(factors, 0)?;
+        let (b, b_ty) = tensor::<D>(factors, 1)?;
         let rank = ty.shape.rank();
         Ok(Some(Products {
             count: ty.shape[..rank - 2].iter().product(),

@@ -112,6 +112,11 @@ impl<D: Driver> Pool<D> {
         drop(kept);
     }
 
+    /// Whether nobody holds the block of this memory any more: somebody else may be given it.
+    pub(crate) fn is_free(&self, memory: &Arc<D::Memory>) -> bool {
+        self.with(|state| state.free.values().any(|free| Arc::ptr_eq(free, memory)))
+    }
+
     fn give_back(&self, memory: Arc<D::Memory>, len: usize, number: u64) {
         let surplus = self.with(|state| {
             state.usage.live_bytes -= len;
@@ -161,6 +166,11 @@ impl<D: Driver> Block<D> {
         let memory = self.memory.as_ref().expect("a block has its memory until it is dropped");
         Place { memory: memory.clone(), offset }
     }
+
+    /// How many blocks were made before it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
 }
 
 impl<D: Driver> Drop for Block<D> {
@@ -192,6 +202,17 @@ mod tests {
             assert_eq!(class(len), Some(len));
         }
         assert_eq!(class(usize::MAX), None);
+    }
+
+    #[test]
+    fn a_block_is_free_when_it_was_dropped() {
+        let driver = crate::DryDriver::new(crate::DeviceInfo::absent("dry"), |_| Ok(Vec::new()));
+        let pool = Pool::new(Arc::new(driver), MemoryConfig::default());
+        let block = pool.block(100).unwrap();
+        let place = block.at(0);
+        assert!(!pool.is_free(&place.memory));
+        drop(block);
+        assert!(pool.is_free(&place.memory), "a place alone does not hold a block");
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod line;
 mod run;
 
 use crate::Gpu;
-use crate::driver::{Arguments, Attend, Convolve, Driver, Grid, Place, Products, Step};
+use crate::driver::{Argument, Arguments, Attend, Convolve, Driver, Grid, Place, Products, Step};
 use crate::memory::Block;
 use crate::slim::Slim;
 use crate::strided::ALIGNMENT;
@@ -21,6 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Steps of a run at most: the device should not wait for more.
 const MOST_STEPS: usize = 128;
+
+/// Steps of the first run for a device that has nothing to do. Each run after it is twice as long as the one before.
+const FIRST_STEPS: usize = 16;
 
 /// What became of the graphs in which repeated steps are queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +57,8 @@ struct State<D: Driver> {
     labels: Vec<Option<Label>>,
     /// What the last of the steps that wait is, if it is products of few rows.
     slim: Option<Slim<D::Memory>>,
+    /// Steps that make a run.
+    enough: usize,
 }
 
 /// Whether `KILN_GRAPHS` in the environment leaves graphs on, as they are without it.
@@ -63,7 +68,7 @@ pub(crate) fn graphs_wanted() -> bool {
 
 impl<D: Driver> Queue<D> {
     pub(crate) fn new(driver: Arc<D>, graphs: bool) -> Queue<D> {
-        let state = State { waiting: Vec::new(), labels: Vec::new(), slim: None };
+        let state = State { waiting: Vec::new(), labels: Vec::new(), slim: None, enough: FIRST_STEPS };
         let (counters, trace) = (Arc::<Counters>::default(), Arc::new(Trace::from_environment()));
         let line = Line::new(driver.clone(), counters.clone(), trace.clone());
         Queue { driver, graphs, counters, trace, state: Mutex::new(state), line }
@@ -131,7 +136,8 @@ impl<D: Driver> Queue<D> {
             state.labels.resize_with(state.waiting.len() - 1, || None);
             state.labels.push(label);
         }
-        if state.waiting.len() >= MOST_STEPS {
+        if state.waiting.len() >= state.enough {
+            state.enough = (2 * state.enough).min(MOST_STEPS);
             self.flush(state);
         }
         Ok(())
@@ -157,7 +163,9 @@ impl<D: Driver> Queue<D> {
     /// When the device failed.
     pub(crate) fn read(&self, from: &Place<D::Memory>, bytes: &mut [u8]) -> Result<()> {
         self.with(|state| self.settle(state, from))?;
-        self.driver.read(from, bytes)
+        self.driver.read(from, bytes)?;
+        self.with(|state| state.enough = FIRST_STEPS);
+        Ok(())
     }
 
     /// Writes bytes, which nothing before sees.
@@ -178,6 +186,7 @@ impl<D: Driver> Queue<D> {
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.drain()?;
         self.driver.synchronize()?;
+        self.with(|state| state.enough = FIRST_STEPS);
         self.trace.report(&self.driver.info().name);
         Ok(())
     }
@@ -236,7 +245,25 @@ impl<D: Driver> Gpu<D> {
             return Ok(());
         }
         let step = Step::Launch { function: function.clone(), grid, arguments };
+        self.assert_held(&step);
         self.queue.push_labelled(step, || Some(label()))
+    }
+
+    /// Blocks are in use until the step is queued: one that was dropped before may by then be another thread's.
+    pub(crate) fn assert_held(&self, step: &Step<D>) {
+        let is_free = |argument: &Argument<D::Memory>| match argument {
+            Argument::Place(place) => self.pool.is_free(&place.memory),
+            Argument::Word(_) => false,
+        };
+        debug_assert!(
+            !run::arguments(step).iter().any(is_free),
+            "[gpu] a step over memory that nobody holds"
+        );
+    }
+
+    fn push(&self, step: Step<D>) -> Result<()> {
+        self.assert_held(&step);
+        self.queue.push(step)
     }
 
     /// Queues products by the vendor's library; `false` where it has none for these. Sizes, pitches and steps come from the
@@ -245,7 +272,7 @@ impl<D: Driver> Gpu<D> {
         if !self.driver.multiplies(&products) {
             return Ok(false);
         }
-        self.queue.push(Step::Multiply(products))?;
+        self.push(Step::Multiply(products))?;
         Ok(true)
     }
 
@@ -256,7 +283,7 @@ impl<D: Driver> Gpu<D> {
     /// When the device failed, or an address is not a multiple of [`ALIGNMENT`].
     pub(crate) fn convolve(&self, convolve: Convolve<D::Memory>) -> Result<()> {
         aligned("conv", &convolve.tensors)?;
-        self.queue.push(Step::Convolve(convolve))
+        self.push(Step::Convolve(convolve))
     }
 
     /// Queues an attention by the vendor's library, which has an algorithm for it. Steps are those of the tensors' layouts, and
@@ -266,7 +293,7 @@ impl<D: Driver> Gpu<D> {
     /// When the device failed, or an address is not a multiple of [`ALIGNMENT`].
     pub(crate) fn attend(&self, attend: Attend<D::Memory>) -> Result<()> {
         aligned("attention", &attend.tensors)?;
-        self.queue.push(Step::Attend(attend))
+        self.push(Step::Attend(attend))
     }
 
     /// A block of at least that many bytes.

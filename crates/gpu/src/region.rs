@@ -13,10 +13,11 @@ use kiln_ir::{
     Result, Scalar, Shape, TensorType, Values,
 };
 use kiln_kernel::print::{GpuArgument, cpp};
-use kiln_kernel::{GpuSchedule, Kernel, Launch, Nest, ParamKind};
+use kiln_kernel::{Binding, GpuSchedule, Hero, Kernel, Launch, Nest, Param, ParamKind};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How an operand is given.
@@ -99,6 +100,8 @@ pub(crate) struct Region<D: Driver> {
     functions: Vec<(Arc<D::Function>, usize)>,
     /// Where its results lie; empty for what is [made](Gpu::run_made) into an array that is there.
     results: Vec<Layout>,
+    /// The operands whose memory each result may take: what is done again then finds its operands where they were.
+    takes: Vec<SmallVec<[usize; 2]>>,
 }
 
 impl<D: Driver> Gpu<D> {
@@ -257,13 +260,25 @@ impl<D: Driver> Region<D> {
         for (entry, blocks) in printed.entries.iter().zip(schedule.grid(&kernel, &launch)) {
             functions.push((gpu.kernels.function(&source, entry)?, blocks));
         }
-        Ok(Some(Region { kernel, launch, schedule, arguments: printed.arguments, functions, results }))
+        let takes = (0..results.len()).map(|place| taken_by(&kernel, &launch, place)).collect();
+        Ok(Some(Region { kernel, launch, schedule, arguments: printed.arguments, functions, results, takes }))
     }
 
     fn run(&self, gpu: &Gpu<D>, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
-        let mut fresh: SmallVec<[Array<D>; 2]> = SmallVec::new();
-        for (ty, layout) in results.iter().zip(&self.results) {
-            fresh.push(Array { layout: *layout, ..gpu.uninit(ty)? });
+        let mut targets: SmallVec<[Array<D>; 2]> = SmallVec::new();
+        let mut taken = SmallVec::<[usize; 2]>::new();
+        for ((ty, layout), takes) in results.iter().zip(&self.results).zip(&self.takes) {
+            let free = takes.iter().filter(|operand| !taken.contains(operand));
+            let free = free.filter_map(|&operand| Some((operand, reusable::<D>(&inputs[operand], ty)?)));
+            // What stays from step to step so comes to lie in the first blocks, and stays there.
+            let array = match free.min_by_key(|(_, array)| array.block.number()) {
+                Some((operand, array)) => {
+                    taken.push(operand);
+                    Array { suspicions: Suspicions::new(), ..array.clone() }
+                }
+                None => gpu.uninit(ty)?,
+            };
+            targets.push(Array { layout: *layout, ..array });
         }
         let mut suspicions = suspicions::<D>(inputs);
         let mut own = None;
@@ -275,8 +290,8 @@ impl<D: Driver> Region<D> {
             suspicions.push(&suspicion);
             own = Some(suspicion);
         }
-        self.launch(gpu, inputs, &fresh, own.as_ref())?;
-        let values = fresh
+        self.launch(gpu, inputs, &targets, own.as_ref())?;
+        let values = targets
             .into_iter()
             .zip(results)
             .map(|(array, ty)| Array { suspicions: suspicions.clone(), ..array }.into_value(*ty));
@@ -393,6 +408,45 @@ impl<D: Driver> Region<D> {
         }
         Ok(())
     }
+}
+
+/// The operands whose memory a result may take: those of which every point reads the element where it writes its own, and no
+/// other.
+fn taken_by(kernel: &Kernel, launch: &Launch, result: usize) -> SmallVec<[usize; 2]> {
+    let all = || kernel.params.iter().zip(&launch.bindings).zip(0u32..);
+    let output = all()
+        .find(|((param, binding), _)| param.kind == ParamKind::Output && binding.place == result)
+        .filter(|_| kernel.hero == Hero::Map);
+    let Some(((output, target), _)) = output else { return SmallVec::new() };
+    let is_whole =
+        launch.extents.iter().zip(&target.strides).all(|(&extent, &stride)| extent <= 1 || stride != 0);
+    let is_read_there = |param: &Param, binding: &Binding, number: u32| {
+        let mut reads = kernel.body.iter().filter(|instruction| instruction.compute.load() == Some(number));
+        let once =
+            reads.next().is_some_and(|read| read.compute.plain_load().is_some()) && reads.next().is_none();
+        once && param.kind == ParamKind::Input
+            && param.dtype == output.dtype
+            && (binding.offset, &binding.strides) == (target.offset, &target.strides)
+    };
+    let is_only = |place: usize| {
+        let inputs =
+            all().filter(|((param, binding), _)| param.kind == ParamKind::Input && binding.place == place);
+        inputs.count() == 1
+    };
+    let found = all().filter(|((param, binding), number)| {
+        is_whole && is_read_there(param, binding, *number) && is_only(binding.place)
+    });
+    found.map(|((_, binding), _)| binding.place).collect()
+}
+
+/// The array of an operand that nobody else sees, if its memory is as long as that of a result of that type.
+fn reusable<'a, D: Driver>(operand: &'a Operand, ty: &TensorType) -> Option<&'a Array<D>> {
+    let value = operand.value().filter(|value| value.is_unique())?;
+    let array = Array::<D>::of(value).ok()?;
+    // What other threads did with clones that they dropped comes before what is queued now.
+    fence(Ordering::Acquire);
+    let is_alone = Arc::strong_count(&array.block) == 1 && array.layout.offset == 0;
+    (is_alone && value.ty().num_bytes() == ty.num_bytes()).then_some(array)
 }
 
 /// The program of one op. Plain numbers are inputs without axes, so that another number is no other program.

@@ -108,7 +108,9 @@ impl<D: Driver> Gpu<D> {
             {
                 return Ok((step, both, true));
             }
-            Ok((self.slim_step(&slim, &scratch)?, slim, false))
+            let step = self.slim_step(&slim, &scratch)?;
+            self.assert_held(&step);
+            Ok((step, slim, false))
         })?;
         Ok(true)
     }

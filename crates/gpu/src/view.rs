@@ -10,7 +10,7 @@ use kiln_ir::{
 use smallvec::smallvec;
 
 /// The array and the type of an operand.
-pub(crate) fn tensor<D: Driver>(inputs: &Operands, place: usize) -> Result<(&Array<D>, &TensorType)> {
+pub(crate) fn tensor<D: Driver>(inputs: &[Operand], place: usize) -> Result<(&Array<D>, &TensorType)> {
     match inputs.get(place) {
         Some(Operand::Value(value)) => Ok((Array::of(value)?, value.ty())),
         Some(Operand::Scalar(_)) | None => {

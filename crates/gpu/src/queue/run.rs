@@ -21,6 +21,12 @@ const MOST_FORMS: usize = 1024;
 /// How often a graph may refuse to be amended before its form is given up.
 pub(super) const MOST_REFUSALS: u32 = 4;
 
+/// Graphs of one form: memory that is used again by turns has few patterns, and each has a graph that fits as it is.
+pub(super) const MOST_GRAPHS: usize = 4;
+
+/// Of so many steps one may be amended before another graph is made instead, while there may be more.
+const SELDOM: usize = 8;
+
 /// Steps that waited together, at least one.
 pub(super) struct Run<D: Driver> {
     pub(super) steps: Vec<Step<D>>,
@@ -66,7 +72,7 @@ enum Form {
 struct Known<D: Driver> {
     /// Held, so that no other function gets the address of one.
     _functions: Vec<Arc<D::Function>>,
-    graph: Option<Ready<D>>,
+    graphs: Vec<Ready<D>>,
     refusals: u32,
 }
 
@@ -139,29 +145,51 @@ impl<D: Driver> Runner<D> {
                 self.known.clear();
             }
             let functions = steps.iter().filter_map(function).collect();
-            self.known.insert(form, Known { _functions: functions, graph: None, refusals: 0 });
+            self.known.insert(form, Known { _functions: functions, graphs: Vec::new(), refusals: 0 });
             return Ok(false);
         };
-        if known.graph.as_mut().is_some_and(|ready| !amend(&*self.driver, &self.counters, ready, steps)) {
-            known.graph = None;
-            known.refusals += 1;
-        }
-        if known.graph.is_none() && known.refusals < MOST_REFUSALS {
-            // SAFETY: as `alone` says, for each step.
-            known.graph = unsafe { self.driver.record(steps) }
-                .map(|graph| Ready { graph, arguments: steps.iter().map(past).collect() });
-            match known.graph {
-                Some(_) => add(&self.counters.recorded, 1),
-                None => known.refusals = MOST_REFUSALS,
-            }
-        }
-        let Some(ready) = &mut known.graph else { return Ok(false) };
+        let Some(ready) = known.fitting(&*self.driver, &self.counters, steps) else { return Ok(false) };
         // SAFETY: the graph has the arguments of these steps, which hold their memory, and `alone` says why kernels and
         // products stay within it.
         unsafe { self.driver.replay(&mut ready.graph)? };
         add(&self.counters.replayed, 1);
         add(&self.counters.steps_replayed, steps.len());
         Ok(true)
+    }
+}
+
+impl<D: Driver> Known<D> {
+    /// A graph with the arguments of these steps: one that has them, or has most of them and can be given the others, or a new
+    /// one. `None` where the driver has none.
+    fn fitting(&mut self, driver: &D, counters: &Counters, steps: &[Step<D>]) -> Option<&mut Ready<D>> {
+        let others = self.graphs.iter().map(|ready| ready.others(steps)).enumerate();
+        let nearest = others.min_by_key(|&(_, others)| others);
+        let is_near = |others: usize| others * SELDOM <= steps.len() || self.graphs.len() >= MOST_GRAPHS;
+        if let Some((place, others)) = nearest.filter(|&(_, others)| is_near(others)) {
+            if others == 0 || amend(driver, counters, &mut self.graphs[place], steps) {
+                return self.graphs.get_mut(place);
+            }
+            self.graphs.swap_remove(place);
+            self.refusals += 1;
+        }
+        if self.refusals >= MOST_REFUSALS {
+            return None;
+        }
+        // SAFETY: as `alone` says, for each step.
+        let Some(graph) = (unsafe { driver.record(steps) }) else {
+            self.refusals = MOST_REFUSALS;
+            return None;
+        };
+        add(&counters.recorded, 1);
+        self.graphs.push(Ready { graph, arguments: steps.iter().map(past).collect() });
+        self.graphs.last_mut()
+    }
+}
+
+impl<D: Driver> Ready<D> {
+    /// How many of these steps have other arguments.
+    fn others(&self, steps: &[Step<D>]) -> usize {
+        steps.iter().zip(&self.arguments).filter(|(step, past)| !has(step, past)).count()
     }
 }
 

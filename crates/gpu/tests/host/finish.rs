@@ -186,6 +186,42 @@ fn matrices_may_lie_and_be_shaped_in_any_way() {
     }
 }
 
+/// Factors that no library could read where they lie: what is read instead is nobody else's until the product is queued, which
+/// the engine asserts of every step.
+#[test]
+fn factors_that_do_not_follow_each_other_are_copied() {
+    let seen = [[3, 3, 2, 4], [3, 3, 4, 2]];
+    let factors = |engine: &dyn Engine| {
+        [([3, 1, 2, 4], seen[0]), ([1, 3, 4, 2], seen[1])].map(|(shape, all): ([usize; 4], [usize; 4])| {
+            let numbers = engine.write(data(&shape, DType::F32, Fill::Normal));
+            Var::new(engine, numbers).broadcast(all).into_value()
+        })
+    };
+    let types = [TensorType::new(seen[0], DType::F32), TensorType::new(seen[1], DType::F32)];
+    let number = TensorType::new([], DType::F32);
+    let program = Recorder::trace(&[types[0], types[1], number], |inputs| {
+        let y = inputs[0].matmul(&inputs[1]);
+        vec![y.max(&inputs[2].broadcast(y.shape()))]
+    });
+    let reference = Reference::new();
+    let [a, b] = factors(&reference).map(|value| Var::new(&reference, value));
+    let product = a.matmul(&b);
+    let positive = read(&reference, product.max(&product.scalar(0.0)).into_value());
+    let product = read(&reference, product.into_value());
+    let close = |expected: &TensorData, found: Value, engine: &Gpu<Host>| {
+        let near = Tolerance::Near { relative: 16.0, absolute: 16.0 };
+        let problem = difference(expected, &read(engine, found), near);
+        assert!(problem.is_none(), "{}", problem.unwrap_or_default());
+    };
+    for (_, engine) in &*engines() {
+        let [a, b] = factors(engine).map(|value| Var::new(engine, value));
+        close(&product, a.matmul(&b).into_value(), engine);
+        let operands =
+            factors(engine).map(Operand::Value).into_iter().chain([Operand::Scalar(Scalar::Float(0.0))]);
+        close(&positive, fused(engine, &program, operands.collect()).remove(0), engine);
+    }
+}
+
 #[test]
 fn steps_say_what_is_done_with_products() {
     for (_, engine) in engines().iter().filter(|(kind, _)| *kind == Multiplies::Finished) {

@@ -11,6 +11,7 @@ mod float8;
 mod library;
 mod orders;
 mod slim;
+mod taken;
 
 use driver::Host;
 use kiln_gpu::{Gpu, MemoryConfig};

@@ -5,7 +5,7 @@ mod prelude;
 use super::heroes::{self, Entry};
 use super::writer::{Language, name};
 use super::{ENTRIES, GpuArgument, Printed, Unprintable, arguments, check, entries};
-use crate::{Compute, GpuSchedule, Kernel, ParamKind, ValueId};
+use crate::{Compute, GpuSchedule, Hero, Kernel, ParamKind, ValueId};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -221,8 +221,12 @@ impl Cpp<'_> {
                 let Param { kind, dtype } = self.param(param);
                 // Inputs that were `__restrict__` too would be read by the cache for constants, which keeps what it has when a
                 // kernel that began early has waited for the one before.
-                let [before, after] =
-                    if kind == ParamKind::Input { ["const ", ""] } else { ["", " __restrict__"] };
+                let [before, after] = match kind {
+                    ParamKind::Input => ["const ", ""],
+                    // Which may be written where an operand was that nobody needs any more.
+                    ParamKind::Number | ParamKind::Output if self.kernel.hero == Hero::Map => ["", ""],
+                    ParamKind::Number | ParamKind::Output => ["", " __restrict__"],
+                };
                 format!("{before}{}*{after} p{param}", memory(dtype))
             }
             GpuArgument::Number(param) => format!("{} n{param}", number(self.param(param).dtype)),
