@@ -317,13 +317,13 @@ impl fmt::Display for Report {
             writeln!(f, "never generated: {name}")?;
         }
         let Counts { ops, comparisons, poisoned, expansions, batches, .. } = self.counts;
-        let Counts { regions, fused, fused_gradients, .. } = self.counts;
+        let Counts { regions, fused, early, fused_gradients, .. } = self.counts;
         let Counts { directions, gradients, gradients_skipped, texts, .. } = self.counts;
         writeln!(
             f,
             "{} programs: {ops} ops run, {comparisons} comparisons, {poisoned} ops failed on both engines as they \
-             must, {fused} ops fused in {regions} regions, {fused_gradients} gradients over fusion, {expansions} \
-             expansions and {batches} examples of batches compared, {gradients} gradient checks by \
+             must, {fused} ops fused in {regions} regions, {early} steps before all was recorded, {fused_gradients} \
+             gradients over fusion, {expansions} expansions and {batches} examples of batches compared, {gradients} gradient checks by \
              differences ({gradients_skipped} points skipped), {directions} by other modes, {texts} damaged texts \
              parsed",
             self.programs

@@ -12,6 +12,7 @@ mod value;
 
 pub(crate) use text::round_trip;
 
+use crate::meanwhile::Meanwhile;
 use crate::trial::Trial;
 use gradient::Projection;
 use kiln_cpu::Cpu;
@@ -71,7 +72,7 @@ impl Subjects {
 
     /// These engines, and the first one behind fusion.
     pub fn of(one: Arc<dyn Engine>, many: Arc<dyn Engine>) -> Subjects {
-        let fused = Fusion::with_mode(one.clone(), Mode::On);
+        let fused = Fusion::with_mode(Arc::new(Meanwhile(one.clone())), Mode::On);
         Subjects { one, many, fused, scope: Scope::All, ahead: None }
     }
 
@@ -192,6 +193,8 @@ pub struct Counts {
     pub regions: u64,
     /// Ops that ran as part of a region.
     pub fused: u64,
+    /// Steps that began to run before all of their plan was recorded.
+    pub early: u64,
     /// Gradients over fusion that were compared with those without.
     pub fused_gradients: u64,
     /// Expansions that were compared.
@@ -215,6 +218,7 @@ impl AddAssign for Counts {
         self.poisoned += other.poisoned;
         self.regions += other.regions;
         self.fused += other.fused;
+        self.early += other.early;
         self.fused_gradients += other.fused_gradients;
         self.expansions += other.expansions;
         self.batches += other.batches;

@@ -27,6 +27,7 @@ pub mod check;
 #[cfg(feature = "cuda")]
 pub mod dry;
 pub mod generate;
+mod meanwhile;
 mod noise;
 pub mod parser;
 pub mod random;

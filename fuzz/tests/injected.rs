@@ -115,6 +115,7 @@ fn engines_of_other_devices_are_compared_with_the_reference() {
     let report = found(|| Subjects::device(Arc::new(Cpu::with_threads(1))));
     assert!(report.failures.is_empty(), "{report}");
     assert!(report.counts.regions > 400 && report.counts.fused_gradients > 100, "{report}");
+    assert!(report.counts.early > 100, "{report}");
     let (check, op, _) =
         small(&found(|| Subjects::device(Wrong::engine(Mistake::LastElement(OpKind::Windows)))));
     assert_eq!((check, op.as_deref()), (Check::Value, Some("windows")));

@@ -1,6 +1,7 @@
 //! The layer.
 
 use crate::cache::{Plans, Programs};
+use crate::head_start::Beginnings;
 use crate::lazy::into_inner;
 use crate::lock::Mutex;
 use crate::mode::Mode;
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) mode: Mode,
     pub(crate) counters: Counters,
     plans: Mutex<Plans>,
+    pub(crate) beginnings: Mutex<Beginnings>,
     programs: Mutex<Programs>,
     queues: Mutex<Vec<Weak<Queue>>>,
 }
@@ -52,6 +54,10 @@ pub struct Statistics {
     pub regions_run: u64,
     /// Ops that ran as part of regions, those included that a kernel only looks through or makes again.
     pub ops_fused: u64,
+    /// Steps that ran while the rest of their plan was recorded, and were of it.
+    pub steps_early: u64,
+    /// Steps that ran so, and were of another plan than what was recorded then: they ran for nothing.
+    pub steps_lost: u64,
 }
 
 #[derive(Default)]
@@ -62,6 +68,8 @@ pub(crate) struct Counters {
     pub(crate) steps_run: AtomicUsize,
     pub(crate) regions_run: AtomicUsize,
     pub(crate) ops_fused: AtomicUsize,
+    pub(crate) steps_early: AtomicUsize,
+    pub(crate) steps_lost: AtomicUsize,
 }
 
 impl Fusion {
@@ -78,6 +86,7 @@ impl Fusion {
             mode,
             counters: Counters::default(),
             plans: Mutex::default(),
+            beginnings: Mutex::default(),
             programs: Mutex::default(),
             queues: Mutex::default(),
         };
@@ -105,6 +114,8 @@ impl Fusion {
             steps_run: of(&counters.steps_run),
             regions_run: of(&counters.regions_run),
             ops_fused: of(&counters.ops_fused),
+            steps_early: of(&counters.steps_early),
+            steps_lost: of(&counters.steps_lost),
         }
     }
 

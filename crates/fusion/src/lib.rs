@@ -41,6 +41,7 @@ extern crate std;
 mod cache;
 mod check;
 mod explain;
+mod head_start;
 mod layer;
 mod lazy;
 mod lock;

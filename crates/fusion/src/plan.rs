@@ -32,9 +32,19 @@ pub(crate) struct Structure {
 pub struct Plan {
     pub(crate) structure: Structure,
     steps: Vec<Step>,
+    /// How many entries were recorded when all that a step computes was: of each step, never fewer than of the one before.
+    needed_entries: Vec<usize>,
     num_slots: usize,
     /// `(result, slot)` of every value that is alive.
     pub(crate) outputs: Vec<(usize, usize)>,
+}
+
+/// How far a plan has run.
+pub(crate) struct Progress {
+    /// The step that comes next.
+    pub(crate) next: usize,
+    /// Values that later steps use, or that are alive.
+    slots: Vec<Option<Value>>,
 }
 
 /// One op, or one region, for the engine below.
@@ -78,10 +88,12 @@ impl Plan {
         let rewrite::Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure);
         let graph = graph::Graph::new(&better);
         let groups = group::groups(&graph, suited);
-        let emit::Emitted { steps, num_slots, outputs } = emit::emit(&graph, groups);
+        let emit::Emitted { steps, last_entries, num_slots, outputs } = emit::emit(&graph, groups);
+        let needed = needed_entries(&structure, &better, &originals);
+        let needed_entries = last_entries.into_iter().map(|entry| needed[entry as usize]).collect();
         let original = |(result, slot): (usize, usize)| Some((originals[result]?, slot));
         let outputs = outputs.into_iter().filter_map(original).collect();
-        Plan { structure, steps, num_slots, outputs }
+        Plan { structure, steps, needed_entries, num_slots, outputs }
     }
 
     /// Takes the programs of its regions that are known already instead of its own.
@@ -103,13 +115,88 @@ impl Plan {
         &self.steps
     }
 
-    /// Runs the steps: the values of all results that are alive, with their numbers.
-    pub(crate) fn run(&self, shared: &Shared, inputs: Vec<Value>, numbers: &[Scalar]) -> Vec<(usize, Value)> {
-        let mut slots: Vec<Option<Value>> = inputs.into_iter().map(Some).collect();
-        slots.resize_with(self.num_slots, || None);
+    /// The plan before its first step.
+    pub(crate) fn begin(&self) -> Progress {
+        Progress { next: 0, slots: alloc::vec![None; self.num_slots] }
+    }
+
+    /// Runs the steps that are left: the values of all results that are alive, with their numbers.
+    pub(crate) fn finish(
+        &self,
+        shared: &Shared,
+        mut progress: Progress,
+        inputs: Vec<Value>,
+        numbers: &[Scalar],
+    ) -> Vec<(usize, Value)> {
+        for (slot, input) in progress.slots.iter_mut().zip(inputs) {
+            *slot = Some(input);
+        }
+        for operand in self.steps[..progress.next].iter().flat_map(|step| &step.operands) {
+            if let Reference::Slot { slot, last: true } = *operand {
+                progress.slots[slot] = None;
+            }
+        }
+        self.advance(shared, &mut progress, self.steps.len(), numbers);
+        let output = |&(result, slot): &(usize, usize)| Some((result, progress.slots[slot].clone()?));
+        self.outputs.iter().filter_map(output).collect()
+    }
+
+    /// Whether what a step computes is recorded when so many entries are.
+    pub(crate) fn is_recorded(&self, step: usize, entries: usize) -> bool {
+        self.needed_entries.get(step).is_some_and(|&needed| needed <= entries)
+    }
+
+    /// Puts the inputs in place that the next steps use, up to one by number: the step for which an input or a number is
+    /// missing, or that one.
+    pub(crate) fn provide(
+        &self,
+        progress: &mut Progress,
+        end: usize,
+        numbers: usize,
+        input: impl Fn(usize) -> Option<Value>,
+    ) -> usize {
+        let inputs = self.structure.externals.len();
+        for (number, step) in self.steps.iter().enumerate().take(end).skip(progress.next) {
+            for operand in &step.operands {
+                let is_there = match *operand {
+                    Reference::Constant(_) => true,
+                    Reference::Number(number) => (number as usize) < numbers,
+                    Reference::Slot { slot, .. } => {
+                        if slot < inputs && progress.slots[slot].is_none() {
+                            progress.slots[slot] = input(slot);
+                        }
+                        slot >= inputs || progress.slots[slot].is_some()
+                    }
+                };
+                if !is_there {
+                    return number;
+                }
+            }
+        }
+        end
+    }
+
+    /// Runs the next steps, up to one by number, whose inputs were [provided](Plan::provide).
+    pub(crate) fn run_early(&self, shared: &Shared, progress: &mut Progress, end: usize, numbers: &[Scalar]) {
+        self.advance(shared, progress, end, numbers);
+        progress.slots[..self.structure.externals.len()].fill(None);
+    }
+
+    /// The first step that uses one of these inputs for the last time.
+    pub(crate) fn first_last_use(&self, is_one: impl Fn(usize) -> bool) -> usize {
+        let inputs = self.structure.externals.len();
+        let is_last = |operand: &Reference| matches!(*operand, Reference::Slot { slot, last: true } if slot < inputs && is_one(slot));
+        let found = self.steps.iter().position(|step| step.operands.iter().any(is_last));
+        found.unwrap_or(self.steps.len())
+    }
+
+    /// Runs the next steps, up to one by number. What they use is there.
+    fn advance(&self, shared: &Shared, progress: &mut Progress, end: usize, numbers: &[Scalar]) {
+        let steps = &self.steps[progress.next..end];
+        let slots = &mut progress.slots;
         let (mut regions, mut fused) = (0, 0);
-        for step in &self.steps {
-            let operands = step.take_operands(&mut slots, numbers);
+        for step in steps {
+            let operands = step.take_operands(slots, numbers);
             let is_region = step.kind() == StepKind::Region;
             if let Op::Fused(region) = &step.op {
                 regions += 1;
@@ -125,11 +212,10 @@ impl Plan {
                 }
             }
         }
-        shared.counters.steps_run.fetch_add(self.steps.len(), Ordering::Relaxed);
+        progress.next = end;
+        shared.counters.steps_run.fetch_add(steps.len(), Ordering::Relaxed);
         shared.counters.regions_run.fetch_add(regions, Ordering::Relaxed);
         shared.counters.ops_fused.fetch_add(fused, Ordering::Relaxed);
-        let output = |&(result, slot): &(usize, usize)| Some((result, slots[slot].clone()?));
-        self.outputs.iter().filter_map(output).collect()
     }
 
     /// The greatest number of bytes that values made by the plan take up at once, when each is freed after its last use and
@@ -202,6 +288,23 @@ impl Step {
         }
         operands
     }
+}
+
+/// How many entries of a recording come up to each entry of its better form.
+fn needed_entries(original: &Structure, better: &Structure, originals: &[Option<usize>]) -> Vec<usize> {
+    let mut makers: Vec<usize> = Vec::with_capacity(original.alive.len());
+    for (number, entry) in original.entries.iter().enumerate() {
+        makers.extend(entry.results.iter().map(|_| number));
+    }
+    let mut originals = originals.iter();
+    let mut needed = 0;
+    let count = |entry: &Entry| {
+        for result in originals.by_ref().take(entry.results.len()).flatten() {
+            needed = needed.max(makers[*result] + 1);
+        }
+        needed
+    };
+    better.entries.iter().map(count).collect()
 }
 
 /// Whether an engine with strides runs the op without touching elements.

@@ -1,5 +1,6 @@
 //! The queue of one thread.
 
+use crate::head_start::Expected;
 use crate::layer::Shared;
 use crate::lazy::{Cell, Lazy};
 use crate::lock::{Mutex, Turn};
@@ -68,12 +69,31 @@ impl Queue {
             cells.push(cell);
         }
         recording.add(op.clone(), operands, types, cells.into_iter());
+        let has_work = self.shared.suited.head_start && self.shared.follow(recording);
         let full = waiting.is_full(self.shared.suited.kept_bytes);
         drop(waiting);
         if full {
             self.flush();
+        } else if has_work {
+            self.run_early();
         }
         values
+    }
+
+    /// Runs the steps that are recorded of a plan which is not yet.
+    fn run_early(&self) {
+        let _turn = self.running.enter();
+        let mut waiting = self.waiting.lock();
+        // Another thread may have run what was recorded.
+        let Expected::Plan(mut start) = core::mem::take(&mut waiting.recording.expected) else { return };
+        let first = waiting.recording.first;
+        let end = start.provide(&waiting.recording);
+        drop(waiting);
+        start.run(&self.shared, end);
+        let mut waiting = self.waiting.lock();
+        if waiting.recording.first == first {
+            waiting.recording.expected = Expected::Plan(start);
+        }
     }
 
     /// Runs the queues of other threads that hold operands.
@@ -122,12 +142,13 @@ impl Queue {
         }
         let alive = recording.alive();
         let hash = recording.structure_hash(&alive);
-        let Recording { entries, cells, externals, numbers, .. } = recording;
+        let Recording { entries, cells, externals, numbers, beginning, expected, .. } = recording;
         let unfinished = Unfinished(cells);
         let types: Vec<TensorType> = externals.iter().map(|external| external.ty).collect();
         let plan = self.shared.plan(hash, entries, types, alive);
+        let progress = self.shared.learn(beginning, expected, &plan, &externals);
         let inputs = externals.into_iter().map(|external| external.into_value()).collect();
-        let outputs = plan.run(&self.shared, inputs, &numbers);
+        let outputs = plan.finish(&self.shared, progress, inputs, &numbers);
         for (result, value) in outputs {
             let cell = &unfinished.0[result];
             cell.origin.call_once(|| (plan.clone(), result));

@@ -1,5 +1,6 @@
 //! What was recorded: ops, and where their operands come from.
 
+use crate::head_start::{Expected, PREFIX};
 use crate::lazy::{Cell, take};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -24,6 +25,9 @@ pub(crate) struct Recording {
     seen: BTreeMap<usize, u32>,
     /// The bytes of externals.
     pub(crate) external_bytes: usize,
+    /// Of the first entries, once there are enough to tell what it may be.
+    pub(crate) beginning: Option<u64>,
+    pub(crate) expected: Expected,
 }
 
 /// A recorded op.
@@ -67,8 +71,16 @@ impl External {
         }
     }
 
+    /// The value, if it is computed.
+    pub(crate) fn ready(&self) -> Option<Value> {
+        match &self.held {
+            Held::Value(value) => Some(value.clone()),
+            Held::Cell(cell) => cell.ready.get().cloned(),
+        }
+    }
+
     /// Whether the recording alone keeps it alive.
-    fn is_kept_here(&self) -> bool {
+    pub(crate) fn is_kept_here(&self) -> bool {
         match &self.held {
             Held::Value(value) => value.is_unique(),
             Held::Cell(cell) => Arc::strong_count(cell) == 1,
@@ -97,6 +109,9 @@ impl Recording {
         self.hash = hasher.finish();
         self.entries.push(Entry { op, operands, results });
         self.cells.extend(cells);
+        if self.entries.len() == PREFIX {
+            self.beginning = Some(self.hash);
+        }
     }
 
     pub(crate) fn number(&mut self, scalar: Scalar) -> Source {

@@ -37,6 +37,8 @@ pub struct Gpu<D: Driver> {
     pub(crate) finished: Finished,
     /// Whether regions may be products with what follows them.
     finishes_products: bool,
+    /// Whether what is recorded begins to run before all of it is.
+    has_head_start: bool,
 }
 
 impl<D: Driver> Gpu<D> {
@@ -57,6 +59,7 @@ impl<D: Driver> Gpu<D> {
             queue: Queue::new(driver.clone(), graphs_wanted()),
             finished: Finished::default(),
             finishes_products: crate::switch("KILN_EPILOGUES", true),
+            has_head_start: crate::switch("KILN_HEAD_START", true),
             driver,
         }
     }
@@ -332,6 +335,7 @@ impl<D: Driver> Engine for Gpu<D> {
             many_rows: 4096,
             columns: true,
             kept_bytes,
+            head_start: self.has_head_start,
         }
     }
 

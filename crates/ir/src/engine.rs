@@ -33,6 +33,9 @@ pub struct Regions {
     pub columns: bool,
     /// Ops that wait to be run may keep so many bytes of operands that nobody else holds any more.
     pub kept_bytes: usize,
+    /// Whether ops that begin as others did which ran before begin to run while the rest is recorded: in machines that compute
+    /// while the program goes on, and would have nothing to do meanwhile.
+    pub head_start: bool,
 }
 
 /// What suits processors: what follows a product finds it in the caches, a row of 32,768 elements stays in a core's own, and 64 rows are
@@ -47,6 +50,7 @@ impl Default for Regions {
             many_rows: 64,
             columns: false,
             kept_bytes: 512 << 20,
+            head_start: false,
         }
     }
 }

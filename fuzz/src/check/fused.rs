@@ -2,7 +2,8 @@
 //!
 //! A program is recorded several times, since what a region stores depends on what is still in use: with its outputs held
 //! alone, with every value held, and with some held, some read on the way, units of work that end anywhere, and ops
-//! that other threads record. Gradients are those of automatic differentiation over the engine alone and over fusion.
+//! that other threads record. Some are recorded again and again in just the same way, until they begin to run before all is
+//! recorded. Gradients are those of automatic differentiation over the engine alone and over fusion.
 
 use super::{Check, Counts, Failure, Projection, Scope, Subjects, at_slot};
 use crate::noise::Noisy;
@@ -31,9 +32,10 @@ enum Held {
 pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     let before = subjects.fused.statistics();
     let result = values(trial, subjects, counts).and_then(|()| gradients(trial, subjects, counts));
-    let Statistics { regions_run, ops_fused, .. } = subjects.fused.statistics();
+    let Statistics { regions_run, ops_fused, steps_early, .. } = subjects.fused.statistics();
     counts.regions += regions_run - before.regions_run;
     counts.fused += ops_fused - before.ops_fused;
+    counts.early += steps_early - before.steps_early;
     result
 }
 
@@ -53,6 +55,18 @@ fn ways(subjects: &Subjects) -> &'static [Held] {
         Scope::All => &[Held::Outputs, Held::All, Held::Some],
         Scope::Engine | Scope::Kernels => &[Held::Some],
     }
+}
+
+/// In which ways a program is recorded, and how often before what it gives is looked at.
+fn repeated(trial: &Trial, subjects: &Subjects) -> Vec<(Held, usize)> {
+    /// Shorter programs never begin early.
+    const LONG: usize = 20;
+    /// As often as it takes to be expected, and once more.
+    const OFTEN: usize = 5;
+    let once = ways(subjects).iter().map(|&held| (held, 1));
+    let is_long = trial.program.instructions.len() >= LONG && subjects.scope != Scope::Kernels;
+    let often = is_long.then(|| ways(subjects).iter().map(|&held| (held, OFTEN)));
+    once.chain(often.into_iter().flatten()).collect()
 }
 
 /// Runs what is recorded, its gradients too, whatever it gives.
@@ -78,8 +92,9 @@ fn checkpointing(trial: &Trial) -> Checkpointing {
 fn values(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     let expected = trace(&*subjects.one, trial, Ownership::Kept).slots;
     let noisy = |number: u64| Some(trace(&*run_with_noise(subjects, number), trial, Ownership::Kept).slots);
-    for &held in ways(subjects) {
-        let found = run(&subjects.fused, trial, held, &mut noise_of(trial));
+    for (held, repeats) in repeated(trial, subjects) {
+        let again = |_| run(&subjects.fused, trial, held, &mut noise_of(trial));
+        let found = (1..repeats).fold(again(0), |_, number| again(number));
         counts.comparisons += found.len() as u64;
         let (slots, found): (Vec<usize>, Vec<Slot>) = found.into_iter().unzip();
         let expected: Vec<Slot> = slots.iter().map(|&slot| expected[slot].clone()).collect();

@@ -12,6 +12,8 @@ use smallvec::{SmallVec, smallvec};
 
 pub(crate) struct Emitted {
     pub(crate) steps: Vec<Step>,
+    /// For each step, its last entry or one after it: never fewer than for the step before.
+    pub(crate) last_entries: Vec<u32>,
     pub(crate) num_slots: usize,
     /// `(result, slot)`.
     pub(crate) outputs: Vec<(usize, usize)>,
@@ -26,7 +28,7 @@ pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
     for (place, slot) in slots.iter_mut().enumerate().take(externals) {
         *slot = Some(place);
     }
-    let mut emitter = Emitter { graph, steps: Vec::new(), slots, next: externals };
+    let mut emitter = Emitter { graph, steps: Vec::new(), last_entries: Vec::new(), slots, next: externals };
     let mut groups: Vec<Option<Group>> = groups.groups.into_iter().map(Some).collect();
     for number in order {
         let Some(group) = groups[number].take() else { continue };
@@ -82,6 +84,7 @@ fn ordered(groups: &[Group]) -> Vec<usize> {
 struct Emitter<'a> {
     graph: &'a Graph<'a>,
     steps: Vec<Step>,
+    last_entries: Vec<u32>,
     /// Where each value is, once it is.
     slots: Vec<Option<usize>>,
     next: usize,
@@ -108,14 +111,21 @@ impl Emitter<'_> {
         for place in 0..recorded.results.len() {
             self.slots[graph.first[entry as usize] as usize + place] = Some(first + place);
         }
-        self.steps.push(Step {
+        let step = Step {
             op: recorded.op.clone(),
             operands,
             results: recorded.results.to_vec(),
             first,
             used: Vec::new(),
             notes,
-        });
+        };
+        self.push(step, entry);
+    }
+
+    /// Adds a step of entries up to that one.
+    fn push(&mut self, step: Step, last: u32) {
+        self.steps.push(step);
+        self.last_entries.push(self.last_entries.last().map_or(last, |&before| before.max(last)));
     }
 
     /// The slot of a value that is there, or that a view or a constant makes.
@@ -158,14 +168,15 @@ impl Emitter<'_> {
             self.slots[value as usize] = Some(first + place);
         }
         let types = outputs.iter().map(|&value| self.graph.types[value as usize]).collect();
-        self.steps.push(Step {
+        let step = Step {
             op: Op::Fused(FusedOp::new(region.finish(&outputs))),
             operands,
             results: types,
             first,
             used: Vec::new(),
             notes: group.notes,
-        });
+        };
+        self.push(step, group.members.iter().copied().max().unwrap_or(0));
     }
 
     fn finish(mut self) -> Emitted {
@@ -190,7 +201,7 @@ impl Emitter<'_> {
                 }
             }
         }
-        Emitted { steps: self.steps, num_slots: self.next, outputs }
+        Emitted { steps: self.steps, last_entries: self.last_entries, num_slots: self.next, outputs }
     }
 }
 

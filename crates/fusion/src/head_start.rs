@@ -1,0 +1,200 @@
+//! Running the first steps of a recording while the rest of it is recorded.
+//!
+//! A device has nothing to do from when a program reads a step's loss until the next step is recorded. What begins as
+//! recordings did that were all of one plan is expected to be of that plan too: its steps run as soon as the ops that they
+//! compute are recorded. In the end, when it is known what was recorded and what of it is alive, they were right or they are
+//! dropped: nothing that runs early overwrites an operand, and nobody gets to see its results before.
+
+use crate::layer::Shared;
+use crate::plan::{Plan, Progress};
+use crate::record::{External, Recording};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+use kiln_ir::Scalar;
+
+/// Recordings are told apart by so many entries.
+pub(crate) const PREFIX: usize = 16;
+
+/// Steps that are worth turning from recording to running.
+const LEAST_STEPS: usize = 4;
+
+/// Memory that is worth keeping for a step which overwrites it.
+const LEAST_OVERWRITTEN: usize = 1 << 20;
+
+/// How often recordings that begin alike are of one plan in succession before one is expected to be: at first, and at most.
+/// It doubles each time that one is not.
+const AGREED: [u32; 2] = [2, 64];
+
+/// Beginnings that are kept; when there are more, all are dropped.
+const MOST_BEGINNINGS: usize = 1024;
+
+/// What a recording is expected to be.
+#[derive(Default)]
+pub(crate) enum Expected {
+    #[default]
+    Anything,
+    /// Of a plan, of which it has all entries so far.
+    Plan(Box<HeadStart>),
+    /// It was expected to be of a plan, and is not: so many steps ran for nothing.
+    Other(usize),
+}
+
+/// A plan that runs while it is recorded.
+pub(crate) struct HeadStart {
+    plan: Arc<Plan>,
+    progress: Progress,
+    numbers: Vec<Scalar>,
+    /// Externals whose types are those of the plan.
+    externals: usize,
+    /// No step from this one on runs early.
+    end: usize,
+}
+
+impl Shared {
+    /// Compares the last entry of a recording with what is expected of it: whether there are steps to run.
+    pub(crate) fn follow(&self, recording: &mut Recording) -> bool {
+        let expected = match core::mem::take(&mut recording.expected) {
+            Expected::Anything if recording.entries.len() == PREFIX => self.expected(recording),
+            Expected::Plan(mut start) => {
+                if start.goes_on(recording) {
+                    Expected::Plan(start)
+                } else {
+                    Expected::Other(start.progress.next)
+                }
+            }
+            expected @ (Expected::Anything | Expected::Other(_)) => expected,
+        };
+        let has_work = matches!(&expected, Expected::Plan(start) if start.has_work(recording));
+        recording.expected = expected;
+        has_work
+    }
+
+    fn expected(&self, recording: &Recording) -> Expected {
+        let plan = recording.beginning.and_then(|hash| self.beginnings.lock().expected(hash));
+        let start = plan.and_then(|(plan, end)| HeadStart::new(plan, end, recording));
+        start.map_or(Expected::Anything, |start| Expected::Plan(Box::new(start)))
+    }
+
+    /// Compares the plan of a whole recording with what was expected, for the next that begins so: how far it has run.
+    pub(crate) fn learn(
+        &self,
+        beginning: Option<u64>,
+        expected: Expected,
+        plan: &Arc<Plan>,
+        externals: &[External],
+    ) -> Progress {
+        let Some(hash) = beginning.filter(|_| self.suited.head_start) else { return plan.begin() };
+        let (progress, lost) = match expected {
+            Expected::Plan(start) if Arc::ptr_eq(&start.plan, plan) => (Some(start.progress), 0),
+            Expected::Plan(start) => (None, start.progress.next),
+            Expected::Other(steps) => (None, steps),
+            Expected::Anything => (None, 0),
+        };
+        let is_overwritten = |place: usize| {
+            let external: &External = &externals[place];
+            external.is_kept_here() && external.ty.num_bytes() >= LEAST_OVERWRITTEN
+        };
+        self.beginnings.lock().learn(hash, plan, plan.first_last_use(is_overwritten), lost > 0);
+        let early = progress.as_ref().map_or(0, |progress| progress.next);
+        self.counters.steps_early.fetch_add(early, Ordering::Relaxed);
+        self.counters.steps_lost.fetch_add(lost, Ordering::Relaxed);
+        progress.unwrap_or_else(|| plan.begin())
+    }
+}
+
+impl HeadStart {
+    /// That of a recording, if the plan begins as it does.
+    fn new(plan: Arc<Plan>, end: usize, recording: &Recording) -> Option<HeadStart> {
+        let begins = plan.structure.entries.starts_with(&recording.entries);
+        let progress = plan.begin();
+        let mut start = HeadStart { plan, progress, numbers: Vec::new(), externals: 0, end };
+        (begins && start.has_externals(recording)).then_some(start)
+    }
+
+    /// Whether the plan goes on with the last entry of a recording.
+    fn goes_on(&mut self, recording: &Recording) -> bool {
+        let Some(last) = recording.entries.len().checked_sub(1) else { return true };
+        self.plan.structure.entries.get(last) == recording.entries.last() && self.has_externals(recording)
+    }
+
+    fn has_externals(&mut self, recording: &Recording) -> bool {
+        let new = recording.externals[self.externals..].iter().map(|external| &external.ty);
+        let planned = self.plan.structure.externals.get(self.externals..).unwrap_or_default();
+        self.externals = recording.externals.len();
+        planned.len() >= new.len() && new.zip(planned).all(|(new, planned)| new == planned)
+    }
+
+    /// Whether there are steps to run.
+    fn has_work(&self, recording: &Recording) -> bool {
+        let last = self.progress.next + LEAST_STEPS - 1;
+        last < self.end && self.plan.is_recorded(last, recording.entries.len())
+    }
+
+    /// Takes from a recording what the steps use that are recorded: up to which one they have all.
+    pub(crate) fn provide(&mut self, recording: &Recording) -> usize {
+        self.numbers.extend(&recording.numbers[self.numbers.len()..]);
+        let recorded =
+            (self.progress.next..self.end).take_while(|&s| self.plan.is_recorded(s, recording.entries.len()));
+        let to = self.progress.next + recorded.count();
+        let input = |place: usize| recording.externals.get(place)?.ready();
+        let provided = self.plan.provide(&mut self.progress, to, self.numbers.len(), input);
+        if provided < to {
+            // What is missing, the unit of work before computes, which runs when this one has ended.
+            self.end = provided;
+        }
+        provided
+    }
+
+    /// Runs steps that have all they use, up to one by number.
+    pub(crate) fn run(&mut self, shared: &Shared, end: usize) {
+        self.plan.run_early(shared, &mut self.progress, end, &self.numbers);
+    }
+}
+
+/// What recordings were that began alike.
+#[derive(Default)]
+pub(crate) struct Beginnings {
+    by_hash: BTreeMap<u64, Beginning>,
+}
+
+struct Beginning {
+    /// What the last one was.
+    plan: Weak<Plan>,
+    end: usize,
+    /// How many before were the same.
+    agreed: u32,
+    /// How many have to be.
+    needed: u32,
+}
+
+impl Beginnings {
+    /// The plan that a recording which begins so is expected to be of, and the step at which a head start ends.
+    fn expected(&self, hash: u64) -> Option<(Arc<Plan>, usize)> {
+        let beginning = self.by_hash.get(&hash)?;
+        let is_sure = beginning.agreed >= beginning.needed && beginning.end >= LEAST_STEPS;
+        Some((beginning.plan.upgrade().filter(|_| is_sure)?, beginning.end))
+    }
+
+    /// Learns what a recording was, and whether something else was expected.
+    fn learn(&mut self, hash: u64, plan: &Arc<Plan>, end: usize, was_wrong: bool) {
+        if self.by_hash.len() >= MOST_BEGINNINGS && !self.by_hash.contains_key(&hash) {
+            self.by_hash.clear();
+        }
+        let [at_first, at_most] = AGREED;
+        let new = || Beginning { plan: Weak::new(), end, agreed: 0, needed: at_first };
+        let beginning = self.by_hash.entry(hash).or_insert_with(new);
+        if core::ptr::eq(beginning.plan.as_ptr(), Arc::as_ptr(plan)) {
+            beginning.agreed = beginning.agreed.saturating_add(1);
+        } else {
+            beginning.agreed = 0;
+            beginning.plan = Arc::downgrade(plan);
+        }
+        if was_wrong {
+            beginning.needed = (2 * beginning.needed).min(at_most);
+        }
+        beginning.end = end;
+    }
+}
