@@ -215,7 +215,7 @@ impl CudaDriver {
             capture,
             architecture,
             float8: (major, minor) >= FLOAT8,
-            overlaps: major >= OVERLAPS.0 && version >= OVERLAPS.1 && switch("KILN_OVERLAP", false),
+            overlaps: major >= OVERLAPS.0 && version >= OVERLAPS.1 && switch("KILN_OVERLAP", true),
             blas,
             staging: Mutex::default(),
             laps: Mutex::default(),

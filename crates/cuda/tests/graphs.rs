@@ -1,5 +1,5 @@
 //! What kernels of a graph read is what the one before wrote, though all go over the same few blocks of memory, and caches have what
-//! was there before; also with `KILN_OVERLAP=on`, when a kernel begins before the one before has ended.
+//! was there before, although a kernel begins before the one before has ended (but with `KILN_OVERLAP=off`).
 //!
 //! `cargo test -p kiln-cuda --test graphs -- --include-ignored` runs it on a machine that has a GPU.
 
