@@ -8,6 +8,7 @@ mod operation;
 
 use crate::driver::{CudaDriver, CudaMemory, address};
 use crate::failure::Failure;
+use crate::graph;
 use crate::stopwatch;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
@@ -237,6 +238,30 @@ impl Blas {
         Ok(workspace.map_err(Clone::clone)?.address())
     }
 
+    /// Leaves out the first proposals of a plan while the library refuses them, which it does with some only when they are to run:
+    /// each is put into a graph that nobody keeps.
+    ///
+    /// # Errors
+    /// When memory is short, or the device failed.
+    fn skip_refused(
+        &self,
+        plan: &mut Plan,
+        products: &Products<CudaMemory>,
+        driver: &CudaDriver,
+    ) -> Result<()> {
+        let workspace = self.workspace(driver)?;
+        let (operation, addresses) = (&plan.operation, addresses(products));
+        let call = Call { plan, operation, addresses, workspace, factor: 1.0 };
+        let takes = |algorithm| {
+            // SAFETY: nothing of it runs.
+            let queue = |stream: CUstream| unsafe { self.queue(&call, algorithm, stream) };
+            graph::takes(driver, |stream| queue(stream).is_ok())
+        };
+        let refused = plan.proposals.iter().position(takes).unwrap_or(plan.proposals.len());
+        plan.proposals.drain(..refused);
+        Ok(())
+    }
+
     fn plan(&self, products: &Products<CudaMemory>, driver: &CudaDriver) -> Option<(Key, Arc<Plan>)> {
         let types = Types::of(products)?;
         let key = Key::of(products, types);
@@ -245,6 +270,7 @@ impl Blas {
         let make = || {
             let mut plan = Plan::new(self.handle, &key, types, products).ok()?;
             self.keep_nan(&mut plan, products, driver).ok()?;
+            self.skip_refused(&mut plan, products, driver).ok()?;
             (!plan.proposals.is_empty()).then(|| Arc::new(plan))
         };
         let plan = plans.entry(key).or_insert_with(make).clone();

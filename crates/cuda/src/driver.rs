@@ -28,6 +28,8 @@ pub struct CudaDriver {
     pub(crate) stream: sys::CUstream,
     /// On which nothing runs: what is queued there becomes part of graphs.
     pub(crate) capture: Mutex<Stream>,
+    /// The same for what libraries are only asked whether they take it, perhaps while the other one is in use.
+    pub(crate) trials: Mutex<Stream>,
     architecture: String,
     /// Whether its cores multiply 8-bit floats.
     float8: bool,
@@ -136,8 +138,9 @@ impl Drop for CudaDriver {
         // Its slots are freed in their context.
         let entered = self.context.enter();
         let _ = (entered, std::mem::take(&mut self.staging));
-        let capture = self.capture.get_mut().map_or_else(|poisoned| poisoned.into_inner().0, |it| it.0);
-        for stream in [self.stream, capture] {
+        let [capture, trials] = [&mut self.capture, &mut self.trials]
+            .map(|stream| stream.get_mut().map_or_else(|poisoned| poisoned.into_inner().0, |it| it.0));
+        for stream in [self.stream, capture, trials] {
             // SAFETY: the stream was made by `open`, and nothing uses it any more.
             let destroyed = self.context.enter().and_then(|()| unsafe { result::stream::destroy(stream) });
             let _ = destroyed;
@@ -188,8 +191,9 @@ impl CudaDriver {
         let handle = unsafe { result::primary_ctx::retain(device)? };
         let context = Arc::new(Context { device, handle });
         context.enter()?;
-        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
-        let capture = Mutex::new(Stream(result::stream::create(result::stream::StreamKind::NonBlocking)?));
+        let stream = || result::stream::create(result::stream::StreamKind::NonBlocking);
+        let (stream, capture, trials) =
+            (stream()?, Mutex::new(Stream(stream()?)), Mutex::new(Stream(stream()?)));
         let mut version = 0;
         // SAFETY: the version is written before the call returns.
         unsafe { sys::cuDriverGetVersion(&mut version).result()? };
@@ -213,6 +217,7 @@ impl CudaDriver {
             context,
             stream,
             capture,
+            trials,
             architecture,
             float8: (major, minor) >= FLOAT8,
             overlaps: major >= OVERLAPS.0 && version >= OVERLAPS.1 && switch("KILN_OVERLAP", true),

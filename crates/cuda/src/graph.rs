@@ -1,11 +1,11 @@
 //! Steps that are queued together, as a graph of CUDA's: a chain, since all work of a device is done in order.
 
 use crate::blas::Target;
-use crate::driver::{Context, CudaDriver, address, with_arguments};
+use crate::driver::{Context, CudaDriver, Stream, address, with_arguments};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUstreamCaptureMode};
 use kiln_gpu::driver::Step;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A graph that can be queued.
 pub struct CudaGraph {
@@ -198,28 +198,42 @@ fn misused() -> DriverError {
     DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE)
 }
 
+/// Whether what a library is asked to queue on a stream can be queued. None of it runs.
+pub(crate) fn takes(driver: &CudaDriver, queue: impl FnOnce(sys::CUstream) -> bool) -> bool {
+    // SAFETY: nobody replays the graph.
+    driver.context.enter().is_ok() && unsafe { captured(&driver.trials, queue) }.is_ok()
+}
+
 /// What a library computes as a graph of its own: what the library would queue.
 ///
 /// # Safety
 /// As [`Driver::multiply`](kiln_gpu::Driver::multiply) and [`Driver::convolve`](kiln_gpu::Driver::convolve).
 unsafe fn capture(driver: &CudaDriver, step: &Step<CudaDriver>) -> Outcome<Definition> {
+    // SAFETY: as the caller says.
+    let queue = |stream: sys::CUstream| unsafe {
+        match step {
+            Step::Multiply(products) => driver.blas.multiply(products, Target::Graph(stream), driver).is_ok(),
+            Step::Convolve(convolve) => driver.convolve_on(convolve, Target::Graph(stream)).is_ok(),
+            Step::Attend(attend) => driver.attend_on(attend, Target::Graph(stream)).is_ok(),
+            Step::Launch { .. } | Step::Fill { .. } => false,
+        }
+    };
+    // SAFETY: as above.
+    unsafe { captured(&driver.capture, queue) }
+}
+
+/// What is queued on a stream, as a graph.
+///
+/// # Safety
+/// Whoever replays the graph vouches for what is queued.
+unsafe fn captured(stream: &Mutex<Stream>, queue: impl FnOnce(sys::CUstream) -> bool) -> Outcome<Definition> {
     // One at a time: the stream is for this alone.
-    let stream = driver.capture.lock().unwrap_or_else(PoisonError::into_inner);
+    let stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the stream is alive. The library may load a kernel on the way, which the other modes forbid.
     unsafe {
         result::stream::begin_capture(stream.0, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
     }
-    // SAFETY: as the caller says.
-    let queued = unsafe {
-        match step {
-            Step::Multiply(products) => {
-                driver.blas.multiply(products, Target::Graph(stream.0), driver).is_ok()
-            }
-            Step::Convolve(convolve) => driver.convolve_on(convolve, Target::Graph(stream.0)).is_ok(),
-            Step::Attend(attend) => driver.attend_on(attend, Target::Graph(stream.0)).is_ok(),
-            Step::Launch { .. } | Step::Fill { .. } => false,
-        }
-    };
+    let queued = queue(stream.0);
     // SAFETY: the capture was begun here, and must end in any case.
     let graph = Definition(unsafe { result::stream::end_capture(stream.0)? });
     if queued { Ok(graph) } else { Err(misused()) }

@@ -338,7 +338,7 @@ pub struct Products<M> {
 pub struct Float8Factors<M> {
     /// Of `a` and `b`.
     pub formats: [Float8; 2],
-    /// The `f32` numbers by which the product of `a` and that of `b` are multiplied.
+    /// The `f32` numbers by which the product of `a` and that of `b` are multiplied, at multiples of 16 bytes.
     pub scales: [Place<M>; 2],
 }
 

@@ -4,6 +4,7 @@
 use crate::Gpu;
 use crate::array::{Array, suspicions};
 use crate::driver::{Driver, Epilogue, Place};
+use crate::strided::begins_aligned;
 use kiln_ir::{DType, Op, Operand, Operands, Program, Result, TensorType, Values};
 use smallvec::smallvec;
 use std::collections::HashMap;
@@ -117,12 +118,13 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// Where a row begins that is seen many times; `None` where rows differ, or have gaps.
+/// Where a row begins that is seen many times; `None` where rows differ, have gaps, or begin where a library may not read them.
 fn row<D: Driver>(operand: &Operand, dtype: DType) -> Result<Option<Place<D::Memory>>> {
     let Some(value) = operand.value() else { return Ok(None) };
     let array = Array::<D>::of(value)?;
     let layout = &array.layout;
     let last = layout.rank() - 1;
     let lies = |axis: usize| layout.shape[axis] <= 1 || layout.strides()[axis] == isize::from(axis == last);
-    Ok((0..=last).all(lies).then(|| array.at(dtype.size())))
+    let is_row = (0..=last).all(lies) && begins_aligned(layout, dtype);
+    Ok(is_row.then(|| array.at(dtype.size())))
 }

@@ -49,9 +49,11 @@ impl<D: Driver> Gpu<D> {
         let whole = TensorType { shape: ty.shape.with(rank - 1, columns + wide), ..ty };
         let result = self.uninit(&whole)?;
         let Some(mut products) = self.products(&mut factors, &whole, &result)? else { return Ok(None) };
-        let (scale_a, scale_b) = (tensor::<D>(inputs, 2)?.0, tensor::<D>(inputs, 3)?.0);
-        let scales = [scale_a, scale_b].map(|scale| scale.at(DType::F32.size()));
-        products.float8 = Some(Float8Factors { formats, scales });
+        // One out of many may lie anywhere, which the library only finds out when the product runs.
+        let scale = |place: usize| self.contiguous_aligned(tensor::<D>(inputs, place)?.0, DType::F32);
+        let scales = [scale(2)?, scale(3)?];
+        let places = scales.each_ref().map(|scale| scale.at(DType::F32.size()));
+        products.float8 = Some(Float8Factors { formats, scales: places });
         if !self.multiply(products)? {
             return Ok(None);
         }

@@ -2,7 +2,7 @@
 
 use crate::driver::{Host, Multiplies};
 use kiln_gpu::{Gpu, MemoryConfig};
-use kiln_ir::{Axes, DType, Engine, Float8, Op, TensorData, TensorType, Var, block_on};
+use kiln_ir::{Axes, DType, Engine, Float8, Op, SliceAxis, TensorData, TensorType, Var, block_on};
 use kiln_reference::Reference;
 use kiln_suite::case::Fill;
 use kiln_suite::fill::{Random, filled};
@@ -18,9 +18,12 @@ fn product(engine: &dyn Engine, sizes: [usize; 4], formats: [Float8; 2], turned:
         if turned[which] { bits.apply(Op::Permute(Axes::new(&[0, 2, 1])), &[]) } else { bits }
     };
     let (a, b) = (factor(0, [rows, inner]), factor(1, [inner, columns]));
-    let scale = |number: f32| Var::new(engine, engine.write(TensorData::scalar(number)));
+    // One by itself, and one out of many.
+    let scales = Var::new(engine, engine.write(TensorData::from([9.0f32, 9.0, 9.0, 0.5])));
+    let second = Var::new(engine, engine.write(TensorData::scalar(4.0f32)));
+    let first = scales.slice_axis(0, SliceAxis { start: 3, len: 1, step: 1 }).reshape([]);
     let op = Op::MatMulFloat8 { formats, dtype: DType::BF16 };
-    let y = a.apply(op, &[&b, &scale(0.5), &scale(4.0)]);
+    let y = a.apply(op, &[&b, &first, &second]);
     block_on(engine.read(y.into_value())).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -145,6 +145,8 @@ pub(crate) fn multiplies<M>(products: &Products<M>) -> bool {
         [products.inner, products.columns, a.pitch, b.pitch, a.step, b.step, a.at.offset, b.at.offset];
     let lies = !a.transposed && b.transposed && lengths.iter().all(|length| length.is_multiple_of(16));
     assert!(lies, "not as the library wants factors: {lengths:?}");
+    let are_aligned = float8.scales.iter().all(|scale| scale.offset.is_multiple_of(16));
+    assert!(are_aligned, "a scale does not lie where the library reads it");
     float8.formats != [Float8::E5M2; 2] && are_floats(products.result)
 }
 
