@@ -207,10 +207,15 @@ impl Noisy {
         is_beyond && self.random().chance(50)
     }
 
-    /// Whether nothing can be said of products that are scattered, by chance: they are multiplied in any order, and may leave the
-    /// range of numbers on the way.
+    /// Whether nothing can be said of products that are scattered or accumulated, by chance: they are multiplied in any order, and
+    /// may leave the range of numbers on the way. Nor of convolutions, which a library also forms of padding, and of which it takes
+    /// what leaves the range of 16 bits for 0.
     fn beyond_product(&self, op: &Op, operands: &Operands) -> bool {
-        let (Op::Put { mode: UpdateMode::Mul, .. } | Op::Scatter { mode: UpdateMode::Mul, .. }) = op else {
+        let (Op::Put { mode: UpdateMode::Mul, .. }
+        | Op::Scatter { mode: UpdateMode::Mul, .. }
+        | Op::Scan { reduction: Reduction::Prod, .. }
+        | Op::Conv { .. }) = op
+        else {
             return false;
         };
         let leaves = |value: &Value| {

@@ -210,6 +210,8 @@ impl Judge<'_> {
         let nan_is_right = signals || !is_finite && self.multiplies_by_nothing();
         let resizes = matches!(self.op, Op::Resize { .. });
         let normalises = matches!(self.op, Op::Norm { .. });
+        // Some of cuDNN's kernels give 0 where a sum leaves the range of `f16`.
+        let loses = matches!(self.op, Op::Conv { .. }) && expected.dtype() == DType::F16;
         let right = |i: usize| {
             let wild = (!results[i].is_finite(), !found[i].is_finite());
             let unknown = !is_finite
@@ -223,6 +225,7 @@ impl Judge<'_> {
                 };
             unknown
                 || found[i].is_nan() && nan_is_right
+                || loses && results[i].is_infinite() && found[i] == 0.0
                 || agrees(results[i], found[i], allowed[i], expected.dtype())
         };
         let wrong: Vec<usize> = (0..results.len()).filter(|&i| !right(i)).collect();

@@ -1,6 +1,6 @@
 //! The engine: one arm per op.
 
-use crate::array::Array;
+use crate::array::{Array, suspicions};
 use crate::driver::{Argument, Driver};
 use crate::epilogue::Finished;
 use crate::index::Entries;
@@ -9,7 +9,7 @@ use crate::memory::{MemoryConfig, Pool};
 use crate::queue::{GraphUse, Queue, graphs_wanted};
 use crate::region::Regions;
 use crate::slim::Slims;
-use crate::suspicion::Pages;
+use crate::suspicion::{Pages, Suspicions};
 use crate::trace::Traced;
 use crate::view::view;
 use kiln_ir::{
@@ -196,7 +196,10 @@ impl<D: Driver> Gpu<D> {
     /// By a kernel of its own, or made of simpler ops.
     pub(crate) fn computed(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         if results.iter().all(|ty| ty.num_elements() == 0) {
-            return results.iter().map(|ty| Ok(self.uninit(ty)?.into_value(*ty))).collect();
+            let all = suspicions::<D>(&inputs);
+            let empty =
+                |ty: &TensorType| Ok(Array { suspicions: all.clone(), ..self.uninit(ty)? }.into_value(*ty));
+            return results.iter().map(empty).collect();
         }
         match self.run_single(op, &inputs, results)? {
             Some(values) => Ok(values),
@@ -206,13 +209,15 @@ impl<D: Driver> Gpu<D> {
 
     pub(crate) fn expanded(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
+        let all = suspicions::<D>(&inputs);
         drop(inputs);
         let Some(outputs) = expand(self, op, &variables) else {
             // What has no expansion is refused only where a reduction is over nothing.
-            return self.identity(op, results);
+            return self.identity(op, results)?.into_iter().map(|value| suspected(value, &all)).collect();
         };
         drop(variables);
-        outputs.into_iter().zip(results).map(|(output, ty)| self.value_of(output, ty)).collect()
+        let values = outputs.into_iter().zip(results).map(|(output, ty)| self.value_of(output, ty));
+        values.map(|value| suspected(value?, &all)).collect()
     }
 
     /// A reduction over no elements.
@@ -280,6 +285,16 @@ impl<D: Driver> Gpu<D> {
         self.judge(&array.suspicions)?;
         TensorData::from_bytes(&bytes, ty)
     }
+}
+
+/// A value of which all this is suspected too: what an op is made of need not use all operands.
+fn suspected<D: Driver>(value: Value, all: &Suspicions<D>) -> Result<Value> {
+    if all.is_empty() || value.error().is_some() {
+        return Ok(value);
+    }
+    let mut array = Array::<D>::of(&value)?.clone();
+    array.suspicions.join(all);
+    Ok(array.into_value(*value.ty()))
 }
 
 impl<D: Driver> Array<D> {

@@ -45,7 +45,7 @@ impl<D: Driver> Gpu<D> {
         let result = self.uninit(&results[0])?;
         let lines = results[0].num_elements();
         if lines == 0 {
-            return Ok(smallvec![result.into_value(results[0])]);
+            return Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])]);
         }
         let sides = Sides::new(&ty.shape, axis);
         let index = results[0].dtype;

@@ -43,7 +43,8 @@ impl<D: Driver> Gpu<D> {
         let lines = sides.before * sides.after;
         let result = self.uninit(&results[0])?;
         if ty.num_elements() == 0 {
-            return Ok(smallvec![result.into_value(results[0])]);
+            let suspicions = x.suspicions.clone();
+            return Ok(smallvec![Array { suspicions, ..result }.into_value(results[0])]);
         }
         if lines >= MANY && (sides.after >= 32 || sides.length <= 64) {
             let x = self.contiguous(x, ty.dtype)?;

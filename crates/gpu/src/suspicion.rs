@@ -122,6 +122,10 @@ impl<D: Driver> Suspicions<D> {
         Suspicions(SmallVec::new())
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds a word.
     pub(crate) fn push(&mut self, suspicion: &Suspicion<D>) {
         let mut words = [0; WORDS / 64];

@@ -103,6 +103,42 @@ fn random_numbers_are_those_of_the_reference() {
     check(&op, &[key], Tolerance::Bits);
 }
 
+/// Also what has no elements comes from it.
+#[test]
+fn an_index_out_of_range_spoils_what_is_empty() {
+    let Some(driver) = Host::open() else { return };
+    let host = Gpu::new(driver, MemoryConfig::default());
+    let reference = Reference::new();
+    let bodies: [for<'e> fn(&Var<'e>) -> Var<'e>; 7] = [
+        |x| none(x).exp(),
+        |x| none(x).apply(Op::Copy, &[]),
+        |x| none(x).matmul(&x.permute(&[1, 0])),
+        |x| none(x).permute(&[1, 0]).matmul(&none(x)),
+        |x| none(x).sum(&[1]),
+        |x| none(x).apply(Op::ArgReduce { extremum: Extremum::Max, axis: 1, index: DType::I32 }, &[]),
+        |x| {
+            let scan = Op::Scan { reduction: Reduction::Sum, axis: 1, reverse: false, exclusive: false };
+            none(x).apply(scan, &[])
+        },
+    ];
+    for (number, body) in bodies.into_iter().enumerate() {
+        for (last, is_wrong) in [(1, false), (7, true)] {
+            let fails = |engine: &dyn Engine| {
+                let x = Var::new(engine, engine.write(data(&[3, 4], DType::F32, Fill::Normal)));
+                let index = TensorData::new(vec![0i32, 2, last], [3]).unwrap();
+                let y = body(&x.take(0, &Var::new(engine, engine.write(index))));
+                block_on(engine.read(y.into_value())).is_err()
+            };
+            assert_eq!((fails(&reference), fails(&host)), (is_wrong, is_wrong), "{number}, index {last}");
+        }
+    }
+}
+
+/// None of the rows.
+fn none<'e>(x: &Var<'e>) -> Var<'e> {
+    x.slice_axis(0, kiln_ir::SliceAxis { start: 0, len: 0, step: 1 })
+}
+
 #[test]
 fn an_index_out_of_range_spoils_only_what_comes_from_it() {
     let Some(host) = host() else { return };
