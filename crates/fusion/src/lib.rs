@@ -14,6 +14,10 @@
 //!
 //! Whether a value is alive is seen when the plan is looked up: one that was dropped before is never stored.
 //!
+//! An engine that computes while the program goes on can ask for a head start
+//! ([`Regions::head_start`](kiln_ir::Regions::head_start)): what begins as the last recordings did then runs while the rest is
+//! recorded, and runs once more from its start if the rest turns out to be another. [`Statistics`] counts both.
+//!
 //! ```
 //! use kiln_cpu::Cpu;
 //! use kiln_fusion::{Fusion, Mode};

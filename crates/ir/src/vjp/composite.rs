@@ -18,9 +18,9 @@ impl<'e> Rule<'_, 'e> {
         })
     }
 
-    /// With `h` the normalised row and `u = g * weight`: `x` gets `(u - mean(u) - h * mean(u * h)) * r`, where
-    /// `r` is the reciprocal deviation; root mean square lacks the middle term. Statistics are computed again
-    /// from `x`, in the accumulator's dtype.
+    /// With `c` the row less its mean, `r` the reciprocal deviation and `u = g * weight`: `x` gets
+    /// `(u - mean(u) - c * r² * mean(u * c)) * r`; root mean square lacks the middle term. Statistics are computed again
+    /// from `x`, in the accumulator's dtype. That of `u * c` needs only the mean, and is taken at once with the deviation's.
     pub(super) fn norm(&self, kind: NormKind, axes: usize, epsilon: f64) -> Gradients<'e> {
         let (first, rank) = (self.x(0).rank() - axes, self.x(0).rank());
         let row: Vec<usize> = (first..rank).collect();
@@ -36,18 +36,17 @@ impl<'e> Rule<'_, 'e> {
                 NormKind::Rms => x,
             };
             let scale = (centred.square().mean(&row) + epsilon).rsqrt();
-            let normal = centred * &scale;
             if wanted(0) {
                 let u = if self.inputs.len() > 1 { &g * self.x(1).cast(wide) } else { g.clone() };
-                let along = &normal * (&u * &normal).mean(&row);
+                let along = &centred * ((&u * &centred).mean(&row) * &scale * &scale);
                 let rest = match kind {
                     NormKind::Layer => &u - u.mean(&row) - along,
                     NormKind::Rms => u - along,
                 };
-                gradients[0] = Some((rest * scale).cast(self.x(0).dtype()));
+                gradients[0] = Some((rest * &scale).cast(self.x(0).dtype()));
             }
             if wanted(1) {
-                gradients[1] = Some(self.row_gradient(&(&g * normal), &leading));
+                gradients[1] = Some(self.row_gradient(&(&g * (centred * scale)), &leading));
             }
         }
         if wanted(2) {
