@@ -290,12 +290,17 @@ impl Step {
     }
 }
 
+impl Structure {
+    /// The entry that makes each result.
+    fn makers(&self) -> Vec<usize> {
+        let entries = self.entries.iter().enumerate();
+        entries.flat_map(|(number, entry)| entry.results.iter().map(move |_| number)).collect()
+    }
+}
+
 /// How many entries of a recording come up to each entry of its better form.
 fn needed_entries(original: &Structure, better: &Structure, originals: &[Option<usize>]) -> Vec<usize> {
-    let mut makers: Vec<usize> = Vec::with_capacity(original.alive.len());
-    for (number, entry) in original.entries.iter().enumerate() {
-        makers.extend(entry.results.iter().map(|_| number));
-    }
+    let makers = original.makers();
     let mut originals = originals.iter();
     let mut needed = 0;
     let count = |entry: &Entry| {

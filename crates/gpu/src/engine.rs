@@ -197,8 +197,7 @@ impl<D: Driver> Gpu<D> {
     pub(crate) fn computed(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         if results.iter().all(|ty| ty.num_elements() == 0) {
             let all = suspicions::<D>(&inputs);
-            let empty =
-                |ty: &TensorType| Ok(Array { suspicions: all.clone(), ..self.uninit(ty)? }.into_value(*ty));
+            let empty = |ty: &TensorType| suspected(self.uninit(ty)?.into_value(*ty), &all);
             return results.iter().map(empty).collect();
         }
         match self.run_single(op, &inputs, results)? {

@@ -59,10 +59,7 @@ enum Turned {
 }
 
 fn turned_products(structure: &Structure) -> Vec<Turned> {
-    let mut makers: Vec<usize> = Vec::new();
-    for (number, entry) in structure.entries.iter().enumerate() {
-        makers.extend(entry.results.iter().map(|_| number));
-    }
+    let makers = structure.makers();
     let mut uses = alloc::vec![0usize; makers.len()];
     let operands = structure.entries.iter().flat_map(|entry| &entry.operands);
     for source in operands {
