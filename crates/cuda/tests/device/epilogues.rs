@@ -1,15 +1,14 @@
 //! Products with a bias and an activation, as layers record them: what libraries are asked for, and on a GPU that results are those of
 //! the processor.
-//!
-//! `cargo test -p kiln-cuda --test epilogues -- --include-ignored` runs all of it on a machine with a GPU.
 
+use crate::alone;
 use kiln::activation::{gelu, gelu_approximate, relu};
 use kiln::{
     Autocast, Autodiff, Backend, Cpu, CpuDevice, Cuda, CudaDevice, DType, DeviceKey, Stack, Tensor,
     TensorData, module,
 };
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu, MemoryConfig, Traced};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 /// A GPU that is not there, with libraries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,12 +38,6 @@ impl Backend for Dry {
     fn device_key(_: &DryDevice) -> DeviceKey {
         (0, 1)
     }
-}
-
-/// One test at a time, since all see the same steps and settings.
-fn alone() -> MutexGuard<'static, ()> {
-    static RUNNING: Mutex<()> = Mutex::new(());
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Of products what they become, of kernels only that they are.

@@ -1,7 +1,6 @@
 //! Products of 8-bit floats on a GPU whose cores have them: by the library, and as the reference.
-//!
-//! `cargo test -p kiln-cuda --test float8 -- --ignored` runs it on a machine with a GPU.
 
+use crate::alone;
 use kiln::float8;
 use kiln::{Autodiff, Cuda, CudaDevice, Distribution, Tensor};
 use kiln_fusion::{Fusion, Mode};
@@ -65,6 +64,7 @@ fn scale(engine: &dyn Engine, number: f32) -> Value {
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn the_library_multiplies_bytes_in_any_layout_and_size() {
+    let _alone = alone();
     use Float8::{E4M3, E5M2};
     let cuda = kiln_cuda::open(0).unwrap_or_else(|error| panic!("{error}"));
     let reference = (REFERENCE.open)();
@@ -90,6 +90,7 @@ fn the_library_multiplies_bytes_in_any_layout_and_size() {
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn scales_change_between_replays() {
+    let _alone = alone();
     let cuda = Arc::new(kiln_cuda::open(0).unwrap_or_else(|error| panic!("{error}")));
     let fused = Fusion::with_mode(cuda.clone(), Mode::On);
     let case =
@@ -117,6 +118,7 @@ fn scales_change_between_replays() {
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn products_and_gradients_are_near_those_of_floats() {
+    let _alone = alone();
     type B = Autodiff<Cuda>;
     let device = CudaDevice::new(0);
     let normal = |shape| Tensor::<B, 2>::random(shape, Distribution::Normal(0.0, 1.0), &device);

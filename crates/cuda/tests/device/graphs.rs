@@ -1,8 +1,7 @@
 //! What kernels of a graph read is what the one before wrote, though all go over the same few blocks of memory, and caches have what
 //! was there before, although a kernel begins before the one before has ended (but with `KILN_OVERLAP=off`).
-//!
-//! `cargo test -p kiln-cuda --test graphs -- --include-ignored` runs it on a machine that has a GPU.
 
+use crate::alone;
 use kiln::{Cuda, CudaDevice, Int, Tensor, TensorData};
 
 /// How often a chain is repeated: it is recorded as a graph the second time.
@@ -27,6 +26,7 @@ fn repeats(what: &str, mut chain: impl FnMut(&CudaDevice, i32) -> Result<(), Str
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn every_block_reads_what_one_block_wrote() {
+    let _alone = alone();
     for length in [1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20] {
         repeats(&format!("{length} times one number"), |device, repeat| {
             let ones = Tensor::<Cuda, 1>::ones([length], device);
@@ -43,6 +43,7 @@ fn every_block_reads_what_one_block_wrote() {
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn every_element_is_read_where_another_block_wrote_it() {
+    let _alone = alone();
     for length in [33_i32, 1000, 5000, 40_000, 300_000] {
         // A prime: neighbours come from all over.
         let places: Vec<i32> =

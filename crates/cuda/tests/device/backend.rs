@@ -1,5 +1,6 @@
 //! The backend as programs use it: where there is no GPU, and by a small model that learns on one.
 
+use crate::alone;
 use kiln::activation::relu;
 use kiln::nn::{GradientsParams, Linear, LinearConfig, Module};
 use kiln::optim::{AdamConfig, Optimizer};
@@ -105,6 +106,7 @@ fn train<B: AutodiffBackend>(device: &B::Device, steps: usize) -> (Vec<f32>, [Me
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn a_model_learns_as_on_the_processor_and_allocates_nothing_after_its_first_steps() {
+    let _alone = alone();
     let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
     let (losses, [middle, end]) = train::<Autodiff<Cuda>>(&device, 1000);
     let graphs = kiln_cuda::shared(0).unwrap_or_else(|error| panic!("{error}")).graphs();
@@ -128,6 +130,7 @@ fn a_model_learns_as_on_the_processor_and_allocates_nothing_after_its_first_step
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn tensors_move_between_the_processor_and_the_gpu() {
+    let _alone = alone();
     let (cpu, gpu) = (Device::cpu(), Device::open("cuda", 0).unwrap_or_else(|error| panic!("{error}")));
     let x = Tensor::<Dyn, 2>::from_floats([[1.0, -2.0], [3.0, 4.5]], &cpu);
     let there = x.clone().to_device(&gpu);
@@ -139,6 +142,7 @@ fn tensors_move_between_the_processor_and_the_gpu() {
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn copies_of_any_length_arrive_whole() {
+    let _alone = alone();
     let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
     // Around the lengths at which copies are cut in parts, of elements of 4 bytes.
     for len in [1, 100, 16_383, 16_384, 16_385, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (9 << 20) + 3] {
@@ -157,6 +161,7 @@ fn copies_of_any_length_arrive_whole() {
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn memory_that_runs_out_spoils_one_value_only() {
+    let _alone = alone();
     let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
     let kept = Tensor::<Cuda, 1>::from_floats([1.0, 2.0], &device);
     // 4 TiB.

@@ -1,0 +1,16 @@
+//! What programs see of the engine, where there is a GPU and where there is none. One program, since each would hold all of Kiln.
+//!
+//! `cargo test -p kiln-cuda --test device -- --include-ignored` runs all of it on a machine that has a GPU.
+
+mod backend;
+mod epilogues;
+mod float8;
+mod graphs;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test of the GPU at a time: they count its memory and its graphs, and change settings.
+fn alone() -> MutexGuard<'static, ()> {
+    static RUNNING: Mutex<()> = Mutex::new(());
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
