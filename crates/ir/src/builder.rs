@@ -277,11 +277,13 @@ impl<'e> Var<'e> {
         self.reduce(Reduction::Sum, axes)
     }
 
-    /// The mean along axes, which stay with length 1.
+    /// The mean along axes, which stay with length 1. Floats of 32 and 64 bits are multiplied by the reciprocal of the count, which
+    /// takes one instruction where a division takes ten; those of 16 bits and integers are divided.
     #[track_caller]
     pub fn mean(&self, axes: &[usize]) -> Var<'e> {
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
-        self.sum(axes) / count as f64
+        let is_wide = self.dtype().is_float() && self.dtype().size() >= 4;
+        if is_wide { self.sum(axes) * (1.0 / count as f64) } else { self.sum(axes) / count as f64 }
     }
 
     /// The sum over what broadcasting to this variable's shape repeated: the gradient of

@@ -32,6 +32,9 @@ static void shim_run() {
 
 inline void __syncthreads() { swapcontext(&shim_threads[threadIdx.x], &shim_scheduler); }
 
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+
 // What one thread wrote the next sees at once.
 inline void __threadfence() {}
 

@@ -514,7 +514,7 @@ fn unary(function: Unary, x: &str, dtype: DType) -> String {
         Unary::Sign => format!("kiln_sign({x})"),
         Unary::Recip => format!("1.0{f} / {x}"),
         Unary::Sqrt => call("sqrt"),
-        Unary::Rsqrt => format!("1.0{f} / sqrt{f}({x})"),
+        Unary::Rsqrt => call("rsqrt"),
         Unary::Exp => call("exp"),
         Unary::Expm1 => call("expm1"),
         Unary::Ln => call("log"),

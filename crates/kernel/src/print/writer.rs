@@ -254,11 +254,19 @@ impl<'a> Writer<'a> {
     pub(super) fn combine(&mut self, totals: &[Total], count: u32) {
         let shuffles = |w: &Self, total: &Total| w.language.shuffle("", total.dtype, 1).is_some();
         let (fast, slow): (Vec<Total>, Vec<Total>) = totals.iter().partition(|total| shuffles(self, total));
-        for total in &fast {
+        let (pairs, singles) = pairs(&fast, count);
+        for &[a, b] in &pairs {
+            self.halve_warp(&a, &b);
+            self.shuffle(&a, 16);
+        }
+        for total in &singles {
             self.shuffle(total, count.min(32));
         }
         if count > 32 && !fast.is_empty() {
-            self.exchange(&fast, count);
+            self.exchange(&pairs, &singles, count);
+        }
+        for &[a, b] in &pairs {
+            self.join_warp(&a, &b);
         }
         for total in &slow {
             self.halve(total, count);
@@ -281,25 +289,76 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// One value of each 32 threads goes through shared memory; every thread combines them in the same order.
-    fn exchange(&mut self, totals: &[Total], count: u32) {
-        self.open("if (thread % 32 == 0)");
+    /// The first step for two totals at once: from here on the variable of the first is, in the upper half of 32 threads, that of
+    /// the second.
+    fn halve_warp(&mut self, first: &Total, second: &Total) {
+        let (a, b) = (format!("a{}", first.value), format!("a{}", second.value));
+        let sent = format!("sent{}", first.value);
+        let line = self.language.value(&sent, first.dtype, &self.language.choice(LOWER, &b, &a));
+        self.line(line);
+        self.line(format!("{a} = {};", self.language.choice(LOWER, &a, &b)));
+        let other = self.language.shuffle(&sent, first.dtype, 16).unwrap_or_default();
+        let combined = self.combined(first, &a, &other);
+        self.line(format!("{a} = {combined};"));
+    }
+
+    /// Gives all threads both totals of a variable that holds one in each half of 32 threads.
+    fn join_warp(&mut self, first: &Total, second: &Total) {
+        let (a, b) = (format!("a{}", first.value), format!("a{}", second.value));
+        let other = format!("other{}", first.value);
+        let shuffled = self.language.shuffle(&a, first.dtype, 16).unwrap_or_default();
+        let line = self.language.value(&other, first.dtype, &shuffled);
+        self.line(line);
+        self.line(format!("{b} = {};", self.language.choice(LOWER, &other, &a)));
+        self.line(format!("{a} = {};", self.language.choice(LOWER, &a, &other)));
+    }
+
+    /// One value of each 32 threads, or of each 16 where these hold two totals, goes through shared memory.
+    fn exchange(&mut self, pairs: &[[Total; 2]], singles: &[Total], count: u32) {
+        let warps = self.schedule.block as usize / 32;
+        let firsts: Vec<Total> = pairs.iter().map(|&[first, _]| first).collect();
+        self.write_shared(&firsts, 16, 2 * warps);
+        self.write_shared(singles, 32, warps);
+        self.barrier();
+        let parts = count / 32;
+        let first = if count == self.schedule.block { "" } else { "(thread - lane) / 32 + " };
+        for total in &firsts {
+            let place = format!("2 * ({first}thread % {parts}) + thread / 16 % 2");
+            self.line(format!("a{0} = w{0}[{place}];", total.value));
+            self.shuffle(total, parts);
+        }
+        for total in singles {
+            self.read_shared(total, first, parts);
+        }
+    }
+
+    /// The first of so many neighbouring threads writes its value of each total.
+    fn write_shared(&mut self, totals: &[Total], threads: u32, len: usize) {
+        if totals.is_empty() {
+            return;
+        }
+        self.open(format!("if (thread % {threads} == 0)"));
         for &Total { value, dtype, .. } in totals {
-            let len = self.schedule.block as usize / 32;
             self.share(&format!("w{value}"), dtype, len);
-            self.line(format!("w{value}[thread / 32] = a{value};"));
+            self.line(format!("w{value}[thread / {threads}] = a{value};"));
         }
         self.close();
-        self.barrier();
-        let first = if count == self.schedule.block { "0" } else { "(thread - lane) / 32" };
-        for total in totals {
-            let (variable, shared) = (format!("a{}", total.value), format!("w{}", total.value));
-            self.line(format!("{variable} = {shared}[{first}];"));
-            self.line(self.language.unroll());
-            self.open_loop("part", "1", &format!("{}", count / 32), "part + 1");
-            let combined = self.combined(total, &variable, &format!("{shared}[{first} + part]"));
+    }
+
+    /// Combines the parts of a total that lie in shared memory from a place on. Every thread does, in the same order.
+    fn read_shared(&mut self, total: &Total, first: &str, parts: u32) {
+        /// So few are read by each thread; of more it reads one.
+        const FEW: u32 = 4;
+        let variable = format!("a{}", total.value);
+        let shared = format!("w{}", total.value);
+        if parts > FEW {
+            self.line(format!("{variable} = {shared}[{first}thread % {parts}];"));
+            return self.shuffle(total, parts);
+        }
+        self.line(format!("{variable} = {shared}[{first}0];"));
+        for part in 1..parts {
+            let combined = self.combined(total, &variable, &format!("{shared}[{first}{part}]"));
             self.line(format!("{variable} = {combined};"));
-            self.close();
         }
     }
 
@@ -322,4 +381,21 @@ impl<'a> Writer<'a> {
         self.close();
         self.line(format!("a{value} = {shared}[thread - lane];"));
     }
+}
+
+/// Whether a thread is in the lower half of 32.
+const LOWER: &str = "thread % 32 < 16";
+
+/// Totals that are combined alike, by twos, and the others. Two are, over 32 threads, with half as many exchanges; where more than 16
+/// times 32 threads have parts of them, these do not fit into half of 32 threads.
+fn pairs(totals: &[Total], count: u32) -> (Vec<[Total; 2]>, Vec<Total>) {
+    let (mut pairs, mut singles) = (Vec::new(), Vec::<Total>::new());
+    for &total in totals {
+        let is_alike = |other: &Total| other.reduction == total.reduction && other.dtype == total.dtype;
+        match singles.iter().position(is_alike).filter(|_| (32..=512).contains(&count)) {
+            Some(place) => pairs.push([singles.remove(place), total]),
+            None => singles.push(total),
+        }
+    }
+    (pairs, singles)
 }

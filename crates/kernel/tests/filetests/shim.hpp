@@ -31,6 +31,9 @@ static void shim_run() {
 
 inline void __syncthreads() { swapcontext(&shim_threads[threadIdx.x], &shim_scheduler); }
 
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+
 template <typename T> T __shfl_xor_sync(unsigned, T value, int distance) {
   static_assert(sizeof(T) <= sizeof(double), "one number");
   const unsigned self = threadIdx.x;
