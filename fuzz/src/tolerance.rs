@@ -29,6 +29,8 @@ use kiln_suite::fill::{epsilon, float_limits};
 pub(crate) enum Computed {
     /// An engine's own kernel.
     Natively,
+    /// A kernel of an engine of another device, or one of its vendor's, which may leave out what Kiln's do.
+    Elsewhere,
     /// An engine's kernels, by the rule for batches: one op or a few.
     Batched,
     /// The expansion, which rounds to the dtype after each of its ops.
@@ -100,7 +102,7 @@ fn rule(op: &Op, computed: Computed) -> Rule {
         | Op::Copy
         | Op::Take { .. }
         | Op::Gather { .. } => match computed {
-            Computed::Natively | Computed::Batched => Rule::Bits,
+            Computed::Natively | Computed::Elsewhere | Computed::Batched => Rule::Bits,
             Computed::Expanded => Rule::Exact,
         },
         Op::Iota { .. }
@@ -211,7 +213,8 @@ impl Judge<'_> {
         let resizes = matches!(self.op, Op::Resize { .. });
         let normalises = matches!(self.op, Op::Norm { .. });
         // Some of cuDNN's kernels give 0 where a sum leaves the range of `f16`.
-        let loses = matches!(self.op, Op::Conv { .. }) && expected.dtype() == DType::F16;
+        let is_elsewhere = self.computed == Computed::Elsewhere;
+        let loses = is_elsewhere && matches!(self.op, Op::Conv { .. }) && expected.dtype() == DType::F16;
         let right = |i: usize| {
             let wild = (!results[i].is_finite(), !found[i].is_finite());
             let unknown = !is_finite
@@ -263,14 +266,15 @@ impl Judge<'_> {
     /// By how much each element may be wrong.
     fn allowed(&self, rule: Rule, dtype: DType, results: &[f64]) -> Vec<f64> {
         let working = match self.computed {
-            Computed::Natively | Computed::Batched => dtype.accumulator(),
+            Computed::Natively | Computed::Elsewhere | Computed::Batched => dtype.accumulator(),
             Computed::Expanded => dtype,
         };
         let (rounding, step) = (epsilon(dtype), epsilon(working));
         let factor = if self.computed == Computed::Expanded { 4.0 } else { 1.0 };
         let least = float_limits(dtype).2;
         // Atomic additions of GPUs take subnormal numbers for 0 (PTX, `atom`).
-        let adds = matches!(self.op, Op::Put { .. } | Op::Scatter { .. });
+        let is_elsewhere = self.computed == Computed::Elsewhere;
+        let adds = is_elsewhere && matches!(self.op, Op::Put { .. } | Op::Scatter { .. });
         let smallest = if adds { float_limits(working).1 } else { float_limits(working).2 };
         let limit = float_limits(dtype.accumulator()).0 / 2.0 / self.divisor();
         let bounded = |magnitudes: Vec<f64>, counts: Vec<f64>, relative: &dyn Fn(usize) -> f64| {
@@ -558,7 +562,7 @@ fn agrees(expected: f64, actual: f64, allowed: f64, dtype: DType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_ir::Axes;
+    use kiln_ir::{Axes, ConvPass, ConvSpec};
 
     fn data(list: &[f64]) -> Given {
         Given::Data(TensorData::from(list).convert(DType::F32))
@@ -593,5 +597,20 @@ mod tests {
         assert!(difference(&Op::Copy, &given, &expected, &actual, Computed::Natively).is_some());
         let op = Op::Unary(Unary::Floor);
         assert_eq!(difference(&op, &given, &expected, &actual, Computed::Natively), None);
+    }
+
+    #[test]
+    fn only_libraries_of_other_devices_may_lose_a_sum_that_leaves_the_range() {
+        let ones = |shape: [usize; 3], x: f64| {
+            let data = TensorData::new(vec![x; shape.iter().product()], shape).unwrap();
+            Given::Data(data.convert(DType::F16))
+        };
+        let op = Op::Conv { spec: ConvSpec::new(1), pass: ConvPass::Forward };
+        let given = [ones([1, 1, 2], 6e4), ones([1, 1, 2], 1.0)];
+        let expected = run_on(&Reference::new(), &op, &given).unwrap();
+        let lost = [TensorData::zeros(expected[0].ty())];
+        let judge = |computed| difference(&op, &given, &expected, &lost, computed);
+        assert!(judge(Computed::Natively).is_some(), "{expected:?}");
+        assert_eq!(judge(Computed::Elsewhere), None);
     }
 }

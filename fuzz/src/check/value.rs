@@ -18,6 +18,8 @@ use kiln_suite::engines::Tracked;
 
 pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     let engine = &*subjects.one;
+    let computed = if subjects.scope == Scope::Engine { Computed::Elsewhere } else { Computed::Natively };
+    let steps = |trial: &Trial, trace: &Trace, counts: &mut Counts| steps(trial, trace, computed, counts);
     let passed = match edit::opened_all(trial) {
         // Regions are compared with their ops in their place, and these with the reference.
         Some(flat) => {
@@ -87,13 +89,13 @@ fn regions(
 }
 
 /// Compares each op with the reference.
-fn steps(trial: &Trial, trace: &Trace, counts: &mut Counts) -> Result<(), Failure> {
+fn steps(trial: &Trial, trace: &Trace, computed: Computed, counts: &mut Counts) -> Result<(), Failure> {
     let mut first = trial.program.inputs.len();
     for (number, instruction) in trial.program.instructions.iter().enumerate() {
         let results = &trace.slots[first..first + instruction.results.len()];
         first += instruction.results.len();
         counts.ops += 1;
-        step(instruction, trace, results, counts).map_err(|message| {
+        step(instruction, trace, results, computed, counts).map_err(|message| {
             let op = Some(instruction.op.name().into());
             Failure { check: Check::Value, op, instruction: Some(number), message }
         })?;
@@ -105,6 +107,7 @@ fn step(
     instruction: &Instruction,
     trace: &Trace,
     results: &[Slot],
+    computed: Computed,
     counts: &mut Counts,
 ) -> Result<(), String> {
     let failed = |message: String| Err(message);
@@ -119,7 +122,7 @@ fn step(
     match (run_on(&Reference::new(), &instruction.op, &operands), actual) {
         (Ok(expected), Ok(actual)) => {
             counts.comparisons += expected.len() as u64;
-            match difference(&instruction.op, &operands, &expected, &actual, Computed::Natively) {
+            match difference(&instruction.op, &operands, &expected, &actual, computed) {
                 Some(message) => failed(message),
                 None => Ok(()),
             }
