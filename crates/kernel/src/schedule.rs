@@ -327,19 +327,9 @@ fn vector(kernel: &Kernel, launch: &Launch) -> u32 {
         let params = kernel.params.iter().zip(&launch.bindings).enumerate();
         params.filter(|(_, (param, _))| param.kind != ParamKind::Number)
     };
-    // What is the same for all rows, or all elements of a column, stays in caches.
-    let all = kernel.all_axes();
-    let others = match kernel.hero {
-        Hero::ColReduce => kernel.reduced(),
-        Hero::Map => all & !(1 << inner),
-        Hero::RowReduce | Hero::FullReduce | Hero::Transpose | Hero::Scan | Hero::MatMul(_) => {
-            all & !kernel.reduced()
-        }
-    };
-    let streams = |param: usize| others == 0 || kernel.crossed(param as u32) & others != 0;
     let along = |param: &Param| param.strides[inner] == StrideClass::One;
     let sizes = tensors()
-        .filter(|(i, (param, _))| along(param) && streams(*i))
+        .filter(|(i, (param, _))| along(param) && streams(kernel, *i))
         .map(|(_, (param, _))| param.dtype.size());
     let mut vector = 16 / sizes.max().unwrap_or(16);
     let allowed = |vector: usize| {
@@ -358,6 +348,19 @@ fn vector(kernel: &Kernel, launch: &Launch) -> u32 {
     vector.min(8) as u32
 }
 
+/// Whether a parameter comes from memory all the way: what is the same for all rows, or all elements of a column, stays in caches.
+fn streams(kernel: &Kernel, param: usize) -> bool {
+    let all = kernel.all_axes();
+    let others = match kernel.hero {
+        Hero::ColReduce => kernel.reduced(),
+        Hero::Map => all & !(1 << (kernel.axes.len() - 1)),
+        Hero::RowReduce | Hero::FullReduce | Hero::Transpose | Hero::Scan | Hero::MatMul(_) => {
+            all & !kernel.reduced()
+        }
+    };
+    others == 0 || kernel.crossed(param as u32) & others != 0
+}
+
 /// Whether blocks can share the rows or columns of a kernel.
 pub(crate) fn splits(kernel: &Kernel) -> bool {
     match kernel.hero {
@@ -369,8 +372,8 @@ pub(crate) fn splits(kernel: &Kernel) -> bool {
 
 /// Where elements of 16 bits are computed with, threads that hold two vectors hide what that takes.
 fn of_map(kernel: &Kernel, launch: &Launch, plain: GpuSchedule) -> GpuSchedule {
-    let widest =
-        kernel.params.iter().filter(|param| param.kind != ParamKind::Number).map(|param| param.dtype.size());
+    let tensors = kernel.params.iter().enumerate().filter(|(_, param)| param.kind != ParamKind::Number);
+    let widest = tensors.filter(|(place, _)| streams(kernel, *place)).map(|(_, param)| param.dtype.size());
     let many = num_points(launch) >= 256 * BLOCKS * plain.vector as usize;
     if plain.vector > 1 && widest.max() <= Some(2) && many {
         GpuSchedule { block: 128, row_threads: 128, unroll: 2, ..plain }
@@ -486,5 +489,36 @@ impl fmt::Display for GpuSchedule {
             "block {block}, vector {vector}, unroll {unroll}, row_threads {row_threads}, resident {resident}, splits {splits}"
         )?;
         f.write_str(if *wide { ", 64-bit indices" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    /// What is added to each row stays in caches: the map is one of 16 bits, whose threads hold two vectors. Were it as long as the
+    /// others, it would not be.
+    #[test]
+    fn threads_hold_two_vectors_where_only_elements_of_16_bits_stream() {
+        let schedule = |bias: [&str; 2]| {
+            let [classes, strides] = bias;
+            let kernel = format!(
+                "kernel map [p, p] (%0: bf16 in [any, one], %1: f32 in [{classes}], %2: bf16 out [any, one]) {{
+                   v0: bf16 = load %0
+                   v1: f32 = load %1
+                   v2: f32 = cast v0
+                   v3: f32 = add v2, v1
+                   v4: bf16 = cast v3
+                   v5: bf16 = store %2, v4
+                 }}"
+            );
+            let launch = format!("launch [4096, 1024] (%0: 0 [1024, 1], %1: 0 [{strides}], %2: 0 [1024, 1])");
+            GpuSchedule::choose(&kernel.parse().unwrap(), &launch.parse().unwrap())
+        };
+        let added_to_rows = schedule(["zero, one", "0, 1"]);
+        assert_eq!((added_to_rows.block, added_to_rows.unroll, added_to_rows.vector), (128, 2, 8));
+        let as_long = schedule(["any, one", "1024, 1"]);
+        assert_eq!((as_long.block, as_long.unroll, as_long.vector), (256, 1, 4));
     }
 }
