@@ -29,7 +29,7 @@ pub struct Gpu<D: Driver> {
     caps: Caps,
     pub(crate) driver: Arc<D>,
     pub(crate) pool: Arc<Pool<D>>,
-    pub(crate) kernels: Kernels<D>,
+    pub(crate) kernels: Arc<Kernels<D>>,
     pub(crate) regions: Regions<D>,
     pub(crate) pages: Pages<D>,
     pub(crate) slims: Slims<D>,
@@ -52,7 +52,7 @@ impl<D: Driver> Gpu<D> {
         Gpu {
             caps,
             pool: Pool::new(driver.clone(), memory),
-            kernels: Kernels::new(driver.clone()),
+            kernels: Arc::new(Kernels::new(driver.clone())),
             regions: Regions::default(),
             pages: Pages::default(),
             slims: Slims::default(),

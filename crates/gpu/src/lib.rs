@@ -37,6 +37,7 @@ mod environment;
 mod epilogue;
 mod float8;
 mod index;
+mod joint;
 mod kernels;
 mod matmul;
 mod memory;

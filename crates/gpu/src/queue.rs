@@ -10,6 +10,7 @@ mod run;
 
 use crate::Gpu;
 use crate::driver::{Argument, Arguments, Attend, Convolve, Driver, Grid, Place, Products, Step};
+use crate::joint::{self, Joint};
 use crate::memory::Block;
 use crate::slim::Slim;
 use crate::strided::ALIGNMENT;
@@ -45,6 +46,8 @@ pub(crate) struct Queue<D: Driver> {
     driver: Arc<D>,
     /// Whether steps wait, and repeat as graphs.
     graphs: bool,
+    /// Whether launches that do the same with other tensors become one.
+    joins: bool,
     counters: Arc<Counters>,
     pub(crate) trace: Arc<Trace>,
     state: Mutex<State<D>>,
@@ -57,8 +60,16 @@ struct State<D: Driver> {
     labels: Vec<Option<Label>>,
     /// What the last of the steps that wait is, if it is products of few rows.
     slim: Option<Slim<D::Memory>>,
+    /// The last of the steps that wait, if they may become one.
+    group: Option<Group<D>>,
     /// Steps that make a run.
     enough: usize,
+}
+
+/// Launches that can run at the same time, with what joins them.
+struct Group<D: Driver> {
+    joint: Arc<Joint<D>>,
+    count: usize,
 }
 
 /// Whether `KILN_GRAPHS` in the environment leaves graphs on, as they are without it.
@@ -68,10 +79,12 @@ pub(crate) fn graphs_wanted() -> bool {
 
 impl<D: Driver> Queue<D> {
     pub(crate) fn new(driver: Arc<D>, graphs: bool) -> Queue<D> {
-        let state = State { waiting: Vec::new(), labels: Vec::new(), slim: None, enough: FIRST_STEPS };
+        let state =
+            State { waiting: Vec::new(), labels: Vec::new(), slim: None, group: None, enough: FIRST_STEPS };
         let (counters, trace) = (Arc::<Counters>::default(), Arc::new(Trace::from_environment()));
         let line = Line::new(driver.clone(), counters.clone(), trace.clone());
-        Queue { driver, graphs, counters, trace, state: Mutex::new(state), line }
+        let joins = crate::switch("KILN_JOIN", true);
+        Queue { driver, graphs, joins, counters, trace, state: Mutex::new(state), line }
     }
 
     /// Of what was submitted so far.
@@ -97,7 +110,40 @@ impl<D: Driver> Queue<D> {
         }
         self.with(|state| {
             state.slim = None;
+            close(state);
             self.add(state, step, is_traced.then(label))
+        })
+    }
+
+    /// Queues a launch that may become one with others of the same function right before and behind it.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn push_joint(
+        &self,
+        step: Step<D>,
+        joint: &Arc<Joint<D>>,
+        label: impl FnOnce() -> Option<Label>,
+    ) -> Result<()> {
+        let is_traced = self.trace.is_on();
+        if !self.joins || !self.graphs && !is_traced {
+            return self.push_labelled(step, label);
+        }
+        self.with(|state| {
+            state.slim = None;
+            let takes = |group: &Group<D>| {
+                let before = &state.waiting[state.waiting.len() - group.count..];
+                group.joint.takes(before, &step)
+            };
+            if !state.group.as_ref().is_some_and(takes) {
+                close(state);
+            }
+            let count = state.group.as_ref().map_or(0, |group| group.count);
+            self.append(state, step, is_traced.then(label))?;
+            let joint = state.group.take().map_or_else(|| joint.clone(), |group| group.joint);
+            state.group = Some(Group { joint, count: count + 1 });
+            self.submit_if_enough(state);
+            Ok(())
         })
     }
 
@@ -115,6 +161,7 @@ impl<D: Driver> Queue<D> {
             return alone(&*self.driver, &self.counters, &make(None)?.0);
         }
         self.with(|state| {
+            close(state);
             let (step, slim, has_both) = make(state.slim.take().as_ref())?;
             if has_both {
                 state.waiting.pop();
@@ -130,17 +177,26 @@ impl<D: Driver> Queue<D> {
 
     /// Lets a step wait; with its label, while steps are traced.
     fn add(&self, state: &mut State<D>, step: Step<D>, label: Option<Option<Label>>) -> Result<()> {
+        self.append(state, step, label)?;
+        self.submit_if_enough(state);
+        Ok(())
+    }
+
+    fn append(&self, state: &mut State<D>, step: Step<D>, label: Option<Option<Label>>) -> Result<()> {
         self.line.failure()?;
         state.waiting.push(step);
         if let Some(label) = label {
             state.labels.resize_with(state.waiting.len() - 1, || None);
             state.labels.push(label);
         }
+        Ok(())
+    }
+
+    fn submit_if_enough(&self, state: &mut State<D>) {
         if state.waiting.len() >= state.enough {
             state.enough = (2 * state.enough).min(MOST_STEPS);
             self.flush(state);
         }
-        Ok(())
     }
 
     /// Submits what waits. A failure is that of the next who reads.
@@ -208,6 +264,7 @@ impl<D: Driver> Queue<D> {
 
     fn flush(&self, state: &mut State<D>) {
         state.slim = None;
+        close(state);
         if !state.waiting.is_empty() {
             let next = self.line.reclaim().unwrap_or_else(|| Vec::with_capacity(MOST_STEPS));
             let steps = core::mem::replace(&mut state.waiting, next);
@@ -217,6 +274,23 @@ impl<D: Driver> Queue<D> {
 
     fn with<R>(&self, body: impl FnOnce(&mut State<D>) -> R) -> R {
         body(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Ends a group: launches that are enough become one.
+fn close<D: Driver>(state: &mut State<D>) {
+    let Some(Group { joint, count }) = state.group.take() else { return };
+    if count < joint::LEAST {
+        return;
+    }
+    let first = state.waiting.len() - count;
+    match joint.join(state.waiting.drain(first..).collect()) {
+        Ok(step) => state.waiting.push(step),
+        Err(steps) => return state.waiting.extend(steps),
+    }
+    if state.labels.len() > first {
+        let label = joint::label(state.labels.drain(first..).collect());
+        state.labels.push(label);
     }
 }
 
@@ -241,12 +315,27 @@ impl<D: Driver> Gpu<D> {
         arguments: Arguments<D::Memory>,
         label: impl FnOnce() -> Label,
     ) -> Result<()> {
+        self.launch_joint(function, grid, arguments, None, label)
+    }
+
+    /// As [`launch`](Gpu::launch), of a kernel that may become one with others like it.
+    pub(crate) fn launch_joint(
+        &self,
+        function: &Arc<D::Function>,
+        grid: Grid,
+        arguments: Arguments<D::Memory>,
+        joint: Option<&Arc<Joint<D>>>,
+        label: impl FnOnce() -> Label,
+    ) -> Result<()> {
         if grid.blocks == 0 {
             return Ok(());
         }
         let step = Step::Launch { function: function.clone(), grid, arguments };
         self.assert_held(&step);
-        self.queue.push_labelled(step, || Some(label()))
+        match joint {
+            Some(joint) => self.queue.push_joint(step, joint, || Some(label())),
+            None => self.queue.push_labelled(step, || Some(label())),
+        }
     }
 
     /// Blocks are in use until the step is queued: one that was dropped before may by then be another thread's.

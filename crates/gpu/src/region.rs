@@ -3,6 +3,7 @@
 use crate::Gpu;
 use crate::array::{Array, suspicions};
 use crate::driver::{Argument, Arguments, Driver, Grid};
+use crate::joint::Joint;
 use crate::memory::Block;
 use crate::strided::begins_aligned;
 use crate::suspicion::{Suspicion, Suspicions};
@@ -98,6 +99,8 @@ pub(crate) struct Region<D: Driver> {
     arguments: Vec<GpuArgument>,
     /// What runs one after the other, and the blocks of each.
     functions: Vec<(Arc<D::Function>, usize)>,
+    /// Of one that may run together with others like it.
+    joint: Option<Arc<Joint<D>>>,
     /// Where its results lie; empty for what is [made](Gpu::run_made) into an array that is there.
     results: Vec<Layout>,
     /// The operands whose memory each result may take: what is done again then finds its operands where they were.
@@ -261,7 +264,9 @@ impl<D: Driver> Region<D> {
             functions.push((gpu.kernels.function(&source, entry)?, blocks));
         }
         let takes = (0..results.len()).map(|place| taken_by(&kernel, &launch, place)).collect();
-        Ok(Some(Region { kernel, launch, schedule, arguments: printed.arguments, functions, results, takes }))
+        let arguments = printed.arguments;
+        let joint = Joint::of(gpu, (&kernel, &schedule), &arguments, &functions[0].0).map(Arc::new);
+        Ok(Some(Region { kernel, launch, schedule, arguments, functions, joint, results, takes }))
     }
 
     fn run(&self, gpu: &Gpu<D>, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
@@ -404,7 +409,8 @@ impl<D: Driver> Region<D> {
         }
         for (pass, (function, blocks)) in self.functions.iter().enumerate() {
             let grid = Grid { blocks: *blocks, threads: self.schedule.block };
-            gpu.launch(function, grid, arguments.clone(), || self.label(pass))?;
+            let joint = self.joint.as_ref();
+            gpu.launch_joint(function, grid, arguments.clone(), joint, || self.label(pass))?;
         }
         Ok(())
     }

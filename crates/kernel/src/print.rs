@@ -16,7 +16,7 @@ use crate::{Compute, GpuSchedule, Hero, Kernel, ParamKind, StrideClass};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-pub use cpp::{Dialect, cpp, held_type, memory_type, narrowed, widened, with_prelude};
+pub use cpp::{Dialect, cpp, cpp_joined, held_type, memory_type, narrowed, widened, with_prelude};
 use kiln_ir::DType;
 pub use wgsl::wgsl;
 

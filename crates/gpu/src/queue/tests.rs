@@ -363,3 +363,88 @@ fn what_each_thread_pushes_reaches_the_device_in_its_order() {
         assert!(own.eq(0..rounds as u64), "thread {thread}");
     }
 }
+
+/// Launches of one function, each with what it reads and what it writes, and what then ran: how many launches each step was.
+fn joined(launches: &[(usize, usize)], between: Option<usize>) -> Vec<usize> {
+    const JOINED: u32 = 77;
+    let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
+    let make = |sets| {
+        assert_eq!(sets, joint::MOST);
+        Some(Arc::new(Number(JOINED)))
+    };
+    let function = things.functions[0].clone();
+    let joint = Arc::new(Joint::new(function.clone(), [false, true].into_iter().collect(), make).unwrap());
+    let memory: Vec<Arc<Number>> = (0..100).map(|number| Arc::new(Number(number))).collect();
+    for (number, &(from, to)) in launches.iter().enumerate() {
+        if between == Some(number) {
+            queue.push(Step::Fill { to: things.place(0), bytes: 4, value: 0 }).unwrap();
+        }
+        let place = |at: usize| Argument::Place(Place { memory: memory[at].clone(), offset: 0 });
+        let arguments = [place(from), place(to)].into_iter().collect();
+        let grid = Grid { blocks: number + 1, ..GRID };
+        queue
+            .push_joint(Step::Launch { function: function.clone(), grid, arguments }, &joint, || None)
+            .unwrap();
+    }
+    let count = |(function, arguments): (u32, Vec<u64>)| match function {
+        JOINED => {
+            let (places, firsts) = arguments.split_at(2 * joint::MOST);
+            assert_eq!(firsts.len(), joint::MOST - 1);
+            // Sets that are not there are the first one, and begin behind the last block.
+            let is_first = |set: &[u64]| set == &places[..2];
+            let count = places.chunks(2).skip(1).position(is_first).map_or(joint::MOST, |others| others + 1);
+            assert!(firsts[..count - 1].is_sorted_by(|a, b| a < b), "{firsts:?}");
+            assert!(firsts[count - 1..].iter().all(|first| Some(first) == firsts.last()), "{firsts:?}");
+            count
+        }
+        1000 => 0,
+        _ => 1,
+    };
+    ran(&queue).into_iter().map(count).collect()
+}
+
+#[test]
+fn launches_that_do_not_meet_become_one() {
+    let apart: Vec<(usize, usize)> = (0..40).map(|i| (i, 50 + i)).collect();
+    assert_eq!(joined(&apart[..3], None), [1, 1, 1], "too few");
+    assert_eq!(joined(&apart[..5], None), [5]);
+    assert_eq!(joined(&apart, None), [16, 16, 8]);
+    assert_eq!(joined(&apart[..10], Some(4)), [4, 0, 6], "what comes between ends a group");
+    // Each works where it reads, as updates do.
+    let in_place: Vec<(usize, usize)> = (0..6).map(|i| (i, i)).collect();
+    assert_eq!(joined(&in_place, None), [6]);
+    // All read the same.
+    let same: Vec<(usize, usize)> = (0..6).map(|i| (0, 1 + i)).collect();
+    assert_eq!(joined(&same, None), [6]);
+}
+
+#[test]
+fn launches_that_meet_stay_apart() {
+    let chain: Vec<(usize, usize)> = (0..8).map(|i| (i, i + 1)).collect();
+    assert_eq!(joined(&chain, None), [1; 8]);
+    let overwritten: Vec<(usize, usize)> = (0..8).map(|i| (i + 1, i)).collect();
+    assert_eq!(joined(&overwritten, None), [1; 8]);
+    let written_twice: Vec<(usize, usize)> = (0..8).map(|i| (i, 50)).collect();
+    assert_eq!(joined(&written_twice, None), [1; 8]);
+    // The fifth reads what the first wrote.
+    let late = [(0, 50), (1, 51), (2, 52), (3, 53), (50, 54), (5, 55), (6, 56), (7, 57), (8, 58)];
+    assert_eq!(joined(&late, None), [4, 5]);
+}
+
+#[test]
+fn what_cannot_be_joined_runs_as_it_was() {
+    let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
+    let function = things.functions[0].clone();
+    let joint = Joint::new(function.clone(), [true].into_iter().collect(), |_| None).unwrap();
+    let joint = Arc::new(joint);
+    for number in 0..6 {
+        let arguments = [Argument::Place(things.place(number))].into_iter().collect();
+        let step = Step::Launch { function: function.clone(), grid: GRID, arguments };
+        queue.push_joint(step, &joint, || None).unwrap();
+    }
+    let numbers: Vec<u64> = ran(&queue).into_iter().map(|(_, arguments)| arguments[0] / 1000).collect();
+    assert_eq!(numbers.len(), 6);
+    assert!(numbers.is_sorted(), "{numbers:?}");
+    let many = core::iter::repeat_n(false, 200).collect();
+    assert!(Joint::<Diary>::new(function, many, |_| None).is_none(), "too many arguments");
+}

@@ -1,6 +1,9 @@
 //! C++ for CUDA and HIP, without any header: it compiles under NVRTC and HIPRTC as it is.
 
+mod joined;
 mod prelude;
+
+pub use joined::cpp_joined;
 
 use super::heroes::{self, Entry};
 use super::writer::{Language, name};

@@ -1,0 +1,131 @@
+//! Maps that do the same with other tensors, one after the other, as the updates of an optimizer's parameters: one launch for
+//! many of them.
+
+use crate::Gpu;
+use crate::driver::{Argument, Arguments, Driver, Grid, Step};
+use crate::trace::Label;
+use kiln_kernel::print::{GpuArgument, cpp_joined};
+use kiln_kernel::{GpuSchedule, Hero, Kernel, ParamKind};
+use smallvec::SmallVec;
+use std::sync::{Arc, OnceLock};
+
+/// Launches in a row that are worth a kernel of their own.
+pub(crate) const LEAST: usize = 4;
+
+/// Launches that one kernel joins at most.
+pub(crate) const MOST: usize = 16;
+
+/// Bytes of a kernel's arguments: those that all devices allow, less what the numbers of first blocks may take.
+const BYTES: usize = 4096 - MOST * size_of::<u64>();
+
+/// What it takes to join launches of a map.
+pub(crate) struct Joint<D: Driver> {
+    /// What one launch runs.
+    function: Arc<D::Function>,
+    /// Of its arguments, which may be written.
+    writes: SmallVec<[bool; 16]>,
+    /// How many sets of arguments the joined kernel takes.
+    sets: usize,
+    /// The joined kernel, made when it is wanted first; `None` if it does not compile.
+    joined: OnceLock<Option<Arc<D::Function>>>,
+    make: Make<D>,
+}
+
+/// Compiles a joined kernel for so many sets.
+type Make<D> = Box<dyn Fn(usize) -> Option<Arc<<D as Driver>::Function>> + Send + Sync>;
+
+impl<D: Driver> Joint<D> {
+    /// Of a kernel that is launched once, and takes these arguments; `None` where it cannot be joined.
+    pub(crate) fn of(
+        gpu: &Gpu<D>,
+        (kernel, schedule): (&Kernel, &GpuSchedule),
+        arguments: &[GpuArgument],
+        function: &Arc<D::Function>,
+    ) -> Option<Joint<D>> {
+        if kernel.hero != Hero::Map {
+            return None;
+        }
+        let is_written = |argument: &GpuArgument| match argument {
+            GpuArgument::Tensor(param) => kernel.params[*param as usize].kind == ParamKind::Output,
+            GpuArgument::Failed | GpuArgument::Scratch(_) => true,
+            GpuArgument::Offset(_)
+            | GpuArgument::Number(_)
+            | GpuArgument::Extent(_)
+            | GpuArgument::Stride(..) => false,
+        };
+        let (kernels, dialect) = (gpu.kernels.clone(), gpu.driver.info().dialect);
+        let printed = (kernel.clone(), *schedule);
+        let make = move |sets| {
+            let printed = cpp_joined(&printed.0, &printed.1, dialect, sets).ok()?;
+            kernels.function(&printed.text.into(), printed.entries[0]).ok()
+        };
+        Joint::new(function.clone(), arguments.iter().map(is_written).collect(), make)
+    }
+
+    /// `None` where the arguments of too few launches would fit.
+    pub(crate) fn new(
+        function: Arc<D::Function>,
+        writes: SmallVec<[bool; 16]>,
+        make: impl Fn(usize) -> Option<Arc<D::Function>> + Send + Sync + 'static,
+    ) -> Option<Joint<D>> {
+        let sets = MOST.min(BYTES / (writes.len().max(1) * size_of::<u64>()));
+        let joint = Joint { function, writes, sets, joined: OnceLock::new(), make: Box::new(make) };
+        (sets >= LEAST).then_some(joint)
+    }
+
+    /// Whether a step can run at the same time as these, which are of this joint already: it is a launch of the same function, there is
+    /// room for it, and it reads nothing that one of them writes, nor writes what one of them reads or writes.
+    pub(crate) fn takes(&self, before: &[Step<D>], step: &Step<D>) -> bool {
+        let Step::Launch { function, arguments, .. } = step else { return false };
+        let meets = |earlier: &Step<D>| match earlier {
+            Step::Launch { arguments: earlier, .. } => self.meet(earlier, arguments),
+            Step::Fill { .. } | Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) => true,
+        };
+        before.len() < self.sets && Arc::ptr_eq(&self.function, function) && !before.iter().any(meets)
+    }
+
+    fn meet(&self, a: &[Argument<D::Memory>], b: &[Argument<D::Memory>]) -> bool {
+        a.iter().zip(&self.writes).any(|(a, a_writes)| {
+            let Argument::Place(a) = a else { return false };
+            b.iter().zip(&self.writes).any(|(b, b_writes)| match b {
+                Argument::Place(b) => (*a_writes || *b_writes) && Arc::ptr_eq(&a.memory, &b.memory),
+                Argument::Word(_) => false,
+            })
+        })
+    }
+
+    /// Launches that it takes as one; as they were where there is no kernel for it.
+    pub(crate) fn join(&self, steps: Vec<Step<D>>) -> Result<Step<D>, Vec<Step<D>>> {
+        let Some(function) = self.joined.get_or_init(|| (self.make)(self.sets)) else { return Err(steps) };
+        let mut joined = Arguments::<D::Memory>::new();
+        let mut firsts = SmallVec::<[usize; MOST]>::new();
+        let mut grid = Grid { blocks: 0, threads: 0 };
+        for step in steps {
+            if let Step::Launch { grid: of_one, arguments, .. } = step {
+                firsts.push(grid.blocks);
+                grid = Grid { blocks: grid.blocks + of_one.blocks, ..of_one };
+                joined.extend(arguments);
+            }
+        }
+        // Sets that are not there begin behind the last block. What their arguments are does not matter.
+        let first: Arguments<D::Memory> = joined[..self.writes.len()].iter().cloned().collect();
+        for _ in firsts.len()..self.sets {
+            firsts.push(grid.blocks);
+            joined.extend(first.iter().cloned());
+        }
+        let word = |&first: &usize| Argument::Word((first as u64).to_le_bytes());
+        joined.extend(firsts.iter().skip(1).map(word));
+        Ok(Step::Launch { function: function.clone(), grid, arguments: joined })
+    }
+}
+
+/// What traces say of launches that are one.
+pub(crate) fn label(labels: Vec<Option<Label>>) -> Option<Label> {
+    let count = labels.len();
+    let joined = labels.into_iter().flatten().reduce(|all, one| Label {
+        read: all.read + one.read,
+        written: all.written + one.written,
+        ..all
+    });
+    joined.map(|label| Label { name: format!("{count} launches as one, the first: {}", label.name), ..label })
+}

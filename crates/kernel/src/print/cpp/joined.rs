@@ -1,0 +1,96 @@
+//! One map over several sets of tensors.
+
+use super::{Cpp, prelude};
+use crate::print::{Dialect, Printed, Unprintable, arguments, check, heroes};
+use crate::{GpuSchedule, Hero, Kernel};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The entry point.
+const ENTRY: &str = "kiln_joined";
+
+/// The C++ of a map that runs over so many sets of tensors at once, each with its own extents: for launches of the same kernel that do
+/// not depend on each other. It takes the [arguments](Printed::arguments) of one set after those of another, and behind them, as
+/// extents are given, the number of the first block of each set but the first. A block of a number that no set has is not launched: a
+/// set that is not there begins behind the last block.
+///
+/// ```
+/// use kiln_kernel::print::{Dialect, cpp_joined};
+/// use kiln_kernel::{GpuSchedule, Kernel, Launch};
+///
+/// let kernel: Kernel = "kernel map [p] (%0: f32 in [one], %1: f32 out [one]) {
+///   v0: f32 = load %0
+///   v1: f32 = exp v0
+///   v2: f32 = store %1, v1
+/// }".parse()?;
+/// let launch: Launch = "launch [4096] (%0: 0 [1], %1: 0 [1])".parse()?;
+/// let printed = cpp_joined(&kernel, &GpuSchedule::choose(&kernel, &launch), Dialect::Cuda, 2).unwrap();
+/// assert!(printed.text.contains("kiln_joined(const float* a0_p0, float* a0_p1, kiln_index a0_e0, const float* a1_p0"));
+/// # Ok::<(), kiln_ir::Error>(())
+/// ```
+///
+/// # Errors
+/// When the kernel is no map, or as [`cpp`](super::cpp) says.
+pub fn cpp_joined(
+    kernel: &Kernel,
+    schedule: &GpuSchedule,
+    dialect: Dialect,
+    sets: usize,
+) -> Result<Printed, Unprintable> {
+    check(kernel, schedule)?;
+    if kernel.hero != Hero::Map || sets == 0 {
+        return Err(Unprintable { lacks: alloc::vec!["form for several sets of tensors".into()] });
+    }
+    let language = Cpp { kernel, schedule, dialect };
+    let arguments = arguments(kernel, schedule, false);
+    let declared: Vec<String> = arguments
+        .iter()
+        .enumerate()
+        .map(|(i, argument)| language.argument(i, &arguments, argument))
+        .collect();
+    // Type and name.
+    let declared: Vec<(&str, &str)> = declared.iter().filter_map(|text| text.rsplit_once(' ')).collect();
+    let body: String =
+        heroes::entries(kernel, schedule, &language).into_iter().map(|entry| entry.body).collect();
+    let function = format!(
+        "\nextern \"C\" __global__ void __launch_bounds__({}) {ENTRY}({}) {{\n{}{body}}}\n",
+        schedule.block,
+        parameters(&declared, sets),
+        choice(&declared, sets),
+    );
+    let index = if schedule.wide { "long long" } else { "int" };
+    let prelude = prelude::used(&function);
+    let separator = if prelude.is_empty() { "" } else { "\n" };
+    let text = format!("typedef {index} kiln_index;\n{separator}{prelude}{function}");
+    Ok(Printed { text, entries: alloc::vec![ENTRY], arguments })
+}
+
+fn parameters(declared: &[(&str, &str)], sets: usize) -> String {
+    let of_set = |set: usize| declared.iter().map(move |(ty, name)| format!("{ty} a{set}_{name}"));
+    let firsts = (1..sets).map(|set| format!("kiln_index first{set}"));
+    (0..sets).flat_map(of_set).chain(firsts).collect::<Vec<String>>().join(", ")
+}
+
+/// Gives a block the arguments of its set, and its number there.
+fn choice(declared: &[(&str, &str)], sets: usize) -> String {
+    let mut text = String::from("  kiln_begin();\n  kiln_index block = blockIdx.x;\n");
+    text.push_str("  const kiln_index thread = threadIdx.x;\n");
+    for (ty, name) in declared {
+        text.push_str(&format!("  {ty} {name} = a0_{name};\n"));
+    }
+    let begun: Vec<String> = (1..sets).map(|set| format!("(block >= first{set})")).collect();
+    if begun.is_empty() {
+        return text;
+    }
+    text.push_str(&format!("  switch ({}) {{\n", begun.join(" + ")));
+    for set in 1..sets {
+        text.push_str(&format!("    case {set}:\n"));
+        for (_, name) in declared {
+            text.push_str(&format!("      {name} = a{set}_{name};\n"));
+        }
+        text.push_str(&format!("      block = block - first{set};\n      break;\n"));
+    }
+    text.push_str("  }\n");
+    text
+}
