@@ -15,7 +15,8 @@
 //! * Every other op **expands**: what it is made of runs on the device as well.
 //!
 //! Work waits until there is enough of it, or something is read. Steps that repeat are queued together, as one graph of the
-//! device's, with what changed among their arguments (`KILN_GRAPHS=off` queues each alone, at once). A thread of the queue's own
+//! device's, with what changed among their arguments (`KILN_GRAPHS=off` queues each alone, at once). Launches of one kernel
+//! over other tensors that follow each other are one (`KILN_JOIN=off`: they are not). A thread of the queue's own
 //! does so while the program goes on.
 //!
 //! Errors never end a program: memory that runs out, a kernel that does not compile or an index out of range poisons the
