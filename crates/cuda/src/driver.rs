@@ -15,6 +15,7 @@ use kiln_gpu::driver::{
 use kiln_gpu::{DeviceInfo, switch};
 use kiln_ir::{Error, Result};
 use kiln_kernel::print::Dialect;
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -287,29 +288,19 @@ pub(crate) fn address(place: &Place<CudaMemory>) -> sys::CUdeviceptr {
     place.memory.address + place.offset as u64
 }
 
-/// Arguments as CUDA takes them: the address of each. `None` where there are too many.
+/// Arguments as CUDA takes them: the address of each.
 pub(crate) fn with_arguments<R>(
     arguments: &[Argument<CudaMemory>],
     body: impl FnOnce(&mut [*mut c_void]) -> R,
-) -> Option<R> {
-    /// More than any kernel has.
-    const MOST: usize = 256;
-    let mut words = [0u64; MOST];
-    let mut addresses = [core::ptr::null_mut::<c_void>(); MOST];
-    if arguments.len() > MOST {
-        return None;
-    }
-    for (word, argument) in words.iter_mut().zip(arguments) {
-        *word = match argument {
-            Argument::Place(place) => address(place),
-            Argument::Word(bytes) => u64::from_ne_bytes(*bytes),
-        };
-    }
-    let list = &mut addresses[..arguments.len()];
-    for (address, word) in list.iter_mut().zip(&mut words) {
-        *address = (&raw mut *word).cast();
-    }
-    Some(body(list))
+) -> R {
+    let word = |argument: &Argument<CudaMemory>| match argument {
+        Argument::Place(place) => address(place),
+        Argument::Word(bytes) => u64::from_ne_bytes(*bytes),
+    };
+    let mut words: SmallVec<[u64; 32]> = arguments.iter().map(word).collect();
+    let mut addresses: SmallVec<[*mut c_void; 32]> =
+        words.iter_mut().map(|word| (&raw mut *word).cast()).collect();
+    body(&mut addresses)
 }
 
 impl Driver for CudaDriver {
@@ -381,10 +372,7 @@ impl Driver for CudaDriver {
             // SAFETY: the caller passes what the entry point takes; CUDA copies the arguments before the call returns.
             unsafe { result::launch_kernel(function.handle, blocks, threads, 0, self.stream, list) }
         });
-        match launched {
-            Some(launched) => self.done("launching a kernel", launched),
-            None => Err(Error::device(&self.info.name, "a kernel has too many arguments")),
-        }
+        self.done("launching a kernel", launched)
     }
 
     fn has_float8(&self) -> bool {

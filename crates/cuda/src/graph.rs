@@ -167,7 +167,7 @@ fn with_kernel(
     body: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> Outcome<()>,
 ) -> Outcome<()> {
     let Step::Launch { function, grid, arguments } = step else { return Err(misused()) };
-    let run = with_arguments(arguments, |list| {
+    with_arguments(arguments, |list| {
         body(&sys::CUDA_KERNEL_NODE_PARAMS {
             func: function.handle,
             gridDimX: grid.blocks as u32,
@@ -182,8 +182,7 @@ fn with_kernel(
             kern: core::ptr::null_mut(),
             ctx: driver.context.handle,
         })
-    });
-    run.unwrap_or_else(|| Err(misused()))
+    })
 }
 
 fn fill(step: &Step<CudaDriver>) -> sys::CUDA_MEMSET_NODE_PARAMS {

@@ -2,7 +2,7 @@
 
 use crate::alone;
 use kiln::activation::relu;
-use kiln::nn::{GradientsParams, Linear, LinearConfig, Module};
+use kiln::nn::{GradientsParams, Linear, LinearConfig, Module, Param};
 use kiln::optim::{AdamConfig, Optimizer};
 use kiln::{
     Autodiff, AutodiffBackend, Backend, Cpu, CpuDevice, Cuda, CudaDevice, Device, Distribution, Dyn,
@@ -125,6 +125,55 @@ fn a_model_learns_as_on_the_processor_and_allocates_nothing_after_its_first_step
     // Of 1,000 steps, nearly all are as one before.
     let wanted = std::env::var("KILN_GRAPHS").map_or(true, |value| value != "off");
     assert!(!wanted || graphs.replayed > 900, "{graphs:?}");
+}
+
+#[derive(Module, Clone, Debug)]
+struct Wide<B: Backend> {
+    layers: Vec<Linear<B>>,
+}
+
+impl<B: Backend> Wide<B> {
+    /// Layers side by side, whose weights differ in shape and begin as the numbers of a wave.
+    fn new(device: &B::Device) -> Self {
+        let layer = |i: usize| {
+            let (inputs, outputs) = (8 + i % 3, 8 + (i + 1) % 3);
+            let wave = |j: usize| (j as f32 * 0.7 + i as f32).sin() * 0.4;
+            let numbers: Vec<f32> = (0..inputs * outputs).map(wave).collect();
+            let mut layer = LinearConfig::new(inputs, outputs).init(device);
+            let data = TensorData::new(numbers, [outputs, inputs]).expect("as many as the shape has");
+            layer.weight = Param::from_tensor(Tensor::from_data(data, device));
+            layer.bias = Some(Param::from_tensor(Tensor::zeros([outputs], device)));
+            layer
+        };
+        Wide { layers: (0..40).map(layer).collect() }
+    }
+}
+
+/// The sums of all weights after a few steps of an optimizer, whose updates of 80 parameters are launches that a GPU joins.
+fn updated<B: AutodiffBackend>(device: &B::Device) -> Vec<f32> {
+    let mut model = Wide::<B>::new(device);
+    let mut optimizer = AdamConfig::new().init().expect("the defaults are valid");
+    for _ in 0..6 {
+        let loss = model.layers.iter().map(|layer| {
+            let inputs = layer.weight.val().dims()[1];
+            (layer.forward(Tensor::<B, 2>::ones([4, inputs], device)).tanh() - 0.5).square().mean()
+        });
+        let loss = loss.reduce(|a, b| a + b).expect("there are layers");
+        let gradients = GradientsParams::from_grads(loss.backward(), &model);
+        model = optimizer.step(1e-2, model, gradients);
+    }
+    model.layers.iter().map(|layer| layer.weight.val().sum().into_scalar::<f32>()).collect()
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn updates_of_many_parameters_are_those_of_the_processor() {
+    let _alone = alone();
+    let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
+    let (found, expected) = (updated::<Autodiff<Cuda>>(&device), updated::<Autodiff<Cpu>>(&CpuDevice));
+    for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert!((found - expected).abs() < 2e-3, "layer {place}: {found} instead of {expected}");
+    }
 }
 
 #[test]
