@@ -410,7 +410,7 @@ impl Plan {
             factor(0, inner, rows)?,
             layout(types.result, [columns, rows, columns], count, rows * columns)?,
         ];
-        let preference = preference(key.alignment)?;
+        let preference = preference(key)?;
         let proposals = proposals(handle, &operation, &layouts, &preference)?;
         Ok(Plan { types, operation, layouts, proposals, fastest: OnceLock::new() })
     }
@@ -482,10 +482,16 @@ fn layout(
     Ok(layout)
 }
 
-fn preference(alignment: u32) -> core::result::Result<Preference, CublasError> {
+fn preference(key: &Key) -> core::result::Result<Preference, CublasError> {
     use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
+    use sys::cublasLtReductionScheme_t as Scheme;
     let preference = Preference(result::create_matmul_pref()?);
-    let (workspace, bytes) = (WORKSPACE as u64, 1u32 << alignment);
+    let (workspace, bytes) = (WORKSPACE as u64, 1u32 << key.alignment);
+    // Sums of parts of a product are kept in the dtype that it is computed in: rounded to 16 bits, each would add an error of its own.
+    let scheme = match key.dtypes[1].size() {
+        2 => Scheme::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+        _ => Scheme::CUBLASLT_REDUCTION_SCHEME_MASK,
+    } as u32;
     // SAFETY: the preference is alive, and the values of the attributes' sizes.
     unsafe {
         result::set_matmul_pref_attribute(
@@ -493,6 +499,12 @@ fn preference(alignment: u32) -> core::result::Result<Preference, CublasError> {
             Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
             (&raw const workspace).cast(),
             size_of::<u64>(),
+        )?;
+        result::set_matmul_pref_attribute(
+            preference.0,
+            Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+            (&raw const scheme).cast(),
+            size_of::<u32>(),
         )?;
         for attribute in [
             Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,

@@ -2,8 +2,9 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::{Driver, Step};
+use crate::driver::{Argument, Driver, Step};
 use crate::native::{Native, length};
+use crate::suspicion::Suspicion;
 use crate::view::tensor;
 use kiln_ir::{
     DType, Engine, Error, Layout, Op, Operand, Operands, Result, TensorType, UpdateMode, Value, Values,
@@ -91,6 +92,9 @@ impl<D: Driver> Gpu<D> {
             length(sides.after),
         ];
         self.native(native, total, arguments)?;
+        if total == 0 {
+            self.check_index((&index, index_ty), sides.length, &suspicion)?;
+        }
         let mut all = suspicions::<D>(inputs);
         all.push(&suspicion);
         Ok(smallvec![Array { suspicions: all, ..result }.into_value(results[0])])
@@ -122,7 +126,8 @@ impl<D: Driver> Gpu<D> {
         let mut all = suspicions::<D>(&inputs);
         let (index, index_ty) = tensor::<D>(&inputs, 1)?;
         let (source, source_ty) = tensor::<D>(&inputs, 2)?;
-        let (index_dtype, source_shape) = (index_ty.dtype, source_ty.shape);
+        let (index_ty, source_shape) = (*index_ty, source_ty.shape);
+        let index_dtype = index_ty.dtype;
         let count = match entries {
             Entries::List => index_ty.num_elements(),
             Entries::Each => index_ty.shape[axis],
@@ -164,7 +169,7 @@ impl<D: Driver> Gpu<D> {
                 };
                 let winner = self.block(places * 4)?;
                 self.queue.push(Step::Fill { to: winner.at(0), bytes: places * 4, value: 0xff })?;
-                let winner = || crate::driver::Argument::Place(winner.at(0));
+                let winner = || Argument::Place(winner.at(0));
                 let claim = named("kiln_claim", "KILN_CLAIM").name("WINNER_AT", entries.winner());
                 let mut arguments = smallvec![index.place(index_dtype), winner(), suspicion.place()];
                 arguments.extend(sizes());
@@ -193,12 +198,29 @@ impl<D: Driver> Gpu<D> {
                 self.native(native, total, arguments)?;
             }
         }
+        if total == 0 {
+            self.check_index((&index, &index_ty), sides.length, &suspicion)?;
+        }
         all.push(&suspicion);
         let value = Array { suspicions: all, ..result }.into_value(TensorType { dtype: computed, ..ty });
         if computed == ty.dtype {
             return Ok(smallvec![value]);
         }
         Ok(smallvec![self.cast(&Operand::Value(value), ty.dtype)?])
+    }
+
+    /// Looks at the entries of a contiguous index, where no element moves on the way.
+    fn check_index(
+        &self,
+        (index, ty): (&Array<D>, &TensorType),
+        length_of_axis: usize,
+        suspicion: &Suspicion<D>,
+    ) -> Result<()> {
+        let native = Native::new(SOURCE, "kiln_check").name("KILN_CHECK", "").dtype("I", ty.dtype);
+        let total = ty.num_elements();
+        let arguments =
+            smallvec![index.place(ty.dtype), suspicion.place(), length(total), length(length_of_axis)];
+        self.native(native, total, arguments)
     }
 
     /// An operand as a tensor of another dtype.

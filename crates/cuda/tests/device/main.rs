@@ -6,6 +6,7 @@ mod backend;
 mod epilogues;
 mod float8;
 mod graphs;
+mod products;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

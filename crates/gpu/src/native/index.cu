@@ -23,6 +23,17 @@ extern "C" __global__ void kiln_take(const E* x, const I* index, E* y, int* fail
 }
 #endif
 
+#if defined(KILN_CHECK)
+// Nothing is moved, but entries must be in range all the same.
+extern "C" __global__ void kiln_check(const I* index, int* failed, long long total, long long length) {
+  kiln_begin();
+  KILN_POINTS(total) {
+    const long long at = (long long)index[p];
+    if (at < 0 || at >= length) *failed = 1;
+  }
+}
+#endif
+
 #if defined(KILN_CLAIM)
 // The last entry that points somewhere wins.
 extern "C" __global__ void kiln_claim(const I* index, int* winner, int* failed, long long total, long long length,

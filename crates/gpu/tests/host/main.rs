@@ -135,6 +135,44 @@ fn an_index_out_of_range_spoils_what_is_empty() {
     }
 }
 
+/// Where no element is moved, the entries of an index are looked at all the same.
+#[test]
+fn an_index_out_of_range_is_an_error_though_nothing_is_moved() {
+    let Some(driver) = Host::open() else { return };
+    let host = Gpu::new(driver, MemoryConfig::default());
+    let reference = Reference::new();
+    let put = |mode| Op::Put { axis: 0, mode };
+    let ops = [
+        put(UpdateMode::Set),
+        put(UpdateMode::Mul),
+        Op::Take { axis: 0 },
+        Op::Scatter { axis: 0, mode: UpdateMode::Add },
+        Op::Gather { axis: 0 },
+    ];
+    for op in ops {
+        let each = matches!(op, Op::Scatter { .. } | Op::Gather { .. });
+        for last in [1, -1, 3] {
+            let fails = |engine: &dyn Engine| {
+                let write = |data: TensorData| Var::new(engine, engine.write(data));
+                let empty = |shape: [usize; 2]| write(TensorData::new(Vec::<f32>::new(), shape).unwrap());
+                // An index with an entry for each element has none.
+                let index = if each {
+                    TensorData::new(Vec::<i32>::new(), [3, 0])
+                } else {
+                    TensorData::new(vec![0, 2, last], [3])
+                };
+                let (x, index, source) = (empty([3, 0]), write(index.unwrap()), empty([3, 0]));
+                let takes = matches!(op, Op::Take { .. } | Op::Gather { .. });
+                let others: &[&Var<'_>] = if takes { &[&index] } else { &[&index, &source] };
+                let y = x.apply(op.clone(), others);
+                block_on(engine.read(y.into_value())).is_err()
+            };
+            let is_wrong = !each && last != 1;
+            assert_eq!((fails(&reference), fails(&host)), (is_wrong, is_wrong), "{op:?}, {last}");
+        }
+    }
+}
+
 /// None of the rows.
 fn none<'e>(x: &Var<'e>) -> Var<'e> {
     x.slice_axis(0, kiln_ir::SliceAxis { start: 0, len: 0, step: 1 })
