@@ -1,41 +1,14 @@
 //! Sums over rows that become part of the kernel that goes through these rows, where an engine says that this suits it.
 
+mod changed;
+
+use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{
-    BoxFuture, Caps, DType, Engine, NormKind, Op, Operands, Real, Recorder, Regions, Result, TensorData,
-    TensorType, Value, Values, Var, block_on, gradient_program,
+    DType, Engine, NormKind, Op, Real, Recorder, Regions, TensorData, TensorType, Var, block_on,
+    gradient_program,
 };
-use std::sync::Arc;
-
-/// An engine whose kernels combine values over rows as well as along them.
-struct Through(Cpu);
-
-impl Engine for Through {
-    fn caps(&self) -> &Caps {
-        self.0.caps()
-    }
-
-    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        self.0.execute(op, inputs, results)
-    }
-
-    fn write(&self, data: TensorData) -> Value {
-        self.0.write(data)
-    }
-
-    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        self.0.read(value)
-    }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.0.sync()
-    }
-
-    fn regions(&self) -> Regions {
-        Regions { columns: true, whole_rows: true, many_rows: 16, ..Regions::default() }
-    }
-}
 
 fn write<'e>(engine: &'e dyn Engine, shape: &[usize], seed: u32) -> Var<'e> {
     let element =
@@ -51,7 +24,10 @@ fn regions(body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) -> usize {
     };
     let plain = Cpu::with_threads(1);
     let expected: Vec<Vec<f32>> = body(&plain).into_iter().map(|y| read(&plain, y)).collect();
-    let layer = Fusion::with_mode(Arc::new(Through(Cpu::with_threads(1))), Mode::On);
+    // An engine whose kernels combine values over rows as well as along them.
+    let through = Regions { columns: true, whole_rows: true, many_rows: 16, ..Regions::default() };
+    let below = Changed::new(Cpu::with_threads(1)).with_regions(through);
+    let layer = Fusion::with_mode(below.shared(), Mode::On);
     let found: Vec<Vec<f32>> = body(&layer).into_iter().map(|y| read(&layer, y)).collect();
     for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
         assert_eq!(expected.len(), found.len());

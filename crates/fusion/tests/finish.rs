@@ -1,56 +1,13 @@
 //! Products with what an engine does before it stores them: what becomes one region, what does not, and that values stay those of the
 //! engine below.
 
+mod changed;
+
+use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
-use kiln_ir::{
-    BoxFuture, Caps, Comparison, DType, Engine, Op, Operands, Regions, Result, TensorData, TensorType, Value,
-    Values, Var, block_on,
-};
+use kiln_ir::{Comparison, DType, Engine, Op, Regions, TensorData, Value, Var, block_on};
 use std::sync::{Arc, Mutex};
-
-/// An engine that finishes products, and writes down what it is given.
-struct Finishing {
-    cpu: Cpu,
-    finishes: bool,
-    steps: Mutex<Vec<String>>,
-}
-
-impl Engine for Finishing {
-    fn caps(&self) -> &Caps {
-        self.cpu.caps()
-    }
-
-    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        let is_step = |op: &Op| !matches!(op, Op::Broadcast(_) | Op::Reshape(_) | Op::Permute(_));
-        let ops: Vec<&Op> = if let Op::Fused(region) = op {
-            region.program().instructions.iter().map(|instruction| &instruction.op).collect()
-        } else {
-            vec![op]
-        };
-        let ops: Vec<&str> = ops.into_iter().filter(|op| is_step(op)).map(Op::name).collect();
-        if !ops.is_empty() {
-            self.steps.lock().unwrap().push(ops.join(" "));
-        }
-        self.cpu.execute(op, inputs, results)
-    }
-
-    fn write(&self, data: TensorData) -> Value {
-        self.cpu.write(data)
-    }
-
-    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        self.cpu.read(value)
-    }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.cpu.sync()
-    }
-
-    fn regions(&self) -> Regions {
-        Regions { continue_products: false, finish_products: self.finishes, ..Regions::default() }
-    }
-}
 
 /// `[6, 5]` by `[5, 8]`, and what may follow: a row, a column, and a whole tensor.
 struct Inputs<'e> {
@@ -76,14 +33,30 @@ impl<'e> Inputs<'e> {
     }
 }
 
+/// What an engine that finishes products is given: the names of the ops that do more than to look at elements in another way.
+fn step(op: &Op) -> Option<String> {
+    let is_step = |op: &&Op| !matches!(op, Op::Broadcast(_) | Op::Reshape(_) | Op::Permute(_));
+    let ops: Vec<&Op> = if let Op::Fused(region) = op {
+        region.program().instructions.iter().map(|instruction| &instruction.op).collect()
+    } else {
+        vec![op]
+    };
+    let names: Vec<&str> = ops.into_iter().filter(is_step).map(Op::name).collect();
+    (!names.is_empty()).then(|| names.join(" "))
+}
+
 /// The steps of a run, and its results.
 fn run(
     finishes: bool,
     dtype: DType,
     body: impl for<'e> Fn(&Inputs<'e>) -> Vec<Var<'e>>,
 ) -> (Vec<String>, Vec<Vec<f32>>) {
-    let below = Arc::new(Finishing { cpu: Cpu::with_threads(1), finishes, steps: Mutex::default() });
-    let layer = Fusion::with_mode(below.clone(), Mode::On);
+    let steps = Arc::<Mutex<Vec<String>>>::default();
+    let written = steps.clone();
+    let below = Changed::new(Cpu::with_threads(1))
+        .with_regions(Regions { continue_products: false, finish_products: finishes, ..Regions::default() })
+        .watched(move |op| written.lock().unwrap().extend(step(op)));
+    let layer = Fusion::with_mode(below.shared(), Mode::On);
     let write = |shape: &[usize], seed: usize| {
         let list: Vec<f32> = (0..shape.iter().product())
             .map(|i: usize| ((i * 37 + seed * 11) % 23) as f32 / 8.0 - 1.25)
@@ -97,7 +70,7 @@ fn run(
     drop(inputs);
     let read = |value| block_on(layer.read(value)).unwrap().convert(DType::F32).into_vec().unwrap();
     let results = values.into_iter().map(read).collect();
-    let steps = std::mem::take(&mut *below.steps.lock().unwrap());
+    let steps = std::mem::take(&mut *steps.lock().unwrap());
     (steps, results)
 }
 

@@ -1,61 +1,36 @@
 //! What begins as before runs while the rest of it is recorded: values are the same, whatever the rest turns out to be.
 
+mod changed;
+
+use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Statistics};
-use kiln_ir::{
-    BoxFuture, Caps, Engine, Memory, Operands, Regions, Result, TensorData, TensorType, Value, Values, Var,
-    block_on,
-};
+use kiln_ir::{Engine, Regions, TensorData, Value, Var, block_on};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A processor that is treated as a device that computes meanwhile.
-struct Meanwhile {
-    cpu: Cpu,
+/// What happened to an engine, and what is to happen.
+#[derive(Default)]
+struct Watch {
     executed: AtomicUsize,
     shuts: AtomicBool,
 }
 
-impl Engine for Meanwhile {
-    fn caps(&self) -> &Caps {
-        self.cpu.caps()
-    }
-
-    fn execute(&self, op: &kiln_ir::Op, inputs: Operands, results: &[TensorType]) -> Values {
-        assert!(!self.shuts.load(Ordering::SeqCst), "the trap shuts");
-        self.executed.fetch_add(1, Ordering::SeqCst);
-        self.cpu.execute(op, inputs, results)
-    }
-
-    fn write(&self, data: TensorData) -> Value {
-        self.cpu.write(data)
-    }
-
-    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        self.cpu.read(value)
-    }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.cpu.sync()
-    }
-
-    fn memory(&self) -> Option<&dyn Memory> {
-        self.cpu.memory()
-    }
-
-    fn regions(&self) -> Regions {
-        Regions { head_start: true, ..self.cpu.regions() }
-    }
-}
-
-fn engine() -> Arc<Meanwhile> {
-    let (executed, shuts) = (AtomicUsize::new(0), AtomicBool::new(false));
-    Arc::new(Meanwhile { cpu: Cpu::with_threads(1), executed, shuts })
+/// Fusion over a processor that is treated as a device that computes meanwhile.
+fn watched() -> (Fusion, Arc<Watch>) {
+    let (cpu, watch) = (Cpu::with_threads(1), Arc::<Watch>::default());
+    let regions = Regions { head_start: true, ..cpu.regions() };
+    let seen = watch.clone();
+    let engine = Changed::new(cpu).with_regions(regions).watched(move |_| {
+        assert!(!seen.shuts.load(Ordering::SeqCst), "the trap shuts");
+        seen.executed.fetch_add(1, Ordering::SeqCst);
+    });
+    (Fusion::with_mode(engine.shared(), Mode::On), watch)
 }
 
 fn fusion() -> Fusion {
-    Fusion::with_mode(engine(), Mode::On)
+    watched().0
 }
 
 fn data(rows: usize, columns: usize, seed: usize) -> TensorData {
@@ -143,15 +118,14 @@ fn steps_that_repeat_begin_early_and_give_the_same() {
 
 #[test]
 fn steps_run_before_the_end_is_recorded() {
-    let engine = engine();
-    let fusion = Fusion::with_mode(engine.clone(), Mode::On);
+    let (fusion, watch) = watched();
     check(&fusion, [STEP; 6]);
-    let before = engine.executed.load(Ordering::SeqCst);
+    let before = watch.executed.load(Ordering::SeqCst);
     let x = fusion.write(data(8, 12, 2));
     let weights = STEP.run(&fusion, fusion.write(data(12, 12, 1)), &x).0;
-    let early = engine.executed.load(Ordering::SeqCst) - before;
+    let early = watch.executed.load(Ordering::SeqCst) - before;
     read(&fusion, weights);
-    let all = engine.executed.load(Ordering::SeqCst) - before;
+    let all = watch.executed.load(Ordering::SeqCst) - before;
     assert!(early > all / 2 && early < all, "{early} of {all}");
 }
 
@@ -254,17 +228,16 @@ fn another_thread_may_read_while_this_one_records() {
 
 #[test]
 fn a_panic_on_the_way_loses_nothing() {
-    let engine = engine();
-    let fusion = Fusion::with_mode(engine.clone(), Mode::On);
+    let (fusion, watch) = watched();
     check(&fusion, [STEP; 5]);
     let run = || {
         let (w, x) = (fusion.write(data(12, 12, 1)), fusion.write(data(8, 12, 2)));
         STEP.run(&fusion, w, &x).0
     };
     let expected = read(&fusion, run());
-    engine.shuts.store(true, Ordering::SeqCst);
+    watch.shuts.store(true, Ordering::SeqCst);
     let panicked = catch_unwind(AssertUnwindSafe(run));
-    engine.shuts.store(false, Ordering::SeqCst);
+    watch.shuts.store(false, Ordering::SeqCst);
     assert!(panicked.is_err(), "it ran while it was recorded");
     assert_eq!(read(&fusion, run()), expected);
 }

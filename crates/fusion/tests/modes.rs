@@ -1,11 +1,11 @@
 //! The switch: `off`, `on` and `check`, from the environment too; and that `check` finds a wrong kernel.
 
+mod changed;
+
+use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
-use kiln_ir::{
-    BoxFuture, Caps, Engine, Op, Operands, Result, TensorData, TensorType, Unary, Value, Values, Var,
-    block_on,
-};
+use kiln_ir::{Engine, Op, Result, TensorData, Unary, Value, Var, block_on};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -67,40 +67,22 @@ fn the_environment_sets_the_mode() {
 }
 
 /// The CPU engine with a kernel compiler that forgets what `tanh` is.
-struct Wrong(Cpu);
-
-impl Engine for Wrong {
-    fn caps(&self) -> &Caps {
-        self.0.caps()
-    }
-
-    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        let Op::Fused(fused) = op else { return self.0.execute(op, inputs, results) };
+fn wrong() -> Arc<Changed> {
+    let engine = Changed::new(Cpu::with_threads(1)).with_execute(|cpu, op, inputs, results| {
+        let Op::Fused(fused) = op else { return cpu.execute(op, inputs, results) };
         let mut program = fused.program().clone();
         for instruction in &mut program.instructions {
             if instruction.op == Op::Unary(Unary::Tanh) {
                 instruction.op = Op::Unary(Unary::Sin);
             }
         }
-        program.run_region(&self.0, inputs)
-    }
-
-    fn write(&self, data: TensorData) -> Value {
-        self.0.write(data)
-    }
-
-    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        self.0.read(value)
-    }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.0.sync()
-    }
+        program.run_region(cpu, inputs)
+    });
+    engine.shared()
 }
 
 #[test]
 fn check_names_the_first_op_that_differs() {
-    let wrong = || Arc::new(Wrong(Cpu::with_threads(1)));
     let on = Fusion::with_mode(wrong(), Mode::On);
     let value = chain(&on);
     assert!(read(&on, value).is_ok(), "without the check nobody notices");

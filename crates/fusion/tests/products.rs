@@ -1,6 +1,9 @@
 //! What follows a matrix product or a convolution, and what dequantises weights before it, as one region: values are those of
 //! the engine below.
 
+mod changed;
+
+use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Plan};
 use kiln_ir::{
@@ -247,33 +250,11 @@ fn matrices_of_a_batch_share_scales_or_have_their_own() {
     }
 }
 
-/// An engine whose products reach memory before anything else is done with them.
-struct Apart(Cpu);
-
-impl Engine for Apart {
-    fn caps(&self) -> &kiln_ir::Caps {
-        self.0.caps()
-    }
-
-    fn execute(&self, op: &Op, inputs: kiln_ir::Operands, results: &[TensorType]) -> kiln_ir::Values {
-        self.0.execute(op, inputs, results)
-    }
-
-    fn write(&self, data: TensorData) -> Value {
-        self.0.write(data)
-    }
-
-    fn read(&self, value: Value) -> kiln_ir::BoxFuture<'_, kiln_ir::Result<TensorData>> {
-        self.0.read(value)
-    }
-
-    fn sync(&self) -> kiln_ir::BoxFuture<'_, kiln_ir::Result<()>> {
-        self.0.sync()
-    }
-
-    fn regions(&self) -> Regions {
-        Regions { continue_products: false, resident_row: 1 << 14, many_rows: 4096, ..Regions::default() }
-    }
+/// Fusion over an engine whose products reach memory before anything else is done with them.
+fn apart() -> Fusion {
+    let regions =
+        Regions { continue_products: false, resident_row: 1 << 14, many_rows: 4096, ..Regions::default() };
+    Fusion::with_mode(Changed::new(Cpu::with_threads(1)).with_regions(regions).shared(), Mode::On)
 }
 
 /// There, what follows a product is free to become part of other kernels: here, of the sum along its rows.
@@ -285,7 +266,7 @@ fn products_that_are_written_first_stand_alone() {
         let shifted = y + write(engine, &[50], 3).broadcast([40, 50]);
         read(engine, shifted.tanh().sum(&[1]).into_value())
     };
-    let layer = Fusion::with_mode(Arc::new(Apart(Cpu::with_threads(1))), Mode::On);
+    let layer = apart();
     let (expected, found) = (run(&plain), run(&layer));
     assert!(expected.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-3), "{expected:?} {found:?}");
     let statistics = layer.statistics();
@@ -303,7 +284,7 @@ fn long_rows_end_a_region_unless_there_are_many() {
         read(engine, (x - sum).into_value())
     };
     for (shape, regions) in [([30, 20_000], 2), ([4100, 16_400], 1)] {
-        let layer = Fusion::with_mode(Arc::new(Apart(Cpu::with_threads(1))), Mode::On);
+        let layer = apart();
         let (expected, found) = (run(&plain, shape), run(&layer, shape));
         assert!(expected.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-3), "{shape:?}");
         assert_eq!(layer.statistics().regions_run, regions, "{shape:?}");

@@ -1,10 +1,13 @@
 //! What must not go wrong: panics on the way, threads in each other's way, graphs that nobody reads, data that is bad.
 
+mod changed;
+
+use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{
-    BoxFuture, Caps, Custom, CustomOp, Engine, Op, Operand, OperandType, Operands, Result, ResultTypes,
-    SliceAxis, TensorData, TensorType, Unary, Value, Values, Var, block_on, infer,
+    Custom, CustomOp, Engine, Op, Operand, OperandType, Operands, Result, ResultTypes, SliceAxis, TensorData,
+    TensorType, Unary, Value, Values, Var, block_on, infer,
 };
 use smallvec::smallvec;
 use std::fmt;
@@ -47,36 +50,18 @@ fn in_time(body: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// An engine that panics at a sine while the switch is on.
-struct Trap(Cpu, &'static AtomicBool);
-
-impl Engine for Trap {
-    fn caps(&self) -> &Caps {
-        self.0.caps()
-    }
-
-    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        let is_sine = |op: &Op| *op == Op::Unary(Unary::Sin);
+/// Fusion over an engine that panics at a sine while the switch is on.
+fn trapped(switch: &'static AtomicBool) -> Fusion {
+    let is_sine = |op: &Op| *op == Op::Unary(Unary::Sin);
+    let engine = Changed::new(Cpu::with_threads(2)).watched(move |op| {
         let has_sine = if let Op::Fused(region) = op {
             region.program().instructions.iter().any(|step| is_sine(&step.op))
         } else {
             is_sine(op)
         };
-        assert!(!(has_sine && self.1.load(Ordering::SeqCst)), "the trap shuts");
-        self.0.execute(op, inputs, results)
-    }
-
-    fn write(&self, data: TensorData) -> Value {
-        self.0.write(data)
-    }
-
-    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        self.0.read(value)
-    }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.0.sync()
-    }
+        assert!(!(has_sine && switch.load(Ordering::SeqCst)), "the trap shuts");
+    });
+    Fusion::with_mode(engine.shared(), Mode::On)
 }
 
 /// While it runs, it waits for another to run, and then reads a value.
@@ -126,7 +111,7 @@ fn a_panic_between_recording_and_running_loses_nothing() {
 fn a_panic_while_a_plan_runs_reaches_its_values_only() {
     static SWITCH: AtomicBool = AtomicBool::new(false);
     in_time(|| {
-        let fusion = Fusion::with_mode(Arc::new(Trap(Cpu::with_threads(2), &SWITCH)), Mode::On);
+        let fusion = trapped(&SWITCH);
         let earlier = (Var::new(&fusion, fusion.write(floats(64))) + 1.0).into_value();
         fusion.flush();
         let y = (Var::new(&fusion, fusion.write(floats(64))) * 2.0).sin();

@@ -1,0 +1,82 @@
+//! The CPU engine with something changed, for tests of the layer above it.
+// Each test program changes something else.
+#![allow(dead_code, reason = "a test program uses some of it")]
+
+use kiln_cpu::Cpu;
+use kiln_ir::{
+    BoxFuture, Caps, Engine, Memory, Op, Operands, Regions, Result, TensorData, TensorType, Value, Values,
+};
+use std::sync::Arc;
+
+/// What executes an op, with the engine that would.
+type Execute = dyn Fn(&Cpu, &Op, Operands, &[TensorType]) -> Values + Send + Sync;
+
+pub(crate) struct Changed {
+    cpu: Cpu,
+    regions: Regions,
+    execute: Box<Execute>,
+}
+
+impl Changed {
+    /// Nothing is changed yet.
+    pub(crate) fn new(cpu: Cpu) -> Changed {
+        let execute =
+            |cpu: &Cpu, op: &Op, inputs: Operands, results: &[TensorType]| cpu.execute(op, inputs, results);
+        Changed { regions: cpu.regions(), cpu, execute: Box::new(execute) }
+    }
+
+    /// With other regions.
+    pub(crate) fn with_regions(self, regions: Regions) -> Changed {
+        Changed { regions, ..self }
+    }
+
+    /// With something done before each op.
+    pub(crate) fn watched(self, watch: impl Fn(&Op) + Send + Sync + 'static) -> Changed {
+        self.with_execute(move |cpu, op, inputs, results| {
+            watch(op);
+            cpu.execute(op, inputs, results)
+        })
+    }
+
+    /// With another way to execute ops.
+    pub(crate) fn with_execute(
+        self,
+        execute: impl Fn(&Cpu, &Op, Operands, &[TensorType]) -> Values + Send + Sync + 'static,
+    ) -> Changed {
+        Changed { execute: Box::new(execute), ..self }
+    }
+
+    pub(crate) fn shared(self) -> Arc<Changed> {
+        Arc::new(self)
+    }
+}
+
+impl Engine for Changed {
+    fn caps(&self) -> &Caps {
+        self.cpu.caps()
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        (self.execute)(&self.cpu, op, inputs, results)
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.cpu.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        self.cpu.read(value)
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        self.cpu.sync()
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        self.cpu.memory()
+    }
+
+    fn regions(&self) -> Regions {
+        self.regions
+    }
+}
