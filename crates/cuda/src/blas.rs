@@ -32,6 +32,7 @@ const PROPOSALS: usize = 8;
 const LEAST_TRIED: f64 = 1e6;
 
 static TF32: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(kiln_gpu::switch("KILN_TF32", false)));
+static REDUCES: LazyLock<bool> = LazyLock::new(|| kiln_gpu::switch("KILN_REDUCED_SUMS", false));
 static TUNES: LazyLock<bool> = LazyLock::new(|| kiln_gpu::switch("KILN_TUNE", true));
 
 /// Whether what libraries propose is tried, as it is unless `KILN_TUNE=off` is in the environment.
@@ -488,9 +489,11 @@ fn preference(key: &Key) -> core::result::Result<Preference, CublasError> {
     let preference = Preference(result::create_matmul_pref()?);
     let (workspace, bytes) = (WORKSPACE as u64, 1u32 << key.alignment);
     // Sums of parts of a product are kept in the dtype that it is computed in: rounded to 16 bits, each would add an error of its own.
-    let scheme = match key.dtypes[1].size() {
-        2 => Scheme::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
-        _ => Scheme::CUBLASLT_REDUCTION_SCHEME_MASK,
+    let is_wide = key.dtypes[1].size() > 2 || *REDUCES;
+    let scheme = if is_wide {
+        Scheme::CUBLASLT_REDUCTION_SCHEME_MASK
+    } else {
+        Scheme::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
     } as u32;
     // SAFETY: the preference is alive, and the values of the attributes' sizes.
     unsafe {
