@@ -213,8 +213,8 @@ impl Judge<'_> {
         let resizes = matches!(self.op, Op::Resize { .. });
         let normalises = matches!(self.op, Op::Norm { .. });
         // Some of cuDNN's kernels give 0 where a sum leaves the range of `f16`.
-        let is_elsewhere = self.computed == Computed::Elsewhere;
-        let loses = is_elsewhere && matches!(self.op, Op::Conv { .. }) && expected.dtype() == DType::F16;
+        let loses =
+            self.is_elsewhere() && matches!(self.op, Op::Conv { .. }) && expected.dtype() == DType::F16;
         let right = |i: usize| {
             let wild = (!results[i].is_finite(), !found[i].is_finite());
             let unknown = !is_finite
@@ -241,6 +241,10 @@ impl Judge<'_> {
             wrong.len(),
             results.len()
         ))
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        self.computed == Computed::Elsewhere
     }
 
     /// What sums of the op are divided by: they must stay in range before.
@@ -273,8 +277,7 @@ impl Judge<'_> {
         let factor = if self.computed == Computed::Expanded { 4.0 } else { 1.0 };
         let least = float_limits(dtype).2;
         // Atomic additions of GPUs take subnormal numbers for 0 (PTX, `atom`).
-        let is_elsewhere = self.computed == Computed::Elsewhere;
-        let adds = is_elsewhere && matches!(self.op, Op::Put { .. } | Op::Scatter { .. });
+        let adds = self.is_elsewhere() && matches!(self.op, Op::Put { .. } | Op::Scatter { .. });
         let smallest = if adds { float_limits(working).1 } else { float_limits(working).2 };
         let limit = float_limits(dtype.accumulator()).0 / 2.0 / self.divisor();
         let bounded = |magnitudes: Vec<f64>, counts: Vec<f64>, relative: &dyn Fn(usize) -> f64| {

@@ -503,22 +503,17 @@ fn preference(key: &Key) -> core::result::Result<Preference, CublasError> {
             (&raw const workspace).cast(),
             size_of::<u64>(),
         )?;
-        result::set_matmul_pref_attribute(
-            preference.0,
-            Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-            (&raw const scheme).cast(),
-            size_of::<u32>(),
-        )?;
-        for attribute in [
-            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+        for (attribute, value) in [
+            (Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, scheme),
+            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes),
+            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, bytes),
+            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes),
+            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, bytes),
         ] {
             result::set_matmul_pref_attribute(
                 preference.0,
                 attribute,
-                (&raw const bytes).cast(),
+                (&raw const value).cast(),
                 size_of::<u32>(),
             )?;
         }

@@ -4,7 +4,6 @@ mod changed;
 
 use changed::Changed;
 use kiln_cpu::Cpu;
-use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{
     DType, Engine, NormKind, Op, Real, Recorder, Regions, TensorData, TensorType, Var, block_on,
     gradient_program,
@@ -27,7 +26,7 @@ fn regions(body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) -> usize {
     // An engine whose kernels combine values over rows as well as along them.
     let through = Regions { columns: true, whole_rows: true, many_rows: 16, ..Regions::default() };
     let below = Changed::new(Cpu::with_threads(1)).with_regions(through);
-    let layer = Fusion::with_mode(below.shared(), Mode::On);
+    let layer = below.fused();
     let found: Vec<Vec<f32>> = body(&layer).into_iter().map(|y| read(&layer, y)).collect();
     for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
         assert_eq!(expected.len(), found.len());

@@ -5,7 +5,6 @@ mod changed;
 
 use changed::Changed;
 use kiln_cpu::Cpu;
-use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{Comparison, DType, Engine, Op, Regions, TensorData, Value, Var, block_on};
 use std::sync::{Arc, Mutex};
 
@@ -56,7 +55,7 @@ fn run(
     let below = Changed::new(Cpu::with_threads(1))
         .with_regions(Regions { continue_products: false, finish_products: finishes, ..Regions::default() })
         .watched(move |op| written.lock().unwrap().extend(step(op)));
-    let layer = Fusion::with_mode(below.shared(), Mode::On);
+    let layer = below.fused();
     let write = |shape: &[usize], seed: usize| {
         let list: Vec<f32> = (0..shape.iter().product())
             .map(|i: usize| ((i * 37 + seed * 11) % 23) as f32 / 8.0 - 1.25)

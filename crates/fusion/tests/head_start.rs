@@ -4,7 +4,7 @@ mod changed;
 
 use changed::Changed;
 use kiln_cpu::Cpu;
-use kiln_fusion::{Fusion, Mode, Statistics};
+use kiln_fusion::{Fusion, Statistics};
 use kiln_ir::{Engine, Regions, TensorData, Value, Var, block_on};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn watched() -> (Fusion, Arc<Watch>) {
         assert!(!seen.shuts.load(Ordering::SeqCst), "the trap shuts");
         seen.executed.fetch_add(1, Ordering::SeqCst);
     });
-    (Fusion::with_mode(engine.shared(), Mode::On), watch)
+    (engine.fused(), watch)
 }
 
 fn fusion() -> Fusion {

@@ -78,7 +78,7 @@ fn wrong() -> Arc<Changed> {
         }
         program.run_region(cpu, inputs)
     });
-    engine.shared()
+    Arc::new(engine)
 }
 
 #[test]

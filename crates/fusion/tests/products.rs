@@ -254,7 +254,7 @@ fn matrices_of_a_batch_share_scales_or_have_their_own() {
 fn apart() -> Fusion {
     let regions =
         Regions { continue_products: false, resident_row: 1 << 14, many_rows: 4096, ..Regions::default() };
-    Fusion::with_mode(Changed::new(Cpu::with_threads(1)).with_regions(regions).shared(), Mode::On)
+    Changed::new(Cpu::with_threads(1)).with_regions(regions).fused()
 }
 
 /// There, what follows a product is free to become part of other kernels: here, of the sum along its rows.

@@ -61,7 +61,7 @@ fn trapped(switch: &'static AtomicBool) -> Fusion {
         };
         assert!(!(has_sine && switch.load(Ordering::SeqCst)), "the trap shuts");
     });
-    Fusion::with_mode(engine.shared(), Mode::On)
+    engine.fused()
 }
 
 /// While it runs, it waits for another to run, and then reads a value.

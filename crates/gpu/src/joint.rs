@@ -38,7 +38,7 @@ impl<D: Driver> Joint<D> {
     /// Of a kernel that is launched once, and takes these arguments; `None` where it cannot be joined.
     pub(crate) fn of(
         gpu: &Gpu<D>,
-        (kernel, schedule): (&Kernel, &GpuSchedule),
+        (kernel, schedule): (&Arc<Kernel>, GpuSchedule),
         arguments: &[GpuArgument],
         function: &Arc<D::Function>,
     ) -> Option<Joint<D>> {
@@ -53,13 +53,13 @@ impl<D: Driver> Joint<D> {
             | GpuArgument::Extent(_)
             | GpuArgument::Stride(..) => false,
         };
-        let (kernels, dialect) = (gpu.kernels.clone(), gpu.driver.info().dialect);
-        let printed = (kernel.clone(), *schedule);
+        let writes = arguments.iter().map(is_written).collect();
+        let (kernels, dialect, kernel) = (gpu.kernels.clone(), gpu.driver.info().dialect, kernel.clone());
         let make = move |sets| {
-            let printed = cpp_joined(&printed.0, &printed.1, dialect, sets).ok()?;
+            let printed = cpp_joined(&kernel, &schedule, dialect, sets).ok()?;
             kernels.function(&printed.text.into(), printed.entries[0]).ok()
         };
-        Joint::new(function.clone(), arguments.iter().map(is_written).collect(), make)
+        Joint::new(function.clone(), writes, make)
     }
 
     /// `None` where the arguments of too few launches would fit.

@@ -109,7 +109,6 @@ impl<D: Driver> Queue<D> {
             return alone(&*self.driver, &self.counters, &step);
         }
         self.with(|state| {
-            state.slim = None;
             close(state);
             self.add(state, step, is_traced.then(label))
         })
@@ -130,7 +129,6 @@ impl<D: Driver> Queue<D> {
             return self.push_labelled(step, label);
         }
         self.with(|state| {
-            state.slim = None;
             let takes = |group: &Group<D>| {
                 let before = &state.waiting[state.waiting.len() - group.count..];
                 group.joint.takes(before, &step)
@@ -138,10 +136,8 @@ impl<D: Driver> Queue<D> {
             if !state.group.as_ref().is_some_and(takes) {
                 close(state);
             }
-            let count = state.group.as_ref().map_or(0, |group| group.count);
             self.append(state, step, is_traced.then(label))?;
-            let joint = state.group.take().map_or_else(|| joint.clone(), |group| group.joint);
-            state.group = Some(Group { joint, count: count + 1 });
+            state.group.get_or_insert_with(|| Group { joint: joint.clone(), count: 0 }).count += 1;
             self.submit_if_enough(state);
             Ok(())
         })
@@ -161,8 +157,9 @@ impl<D: Driver> Queue<D> {
             return alone(&*self.driver, &self.counters, &make(None)?.0);
         }
         self.with(|state| {
+            let before = state.slim.take();
             close(state);
-            let (step, slim, has_both) = make(state.slim.take().as_ref())?;
+            let (step, slim, has_both) = make(before.as_ref())?;
             if has_both {
                 state.waiting.pop();
                 state.labels.truncate(state.waiting.len());
@@ -263,7 +260,6 @@ impl<D: Driver> Queue<D> {
     }
 
     fn flush(&self, state: &mut State<D>) {
-        state.slim = None;
         close(state);
         if !state.waiting.is_empty() {
             let next = self.line.reclaim().unwrap_or_else(|| Vec::with_capacity(MOST_STEPS));
@@ -277,8 +273,9 @@ impl<D: Driver> Queue<D> {
     }
 }
 
-/// Ends a group: launches that are enough become one.
+/// Nothing joins the last of the steps that wait any more: of a group, launches that are enough become one.
 fn close<D: Driver>(state: &mut State<D>) {
+    state.slim = None;
     let Some(Group { joint, count }) = state.group.take() else { return };
     if count < joint::LEAST {
         return;

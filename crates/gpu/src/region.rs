@@ -93,7 +93,7 @@ impl<D: Driver> Default for Regions<D> {
 
 /// A program as one kernel.
 pub(crate) struct Region<D: Driver> {
-    kernel: Kernel,
+    kernel: Arc<Kernel>,
     launch: Launch,
     schedule: GpuSchedule,
     arguments: Vec<GpuArgument>,
@@ -264,8 +264,8 @@ impl<D: Driver> Region<D> {
             functions.push((gpu.kernels.function(&source, entry)?, blocks));
         }
         let takes = (0..results.len()).map(|place| taken_by(&kernel, &launch, place)).collect();
-        let arguments = printed.arguments;
-        let joint = Joint::of(gpu, (&kernel, &schedule), &arguments, &functions[0].0).map(Arc::new);
+        let (kernel, arguments) = (Arc::new(kernel), printed.arguments);
+        let joint = Joint::of(gpu, (&kernel, schedule), &arguments, &functions[0].0).map(Arc::new);
         Ok(Some(Region { kernel, launch, schedule, arguments, functions, joint, results, takes }))
     }
 

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "a test program uses some of it")]
 
 use kiln_cpu::Cpu;
+use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{
     BoxFuture, Caps, Engine, Memory, Op, Operands, Regions, Result, TensorData, TensorType, Value, Values,
 };
@@ -46,8 +47,9 @@ impl Changed {
         Changed { execute: Box::new(execute), ..self }
     }
 
-    pub(crate) fn shared(self) -> Arc<Changed> {
-        Arc::new(self)
+    /// Fusion over it.
+    pub(crate) fn fused(self) -> Fusion {
+        Fusion::with_mode(Arc::new(self), Mode::On)
     }
 }
 

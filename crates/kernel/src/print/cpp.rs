@@ -53,11 +53,15 @@ pub fn cpp(kernel: &Kernel, schedule: &GpuSchedule, dialect: Dialect) -> Result<
     for (name, entry) in names.iter().zip(heroes::entries(kernel, schedule, &language)) {
         functions.push_str(&language.function(name, &arguments, &entry));
     }
+    Ok(Printed { text: module(schedule, &functions), entries: names, arguments })
+}
+
+/// Functions of a schedule, behind all that they use.
+fn module(schedule: &GpuSchedule, functions: &str) -> String {
     let index = if schedule.wide { "long long" } else { "int" };
-    let prelude = prelude::used(&functions);
+    let prelude = prelude::used(functions);
     let separator = if prelude.is_empty() { "" } else { "\n" };
-    let text = format!("typedef {index} kiln_index;\n{separator}{prelude}{functions}");
-    Ok(Printed { text, entries: names, arguments })
+    format!("typedef {index} kiln_index;\n{separator}{prelude}{functions}")
 }
 
 /// C++ written by hand, behind those functions of the prelude that it calls: conversions of 16-bit floats

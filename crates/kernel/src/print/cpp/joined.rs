@@ -1,6 +1,6 @@
 //! One map over several sets of tensors.
 
-use super::{Cpp, prelude};
+use super::{Cpp, module};
 use crate::print::{Dialect, Printed, Unprintable, arguments, check, heroes};
 use crate::{GpuSchedule, Hero, Kernel};
 use alloc::format;
@@ -59,11 +59,7 @@ pub fn cpp_joined(
         parameters(&declared, sets),
         choice(&declared, sets),
     );
-    let index = if schedule.wide { "long long" } else { "int" };
-    let prelude = prelude::used(&function);
-    let separator = if prelude.is_empty() { "" } else { "\n" };
-    let text = format!("typedef {index} kiln_index;\n{separator}{prelude}{function}");
-    Ok(Printed { text, entries: alloc::vec![ENTRY], arguments })
+    Ok(Printed { text: module(schedule, &function), entries: alloc::vec![ENTRY], arguments })
 }
 
 fn parameters(declared: &[(&str, &str)], sets: usize) -> String {
