@@ -38,6 +38,14 @@ impl Plans {
         Some(kept.plan.clone())
     }
 
+    /// Notes that a plan is used.
+    pub(crate) fn touch(&mut self, plan: &Arc<Plan>) {
+        self.clock += 1;
+        if let Some(kept) = self.kept.iter_mut().find(|kept| Arc::ptr_eq(&kept.plan, plan)) {
+            kept.used = self.clock;
+        }
+    }
+
     pub(crate) fn add(&mut self, hash: u64, plan: Arc<Plan>) {
         self.clock += 1;
         self.entries += plan.structure.entries.len();

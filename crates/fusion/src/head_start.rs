@@ -6,14 +6,14 @@
 //! dropped: nothing that runs early overwrites an operand, and nobody gets to see its results before.
 
 use crate::layer::Shared;
-use crate::plan::{Plan, Progress};
-use crate::record::{External, Recording};
+use crate::plan::{Plan, Progress, Structure};
+use crate::record::{Entry, External, Recording, Source};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use kiln_ir::Scalar;
+use kiln_ir::{Op, Scalar, TensorType};
 
 /// Recordings are told apart by so many entries.
 pub(crate) const PREFIX: usize = 16;
@@ -42,40 +42,76 @@ pub(crate) enum Expected {
     Other(usize),
 }
 
-/// A plan that runs while it is recorded.
+/// A plan that runs while it is recorded. What is recorded of it is not written down again.
 pub(crate) struct HeadStart {
     plan: Arc<Plan>,
     progress: Progress,
+    /// The plain numbers that the steps have.
     numbers: Vec<Scalar>,
+    /// Entries that were recorded, all as in the plan.
+    entries: usize,
     /// Externals whose types are those of the plan.
     externals: usize,
     /// No step from this one on runs early.
     end: usize,
 }
 
-impl Shared {
-    /// Compares the last entry of a recording with what is expected of it: whether there are steps to run.
-    pub(crate) fn follow(&self, recording: &mut Recording) -> bool {
-        let expected = match core::mem::take(&mut recording.expected) {
-            Expected::Anything if recording.entries.len() == PREFIX => self.expected(recording),
-            Expected::Plan(mut start) => {
-                if start.goes_on(recording) {
-                    Expected::Plan(start)
-                } else {
-                    Expected::Other(start.progress.next)
-                }
-            }
-            expected @ (Expected::Anything | Expected::Other(_)) => expected,
-        };
-        let has_work = matches!(&expected, Expected::Plan(start) if start.has_work(recording));
-        recording.expected = expected;
-        has_work
+/// Steps that run early, while nothing is locked.
+pub(crate) struct EarlyRun {
+    plan: Arc<Plan>,
+    progress: Progress,
+    numbers: Vec<Scalar>,
+    end: usize,
+    /// The first result of the recording.
+    first: u64,
+}
+
+impl EarlyRun {
+    pub(crate) fn run(&mut self, shared: &Shared) {
+        self.plan.run_early(shared, &mut self.progress, self.end, &self.numbers);
+    }
+}
+
+impl Recording {
+    /// The steps that are recorded of a plan which is not yet, with all they use.
+    pub(crate) fn early(&mut self) -> Option<EarlyRun> {
+        let Recording { expected: Expected::Plan(start), first, .. } = self else { return None };
+        start.numbers.extend(&self.numbers[start.numbers.len()..]);
+        let end = start.provide(&self.externals);
+        let (progress, numbers) = (core::mem::take(&mut start.progress), core::mem::take(&mut start.numbers));
+        Some(EarlyRun { plan: start.plan.clone(), progress, numbers, end, first: *first })
     }
 
-    fn expected(&self, recording: &Recording) -> Expected {
-        let plan = recording.beginning.and_then(|hash| self.beginnings.lock().expected(hash));
-        let start = plan.and_then(|(plan, end)| HeadStart::new(plan, end, recording));
-        start.map_or(Expected::Anything, |start| Expected::Plan(Box::new(start)))
+    /// Takes back how far the plan has run: meanwhile, another thread may have recorded what is not of it.
+    pub(crate) fn ran(&mut self, run: EarlyRun) {
+        if self.first != run.first {
+            return;
+        }
+        match &mut self.expected {
+            Expected::Anything => {}
+            Expected::Plan(start) => (start.progress, start.numbers) = (run.progress, run.numbers),
+            Expected::Other(steps) => *steps = run.progress.next,
+        }
+    }
+}
+
+impl Shared {
+    /// Says what is to be expected of a recording, when there is enough of it: whether there are steps to run.
+    pub(crate) fn follow(&self, recording: &mut Recording) -> bool {
+        match &recording.expected {
+            Expected::Anything if recording.entries.len() == PREFIX => {
+                let plan = recording.beginning.and_then(|hash| self.beginnings.lock().expected(hash));
+                if let Some(start) = plan.and_then(|(plan, end)| HeadStart::new(plan, end, recording)) {
+                    let Structure { externals, alive, .. } = &start.plan.structure;
+                    recording.externals.reserve(externals.len());
+                    recording.cells.reserve(alive.len());
+                    recording.expected = Expected::Plan(Box::new(start));
+                }
+                false
+            }
+            Expected::Plan(start) => start.has_work(),
+            Expected::Anything | Expected::Other(_) => false,
+        }
     }
 
     /// Compares the plan of a whole recording with what was expected, for the next that begins so: how far it has run.
@@ -110,47 +146,64 @@ impl HeadStart {
     fn new(plan: Arc<Plan>, end: usize, recording: &Recording) -> Option<HeadStart> {
         let begins = plan.structure.entries.starts_with(&recording.entries);
         let progress = plan.begin();
-        let mut start = HeadStart { plan, progress, numbers: Vec::new(), externals: 0, end };
-        (begins && start.has_externals(recording)).then_some(start)
+        let (numbers, entries) = (Vec::new(), recording.entries.len());
+        let mut start = HeadStart { plan, progress, numbers, entries, externals: 0, end };
+        (begins && start.has_externals(&recording.externals)).then_some(start)
     }
 
-    /// Whether the plan goes on with the last entry of a recording.
-    fn goes_on(&mut self, recording: &Recording) -> bool {
-        let Some(last) = recording.entries.len().checked_sub(1) else { return true };
-        self.plan.structure.entries.get(last) == recording.entries.last() && self.has_externals(recording)
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.plan
     }
 
-    fn has_externals(&mut self, recording: &Recording) -> bool {
-        let new = recording.externals[self.externals..].iter().map(|external| &external.ty);
+    /// How many entries were recorded.
+    pub(crate) fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// How many steps have run.
+    pub(crate) fn steps(&self) -> usize {
+        self.progress.next
+    }
+
+    /// Whether the plan goes on with this entry of a recording that has those externals.
+    pub(crate) fn goes_on(
+        &mut self,
+        (op, operands, results): (&Op, &[Source], &[TensorType]),
+        externals: &[External],
+    ) -> bool {
+        let is_next = |entry: &Entry| {
+            entry.op == *op && entry.operands[..] == *operands && entry.results[..] == *results
+        };
+        let goes_on = self.plan.structure.entries.get(self.entries).is_some_and(is_next)
+            && self.has_externals(externals);
+        self.entries += usize::from(goes_on);
+        goes_on
+    }
+
+    fn has_externals(&mut self, externals: &[External]) -> bool {
+        let new = externals[self.externals..].iter().map(|external| &external.ty);
         let planned = self.plan.structure.externals.get(self.externals..).unwrap_or_default();
-        self.externals = recording.externals.len();
+        self.externals = externals.len();
         planned.len() >= new.len() && new.zip(planned).all(|(new, planned)| new == planned)
     }
 
     /// Whether there are steps to run.
-    fn has_work(&self, recording: &Recording) -> bool {
+    fn has_work(&self) -> bool {
         let last = self.progress.next + LEAST_STEPS - 1;
-        last < self.end && self.plan.is_recorded(last, recording.entries.len())
+        last < self.end && self.plan.is_recorded(last, self.entries)
     }
 
     /// Takes from a recording what the steps use that are recorded: up to which one they have all.
-    pub(crate) fn provide(&mut self, recording: &Recording) -> usize {
-        self.numbers.extend(&recording.numbers[self.numbers.len()..]);
-        let recorded =
-            (self.progress.next..self.end).take_while(|&s| self.plan.is_recorded(s, recording.entries.len()));
+    fn provide(&mut self, externals: &[External]) -> usize {
+        let recorded = (self.progress.next..self.end).take_while(|&s| self.plan.is_recorded(s, self.entries));
         let to = self.progress.next + recorded.count();
-        let input = |place: usize| recording.externals.get(place)?.ready();
+        let input = |place: usize| externals.get(place)?.ready();
         let provided = self.plan.provide(&mut self.progress, to, self.numbers.len(), input);
         if provided < to {
             // What is missing, the unit of work before computes, which runs when this one has ended.
             self.end = provided;
         }
         provided
-    }
-
-    /// Runs steps that have all they use, up to one by number.
-    pub(crate) fn run(&mut self, shared: &Shared, end: usize) {
-        self.plan.run_early(shared, &mut self.progress, end, &self.numbers);
     }
 }
 

@@ -7,7 +7,6 @@ use crate::lock::Mutex;
 use crate::mode::Mode;
 use crate::plan::{Plan, Structure};
 use crate::queue::Queue;
-use crate::record::Entry;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
@@ -209,15 +208,15 @@ fn runs_at_once(op: &Op) -> bool {
 }
 
 impl Shared {
+    /// A plan that is used again.
+    pub(crate) fn found(&self, plan: Arc<Plan>) -> Arc<Plan> {
+        self.plans.lock().touch(&plan);
+        self.counters.plans_found.fetch_add(1, Ordering::Relaxed);
+        plan
+    }
+
     /// The plan of that structure: found, or made.
-    pub(crate) fn plan(
-        &self,
-        hash: u64,
-        entries: Vec<Entry>,
-        externals: Vec<TensorType>,
-        alive: Vec<bool>,
-    ) -> Arc<Plan> {
-        let structure = Structure { entries, externals, alive };
+    pub(crate) fn plan(&self, hash: u64, structure: Structure) -> Arc<Plan> {
         if let Some(plan) = self.plans.lock().find(hash, &structure) {
             self.counters.plans_found.fetch_add(1, Ordering::Relaxed);
             return plan;

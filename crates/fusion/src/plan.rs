@@ -40,6 +40,7 @@ pub struct Plan {
 }
 
 /// How far a plan has run.
+#[derive(Default)]
 pub(crate) struct Progress {
     /// The step that comes next.
     pub(crate) next: usize,

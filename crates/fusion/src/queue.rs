@@ -1,6 +1,5 @@
 //! The queue of one thread.
 
-use crate::head_start::Expected;
 use crate::layer::Shared;
 use crate::lazy::{Cell, Lazy};
 use crate::lock::{Mutex, Turn};
@@ -39,7 +38,7 @@ impl Queue {
     #[cfg(feature = "std")]
     pub(crate) fn is_empty(&self) -> bool {
         let waiting = self.waiting.lock();
-        waiting.recording.entries.is_empty() && waiting.ended.entries.is_empty()
+        waiting.recording.is_empty() && waiting.ended.is_empty()
     }
 
     /// Records an op.
@@ -59,16 +58,14 @@ impl Queue {
                 Operand::Scalar(_) | Operand::Value(_) => source(recording, operand),
             });
         }
-        let mut types: SmallVec<[TensorType; 1]> = SmallVec::new();
-        let (mut cells, mut values): (SmallVec<[Arc<Cell>; 1]>, Values) = (SmallVec::new(), SmallVec::new());
-        let next = recording.first + recording.cells.len() as u64;
-        for (place, ty) in results.iter().enumerate() {
-            let cell = Arc::new(Cell::new(self.clone(), next + place as u64));
-            types.push(*ty);
+        recording.add(op, operands, results);
+        let mut values = Values::new();
+        for ty in results {
+            let number = recording.first + recording.cells.len() as u64;
+            let cell = Arc::new(Cell::new(self.clone(), number));
             values.push(Lazy::value(*ty, cell.clone()));
-            cells.push(cell);
+            recording.cells.push(cell);
         }
-        recording.add(op.clone(), operands, types, cells.into_iter());
         let has_work = self.shared.suited.head_start && self.shared.follow(recording);
         let full = waiting.is_full(self.shared.suited.kept_bytes);
         drop(waiting);
@@ -85,15 +82,10 @@ impl Queue {
         let _turn = self.running.enter();
         let mut waiting = self.waiting.lock();
         // Another thread may have run what was recorded.
-        let Expected::Plan(mut start) = core::mem::take(&mut waiting.recording.expected) else { return };
-        let first = waiting.recording.first;
-        let end = start.provide(&waiting.recording);
+        let Some(mut run) = waiting.recording.early() else { return };
         drop(waiting);
-        start.run(&self.shared, end);
-        let mut waiting = self.waiting.lock();
-        if waiting.recording.first == first {
-            waiting.recording.expected = Expected::Plan(start);
-        }
+        run.run(&self.shared);
+        self.waiting.lock().recording.ran(run);
     }
 
     /// Runs the queues of other threads that hold operands.
@@ -136,16 +128,20 @@ impl Queue {
         self.run(next);
     }
 
-    fn run(&self, recording: Recording) {
-        if recording.entries.is_empty() {
+    fn run(&self, mut recording: Recording) {
+        if recording.is_empty() {
             return;
         }
         let alive = recording.alive();
-        let hash = recording.structure_hash(&alive);
-        let Recording { entries, cells, externals, numbers, beginning, expected, .. } = recording;
-        let unfinished = Unfinished(cells);
-        let types: Vec<TensorType> = externals.iter().map(|external| external.ty).collect();
-        let plan = self.shared.plan(hash, entries, types, alive);
+        let unfinished = Unfinished(core::mem::take(&mut recording.cells));
+        let plan = match recording.plan(&alive) {
+            Some(plan) => self.shared.found(plan.clone()),
+            None => {
+                let (hash, structure) = recording.structure(alive);
+                self.shared.plan(hash, structure)
+            }
+        };
+        let Recording { externals, numbers, beginning, expected, .. } = recording;
         let progress = self.shared.learn(beginning, expected, &plan, &externals);
         let inputs = externals.into_iter().map(|external| external.into_value()).collect();
         let outputs = plan.finish(&self.shared, progress, inputs, &numbers);
@@ -160,13 +156,13 @@ impl Queue {
 impl Waiting {
     /// The number of the first result that waits.
     fn first(&self) -> u64 {
-        if self.ended.entries.is_empty() { self.recording.first } else { self.ended.first }
+        if self.ended.is_empty() { self.recording.first } else { self.ended.first }
     }
 
     /// Whether what waits should run: at the latest when it alone keeps so many bytes alive.
     fn is_full(&mut self, most_kept: usize) -> bool {
         let both = [&self.ended, &self.recording];
-        if both.iter().map(|recording| recording.entries.len()).sum::<usize>() >= MAX_ENTRIES {
+        if both.iter().map(|recording| recording.len()).sum::<usize>() >= MAX_ENTRIES {
             return true;
         }
         let bytes =

@@ -2,6 +2,7 @@
 
 use crate::head_start::{Expected, PREFIX};
 use crate::lazy::{Cell, take};
+use crate::plan::{Plan, Structure};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,13 +13,14 @@ use smallvec::SmallVec;
 /// Ops that wait to run.
 #[derive(Default)]
 pub(crate) struct Recording {
+    /// All entries, but for those that the expected plan has, too.
     pub(crate) entries: Vec<Entry>,
     /// The results of all entries, in order.
     pub(crate) cells: Vec<Arc<Cell>>,
     pub(crate) externals: Vec<External>,
     pub(crate) numbers: Vec<Scalar>,
-    /// Of the entries and the types of externals.
-    hash: u64,
+    /// Of the entries above, and of the types of externals.
+    hashes: [u64; 2],
     /// The number of the first result, counted from the queue's first.
     pub(crate) first: u64,
     /// Addresses of externals, so that one value is one input.
@@ -31,7 +33,7 @@ pub(crate) struct Recording {
 }
 
 /// A recorded op.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Entry {
     pub(crate) op: Op,
     pub(crate) operands: SmallVec<[Source; 3]>,
@@ -45,7 +47,7 @@ pub(crate) enum Source {
     External(u32),
     /// A result of an entry, numbered through all entries.
     Result(u32),
-    /// A plain number that may be another one the next time.
+    /// A plain number that may be another one the next time: its place is part of the structure.
     Number(u32),
     /// A plain number that is part of the structure.
     Constant(Scalar),
@@ -89,29 +91,47 @@ impl External {
 }
 
 impl Recording {
-    /// Adds an op whose operands are known, and the cells of its results.
-    pub(crate) fn add(
-        &mut self,
-        op: Op,
-        operands: SmallVec<[Source; 3]>,
-        results: SmallVec<[TensorType; 1]>,
-        cells: impl Iterator<Item = Arc<Cell>>,
-    ) {
-        let mut hasher = Mixer(self.hash);
-        op.hash(&mut hasher);
-        for operand in &operands {
-            // A number's value is no part of the structure; its place is.
-            operand.hash(&mut hasher);
+    /// How many ops wait.
+    pub(crate) fn len(&self) -> usize {
+        match &self.expected {
+            Expected::Plan(start) => start.entries(),
+            Expected::Anything | Expected::Other(_) => self.entries.len(),
         }
-        for ty in &results {
-            ty.hash(&mut hasher);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Adds an op whose operands are known; the cells of its results come next.
+    pub(crate) fn add(&mut self, op: &Op, operands: SmallVec<[Source; 3]>, results: &[TensorType]) {
+        if let Expected::Plan(start) = &mut self.expected {
+            if start.goes_on((op, &operands, results), &self.externals) {
+                return;
+            }
+            self.write_out();
         }
-        self.hash = hasher.finish();
-        self.entries.push(Entry { op, operands, results });
-        self.cells.extend(cells);
+        self.push(Entry { op: op.clone(), operands, results: results.into() });
         if self.entries.len() == PREFIX {
-            self.beginning = Some(self.hash);
+            self.beginning = Some(self.hash());
         }
+    }
+
+    /// Writes down the entries that only the expected plan has, of which the recording is not.
+    fn write_out(&mut self) {
+        let Expected::Plan(start) = &self.expected else { return };
+        let (plan, entries) = (start.plan().clone(), start.entries());
+        self.expected = Expected::Other(start.steps());
+        for entry in &plan.structure.entries[self.entries.len()..entries] {
+            self.push(entry.clone());
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let mut hasher = Mixer(self.hashes[0]);
+        entry.hash(&mut hasher);
+        self.hashes[0] = hasher.finish();
+        self.entries.push(entry);
     }
 
     pub(crate) fn number(&mut self, scalar: Scalar) -> Source {
@@ -133,9 +153,9 @@ impl Recording {
         let next = self.externals.len() as u32;
         let place = *self.seen.entry(address).or_insert(next);
         if place == next {
-            let mut hasher = Mixer(self.hash);
+            let mut hasher = Mixer(self.hashes[1]);
             ty.hash(&mut hasher);
-            self.hash = hasher.finish();
+            self.hashes[1] = hasher.finish();
             self.external_bytes = self.external_bytes.saturating_add(ty.num_bytes());
             self.externals.push(External { ty, held: held() });
         }
@@ -153,11 +173,28 @@ impl Recording {
         self.cells.iter().map(|cell| Arc::strong_count(cell) > 1).collect()
     }
 
-    /// The hash of the structure.
-    pub(crate) fn structure_hash(&self, alive: &[bool]) -> u64 {
-        let mut hasher = Mixer(self.hash);
-        alive.hash(&mut hasher);
+    fn hash(&self) -> u64 {
+        let mut hasher = Mixer::default();
+        self.hashes.hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// The expected plan, if that is what was recorded to its end.
+    pub(crate) fn plan(&self, alive: &[bool]) -> Option<&Arc<Plan>> {
+        let Expected::Plan(start) = &self.expected else { return None };
+        let Structure { entries, externals, alive: planned } = &start.plan().structure;
+        let is_whole = start.entries() == entries.len() && self.externals.len() == externals.len();
+        (is_whole && alive == planned).then(|| start.plan())
+    }
+
+    /// The structure, of which entries are taken out, with its hash.
+    pub(crate) fn structure(&mut self, alive: Vec<bool>) -> (u64, Structure) {
+        self.write_out();
+        let mut hasher = Mixer(self.hash());
+        alive.hash(&mut hasher);
+        let externals = self.externals.iter().map(|external| external.ty).collect();
+        let structure = Structure { entries: core::mem::take(&mut self.entries), externals, alive };
+        (hasher.finish(), structure)
     }
 
     /// Takes everything out; results go on to be counted from the same first one.

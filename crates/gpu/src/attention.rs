@@ -300,7 +300,7 @@ impl<D: Driver> Gpu<D> {
         push_steps(&mut arguments, found[0].layout.strides());
         call.push_sizes(&mut arguments);
         arguments.extend([splits, part].map(length));
-        let native = call.native("kiln_attention_few", 8, Tile::ANY).name("VECTOR", &vector.to_string());
+        let native = call.native("kiln_attention_few", 8, Tile::ANY).name("VECTOR", vector);
         self.native_blocks(native, blocks * splits, arguments)?;
         Ok(found)
     }
@@ -399,13 +399,13 @@ impl<D: Driver> Call<D> {
             Some(_) => 2,
         };
         Native::new(SOURCE, entry)
-            .name("PART", &part.to_string())
+            .name("PART", part)
             .name("A", held_type(self.dtype.accumulator()))
-            .name("DIM", &self.sizes.dim.to_string())
-            .name("DIM_V", &self.sizes.dim_v.to_string())
-            .name("TALL", &tile.tall.to_string())
-            .name("WIDE", &tile.wide.to_string())
-            .name("MASK", &mask.to_string())
+            .name("DIM", self.sizes.dim)
+            .name("DIM_V", self.sizes.dim_v)
+            .name("TALL", tile.tall)
+            .name("WIDE", tile.wide)
+            .name("MASK", mask)
             .dtype("T", self.dtype)
     }
 

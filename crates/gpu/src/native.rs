@@ -7,6 +7,7 @@ use crate::trace::Label;
 use kiln_ir::{DType, Error, Result};
 use kiln_kernel::print::{held_type, memory_type, narrowed, widened, with_prelude};
 use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Threads of a block.
@@ -25,23 +26,57 @@ pub(crate) struct Native {
 }
 
 /// What a native kernel is known by. It is made for each launch, and written out only for a kernel that is new.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) entry: &'static str,
-    /// As the source's first lines.
-    names: String,
+    names: SmallVec<[(&'static str, Meaning); 8]>,
     /// Names of dtypes, and whether elements are only copied.
     dtypes: SmallVec<[(&'static str, DType, bool); 3]>,
 }
 
+/// What a name stands for.
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) enum Meaning {
+    Number(usize),
+    Word(&'static str),
+    Text(String),
+}
+
+impl From<usize> for Meaning {
+    fn from(number: usize) -> Self {
+        Meaning::Number(number)
+    }
+}
+
+impl From<&'static str> for Meaning {
+    fn from(word: &'static str) -> Self {
+        Meaning::Word(word)
+    }
+}
+
+impl From<String> for Meaning {
+    fn from(text: String) -> Self {
+        Meaning::Text(text)
+    }
+}
+
+impl Hash for Known {
+    /// Names are left out: those of one entry point hardly differ.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.entry.hash(state);
+        self.names.iter().for_each(|(_, meaning)| meaning.hash(state));
+        self.dtypes.iter().for_each(|(_, dtype, is_copied)| (dtype, is_copied).hash(state));
+    }
+}
+
 impl Native {
     pub(crate) fn new(source: &'static str, entry: &'static str) -> Native {
-        Native { source, known: Known { entry, names: String::with_capacity(256), dtypes: SmallVec::new() } }
+        Native { source, known: Known { entry, names: SmallVec::new(), dtypes: SmallVec::new() } }
     }
 
     /// What a name in the source stands for.
-    pub(crate) fn name(mut self, name: &str, meaning: &str) -> Native {
-        define(&mut self.known.names, name, meaning);
+    pub(crate) fn name(mut self, name: &'static str, meaning: impl Into<Meaning>) -> Native {
+        self.known.names.push((name, meaning.into()));
         self
     }
 
@@ -62,7 +97,14 @@ impl Native {
 impl Known {
     /// All names, as the source's first lines.
     fn written(&self) -> String {
-        let mut all = self.names.clone();
+        let mut all = String::new();
+        for (name, meaning) in &self.names {
+            match meaning {
+                Meaning::Number(number) => define(&mut all, name, &number.to_string()),
+                Meaning::Word(word) => define(&mut all, name, word),
+                Meaning::Text(text) => define(&mut all, name, text),
+            }
+        }
         for &(name, dtype, is_copied) in &self.dtypes {
             define(&mut all, name, memory_type(dtype));
             if is_copied {

@@ -143,8 +143,8 @@ impl<D: Driver> Gpu<D> {
         }
         let native = Native::new(SOURCE, "kiln_positions")
             .name("KILN_POSITIONS", "")
-            .name("POSITION_LENGTHS", &lengths)
-            .name("POSITION_STORES", &stores)
+            .name("POSITION_LENGTHS", lengths)
+            .name("POSITION_STORES", stores)
             .dtype("S", DType::I64)
             .dtype("I", index);
         let mut arguments = smallvec![counts.place(DType::I64), result.place(index), length(n)];

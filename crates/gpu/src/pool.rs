@@ -185,7 +185,7 @@ pub(crate) fn product(axes: usize, lengths: char) -> String {
     (0..axes).map(|axis| format!("{lengths}{axis}")).collect::<Vec<_>>().join(" * ")
 }
 
-fn named(spec: &PoolSpec, lie: &Lie, entry: &'static str, part: &str, dtype: DType) -> Native {
+fn named(spec: &PoolSpec, lie: &Lie, entry: &'static str, part: &'static str, dtype: DType) -> Native {
     let axes = spec.window.len();
     let computed = combined_in(dtype);
     let ends = format!("(void)0; {}", "}".repeat(2 * axes));
@@ -193,18 +193,18 @@ fn named(spec: &PoolSpec, lie: &Lie, entry: &'static str, part: &str, dtype: DTy
     let native = if lie.channels_last { native.name("CHANNELS_LAST", "") } else { native };
     native
         .name(part, "")
-        .name("V", &lie.pack.to_string())
+        .name("V", lie.pack)
         .name("INDEX", if lie.narrow { "int" } else { "long long" })
         .name("A", held_type(computed))
-        .name("LENGTHS", &parameters(axes))
-        .name("SPACE", &product(axes, 'x'))
-        .name("PLACES", &product(axes, 'y'))
-        .name("OF_RESULT", &split(axes, 'y', 'o'))
-        .name("OF_OPERAND", &split(axes, 'x', 'i'))
-        .name("EACH_IN_WINDOW", &each_in_window(spec))
-        .name("EACH_WINDOW", &each_window(spec))
-        .name("END", &ends)
-        .name("COUNT", &count(spec))
+        .name("LENGTHS", parameters(axes))
+        .name("SPACE", product(axes, 'x'))
+        .name("PLACES", product(axes, 'y'))
+        .name("OF_RESULT", split(axes, 'y', 'o'))
+        .name("OF_OPERAND", split(axes, 'x', 'i'))
+        .name("EACH_IN_WINDOW", each_in_window(spec))
+        .name("EACH_WINDOW", each_window(spec))
+        .name("END", ends)
+        .name("COUNT", count(spec))
         .dtype("T", dtype)
 }
 

@@ -64,6 +64,8 @@ struct State<D: Driver> {
     group: Option<Group<D>>,
     /// Steps that make a run.
     enough: usize,
+    /// Whether the device has nothing to do, as far as is known.
+    is_idle: bool,
 }
 
 /// Launches that can run at the same time, with what joins them.
@@ -79,8 +81,8 @@ pub(crate) fn graphs_wanted() -> bool {
 
 impl<D: Driver> Queue<D> {
     pub(crate) fn new(driver: Arc<D>, graphs: bool) -> Queue<D> {
-        let state =
-            State { waiting: Vec::new(), labels: Vec::new(), slim: None, group: None, enough: FIRST_STEPS };
+        let (waiting, labels) = (Vec::new(), Vec::new());
+        let state = State { waiting, labels, slim: None, group: None, enough: FIRST_STEPS, is_idle: true };
         let (counters, trace) = (Arc::<Counters>::default(), Arc::new(Trace::from_environment()));
         let line = Line::new(driver.clone(), counters.clone(), trace.clone());
         let joins = crate::switch("KILN_JOIN", true);
@@ -217,7 +219,7 @@ impl<D: Driver> Queue<D> {
     pub(crate) fn read(&self, from: &Place<D::Memory>, bytes: &mut [u8]) -> Result<()> {
         self.with(|state| self.settle(state, from))?;
         self.driver.read(from, bytes)?;
-        self.with(|state| state.enough = FIRST_STEPS);
+        self.with(rest);
         Ok(())
     }
 
@@ -239,7 +241,7 @@ impl<D: Driver> Queue<D> {
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.drain()?;
         self.driver.synchronize()?;
-        self.with(|state| state.enough = FIRST_STEPS);
+        self.with(rest);
         self.trace.report(&self.driver.info().name);
         Ok(())
     }
@@ -264,13 +266,24 @@ impl<D: Driver> Queue<D> {
         if !state.waiting.is_empty() {
             let next = self.line.reclaim().unwrap_or_else(|| Vec::with_capacity(MOST_STEPS));
             let steps = core::mem::replace(&mut state.waiting, next);
-            self.line.submit(Run { steps, labels: core::mem::take(&mut state.labels) });
+            let run = Run { steps, labels: core::mem::take(&mut state.labels) };
+            if core::mem::take(&mut state.is_idle) {
+                // The device would wait until the thread has woken up.
+                self.line.run(run);
+            } else {
+                self.line.submit(run);
+            }
         }
     }
 
     fn with<R>(&self, body: impl FnOnce(&mut State<D>) -> R) -> R {
         body(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// All that was queued is done.
+fn rest<D: Driver>(state: &mut State<D>) {
+    (state.enough, state.is_idle) = (FIRST_STEPS, true);
 }
 
 /// Nothing joins the last of the steps that wait any more: of a group, launches that are enough become one.

@@ -33,12 +33,12 @@ impl<D: Driver> Gpu<D> {
             .name("TAPS", taps)
             .name("INDEX", "long long")
             .name("ALIGNED", if align_corners { "true" } else { "false" })
-            .name("LENGTHS", &parameters(axes))
-            .name("SPACE", &product(axes, 'x'))
-            .name("OF_RESULT", &split(axes, 'y', 'o'))
-            .name("TAPS_OF_AXES", &taps_of_axes(axes))
-            .name("EACH_TAP", &each_tap(axes))
-            .name("END", &format!("(void)0; {}", "}".repeat(axes)))
+            .name("LENGTHS", parameters(axes))
+            .name("SPACE", product(axes, 'x'))
+            .name("OF_RESULT", split(axes, 'y', 'o'))
+            .name("TAPS_OF_AXES", taps_of_axes(axes))
+            .name("EACH_TAP", each_tap(axes))
+            .name("END", format!("(void)0; {}", "}".repeat(axes)))
             .dtype("T", ty.dtype);
         let total = results[0].num_elements();
         let mut arguments: Arguments<D::Memory> =

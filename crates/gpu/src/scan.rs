@@ -115,7 +115,7 @@ impl Running {
         Argument::Word(self.identity)
     }
 
-    fn native(self, entry: &'static str, part: &str) -> Native {
+    fn native(self, entry: &'static str, part: &'static str) -> Native {
         let computed = combined_in(self.dtype);
         let unsigned = if computed.size() == 8 { DType::U64 } else { DType::U32 };
         let combine = match (self.reduction, self.dtype.is_float()) {

@@ -41,6 +41,10 @@ const LONGEST_COLUMN: usize = 1 << 14;
 /// Blocks for each multiprocessor.
 const BLOCKS: usize = 2;
 
+/// The most blocks of a cluster, and the most that one is taken for: it need not fill the device to the last block.
+const CLUSTER: usize = 8;
+const WORTH_A_CLUSTER: usize = 10;
+
 /// Products of the same rows.
 pub(crate) struct Slim<M> {
     x: Place<M>,
@@ -86,6 +90,7 @@ struct Kind {
     dtype: DType,
     transposed: bool,
     matrices: usize,
+    cluster: usize,
 }
 
 impl<D: Driver> Default for Slims<D> {
@@ -124,12 +129,17 @@ impl<D: Driver> Gpu<D> {
     fn slim_step(&self, slim: &Slim<D::Memory>, scratch: &[Place<D::Memory>; 2]) -> Result<Step<D>> {
         let mut arguments = Arguments::<D::Memory>::new();
         arguments.push(Argument::Place(slim.x.clone()));
+        let mut cluster = 1;
         let blocks = if slim.transposed {
             arguments.extend([slim.x_pitch, slim.inner].map(length));
             slim.tiles(WARPS)
         } else {
             let tiles = slim.tiles(LANES * slim.vector());
-            let (splits, part) = splits(tiles, slim.inner, self.driver.info().multiprocessors);
+            let Splits { splits, part, is_cluster } =
+                Splits::of(tiles, slim.inner, self.driver.info().multiprocessors);
+            if is_cluster {
+                cluster = splits;
+            }
             arguments.extend(scratch.iter().map(|place| Argument::Place(place.clone())));
             arguments.extend([slim.x_pitch, slim.inner, splits, part].map(length));
             tiles * splits
@@ -139,12 +149,12 @@ impl<D: Driver> Gpu<D> {
             arguments.extend([*pitch, *columns].map(length));
         }
         let grid = Grid { blocks, threads: THREADS as u32 };
-        Ok(Step::Launch { function: self.slim_function(slim)?, grid, arguments })
+        Ok(Step::Launch { function: self.slim_function(slim, cluster)?, grid, arguments })
     }
 
-    fn slim_function(&self, slim: &Slim<D::Memory>) -> Result<Arc<D::Function>> {
+    fn slim_function(&self, slim: &Slim<D::Memory>, cluster: usize) -> Result<Arc<D::Function>> {
         let Slim { rows, dtype, transposed, .. } = *slim;
-        let kind = Kind { rows, dtype, transposed, matrices: slim.matrices.len() };
+        let kind = Kind { rows, dtype, transposed, matrices: slim.matrices.len(), cluster };
         let functions = || self.slims.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = functions().get(&kind) {
             return Ok(function.clone());
@@ -153,9 +163,10 @@ impl<D: Driver> Gpu<D> {
         let native = Native::new(SOURCE, entry)
             .dtype("T", dtype)
             .name("A", held_type(dtype.accumulator()))
-            .name("VECTOR", &slim.vector().to_string())
-            .name("ROWS", &rows.to_string())
-            .name("MATRICES", &kind.matrices.to_string())
+            .name("VECTOR", slim.vector())
+            .name("ROWS", rows)
+            .name("MATRICES", kind.matrices)
+            .name("CLUSTER", cluster)
             .name("TRANSPOSED", if transposed { "1" } else { "0" })
             .name("FLIGHT", if rows <= 2 { "8" } else { "4" });
         let function = self.loaded(native)?;
@@ -254,11 +265,26 @@ impl<M> Slim<M> {
     }
 }
 
-/// Into how many parts the rows of a matrix are split, and how many each has, so that every multiprocessor has something to do.
-fn splits(tiles: usize, inner: usize, multiprocessors: usize) -> (usize, usize) {
-    let wanted = (BLOCKS * multiprocessors).div_ceil(tiles);
-    let part = inner.div_ceil(wanted).next_multiple_of(TALL).max(LEAST_PART);
-    (inner.div_ceil(part), part)
+/// Into how many parts the rows of a matrix are split, and how many rows each has.
+#[derive(Debug, PartialEq, Eq)]
+struct Splits {
+    splits: usize,
+    part: usize,
+    /// Whether the blocks of the parts can be one cluster.
+    is_cluster: bool,
+}
+
+impl Splits {
+    /// So that every multiprocessor has something to do.
+    fn of(tiles: usize, inner: usize, multiprocessors: usize) -> Splits {
+        let mut wanted = (BLOCKS * multiprocessors).div_ceil(tiles);
+        if wanted <= WORTH_A_CLUSTER {
+            wanted = wanted.min(CLUSTER);
+        }
+        let part = inner.div_ceil(wanted).next_multiple_of(TALL).max(LEAST_PART);
+        let splits = inner.div_ceil(part);
+        Splits { splits, part, is_cluster: splits <= CLUSTER }
+    }
 }
 
 #[cfg(test)]
@@ -269,12 +295,15 @@ mod tests {
     fn parts_cover_the_rows_and_fill_the_device_within_its_scratch() {
         for tiles in [1, 4, 32, 40, 88, 176, 263, 264, 500] {
             for inner in [1, 31, 64, 100, 2048, 5632, 1 << 20] {
-                let (splits, part) = splits(tiles, inner, 132);
+                let Splits { splits, part, is_cluster } = Splits::of(tiles, inner, 132);
+                assert_eq!(is_cluster, splits <= 8);
                 assert!(splits * part >= inner && (splits - 1) * part < inner, "{tiles} {inner}");
                 assert!(splits == 1 || tiles * splits <= 2 * BLOCKS * 132, "{tiles} {inner}");
             }
         }
-        assert_eq!(splits(32, 2048, 132), (8, 256));
-        assert_eq!(splits(500, 2048, 132), (1, 2048));
+        assert_eq!(Splits::of(32, 2048, 132), Splits { splits: 8, part: 256, is_cluster: true });
+        assert_eq!(Splits::of(32, 5632, 132), Splits { splits: 8, part: 704, is_cluster: true });
+        assert_eq!(Splits::of(4, 2048, 132), Splits { splits: 32, part: 64, is_cluster: false });
+        assert_eq!(Splits::of(500, 2048, 132), Splits { splits: 1, part: 2048, is_cluster: true });
     }
 }

@@ -221,7 +221,7 @@ impl<D: Driver> Sorted<D> {
 }
 
 impl<D: Driver> Sort<'_, D> {
-    fn native(&self, entry: &'static str, part: &str) -> Native {
+    fn native(&self, entry: &'static str, part: &'static str) -> Native {
         let native = Native::new(SOURCE, entry)
             .name(part, "")
             .name("KEY", memory_type(self.key))

@@ -8,7 +8,6 @@ use crate::Gpu;
 use crate::driver::{Argument, Driver, Place, Step};
 use crate::memory::Block;
 use kiln_ir::{Error, Result};
-use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -33,8 +32,8 @@ struct Page<D: Driver> {
     is_clean: AtomicBool,
 }
 
-/// The words of all the kernels that led to a value.
-pub(crate) struct Suspicions<D: Driver>(SmallVec<[Marks<D>; 1]>);
+/// The words of all the kernels that led to a value: shared, since hardly any value adds to what its operands have.
+pub(crate) struct Suspicions<D: Driver>(Option<Arc<Vec<Marks<D>>>>);
 
 /// Some words of a page.
 struct Marks<D: Driver> {
@@ -110,44 +109,78 @@ impl<D: Driver> Suspicion<D> {
     }
 }
 
+impl<D: Driver> Clone for Marks<D> {
+    fn clone(&self) -> Self {
+        Marks { page: self.page.clone(), words: self.words }
+    }
+}
+
 impl<D: Driver> Clone for Suspicions<D> {
     fn clone(&self) -> Self {
-        let marks = self.0.iter().filter(|marks| !marks.page.is_clean());
-        Suspicions(marks.map(|marks| Marks { page: marks.page.clone(), words: marks.words }).collect())
+        Suspicions(self.0.clone())
     }
 }
 
 impl<D: Driver> Suspicions<D> {
     pub(crate) fn new() -> Self {
-        Suspicions(SmallVec::new())
+        Suspicions(None)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.open().next().is_none()
+    }
+
+    /// Those of pages that nobody has looked at.
+    fn open(&self) -> impl Iterator<Item = &Marks<D>> {
+        self.0.iter().flat_map(|all| all.iter()).filter(|marks| !marks.page.is_clean())
+    }
+
+    /// Whether it has all that another has.
+    fn covers(&self, other: &Suspicions<D>) -> bool {
+        other.open().all(|theirs| self.open().any(|mine| mine.covers(theirs)))
     }
 
     /// Adds a word.
     pub(crate) fn push(&mut self, suspicion: &Suspicion<D>) {
         let mut words = [0; WORDS / 64];
         words[suspicion.word / 64] = 1 << (suspicion.word % 64);
-        self.add(&suspicion.page, &words);
+        self.add(core::iter::once(&Marks { page: suspicion.page.clone(), words }));
     }
 
     /// Adds all that is suspected of another value.
     pub(crate) fn join(&mut self, other: &Suspicions<D>) {
-        for marks in &other.0 {
-            self.add(&marks.page, &marks.words);
+        let is_same =
+            self.0.as_ref().zip(other.0.as_ref()).is_some_and(|(mine, theirs)| Arc::ptr_eq(mine, theirs));
+        if is_same || self.covers(other) {
+            return;
+        }
+        if other.covers(self) {
+            *self = other.clone();
+        } else {
+            self.add(other.open());
         }
     }
 
-    fn add(&mut self, page: &Arc<Page<D>>, words: &[u64; WORDS / 64]) {
-        if page.is_clean() {
-            return;
+    fn add<'a>(&mut self, more: impl Iterator<Item = &'a Marks<D>>)
+    where
+        D: 'a,
+    {
+        let all = Arc::make_mut(self.0.get_or_insert_default());
+        all.retain(|marks| !marks.page.is_clean());
+        for Marks { page, words } in more {
+            match all.iter_mut().find(|marks| Arc::ptr_eq(&marks.page, page)) {
+                Some(marks) => marks.words.iter_mut().zip(words).for_each(|(mine, more)| *mine |= more),
+                None => all.push(Marks { page: page.clone(), words: *words }),
+            }
         }
-        match self.0.iter_mut().find(|marks| Arc::ptr_eq(&marks.page, page)) {
-            Some(marks) => marks.words.iter_mut().zip(words).for_each(|(mine, more)| *mine |= more),
-            None => self.0.push(Marks { page: page.clone(), words: *words }),
-        }
+    }
+}
+
+impl<D: Driver> Marks<D> {
+    fn covers(&self, other: &Marks<D>) -> bool {
+        let words = self.words.iter().zip(&other.words);
+        Arc::ptr_eq(&self.page, &other.page)
+            && words.fold(0, |left, (mine, theirs)| left | theirs & !mine) == 0
     }
 }
 
@@ -173,7 +206,7 @@ impl<D: Driver> Gpu<D> {
     /// The first error that the device met on the way to a value. Everything that was queued before must be done.
     pub(crate) fn judge(&self, suspicions: &Suspicions<D>) -> Result<()> {
         self.look()?;
-        for Marks { page, words } in suspicions.0.iter().filter(|marks| !marks.page.is_clean()) {
+        for Marks { page, words } in suspicions.open() {
             let seen = self.words(page)?;
             let set = (0..WORDS).find(|&i| words[i / 64] & (1 << (i % 64)) != 0 && seen[i] != 0);
             if let Some(word) = set {
@@ -261,6 +294,27 @@ mod tests {
     }
 
     #[test]
+    fn what_adds_nothing_shares_what_its_operands_have() {
+        let gpu = gpu();
+        let x = gpu.write(TensorData::new(vec![1.0f32, 2.0], [2]).unwrap());
+        let index = gpu.write(TensorData::new(vec![0i32, 1], [2]).unwrap());
+        let [one, other] = [1, 3].map(|count| Var::new(&gpu, chain(&gpu, &x, &index, count)));
+        let set = |x: &Var<'_>| {
+            let value = x.operand().value().unwrap();
+            crate::array::Array::<DryDriver>::of(value).unwrap().suspicions.clone()
+        };
+        let is_shared = |a: &Var<'_>, b: &Var<'_>| Arc::ptr_eq(&set(a).0.unwrap(), &set(b).0.unwrap());
+        let marked = |x: &Var<'_>| {
+            let all = set(x);
+            all.open().flat_map(|marks| marks.words).map(u64::count_ones).sum::<u32>()
+        };
+        let both = &one + &other;
+        assert_eq!([&one, &other, &both].map(marked), [1, 3, 4]);
+        assert!(is_shared(&both, &(&both * 2.0)) && is_shared(&both, &(&both + &one)));
+        assert!(is_shared(&both, &(&other * &both)), "whichever has more");
+    }
+
+    #[test]
     fn words_lie_together_and_are_used_again_once_they_were_read() {
         let gpu = gpu();
         gpu.trace(true);
@@ -269,9 +323,10 @@ mod tests {
         let fills = |gpu: &Gpu<DryDriver>| gpu.traced().iter().filter(|step| step.name == "fill").count();
         let y = chain(&gpu, &x, &index, 3 * WORDS);
         assert_eq!(fills(&gpu), 3);
-        assert_eq!(crate::array::Array::<DryDriver>::of(&y).unwrap().suspicions.0.len(), 3);
+        let pages = |y: &Value| crate::array::Array::<DryDriver>::of(y).unwrap().suspicions.open().count();
+        assert_eq!(pages(&y), 3);
         block_on(gpu.read(y.clone())).unwrap();
-        assert_eq!(crate::array::Array::<DryDriver>::of(&y).unwrap().suspicions.clone().0.len(), 0);
+        assert_eq!(pages(&y), 0);
         for _ in 0..10 {
             let y = chain(&gpu, &y, &index, WORDS - 1);
             block_on(gpu.read(y)).unwrap();

@@ -346,6 +346,9 @@ extern "C" __global__ void kiln_attention_bias(
 #define KEYS (256 / LANES)
 #define SHARE ((DIM + 31) / 32)
 #define MOST_SPLITS 64
+// Parts that each thread of a warp weighs, and parts of which a thread reads its columns before it knows their weights.
+#define EACH (MOST_SPLITS / 32)
+#define AHEAD (SHARE > 1 ? 32 / SHARE : 16)
 typedef kiln_pack<T, VECTOR> KilnVector;
 
 __device__ A kiln_warp_greatest(A x) {
@@ -376,7 +379,6 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
   const int end = (split + 1) * part < seen ? (split + 1) * part : seen;
   for (int e = threadIdx.x; e < 8 * DIM; e += 256)
     rows_of_q[e / DIM][e % DIM] = first + e / DIM < rows ? (A)T_READ(of_q.at[of_q.place(first + e / DIM) + e % DIM]) : (A)0;
-  __syncthreads();
   A sums[SHARE] = {}, greatest = -KILN_INFINITE, total = 0;
   const int at = threadIdx.x % LANES, own = threadIdx.x / LANES;
   for (int start = split * part; start < end; start += KEYS) {
@@ -390,6 +392,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
       for (int i = 0; i < 8; ++i)
         if (i % LANES == at && first + i < rows) added[i / LANES] = sight.added(first + i, key);
     }
+    __syncthreads();
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       A product = 0;
@@ -421,7 +424,6 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
 #pragma unroll
       for (int j = 0; j < SHARE; ++j)
         if (lane + 32 * j < DIM) sums[j] += weights[warp][i] * values[i][lane + 32 * j];
-    __syncthreads();
   }
   if (splits > 1) {
     // Of each row: its sums, the greatest score, and the sum of the weights.
@@ -441,25 +443,40 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
     __threadfence();
     if (threadIdx.x == 0) arrived[block] = 0;
     const volatile A* from = mine;
-    greatest = -KILN_INFINITE;
-    for (int s = lane; s < splits; s += 32) {
-      const A top = from[s * 8 * (DIM + 2) + DIM];
-      greatest = greatest > top ? greatest : top;
+    // All that it takes to begin is read at once: each access waits for the level-2 cache.
+    A tops[EACH], totals[EACH], ahead[AHEAD][SHARE];
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) {
+      const int s = lane + 32 * i;
+      tops[i] = s < splits ? from[s * 8 * (DIM + 2) + DIM] : -KILN_INFINITE;
+      totals[i] = s < splits ? from[s * 8 * (DIM + 2) + DIM + 1] : (A)0;
     }
+#pragma unroll
+    for (int s = 0; s < AHEAD; ++s)
+#pragma unroll
+      for (int j = 0; j < SHARE; ++j)
+        ahead[s][j] = s < splits && lane + 32 * j < DIM ? from[s * 8 * (DIM + 2) + lane + 32 * j] : (A)0;
+    greatest = tops[0];
+#pragma unroll
+    for (int i = 1; i < EACH; ++i) greatest = greatest > tops[i] ? greatest : tops[i];
     greatest = kiln_warp_greatest(greatest);
     const A base = greatest == -KILN_INFINITE ? (A)0 : greatest;
     total = 0;
-    for (int s = lane; s < splits; s += 32) {
-      const A weight = exp(from[s * 8 * (DIM + 2) + DIM] - base);
-      shares[warp][s] = weight;
-      total += weight * from[s * 8 * (DIM + 2) + DIM + 1];
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) {
+      const A weight = exp(tops[i] - base);
+      shares[warp][lane + 32 * i] = weight;
+      total += weight * totals[i];
     }
     total = kiln_warp_sum(total);
     __syncthreads();
+#pragma unroll
     for (int j = 0; j < SHARE; ++j) {
       A sum = 0;
-#pragma unroll 8
-      for (int s = 0; s < splits; ++s)
+#pragma unroll
+      for (int s = 0; s < AHEAD; ++s) sum += shares[warp][s] * ahead[s][j];
+#pragma unroll 16
+      for (int s = AHEAD; s < splits; ++s)
         if (lane + 32 * j < DIM) sum += shares[warp][s] * from[s * 8 * (DIM + 2) + lane + 32 * j];
       sums[j] = sum;
     }

@@ -2,9 +2,22 @@
 //
 // T: the dtype, with T_VALUE, T_READ and T_WRITTEN; A: what is added up in; VECTOR: how many elements 16 bytes hold; FLIGHT: how many
 // vectors of a matrix a thread waits for at once; TRANSPOSED: whether matrices lie column by column, `pitch` elements apart, rather than
-// row by row.
+// row by row; CLUSTER: how many blocks there are of each tile, if that is known to be so few that devices which have clusters can make
+// them one, else 1.
 
 typedef kiln_pack<T, VECTOR> KilnVector;
+
+// Of a matrix, of which everything is read once.
+__device__ __forceinline__ KilnVector kiln_once(const T* from) {
+#if defined(__CUDA_ARCH__)
+  union { KilnVector vector; unsigned words[4]; } both;
+  unsigned* w = both.words;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(from));
+  return both.vector;
+#else
+  return *(const KilnVector*)from;
+#endif
+}
 
 #define MATRIX(i) const T *w##i, T *y##i, long long pitch##i, int columns##i
 
@@ -44,9 +57,27 @@ struct KilnMatrix {
 // Rows of w that a block reads at once.
 #define TALL (256 / LANES)
 
-// The rows of w in `splits` parts of `part`: a block has WIDE columns of one part, and the last block of a tile adds up what all parts
-// gave, in their order. `arrived` counts the blocks of each tile, from 0 and back to 0.
-extern "C" __global__ void __launch_bounds__(256) kiln_slim(
+#if CLUSTER > 1 && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define CLUSTERED 1
+#define KILN_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
+// What another block of the cluster has in its shared memory where this one has `mine`.
+__device__ __forceinline__ A kiln_of_block(const A* mine, unsigned block) {
+  const A* theirs;
+  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(theirs) : "l"(mine), "r"(block));
+  return *(const volatile A*)theirs;
+}
+__device__ __forceinline__ void kiln_sync_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+#else
+#define CLUSTERED 0
+#define KILN_CLUSTER
+#endif
+
+// The rows of w in `splits` parts of `part`: a block has WIDE columns of one part, and one block of a tile adds up what all parts gave,
+// in their order. In a cluster that is the first; else it is the last that comes, and `arrived` counts the blocks of each tile, from 0
+// and back to 0.
+extern "C" __global__ void KILN_CLUSTER __launch_bounds__(256) kiln_slim(
     const T* x, A* parts, unsigned* arrived, long long x_pitch, int inner, int splits, int part, MATRIX_LIST) {
   kiln_begin();
   __shared__ A sums[8][ROWS][WIDE];
@@ -66,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_slim(
 #pragma unroll
       for (int f = 0; f < FLIGHT; ++f) {
         const int row = k + f * TALL;
-        if (row < end) vectors[f] = *(const KilnVector*)(w + row * at.pitch);
+        if (row < end) vectors[f] = kiln_once(w + row * at.pitch);
 #pragma unroll
         for (int r = 0; r < ROWS; ++r)
           if (row < end) factors[f][r] = x[r * x_pitch + row];
@@ -92,10 +123,24 @@ extern "C" __global__ void __launch_bounds__(256) kiln_slim(
   const int r = threadIdx.x / WIDE, c = threadIdx.x % WIDE;
   const bool writes = r < ROWS && first + c < at.columns;
   T* y = at.y + (long long)r * at.columns + first + c;
-  A* mine = parts + ((long long)all * splits * ROWS + r) * WIDE + c;
   A sum = 0;
-  if (writes) {
+  if (writes)
     for (int i = 0; i < 8; ++i) sum += sums[i][r][c];
+#if CLUSTERED
+  __shared__ A own[ROWS][WIDE];
+  if (writes) own[r][c] = sum;
+  kiln_sync_cluster();
+  if (split == 0 && writes) {
+    sum = 0;
+#pragma unroll
+    for (int i = 0; i < CLUSTER; ++i) sum += kiln_of_block(&own[r][c], i);
+    *y = T_WRITTEN(sum);
+  }
+  // No block ends while its sums are read.
+  kiln_sync_cluster();
+#else
+  A* mine = parts + ((long long)all * splits * ROWS + r) * WIDE + c;
+  if (writes) {
     if (splits == 1)
       *y = T_WRITTEN(sum);
     else
@@ -115,6 +160,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_slim(
     *y = T_WRITTEN(sum);
   }
   if (threadIdx.x == 0) arrived[all] = 0;
+#endif
 }
 #else
 // A warp has one column, and reads 512 bytes of it at once.
@@ -133,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_slim_columns(
       KilnVector vectors[FLIGHT];
 #pragma unroll
       for (int f = 0; f < FLIGHT; ++f)
-        if (k + f * 32 * VECTOR < inner) vectors[f] = *(const KilnVector*)(w + k + f * 32 * VECTOR);
+        if (k + f * 32 * VECTOR < inner) vectors[f] = kiln_once(w + k + f * 32 * VECTOR);
 #pragma unroll
       for (int f = 0; f < FLIGHT; ++f)
         if (k + f * 32 * VECTOR < inner) {

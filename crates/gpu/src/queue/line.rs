@@ -62,6 +62,12 @@ impl<D: Driver> Line<D> {
         }
     }
 
+    /// Gives a run to the device, after those that wait. Its failure is that of the next who asks.
+    pub(super) fn run(&self, run: Run<D>) {
+        lock(&self.shared.runs).waiting.push_back(run);
+        self.shared.run_all();
+    }
+
     /// Waits until the device was given all runs, which then hold no memory any more.
     ///
     /// # Errors

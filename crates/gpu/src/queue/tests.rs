@@ -336,6 +336,21 @@ fn a_panic_of_the_driver_is_a_failure_and_nobody_waits_for_ever() {
 }
 
 #[test]
+fn a_device_that_has_nothing_to_do_is_given_a_run_at_once() {
+    let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
+    let seen = || queue.driver.ran.lock().unwrap().len();
+    things.train(&queue, 2, 0, 0);
+    assert_eq!(seen(), 3);
+    for round in 0..20 {
+        queue.synchronize().unwrap();
+        let before = seen();
+        things.train(&queue, 2, round, 0);
+        assert_eq!(seen() - before, 3, "round {round}");
+        things.train(&queue, 2, round, 0);
+    }
+}
+
+#[test]
 fn what_each_thread_pushes_reaches_the_device_in_its_order() {
     let queue = Queue::new(Arc::new(diary()), true);
     let things = things();
