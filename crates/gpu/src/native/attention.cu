@@ -346,9 +346,11 @@ extern "C" __global__ void kiln_attention_bias(
 #define KEYS (256 / LANES)
 #define SHARE ((DIM + 31) / 32)
 #define MOST_SPLITS 64
+// Rows of whose scores a thread finishes its key's.
+#define MINE ((7 + LANES) / LANES)
 // Parts that each thread of a warp weighs, and parts of which a thread reads its columns before it knows their weights.
 #define EACH (MOST_SPLITS / 32)
-#define AHEAD (SHARE > 1 ? 32 / SHARE : 16)
+#define AHEAD (SHARE > 2 ? 64 / SHARE : 32)
 typedef kiln_pack<T, VECTOR> KilnVector;
 
 __device__ A kiln_warp_greatest(A x) {
@@ -377,21 +379,25 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
   const KilnSight sight = KILN_SIGHT;
   const int seen = sight.end(first, first + 8 < rows ? first + 8 : rows);
   const int end = (split + 1) * part < seen ? (split + 1) * part : seen;
-  for (int e = threadIdx.x; e < 8 * DIM; e += 256)
-    rows_of_q[e / DIM][e % DIM] = first + e / DIM < rows ? (A)T_READ(of_q.at[of_q.place(first + e / DIM) + e % DIM]) : (A)0;
   A sums[SHARE] = {}, greatest = -KILN_INFINITE, total = 0;
   const int at = threadIdx.x % LANES, own = threadIdx.x / LANES;
+  KilnVector of_key = {}, of_value = {};
+  A added[MINE] = {};
+  // Begins to read a key and its value, of which the one before is not needed any more.
+  const auto fetch = [&](int key) {
+    if (key >= end) return;
+    of_key = *(const KilnVector*)(k + batch * k_batch + kv_head * k_head + key * k_row + at * VECTOR);
+    of_value = *(const KilnVector*)(v + batch * v_batch + kv_head * v_head + key * v_row + at * VECTOR);
+#pragma unroll
+    for (int m = 0; m < MINE; ++m)
+      if (at + m * LANES < 8 && first + at + m * LANES < rows) added[m] = sight.added(first + at + m * LANES, key);
+  };
+  fetch(split * part + own);
+  for (int e = threadIdx.x; e < 8 * DIM; e += 256)
+    rows_of_q[e / DIM][e % DIM] = first + e / DIM < rows ? (A)T_READ(of_q.at[of_q.place(first + e / DIM) + e % DIM]) : (A)0;
   for (int start = split * part; start < end; start += KEYS) {
     const int key = start + own;
-    KilnVector of_key = {}, of_value = {};
-    A added[(7 + LANES) / LANES] = {};
-    if (key < end) {
-      of_key = *(const KilnVector*)(k + batch * k_batch + kv_head * k_head + key * k_row + at * VECTOR);
-      of_value = *(const KilnVector*)(v + batch * v_batch + kv_head * v_head + key * v_row + at * VECTOR);
-#pragma unroll
-      for (int i = 0; i < 8; ++i)
-        if (i % LANES == at && first + i < rows) added[i / LANES] = sight.added(first + i, key);
-    }
+    A scores[MINE];
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -399,11 +405,15 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
 #pragma unroll
       for (int e = 0; e < VECTOR; ++e) product += rows_of_q[i][at * VECTOR + e] * (A)T_READ(of_key.at[e]);
       for (int d = 1; d < LANES; d *= 2) product += __shfl_xor_sync(0xffffffffu, product, d);
-      const A more = added[i / LANES];
-      if (i % LANES == at) weights[i][own] = key >= end || more == -KILN_INFINITE ? -KILN_INFINITE : product * scale + more;
+      if (i % LANES == at) scores[i / LANES] = product;
     }
 #pragma unroll
-    for (int e = 0; e < VECTOR; ++e) values[own][at * VECTOR + e] = (A)T_READ(of_value.at[e]);
+    for (int m = 0; m < MINE; ++m)
+      if (at + m * LANES < 8)
+        weights[at + m * LANES][own] = key >= end || added[m] == -KILN_INFINITE ? -KILN_INFINITE : scores[m] * scale + added[m];
+#pragma unroll
+    for (int e = 0; e < VECTOR; ++e) values[own][at * VECTOR + e] = key < end ? (A)T_READ(of_value.at[e]) : (A)0;
+    fetch(key + KEYS);
     __syncthreads();
     A top = greatest, sum = 0;
     for (int i = lane; i < KEYS; i += 32) top = top > weights[warp][i] ? top : weights[warp][i];
