@@ -1,9 +1,12 @@
-//! Running the first steps of a recording while the rest of it is recorded.
+//! Following a plan while it is recorded, and running its first steps meanwhile.
 //!
-//! A device has nothing to do from when a program reads a step's loss until the next step is recorded. What begins as
-//! recordings did that were all of one plan is expected to be of that plan too: its steps run as soon as the ops that they
-//! compute are recorded. In the end, when it is known what was recorded and what of it is alive, they were right or they are
-//! dropped: nothing that runs early overwrites an operand, and nobody gets to see its results before.
+//! What begins as recordings did that were all of one plan is expected to be of that plan too: what comes is compared with it,
+//! and only written down where it differs.
+//!
+//! A device has nothing to do from when a program reads a step's loss until the next step is recorded. Engines that want it
+//! get the plan's steps as soon as the ops that they compute are recorded. In the end, when it is known what was recorded and
+//! what of it is alive, they were right or they are dropped: nothing that runs early overwrites an operand, and nobody gets to
+//! see its results before.
 
 use crate::layer::Shared;
 use crate::plan::{Plan, Progress, Structure};
@@ -42,7 +45,7 @@ pub(crate) enum Expected {
     Other(usize),
 }
 
-/// A plan that runs while it is recorded. What is recorded of it is not written down again.
+/// A plan that is recorded once more, and runs meanwhile.
 pub(crate) struct HeadStart {
     plan: Arc<Plan>,
     progress: Progress,
@@ -122,7 +125,7 @@ impl Shared {
         plan: &Arc<Plan>,
         externals: &[External],
     ) -> Progress {
-        let Some(hash) = beginning.filter(|_| self.suited.head_start) else { return plan.begin() };
+        let Some(hash) = beginning else { return plan.begin() };
         let (progress, lost) = match expected {
             Expected::Plan(start) if Arc::ptr_eq(&start.plan, plan) => (Some(start.progress), 0),
             Expected::Plan(start) => (None, start.progress.next),
@@ -133,7 +136,8 @@ impl Shared {
             let external: &External = &externals[place];
             external.is_kept_here() && external.ty.num_bytes() >= LEAST_OVERWRITTEN
         };
-        self.beginnings.lock().learn(hash, plan, plan.first_last_use(is_overwritten), lost > 0);
+        let end = if self.suited.head_start { plan.first_last_use(is_overwritten) } else { 0 };
+        self.beginnings.lock().learn(hash, plan, end, lost > 0);
         let early = progress.as_ref().map_or(0, |progress| progress.next);
         self.counters.steps_early.fetch_add(early, Ordering::Relaxed);
         self.counters.steps_lost.fetch_add(lost, Ordering::Relaxed);
@@ -224,10 +228,11 @@ struct Beginning {
 }
 
 impl Beginnings {
-    /// The plan that a recording which begins so is expected to be of, and the step at which a head start ends.
+    /// The plan that a recording which begins so is expected to be of, and the step at which a head start ends: 0 where there is
+    /// to be none.
     fn expected(&self, hash: u64) -> Option<(Arc<Plan>, usize)> {
         let beginning = self.by_hash.get(&hash)?;
-        let is_sure = beginning.agreed >= beginning.needed && beginning.end >= LEAST_STEPS;
+        let is_sure = beginning.agreed >= beginning.needed;
         Some((beginning.plan.upgrade().filter(|_| is_sure)?, beginning.end))
     }
 

@@ -12,7 +12,8 @@
 //! 3. The plan runs on the engine below. What fused regions mean is the program that they hold: an engine that does not
 //!    compile them runs them op by op.
 //!
-//! Whether a value is alive is seen when the plan is looked up: one that was dropped before is never stored.
+//! Whether a value is alive is seen when the plan is looked up: one that was dropped before is never stored. What begins as the
+//! last recordings did is only compared with their plan as it comes, and written down once it differs.
 //!
 //! An engine that computes while the program goes on can ask for a head start
 //! ([`Regions::head_start`](kiln_ir::Regions::head_start)): what begins as the last recordings did then runs while the rest is

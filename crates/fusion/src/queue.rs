@@ -66,7 +66,7 @@ impl Queue {
             values.push(Lazy::value(*ty, cell.clone()));
             recording.cells.push(cell);
         }
-        let has_work = self.shared.suited.head_start && self.shared.follow(recording);
+        let has_work = self.shared.follow(recording);
         let full = waiting.is_full(self.shared.suited.kept_bytes);
         drop(waiting);
         if full {

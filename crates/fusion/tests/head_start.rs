@@ -4,7 +4,7 @@ mod changed;
 
 use changed::Changed;
 use kiln_cpu::Cpu;
-use kiln_fusion::{Fusion, Statistics};
+use kiln_fusion::{Fusion, Mode, Statistics};
 use kiln_ir::{Engine, Regions, TensorData, Value, Var, block_on};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -143,6 +143,24 @@ fn longer_and_shorter_recordings_that_begin_alike_are_right() {
     let of = |layers: usize| Step { layers, ..STEP };
     let found = check(&fusion, [of(20), of(20), of(20), of(20), of(31), of(20), of(20), of(20), of(9)]);
     assert!(found.steps_early > 0 && found.steps_lost > 0, "{found:?}");
+}
+
+#[test]
+fn plans_are_followed_on_engines_that_want_no_head_start() {
+    let fusion = Fusion::with_mode(Arc::new(Cpu::with_threads(1)), Mode::On);
+    let of = |layers: usize| Step { layers, ..STEP };
+    let others = [
+        Step { differs: true, ..STEP },
+        of(31),
+        of(9),
+        Step { keeps: true, ..STEP },
+        Step { reads: true, ..STEP },
+    ];
+    let steps = || others.into_iter().flat_map(|other| [STEP, STEP, STEP, STEP, other]);
+    let first = check(&fusion, steps());
+    let again = check(&fusion, steps());
+    assert_eq!(again.plans_made, first.plans_made, "{first:?} {again:?}");
+    assert_eq!((again.steps_early, again.steps_lost), (0, 0), "{again:?}");
 }
 
 #[test]
