@@ -1,12 +1,11 @@
 //! Plans made before, by structure, and the programs of their regions.
 
 use crate::plan::{Plan, Structure};
-use crate::record::Mixer;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-use kiln_ir::Program;
+use kiln_ir::{Mixer, Program};
 
 /// More plans than this are not kept: the one that was not used for longest goes.
 const MAX_PLANS: usize = 128;

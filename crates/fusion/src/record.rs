@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-use kiln_ir::{Op, Scalar, TensorType, Value};
+use kiln_ir::{Mixer, Op, Scalar, TensorType, Value};
 use smallvec::SmallVec;
 
 /// Ops that wait to run.
@@ -128,7 +128,7 @@ impl Recording {
     }
 
     fn push(&mut self, entry: Entry) {
-        let mut hasher = Mixer(self.hashes[0]);
+        let mut hasher = Mixer::new(self.hashes[0]);
         entry.hash(&mut hasher);
         self.hashes[0] = hasher.finish();
         self.entries.push(entry);
@@ -153,7 +153,7 @@ impl Recording {
         let next = self.externals.len() as u32;
         let place = *self.seen.entry(address).or_insert(next);
         if place == next {
-            let mut hasher = Mixer(self.hashes[1]);
+            let mut hasher = Mixer::new(self.hashes[1]);
             ty.hash(&mut hasher);
             self.hashes[1] = hasher.finish();
             self.external_bytes = self.external_bytes.saturating_add(ty.num_bytes());
@@ -190,7 +190,7 @@ impl Recording {
     /// The structure, of which entries are taken out, with its hash.
     pub(crate) fn structure(&mut self, alive: Vec<bool>) -> (u64, Structure) {
         self.write_out();
-        let mut hasher = Mixer(self.hash());
+        let mut hasher = Mixer::new(self.hash());
         alive.hash(&mut hasher);
         let externals = self.externals.iter().map(|external| external.ty).collect();
         let structure = Structure { entries: core::mem::take(&mut self.entries), externals, alive };
@@ -201,60 +201,5 @@ impl Recording {
     pub(crate) fn take(&mut self) -> Recording {
         let first = self.first + self.cells.len() as u64;
         core::mem::replace(self, Recording { first, ..Recording::default() })
-    }
-}
-
-/// A hash that is fast on short keys. Collisions cost a comparison, nothing else.
-#[derive(Default)]
-pub(crate) struct Mixer(u64);
-
-impl Mixer {
-    #[inline]
-    fn mix(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 29)
-    }
-
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        let mut chunks = bytes.chunks_exact(8);
-        for chunk in &mut chunks {
-            self.mix(u64::from_le_bytes([
-                chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7],
-            ]));
-        }
-        for &byte in chunks.remainder() {
-            self.mix(u64::from(byte));
-        }
-    }
-
-    #[inline]
-    fn write_u8(&mut self, x: u8) {
-        self.mix(u64::from(x));
-    }
-
-    #[inline]
-    fn write_u32(&mut self, x: u32) {
-        self.mix(u64::from(x));
-    }
-
-    #[inline]
-    fn write_u64(&mut self, x: u64) {
-        self.mix(x);
-    }
-
-    #[inline]
-    fn write_usize(&mut self, x: usize) {
-        self.mix(x as u64);
-    }
-
-    #[inline]
-    fn write_isize(&mut self, x: isize) {
-        self.mix(x as u64);
     }
 }

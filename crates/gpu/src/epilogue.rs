@@ -5,7 +5,7 @@ use crate::Gpu;
 use crate::array::{Array, suspicions};
 use crate::driver::{Driver, Epilogue, Place};
 use crate::strided::begins_aligned;
-use kiln_ir::{DType, Op, Operand, Operands, Program, Result, TensorType, Values};
+use kiln_ir::{DType, Mixing, Op, Operand, Operands, Program, Result, TensorType, Values};
 use smallvec::smallvec;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ const MOST: usize = 4096;
 
 /// What is known of programs, by their addresses.
 #[derive(Default)]
-pub(crate) struct Finished(Mutex<HashMap<usize, Known>>);
+pub(crate) struct Finished(Mutex<HashMap<usize, Known, Mixing>>);
 
 #[derive(Clone)]
 struct Known {

@@ -3,7 +3,7 @@
 use crate::bundle::{Bundle, entry_points};
 use crate::driver::Driver;
 use crate::native::Known;
-use kiln_ir::Result;
+use kiln_ir::{Mixing, Result};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -17,13 +17,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 type Slot<F> = Arc<OnceLock<Result<Arc<F>>>>;
 
 /// By source and entry point.
-type Loaded<F> = HashMap<(Arc<str>, Cow<'static, str>), Slot<F>>;
+type Loaded<F> = HashMap<(Arc<str>, Cow<'static, str>), Slot<F>, Mixing>;
 
 /// Sources that are compiled together at most. What it takes to begin is then a small part.
 const TOGETHER: usize = 16;
 
 /// Kernels written by hand.
-type Natives<F> = HashMap<Known, Arc<F>>;
+type Natives<F> = HashMap<Known, Arc<F>, Mixing>;
 
 /// The kernels of one device.
 pub(crate) struct Kernels<D: Driver> {

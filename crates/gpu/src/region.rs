@@ -10,8 +10,8 @@ use crate::suspicion::{Suspicion, Suspicions};
 use crate::trace::Label;
 use half::{bf16, f16};
 use kiln_ir::{
-    Binary, DType, Error, Instruction, Layout, MAX_RANK, Op, Operand, Operands, Program, ProgramOperand,
-    Result, Scalar, Shape, TensorType, Values,
+    Binary, DType, Error, Instruction, Layout, MAX_RANK, Mixing, Op, Operand, Operands, Program,
+    ProgramOperand, Result, Scalar, Shape, TensorType, Values,
 };
 use kiln_kernel::print::{GpuArgument, cpp};
 use kiln_kernel::{Binding, GpuSchedule, Hero, Kernel, Launch, Nest, Param, ParamKind};
@@ -40,8 +40,8 @@ enum Key {
 pub(crate) struct Regions<D: Driver>(Mutex<Known<D>>);
 
 struct Known<D: Driver> {
-    programs: HashMap<(Key, SmallVec<[Given; 4]>), Entry<D>>,
-    made: HashMap<Recipe, Arc<Region<D>>>,
+    programs: HashMap<(Key, SmallVec<[Given; 4]>), Entry<D>, Mixing>,
+    made: HashMap<Recipe, Arc<Region<D>>, Mixing>,
 }
 
 struct Entry<D: Driver> {
@@ -87,7 +87,7 @@ const MOST: usize = 4096;
 
 impl<D: Driver> Default for Regions<D> {
     fn default() -> Self {
-        Regions(Mutex::new(Known { programs: HashMap::new(), made: HashMap::new() }))
+        Regions(Mutex::new(Known { programs: HashMap::default(), made: HashMap::default() }))
     }
 }
 
@@ -407,12 +407,16 @@ impl<D: Driver> Region<D> {
                 GpuArgument::Failed => suspicion.ok_or_else(missing)?.place(),
             });
         }
-        for (pass, (function, blocks)) in self.functions.iter().enumerate() {
+        let launch = |pass: usize, arguments: Arguments<D::Memory>| {
+            let (function, blocks) = &self.functions[pass];
             let grid = Grid { blocks: *blocks, threads: self.schedule.block };
-            let joint = self.joint.as_ref();
-            gpu.launch_joint(function, grid, arguments.clone(), joint, || self.label(pass))?;
+            gpu.launch_joint(function, grid, arguments, self.joint.as_ref(), || self.label(pass))
+        };
+        let last = self.functions.len() - 1;
+        for pass in 0..last {
+            launch(pass, arguments.clone())?;
         }
-        Ok(())
+        launch(last, arguments)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::memory::Block;
 use crate::native::{Native, length};
 use crate::strided::ALIGNMENT;
 use crate::trace::Label;
-use kiln_ir::{DType, Result};
+use kiln_ir::{DType, Mixing, Result};
 use kiln_kernel::print::held_type;
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
@@ -78,7 +78,7 @@ impl<M> Clone for Slim<M> {
 
 /// What such products need of an engine, made when the first runs.
 pub(crate) struct Slims<D: Driver> {
-    functions: Mutex<HashMap<Kind, Arc<D::Function>>>,
+    functions: Mutex<HashMap<Kind, Arc<D::Function>, Mixing>>,
     /// Words that count the blocks which are done with each part of a product, 0 between kernels, and room for their sums.
     scratch: Mutex<Option<Block<D>>>,
 }

@@ -6,7 +6,7 @@ use crate::driver::{
     Products, Step,
 };
 use crate::trace::{Label, Trace, traced};
-use kiln_ir::{DType, Float8, Result};
+use kiln_ir::{DType, Float8, Mixing, Result};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +39,7 @@ pub(super) struct Runner<D: Driver> {
     driver: Arc<D>,
     counters: Arc<Counters>,
     trace: Arc<Trace>,
-    known: HashMap<Vec<Form>, Known<D>>,
+    known: HashMap<Vec<Form>, Known<D>, Mixing>,
 }
 
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl Counters {
 
 impl<D: Driver> Runner<D> {
     pub(super) fn new(driver: Arc<D>, counters: Arc<Counters>, trace: Arc<Trace>) -> Runner<D> {
-        Runner { driver, counters, trace, known: HashMap::new() }
+        Runner { driver, counters, trace, known: HashMap::default() }
     }
 
     /// Queues a run.
