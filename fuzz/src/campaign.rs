@@ -102,6 +102,9 @@ pub struct Report {
     pub is_partial: bool,
 }
 
+/// Characters of a failure in the list at the end.
+const SHOWN: usize = 160;
+
 /// Runs the programs. The result depends on the options alone, but for which failures come before the limit.
 pub fn run(options: &Options, subjects: impl Fn() -> Subjects + Sync) -> Report {
     generate::Cubed::register();
@@ -328,6 +331,12 @@ impl fmt::Display for Report {
              parsed",
             self.programs
         )?;
-        write!(f, "{} mismatches, {:.1} s", self.failures.len(), self.time.as_secs_f64())
+        write!(f, "{} mismatches, {:.1} s", self.failures.len(), self.time.as_secs_f64())?;
+        // Once more, where the end of a log shows all of them.
+        for Reported { number, failure, .. } in &self.failures {
+            let said: String = failure.to_string().chars().take(SHOWN).collect();
+            write!(f, "\n  program {number}: {said}")?;
+        }
+        Ok(())
     }
 }
