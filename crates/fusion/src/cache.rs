@@ -28,13 +28,9 @@ struct Kept {
 
 impl Plans {
     /// The plan of exactly this structure.
-    pub(crate) fn find(&mut self, hash: u64, structure: &Structure) -> Option<Arc<Plan>> {
-        self.clock += 1;
-        let clock = self.clock;
-        let kept =
-            self.kept.iter_mut().find(|kept| kept.hash == hash && kept.plan.structure == *structure)?;
-        kept.used = clock;
-        Some(kept.plan.clone())
+    pub(crate) fn find(&self, hash: u64, structure: &Structure) -> Option<Arc<Plan>> {
+        let mut kept = self.kept.iter();
+        Some(kept.find(|kept| kept.hash == hash && kept.plan.structure == *structure)?.plan.clone())
     }
 
     /// Notes that a plan is used.

@@ -217,9 +217,9 @@ impl Shared {
 
     /// The plan of that structure: found, or made.
     pub(crate) fn plan(&self, hash: u64, structure: Structure) -> Arc<Plan> {
-        if let Some(plan) = self.plans.lock().find(hash, &structure) {
-            self.counters.plans_found.fetch_add(1, Ordering::Relaxed);
-            return plan;
+        let known = self.plans.lock().find(hash, &structure);
+        if let Some(plan) = known {
+            return self.found(plan);
         }
         self.counters.plans_made.fetch_add(1, Ordering::Relaxed);
         let mut plan = Plan::new(structure, self.suited);

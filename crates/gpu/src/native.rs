@@ -7,6 +7,7 @@ use crate::trace::Label;
 use kiln_ir::{DType, Error, Result};
 use kiln_kernel::print::{held_type, memory_type, narrowed, widened, with_prelude};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -38,8 +39,7 @@ pub(crate) struct Known {
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) enum Meaning {
     Number(usize),
-    Word(&'static str),
-    Text(String),
+    Text(Cow<'static, str>),
 }
 
 impl From<usize> for Meaning {
@@ -49,14 +49,14 @@ impl From<usize> for Meaning {
 }
 
 impl From<&'static str> for Meaning {
-    fn from(word: &'static str) -> Self {
-        Meaning::Word(word)
+    fn from(text: &'static str) -> Self {
+        Meaning::Text(text.into())
     }
 }
 
 impl From<String> for Meaning {
     fn from(text: String) -> Self {
-        Meaning::Text(text)
+        Meaning::Text(text.into())
     }
 }
 
@@ -101,7 +101,6 @@ impl Known {
         for (name, meaning) in &self.names {
             match meaning {
                 Meaning::Number(number) => define(&mut all, name, &number.to_string()),
-                Meaning::Word(word) => define(&mut all, name, word),
                 Meaning::Text(text) => define(&mut all, name, text),
             }
         }

@@ -267,12 +267,8 @@ impl<D: Driver> Queue<D> {
             let next = self.line.reclaim().unwrap_or_else(|| Vec::with_capacity(MOST_STEPS));
             let steps = core::mem::replace(&mut state.waiting, next);
             let run = Run { steps, labels: core::mem::take(&mut state.labels) };
-            if core::mem::take(&mut state.is_idle) {
-                // The device would wait until the thread has woken up.
-                self.line.run(run);
-            } else {
-                self.line.submit(run);
-            }
+            // A device that has nothing to do would wait until the thread has woken up.
+            self.line.submit(run, core::mem::take(&mut state.is_idle));
         }
     }
 

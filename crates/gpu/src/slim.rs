@@ -135,11 +135,8 @@ impl<D: Driver> Gpu<D> {
             slim.tiles(WARPS)
         } else {
             let tiles = slim.tiles(LANES * slim.vector());
-            let Splits { splits, part, is_cluster } =
-                Splits::of(tiles, slim.inner, self.driver.info().multiprocessors);
-            if is_cluster {
-                cluster = splits;
-            }
+            let (splits, part) = splits(tiles, slim.inner, self.driver.info().multiprocessors);
+            cluster = blocks_of_cluster(splits);
             arguments.extend(scratch.iter().map(|place| Argument::Place(place.clone())));
             arguments.extend([slim.x_pitch, slim.inner, splits, part].map(length));
             tiles * splits
@@ -265,26 +262,19 @@ impl<M> Slim<M> {
     }
 }
 
-/// Into how many parts the rows of a matrix are split, and how many rows each has.
-#[derive(Debug, PartialEq, Eq)]
-struct Splits {
-    splits: usize,
-    part: usize,
-    /// Whether the blocks of the parts can be one cluster.
-    is_cluster: bool,
+/// Into how many parts the rows of a matrix are split, and how many each has, so that every multiprocessor has something to do.
+fn splits(tiles: usize, inner: usize, multiprocessors: usize) -> (usize, usize) {
+    let mut wanted = (BLOCKS * multiprocessors).div_ceil(tiles);
+    if wanted <= WORTH_A_CLUSTER {
+        wanted = wanted.min(CLUSTER);
+    }
+    let part = inner.div_ceil(wanted).next_multiple_of(TALL).max(LEAST_PART);
+    (inner.div_ceil(part), part)
 }
 
-impl Splits {
-    /// So that every multiprocessor has something to do.
-    fn of(tiles: usize, inner: usize, multiprocessors: usize) -> Splits {
-        let mut wanted = (BLOCKS * multiprocessors).div_ceil(tiles);
-        if wanted <= WORTH_A_CLUSTER {
-            wanted = wanted.min(CLUSTER);
-        }
-        let part = inner.div_ceil(wanted).next_multiple_of(TALL).max(LEAST_PART);
-        let splits = inner.div_ceil(part);
-        Splits { splits, part, is_cluster: splits <= CLUSTER }
-    }
+/// Blocks of a cluster where there are so many parts: all, or each by itself.
+fn blocks_of_cluster(splits: usize) -> usize {
+    if splits <= CLUSTER { splits } else { 1 }
 }
 
 #[cfg(test)]
@@ -295,15 +285,20 @@ mod tests {
     fn parts_cover_the_rows_and_fill_the_device_within_its_scratch() {
         for tiles in [1, 4, 32, 40, 88, 176, 263, 264, 500] {
             for inner in [1, 31, 64, 100, 2048, 5632, 1 << 20] {
-                let Splits { splits, part, is_cluster } = Splits::of(tiles, inner, 132);
-                assert_eq!(is_cluster, splits <= 8);
+                let (splits, part) = splits(tiles, inner, 132);
+                assert_eq!(blocks_of_cluster(splits), if splits <= 8 { splits } else { 1 });
                 assert!(splits * part >= inner && (splits - 1) * part < inner, "{tiles} {inner}");
                 assert!(splits == 1 || tiles * splits <= 2 * BLOCKS * 132, "{tiles} {inner}");
             }
         }
-        assert_eq!(Splits::of(32, 2048, 132), Splits { splits: 8, part: 256, is_cluster: true });
-        assert_eq!(Splits::of(32, 5632, 132), Splits { splits: 8, part: 704, is_cluster: true });
-        assert_eq!(Splits::of(4, 2048, 132), Splits { splits: 32, part: 64, is_cluster: false });
-        assert_eq!(Splits::of(500, 2048, 132), Splits { splits: 1, part: 2048, is_cluster: true });
+        for (tiles, inner, parts, cluster) in [
+            (32, 2048, (8, 256), 8),
+            (32, 5632, (8, 704), 8),
+            (4, 2048, (32, 64), 1),
+            (500, 2048, (1, 2048), 1),
+        ] {
+            assert_eq!(splits(tiles, inner, 132), parts);
+            assert_eq!(blocks_of_cluster(parts.0), cluster);
+        }
     }
 }

@@ -49,23 +49,17 @@ impl<D: Driver> Line<D> {
         Line { shared: Arc::new(shared), thread: OnceLock::new() }
     }
 
-    /// Adds a run. Its failure is that of the next who asks.
-    pub(super) fn submit(&self, run: Run<D>) {
+    /// Adds a run, which reaches the device before this returns if it is to be there at once. Its failure is that of the next who asks.
+    pub(super) fn submit(&self, run: Run<D>, at_once: bool) {
         let mut runs = lock(&self.shared.runs);
         runs.waiting.push_back(run);
         let is_long = runs.waiting.len() > MOST_RUNS;
         drop(runs);
-        if is_long || self.thread.get_or_init(|| self.begin()).is_none() {
+        if at_once || is_long || self.thread.get_or_init(|| self.begin()).is_none() {
             self.shared.run_all();
         } else {
             self.shared.changed.notify_one();
         }
-    }
-
-    /// Gives a run to the device, after those that wait. Its failure is that of the next who asks.
-    pub(super) fn run(&self, run: Run<D>) {
-        lock(&self.shared.runs).waiting.push_back(run);
-        self.shared.run_all();
     }
 
     /// Waits until the device was given all runs, which then hold no memory any more.
