@@ -19,7 +19,13 @@ pub struct DryDriver {
     compile: Box<Compile>,
     launches: AtomicU64,
     has_libraries: bool,
+    /// What happens while bytes are next read, and what they are then.
+    #[cfg(test)]
+    pub(crate) answer: std::sync::Mutex<Option<Answer>>,
 }
+
+#[cfg(test)]
+pub(crate) type Answer = Box<dyn FnOnce(&mut [u8]) + Send>;
 
 /// Memory of which only the size is there.
 pub struct DryMemory(usize);
@@ -47,7 +53,14 @@ impl DryDriver {
         info: DeviceInfo,
         compile: impl Fn(&str) -> Result<Vec<u8>> + Send + Sync + 'static,
     ) -> DryDriver {
-        DryDriver { info, compile: Box::new(compile), launches: AtomicU64::new(0), has_libraries: false }
+        DryDriver {
+            info,
+            compile: Box::new(compile),
+            launches: AtomicU64::new(0),
+            has_libraries: false,
+            #[cfg(test)]
+            answer: std::sync::Mutex::default(),
+        }
     }
 
     /// The same for a device with libraries for products and convolutions, which also replays graphs: what an engine asks of
@@ -86,6 +99,11 @@ impl Driver for DryDriver {
 
     fn read(&self, _: &Place<DryMemory>, bytes: &mut [u8]) -> Result<()> {
         bytes.fill(0);
+        #[cfg(test)]
+        {
+            let answer = self.answer.lock().unwrap().take();
+            answer.into_iter().for_each(|answer| answer(bytes));
+        }
         Ok(())
     }
 

@@ -208,6 +208,10 @@ impl<D: Driver> Gpu<D> {
         self.look()?;
         for Marks { page, words } in suspicions.open() {
             let seen = self.words(page)?;
+            // Another thread may have found it clean meanwhile: words that are set since then are of the page that came after.
+            if page.is_clean() {
+                continue;
+            }
             let set = (0..WORDS).find(|&i| words[i / 64] & (1 << (i % 64)) != 0 && seen[i] != 0);
             if let Some(word) = set {
                 return Err(page.errors()[word]());
@@ -312,6 +316,27 @@ mod tests {
         assert_eq!([&one, &other, &both].map(marked), [1, 3, 4]);
         assert!(is_shared(&both, &(&both * 2.0)) && is_shared(&both, &(&both + &one)));
         assert!(is_shared(&both, &(&other * &both)), "whichever has more");
+    }
+
+    /// Meanwhile, whoever looks at the page finds it clean, and it begins again: what then sets a word is another value's.
+    #[test]
+    fn a_page_that_begins_again_while_it_is_read_accuses_nobody() {
+        let gpu = Arc::new(gpu());
+        let x = gpu.write(TensorData::new(vec![1.0f32, 2.0], [2]).unwrap());
+        let index = gpu.write(TensorData::new(vec![0i32, 1], [2]).unwrap());
+        let [mine, others] = [(); 2].map(|()| chain(&gpu, &x, &index, 1));
+        let suspicions = crate::array::Array::<DryDriver>::of(&mine).unwrap().suspicions.clone();
+        // An op of another thread keeps this one from looking, and ends while this one waits for the device.
+        gpu.pages.running.fetch_add(1, Ordering::AcqRel);
+        let (other, x, index) = (gpu.clone(), x.clone(), index.clone());
+        let meanwhile = move |bytes: &mut [u8]| {
+            other.pages.running.fetch_sub(1, Ordering::AcqRel);
+            block_on(other.read(others)).unwrap();
+            let _wrong = chain(&other, &x, &index, 1);
+            bytes.fill(1);
+        };
+        *gpu.driver.answer.lock().unwrap() = Some(Box::new(meanwhile));
+        assert!(gpu.judge(&suspicions).is_ok());
     }
 
     #[test]
