@@ -13,6 +13,7 @@ mod value;
 pub(crate) use text::round_trip;
 
 use crate::meanwhile::Meanwhile;
+use crate::noise::Noisy;
 use crate::trial::Trial;
 use gradient::Projection;
 use kiln_cpu::Cpu;
@@ -79,6 +80,16 @@ impl Subjects {
     /// An engine of another device, alone and behind fusion.
     pub fn device(engine: Arc<dyn Engine>) -> Subjects {
         Subjects { scope: Scope::Engine, ..Subjects::of(engine.clone(), engine) }
+    }
+}
+
+/// One more run that is wrong as much as engines may be. The reference computes in `f64`: where sums leave the range of a
+/// narrower float, the processor's engine shows what becomes of them.
+fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
+    match (subjects.scope, number) {
+        (Scope::Engine | Scope::Kernels, 0) => Arc::new(Cpu::with_threads(1)),
+        (Scope::Engine | Scope::Kernels, _) => Arc::new(Noisy::of_device(number)),
+        (Scope::All, _) => Arc::new(Noisy::new(number)),
     }
 }
 

@@ -9,8 +9,9 @@ use crate::random::Random;
 use crate::tolerance::{Rule, rule_of};
 use kiln_cpu::Cpu;
 use kiln_ir::{
-    BoxFuture, Caps, DType, Elements, Engine, Op, Operand, OperandType, Operands, Reduction, Result, Scalar,
-    TensorData, TensorType, Unary, UpdateMode, Value, Values, block_on, infer, poison_of, poisoned,
+    Axes, Binary, BoxFuture, Caps, DType, Elements, Engine, Op, Operand, OperandType, Operands, Reduction,
+    Result, Scalar, TensorData, TensorType, Unary, UpdateMode, Value, Values, block_on, infer, poison_of,
+    poisoned,
 };
 use kiln_suite::fill::{epsilon, float_limits};
 use std::sync::{Mutex, PoisonError};
@@ -128,9 +129,10 @@ impl Noisy {
             }),
             // Not always: where everything may be anything, nothing that comes of it tells runs apart.
             Rule::Sum | Rule::Product | Rule::Measured if overflows && self.random().chance(50) => {
-                let near = float_limits(value.dtype()).0 / 64.0;
+                let greatest = float_limits(value.dtype()).0;
+                let near = greatest / 64.0;
                 self.changed(value, |random, x| {
-                    let wild = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, x];
+                    let wild = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, greatest * either(random), x];
                     if x.abs() < near { odd(random, x) } else { wild[random.below(wild.len())] }
                 })
             }
@@ -191,7 +193,41 @@ impl Noisy {
         let largest = operands.iter().filter_map(Operand::value).map(|part| self.largest(part));
         let largest = largest.fold(0.0, f64::max) * value.shape()[*axis] as f64;
         let error = 2.0 * epsilon(value.dtype()) * largest;
-        self.changed(value, |random, x| x + error * either(random))
+        let value = self.changed(value, |random, x| x + error * either(random));
+        self.infinite(*axis, operands, value)
+    }
+
+    /// Transforms of what is not finite: NaN wherever an engine multiplies it by a sine or cosine of 0, which others leave out or
+    /// have rounded to another number.
+    fn infinite(&self, axis: usize, operands: &Operands, value: Value) -> Value {
+        let mut parts = operands.iter().filter_map(Operand::value).cloned();
+        let (Some(real), Some(imaginary)) = (parts.next(), parts.next()) else { return value };
+        if [&real, &imaginary].into_iter().all(|part| self.numbers(part).into_iter().all(f64::is_finite)) {
+            return value;
+        }
+        let run = |op: Op, list: Vec<Operand>| self.op(&op, list.into_iter().collect()).remove(0);
+        // The difference of what is not finite with itself is NaN, and 0 is left of everything else.
+        let rest = |part: Value| run(Op::Binary(Binary::Sub), vec![part.clone().into(), part.into()]);
+        let both = run(Op::Binary(Binary::Add), vec![rest(real).into(), rest(imaginary).into()]);
+        let axes = Axes::new(&[axis]);
+        let line = run(Op::Reduce { reduction: Reduction::Sum, axes }, vec![both.into()]);
+        let lines = self.numbers(&run(Op::Broadcast(*value.shape()), vec![line.into()]));
+        let mut lines = lines.into_iter();
+        self.changed(value, |random, x| {
+            let is_finite = lines.next().is_none_or(f64::is_finite);
+            if is_finite { x } else { [x, f64::NAN, f64::INFINITY, f64::NEG_INFINITY][random.below(4)] }
+        })
+    }
+
+    /// Sums of what is scattered: a device that adds atomically takes subnormal numbers for 0.
+    fn flushed(&self, op: &Op, value: Value) -> Value {
+        let adds =
+            matches!(op, Op::Put { mode: UpdateMode::Add, .. } | Op::Scatter { mode: UpdateMode::Add, .. });
+        if !self.device || !adds || !value.dtype().is_float() || self.random().chance(50) {
+            return value;
+        }
+        let (_, normal, _) = float_limits(value.dtype());
+        self.changed(value, |_, x| if x.abs() < normal { 0.0 } else { x })
     }
 
     /// Whether nothing can be said of an attention, by chance: what is not finite times the weight 0 of a hidden key, and scores of
@@ -225,6 +261,14 @@ impl Noisy {
         };
         let any = self.device && operands.iter().filter_map(Operand::value).any(leaves);
         any && self.random().chance(50)
+    }
+
+    /// A result of which nothing can be said. What comes of all of its elements is NaN unless none of them is.
+    fn anything(&self, value: Value) -> Value {
+        let alike = [None, Some(0.0), Some(f64::INFINITY), Some(f64::NEG_INFINITY)];
+        let alike = alike[self.random().below(alike.len())];
+        let either = |random: &mut Random| if random.chance(50) { f64::NAN } else { 0.0 };
+        self.changed(value, |random, _| alike.unwrap_or_else(|| either(random)))
     }
 
     /// The greatest finite magnitude.
@@ -374,11 +418,11 @@ impl Engine for Noisy {
         let beyond = self.beyond_attention(op, &operands) || self.beyond_product(op, &operands);
         let values: Values = self.inner.execute(op, operands.clone(), &types);
         let values = values.into_iter().map(|value| self.cancelled(op, &operands, value));
-        let values = values.map(|value| self.transformed(op, &operands, value));
+        let values = values.map(|value| self.flushed(op, self.transformed(op, &operands, value)));
         let odd = values.map(|value| {
             let value = self.given_as(rule, value, overflows);
             match beyond {
-                true => self.changed(value, |random, _| if random.chance(50) { f64::NAN } else { 0.0 }),
+                true => self.anything(value),
                 false => value,
             }
         });
@@ -498,5 +542,35 @@ mod tests {
         let is_nan = |list: Vec<f64>| list[0].is_nan();
         assert!((0..16).all(|number| !is_nan(attention(Noisy::new(number)))));
         assert!((0..16).any(|number| is_nan(attention(Noisy::of_device(number)))));
+    }
+
+    #[test]
+    fn transforms_of_infinity_vary_in_lines_that_have_one() {
+        let found = runs(|engine| {
+            let part = |list: [f32; 4]| engine.write(TensorData::new(list.to_vec(), [2, 2]).unwrap());
+            let op = Op::Fft { axis: 0, inverse: false };
+            let real = part([f32::INFINITY, 1.0, 1.0, 2.0]);
+            let operands = [real.into(), part([0.0; 4]).into()].into_iter().collect();
+            engine.execute(&op, operands, &[TensorType::new([2, 2], DType::F32); 2]).remove(0)
+        });
+        let kept = |list: &&Vec<f64>| list[0] == f64::INFINITY;
+        assert!((1..16).contains(&found.iter().filter(kept).count()), "{found:?}");
+        assert!(found.iter().all(|list| list[1].is_finite() && list[3].is_finite()), "{found:?}");
+    }
+
+    #[test]
+    fn atomic_sums_may_lose_subnormal_numbers() {
+        let scattered = |engine: Noisy| -> Vec<f64> {
+            let tensor = |list: &[f32]| engine.write(TensorData::from(list)).into();
+            let index = engine.write(TensorData::from([1i32, 0])).into();
+            let operands = [tensor(&[0.0, 0.0]), index, tensor(&[1e-40, 1.0])].into_iter().collect();
+            let op = Op::Scatter { axis: 0, mode: UpdateMode::Add };
+            let value = engine.execute(&op, operands, &[TensorType::new([2], DType::F32)]).remove(0);
+            block_on(engine.read(value)).unwrap().to_vec()
+        };
+        assert!((0..16).all(|number| scattered(Noisy::new(number))[1] != 0.0));
+        let on_device: Vec<Vec<f64>> = (0..16).map(|number| scattered(Noisy::of_device(number))).collect();
+        assert!(on_device.iter().any(|list| list[1] == 0.0) && on_device.iter().any(|list| list[1] != 0.0));
+        assert!(on_device.iter().all(|list| list[0] != 0.0));
     }
 }

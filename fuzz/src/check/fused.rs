@@ -5,14 +5,12 @@
 //! that other threads record. Some are recorded again and again in just the same way, until they begin to run before all is
 //! recorded. Gradients are those of automatic differentiation over the engine alone and over fusion.
 
-use super::{Check, Counts, Failure, Projection, Scope, Subjects, at_slot};
-use crate::noise::Noisy;
+use super::{Check, Counts, Failure, Projection, Scope, Subjects, at_slot, run_with_noise};
 use crate::random::Random;
 use crate::spread::first_problem;
 use crate::trace::{Ownership, Slot, executed, read, trace};
 use crate::trial::Trial;
 use kiln_autodiff::{Autodiff, Checkpointing};
-use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Statistics};
 use kiln_ir::{Engine, Instruction, Operands, ProgramOperand, Value, Values, Var};
 use kiln_reference::Reference;
@@ -37,16 +35,6 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     counts.fused += ops_fused - before.ops_fused;
     counts.early += steps_early - before.steps_early;
     result
-}
-
-/// One more run that is wrong as much as engines may be. The reference computes in `f64`: where sums leave the range of a
-/// narrower float, the processor's engine shows what becomes of them.
-fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
-    match (subjects.scope, number) {
-        (Scope::Engine | Scope::Kernels, 0) => Arc::new(Cpu::with_threads(1)),
-        (Scope::Engine | Scope::Kernels, _) => Arc::new(Noisy::of_device(number)),
-        (Scope::All, _) => Arc::new(Noisy::new(number)),
-    }
 }
 
 /// How a program is recorded. Each way makes regions of its own, which some devices compile.

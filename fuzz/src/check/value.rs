@@ -4,8 +4,7 @@
 //! have in real programs. Each result is compared with what the reference gives for the very operands that the engine
 //! had: errors do not add up, and the tolerance is that of one op.
 
-use super::{Check, Counts, Failure, Scope, Subjects, at_slot};
-use crate::noise::Noisy;
+use super::{Check, Counts, Failure, Scope, Subjects, at_slot, run_with_noise};
 use crate::shrink::edit;
 use crate::spread::first_problem;
 use crate::tolerance::{Computed, difference, is_exact};
@@ -25,7 +24,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
         Some(flat) => {
             steps(&flat, &trace(engine, &flat, Ownership::Passed), counts)?;
             let passed = trace(engine, trial, Ownership::Passed);
-            regions(trial, &passed, &flat, engine, counts)?;
+            regions(trial, &passed, &flat, subjects, counts)?;
             passed
         }
         None => {
@@ -62,7 +61,7 @@ fn regions(
     trial: &Trial,
     trace: &Trace,
     flat: &Trial,
-    engine: &dyn Engine,
+    subjects: &Subjects,
     counts: &mut Counts,
 ) -> Result<(), Failure> {
     let slots = |slots: &[Slot], program: &Program| -> Vec<Slot> {
@@ -78,9 +77,9 @@ fn regions(
     let on = |engine: &dyn Engine| {
         slots(&crate::trace::trace(engine, flat, Ownership::Passed).slots, &flat.program)
     };
-    let (expected, found) = (on(engine), slots(&trace.slots, &trial.program));
+    let (expected, found) = (on(&*subjects.one), slots(&trace.slots, &trial.program));
     counts.comparisons += found.len() as u64;
-    match first_problem(&expected, &found, &|number| Some(on(&Noisy::new(number)))) {
+    match first_problem(&expected, &found, &|number| Some(on(&*run_with_noise(subjects, number)))) {
         Some((place, text)) => {
             Err(Failure::whole(Check::Value, format!("output {place} of fused ops: {text}")))
         }
