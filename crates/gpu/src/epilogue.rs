@@ -3,9 +3,11 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::{Driver, Epilogue, Place};
+use crate::driver::{Driver, Epilogue};
 use crate::strided::begins_aligned;
-use kiln_ir::{DType, Mixing, Op, Operand, Operands, Program, Result, TensorType, Values};
+use kiln_ir::{
+    DType, Layout, MAX_RANK, Mixing, Op, Operand, Operands, Program, Result, Shape, TensorType, Value, Values,
+};
 use smallvec::smallvec;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -100,7 +102,11 @@ impl<D: Driver> Gpu<D> {
         if Self::is_slim(&products) {
             return Ok(None);
         }
-        products.epilogue = Epilogue { bias, activation: *activation };
+        // Alive until the step that reads it is queued.
+        let bias = bias.map(|row| self.rounded(row, product.dtype)).transpose()?;
+        let rows = bias.as_ref().map(Array::<D>::of).transpose()?;
+        let place = rows.map(|row| row.at(product.dtype.size()));
+        products.epilogue = Epilogue { bias: place, activation: *activation };
         if !self.multiply(products)? {
             return Ok(None);
         }
@@ -116,15 +122,28 @@ impl<D: Driver> Gpu<D> {
         let operands: Operands = product.into_iter().map(Operand::Value).chain(taken).collect();
         self.kernel_or_ops(&parts.rest, operands, results)
     }
+
+    /// A row in that dtype.
+    fn rounded(&self, row: Value, dtype: DType) -> Result<Value> {
+        if row.dtype() == dtype { Ok(row) } else { self.cast(&Operand::Value(row), dtype) }
+    }
 }
 
-/// Where a row begins that is seen many times; `None` where rows differ, have gaps, or begin where a library may not read them.
-fn row<D: Driver>(operand: &Operand, dtype: DType) -> Result<Option<Place<D::Memory>>> {
+/// A row that is seen many times; `None` where rows differ or have gaps, or where one of that dtype begins where a library may not read
+/// it.
+fn row<D: Driver>(operand: &Operand, dtype: DType) -> Result<Option<Value>> {
     let Some(value) = operand.value() else { return Ok(None) };
     let array = Array::<D>::of(value)?;
     let layout = &array.layout;
     let last = layout.rank() - 1;
     let lies = |axis: usize| layout.shape[axis] <= 1 || layout.strides()[axis] == isize::from(axis == last);
-    let is_row = (0..=last).all(lies) && begins_aligned(layout, dtype);
-    Ok(is_row.then(|| array.at(dtype.size())))
+    let is_there = value.dtype() != dtype || begins_aligned(layout, dtype);
+    if !is_there || !(0..=last).all(lies) {
+        return Ok(None);
+    }
+    let mut strides = [0; MAX_RANK];
+    strides[0] = 1;
+    let shape = Shape::from([layout.shape[last]]);
+    let first = array.with_layout(Layout::strided(shape, strides, layout.offset));
+    Ok(Some(first.into_value(TensorType { shape, ..*value.ty() })))
 }

@@ -3,6 +3,10 @@
 //!
 //! A region is read from its end: an activation, whose ops are those that tensors record for it, before it a bias, and before that
 //! the product. Plain numbers of a region are operands, so that a region says which of them must be which numbers.
+//!
+//! In mixed precision a product in `bf16` is widened, and what comes of it narrowed again. Libraries do that too, but add a bias that is
+//! `bf16` as well. They round the bias before it is added where kernels round the product, and so are no less exact. A bias in `f16`
+//! might leave its range.
 
 use alloc::vec::Vec;
 use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
@@ -39,7 +43,7 @@ pub struct Epilogue {
     /// The type of the product. The result has as many elements in the same order, perhaps in another shape.
     pub product: TensorType,
     /// The input that is added, if any: as long as the product along the last axis. That it is the same along all others, its strides
-    /// must say.
+    /// must say. Of the product's dtype, or in `f32` beside a product in `bf16`: it is then to be rounded to that first.
     pub bias: Option<usize>,
     /// What comes after that.
     pub activation: Option<Activation>,
@@ -55,10 +59,12 @@ impl Epilogue {
         if program.instructions.iter().any(|instruction| instruction.results.len() != 1) {
             return None;
         }
-        let mut reader = Reader { program, numbers: Vec::new() };
+        let mut reader = Reader { program, widens: false, numbers: Vec::new() };
         let (product, factors) = reader.product()?;
         let ty = reader.ty(product);
-        let (activation, argument) = reader.activation(result);
+        let narrowed = reader.narrowed(result).filter(|_| ty.dtype == DType::BF16);
+        reader.widens = narrowed.is_some();
+        let (activation, argument) = reader.activation(narrowed.unwrap_or(result));
         let bias = reader.bias(argument, product);
         let begin = bias.map_or(argument, |_| product);
         let is_exact = match activation {
@@ -66,7 +72,7 @@ impl Epilogue {
             Some(Activation::Relu) | None => matches!(ty.dtype, DType::F32 | DType::F16 | DType::BF16),
         };
         let does_something = bias.is_some() || activation.is_some();
-        let ends = reader.seen(begin) == product && does_something && is_exact;
+        let ends = reader.is_product(begin, product) && does_something && is_exact;
         ends.then_some(Epilogue { factors, product: ty, bias, activation, numbers: reader.numbers })
     }
 
@@ -114,6 +120,8 @@ impl Epilogue {
 /// A program that is read from its end.
 struct Reader<'a> {
     program: &'a Program,
+    /// Whether what follows the product is computed in `f32`, in which it is seen.
+    widens: bool,
     numbers: Vec<(usize, Scalar)>,
 }
 
@@ -128,6 +136,23 @@ impl Reader<'_> {
         let &[ProgramOperand::Slot(a), ProgramOperand::Slot(b)] = operands else { return None };
         let alike = a < count && b < count && self.ty(a).dtype == self.ty(b).dtype;
         (alike && self.ty(a).dtype == self.ty(product).dtype).then_some((product, [a, b]))
+    }
+
+    /// The value in `f32` that a slot has in `bf16`.
+    fn narrowed(&self, slot: usize) -> Option<usize> {
+        let cast = self.maker(self.seen(slot)).filter(|it| it.op == Op::Cast(DType::BF16))?;
+        let &[ProgramOperand::Slot(of)] = cast.operands.as_slice() else { return None };
+        (self.ty(of).dtype == DType::F32).then_some(of)
+    }
+
+    /// Whether a slot is the product, as what follows it sees it.
+    fn is_product(&self, slot: usize, product: usize) -> bool {
+        let slot = self.seen(slot);
+        let cast = self.maker(slot).filter(|it| self.widens && it.op == Op::Cast(DType::F32));
+        match cast.map(|it| it.operands.as_slice()) {
+            Some(&[ProgramOperand::Slot(of)]) => self.seen(of) == product,
+            Some(_) | None => slot == product,
+        }
     }
 
     /// The activation at the end, with its argument; the end itself where there is none.
@@ -153,7 +178,7 @@ impl Reader<'_> {
         let &[ProgramOperand::Slot(a), ProgramOperand::Slot(b)] = adding.operands.as_slice() else {
             return None;
         };
-        let bias = match [a, b].map(|slot| self.seen(slot) == product) {
+        let bias = match [a, b].map(|slot| self.is_product(slot, product)) {
             [true, false] => b,
             [false, true] => a,
             [true, true] | [false, false] => return None,

@@ -168,13 +168,50 @@ fn other_layers_are_not() {
     let linear = || module::linear(x.clone(), w.clone(), Some(bias.clone()));
     assert_eq!(asked(|| gelu(linear())), ["bf16", "kernel"]);
     assert_eq!(asked(|| linear() + 1), ["bf16", "kernel"]);
-    // In mixed precision a bias has more bits than the product.
-    type Mixed = Autocast<Dry>;
-    let mixed = |shape: [usize; 2]| tensor::<Mixed, 2>(shape, 1, DType::F32, &DryDevice);
-    let [x, w] = [mixed([24, 16]), mixed([32, 16])];
-    let bias = tensor::<Mixed, 1>([32], 3, DType::F32, &DryDevice);
+    // What is seen in more bits than the product has is a kernel's.
+    let ([x, w], bias) = mixed::<Dry>(&DryDevice);
     let steps = asked(|| relu(module::linear(x, w, Some(bias))));
     assert!(steps.contains(&"bf16".to_owned()), "{steps:?}");
+}
+
+/// A square layer in mixed precision: all is `f32` to the program.
+fn mixed<B: Backend>(device: &B::Device) -> ([Tensor<Autocast<B>, 2>; 2], Tensor<Autocast<B>, 1>) {
+    let square = |seed| tensor::<Autocast<B>, 2>([64, 64], seed, DType::F32, device);
+    ([square(1), square(2) * 0.1], tensor([64], 3, DType::F32, device))
+}
+
+/// Two such layers, one after the other.
+fn stacked<B: Backend>(layer: Layer, device: &B::Device) -> Tensor<Autocast<B>, 2> {
+    let ([x, w], bias) = mixed::<B>(device);
+    let y = layer.run(x, w.clone(), bias);
+    module::linear(y, w, None)
+}
+
+/// What the second product alone sees is stored in 16 bits.
+#[test]
+fn layers_in_mixed_precision_are_what_libraries_finish() {
+    let _alone = alone();
+    for layer in [Layer::Linear, Layer::LinearRelu, Layer::LinearGelu] {
+        let steps = asked(|| stacked::<Dry>(layer, &DryDevice));
+        assert!(steps.contains(&layer.becomes(DType::BF16)), "{layer:?}: {steps:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn results_in_mixed_precision_are_those_of_the_processor() {
+    let _alone = alone();
+    let device = gpu();
+    let engine = kiln_cuda::shared(0).unwrap_or_else(|error| panic!("{error}"));
+    for layer in [Layer::Linear, Layer::LinearRelu, Layer::LinearGelu] {
+        engine.trace(true);
+        let found = stacked::<Cuda>(layer, &device).into_data();
+        let steps = names(engine.traced());
+        engine.trace(false);
+        let expected = stacked::<Cpu>(layer, &CpuDevice).into_data();
+        assert_eq!(differ(found, expected, 1e-2), None, "{layer:?}");
+        assert!(steps.contains(&layer.becomes(DType::BF16)), "{layer:?}: {steps:?}");
+    }
 }
 
 /// Two layers with their loss, and the gradients of all that they are made of.

@@ -43,9 +43,16 @@ struct Case {
     transposed: [bool; 2],
     has_bias: bool,
     after: After,
+    /// Whether what follows is computed in `f32`, and its bias is `f32`.
+    widens: bool,
 }
 
 impl Case {
+    /// What follows the product is computed in it.
+    fn computed(&self) -> DType {
+        if self.widens { DType::F32 } else { self.dtype }
+    }
+
     fn shape(&self, factor: usize) -> [usize; 3] {
         let [batch, rows, inner, columns] = self.sizes;
         if factor == 0 { [batch, rows, inner] } else { [batch, inner, columns] }
@@ -59,21 +66,25 @@ impl Case {
         let types = [
             tensor(self.shape(0).into()),
             tensor(self.shape(1).into()),
-            tensor(all),
-            TensorType::new([], self.dtype),
+            TensorType::new(all, self.computed()),
+            TensorType::new([], self.computed()),
         ];
         Recorder::trace(&types, |inputs| {
             let mut y = inputs[0].matmul(&inputs[1]);
+            if self.widens {
+                y = y.cast(DType::F32);
+            }
             if self.has_bias {
                 y = y + &inputs[2];
             }
             // Layers see rows in other shapes.
             y = y.reshape([1, batch * rows, columns]);
-            vec![match self.after {
+            let y = match self.after {
                 After::Nothing => y,
                 After::Max(_) => y.max(&inputs[3].broadcast(y.shape())),
                 After::Gelu => gelu(&y),
-            }]
+            };
+            vec![if self.widens { y.cast(self.dtype) } else { y }]
         })
     }
 
@@ -100,7 +111,7 @@ impl Case {
 
     /// The same by the reference, in 64 bits.
     fn expected(&self, bias: &TensorData) -> TensorData {
-        let wide = Case { dtype: DType::F64, ..*self };
+        let wide = Case { dtype: DType::F64, widens: false, ..*self };
         let engine = Reference::new();
         let write = |data: &TensorData| engine.write(data.clone().convert(DType::F64));
         let factors = [0, 1].map(|place| write(&data(&self.shape(place), self.dtype, Fill::Normal)));
@@ -119,7 +130,7 @@ fn gelu<'e>(x: &Var<'e>) -> Var<'e> {
 }
 
 fn row(case: &Case) -> TensorData {
-    data(&[case.sizes[3]], case.dtype, Fill::Normal)
+    data(&[case.sizes[3]], case.computed(), Fill::Normal)
 }
 
 /// A row as regions see it.
@@ -153,6 +164,7 @@ const PLAIN: Case = Case {
     transposed: [false; 2],
     has_bias: true,
     after: After::Max(0.0),
+    widens: false,
 };
 
 #[test]
@@ -171,6 +183,28 @@ fn results_are_those_of_the_reference_with_any_library() {
                 }
             }
         }
+    }
+}
+
+/// As mixed precision records layers. What a `bf16` might not hold is left to kernels.
+#[test]
+fn a_bias_of_f32_is_rounded_for_a_product_in_bf16() {
+    for (kind, engine) in &*engines() {
+        for after in [After::Nothing, After::Max(0.0), After::Gelu] {
+            for dtype in [DType::BF16, DType::F16] {
+                let steps = check(engine, &Case { dtype, after, widens: true, ..PLAIN });
+                let is_one = *kind == Multiplies::Finished && dtype == DType::BF16;
+                let becomes = match after {
+                    After::Nothing => "-> bf16 + bias",
+                    After::Max(_) => "-> bf16 + bias, relu",
+                    After::Gelu => "-> bf16 + bias, gelu",
+                };
+                let is_finished = matches!(&steps[..], [one] if one.ends_with(becomes));
+                assert_eq!(is_finished, is_one, "{kind:?} {dtype} {after:?}: {steps:?}");
+            }
+        }
+        check(engine, &Case { dtype: DType::BF16, sizes: SIZES[1], widens: true, ..PLAIN });
+        check(engine, &Case { dtype: DType::BF16, sizes: SIZES[3], widens: true, ..PLAIN });
     }
 }
 
