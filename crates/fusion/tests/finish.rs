@@ -30,6 +30,11 @@ impl<'e> Inputs<'e> {
     fn biased(&self) -> Var<'e> {
         self.product() + self.row.broadcast([6, 8])
     }
+
+    /// The same in 32 bits, behind the product.
+    fn widened(&self) -> Var<'e> {
+        self.product().cast(DType::F32) + self.row.cast(DType::F32).broadcast([6, 8])
+    }
 }
 
 /// What an engine that finishes products is given: the names of the ops that do more than to look at elements in another way.
@@ -189,18 +194,12 @@ fn anything_else_stays_a_kernel() {
 /// As mixed precision has it: the library rounds the bias to 16 bits, whose range it may leave in `f16`.
 #[test]
 fn a_bias_in_more_bits_than_the_product_is_finished_in_bf16_alone() {
-    let found = |dtype| {
-        steps(dtype, |i| {
-            let wide = i.product().cast(DType::F32) + i.row.cast(DType::F32).broadcast([6, 8]);
-            vec![wide.cast(i.x.dtype())]
-        })
-    };
+    let found = |dtype| steps(dtype, |i| vec![i.widened().cast(i.x.dtype())]);
     let count = |steps: &[String], name: &str| steps.iter().filter(|step| *step == name).count();
     let [bf16, f16] = [DType::BF16, DType::F16].map(found);
     assert_eq!((count(&bf16, "matmul"), count(&bf16, "matmul cast add cast")), (0, 1), "{bf16:?}");
     assert_eq!((count(&f16, "matmul"), count(&f16, "cast add cast")), (1, 1), "{f16:?}");
     // What is seen in 32 bits is not rounded.
-    let wide =
-        steps(DType::BF16, |i| vec![i.product().cast(DType::F32) + i.row.cast(DType::F32).broadcast([6, 8])]);
+    let wide = steps(DType::BF16, |i| vec![i.widened()]);
     assert_eq!(count(&wide, "matmul"), 1, "{wide:?}");
 }

@@ -6,7 +6,7 @@ use crate::array::{Array, suspicions};
 use crate::driver::{Driver, Epilogue};
 use crate::strided::begins_aligned;
 use kiln_ir::{
-    DType, Layout, MAX_RANK, Mixing, Op, Operand, Operands, Program, Result, Shape, TensorType, Value, Values,
+    DType, Layout, MAX_RANK, Mixing, Op, Operand, Operands, Program, Result, TensorType, Value, Values,
 };
 use smallvec::smallvec;
 use std::collections::HashMap;
@@ -92,9 +92,9 @@ impl<D: Driver> Gpu<D> {
         if !numbers.iter().all(is_number) || factors.iter().any(is_empty) {
             return Ok(None);
         }
-        let bias = match bias.map(|input| row::<D>(&inputs[input], product.dtype)).transpose()? {
-            Some(None) => return Ok(None),
-            Some(Some(row)) => Some(row),
+        let bias = match bias.map(|input| inputs[input].value()) {
+            Some(Some(bias)) if is_row::<D>(bias, product.dtype)? => Some(bias),
+            Some(_) => return Ok(None),
             None => None,
         };
         let result = self.uninit(&results[0])?;
@@ -102,11 +102,10 @@ impl<D: Driver> Gpu<D> {
         if Self::is_slim(&products) {
             return Ok(None);
         }
-        // Alive until the step that reads it is queued.
-        let bias = bias.map(|row| self.rounded(row, product.dtype)).transpose()?;
-        let rows = bias.as_ref().map(Array::<D>::of).transpose()?;
-        let place = rows.map(|row| row.at(product.dtype.size()));
-        products.epilogue = Epilogue { bias: place, activation: *activation };
+        // Held until the step that reads it is queued.
+        let row = bias.map(|bias| self.row(bias, product.dtype)).transpose()?;
+        let bias = row.as_ref().map(|row| row.at(product.dtype.size()));
+        products.epilogue = Epilogue { bias, activation: *activation };
         if !self.multiply(products)? {
             return Ok(None);
         }
@@ -123,27 +122,25 @@ impl<D: Driver> Gpu<D> {
         self.kernel_or_ops(&parts.rest, operands, results)
     }
 
-    /// A row in that dtype.
-    fn rounded(&self, row: Value, dtype: DType) -> Result<Value> {
-        if row.dtype() == dtype { Ok(row) } else { self.cast(&Operand::Value(row), dtype) }
+    /// What begins with the row that is seen many times, in that dtype.
+    fn row(&self, bias: &Value, dtype: DType) -> Result<Array<D>> {
+        let array = Array::<D>::of(bias)?;
+        if bias.dtype() == dtype {
+            return Ok(array.clone());
+        }
+        let mut strides = [0; MAX_RANK];
+        strides[0] = 1;
+        let length = bias.shape()[bias.shape().rank() - 1];
+        let first = array.with_layout(Layout::strided([length].into(), strides, array.layout.offset));
+        let first = first.into_value(TensorType::new([length], bias.dtype()));
+        Ok(Array::of(&self.cast(&Operand::Value(first), dtype)?)?.clone())
     }
 }
 
-/// A row that is seen many times; `None` where rows differ or have gaps, or where one of that dtype begins where a library may not read
-/// it.
-fn row<D: Driver>(operand: &Operand, dtype: DType) -> Result<Option<Value>> {
-    let Some(value) = operand.value() else { return Ok(None) };
-    let array = Array::<D>::of(value)?;
-    let layout = &array.layout;
+/// Whether a tensor is one row that is seen many times, without gaps; one of that dtype must begin where a library may read it.
+fn is_row<D: Driver>(bias: &Value, dtype: DType) -> Result<bool> {
+    let layout = &Array::<D>::of(bias)?.layout;
     let last = layout.rank() - 1;
     let lies = |axis: usize| layout.shape[axis] <= 1 || layout.strides()[axis] == isize::from(axis == last);
-    let is_there = value.dtype() != dtype || begins_aligned(layout, dtype);
-    if !is_there || !(0..=last).all(lies) {
-        return Ok(None);
-    }
-    let mut strides = [0; MAX_RANK];
-    strides[0] = 1;
-    let shape = Shape::from([layout.shape[last]]);
-    let first = array.with_layout(Layout::strided(shape, strides, layout.offset));
-    Ok(Some(first.into_value(TensorType { shape, ..*value.ty() })))
+    Ok((0..=last).all(lies) && (bias.dtype() != dtype || begins_aligned(layout, dtype)))
 }

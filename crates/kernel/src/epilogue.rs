@@ -140,19 +140,20 @@ impl Reader<'_> {
 
     /// The value in `f32` that a slot has in `bf16`.
     fn narrowed(&self, slot: usize) -> Option<usize> {
-        let cast = self.maker(self.seen(slot)).filter(|it| it.op == Op::Cast(DType::BF16))?;
+        self.cast_of(slot, DType::BF16).filter(|&of| self.ty(of).dtype == DType::F32)
+    }
+
+    /// What a slot is cast from, if it is a cast to that dtype.
+    fn cast_of(&self, slot: usize, dtype: DType) -> Option<usize> {
+        let cast = self.maker(self.seen(slot)).filter(|it| it.op == Op::Cast(dtype))?;
         let &[ProgramOperand::Slot(of)] = cast.operands.as_slice() else { return None };
-        (self.ty(of).dtype == DType::F32).then_some(of)
+        Some(of)
     }
 
     /// Whether a slot is the product, as what follows it sees it.
     fn is_product(&self, slot: usize, product: usize) -> bool {
-        let slot = self.seen(slot);
-        let cast = self.maker(slot).filter(|it| self.widens && it.op == Op::Cast(DType::F32));
-        match cast.map(|it| it.operands.as_slice()) {
-            Some(&[ProgramOperand::Slot(of)]) => self.seen(of) == product,
-            Some(_) | None => slot == product,
-        }
+        let narrow = if self.widens { self.cast_of(slot, DType::F32) } else { None };
+        self.seen(narrow.unwrap_or(slot)) == product
     }
 
     /// The activation at the end, with its argument; the end itself where there is none.

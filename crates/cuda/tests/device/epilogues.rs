@@ -7,7 +7,7 @@ use kiln::{
     Autocast, Autodiff, Backend, Cpu, CpuDevice, Cuda, CudaDevice, DType, DeviceKey, Stack, Tensor,
     TensorData, module,
 };
-use kiln_gpu::{DeviceInfo, DryDriver, Gpu, MemoryConfig, Traced};
+use kiln_gpu::{DeviceInfo, Driver, DryDriver, Gpu, MemoryConfig, Traced};
 use std::sync::{Arc, LazyLock};
 
 /// A GPU that is not there, with libraries.
@@ -130,13 +130,18 @@ impl Layer {
     }
 }
 
+/// What a body gives, and the steps that a device is asked for meanwhile.
+fn traced<D: Driver, R>(engine: &Gpu<D>, body: impl FnOnce() -> R) -> (R, Vec<String>) {
+    engine.trace(true);
+    let result = body();
+    let steps = names(engine.traced());
+    engine.trace(false);
+    (result, steps)
+}
+
 /// The steps of what a dry device is asked for.
 fn asked<B: Backend, const D: usize>(body: impl FnOnce() -> Tensor<B, D>) -> Vec<String> {
-    DRY.trace(true);
-    let _ = body().into_data();
-    let steps = DRY.traced();
-    DRY.trace(false);
-    names(steps)
+    traced(&DRY, || body().into_data()).1
 }
 
 #[test]
@@ -204,10 +209,7 @@ fn results_in_mixed_precision_are_those_of_the_processor() {
     let device = gpu();
     let engine = kiln_cuda::shared(0).unwrap_or_else(|error| panic!("{error}"));
     for layer in [Layer::Linear, Layer::LinearRelu, Layer::LinearGelu] {
-        engine.trace(true);
-        let found = stacked::<Cuda>(layer, &device).into_data();
-        let steps = names(engine.traced());
-        engine.trace(false);
+        let (found, steps) = traced(&engine, || stacked::<Cuda>(layer, &device).into_data());
         let expected = stacked::<Cpu>(layer, &CpuDevice).into_data();
         assert_eq!(differ(found, expected, 1e-2), None, "{layer:?}");
         assert!(steps.contains(&layer.becomes(DType::BF16)), "{layer:?}: {steps:?}");
@@ -233,11 +235,8 @@ fn gradients<B: Backend>(device: &B::Device, layer: Layer, dtype: DType) -> Vec<
 #[test]
 fn a_product_is_finished_with_a_tape_too() {
     let _alone = alone();
-    DRY.trace(true);
-    gradients::<Dry>(&DryDevice, Layer::LinearRelu, DType::F32);
-    let steps = DRY.traced();
-    DRY.trace(false);
-    assert!(names(steps).contains(&"f32 + bias, relu".to_owned()));
+    let (_, steps) = traced(&DRY, || gradients::<Dry>(&DryDevice, Layer::LinearRelu, DType::F32));
+    assert!(steps.contains(&"f32 + bias, relu".to_owned()));
 }
 
 fn gpu() -> CudaDevice {
@@ -276,10 +275,7 @@ fn results_are_those_of_the_processor() {
                 let [x, w] = [([rows, inner], 1), ([columns, inner], 2)];
                 let bias = tensor::<Cuda, 1>([columns], 3, dtype, &device);
                 let [on_x, on_w] = [x, w].map(|(shape, seed)| tensor::<Cuda, 2>(shape, seed, dtype, &device));
-                engine.trace(true);
-                let found = layer.run(on_x, on_w, bias).into_data();
-                let steps = names(engine.traced());
-                engine.trace(false);
+                let (found, steps) = traced(&engine, || layer.run(on_x, on_w, bias).into_data());
                 let wide = |data: TensorData| data.convert(dtype).convert(DType::F32);
                 let [x, w] = [x, w].map(|(shape, seed)| {
                     Tensor::<Cpu, 2>::from_data(wide(numbers(&shape, seed)), &CpuDevice)
