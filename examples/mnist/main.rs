@@ -41,6 +41,7 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<()> {
     let device = open_device(options)?;
+    eprintln!("reading the MNIST test images");
     let test = Arc::new(MnistDataset::test()?);
     let batcher = MnistBatcher { device: device.clone() };
     let test_loader = DataLoaderBuilder::new(batcher).batch_size(500).num_workers(1).build(test.clone())?;
@@ -108,6 +109,7 @@ fn check_output(folder: &Path) -> Result<()> {
 }
 
 fn training_images(options: &Options) -> Result<SubsetDataset<MnistDataset>> {
+    eprintln!("reading the MNIST training images");
     let all = MnistDataset::train()?;
     let count = options.limit.unwrap_or(all.len()).min(all.len());
     Ok(SubsetDataset::range(all, 0..count)?)

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 /// Trains a convolutional network on MNIST, saves it, loads it back and shows a few digits with its predictions.
 ///
-/// The images are looked for in KILN_DATA_DIR, in the cache folder of the platform and in this repository, and
-/// downloaded otherwise.
+/// The images are searched for in KILN_DATA_DIR, in the platform's cache folder and in this repository. Built with
+/// `--features download`, the example fetches missing files.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "mnist")]
 pub(crate) struct Options {
