@@ -1,8 +1,8 @@
 //! The repository's own commands, run as `cargo xtask COMMAND`.
 //!
 //! Each command is one module: [`checks`] runs everything this machine can run, [`tidy`] reads the tree and
-//! reports what breaks the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times, operation overhead and
-//! how Kiln compares with other frameworks,
+//! reports what breaks the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times, operation overhead, fusion's
+//! time for each op, and how Kiln compares with other frameworks,
 //! [`accuracy`] measures elementary functions, [`bundle`] packs test programs for a machine without Rust, [`mod@fuzz`]
 //! runs random programs, [`goldens`] makes the PyTorch reference files.
 //! The only dependency is a JSON reader, so the tool itself builds in seconds.
@@ -38,6 +38,9 @@ commands
            measure build times and the cost of an eager operation against their targets
              --json        one JSON line for each figure instead of a table
              --record FILE also write the table and the machine's description as Markdown
+  bench plan
+           measure fusion's time for each op of programs of 100 to 100,000 ops; fail where it grows
+             --only NAME   the programs whose name contains this alone
   bench cpu
            compare with PyTorch, Burn and candle on the same workloads, side by side
              --peers A,B   torch, burn, candle, or none (default: all that this machine has)

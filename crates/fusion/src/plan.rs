@@ -179,8 +179,16 @@ impl Plan {
 
     /// Runs the next steps, up to one by number, whose inputs were [provided](Plan::provide).
     pub(crate) fn run_early(&self, shared: &Shared, progress: &mut Progress, end: usize, numbers: &[Scalar]) {
+        let (first, inputs) = (progress.next, self.structure.externals.len());
         self.advance(shared, progress, end, numbers);
-        progress.slots[..self.structure.externals.len()].fill(None);
+        // One step more may have been provided in part.
+        for operand in self.steps.iter().take(end + 1).skip(first).flat_map(|step| &step.operands) {
+            if let Reference::Slot { slot, .. } = *operand
+                && slot < inputs
+            {
+                progress.slots[slot] = None;
+            }
+        }
     }
 
     /// The first step that uses one of these inputs for the last time.

@@ -170,10 +170,11 @@ impl Waiting {
         if bytes < self.counted_from.max(most_kept) {
             return false;
         }
-        // Counting visits every external: not again before enough can have come, and many bytes have.
+        // Counting visits every external: not again before enough can have come, and many bytes have. In proportion to those that
+        // are there, so that all counts together take little more time than the last.
         let kept: usize = both.iter().map(|recording| recording.kept_bytes()).sum();
         let missing = most_kept.saturating_sub(kept);
-        self.counted_from = bytes.saturating_add(missing.max(most_kept / 16));
+        self.counted_from = bytes.saturating_add(missing.max(most_kept / 16).max(bytes / 16));
         missing == 0
     }
 }

@@ -44,6 +44,6 @@ pub use kernel::{
     ValueId,
 };
 pub use lower::{Layout, Lowered, NotLowered};
-pub use nest::{Nest, Operand, Refusal, Slot};
+pub use nest::{Nest, Operand, Refusal, Savepoint, Slot};
 pub use schedule::{GpuSchedule, TileSchedule};
 pub use verify::{Invalid, verify};

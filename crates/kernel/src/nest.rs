@@ -11,11 +11,13 @@ mod contract;
 mod pad;
 mod place;
 mod push;
+mod savepoint;
 
 use crate::{Compute, ValueId};
 use alloc::string::String;
 use alloc::vec::Vec;
 pub(crate) use atom::{AtomId, Atoms};
+pub use savepoint::Savepoint;
 
 use core::fmt;
 use kiln_ir::{DType, Program, ProgramOperand, Scalar, Shape, TensorType};
@@ -46,6 +48,8 @@ pub struct Nest {
     columns: bool,
     /// The operands that are read with padding.
     padded: Vec<pad::Padded>,
+    /// The slots that a product made [`Origin::Prologue`], in that order.
+    demoted: Vec<usize>,
     checked: Checked,
 }
 

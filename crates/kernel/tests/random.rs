@@ -77,7 +77,14 @@ impl Region {
         let pushed: Vec<_> = operands.iter().map(|operand| nest_operand(operand, &self.slots)).collect();
         self.pushed += 1;
         let before = format!("{:?}", self.nest);
-        match self.nest.push(&op, &pushed, &results) {
+        let savepoint = self.nest.savepoint();
+        let mut result = self.nest.push(&op, &pushed, &results);
+        if self.pushed.is_multiple_of(2) {
+            self.nest.rollback(savepoint);
+            assert_eq!(before, format!("{:?}", self.nest), "a rollback takes back all of a push");
+            result = self.nest.push(&op, &pushed, &results);
+        }
+        match result {
             Ok(slot) => {
                 self.slots.push(slot);
                 self.types.push(results[0]);

@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: [`core`] measures what a user waits for, [`cpu`] and [`gpu`] compare with other frameworks.
+//! `cargo xtask bench`: [`core`] measures what a user waits for, [`plan`] whether fusion's time for each op grows with a program,
+//! [`cpu`] and [`gpu`] compare with other frameworks.
 
 mod child;
 mod core;
@@ -6,6 +7,7 @@ mod cpu;
 mod gpu;
 mod measure;
 mod peer;
+mod plan;
 mod report;
 mod row;
 
@@ -15,10 +17,11 @@ use std::process::ExitCode;
 use crate::args::Args;
 use crate::process::{self, at};
 
-/// `cargo xtask bench core|cpu|gpu`.
+/// `cargo xtask bench core|plan|cpu|gpu`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     match words.split_first() {
         Some((kind, rest)) if kind == "core" => core::run(rest),
+        Some((kind, rest)) if kind == "plan" => plan::run(rest),
         Some((kind, rest)) if kind == "cpu" => cpu::run(rest),
         Some((kind, rest)) if kind == "gpu" => gpu::run(rest),
         Some((kind, _)) => Err(format!("`{kind}` cannot be measured\n  hint: {KINDS}")),
@@ -26,7 +29,8 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     }
 }
 
-const KINDS: &str = "cargo xtask bench core, cargo xtask bench cpu, or cargo xtask bench gpu";
+const KINDS: &str =
+    "cargo xtask bench core, cargo xtask bench plan, cargo xtask bench cpu, or cargo xtask bench gpu";
 
 const LEAST_REPEATS: usize = 7;
 const DEFAULT_REPEATS: usize = 15;

@@ -3,7 +3,7 @@
 use super::graph::{Graph, ValueNumber};
 use super::group::{Group, Groups, Kind, number_dtype};
 use super::outside::Outside;
-use super::{Reference, Step};
+use super::{Reference, Step, is_view};
 use crate::record::Source;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -58,10 +58,10 @@ pub(super) fn program_of(
 
 /// The groups, each after those that it needs; of those that can run, the one whose last op was recorded first.
 fn ordered(groups: &[Group]) -> Vec<usize> {
-    let mut waits: Vec<usize> = groups.iter().map(|group| group.ancestors().count()).collect();
+    let mut waits: Vec<usize> = groups.iter().map(|group| group.before().len()).collect();
     let mut after: Vec<Vec<usize>> = alloc::vec![Vec::new(); groups.len()];
     for (number, group) in groups.iter().enumerate() {
-        for before in group.ancestors() {
+        for &before in group.before() {
             after[before].push(number);
         }
     }
@@ -130,11 +130,15 @@ impl Emitter<'_> {
 
     /// The slot of a value that is there, or that a view or a constant makes.
     fn materialised(&mut self, value: ValueNumber) -> usize {
-        if let Some(slot) = self.slots[value as usize] {
-            return slot;
+        // Of a long row of views, the first ones come first: each finds its operand there.
+        let mut missing: SmallVec<[u32; 4]> = SmallVec::new();
+        let mut seen = Some(value);
+        while let Some(value) = seen.filter(|&value| self.slots[value as usize].is_none()) {
+            let (entry, _) = self.graph.producers[value as usize].expect("externals are there");
+            missing.push(entry);
+            seen = self.graph.operands(entry).first().copied();
         }
-        let (entry, _) = self.graph.producers[value as usize].expect("externals are there");
-        self.alone(entry, Vec::new());
+        missing.into_iter().rev().for_each(|entry| self.alone(entry, Vec::new()));
         self.slots[value as usize].expect("the entry has run")
     }
 
@@ -210,11 +214,13 @@ struct Region<'a> {
     graph: &'a Graph<'a>,
     members: &'a [u32],
     inputs: Vec<Input>,
+    /// Where each input is among them.
+    input_places: BTreeMap<Input, usize>,
     instructions: Vec<(Op, SmallVec<[Place; 3]>, TensorType)>,
     places: BTreeMap<ValueNumber, Place>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Input {
     Value(ValueNumber),
     Number(u32, DType),
@@ -230,7 +236,14 @@ enum Place {
 
 impl<'a> Region<'a> {
     fn new(graph: &'a Graph<'a>, members: &'a [u32]) -> Region<'a> {
-        Region { graph, members, inputs: Vec::new(), instructions: Vec::new(), places: BTreeMap::new() }
+        Region {
+            graph,
+            members,
+            inputs: Vec::new(),
+            input_places: BTreeMap::new(),
+            instructions: Vec::new(),
+            places: BTreeMap::new(),
+        }
     }
 
     fn add(&mut self, entry: u32) {
@@ -276,19 +289,35 @@ impl<'a> Region<'a> {
     }
 
     fn value(&mut self, value: ValueNumber) -> Place {
-        if let Some(&place) = self.places.get(&value) {
-            return place;
-        }
         let inside = self.graph.is_made_by(value, |entry| self.members.binary_search(&entry).is_ok());
-        let place = match self.graph.producer(value) {
-            Some((entry, op)) if inside => self.inlined(entry, op),
-            _ => self.input(Input::Value(value)),
+        // Views of something inside, last first.
+        let mut views: SmallVec<[(ValueNumber, u32); 4]> = SmallVec::new();
+        let mut seen = value;
+        let mut place = loop {
+            if let Some(&place) = self.places.get(&seen) {
+                break place;
+            }
+            let Some((entry, op)) = self.graph.producer(seen).filter(|_| inside) else {
+                break self.input(Input::Value(seen));
+            };
+            match self.graph.operands(entry).first() {
+                Some(&operand) if is_view(op) => {
+                    views.push((seen, entry));
+                    seen = operand;
+                }
+                Some(_) | None => break self.inlined(entry, op),
+            }
         };
-        self.places.insert(value, place);
+        self.places.insert(seen, place);
+        for (value, entry) in views.into_iter().rev() {
+            let recorded = self.graph.entry(entry);
+            place = self.emit(recorded.op.clone(), smallvec![place], recorded.results[0]);
+            self.places.insert(value, place);
+        }
         place
     }
 
-    /// A view of something inside, or a constant.
+    /// A constant, which every region makes again.
     fn inlined(&mut self, entry: u32, op: &Op) -> Place {
         let recorded = self.graph.entry(entry);
         let ty = recorded.results[0];
@@ -300,10 +329,11 @@ impl<'a> Region<'a> {
     }
 
     fn input(&mut self, input: Input) -> Place {
-        let place = self.inputs.iter().position(|&other| other == input).unwrap_or_else(|| {
+        let next = self.inputs.len();
+        let place = *self.input_places.entry(input).or_insert(next);
+        if place == next {
             self.inputs.push(input);
-            self.inputs.len() - 1
-        });
+        }
         Place::Input(place)
     }
 

@@ -4,23 +4,29 @@
 //! whether the axes match, and a set of ancestors whether a way around the group leads back into it. What two groups
 //! feed is their reason to become one. What joins none starts its own.
 
+mod body;
 mod columns;
 mod finish;
+mod order;
 mod repeat;
 mod weights;
 
 use super::graph::{Graph, Role, ValueNumber, role};
-use crate::record::Source;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use kiln_ir::{Op, Regions, Scalar};
-use kiln_kernel::{Nest, Operand, Slot};
+use body::Body;
+use kiln_ir::{Op, Regions};
+use kiln_kernel::Nest;
+use order::Bits;
 use smallvec::SmallVec;
 
 /// More tensors are not read by one kernel: each needs an address register, and hardware has few.
 const MAX_INPUTS: usize = 32;
+
+/// A region has no more members: what is done for a region takes time that grows with the region, and larger ones gain nothing.
+const MAX_MEMBERS: usize = Nest::MAX_VALUES;
 
 /// Loading a value of so many elements twice is worth joining kernels that have nothing else in common.
 const WORTH_SHARING: usize = 1 << 14;
@@ -35,11 +41,15 @@ pub(crate) struct Group {
     /// Those of the members that combine what others compute over all rows, and what follows them, ascending: they come after all
     /// others.
     columns: Vec<u32>,
-    nest: Nest,
-    slots: BTreeMap<ValueNumber, Slot>,
-    /// Groups that must run before.
+    body: Body,
+    /// The groups that make what it needs, each once. Some have become part of others since.
+    before: Vec<usize>,
+    /// Those that must run before, of the same [window](order).
     ancestors: Bits,
-    inputs: usize,
+    /// How often it is among what other groups need.
+    followers: usize,
+    /// How many members it had together with another when they did not become one.
+    refused: BTreeMap<usize, usize>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -66,6 +76,7 @@ pub(crate) fn groups(graph: &Graph<'_>, suited: Regions) -> Groups {
         graph,
         groups: Vec::new(),
         of_entry: alloc::vec![None; graph.structure.entries.len()],
+        became: Vec::new(),
         loaders: BTreeMap::new(),
         suited,
     };
@@ -78,6 +89,7 @@ pub(crate) fn groups(graph: &Graph<'_>, suited: Regions) -> Groups {
     finder.repeat_cheap();
     finder.take_quantized();
     finder.finish_products();
+    finder.settle_order();
     Groups { groups: finder.groups }
 }
 
@@ -85,6 +97,8 @@ struct Finder<'a> {
     graph: &'a Graph<'a>,
     groups: Vec<Group>,
     of_entry: Vec<Option<usize>>,
+    /// What each group is part of: of itself, as long as it is one.
+    became: Vec<usize>,
     /// Kernels that load a large value.
     loaders: BTreeMap<ValueNumber, Vec<usize>>,
     /// What suits the engine. Products that it does not continue are [`Kind::Alone`].
@@ -95,15 +109,12 @@ impl Finder<'_> {
     fn visit(&mut self, entry: u32) {
         match role(&self.graph.entry(entry).op) {
             Role::View | Role::Constant => {}
-            Role::Alone => self.start(entry, Kind::Alone, Nest::default(), BTreeMap::new()),
-            Role::Hero if !self.suited.continue_products => {
-                self.start(entry, Kind::Alone, Nest::default(), BTreeMap::new());
-            }
-            Role::Hero => {
-                let result = self.graph.first[entry as usize];
-                let mut nest = Nest::default();
-                let slot = nest.input(self.graph.types[result as usize]);
-                self.start(entry, Kind::Hero(entry), nest, [(result, slot)].into_iter().collect());
+            Role::Alone => self.start(entry, Kind::Alone, Body::default()),
+            Role::Hero if !self.suited.continue_products => self.start(entry, Kind::Alone, Body::default()),
+            Role::Hero => self.start(entry, Kind::Hero(entry), self.empty(Kind::Hero(entry), &[])),
+            // No kernel reads so many tensors.
+            Role::Fusable if self.graph.entry(entry).operands.len() > MAX_INPUTS => {
+                self.start(entry, Kind::Alone, Body::default());
             }
             Role::Fusable => self.visit_fusable(entry),
         }
@@ -133,12 +144,12 @@ impl Finder<'_> {
             let name = self.graph.entry(entry).op.name();
             self.groups[candidate].notes.push(format!("op {entry} ({name}) is not part of it: {why}"));
         }
-        let (mut nest, mut slots) = (Nest::default(), BTreeMap::new());
+        let mut body = Body::default();
         // Picking from memory along an axis is no reason to cross all of it.
         let picks = matches!(self.graph.entry(entry).op, Op::Gather { .. });
-        let alone = picks || self.push(entry, &[], &mut nest, &mut slots).is_err();
+        let alone = picks || self.push(entry, &[], &mut body).is_err();
         let kind = if alone { Kind::Alone } else { Kind::Kernel };
-        self.start(entry, kind, nest, slots);
+        self.start(entry, kind, body);
     }
 
     /// Whether a result need not be stored, because reductions and elementwise ops beside them are all that follows: on its own it
@@ -157,7 +168,9 @@ impl Finder<'_> {
     /// The groups that make the operands, in the order of their making.
     fn candidates(&self, entry: u32) -> Vec<usize> {
         let mut candidates: Vec<usize> = self.makers(entry).into_iter().collect();
-        candidates.retain(|&group| matches!(self.groups[group].kind, Kind::Kernel | Kind::Hero(_)));
+        candidates.retain(|&group| {
+            self.is_open(group) && matches!(self.groups[group].kind, Kind::Kernel | Kind::Hero(_))
+        });
         candidates.sort_unstable();
         candidates.dedup();
         candidates
@@ -175,21 +188,26 @@ impl Finder<'_> {
         self.of_entry[entry as usize]
     }
 
-    fn start(&mut self, entry: u32, kind: Kind, nest: Nest, slots: BTreeMap<ValueNumber, Slot>) {
-        let mut ancestors = Bits::default();
-        for maker in self.makers(entry) {
-            ancestors.join(&self.groups[maker].ancestors);
-            ancestors.set(maker);
-        }
+    fn start(&mut self, entry: u32, kind: Kind, body: Body) {
         let group = self.groups.len();
+        self.became.push(group);
         self.of_entry[entry as usize] = Some(group);
-        let inputs = slots.len();
-        let members = alloc::vec![entry];
-        let (repeated, columns, notes) = (Vec::new(), Vec::new(), Vec::new());
-        self.groups.push(Group { kind, members, repeated, columns, nest, slots, ancestors, inputs, notes });
+        self.groups.push(Group::new(kind, entry, body));
+        self.add_before(group, &self.makers(entry));
         if kind == Kind::Kernel {
             self.note_loads(group, entry);
         }
+    }
+
+    /// A body to which nothing was pushed: that of a product has its result. With `columns`, it may have some.
+    fn empty(&self, kind: Kind, columns: &[u32]) -> Body {
+        let mut body = Body::new(if columns.is_empty() { Nest::default() } else { Nest::with_columns() });
+        if let Kind::Hero(hero) = kind {
+            let result = self.graph.first[hero as usize];
+            let slot = body.nest.input(self.graph.types[result as usize]);
+            body.insert(result, slot);
+        }
+        body
     }
 
     fn note_loads(&mut self, group: usize, entry: u32) {
@@ -200,32 +218,43 @@ impl Finder<'_> {
         }
     }
 
-    /// Takes an entry into a group.
+    /// Takes an entry into a group. Where it is refused, the group stays as it was.
     fn join(&mut self, group: usize, entry: u32) -> Result<(), String> {
         let makers = self.makers(entry);
-        if makers.iter().any(|&maker| maker != group && self.groups[maker].ancestors.has(group)) {
+        if makers.iter().any(|&maker| maker != group && self.comes_after(maker, group)) {
             return Err("an op outside the region lies between".to_string());
+        }
+        if self.groups[group].members.len() >= MAX_MEMBERS {
+            return Err("the region has as many ops as one may have".to_string());
         }
         if matches!(self.graph.entry(entry).op, Op::Gather { .. })
             && !self.graph.is_made_by(self.graph.operands(entry)[0], |maker| self.groups[group].has(maker))
         {
             return Err("it picks from memory".to_string());
         }
-        let mut nest = self.groups[group].nest.clone();
-        let mut slots = self.groups[group].slots.clone();
-        let members = &self.groups[group].members;
-        self.push(entry, members, &mut nest, &mut slots)?;
-        let kind = self.groups[group].kind;
-        let inputs = self.count_inputs(members, entry, &slots);
-        self.accepts(kind, &nest, &slots, inputs)?;
+        self.extend(group, &[entry], None)?;
         let state = &mut self.groups[group];
-        (state.nest, state.slots, state.inputs) = (nest, slots, inputs);
         state.members.push(entry);
         self.of_entry[entry as usize] = Some(group);
-        let before: SmallVec<[usize; 4]> = makers.into_iter().filter(|&maker| maker != group).collect();
-        self.add_ancestors(group, &before);
+        self.add_before(group, &makers);
         self.note_loads(group, entry);
         Ok(())
+    }
+
+    /// Pushes entries that come after all members of a group into its body, on the way to a group of `members`, by default its own.
+    /// Where one is refused, the body stays as it was.
+    fn extend(&mut self, group: usize, entries: &[u32], members: Option<&[u32]>) -> Result<(), String> {
+        let mut body = core::mem::take(&mut self.groups[group].body);
+        let savepoint = body.savepoint();
+        let state = &self.groups[group];
+        let members = members.unwrap_or(&state.members);
+        let pushed = entries.iter().try_for_each(|&entry| self.push(entry, members, &mut body));
+        let accepted = pushed.and_then(|()| self.accepts(state.kind, &body));
+        if accepted.is_err() {
+            body.rollback(savepoint);
+        }
+        self.groups[group].body = body;
+        accepted
     }
 
     /// A kernel that loads one of the operands already saves loading it twice.
@@ -234,7 +263,8 @@ impl Finder<'_> {
             let Some(loaders) = self.loaders.get(&value) else { continue };
             let loaders: SmallVec<[usize; 4]> = loaders.iter().rev().take(4).copied().collect();
             for loader in loaders {
-                if self.groups[loader].kind == Kind::Kernel && self.join(loader, entry).is_ok() {
+                let is_kernel = self.is_open(loader) && self.groups[loader].kind == Kind::Kernel;
+                if is_kernel && self.join(loader, entry).is_ok() {
                     return true;
                 }
             }
@@ -251,13 +281,50 @@ impl Finder<'_> {
             | (Kind::Alone | Kind::Gone, _)
             | (_, Kind::Alone | Kind::Gone) => return,
         };
-        if self.is_between(into, other) || self.is_between(other, into) {
+        if !self.may_merge(into, other) || self.is_between(into, other) || self.is_between(other, into) {
             return;
         }
         let members = self.members_of(into, other);
-        if let Some(built) = self.build(kind, members, &[]) {
+        let count = members.len();
+        let built = match self.in_succession(into, other) {
+            Some((first, second)) => self.append(first, second, members),
+            None => self.build(kind, members, &[]),
+        };
+        if let Some(built) = built {
             self.absorb(into, other, kind, built);
+        } else {
+            self.groups[into].refused.insert(other, count);
         }
+    }
+
+    /// Whether it is worth the time to build two groups as one: not where they are too large for one kernel, nor where they were
+    /// refused before and have hardly grown.
+    fn may_merge(&self, into: usize, other: usize) -> bool {
+        /// Groups of so few members are tried each time.
+        const FEW: usize = 64;
+        let [a, b] = [into, other].map(|group| &self.groups[group]);
+        let (members, values) =
+            (a.members.len() + b.members.len(), a.body.nest.num_values() + b.body.nest.num_values());
+        let refused = [a.refused.get(&other), b.refused.get(&into)].into_iter().flatten().max();
+        let has_grown = refused.is_none_or(|refused| members <= FEW || members > refused + refused / 8);
+        // What both load is one value of the kernel.
+        members <= MAX_MEMBERS && values <= Nest::MAX_VALUES + MAX_INPUTS && has_grown
+    }
+
+    /// Two groups in an order in which all members of the second come after those of the first, if a body may begin with the first.
+    fn in_succession(&self, a: usize, b: usize) -> Option<(usize, usize)> {
+        let members = |group: usize| &self.groups[group].members;
+        let lies_before = |a: usize, b: usize| members(a).last() < members(b).first();
+        let (first, second) = if lies_before(a, b) { (a, b) } else { (b, a) };
+        let is_plain = self.groups[second].kind == Kind::Kernel;
+        (is_plain && lies_before(first, second)).then_some((first, second))
+    }
+
+    /// What [`build`](Finder::build) makes of two such groups, in the time that the second takes: the body of the first is taken.
+    fn append(&mut self, first: usize, second: usize, members: Vec<u32>) -> Option<Built> {
+        let entries = self.groups[second].members.clone();
+        self.extend(first, &entries, Some(&members)).ok()?;
+        Some(Built { members, body: core::mem::take(&mut self.groups[first].body) })
     }
 
     /// The members of two groups, in order.
@@ -270,185 +337,38 @@ impl Finder<'_> {
 
     /// A group of these members, of which `columns` come last; `None` where it is not worth having.
     fn build(&self, kind: Kind, members: Vec<u32>, columns: &[u32]) -> Option<Built> {
-        let mut nest = if columns.is_empty() { Nest::default() } else { Nest::with_columns() };
-        let mut slots = BTreeMap::new();
-        if let Kind::Hero(hero) = kind {
-            let result = self.graph.first[hero as usize];
-            slots.insert(result, nest.input(self.graph.types[result as usize]));
-        }
+        let mut body = self.empty(kind, columns);
         for entry in in_order(&members, columns) {
             if kind != Kind::Hero(entry) {
-                self.push(entry, &members, &mut nest, &mut slots).ok()?;
+                self.push(entry, &members, &mut body).ok()?;
             }
         }
-        let inputs = self.count_inputs(&members, members[0], &slots);
-        self.accepts(kind, &nest, &slots, inputs).ok()?;
-        Some(Built { members, nest, slots, inputs })
+        self.accepts(kind, &body).ok()?;
+        Some(Built { members, body })
     }
 
     /// Makes a group part of another, which becomes what was built of both.
     fn absorb(&mut self, into: usize, other: usize, kind: Kind, built: Built) {
-        for &entry in &built.members {
+        let gone = &mut self.groups[other];
+        for &entry in &gone.members {
             self.of_entry[entry as usize] = Some(into);
         }
-        let gone = &mut self.groups[other];
         gone.kind = Kind::Gone;
         gone.members.clear();
+        gone.body = Body::default();
         let notes = core::mem::take(&mut gone.notes);
-        let ancestors = gone.ancestors.clone();
         let state = &mut self.groups[into];
         state.kind = kind;
         state.take(built);
         state.notes.extend(notes);
-        let before: Vec<usize> = ancestors.iter().filter(|&group| group != into).collect();
-        // What came after the one that is gone comes after the one that is left.
-        for group in &mut self.groups {
-            if group.ancestors.has(other) {
-                group.ancestors.clear(other);
-                group.ancestors.set(into);
-            }
-        }
-        self.groups[into].ancestors.clear(into);
-        self.add_ancestors(into, &before);
-    }
-
-    /// Whether a third group comes after `first` and before `second`.
-    fn is_between(&self, first: usize, second: usize) -> bool {
-        self.groups[second]
-            .ancestors
-            .iter()
-            .any(|group| group != first && self.groups[group].ancestors.has(first))
-    }
-
-    fn add_ancestors(&mut self, group: usize, before: &[usize]) {
-        let mut added = Bits::default();
-        for &maker in before {
-            added.join(&self.groups[maker].ancestors);
-            added.set(maker);
-        }
-        added.clear(group);
-        self.groups[group].ancestors.join(&added);
-        for later in 0..self.groups.len() {
-            if self.groups[later].ancestors.has(group) {
-                self.groups[later].ancestors.join(&added);
-            }
-        }
-    }
-
-    /// The values that a kernel of these members loads.
-    fn count_inputs(&self, members: &[u32], entry: u32, slots: &BTreeMap<ValueNumber, Slot>) -> usize {
-        let has = |maker: u32| maker == entry || members.contains(&maker);
-        slots.keys().filter(|&&value| !self.graph.is_made_by(value, has)).count()
-    }
-
-    /// Whether a kernel of that nest is worth having.
-    fn accepts(
-        &self,
-        kind: Kind,
-        nest: &Nest,
-        slots: &BTreeMap<ValueNumber, Slot>,
-        inputs: usize,
-    ) -> Result<(), String> {
-        let is_around = |value: ValueNumber| {
-            self.graph.producer(value).is_some_and(|(_, op)| matches!(op, Op::Pad(_) | Op::Concat { .. }))
-        };
-        if slots
-            .iter()
-            .any(|(&value, &slot)| is_around(value) && !nest.is_input(slot) && !nest.is_storable(slot))
-        {
-            return Err("a padded tensor has another index space than the region".to_string());
-        }
-        if inputs > MAX_INPUTS {
-            return Err("the region would read too many tensors".to_string());
-        }
-        if matches!(kind, Kind::Hero(_)) && nest.reduces() {
-            return Err("nothing is reduced on the way out of a matrix product or convolution".to_string());
-        }
-        if nest.across_bytes() > 0 && !self.holds_columns(nest, slots) {
-            return Err("threads cannot hold rows and what columns add up to".to_string());
-        }
-        if !nest.reduces() || !nest.is_resident() {
-            return Ok(());
-        }
-        let (row, rows) = (nest.row_len(), nest.num_points() / nest.row_len().max(1));
-        if !nest.rows_are_innermost() || (self.suited.whole_rows && !nest.rows_are_whole()) {
-            return Err(
-                "the rows to combine with their own reductions do not lie together in memory".to_string()
-            );
-        }
-        if row > self.suited.resident_row && rows < self.suited.many_rows {
-            return Err(format!("rows of {row} elements are too long to stay in cache"));
-        }
-        Ok(())
-    }
-
-    /// Pushes an entry into a nest, with the views and constants that lead to its operands.
-    fn push(
-        &self,
-        entry: u32,
-        members: &[u32],
-        nest: &mut Nest,
-        slots: &mut BTreeMap<ValueNumber, Slot>,
-    ) -> Result<(), String> {
-        let recorded = self.graph.entry(entry);
-        let mut operands: SmallVec<[Operand; 4]> = SmallVec::new();
-        for &source in &recorded.operands {
-            operands.push(match (self.graph.value(source), source) {
-                (Some(value), _) => self.operand(value, members, nest, slots)?.into(),
-                (None, Source::Constant(scalar)) => scalar.into(),
-                (None, _) => placeholder(number_dtype(self.graph, entry)).into(),
-            });
-        }
-        let slot =
-            nest.push(&recorded.op, &operands, &recorded.results).map_err(|refusal| refusal.to_string())?;
-        slots.insert(self.graph.first[entry as usize], slot);
-        Ok(())
-    }
-
-    /// The slot of a value: made in the region, looked at through views that the region can see through, or loaded.
-    fn operand(
-        &self,
-        value: ValueNumber,
-        members: &[u32],
-        nest: &mut Nest,
-        slots: &mut BTreeMap<ValueNumber, Slot>,
-    ) -> Result<Slot, String> {
-        if let Some(&slot) = slots.get(&value) {
-            return Ok(slot);
-        }
-        if let Some((entry, op)) = self.graph.producer(value)
-            && self.graph.is_made_by(value, |maker| members.contains(&maker))
-        {
-            let slot = match role(op) {
-                Role::Constant => {
-                    let number = placeholder(self.graph.types[value as usize].dtype);
-                    let operands: &[Operand] =
-                        if matches!(op, Op::Full(_)) { &[Operand::Scalar(number)] } else { &[] };
-                    nest.push(op, operands, &self.graph.entry(entry).results)
-                }
-                Role::View => {
-                    let of = self.graph.operands(entry)[0];
-                    let of = self.operand(of, members, nest, slots)?;
-                    nest.push(op, &[of.into()], &self.graph.entry(entry).results)
-                }
-                Role::Fusable | Role::Hero | Role::Alone => return Err("it is made later".to_string()),
-            };
-            let slot = slot.map_err(|refusal| format!("{} on the way: {refusal}", op.name()))?;
-            slots.insert(value, slot);
-            return Ok(slot);
-        }
-        let slot = nest.input(self.graph.types[value as usize]);
-        slots.insert(value, slot);
-        Ok(slot)
+        self.become_part(other, into);
     }
 }
 
 /// What a group is built of.
 struct Built {
     members: Vec<u32>,
-    nest: Nest,
-    slots: BTreeMap<ValueNumber, Slot>,
-    inputs: usize,
+    body: Body,
 }
 
 /// Members, of which some come last.
@@ -465,53 +385,24 @@ pub(crate) fn number_dtype(graph: &Graph<'_>, entry: u32) -> kiln_ir::DType {
     if matches!(recorded.op, Op::Compare(_)) { beside.unwrap_or(own) } else { own }
 }
 
-/// A number in the place of one that is given later: the shape of a kernel does not depend on it.
-fn placeholder(dtype: kiln_ir::DType) -> Scalar {
-    if dtype.is_bool() { Scalar::Bool(false) } else { Scalar::Int(1) }
-}
-
-/// A set of groups.
-#[derive(Clone, Debug, Default)]
-struct Bits(Vec<u64>);
-
-impl Bits {
-    fn set(&mut self, bit: usize) {
-        if self.0.len() <= bit / 64 {
-            self.0.resize(bit / 64 + 1, 0);
-        }
-        self.0[bit / 64] |= 1 << (bit % 64);
-    }
-
-    fn clear(&mut self, bit: usize) {
-        if let Some(word) = self.0.get_mut(bit / 64) {
-            *word &= !(1 << (bit % 64));
-        }
-    }
-
-    fn has(&self, bit: usize) -> bool {
-        self.0.get(bit / 64).is_some_and(|word| word & (1 << (bit % 64)) != 0)
-    }
-
-    fn join(&mut self, other: &Bits) {
-        if self.0.len() < other.0.len() {
-            self.0.resize(other.0.len(), 0);
-        }
-        for (word, other) in self.0.iter_mut().zip(&other.0) {
-            *word |= other;
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().enumerate().flat_map(|(i, &word)| {
-            (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| i * 64 + bit)
-        })
-    }
-}
-
 impl Group {
+    fn new(kind: Kind, entry: u32, body: Body) -> Group {
+        Group {
+            kind,
+            members: alloc::vec![entry],
+            repeated: Vec::new(),
+            columns: Vec::new(),
+            body,
+            before: Vec::new(),
+            ancestors: Bits::default(),
+            followers: 0,
+            refused: BTreeMap::new(),
+            notes: Vec::new(),
+        }
+    }
+
     fn take(&mut self, built: Built) {
-        let Built { members, nest, slots, inputs } = built;
-        (self.members, self.nest, self.slots, self.inputs) = (members, nest, slots, inputs);
+        (self.members, self.body) = (built.members, built.body);
     }
 
     /// The members in the order in which they are computed.
@@ -524,8 +415,8 @@ impl Group {
         self.members.binary_search(&entry).is_ok()
     }
 
-    /// Groups that must run before, for the order of steps.
-    pub(crate) fn ancestors(&self) -> impl Iterator<Item = usize> + '_ {
-        self.ancestors.iter()
+    /// The groups that must run right before, each once, for the order of steps.
+    pub(crate) fn before(&self) -> &[usize] {
+        &self.before
     }
 }

@@ -17,6 +17,17 @@ pub(crate) struct Atoms {
     settled: usize,
     /// Whether one of those has been split, identified with another of them, or reduced since.
     changed: bool,
+    /// Each atom that changed, as it was before, in the order of the changes: for [`rollback`](Atoms::rollback).
+    journal: Vec<(AtomId, Atom)>,
+}
+
+/// How far a set of atoms had come.
+#[derive(Debug)]
+pub(super) struct AtomsSavepoint {
+    atoms: usize,
+    settled: usize,
+    changed: bool,
+    journal: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +59,26 @@ impl Atoms {
         self.changed = false;
     }
 
-    fn note_change(&mut self, atom: AtomId) {
+    /// An atom that is about to change.
+    fn change(&mut self, atom: AtomId) -> &mut Atom {
         self.changed |= (atom as usize) < self.settled;
+        self.journal.push((atom, self.atoms[atom as usize]));
+        &mut self.atoms[atom as usize]
+    }
+
+    /// How far the atoms have come.
+    pub(super) fn savepoint(&self) -> AtomsSavepoint {
+        let Atoms { atoms, settled, changed, journal } = self;
+        AtomsSavepoint { atoms: atoms.len(), settled: *settled, changed: *changed, journal: journal.len() }
+    }
+
+    /// Takes back all that happened since then.
+    pub(super) fn rollback(&mut self, to: AtomsSavepoint) {
+        for (atom, before) in self.journal.drain(to.journal..).rev() {
+            self.atoms[atom as usize] = before;
+        }
+        self.atoms.truncate(to.atoms);
+        (self.settled, self.changed) = (to.settled, to.changed);
     }
 
     /// A new atom of that length.
@@ -86,8 +115,7 @@ impl Atoms {
     }
 
     pub(crate) fn set_reduced(&mut self, leaf: AtomId) {
-        self.note_change(leaf);
-        self.atoms[leaf as usize].reduced = true;
+        self.change(leaf).reduced = true;
     }
 
     pub(crate) fn any_reduced(&self) -> bool {
@@ -110,11 +138,10 @@ impl Atoms {
         if outer == 0 || !extent.is_multiple_of(outer) {
             return None;
         }
-        self.note_change(leaf);
         let parts = (self.add(outer), self.add(extent / outer));
         self.atoms[parts.0 as usize].reduced = reduced;
         self.atoms[parts.1 as usize].reduced = reduced;
-        self.atoms[leaf as usize].state = State::Split(parts.0, parts.1);
+        self.change(leaf).state = State::Split(parts.0, parts.1);
         Some(parts)
     }
 
@@ -150,12 +177,10 @@ impl Atoms {
     fn join(&mut self, a: AtomId, b: AtomId) {
         // The older one stays, so that a new one changes nothing about those before.
         let (into, other) = (a.min(b), a.max(b));
-        self.note_change(other);
-        if self.atoms[other as usize].reduced && !self.atoms[into as usize].reduced {
-            self.note_change(into);
+        if self.is_reduced(other) && !self.is_reduced(into) {
+            self.change(into).reduced = true;
         }
-        self.atoms[into as usize].reduced |= self.atoms[other as usize].reduced;
-        self.atoms[other as usize].state = State::Same(into);
+        self.change(other).state = State::Same(into);
     }
 
     fn reversed(&self, run: &[AtomId]) -> Run {

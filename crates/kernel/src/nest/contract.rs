@@ -50,6 +50,7 @@ impl Nest {
             .collect();
         for i in lacking {
             self.slots[i].origin = Origin::Prologue;
+            self.demoted.push(i);
             self.checked = Checked::default();
         }
     }

@@ -34,12 +34,12 @@ impl Nest {
     /// When the op has no form in kernels, or its axes do not match the region's.
     pub fn push(&mut self, op: &Op, operands: &[Operand], results: &[TensorType]) -> Result<Slot, Refusal> {
         let [result] = results else { return Err(Refusal::NoKernel) };
-        let before = self.clone();
+        let before = self.savepoint();
         let refusal = match self.attempt(op, operands, *result) {
             Ok(slot) => return Ok(slot),
             Err(refusal) => refusal,
         };
-        *self = before;
+        self.rollback(before);
         match refusal {
             Refusal::Space | Refusal::Reduction => self.push_beside(op, operands, *result).ok_or(refusal),
             Refusal::NoKernel | Refusal::Axes | Refusal::Diagonal | Refusal::Empty | Refusal::Product => {
@@ -75,11 +75,11 @@ impl Nest {
                     return None;
                 }
                 tried.push((x, axes));
-                let before = self.clone();
+                let before = self.savepoint();
                 let pushed = self.same_axes(other, x).and_then(|()| self.attempt(op, operands, ty));
                 match pushed {
                     Ok(slot) => return Some(slot),
-                    Err(_) => *self = before,
+                    Err(_) => self.rollback(before),
                 }
             }
         }

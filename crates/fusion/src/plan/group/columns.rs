@@ -10,6 +10,9 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use kiln_kernel::{Nest, Slot};
 
+/// So many kernels before and after one that combines columns are looked at, of those that read the same.
+const MOST_TRIED: usize = 32;
+
 impl Finder<'_> {
     /// Makes kernels that combine columns part of those that go through the rows of the same tensors. Those that read most come
     /// first, and find one that reads as much.
@@ -20,17 +23,40 @@ impl Finder<'_> {
         let mut all: Vec<(usize, BTreeSet<ValueNumber>)> =
             (0..self.groups.len()).filter_map(|group| Some((group, self.whole_reads(group)?))).collect();
         all.sort_by_key(|(group, reads)| (Reverse(reads.len()), *group));
+        let having = self.having();
         for (group, reads) in all {
+            // All that goes through the rows has each of the values: the rarest one tells where to look.
+            let rarest = reads.iter().map(|value| having.get(value).map_or(&[][..], Vec::as_slice));
+            let Some(rarest) = rarest.min_by_key(|groups| groups.len()) else { continue };
+            let near = rarest.partition_point(|&other| other < group);
+            let near = &rarest[near.saturating_sub(MOST_TRIED)..rarest.len().min(near + MOST_TRIED)];
             let mut through: Vec<usize> =
-                (0..self.groups.len()).filter(|&other| self.goes_through(other, group, &reads)).collect();
+                near.iter().copied().filter(|&other| self.goes_through(other, group, &reads)).collect();
             through.sort_by_key(|&other| (self.groups[other].columns.is_empty(), other));
             through.into_iter().find(|&other| self.join_columns_of(other, group));
         }
     }
 
+    /// The kernels that reduce along whole rows, by the values that they read or make. What these are later given reads no whole
+    /// tensor that they do not have.
+    fn having(&self) -> BTreeMap<ValueNumber, Vec<usize>> {
+        let mut having: BTreeMap<ValueNumber, Vec<usize>> = BTreeMap::new();
+        for (number, group) in self.groups.iter().enumerate() {
+            let nest = &group.body.nest;
+            if group.kind == Kind::Kernel && nest.reduces() && nest.rows_are_whole() {
+                let made = group.members.iter().map(|&entry| self.graph.first[entry as usize]);
+                for value in self.reads(number).into_iter().chain(made) {
+                    having.entry(value).or_default().push(number);
+                }
+            }
+        }
+        having
+    }
+
     /// What a kernel that does nothing but combine columns of many rows reads for each of them; `None` for any other group.
     fn whole_reads(&self, group: usize) -> Option<BTreeSet<ValueNumber>> {
-        let Group { kind, nest, .. } = &self.groups[group];
+        let Group { kind, body, .. } = &self.groups[group];
+        let nest = &body.nest;
         let combines = *kind == Kind::Kernel && nest.reduces() && !nest.rows_are_innermost();
         if !combines || nest.is_resident() || nest.row_len() < self.suited.many_rows {
             return None;
@@ -51,8 +77,8 @@ impl Finder<'_> {
 
     /// Whether a group reduces along rows that are the columns of another, and has all that this reads.
     fn goes_through(&self, group: usize, other: usize, reads: &BTreeSet<ValueNumber>) -> bool {
-        let (rows, columns) = (&self.groups[group], &self.groups[other].nest);
-        let nest = &rows.nest;
+        let (rows, columns) = (&self.groups[group], &self.groups[other].body.nest);
+        let nest = &rows.body.nest;
         if group == other || rows.kind != Kind::Kernel || !nest.reduces() || !nest.rows_are_whole() {
             return false;
         }
@@ -70,7 +96,7 @@ impl Finder<'_> {
 
     /// Whether a group has become part of one that goes through its rows.
     fn join_columns_of(&mut self, into: usize, other: usize) -> bool {
-        if self.is_between(into, other) || self.is_between(other, into) {
+        if !self.are_near(into, other) || self.is_between(into, other) || self.is_between(other, into) {
             return false;
         }
         let mut columns: Vec<u32> =

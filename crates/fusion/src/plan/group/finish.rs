@@ -13,6 +13,10 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use kiln_ir::Op;
 use kiln_kernel::Epilogue;
+use smallvec::SmallVec;
+
+/// The groups that an entry is a member of: one, unless others compute it again.
+type Holders = SmallVec<[usize; 2]>;
 
 /// A kernel that finishes a product.
 struct Finish {
@@ -32,10 +36,18 @@ impl Finder<'_> {
             return;
         }
         let mut outside = Outside::new(self.graph, &self.groups);
+        let mut holders = self.holders();
         for group in 0..self.groups.len() {
-            if let Some(finish) = self.finish(group, &outside)
+            if let Some(finish) = self.finish(group, &outside, &holders)
                 && self.move_tail(&finish, &mut outside).is_some()
             {
+                for &entry in &finish.tail {
+                    holders[entry as usize].retain(|holder| *holder != group);
+                    if let Some(reader) = finish.reader.filter(|reader| !holders[entry as usize].contains(reader)) {
+                        holders[entry as usize].push(reader);
+                    }
+                }
+                holders[finish.product as usize] = [group].into_iter().collect();
                 outside.remove(self.graph, &self.groups[group]);
                 self.take_product(group, finish);
                 outside.add(self.graph, &self.groups[group]);
@@ -43,16 +55,25 @@ impl Finder<'_> {
         }
     }
 
+    /// The groups that each entry is a member of.
+    fn holders(&self) -> Vec<Holders> {
+        let mut holders = alloc::vec![Holders::new(); self.of_entry.len()];
+        for (number, group) in self.groups.iter().enumerate() {
+            group.members.iter().for_each(|&entry| holders[entry as usize].push(number));
+        }
+        holders
+    }
+
     /// How a kernel finishes a product of which nobody else sees anything.
-    fn finish(&self, group: usize, outside: &Outside) -> Option<Finish> {
+    fn finish(&self, group: usize, outside: &Outside, holders: &[Holders]) -> Option<Finish> {
         let state = &self.groups[group];
         if state.kind != Kind::Kernel || !state.columns.is_empty() || !state.repeated.is_empty() {
             return None;
         }
-        let product = self.only_product(group)?;
+        let product = self.only_product(group, holders)?;
         let results = state.members.iter().map(|&entry| self.graph.first[entry as usize]);
         let stored: Vec<ValueNumber> = results.filter(|&value| outside.has(value)).collect();
-        stored.iter().find_map(|&result| self.finish_at(group, product, result, &stored))
+        stored.iter().find_map(|&result| self.finish_at(group, product, result, &stored, holders))
     }
 
     /// The same where that, of all that it stores, is the result.
@@ -62,16 +83,17 @@ impl Finder<'_> {
         product: u32,
         result: ValueNumber,
         stored: &[ValueNumber],
+        holders: &[Holders],
     ) -> Option<Finish> {
         let members = &self.groups[group].members;
         let mut head = BTreeSet::new();
         self.add_makers(group, result, &mut head);
         let (head, tail): (Vec<u32>, Vec<u32>) = members.iter().partition(|entry| head.contains(entry));
-        let is_seen = |&entry: &u32| stored.contains(&self.graph.first[entry as usize]);
+        let is_seen = |&entry: &u32| stored.binary_search(&self.graph.first[entry as usize]).is_ok();
         if head.iter().filter(|entry| is_seen(entry)).count() != 1 {
             return None;
         }
-        let reader = self.reader_of(group, &tail, result)?;
+        let reader = self.reader_of(group, &tail, result, holders)?;
         let with_product: Vec<u32> = [product].into_iter().chain(head.iter().copied()).collect();
         let (program, inputs) = program_of(self.graph, &with_product, &[result]);
         let epilogue = Epilogue::of(&program)?;
@@ -81,7 +103,7 @@ impl Finder<'_> {
     }
 
     /// The only product that a kernel reads, if it alone reads it.
-    fn only_product(&self, group: usize) -> Option<u32> {
+    fn only_product(&self, group: usize, holders: &[Holders]) -> Option<u32> {
         let mut products = self.reads(group).into_iter().filter_map(|value| {
             let (entry, op) = self.graph.producer(value)?;
             (*op == Op::MatMul).then_some((value, entry))
@@ -90,9 +112,7 @@ impl Finder<'_> {
         let stands_alone = self.of_entry[entry as usize].is_some_and(|other| {
             self.groups[other].kind == Kind::Alone && self.groups[other].members == [entry]
         });
-        let reads = |user: &u32| {
-            self.groups.iter().enumerate().all(|(number, other)| other.has(*user) == (number == group))
-        };
+        let reads = |user: &u32| holders[*user as usize].as_slice() == [group];
         let alone = !self.graph.is_alive(value) && self.graph.users[value as usize].iter().all(reads);
         (stands_alone && alone).then_some(entry)
     }
@@ -109,11 +129,17 @@ impl Finder<'_> {
 
     /// The only kernel that reads what some members compute from a result, or none where nothing does; `None` where they compute it
     /// from anything else, or others see it.
-    fn reader_of(&self, group: usize, tail: &[u32], result: ValueNumber) -> Option<Option<usize>> {
+    fn reader_of(
+        &self,
+        group: usize,
+        tail: &[u32],
+        result: ValueNumber,
+        holders: &[Holders],
+    ) -> Option<Option<usize>> {
         let from_result = |&value: &ValueNumber| {
             let root = self.graph.roots[value as usize];
             let maker = self.graph.producer(root);
-            root == result || maker.is_some_and(|(maker, _)| tail.contains(&maker))
+            root == result || maker.is_some_and(|(maker, _)| tail.binary_search(&maker).is_ok())
         };
         let mut readers = BTreeSet::new();
         for &entry in tail {
@@ -125,8 +151,8 @@ impl Finder<'_> {
                 return None;
             }
             for &user in &self.graph.users[value as usize] {
-                let read = |(_, other): &(usize, &super::Group)| other.has(user) && !other.has(entry);
-                readers.extend(self.groups.iter().enumerate().filter(read).map(|(number, _)| number));
+                let holders = holders[user as usize].iter().copied();
+                readers.extend(holders.filter(|&holder| !self.groups[holder].has(entry)));
                 // A view that is alive is no member of any group.
                 self.of_entry[user as usize]?;
             }
@@ -169,7 +195,5 @@ impl Finder<'_> {
         self.of_entry[product as usize] = Some(group);
         self.groups[group].kind = Kind::Alone;
         self.groups[group].members = [product].into_iter().chain(head).collect();
-        // All that comes after the product comes after its only reader.
-        self.groups.iter_mut().for_each(|later| later.ancestors.clear(other));
     }
 }

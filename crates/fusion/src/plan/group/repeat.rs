@@ -10,6 +10,7 @@ use crate::plan::outside::Outside;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Op, Unary};
+use smallvec::{SmallVec, smallvec};
 
 /// What loading (or storing) a byte costs, where an addition in a kernel costs 1: memory moves one in the time of so many.
 const LOAD_BYTE: usize = 3;
@@ -20,14 +21,42 @@ const SWEEPS: usize = 3;
 /// So many instructions at most are computed again in one kernel.
 const MOST: usize = 64;
 
-/// A value that a group may compute again.
+/// A group that may compute values again.
 struct Again<'a> {
     group: usize,
-    wanted: ValueNumber,
     /// Whether what is computed on the way may be looked at through views.
     views: bool,
+    outside: &'a Outside,
+    readers: &'a [Readers],
     /// Entries that the group computes again already.
-    added: &'a BTreeSet<u32>,
+    added: BTreeSet<u32>,
+    /// What it loads.
+    loaded: BTreeSet<ValueNumber>,
+}
+
+/// What a value is computed from.
+#[derive(Default)]
+struct Chain {
+    /// The entries that compute it.
+    entries: BTreeSet<u32>,
+    /// What is stored besides it that they compute it from.
+    from: BTreeSet<ValueNumber>,
+}
+
+/// Who reads a value, beside the group that makes it.
+#[derive(Clone, Copy)]
+struct Readers {
+    /// Whether it is stored for nobody but kernels.
+    are_kernels: bool,
+    count: Count,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Count {
+    None,
+    /// One group, or somebody outside of all.
+    One(Option<usize>),
+    Many,
 }
 
 impl Finder<'_> {
@@ -35,14 +64,19 @@ impl Finder<'_> {
     /// stored any more is no reason to load it rather than what it comes from, so that the next sweep may find more.
     pub(super) fn repeat_cheap(&mut self) {
         let mut outside = Outside::new(self.graph, &self.groups);
+        let values = 0..self.graph.types.len() as ValueNumber;
+        // Where entries belong does not change here.
+        let readers: Vec<Readers> = values.map(|value| self.readers(value)).collect();
         for _ in 0..SWEEPS {
             let mut found = false;
             for group in (0..self.groups.len()).rev() {
                 if self.groups[group].kind == Kind::Kernel || matches!(self.groups[group].kind, Kind::Hero(_))
                 {
                     // A kernel may not be able to look at what it computes in another shape.
-                    let repeated = self.repeat_in(group, true, &mut outside);
-                    found |= repeated.or_else(|| self.repeat_in(group, false, &mut outside)).unwrap_or(false);
+                    let repeated = [true, false]
+                        .into_iter()
+                        .find_map(|views| self.repeat_in(group, views, &readers, &mut outside));
+                    found |= repeated.unwrap_or(false);
                 }
             }
             if !found {
@@ -53,19 +87,26 @@ impl Finder<'_> {
 
     /// Whether the group computes anything again that it did not before. `views`: whether that may be looked at through views. `None`
     /// where the kernel is not worth having: the group stays as it is.
-    fn repeat_in(&mut self, group: usize, views: bool, outside: &mut Outside) -> Option<bool> {
-        let mut added: BTreeSet<u32> = BTreeSet::new();
-        let mut loaded: BTreeSet<ValueNumber> = self.loads(group).into_iter().collect();
-        let mut left: Vec<ValueNumber> =
-            loaded.iter().copied().filter(|&value| self.is_stored_for_kernels(value)).collect();
+    fn repeat_in(
+        &mut self,
+        group: usize,
+        views: bool,
+        readers: &[Readers],
+        outside: &mut Outside,
+    ) -> Option<bool> {
+        let loaded: BTreeSet<ValueNumber> = self.loads(group).into_iter().collect();
+        let is_for_kernels = |value: &ValueNumber| readers[*value as usize].are_kernels;
+        let mut left: Vec<ValueNumber> = loaded.iter().copied().filter(is_for_kernels).collect();
+        let mut again = Again { group, views, outside, readers, added: BTreeSet::new(), loaded };
         // What is computed for one value may be most of what another needs.
         loop {
             let count = left.len();
-            left.retain(|&value| !self.takes(group, value, views, outside, &mut added, &mut loaded));
+            left.retain(|&value| !self.takes(value, &mut again));
             if left.len() == count {
                 break;
             }
         }
+        let added = again.added;
         if added.is_empty() {
             return Some(false);
         }
@@ -76,38 +117,26 @@ impl Finder<'_> {
     }
 
     /// Whether a group had better compute a value than load it: then it is noted with what it is computed from.
-    fn takes(
-        &self,
-        group: usize,
-        value: ValueNumber,
-        views: bool,
-        outside: &Outside,
-        added: &mut BTreeSet<u32>,
-        loaded: &mut BTreeSet<ValueNumber>,
-    ) -> bool {
-        let (mut chain, mut from) = (BTreeSet::new(), BTreeSet::new());
-        let again = Again { group, wanted: value, views, added };
-        if self.chain(&again, value, outside, &mut chain, &mut from).is_none() {
-            return false;
-        }
-        let computed: usize = chain.iter().map(|&entry| cost(&self.graph.entry(entry).op)).sum();
+    fn takes(&self, value: ValueNumber, again: &mut Again<'_>) -> bool {
+        let Some(Chain { entries, mut from }) = self.chain(again, value) else { return false };
+        let computed: usize = entries.iter().map(|&entry| cost(&self.graph.entry(entry).op)).sum();
         // Rows and columns cost nothing beside a whole tensor.
         let size = self.graph.types[value as usize].num_elements();
         from.retain(|from| {
-            !loaded.contains(from) && self.graph.types[*from as usize].num_elements() * 2 > size
+            !again.loaded.contains(from) && self.graph.types[*from as usize].num_elements() * 2 > size
         });
-        let users = &self.graph.users[value as usize];
-        let is_last = users.iter().all(|&user| {
-            let of = self.of_entry[user as usize];
-            of == Some(group) || of == self.maker(value)
-        });
+        let is_last = match again.readers[value as usize].count {
+            Count::None => true,
+            Count::One(reader) => reader == Some(again.group),
+            Count::Many => false,
+        };
         let saved = if is_last { 2 * self.load(value) } else { self.load(value) };
         let spent = computed + from.iter().map(|&from| self.load(from)).sum::<usize>();
-        if spent > saved || added.len() + chain.len() > MOST {
+        if spent > saved || again.added.len() + entries.len() > MOST {
             return false;
         }
-        added.extend(chain);
-        loaded.extend(from);
+        again.added.extend(entries);
+        again.loaded.extend(from);
         true
     }
 
@@ -127,49 +156,57 @@ impl Finder<'_> {
         roots.filter(other).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Whether a value is stored for nobody but kernels.
-    fn is_stored_for_kernels(&self, value: ValueNumber) -> bool {
-        let users = &self.graph.users[value as usize];
-        !self.graph.is_alive(value)
-            && users.iter().all(|&user| {
-                self.of_entry[user as usize].is_some_and(|group| {
-                    matches!(self.groups[group].kind, Kind::Kernel | Kind::Hero(_))
-                        && self.groups[group].kind != Kind::Hero(user)
-                })
-            })
+    /// Who reads a value.
+    fn readers(&self, value: ValueNumber) -> Readers {
+        let maker = self.maker(value);
+        let mut readers = Readers { are_kernels: !self.graph.is_alive(value), count: Count::None };
+        for &user in &self.graph.users[value as usize] {
+            let of = self.of_entry[user as usize];
+            readers.are_kernels &= of.is_some_and(|group| {
+                let kind = self.groups[group].kind;
+                matches!(kind, Kind::Kernel | Kind::Hero(_)) && kind != Kind::Hero(user)
+            });
+            readers.count = match readers.count {
+                count if of == maker => count,
+                Count::None => Count::One(of),
+                Count::One(other) if other == of => Count::One(of),
+                Count::One(_) | Count::Many => Count::Many,
+            };
+        }
+        readers
     }
 
-    /// The entries that compute a value, and what is stored besides it that they compute it from; `None` where something on the way is neither stored
-    /// nor elementwise.
-    fn chain(
-        &self,
-        again: &Again<'_>,
-        value: ValueNumber,
-        outside: &Outside,
-        chain: &mut BTreeSet<u32>,
-        from: &mut BTreeSet<ValueNumber>,
-    ) -> Option<()> {
-        let root = self.graph.roots[value as usize];
-        let Some((entry, op)) = self.graph.producer(root) else {
-            from.insert(root);
-            return Some(());
-        };
-        if role(op) == Role::Constant || self.groups[again.group].has(entry) || again.added.contains(&entry) {
-            return Some(());
+    /// What a value is computed from; `None` where something on the way is neither stored nor elementwise, or there is too much of it.
+    fn chain(&self, again: &Again<'_>, wanted: ValueNumber) -> Option<Chain> {
+        let mut chain = Chain::default();
+        let mut left: SmallVec<[ValueNumber; 16]> = smallvec![wanted];
+        while let Some(value) = left.pop() {
+            let root = self.graph.roots[value as usize];
+            let Some((entry, op)) = self.graph.producer(root) else {
+                chain.from.insert(root);
+                continue;
+            };
+            let is_there = self.groups[again.group].has(entry) || again.added.contains(&entry);
+            if is_there || role(op) == Role::Constant {
+                continue;
+            }
+            if root != wanted && again.outside.has(root) {
+                // A view of it is as good as the value.
+                chain.from.insert(root);
+                continue;
+            }
+            if !is_elementwise(op) || (value != root && !again.views) {
+                return None;
+            }
+            // Each is gone through once, however often it is used on the way.
+            if chain.entries.insert(entry) {
+                if chain.entries.len() > MOST {
+                    return None;
+                }
+                left.extend(self.graph.operands(entry));
+            }
         }
-        if root != again.wanted && outside.has(root) {
-            // A view of it is as good as the value.
-            from.insert(root);
-            return Some(());
-        }
-        if !is_elementwise(op) || (value != root && !again.views) || chain.len() >= MOST {
-            return None;
-        }
-        for operand in self.graph.operands(entry) {
-            self.chain(again, operand, outside, chain, from)?;
-        }
-        chain.insert(entry);
-        Some(())
+        Some(chain)
     }
 
     /// Makes entries members of a group that are members of another one already.

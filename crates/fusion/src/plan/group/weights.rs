@@ -5,7 +5,6 @@
 //! in memory.
 
 use super::{Finder, Kind};
-use alloc::vec::Vec;
 use kiln_ir::{DType, Op};
 
 impl Finder<'_> {
@@ -18,16 +17,10 @@ impl Finder<'_> {
             if self.groups[other].kind != Kind::Alone {
                 continue;
             }
-            let before: Vec<usize> = self.groups[other].ancestors.iter().collect();
+            // What it needs still comes before: the order of steps goes through groups without members.
             self.groups[other].kind = Kind::Gone;
             self.groups[other].members.clear();
             self.of_entry[dequantize as usize] = Some(group);
-            for later in &mut self.groups {
-                if later.ancestors.has(other) {
-                    later.ancestors.clear(other);
-                    before.iter().for_each(|&before| later.ancestors.set(before));
-                }
-            }
             let members = &mut self.groups[group].members;
             members.push(dequantize);
             members.sort_unstable();

@@ -1,0 +1,61 @@
+//! Taking back what was pushed.
+
+use super::atom::AtomsSavepoint;
+use super::{Checked, Nest, Origin};
+use crate::ValueId;
+
+/// How far a region had come, for [`Nest::rollback`].
+#[derive(Debug)]
+pub struct Savepoint {
+    atoms: AtomsSavepoint,
+    values: usize,
+    slots: usize,
+    product: Option<ValueId>,
+    num_inputs: usize,
+    padded: usize,
+    demoted: usize,
+    checked: Checked,
+}
+
+impl Nest {
+    /// How far the region has come. Costs nothing that grows with the region.
+    ///
+    /// ```
+    /// use kiln_ir::{DType, Op, TensorType, Unary};
+    /// use kiln_kernel::Nest;
+    ///
+    /// let ty = TensorType::new([8], DType::F32);
+    /// let mut nest = Nest::default();
+    /// let x = nest.input(ty);
+    /// let before = nest.savepoint();
+    /// nest.push(&Op::Unary(Unary::Exp), &[x.into()], &[ty]).unwrap();
+    /// assert_eq!(nest.num_values(), 2);
+    /// nest.rollback(before);
+    /// assert_eq!(nest.num_values(), 1);
+    /// ```
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint {
+            atoms: self.atoms.savepoint(),
+            values: self.values.len(),
+            slots: self.slots.len(),
+            product: self.product,
+            num_inputs: self.num_inputs,
+            padded: self.padded.len(),
+            demoted: self.demoted.len(),
+            checked: self.checked.clone(),
+        }
+    }
+
+    /// Takes back all that the region was given since then, in the time that giving it took. Slots from then on are void. The
+    /// savepoint must be of this region, and of a state that no earlier rollback has taken back.
+    pub fn rollback(&mut self, to: Savepoint) {
+        for slot in self.demoted.drain(to.demoted..) {
+            self.slots[slot].origin = Origin::Computed;
+        }
+        self.atoms.rollback(to.atoms);
+        self.values.truncate(to.values);
+        self.slots.truncate(to.slots);
+        self.padded.truncate(to.padded);
+        (self.product, self.num_inputs, self.checked) = (to.product, to.num_inputs, to.checked);
+    }
+}
