@@ -1,54 +1,124 @@
 //! Plans made before, by structure, and the programs of their regions.
 
-use crate::plan::{Plan, Structure};
+use crate::plan::{Plan, Structure, Template};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use kiln_ir::{Mixer, Program};
 
-/// More plans than this are not kept: the one that was not used for longest goes.
-const MAX_PLANS: usize = 128;
+/// The memory that plans take at most: the one that was not used for longest goes. A step of some 1,500 ops takes about
+/// 0.8 MiB for each set of shapes.
+const MOST_PLAN_BYTES: usize = 256 << 20;
 
-/// The entries of all plans together. A plan of a huge region may push out many small ones.
-const MAX_ENTRIES: usize = 1 << 17;
+/// The memory that templates take at most, each with its plan.
+const MOST_TEMPLATE_BYTES: usize = 128 << 20;
 
-#[derive(Default)]
+/// The plans of structures, and templates for structures of other lengths.
 pub(crate) struct Plans {
-    kept: Vec<Kept>,
-    entries: usize,
-    clock: u64,
+    plans: Recent<Arc<Plan>>,
+    templates: Recent<Arc<Template>>,
 }
 
-struct Kept {
-    hash: u64,
-    plan: Arc<Plan>,
-    used: u64,
+impl Default for Plans {
+    fn default() -> Plans {
+        Plans { plans: Recent::new(MOST_PLAN_BYTES), templates: Recent::new(MOST_TEMPLATE_BYTES) }
+    }
 }
 
 impl Plans {
     /// The plan of exactly this structure.
-    pub(crate) fn find(&self, hash: u64, structure: &Structure) -> Option<Arc<Plan>> {
-        let mut kept = self.kept.iter();
-        Some(kept.find(|kept| kept.hash == hash && kept.plan.structure == *structure)?.plan.clone())
+    pub(crate) fn find(&mut self, hash: u64, structure: &Structure) -> Option<Arc<Plan>> {
+        self.plans.find(hash, |plan| plan.structure == *structure)
     }
 
     /// Notes that a plan is used.
     pub(crate) fn touch(&mut self, plan: &Arc<Plan>) {
+        self.plans.find(plan.hash, |other| Arc::ptr_eq(other, plan));
+    }
+
+    /// Keeps a plan, by the hash that it has.
+    pub(crate) fn add(&mut self, plan: Arc<Plan>) {
+        self.plans.add(plan.hash, plan.bytes(), plan);
+    }
+
+    /// The templates that may fit a structure of that likeness: hardly ever more than one.
+    pub(crate) fn templates(&mut self, likeness: u64) -> Vec<Arc<Template>> {
+        self.templates.all(likeness)
+    }
+
+    pub(crate) fn add_template(&mut self, template: Arc<Template>) {
+        self.templates.add(template.hash(), template.bytes(), template);
+    }
+
+    /// The bytes that plans and templates take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.plans.bytes + self.templates.bytes
+    }
+}
+
+/// What was used recently, by hash, as much as a number of bytes holds: beyond it, what was not used for longest goes. The
+/// last that was added stays, whatever its size.
+struct Recent<T> {
+    by_hash: BTreeMap<u64, Vec<Kept<T>>>,
+    /// The hashes of all, by the time of the last use.
+    by_use: BTreeMap<u64, u64>,
+    bytes: usize,
+    most: usize,
+    clock: u64,
+}
+
+struct Kept<T> {
+    what: T,
+    bytes: usize,
+    used: u64,
+}
+
+impl<T: Clone> Recent<T> {
+    fn new(most: usize) -> Recent<T> {
+        Recent { by_hash: BTreeMap::new(), by_use: BTreeMap::new(), bytes: 0, most, clock: 0 }
+    }
+
+    /// One of that hash, which is used now.
+    fn find(&mut self, hash: u64, is_it: impl Fn(&T) -> bool) -> Option<T> {
+        let kept = self.by_hash.get_mut(&hash)?.iter_mut().find(|kept| is_it(&kept.what))?;
+        self.by_use.remove(&kept.used);
         self.clock += 1;
-        if let Some(kept) = self.kept.iter_mut().find(|kept| Arc::ptr_eq(&kept.plan, plan)) {
+        kept.used = self.clock;
+        self.by_use.insert(self.clock, hash);
+        Some(kept.what.clone())
+    }
+
+    /// All of that hash, which are used now.
+    fn all(&mut self, hash: u64) -> Vec<T> {
+        let Some(same) = self.by_hash.get_mut(&hash) else { return Vec::new() };
+        for kept in same.iter_mut() {
+            self.by_use.remove(&kept.used);
+            self.clock += 1;
             kept.used = self.clock;
+            self.by_use.insert(self.clock, hash);
+        }
+        same.iter().map(|kept| kept.what.clone()).collect()
+    }
+
+    fn add(&mut self, hash: u64, bytes: usize, what: T) {
+        self.clock += 1;
+        self.bytes += bytes;
+        self.by_hash.entry(hash).or_default().push(Kept { what, bytes, used: self.clock });
+        self.by_use.insert(self.clock, hash);
+        while self.bytes > self.most && self.by_use.len() > 1 {
+            self.forget_oldest();
         }
     }
 
-    pub(crate) fn add(&mut self, hash: u64, plan: Arc<Plan>) {
-        self.clock += 1;
-        self.entries += plan.structure.entries.len();
-        self.kept.push(Kept { hash, plan, used: self.clock });
-        while self.kept.len() > 1 && (self.kept.len() > MAX_PLANS || self.entries > MAX_ENTRIES) {
-            let oldest = (0..self.kept.len()).min_by_key(|&i| self.kept[i].used).unwrap_or(0);
-            let gone = self.kept.swap_remove(oldest);
-            self.entries -= gone.plan.structure.entries.len();
+    fn forget_oldest(&mut self) {
+        let Some((used, hash)) = self.by_use.pop_first() else { return };
+        let Some(same) = self.by_hash.get_mut(&hash) else { return };
+        if let Some(place) = same.iter().position(|kept| kept.used == used) {
+            self.bytes -= same.swap_remove(place).bytes;
+        }
+        if same.is_empty() {
+            self.by_hash.remove(&hash);
         }
     }
 }
@@ -99,6 +169,25 @@ mod tests {
     fn program(length: usize) -> Arc<Program> {
         let inputs = alloc::vec![TensorType::new([length], DType::F32)];
         Arc::new(Program { inputs, ..Program::default() })
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_goes_beyond_a_number_of_bytes() {
+        let mut recent = Recent::new(100);
+        for number in 0..10 {
+            recent.add(number / 2, 10, number);
+        }
+        assert_eq!((recent.bytes, recent.by_use.len()), (100, 10));
+        assert_eq!(recent.find(0, |&number| number == 0), Some(0));
+        recent.add(7, 25, 10);
+        assert_eq!(recent.bytes, 95);
+        assert_eq!(recent.all(0), [0], "1 went, and 0 was used");
+        assert_eq!(recent.all(1), [], "2 and 3 went");
+        assert_eq!(recent.all(2), [4, 5]);
+        recent.add(8, 1000, 11);
+        assert_eq!((recent.bytes, recent.by_use.len(), recent.by_hash.len()), (1000, 1, 1));
+        assert_eq!(recent.find(8, |_| true), Some(11), "the last stays");
+        assert_eq!(recent.find(7, |_| true), None);
     }
 
     #[test]

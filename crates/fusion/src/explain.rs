@@ -24,6 +24,9 @@ pub(crate) fn explain(value: &Value) -> String {
 impl Plan {
     /// The steps that lead to a result of the recording, with the ops of each region and the reasons why it ends.
     pub(crate) fn explain(&self, result: usize) -> String {
+        if let Some(full) = self.full() {
+            return full.explain(result);
+        }
         let slot = self.outputs.iter().find(|(other, _)| *other == result).map(|&(_, slot)| slot);
         let steps = self.leading_to(slot.into_iter().collect());
         let mut text = format!("{} of {} steps of the plan lead to it:\n", steps.len(), self.steps().len());
@@ -52,9 +55,8 @@ impl Plan {
         let plural =
             |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
         let (steps, regions) = (plural(self.steps().len(), "step"), plural(regions, "region"));
-        let mut text = format!("{steps}, {regions}, {} bytes at the peak\n", self.peak_bytes());
-        (0..self.steps().len()).for_each(|number| self.describe(number, &mut text));
-        text
+        let text = format!("{steps}, {regions}, {} bytes at the peak\n", self.peak_bytes());
+        text + &self.describe_steps()
     }
 
     /// One step, as [`describe_all`](Plan::describe_all) has it.
@@ -64,6 +66,13 @@ impl Plan {
     pub fn describe_step(&self, number: usize) -> String {
         let mut text = String::new();
         self.describe(number, &mut text);
+        text
+    }
+
+    /// All steps.
+    pub(crate) fn describe_steps(&self) -> String {
+        let mut text = String::new();
+        (0..self.steps().len()).for_each(|number| self.describe(number, &mut text));
         text
     }
 

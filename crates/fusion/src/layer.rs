@@ -5,7 +5,7 @@ use crate::head_start::Beginnings;
 use crate::lazy::into_inner;
 use crate::lock::Mutex;
 use crate::mode::Mode;
-use crate::plan::{Plan, Structure};
+use crate::plan::{Draft, Plan, Structure};
 use crate::queue::Queue;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -45,8 +45,12 @@ pub struct Statistics {
     pub ops_recorded: u64,
     /// Plans that were made.
     pub plans_made: u64,
+    /// Those among them that were taken over from plans for other lengths of axes.
+    pub plans_derived: u64,
     /// Plans that were found.
     pub plans_found: u64,
+    /// The bytes that plans take which are kept.
+    pub plan_bytes: u64,
     /// Steps of plans that ran: ops and regions given to the engine below, views included.
     pub steps_run: u64,
     /// Fused regions among them.
@@ -63,6 +67,7 @@ pub struct Statistics {
 pub(crate) struct Counters {
     pub(crate) ops_recorded: AtomicUsize,
     pub(crate) plans_made: AtomicUsize,
+    pub(crate) plans_derived: AtomicUsize,
     pub(crate) plans_found: AtomicUsize,
     pub(crate) steps_run: AtomicUsize,
     pub(crate) regions_run: AtomicUsize,
@@ -109,7 +114,9 @@ impl Fusion {
         Statistics {
             ops_recorded: of(&counters.ops_recorded),
             plans_made: of(&counters.plans_made),
+            plans_derived: of(&counters.plans_derived),
             plans_found: of(&counters.plans_found),
+            plan_bytes: self.shared.plans.lock().bytes() as u64,
             steps_run: of(&counters.steps_run),
             regions_run: of(&counters.regions_run),
             ops_fused: of(&counters.ops_fused),
@@ -222,10 +229,38 @@ impl Shared {
             return self.found(plan);
         }
         self.counters.plans_made.fetch_add(1, Ordering::Relaxed);
-        let mut plan = Plan::new(structure, self.suited);
+        self.make(hash, Draft::new(structure, self.suited))
+    }
+
+    /// A plan that is kept: taken over from one for other lengths, or made from nothing but the recording.
+    fn make(&self, hash: u64, mut draft: Draft) -> Arc<Plan> {
+        let templates =
+            draft.likeness().map_or_else(Vec::new, |likeness| self.plans.lock().templates(likeness));
+        for template in templates {
+            match draft.derive(&template) {
+                Ok(plan) => {
+                    self.counters.plans_derived.fetch_add(1, Ordering::Relaxed);
+                    if self.mode == Mode::Check {
+                        plan.compare_with_full();
+                    }
+                    return self.keep(hash, plan);
+                }
+                Err(same) => draft = *same,
+            }
+        }
+        let (plan, template) = draft.plan();
+        let plan = self.keep(hash, plan);
+        if let Some(template) = template {
+            self.plans.lock().add_template(Arc::new(template(plan.clone())));
+        }
+        plan
+    }
+
+    fn keep(&self, hash: u64, mut plan: Plan) -> Arc<Plan> {
         plan.share(&mut self.programs.lock());
+        plan.hash = hash;
         let plan = Arc::new(plan);
-        self.plans.lock().add(hash, plan.clone());
+        self.plans.lock().add(plan.clone());
         plan
     }
 }

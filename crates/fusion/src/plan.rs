@@ -1,5 +1,7 @@
 //! Plans: what runs for a structure, in which order.
 
+mod alike;
+mod derive;
 mod emit;
 mod graph;
 mod group;
@@ -11,15 +13,18 @@ use crate::check;
 use crate::layer::Shared;
 use crate::mode::Mode;
 use crate::record::Entry;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
+pub(crate) use derive::{Draft, Template};
 pub(crate) use graph::is_constant_of;
-use kiln_ir::{FusedOp, Op, Operand, Operands, Program, Regions, Scalar, TensorType, Value};
+use kiln_ir::{FusedOp, Instruction, Op, Operand, Operands, Program, ProgramOperand, Regions, Scalar, TensorType, Value};
 use smallvec::SmallVec;
 
 /// What a plan is for: two recordings with equal structure run the same plan.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Structure {
     pub(crate) entries: Vec<Entry>,
     pub(crate) externals: Vec<TensorType>,
@@ -37,6 +42,10 @@ pub struct Plan {
     num_slots: usize,
     /// `(result, slot)` of every value that is alive.
     pub(crate) outputs: Vec<(usize, usize)>,
+    /// What suits the engine, if the plan was taken over from a recording of other lengths: without notes.
+    derived: Option<Regions>,
+    /// Of its structure, where it is kept.
+    pub(crate) hash: u64,
 }
 
 /// How far a plan has run.
@@ -86,15 +95,31 @@ pub(crate) enum Reference {
 impl Plan {
     /// A plan for an engine that says [what suits it](kiln_ir::Engine::regions).
     pub(crate) fn new(structure: Structure, suited: Regions) -> Plan {
-        let rewrite::Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure);
-        let graph = graph::Graph::new(&better);
-        let groups = group::groups(&graph, suited);
-        let emit::Emitted { steps, last_entries, num_slots, outputs } = emit::emit(&graph, groups);
-        let needed = needed_entries(&structure, &better, &originals);
-        let needed_entries = last_entries.into_iter().map(|entry| needed[entry as usize]).collect();
-        let original = |(result, slot): (usize, usize)| Some((originals[result]?, slot));
-        let outputs = outputs.into_iter().filter_map(original).collect();
-        Plan { structure, steps, needed_entries, num_slots, outputs }
+        Draft::new(structure, suited).plan().0
+    }
+
+    /// The same plan with its notes, made from nothing but the recording; `None` where this one is.
+    pub(crate) fn full(&self) -> Option<Plan> {
+        self.derived.map(|suited| Plan::new(self.structure.clone(), suited))
+    }
+
+    /// The bytes that it takes. Programs that steps share count once; what other plans share of them counts for each.
+    pub(crate) fn bytes(&self) -> usize {
+        let mut programs: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut bytes = size_of::<Plan>() + self.structure.bytes();
+        for step in &self.steps {
+            if let Op::Fused(region) = &step.op {
+                let address = Arc::as_ptr(region.shared()).addr();
+                programs.entry(address).or_insert_with(|| program_bytes(region.program()));
+            }
+            let spilled = if step.operands.spilled() { step.operands.len() } else { 0 };
+            bytes += size_of::<Step>()
+                + spilled * size_of::<Reference>()
+                + step.results.len() * (size_of::<TensorType>() + 1)
+                + step.notes.iter().map(|note| size_of::<String>() + note.len()).sum::<usize>();
+        }
+        bytes += (self.needed_entries.len() + 2 * self.outputs.len()) * size_of::<usize>();
+        bytes + programs.values().sum::<usize>()
     }
 
     /// Takes the programs of its regions that are known already instead of its own.
@@ -299,7 +324,30 @@ impl Step {
     }
 }
 
+fn program_bytes(program: &Program) -> usize {
+    let instructions = program.instructions.iter().map(|instruction| {
+        size_of::<Instruction>()
+            + instruction.operands.len() * size_of::<ProgramOperand>()
+            + instruction.results.len() * size_of::<TensorType>()
+    });
+    size_of::<Program>() + program.inputs.len() * size_of::<TensorType>() + instructions.sum::<usize>()
+}
+
 impl Structure {
+    /// The bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let spilled: usize = self
+            .entries
+            .iter()
+            .filter(|entry| entry.operands.spilled() || entry.results.spilled())
+            .map(|entry| size_of_val(&entry.operands[..]) + size_of_val(&entry.results[..]))
+            .sum();
+        self.entries.len() * size_of::<Entry>()
+            + spilled
+            + self.externals.len() * size_of::<TensorType>()
+            + self.alive.len()
+    }
+
     /// The entry that makes each result.
     fn makers(&self) -> Vec<usize> {
         let entries = self.entries.iter().enumerate();

@@ -4,11 +4,12 @@ use super::fused::Plan;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use kiln_ir::Program;
+use kiln_ir::{Instruction, Program};
 use smallvec::SmallVec;
 
-/// Plans that are kept at most. When there are more, the half that was not used for the longest time is dropped.
-const MOST_PLANS: usize = 1024;
+/// The memory that plans take at most. Beyond it, the half that was not used for the longest time is dropped. A region of
+/// ten instructions takes about 5 KiB for each set of shapes and layouts.
+const MOST_BYTES: usize = 128 << 20;
 
 /// How an operand is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ struct Entry {
     program: Arc<Program>,
     given: AllGiven,
     plan: Arc<Plan>,
+    /// The memory that program and plan take.
+    bytes: usize,
     used: u64,
 }
 
@@ -36,11 +39,17 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct Cache(lock::Lock<Plans>);
 
-#[derive(Default)]
 struct Plans {
     by_program: BTreeMap<usize, Vec<Entry>>,
-    count: usize,
+    bytes: usize,
+    most: usize,
     clock: u64,
+}
+
+impl Default for Plans {
+    fn default() -> Plans {
+        Plans { by_program: BTreeMap::new(), bytes: 0, most: MOST_BYTES, clock: 0 }
+    }
 }
 
 impl Cache {
@@ -56,7 +65,8 @@ impl Cache {
             return plan;
         }
         let plan = Arc::new(make(&given));
-        let entry = Entry { program: program.clone(), given, plan: plan.clone(), used: 0 };
+        let bytes = size_of::<Entry>() + program_bytes(program) + plan.bytes();
+        let entry = Entry { program: program.clone(), given, plan: plan.clone(), bytes, used: 0 };
         self.0.with(|plans| plans.add(key, entry));
         plan
     }
@@ -79,15 +89,15 @@ impl Plans {
     }
 
     fn add(&mut self, key: usize, entry: Entry) {
-        if self.count >= MOST_PLANS {
+        if self.bytes + entry.bytes > self.most {
             self.shrink();
         }
         debug_assert!(Arc::as_ptr(&entry.program).addr() == key);
         let entries = self.by_program.entry(key).or_default();
         // Another thread may have been faster.
         if entries.iter().all(|other| other.given != entry.given) {
+            self.bytes += entry.bytes;
             entries.push(Entry { used: self.clock, ..entry });
-            self.count += 1;
         }
     }
 
@@ -99,8 +109,17 @@ impl Plans {
             entries.retain(|entry| entry.used > middle);
             !entries.is_empty()
         });
-        self.count = self.by_program.values().map(Vec::len).sum();
+        self.bytes = self.by_program.values().flatten().map(|entry| entry.bytes).sum();
     }
+}
+
+pub(super) fn program_bytes(program: &Program) -> usize {
+    let instructions = program.instructions.iter().map(|instruction| {
+        size_of::<Instruction>()
+            + size_of_val(&instruction.operands[..])
+            + size_of_val(&instruction.results[..])
+    });
+    size_of_val(&program.inputs[..]) + instructions.sum::<usize>()
 }
 
 #[cfg(feature = "std")]
@@ -149,3 +168,29 @@ mod lock {
 }
 
 pub(super) use lock::Lock;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(program: &Arc<Program>, bytes: usize) -> Entry {
+        let plan = Arc::new(Plan::Unfused);
+        Entry { program: program.clone(), given: AllGiven::new(), plan, bytes, used: 0 }
+    }
+
+    #[test]
+    fn plans_that_were_not_used_for_the_longest_time_go_beyond_a_number_of_bytes() {
+        let mut plans = Plans { most: 100, ..Plans::default() };
+        let programs: Vec<Arc<Program>> = (0..1000).map(|_| Arc::new(Program::default())).collect();
+        let key = |number: usize| Arc::as_ptr(&programs[number]).addr();
+        for number in 0..1000 {
+            plans.add(key(number), entry(&programs[number], 10));
+            assert!(plans.find(key(number), &AllGiven::new()).is_some());
+            assert!(plans.find(key(0), &AllGiven::new()).is_some(), "the first is used all the time");
+            let kept: usize = plans.by_program.values().map(Vec::len).sum();
+            assert!(plans.bytes <= 100 && plans.bytes == 10 * kept, "{} bytes of {kept}", plans.bytes);
+        }
+        assert!(plans.find(key(1), &AllGiven::new()).is_none());
+        assert!(plans.find(key(998), &AllGiven::new()).is_some());
+    }
+}

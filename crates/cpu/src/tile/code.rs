@@ -195,6 +195,24 @@ pub(super) enum Action {
 }
 
 impl Code {
+    /// The memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let of_stage = |stage: &Stage| {
+            size_of::<Stage>()
+                + (stage.rows.len() + stage.spread.len() + stage.tiles.len()) * size_of::<Step>()
+                + size_of_val(&stage.ahead[..])
+        };
+        size_of::<Code>()
+            + size_of_val(&self.accesses[..])
+            + size_of_val(&self.params[..])
+            + size_of_val(&self.uniforms[..])
+            + size_of_val(&self.numbers[..])
+            + (self.once.len() + self.hoisted.len()) * size_of::<Step>()
+            + self.stages.iter().map(of_stage).sum::<usize>()
+            + size_of_val(&self.folds[..])
+            + size_of_val(&self.slots[..])
+    }
+
     /// Whether elements are gone through more than once, after other elements were.
     pub(super) fn has_passes(&self) -> bool {
         let whole = self.chunks.size == self.chunks.length;

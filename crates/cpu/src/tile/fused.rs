@@ -79,6 +79,15 @@ impl Plan {
         }
     }
 
+    /// The memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Plan::Kernel(region) => region.bytes(),
+            Plan::Hero(split) => split.bytes(),
+            Plan::Native | Plan::Unfused => 0,
+        }
+    }
+
     fn run(&self, cpu: &Cpu, program: &Program, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         match self {
             // Which results an index out of range spoils, and what the error says, only the ops by themselves can tell.
@@ -149,6 +158,19 @@ impl Region {
             takes.retain(|&(param, _)| staged.iter().all(|staged| staged.param != param));
         }
         Some(Region { kernel, launch, staged, takes, plain, taking: Lock::default() })
+    }
+
+    /// The memory that it takes, with code for launches that overwrite operands.
+    pub(super) fn bytes(&self) -> usize {
+        let Kernel { body, params, .. } = &self.kernel;
+        let bindings = self.launch.bindings.iter().map(|binding| {
+            size_of_val(binding) + size_of_val(&binding.strides[..]) + size_of::<usize>()
+        });
+        size_of::<Region>()
+            + size_of_val(&body[..])
+            + size_of_val(&params[..])
+            + bindings.sum::<usize>()
+            + 2 * self.plain.bytes()
     }
 
     /// Whether indices are checked on the way.

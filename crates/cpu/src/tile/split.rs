@@ -1,7 +1,7 @@
 //! Regions around a matrix product or a convolution: it runs by its own kernel, and what follows as one kernel in the memory
 //! of its result.
 
-use super::cache::{AllGiven, Given};
+use super::cache::{AllGiven, Given, program_bytes};
 use super::fused::Region;
 use super::weights::with_integers;
 use crate::Cpu;
@@ -39,6 +39,13 @@ impl Split {
             None if end + 1 < program.instructions.len() => Split::at(&program, end, given),
             None => None,
         }
+    }
+
+    /// The memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Split>()
+            + program_bytes(&self.before)
+            + self.rest.as_ref().map_or(0, |rest| size_of_val(&rest.kept[..]) + rest.region.bytes())
     }
 
     /// Whether indices are checked on the way.

@@ -29,7 +29,7 @@ const MAX_INPUTS: usize = 32;
 const MAX_MEMBERS: usize = Nest::MAX_VALUES;
 
 /// Loading a value of so many elements twice is worth joining kernels that have nothing else in common.
-const WORTH_SHARING: usize = 1 << 14;
+pub(super) const WORTH_SHARING: usize = 1 << 14;
 
 /// Ops that run as one, or one that runs alone.
 pub(crate) struct Group {

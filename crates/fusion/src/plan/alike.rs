@@ -1,0 +1,348 @@
+//! Recordings that differ in the lengths of axes alone, and are planned alike.
+//!
+//! The planner asks few things of lengths: which are equal, which are 1, which tensor is larger, whether a product of
+//! lengths reaches a threshold, and which axes a reshape joins or cuts. [`Likeness`] holds the answers. Two recordings
+//! of equal ops, wiring and likeness get equal groups, so that a plan for one is a plan for the other once its types are
+//! replaced. Where the answers cannot be told from shapes one by one, lengths themselves are part of the likeness.
+
+use super::Structure;
+use super::group::WORTH_SHARING;
+use crate::record::Source;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+use kiln_ir::{DType, Mixer, Op, Regions, Shape, TensorType};
+use smallvec::SmallVec;
+
+/// Recordings with more shapes are not compared.
+const MOST_SHAPES: usize = 512;
+
+/// Shapes with more axes that are longer than 1 have too many products of lengths.
+const MOST_AXES: usize = 6;
+
+/// What the planner can ask of the lengths in a recording.
+#[derive(Debug)]
+pub(super) struct Likeness {
+    hash: u64,
+    /// All answers.
+    answers: Vec<u32>,
+    /// The shapes of the recording, each once, in the order in which they come.
+    shapes: Vec<Shape>,
+    /// The shape of each external, then of each result, by its place among `shapes`.
+    places: Vec<u32>,
+}
+
+impl Likeness {
+    /// That of a recording; `None` where it is not worth finding out, or a tensor has no elements.
+    pub(super) fn of(structure: &Structure, suited: Regions) -> Option<Likeness> {
+        let mut by_shape: BTreeMap<&[usize], u32> = BTreeMap::new();
+        let mut shapes: Vec<Shape> = Vec::new();
+        let mut places = Vec::with_capacity(structure.externals.len() + structure.alive.len());
+        for ty in structure.types() {
+            let place = *by_shape.entry(&ty.shape).or_insert_with(|| {
+                shapes.push(ty.shape);
+                shapes.len() as u32 - 1
+            });
+            if shapes.len() > MOST_SHAPES {
+                return None;
+            }
+            places.push(place);
+        }
+        let mut answers = Answers { suited, answers: Vec::new(), lengths: BTreeMap::new() };
+        answers.symbols(&shapes)?;
+        answers.products(structure, &shapes);
+        answers.sizes(&shapes);
+        answers.reshapes(structure, &shapes, &places)?;
+        let Answers { answers, .. } = answers;
+        let mut hasher = Mixer::new(structure.entries.len() as u64 + 1);
+        structure.entries.iter().for_each(|entry| hasher.write_u8(entry.op.kind() as u8));
+        (&answers, &places, &structure.alive).hash(&mut hasher);
+        Some(Likeness { hash: hasher.finish(), answers, shapes, places })
+    }
+
+    /// A hash of the answers and of the ops of the recording.
+    pub(super) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Whether two recordings of equal ops and wiring are planned alike.
+    pub(super) fn is_like(&self, other: &Likeness) -> bool {
+        self.hash == other.hash && self.places == other.places && self.answers == other.answers
+    }
+
+    /// What stands for each shape of this recording in one that is planned alike.
+    pub(super) fn replacements(&self, other: &Likeness) -> BTreeMap<Vec<usize>, Shape> {
+        self.shapes.iter().map(|shape| shape.to_vec()).zip(other.shapes.iter().copied()).collect()
+    }
+
+    /// The bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.answers.len() * 4 + self.places.len() * 4 + self.shapes.len() * size_of::<Shape>()
+    }
+}
+
+impl Structure {
+    /// The types of all externals, then of all results.
+    fn types(&self) -> impl Iterator<Item = &TensorType> {
+        self.externals.iter().chain(self.entries.iter().flat_map(|entry| &entry.results))
+    }
+}
+
+/// Whether two ops are equal but for lengths that the planner does not look at, or that the types of results have as
+/// well.
+pub(super) fn are_alike(a: &Op, b: &Op) -> bool {
+    a == b
+        || match (a, b) {
+            (Op::Full(a), Op::Full(b)) => a.dtype == b.dtype,
+            (Op::Iota { ty: a, axis }, Op::Iota { ty: b, axis: other }) => {
+                a.dtype == b.dtype && axis == other
+            }
+            (Op::Random { ty: a, distribution }, Op::Random { ty: b, distribution: other }) => {
+                a.dtype == b.dtype && distribution == other
+            }
+            (Op::Slice(a), Op::Slice(b)) => a.len() == b.len(),
+            (Op::Windows { axis, .. }, Op::Windows { axis: other, .. }) => axis == other,
+            pair => matches!(
+                pair,
+                (Op::Reshape(_), Op::Reshape(_))
+                    | (Op::Broadcast(_), Op::Broadcast(_))
+                    | (Op::SliceUpdate { .. }, Op::SliceUpdate { .. })
+                    | (Op::Resize { .. }, Op::Resize { .. })
+                    | (Op::Conv { .. }, Op::Conv { .. })
+                    | (Op::Pool(_), Op::Pool(_))
+                    | (Op::PoolGrad { .. }, Op::PoolGrad { .. })
+                    | (Op::TopK { .. }, Op::TopK { .. })
+            ),
+        }
+}
+
+/// An op of a region in one that is planned alike, by the type of its result; `None` where that does not say.
+pub(super) fn of_type(op: &Op, ty: TensorType) -> Option<Op> {
+    Some(match op {
+        Op::Full(_) => Op::Full(ty),
+        Op::Iota { axis, .. } => Op::Iota { ty, axis: *axis },
+        Op::Reshape(_) => Op::Reshape(ty.shape),
+        Op::Broadcast(_) => Op::Broadcast(ty.shape),
+        // What these hold depends on lengths, and no type says how.
+        Op::Random { .. }
+        | Op::Slice(_)
+        | Op::SliceUpdate { .. }
+        | Op::Windows { .. }
+        | Op::Resize { .. }
+        | Op::Conv { .. }
+        | Op::Pool(_)
+        | Op::PoolGrad { .. }
+        | Op::TopK { .. }
+        | Op::Fused(_) => return None,
+        Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Cast(_)
+        | Op::Bitcast(_)
+        | Op::Permute(_)
+        | Op::Pad(_)
+        | Op::Concat { .. }
+        | Op::Copy
+        | Op::Reduce { .. }
+        | Op::ArgReduce { .. }
+        | Op::Scan { .. }
+        | Op::Sort { .. }
+        | Op::Take { .. }
+        | Op::Gather { .. }
+        | Op::Put { .. }
+        | Op::Scatter { .. }
+        | Op::NonZero { .. }
+        | Op::MatMul
+        | Op::MatMulFloat8 { .. }
+        | Op::Softmax { .. }
+        | Op::Norm { .. }
+        | Op::Attention(_)
+        | Op::AttentionGrad(_)
+        | Op::Fft { .. }
+        | Op::Quantize { .. }
+        | Op::Dequantize
+        | Op::Collective(_)
+        | Op::Custom(_) => op.clone(),
+    })
+}
+
+/// The answers while they are found.
+struct Answers {
+    suited: Regions,
+    answers: Vec<u32>,
+    /// A number for each length, in the order in which they come.
+    lengths: BTreeMap<usize, u32>,
+}
+
+impl Answers {
+    fn add(&mut self, answer: usize) {
+        self.answers.push(answer as u32);
+    }
+
+    /// A length itself, where no answer about it is enough.
+    fn add_itself(&mut self, length: usize) {
+        self.answers.extend([length as u32, (length as u64 >> 32) as u32]);
+    }
+
+    /// Which lengths are equal, and which are 1. `None` where one is 0.
+    fn symbols(&mut self, shapes: &[Shape]) -> Option<()> {
+        self.lengths.insert(1, 0);
+        for shape in shapes {
+            self.add(shape.rank());
+            for &length in shape.iter() {
+                if length == 0 {
+                    return None;
+                }
+                let next = self.lengths.len() as u32;
+                let symbol = *self.lengths.entry(length).or_insert(next);
+                self.answers.push(symbol);
+            }
+        }
+        Some(())
+    }
+
+    /// Which thresholds the products of lengths reach: rows are such products, and so are their numbers.
+    fn products(&mut self, structure: &Structure, shapes: &[Shape]) {
+        let held: BTreeSet<usize> = structure.types().filter_map(|ty| greatest(ty.dtype)).collect();
+        let many = [self.suited.resident_row.saturating_add(1), self.suited.many_rows];
+        for shape in shapes {
+            for &length in shape.iter() {
+                self.add(held.iter().filter(|&&greatest| length > greatest).count());
+            }
+            self.add(usize::from(shape.num_elements() >= WORTH_SHARING));
+            let long: SmallVec<[usize; 6]> = shape.iter().copied().filter(|&length| length > 1).collect();
+            if long.len() > MOST_AXES {
+                long.iter().for_each(|&length| self.add_itself(length));
+                continue;
+            }
+            let products = products(&long);
+            for &product in &products {
+                self.add(many.iter().filter(|&&threshold| product >= threshold).count());
+            }
+            if self.suited.columns {
+                self.columns(&products);
+            }
+        }
+    }
+
+    /// What decides whether threads hold totals of columns: how many rows of threads an axis takes, and of which axes the
+    /// rows and the columns make up the whole.
+    fn columns(&mut self, products: &[usize]) {
+        /// Rows of threads that hold nothing at all.
+        const MOST: usize = 65;
+        let Some((&whole, parts)) = products.split_last() else { return };
+        for (i, &part) in parts.iter().enumerate() {
+            self.add(part.div_ceil(1024).min(MOST));
+            for (j, &other) in parts.iter().enumerate().skip(i) {
+                if part.checked_mul(other) == Some(whole) {
+                    self.add(i);
+                    self.add(j);
+                }
+            }
+        }
+    }
+
+    /// Which tensors are larger than others, and which are more than half as large.
+    fn sizes(&mut self, shapes: &[Shape]) {
+        let mut sizes: Vec<(usize, usize)> = Vec::new();
+        for (place, shape) in shapes.iter().enumerate() {
+            let size = shape.num_elements();
+            sizes.extend([(size, 2 * place), (size.saturating_mul(2), 2 * place + 1)]);
+        }
+        if self.suited.columns {
+            // Tensors are also compared with rows.
+            let next = 2 * shapes.len();
+            let rows = shapes.iter().flat_map(|shape| {
+                (1..shape.rank()).map(|from| shape[from..].iter().product()).collect::<SmallVec<[usize; 6]>>()
+            });
+            sizes.extend(rows.enumerate().map(|(i, row)| (row, next + i)));
+        }
+        sizes.sort_unstable();
+        let mut before = None;
+        for (size, of) in sizes {
+            self.add(of << 1 | usize::from(before == Some(size)));
+            before = Some(size);
+        }
+    }
+
+    /// Which axes each reshape joins or cuts. `None` where that is not told by its shapes.
+    fn reshapes(&mut self, structure: &Structure, shapes: &[Shape], places: &[u32]) -> Option<()> {
+        let externals = structure.externals.len();
+        let mut pairs: BTreeSet<(u32, u32)> = BTreeSet::new();
+        let mut result = externals;
+        for entry in &structure.entries {
+            if let (Op::Reshape(_), Some(&source)) = (&entry.op, entry.operands.first()) {
+                let operand = match source {
+                    Source::External(place) => place as usize,
+                    Source::Result(result) => externals + result as usize,
+                    Source::Number(_) | Source::Constant(_) => return None,
+                };
+                pairs.insert((places[operand], places[result]));
+            }
+            result += entry.results.len();
+        }
+        let mut parts: BTreeMap<usize, SmallVec<[usize; 6]>> = BTreeMap::new();
+        for (from, to) in pairs {
+            self.reshape(&shapes[from as usize], &shapes[to as usize], &mut parts);
+        }
+        Some(())
+    }
+
+    /// The pieces that a reshape cuts both shapes into. Where a length is known by other factors than before, or several
+    /// axes become several others, axes are cut where only the lengths themselves tell.
+    fn reshape(&mut self, from: &Shape, to: &Shape, parts: &mut BTreeMap<usize, SmallVec<[usize; 6]>>) {
+        let long = |shape: &Shape| -> SmallVec<[usize; 6]> {
+            shape.iter().copied().filter(|&length| length > 1).collect()
+        };
+        let (from, to) = (long(from), long(to));
+        let (mut i, mut j) = (0, 0);
+        while i < from.len() && j < to.len() {
+            let (start, begin) = (i, j);
+            let (mut left, mut right) = (from[i], to[j]);
+            (i, j) = (i + 1, j + 1);
+            while left != right {
+                let (side, next, product) =
+                    if left < right { (&from, &mut i, &mut left) } else { (&to, &mut j, &mut right) };
+                let Some(&length) = side.get(*next) else { break };
+                *product = product.saturating_mul(length);
+                *next += 1;
+            }
+            self.add(i - start);
+            self.add(j - begin);
+            let (joined, factors) = match (&from[start..i], &to[begin..j]) {
+                ([_], [_]) => continue,
+                ([joined], factors) | (factors, [joined]) => (*joined, factors),
+                (left, right) => {
+                    left.iter().chain(right).for_each(|&length| self.add_itself(length));
+                    continue;
+                }
+            };
+            let known = parts.entry(joined).or_insert_with(|| factors.into());
+            if known[..] != *factors {
+                let lengths: SmallVec<[usize; 6]> =
+                    [joined].iter().chain(known.iter()).chain(factors).copied().collect();
+                lengths.iter().for_each(|&length| self.add_itself(length));
+            }
+        }
+    }
+}
+
+/// The products of all sets of lengths, the whole last.
+fn products(lengths: &[usize]) -> SmallVec<[usize; 16]> {
+    let mut products: SmallVec<[usize; 16]> = SmallVec::from_elem(1, 1);
+    for &length in lengths {
+        for i in 0..products.len() {
+            products.push(products[i].saturating_mul(length));
+        }
+    }
+    products
+}
+
+/// The greatest length that an index of the dtype holds.
+fn greatest(dtype: DType) -> Option<usize> {
+    let bits = dtype.size() * 8 - usize::from(dtype.is_signed_int());
+    // Whatever is no number of 32 bits is counted in one.
+    let bits = if dtype.is_float() || dtype.is_bool() { 31 } else { bits };
+    (bits < usize::BITS as usize).then(|| (1 << bits) - 1)
+}
