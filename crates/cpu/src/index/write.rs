@@ -68,7 +68,9 @@ pub(crate) fn scatter(
     if shape.block == 1
         && let Some(places) = reader.places(cpu, &inputs, 1)?
     {
-        return write(cpu, mode, inputs, |source, target| shape.elements(cpu, &places, false, source, target));
+        return write(cpu, mode, inputs, |source, target| {
+            shape.elements(cpu, &places, false, source, target)
+        });
     }
     let indices = reader.indices(cpu, &inputs, 1)?;
     write(cpu, mode, inputs, |source, target| Scatter { cpu, shape, indices: &indices, source, target })
