@@ -47,6 +47,20 @@ pub struct Nest {
     /// The operands that are read with padding.
     padded: Vec<pad::Padded>,
     checked: Checked,
+    /// The indices that the region checks.
+    pub(crate) checks: Vec<IndexCheck>,
+}
+
+/// An index that must be below the length of an axis.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexCheck {
+    /// That of [`Compute::Checked`].
+    pub(crate) value: ValueId,
+    pub(crate) op: &'static str,
+    pub(crate) axis: usize,
+    pub(crate) length: usize,
+    /// The indices.
+    pub(crate) index: Slot,
 }
 
 /// What the last check found, so that the next one need not look at everything again.
