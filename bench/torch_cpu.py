@@ -37,13 +37,15 @@ SQUARE = (4096, 4096)
 TABLE = (32_000, 512)
 GATHERED = 8192
 SORTED = 1_000_000
+SCATTERED, PLACES = 1_000_000, 10_000
+POINTS = (4096, 64)
 ATTENTION = (4, 8, 512, 64)
 ADDITIONS = 2000
 BATCH = 64
 LENGTH, VOCABULARY, WIDTH, HEADS, FEED_FORWARD, LAYERS, SEQUENCES = 256, 8192, 256, 8, 1024, 4, 8
 
 # What torch.compile leaves as it is.
-NOT_COMPILED = {"matmul_512", "matmul_1024", "matmul_2048", "sort_1m", "op_overhead", "safetensors_load"}
+NOT_COMPILED = {"matmul_512", "matmul_1024", "matmul_2048", "scatter_add", "cdist", "sort_1m", "op_overhead", "safetensors_load"}
 
 
 class Unsupported(Exception):
@@ -195,6 +197,8 @@ class Peer:
             "fused_chain": self.fused_chain,
             "layernorm": self.layernorm,
             "gather_rows": self.gather_rows,
+            "scatter_add": self.scatter_add,
+            "cdist": lambda: self.inference(torch.cdist, torch.randn(POINTS), torch.randn(POINTS)),
             "sort_1m": self.sort,
             "attention_fwd": self.attention,
             "op_overhead": self.overhead,
@@ -219,6 +223,11 @@ class Peer:
     def gather_rows(self):
         rows = torch.randint(0, TABLE[0], (GATHERED,))
         return self.inference(lambda table, rows: table.index_select(0, rows), torch.randn(TABLE), rows)
+
+    def scatter_add(self):
+        places = torch.randint(0, PLACES, (SCATTERED,))
+        sums = lambda places, values: torch.zeros(PLACES).scatter_add_(0, places, values)
+        return self.inference(sums, places, torch.randn(SCATTERED))
 
     def sort(self):
         x = torch.randn(SORTED)

@@ -28,12 +28,14 @@ ROWS = (32_768, 4096)
 ATTENTION = (4, 16, 4096, 128)
 CONV_INPUT, CONV_WEIGHT = (64, 256, 56, 56), (256, 256, 3, 3)
 ADAMW = (64, (4096, 4096))
+POINTS = (4096, 64)
+COUNTED, DIFFERENT = 1_000_000, 1000
 ADDITIONS = 2000
 BATCH, LENGTH, VOCABULARY, WIDTH, HEADS, LAYERS = 16, 1024, 50_304, 768, 12, 12
 IMAGES, CLASSES, BLOCKS = 256, 1000, (3, 4, 6, 3)
 
 # What torch.compile leaves as it is.
-NOT_COMPILED = {*MATMULS, *FLOAT8, "attention", "attention_backward", "conv3x3", "adamw", "op_overhead"}
+NOT_COMPILED = {*MATMULS, *FLOAT8, "attention", "attention_backward", "conv3x3", "cdist", "bincount", "adamw", "op_overhead"}
 # What can be replayed as a CUDA graph.
 GRAPHED = {"op_overhead", "llama_decode"}
 
@@ -266,6 +268,8 @@ class Peer:
             "attention": lambda: self.repeated(10, attention, *heads()),
             "attention_backward": lambda: self.differentiated(10, attention, normal(ATTENTION), *heads()),
             "conv3x3": self.conv,
+            "cdist": lambda: self.repeated(10, torch.cdist, normal(POINTS, torch.float32), normal(POINTS, torch.float32)),
+            "bincount": lambda: self.repeated(10, torch.bincount, torch.randint(0, DIFFERENT, (COUNTED,), device=DEVICE)),
             "adamw": self.adamw,
             "op_overhead": self.overhead,
             "gpt2_train_step": self.gpt,

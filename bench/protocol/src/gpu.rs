@@ -12,6 +12,10 @@ pub const CONV_INPUT: [usize; 4] = [64, 256, 56, 56];
 pub const CONV_WEIGHT: [usize; 4] = [256, 256, 3, 3];
 /// Parameters of `adamw`: so many of that shape.
 pub const ADAMW: (usize, [usize; 2]) = (64, [4096, 4096]);
+/// Both inputs of `cdist`.
+pub const POINTS: [usize; 2] = [4096, 64];
+/// Numbers that `bincount` counts, and how many different ones there are.
+pub const COUNTED: (usize, usize) = (1_000_000, 1000);
 /// Additions in one repeat of `op_overhead`.
 pub const ADDITIONS: usize = 2000;
 
@@ -31,7 +35,7 @@ pub fn rounds(workload: &str) -> usize {
         "matmul_tf32_4096" => 20,
         "matmul_bf16_8192" | "matmul_tf32_8192" | "matmul_e4m3_8192" => 5,
         "gelu_f32" | "gelu_bf16" | "softmax" | "softmax_backward" | "layernorm" | "layernorm_backward" => 20,
-        "attention" | "attention_backward" | "conv3x3" => 10,
+        "attention" | "attention_backward" | "conv3x3" | "cdist" | "bincount" => 10,
         _ => 1,
     }
 }

@@ -72,6 +72,10 @@ pub const TABLE: [usize; 2] = [32_000, 512];
 pub const GATHERED: usize = 8192;
 /// Elements of `sort_1m`.
 pub const SORTED: usize = 1_000_000;
+/// Elements that `scatter_add` adds up, and the places that they are added into.
+pub const SCATTERED: (usize, usize) = (1_000_000, 10_000);
+/// Both inputs of `cdist`.
+pub const POINTS: [usize; 2] = [4096, 64];
 /// `[batch, heads, length, width]` of `attention_fwd`.
 pub const ATTENTION: [usize; 4] = [4, 8, 512, 64];
 /// Additions in one repeat of `op_overhead`.

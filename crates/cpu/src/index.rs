@@ -2,17 +2,20 @@
 //!
 //! Every index is checked before anything is written, so that a wrong one leaves the operands as they are.
 
+mod elements;
 mod find;
 mod read;
 mod update;
 mod write;
 
+use elements::Places;
 pub(crate) use find::nonzero;
 pub(crate) use read::{gather, take};
 pub(crate) use update::{Combine, Greatest, Least, Product, Sum};
 pub(crate) use write::{put, scatter, slice_update};
 
 use crate::Cpu;
+use crate::array::Array;
 use crate::contraction::tensor;
 use crate::copy::Shared;
 use alloc::format;
@@ -52,6 +55,49 @@ impl Reader<'_> {
                 Err(Error::unsupported("cpu", format!("{} cannot index", ty.dtype)))
             }
         }
+    }
+
+    /// As [`indices`](Self::indices), left where they are. `None` where the length does not fit a `u32`.
+    fn places(&self, cpu: &Cpu, inputs: &Operands, place: usize) -> Result<Option<Places>> {
+        if u32::try_from(self.length).is_err() {
+            return Ok(None);
+        }
+        let (array, ty) = tensor(inputs, place)?;
+        let array = cpu.contiguous(array, ty)?;
+        match ty.dtype {
+            DType::I64 => self.in_place::<i64>(cpu, array, &ty.shape),
+            DType::I32 => self.in_place::<i32>(cpu, array, &ty.shape),
+            DType::I16 => self.in_place::<i16>(cpu, array, &ty.shape),
+            DType::I8 => self.in_place::<i8>(cpu, array, &ty.shape),
+            DType::U64 => self.in_place::<u64>(cpu, array, &ty.shape),
+            DType::U32 => self.in_place::<u32>(cpu, array, &ty.shape),
+            DType::U16 => self.in_place::<u16>(cpu, array, &ty.shape),
+            DType::U8 => self.in_place::<u8>(cpu, array, &ty.shape),
+            DType::F64 | DType::F32 | DType::F16 | DType::BF16 | DType::Bool => {
+                Err(Error::unsupported("cpu", format!("{} cannot index", ty.dtype)))
+            }
+        }
+        .map(Some)
+    }
+
+    fn in_place<I: Element + TryInto<usize> + Display>(
+        &self,
+        cpu: &Cpu,
+        array: Array,
+        shape: &Shape,
+    ) -> Result<Places> {
+        let numbers = array.data::<I>();
+        let all_fit = AtomicBool::new(true);
+        cpu.pool.parallel_for(numbers.len(), GRAIN, |range| {
+            let fits = |number: &I| (*number).try_into().unwrap_or(usize::MAX) < self.length;
+            if !numbers[range].iter().fold(true, |fit, number| fit & fits(number)) {
+                all_fit.store(false, Ordering::Relaxed);
+            }
+        });
+        if !all_fit.into_inner() {
+            return Err(self.out_of_range(numbers, shape));
+        }
+        Ok(Places::new::<I>(array))
     }
 
     fn checked<I: Element + TryInto<usize> + Display>(

@@ -98,6 +98,8 @@ fn large_put() {
                 (0, &[50, 900][..], 60),
                 (0, &[300, 8], 9000),
                 (0, &[7], 60_000),
+                (0, &[7], 150_000),
+                (1, &[2, 9], 70_000),
                 (0, &[200_000], 40_000),
                 (1, &[90, 12], 700),
                 (1, &[2, 40, 3], 9000),
@@ -133,6 +135,9 @@ fn scatter() {
         (0, &[40, 300][..], &[90, 300][..]),
         (1, &[300, 40], &[300, 90]),
         (0, &[40], &[50_000]),
+        (0, &[40], &[200_000]),
+        (1, &[3, 40], &[3, 70_000]),
+        (0, &[40, 64], &[3000, 64]),
         (0, &[40, 2], &[40_000, 2]),
         (1, &[1, 40, 3], &[1, 30_000, 3]),
     ] {
@@ -232,4 +237,39 @@ fn a_wrong_index_is_named_and_nothing_is_written() {
     let empty = Given::Tensor(numbers(DType::F32, &[0, 2]));
     check(&Op::Take { axis: 0 }, &[empty.clone(), indices(DType::I32, 1, &[1])]);
     check(&Op::Take { axis: 0 }, &[empty, indices(DType::I32, 1, &[0])]);
+}
+
+/// Sums of many numbers over few places: chunks of the source have bins of their own, as many on any number of threads.
+#[test]
+fn sums_by_index_are_the_same_on_any_number_of_threads() {
+    let count = 300_001usize;
+    let source: Vec<f32> = (0..count).map(|i| ((i * 7919) % 10_007) as f32 / 97.0 - 40.0).collect();
+    for (dtype, length) in [(DType::I32, 1000), (DType::I64, 1000), (DType::U16, 60), (DType::I32, 250_000)] {
+        let numbers: Vec<i64> = (0..count).map(|i| ((i * 104_729 + i / 3) % length) as i64).collect();
+        let mut exact = vec![0.5f64; length];
+        for (&at, &x) in numbers.iter().zip(&source) {
+            exact[at as usize] += f64::from(x);
+        }
+        let sums = |threads: usize| {
+            let cpu = Cpu::with_threads(threads);
+            let base = cpu.write(TensorData::new(vec![0.5f32; length], [length]).unwrap());
+            let index = match dtype {
+                DType::I32 => TensorData::new(numbers.iter().map(|&at| at as i32).collect(), [count]),
+                DType::U16 => TensorData::new(numbers.iter().map(|&at| at as u16).collect(), [count]),
+                _ => TensorData::new(numbers.clone(), [count]),
+            };
+            let index = cpu.write(index.unwrap());
+            let source = cpu.write(TensorData::new(source.clone(), [count]).unwrap());
+            let op = Op::Scatter { axis: 0, mode: UpdateMode::Add };
+            let inputs = [base, index, source].map(Operand::Value).into_iter().collect();
+            outcome(&cpu, &op, inputs).unwrap().remove(0).to_vec::<f32>()
+        };
+        let alone = sums(1);
+        for (sum, exact) in alone.iter().zip(&exact) {
+            assert!((f64::from(*sum) - exact).abs() <= 1e-4 * exact.abs().max(1000.0), "{sum} {exact}");
+        }
+        for threads in [2, 3, 9] {
+            assert!(sums(threads).iter().zip(&alone).all(|(a, b)| a.to_bits() == b.to_bits()), "{threads}");
+        }
+    }
 }

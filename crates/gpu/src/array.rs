@@ -3,7 +3,7 @@
 use crate::driver::{Driver, Place};
 use crate::memory::Block;
 use crate::suspicion::Suspicions;
-use kiln_ir::{Error, Layout, Operand, Operands, Result, TensorType, Value};
+use kiln_ir::{Error, Layout, Operand, Result, TensorType, Value};
 use std::sync::Arc;
 
 /// The payload of the engine's values. Clones share the memory.
@@ -48,9 +48,9 @@ impl<D: Driver> Array<D> {
 }
 
 /// All that is suspected of operands.
-pub(crate) fn suspicions<D: Driver>(inputs: &Operands) -> Suspicions<D> {
+pub(crate) fn suspicions<'a, D: Driver>(inputs: impl IntoIterator<Item = &'a Operand>) -> Suspicions<D> {
     let mut all = Suspicions::<D>::new();
-    for value in inputs.iter().filter_map(Operand::value) {
+    for value in inputs.into_iter().filter_map(Operand::value) {
         let Ok(array) = Array::<D>::of(value) else { continue };
         all.join(&array.suspicions);
     }

@@ -4,7 +4,7 @@ use crate::Gpu;
 use crate::array::{Array, suspicions};
 use crate::driver::{Argument, Driver, Step};
 use crate::native::{Native, length};
-use crate::suspicion::Suspicion;
+use crate::suspicion::{Suspicion, Wrong};
 use crate::view::tensor;
 use kiln_ir::{
     DType, Engine, Error, Layout, Op, Operand, Operands, Result, TensorType, UpdateMode, Value, Values,
@@ -71,10 +71,9 @@ impl<D: Driver> Gpu<D> {
             Entries::Each => index_ty.shape[axis],
         };
         let result = self.uninit(&results[0])?;
-        let suspicion = self.suspicion(match entries {
-            Entries::List => || out_of_range("take"),
-            Entries::Each => || out_of_range("gather"),
-        })?;
+        let op = if entries == Entries::List { "take" } else { "gather" };
+        let wrong = Wrong::Native { op, axis, length: sides.length, indices: index_ty.shape };
+        let suspicion = self.suspicion(wrong)?;
         let native = Native::new(SOURCE, "kiln_take")
             .name("KILN_TAKE", "")
             .name("INDEX_AT", entries.place())
@@ -119,12 +118,11 @@ impl<D: Driver> Gpu<D> {
                 inputs[place] = Operand::Value(self.cast(&inputs[place], computed)?);
             }
         }
-        let suspicion = self.suspicion(match entries {
-            Entries::List => || out_of_range("put"),
-            Entries::Each => || out_of_range("scatter"),
-        })?;
         let mut all = suspicions::<D>(&inputs);
         let (index, index_ty) = tensor::<D>(&inputs, 1)?;
+        let op = if entries == Entries::List { "put" } else { "scatter" };
+        let wrong = Wrong::Native { op, axis, length: ty.shape[axis], indices: index_ty.shape };
+        let suspicion = self.suspicion(wrong)?;
         let (source, source_ty) = tensor::<D>(&inputs, 2)?;
         let (index_ty, source_shape) = (*index_ty, source_ty.shape);
         let index_dtype = index_ty.dtype;
@@ -250,10 +248,6 @@ impl<D: Driver> Gpu<D> {
         self.copy_elements(array, &fresh, ty.dtype)?;
         Ok(Array { layout: Layout::contiguous(ty.shape), suspicions: array.suspicions.clone(), ..fresh })
     }
-}
-
-fn out_of_range(op: &str) -> Error {
-    Error::value(op, "an index is out of range").hint("indices go from 0 to the length of the axis less 1")
 }
 
 /// The dtype in which elements are combined: one of four or eight bytes, which devices change as a whole.

@@ -6,7 +6,7 @@ use crate::driver::{Argument, Arguments, Driver, Grid};
 use crate::joint::Joint;
 use crate::memory::Block;
 use crate::strided::begins_aligned;
-use crate::suspicion::{Suspicion, Suspicions};
+use crate::suspicion::{Suspicion, Suspicions, Wrong};
 use crate::trace::Label;
 use half::{bf16, f16};
 use kiln_ir::{
@@ -14,7 +14,7 @@ use kiln_ir::{
     ProgramOperand, Result, Scalar, Shape, TensorType, Values,
 };
 use kiln_kernel::print::{GpuArgument, cpp};
-use kiln_kernel::{Binding, GpuSchedule, Hero, Kernel, Launch, Nest, Param, ParamKind};
+use kiln_kernel::{Binding, Check, GpuSchedule, Hero, Kernel, Launch, Lowered, Nest, Param, ParamKind};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -91,12 +91,21 @@ impl<D: Driver> Default for Regions<D> {
     }
 }
 
+/// The checks and the operands that a result comes from.
+struct Sources {
+    checks: Vec<bool>,
+    operands: Vec<bool>,
+}
+
 /// A program as one kernel.
 pub(crate) struct Region<D: Driver> {
     kernel: Arc<Kernel>,
     launch: Launch,
     schedule: GpuSchedule,
     arguments: Vec<GpuArgument>,
+    checks: Vec<Arc<Check>>,
+    /// What each result comes from.
+    sources: Vec<Sources>,
     /// What runs one after the other, and the blocks of each.
     functions: Vec<(Arc<D::Function>, usize)>,
     /// Of one that may run together with others like it.
@@ -199,7 +208,8 @@ impl<D: Driver> Gpu<D> {
                 if !recipe.aligned {
                     schedule = schedule.unaligned(&kernel, &launch);
                 }
-                let region = Region::compile(self, kernel, launch, schedule, Vec::new())?;
+                let lowered = Lowered { kernel, launch, checks: Vec::new() };
+                let region = Region::compile(self, lowered, schedule, Vec::new(), &[])?;
                 let region =
                     Arc::new(region.ok_or_else(|| Error::unsupported("gpu", "a copy has no kernel"))?);
                 self.regions.with(|known| {
@@ -232,18 +242,19 @@ impl<D: Driver> Region<D> {
         let layouts: Vec<kiln_kernel::Layout> = given.iter().map(layout).collect();
         let results = nest.result_layouts(&outputs, &layouts);
         let Ok(lowered) = nest.lower_to(&outputs, &layouts, &results) else { return Ok(None) };
-        let (kernel, launch) = (lowered.kernel, lowered.launch);
+        let (kernel, launch) = (&lowered.kernel, &lowered.launch);
         let multiprocessors = gpu.driver.info().multiprocessors;
-        let mut schedule = GpuSchedule::choose(&kernel, &launch).filling(&kernel, &launch, multiprocessors);
+        let mut schedule = GpuSchedule::choose(kernel, launch).filling(kernel, launch, multiprocessors);
         if given.iter().any(|given| matches!(given, Given::Tensor(_, false))) {
-            schedule = schedule.unaligned(&kernel, &launch);
+            schedule = schedule.unaligned(kernel, launch);
         }
         let results = outputs.iter().zip(&results).map(|(&output, layout)| {
             let mut strides = [0; MAX_RANK];
             strides[..layout.0.len()].copy_from_slice(&layout.0);
             Layout::strided(nest.ty(output).shape, strides, 0)
         });
-        Region::compile(gpu, kernel, launch, schedule, results.collect())
+        let results = results.collect();
+        Region::compile(gpu, lowered, schedule, results, &operands_of(program))
     }
 
     /// The kernel with that schedule; `None` where it cannot be printed.
@@ -252,10 +263,10 @@ impl<D: Driver> Region<D> {
     /// When the kernel does not compile.
     fn compile(
         gpu: &Gpu<D>,
-        kernel: Kernel,
-        launch: Launch,
+        Lowered { kernel, launch, checks }: Lowered,
         schedule: GpuSchedule,
         results: Vec<Layout>,
+        operands: &[Vec<bool>],
     ) -> Result<Option<Region<D>>> {
         let Ok(printed) = cpp(&kernel, &schedule, gpu.driver.info().dialect) else { return Ok(None) };
         let source: Arc<str> = printed.text.into();
@@ -264,9 +275,26 @@ impl<D: Driver> Region<D> {
             functions.push((gpu.kernels.function(&source, entry)?, blocks));
         }
         let takes = (0..results.len()).map(|place| taken_by(&kernel, &launch, place)).collect();
+        let sources = |(place, operands): (usize, &Vec<bool>)| Sources {
+            checks: checks_of(&kernel, &launch, &checks, place),
+            operands: operands.clone(),
+        };
+        let sources = operands.iter().enumerate().map(sources).collect();
+        let checks = checks.into_iter().map(Arc::new).collect();
         let (kernel, arguments) = (Arc::new(kernel), printed.arguments);
         let joint = Joint::of(gpu, (&kernel, schedule), &arguments, &functions[0].0).map(Arc::new);
-        Ok(Some(Region { kernel, launch, schedule, arguments, functions, joint, results, takes }))
+        Ok(Some(Region {
+            kernel,
+            launch,
+            schedule,
+            arguments,
+            checks,
+            sources,
+            functions,
+            joint,
+            results,
+            takes,
+        }))
     }
 
     fn run(&self, gpu: &Gpu<D>, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
@@ -285,21 +313,16 @@ impl<D: Driver> Region<D> {
             };
             targets.push(Array { layout: *layout, ..array });
         }
-        let mut suspicions = suspicions::<D>(inputs);
-        let mut own = None;
-        if self.arguments.contains(&GpuArgument::Failed) {
-            let suspicion = gpu.suspicion(|| {
-                let hint = "indices go from 0 to the length of the axis less 1";
-                Error::value("fused", "an index is out of range").hint(hint)
-            })?;
-            suspicions.push(&suspicion);
-            own = Some(suspicion);
-        }
-        self.launch(gpu, inputs, &targets, own.as_ref())?;
-        let values = targets
-            .into_iter()
-            .zip(results)
-            .map(|(array, ty)| Array { suspicions: suspicions.clone(), ..array }.into_value(*ty));
+        let of_all = suspicions::<D>(inputs);
+        let own = match self.checks.is_empty() {
+            true => SmallVec::new(),
+            false => gpu.consecutive(self.checks.iter().cloned().map(Wrong::Fused))?,
+        };
+        self.launch(gpu, inputs, &targets, own.first())?;
+        let values = targets.into_iter().zip(results).zip(&self.sources).map(|((array, ty), sources)| {
+            let suspicions = sources.suspicions(inputs, &of_all, &own);
+            Array { suspicions, ..array }.into_value(*ty)
+        });
         Ok(values.collect())
     }
 
@@ -418,6 +441,56 @@ impl<D: Driver> Region<D> {
         }
         launch(last, arguments)
     }
+}
+
+impl Sources {
+    /// What is suspected of the result: of all operands that may be `of_all`.
+    fn suspicions<D: Driver>(
+        &self,
+        inputs: &Operands,
+        of_all: &Suspicions<D>,
+        own: &[Suspicion<D>],
+    ) -> Suspicions<D> {
+        let mut found = if of_all.is_empty() || self.operands.iter().all(|&is_source| is_source) {
+            of_all.clone()
+        } else {
+            suspicions::<D>(inputs.iter().zip(&self.operands).filter(|(_, is)| **is).map(|(x, _)| x))
+        };
+        own.iter().zip(&self.checks).filter(|(_, is)| **is).for_each(|(word, _)| found.push(word));
+        found
+    }
+}
+
+/// The checks that the kernel's result at a place comes from.
+fn checks_of(kernel: &Kernel, launch: &Launch, checks: &[Check], place: usize) -> Vec<bool> {
+    let is_stored = |param: u32| launch.bindings[param as usize].place == place;
+    let mut is_source = vec![false; kernel.body.len()];
+    for (number, instruction) in kernel.body.iter().enumerate().rev() {
+        if is_source[number] || instruction.compute.store().is_some_and(|(param, _)| is_stored(param)) {
+            instruction.compute.operands().iter().for_each(|&operand| is_source[operand as usize] = true);
+        }
+    }
+    checks.iter().map(|check| is_source[check.value as usize]).collect()
+}
+
+/// The inputs that each output of a program comes from.
+fn operands_of(program: &Program) -> Vec<Vec<bool>> {
+    let inputs = program.inputs.len();
+    let mut sources: Vec<Vec<bool>> = (0..inputs).map(|i| (0..inputs).map(|j| i == j).collect()).collect();
+    let joined = |sources: &[Vec<bool>], operands: &[ProgramOperand]| {
+        let mut all = vec![false; inputs];
+        for operand in operands {
+            if let ProgramOperand::Slot(slot) = operand {
+                all.iter_mut().zip(&sources[*slot]).for_each(|(all, one)| *all |= one);
+            }
+        }
+        all
+    };
+    for instruction in &program.instructions {
+        let of_results = joined(&sources, &instruction.operands);
+        sources.extend(instruction.results.iter().map(|_| of_results.clone()));
+    }
+    program.outputs.iter().map(|output| joined(&sources, core::slice::from_ref(output))).collect()
 }
 
 /// The operands whose memory a result may take: those of which every point reads the element where it writes its own, and no

@@ -6,7 +6,7 @@ use crate::driver::{Argument, Driver};
 use crate::memory::Block;
 use crate::native::{Native, length};
 use crate::view::tensor;
-use kiln_ir::{Axes, DType, Op, Operands, Result, Shape, TensorType, Values};
+use kiln_ir::{Axes, DType, Engine, Op, Operand, Operands, Reduction, Result, Shape, TensorType, Values};
 use kiln_kernel::print::memory_type;
 use smallvec::{SmallVec, smallvec};
 
@@ -14,6 +14,17 @@ const SOURCE: &str = include_str!("native/sort.cu");
 
 /// Elements that one block sorts: `KILN_TILE` of the source.
 const TILE: usize = 2048;
+
+/// Chunks of a line of 8-bit elements, from which on they grow.
+const MOST_CHUNKS: usize = 512;
+
+/// Tiles of a chunk at most.
+const MOST_TILES: usize = 16;
+
+/// Whether so many of a line are found by counting: 8-bit elements, too many for one tile. Counts have 32 bits.
+fn is_counted(dtype: DType, len: usize, keep: usize) -> bool {
+    dtype.size() == 1 && len > TILE && keep * 2 > TILE && u32::try_from(len).is_ok()
+}
 
 /// An operand as lines without gaps.
 pub(crate) struct Lines<D: Driver> {
@@ -56,14 +67,19 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<Values> {
         let (x, ty) = tensor::<D>(&inputs, 0)?;
         let dtype = ty.dtype;
-        if i32::try_from(ty.shape[axis]).is_err() || ty.shape[axis] == i32::MAX as usize {
+        let keep = results[0].shape[axis];
+        let counts = is_counted(dtype, ty.shape[axis], keep);
+        if !counts && (i32::try_from(ty.shape[axis]).is_err() || ty.shape[axis] == i32::MAX as usize) {
             return self.expanded(op, inputs, results);
         }
-        let keep = results[0].shape[axis];
         let lines = self.lines(x, dtype, axis)?;
         let (values, indices) = (self.uninit(&results[0])?, self.uninit(&results[1])?);
         if results[0].num_elements() > 0 {
-            let key = if dtype.size() == 8 { DType::U64 } else { DType::U32 };
+            let key = match dtype.size() {
+                8 => DType::U64,
+                _ if counts => DType::U8,
+                _ => DType::U32,
+            };
             let index = results[1].dtype;
             let sort = Sort {
                 lines: &lines,
@@ -75,7 +91,7 @@ impl<D: Driver> Gpu<D> {
                 indices: &indices,
                 index,
             };
-            self.sort_lines(&sort)?;
+            if counts { self.sort_by_counts(&sort)? } else { self.sort_lines(&sort)? }
         }
         let values = lines.result(values, &results[0].shape);
         let indices = lines.result(indices, &results[1].shape);
@@ -121,6 +137,39 @@ impl<D: Driver> Gpu<D> {
             length(sort.keep),
         ];
         self.native(sort.native("kiln_ordered", "KILN_ORDERED"), total, arguments)
+    }
+
+    /// Long lines of 8-bit elements: how often each occurs before a chunk says where those of the chunk come. Takes a few bytes of
+    /// memory for each [`TILE`] beside the results.
+    fn sort_by_counts(&self, sort: &Sort<'_, D>) -> Result<()> {
+        let Lines { count, length: len, .. } = *sort.lines;
+        let chunk = TILE * (len / (MOST_CHUNKS * TILE)).clamp(1, MOST_TILES);
+        let chunks = len.div_ceil(chunk);
+        let ty = TensorType::new([count, 256 * chunks], DType::U32);
+        let counts = self.uninit(&ty)?;
+        let native = |entry, part| sort.native(entry, part).name("FROM_ELEMENTS", "");
+        let arguments = smallvec![
+            sort.lines.array.place(sort.dtype),
+            counts.place(ty.dtype),
+            length(len),
+            length(chunks),
+            length(chunk),
+        ];
+        self.native_blocks(native("kiln_count", "KILN_COUNT"), count * chunks, arguments)?;
+        let scan = Op::Scan { reduction: Reduction::Sum, axis: 1, reverse: false, exclusive: true };
+        let starts = self.execute(&scan, smallvec![Operand::Value(counts.into_value(ty))], &[ty]).remove(0);
+        let starts = self.contiguous(Array::<D>::of(&starts)?, ty.dtype)?;
+        let arguments = smallvec![
+            sort.lines.array.place(sort.dtype),
+            starts.place(ty.dtype),
+            sort.values.place(sort.dtype),
+            sort.indices.place(sort.index),
+            length(len),
+            length(chunks),
+            length(chunk),
+            length(sort.keep),
+        ];
+        self.native_blocks(native("kiln_spread", "KILN_SPREAD"), count * chunks, arguments)
     }
 
     /// Few of many: the first of each tile, and then of these, until one tile holds them all.

@@ -7,15 +7,51 @@
 use crate::Gpu;
 use crate::driver::{Argument, Driver, Place, Step};
 use crate::memory::Block;
-use kiln_ir::{Error, Result};
+use kiln_ir::{Error, Result, Shape};
+use kiln_kernel::Check;
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What makes an error: hardly any is ever asked for.
-type Wrong = fn() -> Error;
+/// What is wrong where a word is set: an index that is out of range for an axis.
+#[derive(Clone)]
+pub(crate) enum Wrong {
+    /// Of a kernel that was made from a region.
+    Fused(Arc<Check>),
+    /// Of a native kernel, which numbers the points of the tensor of indices, of that shape.
+    Native { op: &'static str, axis: usize, length: usize, indices: Shape },
+}
+
+impl Wrong {
+    /// The error that a word tells of, as kernels write it: see [`GpuArgument::Failed`](kiln_kernel::print::GpuArgument::Failed).
+    fn error(&self, word: u64) -> Error {
+        let point = (u32::MAX - (word >> 32) as u32) as usize;
+        let index = match word as u32 as i32 {
+            i32::MAX => format!("{} or more", i32::MAX),
+            i32::MIN => format!("{} or less", i32::MIN),
+            index => index.to_string(),
+        };
+        match self {
+            Wrong::Fused(check) => {
+                Error::index_out_of_range(check.op, index, &check.position(point), check.axis, check.length)
+            }
+            Wrong::Native { op, axis, length, indices } => {
+                let (mut position, mut rest) = (*indices, point);
+                for at in (0..indices.rank()).rev() {
+                    position[at] = rest % indices[at].max(1);
+                    rest /= indices[at].max(1);
+                }
+                Error::index_out_of_range(op, index, &position, *axis, *length)
+            }
+        }
+    }
+}
 
 /// Words of a page.
 const WORDS: usize = 512;
+
+/// Bytes of a word.
+const BYTES: usize = 8;
 
 /// A word that a kernel sets when something is wrong.
 pub(crate) struct Suspicion<D: Driver> {
@@ -100,7 +136,7 @@ impl<D: Driver> Page<D> {
 impl<D: Driver> Suspicion<D> {
     /// Where the word is.
     pub(crate) fn at(&self) -> Place<D::Memory> {
-        self.page.block.at(self.word * 4)
+        self.page.block.at(self.word * BYTES)
     }
 
     /// Its word, as an argument.
@@ -186,21 +222,31 @@ impl<D: Driver> Marks<D> {
 
 impl<D: Driver> Gpu<D> {
     /// A word that a kernel sets when something is wrong, and what is wrong then.
-    pub(crate) fn suspicion(&self, error: Wrong) -> Result<Suspicion<D>> {
+    pub(crate) fn suspicion(&self, wrong: Wrong) -> Result<Suspicion<D>> {
+        let mut words = self.consecutive(core::iter::once(wrong))?;
+        words.pop().ok_or_else(|| Error::unsupported("gpu", "there is no word"))
+    }
+
+    /// Words that lie one after the other, at most as many as a page has.
+    pub(crate) fn consecutive(
+        &self,
+        wrong: impl ExactSizeIterator<Item = Wrong>,
+    ) -> Result<SmallVec<[Suspicion<D>; 1]>> {
         let mut state = self.pages.lock();
-        if state.current.as_ref().is_none_or(|page| page.errors().len() == WORDS) {
-            let block = Arc::new(self.block(WORDS * 4)?);
-            self.queue.push(Step::Fill { to: block.at(0), bytes: WORDS * 4, value: 0 })?;
+        if state.current.as_ref().is_none_or(|page| page.errors().len() + wrong.len() > WORDS) {
+            let block = Arc::new(self.block(WORDS * BYTES)?);
+            self.queue.push(Step::Fill { to: block.at(0), bytes: WORDS * BYTES, value: 0 })?;
             let full = state.current.replace(Page::new(block));
             state.full.retain(|page| page.strong_count() > 0);
             state.full.extend(full.as_ref().map(Arc::downgrade));
         }
         let page = state.current.clone().ok_or_else(|| Error::unsupported("gpu", "there is no page"))?;
         let mut errors = page.errors();
-        let word = errors.len();
-        errors.push(error);
+        let first = errors.len();
+        errors.extend(wrong);
+        let words = first..errors.len();
         drop(errors);
-        Ok(Suspicion { page, word })
+        Ok(words.map(|word| Suspicion { page: page.clone(), word }).collect())
     }
 
     /// The first error that the device met on the way to a value. Everything that was queued before must be done.
@@ -214,7 +260,7 @@ impl<D: Driver> Gpu<D> {
             }
             let set = (0..WORDS).find(|&i| words[i / 64] & (1 << (i % 64)) != 0 && seen[i] != 0);
             if let Some(word) = set {
-                return Err(page.errors()[word]());
+                return Err(page.errors()[word].error(seen[word]));
             }
         }
         Ok(())
@@ -261,13 +307,11 @@ impl<D: Driver> Gpu<D> {
         Ok(!page.errors().is_empty() && self.words(page)?.iter().any(|word| *word != 0))
     }
 
-    fn words(&self, page: &Page<D>) -> Result<Vec<u32>> {
-        let mut bytes = [0; WORDS * 4];
+    fn words(&self, page: &Page<D>) -> Result<Vec<u64>> {
+        let mut bytes = [0; WORDS * BYTES];
         self.queue.read(&page.block.at(0), &mut bytes)?;
-        Ok(bytes
-            .chunks_exact(4)
-            .map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
-            .collect())
+        let (words, _) = bytes.as_chunks::<BYTES>();
+        Ok(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
     }
 }
 

@@ -186,6 +186,23 @@ impl<'a> Rule<'a> {
         self.dtype(dtype.is_int(), "an integer dtype for indices", dtype)
     }
 
+    /// Checks that a dtype can hold the indices along axes of these lengths, which are results.
+    fn holds_indices(&self, index: DType, ty: &TensorType, axes: impl Iterator<Item = usize>) -> Result<()> {
+        self.index_dtype(index)?;
+        let bits = 8 * index.size() as u32 - u32::from(index.is_signed_int());
+        let greatest = u64::MAX >> (64 - bits);
+        for axis in axes {
+            let length = ty.shape[axis];
+            if length as u64 > greatest.saturating_add(1) {
+                let problem = format!("axis {axis} has {length} elements, but {index} counts to {greatest}");
+                return Err(self
+                    .error(problem)
+                    .hint("ask for indices of a wider integer dtype, or go through the axis in parts"));
+            }
+        }
+        Ok(())
+    }
+
     fn same_dtype(&self, a: &TensorType, b: &TensorType) -> Result<()> {
         if a.dtype == b.dtype {
             return Ok(());

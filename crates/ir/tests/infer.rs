@@ -1,6 +1,8 @@
 //! The short way of inference against the long one.
 
-use kiln_ir::{Binary, Comparison, DType, Op, Scalar, TensorType, infer, infer_alike, infer_with_number};
+use kiln_ir::{
+    Binary, Comparison, DType, Extremum, Op, Scalar, TensorType, infer, infer_alike, infer_with_number,
+};
 
 /// Where `infer_alike` answers, it answers what `infer` does; elsewhere it is silent.
 #[test]
@@ -44,4 +46,30 @@ fn infer_with_number_agrees_with_infer() {
         }
     }
     assert!(answers > 0, "the short way answers for no op");
+}
+
+/// Indices never wrap: an axis that is too long for their dtype is refused.
+#[test]
+fn indices_that_their_dtype_cannot_hold_are_refused() {
+    let infer_of = |op: Op, ty: TensorType| infer(&op, &[ty.into()]);
+    let long = |length: usize| TensorType::new([2, length], DType::U8);
+    let ops = |index: DType| {
+        [
+            Op::ArgReduce { extremum: Extremum::Max, axis: 1, index },
+            Op::Sort { axis: 1, descending: false, index },
+            Op::TopK { axis: 1, k: 3, largest: true, index },
+            Op::NonZero { index },
+        ]
+    };
+    for (index, most) in
+        [(DType::I32, 1usize << 31), (DType::U32, 1 << 32), (DType::I8, 128), (DType::U8, 256)]
+    {
+        for op in ops(index) {
+            assert!(infer_of(op.clone(), long(most)).is_ok(), "{op:?}");
+            let error = infer_of(op.clone(), long(most + 1)).unwrap_err().to_string();
+            let problem = format!("axis 1 has {} elements, but {index} counts to {}", most + 1, most - 1);
+            assert!(error.contains(&problem), "{op:?}: {error}");
+        }
+    }
+    assert!(ops(DType::I64).into_iter().all(|op| infer_of(op, long(1 << 40)).is_ok()));
 }

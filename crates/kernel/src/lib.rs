@@ -43,7 +43,7 @@ pub use kernel::{
     Axis, AxisSet, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass,
     ValueId,
 };
-pub use lower::{Layout, Lowered, NotLowered};
+pub use lower::{Check, Layout, Lowered, NotLowered};
 pub use nest::{Nest, Operand, Refusal, Savepoint, Slot};
 pub use schedule::{GpuSchedule, TileSchedule};
 pub use verify::{Invalid, verify};

@@ -1,6 +1,6 @@
 //! From a nest to a kernel: axes in order, merged where every parameter agrees, and strides by class.
 
-use crate::nest::{AtomId, Nest, NestValue, Origin, Slot, SlotState};
+use crate::nest::{AtomId, IndexCheck, Nest, NestValue, Origin, Slot, SlotState};
 use crate::{
     Axis, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass, ValueId,
 };
@@ -27,6 +27,45 @@ pub struct Lowered {
     pub kernel: Kernel,
     /// Extents and strides.
     pub launch: Launch,
+    /// The indices that the kernel checks, in the order of its [`Compute::Checked`].
+    pub checks: Vec<Check>,
+}
+
+/// An index that a kernel checks: one of those along an axis of a tensor, which has this length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The [`Compute::Checked`].
+    pub value: ValueId,
+    /// The op that reads or writes by index.
+    pub op: &'static str,
+    /// The axis that is indexed.
+    pub axis: usize,
+    /// Its length.
+    pub length: usize,
+    /// The axes that the tensor of indices has.
+    rank: usize,
+    terms: Vec<Term>,
+}
+
+/// A digit of a point's number, and its part in the index along an axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    divisor: usize,
+    extent: usize,
+    axis: usize,
+    factor: usize,
+}
+
+impl Check {
+    /// Where among the indices a point lies. It is numbered in row-major order along the axes that the checked value
+    /// [depends on](Kernel::dependence).
+    pub fn position(&self, point: usize) -> Shape {
+        let mut position: Shape = core::iter::repeat_n(0, self.rank).collect();
+        for Term { divisor, extent, axis, factor } in &self.terms {
+            position[*axis] += point / divisor % extent * factor;
+        }
+        position
+    }
 }
 
 /// Why a region has no kernel.
@@ -51,6 +90,8 @@ impl fmt::Display for NotLowered {
 #[derive(Clone, Debug)]
 struct Loop {
     atom: AtomId,
+    /// Those around it that were merged into it, innermost first.
+    outer: Vec<AtomId>,
     role: Axis,
     extent: usize,
     strides: Vec<isize>,
@@ -139,7 +180,45 @@ impl Nest {
             extents: loops.iter().map(|axis| axis.extent).collect(),
             bindings: params.iter().enumerate().map(binding).collect(),
         };
-        Ok(Lowered { kernel, launch })
+        let checks = self.described_checks(&kernel, &loops, &renamed);
+        Ok(Lowered { kernel, launch, checks })
+    }
+
+    /// The checks that a kernel has, in its order.
+    fn described_checks(&self, kernel: &Kernel, loops: &[Loop], renamed: &[ValueId]) -> Vec<Check> {
+        if self.checks.is_empty() {
+            return Vec::new();
+        }
+        let dependence = kernel.dependence();
+        let mut checks: Vec<Check> = Vec::new();
+        for check in &self.checks {
+            let value = renamed[check.value as usize];
+            if value == ValueId::MAX || checks.iter().any(|other| other.value == value) {
+                continue;
+            }
+            let crossed = loops.iter().enumerate().filter(|(i, _)| dependence[value as usize] & 1 << i != 0);
+            let (mut divisors, mut divisor): (Vec<(AtomId, usize)>, usize) = (Vec::new(), 1);
+            for (_, axis) in crossed.rev() {
+                for &atom in core::iter::once(&axis.atom).chain(&axis.outer) {
+                    divisors.push((atom, divisor));
+                    divisor *= self.atoms.extent(atom);
+                }
+            }
+            let index = self.state(check.index);
+            let (mut terms, mut inner) = (Vec::new(), (usize::MAX, 1));
+            for &(axis, atom) in self.leaves(index).iter().rev() {
+                let (axis, extent) = (axis as usize, self.atoms.extent(atom));
+                let factor = if inner.0 == axis { inner.1 } else { 1 };
+                if let Some(&(_, divisor)) = divisors.iter().find(|(other, _)| *other == atom) {
+                    terms.push(Term { divisor, extent, axis, factor });
+                }
+                inner = (axis, factor * extent);
+            }
+            let IndexCheck { op, axis, length, .. } = *check;
+            checks.push(Check { value, op, axis, length, rank: index.ty.shape.rank(), terms });
+        }
+        checks.sort_by_key(|check| check.value);
+        checks
     }
 
     /// The parameters: inputs and numbers that an output needs, in order, then outputs.
@@ -269,6 +348,7 @@ impl Nest {
             .into_iter()
             .map(|atom| Loop {
                 atom,
+                outer: Vec::new(),
                 role: if reducing && self.atoms.is_reduced(atom) { Axis::Reduce } else { Axis::Parallel },
                 extent: self.atoms.extent(atom),
                 strides: steps.iter().map(|steps| stride(steps, atom)).collect(),
@@ -457,6 +537,8 @@ fn merge(loops: &mut Vec<Loop>, indexed: &[AtomId]) {
         if alike {
             let outer = loops.remove(i - 1);
             loops[i - 1].extent *= outer.extent;
+            loops[i - 1].outer.push(outer.atom);
+            loops[i - 1].outer.extend(outer.outer);
         } else {
             i += 1;
         }

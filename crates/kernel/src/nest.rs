@@ -51,6 +51,20 @@ pub struct Nest {
     /// The slots that a product made [`Origin::Prologue`], in that order.
     demoted: Vec<usize>,
     checked: Checked,
+    /// The indices that the region checks.
+    pub(crate) checks: Vec<IndexCheck>,
+}
+
+/// An index that must be below the length of an axis.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexCheck {
+    /// That of [`Compute::Checked`].
+    pub(crate) value: ValueId,
+    pub(crate) op: &'static str,
+    pub(crate) axis: usize,
+    pub(crate) length: usize,
+    /// The indices.
+    pub(crate) index: Slot,
 }
 
 /// What the last check found, so that the next one need not look at everything again.

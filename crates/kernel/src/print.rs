@@ -50,7 +50,10 @@ pub enum GpuArgument {
     Stride(u32, u32),
     /// Memory for [so many](GpuSchedule::scratch_len) elements of the dtype, which the passes share.
     Scratch(DType),
-    /// A word that holds 0 and becomes 1 where an index is out of range.
+    /// A word for each [`Compute::Checked`], in their order, that holds 0 and does not where an index is out of range. In C++
+    /// it has 64 bits, of which the upper half is `u32::MAX` less the point, numbered as
+    /// [`Check::position`](crate::Check::position) wants it, and the lower half the index as an `i32`; both saturate. Of several
+    /// the first point is kept. WGSL has one word of 32 bits for all, which becomes 1.
     Failed,
 }
 

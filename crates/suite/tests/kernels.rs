@@ -80,7 +80,7 @@ fn sources(lowered: &Lowered) -> [std::result::Result<Printed, Unprintable>; 3] 
 fn check((text, launch): &(String, String), lowered: &Lowered) -> std::result::Result<(), String> {
     let kernel: Kernel = text.parse().map_err(|error| format!("does not parse: {error}"))?;
     let again: Launch = launch.parse().map_err(|error| format!("its launch does not parse: {error}"))?;
-    let again = Lowered { kernel, launch: again };
+    let again = Lowered { kernel, launch: again, checks: lowered.checks.clone() };
     if again != *lowered {
         return Err("reads back as another kernel".into());
     }

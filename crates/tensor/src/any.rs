@@ -47,6 +47,7 @@ pub use order::Interpolation;
 pub use quantize::{QuantGranularity, QuantMode, QuantParams, QuantRange, QuantScheme, Quantized};
 pub use sets::UniqueAny;
 pub use signal::{ConvolveMode, StftOptions, Window};
+pub use stats::CdistMode;
 pub use view::PadMode;
 pub(crate) use view::zero;
 

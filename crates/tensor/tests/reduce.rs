@@ -1,7 +1,9 @@
 //! Reductions, scans and statistics: edges of data, gradients at kinks, and the messages of wrong calls.
 
+use kiln_tensor::stats::CdistMode;
 use kiln_tensor::{
-    AnyTensor, Autodiff, DType, Device, Flex, FlexDevice, Int, Result, Tensor, TensorData, TensorType,
+    AnyTensor, Autodiff, Backend, Cpu, DType, Device, Flex, FlexDevice, Int, Result, Tensor, TensorData,
+    TensorType,
 };
 
 const DEVICE: FlexDevice = FlexDevice;
@@ -113,6 +115,73 @@ fn distances_at_zero_have_no_slope() {
     holds(x.cdist(floats([[1.0, 1.0]]), f64::INFINITY), &[2.0, 3.0, 3.0]);
     assert_eq!(Tensor::<Flex, 2>::zeros([1, 3], &DEVICE).pdist(2.0).dims(), [0]);
     holds(Tensor::<Flex, 2>::zeros([2, 0], &DEVICE).pdist(f64::INFINITY), &[0.0]);
+}
+
+/// PyTorch's rule: more than 25 rows on either side make Euclidean distances a matrix product.
+#[test]
+fn many_distances_are_a_product_with_the_same_gradients() {
+    let rows = |n: usize, seed: usize| {
+        let elements =
+            (0..n * 5).map(|i| (((i + seed) * 7919) % 101) as f32 / 25.0 - 2.0).collect::<Vec<_>>();
+        Tensor::<B, 2>::from_floats(TensorData::new(elements, [n, 5]).unwrap(), &DEVICE)
+    };
+    let weights = |n: usize, m: usize| {
+        let elements = (0..n * m).map(|i| (i % 17) as f32 / 8.0 - 1.0).collect::<Vec<_>>();
+        Tensor::<B, 2>::from_floats(TensorData::new(elements, [n, m]).unwrap(), &DEVICE)
+    };
+    for (n, m) in [(26, 1), (3, 40), (30, 30)] {
+        let all = |mode| {
+            let (x, y) = (rows(n, 3).require_grad(), rows(m, 500).require_grad());
+            let distances = x.clone().cdist_with_mode(y.clone(), 2.0, mode);
+            let gradients = (distances.clone() * weights(n, m)).sum().backward();
+            let [x, y] = [x, y].map(|x| x.grad(&gradients).unwrap().into_data().to_vec::<f32>());
+            [distances.into_data().to_vec::<f32>(), x, y]
+        };
+        let (direct, product) = (all(CdistMode::Direct), all(CdistMode::Matmul));
+        let close = |a: &f32, b: &f32| (a - b).abs() <= 2e-5 * b.abs().max(4.0);
+        for (a, b) in direct.iter().flatten().zip(product.iter().flatten()) {
+            assert!(close(a, b), "{n} {m}: {a} {b}");
+        }
+        assert_eq!(all(CdistMode::MatmulIfLarge), product);
+    }
+    let small = |mode| rows(25, 3).cdist_with_mode(rows(25, 9), 2.0, mode).into_data().to_vec::<f32>();
+    assert_eq!(small(CdistMode::MatmulIfLarge), small(CdistMode::Direct));
+}
+
+#[test]
+fn distances_of_a_product_at_zero_have_no_slope() {
+    let x = Tensor::<B, 2>::full([30, 4], 2.0, &DEVICE).require_grad();
+    let distances = x.clone().cdist_with_mode(x.clone().detach(), 2.0, CdistMode::Matmul);
+    let gradients = distances.clone().sum().backward();
+    assert!(distances.into_data().to_vec::<f32>().iter().all(|&distance| distance == 0.0));
+    assert!(x.grad(&gradients).unwrap().into_data().to_vec::<f32>().iter().all(|&slope| slope == 0.0));
+}
+
+/// Differences of all pairs of rows would take 256 MiB here, and a product's result takes 1.
+#[test]
+fn distances_do_not_store_all_differences() {
+    fn peak<B: Backend>(device: &B::Device, p: f64, mode: CdistMode) -> usize {
+        let x = Tensor::<B, 2>::ones([512, 256], device);
+        let _ = x.clone().into_data();
+        B::reset_peak_memory(device);
+        let before = B::memory(device).unwrap().live_bytes;
+        let _ = x.clone().cdist_with_mode(x, p, mode).into_data();
+        B::memory(device).unwrap().peak_live_bytes - before
+    }
+    const MOST: usize = 32 << 20;
+    assert!(peak::<Flex>(&DEVICE, 2.0, CdistMode::MatmulIfLarge) < MOST);
+    for p in [1.0, 2.0, 3.0, f64::INFINITY] {
+        let peak = peak::<Cpu>(&Default::default(), p, CdistMode::Direct);
+        assert!(peak < MOST, "p = {p}: {peak}");
+    }
+}
+
+#[test]
+fn counts_are_made_where_the_numbers_lie() {
+    let x = Tensor::<Flex, 1, Int>::from_ints([3, 0, 3, 5, 3], &DEVICE);
+    assert_eq!(x.clone().bincount(0).into_data().to_vec::<i32>(), [1, 0, 0, 3, 0, 1]);
+    assert_eq!(x.clone().bincount(8).into_data().to_vec::<i32>(), [1, 0, 0, 3, 0, 1, 0, 0]);
+    assert_eq!(x.slice([0..0]).bincount(2).into_data().to_vec::<i32>(), [0, 0]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod elementwise;
 mod language;
 mod matmul;
 mod optimizer;
+mod points;
 mod resnet;
 mod rows;
 mod training;
@@ -39,6 +40,8 @@ pub(crate) fn prepare(workload: &str, device: &GpuDevice) -> Result<Prepared> {
         "attention" => Ok(attention::forward(device, rounds)),
         "attention_backward" => Ok(attention::backward(device, rounds)),
         "conv3x3" => Ok(conv::forward(device, rounds)),
+        "cdist" => Ok(points::cdist(device, rounds)),
+        "bincount" => Ok(points::bincount(device, rounds)),
         "adamw" => optimizer::adamw(device),
         "op_overhead" => Ok(elementwise::additions(device)),
         "gpt2_train_step" => language::train(device),

@@ -36,6 +36,8 @@ pub(crate) fn prepare<B: Backend>(workload: &str, file: &str) -> Result<Prepared
         "sum_dim0" => Ok(memory::sum_dim0::<B>(&device)),
         "transpose_copy" => Ok(memory::transpose_copy::<B>(&device)),
         "gather_rows" => Ok(memory::gather_rows::<B>(&device)),
+        "scatter_add" => Ok(memory::scatter_add::<B>(&device)),
+        "cdist" => Ok(rows::cdist::<B>(&device)),
         "sort_1m" => Ok(order::sort::<B>(&device)),
         "attention_fwd" => Ok(attention::forward::<B>(&device)),
         "op_overhead" => Ok(overhead::eager()),

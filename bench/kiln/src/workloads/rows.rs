@@ -2,7 +2,7 @@
 
 use super::{first, normal};
 use bench_protocol::Prepared;
-use bench_protocol::shapes::ROWS;
+use bench_protocol::shapes::{POINTS, ROWS};
 use kiln::module::layer_norm;
 use kiln::{Backend, Tensor, activation};
 
@@ -20,4 +20,10 @@ pub(crate) fn layernorm<B: Backend>(device: &B::Device) -> Prepared {
 pub(crate) fn cumsum<B: Backend>(device: &B::Device) -> Prepared {
     let x = normal::<B, 2>(ROWS, device);
     Prepared::new(move || first(&x.clone().cumsum(1)))
+}
+
+/// Distances between all rows of two matrices.
+pub(crate) fn cdist<B: Backend>(device: &B::Device) -> Prepared {
+    let [x, y] = [(); 2].map(|()| normal::<B, 2>(POINTS, device));
+    Prepared::new(move || first(&x.clone().cdist(y.clone(), 2.0)))
 }

@@ -7,6 +7,11 @@ use kiln_ir::{DType, UpdateMode};
 /// A way to combine two elements.
 pub(crate) trait Combine<T> {
     fn combine(present: T, written: T) -> T;
+
+    /// An element that changes none it is combined with, where elements may be combined in any grouping.
+    fn neutral() -> Option<T> {
+        None
+    }
 }
 
 /// The written replaces the present.
@@ -26,17 +31,22 @@ impl<T> Combine<T> for Replace {
 }
 
 macro_rules! combine {
-    ($($name:ident: $method:ident;)*) => {$(
+    ($($name:ident: $method:ident $(, $neutral:expr)?;)*) => {$(
         impl<T: Lane> Combine<T> for $name {
             #[inline(always)]
             fn combine(present: T, written: T) -> T {
                 present.$method(written)
             }
+            $(
+                fn neutral() -> Option<T> {
+                    Some($neutral)
+                }
+            )?
         }
     )*};
 }
 
-combine! { Sum: add; Product: mul; Least: min; Greatest: max; }
+combine! { Sum: add, T::default().neg(); Product: mul; Least: min; Greatest: max; }
 
 /// Runs code with the type of a dtype that elements combine in: 16-bit floats do so in `f32`, and whoever calls this has
 /// converted them. Signed integers run as the types named.

@@ -1,9 +1,11 @@
 //! Writing by index, over the base itself where nobody else sees it.
 //!
 //! Elements that are written to one place combine in the order of the source, however the work is split: threads share
-//! places, never the elements for one place.
+//! places, never the elements for one place. Sums of many single elements over few places are the exception: the source is
+//! split into chunks, as many as its length tells and not the threads, whose sums are added in their order.
 
 use super::Reader;
+use super::elements::{Elements, Places};
 use super::update::{Combine, Job, run};
 use crate::Cpu;
 use crate::array::Array;
@@ -18,10 +20,13 @@ use kiln_ir::{
 use smallvec::smallvec;
 
 /// Elements combined before another thread is worth waking.
-const GRAIN: usize = 1 << 14;
+pub(super) const GRAIN: usize = 1 << 14;
 
 /// Neighbouring elements of one slice that a thread takes at once.
 const COLUMNS: usize = 128;
+
+/// The fewest of them, so that threads hardly write to one cache line.
+const NARROWEST: usize = 16;
 
 pub(crate) fn put(
     cpu: &Cpu,
@@ -35,8 +40,14 @@ pub(crate) fn put(
         return through_f32(cpu, op, inputs, results);
     }
     let ty = *tensor(&inputs, 0)?.1;
-    let indices = Reader { op: "put", axis, length: ty.shape[axis] }.indices(cpu, &inputs, 1)?;
+    let reader = Reader { op: "put", axis, length: ty.shape[axis] };
     let shape = Blocks::of(&ty, axis);
+    if shape.block == 1
+        && let Some(places) = reader.places(cpu, &inputs, 1)?
+    {
+        return write(cpu, mode, inputs, |source, target| shape.elements(cpu, &places, true, source, target));
+    }
+    let indices = reader.indices(cpu, &inputs, 1)?;
     write(cpu, mode, inputs, |source, target| Put { cpu, shape, indices: &indices, source, target })
 }
 
@@ -52,13 +63,17 @@ pub(crate) fn scatter(
         return through_f32(cpu, op, inputs, results);
     }
     let ty = *tensor(&inputs, 0)?.1;
-    let indices = Reader { op: "scatter", axis, length: ty.shape[axis] }.indices(cpu, &inputs, 1)?;
+    let reader = Reader { op: "scatter", axis, length: ty.shape[axis] };
     let shape = Blocks::of(&ty, axis);
-    let indices = &indices;
-    if shape.outer * shape.block == 1 {
-        return write(cpu, mode, inputs, |source, target| Put { cpu, shape, indices, source, target });
+    if shape.block == 1
+        && let Some(places) = reader.places(cpu, &inputs, 1)?
+    {
+        return write(cpu, mode, inputs, |source, target| {
+            shape.elements(cpu, &places, false, source, target)
+        });
     }
-    write(cpu, mode, inputs, |source, target| Scatter { cpu, shape, indices, source, target })
+    let indices = reader.indices(cpu, &inputs, 1)?;
+    write(cpu, mode, inputs, |source, target| Scatter { cpu, shape, indices: &indices, source, target })
 }
 
 /// 16-bit floats are too narrow to add up many of them.
@@ -120,6 +135,19 @@ impl Blocks {
             block: product(&ty.shape[axis + 1..]),
         }
     }
+
+    /// Blocks of one element each, with one list of places for all outer indices or one for each.
+    fn elements<'a>(
+        self,
+        cpu: &'a Cpu,
+        places: &'a Places,
+        is_shared: bool,
+        source: Shared<u8>,
+        target: Shared<u8>,
+    ) -> Elements<'a> {
+        let Blocks { outer, length, .. } = self;
+        Elements { cpu, outer, length, places, is_shared, source, target }
+    }
 }
 
 /// Combines blocks `[outer, indices, block]` of the source into `[outer, length, block]` of the target.
@@ -171,15 +199,6 @@ impl Put<'_> {
     /// As [`run`](Job::run); nobody else writes these columns.
     #[inline(never)]
     unsafe fn in_order<T: Copy, C: Combine<T>>(&self, outer: usize, columns: Range<usize>) {
-        if self.shape.block == 1 {
-            let source = self.source.get().cast::<T>().wrapping_add(outer * self.indices.len());
-            let target = self.target.get().cast::<T>().wrapping_add(outer * self.shape.length);
-            for (i, &index) in self.indices.iter().enumerate() {
-                // SAFETY: as the caller promises.
-                unsafe { *target.add(index) = C::combine(*target.add(index), *source.add(i)) };
-            }
-            return;
-        }
         for place in 0..self.indices.len() {
             // SAFETY: as the caller promises.
             unsafe { self.combine::<T, C>(outer, place, columns.clone()) };
@@ -269,7 +288,9 @@ impl Job for Scatter<'_> {
         let Blocks { outer, length, block } = self.shape;
         let count = self.indices.len() / (outer * block);
         let pool = &self.cpu.pool;
-        let parts = block.div_ceil(COLUMNS);
+        let share = block.div_ceil(pool.threads().div_ceil(outer)).next_multiple_of(NARROWEST);
+        let width = share.min(COLUMNS);
+        let parts = block.div_ceil(width);
         if outer * parts < pool.threads() && count * block >= 4 * GRAIN {
             // Each thread reads all indices and writes where those of its own range point.
             for o in 0..outer {
@@ -280,11 +301,11 @@ impl Job for Scatter<'_> {
             }
             return;
         }
-        let grain = GRAIN.div_ceil(count * block.min(COLUMNS));
+        let grain = GRAIN.div_ceil(count * block.min(width));
         pool.parallel_for(outer * parts, grain, |range| {
             for task in range {
-                let (o, start) = (task / parts, task % parts * COLUMNS);
-                let columns = start..(start + COLUMNS).min(block);
+                let (o, start) = (task / parts, task % parts * width);
+                let columns = start..(start + width).min(block);
                 for i in 0..count {
                     for column in columns.clone() {
                         let from = (o * count + i) * block + column;

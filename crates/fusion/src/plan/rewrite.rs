@@ -1,6 +1,7 @@
 //! Rewriting a recording before groups are found: the same values, in a form that costs less.
 
 mod casts;
+mod constants;
 
 use super::Structure;
 use crate::record::{Entry, Source};
@@ -18,7 +19,7 @@ pub(crate) struct Rewritten {
 
 /// The better form of a recording.
 pub(crate) fn rewrite(original: &Structure) -> Rewritten {
-    casts::before_views(turned(original))
+    casts::before_views(constants::folded(turned(original)))
 }
 
 /// Makes products that are only seen transposed in that form: `(A B)ᵀ = Bᵀ Aᵀ`, where the transposes of the factors are views.

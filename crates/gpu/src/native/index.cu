@@ -10,10 +10,10 @@
   const long long a = p % after, i = p / after % count, b = p / after / count; \
   const long long at = (long long)index[INDEX_AT]; \
   const bool inside = at >= 0 && at < length; \
-  if (!inside) *failed = 1;
+  if (!inside) kiln_fail(failed, index[INDEX_AT], INDEX_AT);
 
 #if defined(KILN_TAKE)
-extern "C" __global__ void kiln_take(const E* x, const I* index, E* y, int* failed, long long total, long long length,
+extern "C" __global__ void kiln_take(const E* x, const I* index, E* y, unsigned long long* failed, long long total, long long length,
                                      long long count, long long after) {
   kiln_begin();
   KILN_POINTS(total) {
@@ -25,18 +25,18 @@ extern "C" __global__ void kiln_take(const E* x, const I* index, E* y, int* fail
 
 #if defined(KILN_CHECK)
 // Nothing is moved, but entries must be in range all the same.
-extern "C" __global__ void kiln_check(const I* index, int* failed, long long total, long long length) {
+extern "C" __global__ void kiln_check(const I* index, unsigned long long* failed, long long total, long long length) {
   kiln_begin();
   KILN_POINTS(total) {
     const long long at = (long long)index[p];
-    if (at < 0 || at >= length) *failed = 1;
+    if (at < 0 || at >= length) kiln_fail(failed, index[p], p);
   }
 }
 #endif
 
 #if defined(KILN_CLAIM)
 // The last entry that points somewhere wins.
-extern "C" __global__ void kiln_claim(const I* index, int* winner, int* failed, long long total, long long length,
+extern "C" __global__ void kiln_claim(const I* index, int* winner, unsigned long long* failed, long long total, long long length,
                                       long long count, long long after) {
   kiln_begin();
   KILN_POINTS(total) {
@@ -49,7 +49,7 @@ extern "C" __global__ void kiln_claim(const I* index, int* winner, int* failed, 
 
 #if defined(KILN_SET_ONE)
 // Only one entry: nothing else points where it points.
-extern "C" __global__ void kiln_set_one(const E* source, const I* index, E* y, int* failed, long long total,
+extern "C" __global__ void kiln_set_one(const E* source, const I* index, E* y, unsigned long long* failed, long long total,
                                         long long length, long long count, long long after) {
   kiln_begin();
   KILN_POINTS(total) {
@@ -60,7 +60,7 @@ extern "C" __global__ void kiln_set_one(const E* source, const I* index, E* y, i
 #endif
 
 #if defined(KILN_SET)
-extern "C" __global__ void kiln_set(const E* source, const I* index, const int* winner, E* y, int* failed,
+extern "C" __global__ void kiln_set(const E* source, const I* index, const int* winner, E* y, unsigned long long* failed,
                                     long long total, long long length, long long count, long long after) {
   kiln_begin();
   KILN_POINTS(total) {
@@ -88,7 +88,7 @@ __device__ __forceinline__ void kiln_into(A* place, A x) {
 #endif
 }
 
-extern "C" __global__ void kiln_combine(const A* source, const I* index, A* y, int* failed, long long total,
+extern "C" __global__ void kiln_combine(const A* source, const I* index, A* y, unsigned long long* failed, long long total,
                                         long long length, long long count, long long after) {
   kiln_begin();
   KILN_POINTS(total) {

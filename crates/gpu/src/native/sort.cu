@@ -6,7 +6,6 @@
 #define KILN_TILE 2048
 #define KILN_THREADS 256
 
-#if defined(KILN_TILES)
 #if defined(FROM_ELEMENTS)
 // NaN is above all, and both zeros are alike.
 __device__ __forceinline__ KEY kiln_key(T element) {
@@ -23,6 +22,30 @@ __device__ __forceinline__ KEY kiln_key(T element) {
 }
 #endif
 
+#if defined(KILN_TILES) || defined(KILN_SPREAD)
+// Sorts groups of `size` elements (a power of two) of a tile by a bitonic network.
+__device__ __forceinline__ void kiln_sort_tile(KEY* tile_keys, int* tile_places, int size) {
+  for (int block = 2; block <= size; block *= 2) {
+    for (int distance = block / 2; distance > 0; distance /= 2) {
+      for (int pair = threadIdx.x; pair < KILN_TILE / 2; pair += KILN_THREADS) {
+        const int low = (pair & ~(distance - 1)) * 2 | (pair & (distance - 1)), high = low + distance;
+        const bool up = (low & (size - 1) & block) == 0;
+        const KEY a = tile_keys[low], b = tile_keys[high];
+        const int place_a = tile_places[low], place_b = tile_places[high];
+        if ((a > b || (a == b && place_a > place_b)) == up) {
+          tile_keys[low] = b;
+          tile_keys[high] = a;
+          tile_places[low] = place_b;
+          tile_places[high] = place_a;
+        }
+      }
+      __syncthreads();
+    }
+  }
+}
+#endif
+
+#if defined(KILN_TILES)
 // Sorts tiles of `segment` elements (a power of two up to KILN_TILE, several tiles to a block) by a bitonic network, and
 // keeps the first of each. FROM_ELEMENTS: of `x`, otherwise of `keys` and `places`. TO_RESULTS: as values and indices.
 extern "C" __global__ void kiln_tiles(const T* x, const KEY* keys, const int* places, KEY* next_keys, int* next_places,
@@ -52,23 +75,7 @@ extern "C" __global__ void kiln_tiles(const T* x, const KEY* keys, const int* pl
     tile_places[e] = place;
   }
   __syncthreads();
-  for (int block = 2; block <= size; block *= 2) {
-    for (int distance = block / 2; distance > 0; distance /= 2) {
-      for (int pair = threadIdx.x; pair < KILN_TILE / 2; pair += KILN_THREADS) {
-        const int low = (pair & ~(distance - 1)) * 2 | (pair & (distance - 1)), high = low + distance;
-        const bool up = (low & (size - 1) & block) == 0;
-        const KEY a = tile_keys[low], b = tile_keys[high];
-        const int place_a = tile_places[low], place_b = tile_places[high];
-        if ((a > b || (a == b && place_a > place_b)) == up) {
-          tile_keys[low] = b;
-          tile_keys[high] = a;
-          tile_places[low] = place_b;
-          tile_places[high] = place_a;
-        }
-      }
-      __syncthreads();
-    }
-  }
+  kiln_sort_tile(tile_keys, tile_places, size);
   for (int e = threadIdx.x; e < KILN_TILE; e += KILN_THREADS) {
     const long long unit = first + e / size, line = unit / tiles, tile = unit % tiles;
     const int within = e % size;
@@ -81,6 +88,73 @@ extern "C" __global__ void kiln_tiles(const T* x, const KEY* keys, const int* pl
     next_keys[to] = tile_keys[e];
     next_places[to] = tile_places[e];
 #endif
+  }
+}
+#endif
+
+// A counting sort by keys of 8 bits. A block takes a chunk of a line, of whole tiles.
+
+#if defined(KILN_COUNT)
+// How often each key occurs in each chunk: [lines, 256, chunks].
+extern "C" __global__ void kiln_count(const T* x, unsigned* counts, long long length, long long chunks, long long chunk) {
+  kiln_begin();
+  __shared__ unsigned count[256];
+  const long long line = blockIdx.x / chunks, number = blockIdx.x % chunks, first = number * chunk;
+  const long long end = first + chunk < length ? first + chunk : length;
+  for (int key = threadIdx.x; key < 256; key += KILN_THREADS) count[key] = 0;
+  __syncthreads();
+  for (long long e = first + threadIdx.x; e < end; e += KILN_THREADS) {
+    atomicAdd(&count[kiln_key(x[line * length + e])], 1u);
+  }
+  __syncthreads();
+  for (int key = threadIdx.x; key < 256; key += KILN_THREADS) {
+    counts[(line * 256 + key) * chunks + number] = count[key];
+  }
+}
+#endif
+
+#if defined(KILN_SPREAD)
+// Puts each element where it comes, if that is among the first `keep`: behind those of lesser keys, of chunks before, and of its
+// chunk before, whose number `starts` has as [lines, 256, chunks] but for the last. Within a tile the order is that of a sort.
+extern "C" __global__ void kiln_spread(const T* x, const unsigned* starts, T* y, I* index, long long length,
+                                       long long chunks, long long chunk, long long keep) {
+  kiln_begin();
+  __shared__ KEY tile_keys[KILN_TILE];
+  __shared__ int tile_places[KILN_TILE];
+  __shared__ unsigned start[256];
+  __shared__ int first[256];
+  const long long line = blockIdx.x / chunks, number = blockIdx.x % chunks;
+  const long long end = number * chunk + chunk < length ? number * chunk + chunk : length;
+  for (int key = threadIdx.x; key < 256; key += KILN_THREADS) {
+    start[key] = starts[(line * 256 + key) * chunks + number];
+  }
+  for (long long tile = number * chunk; tile < end; tile += KILN_TILE) {
+    const int count = end - tile < KILN_TILE ? (int)(end - tile) : KILN_TILE;
+    for (int e = threadIdx.x; e < KILN_TILE; e += KILN_THREADS) {
+      // What is no element comes last: its place is behind all others.
+      tile_keys[e] = e < count ? kiln_key(x[line * length + tile + e]) : (KEY)~(KEY)0;
+      tile_places[e] = e;
+    }
+    __syncthreads();
+    kiln_sort_tile(tile_keys, tile_places, KILN_TILE);
+    for (int e = threadIdx.x; e < count; e += KILN_THREADS) {
+      if (e == 0 || tile_keys[e] != tile_keys[e - 1]) first[tile_keys[e]] = e;
+    }
+    __syncthreads();
+    for (int e = threadIdx.x; e < count; e += KILN_THREADS) {
+      const KEY key = tile_keys[e];
+      const long long place = tile + tile_places[e], to = (long long)start[key] + (e - first[key]);
+      if (to < keep) {
+        y[line * keep + to] = x[line * length + place];
+        index[line * keep + to] = (I)place;
+      }
+    }
+    __syncthreads();
+    for (int e = threadIdx.x; e < count; e += KILN_THREADS) {
+      const KEY key = tile_keys[e];
+      if (e == count - 1 || key != tile_keys[e + 1]) start[key] += (unsigned)(e - first[key] + 1);
+    }
+    __syncthreads();
   }
 }
 #endif

@@ -8,6 +8,7 @@ mod columns;
 mod driver;
 mod finish;
 mod float8;
+mod indices;
 mod joined;
 mod library;
 mod orders;
@@ -17,7 +18,7 @@ mod taken;
 use driver::Host;
 use kiln_gpu::{Gpu, MemoryConfig};
 use kiln_ir::{
-    Axes, ConvPass, ConvSpec, DType, Engine, Extremum, Op, Operand, OperandType, Operands, PoolKind,
+    Axes, ConvPass, ConvSpec, DType, Engine, Extremum, Memory, Op, Operand, OperandType, Operands, PoolKind,
     PoolSpec, RandomKind, Reduction, ResizeMode, Scalar, TensorData, TensorType, UpdateMode, Value, Var,
     block_on, infer,
 };
@@ -239,6 +240,36 @@ fn every_dtype_sorts() {
             check(&op, &[data(&[3, 2100], dtype, fill)], Tolerance::Exact);
         }
     }
+}
+
+/// Long lines of 8 bits are sorted by counting, in chunks of one tile and of several.
+#[test]
+fn bytes_are_sorted_by_counting() {
+    let dtypes = [(DType::U8, Fill::Special), (DType::I8, Fill::Special), (DType::Bool, Fill::Normal)];
+    for (number, (dtype, fill)) in dtypes.into_iter().enumerate() {
+        for (shape, axis, descending) in [(&[2, 5000][..], 1, number == 0), (&[2049, 2], 0, number != 0)] {
+            let sort = Op::Sort { axis, descending, index: DType::I64 };
+            check(&sort, &[data(shape, dtype, fill)], Tolerance::Exact);
+        }
+        let op = Op::TopK { axis: 0, k: 1500, largest: true, index: DType::I32 };
+        check(&op, &[data(&[3000], dtype, fill)], Tolerance::Exact);
+    }
+    let Some(driver) = Host::open() else { return };
+    let (host, length) = (Gpu::new(driver, MemoryConfig::default()), (2 << 20) + 5000);
+    let bytes: Vec<u8> = (0..length).map(|i: usize| (i * i / 7) as u8).collect();
+    let mut expected: Vec<usize> = (0..length).collect();
+    expected.sort_by_key(|&i| bytes[i]);
+    let ty = TensorType::new([length], DType::U8);
+    let sort = Op::Sort { axis: 0, descending: false, index: DType::I32 };
+    let x = Operand::Value(host.write(TensorData::new(bytes, [length]).unwrap()));
+    host.reset_peak();
+    let before = host.usage().live_bytes;
+    let found = host.execute(&sort, [x].into_iter().collect(), &[ty, ty.with_dtype(DType::I32)]);
+    // Values and indices take 5 bytes for each element.
+    let taken = host.usage().peak_live_bytes - before;
+    assert!(taken < 7 * length, "{taken}");
+    let indices = block_on(host.read(found[1].clone())).unwrap().to_vec::<i32>();
+    assert!(indices.iter().zip(&expected).all(|(a, b)| *a as usize == *b));
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Rule<'_> {
 
     pub(super) fn nonzero(&self, index: DType) -> Result<ResultTypes> {
         let ty = self.only()?;
-        self.index_dtype(index)?;
+        self.holds_indices(index, ty, 0..ty.rank())?;
         Ok(smallvec![self.sized([ty.num_elements(), ty.rank()].into(), index)?])
     }
 }

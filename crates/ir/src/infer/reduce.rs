@@ -31,7 +31,7 @@ impl Rule<'_> {
     pub(super) fn arg_reduce(&self, axis: usize, index: DType) -> Result<ResultTypes> {
         let ty = self.only()?;
         self.axis(axis, ty)?;
-        self.index_dtype(index)?;
+        self.holds_indices(index, ty, axis..axis + 1)?;
         if ty.shape[axis] == 0 && ty.shape.with(axis, 1).num_elements() != 0 {
             return Err(self
                 .error(format!("axis {axis} is empty, so it has no extreme element"))
@@ -50,14 +50,14 @@ impl Rule<'_> {
     pub(super) fn sort(&self, axis: usize, index: DType) -> Result<ResultTypes> {
         let ty = self.only()?;
         self.axis(axis, ty)?;
-        self.index_dtype(index)?;
+        self.holds_indices(index, ty, axis..axis + 1)?;
         Ok(smallvec![*ty, ty.with_dtype(index)])
     }
 
     pub(super) fn topk(&self, axis: usize, k: usize, index: DType) -> Result<ResultTypes> {
         let ty = self.only()?;
         self.axis(axis, ty)?;
-        self.index_dtype(index)?;
+        self.holds_indices(index, ty, axis..axis + 1)?;
         if k > ty.shape[axis] {
             return Err(self
                 .error(format!("k is {k}, but axis {axis} has {} elements", ty.shape[axis]))

@@ -1,7 +1,7 @@
 //! Elements by index, where one index belongs to a whole line: a comparison of each element's own index with it.
 
 use super::push::{holding, runs};
-use super::{Nest, Operand, Origin, Refusal, Slot};
+use super::{IndexCheck, Nest, Operand, Origin, Refusal, Slot};
 use crate::{Compute, ValueId};
 use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, TensorType, UpdateMode};
 
@@ -20,7 +20,7 @@ impl Nest {
         if ty.shape[axis] != 1 || !crossed || self.scans() {
             return Err(Refusal::NoKernel);
         }
-        let here = self.is_here(x, index, axis)?;
+        let here = self.is_here("gather", x, index, axis)?;
         let zero = match ty.dtype {
             dtype if dtype.is_bool() => Scalar::Bool(false),
             dtype if dtype.is_float() => Scalar::Float(0.0),
@@ -50,7 +50,7 @@ impl Nest {
         if self.ty(index).shape[axis] != 1 {
             return Err(Refusal::NoKernel);
         }
-        let here = self.is_here(base, index, axis)?;
+        let here = self.is_here("scatter", base, index, axis)?;
         self.same_axes(index, source)?;
         let (base_value, source) = (self.state(base).value, self.state(source).value);
         let written = match mode.binary() {
@@ -62,7 +62,8 @@ impl Nest {
     }
 
     /// Whether an element of `x` is the one of its line that the index, of length 1 along the axis, points to.
-    fn is_here(&mut self, x: Slot, index: Slot, axis: usize) -> Result<ValueId, Refusal> {
+    fn is_here(&mut self, op: &'static str, x: Slot, index: Slot, axis: usize) -> Result<ValueId, Refusal> {
+        let indices = index;
         let shape = self.ty(x).shape;
         let (own, other) =
             (runs(&self.state(x).axes, shape.rank()), runs(&self.state(index).axes, shape.rank()));
@@ -73,6 +74,7 @@ impl Nest {
         let index = self.cast(self.state(index).value, dtype);
         let bound = self.value(Compute::Constant(Scalar::from(shape[axis])), dtype);
         let checked = self.value(Compute::Checked(index, bound), dtype);
+        self.checks.push(IndexCheck { value: checked, op, axis, length: shape[axis], index: indices });
         let position = self.position(x, axis, dtype);
         Ok(self.value(Compute::Compare(Comparison::Eq, position, checked), DType::Bool))
     }

@@ -244,7 +244,7 @@ impl Cpp<'_> {
                 let before = all[..place].iter().filter(|a| matches!(a, GpuArgument::Scratch(_))).count();
                 format!("{}* t{before}", held(dtype))
             }
-            GpuArgument::Failed => "int* failed".into(),
+            GpuArgument::Failed => "unsigned long long* failed".into(),
         }
     }
 
@@ -283,6 +283,21 @@ impl Cpp<'_> {
             | Compute::Checked(..)
             | Compute::Store(..) => Rounding::Careful,
         }
+    }
+
+    /// The word of a check, and the number of the point among those along the axes that the index depends on.
+    fn failed(&self, check: &Compute) -> String {
+        let mut checks = self.kernel.body.iter().enumerate();
+        let mut checks = checks.by_ref().filter(|(_, other)| matches!(other.compute, Compute::Checked(..)));
+        let found = checks.position(|(_, other)| other.compute == *check).unwrap_or(0);
+        let value = self.kernel.body.iter().position(|other| other.compute == *check).unwrap_or(0);
+        let axes = self.kernel.dependence()[value];
+        let along = (0..self.kernel.axes.len()).filter(|axis| axes & 1 << axis != 0);
+        let point = along.fold(None, |outer: Option<String>, axis| {
+            Some(outer.map_or(format!("i{axis}"), |outer| format!("({outer}) * e{axis} + i{axis}")))
+        });
+        let word = if found == 0 { "failed".into() } else { format!("failed + {found}") };
+        format!("{word}, {}", point.unwrap_or_else(|| "0".into()))
     }
 
     /// How a value that is one of two is rounded. The bits of a NaN that a program gives as a plain number need not be kept.
@@ -411,7 +426,7 @@ impl Language for Cpp<'_> {
             }
             Compute::Cast(_) => cast(at(0), operands[0].1, dtype),
             Compute::Bitcast(_) => format!("kiln_bits<{}>({})", held(dtype), at(0)),
-            Compute::Checked(..) => format!("kiln_checked({}, {}, failed)", at(0), at(1)),
+            Compute::Checked(..) => format!("kiln_checked({}, {}, {})", at(0), at(1), self.failed(compute)),
             Compute::Load(_)
             | Compute::LoadWhere(..)
             | Compute::Number(_)

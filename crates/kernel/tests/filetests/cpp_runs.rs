@@ -120,7 +120,7 @@ impl Run {
             };
         }
         let scratch = self.schedule.scratch_len(&self.lowered.kernel, &self.lowered.launch).max(1);
-        let _ = writeln!(text, "static double scratch[8][{scratch}];\nstatic int failed;");
+        let _ = writeln!(text, "static double scratch[8][{scratch}];\nstatic unsigned long long failed[64];");
         text
     }
 
@@ -144,7 +144,7 @@ impl Run {
                 scratch += 1;
                 format!("ShimMemory{{n{number}::scratch[{}]}}", scratch - 1)
             }
-            GpuArgument::Failed => format!("&n{number}::failed"),
+            GpuArgument::Failed => format!("n{number}::failed"),
         };
         self.printed.arguments.iter().map(argument).collect::<Vec<_>>().join(", ")
     }

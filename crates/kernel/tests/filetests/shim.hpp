@@ -45,6 +45,9 @@ template <typename T> T __shfl_xor_sync(unsigned, T value, int distance) {
 }
 template <typename T> T __shfl_xor(T value, int distance, int) { return __shfl_xor_sync(0, value, distance); }
 
+// Only one thread runs at a time.
+template <typename T> T atomicMax(T* at, T x) { return *at < x ? (*at = x) : *at; }
+
 static void shim_launch(unsigned blocks, unsigned threads, void (*body)()) {
   shim_body = body;
   for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {

@@ -1,6 +1,7 @@
 //! Statistics.
 
 use super::{Method, ints, normal, one, two};
+use kiln_tensor::stats::CdistMode;
 
 pub(super) fn rows() -> Vec<Method> {
     vec![
@@ -77,6 +78,14 @@ pub(super) fn rows() -> Vec<Method> {
             .variant("0")
             .on(&[normal(&[2, 3]), normal(&[4, 3])])
             .no_gradient("counts"),
+        Method::new("cdist_with_mode", |x| {
+            one(x[0].clone().cdist_with_mode(x[1].clone(), 2.0, CdistMode::Matmul))
+        })
+        .on(&[normal(&[2, 3]), normal(&[4, 3])])
+        .on(&[normal(&[2, 2, 3]), normal(&[1, 4, 3])])
+        .on(&[normal(&[0, 3]), normal(&[2, 3])])
+        .no_half("rows that nearly coincide cancel")
+        .within(64.0),
         Method::new("pdist", |x| one(x[0].clone().pdist(2.0)))
             .on(&[normal(&[4, 3])])
             .on(&[normal(&[1, 3])])

@@ -6,29 +6,36 @@ mod rank;
 pub use quantile::Interpolation;
 
 use crate::{AnyTensor, Axis, Error, Result};
-use kiln_ir::Op;
+use kiln_ir::{DType, Op};
+
+/// The result of an order that is wanted.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Values,
+    Indices,
+}
 
 impl AnyTensor {
     /// Elements in ascending order along an axis. See [`Tensor::sort`](crate::Tensor::sort).
     pub fn sort(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        Ok(self.sorted("sort", axis.into(), false)?.0)
+        Ok(self.sorted("sort", axis.into(), false, Wanted::Values)?.0)
     }
 
     /// Elements in descending order along an axis. See [`Tensor::sort_descending`](crate::Tensor::sort_descending).
     pub fn sort_descending(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        Ok(self.sorted("sort_descending", axis.into(), true)?.0)
+        Ok(self.sorted("sort_descending", axis.into(), true, Wanted::Values)?.0)
     }
 
     /// Elements in ascending order along an axis, and where each was. See
     /// [`Tensor::sort_with_indices`](crate::Tensor::sort_with_indices).
     pub fn sort_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
-        self.sorted("sort_with_indices", axis.into(), false)
+        self.sorted("sort_with_indices", axis.into(), false, Wanted::Indices)
     }
 
     /// Elements in descending order along an axis, and where each was. See
     /// [`Tensor::sort_descending_with_indices`](crate::Tensor::sort_descending_with_indices).
     pub fn sort_descending_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
-        self.sorted("sort_descending_with_indices", axis.into(), true)
+        self.sorted("sort_descending_with_indices", axis.into(), true, Wanted::Indices)
     }
 
     /// The slices of the first axis sorted element by element. See [`Tensor::msort`](crate::Tensor::msort).
@@ -38,39 +45,46 @@ impl AnyTensor {
 
     /// The indices that sort an axis in ascending order. See [`Tensor::argsort`](crate::Tensor::argsort).
     pub fn argsort(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        Ok(self.sorted("argsort", axis.into(), false)?.1)
+        Ok(self.sorted("argsort", axis.into(), false, Wanted::Indices)?.1)
     }
 
     /// The indices that sort an axis in descending order. See
     /// [`Tensor::argsort_descending`](crate::Tensor::argsort_descending).
     pub fn argsort_descending(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        Ok(self.sorted("argsort_descending", axis.into(), true)?.1)
+        Ok(self.sorted("argsort_descending", axis.into(), true, Wanted::Indices)?.1)
     }
 
-    fn sorted(self, name: &str, axis: Axis, descending: bool) -> Result<(AnyTensor, AnyTensor)> {
-        let (axis, index) = (axis.of(name, self.ty())?, self.stack().int_dtype());
+    fn sorted(
+        self,
+        name: &str,
+        axis: Axis,
+        descending: bool,
+        wanted: Wanted,
+    ) -> Result<(AnyTensor, AnyTensor)> {
+        let axis = axis.of(name, self.ty())?;
+        let index = self.index_along(axis, wanted);
         self.ordered(&Op::Sort { axis, descending, index })
     }
 
     /// The `k` greatest elements along an axis. See [`Tensor::topk`](crate::Tensor::topk).
     pub fn topk(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        Ok(self.first_of("topk", k, axis.into(), true)?.0)
+        Ok(self.first_of("topk", k, axis.into(), true, Wanted::Values)?.0)
     }
 
     /// The `k` greatest elements along an axis, and where each was. See
     /// [`Tensor::topk_with_indices`](crate::Tensor::topk_with_indices).
     pub fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
-        self.first_of("topk_with_indices", k, axis.into(), true)
+        self.first_of("topk_with_indices", k, axis.into(), true, Wanted::Indices)
     }
 
     /// Where the `k` greatest elements along an axis are. See [`Tensor::argtopk`](crate::Tensor::argtopk).
     pub fn argtopk(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        Ok(self.first_of("argtopk", k, axis.into(), true)?.1)
+        Ok(self.first_of("argtopk", k, axis.into(), true, Wanted::Indices)?.1)
     }
 
     /// The `k` least elements along an axis. See [`Tensor::topk_smallest`](crate::Tensor::topk_smallest).
     pub fn topk_smallest(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        Ok(self.first_of("topk_smallest", k, axis.into(), false)?.0)
+        Ok(self.first_of("topk_smallest", k, axis.into(), false, Wanted::Values)?.0)
     }
 
     /// The `k` least elements along an axis, and where each was. See
@@ -80,12 +94,28 @@ impl AnyTensor {
         k: usize,
         axis: impl Into<Axis>,
     ) -> Result<(AnyTensor, AnyTensor)> {
-        self.first_of("topk_smallest_with_indices", k, axis.into(), false)
+        self.first_of("topk_smallest_with_indices", k, axis.into(), false, Wanted::Indices)
     }
 
-    fn first_of(self, name: &str, k: usize, axis: Axis, largest: bool) -> Result<(AnyTensor, AnyTensor)> {
-        let (axis, index) = (axis.of(name, self.ty())?, self.stack().int_dtype());
+    fn first_of(
+        self,
+        name: &str,
+        k: usize,
+        axis: Axis,
+        largest: bool,
+        wanted: Wanted,
+    ) -> Result<(AnyTensor, AnyTensor)> {
+        let axis = axis.of(name, self.ty())?;
+        let index = self.index_along(axis, wanted);
         self.ordered(&Op::TopK { axis, k, largest, index })
+    }
+
+    /// The dtype of indices along an axis. Where nobody wants them, an axis may be too long for the stack's.
+    fn index_along(&self, axis: usize, wanted: Wanted) -> DType {
+        match wanted {
+            Wanted::Values if i32::try_from(self.shape()[axis]).is_err() => DType::I64,
+            Wanted::Values | Wanted::Indices => self.stack().int_dtype(),
+        }
     }
 
     fn ordered(self, op: &Op) -> Result<(AnyTensor, AnyTensor)> {

@@ -11,6 +11,8 @@
 //! assert_eq!(stats::median(x, 1).into_scalar::<f32>(), 3.0);
 //! ```
 
+pub use crate::any::CdistMode;
+
 use crate::{Axis, Backend, Int, Interpolation, Numeric, Tensor};
 
 /// The variance along an axis, over `n - 1`: [`Tensor::var`].
@@ -131,6 +133,17 @@ pub fn bincount<B: Backend>(x: Tensor<B, 1, Int>, min_length: usize) -> Tensor<B
 #[track_caller]
 pub fn cdist<B: Backend, const D: usize>(x: Tensor<B, D>, other: Tensor<B, D>, p: f64) -> Tensor<B, D> {
     x.cdist(other, p)
+}
+
+/// The distances between the rows of two tensors, with a choice of how: [`Tensor::cdist_with_mode`].
+#[track_caller]
+pub fn cdist_with_mode<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    other: Tensor<B, D>,
+    p: f64,
+    mode: CdistMode,
+) -> Tensor<B, D> {
+    x.cdist_with_mode(other, p, mode)
 }
 
 /// The distances between the rows of a matrix, each pair once: [`Tensor::pdist`].

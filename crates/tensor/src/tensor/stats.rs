@@ -1,6 +1,7 @@
 //! Statistics: covariances, histograms, distances.
 
 use super::ok;
+use crate::stats::CdistMode;
 use crate::{Axis, Backend, Int, Tensor};
 
 impl<B: Backend> Tensor<B, 2> {
@@ -64,6 +65,9 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// `[.., n, m]`; the axes before broadcast. 0 counts the elements that differ, infinity takes the greatest
     /// difference. Where a distance is 0, so is its gradient.
     ///
+    /// With `p` of 2 and more than 25 rows on either side, a matrix product computes the distances, as in PyTorch: fast, but
+    /// coarse where rows nearly coincide. [`cdist_with_mode`](Tensor::cdist_with_mode) chooses.
+    ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cdist.html>
     ///
     /// ```
@@ -80,6 +84,23 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     #[track_caller]
     pub fn cdist(self, other: Self, p: f64) -> Self {
         self.map(|x| x.cdist(other.into_any(), p))
+    }
+
+    /// As [`cdist`](Tensor::cdist), with a choice of how Euclidean distances are computed: PyTorch's `compute_mode`.
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor, stats::CdistMode};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::full([100, 3], 1000.1, &device);
+    /// assert_eq!(x.clone().cdist_with_mode(x, 2.0, CdistMode::Direct).max().into_scalar::<f32>(), 0.0);
+    /// ```
+    ///
+    /// # Panics
+    /// As [`cdist`](Tensor::cdist).
+    #[track_caller]
+    pub fn cdist_with_mode(self, other: Self, p: f64, mode: CdistMode) -> Self {
+        self.map(|x| x.cdist_with_mode(other.into_any(), p, mode))
     }
 
     /// How many elements lie in each of `bins` equally wide bins over a range, `[bins]`; by default over all
@@ -163,7 +184,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
 
 impl<B: Backend> Tensor<B, 1, Int> {
     /// How often each of the numbers 0, 1, … occurs, up to the greatest that does, but at least `min_length` of
-    /// them. Waits for the device: the shape depends on the data.
+    /// them. Waits for the device, to read the least and the greatest number: the shape depends on them. The counting
+    /// itself runs there.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.bincount.html>
     ///

@@ -45,6 +45,8 @@ pub(crate) const ROWS: &[Row] = &[
     row("attention", "[4, 16, 4096, 128], causal, bf16", Ratio(1.0), Contraction, 274_877.9, 268.4),
     row("attention_backward", "the same, forward and backward", Ratio(1.0), Contraction, 962_072.7, 805.3),
     row("conv3x3", "N64, 256→256, 56², p1, bf16", Ratio(0.95), Contraction, 236_760.1, 206.7),
+    row("cdist", "[4096, 64]², p = 2, f32", Ratio(0.8), Contraction, 2147.5, 69.2),
+    row("bincount", "1 M into 1000", Ratio(0.8), Plain, 0.0, 4.0),
     row("adamw", "1074 M parameters, f32", Ratio(1.0), Plain, 0.0, 30_064.8),
     row("op_overhead", "chained additions on [1]", Nanoseconds(1000.0), Overhead, 0.0, 0.0),
     Row { items: Some((16_384.0, "tokens")), ..row("gpt2_train_step", "GPT-2 124 M, 16 × 1024 tokens, AdamW, mixed", RatioTo("torch", 1.0), Training, 0.0, 0.0) },

@@ -3,7 +3,7 @@
 use alloc::string::String;
 
 /// Name and definition, each before those that use it.
-const FUNCTIONS: [(&str, &str); 25] = [
+const FUNCTIONS: [(&str, &str); 26] = [
     (
         "kiln_pack",
         "// Read and written at once, as far as accesses of 16 bytes go.
@@ -275,9 +275,22 @@ template <typename T, typename F> __device__ __forceinline__ T kiln_whole(F x, F
 ",
     ),
     (
+        "kiln_fail",
+        "// Of several points the first is kept, with its index.
+template <typename T> __device__ __forceinline__ void kiln_fail(unsigned long long* failed, T index, long long point) {
+  const bool negative = index < T(0);
+  long long shown = (long long)index;
+  if (negative && shown < -2147483647) shown = -2147483647 - 1;
+  if (!negative && (shown < 0 || shown > 2147483647)) shown = 2147483647;
+  const unsigned long long before = point < 4294967294 ? 4294967295 - point : 1;
+  atomicMax(failed, before << 32 | (unsigned)shown);
+}
+",
+    ),
+    (
         "kiln_checked",
-        "template <typename T> __device__ __forceinline__ T kiln_checked(T index, T bound, int* failed) {
-  if (index < T(0) || index >= bound) *failed = 1;
+        "template <typename T> __device__ __forceinline__ T kiln_checked(T index, T bound, unsigned long long* failed, long long point) {
+  if (index < T(0) || index >= bound) kiln_fail(failed, index, point);
   return index;
 }
 ",

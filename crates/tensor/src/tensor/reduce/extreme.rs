@@ -68,7 +68,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// When the axis is empty.
+    /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
     #[track_caller]
     pub fn max_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
         pair(self.into_any().max_dim_with_indices(axis))
@@ -88,7 +88,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// When the axis is empty.
+    /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
     #[track_caller]
     pub fn argmax(self, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
         self.convert(|x| x.argmax(axis))
@@ -158,7 +158,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// When the axis is empty.
+    /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
     #[track_caller]
     pub fn min_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
         pair(self.into_any().min_dim_with_indices(axis))
@@ -178,7 +178,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// When the axis is empty.
+    /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
     #[track_caller]
     pub fn argmin(self, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
         self.convert(|x| x.argmin(axis))

@@ -1,0 +1,85 @@
+//! Reductions of a filled tensor: it is never stored, and the results are those of the engine alone.
+
+use kiln_cpu::Cpu;
+use kiln_fusion::{Fusion, Mode};
+use kiln_ir::{DType, Engine, Reduction, Scalar, TensorType, Value, Var, block_on};
+use std::sync::Arc;
+
+fn read(engine: &dyn Engine, value: Value) -> Vec<f64> {
+    block_on(engine.read(value)).unwrap().to_vec::<f64>()
+}
+
+/// A sum over all, one over rows of a view, the least of columns and the greatest of a part, and what follows them.
+fn reduced(engine: &dyn Engine, dtype: DType, number: Scalar) -> Vec<Vec<f64>> {
+    let x = Var::full(engine, TensorType::new([300, 7], dtype), number);
+    let turned = x.permute(&[1, 0]).reshape([7, 30, 10]);
+    let part = x.slice_axis(0, kiln_ir::SliceAxis { start: 5, len: 100, step: 1 });
+    let mut results = vec![x.reduce(Reduction::Min, &[0]), part.reduce(Reduction::Max, &[0, 1])];
+    if !dtype.is_bool() {
+        results.extend([
+            x.sum(&[0, 1]),
+            turned.sum(&[2]),
+            &x.sum(&[1]) + &part.sum(&[0, 1]).broadcast([300, 1]),
+        ]);
+    }
+    results.into_iter().map(|y| read(engine, y.into_value())).collect()
+}
+
+#[test]
+fn values_are_those_of_the_engine_alone() {
+    let (layer, engine) = (layer(), Cpu::with_threads(1));
+    for dtype in DType::ALL.iter().copied() {
+        let numbers: &[Scalar] = match dtype.is_float() {
+            true => {
+                &[Scalar::Float(0.1), Scalar::Float(-3.0), Scalar::Float(f64::INFINITY), Scalar::Float(0.0)]
+            }
+            false if dtype.is_bool() => &[Scalar::Bool(true), Scalar::Bool(false)],
+            false => &[Scalar::Int(3), Scalar::Int(0), Scalar::Int(101)],
+        };
+        for &number in numbers {
+            let (found, expected) = (reduced(&layer, dtype, number), reduced(&engine, dtype, number));
+            let relative = if dtype.size() == 2 { 1e-2 } else { 1e-5 };
+            for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+                let close = found == expected
+                    || dtype.is_float() && (found - expected).abs() <= relative * expected.abs();
+                assert!(close, "{dtype} {number}: {found} {expected}");
+            }
+        }
+    }
+    let nan = reduced(&layer, DType::F32, Scalar::Float(f64::NAN));
+    assert!(nan.iter().flatten().all(|x| x.is_nan()));
+}
+
+fn layer() -> Fusion {
+    Fusion::with_mode(Arc::new(Cpu::with_threads(1)), Mode::On)
+}
+
+#[test]
+fn ones_that_are_summed_are_not_stored() {
+    let engine: Arc<dyn Engine> = Arc::new(Cpu::with_threads(1));
+    let layer = Fusion::with_mode(engine.clone(), Mode::On);
+    let memory = engine.memory().unwrap();
+    let sum = |dtype: DType| {
+        memory.reset_peak();
+        let before = memory.usage().live_bytes;
+        let ones = Var::full(&layer, TensorType::new([1 << 12, 1 << 10], dtype), Scalar::Int(1));
+        let total = ones.sum(&[0, 1]);
+        drop(ones);
+        let total = read(&layer, total.into_value())[0];
+        (total, memory.usage().peak_live_bytes - before)
+    };
+    for dtype in [DType::F32, DType::BF16, DType::I64] {
+        let (total, bytes) = sum(dtype);
+        assert!(total == f64::from(1 << 22) && bytes < 1 << 16, "{dtype}: {total}, {bytes} bytes");
+    }
+}
+
+/// Over nothing a sum is 0 and not a multiple, and products are not folded.
+#[test]
+fn other_reductions_stay() {
+    let layer = layer();
+    let empty = Var::full(&layer, TensorType::new([0, 3], DType::F32), Scalar::Float(2.0));
+    assert_eq!(read(&layer, empty.sum(&[0]).into_value()), [0.0; 3]);
+    let twos = Var::full(&layer, TensorType::new([10, 3], DType::F32), Scalar::Float(2.0));
+    assert_eq!(read(&layer, twos.reduce(Reduction::Prod, &[0]).into_value()), [1024.0; 3]);
+}
