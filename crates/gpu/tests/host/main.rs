@@ -8,6 +8,7 @@ mod columns;
 mod driver;
 mod finish;
 mod float8;
+mod fourier;
 mod joined;
 mod library;
 mod orders;
