@@ -186,12 +186,13 @@ impl Noisy {
     /// Parts of a Fourier transform that cancel: by chance the sines and cosines of another engine are rounded otherwise, and leave
     /// another rest.
     fn transformed(&self, op: &Op, operands: &Operands, value: Value) -> Value {
-        let Op::Fft { axis, .. } = op else { return value };
+        let Op::Fft { kind, axis, .. } = op else { return value };
         if self.random().chance(50) {
             return value;
         }
         let largest = operands.iter().filter_map(Operand::value).map(|part| self.largest(part));
-        let largest = largest.fold(0.0, f64::max) * value.shape()[*axis] as f64;
+        let points = operands.first().and_then(Operand::value).map_or(0, |part| kind.points(part.shape()[*axis]));
+        let largest = largest.fold(0.0, f64::max) * points as f64;
         let error = 2.0 * epsilon(value.dtype()) * largest;
         let value = self.changed(value, |random, x| x + error * either(random));
         self.infinite(*axis, operands, value)
@@ -200,17 +201,17 @@ impl Noisy {
     /// Transforms of what is not finite: NaN wherever an engine multiplies it by a sine or cosine of 0, which others leave out or
     /// have rounded to another number.
     fn infinite(&self, axis: usize, operands: &Operands, value: Value) -> Value {
-        let mut parts = operands.iter().filter_map(Operand::value).cloned();
-        let (Some(real), Some(imaginary)) = (parts.next(), parts.next()) else { return value };
-        if [&real, &imaginary].into_iter().all(|part| self.numbers(part).into_iter().all(f64::is_finite)) {
+        let parts = || operands.iter().filter_map(Operand::value);
+        if parts().all(|part| self.numbers(part).into_iter().all(f64::is_finite)) {
             return value;
         }
         let run = |op: Op, list: Vec<Operand>| self.op(&op, list.into_iter().collect()).remove(0);
         // The difference of what is not finite with itself is NaN, and 0 is left of everything else.
         let rest = |part: Value| run(Op::Binary(Binary::Sub), vec![part.clone().into(), part.into()]);
-        let both = run(Op::Binary(Binary::Add), vec![rest(real).into(), rest(imaginary).into()]);
+        let sum = |a: Value, b: Value| run(Op::Binary(Binary::Add), vec![a.into(), b.into()]);
+        let Some(all) = parts().cloned().map(rest).reduce(sum) else { return value };
         let axes = Axes::new(&[axis]);
-        let line = run(Op::Reduce { reduction: Reduction::Sum, axes }, vec![both.into()]);
+        let line = run(Op::Reduce { reduction: Reduction::Sum, axes }, vec![all.into()]);
         let lines = self.numbers(&run(Op::Broadcast(*value.shape()), vec![line.into()]));
         let mut lines = lines.into_iter();
         self.changed(value, |random, x| {
@@ -518,7 +519,7 @@ mod tests {
     fn transforms_leave_other_rests() {
         let found = runs(|engine| {
             let part = |list: &[f32]| engine.write(TensorData::from(list));
-            let op = Op::Fft { axis: 0, inverse: false };
+            let op = Op::Fft { kind: kiln_ir::FftKind::Complex, axis: 0, inverse: false };
             let operands = [part(&[1.0, 1.0]).into(), part(&[0.0, 0.0]).into()].into_iter().collect();
             engine.execute(&op, operands, &[TensorType::new([2], DType::F32); 2]).remove(0)
         });
@@ -548,7 +549,7 @@ mod tests {
     fn transforms_of_infinity_vary_in_lines_that_have_one() {
         let found = runs(|engine| {
             let part = |list: [f32; 4]| engine.write(TensorData::new(list.to_vec(), [2, 2]).unwrap());
-            let op = Op::Fft { axis: 0, inverse: false };
+            let op = Op::Fft { kind: kiln_ir::FftKind::Complex, axis: 0, inverse: false };
             let real = part([f32::INFINITY, 1.0, 1.0, 2.0]);
             let operands = [real.into(), part([0.0; 4]).into()].into_iter().collect();
             engine.execute(&op, operands, &[TensorType::new([2, 2], DType::F32); 2]).remove(0)

@@ -17,7 +17,7 @@
 use crate::random::Random;
 use crate::trace::{Given, run_on};
 use kiln_ir::{
-    Binary, DType, Elements, Op, PoolKind, PoolSpec, Reduction, Scalar, TensorData, Unary, UpdateMode,
+    Binary, DType, Elements, FftKind, Op, PoolKind, PoolSpec, Reduction, Scalar, Shape, TensorData, Unary, UpdateMode,
 };
 use kiln_reference::Reference;
 use kiln_suite::case::Tolerance;
@@ -336,8 +336,8 @@ impl Judge<'_> {
         if let Op::Fft { .. } = self.op {
             window = 16.0;
         }
-        let counts = if let Op::Fft { axis, .. } = self.op {
-            self.fft_terms(*axis, &|_| 1.0)
+        let counts = if let Op::Fft { kind, axis, .. } = self.op {
+            self.fft_terms(*kind, *axis, &|_| 1.0)
         } else {
             let ones = |(i, x): (usize, &Given)| self.mapped(i, x, &|_| 1.0);
             let ones: Vec<Given> = self.given.iter().enumerate().map(ones).collect();
@@ -348,8 +348,8 @@ impl Judge<'_> {
     }
 
     fn computed_on(&self, of: &dyn Fn(f64) -> f64) -> Vec<f64> {
-        if let Op::Fft { axis, .. } = self.op {
-            return self.fft_terms(*axis, of);
+        if let Op::Fft { kind, axis, .. } = self.op {
+            return self.fft_terms(*kind, *axis, of);
         }
         let given: Vec<Given> = self.given.iter().enumerate().map(|(i, x)| self.mapped(i, x, of)).collect();
         let results = run_on(&Reference::new(), self.op, &given).expect("the op ran on these types before");
@@ -369,16 +369,27 @@ impl Judge<'_> {
         }
     }
 
-    /// For each element the sum over its line of both parts.
-    fn fft_terms(&self, axis: usize, of: &dyn Fn(f64) -> f64) -> Vec<f64> {
-        let [Given::Data(re), Given::Data(im)] = self.given else { return Vec::new() };
-        let parts: Vec<f64> =
-            re.to_vec::<f64>().iter().zip(im.to_vec::<f64>()).map(|(r, i)| of(*r) + of(i)).collect();
-        let shape = *re.shape();
+    /// For each element the sum over its line of all parts; those of half a spectrum count twice, as most of them do.
+    fn fft_terms(&self, kind: FftKind, axis: usize, of: &dyn Fn(f64) -> f64) -> Vec<f64> {
+        let part = |given: &Given| match given {
+            Given::Data(data) => Some((*data.shape(), data.to_vec::<f64>())),
+            Given::Number(_) => None,
+        };
+        let parts: Vec<(Shape, Vec<f64>)> = self.given.iter().filter_map(part).collect();
+        let Some(&(shape, _)) = parts.first() else { return Vec::new() };
+        let (weight, to) = match kind {
+            FftKind::Complex => (1.0, shape[axis]),
+            FftKind::FromReal => (1.0, shape[axis] / 2 + 1),
+            FftKind::ToReal { points } => (2.0, points),
+        };
         let inner: usize = shape[axis + 1..].iter().product();
-        let line = |place: usize| (place / (inner * shape[axis]) * inner * shape[axis]) + place % inner;
-        let sum = |place: usize| (0..shape[axis]).map(|k| parts[line(place) + k * inner]).sum();
-        (0..parts.len()).map(sum).collect()
+        let outer: usize = shape[..axis].iter().product();
+        let sum = |place: usize| -> f64 {
+            let start = place / (inner * to) * inner * shape[axis] + place % inner;
+            let line = (0..shape[axis]).map(|k| start + k * inner);
+            weight * line.map(|at| parts.iter().map(|(_, numbers)| of(numbers[at])).sum::<f64>()).sum::<f64>()
+        };
+        (0..outer * to * inner).map(sum).collect()
     }
 
     /// A multiple of what changes when all operands move by a rounding error.

@@ -3,7 +3,7 @@
 
 use kiln_cpu::Cpu;
 use kiln_ir::{
-    AttentionSpec, ConvPass, ConvSpec, DType, Engine, NormKind, Op, Operand, OperandType, Operands, PoolKind,
+    AttentionSpec, ConvPass, ConvSpec, DType, Engine, FftKind, NormKind, Op, Operand, OperandType, Operands, PoolKind,
     PoolSpec, Real, TensorData, TensorType, Value, infer,
 };
 use std::time::Instant;
@@ -196,7 +196,15 @@ fn composites(bench: &Bench) {
     bench.run("attention grad 4x8x512x64", &Op::AttentionGrad(spec), &operands, 2.5 * flops);
     let fft = |length: usize| 5.0 * 64.0 * length as f64 * (length as f64).log2();
     for length in [1024, 1000, 1021] {
-        let op = Op::Fft { axis: 1, inverse: false };
+        let op = Op::Fft { kind: FftKind::Complex, axis: 1, inverse: false };
         bench.run(&format!("fft 64x{length}"), &op, &[&[64, length], &[64, length]], fft(length));
     }
+    let halves = 2.5 * 4096.0 * 4096.0 * 12.0;
+    let real = |kind, axis| Op::Fft { kind, axis, inverse: false };
+    bench.run("fft real 4096x4096", &real(FftKind::FromReal, 1), &[&[4096, 4096]], halves);
+    bench.run("fft real 4096x4096 columns", &real(FftKind::FromReal, 0), &[&[4096, 4096]], halves);
+    let half = [4096, 2049];
+    bench.run("fft to real 4096x4096", &real(FftKind::ToReal { points: 4096 }, 1), &[&half, &half], halves);
+    let long = 1 << 20;
+    bench.run("fft 1x1048576", &real(FftKind::Complex, 1), &[&[1, long], &[1, long]], 5.0 * 20.0 * long as f64);
 }

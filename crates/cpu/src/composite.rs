@@ -10,8 +10,8 @@ use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::{Width, no_number, tensor, through_f32};
 use core::marker::PhantomData;
-use kiln_ir::{AttentionSpec, DType, NormKind, Op, Operands, Real, ResizeMode, Result, TensorType, Values};
-use smallvec::smallvec;
+use kiln_ir::{AttentionSpec, DType, FftKind, NormKind, Op, Operands, Real, ResizeMode, Result, TensorType, Values};
+use smallvec::{SmallVec, smallvec};
 
 /// Calls the generic function for the width of the dtype; 16-bit floats run the op in `f32`.
 macro_rules! by_width {
@@ -109,17 +109,18 @@ pub(crate) fn resize(
 
 pub(crate) fn fft(
     cpu: &Cpu,
-    axis: usize,
-    inverse: bool,
+    (kind, axis, inverse): (FftKind, usize, bool),
     inputs: Operands,
     results: &[TensorType],
 ) -> Result<Values> {
-    let ty = results[0];
-    let parts = [tensor(&inputs, 0)?.0, tensor(&inputs, 1)?.0];
-    let [re, im] = by_width!(cpu, Op::Fft { axis, inverse }, inputs, results, ty.dtype, |T| {
-        fourier::fft::<T>(cpu, parts, &ty, axis, inverse)?
+    let op = Op::Fft { kind, axis, inverse };
+    let outputs = by_width!(cpu, op, inputs, results, results[0].dtype, |T| {
+        let (re, ty) = tensor(&inputs, 0)?;
+        let im = optional(&inputs, 1)?.map(|(im, _)| im);
+        let parts: SmallVec<[&Array; 2]> = core::iter::once(re).chain(im).collect();
+        fourier::fft::<T>(cpu, &parts, (kind, axis, inverse), ty, results)?
     });
-    Ok(smallvec![re.into_value(ty), im.into_value(ty)])
+    Ok(outputs.into_iter().zip(results).map(|(output, ty)| output.into_value(*ty)).collect())
 }
 
 /// Calls `$run::<$float, Q>` for the integer type `Q` of a dtype.

@@ -4,7 +4,7 @@ mod against;
 
 use against::{Case, against_reference, compare, uniform, within};
 use kiln_cpu::Cpu;
-use kiln_ir::{AttentionSpec, DType, NormKind, Op, Real, ResizeMode, Shape, TensorData};
+use kiln_ir::{AttentionSpec, DType, FftKind, NormKind, Op, Real, ResizeMode, Shape, TensorData};
 use kiln_reference::Reference;
 
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
@@ -171,21 +171,94 @@ fn resizing() {
     }
 }
 
-#[test]
-fn fourier_of_every_length() {
-    for length in (0..40).chain([48, 64, 77, 97, 100, 128, 210, 256, 331, 37 * 3]) {
-        for inverse in [false, true] {
-            let case = Case::new(Op::Fft { axis: 1, inverse }, &[&[3, length], &[3, length]]);
-            against_reference(&case);
-            within(&case.dtype(DType::F64), 10.0);
-            against_reference(
-                &Case::new(Op::Fft { axis: 0, inverse }, &[&[length, 11], &[length, 11]]).transposed(),
-            );
+/// All transforms of an axis with so many points, and the length of the axis of their operands.
+fn transforms(points: usize, axis: usize) -> Vec<(Op, usize, usize)> {
+    let mut all = Vec::new();
+    for inverse in [false, true] {
+        let op = |kind| Op::Fft { kind, axis, inverse };
+        all.push((op(FftKind::Complex), points, 2));
+        if points > 0 {
+            all.push((op(FftKind::FromReal), points, 1));
+            all.push((op(FftKind::ToReal { points }), points / 2 + 1, 2));
         }
     }
-    let case = Case::new(Op::Fft { axis: 1, inverse: false }, &[&[2, 12, 3], &[2, 12, 3]]);
+    all
+}
+
+/// Sums of many numbers that cancel are as wrong as the greatest of them, not as what is left.
+fn near_fourier(case: &Case) {
+    let expected = case.run(&Reference::new());
+    let actual: Vec<TensorData> = [1, 2].into_iter().flat_map(|threads| case.on_cpu(threads)).collect();
+    for (expected, actual) in expected.iter().cycle().zip(&actual) {
+        let dtype = expected.dtype();
+        let (expected, actual) = (expected.to_vec::<f64>(), actual.to_vec::<f64>());
+        let largest = expected.iter().fold(1.0f64, |most, x| most.max(x.abs()));
+        let step = if dtype == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+        let worst = expected.iter().zip(&actual).fold(0.0f64, |most, (e, a)| most.max((e - a).abs()));
+        let is_near = worst <= 16.0 * step * largest && actual.iter().all(|x| x.is_finite());
+        assert!(is_near, "{} of {}: {worst:e} of {largest}", case.name(), case.data(0).ty());
+    }
+}
+
+#[test]
+fn fourier_of_every_length() {
+    for length in (0..70).chain([77, 97, 100, 128, 210, 256, 331, 37 * 3, 512, 1018, 1000, 2048]) {
+        for (op, from, count) in transforms(length, 1) {
+            let shapes = |shape: [usize; 2]| vec![shape; count];
+            let case = |shapes: &[[usize; 2]]| {
+                Case::new(op.clone(), &shapes.iter().map(|shape| &shape[..]).collect::<Vec<_>>())
+            };
+            near_fourier(&case(&shapes([3, from])));
+            near_fourier(&case(&shapes([3, from])).dtype(DType::F64));
+            near_fourier(&case(&shapes([35, from])));
+        }
+        for (op, from, count) in transforms(length, 0) {
+            let shape = [from, 21];
+            let shapes = vec![&shape[..]; count];
+            near_fourier(&Case::new(op.clone(), &shapes));
+            near_fourier(&Case::new(op, &shapes).transposed());
+        }
+    }
+    let case = Case::new(Op::Fft { kind: FftKind::Complex, axis: 1, inverse: false }, &[&[2, 12, 3], &[2, 12, 3]]);
     FLOATS.into_iter().for_each(|dtype| within(&case.clone().dtype(dtype), 3.0));
 }
+
+/// Lines that become matrices, that are longer than a cache, and both along other axes than the last.
+#[test]
+fn fourier_of_long_lines() {
+    for (points, others) in [(4096, 1), (6000, 2), (8192, 2), (2 * 2039, 1), (4099, 2), (3 * 5 * 7 * 11, 2)] {
+        for (op, from, count) in transforms(points, 0) {
+            let shape = [from, others];
+            let shapes = vec![&shape[..]; count];
+            near_fourier(&Case::new(op, &shapes));
+        }
+    }
+}
+
+/// Numbers of `scipy.fft.rfft`, SciPy 1.17, of `sin(n²)` for `n` below the length.
+#[test]
+fn fourier_of_scipy() {
+    for (points, bins) in SCIPY {
+        let x: Vec<f64> = (0..points).map(|n| ((n * n) as f64).sin()).collect();
+        let op = Op::Fft { kind: FftKind::FromReal, axis: 0, inverse: false };
+        let case = Case::new(op, &[&[points]]).dtype(DType::F64).operand(0, TensorData::from(x));
+        let found = case.on_cpu(2);
+        for (k, re, im) in bins {
+            let (found_re, found_im) = (found[0].to_vec::<f64>()[k], found[1].to_vec::<f64>()[k]);
+            let error = (found_re - re).abs().max((found_im - im).abs());
+            assert!(error < 1e-12, "{points}: {k} is {found_re} + {found_im}i");
+        }
+    }
+}
+
+type Bins = [(usize, f64, f64); 3];
+
+const SCIPY: [(usize, Bins); 4] = [
+    (1000, [(0, -2.419_972_420_373_93, 0.0), (1, -3.532_901_052_948_53, -0.880_199_649_374_276), (500, -44.122_215_619_678, 0.0)]),
+    (1018, [(0, -4.436_889_614_604_87, 0.0), (1, -5.550_417_408_163_37, -1.261_228_145_444_31), (509, -47.313_609_869_054, 0.0)]),
+    (1021, [(0, -3.886_528_535_555_17, 0.0), (1, -4.995_124_407_135_91, -1.332_747_428_196_08), (510, -5.614_424_718_777_76, -32.448_451_972_920_6)]),
+    (1024, [(0, -4.618_728_646_627_37, 0.0), (1, -5.720_868_382_178_91, -1.429_184_173_829_47), (512, -49.912_617_396_271, 0.0)]),
+];
 
 #[test]
 fn quantisation_by_blocks() {

@@ -3,6 +3,7 @@
 use crate::blas::{Blas, Target, tf32};
 use crate::dnn::{Addresses, Dnn};
 use crate::failure::Failure;
+use crate::fft::Fft;
 use crate::graph::CudaGraph;
 use crate::staging::Staging;
 use crate::stopwatch::Laps;
@@ -10,7 +11,8 @@ use crate::{compile, library};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use kiln_gpu::driver::{
-    Argument, Attend, Attention, Convolution, Convolve, Driver, Grid, Place, Products, Step,
+    Argument, Attend, Attention, Convolution, Convolve, Driver, Fourier, Grid, Place, Products, Step,
+    Transform,
 };
 use kiln_gpu::{DeviceInfo, switch};
 use kiln_ir::{Error, Result};
@@ -25,6 +27,8 @@ pub struct CudaDriver {
     info: DeviceInfo,
     /// Opened by the first convolution, and closed before the context is left.
     dnn: OnceLock<Result<Dnn>>,
+    /// The same, by the first Fourier transform.
+    fft: OnceLock<Result<Fft>>,
     pub(crate) context: Arc<Context>,
     pub(crate) stream: sys::CUstream,
     /// On which nothing runs: what is queued there becomes part of graphs.
@@ -215,6 +219,7 @@ impl CudaDriver {
         Ok(Blas::new(name).map(|blas| CudaDriver {
             info,
             dnn: OnceLock::new(),
+            fft: OnceLock::new(),
             context,
             stream,
             capture,
@@ -271,6 +276,23 @@ impl CudaDriver {
         let memory = Addresses { tensors: &tensors, workspace: address(&attend.workspace) };
         // SAFETY: as the caller says.
         unsafe { self.dnn()?.attend(&attend.attention, &memory, to, &self.info.name) }
+    }
+
+    /// Queues Fourier transforms into a stream.
+    ///
+    /// # Safety
+    /// As [`Driver::transform`].
+    pub(crate) unsafe fn transform_on(&self, transform: &Transform<CudaMemory>, to: Target) -> Result<()> {
+        let [x, y] = &transform.tensors;
+        let (tensors, workspace) = ([address(x), address(y)], address(&transform.workspace));
+        // SAFETY: as the caller says.
+        unsafe { self.fft()?.transform(&transform.fourier, tensors, workspace, to, &self.info.name) }
+    }
+
+    /// The library for Fourier transforms, in the device's context.
+    fn fft(&self) -> Result<&Fft> {
+        self.enter()?;
+        self.fft.get_or_init(|| Fft::open(&self.info.name)).as_ref().map_err(Clone::clone)
     }
 
     /// The library for convolutions, in the device's context.
@@ -430,6 +452,16 @@ impl Driver for CudaDriver {
     unsafe fn attend(&self, attend: &Attend<CudaMemory>) -> Result<()> {
         // SAFETY: as the caller says.
         unsafe { self.attend_on(attend, Target::Device(self.stream)) }
+    }
+
+    fn fourier_workspace(&self, fourier: &Fourier) -> Result<Option<usize>> {
+        // Without the library kernels of our own compute it.
+        Ok(self.fft().ok().and_then(|fft| fft.workspace(fourier)))
+    }
+
+    unsafe fn transform(&self, transform: &Transform<CudaMemory>) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.transform_on(transform, Target::Device(self.stream)) }
     }
 
     fn start_laps(&self) -> Result<()> {

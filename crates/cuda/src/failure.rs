@@ -3,6 +3,7 @@
 use crate::dnn::Refusal;
 use cudarc::cublaslt::result::CublasError;
 use cudarc::cudnn::result::CudnnError;
+use cudarc::cufft::result::CufftError;
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUresult;
 use cudarc::nvrtc::result::NvrtcError;
@@ -47,6 +48,12 @@ impl Failure for CublasError {
 }
 
 impl Failure for CudnnError {
+    fn describe(&self, what: &str) -> (String, Option<&'static str>) {
+        (format!("{what} failed: {:?}", self.0), None)
+    }
+}
+
+impl Failure for CufftError {
     fn describe(&self, what: &str) -> (String, Option<&'static str>) {
         (format!("{what} failed: {:?}", self.0), None)
     }

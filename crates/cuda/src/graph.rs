@@ -89,7 +89,7 @@ impl CudaGraph {
                         .result()
                 }
             }
-            Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) => {
+            Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) | Step::Transform(_) => {
                 // SAFETY: as the caller says.
                 let part = unsafe { capture(driver, step)? };
                 // SAFETY: the node is a graph's, and CUDA checks that this one has the same nodes.
@@ -140,7 +140,7 @@ unsafe fn add(
                     .result()?;
             }
         }
-        Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) => {
+        Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) | Step::Transform(_) => {
             // SAFETY: as the caller says.
             let part = unsafe { capture(driver, step)? };
             // SAFETY: as above; the part is copied.
@@ -188,7 +188,7 @@ fn with_kernel(
 fn fill(step: &Step<CudaDriver>) -> sys::CUDA_MEMSET_NODE_PARAMS {
     let (dst, width, value) = match step {
         Step::Fill { to, bytes, value } => (address(to), *bytes, u32::from(*value)),
-        Step::Launch { .. } | Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) => (0, 0, 0),
+        Step::Launch { .. } | Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) | Step::Transform(_) => (0, 0, 0),
     };
     sys::CUDA_MEMSET_NODE_PARAMS { dst, pitch: 0, value, elementSize: 1, width, height: 1 }
 }
@@ -214,6 +214,7 @@ unsafe fn capture(driver: &CudaDriver, step: &Step<CudaDriver>) -> Outcome<Defin
             Step::Multiply(products) => driver.blas.multiply(products, Target::Graph(stream), driver).is_ok(),
             Step::Convolve(convolve) => driver.convolve_on(convolve, Target::Graph(stream)).is_ok(),
             Step::Attend(attend) => driver.attend_on(attend, Target::Graph(stream)).is_ok(),
+            Step::Transform(transform) => driver.transform_on(transform, Target::Graph(stream)).is_ok(),
             Step::Launch { .. } | Step::Fill { .. } => false,
         }
     };

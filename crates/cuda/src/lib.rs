@@ -2,9 +2,10 @@
 //!
 //! The engine is [`kiln_gpu`]'s; this crate gives its [driver](CudaDriver): memory and the queue by CUDA's driver API,
 //! kernels compiled by NVRTC for the device's own architecture, products of matrices by cuBLASLt, convolutions and attention by
-//! cuDNN. All of them are loaded at run time: a program builds on a machine without CUDA, and on one without a GPU [`open`]
+//! cuDNN, long Fourier transforms by cuFFT. All of them are loaded at run time: a program builds on a machine without CUDA, and on one without a GPU [`open`]
 //! returns an error that says which library was looked for, and where. No toolkit is needed, only the driver and these
-//! libraries, which PyTorch's packages bring too. Without cuDNN convolutions expand, and attention runs by kernels of our own.
+//! libraries, which PyTorch's packages bring too. Without cuDNN convolutions expand, and attention runs by kernels of our own;
+//! so do all Fourier transforms without cuFFT.
 //!
 //! ```no_run
 //! use kiln_ir::{Engine, TensorData};
@@ -19,6 +20,7 @@ mod compile;
 mod dnn;
 mod driver;
 mod failure;
+mod fft;
 mod graph;
 mod library;
 mod staging;

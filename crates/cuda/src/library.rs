@@ -29,6 +29,9 @@ pub(crate) const BLAS: Name =
 pub(crate) const DNN: Name =
     Name { name: "cudnn", from: "NVIDIA's cuDNN, or `pip install nvidia-cudnn-cu13`" };
 
+/// Fourier transforms.
+pub(crate) const FFT: Name = Name { name: "cufft", from: "the CUDA toolkit, or `pip install nvidia-cufft`" };
+
 /// Loads a library for good, so that it is found by name.
 ///
 /// # Errors
@@ -70,6 +73,7 @@ fn files(name: &str) -> Vec<String> {
         return match name {
             "cuda" => vec!["nvcuda.dll".to_owned()],
             "cudnn" => vec!["cudnn64_9.dll".to_owned()],
+            "cufft" => vec!["cufft64_12.dll".to_owned(), "cufft64_11.dll".to_owned()],
             _ => ["64_13.dll", "64_130_0.dll", "64_12.dll", "64_120_0.dll"]
                 .map(|end| format!("{name}{end}"))
                 .into(),
@@ -78,6 +82,8 @@ fn files(name: &str) -> Vec<String> {
     match name {
         "cuda" => vec!["libcuda.so.1".to_owned(), "libcuda.so".to_owned()],
         "cudnn" => vec!["libcudnn.so.9".to_owned(), "libcudnn.so".to_owned()],
+        // CUDA 13 has version 12, CUDA 12 has 11.
+        "cufft" => ["", ".12", ".11"].map(|version| format!("lib{name}.so{version}")).into(),
         _ => ["", ".13", ".12"].map(|version| format!("lib{name}.so{version}")).into(),
     }
 }

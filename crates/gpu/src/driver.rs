@@ -3,10 +3,12 @@
 mod attention;
 mod convolution;
 mod epilogue;
+mod fourier;
 
 pub use attention::{Attend, Attention, AttentionPass};
 pub use convolution::{Convolution, Convolve, Pass};
 pub use epilogue::{Epilogue, EpilogueForm};
+pub use fourier::{Fourier, FourierKind, Transform};
 pub use kiln_kernel::Activation;
 
 use kiln_ir::{DType, Error, Float8, Result};
@@ -189,6 +191,27 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err(Error::unsupported(&self.info().name, "has no library for attention"))
     }
 
+    /// How many bytes Fourier transforms by the vendor's library need besides their tensors; `None` where it has none like these,
+    /// or is missing.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn fourier_workspace(&self, _: &Fourier) -> Result<Option<usize>> {
+        Ok(None)
+    }
+
+    /// Queues Fourier transforms by the vendor's library, which [has](Driver::fourier_workspace) such.
+    ///
+    /// # Safety
+    /// The tensors must hold the numbers of all lines, and the workspace as many bytes as
+    /// [`fourier_workspace`](Driver::fourier_workspace) gave.
+    ///
+    /// # Errors
+    /// When the device failed, or has no library.
+    unsafe fn transform(&self, _: &Transform<Self::Memory>) -> Result<()> {
+        Err(Error::unsupported(&self.info().name, "has no library for Fourier transforms"))
+    }
+
     /// Begins to take times of steps. The device is kept busy until some are queued, so that what it takes to queue them is no
     /// part of their times.
     ///
@@ -299,6 +322,8 @@ pub enum Step<D: Driver> {
     Convolve(Convolve<D::Memory>),
     /// An attention by the vendor's library.
     Attend(Attend<D::Memory>),
+    /// Fourier transforms by the vendor's library.
+    Transform(Transform<D::Memory>),
 }
 
 /// How many threads run a kernel.

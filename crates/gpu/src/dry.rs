@@ -1,7 +1,8 @@
 //! A driver without a device.
 
 use crate::driver::{
-    Argument, Attend, Attention, Convolution, DeviceInfo, Driver, Grid, Place, Products, Step,
+    Argument, Attend, Attention, Convolution, DeviceInfo, Driver, Fourier, Grid, Place, Products, Step,
+    Transform,
 };
 use kiln_ir::{DType, Error, Result};
 use kiln_kernel::print::Dialect;
@@ -167,6 +168,14 @@ impl Driver for DryDriver {
     }
 
     unsafe fn attend(&self, _: &Attend<DryMemory>) -> Result<()> {
+        Ok(())
+    }
+
+    fn fourier_workspace(&self, _: &Fourier) -> Result<Option<usize>> {
+        Ok(self.has_libraries.then_some(0))
+    }
+
+    unsafe fn transform(&self, _: &Transform<DryMemory>) -> Result<()> {
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use crate::array::{Array, suspicions};
 use crate::driver::{Argument, Driver};
 use crate::epilogue::Finished;
+use crate::fourier::Roots;
 use crate::index::Entries;
 use crate::kernels::Kernels;
 use crate::memory::{MemoryConfig, Pool};
@@ -35,6 +36,9 @@ pub struct Gpu<D: Driver> {
     pub(crate) slims: Slims<D>,
     pub(crate) queue: Queue<D>,
     pub(crate) finished: Finished,
+    pub(crate) fourier_roots: Roots<D>,
+    /// Whether Fourier transforms whose lines fit shared memory run by kernels rather than by the library.
+    pub(crate) prefers_fourier_kernels: bool,
     /// Whether regions may be products with what follows them.
     finishes_products: bool,
     /// Whether what is recorded begins to run before all of it is.
@@ -58,6 +62,8 @@ impl<D: Driver> Gpu<D> {
             slims: Slims::default(),
             queue: Queue::new(driver.clone(), graphs_wanted()),
             finished: Finished::default(),
+            fourier_roots: Roots::default(),
+            prefers_fourier_kernels: crate::switch("KILN_FOURIER_KERNELS", true),
             finishes_products: crate::switch("KILN_EPILOGUES", true),
             has_head_start: crate::switch("KILN_HEAD_START", true),
             driver,
@@ -168,7 +174,7 @@ impl<D: Driver> Gpu<D> {
             Op::Resize { mode, align_corners, .. } => self.resize(*mode, *align_corners, &inputs, results),
             Op::Conv { .. } => self.conv(op, inputs, results),
             Op::Attention(spec) | Op::AttentionGrad(spec) => self.attention(op, *spec, inputs, results),
-            Op::Fft { .. } => self.expanded(op, inputs, results),
+            Op::Fft { .. } => self.fourier(op, inputs, results),
         }
     }
 

@@ -79,7 +79,11 @@ impl<D: Driver> Joint<D> {
         let Step::Launch { function, arguments, .. } = step else { return false };
         let meets = |earlier: &Step<D>| match earlier {
             Step::Launch { arguments: earlier, .. } => self.meet(earlier, arguments),
-            Step::Fill { .. } | Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) => true,
+            Step::Fill { .. }
+            | Step::Multiply(_)
+            | Step::Convolve(_)
+            | Step::Attend(_)
+            | Step::Transform(_) => true,
         };
         before.len() < self.sets && Arc::ptr_eq(&self.function, function) && !before.iter().any(meets)
     }

@@ -37,6 +37,7 @@ mod engine;
 mod environment;
 mod epilogue;
 mod float8;
+mod fourier;
 mod index;
 mod joint;
 mod kernels;

@@ -9,7 +9,9 @@ mod line;
 mod run;
 
 use crate::Gpu;
-use crate::driver::{Argument, Arguments, Attend, Convolve, Driver, Grid, Place, Products, Step};
+use crate::driver::{
+    Argument, Arguments, Attend, Convolve, Driver, Grid, Place, Products, Step, Transform,
+};
 use crate::joint::{self, Joint};
 use crate::memory::Block;
 use crate::slim::Slim;
@@ -389,6 +391,16 @@ impl<D: Driver> Gpu<D> {
     pub(crate) fn attend(&self, attend: Attend<D::Memory>) -> Result<()> {
         aligned("attention", &attend.tensors)?;
         self.push(Step::Attend(attend))
+    }
+
+    /// Queues Fourier transforms by the vendor's library, which has such. The tensors hold all lines without gaps; the workspace has
+    /// the size that the driver asked for.
+    ///
+    /// # Errors
+    /// When the device failed, or an address is not a multiple of [`ALIGNMENT`].
+    pub(crate) fn transform(&self, transform: Transform<D::Memory>) -> Result<()> {
+        aligned("fft", &transform.tensors)?;
+        self.push(Step::Transform(transform))
     }
 
     /// A block of at least that many bytes.

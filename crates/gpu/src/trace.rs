@@ -1,6 +1,8 @@
 //! What a device is given to do, step by step, and how long each takes.
 
-use crate::driver::{Argument, Attention, AttentionPass, Convolve, Driver, Pass, Products, Step};
+use crate::driver::{
+    Argument, Attention, AttentionPass, Convolve, Driver, Fourier, FourierKind, Pass, Products, Step,
+};
 use kiln_ir::Shape;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -161,6 +163,7 @@ pub(crate) fn traced<D: Driver>(driver: &D, step: &Step<D>, label: Option<Label>
         Step::Multiply(products) => of_products(products),
         Step::Convolve(convolve) => of_convolution(convolve),
         Step::Attend(attend) => of_attention(&attend.attention),
+        Step::Transform(transform) => of_fourier(&transform.fourier),
     }
 }
 
@@ -202,6 +205,25 @@ fn of_convolution<M>(convolve: &Convolve<M>) -> Traced {
         read,
         written,
         operations: 2.0 * y.num_elements() as f64 * w[1..].iter().product::<usize>() as f64,
+        ms: None,
+    }
+}
+
+fn of_fourier(fourier: &Fourier) -> Traced {
+    let Fourier { kind, dtype, points, count } = *fourier;
+    let (half, whole) = (2 * (points / 2 + 1), 2 * points);
+    let (name, read, written) = match kind {
+        FourierKind::Complex { .. } => ("transform", whole, whole),
+        FourierKind::FromReal => ("transform from real", points, half),
+        FourierKind::ToReal => ("transform to real", half, points),
+    };
+    let work = if matches!(kind, FourierKind::Complex { .. }) { 5.0 } else { 2.5 };
+    Traced {
+        name: format!("{name} {dtype} {count} x {points}"),
+        blocks: 0,
+        read: read * count * dtype.size(),
+        written: written * count * dtype.size(),
+        operations: work * (count * points) as f64 * (points as f64).log2(),
         ms: None,
     }
 }

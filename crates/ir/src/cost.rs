@@ -1,7 +1,7 @@
 //! How much work an op is.
 
 use crate::{
-    CollectiveKind, ConvPass, NormKind, Op, OperandType, PoolSpec, Program, ProgramOperand, ResizeMode,
+    CollectiveKind, ConvPass, FftKind, NormKind, Op, OperandType, PoolSpec, Program, ProgramOperand, ResizeMode,
     TensorType,
 };
 use alloc::vec::Vec;
@@ -135,9 +135,12 @@ fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
             };
             times(&[per_axis, size.len() as u64, result])
         }
-        Op::Fft { axis, .. } => {
-            let len = tensor(0).map_or(1, |ty| ty.shape[*axis]);
-            times(&[5, operand(0), log2(len)])
+        Op::Fft { kind, axis, .. } => {
+            // Of a complex transform; one with a real side takes half.
+            let Some(ty) = tensor(0) else { return 0 };
+            let points = kind.points(ty.shape[*axis]);
+            let all = times(&[5, elements(&ty.with_shape(ty.shape.with(*axis, points))), log2(points)]);
+            if *kind == FftKind::Complex { all } else { all / 2 }
         }
         Op::Quantize { .. } => times(&[1 + inputs.len() as u64, result]),
         Op::Dequantize => times(&[(inputs.len() as u64).saturating_sub(1), result]),

@@ -21,6 +21,7 @@ mod signal;
 mod view;
 
 pub use engine::{Expand, expand_program};
+pub(crate) use signal::unmirrored;
 
 use crate::{
     CollectiveKind, ConvPass, DType, Engine, FusedOp, Op, OpKind, OpSet, Operand, OperandType, Operands,
@@ -115,7 +116,7 @@ pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option
         Op::Resize { mode, size, align_corners } => {
             one(signal::resize(&inputs[0], *mode, size, *align_corners))
         }
-        Op::Fft { axis, inverse } => Some(signal::fft(&inputs[0], &inputs[1], *axis, *inverse)),
+        Op::Fft { kind, axis, inverse } => Some(signal::fft(inputs, *kind, *axis, *inverse)),
         Op::Quantize { dtype } => one(quantize::quantize(inputs, *dtype)),
         Op::Dequantize => one(quantize::dequantize(inputs)),
         Op::Collective(collective) => match collective.kind {

@@ -63,7 +63,7 @@ pub fn infer(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         Op::Attention(_) => rule.attention(),
         Op::AttentionGrad(_) => rule.attention_grad(),
         Op::Resize { size, .. } => rule.resize(size),
-        Op::Fft { axis, .. } => rule.fft(*axis),
+        Op::Fft { kind, axis, .. } => rule.fft(*kind, *axis),
         Op::Quantize { dtype } => rule.quantize(*dtype),
         Op::Dequantize => rule.dequantize(),
         Op::Collective(collective) => rule.collective(collective),

@@ -254,9 +254,11 @@ pub enum Op {
         /// Whether first and last samples of both grids coincide (otherwise their outer edges do).
         align_corners: bool,
     },
-    /// `(re, im) -> (re, im)`: the discrete Fourier transform along `axis`, without a scaling factor:
-    /// `Y[k] = Σ x[n] exp(∓2πi k n / N)`, minus forward, plus inverse. Any length.
+    /// `(re, im) -> (re, im)`, `(x) -> (re, im)` or `(re, im) -> (x)`: the discrete Fourier transform along `axis`, without a
+    /// scaling factor: `Y[k] = Σ x[n] exp(∓2πi k n / N)`, minus forward, plus inverse. Any number of points.
     Fft {
+        /// Whether one side is real, and the other half a spectrum.
+        kind: FftKind,
         /// The axis transformed.
         axis: usize,
         /// Whether the exponent is positive.

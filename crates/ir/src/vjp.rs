@@ -184,7 +184,7 @@ impl<'a, 'e> Rule<'a, 'e> {
             Op::Softmax { axis, log } => self.softmax(*axis, *log),
             Op::Norm { kind, axes, epsilon } => self.norm(*kind, *axes, epsilon.0),
             Op::Attention(spec) => self.attention(*spec),
-            Op::Fft { axis, inverse } => self.fft(*axis, *inverse),
+            Op::Fft { kind, axis, inverse } => self.fft(*kind, *axis, *inverse),
             Op::Dequantize => self.dequantize(),
             Op::Collective(collective) => self.collective(*collective),
             Op::Custom(op) => match op.vjp(self.inputs, self.outputs, self.gradients) {

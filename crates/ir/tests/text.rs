@@ -99,7 +99,9 @@ fn every_op() -> Vec<Op> {
         ops.push(Op::Sort { axis, descending: yes, index });
         ops.push(Op::TopK { axis, k: 3, largest: yes, index });
         ops.push(Op::Softmax { axis, log: yes });
-        ops.push(Op::Fft { axis, inverse: yes });
+        for kind in [FftKind::Complex, FftKind::FromReal, FftKind::ToReal { points: 5 }] {
+            ops.push(Op::Fft { kind, axis, inverse: yes });
+        }
         let scan = |&reduction| Op::Scan { reduction, axis, reverse: yes, exclusive: !yes };
         ops.extend(Reduction::ALL.iter().map(scan));
         let resize = |&mode| Op::Resize { mode, size: vec![1, 2], align_corners: yes };

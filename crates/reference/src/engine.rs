@@ -101,8 +101,8 @@ impl Reference {
             Op::Attention(spec) => return attention::attention(call, spec).map(values),
             Op::AttentionGrad(spec) => return attention::attention_grad(call, spec).map(values),
             Op::Resize { mode, align_corners, .. } => signal::resize(x()?, *mode, *align_corners, call.ty()),
-            Op::Fft { axis, inverse } => {
-                return signal::fft(x()?, call.data(1)?, *axis, *inverse).map(values);
+            Op::Fft { kind, axis, inverse } => {
+                return signal::fft(call, *kind, *axis, *inverse).map(values);
             }
             Op::Quantize { .. } => quantize::quantize(call),
             Op::Dequantize => quantize::dequantize(call),

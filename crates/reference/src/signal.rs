@@ -1,10 +1,11 @@
 //! Resizing and the Fourier transform.
 
+use crate::call::Call;
 use crate::numbers::{Numbers, reals};
 use crate::places::lines;
 use alloc::vec::Vec;
 use core::f64::consts::PI;
-use kiln_ir::{ResizeMode, Result, TensorData, TensorType};
+use kiln_ir::{FftKind, ResizeMode, Result, TensorData, TensorType};
 
 /// Resizes one axis after the other: each element is a weighted sum of some along that axis.
 pub(crate) fn resize(
@@ -88,24 +89,46 @@ fn cubic(distance: f64) -> f64 {
     }
 }
 
-/// The transform by its definition, at a cost of the square of the length.
-pub(crate) fn fft(re: &TensorData, im: &TensorData, axis: usize, inverse: bool) -> Result<Vec<TensorData>> {
-    let (x_re, x_im) = (reals(re), reals(im));
-    let (mut y_re, mut y_im) = (x_re.clone(), x_im.clone());
-    let len = re.shape()[axis];
-    let roots: Vec<(f64, f64)> = (0..len).map(|turn| root(turn, len, inverse)).collect();
-    for line in lines(re.shape(), axis) {
-        for k in 0..len {
+/// The transform by its definition, at a cost of the square of the number of points.
+pub(crate) fn fft(call: &Call<'_>, kind: FftKind, axis: usize, inverse: bool) -> Result<Vec<TensorData>> {
+    let from = *call.data(0)?.shape();
+    let points = kind.points(from[axis]);
+    let x_re = reals(call.data(0)?);
+    let x_im = match kind {
+        FftKind::Complex | FftKind::ToReal { .. } => reals(call.data(1)?),
+        FftKind::FromReal => alloc::vec![0.0; x_re.len()],
+    };
+    let roots: Vec<(f64, f64)> = (0..points).map(|turn| root(turn, points, inverse)).collect();
+    let to = call.types[0].shape;
+    let mut results = [alloc::vec![0.0; to.num_elements()], alloc::vec![0.0; to.num_elements()]];
+    for (source, target) in lines(&from, axis).zip(lines(&to, axis)) {
+        let mut line: Vec<(f64, f64)> = source.places().map(|place| (x_re[place], x_im[place])).collect();
+        if let FftKind::ToReal { .. } = kind {
+            line = mirrored(&line, points);
+        }
+        for (k, place) in target.places().enumerate() {
             let (mut sum_re, mut sum_im) = (0.0, 0.0);
-            for (n, place) in line.places().enumerate() {
-                let (cos, sin) = roots[k * n % len];
-                sum_re += x_re[place] * cos - x_im[place] * sin;
-                sum_im += x_re[place] * sin + x_im[place] * cos;
+            for (n, (re, im)) in line.iter().enumerate() {
+                let (cos, sin) = roots[k * n % points];
+                sum_re += re * cos - im * sin;
+                sum_im += re * sin + im * cos;
             }
-            (y_re[line.place(k)], y_im[line.place(k)]) = (sum_re, sum_im);
+            (results[0][place], results[1][place]) = (sum_re, sum_im);
         }
     }
-    Ok(alloc::vec![Numbers::Real(y_re).into_data(re.ty())?, Numbers::Real(y_im).into_data(im.ty())?])
+    let results = results.into_iter().zip(call.types);
+    results.map(|(elements, ty)| Numbers::Real(elements).into_data(*ty)).collect()
+}
+
+/// The whole spectrum whose first half this is: of the frequencies that are their own mirror image the imaginary part does not
+/// count.
+fn mirrored(half: &[(f64, f64)], points: usize) -> Vec<(f64, f64)> {
+    let one = |k: usize| match 2 * k % points {
+        0 => (half[k].0, 0.0),
+        _ if 2 * k < points => half[k],
+        _ => (half[points - k].0, -half[points - k].1),
+    };
+    (0..points).map(one).collect()
 }
 
 /// `exp(∓2πi turn / len)`.

@@ -126,7 +126,7 @@ pub fn variants(kind: OpKind) -> Vec<String> {
         OpKind::Resize => {
             ResizeMode::ALL.iter().flat_map(|mode| flags(&format!("resize_{}", mode.name()))).collect()
         }
-        OpKind::Fft => flags("fft"),
+        OpKind::Fft => ["fft", "fft_from_real", "fft_to_real"].into_iter().flat_map(flags).collect(),
         OpKind::Quantize => ["i8", "u8", "i16", "u16", "i32"].map(|dtype| format!("quantize_{dtype}")).into(),
         OpKind::Dequantize => one("dequantize"),
         OpKind::Collective => Reduction::ALL

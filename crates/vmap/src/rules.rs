@@ -141,7 +141,7 @@ fn batched<'a>(call: Call<'a>) -> Result<Vec<Var<'a>>> {
         Op::Norm { kind, axes, epsilon } => one(composite::norm(call, *kind, *axes, *epsilon)),
         Op::Attention(_) => composite::attention(&call),
         Op::AttentionGrad(_) => composite::attention_grad(&call),
-        &Op::Fft { axis, inverse } => call.run(&Op::Fft { axis: axis + 1, inverse }),
+        &Op::Fft { kind, axis, inverse } => call.run(&Op::Fft { kind, axis: axis + 1, inverse }),
         Op::Quantize { .. } | Op::Dequantize => one(composite::quantized(&call)),
         Op::Collective(collective) => return self::collective(call, *collective),
         Op::Custom(custom) => match custom.batched() {

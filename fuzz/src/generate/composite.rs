@@ -1,7 +1,7 @@
 //! The named composites.
 
 use super::{Generator, Wanted};
-use kiln_ir::{AttentionSpec, DType, NormKind, Op, Real, ResizeMode, Shape, TensorType};
+use kiln_ir::{AttentionSpec, DType, FftKind, NormKind, Op, Real, ResizeMode, Shape, TensorType};
 use kiln_suite::case::Fill;
 
 /// Operands of an attention.
@@ -92,9 +92,18 @@ impl Generator<'_> {
 
     pub(super) fn fft(&mut self) -> Option<()> {
         let re = self.tensor(1, 4, DType::is_float);
-        let im = self.exact(self.ty(re), Wanted::Free);
         let (axis, inverse) = (self.random.below(self.ty(re).rank()), self.random.chance(50));
-        self.emit_on(Op::Fft { axis, inverse }, &[re, im]).map(drop)
+        let length = self.ty(re).shape[axis];
+        let kind = match self.random.below(3) {
+            1 if length > 0 => FftKind::FromReal,
+            2 if length > 1 => FftKind::ToReal { points: 2 * length - 2 + self.random.below(2) },
+            _ => FftKind::Complex,
+        };
+        let mut operands = vec![re];
+        if kind != FftKind::FromReal {
+            operands.push(self.exact(self.ty(re), Wanted::Free));
+        }
+        self.emit_on(Op::Fft { kind, axis, inverse }, &operands).map(drop)
     }
 
     pub(super) fn quantize(&mut self) -> Option<()> {

@@ -2,7 +2,7 @@
 
 use kiln_ir::{
     AttentionSpec, Axes, Binary, Collective, CollectiveKind, ConvPass, ConvSpec, Custom, CustomOp, DType,
-    Engine, FusedOp, NormKind, Op, Operand, OperandType, PadAxis, PoolKind, PoolSpec, Real, Recorder,
+    Engine, FftKind, FusedOp, NormKind, Op, Operand, OperandType, PadAxis, PoolKind, PoolSpec, Real, Recorder,
     Reduction, ResizeMode, Result, ResultTypes, Scalar, Shape, SliceAxis, TensorData, TensorType, Unary,
     UpdateMode, Var, infer,
 };
@@ -259,7 +259,13 @@ pub(crate) fn composites() -> Vec<Case> {
         }
     }
     for inverse in [false, true] {
-        cases.push(Case::new(Op::Fft { axis: 1, inverse }, vec![x([2, 5], 1), x([2, 5], 2)]));
+        let fft = |kind| Op::Fft { kind, axis: 1, inverse };
+        cases.push(Case::new(fft(FftKind::Complex), vec![x([2, 5], 1), x([2, 5], 2)]));
+        for points in [1, 2, 5, 6] {
+            cases.push(Case::new(fft(FftKind::FromReal), vec![x([2, points], 1)]));
+            let half = [2, points / 2 + 1];
+            cases.push(Case::new(fft(FftKind::ToReal { points }), vec![x(half, 1), x(half, 2)]));
+        }
     }
     let quantised = Input::Fixed(TensorData::new(vec![-3i8, 5, 7, 100, -100, 9, 1, 0], [2, 4]).unwrap());
     let zero = Input::Fixed(TensorData::new(vec![1i8, -2], [1, 2]).unwrap());

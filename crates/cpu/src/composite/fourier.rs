@@ -1,331 +1,444 @@
-//! The discrete Fourier transform of any length, in `f64`.
+//! The discrete Fourier transform of any length, in the dtype of its operands.
 //!
-//! Lengths with small prime factors go through Stockham's self-sorting form of the mixed-radix algorithm, others
-//! through Bluestein's ([1970](https://doi.org/10.1109/TAU.1970.1162132)): a convolution of a length that is a power of
-//! two. Several lines are transformed side by side, which is what the loops are vectorised over.
+//! Lengths with small prime factors go through the mixed-radix algorithm, others through Bluestein's
+//! ([1970](https://doi.org/10.1109/TAU.1970.1162132)): a convolution of a length that is a power of two. As many lines as a vector has
+//! lanes are transformed side by side. Where there are fewer, or a cache does not hold so many, a line becomes the rows and columns of
+//! a matrix ([Gentleman and Sande 1966](https://doi.org/10.1145/1464291.1464352)).
+
+mod block;
+mod plan;
 
 use crate::Cpu;
 use crate::array::Array;
-use crate::contraction::scratch::Scratch;
 use crate::contraction::simd::Float;
 use crate::copy::Shared;
-use crate::isa::{Level, Widest, multiversion};
-use alloc::vec;
 use alloc::vec::Vec;
-use core::f64::consts::PI;
-use kiln_ir::{Result, TensorType};
-
-/// Lines that are transformed side by side.
-const SIDE: usize = 8;
-
-/// The greatest prime factor of the mixed-radix algorithm: a factor costs its square.
-const GREATEST_RADIX: usize = 31;
+use block::{Blocks, Form, Job, Lanes, Lines, Real, Twist, room};
+use kiln_ir::{DType, FftKind, Result, TensorType};
+use plan::{Plan, halves, radices, root, roots};
+use smallvec::SmallVec;
 
 /// Elements worth waking another thread for.
-const GRAIN: usize = 1 << 12;
+const GRAIN: usize = 1 << 13;
 
-/// Both parts of the transform along an axis.
+/// The most bytes of scratch memory for lines side by side: what a second cache holds.
+const MOST_ROOM: usize = 2 << 20;
+
+/// The shortest line that becomes a matrix.
+const SHORTEST_MATRIX: usize = 64;
+
+/// The most numbers of a padded convolution at once.
+const MOST_PADDED: usize = 1 << 24;
+
+/// The results of the transform along an axis.
 ///
 /// # Errors
 /// When there is not enough memory.
 pub(super) fn fft<T: Float>(
     cpu: &Cpu,
-    [re, im]: [&Array; 2],
-    ty: &TensorType,
-    axis: usize,
-    inverse: bool,
-) -> Result<[Array; 2]> {
-    let outputs = [Array::uninit(ty)?, Array::uninit(ty)?];
-    if ty.num_elements() == 0 {
+    inputs: &[&Array],
+    (kind, axis, inverse): (FftKind, usize, bool),
+    from: &TensorType,
+    results: &[TensorType],
+) -> Result<SmallVec<[Array; 2]>> {
+    let outputs: SmallVec<[Array; 2]> = results.iter().map(Array::uninit).collect::<Result<_>>()?;
+    if results[0].num_elements() == 0 {
         return Ok(outputs);
     }
-    let (re, im) = (cpu.contiguous(re, ty)?, cpu.contiguous(im, ty)?);
-    let length = ty.shape[axis];
-    let inner: usize = ty.shape[axis + 1..].iter().product();
-    let lines = ty.num_elements() / length;
-    let plan = Plan::new(cpu.level, length, inverse);
-    let from = [Shared::new(re.as_mut_ptr::<T>()), Shared::new(im.as_mut_ptr::<T>())];
-    let to = [Shared::new(outputs[0].as_mut_ptr::<T>()), Shared::new(outputs[1].as_mut_ptr::<T>())];
-    let side = SIDE.min(lines);
-    cpu.pool.parallel_for(lines.div_ceil(side), GRAIN.div_ceil(length * side), |blocks| {
-        let mut memory = Scratch::<f64>::new(plan.memory() * side);
-        for block in blocks {
-            let some = block * side..((block + 1) * side).min(lines);
-            let start = |line: usize| line / inner * length * inner + line % inner;
-            let memory = memory.as_mut_slice();
-            let (re, rest) = memory.split_at_mut(length * side);
-            let (im, rest) = rest.split_at_mut(length * side);
-            for (lane, line) in some.clone().enumerate() {
-                for i in 0..length {
-                    // SAFETY: elements of the line.
-                    unsafe {
-                        re[i * side + lane] = (*from[0].get().add(start(line) + i * inner)).to_f64();
-                        im[i * side + lane] = (*from[1].get().add(start(line) + i * inner)).to_f64();
-                    }
-                }
+    let inputs: SmallVec<[Array; 2]> =
+        inputs.iter().map(|x| cpu.contiguous(x, from)).collect::<Result<_>>()?;
+    let pair = |arrays: &[Array]| {
+        let last = arrays.len() - 1;
+        [Shared::new(arrays[0].as_mut_ptr::<T>()), Shared::new(arrays[last].as_mut_ptr::<T>())]
+    };
+    let transform = Transform {
+        cpu,
+        lanes: lanes::<T>(cpu),
+        points: kind.points(from.shape[axis]),
+        outer: from.shape[..axis].iter().product(),
+        inner: from.shape[axis + 1..].iter().product(),
+    };
+    match kind {
+        FftKind::Complex => {
+            let [mut source, mut target] = [pair(&inputs), pair(&outputs)];
+            if inverse {
+                // With both parts exchanged on both sides the sign in the exponent is the other.
+                source.swap(0, 1);
+                target.swap(0, 1);
             }
-            for lane in some.len()..side {
-                for i in 0..length {
-                    (re[i * side + lane], im[i * side + lane]) = (0.0, 0.0);
-                }
-            }
-            plan.run(cpu.level, side, re, im, rest);
-            for (lane, line) in some.enumerate() {
-                for i in 0..length {
-                    // SAFETY: elements of the line, which only this task writes.
-                    unsafe {
-                        *to[0].get().add(start(line) + i * inner) = T::from_f64(re[i * side + lane]);
-                        *to[1].get().add(start(line) + i * inner) = T::from_f64(im[i * side + lane]);
-                    }
-                }
-            }
+            transform.complex(source, target)?;
         }
-    });
+        FftKind::FromReal => transform.from_real(pair(&inputs)[0], pair(&outputs), !inverse)?,
+        FftKind::ToReal { .. } => transform.to_real(pair(&inputs), pair(&outputs)[0], inverse)?,
+    }
     Ok(outputs)
 }
 
-/// How to transform lines of one length.
-struct Plan {
-    length: usize,
-    method: Method,
+/// How many lines are transformed side by side.
+fn lanes<T: Float>(cpu: &Cpu) -> usize {
+    // SAFETY: the kernel only asks.
+    unsafe { T::dispatch(cpu.level, Lanes) }
 }
 
-enum Method {
-    Radices(Radices),
-    Bluestein(Bluestein),
+/// The lines along the middle of three axes.
+#[derive(Clone, Copy)]
+struct Transform<'a> {
+    cpu: &'a Cpu,
+    lanes: usize,
+    outer: usize,
+    points: usize,
+    inner: usize,
 }
 
-/// Prime factors (4 for pairs of 2), and the roots of unity.
-struct Radices {
-    radices: Vec<usize>,
-    /// `exp(∓2πi k / length)`.
-    roots: Vec<(f64, f64)>,
-}
+/// Both parts of complex numbers.
+type Parts<T> = [Shared<T>; 2];
 
-/// `Y[k] = c[k] Σ (x[n] c[n]) conj(c[k - n])` with the chirp `c[k] = exp(∓πi k² / length)`.
-struct Bluestein {
-    chirp: Vec<(f64, f64)>,
-    /// The transform of the conjugate chirp, divided by the length of the convolution.
-    filter: (Vec<f64>, Vec<f64>),
-    size: usize,
-    forward: Radices,
-    inverse: Radices,
-}
-
-impl Plan {
-    fn new(level: Level, length: usize, inverse: bool) -> Plan {
-        let method = match radices(length) {
-            Some(radices) => Method::Radices(Radices::new(length, radices, inverse)),
-            None => Method::Bluestein(Bluestein::new(level, length, inverse)),
-        };
-        Plan { length, method }
+impl Transform<'_> {
+    fn lines(&self) -> usize {
+        self.outer * self.inner
     }
 
-    /// Numbers needed per line: the line in two parts, and room to work.
-    fn memory(&self) -> usize {
-        2 * self.length
-            + match &self.method {
-                Method::Radices(_) => 2 * self.length,
-                Method::Bluestein(bluestein) => 4 * bluestein.size,
-            }
+    /// Whether lines of so many complex numbers are transformed side by side.
+    fn is_direct<T>(&self, length: usize) -> bool {
+        let Some([short, _]) = halves(length) else { return false };
+        let is_matrix = length >= SHORTEST_MATRIX && short > 1;
+        let is_spread = 2 * self.lines() > self.lanes;
+        let fits = room(length, self.lanes) * size_of::<T>() <= MOST_ROOM;
+        !is_matrix || is_spread && fits
     }
 
-    /// Transforms `side` lines in place; element `i` of line `lane` is at `i * side + lane`.
-    fn run(&self, level: Level, side: usize, re: &mut [f64], im: &mut [f64], room: &mut [f64]) {
-        match &self.method {
-            Method::Radices(radices) => radices.run(level, side, re, im, room),
-            Method::Bluestein(bluestein) => bluestein.run(level, side, re, im, room),
+    fn run<T: Float>(&self, job: &Job<'_, T>) {
+        let grain = GRAIN.div_ceil(job.plan.length * self.lanes);
+        self.cpu.pool.parallel_for(job.lines.div_ceil(self.lanes), grain, |range| {
+            // SAFETY: the job's lines lie within its arrays, and each block is run once.
+            unsafe { T::dispatch(self.cpu.level, Blocks { job, range }) };
+        });
+    }
+
+    /// The transform with a minus in the exponent.
+    fn complex<T: Float>(&self, source: Parts<T>, target: Parts<T>) -> Result<()> {
+        let Transform { points, inner, .. } = *self;
+        if radices(points).is_none() {
+            return self.bluestein(source, target);
         }
-    }
-}
-
-/// The factors of a length, or `None` where one is too great.
-fn radices(length: usize) -> Option<Vec<usize>> {
-    let mut rest = length;
-    let mut radices = Vec::new();
-    while rest.is_multiple_of(4) {
-        radices.push(4);
-        rest /= 4;
-    }
-    for radix in 2..=GREATEST_RADIX {
-        while rest.is_multiple_of(radix) && rest > 1 {
-            radices.push(radix);
-            rest /= radix;
+        let lines = Lines::along(points, inner);
+        if self.is_direct::<T>(points) {
+            let plan = Plan::new(points).unwrap_or_else(|| unreachable!("its radices were found"));
+            let form = Form::Complex(None);
+            let all = self.lines();
+            self.run(&Job { plan: &plan, form, from: lines, to: lines, source, target, lines: all });
+            return Ok(());
         }
+        // Point `a columns + b` is at row `a` and column `b`; frequency `c + d rows` at row `c` and column `d`.
+        let [rows, columns] = halves(points).unwrap_or([1, points]);
+        let between = Array::uninit(&self.memory::<T>(2 * points))?;
+        let middle = halves_of::<T>(&between);
+        let plan = [Plan::new(rows), Plan::new(columns)];
+        let [Some(first), Some(second)] = &plan else { unreachable!("factors of a length with a plan") };
+        let twist = Twist::new(points, columns, inner);
+        let across = Lines { inner: columns * inner, jump: points * inner, step: columns * inner };
+        let form = Form::Complex(Some(&twist));
+        let all = self.lines();
+        self.run(&Job {
+            plan: first,
+            form,
+            from: across,
+            to: across,
+            source,
+            target: middle,
+            lines: all * columns,
+        });
+        self.run(&Job {
+            plan: second,
+            form: Form::Complex(None),
+            from: Lines::along(columns, inner),
+            to: Lines { inner: rows * inner, jump: points * inner, step: rows * inner },
+            source: middle,
+            target,
+            lines: all * rows,
+        });
+        Ok(())
     }
-    (rest == 1).then_some(radices)
-}
 
-/// `exp(∓2πi turn / length)`.
-fn root(turn: usize, length: usize, inverse: bool) -> (f64, f64) {
-    let angle = 2.0 * PI * turn as f64 / length as f64;
-    (libm::cos(angle), if inverse { libm::sin(angle) } else { -libm::sin(angle) })
-}
-
-impl Radices {
-    fn new(length: usize, radices: Vec<usize>, inverse: bool) -> Radices {
-        Radices { radices, roots: (0..length).map(|turn| root(turn, length, inverse)).collect() }
+    /// Bytes for so many numbers of each line.
+    fn memory<T>(&self, count: usize) -> TensorType {
+        TensorType::new([self.lines() * count * size_of::<T>()], DType::U8)
     }
 
-    fn run(&self, level: Level, side: usize, re: &mut [f64], im: &mut [f64], room: &mut [f64]) {
-        let size = re.len();
-        let (other_re, rest) = room.split_at_mut(size);
-        let other_im = &mut rest[..size];
-        let mut left = self.roots.len();
-        let mut done = 1;
-        let mut swapped = false;
-        for &radix in &self.radices {
-            left /= radix;
-            let pass = Pass { radix, left, done, side, roots: &self.roots };
-            if swapped {
-                pass_of(level, &pass, other_re, other_im, re, im);
-            } else {
-                pass_of(level, &pass, re, im, other_re, other_im);
-            }
-            swapped = !swapped;
-            done *= radix;
+    fn from_real<T: Float>(&self, source: Shared<T>, target: Parts<T>, usual: bool) -> Result<()> {
+        let Transform { points, inner, .. } = *self;
+        let (length, is_even) = packed(points);
+        let bins = points / 2 + 1;
+        let roots = quarter_roots::<T>(points);
+        if self.is_direct::<T>(length) {
+            let plan = Plan::new(length).unwrap_or_else(|| unreachable!("its radices were found"));
+            self.run(&Job {
+                plan: &plan,
+                form: Form::FromReal(Real { points, usual, roots: &roots }),
+                from: Lines::along(points, inner),
+                to: Lines::along(bins, inner),
+                source: [source; 2],
+                target,
+                lines: self.lines(),
+            });
+            return Ok(());
         }
-        if swapped {
-            re.copy_from_slice(other_re);
-            im.copy_from_slice(other_im);
-        }
-    }
-}
-
-/// One factor: `done` transforms of what came before are joined `radix` at a time.
-struct Pass<'a> {
-    radix: usize,
-    /// The product of the factors still to come.
-    left: usize,
-    /// The product of the factors before.
-    done: usize,
-    side: usize,
-    roots: &'a [(f64, f64)],
-}
-
-multiversion! {
-    fn pass_of[]<> in { Widest::Avx512 } (pass: &Pass<'_>, x_re: &[f64], x_im: &[f64], y_re: &mut [f64], y_im: &mut [f64]) {
-        let &Pass { radix, left, done, side, roots } = pass;
-        let wide = done * side;
-        let length = roots.len();
-        for p in 0..left {
-            let twiddle = |v: usize| roots[p * v * done % length];
-            let source = |u: usize| (p + u * left) * wide..(p + u * left + 1) * wide;
-            let target = p * radix * wide;
-            let (out_re, out_im) = (&mut y_re[target..][..radix * wide], &mut y_im[target..][..radix * wide]);
-            match radix {
-                2 => {
-                    let (a_re, a_im) = (&x_re[source(0)], &x_im[source(0)]);
-                    let (b_re, b_im) = (&x_re[source(1)], &x_im[source(1)]);
-                    let (sum_re, diff_re) = out_re.split_at_mut(wide);
-                    let (sum_im, diff_im) = out_im.split_at_mut(wide);
-                    let w = twiddle(1);
-                    for i in 0..wide {
-                        sum_re[i] = a_re[i] + b_re[i];
-                        sum_im[i] = a_im[i] + b_im[i];
-                        let (re, im) = (a_re[i] - b_re[i], a_im[i] - b_im[i]);
-                        diff_re[i] = re * w.0 - im * w.1;
-                        diff_im[i] = re * w.1 + im * w.0;
-                    }
-                }
-                4 => {
-                    let x = |u: usize| (&x_re[source(u)], &x_im[source(u)]);
-                    let (a, b, c, d) = (x(0), x(1), x(2), x(3));
-                    // A quarter turn is -i forward and i inverse.
-                    let turn = roots[length / 4].1;
-                    let (w1, w2, w3) = (twiddle(1), twiddle(2), twiddle(3));
-                    let (r0, rest) = out_re.split_at_mut(wide);
-                    let (r1, rest) = rest.split_at_mut(wide);
-                    let (r2, r3) = rest.split_at_mut(wide);
-                    let (i0, rest) = out_im.split_at_mut(wide);
-                    let (i1, rest) = rest.split_at_mut(wide);
-                    let (i2, i3) = rest.split_at_mut(wide);
-                    for i in 0..wide {
-                        let (s_re, s_im) = (a.0[i] + c.0[i], a.1[i] + c.1[i]);
-                        let (t_re, t_im) = (a.0[i] - c.0[i], a.1[i] - c.1[i]);
-                        let (u_re, u_im) = (b.0[i] + d.0[i], b.1[i] + d.1[i]);
-                        let (v_re, v_im) = (b.0[i] - d.0[i], b.1[i] - d.1[i]);
-                        let (q_re, q_im) = (-turn * v_im, turn * v_re);
-                        r0[i] = s_re + u_re;
-                        i0[i] = s_im + u_im;
-                        let (re, im) = (t_re + q_re, t_im + q_im);
-                        r1[i] = re * w1.0 - im * w1.1;
-                        i1[i] = re * w1.1 + im * w1.0;
-                        let (re, im) = (s_re - u_re, s_im - u_im);
-                        r2[i] = re * w2.0 - im * w2.1;
-                        i2[i] = re * w2.1 + im * w2.0;
-                        let (re, im) = (t_re - q_re, t_im - q_im);
-                        r3[i] = re * w3.0 - im * w3.1;
-                        i3[i] = re * w3.1 + im * w3.0;
-                    }
-                }
-                _ => {
-                    for v in 0..radix {
-                        let (re, im) = (&mut out_re[v * wide..][..wide], &mut out_im[v * wide..][..wide]);
-                        re.copy_from_slice(&x_re[source(0)]);
-                        im.copy_from_slice(&x_im[source(0)]);
-                        for u in 1..radix {
-                            let w = roots[u * v % radix * (length / radix)];
-                            let (a_re, a_im) = (&x_re[source(u)], &x_im[source(u)]);
-                            for i in 0..wide {
-                                re[i] += a_re[i] * w.0 - a_im[i] * w.1;
-                                im[i] += a_re[i] * w.1 + a_im[i] * w.0;
-                            }
-                        }
-                        let w = twiddle(v);
-                        for i in 0..wide {
-                            (re[i], im[i]) = (re[i] * w.0 - im[i] * w.1, re[i] * w.1 + im[i] * w.0);
-                        }
-                    }
+        let [memory, results] = [2 * length, 2 * length].map(|count| Array::uninit(&self.memory::<T>(count)));
+        let (memory, results) = (memory?, results?);
+        let (z, y) = (halves_of::<T>(&memory), halves_of::<T>(&results));
+        self.rows(length, |outer, i| {
+            let to = (outer * length + i) * inner;
+            let from = outer * points * inner;
+            // SAFETY: rows of the operand and of the memory, each written once.
+            unsafe {
+                if is_even {
+                    copy(source, from + 2 * i * inner, z[0], to, inner);
+                    copy(source, from + (2 * i + 1) * inner, z[1], to, inner);
+                } else {
+                    copy(source, from + i * inner, z[0], to, inner);
+                    row_mut(z[1], to, inner).fill(T::ZERO);
                 }
             }
-        }
+        });
+        Transform { points: length, ..*self }.complex(z, y)?;
+        self.rows(bins, |outer, k| {
+            let from = |k: usize| (outer * length + k) * inner;
+            let to = (outer * bins + k) * inner;
+            // SAFETY: rows of the memory and of the results, each written once.
+            unsafe {
+                let (re, im) = (row_mut(target[0], to, inner), row_mut(target[1], to, inner));
+                let (a_re, a_im) = (row(y[0], from(k % length), inner), row(y[1], from(k % length), inner));
+                let mirror = (length - k % length) % length;
+                let (b_re, b_im) = (row(y[0], from(mirror), inner), row(y[1], from(mirror), inner));
+                let (c, s) = root(k, points);
+                for i in 0..inner {
+                    if is_even {
+                        let half = 0.5;
+                        let (a, b) = ((a_re[i].to_f64(), a_im[i].to_f64()), (b_re[i].to_f64(), b_im[i].to_f64()));
+                        let (e_re, e_im) = (half * (a.0 + b.0), half * (a.1 - b.1));
+                        let (o_re, o_im) = (half * (a.1 + b.1), half * (b.0 - a.0));
+                        re[i] = T::from_f64(e_re + (o_re * c - o_im * s));
+                        im[i] = T::from_f64(e_im + (o_re * s + o_im * c));
+                    } else {
+                        (re[i], im[i]) = (a_re[i], a_im[i]);
+                    }
+                    im[i] = match 2 * k % points {
+                        0 => T::ZERO,
+                        _ if usual => im[i],
+                        _ => -im[i],
+                    };
+                }
+            }
+        });
+        Ok(())
     }
-}
 
-impl Bluestein {
-    fn new(level: Level, length: usize, inverse: bool) -> Bluestein {
-        let size = (2 * length - 1).next_power_of_two();
-        let plan = |inverse: bool| Radices::new(size, radices(size).unwrap_or_default(), inverse);
-        let (forward, backward) = (plan(false), plan(true));
+    fn to_real<T: Float>(&self, source: Parts<T>, target: Shared<T>, usual: bool) -> Result<()> {
+        let Transform { points, inner, .. } = *self;
+        let (length, is_even) = packed(points);
+        let bins = points / 2 + 1;
+        let roots = quarter_roots::<T>(points);
+        if self.is_direct::<T>(length) {
+            let plan = Plan::new(length).unwrap_or_else(|| unreachable!("its radices were found"));
+            self.run(&Job {
+                plan: &plan,
+                form: Form::ToReal(Real { points, usual, roots: &roots }),
+                from: Lines::along(bins, inner),
+                to: Lines::along(points, inner),
+                source,
+                target: [target; 2],
+                lines: self.lines(),
+            });
+            return Ok(());
+        }
+        let [memory, results] = [2 * length, 2 * length].map(|count| Array::uninit(&self.memory::<T>(count)));
+        let (memory, results) = (memory?, results?);
+        let (z, y) = (halves_of::<T>(&memory), halves_of::<T>(&results));
+        let sign = if usual { 1.0 } else { -1.0 };
+        self.rows(length, |outer, k| {
+            let from = |k: usize| (outer * bins + k) * inner;
+            // A plus in the exponent is a minus for the spectrum in reverse order.
+            let to = (outer * length + (length - k) % length) * inner;
+            let far = if is_even { length - k } else { points - k };
+            // SAFETY: rows of the operands and of the memory, each written once.
+            unsafe {
+                let (re, im) = (row_mut(z[0], to, inner), row_mut(z[1], to, inner));
+                let at = |k: usize| (row(source[0], from(k), inner), row(source[1], from(k), inner));
+                let number = |(re, im): (&[T], &[T]), i: usize, k: usize| {
+                    let counts = if 2 * k % points == 0 { 0.0 } else { sign };
+                    (re[i].to_f64(), if counts == 0.0 { 0.0 } else { counts * im[i].to_f64() })
+                };
+                let (c, s) = root(k, points);
+                for i in 0..inner {
+                    let found = if is_even {
+                        let (a, b) = (number(at(k), i, k), number(at(far), i, far));
+                        let (sum, rest) = ((a.0 + b.0, a.1 - b.1), (a.0 - b.0, a.1 + b.1));
+                        // Times i and the conjugate of the root.
+                        (sum.0 - (rest.1 * c - rest.0 * s), sum.1 + (rest.0 * c + rest.1 * s))
+                    } else if k < bins {
+                        number(at(k), i, k)
+                    } else {
+                        let mirrored = number(at(far), i, far);
+                        (mirrored.0, -mirrored.1)
+                    };
+                    (re[i], im[i]) = (T::from_f64(found.0), T::from_f64(found.1));
+                }
+            }
+        });
+        Transform { points: length, ..*self }.complex(z, y)?;
+        self.rows(length, |outer, i| {
+            let from = (outer * length + i) * inner;
+            let to = outer * points * inner;
+            // SAFETY: rows of the memory and of the result, each written once.
+            unsafe {
+                if is_even {
+                    copy(y[0], from, target, to + 2 * i * inner, inner);
+                    copy(y[1], from, target, to + (2 * i + 1) * inner, inner);
+                } else {
+                    copy(y[0], from, target, to + i * inner, inner);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// `Y[k] = c[k] Σ (x[n] c[n]) conj(c[k - n])` with the chirp `c[k] = exp(-πi k² / points)`: a convolution.
+    fn bluestein<T: Float>(&self, source: Parts<T>, target: Parts<T>) -> Result<()> {
+        let Transform { points, inner, .. } = *self;
+        let size = (2 * points - 1).next_power_of_two();
         // k² modulo twice the length keeps the angle exact for great k.
-        let square = |k: usize| (k as u128 * k as u128 % (2 * length) as u128) as usize;
-        let chirp: Vec<(f64, f64)> = (0..length).map(|k| root(square(k), 2 * length, inverse)).collect();
-        let (mut re, mut im) = (vec![0.0; size], vec![0.0; size]);
-        for (k, &(c, s)) in chirp.iter().enumerate() {
-            for place in [k, (size - k) % size] {
-                (re[place], im[place]) = (c, -s);
-            }
+        let square = |k: usize| (k as u128 * k as u128 % (2 * points) as u128) as usize;
+        let chirp: Vec<(f64, f64)> = (0..points).map(|k| root(square(k), 2 * points)).collect();
+        let filter = filter(&chirp, size);
+        let chunk = (MOST_PADDED / (size * inner)).clamp(1, self.outer);
+        for first in (0..self.outer).step_by(chunk) {
+            let some = Transform { outer: chunk.min(self.outer - first), ..*self };
+            let padded = Transform { points: size, ..some };
+            let [memory, results] = [(), ()].map(|()| Array::uninit(&some.memory::<T>(2 * size)));
+            let (memory, results) = (memory?, results?);
+            let (z, y) = (halves_of::<T>(&memory), halves_of::<T>(&results));
+            some.rows(size, |outer, i| {
+                let to = (outer * size + i) * inner;
+                let from = ((first + outer) * points + i) * inner;
+                // SAFETY: rows of the operands and of the memory, each written once.
+                unsafe {
+                    let (re, im) = (row_mut(z[0], to, inner), row_mut(z[1], to, inner));
+                    if i < points {
+                        turn([row(source[0], from, inner), row(source[1], from, inner)], chirp[i], [re, im]);
+                    } else {
+                        re.fill(T::ZERO);
+                        im.fill(T::ZERO);
+                    }
+                }
+            });
+            padded.complex(z, y)?;
+            some.rows(size, |outer, i| {
+                let at = (outer * size + i) * inner;
+                // SAFETY: rows of both memories, each written once.
+                unsafe {
+                    let parts = [row(y[0], at, inner), row(y[1], at, inner)];
+                    turn(parts, filter[i], [row_mut(z[0], at, inner), row_mut(z[1], at, inner)]);
+                }
+            });
+            // Back, with both parts exchanged.
+            padded.complex([z[1], z[0]], [y[1], y[0]])?;
+            some.rows(points, |outer, i| {
+                let from = (outer * size + i) * inner;
+                let to = ((first + outer) * points + i) * inner;
+                // SAFETY: rows of the memory and of the results, each written once.
+                unsafe {
+                    let parts = [row(y[0], from, inner), row(y[1], from, inner)];
+                    turn(parts, chirp[i], [row_mut(target[0], to, inner), row_mut(target[1], to, inner)]);
+                }
+            });
         }
-        forward.run(level, 1, &mut re, &mut im, &mut vec![0.0; 2 * size]);
-        re.iter_mut().chain(&mut im).for_each(|x| *x /= size as f64);
-        Bluestein { chirp, filter: (re, im), size, forward, inverse: backward }
+        Ok(())
     }
 
-    fn run(&self, level: Level, side: usize, re: &mut [f64], im: &mut [f64], room: &mut [f64]) {
-        let wide = self.size * side;
-        let (a_re, rest) = room.split_at_mut(wide);
-        let (a_im, room) = rest.split_at_mut(wide);
-        a_re[re.len()..].fill(0.0);
-        a_im[im.len()..].fill(0.0);
-        a_re[..re.len()].copy_from_slice(re);
-        a_im[..im.len()].copy_from_slice(im);
-        turn(side, &mut a_re[..re.len()], &mut a_im[..im.len()], |i| self.chirp[i]);
-        self.forward.run(level, side, a_re, a_im, room);
-        turn(side, a_re, a_im, |i| (self.filter.0[i], self.filter.1[i]));
-        self.inverse.run(level, side, a_re, a_im, room);
-        re.copy_from_slice(&a_re[..re.len()]);
-        im.copy_from_slice(&a_im[..im.len()]);
-        turn(side, re, im, |i| self.chirp[i]);
+    /// Calls `body` for all rows `(outer, i)` with `i` below `count`, on all threads.
+    fn rows(&self, count: usize, body: impl Fn(usize, usize) + Sync) {
+        self.cpu.pool.parallel_for(self.outer * count, GRAIN.div_ceil(self.inner), |range| {
+            range.for_each(|place| body(place / count, place % count));
+        });
     }
 }
 
-/// Multiplies element `i` of every line with a complex number.
-fn turn(side: usize, re: &mut [f64], im: &mut [f64], factor: impl Fn(usize) -> (f64, f64)) {
-    for (i, (re, im)) in re.chunks_exact_mut(side).zip(im.chunks_exact_mut(side)).enumerate() {
-        let w = factor(i);
-        for (re, im) in re.iter_mut().zip(im) {
-            (*re, *im) = (*re * w.0 - *im * w.1, *re * w.1 + *im * w.0);
+/// The length of the complex transform that stands for one of real points, and whether it holds two in each number.
+fn packed(points: usize) -> (usize, bool) {
+    if points.is_multiple_of(2) { (points / 2, true) } else { (points, false) }
+}
+
+/// Parts of `exp(-2πi k / points)` up to a quarter of the circle, for an even number of points.
+fn quarter_roots<T: Float>(points: usize) -> Vec<T> {
+    if !points.is_multiple_of(2) {
+        return Vec::new();
+    }
+    let quarter = points / 4 + 1;
+    let all = if points.is_multiple_of(8) { roots(points) } else { Vec::new() };
+    let one = |k: usize| all.get(k).copied().unwrap_or_else(|| root(k, points));
+    (0..quarter).map(one).flat_map(|(re, im)| [T::from_f64(re), T::from_f64(im)]).collect()
+}
+
+/// The transform of the conjugate chirp, divided by the length of the convolution, which is a power of two.
+fn filter(chirp: &[(f64, f64)], size: usize) -> Vec<(f64, f64)> {
+    let mut x = alloc::vec![(0.0, 0.0); size];
+    for (k, &(re, im)) in chirp.iter().enumerate() {
+        for place in [k, (size - k) % size] {
+            x[place] = (re / size as f64, -im / size as f64);
         }
     }
+    let roots = roots(size);
+    let mut y = x.clone();
+    let (mut left, mut done) = (size, 1);
+    while left > 1 {
+        left /= 2;
+        for p in 0..left {
+            let w = roots[p * done];
+            for q in 0..done {
+                let (a, b) = (x[p * done + q], x[(p + left) * done + q]);
+                let rest = (a.0 - b.0, a.1 - b.1);
+                y[2 * p * done + q] = (a.0 + b.0, a.1 + b.1);
+                y[(2 * p + 1) * done + q] = (rest.0 * w.0 - rest.1 * w.1, rest.0 * w.1 + rest.1 * w.0);
+            }
+        }
+        core::mem::swap(&mut x, &mut y);
+        done *= 2;
+    }
+    x
+}
+
+/// Complex numbers, each times the same one.
+fn turn<T: Float>([x_re, x_im]: [&[T]; 2], (c, s): (f64, f64), [y_re, y_im]: [&mut [T]; 2]) {
+    let (c, s) = (T::from_f64(c), T::from_f64(s));
+    for i in 0..x_re.len() {
+        (y_re[i], y_im[i]) = (x_re[i] * c - x_im[i] * s, x_re[i] * s + x_im[i] * c);
+    }
+}
+
+/// The two halves of memory that was made for both parts.
+fn halves_of<T>(memory: &Array) -> Parts<T> {
+    let start = memory.as_mut_ptr::<T>();
+    let count = memory.layout.shape.iter().product::<usize>() / size_of::<T>();
+    [Shared::new(start), Shared::new(start.wrapping_add(count / 2))]
+}
+
+/// # Safety
+/// So many elements may be read, and nobody writes them meanwhile.
+unsafe fn row<'a, T>(from: Shared<T>, start: usize, count: usize) -> &'a [T] {
+    // SAFETY: as the caller promises.
+    unsafe { core::slice::from_raw_parts(from.get().add(start), count) }
+}
+
+/// # Safety
+/// So many elements may be written, and nobody else reads or writes them meanwhile.
+unsafe fn row_mut<'a, T>(to: Shared<T>, start: usize, count: usize) -> &'a mut [T] {
+    // SAFETY: as the caller promises.
+    unsafe { core::slice::from_raw_parts_mut(to.get().add(start), count) }
+}
+
+/// # Safety
+/// As [`row`] and [`row_mut`].
+unsafe fn copy<T: Copy>(from: Shared<T>, start: usize, to: Shared<T>, at: usize, count: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { row_mut(to, at, count).copy_from_slice(row(from, start, count)) };
 }

@@ -66,6 +66,11 @@ impl Case {
         self
     }
 
+    /// The name of the op.
+    pub(crate) fn name(&self) -> &str {
+        self.op.name()
+    }
+
     /// An operand.
     pub(crate) fn data(&self, place: usize) -> &TensorData {
         &self.operands[place]

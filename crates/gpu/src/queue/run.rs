@@ -2,8 +2,8 @@
 
 use super::GraphUse;
 use crate::driver::{
-    Argument, Arguments, Attend, Attention, Convolution, Convolve, Driver, EpilogueForm, Grid, Place,
-    Products, Step,
+    Argument, Arguments, Attend, Attention, Convolution, Convolve, Driver, EpilogueForm, Fourier, Grid, Place,
+    Products, Step, Transform,
 };
 use crate::trace::{Label, Trace, traced};
 use kiln_ir::{DType, Float8, Mixing, Result};
@@ -66,6 +66,8 @@ enum Form {
     Convolve(Arc<Convolution>),
     /// All but its memory.
     Attend(Arc<Attention>),
+    /// All but its memory.
+    Transform(Arc<Fourier>),
 }
 
 /// What is known of a form.
@@ -225,6 +227,8 @@ pub(super) fn alone<D: Driver>(driver: &D, counters: &Counters, step: &Step<D>) 
         Step::Convolve(convolve) => unsafe { driver.convolve(convolve) },
         // SAFETY: `Gpu::attend` says why attentions stay within their memory, which the step holds.
         Step::Attend(attend) => unsafe { driver.attend(attend) },
+        // SAFETY: `Gpu::transform` says why transforms stay within their memory, which the step holds.
+        Step::Transform(transform) => unsafe { driver.transform(transform) },
     }
 }
 
@@ -235,7 +239,11 @@ fn add(counter: &AtomicU64, count: usize) {
 fn function<D: Driver>(step: &Step<D>) -> Option<Arc<D::Function>> {
     match step {
         Step::Launch { function, .. } => Some(function.clone()),
-        Step::Fill { .. } | Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) => None,
+        Step::Fill { .. }
+        | Step::Multiply(_)
+        | Step::Convolve(_)
+        | Step::Attend(_)
+        | Step::Transform(_) => None,
     }
 }
 
@@ -249,6 +257,9 @@ pub(super) fn arguments<D: Driver>(step: &Step<D>) -> Arguments<D::Memory> {
             tensors.iter().chain([workspace]).map(|place| Argument::Place(place.clone())).collect()
         }
         Step::Attend(Attend { tensors, workspace, .. }) => {
+            tensors.iter().chain([workspace]).map(|place| Argument::Place(place.clone())).collect()
+        }
+        Step::Transform(Transform { tensors, workspace, .. }) => {
             tensors.iter().chain([workspace]).map(|place| Argument::Place(place.clone())).collect()
         }
     }
@@ -265,6 +276,7 @@ fn has<D: Driver>(step: &Step<D>, past: &[Past<D::Memory>]) -> bool {
         Step::Multiply(products) => places(&mut products.places()),
         Step::Convolve(Convolve { tensors, workspace, .. }) => places(&mut tensors.iter().chain([workspace])),
         Step::Attend(Attend { tensors, workspace, .. }) => places(&mut tensors.iter().chain([workspace])),
+        Step::Transform(Transform { tensors, workspace, .. }) => places(&mut tensors.iter().chain([workspace])),
     }
 }
 
@@ -311,6 +323,7 @@ impl Form {
             }
             Step::Convolve(convolve) => Form::Convolve(convolve.convolution.clone()),
             Step::Attend(attend) => Form::Attend(attend.attention.clone()),
+            Step::Transform(transform) => Form::Transform(transform.fourier.clone()),
         }
     }
 }

@@ -37,7 +37,7 @@ fn line(step: &Step<Diary>) -> (u32, Vec<u64>) {
         Step::Launch { function, .. } => function.0,
         Step::Fill { .. } => 1000,
         Step::Multiply(products) => 2000 + u32::from(products.epilogue.activation.is_some()),
-        Step::Convolve(_) | Step::Attend(_) => 5000,
+        Step::Convolve(_) | Step::Attend(_) | Step::Transform(_) => 5000,
     };
     let word = |argument: &Argument<Number>| match argument {
         Argument::Place(place) => u64::from(place.memory.0) * 1000 + place.offset as u64,

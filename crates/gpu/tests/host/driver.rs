@@ -2,7 +2,7 @@
 
 use crate::library;
 use kiln_gpu::driver::{
-    Argument, Attend, Attention, Convolution, Convolve, Grid, Pass, Place, Products, Step,
+    Argument, Attend, Attention, Convolution, Convolve, Fourier, Grid, Pass, Place, Products, Step, Transform,
 };
 use kiln_gpu::{DeviceInfo, Driver};
 use kiln_ir::{DType, Error, Result, Shape};
@@ -20,6 +20,8 @@ pub(crate) struct Host {
     /// Kernels write down in static memory which of their threads runs.
     running: Mutex<()>,
     multiplies: Multiplies,
+    /// Whether its library has Fourier transforms.
+    transforms: bool,
 }
 
 /// What its library does with products.
@@ -71,12 +73,17 @@ impl Host {
             memory: 1 << 32,
             multiprocessors: 2,
         };
-        Some(Host { info, running: Mutex::new(()), multiplies: Multiplies::Never })
+        Some(Host { info, running: Mutex::new(()), multiplies: Multiplies::Never, transforms: false })
     }
 
     /// The same with a library for products.
     pub(crate) fn multiplying(self, multiplies: Multiplies) -> Host {
         Host { multiplies, ..self }
+    }
+
+    /// The same with a library for Fourier transforms.
+    pub(crate) fn transforming(self) -> Host {
+        Host { transforms: true, ..self }
     }
 }
 
@@ -263,6 +270,16 @@ impl Driver for Host {
         let tensors: Vec<*mut u8> = attend.tensors.iter().map(address).collect();
         // SAFETY: as the caller says.
         unsafe { library::attended(&attend.attention, &tensors) };
+        Ok(())
+    }
+
+    fn fourier_workspace(&self, _: &Fourier) -> Result<Option<usize>> {
+        Ok(self.transforms.then_some(16))
+    }
+
+    unsafe fn transform(&self, transform: &Transform<HostMemory>) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { library::transformed(&transform.fourier, transform.tensors.each_ref().map(address)) };
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! Attention and products as a vendor's library would compute them: in the order of their definition, in `f64`.
 
 use half::{bf16, f16};
-use kiln_gpu::driver::{Activation, Attention, AttentionPass, Place, Products};
+use kiln_gpu::driver::{
+    Activation, Attention, AttentionPass, Fourier, FourierKind, Place, Products,
+};
 use kiln_ir::{DType, Float8};
 
 /// What this library takes: one kind of floats, so that kernels are tested with the others.
@@ -218,6 +220,64 @@ unsafe fn set(to: *mut u8, at: usize, dtype: DType, number: f64) {
             to.cast::<f16>().add(at).write(f16::from_f64(number));
         } else {
             to.cast::<bf16>().add(at).write(bf16::from_f64(number));
+        }
+    }
+}
+
+/// Fourier transforms in the order of their definition, in `f64`.
+///
+/// # Safety
+/// The tensors must hold all lines.
+pub(crate) unsafe fn transformed(fourier: &Fourier, [x, y]: [*mut u8; 2]) {
+    let Fourier { kind, dtype, points, count } = *fourier;
+    let half = points / 2 + 1;
+    let inverse = matches!(kind, FourierKind::Complex { inverse: true } | FourierKind::ToReal);
+    // SAFETY: as the caller says.
+    let read = |at: usize| unsafe {
+        match dtype {
+            DType::F64 => *x.cast::<f64>().add(at),
+            _ => f64::from(*x.cast::<f32>().add(at)),
+        }
+    };
+    // SAFETY: as the caller says.
+    let write = |at: usize, number: f64| unsafe {
+        match dtype {
+            DType::F64 => *y.cast::<f64>().add(at) = number,
+            _ => *y.cast::<f32>().add(at) = number as f32,
+        }
+    };
+    let angle = if inverse { TAU } else { -TAU } / points as f64;
+    let roots: Vec<(f64, f64)> = (0..points).map(|turn| (angle * turn as f64).sin_cos()).collect();
+    for line in 0..count {
+        let complex = |length: usize, k: usize| {
+            let at = 2 * (line * length + k);
+            (read(at), read(at + 1))
+        };
+        let number = |n: usize| match kind {
+            FourierKind::Complex { .. } => complex(points, n),
+            FourierKind::FromReal => (read(line * points + n), 0.0),
+            FourierKind::ToReal if n < half => complex(half, n),
+            FourierKind::ToReal => {
+                let (re, im) = complex(half, points - n);
+                (re, -im)
+            }
+        };
+        let numbers: Vec<(f64, f64)> = (0..points).map(number).collect();
+        for k in 0..if kind == FourierKind::FromReal { half } else { points } {
+            let (mut re, mut im) = (0.0, 0.0);
+            for (n, (a, b)) in numbers.iter().enumerate() {
+                let (sin, cos) = roots[n * k % points];
+                re += a * cos - b * sin;
+                im += a * sin + b * cos;
+            }
+            match kind {
+                FourierKind::ToReal => write(line * points + k, re),
+                FourierKind::Complex { .. } | FourierKind::FromReal => {
+                    let length = if kind == FourierKind::FromReal { half } else { points };
+                    write(2 * (line * length + k), re);
+                    write(2 * (line * length + k) + 1, im);
+                }
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ mod driver;
 mod finish;
 mod float8;
 mod indices;
+mod fourier;
 mod joined;
 mod library;
 mod orders;

@@ -1,7 +1,7 @@
 //! Interpolation and the Fourier transform.
 
 use super::{around, counter};
-use crate::{Binary, ResizeMode, Shape, TensorType, Var};
+use crate::{Binary, DType, Engine, FftKind, ResizeMode, Shape, TensorType, Var};
 use alloc::vec::Vec;
 
 /// The parameter of the cubic convolution.
@@ -82,19 +82,43 @@ fn outer<'e>(t: &Var<'e>) -> Var<'e> {
 
 /// The definition, as a product with the matrix of the roots of unity. Its angles come from whole numbers, so they
 /// are as accurate for the last element as for the first.
-pub(super) fn fft<'e>(re: &Var<'e>, im: &Var<'e>, axis: usize, inverse: bool) -> Vec<Var<'e>> {
-    let (shape, dtype) = (re.shape(), re.dtype());
+pub(super) fn fft<'e>(inputs: &[Var<'e>], kind: FftKind, axis: usize, inverse: bool) -> Vec<Var<'e>> {
+    let (shape, dtype) = (inputs[0].shape(), inputs[0].dtype());
     let sides = around(&shape, axis);
-    let len = sides[1];
+    let (from, points) = (sides[1], kind.points(sides[1]));
+    let to = match kind {
+        FftKind::Complex | FftKind::ToReal { .. } => points,
+        FftKind::FromReal => points / 2 + 1,
+    };
     let working = dtype.accumulator();
-    let [re, im] = [re, im].map(|x| x.cast(working).reshape(sides));
-    let ty = TensorType::new([len, len], counter((len - 1).saturating_mul(len - 1)));
-    let product = Var::iota(re.engine(), ty, 0) * Var::iota(re.engine(), ty, 1);
-    let turns = product.binary(Binary::Rem, &product.scalar(len)).cast(working);
-    let angle = turns * (core::f64::consts::TAU / len as f64);
+    let part = |place: usize| inputs[place].cast(working).reshape(sides);
+    let engine = inputs[0].engine();
+    let ty = TensorType::new([to, from], counter((to - 1).saturating_mul(from - 1)));
+    let product = Var::iota(engine, ty, 0) * Var::iota(engine, ty, 1);
+    let turns = product.binary(Binary::Rem, &product.scalar(points)).cast(working);
+    let angle = turns * (core::f64::consts::TAU / points as f64);
     let (cos, sin) = (angle.cos(), angle.sin());
     let sin = if inverse { sin } else { -sin };
-    let y_re = cos.matmul(&re) - sin.matmul(&im);
-    let y_im = sin.matmul(&re) + cos.matmul(&im);
-    [y_re, y_im].iter().map(|y| y.reshape(shape).cast(dtype)).collect()
+    let results = match kind {
+        FftKind::Complex => {
+            let (re, im) = (part(0), part(1));
+            alloc::vec![cos.matmul(&re) - sin.matmul(&im), sin.matmul(&re) + cos.matmul(&im)]
+        }
+        FftKind::FromReal => alloc::vec![cos.matmul(&part(0)), sin.matmul(&part(0))],
+        FftKind::ToReal { .. } => {
+            let single = unmirrored(engine, TensorType::new([from, 1], DType::Bool), 0, points);
+            let (re, im) = (part(0), part(1));
+            let (re, im) = (single.select(&re, &(&re * 2.0)), single.select(&im.scalar(0), &(&im * 2.0)));
+            alloc::vec![cos.matmul(&re) - sin.matmul(&im)]
+        }
+    };
+    results.iter().map(|y| y.reshape(shape.with(axis, to)).cast(dtype)).collect()
+}
+
+/// Which frequencies of half a spectrum no conjugate mirrors, along an axis of the type: 0, and the middle of an even number of
+/// points.
+pub(crate) fn unmirrored<'e>(engine: &'e dyn Engine, ty: TensorType, axis: usize, points: usize) -> Var<'e> {
+    let k = Var::iota(engine, ty.with_dtype(counter(points.saturating_mul(points))), axis);
+    let product = &k * (&k * -2.0 + points as f64);
+    product.equal(&product.scalar(0))
 }

@@ -1,7 +1,7 @@
 //! Rules of the named composites.
 
 use super::{Rule, broadcast_shapes};
-use crate::{DType, Result, ResultTypes, Shape, TensorType};
+use crate::{DType, FftKind, Result, ResultTypes, Shape, TensorType};
 use alloc::format;
 use smallvec::smallvec;
 
@@ -124,15 +124,33 @@ impl Rule<'_> {
         Ok(smallvec![self.sized(shape, ty.dtype)?])
     }
 
-    pub(super) fn fft(&self, axis: usize) -> Result<ResultTypes> {
-        self.arity(2)?;
-        let (re, im) = (self.tensor(0)?, self.tensor(1)?);
+    pub(super) fn fft(&self, kind: FftKind, axis: usize) -> Result<ResultTypes> {
+        self.arity(if kind == FftKind::FromReal { 1 } else { 2 })?;
+        let re = self.tensor(0)?;
         self.float(re)?;
         self.axis(axis, re)?;
-        if re != im {
+        if self.inputs.len() == 2 && re != self.tensor(1)? {
             return Err(self.error("real and imaginary part differ in type"));
         }
-        Ok(smallvec![*re, *im])
+        let length = re.shape[axis];
+        let sized = |length| self.sized(re.shape.with(axis, length), re.dtype);
+        match kind {
+            FftKind::Complex => Ok(smallvec![*re, *re]),
+            FftKind::FromReal if length == 0 => Err(self
+                .error(format!("axis {axis} has no points"))
+                .hint("the transform of a real axis needs at least one: pad it first")),
+            FftKind::FromReal => {
+                let half = sized(length / 2 + 1)?;
+                Ok(smallvec![half, half])
+            }
+            FftKind::ToReal { points: 0 } => {
+                Err(self.error("0 points were asked for").hint("a spectrum belongs to at least one point"))
+            }
+            FftKind::ToReal { points } if length != points / 2 + 1 => Err(self
+                .error(format!("{points} points need {} frequencies, not {length}", points / 2 + 1))
+                .hint("half a spectrum has `points / 2 + 1` elements: cut or pad it first")),
+            FftKind::ToReal { points } => Ok(smallvec![sized(points)?]),
+        }
     }
 
     pub(super) fn quantize(&self, dtype: DType) -> Result<ResultTypes> {

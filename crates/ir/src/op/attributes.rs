@@ -301,6 +301,32 @@ named_enum! {
     }
 }
 
+/// Which sides of [`Op::Fft`](super::Op::Fft) are real.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FftKind {
+    /// `(re, im) -> (re, im)`, as many elements as points.
+    Complex,
+    /// `(x) -> (re, im)`: a real operand of at least one point. Of `N` points the first `N / 2 + 1` frequencies are made; the
+    /// others are their conjugates.
+    FromReal,
+    /// `(re, im) -> (x)`: from the first `points / 2 + 1` frequencies of a spectrum whose others are their conjugates. The
+    /// imaginary parts at 0 and, for an even number of points, at the last frequency do not count.
+    ToReal {
+        /// How many points the result has: at least 1.
+        points: usize,
+    },
+}
+
+impl FftKind {
+    /// How many points a transform of an axis of that length has.
+    pub fn points(self, length: usize) -> usize {
+        match self {
+            FftKind::Complex | FftKind::FromReal => length,
+            FftKind::ToReal { points } => points,
+        }
+    }
+}
+
 /// A strided range of one axis: elements `start`, `start + step`, …, `len` of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SliceAxis {

@@ -74,7 +74,9 @@ impl Op {
             Op::Attention(_) => "attention",
             Op::AttentionGrad(_) => "attention_grad",
             Op::Resize { .. } => "resize",
-            Op::Fft { .. } => "fft",
+            Op::Fft { kind: FftKind::Complex, .. } => "fft",
+            Op::Fft { kind: FftKind::FromReal, .. } => "fft_from_real",
+            Op::Fft { kind: FftKind::ToReal { .. }, .. } => "fft_to_real",
             Op::Quantize { .. } => "quantize",
             Op::Dequantize => "dequantize",
             Op::Collective(collective) => match collective.kind {

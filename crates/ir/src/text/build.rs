@@ -94,7 +94,12 @@ impl<'t> Given<'t> {
                 let align_corners = self.flag("align_corners")?;
                 Ok(Op::Resize { mode, size: self.ints("size")?, align_corners })
             }
-            "fft" => Ok(Op::Fft { axis: self.axis()?, inverse: self.flag("inverse")? }),
+            "fft" => self.fft(FftKind::Complex),
+            "fft_from_real" => self.fft(FftKind::FromReal),
+            "fft_to_real" => {
+                let points = self.int("points")?;
+                self.fft(FftKind::ToReal { points })
+            }
             "custom" => self.custom(),
             "fused" => self.fused(),
             _ => self.spatial().or_else(|| self.collective()).unwrap_or_else(|| {
@@ -181,6 +186,10 @@ impl<'t> Given<'t> {
 
     fn norm(&mut self, kind: NormKind) -> Result<Op> {
         Ok(Op::Norm { kind, axes: self.int("axes")?, epsilon: Real(self.real("epsilon")?) })
+    }
+
+    fn fft(&mut self, kind: FftKind) -> Result<Op> {
+        Ok(Op::Fft { kind, axis: self.axis()?, inverse: self.flag("inverse")? })
     }
 
     fn attention(&mut self) -> Result<AttentionSpec> {

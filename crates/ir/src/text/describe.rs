@@ -2,7 +2,7 @@
 
 use super::attribute::Attribute;
 use crate::{
-    Axes, CollectiveKind, ConvPass, ConvSpec, DType, Float8, Op, PadAxis, PoolKind, PoolSpec, Scalar, Shape,
+    Axes, CollectiveKind, ConvPass, ConvSpec, DType, FftKind, Float8, Op, PadAxis, PoolKind, PoolSpec, Scalar, Shape,
     SliceAxis, TensorType, UpdateMode,
 };
 use alloc::string::{String, ToString};
@@ -75,7 +75,13 @@ pub(super) fn attributes(op: &Op, result: Option<&TensorType>) -> List {
             ("align_corners", flag(*align_corners)),
         ]
         .into(),
-        Op::Fft { axis, inverse } => [("axis", int(*axis)), ("inverse", flag(*inverse))].into(),
+        Op::Fft { kind, axis, inverse } => {
+            let points = match kind {
+                FftKind::Complex | FftKind::FromReal => None,
+                FftKind::ToReal { points } => Some(("points", int(*points))),
+            };
+            with([("axis", int(*axis)), ("inverse", flag(*inverse))].into(), points)
+        }
         Op::Collective(c) => {
             let group = Attribute::Number(unsigned(c.group));
             with(

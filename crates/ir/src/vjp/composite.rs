@@ -1,7 +1,8 @@
 //! Rules of the named composites.
 
 use super::{Gradients, Rule, emit};
-use crate::{NormKind, Op, Operand, Var};
+use crate::expand::unmirrored;
+use crate::{DType, FftKind, NormKind, Op, Operands, Shape, TensorType, Var};
 use alloc::vec::Vec;
 
 impl<'e> Rule<'_, 'e> {
@@ -61,11 +62,31 @@ impl<'e> Rule<'_, 'e> {
     }
 
     /// The transform is a symmetric complex matrix: its transpose as a real map is the transform with the other
-    /// sign.
-    pub(super) fn fft(&self, axis: usize, inverse: bool) -> Gradients<'e> {
-        let inputs = [0, 1].map(|place| Operand::from(self.gradient_or_zeros(place).into_value()));
-        let op = Op::Fft { axis, inverse: !inverse };
-        let results = Var::emit(self.engine(), &op, inputs.into_iter().collect());
+    /// sign. Half a spectrum stands for the other half too, so that what is mirrored counts twice on the way to real numbers, and
+    /// its gradient half on the way back.
+    pub(super) fn fft(&self, kind: FftKind, axis: usize, inverse: bool) -> Gradients<'e> {
+        let run = |kind: FftKind, parts: Operands| {
+            Var::emit(self.engine(), &Op::Fft { kind, axis, inverse: !inverse }, parts)
+        };
+        // Times the weight where a conjugate mirrors the frequency.
+        let weighted = |part: &Var<'e>, points: usize, weight: f64| {
+            let shape = Shape::new(&alloc::vec![1; part.rank()]).with(axis, part.shape()[axis]);
+            let single = unmirrored(self.engine(), TensorType::new(shape, DType::Bool), axis, points);
+            single.select(part, &(part * weight))
+        };
+        let g = |place: usize| self.gradient_or_zeros(place);
+        let results = match kind {
+            FftKind::Complex => run(kind, [g(0), g(1)].map(Var::into_operand).into_iter().collect()),
+            FftKind::FromReal => {
+                let points = self.x(0).shape()[axis];
+                let halves = [g(0), g(1)].map(|part| weighted(&part, points, 0.5).into_operand());
+                run(FftKind::ToReal { points }, halves.into_iter().collect())
+            }
+            FftKind::ToReal { points } => {
+                let spectrum = run(FftKind::FromReal, [g(0).into_operand()].into_iter().collect());
+                spectrum.iter().map(|part| weighted(part, points, 2.0)).collect()
+            }
+        };
         results.into_iter().zip(self.wanted).map(|(g, &wanted)| wanted.then_some(g)).collect()
     }
 

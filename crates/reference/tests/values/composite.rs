@@ -1,6 +1,6 @@
 use super::{assert_close, n, outcome, run, shaped, t, vec_of};
 use kiln_ir::{
-    AttentionSpec, DType, NormKind, Op, Operand, RandomKind, Real, ResizeMode, TensorData, TensorType, philox,
+    AttentionSpec, DType, FftKind, NormKind, Op, Operand, RandomKind, Real, ResizeMode, TensorData, TensorType, philox,
 };
 use std::slice::from_ref;
 
@@ -141,7 +141,7 @@ fn resizing() {
 
 #[test]
 fn fourier() {
-    let fft = |inverse| Op::Fft { axis: 0, inverse };
+    let fft = |inverse| Op::Fft { kind: FftKind::Complex, axis: 0, inverse };
     let there = outcome(&fft(false), &[t([1.0f64, 2.0, 3.0]), t([0.0f64; 3])]).unwrap();
     let h = 3f64.sqrt() / 2.0;
     assert_close(&there[0], &[6.0, -1.5, -1.5]);
@@ -151,6 +151,28 @@ fn fourier() {
     assert_close(&back[1], &[0.0, 0.0, 0.0]);
     let empty = outcome(&fft(false), &[shaped::<f32>(&[], &[0]), shaped::<f32>(&[], &[0])]).unwrap();
     assert_eq!(empty[0].num_elements(), 0);
+}
+
+#[test]
+fn fourier_of_real_numbers() {
+    let of = |kind, inverse, inputs: &[TensorData]| outcome(&Op::Fft { kind, axis: 0, inverse }, inputs).unwrap();
+    // numpy.fft.rfft([1, 2, 4, 8]) and of five points.
+    let even = of(FftKind::FromReal, false, &[t([1.0f64, 2.0, 4.0, 8.0])]);
+    assert_close(&even[0], &[15.0, -3.0, -5.0]);
+    assert_close(&even[1], &[0.0, 6.0, 0.0]);
+    let odd = of(FftKind::FromReal, false, &[t([1.0f64, 2.0, 4.0, 8.0, 16.0])]);
+    assert_close(&odd[0], &[31.0, -3.145_898_033_750_315_3, -9.854_101_966_249_685]);
+    assert_close(&odd[1], &[0.0, 15.665_932_237_302_04, 4.424_767_466_914_009]);
+    let conjugate = of(FftKind::FromReal, true, &[t([1.0f64, 2.0, 4.0, 8.0])]);
+    assert_close(&conjugate[1], &[0.0, -6.0, 0.0]);
+    for (points, spectrum) in [(4, even), (5, odd)] {
+        let back = of(FftKind::ToReal { points }, true, &[t(spectrum[0].clone()), t(spectrum[1].clone())]);
+        let expected: Vec<f64> = (0..points).map(|i| (1 << i) as f64 * points as f64).collect();
+        assert_close(&back[0], &expected);
+    }
+    // Imaginary parts without a mirror image do not count.
+    let (re, im) = (t([1.0f64, 0.0, 1.0]), t([INF as f64, 1.0, INF as f64]));
+    assert_close(&of(FftKind::ToReal { points: 4 }, true, &[re, im])[0], &[2.0, -2.0, 2.0, 2.0]);
 }
 
 #[test]

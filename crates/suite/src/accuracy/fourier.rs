@@ -3,7 +3,7 @@
 use super::engine::Subject;
 use super::table::Tables;
 use super::{Row, Worst};
-use kiln_ir::{DType, Engine, Op, TensorData, Var, block_on};
+use kiln_ir::{DType, Engine, FftKind, Op, TensorData, Var, block_on};
 use smallvec::smallvec;
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ fn run(engine: &dyn Engine, transform: Transform, n: usize, dtype: DType) -> Vec
     let re = Var::new(engine, engine.write(sequence));
     let im = Var::zeros(engine, re.ty());
     let inputs = smallvec![re.into_operand(), im.into_operand()];
-    let mut results = Var::emit(engine, &Op::Fft { axis: 0, inverse: false }, inputs);
+    let mut results = Var::emit(engine, &Op::Fft { kind: FftKind::Complex, axis: 0, inverse: false }, inputs);
     let (im, re) = (results.remove(1), results.remove(0));
     let part = if transform.is_sine { im.neg() } else { re };
     let part = block_on(engine.read(part.into_value())).expect("a transform").to_vec::<f64>();

@@ -2,7 +2,7 @@
 
 use super::FLOATS;
 use crate::case::{Case, Fill, Grad, Input, tensor};
-use kiln_ir::{AttentionSpec, DType, NormKind, Op, Real, ResizeMode, TensorType};
+use kiln_ir::{AttentionSpec, DType, FftKind, NormKind, Op, Real, ResizeMode, TensorType};
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -206,7 +206,7 @@ fn resizes(dtype: DType) -> Vec<Case> {
 }
 
 fn ffts(dtype: DType) -> Vec<Case> {
-    let table: [(&[usize], usize); 13] = [
+    let table: [(&[usize], usize); 16] = [
         (&[1], 0),
         (&[0, 4], 1),
         (&[4, 0], 1),
@@ -220,15 +220,28 @@ fn ffts(dtype: DType) -> Vec<Case> {
         (&[9, 1024], 1),
         (&[300, 9], 0),
         (&[5, 509], 1),
+        (&[3, 1000], 1),
+        (&[2, 540, 2], 1),
+        (&[1, 1018], 1),
     ];
     let mut cases = Vec::new();
     for (shape, axis) in table {
-        for inverse in [false, true] {
-            let part = || tensor(shape, dtype, Fill::Normal);
-            let case = Case::new(Op::Fft { axis, inverse }, vec![part(), part()]);
-            let label = format!("axis{axis}{}", if inverse { "_inverse" } else { "" });
-            let count = shape[axis] as f64;
-            cases.push(sized(case.label(label).near(16.0, 16.0 + count).grad(Grad::Smooth), shape));
+        let points = shape[axis];
+        let real = if points == 0 { vec![] } else { vec![FftKind::FromReal, FftKind::ToReal { points }] };
+        for kind in [FftKind::Complex].into_iter().chain(real) {
+            let length = match kind {
+                FftKind::Complex | FftKind::FromReal => points,
+                FftKind::ToReal { .. } => points / 2 + 1,
+            };
+            let operand = TensorType::new(shape, dtype).shape.with(axis, length);
+            let part = || tensor(&operand, dtype, Fill::Normal);
+            let parts = if kind == FftKind::FromReal { vec![part()] } else { vec![part(), part()] };
+            for inverse in [false, true] {
+                let case = Case::new(Op::Fft { kind, axis, inverse }, parts.clone());
+                let label = format!("axis{axis}{}", if inverse { "_inverse" } else { "" });
+                let case = case.label(label).near(16.0, 16.0 + points as f64);
+                cases.push(sized(case.grad(Grad::Smooth), shape));
+            }
         }
     }
     cases

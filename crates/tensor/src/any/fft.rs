@@ -3,7 +3,7 @@
 use super::AnyComplex;
 use crate::{AnyTensor, Axis, AxisList, Error, Result, Stack, TensorData};
 use alloc::vec::Vec;
-use kiln_ir::{Binary, Op, PadAxis, SliceAxis, TensorType};
+use kiln_ir::{Binary, FftKind, Op, PadAxis, SliceAxis, TensorType};
 
 /// Where a Fourier transform of `n` points divides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -273,7 +273,7 @@ fn transform(
 ) -> Result<AnyComplex> {
     check(op, x.re(), points)?;
     let (re, im) = x.each(|part| fitted(part, axis, points))?.into_parts();
-    let mut results = re.apply_many(&Op::Fft { axis, inverse }, [im.into_value().into()])?.into_iter();
+    let mut results = re.apply_many(&Op::Fft { kind: FftKind::Complex, axis, inverse }, [im.into_value().into()])?.into_iter();
     match (results.next(), results.next()) {
         (Some(re), Some(im)) => scaled(AnyComplex::new(re, im)?, scale),
         _ => Err(Error::type_error(op, "gives no complex result", &[])),
@@ -286,26 +286,23 @@ fn scaled(x: AnyComplex, scale: f64) -> Result<AnyComplex> {
 
 fn from_real(op: &str, x: AnyTensor, (axis, points): SizedAxis, scale: f64) -> Result<AnyComplex> {
     check(op, &x, points)?;
-    let whole = transform(op, AnyComplex::from_real(x)?, (axis, points), false, scale)?;
-    whole.each(|part| fitted(part, axis, points / 2 + 1))
+    let x = fitted(x, axis, points)?;
+    let mut results =
+        x.apply_many(&Op::Fft { kind: FftKind::FromReal, axis, inverse: false }, [])?.into_iter();
+    match (results.next(), results.next()) {
+        (Some(re), Some(im)) => scaled(AnyComplex::new(re, im)?, scale),
+        _ => Err(Error::type_error(op, "gives no complex result", &[])),
+    }
 }
 
 /// The transform of the spectrum whose second half mirrors the first: element `points - k` is the conjugate of element `k`.
 fn to_real(op: &str, x: AnyComplex, (axis, points): SizedAxis, scale: f64) -> Result<AnyTensor> {
     check(op, x.re(), points)?;
-    let bins = points / 2 + 1;
-    let (re, im) = x.each(|part| fitted(part, axis, bins))?.into_parts();
-    // The imaginary parts at 0 and, for an even number of points, in the middle have no mirror image: they do not count.
-    let counts = |k: usize| if k == 0 || 2 * k == points { 0.0 } else { 1.0 };
-    let im = im.binary_with(Binary::Mul, &along(&re, axis, (0..bins).map(counts).collect())?)?;
-    let mirrored = (points - 1) / 2;
-    let mirror = |part: &AnyTensor| {
-        part.clone().slice_axis(axis, SliceAxis { start: mirrored, len: mirrored, step: -1 })
-    };
-    let (re_rest, im_rest) = (mirror(&re)?, mirror(&im)?.unary(kiln_ir::Unary::Neg)?);
-    let re = AnyTensor::cat([re, re_rest].into(), axis)?;
-    let im = AnyTensor::cat([im, im_rest].into(), axis)?;
-    Ok(transform(op, AnyComplex::new(re, im)?, (axis, points), true, scale)?.into_parts().0)
+    let (re, im) = x.each(|part| fitted(part, axis, points / 2 + 1))?.into_parts();
+    let kind = FftKind::ToReal { points };
+    let mut results = re.apply_many(&Op::Fft { kind, axis, inverse: true }, [im.into_value().into()])?;
+    let x = results.pop().ok_or_else(|| Error::type_error(op, "gives no result", &[]))?;
+    if scale == 1.0 { Ok(x) } else { x.binary_scalar(Binary::Mul, scale) }
 }
 
 /// Cut, or padded with zeros at the end, to a length.
@@ -343,25 +340,25 @@ fn frequencies(
 /// Twice the real part of `e^(-iπk/2n) Σ x[i] e^(-2πi k i / 2n)`, a transform of 2n points.
 fn dct_two(x: AnyTensor, axis: usize, orthogonal: bool) -> Result<AnyTensor> {
     let n = x.shape()[axis];
-    let whole = AnyComplex::from_real(x)?.fft(2 * n, axis, FftNorm::Backward)?;
+    let whole = x.rfft(2 * n, axis, FftNorm::Backward)?;
     let (re, im) = whole.each(|part| fitted(part, axis, n))?.into_parts();
     let scale = |k: usize| if orthogonal { 2.0 * orthogonal_scale(k, n) } else { 2.0 };
     let (cosines, sines) = turns(&re, axis, n, scale)?;
     re.binary(Binary::Mul, cosines)?.binary(Binary::Add, im.binary(Binary::Mul, sines)?)
 }
 
-/// The real part of `Σ c[k] e^(2πi k i / 2n)`, where `c[k]` is `2 x[k] e^(iπk/2n)`, and `x[0]` at 0.
+/// The real part of `Σ c[k] e^(2πi k i / 2n)`, where `c[k]` is `2 x[k] e^(iπk/2n)`, and `x[0]` at 0: as half a spectrum, whose
+/// mirror image is the other half of the real part.
 fn dct_three(x: AnyTensor, axis: usize, orthogonal: bool) -> Result<AnyTensor> {
     let n = x.shape()[axis];
     let scale = |k: usize| match (orthogonal, k) {
-        (true, _) => 2.0 * orthogonal_scale(k, n),
-        (false, 0) => 1.0,
-        (false, _) => 2.0,
+        (true, 0) => 2.0 * orthogonal_scale(k, n),
+        (true, _) => orthogonal_scale(k, n),
+        (false, _) => 1.0,
     };
     let (cosines, sines) = turns(&x, axis, n, scale)?;
     let turned = AnyComplex::new(x.clone().binary(Binary::Mul, cosines)?, x.binary(Binary::Mul, sines)?)?;
-    let whole = turned.ifft(2 * n, axis, FftNorm::Forward)?;
-    fitted(whole.into_parts().0, axis, n)
+    fitted(turned.irfft(2 * n, axis, FftNorm::Forward)?, axis, n)
 }
 
 /// `√(1/4n)` at 0 and `√(1/2n)` elsewhere make the transform of kind two orthogonal; kind three is its transpose.

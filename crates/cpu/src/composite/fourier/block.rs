@@ -1,0 +1,411 @@
+//! Lines brought into the lanes of vectors, transformed there, and brought back.
+
+use super::plan::{Complex, Plan, root};
+use crate::contraction::scratch::Scratch;
+use crate::contraction::simd::{Float, Kernel, Simd};
+use crate::copy::Shared;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Where lines lie: `inner` of them side by side, then the next `inner` at a distance of `jump`.
+#[derive(Clone, Copy)]
+pub(super) struct Lines {
+    pub(super) inner: usize,
+    pub(super) jump: usize,
+    /// From one element of a line to the next.
+    pub(super) step: usize,
+}
+
+impl Lines {
+    /// The lines along the middle of three axes.
+    pub(super) fn along(length: usize, inner: usize) -> Lines {
+        Lines { inner, jump: length * inner, step: inner }
+    }
+
+    fn start(&self, line: usize) -> usize {
+        line / self.inner * self.jump + line % self.inner
+    }
+}
+
+/// What the numbers of lines are.
+pub(super) enum Form<'a, T> {
+    /// Complex on both sides. The results are turned, if they belong to a longer transform.
+    Complex(Option<&'a Twist>),
+    /// From real numbers to the first half of their spectrum.
+    FromReal(Real<'a, T>),
+    /// Back.
+    ToReal(Real<'a, T>),
+}
+
+/// Real numbers: of an even number each two are transformed as one complex number.
+pub(super) struct Real<'a, T> {
+    pub(super) points: usize,
+    /// Whether the sign in the exponent is that of the transform's own direction: minus from real numbers, plus to them.
+    pub(super) usual: bool,
+    /// Parts of `exp(-2πi k / points)`, up to a quarter of the circle.
+    pub(super) roots: &'a [T],
+}
+
+/// Row `k` of column `n` times `exp(-2πi k n / points)`, for the lines along the first of two axes.
+pub(super) struct Twist {
+    points: usize,
+    columns: usize,
+    inner: usize,
+    /// The roots at multiples of `fine.len()`, and those between two of them.
+    coarse: Vec<(f64, f64)>,
+    fine: Vec<(f64, f64)>,
+}
+
+impl Twist {
+    pub(super) fn new(points: usize, columns: usize, inner: usize) -> Twist {
+        let size = points.isqrt().next_power_of_two();
+        let coarse = (0..points.div_ceil(size)).map(|turn| root(turn * size, points)).collect();
+        let fine = (0..size).map(|turn| root(turn, points)).collect();
+        Twist { points, columns, inner, coarse, fine }
+    }
+
+    fn root(&self, turn: usize) -> (f64, f64) {
+        let (a, b) = (self.coarse[turn / self.fine.len()], self.fine[turn % self.fine.len()]);
+        (a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0)
+    }
+}
+
+/// Lines to be transformed.
+pub(super) struct Job<'a, T> {
+    pub(super) plan: &'a Plan<T>,
+    pub(super) form: Form<'a, T>,
+    pub(super) from: Lines,
+    pub(super) to: Lines,
+    pub(super) source: [Shared<T>; 2],
+    pub(super) target: [Shared<T>; 2],
+    pub(super) lines: usize,
+}
+
+/// Some blocks of as many lines as a vector has lanes.
+pub(super) struct Blocks<'a, T> {
+    pub(super) job: &'a Job<'a, T>,
+    pub(super) range: Range<usize>,
+}
+
+/// How many lanes a vector has.
+pub(super) struct Lanes;
+
+impl<T> Kernel<T> for Lanes {
+    type Output = usize;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd<T>>(self) -> usize {
+        S::LANES
+    }
+}
+
+/// Numbers of scratch memory for lines of so many complex numbers.
+pub(super) fn room(length: usize, lanes: usize) -> usize {
+    2 * half_room(length, lanes)
+}
+
+/// One more than the length, for the last frequency of half a spectrum.
+fn half_room(length: usize, lanes: usize) -> usize {
+    2 * lanes * (length + 1)
+}
+
+impl<T: Float> Kernel<T> for Blocks<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd<T>>(self) {
+        let Blocks { job, range } = self;
+        let lanes = S::LANES;
+        let mut memory = Scratch::<T>::new(room(job.plan.length, lanes));
+        for block in range {
+            let first = block * lanes;
+            let some = first..(first + lanes).min(job.lines);
+            let a = memory.as_mut_ptr();
+            // SAFETY: the memory holds both halves; the lines are the job's.
+            unsafe {
+                let b = a.add(half_room(job.plan.length, lanes));
+                match &job.form {
+                    Form::Complex(twist) => job.complex::<S>(*twist, some, a, b),
+                    Form::FromReal(real) => job.from_real::<S>(real, some, a, b),
+                    Form::ToReal(real) => job.to_real::<S>(real, some, a, b),
+                }
+            }
+        }
+    }
+}
+
+impl<T: Float> Job<'_, T> {
+    /// # Safety
+    /// The machine has the unit; both hold a half of the room, and nobody else writes these lines.
+    #[inline(always)]
+    unsafe fn complex<S: Simd<T>>(&self, twist: Option<&Twist>, some: Range<usize>, a: *mut T, b: *mut T) {
+        let (length, row) = (self.plan.length, 2 * S::LANES);
+        // SAFETY: as the caller promises.
+        unsafe {
+            load::<T, S>(self.source[0].get(), &self.from, &some, length, a, row);
+            load::<T, S>(self.source[1].get(), &self.from, &some, length, a.add(S::LANES), row);
+            let y = self.plan.run::<S>(a, b);
+            if let Some(twist) = twist {
+                twisted::<T, S>(twist, &some, length, y);
+            }
+            store::<T, S>(self.target[0].get(), &self.to, &some, length, y, row);
+            store::<T, S>(self.target[1].get(), &self.to, &some, length, y.add(S::LANES), row);
+        }
+    }
+
+    /// # Safety
+    /// As [`Job::complex`].
+    #[inline(always)]
+    unsafe fn from_real<S: Simd<T>>(&self, real: &Real<'_, T>, some: Range<usize>, a: *mut T, b: *mut T) {
+        let (points, lanes, row) = (real.points, S::LANES, 2 * S::LANES);
+        let bins = points / 2 + 1;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let y = if points.is_multiple_of(2) {
+                load::<T, S>(self.source[0].get(), &self.from, &some, points, a, lanes);
+                let y = self.plan.run::<S>(a, b);
+                split::<T, S>(real, y);
+                y
+            } else {
+                load::<T, S>(self.source[0].get(), &self.from, &some, points, a, row);
+                let zero = S::splat(T::ZERO);
+                for i in 0..points {
+                    S::store(a.add(i * row + lanes), zero);
+                }
+                let y = self.plan.run::<S>(a, b);
+                S::store(y.add(lanes), zero);
+                if !real.usual {
+                    negate::<T, S>(y.add(lanes), bins);
+                }
+                y
+            };
+            store::<T, S>(self.target[0].get(), &self.to, &some, bins, y, row);
+            store::<T, S>(self.target[1].get(), &self.to, &some, bins, y.add(lanes), row);
+        }
+    }
+
+    /// # Safety
+    /// As [`Job::complex`].
+    #[inline(always)]
+    unsafe fn to_real<S: Simd<T>>(&self, real: &Real<'_, T>, some: Range<usize>, a: *mut T, b: *mut T) {
+        let (points, lanes, row) = (real.points, S::LANES, 2 * S::LANES);
+        let bins = points / 2 + 1;
+        // SAFETY: as the caller promises.
+        unsafe {
+            load::<T, S>(self.source[0].get(), &self.from, &some, bins, a, row);
+            load::<T, S>(self.source[1].get(), &self.from, &some, bins, a.add(lanes), row);
+            if !real.usual {
+                negate::<T, S>(a.add(lanes), bins);
+            }
+            if points.is_multiple_of(2) {
+                joined::<T, S>(real, a);
+                let y = self.plan.run::<S>(a, b);
+                store::<T, S>(self.target[0].get(), &self.to, &some, points, y, lanes);
+            } else {
+                // A plus in the exponent is a minus for the spectrum in reverse order.
+                let zero = S::splat(T::ZERO);
+                S::store(a.add(lanes), zero);
+                for k in 1..bins {
+                    let x = Complex::load::<T, S>(a.add(k * row));
+                    x.store::<T, S>(a.add((points - k) * row));
+                    S::store(a.add(k * row + lanes), S::sub(zero, x.im));
+                }
+                let y = self.plan.run::<S>(a, b);
+                store::<T, S>(self.target[0].get(), &self.to, &some, points, y, row);
+            }
+        }
+    }
+}
+
+/// The spectrum of real numbers, from that of complex numbers that hold two of them each: with the transforms `E` of the even
+/// and `O` of the odd ones, `X[k] = E[k] + w[k] O[k]`, and `X[half - k]` is the conjugate of `E[k] - w[k] O[k]`.
+///
+/// # Safety
+/// The machine has the unit; `z` holds one complex number more than half the points.
+#[inline(always)]
+unsafe fn split<T: Float, S: Simd<T>>(real: &Real<'_, T>, z: *mut T) {
+    let (half, row) = (real.points / 2, 2 * S::LANES);
+    // SAFETY: as the caller promises; there is a root up to half of the half.
+    unsafe {
+        let zero = S::splat(T::ZERO);
+        let point_five = S::splat(T::from_f64(0.5));
+        for k in 0..=half / 2 {
+            let a = Complex::load::<T, S>(z.add(k * row));
+            let b = Complex::load::<T, S>(z.add((half - k) % half * row));
+            let even = Complex { re: S::add(a.re, b.re), im: S::sub(a.im, b.im) }.scaled::<T, S>(point_five);
+            let odd = Complex { re: S::add(a.im, b.im), im: S::sub(b.re, a.re) }.scaled::<T, S>(point_five);
+            let odd = if k == 0 { odd } else { odd.turned::<T, S>(real.roots.as_ptr().add(2 * k)) };
+            let (mut x, mut y) = (even.plus::<T, S>(odd), even.minus::<T, S>(odd));
+            if real.usual {
+                y.im = S::sub(zero, y.im);
+            } else {
+                x.im = S::sub(zero, x.im);
+            }
+            x.store::<T, S>(z.add(k * row));
+            y.store::<T, S>(z.add((half - k) * row));
+        }
+    }
+}
+
+/// The way back, for a plus in the exponent: `Z[k] = X[k] + conj(X[half - k]) + i conj(w[k]) (X[k] - conj(X[half - k]))`, in
+/// reverse order, so that a transform with a minus follows.
+///
+/// # Safety
+/// As [`split`].
+#[inline(always)]
+unsafe fn joined<T: Float, S: Simd<T>>(real: &Real<'_, T>, x: *mut T) {
+    let (half, row) = (real.points / 2, 2 * S::LANES);
+    // SAFETY: as the caller promises; there is a root up to half of the half.
+    unsafe {
+        let zero = S::splat(T::ZERO);
+        let (first, last) = (S::load(x), S::load(x.add(half * row)));
+        Complex { re: S::add(first, last), im: S::sub(first, last) }.store::<T, S>(x);
+        for k in 1..=half / 2 {
+            let a = Complex::load::<T, S>(x.add(k * row));
+            let b = Complex::load::<T, S>(x.add((half - k) * row));
+            let sum = Complex { re: S::add(a.re, b.re), im: S::sub(a.im, b.im) };
+            // Of the conjugate, so that it is turned by the root itself.
+            let rest = Complex { re: S::sub(a.re, b.re), im: S::sub(zero, S::add(a.im, b.im)) };
+            let rest = rest.turned::<T, S>(real.roots.as_ptr().add(2 * k));
+            let here = Complex { re: S::add(sum.re, rest.im), im: S::add(sum.im, rest.re) };
+            let mirrored = Complex { re: S::sub(sum.re, rest.im), im: S::sub(rest.re, sum.im) };
+            mirrored.store::<T, S>(x.add(k * row));
+            here.store::<T, S>(x.add((half - k) * row));
+        }
+    }
+}
+
+/// The other sign, for every second vector.
+///
+/// # Safety
+/// The machine has the unit; so many may be read and written.
+#[inline(always)]
+unsafe fn negate<T: Float, S: Simd<T>>(at: *mut T, count: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let zero = S::splat(T::ZERO);
+        for i in 0..count {
+            let place = at.add(2 * i * S::LANES);
+            S::store(place, S::sub(zero, S::load(place)));
+        }
+    }
+}
+
+/// # Safety
+/// `y` holds as many complex numbers in each lane as the length.
+#[inline(always)]
+unsafe fn twisted<T: Float, S: Simd<T>>(twist: &Twist, some: &Range<usize>, length: usize, y: *mut T) {
+    let mut columns = [0; 16];
+    for (column, line) in columns.iter_mut().zip(some.clone()) {
+        *column = line % (twist.columns * twist.inner) / twist.inner;
+    }
+    let mut turns = [0; 16];
+    for k in 0..length {
+        for lane in 0..some.len() {
+            let (re, im) = twist.root(turns[lane]);
+            // SAFETY: element `k` of the lane.
+            unsafe {
+                let place = y.add(2 * k * S::LANES + lane);
+                let (x_re, x_im) = ((*place).to_f64(), (*place.add(S::LANES)).to_f64());
+                *place = T::from_f64(x_re * re - x_im * im);
+                *place.add(S::LANES) = T::from_f64(x_re * im + x_im * re);
+            }
+            turns[lane] += columns[lane];
+            if turns[lane] >= twist.points {
+                turns[lane] -= twist.points;
+            }
+        }
+    }
+}
+
+/// Brings elements of lines into lanes: vectors at a distance of `row` numbers. Lanes without a line become 0.
+///
+/// # Safety
+/// The machine has the unit; the elements may be read, and so many vectors written.
+#[inline(always)]
+unsafe fn load<T: Float, S: Simd<T>>(
+    source: *const T,
+    lines: &Lines,
+    some: &Range<usize>,
+    count: usize,
+    to: *mut T,
+    row: usize,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let from = source.add(lines.start(some.start));
+        if some.start % lines.inner + some.len() <= lines.inner {
+            if some.len() == S::LANES {
+                for i in 0..count {
+                    S::store(to.add(i * row), S::load(from.add(i * lines.step)));
+                }
+            } else {
+                for i in 0..count {
+                    S::store(to.add(i * row), S::load_some(from.add(i * lines.step), some.len()));
+                }
+            }
+            return;
+        }
+        let mut done = 0;
+        if some.len() == S::LANES && lines.inner == 1 && lines.step == 1 {
+            while done + S::LANES <= count {
+                S::transpose(from.add(done), lines.jump as isize, to.add(done * row), row as isize);
+                done += S::LANES;
+            }
+        } else {
+            for i in 0..count {
+                S::store(to.add(i * row), S::splat(T::ZERO));
+            }
+        }
+        for (lane, line) in some.clone().enumerate() {
+            let from = source.add(lines.start(line));
+            for i in done..count {
+                *to.add(i * row + lane) = *from.add(i * lines.step);
+            }
+        }
+    }
+}
+
+/// The way back.
+///
+/// # Safety
+/// The machine has the unit; so many vectors may be read, and the elements written.
+#[inline(always)]
+unsafe fn store<T: Float, S: Simd<T>>(
+    target: *mut T,
+    lines: &Lines,
+    some: &Range<usize>,
+    count: usize,
+    from: *const T,
+    row: usize,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let to = target.add(lines.start(some.start));
+        if some.start % lines.inner + some.len() <= lines.inner {
+            if some.len() == S::LANES {
+                for i in 0..count {
+                    S::store(to.add(i * lines.step), S::load(from.add(i * row)));
+                }
+            } else {
+                for i in 0..count {
+                    S::store_some(to.add(i * lines.step), S::load(from.add(i * row)), some.len());
+                }
+            }
+            return;
+        }
+        let mut done = 0;
+        if some.len() == S::LANES && lines.inner == 1 && lines.step == 1 {
+            while done + S::LANES <= count {
+                S::transpose(from.add(done * row), row as isize, to.add(done), lines.jump as isize);
+                done += S::LANES;
+            }
+        }
+        for (lane, line) in some.clone().enumerate() {
+            let to = target.add(lines.start(line));
+            for i in done..count {
+                *to.add(i * lines.step) = *from.add(i * row + lane);
+            }
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Fourier transforms: by the vendor's library, or by kernels that transform lines in shared memory.
+
+use crate::Gpu;
+use crate::array::{Array, suspicions};
+use crate::driver::{Argument, Arguments, Driver, Place};
+use crate::memory::Block;
+use crate::native::{Native, length};
+use crate::view::tensor;
+use kiln_ir::{DType, Engine, FftKind, Op, Operands, Result, TensorType, Value, Values};
+use kiln_kernel::print::memory_type;
+use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+mod library;
+
+const SOURCE: &str = include_str!("native/fft.cu");
+
+/// Complex numbers of `f32` that a block holds twice in shared memory.
+const BLOCK: usize = 2048;
+
+/// The most lines of a block.
+const MOST_LINES: usize = 64;
+
+/// The most roots of a list that is kept, and how many lists.
+const MOST_KEPT: (usize, usize) = (1 << 16, 64);
+
+/// The greatest prime factor of a length that needs no convolution.
+const GREATEST_RADIX: usize = 31;
+
+/// Roots of unity on the device, which transforms of the same number of points share: by dtype, count and points.
+pub(crate) struct Roots<D: Driver>(Mutex<HashMap<(DType, usize, usize), Arc<Block<D>>>>);
+
+impl<D: Driver> Default for Roots<D> {
+    fn default() -> Self {
+        Roots(Mutex::default())
+    }
+}
+
+/// What lines are before and after a transform; its number is that of the source's `FORM`.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Complex = 0,
+    FromReal = 1,
+    ToReal = 2,
+}
+
+/// Lines of complex numbers without gaps.
+#[derive(Clone, Copy)]
+struct Lines {
+    dtype: DType,
+    count: usize,
+    length: usize,
+}
+
+/// Where both parts of complex numbers are.
+struct Parts<D: Driver> {
+    re: Place<D::Memory>,
+    im: Place<D::Memory>,
+}
+
+impl<D: Driver> Parts<D> {
+    /// Exchanged on both sides of a transform, the sign of its exponent is the other.
+    fn exchanged(&self) -> Parts<D> {
+        Parts { re: self.im.clone(), im: self.re.clone() }
+    }
+}
+
+/// Where lines of a kernel lie: `inner` side by side, the next at a distance of `jump`.
+#[derive(Clone, Copy)]
+struct Lying {
+    inner: usize,
+    jump: usize,
+    step: usize,
+}
+
+/// What a kernel does before or after a transform; its number is that of the source's `KILN_MAP`.
+#[derive(Clone, Copy)]
+enum Map {
+    Pack = 0,
+    Split = 1,
+    Join = 2,
+    Unpack = 3,
+    Pad = 4,
+    Filtered = 5,
+    Cut = 6,
+    Filter = 7,
+    Interleave = 8,
+    InterleaveHalf = 9,
+    Separate = 10,
+    Turn = 11,
+}
+
+/// Real lines as complex ones.
+#[derive(Clone, Copy)]
+struct Packed {
+    points: usize,
+    length: usize,
+    is_even: bool,
+    /// Whether the sign in the exponent is minus from real numbers, and plus to them.
+    usual: bool,
+}
+
+impl Packed {
+    fn new(points: usize, usual: bool) -> Packed {
+        let is_even = points.is_multiple_of(2);
+        Packed { points, length: if is_even { points / 2 } else { points }, is_even, usual }
+    }
+
+    /// Of imaginary parts of the spectrum.
+    fn sign(&self) -> &'static str {
+        if self.usual { "((T)1)" } else { "((T)-1)" }
+    }
+
+    /// Whether blocks hold such lines in shared memory.
+    fn fits(&self, dtype: DType) -> bool {
+        self.length <= capacity(dtype) && is_smooth(self.length)
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// [`Op::Fft`].
+    pub(crate) fn fourier(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        let Op::Fft { kind, axis, inverse } = *op else {
+            return Err(kiln_ir::Error::unsupported("gpu", format!("`{}` is no transform", op.name())));
+        };
+        let all = suspicions::<D>(&inputs);
+        let dtype = results[0].dtype;
+        if dtype.size() == 2 {
+            return self.fourier_of_16_bits(op, inputs, results);
+        }
+        let mut outputs: SmallVec<[Array<D>; 2]> =
+            results.iter().map(|ty| self.uninit(ty)).collect::<Result<_>>()?;
+        if results[0].num_elements() > 0 {
+            let operands = (0..inputs.len()).map(|place| {
+                let (x, ty) = tensor::<D>(&inputs, place)?;
+                let mut lines = self.lines(x, ty.dtype, axis)?;
+                lines.array = self.contiguous_aligned(&lines.array, ty.dtype)?;
+                Ok(lines)
+            });
+            let operands: SmallVec<[_; 2]> = operands.collect::<Result<_>>()?;
+            let (first, last) = (&operands[0], &operands[operands.len() - 1]);
+            let parts = |re: &Array<D>, im: &Array<D>| Parts { re: re.at(dtype.size()), im: im.at(dtype.size()) };
+            let from = parts(&first.array, &last.array);
+            let to = parts(&outputs[0], &outputs[outputs.len() - 1]);
+            let points = kind.points(first.length);
+            let lines = Lines { dtype, count: first.count, length: points };
+            let done = self.fourier_by_library(kind, inverse, lines, &from, &to)?;
+            match kind {
+                _ if done => {}
+                FftKind::Complex if inverse => self.complex(lines, &from.exchanged(), &to.exchanged())?,
+                FftKind::Complex => self.complex(lines, &from, &to)?,
+                FftKind::FromReal => self.from_real(lines, Packed::new(points, !inverse), &from, &to)?,
+                FftKind::ToReal { .. } => self.to_real(lines, Packed::new(points, inverse), &from, &to)?,
+            }
+            let placed = outputs.into_iter().zip(results);
+            outputs = placed.map(|(output, ty)| first.result(output, &ty.shape)).collect();
+        }
+        let values = outputs.into_iter().zip(results).map(|(mut output, ty)| {
+            output.suspicions.join(&all);
+            output.into_value(*ty)
+        });
+        Ok(values.collect())
+    }
+
+    /// In `f32`.
+    fn fourier_of_16_bits(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        let cast = |value: Value, dtype: DType| {
+            let ty = value.ty().with_dtype(dtype);
+            self.execute(&Op::Cast(dtype), smallvec![value.into()], &[ty]).remove(0)
+        };
+        let widened = inputs.iter().filter_map(|operand| operand.value().cloned());
+        let widened: Operands = widened.map(|value| cast(value, DType::F32).into()).collect();
+        let wide: Vec<TensorType> = results.iter().map(|ty| ty.with_dtype(DType::F32)).collect();
+        let found = self.execute(op, widened, &wide);
+        Ok(found.into_iter().zip(results).map(|(value, ty)| cast(value, ty.dtype)).collect())
+    }
+
+    /// Transforms with a minus in the exponent.
+    fn complex(&self, lines: Lines, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
+        let Lines { dtype, count, length: points } = lines;
+        if !is_smooth(points) {
+            return self.by_convolution(lines, from, to);
+        }
+        let capacity = capacity(dtype);
+        let along = Lying { inner: 1, jump: points, step: 1 };
+        if points <= capacity {
+            return self.transform_lines(lines, from, to, None, [along, along], None);
+        }
+        // Point `a columns + b` is at row `a` and column `b`; frequency `c + d rows` at row `c` and column `d`.
+        let divisors = (1..=capacity).filter(|&divisor| points.is_multiple_of(divisor));
+        let rows = divisors.min_by_key(|&rows| (rows * rows).abs_diff(points)).unwrap_or(1);
+        let columns = points / rows;
+        let twist = self.roots(dtype, points, points)?;
+        let (_middle, middle) = self.room(lines)?;
+        let across = Lying { inner: columns, jump: points, step: columns };
+        let first = Lines { count: count * columns, length: rows, ..lines };
+        self.transform_lines(first, from, &middle, None, [across, across], Some((twist.at(0), columns)))?;
+        let second = Lines { count: count * rows, length: columns, ..lines };
+        if columns <= capacity {
+            let from = Lying { inner: 1, jump: columns, step: 1 };
+            let turned = Lying { inner: rows, jump: points, step: rows };
+            return self.transform_lines(second, &middle, to, None, [from, turned], None);
+        }
+        let (_last, last) = self.room(lines)?;
+        self.complex(second, &middle, &last)?;
+        let turned = Packed { points, length: rows, is_even: false, usual: true };
+        self.map(Map::Turn, second, turned, [&last, &last, to], &twist, count * points)
+    }
+
+    /// Roots of unity, `count` of the first.
+    fn roots(&self, dtype: DType, count: usize, points: usize) -> Result<Arc<Block<D>>> {
+        let kept = || self.fourier_roots.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(block) = kept().get(&(dtype, count, points)) {
+            return Ok(block.clone());
+        }
+        let block = self.block(2 * count * dtype.size())?;
+        let native = Native::new(SOURCE, "kiln_fft_roots").name("KILN_ROOTS", "").name("T", memory_type(dtype));
+        self.native(native, count, smallvec![Argument::Place(block.at(0)), length(count), length(points)])?;
+        let block = Arc::new(block);
+        let mut kept = kept();
+        if count <= MOST_KEPT.0 && kept.len() < MOST_KEPT.1 {
+            kept.insert((dtype, count, points), block.clone());
+        }
+        Ok(block)
+    }
+
+    /// Memory for complex lines.
+    fn room(&self, lines: Lines) -> Result<(Block<D>, Parts<D>)> {
+        let bytes = lines.count.saturating_mul(lines.length).saturating_mul(lines.dtype.size());
+        let block = self.block(bytes.saturating_mul(2))?;
+        let parts = Parts { re: block.at(0), im: block.at(bytes) };
+        Ok((block, parts))
+    }
+
+    /// Lines that blocks hold in shared memory; `packed` says what they are if one side is real.
+    fn transform_lines(
+        &self,
+        lines: Lines,
+        from: &Parts<D>,
+        to: &Parts<D>,
+        packed: Option<(Form, Packed)>,
+        [lie, lay]: [Lying; 2],
+        twist: Option<(Place<D::Memory>, usize)>,
+    ) -> Result<()> {
+        let Lines { dtype, count, length: points } = lines;
+        let of_block = (capacity(dtype) / points).clamp(1, MOST_LINES).min(count.next_power_of_two());
+        let plain = Packed { points, length: points, is_even: false, usual: true };
+        let (form, packed) = packed.unwrap_or((Form::Complex, plain));
+        let roots = self.roots(dtype, packed.points, packed.points)?;
+        let (passes, result) = passes(points);
+        let near = |lying: Lying| if lying.step == 1 { "true" } else { "false" };
+        let native = Native::new(SOURCE, "kiln_fft")
+            .name("KILN_LINES", "")
+            .name("T", memory_type(dtype))
+            .name("LENGTH", points)
+            .name("POINTS", packed.points)
+            .name("LINES", of_block)
+            .name("FORM", form as usize)
+            .name("SIGN", packed.sign())
+            .name("PASSES", passes)
+            .name("RESULT", result)
+            .name("FROM_NEAR", near(lie))
+            .name("TO_NEAR", near(lay))
+            .name("TWIST", if twist.is_some() { "true" } else { "false" });
+        let (twist, columns) = twist.unwrap_or((roots.at(0), 1));
+        let mut arguments: Arguments<D::Memory> =
+            [&from.re, &from.im, &to.re, &to.im].map(|place| Argument::Place(place.clone())).into_iter().collect();
+        arguments.extend([Argument::Place(roots.at(0)), Argument::Place(twist), length(count), length(columns)]);
+        for lying in [lie, lay] {
+            arguments.extend([length(lying.inner), length(lying.jump), length(lying.step)]);
+        }
+        self.native_blocks(native, count.div_ceil(of_block), arguments)
+    }
+
+    fn from_real(&self, lines: Lines, packed: Packed, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
+        let complex = Lines { length: packed.length, ..lines };
+        if packed.fits(lines.dtype) {
+            let along = Lying { inner: 1, jump: packed.length, step: 1 };
+            return self.transform_lines(complex, from, to, Some((Form::FromReal, packed)), [along, along], None);
+        }
+        let roots = self.roots(lines.dtype, packed.points, packed.points)?;
+        let (_before, before) = self.room(complex)?;
+        let (_after, after) = self.room(complex)?;
+        let bins = packed.points / 2 + 1;
+        self.map(Map::Pack, complex, packed, [from, from, &before], &roots, lines.count * packed.length)?;
+        self.complex(complex, &before, &after)?;
+        self.map(Map::Split, complex, packed, [&after, &after, to], &roots, lines.count * bins)
+    }
+
+    fn to_real(&self, lines: Lines, packed: Packed, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
+        let complex = Lines { length: packed.length, ..lines };
+        if packed.fits(lines.dtype) {
+            let along = Lying { inner: 1, jump: packed.length, step: 1 };
+            return self.transform_lines(complex, from, to, Some((Form::ToReal, packed)), [along, along], None);
+        }
+        let roots = self.roots(lines.dtype, packed.points, packed.points)?;
+        let (_before, before) = self.room(complex)?;
+        let (_after, after) = self.room(complex)?;
+        let total = lines.count * packed.length;
+        self.map(Map::Join, complex, packed, [from, from, &before], &roots, total)?;
+        self.complex(complex, &before, &after)?;
+        self.map(Map::Unpack, complex, packed, [&after, &after, to], &roots, total)
+    }
+
+    /// `Y[k] = c[k] Σ (x[n] c[n]) conj(c[k - n])` with the chirp `c[k] = exp(-πi k² / points)`
+    /// ([Bluestein 1970](https://doi.org/10.1109/TAU.1970.1162132)): a convolution of a length that is a power of two.
+    fn by_convolution(&self, lines: Lines, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
+        let points = lines.length;
+        let size = (2 * points - 1).next_power_of_two();
+        let roots = self.roots(lines.dtype, 2 * points, 2 * points)?;
+        let chirp = Packed { points, length: size, is_even: false, usual: true };
+        let one = Lines { count: 1, length: size, ..lines };
+        let (_plain, plain) = self.room(one)?;
+        let (_filter, filter) = self.room(one)?;
+        self.map(Map::Filter, one, chirp, [&plain, &plain, &plain], &roots, size)?;
+        self.complex(one, &plain, &filter)?;
+        let padded = Lines { length: size, ..lines };
+        let (_before, before) = self.room(padded)?;
+        let (_after, after) = self.room(padded)?;
+        let total = lines.count * size;
+        self.map(Map::Pad, padded, chirp, [from, from, &before], &roots, total)?;
+        self.complex(padded, &before, &after)?;
+        self.map(Map::Filtered, padded, chirp, [&after, &filter, &before], &roots, total)?;
+        self.complex(padded, &before.exchanged(), &after.exchanged())?;
+        self.map(Map::Cut, padded, chirp, [&after, &after, to], &roots, lines.count * points)
+    }
+
+    /// Runs what happens before or after a transform, for so many elements: of two tensors into a third.
+    fn map(
+        &self,
+        map: Map,
+        lines: Lines,
+        packed: Packed,
+        parts: [&Parts<D>; 3],
+        roots: &Block<D>,
+        total: usize,
+    ) -> Result<()> {
+        let native = Native::new(SOURCE, "kiln_fft_map")
+            .name("KILN_MAP", map as usize)
+            .name("T", memory_type(lines.dtype))
+            .name("EVEN", if packed.is_even { "true" } else { "false" })
+            .name("SIGN", packed.sign());
+        let places = parts.into_iter().flat_map(|parts| [&parts.re, &parts.im]);
+        let mut arguments: Arguments<D::Memory> = places.map(|place| Argument::Place(place.clone())).collect();
+        arguments.push(Argument::Place(roots.at(0)));
+        arguments.extend([length(total), length(packed.points), length(packed.length)]);
+        self.native(native, total, arguments)
+    }
+}
+
+/// The longest lines that blocks hold in shared memory.
+fn capacity(dtype: DType) -> usize {
+    BLOCK * DType::F32.size() / dtype.size()
+}
+
+/// Whether a length has no prime factor that is too great.
+fn is_smooth(length: usize) -> bool {
+    let mut rest = length;
+    for prime in 2..=GREATEST_RADIX {
+        while rest > 1 && rest.is_multiple_of(prime) {
+            rest /= prime;
+        }
+    }
+    rest == 1
+}
+
+/// The passes of a length, as the source writes them, and where its result is.
+fn passes(length: usize) -> (String, &'static str) {
+    let (mut left, mut done) = (length, 1);
+    let (mut text, mut names) = (String::new(), ["a", "b"]);
+    for radix in [8, 4].into_iter().chain(2..=GREATEST_RADIX) {
+        while left > 1 && left.is_multiple_of(radix) {
+            left /= radix;
+            text += &format!("kiln_pass<{radix}, {left}, {done}>({}, {}, roots); ", names[0], names[1]);
+            done *= radix;
+            names.swap(0, 1);
+        }
+    }
+    (text, names[0])
+}

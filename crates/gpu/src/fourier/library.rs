@@ -1,0 +1,97 @@
+//! Transforms by the vendor's library, which keeps both parts of a complex number side by side.
+
+use super::{Lines, Map, Packed, Parts};
+use crate::Gpu;
+use crate::driver::{Driver, Fourier, FourierKind, Place, Transform};
+use kiln_ir::{DType, FftKind, Result};
+use std::sync::Arc;
+
+/// The most bytes of complex numbers at once: the kernel that separates their parts then finds them in the cache.
+const CHUNK: usize = 8 << 20;
+
+impl<D: Driver> Gpu<D> {
+    /// Runs a transform by the library. `false` where there is none, or kernels of our own are as fast: those that hold a line in
+    /// shared memory and store both parts apart.
+    pub(super) fn fourier_by_library(
+        &self,
+        kind: FftKind,
+        inverse: bool,
+        lines: Lines,
+        from: &Parts<D>,
+        to: &Parts<D>,
+    ) -> Result<bool> {
+        let Lines { dtype, count, length: points } = lines;
+        let usual = match kind {
+            FftKind::Complex => true,
+            FftKind::FromReal => !inverse,
+            FftKind::ToReal { .. } => inverse,
+        };
+        let packed = match kind {
+            FftKind::Complex => Packed { points, length: points, is_even: false, usual },
+            FftKind::FromReal | FftKind::ToReal { .. } => Packed::new(points, usual),
+        };
+        if self.prefers_fourier_kernels && packed.fits(dtype) {
+            return Ok(false);
+        }
+        let (kind, numbers, reals) = match kind {
+            FftKind::Complex => (FourierKind::Complex { inverse }, points, points),
+            FftKind::FromReal => (FourierKind::FromReal, points / 2 + 1, points),
+            FftKind::ToReal { .. } => (FourierKind::ToReal, points / 2 + 1, points),
+        };
+        let number = 2 * dtype.size();
+        // Chunks begin at multiples of 16 bytes: two lines of `f32` of any even length, four of any other.
+        let chunk = (CHUNK / (numbers * number)).max(1).next_multiple_of(4).min(count);
+        let mut done = 0;
+        while done < count {
+            let some = chunk.min(count - done);
+            let fourier = Arc::new(Fourier { kind, dtype, points, count: some });
+            let Some(workspace) = self.driver.fourier_workspace(&fourier)? else { return Ok(false) };
+            let workspace = self.block(workspace)?;
+            let at = |place: &Place<D::Memory>, elements: usize| Place {
+                memory: place.memory.clone(),
+                offset: place.offset + done * elements * dtype.size(),
+            };
+            let both = |parts: &Parts<D>, elements: usize| Parts {
+                re: at(&parts.re, elements),
+                im: at(&parts.im, elements),
+            };
+            let room = || -> Result<_> {
+                let block = self.block(some * numbers * number)?;
+                let parts = Parts::<D> { re: block.at(0), im: block.at(0) };
+                Ok((block, parts))
+            };
+            let complex = Lines { count: some, ..lines };
+            let total = some * numbers;
+            // No roots are read.
+            let roots = self.roots(dtype, 1, 1)?;
+            let run = |x: Place<D::Memory>, y: Place<D::Memory>| {
+                let workspace = workspace.at(0);
+                self.transform(Transform { fourier: fourier.clone(), tensors: [x, y], workspace })
+            };
+            match kind {
+                FourierKind::Complex { .. } => {
+                    let (from, to) = (both(from, points), both(to, points));
+                    let ((_x, x), (_y, y)) = (room()?, room()?);
+                    self.map(Map::Interleave, complex, packed, [&from, &from, &x], &roots, total)?;
+                    run(x.re.clone(), y.re.clone())?;
+                    self.map(Map::Separate, complex, packed, [&y, &y, &to], &roots, total)?;
+                }
+                FourierKind::FromReal => {
+                    let (from, to) = (at(&from.re, reals), both(to, numbers));
+                    let (_y, y) = room()?;
+                    run(from, y.re.clone())?;
+                    self.map(Map::Separate, complex, packed, [&y, &y, &to], &roots, total)?;
+                }
+                FourierKind::ToReal => {
+                    let (from, to) = (both(from, numbers), at(&to.re, reals));
+                    let (_x, x) = room()?;
+                    self.map(Map::InterleaveHalf, complex, packed, [&from, &from, &x], &roots, total)?;
+                    run(x.re.clone(), to)?;
+                }
+            }
+            done += some;
+        }
+        debug_assert!(dtype == DType::F32 || dtype == DType::F64, "[fft] {dtype}");
+        Ok(true)
+    }
+}
