@@ -1,7 +1,6 @@
 //! Arithmetic of numbers: floats and integers.
 
 use crate::{Backend, Float, Int, Number, Numeric, Tensor};
-use kiln_ir::Binary;
 
 #[allow(
     clippy::should_implement_trait,
