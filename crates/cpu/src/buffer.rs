@@ -57,6 +57,15 @@ unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
+/// Reads the settings of the memory pool.
+///
+/// # Panics
+/// When one of them makes no sense.
+pub(crate) fn check_settings() {
+    #[cfg(feature = "std")]
+    pool::check_settings();
+}
+
 impl Buffer {
     /// A buffer of that many bytes, not initialised.
     ///

@@ -1,12 +1,11 @@
 //! Collectives of one member, and custom ops.
 
 use crate::Cpu;
-use crate::scalar::scalar_bytes;
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
-    Collective, CollectiveKind, Custom, DType, Engine, Error, Op, Operand, Operands, Result, Scalar,
-    TensorData, TensorType, Value, Values, Var, block_on, expand_values,
+    Collective, CollectiveKind, Custom, Engine, Error, Op, Operand, Operands, Result, TensorData, TensorType,
+    Values, block_on, expand_values,
 };
 
 /// In a group of one, everything that is sent comes back.
@@ -37,17 +36,16 @@ fn values(inputs: Operands) -> Values {
 
 /// By the registered kernel, else the expansion, else on the host.
 pub(crate) fn custom(cpu: &Cpu, op: &Custom, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    let on_host = |inputs| Custom::on_host(inputs, |value| block_on(cpu.read(value)));
+    let written = |outputs: Vec<TensorData>| Ok(outputs.into_iter().map(|data| cpu.write(data)).collect());
     if let Some(kernel) = cpu.kernel(op.name()) {
-        let outputs = kernel(op, &on_host(cpu, inputs)?)?;
-        return checked(cpu, op, outputs, results);
+        return written(op.agreed("kernel", kernel(op, &on_host(inputs)?)?, results)?);
     }
-    let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(cpu, operand.clone())).collect();
-    if let Some(outputs) = op.expand(&variables) {
-        return outputs.into_iter().zip(results).map(|(output, ty)| into_value(cpu, output, ty)).collect();
+    if let Some(values) = op.expand_values(cpu, &inputs, results) {
+        return values;
     }
-    drop(variables);
-    match op.evaluate(&on_host(cpu, inputs)?) {
-        Some(outputs) => checked(cpu, op, outputs?, results),
+    match op.evaluate_as(&on_host(inputs)?, results) {
+        Some(outputs) => written(outputs?),
         None => Err(Error::unsupported("cpu", format!("no way to run the custom op `{}`", op.name()))
             .hint("give it an `expand` or an `evaluate`, or register a kernel with `Cpu::register_kernel`")),
     }
@@ -57,42 +55,4 @@ pub(crate) fn custom(cpu: &Cpu, op: &Custom, inputs: Operands, results: &[Tensor
 pub(crate) fn expanded(cpu: &Cpu, op: &Op, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
     let missing = || Error::unsupported("cpu", format!("no way to run `{}`", op.name()));
     expand_values(cpu, op, inputs, results).ok_or_else(missing)
-}
-
-fn into_value(cpu: &Cpu, output: Var<'_>, ty: &TensorType) -> Result<Value> {
-    match output.into_operand() {
-        Operand::Value(value) => Ok(value),
-        Operand::Scalar(scalar) => Ok(cpu.write(number(scalar, ty.dtype)?)),
-    }
-}
-
-/// The operands as data. A plain number takes the dtype of the first tensor where it fits.
-fn on_host(cpu: &Cpu, inputs: Operands) -> Result<Vec<TensorData>> {
-    let beside = inputs.iter().find_map(Operand::value).map(Value::dtype);
-    let data = |operand| match operand {
-        Operand::Value(value) => block_on(cpu.read(value)),
-        Operand::Scalar(scalar) => {
-            let dtype = beside.filter(|&dtype| scalar.fits(dtype));
-            number(scalar, dtype.unwrap_or(scalar.default_dtype()))
-        }
-    };
-    inputs.into_iter().map(data).collect()
-}
-
-/// The number as a tensor without axes.
-fn number(scalar: Scalar, dtype: DType) -> Result<TensorData> {
-    let bytes = scalar_bytes(scalar, dtype);
-    TensorData::from_bytes(&bytes[..dtype.size()], TensorType::new([], dtype))
-}
-
-fn checked(cpu: &Cpu, op: &Custom, outputs: Vec<TensorData>, results: &[TensorType]) -> Result<Values> {
-    let agree = outputs.len() == results.len() && outputs.iter().zip(results).all(|(y, ty)| y.ty() == *ty);
-    if !agree {
-        let made: Vec<TensorType> = outputs.iter().map(TensorData::ty).collect();
-        let list =
-            |types: &[TensorType]| types.iter().map(|ty| format!("{ty}")).collect::<Vec<_>>().join(", ");
-        let problem = format!("its kernel made ({}) instead of ({})", list(&made), list(results));
-        return Err(Error::value(op.name(), problem).hint("`infer` and the kernel must agree"));
-    }
-    Ok(outputs.into_iter().map(|data| cpu.write(data)).collect())
 }

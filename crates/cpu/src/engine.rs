@@ -36,17 +36,27 @@ pub struct Cpu {
 
 impl Cpu {
     /// An engine on the process's shared threads: as many as `KILN_NUM_THREADS` says, or as the process may run at once.
+    ///
+    /// # Panics
+    /// When `KILN_NUM_THREADS`, `KILN_CPU_ISA` or `KILN_CPU_POOL_BYTES` is set to something else than it
+    /// [accepts](crate).
     pub fn new() -> Cpu {
         Cpu::with_pool(Pool::shared())
     }
 
     /// An engine on that many threads of its own. With 1 (and at most 1 without the feature `threads`) everything
     /// runs on the caller's thread.
+    ///
+    /// # Panics
+    /// With 0 threads or more than [`MAX_THREADS`](crate::MAX_THREADS), or when `KILN_CPU_ISA` or `KILN_CPU_POOL_BYTES` is
+    /// set to something else than it [accepts](crate).
+    #[track_caller]
     pub fn with_threads(threads: usize) -> Cpu {
         Cpu::with_pool(Pool::new(threads))
     }
 
     fn with_pool(pool: Pool) -> Cpu {
+        crate::buffer::check_settings();
         // A layer that fuses then decodes in the kernels beside it.
         let native = OpSet::ALL.without(&[OpKind::MatMulFloat8]);
         let caps = Caps { name: "cpu".into(), dtypes: DTypeSet::ALL, native };

@@ -18,14 +18,22 @@ pub(crate) enum Level {
 impl Level {
     /// The best level of this processor, or the one that `KILN_CPU_ISA` names (`scalar`, `avx2`, `avx512`) where the
     /// processor has it.
+    ///
+    /// # Panics
+    /// When the variable names no level of this kind of processor.
     pub(crate) fn detect() -> Level {
         let best = Level::of_processor();
         #[cfg(feature = "std")]
-        if let Ok(name) = std::env::var("KILN_CPU_ISA") {
-            return Level::from_name(&name).map_or(best, |wanted| wanted.min(best));
+        if let Some(wanted) = kiln_ir::setting("KILN_CPU_ISA", Level::NAMES, Level::from_name) {
+            return wanted.min(best);
         }
         best
     }
+
+    /// The names of the levels, for messages.
+    #[cfg(feature = "std")]
+    const NAMES: &str =
+        if cfg!(target_arch = "x86_64") { "`scalar`, `avx2` or `avx512`" } else { "`scalar`" };
 
     /// The level of that name, as `KILN_CPU_ISA` has it.
     pub(crate) fn from_name(name: &str) -> Option<Level> {

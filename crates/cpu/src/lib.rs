@@ -61,3 +61,4 @@ mod walk;
 pub use engine::{Cpu, CustomKernel};
 #[cfg(feature = "std")]
 pub use mapped::MappedFile;
+pub use threads::MAX_THREADS;

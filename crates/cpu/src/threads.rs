@@ -27,9 +27,16 @@ impl Pool {
         Pool::new(1)
     }
 
-    /// A pool of its own with that many threads, the caller's among them (at least 1; always 1 without the feature
-    /// `threads`).
+    /// A pool of its own with that many threads, the caller's among them (always 1 without the feature `threads`).
+    ///
+    /// # Panics
+    /// With 0 threads, or more than [`MAX_THREADS`].
+    #[track_caller]
     pub(crate) fn new(threads: usize) -> Pool {
+        assert!(
+            (1..=MAX_THREADS).contains(&threads),
+            "[cpu] an engine cannot have {threads} threads\n  hint: give it 1 to {MAX_THREADS}; one per core is best"
+        );
         #[cfg(feature = "threads")]
         {
             let team = (threads > 1).then(|| team::Team::new(threads - 1)).flatten();
@@ -38,7 +45,6 @@ impl Pool {
         }
         #[cfg(not(feature = "threads"))]
         {
-            let _ = threads;
             Pool { threads: 1 }
         }
     }
@@ -82,8 +88,13 @@ impl Pool {
     }
 }
 
+/// The greatest number of threads of one engine. More than a system gives would end the process.
+pub const MAX_THREADS: usize = 1024;
+
 #[cfg(feature = "threads")]
 fn default_threads() -> usize {
-    let wanted = std::env::var("KILN_NUM_THREADS").ok().and_then(|text| text.trim().parse().ok());
-    wanted.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into))
+    let accepted = alloc::format!("a number of threads from 1 to {MAX_THREADS}");
+    let parse = |text: &str| text.parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
+    let available = || std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    kiln_ir::setting("KILN_NUM_THREADS", &accepted, parse).unwrap_or_else(available)
 }

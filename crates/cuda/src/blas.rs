@@ -31,9 +31,9 @@ const PROPOSALS: usize = 8;
 /// Products of fewer multiply-adds than this take the library's first proposal: trying others would cost more than it gains.
 const LEAST_TRIED: f64 = 1e6;
 
-static TF32: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(kiln_gpu::switch("KILN_TF32", false)));
-static REDUCES: LazyLock<bool> = LazyLock::new(|| kiln_gpu::switch("KILN_REDUCED_SUMS", false));
-static TUNES: LazyLock<bool> = LazyLock::new(|| kiln_gpu::switch("KILN_TUNE", true));
+static TF32: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(kiln_ir::switch("KILN_TF32", false)));
+static REDUCES: LazyLock<bool> = LazyLock::new(|| kiln_ir::switch("KILN_REDUCED_SUMS", false));
+static TUNES: LazyLock<bool> = LazyLock::new(|| kiln_ir::switch("KILN_TUNE", true));
 
 /// Whether what libraries propose is tried, as it is unless `KILN_TUNE=off` is in the environment.
 pub(crate) fn tunes() -> bool {
@@ -142,6 +142,10 @@ impl Drop for Blas {
 impl Blas {
     /// The library for the current context.
     pub(crate) fn new(device: &str) -> Result<Blas> {
+        // A setting that makes no sense is found out here, not on the thread that gives products to the device.
+        LazyLock::force(&TF32);
+        LazyLock::force(&REDUCES);
+        LazyLock::force(&TUNES);
         let handle = result::create_handle().map_err(|error| error.on(device, "starting cuBLASLt"))?;
         Ok(Blas { handle, plans: Mutex::default(), workspace: OnceLock::new() })
     }

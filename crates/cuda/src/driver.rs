@@ -10,11 +10,11 @@ use crate::stopwatch::Laps;
 use crate::{compile, library};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
+use kiln_gpu::DeviceInfo;
 use kiln_gpu::driver::{
     Argument, Attend, Attention, Convolution, Convolve, Driver, Fourier, Grid, Place, Products, Step,
     Transform,
 };
-use kiln_gpu::{DeviceInfo, switch};
 use kiln_ir::{Error, Result};
 use kiln_kernel::print::Dialect;
 use smallvec::SmallVec;
@@ -226,7 +226,7 @@ impl CudaDriver {
             trials,
             architecture,
             float8: (major, minor) >= FLOAT8,
-            overlaps: major >= OVERLAPS.0 && version >= OVERLAPS.1 && switch("KILN_OVERLAP", true),
+            overlaps: kiln_ir::switch("KILN_OVERLAP", true) && major >= OVERLAPS.0 && version >= OVERLAPS.1,
             blas,
             staging: Mutex::default(),
             laps: Mutex::default(),

@@ -14,18 +14,13 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The mode that `KILN_FUSION` names (`off`, `on`, `check`); [`Mode::On`] where it is unset.
+    /// The mode that `KILN_FUSION` names (`off`, `on`, `check`); [`Mode::On`] where it is unset or empty.
     ///
     /// # Panics
     /// When it holds anything else: a misspelt switch would go unnoticed.
     #[cfg(feature = "std")]
     pub fn from_environment() -> Mode {
-        match std::env::var("KILN_FUSION") {
-            Ok(text) => Mode::from_name(text.trim()).unwrap_or_else(|| {
-                panic!("[fusion] KILN_FUSION is `{text}`\n  hint: set it to `off`, `on` or `check`")
-            }),
-            Err(_) => Mode::On,
-        }
+        kiln_ir::setting("KILN_FUSION", "`off`, `on` or `check`", Mode::from_name).unwrap_or_default()
     }
 
     /// The mode where there is no environment: [`Mode::On`].

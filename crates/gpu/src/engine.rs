@@ -63,9 +63,9 @@ impl<D: Driver> Gpu<D> {
             queue: Queue::new(driver.clone(), graphs_wanted()),
             finished: Finished::default(),
             fourier_roots: Roots::default(),
-            prefers_fourier_kernels: crate::switch("KILN_FOURIER_KERNELS", true),
-            finishes_products: crate::switch("KILN_EPILOGUES", true),
-            has_head_start: crate::switch("KILN_HEAD_START", true),
+            prefers_fourier_kernels: kiln_ir::switch("KILN_FOURIER_KERNELS", true),
+            finishes_products: kiln_ir::switch("KILN_EPILOGUES", true),
+            has_head_start: kiln_ir::switch("KILN_HEAD_START", true),
             driver,
         }
     }
@@ -243,37 +243,15 @@ impl<D: Driver> Gpu<D> {
 
     /// By its expansion, else on the host.
     fn custom(&self, op: &Op, custom: &Custom, inputs: Operands, results: &[TensorType]) -> Result<Values> {
-        let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
-        if let Some(outputs) = custom.expand(&variables) {
-            return outputs.into_iter().zip(results).map(|(output, ty)| self.value_of(output, ty)).collect();
+        if let Some(values) = custom.expand_values(self, &inputs, results) {
+            return values;
         }
-        drop(variables);
-        let outputs = custom.evaluate(&self.on_host(inputs)?).ok_or_else(|| {
+        let data = Custom::on_host(inputs, |value| block_on(self.read(value)))?;
+        let outputs = custom.evaluate_as(&data, results).ok_or_else(|| {
             self.unsupported(&format!("has no way to run the custom op `{}`", op.name()))
                 .hint("give it an `expand` or an `evaluate`")
         })??;
-        let agree =
-            outputs.len() == results.len() && outputs.iter().zip(results).all(|(y, ty)| y.ty() == *ty);
-        if !agree {
-            let problem = "its `evaluate` made results of other types than its `infer` says";
-            return Err(Error::value(custom.name(), problem));
-        }
         Ok(outputs.into_iter().map(|data| self.write(data)).collect())
-    }
-
-    /// The operands as data. A plain number takes the dtype of the first tensor where it fits.
-    fn on_host(&self, inputs: Operands) -> Result<Vec<TensorData>> {
-        let beside = inputs.iter().find_map(Operand::value).map(Value::dtype);
-        let data = |operand| match operand {
-            Operand::Value(value) => block_on(self.read(value)),
-            Operand::Scalar(scalar) => {
-                let dtype = beside.filter(|&dtype| scalar.fits(dtype)).unwrap_or(scalar.default_dtype());
-                let ty = TensorType::new([], dtype);
-                let value = self.full(&ty, scalar)?.into_value(ty);
-                block_on(self.read(value))
-            }
-        };
-        inputs.into_iter().map(data).collect()
     }
 
     fn unsupported(&self, problem: &str) -> Error {

@@ -34,7 +34,6 @@ pub mod driver;
 #[allow(unsafe_code)]
 mod dry;
 mod engine;
-mod environment;
 mod epilogue;
 mod float8;
 mod fourier;
@@ -64,7 +63,6 @@ mod widen;
 pub use driver::{DeviceInfo, Driver};
 pub use dry::{DryDriver, DryFunction, DryMemory};
 pub use engine::Gpu;
-pub use environment::switch;
 pub use memory::MemoryConfig;
 pub use missing::Missing;
 pub use queue::GraphUse;

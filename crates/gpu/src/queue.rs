@@ -78,7 +78,7 @@ struct Group<D: Driver> {
 
 /// Whether `KILN_GRAPHS` in the environment leaves graphs on, as they are without it.
 pub(crate) fn graphs_wanted() -> bool {
-    crate::switch("KILN_GRAPHS", true)
+    kiln_ir::switch("KILN_GRAPHS", true)
 }
 
 impl<D: Driver> Queue<D> {
@@ -87,7 +87,7 @@ impl<D: Driver> Queue<D> {
         let state = State { waiting, labels, slim: None, group: None, enough: FIRST_STEPS, is_idle: true };
         let (counters, trace) = (Arc::<Counters>::default(), Arc::new(Trace::from_environment()));
         let line = Line::new(driver.clone(), counters.clone(), trace.clone());
-        let joins = crate::switch("KILN_JOIN", true);
+        let joins = kiln_ir::switch("KILN_JOIN", true);
         Queue { driver, graphs, joins, counters, trace, state: Mutex::new(state), line }
     }
 

@@ -46,8 +46,7 @@ pub(crate) struct Trace {
 impl Trace {
     /// As `KILN_PROFILE` in the environment says: off without it.
     pub(crate) fn from_environment() -> Trace {
-        let asked = std::env::var("KILN_PROFILE");
-        let prints = asked.is_ok_and(|value| matches!(value.as_str(), "on" | "1" | "true"));
+        let prints = kiln_ir::switch("KILN_PROFILE", false);
         Trace { on: AtomicBool::new(prints), prints, steps: Mutex::default() }
     }
 

@@ -1,6 +1,9 @@
 //! Expressions of ops that read as arithmetic.
 
+use crate::within::{Within, fail};
 use crate::*;
+use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops;
 use smallvec::smallvec;
@@ -9,17 +12,24 @@ use smallvec::smallvec;
 ///
 /// Methods infer, execute and wrap. Operands are taken by reference, and a clone shares; `&x + &y` and `x + y` both
 /// work, the latter letting the engine reuse memory. Shapes broadcast as NumPy's do. Rules are checked by
-/// the test suite, so a mistake in one (an error of inference) is a bug of Kiln and panics.
+/// the test suite, so a mistake in one (an error of inference) is a bug of Kiln and panics. In the code of a
+/// [custom op](CustomOp) the panic names that op and its operands.
 #[derive(Clone)]
 pub struct Var<'e> {
     engine: &'e dyn Engine,
     operand: Operand,
+    within: Option<Arc<Within>>,
 }
 
 impl<'e> Var<'e> {
     /// An operand on an engine.
     pub fn new(engine: &'e dyn Engine, operand: impl Into<Operand>) -> Var<'e> {
-        Var { engine, operand: operand.into() }
+        Var { engine, operand: operand.into(), within: None }
+    }
+
+    /// The same operand, in the code of a custom op or (`None`) outside.
+    pub(crate) fn in_code_of(self, within: Option<Arc<Within>>) -> Var<'e> {
+        Var { within, ..self }
     }
 
     /// The engine.
@@ -45,7 +55,9 @@ impl<'e> Var<'e> {
     pub fn into_value(self) -> Value {
         match self.operand {
             Operand::Value(value) => value,
-            Operand::Scalar(scalar) => panic!("[rule] expected a tensor, found the scalar {scalar}"),
+            Operand::Scalar(scalar) => {
+                fail(self.within.as_deref(), format!("expected a tensor, found the scalar {scalar}"))
+            }
         }
     }
 
@@ -62,7 +74,9 @@ impl<'e> Var<'e> {
     pub fn ty(&self) -> TensorType {
         match &self.operand {
             Operand::Value(value) => *value.ty(),
-            Operand::Scalar(scalar) => panic!("[rule] the scalar {scalar} has no type"),
+            Operand::Scalar(scalar) => {
+                fail(self.within.as_deref(), format!("the scalar {scalar} has no type"))
+            }
         }
     }
 
@@ -87,12 +101,23 @@ impl<'e> Var<'e> {
     /// Runs an op on this engine; all its results.
     #[track_caller]
     pub fn emit(engine: &'e dyn Engine, op: &Op, inputs: Operands) -> Vec<Var<'e>> {
+        Var::emit_within(engine, None, op, inputs)
+    }
+
+    #[track_caller]
+    fn emit_within(
+        engine: &'e dyn Engine,
+        within: Option<Arc<Within>>,
+        op: &Op,
+        inputs: Operands,
+    ) -> Vec<Var<'e>> {
         let types = match infer(op, &OperandType::list(&inputs)) {
             Ok(types) => types,
-            Err(error) => panic!("a rule of Kiln emits an invalid op: {error}"),
+            Err(error) => fail(within.as_deref(), error),
         };
         let results = engine.execute(op, inputs, &types);
-        results.into_iter().map(|value| Var::new(engine, value)).collect()
+        let var = |value| Var { engine, operand: Operand::Value(value), within: within.clone() };
+        results.into_iter().map(var).collect()
     }
 
     /// Runs an op with a single result.
@@ -103,15 +128,18 @@ impl<'e> Var<'e> {
 
     #[track_caller]
     fn apply_owned(self, op: Op, rest: &[&Var<'e>]) -> Var<'e> {
-        let engine = self.engine;
-        let mut inputs: Operands = smallvec![self.operand];
-        inputs.extend(rest.iter().map(|var| var.operand.clone()));
-        Var::emit(engine, &op, inputs).remove(0)
+        let Var { engine, operand, mut within } = self;
+        let mut inputs: Operands = smallvec![operand];
+        for var in rest {
+            inputs.push(var.operand.clone());
+            within = within.or_else(|| var.within.clone());
+        }
+        Var::emit_within(engine, within, &op, inputs).remove(0)
     }
 
     /// A plain number.
     pub fn scalar(&self, x: impl Into<Scalar>) -> Var<'e> {
-        Var::new(self.engine, x.into())
+        Var::new(self.engine, x.into()).in_code_of(self.within.clone())
     }
 
     /// A tensor filled with a number.
@@ -141,15 +169,25 @@ impl<'e> Var<'e> {
 
     #[track_caller]
     fn binary_owned(self, function: Binary, other: Var<'e>) -> Var<'e> {
-        let (a, b) = together(self, other);
-        let engine = a.engine;
-        Var::emit(engine, &Op::Binary(function), smallvec![a.operand, b.operand]).remove(0)
+        let (a, b) = together(self, other, function.name());
+        let (engine, within) = (a.engine, a.within.or(b.within));
+        Var::emit_within(engine, within, &Op::Binary(function), smallvec![a.operand, b.operand]).remove(0)
     }
 
-    /// See [`Op::Compare`]; broadcasts.
+    /// See [`Op::Compare`]; broadcasts. A plain number may lie outside the range of the tensor's dtype.
     #[track_caller]
     pub fn compare(&self, comparison: Comparison, other: &Var<'e>) -> Var<'e> {
-        let (a, b) = together(self.clone(), other.clone());
+        let (mut a, mut b) = together(self.clone(), other.clone(), comparison.name());
+        let mut comparison = comparison;
+        match (&mut a.operand, &mut b.operand) {
+            (Operand::Value(value), Operand::Scalar(number)) => {
+                (comparison, *number) = comparison.bounded(*number, value.dtype(), false);
+            }
+            (Operand::Scalar(number), Operand::Value(value)) => {
+                (comparison, *number) = comparison.bounded(*number, value.dtype(), true);
+            }
+            (Operand::Value(_), Operand::Value(_)) | (Operand::Scalar(_), Operand::Scalar(_)) => {}
+        }
         a.apply_owned(Op::Compare(comparison), &[&b])
     }
 
@@ -171,7 +209,7 @@ impl<'e> Var<'e> {
         let mut shape = self.shape();
         for var in [a, b] {
             if let Operand::Value(value) = &var.operand {
-                shape = infer::broadcast_shapes(&shape, value.shape()).expect("shapes of a select");
+                shape = self.broadcast_with(&shape, value.shape(), "select");
             }
         }
         let fit = |var: &Var<'e>| if var.is_scalar() { var.clone() } else { var.broadcast(shape) };
@@ -308,8 +346,10 @@ impl<'e> Var<'e> {
     #[track_caller]
     pub fn matmul(&self, other: &Var<'e>) -> Var<'e> {
         let (a, b) = (self.shape(), other.shape());
-        let (m, n) = (a.rank() - 2, b.rank() - 2);
-        let batch = infer::broadcast_shapes(&a[..m].into(), &b[..n].into()).expect("batches of a matmul");
+        let (Some(m), Some(n)) = (a.rank().checked_sub(2), b.rank().checked_sub(2)) else {
+            return self.clone().apply_owned(Op::MatMul, &[other]);
+        };
+        let batch = self.broadcast_with(&a[..m].into(), &b[..n].into(), "matmul");
         let fit = |var: &Var<'e>, last: &[usize]| {
             var.broadcast(batch.iter().chain(last).copied().collect::<Shape>())
         };
@@ -383,14 +423,25 @@ impl<'e> Var<'e> {
     }
 }
 
-/// Broadcasts two operands to one shape.
+impl Var<'_> {
+    /// The shape to which both broadcast.
+    #[track_caller]
+    fn broadcast_with(&self, a: &Shape, b: &Shape, op: &str) -> Shape {
+        infer::broadcast_shapes(a, b).unwrap_or_else(|| {
+            fail(self.within.as_deref(), format!("[{op}] shapes do not broadcast: {a} x {b}"))
+        })
+    }
+}
+
+/// Broadcasts two operands of an op to one shape.
 #[track_caller]
-fn together<'e>(a: Var<'e>, b: Var<'e>) -> (Var<'e>, Var<'e>) {
+fn together<'e>(a: Var<'e>, b: Var<'e>, op: &str) -> (Var<'e>, Var<'e>) {
     let (Operand::Value(left), Operand::Value(right)) = (&a.operand, &b.operand) else { return (a, b) };
     if left.shape() == right.shape() {
         return (a, b);
     }
-    let shape = infer::broadcast_shapes(left.shape(), right.shape()).expect("shapes of a rule");
+    let is_inside = if a.within.is_some() { &a } else { &b };
+    let shape = is_inside.broadcast_with(left.shape(), right.shape(), op);
     (a.broadcast(shape), b.broadcast(shape))
 }
 

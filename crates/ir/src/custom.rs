@@ -1,7 +1,12 @@
 //! Ops defined outside Kiln, and fused regions.
 
-use crate::{Error, OperandType, Program, Result, ResultTypes, Saved, TensorData, Var};
-use alloc::string::String;
+use crate::within::Within;
+use crate::{
+    Engine, Error, Operand, OperandType, Operands, Program, Result, ResultTypes, Saved, TensorData,
+    TensorType, Value, Values, Var,
+};
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -108,6 +113,116 @@ impl Custom {
         (&*self.0 as &dyn Any).downcast_ref()
     }
 
+    /// The op's [expansion](CustomOp::expand). A panic of a [`Var`] in its code names the op and its operands.
+    pub fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        let within = Within::new(self, "expand", inputs);
+        let outputs = self.0.expand(&inside(&within, inputs))?;
+        Some(outputs.into_iter().map(|var| var.in_code_of(None)).collect())
+    }
+
+    /// The op's [gradients](CustomOp::vjp). A panic of a [`Var`] in its code names the op and its operands.
+    pub fn vjp<'e>(
+        &self,
+        inputs: &[Var<'e>],
+        outputs: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+        let within = Within::new(self, "vjp", inputs);
+        let known = |gradient: &Option<Var<'e>>| {
+            gradient.as_ref().map(|var| var.clone().in_code_of(Some(within.clone())))
+        };
+        let gradients: Vec<_> = gradients.iter().map(known).collect();
+        let found = self.0.vjp(&inside(&within, inputs), &inside(&within, outputs), &gradients)?;
+        let outside = |gradient: Option<Var<'e>>| gradient.map(|var| var.in_code_of(None));
+        Some(found.map(|found| found.into_iter().map(outside).collect()))
+    }
+
+    /// The values of the op's [expansion](CustomOp::expand) on an engine; `None` where it has none. A plain number among them
+    /// becomes a tensor without axes.
+    ///
+    /// # Errors
+    /// When the expansion gives other than the `results` of [`infer`](CustomOp::infer): too few or too many, or one of
+    /// another shape or dtype.
+    pub fn expand_values(
+        &self,
+        engine: &dyn Engine,
+        inputs: &[Operand],
+        results: &[TensorType],
+    ) -> Option<Result<Values>> {
+        let variables: Vec<Var<'_>> = inputs.iter().map(|input| Var::new(engine, input.clone())).collect();
+        let outputs = self.expand(&variables)?;
+        drop(variables);
+        let value = |(place, output): (usize, Var<'_>)| match output.into_operand() {
+            Operand::Value(value) => value,
+            Operand::Scalar(scalar) => {
+                let dtype = results.get(place).map(|ty| ty.dtype).filter(|&dtype| scalar.fits(dtype));
+                let ty = TensorType::new([], dtype.unwrap_or(scalar.default_dtype()));
+                Var::full(engine, ty, scalar).into_value()
+            }
+        };
+        let values: Values = outputs.into_iter().enumerate().map(value).collect();
+        let agreed = self.agree("expand", values.iter().map(|value: &Value| *value.ty()), results);
+        Some(agreed.map(|()| values))
+    }
+
+    /// The results of [`evaluate`](CustomOp::evaluate); `None` where it is not provided.
+    ///
+    /// # Errors
+    /// Those of the evaluation, or when it gives other than the `results` of [`infer`](CustomOp::infer).
+    pub fn evaluate_as(
+        &self,
+        inputs: &[TensorData],
+        results: &[TensorType],
+    ) -> Option<Result<Vec<TensorData>>> {
+        let outputs = self.0.evaluate(inputs)?;
+        Some(outputs.and_then(|outputs| self.agreed("evaluate", outputs, results)))
+    }
+
+    /// The outputs of code for this op, which a message calls `code`, where they are of the types that
+    /// [`infer`](CustomOp::infer) gave.
+    ///
+    /// # Errors
+    /// When they are not; the message names both.
+    pub fn agreed(
+        &self,
+        code: &str,
+        outputs: Vec<TensorData>,
+        results: &[TensorType],
+    ) -> Result<Vec<TensorData>> {
+        self.agree(code, outputs.iter().map(TensorData::ty), results).map(|()| outputs)
+    }
+
+    fn agree(
+        &self,
+        code: &str,
+        found: impl Iterator<Item = TensorType>,
+        results: &[TensorType],
+    ) -> Result<()> {
+        let found: Vec<TensorType> = found.collect();
+        if found == results {
+            return Ok(());
+        }
+        let problem = format!("`{code}` gives {} instead of {}", list(&found), list(results));
+        Err(Error::value(self.name(), problem).hint(format!("`{code}` and `infer` of the op must agree")))
+    }
+
+    /// The operands as data, for code on the host: tensors as `read` brings them, and plain numbers in the dtype of
+    /// the first tensor where that holds them ([`TensorData::operand`]).
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn on_host(
+        inputs: Operands,
+        mut read: impl FnMut(Value) -> Result<TensorData>,
+    ) -> Result<Vec<TensorData>> {
+        let beside = inputs.iter().find_map(Operand::value).map(Value::dtype);
+        let data = |operand| match operand {
+            Operand::Value(value) => read(value),
+            Operand::Scalar(scalar) => Ok(TensorData::operand(scalar, beside)),
+        };
+        inputs.into_iter().map(data).collect()
+    }
+
     /// Makes an op from its name and attributes, by what was [registered](Custom::register).
     ///
     /// # Errors
@@ -122,6 +237,18 @@ impl Custom {
     pub fn register(name: &str, make: fn(attributes: &str) -> Result<Custom>) {
         registry::add(name, make);
     }
+}
+
+/// Operands in the code of a custom op.
+fn inside<'e>(within: &Arc<Within>, vars: &[Var<'e>]) -> Vec<Var<'e>> {
+    vars.iter().map(|var| var.clone().in_code_of(Some(within.clone()))).collect()
+}
+
+fn list(types: &[TensorType]) -> String {
+    if types.is_empty() {
+        return "nothing".into();
+    }
+    types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl Deref for Custom {

@@ -1,6 +1,7 @@
 //! Tensor data on the host.
 
-use crate::{DType, Error, Result, Shape, TensorType};
+use crate::number::Number;
+use crate::{DType, Error, Result, Scalar, Shape, TensorType};
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
@@ -67,6 +68,25 @@ impl TensorData {
     /// A single number, without axes.
     pub fn scalar<E: Element>(element: E) -> TensorData {
         TensorData { shape: Shape::default(), elements: E::wrap(alloc::vec![element]) }
+    }
+
+    /// A plain number as an operand on the host, without axes: in the dtype of the tensors `beside` it where that holds the
+    /// number, otherwise in its [own](Scalar::default_dtype). Integers are exact: one that the dtype would round or wrap keeps its own.
+    ///
+    /// ```
+    /// use kiln_ir::{DType, Scalar, TensorData};
+    /// assert_eq!(TensorData::operand(Scalar::Int(3), Some(DType::F32)).dtype(), DType::F32);
+    /// let odd = TensorData::operand(Scalar::Int((1 << 53) + 1), Some(DType::F64));
+    /// assert_eq!(odd.to_vec::<i64>(), [(1 << 53) + 1]);
+    /// ```
+    pub fn operand(scalar: Scalar, beside: Option<DType>) -> TensorData {
+        let exact = |dtype: DType| match scalar {
+            Scalar::Int(_) | Scalar::UInt(_) => Elements::hold(dtype, i128::from_scalar(scalar)),
+            Scalar::Float(_) | Scalar::Bool(_) => true,
+        };
+        let dtype = beside.filter(|&dtype| scalar.fits(dtype) && exact(dtype));
+        let elements = Elements::of_scalar(scalar, dtype.unwrap_or(scalar.default_dtype()));
+        TensorData { shape: Shape::default(), elements }
     }
 
     /// The shape.
@@ -271,6 +291,16 @@ macro_rules! elements {
             /// Zeros (`false`).
             pub fn zeros(dtype: DType, len: usize) -> Elements {
                 match dtype { $(DType::$variant => Elements::$variant(alloc::vec![<$ty>::default(); len]),)* }
+            }
+
+            /// A plain number as the only element, converted as [`Scalar::element`] does.
+            pub fn of_scalar(scalar: Scalar, dtype: DType) -> Elements {
+                match dtype { $(DType::$variant => Elements::$variant(alloc::vec![scalar.element()]),)* }
+            }
+
+            /// Whether an element of the dtype holds the integer exactly.
+            fn hold(dtype: DType, x: i128) -> bool {
+                match dtype { $(DType::$variant => <$ty as Element>::to_i128(Element::from_i128(x)) == x,)* }
             }
 
             fn cast_to<E: Element>(&self) -> Vec<E> {

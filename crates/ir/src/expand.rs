@@ -145,6 +145,9 @@ pub fn expand_values(
     inputs: &Operands,
     results: &[TensorType],
 ) -> Option<Values> {
+    if let Op::Custom(custom) = op {
+        return custom.expand_values(engine, inputs, results)?.ok();
+    }
     let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(engine, operand.clone())).collect();
     let mut values = Values::new();
     for output in expand(engine, op, &variables)? {

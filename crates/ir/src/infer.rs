@@ -7,6 +7,7 @@ mod index;
 mod reduce;
 mod view;
 
+use crate::op::{greatest, least};
 use crate::{
     Binary, CollectiveKind, DType, Error, Op, OperandType, Result, ResultTypes, Scalar, Shape, TensorType,
 };
@@ -213,6 +214,12 @@ impl<'a> Rule<'a> {
     fn scalar_fits(&self, scalar: Scalar, dtype: DType) -> Result<()> {
         if scalar.fits(dtype) {
             return Ok(());
+        }
+        if scalar.beyond(dtype).is_some() {
+            let range = format!("{dtype} holds {} to {}", least(dtype), greatest(dtype));
+            return Err(self
+                .error(format!("the number {scalar} is out of bounds for {dtype}"))
+                .hint(format!("{range}: cast the tensor to a wider dtype first")));
         }
         Err(self
             .error(format!("the number {scalar} is no {dtype}"))

@@ -58,12 +58,15 @@ mod program;
 mod recorder;
 pub mod reuse;
 mod scalar;
+#[cfg(feature = "std")]
+mod settings;
 mod shape;
 mod shared;
 pub mod text;
 mod value;
 pub mod verify;
 pub mod vjp;
+mod within;
 
 /// The crate of the arrays that [`TensorData`] converts from and to.
 #[cfg(feature = "ndarray")]
@@ -86,6 +89,8 @@ pub use program::{Instruction, Program, ProgramOperand};
 pub use recorder::Recorder;
 pub use reuse::reuse;
 pub use scalar::{Real, Scalar};
+#[cfg(feature = "std")]
+pub use settings::{setting, switch};
 pub use shape::{MAX_RANK, Shape, TensorType};
 pub use shared::SharedBytes;
 pub use value::{Operand, OperandType, Operands, ResultTypes, Value, Values};

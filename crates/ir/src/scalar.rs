@@ -1,6 +1,9 @@
 //! Plain numbers: operands that are not tensors, and real-valued attributes.
 
+use crate::number::Number;
+use crate::op::{greatest, least};
 use crate::{DType, Element};
+use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
@@ -82,12 +85,52 @@ impl Scalar {
     }
 
     /// Whether the number may stand beside a tensor of `dtype` without losing its meaning: any number beside
-    /// floats, whole numbers beside integers, only truth values beside `bool`.
+    /// floats, whole numbers of the dtype's range beside integers, only truth values beside `bool`.
+    ///
+    /// ```
+    /// use kiln_ir::{DType, Scalar};
+    /// assert!(Scalar::Int(255).fits(DType::U8) && !Scalar::Int(300).fits(DType::U8));
+    /// assert!(Scalar::Float(2.0).fits(DType::I8) && !Scalar::Float(2.5).fits(DType::I8));
+    /// ```
     pub fn fits(self, dtype: DType) -> bool {
         match self {
-            Scalar::Float(x) => dtype.is_float() || (dtype.is_int() && x as i64 as f64 == x),
-            Scalar::Int(_) | Scalar::UInt(_) => !dtype.is_bool(),
+            Scalar::Float(x) => {
+                dtype.is_float() || (dtype.is_int() && is_whole(x) && self.beyond(dtype).is_none())
+            }
+            Scalar::Int(_) | Scalar::UInt(_) => {
+                dtype.is_float() || (dtype.is_int() && self.beyond(dtype).is_none())
+            }
             Scalar::Bool(_) => dtype.is_bool(),
+        }
+    }
+
+    /// Where a whole number lies outside the range of an integer dtype: `Less` below it, `Greater` above it. `None`
+    /// within the range, for other numbers and for other dtypes. Infinities lie outside every range.
+    ///
+    /// ```
+    /// use core::cmp::Ordering;
+    /// use kiln_ir::{DType, Scalar};
+    /// assert_eq!(Scalar::Int(-1).beyond(DType::U8), Some(Ordering::Less));
+    /// assert_eq!(Scalar::Int(300).beyond(DType::U8), Some(Ordering::Greater));
+    /// assert_eq!(Scalar::Int(300).beyond(DType::F16), None);
+    /// ```
+    pub fn beyond(self, dtype: DType) -> Option<Ordering> {
+        let is_number = match self {
+            Scalar::Float(x) => is_whole(x),
+            Scalar::Int(_) | Scalar::UInt(_) => true,
+            Scalar::Bool(_) => false,
+        };
+        if !dtype.is_int() || !is_number {
+            return None;
+        }
+        let bound = |scalar: Scalar| i128::from_scalar(scalar);
+        let number = bound(self);
+        if number < bound(least(dtype)) {
+            Some(Ordering::Less)
+        } else if number > bound(greatest(dtype)) {
+            Some(Ordering::Greater)
+        } else {
+            None
         }
     }
 
@@ -176,13 +219,20 @@ impl From<f64> for Real {
 }
 
 impl Scalar {
-    /// The dtype of a tensor made of this number alone: `f32`, `i32`, `u64` or `bool`.
+    /// The dtype of a tensor made of this number alone: `f32`, `i32` (`i64` for an integer outside its range), `u64` or
+    /// `bool`.
     pub fn default_dtype(self) -> DType {
         match self {
             Scalar::Float(_) => DType::F32,
+            Scalar::Int(x) if i32::try_from(x).is_err() => DType::I64,
             Scalar::Int(_) => DType::I32,
             Scalar::UInt(_) => DType::U64,
             Scalar::Bool(_) => DType::Bool,
         }
     }
+}
+
+/// Whether a real is a whole number; infinities count as such.
+fn is_whole(x: f64) -> bool {
+    libm::trunc(x) == x
 }

@@ -284,7 +284,8 @@ impl<'a, 'e> Rule<'a, 'e> {
     /// The gradients by differentiating the op's expansion.
     fn through_expansion(&self) -> Result<Gradients<'e>> {
         let hint = "give the op an expansion or, as a custom op, a `vjp`; or detach its operands";
-        let program = program::expansion(self.op, self.inputs).ok_or_else(|| self.undefined().hint(hint))?;
+        let program = program::expansion(self.op, self.inputs, self.outputs)
+            .ok_or_else(|| self.undefined().hint(hint))??;
         let tensors = |place: &usize| !self.inputs[*place].is_scalar();
         let places: Vec<usize> = (0..self.inputs.len()).filter(tensors).collect();
         let inputs: Vec<Var<'e>> = places.iter().map(|&place| self.inputs[place].clone()).collect();

@@ -541,8 +541,8 @@ fn region(seed: u64, tally: &mut Tally) -> Result<(), String> {
 
 #[test]
 fn kernels_equal_programs() {
-    let count = std::env::var("KILN_KERNEL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(6000);
-    let first = std::env::var("KILN_KERNEL_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let count = kiln_ir::setting("KILN_KERNEL_CASES", "a number", |n| n.parse().ok()).unwrap_or(6000);
+    let first = kiln_ir::setting("KILN_KERNEL_SEED", "a number", |n| n.parse().ok()).unwrap_or(0);
     let mut tally = Tally::default();
     let mut failures = Vec::new();
     for seed in first..first + count {

@@ -1,12 +1,11 @@
 //! Ops from outside, and collectives.
 
-use crate::call::{Call, data_of, full};
+use crate::call::{Call, data_of};
 use crate::engine::Reference;
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
-    Collective, CollectiveKind, Custom, Engine, Error, Operand, Operands, Result, TensorData, TensorType,
-    Value, Values, Var,
+    Collective, CollectiveKind, Custom, Error, Operands, Result, TensorData, TensorType, Value, Values,
 };
 
 /// A kernel for custom ops: given the op and its operands, computes its results.
@@ -19,59 +18,21 @@ pub(crate) fn custom(
     inputs: &Operands,
     types: &[TensorType],
 ) -> Result<Values> {
+    let on_host = || Custom::on_host(inputs.clone(), |value| data_of(&value).cloned());
+    let written =
+        |outputs: Vec<TensorData>| Ok(outputs.into_iter().map(|data| Value::new(data.ty(), data)).collect());
     if let Some(kernel) = engine.kernel(op.name()) {
-        return finished(op, kernel(op, &host_operands(inputs)?)?, types);
+        return written(op.agreed("kernel", kernel(op, &on_host()?)?, types)?);
     }
-    let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(engine, operand.clone())).collect();
-    if let Some(results) = op.expand(&variables) {
-        return expanded(op, engine, results, types);
+    if let Some(values) = op.expand_values(engine, inputs, types) {
+        return values;
     }
-    if let Some(results) = op.evaluate(&host_operands(inputs)?) {
-        return finished(op, results?, types);
+    if let Some(outputs) = op.evaluate_as(&on_host()?, types) {
+        return written(outputs?);
     }
     let problem = format!("the custom op `{}` has no kernel here, no expansion and no evaluation", op.name());
     Err(Error::unsupported("reference", problem)
         .hint("implement `CustomOp::expand` or `CustomOp::evaluate`, or use `Reference::with_kernel`"))
-}
-
-/// The operands as data. A scalar takes the dtype of the first tensor, or its own default.
-fn host_operands(inputs: &Operands) -> Result<Vec<TensorData>> {
-    let beside = inputs.iter().find_map(Operand::value).map(Value::dtype);
-    let data = |operand: &Operand| match operand {
-        Operand::Value(value) => data_of(value).cloned(),
-        Operand::Scalar(scalar) => {
-            let dtype = beside.filter(|&dtype| scalar.fits(dtype)).unwrap_or(scalar.default_dtype());
-            full(*scalar, TensorType::new([], dtype))
-        }
-    };
-    inputs.iter().map(data).collect()
-}
-
-fn finished(op: &Custom, results: Vec<TensorData>, types: &[TensorType]) -> Result<Values> {
-    check_types(op, results.iter().map(TensorData::ty).collect(), types)?;
-    Ok(results.into_iter().map(|data| Value::new(data.ty(), data)).collect())
-}
-
-fn expanded(op: &Custom, engine: &Reference, results: Vec<Var<'_>>, types: &[TensorType]) -> Result<Values> {
-    let value = |(place, result): (usize, Var<'_>)| match result.into_operand() {
-        Operand::Value(value) => Ok(value),
-        Operand::Scalar(scalar) => {
-            let dtype = types.get(place).map_or(scalar.default_dtype(), |ty| ty.dtype);
-            full(scalar, TensorType::new([], dtype)).map(|data| engine.write(data))
-        }
-    };
-    let values: Values = results.into_iter().enumerate().map(value).collect::<Result<_>>()?;
-    check_types(op, values.iter().map(|value| *value.ty()).collect(), types)?;
-    Ok(values)
-}
-
-fn check_types(op: &Custom, found: Vec<TensorType>, expected: &[TensorType]) -> Result<()> {
-    if found == expected {
-        return Ok(());
-    }
-    let list = |types: &[TensorType]| types.iter().map(|ty| format!("{ty}")).collect::<Vec<_>>().join(", ");
-    let problem = format!("computed ({}), but its inference says ({})", list(&found), list(expected));
-    Err(Error::value(op.name(), problem))
 }
 
 /// A group of one: what is exchanged stays as it is.

@@ -190,9 +190,9 @@ pub fn expansions(subject: &Subject, group: Group) -> Summary {
 /// # Panics
 /// When the variable is no such part.
 fn cases(group: Group) -> Vec<Case> {
-    let Some(text) = std::env::var_os("KILN_SUITE_PART") else { return group.cases() };
-    let found = text.to_str().and_then(part);
-    let (number, parts) = found.unwrap_or_else(|| panic!("KILN_SUITE_PART={text:?} is no part like 2/8"));
+    let Some((number, parts)) = kiln_ir::setting("KILN_SUITE_PART", "a part like 2/8", part) else {
+        return group.cases();
+    };
     println!("only part {number} of {parts} runs");
     group.cases().into_iter().skip(number - 1).step_by(parts).collect()
 }

@@ -49,10 +49,22 @@ pub(super) enum Limit {
 }
 
 impl Limit {
-    /// What the environment says; the default where it says nothing or no number.
+    /// What the environment says; the default where it says nothing.
+    ///
+    /// # Panics
+    /// When the variable holds no number. [`check_settings`] finds that out before the first buffer.
     fn from_environment() -> Limit {
-        let text = std::env::var("KILN_CPU_POOL_BYTES").ok();
-        text.and_then(|text| text.trim().parse().ok()).map_or(Limit::Peak, Limit::Bytes)
+        let parse = |text: &str| text.parse().ok();
+        kiln_ir::setting("KILN_CPU_POOL_BYTES", "a number of bytes", parse).map_or(Limit::Peak, Limit::Bytes)
+    }
+}
+
+/// Reads the settings of the pool once, where a panic about them harms nothing.
+pub(super) fn check_settings() {
+    static CHECKED: std::sync::Once = std::sync::Once::new();
+    if !CHECKED.is_completed() {
+        let limit = Limit::from_environment();
+        CHECKED.call_once(|| lock().limit = Some(limit));
     }
 }
 

@@ -123,7 +123,7 @@ fn a_model_learns_as_on_the_processor_and_allocates_nothing_after_its_first_step
     );
     assert_eq!(middle.peak_live_bytes, end.peak_live_bytes, "steps of the second half held more memory");
     // Of 1,000 steps, nearly all are as one before.
-    let wanted = std::env::var("KILN_GRAPHS").map_or(true, |value| value != "off");
+    let wanted = kiln_ir::switch("KILN_GRAPHS", true);
     assert!(!wanted || graphs.replayed > 900, "{graphs:?}");
 }
 

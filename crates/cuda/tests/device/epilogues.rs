@@ -359,7 +359,7 @@ fn graphs_take_other_biases() {
             assert_eq!(differ(found, y.into_data(), tolerance), None, "{dtype}");
         }
         assert_eq!(chain([&biases[0], &biases[1]]), alike, "{dtype}: the same again");
-        let wanted = std::env::var("KILN_GRAPHS").map_or(true, |value| value != "off");
+        let wanted = kiln_ir::switch("KILN_GRAPHS", true);
         assert!(!wanted || engine.graphs().replayed > before, "{:?}", engine.graphs());
     }
 }

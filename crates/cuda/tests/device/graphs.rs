@@ -18,7 +18,7 @@ fn repeats(what: &str, mut chain: impl FnMut(&CudaDevice, i32) -> Result<(), Str
     for repeat in 0..REPEATS as i32 {
         chain(&device, repeat).unwrap_or_else(|problem| panic!("{what}, repeat {repeat}: {problem}"));
     }
-    let wanted = std::env::var("KILN_GRAPHS").map_or(true, |value| value != "off");
+    let wanted = kiln_ir::switch("KILN_GRAPHS", true);
     assert!(!wanted || graphs().replayed > before, "{what}: nothing ran as a graph: {:?}", graphs());
 }
 

@@ -48,12 +48,19 @@ impl<E: Engine> Expand<E> {
         if let Some(error) = poison_of(&inputs) {
             return Err(error);
         }
-        let variables: Vec<Var<'_>> = inputs.into_iter().map(|operand| Var::new(self, operand)).collect();
-        if let Some(outputs) = expand(self, op, &variables) {
-            return self.checked(op, outputs, results);
+        if !matches!(op, Op::Custom(_)) {
+            let variables: Vec<Var<'_>> =
+                inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
+            if let Some(outputs) = expand(self, op, &variables) {
+                drop((inputs, variables));
+                return Ok(outputs.into_iter().map(Var::into_value).collect());
+            }
         }
         match op {
-            Op::Custom(custom) => self.evaluated(op, custom, variables, results),
+            Op::Custom(custom) => match custom.expand_values(self, &inputs, results) {
+                Some(values) => values,
+                None => self.evaluated(op, custom, inputs, results),
+            },
             Op::Full(_)
             | Op::Iota { .. }
             | Op::Random { .. }
@@ -100,42 +107,21 @@ impl<E: Engine> Expand<E> {
         }
     }
 
-    /// The results of an expansion, which a custom op may have got wrong.
-    fn checked(&self, op: &Op, outputs: Vec<Var<'_>>, results: &[TensorType]) -> Result<Values> {
-        let values: Values =
-            outputs.into_iter().filter_map(|var| var.into_operand().value().cloned()).collect();
-        if values.iter().map(Value::ty).eq(results) {
-            return Ok(values);
-        }
-        let types: Vec<TensorType> = values.iter().map(|value| *value.ty()).collect();
-        let problem = format!("the expansion gives {} instead of {}", list(&types), list(results));
-        Err(Error::value(op.name(), problem).hint("`expand` and `infer` of the op must agree"))
-    }
-
     fn evaluated(
         &self,
         op: &Op,
         custom: &Custom,
-        inputs: Vec<Var<'_>>,
+        inputs: Operands,
         results: &[TensorType],
     ) -> Result<Values> {
-        let host = |var: Var<'_>| match var.into_operand() {
-            Operand::Scalar(scalar) => {
-                Ok(TensorData::scalar(scalar.to_f64()).convert(scalar.default_dtype()))
-            }
-            Operand::Value(value) => read_now(self.inner.read(value))
-                .unwrap_or_else(|| Err(self.unsupported(op, "its operands cannot be read without waiting"))),
-        };
-        let data: Vec<TensorData> = inputs.into_iter().map(host).collect::<Result<_>>()?;
+        let data = Custom::on_host(inputs, |value| {
+            read_now(self.inner.read(value))
+                .unwrap_or_else(|| Err(self.unsupported(op, "its operands cannot be read without waiting")))
+        })?;
         let hint = "give the op `expand` or `evaluate`, or register a kernel with the engine";
-        let outputs = custom.evaluate(&data).unwrap_or_else(|| {
+        let outputs = custom.evaluate_as(&data, results).unwrap_or_else(|| {
             Err(self.unsupported(op, "no kernel, no expansion, no evaluation").hint(hint))
         })?;
-        let types: Vec<TensorType> = outputs.iter().map(TensorData::ty).collect();
-        if types != results {
-            let problem = format!("the evaluation gives {} instead of {}", list(&types), list(results));
-            return Err(Error::value(op.name(), problem).hint("`evaluate` and `infer` of the op must agree"));
-        }
         Ok(outputs.into_iter().map(|data| self.inner.write(data)).collect())
     }
 }
@@ -263,9 +249,4 @@ fn read_now(future: BoxFuture<'_, Result<TensorData>>) -> Option<Result<TensorDa
         core::task::Poll::Ready(data) => Some(data),
         core::task::Poll::Pending => None,
     }
-}
-
-fn list(types: &[TensorType]) -> alloc::string::String {
-    use alloc::string::ToString;
-    types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -551,6 +551,34 @@ pub(crate) fn greatest(dtype: DType) -> crate::Scalar {
     }
 }
 
+impl Comparison {
+    /// The comparison and the number that answer the same for every element of `dtype`, with a number that the dtype holds. A
+    /// number outside an integer dtype's range becomes the nearest bound: on `u8`, `x < 300` becomes `x <= 255`, and
+    /// `x == 300` becomes `x < 0`. Any other number stays, and so does the comparison. `number_first` says that the
+    /// number is the left operand.
+    ///
+    /// ```
+    /// use kiln_ir::{Comparison, DType, Scalar};
+    /// let (comparison, number) = Comparison::Lt.bounded(Scalar::Int(300), DType::U8, false);
+    /// assert_eq!((comparison, number), (Comparison::Le, Scalar::Int(255)));
+    /// ```
+    pub fn bounded(
+        self,
+        number: crate::Scalar,
+        dtype: DType,
+        number_first: bool,
+    ) -> (Comparison, crate::Scalar) {
+        let Some(side) = number.beyond(dtype) else { return (self, number) };
+        let holds = match self {
+            Comparison::Eq => false,
+            Comparison::Ne => true,
+            Comparison::Lt | Comparison::Le => side.is_gt() != number_first,
+        };
+        let comparison = if holds { Comparison::Le } else { Comparison::Lt };
+        (comparison, if holds != number_first { greatest(dtype) } else { least(dtype) })
+    }
+}
+
 impl Reduction {
     /// The value that leaves any other unchanged, which is also the result over no elements.
     pub fn identity(self, dtype: DType) -> crate::Scalar {

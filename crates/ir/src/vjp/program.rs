@@ -63,11 +63,14 @@ pub fn differentiate<'e>(
 }
 
 /// The op's expansion as a program of its tensor operands; `None` where it has none.
-pub(super) fn expansion(op: &Op, inputs: &[Var<'_>]) -> Option<Program> {
+///
+/// # Errors
+/// When a custom op expands to other types than those of its results.
+pub(super) fn expansion(op: &Op, inputs: &[Var<'_>], outputs: &[Var<'_>]) -> Option<Result<Program>> {
     if let Op::Fused(fused) = op
         && inputs.iter().all(|input| input.operand().value().is_some())
     {
-        return Some(fused.program().clone());
+        return Some(Ok(fused.program().clone()));
     }
     let tensors = inputs.iter().filter_map(|input| input.operand().value());
     let recorder = Recorder::new(&tensors.map(|value| *value.ty()).collect::<Vec<_>>());
@@ -77,9 +80,16 @@ pub(super) fn expansion(op: &Op, inputs: &[Var<'_>]) -> Option<Program> {
         Operand::Value(_) => Operand::Value(values.next().expect("one slot per tensor")),
     };
     let operands: Vec<Operand> = inputs.iter().map(place).collect();
+    if let Op::Custom(custom) = op {
+        let types: Vec<TensorType> = outputs.iter().map(Var::ty).collect();
+        let values = custom.expand_values(&recorder, &operands, &types)?;
+        let finish =
+            |values: Values| recorder.finish(&values.into_iter().map(Operand::Value).collect::<Vec<_>>());
+        return Some(values.map(finish));
+    }
     let variables: Vec<Var<'_>> = operands.into_iter().map(|operand| Var::new(&recorder, operand)).collect();
     let results = crate::expand(&recorder, op, &variables)?;
-    Some(recorder.finish(&results.into_iter().map(Var::into_operand).collect::<Vec<_>>()))
+    Some(Ok(recorder.finish(&results.into_iter().map(Var::into_operand).collect::<Vec<_>>())))
 }
 
 /// A program with what is known of its slots before anything runs.

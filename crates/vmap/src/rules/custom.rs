@@ -5,8 +5,7 @@ use crate::call::Call;
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
-    Custom, Error, Op, Operand, OperandType, Operands, RandomKind, Result, SliceAxis, TensorType, Value,
-    Values, Var, infer,
+    Custom, Op, Operand, OperandType, Operands, RandomKind, Result, SliceAxis, TensorType, Values, Var, infer,
 };
 
 /// The results by the op's expansion, run on the layer; `None` if it has none.
@@ -19,14 +18,7 @@ pub(super) fn expanded(
     inputs: &[Operand],
     results: &[TensorType],
 ) -> Result<Option<Values>> {
-    let inputs: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(layer, operand.clone())).collect();
-    let Some(outputs) = custom.expand(&inputs) else { return Ok(None) };
-    let values: Values = outputs.into_iter().map(Var::into_value).collect();
-    if values.iter().map(Value::ty).eq(results) {
-        return Ok(Some(values));
-    }
-    let problem = format!("`{}` expands to other types than it infers", custom.name());
-    Err(Error::value("vmap", problem).hint("`expand` and `infer` of the op must agree"))
+    custom.expand_values(layer, inputs, results).transpose()
 }
 
 /// The results by the op that computes many examples.

@@ -1,0 +1,68 @@
+//! Settings of the environment that make no sense are errors that name them, and sizes are checked before use.
+
+use kiln_cpu::{Cpu, MAX_THREADS};
+use std::process::{Command, Output};
+
+fn child(name: &str, value: &str) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "opens", "--nocapture"]).env(name, value).output().unwrap()
+}
+
+/// In a process of its own, since variables are read once.
+#[test]
+#[ignore = "a child of the tests below"]
+fn opens() {
+    println!("{} threads", Cpu::new().threads());
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let cases = [
+        ("KILN_NUM_THREADS", ["0", "-1", "abc", "100000"], "a number of threads from 1 to 1024"),
+        ("KILN_CPU_ISA", ["bogus", "AVX2", "0", "sse"], "`scalar`"),
+        ("KILN_CPU_POOL_BYTES", ["-1", "1 GB", "many", "1e9"], "a number of bytes"),
+    ];
+    for (name, values, hint) in cases {
+        for value in values {
+            let output = child(name, value);
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success(), "{name}={value} is accepted");
+            assert!(text.contains(&format!("[settings] {name} is `{value}`")), "{text}");
+            assert!(text.contains("hint: set it to ") && text.contains(hint), "{text}");
+        }
+    }
+}
+
+#[test]
+fn settings_that_are_empty_or_sensible_are_accepted() {
+    let cases = [
+        ("KILN_NUM_THREADS", ""),
+        ("KILN_NUM_THREADS", " 3 "),
+        ("KILN_CPU_ISA", "scalar"),
+        ("KILN_CPU_POOL_BYTES", "0"),
+    ];
+    for (name, value) in cases {
+        let output = child(name, value);
+        assert!(output.status.success(), "{name}={value}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let text = String::from_utf8(child("KILN_NUM_THREADS", "3").stdout).unwrap();
+    assert!(text.contains("3 threads"), "{text}");
+}
+
+#[test]
+#[should_panic(expected = "an engine cannot have 100000 threads")]
+fn too_many_threads_are_refused() {
+    Cpu::with_threads(100_000);
+}
+
+#[test]
+#[should_panic(expected = "an engine cannot have 0 threads")]
+fn no_threads_are_refused() {
+    Cpu::with_threads(0);
+}
+
+#[test]
+fn the_bound_is_above_what_machines_have() {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    assert!(available <= MAX_THREADS, "{available}");
+}
