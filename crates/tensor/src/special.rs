@@ -16,6 +16,7 @@ mod float;
 mod gamma;
 mod gate;
 mod held;
+mod incomplete;
 mod polynomial;
 mod trigonometric;
 mod variance;
@@ -25,7 +26,7 @@ pub(crate) use float::{bits, exponent, nextafter, powers_of_two};
 pub(crate) use gate::{GELU, GELU_APPROXIMATE, Gate, MISH, SILU};
 pub(crate) use table::{
     ACOS, ACOSH, ASIN, ASINH, ATANH, BESSEL_J0, BESSEL_J1, BESSEL_Y0, BESSEL_Y1, CBRT, COSH, DIGAMMA, ERFC,
-    ERFINV, EXP2, HYPOT, I0, I0E, I1, I1E, K0, K0E, K1, K1E, LGAMMA, LOG2, LOG10, LOGADDEXP, LOGADDEXP2, LOGIT,
+    ERFINV, EXP2, GAMMAINC, GAMMAINCC, HYPOT, I0, I0E, I1, I1E, K0, K0E, K1, K1E, LGAMMA, LOG2, LOG10, LOGADDEXP, LOGADDEXP2, LOGIT,
     NDTRI, SIGMOID, SINC, SINH, SPHERICAL_BESSEL_J0, XLOG1PY, XLOGY, ZETA,
 };
 
@@ -60,7 +61,7 @@ pub(crate) struct Binary {
 struct Polygamma(u32);
 
 mod table {
-    use super::{Binary, Polygamma, Unary, bessel, binary, error, exponential, gamma, trigonometric, zeta};
+    use super::{Binary, Polygamma, Unary, bessel, binary, error, exponential, gamma, incomplete, trigonometric, zeta};
     use core::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
 
     /// `√2π`.
@@ -122,6 +123,8 @@ mod table {
             |a, b, _| [SIGMOID.of(&binary::gap(a, b, LN_2)), SIGMOID.of(&binary::gap(b, a, LN_2))];
         XLOGY "xlogy" binary::xlogy,
             |x, y, _| [binary::logarithm(x, y, &y.ln()), binary::zero_with(x, y, &(x / y))];
+        GAMMAINC "gammainc" incomplete::gammainc, |a, x, _| incomplete::slopes(a, x);
+        GAMMAINCC "gammaincc" incomplete::gammaincc, |a, x, _| incomplete::slopes(a, x).map(|slope| -slope);
         ZETA "zeta" zeta::zeta, |s, q, _| [zeta::slope_of_order(s, q), -(s * ZETA.of(&(s + 1.0), q))];
         XLOG1PY "xlog1py" binary::xlog1py, |x, y, _| {
             let argument = y + 1.0;

@@ -135,7 +135,7 @@ fn a_factor_of_zero_leaves_nan_out() {
 
 #[test]
 fn added_products_name_their_operands() {
-    let device: kiln_tensor::FlexDevice = Default::default();
+    let device = Device::flex();
     let any = |shape: &[usize]| AnyTensor::zeros(TensorType::new(shape, DType::F32), &device).unwrap();
     let error = any(&[3, 3]).addmm(any(&[2, 3]), any(&[3, 4]), 1, 1).unwrap_err().to_string();
     assert!(error.contains("[addmm]") && error.contains("f32[3, 3]"), "{error}");

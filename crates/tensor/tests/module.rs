@@ -1,11 +1,12 @@
 //! Functions behind layers: edges, and what wrong calls say.
 
 use kiln_tensor::module::{
-    AttentionOptions, BagMode, BatchNormOptions, Causal, ConvSpec, DeformConvSpec, InterpolateMode,
-    InterpolateOptions, Pooling,
+    self, AttentionOptions, BagMode, BatchNormOptions, Causal, ConvSpec, DeformConvSpec, EmbeddingOptions,
+    InterpolateMode, InterpolateOptions, PoolOptions, Pooling,
 };
 use kiln_tensor::{
-    AnyTensor, DType, Device, Distribution, Dyn, LowPrecision, Result, Tensor, TensorData, TensorType,
+    AnyTensor, Autodiff, DType, Device, Distribution, Dyn, Flex, Int, LowPrecision, Result, Tensor, TensorData,
+    TensorType,
 };
 
 const INFINITY: f32 = f32::INFINITY;

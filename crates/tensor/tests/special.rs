@@ -15,7 +15,7 @@ fn check(name: &str, function: fn(Tensor<B, 1>) -> Tensor<B, 1>, points: &[(f64,
                 continue;
             }
             let device = Default::default();
-            let argument = Tensor::<B, 1>::from_data_dtype([x], &device, dtype);
+            let argument = Tensor::<B, 1>::from_data_dtype([x], dtype, &device);
             let y = function(argument).into_data().to_vec::<f64>()[0];
             let error = (y - wanted).abs();
             assert!(error <= bound * wanted.abs().max(0.05), "{name}({x}) is {y}, not {wanted} ({dtype:?})");
@@ -75,7 +75,7 @@ fn zeta_is_that_of_mpmath() {
             if dtype == DType::F32 && (wanted < 1e-37 || s < 1.001) {
                 continue;
             }
-            let of = |x: f64| Tensor::<B, 1>::from_data_dtype([x], &device, dtype);
+            let of = |x: f64| Tensor::<B, 1>::from_data_dtype([x], dtype, &device);
             let y = of(s).zeta(of(q)).into_data().to_vec::<f64>()[0];
             assert!((y / wanted - 1.0).abs() < bound, "ζ({s}, {q}) is {y}, not {wanted} ({dtype:?})");
         }
@@ -89,10 +89,57 @@ fn zeta_is_that_of_mpmath() {
 fn the_gradient_of_zeta_is_that_of_mpmath() {
     let device = Default::default();
     for (s, q, wanted) in [(1.5, 0.3, 3.292037761731204), (2.0, 1.0, -0.9375482543158438), (3.0, 2.5, -0.14630450848765802), (2.5, 100.0, -0.003537671358390219)] {
-        let of = |x: f64| Tensor::<Autodiff<B>, 1>::from_data_dtype([x], &device, DType::F64).require_grad();
+        let of = |x: f64| Tensor::<Autodiff<B>, 1>::from_data_dtype([x], DType::F64, &device).require_grad();
         let (order, place) = (of(s), of(q));
         let gradients = order.clone().zeta(place).sum().backward();
         let slope = order.grad(&gradients).unwrap().into_data().to_vec::<f64>()[0];
         assert!((slope / wanted - 1.0).abs() < 1e-11, "∂ζ/∂s({s}, {q}) is {slope}, not {wanted}");
+    }
+}
+
+#[test]
+fn incomplete_gamma_functions_are_those_of_mpmath() {
+    let device = Default::default();
+    for (a, x, lower, upper) in [
+        (0.01, 0.001, 0.938570652526129, 0.061429347473871014),
+        (0.5, 0.3, 0.5614219739190002, 0.4385780260809999),
+        (1.0, 1.0, 0.6321205588285577, 0.36787944117144233),
+        (1.0, 30.0, 0.9999999999999064, 9.357622968840175e-14),
+        (4.0, 3.0, 0.35276811121776874, 0.6472318887822313),
+        (15.0, 10.0, 0.08345847293466283, 0.9165415270653372),
+        (19.9, 22.0, 0.701708732498917, 0.29829126750108304),
+        (20.0, 18.0, 0.34908387201929825, 0.6509161279807018),
+        (21.0, 40.0, 0.9996316994432145, 0.00036830055678549223),
+        (100.0, 80.0, 0.017108313035133115, 0.9828916869648668),
+        (100.0, 130.0, 0.9972495916326934, 0.002750408367306526),
+        (1000.0, 1010.0, 0.6276789447369947, 0.3723210552630053),
+        (30000.0, 29900.0, 0.2822846159646298, 0.7177153840353703),
+    ] {
+        for (dtype, bound) in [(DType::F64, 2e-12), (DType::F32, 4e-5)] {
+            let of = |x: f64| Tensor::<B, 1>::from_data_dtype([x], dtype, &device);
+            let got = [of(a).gammainc(of(x)), of(a).gammaincc(of(x))].map(|y| y.into_data().to_vec::<f64>()[0]);
+            for (y, wanted) in got.into_iter().zip([lower, upper]) {
+                // The smaller of both is as exact as the greater where it is computed itself, and not the difference from 1.
+                assert!((y - wanted).abs() < bound * wanted.max(1e-3), "({a}, {x}): {y}, not {wanted} ({dtype:?})");
+            }
+        }
+    }
+    let of = |x: [f32; 6]| Tensor::<B, 1>::from_floats(x, &device);
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let (a, x) = (of([0.0, 0.0, 2.0, 2.0, inf, -1.0]), of([0.0, 1.0, 0.0, inf, 1.0, 1.0]));
+    let y = a.gammainc(x).into_data().to_vec::<f32>();
+    let wanted = [nan, 1.0, 0.0, 1.0, 0.0, nan];
+    assert!(y.iter().zip(wanted).all(|(y, w)| *y == w || y.is_nan() && w.is_nan()), "{y:?}");
+}
+
+#[test]
+fn the_gradient_of_gammainc_by_its_shape_is_that_of_mpmath() {
+    let device = Default::default();
+    for (a, x, wanted) in [(0.5, 0.3, -0.7705703513753519), (1.0, 5.0, -0.015881851500723458), (4.0, 3.0, -0.20153044213558716), (15.0, 22.0, -0.024230206939012754), (25.0, 20.0, -0.0500794686563137), (100.0, 110.0, -0.023808656854890385)] {
+        let of = |x: f64| Tensor::<Autodiff<B>, 1>::from_data_dtype([x], DType::F64, &device).require_grad();
+        let (shape, place) = (of(a), of(x));
+        let gradients = shape.clone().gammainc(place).sum().backward();
+        let slope = shape.grad(&gradients).unwrap().into_data().to_vec::<f64>()[0];
+        assert!((slope / wanted - 1.0).abs() < 1e-9, "∂P/∂a({a}, {x}) is {slope}, not {wanted}");
     }
 }

@@ -18,6 +18,8 @@ const WIDE: Fill = Fill::Uniform(-3.0, 3.0);
 const NO_POLE: Fill = Fill::Among(&[-2.7, -1.4, -0.3, 0.2, 0.7, 1.3, 2.6, 4.2, 7.7, 12.3]);
 const POSITIVE: Fill = Fill::Among(&[0.2, 0.7, 1.3, 2.6, 4.2, 7.7, 12.3]);
 
+/// Where incomplete gamma functions change their formula.
+const LARGE: Fill = Fill::Among(&[15.0, 22.0, 30.0, 41.0]);
 /// Orders of zeta functions, away from the pole at 1.
 const ORDERS: Fill = Fill::Among(&[1.5, 2.0, 3.0, 4.5]);
 
@@ -55,6 +57,16 @@ pub(super) fn rows() -> Vec<Method> {
         row!(scaled_modified_bessel_k0, POSITIVE).within(64.0),
         row!(scaled_modified_bessel_k1, POSITIVE).within(64.0),
         row!(spherical_bessel_j0, WIDE).within(64.0),
+        Method::new("gammainc", |x| one(x[0].clone().gammainc(x[1].clone())))
+            .on(&[floats(&[2, 3], POSITIVE), floats(&[2, 3], POSITIVE)])
+            .on(&[floats(&[3], LARGE), floats(&[2, 1], LARGE)])
+            .within(1024.0)
+            .once("the derivative by the shape is an expression of its own"),
+        Method::new("gammaincc", |x| one(x[0].clone().gammaincc(x[1].clone())))
+            .on(&[floats(&[2, 3], POSITIVE), floats(&[2, 3], POSITIVE)])
+            .on(&[floats(&[3], LARGE), floats(&[2, 1], LARGE)])
+            .within(1024.0)
+            .once("the derivative by the shape is an expression of its own"),
         Method::new("zeta", |x| one(x[0].clone().zeta(x[1].clone())))
             .on(&[floats(&[2, 3], ORDERS), floats(&[2, 3], POSITIVE)])
             .on(&[floats(&[3], ORDERS), floats(&[2, 1], POSITIVE)])

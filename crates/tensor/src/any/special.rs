@@ -50,6 +50,16 @@ functions! {
 }
 
 impl AnyTensor {
+    /// See [`Tensor::gammainc`](crate::Tensor::gammainc).
+    pub fn gammainc(self, x: AnyTensor) -> Result<AnyTensor> {
+        self.special_pair(&GAMMAINC, x)
+    }
+
+    /// See [`Tensor::gammaincc`](crate::Tensor::gammaincc).
+    pub fn gammaincc(self, x: AnyTensor) -> Result<AnyTensor> {
+        self.special_pair(&GAMMAINCC, x)
+    }
+
     /// See [`Tensor::zeta`](crate::Tensor::zeta).
     pub fn zeta(self, q: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&ZETA, q)

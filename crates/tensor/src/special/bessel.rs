@@ -69,7 +69,8 @@ pub(super) fn j0<'e>(x: &Var<'e>) -> Var<'e> {
 pub(super) fn j1<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let y = below(&a, ORDINARY_FAR).select(&j1_near(&a), &j1_far(&a));
-    override_with(&y, &is(&a, f64::INFINITY), 0.0) * below(x, 0.0).select(&x.scalar(-1.0), &x.scalar(1.0))
+    let y = override_with(&y, &is(&a, f64::INFINITY), 0.0);
+    below(x, 0.0).select(&-&y, &y)
 }
 
 /// `Y₀(x)`: -∞ at 0, NaN below.

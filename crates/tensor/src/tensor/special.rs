@@ -105,6 +105,40 @@ float_functions! {
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {
+    /// The regularised lower incomplete gamma function `P(self, x)`: the share of the gamma distribution of shape `self`
+    /// below `x`. NaN for negative numbers. Broadcasts; has gradients for both. Defined as
+    /// [`torch.special.gammainc`](https://docs.pytorch.org/docs/stable/special.html#torch.special.gammainc).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, 4.0], &device);
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 3.0], &device);
+    /// let y = Tensor::from_floats([0.6321206, 0.3527681], &device);
+    /// assert!(a.gammainc(x).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn gammainc(self, x: Self) -> Self {
+        self.map(|any| any.gammainc(x.into_any()))
+    }
+
+    /// The regularised upper incomplete gamma function `Q(self, x) = 1 - P(self, x)`, without cancellation. See
+    /// [`gammainc`](Tensor::gammainc). Defined as
+    /// [`torch.special.gammaincc`](https://docs.pytorch.org/docs/stable/special.html#torch.special.gammaincc).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, 4.0], &device);
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 3.0], &device);
+    /// let y = Tensor::from_floats([0.3678794, 0.6472319], &device);
+    /// assert!(a.gammaincc(x).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn gammaincc(self, x: Self) -> Self {
+        self.map(|any| any.gammaincc(x.into_any()))
+    }
+
     /// The zeta function of Hurwitz, `Σ 1 / (q + k)^self` over all `k >= 0`: ∞ at 1, NaN below; ∞ where `q` is 0 or a
     /// negative integer, NaN for other negative `q`, where SciPy sums for whole orders. Broadcasts. Defined as
     /// [`torch.special.zeta`](https://docs.pytorch.org/docs/stable/special.html#torch.special.zeta).
