@@ -40,7 +40,7 @@ pub use index::ScatterReduction;
 pub use linalg::{Norm, TensordotAxes};
 pub use loss::{ClassOptions, CtcOptions, Reduction, TripletOptions};
 pub use module::{
-    AttentionOptions, BagMode, BatchNormOptions, Causal, DeformConvSpec, InterpolateMode, InterpolateOptions,
+    AttentionOptions, BagMode, BatchNormOptions, Causal, DeformConvSpec, EmbeddingOptions, InterpolateMode, InterpolateOptions,
     InterpolateSize, Pooling, RotaryLayout,
 };
 pub use order::Interpolation;

@@ -17,16 +17,19 @@ mod float;
 mod gamma;
 mod gate;
 mod held;
+mod incomplete;
 mod polynomial;
 mod trigonometric;
 mod variance;
+mod zeta;
 
 pub(crate) use bound::{CLAMP_MAX, CLAMP_MIN};
 pub(crate) use float::{bits, exponent, nextafter, powers_of_two};
 pub(crate) use gate::{GELU, GELU_APPROXIMATE, Gate, MISH, SILU};
 pub(crate) use table::{
-    ACOS, ACOSH, ASIN, ASINH, ATANH, CBRT, COSH, DIGAMMA, ERFC, ERFINV, EXP2, HYPOT, I0, I0E, I1, I1E,
-    LGAMMA, LOG2, LOG10, LOGADDEXP, LOGADDEXP2, LOGIT, SIGMOID, SINC, SINH, XLOG1PY, XLOGY,
+    ACOS, ACOSH, ASIN, ASINH, ATANH, BESSEL_J0, BESSEL_J1, BESSEL_Y0, BESSEL_Y1, CBRT, COSH, DIGAMMA, ERFC,
+    ERFINV, EXP2, GAMMAINC, GAMMAINCC, HYPOT, I0, I0E, I1, I1E, K0, K0E, K1, K1E, LGAMMA, LOG2, LOG10, LOGADDEXP, LOGADDEXP2, LOGIT,
+    NDTRI, SIGMOID, SINC, SINH, SPHERICAL_BESSEL_J0, XLOG1PY, XLOGY, ZETA,
 };
 
 #[cfg(feature = "std")]
@@ -60,8 +63,11 @@ pub(crate) struct Binary {
 struct Polygamma(u32);
 
 mod table {
-    use super::{Binary, Polygamma, Unary, bessel, binary, error, exponential, gamma, trigonometric};
+    use super::{Binary, Polygamma, Unary, bessel, binary, error, exponential, gamma, incomplete, trigonometric, zeta};
     use core::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
+
+    /// `√2π`.
+    const SQRT_TAU: f64 = 2.506_628_274_631_000_7;
 
     macro_rules! functions {
         ($register:ident $kind:ident: $($constant:ident $name:literal $value:path, $slope:expr;)*) => {
@@ -97,6 +103,16 @@ mod table {
         I0 "i0" bessel::i0, |x, _| I1.of(x);
         I0E "i0e" bessel::i0e, |x, y| I1E.of(x) - x.sign() * y;
         I1 "i1" bessel::i1, |x, y| I0.of(x) - bessel::divided(y, x);
+        NDTRI "ndtri" error::ndtri, |_, y| (y.square() * 0.5).exp() * SQRT_TAU;
+        BESSEL_J0 "bessel_j0" bessel::j0, |x, _| -BESSEL_J1.of(x);
+        BESSEL_J1 "bessel_j1" bessel::j1, |x, y| BESSEL_J0.of(x) - bessel::divided(y, x);
+        BESSEL_Y0 "bessel_y0" bessel::y0, |x, _| -BESSEL_Y1.of(x);
+        BESSEL_Y1 "bessel_y1" bessel::y1, |x, y| BESSEL_Y0.of(x) - y / x;
+        K0 "modified_bessel_k0" bessel::k0, |x, _| -K1.of(x);
+        K1 "modified_bessel_k1" bessel::k1, |x, y| -K0.of(x) - y / x;
+        K0E "scaled_modified_bessel_k0" bessel::k0e, |x, y| y - K1E.of(x);
+        K1E "scaled_modified_bessel_k1" bessel::k1e, |x, y| y - K0E.of(x) - y / x;
+        SPHERICAL_BESSEL_J0 "spherical_bessel_j0" bessel::spherical_j0, bessel::spherical_j0_slope;
         I1E "i1e" bessel::i1e, |x, y| I0E.of(x) - bessel::divided(y, x) - x.sign() * y;
     }
 
@@ -109,6 +125,9 @@ mod table {
             |a, b, _| [SIGMOID.of(&binary::gap(a, b, LN_2)), SIGMOID.of(&binary::gap(b, a, LN_2))];
         XLOGY "xlogy" binary::xlogy,
             |x, y, _| [binary::logarithm(x, y, &y.ln()), binary::zero_with(x, y, &(x / y))];
+        GAMMAINC "gammainc" incomplete::gammainc, |a, x, _| incomplete::slopes(a, x);
+        GAMMAINCC "gammaincc" incomplete::gammaincc, |a, x, _| incomplete::slopes(a, x).map(|slope| -slope);
+        ZETA "zeta" zeta::zeta, |s, q, _| [zeta::slope_of_order(s, q), -(s * ZETA.of(&(s + 1.0), q))];
         XLOG1PY "xlog1py" binary::xlog1py, |x, y, _| {
             let argument = y + 1.0;
             [binary::logarithm(x, &argument, &y.log1p()), binary::zero_with(x, y, &(x / &argument))]
@@ -147,6 +166,13 @@ impl Unary {
     /// As one op, so that it is differentiated by its own rule.
     pub(crate) fn of<'e>(&'static self, x: &Var<'e>) -> Var<'e> {
         x.apply(Op::Custom(Custom::new(self)), &[])
+    }
+}
+
+impl Binary {
+    /// As one op, so that it is differentiated by its own rule.
+    fn of<'e>(&'static self, a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
+        a.apply(Op::Custom(Custom::new(self)), &[b])
     }
 }
 

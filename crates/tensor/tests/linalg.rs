@@ -114,3 +114,33 @@ fn kron_of_many_axes() {
     assert_eq!(ones(12).kron(ones(12)).unwrap().rank(), 12);
     assert_eq!(zeros(&[2, 0]).kron(zeros(&[3, 2])).unwrap().shape().to_vec(), [6, 0]);
 }
+
+/// The example of <https://docs.pytorch.org/docs/stable/generated/torch.renorm.html>.
+#[test]
+fn renorm_scales_long_slices_as_pytorch_does() {
+    let device = Default::default();
+    let x = Tensor::<Flex, 2>::from_floats([[1.0f32; 3], [2.0; 3], [3.0; 3]], &device);
+    let y = linalg::renorm(x, 1.0, 0, 5.0);
+    let wanted = Tensor::from_floats([[1.0f32; 3], [5.0 / 3.0; 3], [5.0 / 3.0; 3]], &device);
+    assert!(y.all_close(wanted, None, Some(1e-6)));
+}
+
+#[test]
+fn a_factor_of_zero_leaves_nan_out() {
+    let device = Default::default();
+    let nan = Tensor::<Flex, 2>::full([2, 2], f32::NAN, &device);
+    let a = Tensor::<Flex, 2>::ones([2, 2], &device);
+    assert_eq!(linalg::addmm(nan, a.clone(), a, 0, 1).into_data().to_vec::<f32>(), [2.0; 4]);
+}
+
+#[test]
+fn added_products_name_their_operands() {
+    let device = Device::flex();
+    let any = |shape: &[usize]| AnyTensor::zeros(TensorType::new(shape, DType::F32), &device).unwrap();
+    let error = any(&[3, 3]).addmm(any(&[2, 3]), any(&[3, 4]), 1, 1).unwrap_err().to_string();
+    assert!(error.contains("[addmm]") && error.contains("f32[3, 3]"), "{error}");
+    let error = any(&[2, 2]).addbmm(any(&[2, 2, 2]), any(&[3, 2, 2]), 1, 1).unwrap_err().to_string();
+    assert!(error.contains("[addbmm]") && error.contains("batches"), "{error}");
+    let error = any(&[2, 2]).renorm(0.0, 0, 1.0).unwrap_err().to_string();
+    assert!(error.contains("[renorm]"), "{error}");
+}

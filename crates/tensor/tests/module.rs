@@ -1,11 +1,12 @@
 //! Functions behind layers: edges, and what wrong calls say.
 
 use kiln_tensor::module::{
-    AttentionOptions, BagMode, BatchNormOptions, Causal, ConvSpec, DeformConvSpec, InterpolateMode,
-    InterpolateOptions, Pooling,
+    self, AttentionOptions, BagMode, BatchNormOptions, Causal, ConvSpec, DeformConvSpec, EmbeddingOptions,
+    InterpolateMode, InterpolateOptions, PoolOptions, Pooling,
 };
 use kiln_tensor::{
-    AnyTensor, DType, Device, Distribution, Dyn, LowPrecision, Result, Tensor, TensorData, TensorType,
+    AnyTensor, Autodiff, DType, Device, Distribution, Dyn, Flex, Int, LowPrecision, Result, Tensor, TensorData,
+    TensorType,
 };
 
 const INFINITY: f32 = f32::INFINITY;
@@ -313,4 +314,43 @@ fn what_wrong_calls_say() {
         f(&[4, 3]).rotary_embedding(f(&[4, 1]), f(&[4, 1]), Default::default()),
         "[rotary_embedding] the last axis has no pairs: its length is 3: f32[4, 3]",
     );
+}
+
+/// Windows over the end have fewer elements, and the divisor stays.
+#[test]
+fn average_pooling_divides_by_the_given_number() {
+    let device = Default::default();
+    let x = Tensor::<Flex, 3>::from_floats([[[1.0f32, 2.0, 3.0, 4.0, 5.0]]], &device);
+    let options = PoolOptions { ceil_mode: true, ..PoolOptions::new([2]) };
+    let y = module::avg_pool1d_with_divisor(x.clone(), &options, 4);
+    assert_eq!(y.into_data().to_vec::<f32>(), [0.75, 1.75, 1.25]);
+    let options = PoolOptions { padding: [1], ..PoolOptions::new([2]) };
+    let y = module::avg_pool1d_with_divisor(x, &options, 1);
+    assert_eq!(y.into_data().to_vec::<f32>(), [1.0, 5.0, 9.0]);
+}
+
+/// Places by hand from the definition: length 7, windows of 2, 3 of them, sample 0.5: α = 2.5, starts 2.5 + .. less 1.
+#[test]
+fn fractional_pooling_begins_where_the_samples_say() {
+    let device = Default::default();
+    let x = Tensor::<Flex, 3>::from_floats([[[0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]], &device);
+    let sample = Tensor::<Flex, 3>::from_floats([[[0.5f32]]], &device);
+    // ⌊0.5 · 2.5⌋ = 1; starts 0, ⌊3.75⌋ - 1 = 2, and 7 - 2 = 5.
+    let y = module::fractional_max_pool1d(x.clone(), [2], [3], Some(sample));
+    assert_eq!(y.into_data().to_vec::<f32>(), [1.0, 3.0, 6.0]);
+    let drawn = module::fractional_max_pool1d(x, [2], [3], None);
+    assert_eq!(drawn.into_data().to_vec::<f32>()[2], 6.0);
+}
+
+#[test]
+fn a_padding_row_gets_no_gradient_and_long_rows_are_scaled() {
+    let device = Default::default();
+    let table = Tensor::<Autodiff<Flex>, 2>::from_floats([[3.0f32, 4.0], [0.5, 0.0]], &device).require_grad();
+    let words = Tensor::<Autodiff<Flex>, 1, Int>::from_ints([0, 1, 0], &device);
+    let options = EmbeddingOptions { padding_idx: Some(1), max_norm: Some(1.0), norm_type: 2.0 };
+    let rows = module::embedding_with(table.clone(), words, &options);
+    let wanted = Tensor::from_floats([[0.6f32, 0.8], [0.5, 0.0], [0.6, 0.8]], &device);
+    assert!(rows.clone().all_close(wanted, None, Some(1e-6)));
+    let gradient = table.grad(&rows.sum().backward()).unwrap();
+    assert_eq!(gradient.into_data().to_vec::<f32>(), [2.0, 2.0, 0.0, 0.0]);
 }

@@ -1,6 +1,6 @@
 //! Views, joins and what is made from nothing: edges of shape, and the messages of wrong calls.
 
-use kiln_tensor::{AnyTensor, DType, Device, Flex, FlexDevice, Int, PadMode, Result, Tensor, TensorType, s};
+use kiln_tensor::{AnyTensor, Autodiff, DType, Device, Flex, FlexDevice, Int, PadMode, Result, Tensor, TensorType, s};
 
 const DEVICE: FlexDevice = FlexDevice;
 
@@ -168,4 +168,26 @@ fn wrong_calls_say_what_is_wrong() {
     fails("[cat] needs at least one tensor", AnyTensor::cat(vec![], 0));
     fails("[arange] the step must not be 0", AnyTensor::arange(0..3, 0, DType::I32, x.stack()));
     fails("[linspace] makes floats, not i32", AnyTensor::linspace(0.0, 1.0, 3, DType::I32, x.stack()));
+}
+
+#[test]
+fn negative_widths_crop() {
+    let device = Default::default();
+    let x = Tensor::<Flex, 1>::from_floats([1.0f32, 2.0, 3.0], &device);
+    let of = |pads, mode: PadMode| x.clone().pad_signed([pads], mode).into_data().to_vec::<f32>();
+    assert_eq!(of((-1, -1), PadMode::Edge), [2.0]);
+    assert_eq!(of((2, -1), PadMode::Edge), [1.0, 1.0, 1.0, 2.0]);
+    assert!(of((-3, 0), PadMode::Edge).is_empty());
+    let error = x.into_any().pad_signed(&[(-2, -2)], 0).unwrap_err().to_string();
+    assert!(error.contains("[pad]") && error.contains("-2"), "{error}");
+}
+
+#[test]
+fn strides_repeat_elements_and_their_gradients_add_up() {
+    let device = Default::default();
+    let x = Tensor::<Autodiff<Flex>, 1>::from_floats([1.0f32, 2.0, 3.0], &device).require_grad();
+    let gradient = x.grad(&x.clone().as_strided([2, 2], [1, 1], 0).sum().backward()).unwrap();
+    assert_eq!(gradient.into_data().to_vec::<f32>(), [1.0, 2.0, 1.0]);
+    let error = x.into_any().as_strided(&[2, 2], &[2, usize::MAX], 0).unwrap_err().to_string();
+    assert!(error.contains("[as_strided]"), "{error}");
 }

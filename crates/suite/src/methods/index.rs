@@ -94,6 +94,28 @@ pub(super) fn rows() -> Vec<Method> {
         })
         .variant("min alone")
         .on(&[distinct(&[2, 3]), ints(0, 2, &[2, 4]), distinct(&[2, 4])]),
+        Method::new("index_reduce", |x| {
+            one(x[0].clone().index_reduce(1, x[1].clone(), x[2].clone(), ScatterReduction::Prod, true))
+        })
+        .variant("prod")
+        .on(&[away(&[2, 3]), ints(0, 2, &[4]), away(&[2, 4])]),
+        Method::new("index_reduce", |x| {
+            one(x[0].clone().index_reduce(0, x[1].clone(), x[2].clone(), ScatterReduction::Mean, false))
+        })
+        .variant("mean alone")
+        .on(&[normal(&[3, 2]), ints(0, 2, &[4]), normal(&[4, 2])])
+        .on(&[normal(&[3, 2]), ints(0, 2, &[0]), normal(&[0, 2])]),
+        Method::new("index_reduce", |x| {
+            one(x[0].clone().index_reduce(0, x[1].clone(), x[2].clone(), ScatterReduction::Max, true))
+        })
+        .variant("max")
+        .on(&[distinct(&[3, 2]), ints(0, 2, &[4]), distinct(&[4, 2])]),
+        Method::new("as_strided", |x| one(x[0].clone().as_strided(&[3, 2], &[1, 2], 1)))
+            .on(&[normal(&[6])])
+            .on(&[normal(&[2, 3])]),
+        Method::new("as_strided", |x| one(x[0].clone().as_strided(&[2, 3], &[0, 0], 0)))
+            .variant("one element")
+            .on(&[normal(&[1])]),
         Method::new("masked_scatter", |x| one(x[0].clone().masked_scatter(x[1].clone(), x[2].clone())))
             .on(&[normal(&[2, 3]), bools(&[2, 3]), normal(&[7])])
             .on(&[normal(&[2, 3]), bools(&[3]), normal(&[6])]),

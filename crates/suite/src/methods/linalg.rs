@@ -50,6 +50,19 @@ fn products() -> Vec<Method> {
             .on(&[normal(&[2, 2]), normal(&[2, 3])])
             .on(&[normal(&[2]), normal(&[2, 3])])
             .on(&[normal(&[]), normal(&[2])]),
+        Method::new("addmm", |x| one(x[0].clone().addmm(x[1].clone(), x[2].clone(), 0.5, -2)))
+            .on(&[normal(&[2, 4]), normal(&[2, 3]), normal(&[3, 4])])
+            .on(&[normal(&[4]), normal(&[2, 3]), normal(&[3, 4])])
+            .on(&[normal(&[2, 1]), normal(&[2, 0]), normal(&[0, 4])]),
+        Method::new("addmm", |x| one(x[0].clone().addmm(x[1].clone(), x[2].clone(), 0, 1)))
+            .variant("beta 0")
+            .on(&[normal(&[2, 4]), normal(&[2, 3]), normal(&[3, 4])]),
+        Method::new("addbmm", |x| one(x[0].clone().addbmm(x[1].clone(), x[2].clone(), 1, 2)))
+            .on(&[normal(&[2, 4]), normal(&[3, 2, 3]), normal(&[3, 3, 4])])
+            .on(&[normal(&[2, 4]), normal(&[0, 2, 3]), normal(&[0, 3, 4])]),
+        Method::new("baddbmm", |x| one(x[0].clone().baddbmm(x[1].clone(), x[2].clone(), 1, 2)))
+            .on(&[normal(&[3, 2, 4]), normal(&[3, 2, 3]), normal(&[3, 3, 4])])
+            .on(&[normal(&[1, 4]), normal(&[3, 2, 3]), normal(&[3, 3, 4])]),
         Method::new("trace", |x| one(x[0].clone().trace())).on(&[normal(&[3, 3])]).on(&[normal(&[2, 2, 3])]),
         Method::new("cross", |x| one(x[0].clone().cross(x[1].clone(), 1)))
             .on(&[normal(&[2, 3]), normal(&[2, 3])])
@@ -63,6 +76,18 @@ fn norms() -> Vec<Method> {
         Method::new("vector_norm", |x| one(x[0].clone().vector_norm(2, -1)))
             .on(&[normal(&[2, 3])])
             .on(&[normal(&[2, 0])]),
+        Method::new("vector_norm_dims", |x| one(x[0].clone().vector_norm_dims(2, [0, -1])))
+            .on(&[normal(&[2, 3])])
+            .on(&[normal(&[2, 3, 4])])
+            .on(&[normal(&[2, 0])]),
+        Method::new("vector_norm_dims", |x| one(x[0].clone().vector_norm_dims(3, [] as [i32; 0])))
+            .variant("all")
+            .on(&[away(&[2, 3])])
+            .on(&[away(&[])]),
+        Method::new("renorm", |x| one(x[0].clone().renorm(2.0, 1, 1.0)))
+            .on(&[away(&[2, 3])])
+            .on(&[away(&[2, 3, 2])])
+            .on(&[away(&[2, 0])]),
         Method::new("vector_norm", |x| one(x[0].clone().vector_norm(Norm::L0, 1)))
             .variant("l0")
             .on(&[zeros])

@@ -5,8 +5,8 @@ use crate::case::Fill;
 use kiln_ir::ConvSpec;
 use kiln_tensor::AnyTensor;
 use kiln_tensor::module::{
-    AttentionOptions, BagMode, BatchNormOptions, Causal, DeformConvSpec, InterpolateMode, InterpolateOptions,
-    Pooling, RotaryLayout,
+    AttentionOptions, BagMode, BatchNormOptions, Causal, DeformConvSpec, EmbeddingOptions, InterpolateMode,
+    InterpolateOptions, Pooling, RotaryLayout,
 };
 
 const MAXIMUM: &str = "a maximum is piecewise linear";
@@ -117,6 +117,19 @@ fn poolings() -> Vec<Method> {
             .on(&[normal(&[2, 1, 1, 1]), ints(0, 5, &[2, 1, 1, 1])]),
         Method::new("avg_pool", |x| one(x[0].clone().avg_pool(&pooling(), false)))
             .on(&[normal(&[1, 2, 4, 5])]),
+        Method::new("avg_pool_with_divisor", |x| one(x[0].clone().avg_pool_with_divisor(&pooling(), 3)))
+            .on(&[normal(&[1, 2, 4, 5])]),
+        Method::new("avg_pool_with_divisor", |x| {
+            let pooling = Pooling { stride: vec![2, 3], ceil_mode: true, ..Pooling::new(&[3, 2]) };
+            one(x[0].clone().avg_pool_with_divisor(&pooling, 2))
+        })
+        .variant("over the end")
+        .on(&[normal(&[1, 2, 6, 6])]),
+        Method::new("fractional_max_pool", |x| {
+            one(x[0].clone().fractional_max_pool(&[2, 2], &[3, 2], Some(x[1].clone())))
+        })
+        .on(&[distinct(&[1, 2, 6, 5]), uniform(0.05, 0.95, &[1, 2, 2]).constant()])
+        .once(MAXIMUM),
         Method::new("avg_pool", |x| one(x[0].clone().avg_pool(&pooling(), true)))
             .variant("padding counts")
             .on(&[normal(&[1, 2, 4, 5])]),
@@ -221,6 +234,12 @@ fn tables() -> Vec<Method> {
             .on(&[normal(&[5, 3]), ints(0, 4, &[2, 3])])
             .on(&[normal(&[5, 3]), ints(0, 4, &[])])
             .on(&[normal(&[5, 3]), ints(0, 4, &[2, 0])]),
+        Method::new("embedding_with", |x| {
+            let options = EmbeddingOptions { max_norm: Some(1.0), ..EmbeddingOptions::default() };
+            one(x[0].clone().embedding_with(x[1].clone(), &options))
+        })
+        .on(&[normal(&[4, 3]), ints(0, 3, &[2, 3])])
+        .no_gradient("it is that of the rows before they are scaled"),
         Method::new("embedding_bag", |x| {
             one(x[0].clone().embedding_bag(x[1].clone(), Some(x[2].clone()), BagMode::Sum))
         })

@@ -1,6 +1,6 @@
 //! Special functions.
 
-use super::{Method, one};
+use super::{Method, floats, one};
 use crate::case::Fill;
 
 /// A row of a method of one float tensor without further arguments.
@@ -17,6 +17,11 @@ const WIDE: Fill = Fill::Uniform(-3.0, 3.0);
 /// No integers, which are poles.
 const NO_POLE: Fill = Fill::Among(&[-2.7, -1.4, -0.3, 0.2, 0.7, 1.3, 2.6, 4.2, 7.7, 12.3]);
 const POSITIVE: Fill = Fill::Among(&[0.2, 0.7, 1.3, 2.6, 4.2, 7.7, 12.3]);
+
+/// Where incomplete gamma functions change their formula.
+const LARGE: Fill = Fill::Among(&[15.0, 22.0, 30.0, 41.0]);
+/// Orders of zeta functions, away from the pole at 1.
+const ORDERS: Fill = Fill::Among(&[1.5, 2.0, 3.0, 4.5]);
 
 pub(super) fn rows() -> Vec<Method> {
     vec![
@@ -42,6 +47,31 @@ pub(super) fn rows() -> Vec<Method> {
         row!(i0e, WIDE),
         row!(i1, WIDE).within(64.0),
         row!(i1e, WIDE),
+        row!(ndtri, Fill::Uniform(0.05, 0.95)).within(64.0),
+        row!(bessel_j0, WIDE).within(64.0),
+        row!(bessel_j1, WIDE).within(64.0),
+        row!(bessel_y0, POSITIVE).within(256.0),
+        row!(bessel_y1, POSITIVE).within(256.0),
+        row!(modified_bessel_k0, POSITIVE).within(64.0),
+        row!(modified_bessel_k1, POSITIVE).within(64.0),
+        row!(scaled_modified_bessel_k0, POSITIVE).within(64.0),
+        row!(scaled_modified_bessel_k1, POSITIVE).within(64.0),
+        row!(spherical_bessel_j0, WIDE).within(64.0),
+        Method::new("gammainc", |x| one(x[0].clone().gammainc(x[1].clone())))
+            .on(&[floats(&[2, 3], POSITIVE), floats(&[2, 3], POSITIVE)])
+            .on(&[floats(&[3], LARGE), floats(&[2, 1], LARGE)])
+            .within(1024.0)
+            .once("the derivative by the shape is an expression of its own"),
+        Method::new("gammaincc", |x| one(x[0].clone().gammaincc(x[1].clone())))
+            .on(&[floats(&[2, 3], POSITIVE), floats(&[2, 3], POSITIVE)])
+            .on(&[floats(&[3], LARGE), floats(&[2, 1], LARGE)])
+            .within(1024.0)
+            .once("the derivative by the shape is an expression of its own"),
+        Method::new("zeta", |x| one(x[0].clone().zeta(x[1].clone())))
+            .on(&[floats(&[2, 3], ORDERS), floats(&[2, 3], POSITIVE)])
+            .on(&[floats(&[3], ORDERS), floats(&[2, 1], POSITIVE)])
+            .within(1024.0)
+            .once("the derivative by the order is an expression of its own"),
         Method::new("polygamma", |x| one(x[0].clone().polygamma(1))).elementwise(NO_POLE).within(1024.0),
         Method::new("polygamma", |x| one(x[0].clone().polygamma(3)))
             .variant("order 3")

@@ -117,6 +117,12 @@ pub(super) fn rows() -> Vec<Method> {
             .on(&[normal(&[2, 3])])
             .on(&[normal(&[0, 3])])
             .on(&[normal(&[2, 2, 2])]),
+        Method::new("pad_signed", |x| one(x[0].clone().pad_signed(&[(-1, 2), (1, -2)], 0.5)))
+            .on(&[normal(&[2, 3])])
+            .on(&[normal(&[1, 2])]),
+        Method::new("pad_signed", |x| one(x[0].clone().pad_signed(&[(-2, 2)], PadMode::Reflect)))
+            .variant("reflect")
+            .on(&[normal(&[2, 3])]),
         Method::new("pad", |x| one(x[0].clone().pad(&[(2, 1)], PadMode::Reflect)))
             .variant("reflect")
             .on(&[normal(&[2, 3])])

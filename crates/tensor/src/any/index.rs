@@ -6,7 +6,9 @@
 mod mask;
 mod nd;
 mod read;
+mod reduce;
 mod search;
+mod strided;
 mod write;
 
 pub use write::ScatterReduction;

@@ -1,5 +1,6 @@
 //! Products of vectors and matrices, and norms.
 
+mod add_product;
 mod norm;
 mod product;
 

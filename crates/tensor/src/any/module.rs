@@ -6,6 +6,7 @@ mod conv;
 mod deform;
 mod dropout;
 mod embedding;
+mod fractional;
 mod interpolate;
 mod linear;
 mod norm;
@@ -16,7 +17,7 @@ mod shuffle;
 
 pub use attention::{AttentionOptions, Causal};
 pub use deform::DeformConvSpec;
-pub use embedding::BagMode;
+pub use embedding::{BagMode, EmbeddingOptions};
 pub use interpolate::{InterpolateMode, InterpolateOptions, InterpolateSize};
 pub use norm::BatchNormOptions;
 pub use pool::Pooling;

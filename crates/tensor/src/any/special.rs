@@ -37,9 +37,34 @@ functions! {
     i0e I0E;
     i1 I1;
     i1e I1E;
+    ndtri NDTRI;
+    bessel_j0 BESSEL_J0;
+    bessel_j1 BESSEL_J1;
+    bessel_y0 BESSEL_Y0;
+    bessel_y1 BESSEL_Y1;
+    modified_bessel_k0 K0;
+    modified_bessel_k1 K1;
+    scaled_modified_bessel_k0 K0E;
+    scaled_modified_bessel_k1 K1E;
+    spherical_bessel_j0 SPHERICAL_BESSEL_J0;
 }
 
 impl AnyTensor {
+    /// See [`Tensor::gammainc`](crate::Tensor::gammainc).
+    pub fn gammainc(self, x: AnyTensor) -> Result<AnyTensor> {
+        self.special_pair(&GAMMAINC, x)
+    }
+
+    /// See [`Tensor::gammaincc`](crate::Tensor::gammaincc).
+    pub fn gammaincc(self, x: AnyTensor) -> Result<AnyTensor> {
+        self.special_pair(&GAMMAINCC, x)
+    }
+
+    /// See [`Tensor::zeta`](crate::Tensor::zeta).
+    pub fn zeta(self, q: AnyTensor) -> Result<AnyTensor> {
+        self.special_pair(&ZETA, q)
+    }
+
     /// See [`Tensor::polygamma`](crate::Tensor::polygamma).
     pub fn polygamma(self, order: u32) -> Result<AnyTensor> {
         if order == 0 { self.digamma() } else { self.polygamma_of_order(order) }

@@ -4,7 +4,7 @@
 
 pub use crate::any::{Norm, TensordotAxes};
 
-use crate::{Axis, Backend, Kind, Numeric, Tensor};
+use crate::{Axis, AxisList, Backend, Kind, Number, Numeric, Tensor};
 
 /// The product of each element of one vector with each of another, `[m] x [n] -> [m, n]`.
 ///
@@ -318,4 +318,136 @@ pub fn pairwise_distance<B: Backend, const D: usize>(
     epsilon: Option<f64>,
 ) -> Tensor<B, D> {
     x.map(|any| any.pairwise_distance(y.into_any(), norm, epsilon.unwrap_or(1e-6)))
+}
+
+/// `beta * x + alpha * a b` for matrices `[m, k]` and `[k, n]`; `x` broadcasts to `[m, n]`. PyTorch's defaults for both
+/// factors are 1. A `beta` of 0 leaves `x` out, NaN too.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let device = Default::default();
+/// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0]], &device);
+/// let a = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &device);
+/// let y = linalg::addmm(x, a.clone(), a, 0.5, 2);
+/// assert_eq!(y.into_data().to_vec::<f32>(), [14.5, 21.0, 30.5, 45.0]);
+/// ```
+///
+/// # Panics
+/// When the inner sizes differ, or `x` does not broadcast to the product.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.addmm.html>
+#[track_caller]
+pub fn addmm<B: Backend, K: Numeric>(
+    x: Tensor<B, 2, K>,
+    a: Tensor<B, 2, K>,
+    b: Tensor<B, 2, K>,
+    beta: impl Number,
+    alpha: impl Number,
+) -> Tensor<B, 2, K> {
+    x.map(|any| any.addmm(a.into_any(), b.into_any(), beta, alpha))
+}
+
+/// `beta * x + alpha * Σ aᵢ bᵢ` over batches of matrices `[batch, m, k]` and `[batch, k, n]`; `x` broadcasts to `[m, n]`.
+/// See [`addmm`].
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let device = Default::default();
+/// let a = Tensor::<Flex, 3>::ones([2, 1, 3], &device);
+/// let b = Tensor::<Flex, 3>::ones([2, 3, 1], &device);
+/// let y = linalg::addbmm(Tensor::ones([1, 1], &device), a, b, 1, 1);
+/// assert_eq!(y.into_data().to_vec::<f32>(), [7.0]);
+/// ```
+///
+/// # Panics
+/// When the batches or the inner sizes differ, or `x` does not broadcast to the sum.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.addbmm.html>
+#[track_caller]
+pub fn addbmm<B: Backend, K: Numeric>(
+    x: Tensor<B, 2, K>,
+    a: Tensor<B, 3, K>,
+    b: Tensor<B, 3, K>,
+    beta: impl Number,
+    alpha: impl Number,
+) -> Tensor<B, 2, K> {
+    x.map(|any| any.addbmm(a.into_any(), b.into_any(), beta, alpha))
+}
+
+/// `beta * x + alpha * a b` for each matrix of batches `[batch, m, k]` and `[batch, k, n]`; `x` broadcasts to
+/// `[batch, m, n]`. See [`addmm`].
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let device = Default::default();
+/// let a = Tensor::<Flex, 3>::ones([2, 1, 3], &device);
+/// let b = Tensor::<Flex, 3>::ones([2, 3, 1], &device);
+/// let y = linalg::baddbmm(Tensor::ones([1, 1, 1], &device), a, b, 1, 2);
+/// assert_eq!(y.into_data().to_vec::<f32>(), [7.0, 7.0]);
+/// ```
+///
+/// # Panics
+/// When the batches or the inner sizes differ, or `x` does not broadcast to the products.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.baddbmm.html>
+#[track_caller]
+pub fn baddbmm<B: Backend, K: Numeric>(
+    x: Tensor<B, 3, K>,
+    a: Tensor<B, 3, K>,
+    b: Tensor<B, 3, K>,
+    beta: impl Number,
+    alpha: impl Number,
+) -> Tensor<B, 3, K> {
+    x.map(|any| any.baddbmm(a.into_any(), b.into_any(), beta, alpha))
+}
+
+/// A norm over several axes, which stay with length 1: that of the vector of all their elements. No axes mean all. See
+/// [`vector_norm`].
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [2.0, 4.0]], &Default::default());
+/// assert_eq!(linalg::vector_norm_dims(x, 2, [0, 1]).into_data().to_vec::<f32>(), [5.0]);
+/// ```
+///
+/// # Panics
+/// When an axis is named twice, and for extremes of no elements.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.linalg.vector_norm.html>
+#[track_caller]
+pub fn vector_norm_dims<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    norm: impl Into<Norm>,
+    axes: impl Into<AxisList>,
+) -> Tensor<B, D> {
+    x.map(|any| any.vector_norm_dims(norm, axes))
+}
+
+/// The slices of an axis whose norm `(Σ |x|^p)^(1/p)` is greater than `max_norm`, scaled down to it; the others as they
+/// are. As in PyTorch, 1e-7 is added to the norm before dividing by it.
+///
+/// ```
+/// use kiln_tensor::{Flex, Tensor, linalg};
+///
+/// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 1.0], [3.0, 4.0]], &Default::default());
+/// let y = Tensor::from_floats([[1.0f32, 1.0], [1.2, 1.6]], &Default::default());
+/// assert!(linalg::renorm(x, 2.0, 0, 2.0).all_close(y, None, Some(1e-6)));
+/// ```
+///
+/// # Panics
+/// When `p` is not above 0, or `max_norm` is negative.
+///
+/// <https://docs.pytorch.org/docs/stable/generated/torch.renorm.html>
+#[track_caller]
+pub fn renorm<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    p: f64,
+    axis: impl Into<Axis>,
+    max_norm: f64,
+) -> Tensor<B, D> {
+    x.map(|any| any.renorm(p, axis, max_norm))
 }

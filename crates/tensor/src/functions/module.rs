@@ -21,7 +21,7 @@ mod norm;
 mod pool;
 
 pub use crate::any::{
-    AttentionOptions, BagMode, BatchNormOptions, Causal, DeformConvSpec, InterpolateMode, InterpolateOptions,
+    AttentionOptions, BagMode, BatchNormOptions, Causal, DeformConvSpec, EmbeddingOptions, InterpolateMode, InterpolateOptions,
     InterpolateSize, Pooling, RotaryLayout,
 };
 pub use attention::*;

@@ -75,7 +75,97 @@ def scaled_far(order):
     return value
 
 
-# Name, documentation, function, interval, and how much worse than its dtype the polynomial may be.
+def zeros_of(order):
+    """The first two positive zeros of J."""
+    return [mp.besseljzero(order, k) for k in (1, 2)]
+
+
+J0_ZEROS, J1_ZEROS = zeros_of(0), zeros_of(1)
+
+
+def ordinary_near(order, zeros):
+    """J(x) over x^order and its first two zeros, for z = x^2."""
+
+    def value(z):
+        x = mp.sqrt(z)
+        y = mpf(1) / (1 + order) if z < mpf(10) ** -30 else mp.besselj(order, x) / x**order
+        return y / ((z - zeros[0] ** 2) * (z - zeros[1] ** 2))
+
+    return value
+
+
+def second_near(order):
+    """Y without its logarithm, for z = x^2: Y0 - 2/pi ln(x) J0, and (Y1 - 2/pi (ln(x) J1 - 1/x)) / x."""
+
+    def value(z):
+        # The limits at 0 are those of a small argument to working precision.
+        x = mp.sqrt(max(z, mpf(10) ** -25))
+        logarithm = 2 / mp.pi * mp.log(x) * mp.besselj(order, x)
+        if order == 0:
+            return mp.bessely(0, x) - logarithm
+        return (mp.bessely(1, x) - logarithm + 2 / (mp.pi * x)) / x
+
+    return value
+
+
+def modulus(order, part):
+    """The factors P and Q x of Hankel's expansion, for w = 25 / x^2."""
+
+    def value(w):
+        square = 4 * mpf(order) ** 2
+        if w == 0:
+            return mpf(1) if part == "p" else (square - 1) / 8
+        x = 5 / mp.sqrt(w)
+        if x > 200:
+            term, terms = mpf(1), []
+            for k in range(1, 40):
+                terms.append(term)
+                term *= (square - (2 * k - 1) ** 2) / (k * 8 * x)
+            signs = [1, 1, -1, -1]
+            chosen = range(0, 39, 2) if part == "p" else range(1, 39, 2)
+            total = sum(signs[k % 4] * terms[k] for k in chosen)
+            return total if part == "p" else total * x
+        angle = x - (2 * order + 1) * mp.pi / 4
+        j, y = mp.besselj(order, x), mp.bessely(order, x)
+        root = mp.sqrt(mp.pi * x / 2)
+        if part == "p":
+            return root * (j * mp.cos(angle) + y * mp.sin(angle))
+        return root * (y * mp.cos(angle) - j * mp.sin(angle)) * x
+
+    return value
+
+
+def modified_second_near(order):
+    """K without its logarithm, for z = x^2: K0 + ln(x/2) I0, and x (K1 - ln(x/2) I1)."""
+
+    def value(z):
+        x = mp.sqrt(max(z, mpf(10) ** -25))
+        logarithm = mp.log(x / 2) * mp.besseli(order, x)
+        return mp.besselk(0, x) + logarithm if order == 0 else x * (mp.besselk(1, x) - logarithm)
+
+    return value
+
+
+def modified_second_far(order):
+    """sqrt(x) exp(x) K(x) for z = 1 / x."""
+
+    def value(z):
+        if z == 0:
+            return mp.sqrt(mp.pi / 2)
+        x = 1 / z
+        if x > 200:
+            square, term, total = 4 * mpf(order) ** 2, mpf(1), mpf(1)
+            for k in range(1, 40):
+                term *= (square - (2 * k - 1) ** 2) / (k * 8 * x)
+                total += term
+            return total * mp.sqrt(mp.pi / 2)
+        return mp.sqrt(x) * mp.exp(x) * mp.besselk(order, x)
+
+    return value
+
+
+# Name, documentation, function, interval, and the error: 1 is relative to the value and as good as the dtype, 0 the same but
+# absolute, since the function crosses zero, and `None` relative and to single precision.
 POLYNOMIALS = [
     ("ERFC_TAIL", "`(1 + 2x) exp(x²) erfc(x)` for `x >= 0.5`, of `(x - 3.75) / (x + 3.75)`",
      erfc_tail, (mpf("-0.7648"), mpf(1)), 1),
@@ -92,6 +182,22 @@ POLYNOMIALS = [
     ("I0_FAR", "`√x exp(-x) I₀(x)` for `x >= 8`, of `1 / x`", scaled_far(0), (mpf(0), mpf(1) / 8), 1),
     ("I1_NEAR", "`exp(-x) I₁(x) / x` for `0 <= x <= 8`", scaled(mp.besseli, 1), (mpf(0), mpf(8)), 1),
     ("I1_FAR", "`√x exp(-x) I₁(x)` for `x >= 8`, of `1 / x`", scaled_far(1), (mpf(0), mpf(1) / 8), 1),
+    ("ERFINV_FAR", "`erfinv(x) / x` for `38 <= w <= 720`, of `√w`",
+     lambda v: erfinv_of_w(v * v), (mp.sqrt(38), mp.sqrt(720)), 1),
+    ("J0_NEAR", "`J₀(x) / (z - a) / (z - b)` for `0 <= x <= 5`, of `z = x²`, where `a` and `b` are the squares of the first two zeros",
+     ordinary_near(0, J0_ZEROS), (mpf(0), mpf(25)), 1),
+    ("J1_NEAR", "`J₁(x) / x / (z - a) / (z - b)` for `0 <= x <= 5`, of `z = x²`, where `a` and `b` are the squares of the first two zeros",
+     ordinary_near(1, J1_ZEROS), (mpf(0), mpf(25)), 1),
+    ("Y0_NEAR", "`Y₀(x) - 2/π ln(x) J₀(x)` for `0 < x <= 5`, of `x²`", second_near(0), (mpf(0), mpf(25)), 0),
+    ("Y1_NEAR", "`(Y₁(x) - 2/π (ln(x) J₁(x) - 1/x)) / x` for `0 < x <= 5`, of `x²`", second_near(1), (mpf(0), mpf(25)), 0),
+    ("P0", "`P` of Hankel's expansion of order 0 for `x >= 5`, of `25 / x²`", modulus(0, "p"), (mpf(0), mpf(1)), 1),
+    ("Q0", "`Q x` of Hankel's expansion of order 0 for `x >= 5`, of `25 / x²`", modulus(0, "q"), (mpf(0), mpf(1)), 1),
+    ("P1", "`P` of Hankel's expansion of order 1 for `x >= 5`, of `25 / x²`", modulus(1, "p"), (mpf(0), mpf(1)), 1),
+    ("Q1", "`Q x` of Hankel's expansion of order 1 for `x >= 5`, of `25 / x²`", modulus(1, "q"), (mpf(0), mpf(1)), 1),
+    ("K0_NEAR", "`K₀(x) + ln(x/2) I₀(x)` for `0 < x <= 2`, of `x²`", modified_second_near(0), (mpf(0), mpf(4)), 0),
+    ("K1_NEAR", "`x (K₁(x) - ln(x/2) I₁(x))` for `0 < x <= 2`, of `x²`", modified_second_near(1), (mpf(0), mpf(4)), 1),
+    ("K0_FAR", "`√x exp(x) K₀(x)` for `x >= 2`, of `1 / x`", modified_second_far(0), (mpf(0), mpf(1) / 2), 1),
+    ("K1_FAR", "`√x exp(x) K₁(x)` for `x >= 2`, of `1 / x`", modified_second_far(1), (mpf(0), mpf(1) / 2), 1),
 ]
 
 
@@ -100,23 +206,28 @@ def main() -> None:
     for name, about, function, interval, share in POLYNOMIALS:
         lists = {}
         for dtype in ["f32", "f64"]:
-            wanted = EPSILON[dtype] / 4 if share else EPSILON["f32"] / 2
-            lists[dtype] = shortest(function, interval, wanted)
+            wanted = EPSILON["f32"] / 2 if share is None else EPSILON[dtype] / 4
+            lists[dtype] = shortest(function, interval, wanted, share == 0)
         print(name, {dtype: len(list) for dtype, list in lists.items()})
         text += polynomial_text(name, about, interval, lists)
-    high = mpf(float(ROOT))
+    high, low = split(ROOT)
     text += f"""
 /// The positive root of the digamma function, and what `f64` leaves out of it.
-pub(super) const DIGAMMA_ROOT: [f64; 2] = [{literal(high)}, {literal(ROOT - high)}];
+pub(super) const DIGAMMA_ROOT: [f64; 2] = [{literal(high)}, {literal(low)}];
 """
+    for name, about, zeros in [("J0_ZEROS", "J₀", J0_ZEROS), ("J1_ZEROS", "J₁", J1_ZEROS)]:
+        text += f"""
+/// The first two positive zeros of {about}, each with what `f64` leaves out of it.
+pub(super) const {name}: [[f64; 2]; 2] = {[[literal(z) for z in split(zero)] for zero in zeros]};
+""".replace("'", "")
     TARGET.write_text(text)
 
 
-def shortest(function, interval, wanted):
-    """The shortest interpolation whose relative error is as wanted."""
-    for count in range(4, 48):
+def shortest(function, interval, wanted, is_absolute):
+    """The shortest interpolation whose error is as wanted."""
+    for count in range(4, 56):
         coefficients = interpolate(function, interval, count)
-        if error(function, interval, coefficients) < wanted:
+        if error(function, interval, coefficients, is_absolute) < wanted:
             return coefficients
     raise SystemExit("no polynomial is accurate enough")
 
@@ -146,12 +257,13 @@ def unscaled(s, interval):
     return (low + high) / 2 + s * (high - low) / 2
 
 
-def error(function, interval, coefficients):
+def error(function, interval, coefficients, is_absolute):
     worst = mpf(0)
     for i in range(101):
         s = mp.cos(mp.pi * i / 100)
         exact = function(unscaled(s, interval))
-        worst = max(worst, abs(mp.polyval(coefficients[::-1], s) / exact - 1))
+        difference = abs(mp.polyval(coefficients[::-1], s) - exact)
+        worst = max(worst, difference if is_absolute else difference / abs(exact))
     return worst
 
 
@@ -166,6 +278,12 @@ def polynomial_text(name, about, interval, lists):
     return "\n".join(lines) + "\n};\n"
 
 
+def split(number):
+    """A number as a float and what that leaves out."""
+    high = mpf(float(number))
+    return high, number - high
+
+
 def literal(number):
     text = repr(float(number))
     if "e" in text or "." not in text:
@@ -176,6 +294,8 @@ def literal(number):
 
 
 HEAD = '''//! Polynomials of the special functions. Written by `coefficients.py`.
+//!
+//! over 700 lines: tables of numbers
 
 use super::polynomial::Polynomial;
 '''

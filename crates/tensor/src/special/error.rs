@@ -1,10 +1,10 @@
 //! Functions beside the error function.
 
-use super::coefficients::{ERFC_TAIL, ERFINV_CENTRE, ERFINV_TAIL};
+use super::coefficients::{ERFC_TAIL, ERFINV_CENTRE, ERFINV_FAR, ERFINV_TAIL};
 use super::float::{
     at_least, at_most, below, by_precision, is, is_wide, leading_half, override_with, signed_like,
 };
-use core::f64::consts::FRAC_2_SQRT_PI;
+use core::f64::consts::{FRAC_2_SQRT_PI, SQRT_2};
 use kiln_ir::Var;
 
 /// `1 - erf(x)` without cancellation. From 1/2 on it is `exp(-x²) p(t) / (1 + 2x)` with a polynomial of
@@ -28,19 +28,44 @@ pub(super) fn erfinv<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let near = -(-x.square()).log1p();
     let far = -((1.0 - &a) * (&a + 1.0)).ln();
-    let w = at_most(&below(&a, 0.5).select(&near, &far), 38.0);
-    let centre = ERFINV_CENTRE.at(&at_most(&w, 6.0));
-    let tail = ERFINV_TAIL.at(&at_least(&w, 6.0).sqrt());
-    let y = below(&w, 6.0).select(&centre, &tail) * &a;
-    let y = if is_wide(x) { refined(&a, y) } else { y };
+    let w = at_most(&below(&a, 0.5).select(&near, &far), TAIL_END);
+    let y = over_argument(&w) * &a;
+    let y = if is_wide(x) { refined(&a, &(1.0 - &a), y) } else { y };
     let y = override_with(&y, &is(&a, 1.0), f64::INFINITY);
     signed_like(&override_with(&y, &below(&-a, -1.0), f64::NAN), x)
 }
 
+/// Where the polynomials to single precision end.
+const TAIL_END: f64 = 38.0;
+
+/// `erfinv(x) / x`, of `w = -ln(1 - x²)` up to [`TAIL_END`], to single precision.
+fn over_argument<'e>(w: &Var<'e>) -> Var<'e> {
+    let centre = ERFINV_CENTRE.at(&at_most(w, 6.0));
+    let tail = ERFINV_TAIL.at(&at_most(&at_least(w, 6.0), TAIL_END).sqrt());
+    below(w, 6.0).select(&centre, &tail)
+}
+
+/// The quantile of the standard normal distribution: `√2 erfinv(2p - 1)`, without cancellation next to 0.
+pub(super) fn ndtri<'e>(p: &Var<'e>) -> Var<'e> {
+    // The smaller tail; `1 - 2a` is the argument of the inverse error function, and `1 - x² = 4a(1 - a)`.
+    let is_low = below(p, 0.5);
+    let a = is_low.select(p, &(1.0 - p));
+    let x = 1.0 - &a * 2.0;
+    let product = (1.0 - &a) * &a * 4.0;
+    let w = below(&x, 0.5).select(&-(-x.square()).log1p(), &-product.ln());
+    let y = over_argument(&w) * &x;
+    let y = if is_wide(p) { refined(&x, &(&a * 2.0), y) } else { y };
+    let far = ERFINV_FAR.at(&at_most(&at_least(&w, TAIL_END), 720.0).sqrt()) * &x;
+    let y = below(&w, TAIL_END).select(&y, &far) * SQRT_2;
+    let y = override_with(&y, &is(&a, 0.0), f64::INFINITY);
+    let y = override_with(&y, &below(&a, 0.0), f64::NAN);
+    is_low.select(&-&y, &y)
+}
+
 /// Takes `erf(y) - a` to zero, by the complements where those are the more exact.
-fn refined<'e>(a: &Var<'e>, y: Var<'e>) -> Var<'e> {
+fn refined<'e>(a: &Var<'e>, complement: &Var<'e>, y: Var<'e>) -> Var<'e> {
     let near = y.erf() - a;
-    let far = (1.0 - a) - erfc(&y);
+    let far = complement - erfc(&y);
     let excess = below(a, 0.5).select(&near, &far);
     let step = excess / ((-y.square()).exp() * FRAC_2_SQRT_PI);
     &y - &step / (&y * &step + 1.0)

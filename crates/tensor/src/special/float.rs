@@ -67,6 +67,13 @@ pub(super) fn signed_like<'e>(magnitude: &Var<'e>, x: &Var<'e>) -> Var<'e> {
     magnitude * x.sign()
 }
 
+/// The distance from a number given as a float and the rest of it, which is subtracted after the float.
+pub(super) fn distance<'e>(x: &Var<'e>, [high, low]: [f64; 2]) -> Var<'e> {
+    let single = f64::from(high as f32);
+    let (high, low) = if is_wide(x) { (high, low) } else { (single, (high - single) + low) };
+    (x - high) - low
+}
+
 /// The bits as a signed integer of the same size.
 pub(crate) fn bits<'e>(x: &Var<'e>) -> Var<'e> {
     let integer = if x.dtype().size() == 2 { DType::I16 } else { layout(x.dtype()).integer };

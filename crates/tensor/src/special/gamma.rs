@@ -1,7 +1,7 @@
 //! The logarithm of the gamma function and its derivatives.
 
 use super::coefficients::{DIGAMMA, DIGAMMA_ROOT, LGAMMA_ONE, LGAMMA_TWO};
-use super::float::{at_least, at_most, below, is, is_wide, override_with, sin_cos_pi};
+use super::float::{at_least, at_most, below, distance, is, override_with, sin_cos_pi};
 use super::polynomial::horner;
 use alloc::vec::Vec;
 use core::f64::consts::PI;
@@ -83,7 +83,7 @@ fn digamma_of_positive<'e>(x: &Var<'e>) -> [Var<'e>; 2] {
     let middle = at_most(x, FAR);
     let steps = at_least(&(&middle - 1.0).floor(), 0.0);
     let reduced = is_low.select(&(&middle + 1.0), &(&middle - &steps));
-    let mut near = from_root(&reduced) * DIGAMMA.at(&reduced);
+    let mut near = distance(&reduced, DIGAMMA_ROOT) * DIGAMMA.at(&reduced);
     for k in 1..=9 {
         let taken = below(&steps, f64::from(k));
         near = taken.select(&near, &(&near + (&middle - f64::from(k)).recip()));
@@ -99,14 +99,6 @@ fn digamma_of_positive<'e>(x: &Var<'e>) -> [Var<'e>; 2] {
 
     let inverse = x.recip();
     [is_low.select(&(&y - &inverse), &y), is_low.select(&y, &(&y + &inverse))]
-}
-
-/// The distance from the root. What a float leaves out of the root is subtracted after it.
-fn from_root<'e>(x: &Var<'e>) -> Var<'e> {
-    let [high, low] = DIGAMMA_ROOT;
-    let single = f64::from(high as f32);
-    let (high, low) = if is_wide(x) { (high, low) } else { (single, (high - single) + low) };
-    (x - high) - low
 }
 
 /// The derivative of order `n >= 1` of [`digamma`]: `(-1)^(n+1) n! ζ(n + 1, x)`, and below zero by reflection.

@@ -71,9 +71,91 @@ float_functions! {
     /// [`i1`](Tensor::i1) times `exp(-|x|)`.
     i1e "[`torch.special.i1e`](https://docs.pytorch.org/docs/stable/special.html#torch.special.i1e)"
         "[0.0, 20.0]" "[0.0, 0.08750622]";
+    /// The quantile of the standard normal distribution, the inverse of its distribution function: ∓∞ at 0 and 1, NaN
+    /// outside.
+    ndtri "[`torch.special.ndtri`](https://docs.pytorch.org/docs/stable/special.html#torch.special.ndtri)"
+        "[0.5, 0.975]" "[0.0, 1.959964]";
+    /// The Bessel function of the first kind of order 0.
+    bessel_j0 "[`torch.special.bessel_j0`](https://docs.pytorch.org/docs/stable/special.html#torch.special.bessel_j0)"
+        "[0.0, 2.0]" "[1.0, 0.2238908]";
+    /// The Bessel function of the first kind of order 1.
+    bessel_j1 "[`torch.special.bessel_j1`](https://docs.pytorch.org/docs/stable/special.html#torch.special.bessel_j1)"
+        "[0.0, 2.0]" "[0.0, 0.5767248]";
+    /// The Bessel function of the second kind of order 0: -∞ at 0, NaN below.
+    bessel_y0 "[`torch.special.bessel_y0`](https://docs.pytorch.org/docs/stable/special.html#torch.special.bessel_y0)"
+        "[1.0, 2.0]" "[0.08825696, 0.5103757]";
+    /// The Bessel function of the second kind of order 1: -∞ at 0, NaN below.
+    bessel_y1 "[`torch.special.bessel_y1`](https://docs.pytorch.org/docs/stable/special.html#torch.special.bessel_y1)"
+        "[1.0, 2.0]" "[-0.7812128, -0.1070324]";
+    /// The modified Bessel function of the second kind of order 0: ∞ at 0, NaN below.
+    modified_bessel_k0 "[`torch.special.modified_bessel_k0`](https://docs.pytorch.org/docs/stable/special.html#torch.special.modified_bessel_k0)"
+        "[1.0, 2.0]" "[0.4210244, 0.1138939]";
+    /// The modified Bessel function of the second kind of order 1: ∞ at 0, NaN below.
+    modified_bessel_k1 "[`torch.special.modified_bessel_k1`](https://docs.pytorch.org/docs/stable/special.html#torch.special.modified_bessel_k1)"
+        "[1.0, 2.0]" "[0.6019072, 0.1398659]";
+    /// [`modified_bessel_k0`](Tensor::modified_bessel_k0) times `exp(x)`.
+    scaled_modified_bessel_k0 "[`torch.special.scaled_modified_bessel_k0`](https://docs.pytorch.org/docs/stable/special.html#torch.special.scaled_modified_bessel_k0)"
+        "[1.0, 20.0]" "[1.144463, 0.2785449]";
+    /// [`modified_bessel_k1`](Tensor::modified_bessel_k1) times `exp(x)`.
+    scaled_modified_bessel_k1 "[`torch.special.scaled_modified_bessel_k1`](https://docs.pytorch.org/docs/stable/special.html#torch.special.scaled_modified_bessel_k1)"
+        "[1.0, 20.0]" "[1.636153, 0.2854255]";
+    /// The spherical Bessel function of the first kind of order 0, `sin(x) / x`; 1 at 0.
+    spherical_bessel_j0 "[`torch.special.spherical_bessel_j0`](https://docs.pytorch.org/docs/stable/special.html#torch.special.spherical_bessel_j0)"
+        "[0.0, 2.0]" "[1.0, 0.4546487]";
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {
+    /// The regularised lower incomplete gamma function `P(self, x)`: the share of the gamma distribution of shape `self`
+    /// below `x`. NaN for negative numbers. Broadcasts; has gradients for both. Defined as
+    /// [`torch.special.gammainc`](https://docs.pytorch.org/docs/stable/special.html#torch.special.gammainc).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, 4.0], &device);
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 3.0], &device);
+    /// let y = Tensor::from_floats([0.6321206, 0.3527681], &device);
+    /// assert!(a.gammainc(x).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn gammainc(self, x: Self) -> Self {
+        self.map(|any| any.gammainc(x.into_any()))
+    }
+
+    /// The regularised upper incomplete gamma function `Q(self, x) = 1 - P(self, x)`, without cancellation. See
+    /// [`gammainc`](Tensor::gammainc). Defined as
+    /// [`torch.special.gammaincc`](https://docs.pytorch.org/docs/stable/special.html#torch.special.gammaincc).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let a = Tensor::<Flex, 1>::from_floats([1.0, 4.0], &device);
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 3.0], &device);
+    /// let y = Tensor::from_floats([0.3678794, 0.6472319], &device);
+    /// assert!(a.gammaincc(x).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn gammaincc(self, x: Self) -> Self {
+        self.map(|any| any.gammaincc(x.into_any()))
+    }
+
+    /// The zeta function of Hurwitz, `Σ 1 / (q + k)^self` over all `k >= 0`: ∞ at 1, NaN below; ∞ where `q` is 0 or a
+    /// negative integer, NaN for other negative `q`, where SciPy sums for whole orders. Broadcasts. Defined as
+    /// [`torch.special.zeta`](https://docs.pytorch.org/docs/stable/special.html#torch.special.zeta).
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor};
+    /// # let device = Default::default();
+    /// let s = Tensor::<Flex, 1>::from_floats([2.0, 3.0], &device);
+    /// let q = Tensor::<Flex, 1>::from_floats([1.0, 2.5], &device);
+    /// let y = Tensor::from_floats([1.6449341, 0.11810203], &device);
+    /// assert!(s.zeta(q).all_close(y, None, Some(1e-6)));
+    /// ```
+    #[track_caller]
+    pub fn zeta(self, q: Self) -> Self {
+        self.map(|any| any.zeta(q.into_any()))
+    }
+
     /// The derivative of that order of [`digamma`](Tensor::digamma); order 0 is `digamma` itself, order 1 the trigamma
     /// function. Defined as
     /// [`torch.polygamma`](https://docs.pytorch.org/docs/stable/generated/torch.polygamma.html).

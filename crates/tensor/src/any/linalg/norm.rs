@@ -1,8 +1,9 @@
 //! Norms of vectors, and what is measured by them.
 
 use super::product::sum_axis;
-use crate::{AnyTensor, Axis, Error, Result};
-use kiln_ir::{Axes, Binary, Comparison, Op, Reduction, Unary};
+use crate::{AnyTensor, Axis, AxisList, Error, Result, Shape};
+use kiln_ir::{Axes, Binary, Comparison, MAX_RANK, Op, Reduction, Unary};
+use smallvec::SmallVec;
 
 /// Which norm of a vector. Numbers convert: `2`, `0.5`, `f64::INFINITY`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +45,27 @@ impl AnyTensor {
     /// A norm along an axis, which stays with length 1. See [`linalg::vector_norm`](crate::linalg::vector_norm).
     pub fn vector_norm(self, norm: impl Into<Norm>, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.norm_along(norm.into(), axis.into())
+    }
+
+    /// A norm over several axes, which stay with length 1: that of the vector of all their elements. No axes mean all.
+    /// See [`linalg::vector_norm_dims`](crate::linalg::vector_norm_dims).
+    pub fn vector_norm_dims(self, norm: impl Into<Norm>, axes: impl Into<AxisList>) -> Result<AnyTensor> {
+        self.norm_over(norm.into(), &axes.into())
+    }
+
+    fn norm_over(self, norm: Norm, axes: &AxisList) -> Result<AnyTensor> {
+        let mut reduced = axes.sorted_of("vector_norm", self.ty())?;
+        if reduced.is_empty() {
+            reduced = (0..self.rank()).collect();
+        }
+        let shape: Shape = (0..self.rank())
+            .map(|axis| if reduced.contains(&axis) { 1 } else { self.shape()[axis] })
+            .collect();
+        let kept = (0..self.rank()).filter(|axis| !reduced.contains(axis));
+        let order: SmallVec<[usize; MAX_RANK]> = kept.clone().chain(reduced.iter().copied()).collect();
+        let count = reduced.iter().map(|&axis| self.shape()[axis]).product();
+        let vectors: Shape = kept.map(|axis| self.shape()[axis]).chain([count]).collect();
+        self.apply(&Op::Permute(Axes::new(&order)))?.reshape(vectors)?.norm_along(norm, (-1).into())?.reshape(shape)
     }
 
     fn norm_along(self, norm: Norm, axis: Axis) -> Result<AnyTensor> {

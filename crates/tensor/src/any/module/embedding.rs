@@ -15,12 +15,53 @@ pub enum BagMode {
     Max,
 }
 
+/// The options of [`embedding_with`](crate::module::embedding_with), named as in PyTorch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EmbeddingOptions {
+    /// A row whose gradient is 0. Default: none.
+    pub padding_idx: Option<usize>,
+    /// Rows of a greater norm are scaled down to this one. Default: none.
+    pub max_norm: Option<f64>,
+    /// The `p` of that norm, `(Σ |x|^p)^(1/p)`. Default: 2.
+    pub norm_type: f64,
+}
+
+impl Default for EmbeddingOptions {
+    fn default() -> EmbeddingOptions {
+        EmbeddingOptions { padding_idx: None, max_norm: None, norm_type: 2.0 }
+    }
+}
+
 impl AnyTensor {
     /// Rows of the table `self`, `[vocabulary, dim]`: indices of any shape give `[indices.., dim]`. See
     /// [`module::embedding`](crate::module::embedding).
     pub fn embedding(self, indices: AnyTensor) -> Result<AnyTensor> {
         self.check_rank_is("embedding", 2, "[vocabulary, dim]")?;
         self.take(0, indices)
+    }
+
+    /// As [`embedding`](AnyTensor::embedding), with a row that gets no gradient and a bound on norms. See
+    /// [`module::embedding_with`](crate::module::embedding_with).
+    pub fn embedding_with(self, indices: AnyTensor, options: &EmbeddingOptions) -> Result<AnyTensor> {
+        const OP: &str = "embedding";
+        self.check_rank_is(OP, 2, "[vocabulary, dim]")?;
+        self.check_float(OP)?;
+        let vocabulary = self.shape()[0];
+        let mut rows = self.embedding(indices.clone())?;
+        if let Some(max_norm) = options.max_norm {
+            let (count, dim) = (indices.shape().num_elements(), rows.shape()[rows.rank() - 1]);
+            let (shape, plain) = (*rows.shape(), rows.clone().detach());
+            let bounded = plain.clone().reshape([count, dim])?.renorm(options.norm_type, 0, max_norm)?;
+            let change = bounded.reshape(shape)?.binary(Binary::Sub, plain)?;
+            rows = rows.binary(Binary::Add, change)?;
+        }
+        let Some(padding) = options.padding_idx else { return Ok(rows) };
+        if padding >= vocabulary {
+            return Err(rows.wrong(OP, alloc::format!("padding_idx is {padding} of {vocabulary} rows")));
+        }
+        let shape = indices.shape().inserted(indices.rank(), 1);
+        let is_padding = indices.compare_scalar(Comparison::Eq, padding)?.reshape(shape)?;
+        is_padding.if_else(rows.clone().detach(), rows)
     }
 
     /// The rows of each bag of indices joined, `[bags, dim]`: bags are the rows of indices `[bags, length]`, each row

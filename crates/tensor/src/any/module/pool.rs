@@ -63,6 +63,14 @@ impl Pooling {
         let last_start = (padded - reach).div_ceil(stride) * stride;
         if last_start >= length + self.padding[axis] { 0 } else { last_start + reach - padded }
     }
+
+    /// By how many elements the mean of each window along an axis was divided, with the padding counted: elements beyond
+    /// the padding are none.
+    fn counts(&self, axis: usize, length: usize, windows: usize) -> Vec<usize> {
+        let end = length.saturating_add(self.padding[axis].saturating_mul(2));
+        let count = |window: usize| self.window[axis].min(end.saturating_sub(window * self.stride[axis]));
+        (0..windows).map(count).collect()
+    }
 }
 
 impl AnyTensor {
@@ -124,6 +132,30 @@ impl AnyTensor {
     pub fn avg_pool(self, pooling: &Pooling, include_padding: bool) -> Result<AnyTensor> {
         let spec = pooling.spec("avg_pool", PoolKind::Average { include_padding }, &self)?;
         self.apply(&Op::Pool(spec))
+    }
+
+    /// The sum of each window over the axes of space of `[batch, channels, space..]`, divided by one number. See
+    /// [`module::avg_pool2d_with_divisor`](crate::module::avg_pool2d_with_divisor).
+    pub fn avg_pool_with_divisor(self, pooling: &Pooling, divisor: usize) -> Result<AnyTensor> {
+        const OP: &str = "avg_pool";
+        if divisor == 0 {
+            return Err(self.wrong(OP, "the divisor is 0").hint("use a number above 0"));
+        }
+        let lengths = self.shape().get(2..).unwrap_or_default().to_vec();
+        let mut sums = self.avg_pool(pooling, true)?;
+        for (axis, &length) in lengths.iter().enumerate() {
+            let counts = pooling.counts(axis, length, sums.shape()[axis + 2]);
+            let shape: Shape = (0..sums.rank()).map(|a| if a == axis + 2 { counts.len() } else { 1 }).collect();
+            sums = match counts.first() {
+                Some(&count) if counts.iter().all(|&other| other == count) => sums.mul_scalar(count)?,
+                _ => {
+                    let counts: Vec<f32> = counts.iter().map(|&count| count as f32).collect();
+                    let counts = AnyTensor::from_data(counts, sums.stack()).cast(sums.dtype())?;
+                    sums.binary(Binary::Mul, counts.reshape(shape)?)?
+                }
+            };
+        }
+        sums.div_scalar(divisor)
     }
 
     /// The gradient of [`avg_pool`](AnyTensor::avg_pool) for its operand, of this type of shape, given that of its result,

@@ -38,6 +38,35 @@ impl AnyTensor {
         self.pad_with(pads, mode.into())
     }
 
+    /// As [`pad`](AnyTensor::pad), where a negative width takes elements away: `-1` crops one. See
+    /// [`Tensor::pad_signed`](crate::Tensor::pad_signed).
+    pub fn pad_signed(self, pads: &[(isize, isize)], mode: impl Into<PadMode>) -> Result<AnyTensor> {
+        self.pad_or_crop(pads, mode.into())
+    }
+
+    fn pad_or_crop(self, pads: &[(isize, isize)], mode: PadMode) -> Result<AnyTensor> {
+        let more = |width: isize| usize::try_from(width).unwrap_or(0);
+        let wider: Vec<(usize, usize)> = pads.iter().map(|&(low, high)| (more(low), more(high))).collect();
+        let mut padded = self.pad_with(&wider, mode)?;
+        let first = padded.rank() - pads.len();
+        for (place, &(low, high)) in pads.iter().enumerate() {
+            let axis = first + place;
+            let length = padded.shape()[axis];
+            let less = |width: isize| width.min(0).unsigned_abs();
+            let kept = length.checked_sub(less(low)).and_then(|rest| rest.checked_sub(less(high)));
+            let Some(len) = kept else {
+                let problem = format!("{low} and {high} take more elements than axis {axis} has");
+                return Err(Error::type_error("pad", problem, &[padded.ty().into()])
+                    .hint(format!("at most {length} can be taken away")));
+            };
+            if len < length {
+                let start = if len == 0 { 0 } else { less(low) };
+                padded = padded.slice_axis(axis, SliceAxis { start, len, step: 1 })?;
+            }
+        }
+        Ok(padded)
+    }
+
     fn pad_with(self, pads: &[(usize, usize)], mode: PadMode) -> Result<AnyTensor> {
         let Some(whole) = self.rank().checked_sub(pads.len()) else {
             let problem = format!("{} pairs for {} axes", pads.len(), self.rank());

@@ -1,6 +1,6 @@
 //! Rows of a table.
 
-use crate::any::BagMode;
+use crate::any::{BagMode, EmbeddingOptions};
 use crate::{Backend, Int, Tensor};
 
 /// Rows of a table: weights are `[vocabulary, dim]`, indices `[batch, length]`, and the result `[batch, length, dim]`, or
@@ -21,6 +21,35 @@ pub fn embedding<B: Backend, I: Indices<B>>(weights: Tensor<B, 2>, indices: I) -
     indices.rows_of(weights)
 }
 
+/// As [`embedding`], with a row that gets no gradient, and rows of a norm above a bound scaled down to it. PyTorch writes
+/// such rows back into the table; here the table stays, and the gradient is that of the rows written back, the same as
+/// PyTorch's.
+///
+/// ```
+/// use kiln_tensor::module::{self, EmbeddingOptions};
+/// use kiln_tensor::{Flex, Int, Tensor};
+///
+/// let table = Tensor::<Flex, 2>::from_data([[3.0f32, 4.0], [0.5, 0.0]], &Default::default());
+/// let words = Tensor::<Flex, 1, Int>::from_data([0, 1], &Default::default());
+/// let options = EmbeddingOptions { max_norm: Some(1.0), ..EmbeddingOptions::default() };
+/// let rows = module::embedding_with(table, words, &options);
+/// let wanted = Tensor::from_data([[0.6f32, 0.8], [0.5, 0.0]], &Default::default());
+/// assert!(rows.all_close(wanted, None, Some(1e-6)));
+/// ```
+///
+/// # Panics
+/// When the row without gradient is not in the table.
+///
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding.html)
+#[track_caller]
+pub fn embedding_with<B: Backend, I: Indices<B>>(
+    weights: Tensor<B, 2>,
+    indices: I,
+    options: &EmbeddingOptions,
+) -> I::Rows {
+    indices.rows_with(weights, options)
+}
+
 /// Integers that pick rows in [`embedding`]: tensors of 1 to 5 axes.
 pub trait Indices<B: Backend> {
     /// The tensor with one axis more.
@@ -28,6 +57,9 @@ pub trait Indices<B: Backend> {
 
     /// The rows of a table.
     fn rows_of(self, table: Tensor<B, 2>) -> Self::Rows;
+
+    /// The rows of a table, with options.
+    fn rows_with(self, table: Tensor<B, 2>, options: &EmbeddingOptions) -> Self::Rows;
 }
 
 macro_rules! indices {
@@ -38,6 +70,11 @@ macro_rules! indices {
             #[track_caller]
             fn rows_of(self, table: Tensor<B, 2>) -> Tensor<B, $rows> {
                 table.convert(|any| any.embedding(self.into_any()))
+            }
+
+            #[track_caller]
+            fn rows_with(self, table: Tensor<B, 2>, options: &EmbeddingOptions) -> Tensor<B, $rows> {
+                table.convert(|any| any.embedding_with(self.into_any(), options))
             }
         }
     )*};

@@ -39,7 +39,7 @@ impl<const N: usize> PoolOptions<N> {
 
 macro_rules! poolings {
     ($($axes:literal $rank:literal $max:ident $indices:ident $max_gradient:ident $unpool:ident $average:ident
-       $average_gradient:ident $lp:ident $adaptive:ident $adaptive_max:ident $adaptive_indices:ident;)*) => {$(
+       $average_gradient:ident $divisor:ident $fractional:ident $lp:ident $adaptive:ident $adaptive_max:ident $adaptive_indices:ident;)*) => {$(
         /// The greatest element of each window over the last axes of `[batch, channels, space..]`; NaN is greatest. The gradient
         /// goes to the first of equals, of several NaN too, where PyTorch's goes to the last NaN
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html)).
@@ -106,6 +106,39 @@ macro_rules! poolings {
             gradient.map(|any| any.avg_pool_gradient(&size, &options.pooling(), include_padding))
         }
 
+        #[doc = concat!("The sum of each window of [`", stringify!($average), "`], divided by one number instead of the window's count:")]
+        /// PyTorch's `divisor_override`
+        /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html)).
+        ///
+        /// # Panics
+        /// When the divisor is 0.
+        #[track_caller]
+        pub fn $divisor<B: Backend>(
+            x: Tensor<B, $rank>,
+            options: &PoolOptions<$axes>,
+            divisor: usize,
+        ) -> Tensor<B, $rank> {
+            x.map(|any| any.avg_pool_with_divisor(&options.pooling(), divisor))
+        }
+
+        /// The greatest element of windows at random places over the last axes of `[batch, channels, space..]`: `size`
+        /// windows of `window` elements along each axis, which cover it. `samples`, `[batch, channels, axes]` of numbers in
+        /// `0..1`, say where they lie; by default they are drawn from the device's key
+        /// ([Graham 2014](https://arxiv.org/abs/1412.6071),
+        /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fractional_max_pool2d.html)).
+        ///
+        /// # Panics
+        /// When a window and the other parts do not fit into an axis, or `samples` have another shape.
+        #[track_caller]
+        pub fn $fractional<B: Backend>(
+            x: Tensor<B, $rank>,
+            window: [usize; $axes],
+            size: [usize; $axes],
+            samples: Option<Tensor<B, 3>>,
+        ) -> Tensor<B, $rank> {
+            x.map(|any| any.fractional_max_pool(&window, &size, samples.map(Tensor::into_any)))
+        }
+
         /// `(Σ x^p)^(1/p)` of each window over the last axes of `[batch, channels, space..]`; where the sum is 0, so is the
         /// gradient. A window over the end counts as a whole one of the same mean, as in PyTorch
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool2d.html)).
@@ -147,12 +180,12 @@ macro_rules! poolings {
 
 poolings! {
     1 3
-    max_pool1d max_pool1d_with_indices max_pool1d_gradient max_unpool1d avg_pool1d avg_pool1d_gradient lp_pool1d
+    max_pool1d max_pool1d_with_indices max_pool1d_gradient max_unpool1d avg_pool1d avg_pool1d_gradient avg_pool1d_with_divisor fractional_max_pool1d lp_pool1d
     adaptive_avg_pool1d adaptive_max_pool1d adaptive_max_pool1d_with_indices;
     2 4
-    max_pool2d max_pool2d_with_indices max_pool2d_gradient max_unpool2d avg_pool2d avg_pool2d_gradient lp_pool2d
+    max_pool2d max_pool2d_with_indices max_pool2d_gradient max_unpool2d avg_pool2d avg_pool2d_gradient avg_pool2d_with_divisor fractional_max_pool2d lp_pool2d
     adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices;
     3 5
-    max_pool3d max_pool3d_with_indices max_pool3d_gradient max_unpool3d avg_pool3d avg_pool3d_gradient lp_pool3d
+    max_pool3d max_pool3d_with_indices max_pool3d_gradient max_unpool3d avg_pool3d avg_pool3d_gradient avg_pool3d_with_divisor fractional_max_pool3d lp_pool3d
     adaptive_avg_pool3d adaptive_max_pool3d adaptive_max_pool3d_with_indices;
 }

@@ -184,6 +184,36 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
         self.map(|x| x.scatter_reduce(axis, indices.into_any(), values.into_any(), reduction, include_self))
     }
 
+    /// Combines the slices of the source with the slices of an axis that the indices, `[count]`, name, and, if
+    /// `include_self`, with those that were there. Slices that no index names stay. The source has one slice for each
+    /// index. An index out of range is an error of the result.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_reduce_.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Int, ScatterReduction, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
+    /// let i = Tensor::<Flex, 1, Int>::from_ints([1, 1], &device);
+    /// let y = Tensor::<Flex, 1>::from_floats([5.0, 6.0], &device);
+    /// assert_eq!(x.index_reduce(0, i, y, ScatterReduction::Prod, true).into_data().to_vec::<f32>(), [1.0, 60.0, 3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the source has another shape.
+    #[track_caller]
+    pub fn index_reduce(
+        self,
+        axis: impl Into<Axis>,
+        indices: Tensor<B, 1, Int>,
+        source: Self,
+        reduction: ScatterReduction,
+        include_self: bool,
+    ) -> Self {
+        self.map(|x| x.index_reduce(axis, indices.into_any(), source.into_any(), reduction, include_self))
+    }
+
     /// Adds each slice of the values at its index along the axis; the reverse of [`select`](Tensor::select). An
     /// index out of range, also a negative one, is an error of the result.
     ///

@@ -114,4 +114,22 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     pub fn pad(self, pads: [(usize, usize); D], mode: impl Into<PadMode>) -> Self {
         self.map(|x| x.pad(&pads, mode))
     }
+
+    /// As [`pad`](Tensor::pad), where a negative width takes elements away. Axes are padded first, then cropped.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pad.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &Default::default());
+    /// assert_eq!(x.pad_signed([(-1, 2)], 0).into_data().to_vec::<f32>(), [2.0, 3.0, 0.0, 0.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When an axis has fewer elements than are taken away, or too few for the mode.
+    #[track_caller]
+    pub fn pad_signed(self, pads: [(isize, isize); D], mode: impl Into<PadMode>) -> Self {
+        self.map(|x| x.pad_signed(&pads, mode))
+    }
 }

@@ -27,6 +27,32 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.convert(|x| x.reshape_lengths(&lengths))
     }
 
+    /// The element `offset + Σ strides[i] * index[i]` of all elements in row-major order, at each index of a shape.
+    /// Elements may repeat: their gradients add up. The result is a copy; strides count elements of this tensor in
+    /// row-major order, however it lies in memory.
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.as_strided.html>
+    ///
+    /// ```
+    /// use kiln_tensor::{Flex, Tensor};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0, 4.0], &Default::default());
+    /// let windows = x.as_strided([3, 2], [1, 1], 0);
+    /// assert_eq!(windows.into_data().to_vec::<f32>(), [1.0, 2.0, 2.0, 3.0, 3.0, 4.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When an index reaches beyond the elements.
+    #[track_caller]
+    pub fn as_strided<const D2: usize>(
+        self,
+        shape: [usize; D2],
+        strides: [usize; D2],
+        offset: usize,
+    ) -> Tensor<B, D2, K> {
+        self.convert(|x| x.as_strided(&shape, &strides, offset))
+    }
+
     /// Joins the axes `start..=end` into one.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.flatten.html>

@@ -1,0 +1,85 @@
+//! Pooling over windows at random places.
+
+use crate::{AnyTensor, Distribution, Result, Shape, TensorType};
+use alloc::format;
+use kiln_ir::{Comparison, DType, Reduction, Var};
+
+impl AnyTensor {
+    /// The greatest element of windows at random places over the axes of space of `[batch, channels, space..]`. See
+    /// [`module::fractional_max_pool2d`](crate::module::fractional_max_pool2d).
+    pub fn fractional_max_pool(
+        self,
+        window: &[usize],
+        size: &[usize],
+        samples: Option<AnyTensor>,
+    ) -> Result<AnyTensor> {
+        const OP: &str = "fractional_max_pool";
+        self.check_rank(OP, 3, "[batch, channels, space..]")?;
+        self.check_float(OP)?;
+        let axes = self.rank() - 2;
+        super::check_entries(&self, OP, "`window`", window.len(), axes)?;
+        super::check_entries(&self, OP, "`size`", size.len(), axes)?;
+        for axis in 0..axes {
+            let length = self.shape()[axis + 2];
+            let fits = size[axis] > 0
+                && window[axis] > 0
+                && (window[axis] - 1).checked_add(size[axis]).is_some_and(|needed| needed <= length);
+            if !fits {
+                let problem = format!(
+                    "{} windows of {} elements do not fit into axis {} of length {length}",
+                    size[axis],
+                    window[axis],
+                    axis + 2
+                );
+                return Err(self.wrong(OP, problem).hint("`size + window - 1` is at most the length, and both are above 0"));
+            }
+        }
+        let shape = [self.shape()[0], self.shape()[1], axes];
+        let samples = match samples {
+            Some(samples) if samples.shape()[..] == shape && samples.dtype().is_float() => samples.detach(),
+            Some(samples) => {
+                return Err(self.unlike(OP, format!("samples must be floats of shape {shape:?}"), &samples));
+            }
+            None => {
+                let ty = TensorType::new(shape, DType::F32);
+                AnyTensor::random(ty, Distribution::Uniform(0.0, 1.0), self.stack())?
+            }
+        };
+        (0..axes).try_fold(self, |x, axis| {
+            let sample = samples.clone().narrow(2, axis, 1)?;
+            x.pool_at_starts(axis + 2, window[axis], size[axis], sample)
+        })
+    }
+
+    /// The greatest of windows along one axis, which begin where `sample`, `[batch, channels, 1]`, sends them.
+    fn pool_at_starts(self, axis: usize, window: usize, size: usize, sample: AnyTensor) -> Result<AnyTensor> {
+        let length = self.shape()[axis];
+        let places = sample.cast(DType::F32)?.expression(|sample| places(&sample, length, window, size));
+        // [batch, channels, size * window] as indices for all elements beside the axis.
+        let index: Shape = (0..self.rank())
+            .map(|a| if a < 2 { self.shape()[a] } else if a == axis { size * window } else { 1 })
+            .collect();
+        let picked_shape = self.shape().with(axis, size * window);
+        let places = places.reshape(index)?.expand(picked_shape)?;
+        let windows = picked_shape.with(axis, size).inserted(axis + 1, window);
+        let result = picked_shape.with(axis, size);
+        self.gather(axis, places)?.reshape(windows)?.reduce(Reduction::Max, &[axis + 1])?.reshape(result)
+    }
+}
+
+/// Where the elements of all windows lie, `[batch, channels, size * window]`: window `i` of `n` begins at
+/// `⌊(i + u) α⌋ - ⌊u α⌋` with `α = (length - window) / (n - 1)`, and the last one ends with the axis.
+fn places<'e>(sample: &Var<'e>, length: usize, window: usize, size: usize) -> Var<'e> {
+    let [batch, channels] = [sample.shape()[0], sample.shape()[1]];
+    let starts = TensorType::new([batch, channels, size], DType::F32);
+    let last = sample.scalar(length - window);
+    let number = Var::iota(sample.engine(), starts, 2);
+    let sample = sample.broadcast(starts.shape);
+    let step = if size > 1 { (length - window) as f64 / (size - 1) as f64 } else { 0.0 };
+    let start = ((&number + &sample) * step).floor() - (sample * step).floor();
+    let is_last = number.compare(Comparison::Eq, &number.scalar(size - 1));
+    let start = is_last.select(&last, &start).cast(DType::I32);
+    let all = TensorType::new([batch, channels, size, window], DType::I32);
+    let start = start.reshape([batch, channels, size, 1]).broadcast(all.shape);
+    (start + Var::iota(number.engine(), all, 3)).reshape([batch, channels, size * window])
+}
