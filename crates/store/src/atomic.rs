@@ -2,107 +2,133 @@
 //!
 //! Everything is written under another name in the same folder, brought to the disk, and renamed. Renaming
 //! replaces the target in one go, so after a crash, a full disk or an error the target is the old one or the new one.
+//! A process that is killed leaves the other name behind; the next that writes the same target removes it.
 
-use std::fs::{self, File, OpenOptions};
+mod beside;
+mod folder;
+mod lock;
+mod snapshot;
+
+use std::fs::{self, File, FileType, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Result, StoreError};
+
+pub(crate) use folder::{FolderKind, FolderWriter};
+pub(crate) use snapshot::Snapshot;
 
 /// Bytes gathered before they are handed to the operating system.
 const BUFFER: usize = 1 << 20;
 
+/// So many entries of a folder are looked through for leftovers before a file is written: more would take longer than writing.
+const MAX_ENTRIES: usize = 4096;
+
 /// Writes a file: `write` makes its contents. When that fails the target stays as it was, and nothing is left beside it.
 ///
-/// Where the target is a symbolic link, the file it leads to is replaced.
+/// Where the target is a symbolic link, the file it leads to is written. Leftovers of writers of the same target that were killed
+/// are removed, where the folder has no more than a few thousand entries.
 ///
 /// # Errors
-/// The error of `write`, or [`StoreError::Io`] with the target's path.
+/// The error of `write`, [`StoreError::NotReplaced`] when the target is there and no plain file, such as a folder or a device,
+/// or [`StoreError::Io`] with the target's path.
 pub fn write_file(target: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let failed = |source| StoreError::io(target, "write", source);
-    let real = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
-    let beside = Partial::new(&real).map_err(failed)?;
-    let file = OpenOptions::new().write(true).create_new(true).open(&beside.path).map_err(failed)?;
+    let real = beside::resolve(target).map_err(failed)?;
+    if let Ok(metadata) = fs::symlink_metadata(&real)
+        && !metadata.is_file()
+    {
+        let found = describe(metadata.file_type()).to_owned();
+        return Err(StoreError::NotReplaced { path: target.to_owned(), found });
+    }
+    beside::all(&real, beside::PARTIAL, MAX_ENTRIES).iter().for_each(|path| remove_leftover(path));
+    let partial = PartialFile::create(&real).map_err(failed)?;
+    fill(&partial.file, target, write)?;
+    fs::rename(&partial.path, &real).map_err(failed)?;
+    sync_folder(beside::parent(&real));
+    Ok(())
+}
+
+/// Writes the contents of a file that was just created, and brings them to the disk. `shown` is its path in messages.
+pub(crate) fn fill<T>(
+    file: &File,
+    shown: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<T>,
+) -> Result<T> {
     let mut writer = BufWriter::with_capacity(BUFFER, file);
-    write(&mut writer)?;
-    let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
-    file.sync_all().map_err(failed)?;
-    drop(file);
-    fs::rename(&beside.path, &real).map_err(failed)?;
-    sync_folder(&real);
-    Ok(())
+    let result = write(&mut writer)?;
+    let written = writer.flush().and_then(|()| file.sync_all());
+    written.map(|()| result).map_err(|source| StoreError::io(shown, "write", source))
 }
 
-/// Writes a folder: `write` fills the one whose path it gets, which then takes the target's place. When that fails the
-/// target stays as it was, and nothing is left beside it.
-///
-/// A folder that is already there is replaced by two renames, since no system replaces a full folder in one: should the
-/// machine stop between the two, the old folder is beside the target, with a name that ends in `.old`.
-///
-/// # Errors
-/// The error of `write`, or [`StoreError::Io`] with the target's path.
-pub fn write_folder(target: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let failed = |source| StoreError::io(target, "write", source);
-    let beside = Partial::new(target).map_err(failed)?;
-    fs::create_dir(&beside.path).map_err(failed)?;
-    write(&beside.path)?;
-    sync_folder(&beside.path.join("x"));
-    replace_folder(&beside.path, target).map_err(failed)?;
-    sync_folder(target);
-    Ok(())
-}
-
-fn replace_folder(new: &Path, target: &Path) -> io::Result<()> {
-    if fs::symlink_metadata(target).is_err() {
-        return fs::rename(new, target);
-    }
-    let old = new.with_extension("old");
-    fs::rename(target, &old)?;
-    if let Err(error) = fs::rename(new, target) {
-        fs::rename(&old, target)?;
-        return Err(error);
-    }
-    // The new folder is in place: what is left of the old one does no harm.
-    let _ = fs::remove_dir_all(&old);
-    Ok(())
-}
-
-/// A name beside a target that no other writer uses. What has the name at the end is removed.
-struct Partial {
+/// A file under a name of its own, which is removed with it. It is locked, so that others see that its writer lives.
+struct PartialFile {
     path: PathBuf,
+    file: File,
 }
 
-impl Partial {
-    fn new(target: &Path) -> io::Result<Partial> {
-        static WRITES: AtomicU32 = AtomicU32::new(0);
-        let number = WRITES.fetch_add(1, Ordering::Relaxed);
-        let Some(name) = target.file_name() else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"));
+impl PartialFile {
+    fn create(real: &Path) -> io::Result<PartialFile> {
+        let create = |path: &Path| {
+            let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+            // A leftover it is to those who come between creating and locking: then it is gone, or about to be.
+            match file.try_lock() {
+                Ok(()) if fs::symlink_metadata(path).is_err() => {
+                    Err(io::Error::from(io::ErrorKind::AlreadyExists))
+                }
+                Err(TryLockError::WouldBlock) => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
+                // Where there are no locks nobody removes leftovers.
+                Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+            }
         };
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{number}.partial", process::id()));
-        Ok(Partial { path: target.with_file_name(hidden) })
+        let (path, file) = beside::create(real, beside::PARTIAL, create)?;
+        Ok(PartialFile { path, file })
     }
 }
 
-impl Drop for Partial {
+impl Drop for PartialFile {
     fn drop(&mut self) {
-        // After success the name is gone, and neither call finds anything.
-        if fs::remove_file(&self.path).is_err() {
-            let _ = fs::remove_dir_all(&self.path);
+        // After success there is none of that name.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes a file of a writer that is no more.
+fn remove_leftover(path: &Path) {
+    if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file())
+        && let Ok(file) = OpenOptions::new().write(true).open(path)
+        && file.try_lock().is_ok()
+    {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// A thing of the file system that is no plain file, for messages.
+fn describe(kind: FileType) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if kind.is_block_device() || kind.is_char_device() {
+            return "a device";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+        if kind.is_fifo() {
+            return "a pipe";
         }
     }
+    if kind.is_dir() {
+        "a folder"
+    } else if kind.is_file() {
+        "a file"
+    } else {
+        "no plain file"
+    }
 }
 
-/// Brings a rename to the disk, where the system can. A failure costs at most the newest version after a power cut.
-fn sync_folder(target: &Path) {
-    let folder = match target.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+/// Brings the names in a folder to the disk, where the system can. A failure costs at most the newest version after a power cut.
+fn sync_folder(folder: &Path) {
     if let Ok(folder) = File::open(folder) {
         let _ = folder.sync_all();
     }
@@ -118,6 +144,12 @@ mod tests {
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    fn text(text: &'static str) -> impl FnOnce(&mut dyn Write) -> Result<()> {
+        move |writer| {
+            writer.write_all(text.as_bytes()).map_err(|error| StoreError::io(Path::new(""), "write", error))
+        }
     }
 
     #[test]
@@ -143,30 +175,7 @@ mod tests {
         fs::write(&file, "no folder").unwrap();
         let error = write_file(&file.join("weights"), |_| Ok(())).unwrap_err();
         assert!(error.to_string().contains("weights: cannot write: "), "{error}");
-        assert!(write_folder(&file.join("checkpoint"), |_| Ok(())).is_err());
         assert!(write_file(Path::new("/"), |_| Ok(())).is_err());
-    }
-
-    #[test]
-    fn a_folder_is_replaced_whole_or_not_at_all() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("checkpoint");
-        let fill = |text: &'static str| {
-            move |path: &Path| {
-                fs::write(path.join(text), text).unwrap();
-                Ok(())
-            }
-        };
-        write_folder(&target, fill("one")).unwrap();
-        write_folder(&target, fill("two")).unwrap();
-        assert_eq!(names(&target), ["two"]);
-        let failing = write_folder(&target, |path| {
-            fs::write(path.join("three"), "").unwrap();
-            Err(StoreError::json(path, "no"))
-        });
-        assert!(failing.is_err());
-        assert_eq!(names(&target), ["two"]);
-        assert_eq!(names(folder.path()), ["checkpoint"]);
     }
 
     #[cfg(unix)]
@@ -181,5 +190,72 @@ mod tests {
         write_file(&link, new).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"new");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_leads_nowhere_yet_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::os::unix::fs::symlink("real", &link).unwrap();
+        write_file(&link, text("new")).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+    }
+
+    #[test]
+    fn leftovers_of_dead_writers_are_removed_and_those_of_the_living_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weights");
+        for leftover in [".weights.4711-0.partial", ".weights.0123456789abcdef.partial"] {
+            fs::write(folder.path().join(leftover), "half").unwrap();
+        }
+        fs::write(folder.path().join(".weights.of-the-user.partial"), "mine").unwrap();
+        write_file(&path, |writer| {
+            let outer = names(folder.path());
+            assert_eq!(outer.len(), 2, "{outer:?}");
+            write_file(&path, text("inner"))?;
+            assert!(names(folder.path()).iter().any(|name| outer[0] == *name), "removed under its writer");
+            text("outer")(writer)
+        })
+        .unwrap();
+        assert_eq!(names(folder.path()), [".weights.of-the-user.partial", "weights"]);
+        assert_eq!(fs::read(&path).unwrap(), b"outer");
+    }
+
+    #[test]
+    fn writers_of_one_file_do_not_disturb_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weights");
+        std::thread::scope(|scope| {
+            for contents in ["one", "two", "three", "four"] {
+                let path = &path;
+                scope.spawn(move || (0..50).for_each(|_| write_file(path, text(contents)).unwrap()));
+            }
+        });
+        assert!(["one", "two", "three", "four"].contains(&fs::read_to_string(&path).unwrap().as_str()));
+        assert_eq!(names(folder.path()), ["weights"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_plain_files_are_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("it");
+        let refused = |path: &Path, expected: &str| {
+            let error = write_file(path, |_| panic!("nothing to write to")).unwrap_err();
+            assert!(matches!(error, StoreError::NotReplaced { .. }), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
+        };
+        refused(folder.path(), "there is a folder");
+        refused(Path::new("/dev/null"), "there is a device");
+        let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        refused(&path, "it: there is a socket");
+        drop(socket);
+        fs::remove_file(&path).unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        refused(&path, "it: there is a pipe");
+        assert_eq!(names(folder.path()), ["it"]);
     }
 }

@@ -24,6 +24,38 @@ pub enum StoreError {
         source: io::Error,
     },
 
+    /// Something else is where a file or folder should be written.
+    #[error("{}: there is {found}; it is not replaced\n  hint: save under another path, or move it away", path.display())]
+    NotReplaced {
+        /// The path.
+        path: PathBuf,
+        /// The thing that is there.
+        found: String,
+    },
+
+    /// A folder has another writer.
+    #[error(
+        "{}: is written by {holder}, at the moment\n  hint: give each training a folder of its own, or wait until that one ends",
+        path.display()
+    )]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+        /// The other writer: its process and machine, where they are known.
+        holder: String,
+    },
+
+    /// A file of a checkpoint is not as it was saved.
+    #[error("{}: damaged: {found}, but {expected} when it was saved\n  hint: go on from another checkpoint", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// Its length or checksum.
+        found: String,
+        /// The length or checksum it had.
+        expected: String,
+    },
+
     /// A file's contents are not what its format demands.
     #[error("{}: at byte {offset}: {problem}", file.display())]
     Malformed {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kiln_tensor::{
     AnyTensor, DType, Elements, MappedFile, Shape, SharedBytes, Stack, TensorData, TensorType,
@@ -17,6 +17,9 @@ use crate::names::closest;
 
 /// Files from so many bytes on are mapped: below, reading takes no longer and holds nothing.
 const MAPPED_FROM: u64 = 1 << 20;
+
+/// Whether files are mapped. Under Windows a mapped file could not be replaced.
+pub(crate) const MAPS: bool = !cfg!(windows);
 
 /// A safetensors file that is open for reading. Opening reads the header alone; tensors are read one at a time.
 ///
@@ -45,7 +48,7 @@ const MAPPED_FROM: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct TensorFile {
     path: PathBuf,
-    file: Mutex<File>,
+    file: Arc<Mutex<File>>,
     header: Header,
     data_start: u64,
     mapped: Option<Arc<MappedFile>>,
@@ -68,7 +71,7 @@ impl TensorFile {
     /// # Errors
     /// When the file cannot be read, is truncated, goes on after its tensors, or its header is invalid.
     pub fn open(path: impl AsRef<Path>) -> Result<TensorFile> {
-        TensorFile::open_at(path.as_ref(), !cfg!(windows))
+        TensorFile::open_at(path.as_ref(), MAPS)
     }
 
     /// As [`open`](TensorFile::open), for a file that others may change meanwhile: every tensor is copied out of it.
@@ -80,16 +83,24 @@ impl TensorFile {
     }
 
     fn open_at(path: &Path, maps: bool) -> Result<TensorFile> {
+        let file = File::open(path).map_err(|source| StoreError::io(path, "read", source))?;
+        TensorFile::of(path, Arc::new(Mutex::new(file)), maps)
+    }
+
+    /// A file that is open already. `path` is for messages.
+    pub(crate) fn of(path: &Path, shared: Arc<Mutex<File>>, maps: bool) -> Result<TensorFile> {
         let failed = |source| StoreError::io(path, "read", source);
-        let mut file = File::open(path).map_err(failed)?;
+        let mut file = lock(&shared);
         let length = file.metadata().map_err(failed)?.len();
+        file.rewind().map_err(failed)?;
         let header_bytes = header_length(path, &mut file, length)?;
         let mut text = vec![0; header_bytes as usize];
         file.read_exact(&mut text).map_err(failed)?;
         let data_start = LENGTH_BYTES + header_bytes;
         let header = Header::parse(path, &text, length - data_start)?;
         let mapped = if maps && length >= MAPPED_FROM { mapped(&file, length) } else { None };
-        Ok(TensorFile { path: path.to_owned(), file: Mutex::new(file), header, data_start, mapped })
+        drop(file);
+        Ok(TensorFile { path: path.to_owned(), file: shared, header, data_start, mapped })
     }
 
     /// The file's path.
@@ -234,10 +245,15 @@ impl TensorFile {
     }
 
     fn read_bytes(&self, entry: &Entry, bytes: &mut [u8]) -> io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         file.seek(SeekFrom::Start(self.data_start + entry.begin))?;
         file.read_exact(bytes)
     }
+}
+
+/// A file and its place in it, for one reader at a time.
+pub(crate) fn lock(file: &Mutex<File>) -> MutexGuard<'_, File> {
+    file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The file in memory, where the system can map it; its length was checked.
@@ -301,6 +317,9 @@ pub(crate) enum Source {
     Device(AnyTensor),
 }
 
+/// Tensors for a file, by name.
+pub(crate) type NamedSources = Vec<(String, Source)>;
+
 impl Source {
     fn ty(&self) -> TensorType {
         match self {
@@ -319,9 +338,18 @@ impl Source {
 
 pub(crate) fn write_tensors(
     path: &Path,
-    mut tensors: Vec<(String, Source)>,
+    tensors: NamedSources,
     metadata: &BTreeMap<String, String>,
 ) -> Result<()> {
+    write_file(path, tensor_writer(path, tensors, metadata)?)
+}
+
+/// Writes the contents of a safetensors file. `path` is for messages.
+pub(crate) fn tensor_writer(
+    path: &Path,
+    mut tensors: NamedSources,
+    metadata: &BTreeMap<String, String>,
+) -> Result<impl FnOnce(&mut dyn Write) -> Result<()> + use<>> {
     // Wide elements first, so that every tensor is aligned to its elements.
     tensors.sort_by(|(left, a), (right, b)| {
         let (a, b) = (a.ty().dtype, b.ty().dtype);
@@ -333,13 +361,14 @@ pub(crate) fn write_tensors(
         let problem = format!("the header would be longer than the {MAX_HEADER_BYTES} bytes allowed");
         return Err(StoreError::malformed(path, 0, problem));
     }
-    write_file(path, |writer| {
-        let failed = |source| StoreError::io(path, "write", source);
+    let path = path.to_owned();
+    Ok(move |writer: &mut dyn Write| {
+        let failed = |source| StoreError::io(&path, "write", source);
         writer.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
         writer.write_all(header.as_bytes()).map_err(failed)?;
         for (name, source) in tensors {
             let data = source.into_data();
-            let data = data.map_err(|source| StoreError::Tensor { file: path.to_owned(), name, source })?;
+            let data = data.map_err(|source| StoreError::Tensor { file: path.clone(), name, source })?;
             write_elements(writer, &data).map_err(failed)?;
         }
         Ok(())

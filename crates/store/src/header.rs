@@ -166,10 +166,13 @@ impl<'de> Visitor<'de> for HeaderVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
-        let mut header = Header::default();
+        let (mut header, mut has_metadata) = (Header::default(), false);
         while let Some(name) = map.next_key::<String>()? {
             if name == METADATA {
-                header.metadata = map.next_value()?;
+                if std::mem::replace(&mut has_metadata, true) {
+                    return Err(A::Error::custom(format_args!("`{METADATA}` is there twice")));
+                }
+                header.metadata = map.next_value::<Texts>()?.0;
                 continue;
             }
             let EntryText { dtype, shape, data_offsets: (begin, end) } = map.next_value()?;
@@ -179,6 +182,35 @@ impl<'de> Visitor<'de> for HeaderVisitor {
             }
         }
         Ok(header)
+    }
+}
+
+/// Texts by key, each key once.
+struct Texts(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
+        deserializer.deserialize_map(TextsVisitor)
+    }
+}
+
+struct TextsVisitor;
+
+impl<'de> Visitor<'de> for TextsVisitor {
+    type Value = Texts;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of texts")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
+        let mut texts = BTreeMap::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if texts.insert(key.clone(), map.next_value()?).is_some() {
+                return Err(A::Error::custom(format_args!("`{METADATA}` has two texts of the key `{key}`")));
+            }
+        }
+        Ok(Texts(texts))
     }
 }
 

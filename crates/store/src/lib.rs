@@ -28,16 +28,19 @@
 //! * [`save_module`] and [`load_module`] for weights. Loading is strict: everything that does not fit is listed.
 //!   [`LoadOptions`] rename, cast, and leave out tensors.
 //! * [`save_optimizer`] and [`load_optimizer`] for what an optimizer remembers.
-//! * [`Checkpoint`] holds both, the place in training and the state of the random numbers, in a folder.
+//! * [`Checkpoint`] holds both, the place in training and the state of the random numbers, in a folder with checksums.
+//!   [`CheckpointWriter`] keeps a folder to one training.
 //! * [`TensorFile`] and [`save_tensors`] for any named tensors.
 //! * [`numpy`] for `.npy` and `.npz` files.
 //!
-//! A file is written beside its target and renamed: a half-written file never replaces a good one. Reading allocates no
+//! A file is written beside its target and renamed: a half-written file never replaces a good one. Only plain files and checkpoints
+//! are replaced. Reading allocates no
 //! more than the file is long, and a damaged file is an error that names the file and the byte.
 #![forbid(unsafe_code)]
 
 pub mod atomic;
 mod checkpoint;
+mod checksum;
 mod error;
 mod file;
 mod header;
@@ -46,7 +49,7 @@ mod names;
 pub mod numpy;
 mod optimizer;
 
-pub use checkpoint::{Checkpoint, TrainingState};
+pub use checkpoint::{Checkpoint, CheckpointWriter, TrainingState};
 pub use error::{Mismatch, Result, StoreError, TypeMismatch};
 pub use file::{TensorFile, TensorInfo, save_tensors};
 pub use module::{

@@ -9,7 +9,7 @@ use kiln_nn::{Module, Parameter, VisitorMut};
 use kiln_tensor::{DType, TensorType};
 
 use crate::error::{Mismatch, Result, StoreError, TypeMismatch};
-use crate::file::{Contents, Source, TensorFile, write_tensors};
+use crate::file::{Contents, NamedSources, Source, TensorFile, write_tensors};
 use crate::names::closest;
 
 /// Writes all parameters and buffers of a module to a safetensors file, under their dotted names. The file is complete
@@ -32,14 +32,33 @@ pub fn save_module_with(
     path: impl AsRef<Path>,
     metadata: &BTreeMap<String, String>,
 ) -> Result<()> {
-    let mut metadata = metadata.clone();
-    metadata.entry("format".to_owned()).or_insert_with(|| "pt".to_owned());
+    let (tensors, mut all) = module_tensors(module);
+    all.extend(metadata.clone());
+    write_tensors(path.as_ref(), tensors, &all)
+}
+
+/// All parameters and buffers of a module, and the metadata of its files.
+pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<String, String>) {
     let mut tensors = Vec::new();
     for_each(module, |name, parameter| tensors.push((name.to_owned(), Source::Device(parameter.value))));
-    write_tensors(path.as_ref(), tensors, &metadata)
+    (tensors, BTreeMap::from([("format".to_owned(), "pt".to_owned())]))
 }
 
 /// The module with its parameters and buffers as a safetensors file has them.
+///
+/// On the processor, parameters from a file of a megabyte or more stay in the file, which is mapped into memory
+/// ([`TensorFile`]), except under Windows. Replacing or deleting the file is harmless, and Kiln only ever replaces files. Another program that
+/// writes into the file in place changes the parameters. One that truncates it ends this process by a signal (`SIGBUS`) at the next read of what is gone.
+/// Where that may happen, copy:
+///
+/// ```no_run
+/// # use kiln_nn::{Linear, LinearConfig};
+/// # use kiln_store::{LoadOptions, load_module_with};
+/// # use kiln_tensor::Flex;
+/// # let model: Linear<Flex> = LinearConfig::new(2, 2).init(&Default::default());
+/// let (model, _) = load_module_with(model, "shared.safetensors", &LoadOptions::new().copy(true))?;
+/// # Ok::<(), kiln_store::StoreError>(())
+/// ```
 ///
 /// # Errors
 /// When the file cannot be read or is damaged, or does not have exactly the module's parameters, each of its type:
@@ -74,8 +93,17 @@ pub fn load_module_into(
         true => TensorFile::open_unmapped(path)?,
         false => TensorFile::open(path)?,
     };
-    let plan = Plan::new(module, &file, options)?;
-    let mut loaded = plan.read(&file)?;
+    load_module_from(module, &file, options)
+}
+
+/// As [`load_module_into`], from a file that is open.
+pub(crate) fn load_module_from(
+    module: &mut dyn Module,
+    file: &TensorFile,
+    options: &LoadOptions,
+) -> Result<LoadReport> {
+    let plan = Plan::new(module, file, options)?;
+    let mut loaded = plan.read(file)?;
     module.visit_mut(&mut kiln_nn::Path::new(), &mut Placer(&mut loaded));
     Ok(plan.report)
 }

@@ -7,7 +7,7 @@ use kiln_nn::Module;
 use kiln_optim::{Optimizer, OptimizerState};
 
 use crate::error::{Result, StoreError};
-use crate::file::{TensorFile, save_tensors};
+use crate::file::{NamedSources, Source, TensorFile, write_tensors};
 
 /// The key of the optimizer's name in the metadata.
 const OPTIMIZER: &str = "kiln.optimizer";
@@ -18,9 +18,20 @@ const OPTIMIZER: &str = "kiln.optimizer";
 /// When the file cannot be written, or a device failed.
 pub fn save_optimizer(optimizer: &dyn Optimizer, module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
+    let (tensors, metadata) = optimizer_tensors(optimizer, module, path)?;
+    write_tensors(path, tensors, &metadata)
+}
+
+/// What an optimizer remembers, and the metadata that says of which optimizer it is. `path` is for messages.
+pub(crate) fn optimizer_tensors(
+    optimizer: &dyn Optimizer,
+    module: &dyn Module,
+    path: &Path,
+) -> Result<(NamedSources, BTreeMap<String, String>)> {
     let state = optimizer.state(module).map_err(|source| refused(path, source))?;
     let metadata = BTreeMap::from([(OPTIMIZER.to_owned(), state.optimizer().to_owned())]);
-    save_tensors(path, state.into_tensors(), &metadata)
+    let tensors = state.into_tensors().into_iter().map(|(name, data)| (name, Source::Host(data)));
+    Ok((tensors.collect(), metadata))
 }
 
 /// Replaces what an optimizer remembers of a module by what [`save_optimizer`] wrote. On an error the optimizer is
@@ -33,7 +44,14 @@ pub fn load_optimizer(
     module: &dyn Module,
     path: impl AsRef<Path>,
 ) -> Result<()> {
-    let file = TensorFile::open(path)?;
+    load_optimizer_from(optimizer, module, &TensorFile::open(path)?)
+}
+
+pub(crate) fn load_optimizer_from(
+    optimizer: &mut dyn Optimizer,
+    module: &dyn Module,
+    file: &TensorFile,
+) -> Result<()> {
     let Some(name) = file.metadata().get(OPTIMIZER) else {
         let problem = format!("holds no optimizer state: its metadata has no `{OPTIMIZER}`");
         return Err(StoreError::json(file.path(), problem));

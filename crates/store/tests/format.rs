@@ -126,6 +126,11 @@ fn damage_is_named_with_file_and_byte() {
     assert!(problem(far, &[0; 8]).contains("truncated"));
     let twice = r#"{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#;
     assert!(problem(twice, &[0; 2]).contains("two tensors are called `x`"));
+    let twice = r#"{"__metadata__":{"a":"1"},"__metadata__":{"a":"1"}}"#;
+    assert!(problem(twice, &[]).contains("`__metadata__` is there twice"));
+    let twice = r#"{"__metadata__":{"a":"1","a":"2"}}"#;
+    assert!(problem(twice, &[]).contains("`__metadata__` has two texts of the key `a`"));
+    assert!(opened(r#"{"__metadata__":{"a":"1","b":"1"}}"#, &[]).is_ok());
     let deep = format!(r#"{{"x":{{"dtype":"U8","shape":[{}1],"data_offsets":[0,1]}}}}"#, "1,".repeat(20));
     assert!(problem(&deep, &[0]).contains("more than 12 axes"));
     let nested = format!(r#"{{"x":{}"#, "[".repeat(100_000));

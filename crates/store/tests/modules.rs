@@ -271,8 +271,9 @@ fn damaged_checkpoints_are_errors() {
 
     let json = path.join("training.json");
     let text = fs::read_to_string(&json).unwrap();
-    fs::write(&json, text.replace("\"version\": 1", "\"version\": 2")).unwrap();
-    assert!(Checkpoint::open(&path).unwrap_err().to_string().contains("is of version 2"));
+    fs::write(&json, text.replace("\"version\": 2", "\"version\": 3")).unwrap();
+    let error = Checkpoint::open(&path).unwrap_err().to_string();
+    assert!(error.contains("is of version 3, but this program reads versions 1 to 2"), "{error}");
     fs::write(&json, &text[..text.len() / 2]).unwrap();
     assert!(Checkpoint::open(&path).unwrap_err().to_string().contains("training.json: EOF"));
 }

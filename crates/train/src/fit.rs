@@ -7,6 +7,7 @@ use kiln_nn::{AutodiffModule, GradientsParams, Module};
 use kiln_optim::Optimizer;
 
 use crate::error::{Place, Result, TrainError};
+use crate::folders::Folders;
 use crate::history::{EpochReport, History, Scores, StepReport, StopReason};
 use crate::meter::Meter;
 use crate::metric::Metric;
@@ -24,7 +25,8 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     ///
     /// # Errors
     /// When an option makes no sense, a batch cannot be made, the loss is NaN or infinite, the optimizer refuses a step,
-    /// the device fails, or a checkpoint cannot be written. The trainer then still has the model.
+    /// the device fails, or a checkpoint cannot be written. Folders that cannot be written are found before training
+    /// starts. The trainer then still has the model.
     ///
     /// # Panics
     /// When the model panics, as typed tensors do on wrong shapes.
@@ -60,6 +62,21 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         M: TrainStep<T>,
     {
         self.check()?;
+        self.folders = self.open_folders()?;
+        let history = self.run_epochs(train, &mut validate);
+        self.folders = Folders::default();
+        history
+    }
+
+    fn run_epochs<T>(
+        &mut self,
+        train: &DataLoader<T>,
+        validate: &mut impl FnMut(&mut Self, u64) -> Result<Option<Scores>>,
+    ) -> Result<History>
+    where
+        T: Send + 'static,
+        M: TrainStep<T>,
+    {
         let mut history = History::default();
         while self.position.epoch < self.options.epochs {
             if self.has_waited_enough() {
@@ -200,20 +217,13 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         let min_delta = self.options.early_stopping.map_or(0.0, |stopping| stopping.min_delta);
         let higher_is_better = self.higher_is_better();
         let is_best = self.position.best.update(report.epoch, value, higher_is_better, min_delta);
-        if let (true, Some(folder)) = (is_best, &self.options.best_folder) {
-            self.save(folder)?;
+        if is_best {
+            self.save_best()?;
         }
         self.save_last()?;
         let Trainer { on_epoch, model, .. } = self;
         on_epoch.iter_mut().for_each(|callback| callback(report, model));
         Ok(())
-    }
-
-    fn save_last(&self) -> Result<()> {
-        match &self.options.last_folder {
-            Some(folder) => self.save(folder),
-            None => Ok(()),
-        }
     }
 
     fn place(&self) -> Place {

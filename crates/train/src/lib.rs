@@ -76,6 +76,7 @@
 
 mod error;
 mod fit;
+mod folders;
 mod history;
 mod meter;
 mod metric;

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use kiln_nn::Module;
 use kiln_optim::{LearningRate, LossScaler, LossScalerState, Optimizer};
-use kiln_store::{Checkpoint, TrainingState};
+use kiln_store::{Checkpoint, CheckpointWriter, TrainingState};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, TrainError};
+use crate::folders::Folders;
 use crate::history::{EpochReport, StepReport};
 use crate::metric::Metric;
 use crate::stopping::{Best, EarlyStopping, Interrupter, Monitor};
@@ -28,6 +29,8 @@ pub struct Trainer<M, O> {
     pub(crate) on_step: Vec<StepCallback>,
     pub(crate) on_epoch: Vec<EpochCallback<M>>,
     pub(crate) position: Position,
+    /// Those of the options while training runs.
+    pub(crate) folders: Folders,
 }
 
 type StepCallback = Box<dyn FnMut(&StepReport)>;
@@ -79,6 +82,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
             on_step: Vec::new(),
             on_epoch: Vec::new(),
             position: Position::default(),
+            folders: Folders::default(),
         }
     }
 
@@ -141,7 +145,8 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         self
     }
 
-    /// Writes a checkpoint to this folder after each epoch whose watched number is the best so far.
+    /// Writes a checkpoint to this folder after each epoch whose watched number is the best so far. The rules of
+    /// [`keep_last`](Trainer::keep_last) hold for it too.
     #[must_use]
     pub fn keep_best(mut self, folder: impl Into<PathBuf>) -> Self {
         self.options.best_folder = Some(folder.into());
@@ -150,6 +155,10 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
 
     /// Writes a checkpoint to this folder after each epoch, and when training is interrupted, for
     /// [`resume`](Trainer::resume).
+    ///
+    /// Before training starts, [`fit`](Trainer::fit) makes the folder's parents and locks the folder until it returns. It is an error
+    /// when the folder cannot be written, another training has it, it holds anything but a checkpoint, or it is
+    /// that of [`keep_best`](Trainer::keep_best), in it or around it.
     #[must_use]
     pub fn keep_last(mut self, folder: impl Into<PathBuf>) -> Self {
         self.options.last_folder = Some(folder.into());
@@ -239,14 +248,36 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         (self.model, self.optimizer)
     }
 
-    pub(crate) fn save(&self, folder: &std::path::Path) -> Result<()> {
+    /// Writes the folder of the last checkpoint, if one is kept.
+    pub(crate) fn save_last(&mut self) -> Result<()> {
+        let Some(mut writer) = self.folders.last.take() else { return Ok(()) };
+        let saved = self.save(&mut writer);
+        self.folders.last = Some(writer);
+        saved
+    }
+
+    /// Writes the folder of the best checkpoint, if one is kept.
+    pub(crate) fn save_best(&mut self) -> Result<()> {
+        let Some(mut writer) = self.folders.best.take() else { return Ok(()) };
+        let saved = self.save(&mut writer);
+        self.folders.best = Some(writer);
+        saved
+    }
+
+    fn save(&self, writer: &mut CheckpointWriter) -> Result<()> {
         let Position { epoch, step, .. } = self.position;
         let mut state =
             TrainingState::of(&self.model).at(epoch, step).with_value(POSITION, &self.position)?;
         if let Some(scaler) = &self.options.scaler {
             state = state.with_value(SCALER, &scaler.state())?;
         }
-        Ok(Checkpoint::save(folder, &self.model, Some(&self.optimizer), &state)?)
+        Ok(writer.save(&self.model, Some(&self.optimizer), &state)?)
+    }
+
+    /// Locks the folders of the checkpoints that are kept.
+    pub(crate) fn open_folders(&self) -> Result<Folders> {
+        let Options { last_folder, best_folder, .. } = &self.options;
+        Folders::open(last_folder.as_deref(), best_folder.as_deref())
     }
 
     /// Finds options that make no sense before anything starts.

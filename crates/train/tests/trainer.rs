@@ -1,13 +1,13 @@
 //! Training small networks: what is learned, what is repeated bit for bit, what stops it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 
 use kiln_data::{DataError, DataLoader, DataLoaderBuilder, InMemoryDataset};
 use kiln_nn::{Module, Param};
 use kiln_optim::{Adam, AdamConfig, SgdConfig};
-use kiln_store::Checkpoint;
+use kiln_store::{Checkpoint, CheckpointWriter, StoreError};
 use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Flex, Int, Tensor, loss};
 use kiln_train::{
     Accuracy, EarlyStopping, Interrupter, Metric, Monitor, StepOutput, StopReason, TrainStep, Trainer,
@@ -281,6 +281,48 @@ fn options_that_make_no_sense_are_named() {
     Checkpoint::save(&foreign, &net(), None, &kiln_store::TrainingState::of(&net())).unwrap();
     let error = trainer().resume(&Checkpoint::open(&foreign).unwrap()).unwrap_err().to_string();
     assert!(error.contains("it must be one that a trainer wrote"), "{error}");
+}
+
+#[test]
+fn folders_of_checkpoints_are_checked_before_training_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let steps = Rc::new(Cell::new(0));
+    let counter = Rc::clone(&steps);
+    let counting = move || {
+        let steps = Rc::clone(&counter);
+        trainer().on_step(move |_| steps.set(steps.get() + 1))
+    };
+    let fit = |mut trainer: Trainer<Net<B>, Adam>| trainer.fit_without_validation(&loader::<B>(items()));
+    let refused = |trainer: Trainer<Net<B>, Adam>, expected: &str| {
+        let error = fit(trainer).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(steps.get(), 0, "training started");
+    };
+    for (last, best) in [("runs", "runs/best"), ("runs/last", "runs"), ("runs", "runs")] {
+        let nested = counting().keep_last(at(last)).keep_best(at(best));
+        refused(nested, "neither inside that of `keep_last` nor around it");
+        assert!(!at("runs").exists());
+    }
+    std::fs::write(at("file"), "").unwrap();
+    refused(counting().keep_best(at("file/best")), "file: cannot make the folder");
+    std::fs::create_dir_all(at("precious")).unwrap();
+    std::fs::write(at("precious/thesis.txt"), "years of work").unwrap();
+    refused(counting().keep_last(at("precious")), "precious: there is a folder with `thesis.txt`");
+
+    let other = CheckpointWriter::open(at("runs/last")).unwrap();
+    refused(counting().keep_last(at("runs/last")), "runs/last: is written by this process");
+    drop(other);
+    let mut trained = counting().keep_last(at("runs/last")).keep_best(at("runs/best"));
+    let inner = at("runs/last");
+    trained = trained.on_epoch(move |_, _| {
+        assert!(matches!(CheckpointWriter::open(&inner), Err(StoreError::Locked { .. })));
+    });
+    trained.fit_without_validation(&loader::<B>(items())).unwrap();
+    assert!(Checkpoint::open(at("runs/last")).is_ok() && Checkpoint::open(at("runs/best")).is_ok());
+    // The trainer is there still, its locks are not.
+    assert!(CheckpointWriter::open(at("runs/last")).is_ok());
+    assert!(CheckpointWriter::open(at("runs/best")).is_ok());
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! Names beside a target: where a file or folder is, before it takes the target's place and after it left it.
+//!
+//! For a target `run` they are `.run.0123456789abcdef.partial`, `.run.0123456789abcdef.old` and `.run.lock`. The middle is
+//! random: process numbers repeat in containers, and several machines may share a folder.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The ending of the name of something that is being written.
+pub(super) const PARTIAL: &str = ".partial";
+
+/// The ending of the name of a folder that was replaced.
+pub(super) const OLD: &str = ".old";
+
+/// As many links as Linux follows.
+const MAX_LINKS: usize = 40;
+
+/// Names that exist already are this often replaced by others.
+const MAX_NAMES: usize = 100;
+
+/// The path that a target leads to: symbolic links are followed, also one that leads to nothing yet.
+pub(super) fn resolve(target: &Path) -> io::Result<PathBuf> {
+    // A `/` at the end would follow the link before it can be read.
+    let mut path: PathBuf = target.components().collect();
+    for _ in 0..MAX_LINKS {
+        let Ok(to) = fs::read_link(&path) else {
+            return match path.file_name() {
+                Some(_) => Ok(path),
+                None => Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file")),
+            };
+        };
+        path = parent(&path).join(to).components().collect();
+    }
+    Err(io::Error::other("the path goes through too many symbolic links"))
+}
+
+/// The folder that something is in.
+pub(super) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(_) | None => Path::new("."),
+    }
+}
+
+/// The name beside a target with that ending: `.run.lock`.
+pub(super) fn named(target: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(ending);
+    target.with_file_name(name)
+}
+
+/// Creates something under a random name beside a target, which nothing else has.
+pub(super) fn create<T>(
+    target: &Path,
+    ending: &str,
+    create: impl Fn(&Path) -> io::Result<T>,
+) -> io::Result<(PathBuf, T)> {
+    for _ in 0..MAX_NAMES {
+        // The keys of each `RandomState` are random for the process and differ within it.
+        let random = RandomState::new().build_hasher().finish();
+        let path = named(target, &format!(".{random:016x}{ending}"));
+        match create(&path) {
+            Ok(created) => return Ok((path, created)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "no free name for a temporary file"))
+}
+
+/// Whether a name is one that [`create`] makes for a target called `target`. Earlier versions wrote two numbers with a
+/// `-` between them in place of the random one.
+pub(super) fn is_beside(name: &OsStr, target: &OsStr, ending: &str) -> bool {
+    let middle = || {
+        let rest = name.as_encoded_bytes().strip_prefix(b".")?;
+        let rest = rest.strip_prefix(target.as_encoded_bytes())?.strip_prefix(b".")?;
+        rest.strip_suffix(ending.as_bytes())
+    };
+    let is_ours = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-');
+    middle().is_some_and(|middle| !middle.is_empty() && middle.iter().all(is_ours))
+}
+
+/// Everything beside a target that has a name of [`create`], among the folder's first entries.
+pub(super) fn all(target: &Path, ending: &str, max_entries: usize) -> Vec<PathBuf> {
+    // A folder that cannot be listed has nothing to find; the next step says why.
+    let (Some(name), Ok(entries)) = (target.file_name(), fs::read_dir(parent(target))) else {
+        return Vec::new();
+    };
+    let names = entries.take(max_entries).flatten().map(|entry| entry.file_name());
+    let found = names.filter(|other| is_beside(other, name, ending));
+    found.map(|found| target.with_file_name(found)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_own_names_are_found() {
+        let is = |name: &str| is_beside(OsStr::new(name), OsStr::new("run"), PARTIAL);
+        assert!(is(".run.0123456789abcdef.partial"));
+        assert!(is(".run.4711-0.partial"));
+        for other in [
+            "run.12.partial",
+            ".run.partial",
+            ".run..partial",
+            ".run.12.old",
+            ".run.1.12.partial",
+            ".run.notes.partial",
+            ".running.12.partial",
+        ] {
+            assert!(!is(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_taken_name_is_replaced_by_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let tried = std::cell::Cell::new(0);
+        let create_second = |path: &Path| {
+            tried.set(tried.get() + 1);
+            match tried.get() {
+                1 => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
+                _ => fs::write(path, ""),
+            }
+        };
+        let (path, ()) = create(&folder.path().join("x"), PARTIAL, create_second).unwrap();
+        assert_eq!((tried.get(), path.exists()), (2, true));
+        assert_eq!(all(&folder.path().join("x"), PARTIAL, 10), [path]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_to_where_nothing_is_yet() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        symlink("sub/../two", at("one")).unwrap();
+        symlink(at("real"), at("two")).unwrap();
+        fs::create_dir(at("sub")).unwrap();
+        assert_eq!(resolve(&at("one/")).unwrap(), at("real"));
+        assert_eq!(resolve(Path::new("plain")).unwrap(), Path::new("plain"));
+        symlink("loop", at("loop")).unwrap();
+        assert!(resolve(&at("loop")).unwrap_err().to_string().contains("too many symbolic links"));
+        assert!(resolve(Path::new("/")).unwrap_err().to_string().contains("names no file"));
+        assert!(resolve(Path::new("..")).is_err());
+    }
+}

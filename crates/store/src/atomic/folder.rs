@@ -1,0 +1,275 @@
+//! Folders that are written and read as a whole.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::beside::{self, OLD, PARTIAL};
+use super::lock::PathLock;
+use super::sync_folder;
+use crate::error::{Result, StoreError};
+
+/// Which files a folder has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FolderKind {
+    /// What such a folder is, for messages.
+    pub(crate) name: &'static str,
+    /// The file that each such folder has.
+    pub(crate) index: &'static str,
+    /// All files that such a folder may have.
+    pub(crate) files: &'static [&'static str],
+}
+
+/// What systems put into folders that somebody looks at.
+const SYSTEM_FILES: [&str; 3] = [".DS_Store", "Thumbs.db", "desktop.ini"];
+
+impl FolderKind {
+    fn may_hold(&self, name: &OsStr) -> bool {
+        let is_own = self.files.iter().any(|&file| {
+            // Earlier versions wrote each file beside its place.
+            name == file || beside::is_beside(name, OsStr::new(file), PARTIAL)
+        });
+        is_own || SYSTEM_FILES.iter().any(|&file| name == file)
+    }
+
+    /// Removes a folder of this kind; anything else in it stays, and the folder around it.
+    fn discard(&self, folder: &Path) {
+        // Without its index first: what is left of a folder is none.
+        let _ = fs::remove_file(folder.join(self.index));
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        for entry in entries.flatten().filter(|entry| self.may_hold(&entry.file_name())) {
+            let _ = fs::remove_file(entry.path());
+        }
+        let _ = fs::remove_dir(folder);
+    }
+
+    /// The newest whole folder of those that were replaced, for when none is in its place.
+    pub(super) fn last_replaced(&self, real: &Path) -> Option<PathBuf> {
+        let whole = beside::all(real, OLD, usize::MAX).into_iter().filter_map(|folder| {
+            let written = fs::metadata(folder.join(self.index)).ok()?.modified().ok();
+            Some((written.unwrap_or(SystemTime::UNIX_EPOCH), folder))
+        });
+        whole.max().map(|(_, folder)| folder)
+    }
+}
+
+/// The only writer of a folder, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct FolderWriter {
+    shown: PathBuf,
+    real: PathBuf,
+    kind: FolderKind,
+    lock: PathLock,
+}
+
+impl FolderWriter {
+    /// Makes sure that a folder can be written: its parents are made, nothing else is in its place, and no one else writes it.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when another writes it and has not ended after `patience`, [`StoreError::NotReplaced`] when
+    /// something else is in its place, [`StoreError::Io`] when it cannot be written.
+    pub(crate) fn open(target: &Path, kind: FolderKind, patience: Duration) -> Result<FolderWriter> {
+        let failed = |source| StoreError::io(target, "write", source);
+        let real = beside::resolve(target).map_err(failed)?;
+        let parent = beside::parent(&real);
+        fs::create_dir_all(parent).map_err(|source| StoreError::io(parent, "make the folder", source))?;
+        let lock = PathLock::acquire(&real, target, patience)?;
+        let writer = FolderWriter { shown: target.to_owned(), real, kind, lock };
+        writer.check_place()?;
+        writer.remove_leftovers().map_err(failed)?;
+        // A folder may be there that lets nobody make folders in it, though files.
+        drop(writer.partial().map_err(failed)?);
+        Ok(writer)
+    }
+
+    /// The folder, as it was asked for.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.shown
+    }
+
+    /// Writes the folder: `write` fills the one whose path it gets, which then takes the former one's place in one go. On an error
+    /// the former one is as it was.
+    ///
+    /// # Errors
+    /// The error of `write`, [`StoreError::NotReplaced`] when something else has come in its place, or [`StoreError::Io`].
+    pub(crate) fn write(&mut self, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        let failed = |source| StoreError::io(&self.shown, "write", source);
+        fs::create_dir_all(beside::parent(&self.real)).map_err(failed)?;
+        self.remove_leftovers().map_err(failed)?;
+        let partial = self.partial().map_err(failed)?;
+        write(&partial.path)?;
+        sync_folder(&partial.path);
+        self.check_place()?;
+        self.put_in_place(&partial.path).map_err(failed)?;
+        sync_folder(beside::parent(&self.real));
+        // Where both were exchanged, the name is now that of the former folder, which goes with it.
+        drop(partial);
+        Ok(())
+    }
+
+    fn partial(&self) -> io::Result<PartialFolder> {
+        let (path, ()) = beside::create(&self.real, PARTIAL, |path| fs::create_dir(path))?;
+        Ok(PartialFolder { path, kind: self.kind })
+    }
+
+    /// Only an empty folder and one of the same kind may be replaced.
+    fn check_place(&self) -> Result<()> {
+        let refused = |found| Err(StoreError::NotReplaced { path: self.shown.clone(), found });
+        let Ok(metadata) = fs::symlink_metadata(&self.real) else { return Ok(()) };
+        if !metadata.is_dir() {
+            return refused(super::describe(metadata.file_type()).to_owned());
+        }
+        let entries = fs::read_dir(&self.real).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let entries = entries.map_err(|source| StoreError::io(&self.shown, "read", source))?;
+        let kind = self.kind.name;
+        for entry in &entries {
+            let name = entry.file_name();
+            if !self.kind.may_hold(&name) || entry.file_type().is_ok_and(|file| file.is_dir()) {
+                return refused(format!("a folder with `{}`, which is no part of a {kind}", name.display()));
+            }
+        }
+        if !entries.is_empty() && !entries.iter().any(|entry| entry.file_name() == self.kind.index) {
+            return refused(format!("a folder without `{}`, which each {kind} has", self.kind.index));
+        }
+        Ok(())
+    }
+
+    /// Removes what writers left that did not come to their end, and brings back a folder that was moved away and never replaced.
+    fn remove_leftovers(&self) -> io::Result<()> {
+        if !self.lock.is_exclusive() {
+            return Ok(());
+        }
+        if fs::symlink_metadata(&self.real).is_err()
+            && let Some(folder) = self.kind.last_replaced(&self.real)
+        {
+            fs::rename(folder, &self.real)?;
+        }
+        for ending in [OLD, PARTIAL] {
+            beside::all(&self.real, ending, usize::MAX).iter().for_each(|folder| self.kind.discard(folder));
+        }
+        Ok(())
+    }
+
+    fn put_in_place(&self, new: &Path) -> io::Result<()> {
+        if fs::symlink_metadata(&self.real).is_err() {
+            return fs::rename(new, &self.real);
+        }
+        // Some systems, file systems and sandboxes do not exchange; an error of another kind comes back from the renames.
+        exchange(new, &self.real).or_else(|_| self.rename_twice(new))
+    }
+
+    /// Between the two renames the only whole folder is the former one, under a name that [`super::snapshot`] looks for.
+    fn rename_twice(&self, new: &Path) -> io::Result<()> {
+        let rename = |old: &Path| match old.exists() {
+            true => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
+            false => fs::rename(&self.real, old),
+        };
+        let (old, ()) = beside::create(&self.real, OLD, rename)?;
+        if let Err(error) = fs::rename(new, &self.real) {
+            fs::rename(&old, &self.real)?;
+            return Err(error);
+        }
+        self.kind.discard(&old);
+        Ok(())
+    }
+}
+
+/// A folder under a name of its own, which is removed with it.
+struct PartialFolder {
+    path: PathBuf,
+    kind: FolderKind,
+}
+
+impl Drop for PartialFolder {
+    fn drop(&mut self) {
+        self.kind.discard(&self.path);
+    }
+}
+
+/// Exchanges two folders in one go.
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn exchange(_one: &Path, _other: &Path) -> io::Result<()> {
+    Err(io::Error::from(io::ErrorKind::Unsupported))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: FolderKind = FolderKind { name: "pair", index: "one", files: &["one", "two"] };
+
+    fn fill(text: &'static str) -> impl Fn(&Path) -> Result<()> {
+        move |folder| {
+            fs::write(folder.join("one"), text).unwrap();
+            Ok(())
+        }
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_folder_is_replaced_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("pair");
+        let open = || FolderWriter::open(&target, KIND, Duration::ZERO).unwrap();
+        open().write(fill("1")).unwrap();
+        open().write(fill("2")).unwrap();
+        let failing = open().write(|path| {
+            fs::write(path.join("two"), "").unwrap();
+            Err(StoreError::json(path, "no"))
+        });
+        assert!(failing.is_err());
+        assert_eq!(names(&target), ["one"]);
+        assert_eq!(fs::read_to_string(target.join("one")).unwrap(), "2");
+        #[cfg(unix)]
+        assert_eq!(names(folder.path()), ["pair"]);
+    }
+
+    /// Where the system does not exchange folders.
+    #[test]
+    fn two_renames_replace_a_folder_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("pair");
+        let mut writer = FolderWriter::open(&target, KIND, Duration::ZERO).unwrap();
+        writer.write(fill("1")).unwrap();
+        let partial = writer.partial().unwrap();
+        fill("2")(&partial.path).unwrap();
+        writer.rename_twice(&partial.path).unwrap();
+        assert_eq!(fs::read_to_string(target.join("one")).unwrap(), "2");
+        // The new folder is no longer there: the former one comes back.
+        assert!(writer.rename_twice(&partial.path).is_err());
+        assert_eq!(fs::read_to_string(target.join("one")).unwrap(), "2");
+        drop((partial, writer));
+        #[cfg(unix)]
+        assert_eq!(names(folder.path()), ["pair"]);
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+    #[test]
+    fn an_exchange_is_one_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        for path in [&one, &other] {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join(path.file_name().unwrap()), "").unwrap();
+        }
+        match exchange(&one, &other) {
+            Ok(()) => assert_eq!((names(&one), names(&other)), (vec!["other".into()], vec!["one".into()])),
+            Err(error) => eprintln!("the temporary folder's file system does not exchange: {error}"),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! One writer a path.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::beside;
+use crate::error::{Result, StoreError};
+
+/// No text in a lock file is longer, in bytes.
+const MAX_HOLDER_BYTES: u64 = 300;
+
+/// The right to write a path. No other process has it at the same time, and nobody else in this one.
+///
+/// It is a lock of the system on `.NAME.lock` beside the path, so it ends with the process however that ends. The file says
+/// who holds the lock.
+#[derive(Debug)]
+pub(super) struct PathLock {
+    #[cfg_attr(not(unix), expect(dead_code, reason = "the file stays"))]
+    path: PathBuf,
+    /// The lock ends when this closes.
+    file: File,
+    is_exclusive: bool,
+}
+
+impl PathLock {
+    /// Locks a path, for which it waits so long.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] with the holder, or [`StoreError::Io`] where no file can be written beside the path.
+    pub(super) fn acquire(real: &Path, shown: &Path, patience: Duration) -> Result<PathLock> {
+        let failed = |source| StoreError::io(shown, "write", source);
+        let path = beside::named(real, ".lock");
+        let started = Instant::now();
+        loop {
+            let mut file = open(&path).map_err(failed)?;
+            let is_exclusive = match file.try_lock() {
+                Ok(()) => true,
+                Err(TryLockError::WouldBlock) if started.elapsed() < patience => {
+                    thread::sleep(Duration::from_millis(5));
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StoreError::Locked { path: shown.to_owned(), holder: holder(&mut file) });
+                }
+                // Some network file systems have no locks. Each save is still whole.
+                Err(TryLockError::Error(_)) => false,
+            };
+            if is_exclusive && !is_at(&file, &path) {
+                // The former holder removed the file after it was opened here.
+                continue;
+            }
+            // Who holds the lock is told as far as the disk has room for it.
+            let _ = file.set_len(0).and_then(|()| file.write_all(this_process().as_bytes()));
+            return Ok(PathLock { path, file, is_exclusive });
+        }
+    }
+
+    /// Whether the system has locks here, so that there is no other writer.
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.is_exclusive
+    }
+}
+
+#[cfg(unix)]
+impl Drop for PathLock {
+    fn drop(&mut self) {
+        // While the lock is held: a file that nobody holds may be another's in the next moment.
+        if is_at(&self.file, &self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+    }
+    options.open(path)
+}
+
+/// Whether a path still leads to an open file.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        (Ok(_) | Err(_), _) => false,
+    }
+}
+
+/// Lock files stay where an open file cannot be removed safely.
+#[cfg(not(unix))]
+fn is_at(_file: &File, _path: &Path) -> bool {
+    true
+}
+
+/// The process in the lock file.
+fn holder(file: &mut File) -> String {
+    let mut text = String::new();
+    // Under Windows nobody else can read it.
+    let read = file.rewind().and_then(|()| file.take(MAX_HOLDER_BYTES).read_to_string(&mut text));
+    match read {
+        Ok(_) if text == this_process() => format!("this process, {}", process::id()),
+        Ok(_) if !text.is_empty() && !text.contains(char::is_control) => text,
+        Ok(_) | Err(_) => "another process".to_owned(),
+    }
+}
+
+fn this_process() -> String {
+    format!("process {} on {}", process::id(), host())
+}
+
+#[cfg(unix)]
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "this machine".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_writer_is_told_who_the_first_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        let lock = |patience| PathLock::acquire(&path, Path::new("shown"), patience);
+        let first = lock(Duration::ZERO).unwrap();
+        let error = lock(Duration::from_millis(20)).unwrap_err().to_string();
+        let expected = format!("shown: is written by this process, {}, at the moment", process::id());
+        assert!(error.starts_with(&expected), "{error}");
+        let file = folder.path().join(".run.lock");
+        fs::write(&file, "process 1 on elsewhere").unwrap();
+        let error = lock(Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("is written by process 1 on elsewhere"), "{error}");
+        fs::write(&file, "\u{1b}[31m").unwrap();
+        let error = lock(Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("is written by another process"), "{error}");
+        drop(first);
+        assert!(lock(Duration::ZERO).is_ok());
+        assert_eq!(file.exists(), cfg!(not(unix)));
+    }
+
+    #[test]
+    fn a_waiting_writer_gets_its_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        let counter = std::sync::Mutex::new(0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let _lock = PathLock::acquire(&path, &path, Duration::from_secs(60)).unwrap();
+                        let mut counter = counter.try_lock().expect("two hold the lock");
+                        *counter += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(counter.into_inner().unwrap(), 80);
+    }
+
+    #[test]
+    fn a_dead_writers_file_stops_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        fs::write(folder.path().join(".run.lock"), "process 1 on elsewhere").unwrap();
+        assert!(PathLock::acquire(&path, &path, Duration::ZERO).unwrap().is_exclusive());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_place_of_the_lock_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let precious = folder.path().join("precious");
+        fs::write(&precious, "text").unwrap();
+        std::os::unix::fs::symlink(&precious, folder.path().join(".run.lock")).unwrap();
+        let path = folder.path().join("run");
+        assert!(PathLock::acquire(&path, &path, Duration::ZERO).is_err());
+        assert_eq!(fs::read_to_string(precious).unwrap(), "text");
+    }
+}

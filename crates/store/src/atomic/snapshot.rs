@@ -1,0 +1,135 @@
+//! Reading a folder that others replace meanwhile.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::beside;
+use super::folder::FolderKind;
+
+/// So often a folder is opened again that was replaced before all its files were open.
+const MAX_REPLACED: usize = 1000;
+
+/// So often a folder is looked for that is not there: it may be between the two renames of one that is replaced.
+const MAX_ABSENT: usize = 20;
+
+/// The files of one folder, open: all are of the same save, whatever becomes of the folder.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// The folder. It is beside the one asked for if a writer ended between moving that away and replacing it.
+    pub(crate) folder: PathBuf,
+    /// In the order of [`FolderKind::files`]; `None` where there is none of that name.
+    pub(crate) files: Vec<Option<File>>,
+}
+
+impl Snapshot {
+    /// Opens all files of a folder.
+    ///
+    /// # Errors
+    /// When the folder is not there, or a file in it cannot be read.
+    pub(crate) fn open(target: &Path, kind: FolderKind) -> io::Result<Snapshot> {
+        let mut absent = 0;
+        for _ in 0..MAX_REPLACED {
+            let folder = match Folder::find(target, kind) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && absent < MAX_ABSENT => {
+                    absent += 1;
+                    continue;
+                }
+                folder => folder?,
+            };
+            let files = kind.files.iter().map(|name| folder.file(name)).collect::<io::Result<Vec<_>>>()?;
+            // Files vanish only after their folder was replaced: what is not there now was never there.
+            let is_whole = files.iter().all(Option::is_some);
+            if is_whole || Folder::find(target, kind).is_ok_and(|again| again.is_same(&folder)) {
+                return Ok(Snapshot { folder: folder.path, files });
+            }
+        }
+        Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "the folder is replaced faster than it can be opened",
+        ))
+    }
+}
+
+/// A folder that is open: its files are those of this folder, also when its name leads elsewhere by now.
+struct Folder {
+    path: PathBuf,
+    #[cfg(unix)]
+    handle: File,
+}
+
+impl Folder {
+    fn find(target: &Path, kind: FolderKind) -> io::Result<Folder> {
+        match Folder::open(target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match kind.last_replaced(&beside::resolve(target)?) {
+                    Some(old) => Folder::open(&old),
+                    None => Err(error),
+                }
+            }
+            folder => folder,
+        }
+    }
+}
+
+#[cfg(unix)]
+impl Folder {
+    fn open(path: &Path) -> io::Result<Folder> {
+        use rustix::fs::{Mode, OFlags};
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        Ok(Folder { path: path.to_owned(), handle })
+    }
+
+    /// Opens a file, or nothing if there is none.
+    fn file(&self, name: &str) -> io::Result<Option<File>> {
+        use rustix::fs::{Mode, OFlags};
+        // Without waiting for the other end of a FIFO.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
+            Ok(file) => only_file(File::from(file)).map(Some),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn is_same(&self, other: &Folder) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        // Both are open, so neither number is used again.
+        match (self.handle.metadata(), other.handle.metadata()) {
+            (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+            (Ok(_) | Err(_), _) => false,
+        }
+    }
+}
+
+/// Under Windows a folder with an open file keeps its name, so it cannot be replaced once its index is open.
+#[cfg(not(unix))]
+impl Folder {
+    fn open(path: &Path) -> io::Result<Folder> {
+        match std::fs::metadata(path)?.is_dir() {
+            true => Ok(Folder { path: path.to_owned() }),
+            false => Err(io::Error::from(io::ErrorKind::NotADirectory)),
+        }
+    }
+
+    /// Opens a file, or nothing if there is none.
+    fn file(&self, name: &str) -> io::Result<Option<File>> {
+        match File::open(self.path.join(name)) {
+            Ok(file) => only_file(file).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_same(&self, other: &Folder) -> bool {
+        self.path == other.path
+    }
+}
+
+fn only_file(file: File) -> io::Result<File> {
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file")),
+    }
+}

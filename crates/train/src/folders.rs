@@ -1,0 +1,92 @@
+//! The folders of checkpoints that a trainer keeps.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use kiln_store::CheckpointWriter;
+
+use crate::error::{Result, TrainError};
+
+/// The folders of one training, which nobody else writes until it ends.
+#[derive(Debug, Default)]
+pub(crate) struct Folders {
+    pub(crate) last: Option<CheckpointWriter>,
+    pub(crate) best: Option<CheckpointWriter>,
+}
+
+impl Folders {
+    /// Opens both folders, before training starts: a folder that cannot be written later costs the training.
+    ///
+    /// # Errors
+    /// When one is the other or in it, cannot be written, has another writer, or is no checkpoint.
+    pub(crate) fn open(last: Option<&Path>, best: Option<&Path>) -> Result<Folders> {
+        if let (Some(last), Some(best)) = (last, best) {
+            check_apart(last, best)?;
+        }
+        let open = |folder: Option<&Path>| folder.map(CheckpointWriter::open).transpose();
+        Ok(Folders { last: open(last)?, best: open(best)? })
+    }
+}
+
+/// A checkpoint replaces its whole folder, so none can be within another.
+fn check_apart(last: &Path, best: &Path) -> Result<()> {
+    let (real_last, real_best) = (real_path(last), real_path(best));
+    if !real_last.starts_with(&real_best) && !real_best.starts_with(&real_last) {
+        return Ok(());
+    }
+    Err(TrainError::InvalidOption {
+        option: "the folder of `keep_best`",
+        value: format!("`{}` where that of `keep_last` is `{}`", best.display(), last.display()),
+        requirement: "another folder, neither inside that of `keep_last` nor around it, such as `runs/best` beside `runs/last`",
+    })
+}
+
+/// An absolute path without symbolic links and `..`, as far as its folders are there.
+fn real_path(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut real = PathBuf::new();
+    for component in absolute.components() {
+        match component {
+            Component::ParentDir => drop(real.pop()),
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                real.push(component);
+                real = fs::canonicalize(&real).unwrap_or(real);
+            }
+        }
+    }
+    real
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_apart() {
+        let apart = |last: &str, best: &str| check_apart(Path::new(last), Path::new(best)).is_ok();
+        assert!(apart("runs/last", "runs/best"));
+        assert!(apart("runs", "runs-best"));
+        for (one, other) in [
+            ("runs", "runs"),
+            ("runs", "./runs/"),
+            ("runs", "runs/best"),
+            ("runs/a/../b", "runs/b/c"),
+            ("runs", "other/../runs/deep/below"),
+        ] {
+            assert!(!apart(one, other) && !apart(other, one), "{one} and {other}");
+        }
+        let absolute = std::env::current_dir().unwrap().join("runs/best");
+        assert!(check_apart(Path::new("runs"), &absolute).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_seen_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+        assert!(check_apart(&link.join("runs"), &folder.path().join("runs/best")).is_err());
+        assert!(check_apart(&link.join("last"), &folder.path().join("best")).is_ok());
+    }
+}
