@@ -56,6 +56,7 @@ impl<B: Backend> Net<B> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    kiln_examples::exit_on_closed_pipe();
     let device = Default::default();
     B::seed(&device, 1);
     let mut model = Net::<B> {

@@ -29,6 +29,7 @@ impl<B: Backend> Mlp<B> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    kiln_examples::exit_on_closed_pipe();
     let device = Default::default();
     B::seed(&device, 42);
     let mut model = Mlp::<B>::new(32, &device);

@@ -30,6 +30,7 @@ use std::sync::Arc;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
+    kiln_examples::exit_on_closed_pipe();
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,5 +1,6 @@
 //! The command line.
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -27,8 +28,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
 
-    /// Threads that compute; 0 means one per core.
-    #[arg(long, default_value_t = 0)]
+    /// Threads that compute, 1024 at most; 0 means one per core.
+    #[arg(long, default_value_t = 0, value_parser = RangedU64ValueParser::<usize>::new().range(0..=1024))]
     pub(crate) threads: usize,
 
     /// Where to compute.

@@ -120,3 +120,28 @@ fn damaged_images_are_an_error_with_file_and_offset() {
     fails(&output, &["t10k-labels-idx1-ubyte", "byte"]);
     std::fs::remove_dir_all(folder).expect("the folder was made here");
 }
+
+#[test]
+fn more_threads_than_an_engine_may_have_are_refused() {
+    fails(&mnist(&["--threads", "100000"], None), &["--threads", "100000", "1024"]);
+}
+
+/// As in `regression | head -1`.
+#[cfg(unix)]
+#[test]
+fn a_closed_pipe_ends_an_example_quietly() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let tests = std::env::current_exe().expect("a test has a path");
+    let profile = tests.ancestors().nth(2).expect("tests are built in PROFILE/deps");
+    let mut command = Command::new(profile.join("examples").join("regression"));
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the example was built");
+    let mut line = String::new();
+    // Dropping the reader closes the pipe.
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a first line");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(!line.is_empty() && output.status.success(), "{line} {:?}", output.status);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}

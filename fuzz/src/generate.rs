@@ -292,14 +292,16 @@ impl<'r> Generator<'r> {
                 _ => Scalar::Float(self.random.pick(&REALS)),
             };
         }
-        match self.random.below(6) {
+        let number = match self.random.below(6) {
             0 => Scalar::Float(self.random.below(5) as f64),
             1 => Scalar::UInt(self.random.below(9) as u64),
             2 if special => Scalar::Int(self.random.pick(&[i64::MIN, i64::MAX, 127, 128, -129, 1 << 31])),
             3 if special => Scalar::UInt(self.random.pick(&[u64::MAX, 1 << 63, 255, 256])),
             4 if dtype.is_signed_int() => Scalar::Int(-(self.random.below(9) as i64)),
             _ => Scalar::Int(self.random.below(9) as i64),
-        }
+        };
+        // A number of another dtype's range becomes one of every range.
+        if number.fits(dtype) { number } else { Scalar::Int(self.random.below(9) as i64) }
     }
 
     /// The program, with inputs first, and what goes in.

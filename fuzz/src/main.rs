@@ -94,6 +94,11 @@ impl Tested {
     }
 }
 
+fn threads_of(value: &str) -> Result<usize, String> {
+    let threads = value.parse().ok().filter(|threads| (1..=256).contains(threads));
+    threads.ok_or_else(|| format!("`--threads {value}`: not a number of threads from 1 to 256"))
+}
+
 fn parsed() -> Result<Action, String> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let mut options = Options { threads, progress: true, ..Options::default() };
@@ -115,7 +120,7 @@ fn parsed() -> Result<Action, String> {
             "--programs" => options.programs = number()?,
             "--seed" => options.seed = number()?,
             "--first" => options.first = number()?,
-            "--threads" => options.threads = number()?.clamp(1, 256) as usize,
+            "--threads" => options.threads = threads_of(&value)?,
             "--ahead" => options.ahead = number()?,
             "--texts" => options.texts = number()? as usize,
             "--failures" => options.most_failures = number()?.max(1) as usize,

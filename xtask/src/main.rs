@@ -83,7 +83,21 @@ commands
   help     print this text
 ";
 
+/// Ends the task without a message once nobody reads its output any more, as in `cargo xtask ops | head -1`. Rust's
+/// `print!` panics then, because it has no other way to report an error.
+fn exit_on_closed_pipe() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let message = info.payload().downcast_ref::<String>();
+        if message.is_some_and(|text| text.starts_with("failed printing to std") && text.contains("(os error 32)")) {
+            std::process::exit(0);
+        }
+        report(info);
+    }));
+}
+
 fn main() -> ExitCode {
+    exit_on_closed_pipe();
     let mut words = std::env::args().skip(1);
     let command = words.next().unwrap_or_else(|| "help".to_owned());
     let rest: Vec<String> = words.collect();

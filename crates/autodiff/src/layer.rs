@@ -168,13 +168,13 @@ impl Autodiff {
     /// Runs `body` with the recording of this layer paused on this thread: all results are untracked.
     #[cfg(feature = "std")]
     pub fn no_grad<T>(&self, body: impl FnOnce() -> T) -> T {
-        crate::pause::scoped(self.id(), false, body)
+        crate::pause::scoped(Some(self.id()), false, body)
     }
 
     /// Runs `body` with the recording of this layer on, whatever scope this thread is in.
-    pub(crate) fn recording<T>(&self, body: impl FnOnce() -> T) -> T {
+    pub fn recording<T>(&self, body: impl FnOnce() -> T) -> T {
         #[cfg(feature = "std")]
-        return crate::pause::scoped(self.id(), true, body);
+        return crate::pause::scoped(Some(self.id()), true, body);
         #[cfg(not(feature = "std"))]
         return body();
     }

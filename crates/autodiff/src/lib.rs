@@ -9,7 +9,7 @@
 //! * [`Autodiff::backward`] walks the graph from the newest node to the oldest and returns [`Gradients`];
 //!   [`Autodiff::backward_owned`] gives the tape back to memory as it goes.
 //! * [`Checkpointing`] trades memory for time on its own, [`Autodiff::checkpoint`] for a chosen block.
-//! * [`Autodiff::no_grad`] pauses the recording on one thread.
+//! * [`Autodiff::no_grad`] pauses the recording of a layer on one thread, [`no_grad`](fn@no_grad) that of all layers.
 //! * [`Forward`] carries directional derivatives beside the values, without a tape.
 //!
 //! Gradients are values of the inner engine. If that is another [`Autodiff`], they are tracked there: derivatives
@@ -56,3 +56,5 @@ pub use forward::Forward;
 pub use gradients::Gradients;
 pub use layer::{Autodiff, Checkpointing};
 pub use node::NodeId;
+#[cfg(feature = "std")]
+pub use pause::no_grad;

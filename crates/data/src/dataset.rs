@@ -15,7 +15,7 @@ pub use concat::ConcatDataset;
 pub use map::{MapDataset, Mapper};
 pub use sampler::{SamplerDataset, Sampling};
 pub use shuffled::ShuffledDataset;
-pub use subset::{SubsetDataset, split};
+pub use subset::{SubsetDataset, split, split_consecutive};
 pub use windows::WindowsDataset;
 
 /// A list of items, each reached by its index.

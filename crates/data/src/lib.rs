@@ -2,7 +2,7 @@
 //!
 //! - A [`Dataset`] is a numbered list of items: [`InMemoryDataset`] holds a `Vec`, [`vision::MnistDataset`]
 //!   the digits of MNIST. Transforms wrap one dataset in another: [`MapDataset`], [`SubsetDataset`] and
-//!   [`split`], [`ShuffledDataset`], [`WindowsDataset`], [`ConcatDataset`], [`SamplerDataset`].
+//!   [`split`], [`split_consecutive`], [`ShuffledDataset`], [`WindowsDataset`], [`ConcatDataset`], [`SamplerDataset`].
 //! - A [`Batcher`] turns a `Vec` of items into whatever a model eats, usually tensors. This crate knows
 //!   nothing about tensors.
 //! - A [`DataLoader`] walks a dataset in batches: shuffled by a seed, made ahead of time by worker threads,
@@ -42,7 +42,7 @@ pub mod vision;
 pub use batcher::Batcher;
 pub use dataset::{
     ConcatDataset, Dataset, DatasetIter, InMemoryDataset, MapDataset, Mapper, SamplerDataset, Sampling,
-    ShuffledDataset, SubsetDataset, WindowsDataset, split,
+    ShuffledDataset, SubsetDataset, WindowsDataset, split, split_consecutive,
 };
 pub use error::{BoxError, DataError};
 pub use loader::{DataLoader, DataLoaderBuilder, DataLoaderIter, Progress};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_data::{
     ConcatDataset, DataError, Dataset, InMemoryDataset, MapDataset, SamplerDataset, Sampling,
-    ShuffledDataset, SubsetDataset, WindowsDataset, split,
+    ShuffledDataset, SubsetDataset, WindowsDataset, split, split_consecutive,
 };
 
 fn numbers(len: usize) -> InMemoryDataset<usize> {
@@ -98,30 +98,48 @@ fn subset() {
 #[test]
 fn split_covers_every_item_once() {
     for len in [0, 1, 2, 3, 7, 10, 99, 1000] {
-        let parts = split(numbers(len), [0.7, 0.2, 0.1]).unwrap();
+        let parts = split_consecutive(numbers(len), [0.7, 0.2, 0.1]).unwrap();
         let joined: Vec<usize> = parts.iter().flat_map(|part| items(part)).collect();
         assert_eq!(joined, (0..len).collect::<Vec<_>>());
         for (part, ratio) in parts.iter().zip([0.7, 0.2, 0.1]) {
             assert!((part.len() as f64 - ratio * len as f64).abs() <= 1.0);
         }
     }
-    let tenths = split(numbers(10), [0.1; 10]).unwrap();
+    let tenths = split_consecutive(numbers(10), [0.1; 10]).unwrap();
     assert!(tenths.iter().all(|part| part.len() == 1));
-    let [all, none] = split(numbers(5), [1.0, 0.0]).unwrap();
+    let [all, none] = split_consecutive(numbers(5), [1.0, 0.0]).unwrap();
     assert_eq!((all.len(), none.len()), (5, 0));
 }
 
 #[test]
 fn split_checks_ratios() {
     assert_eq!(
-        message(split(numbers(5), [0.5, 0.6])),
+        message(split_consecutive(numbers(5), [0.5, 0.6])),
         "[split] ratios [0.5, 0.6] are not parts of a whole\n  \
          hint: give ratios of at least 0 that add up to 1, such as [0.9, 0.1]"
     );
-    assert!(split(numbers(5), [1.5, -0.5]).is_err());
-    assert!(split(numbers(5), [f64::NAN, 0.5]).is_err());
-    assert!(split(numbers(5), [f64::INFINITY, f64::NEG_INFINITY]).is_err());
-    assert!(split(numbers(5), []).is_err());
+    assert!(split_consecutive(numbers(5), [1.5, -0.5]).is_err());
+    assert!(split_consecutive(numbers(5), [f64::NAN, 0.5]).is_err());
+    assert!(split_consecutive(numbers(5), [f64::INFINITY, f64::NEG_INFINITY]).is_err());
+    assert!(split_consecutive(numbers(5), []).is_err());
+}
+
+/// Items that are sorted, by class for instance, are in all parts.
+#[test]
+fn a_seed_splits_at_random() {
+    let parts = |seed| {
+        let parts = split(numbers(100), [0.8, 0.2], seed).unwrap();
+        parts.map(|part| (0..part.len()).map(|index| part.get(index).unwrap()).collect::<Vec<_>>())
+    };
+    let [train, valid] = parts(1);
+    assert_eq!((train.len(), valid.len()), (80, 20));
+    assert!(valid.iter().any(|item| *item < 50) && valid.iter().any(|item| *item >= 50), "{valid:?}");
+    let mut all = [train.clone(), valid.clone()].concat();
+    all.sort();
+    assert_eq!(all, (0..100).collect::<Vec<_>>());
+    assert_eq!(parts(1), [train.clone(), valid]);
+    assert_ne!(parts(2)[0], train);
+    assert!(split(numbers(5), [0.5, 0.6], 1).is_err());
 }
 
 #[test]

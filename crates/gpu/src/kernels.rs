@@ -194,14 +194,23 @@ impl Disk {
     /// The folder for a target: under `KILN_CACHE_DIR`, or where the system keeps caches. Nothing is kept where that is
     /// empty, or no folder can be made.
     fn open(target: &str) -> Option<Disk> {
-        let root = match std::env::var_os("KILN_CACHE_DIR") {
+        let asked = std::env::var_os("KILN_CACHE_DIR");
+        let root = match &asked {
             Some(root) if root.is_empty() => return None,
             Some(root) => PathBuf::from(root),
             None => system_cache()?.join("kiln"),
         };
         let folder = root.join("kernels").join(format!("{:016x}", hash(target)));
-        fs::create_dir_all(&folder).ok()?;
-        Some(Disk { folder })
+        match fs::create_dir_all(&folder) {
+            Ok(()) => Some(Disk { folder }),
+            Err(error) => {
+                // A folder that was asked for; that of the system need not be there.
+                if asked.is_some() {
+                    eprintln!("[settings] KILN_CACHE_DIR keeps no kernels: {}: {error}", folder.display());
+                }
+                None
+            }
+        }
     }
 
     fn path(&self, source: &str) -> PathBuf {

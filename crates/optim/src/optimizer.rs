@@ -262,7 +262,7 @@ impl<R: UpdateRule> Step<'_, R> {
         let state = states.entry(parameter.id).or_default();
         state.begin_step(value.stack())?;
         // A gradient of a stack of two layers of automatic differentiation may be tracked by the lower one.
-        let gradient = gradient.to_stack(value.stack())?.detach();
+        let gradient = gradient.detach().to_stack(value.stack())?.detach();
         let update = rule.update(value, gradient, state, self.options.of(path.as_str(), groups))?;
         if update.step.ty() != value.ty() {
             return Err(OptimError::StepType {

@@ -54,10 +54,28 @@ pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
     }
 }
 
-/// A backend with automatic differentiation: `backward` exists only here.
+/// A backend with automatic differentiation: `require_grad` and `backward` exist only here.
+///
+/// ```compile_fail,E0599
+/// use kiln_tensor::{Cpu, Tensor};
+///
+/// let x = Tensor::<Cpu, 1>::ones([2], &Default::default()).require_grad(); // `Autodiff<Cpu>` has gradients.
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "the backend `{Self}` has no automatic differentiation",
+    label = "gradients need a backend such as `Autodiff<{Self}>`",
+    note = "wrap the backend of the tensors and modules: `type B = Autodiff<Cpu>;`"
+)]
 pub trait AutodiffBackend: Backend {
     /// The backend below: of gradients, and of inference.
     type InnerBackend: Backend<Device = Self::Device>;
+}
+
+/// An engine of the processor, with the kernels of this crate's custom ops.
+pub(crate) fn processor(engine: CpuEngine) -> Arc<CpuEngine> {
+    #[cfg(feature = "std")]
+    crate::random::weights::register(&engine);
+    Arc::new(engine)
 }
 
 /// The eager CPU engine: portable, lowest latency. Results are the same for every number of threads.
@@ -68,7 +86,7 @@ impl Backend for Flex {
     type Device = FlexDevice;
 
     fn stack(device: &FlexDevice) -> Stack {
-        let open = || Stack::new(Arc::new(CpuEngine::new()), "flex", DType::F32, DType::I32);
+        let open = || Stack::new(processor(CpuEngine::new()), "flex", DType::F32, DType::I32);
         Stack::opened(TypeId::of::<Flex>(), Flex::device_key(device), open)
     }
 
@@ -90,7 +108,7 @@ impl Backend for Cpu {
     type Device = CpuDevice;
 
     fn stack(device: &CpuDevice) -> Stack {
-        let open = || Stack::new(Arc::new(CpuEngine::new()), "cpu", DType::F32, DType::I32).with_fusion();
+        let open = || Stack::new(processor(CpuEngine::new()), "cpu", DType::F32, DType::I32).with_fusion();
         Stack::opened(TypeId::of::<Cpu>(), Cpu::device_key(device), open)
     }
 

@@ -62,7 +62,7 @@ impl Device {
     /// The processor, with fusion and that many threads of its own. Repeated calls with the same number give equal devices.
     ///
     /// # Panics
-    /// With 0 threads.
+    /// With 0 threads, or more than 1024.
     #[track_caller]
     pub fn cpu_with_threads(threads: usize) -> Device {
         at_least_one(threads);
@@ -77,12 +77,12 @@ impl Device {
     /// The processor op by op, with that many threads of its own. Repeated calls with the same number give equal devices.
     ///
     /// # Panics
-    /// With 0 threads.
+    /// With 0 threads, or more than 1024.
     #[track_caller]
     pub fn flex_with_threads(threads: usize) -> Device {
         at_least_one(threads);
         let open = || {
-            let engine = Arc::new(kiln_cpu::Cpu::with_threads(threads));
+            let engine = crate::backend::processor(kiln_cpu::Cpu::with_threads(threads));
             Device(Stack::new(engine, &format!("cpu with {threads} threads"), DType::F32, DType::I32))
         };
         OPENED.lock().entry(("flex".to_string(), threads)).or_insert_with(open).clone()
@@ -232,6 +232,11 @@ fn at_least_one(threads: usize) {
     assert!(
         threads > 0,
         "[device] the processor needs at least 1 thread\n  hint: `Device::cpu()` uses all cores"
+    );
+    assert!(
+        threads <= kiln_cpu::MAX_THREADS,
+        "[device] {threads} threads are more than the {} that an engine may have\n  hint: `Device::cpu()` uses all cores",
+        kiln_cpu::MAX_THREADS
     );
 }
 

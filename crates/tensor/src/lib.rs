@@ -84,4 +84,6 @@ pub use slice::SliceArg;
 #[cfg(feature = "std")]
 pub use special::register_special_functions;
 pub use stack::Stack;
+#[cfg(feature = "std")]
+pub use kiln_autodiff::no_grad;
 pub use tensor::{Gradients, NodeId, ReshapeArgs, Tensor, Unique, checkpoint};

@@ -25,6 +25,7 @@
 
 mod distribution;
 pub(crate) mod sample;
+pub(crate) mod weights;
 
 pub use distribution::Distribution;
 
@@ -64,7 +65,15 @@ impl Key {
 
     /// So many keys that are independent of each other, of this one, and of those that
     /// [`fold_in`](Key::fold_in) makes of it.
+    ///
+    /// # Panics
+    /// For more than 2²⁸ keys.
+    #[track_caller]
     pub fn split(self, count: usize) -> Vec<Key> {
+        assert!(
+            count <= 1 << 28,
+            "[split] {count} keys are too many\n  hint: `fold_in` gives the key of one number at a time"
+        );
         // A number that nobody folds in: it tells the two ways apart.
         let branch = self.fold_in(u64::MAX);
         (0..count as u64).map(|number| branch.fold_in(number)).collect()

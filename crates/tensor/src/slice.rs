@@ -63,31 +63,36 @@ impl SliceArg {
     }
 }
 
+/// A place of a range. One beyond every axis stays beyond, rather than count from the end.
+fn place(place: impl TryInto<i64>) -> i64 {
+    place.try_into().unwrap_or(i64::MAX)
+}
+
 macro_rules! ranges {
     ($($ty:ty),*) => {$(
         impl From<Range<$ty>> for SliceArg {
             fn from(range: Range<$ty>) -> SliceArg {
-                SliceArg { start: range.start as i64, end: Some(range.end as i64), step: 1 }
+                SliceArg { start: place(range.start), end: Some(place(range.end)), step: 1 }
             }
         }
 
         impl From<RangeInclusive<$ty>> for SliceArg {
             fn from(range: RangeInclusive<$ty>) -> SliceArg {
                 // One past the last element, -1, is the end.
-                let end = (*range.end() as i64).saturating_add(1);
-                SliceArg { start: *range.start() as i64, end: (end != 0).then_some(end), step: 1 }
+                let end = place(*range.end()).saturating_add(1);
+                SliceArg { start: place(*range.start()), end: (end != 0).then_some(end), step: 1 }
             }
         }
 
         impl From<RangeFrom<$ty>> for SliceArg {
             fn from(range: RangeFrom<$ty>) -> SliceArg {
-                SliceArg { start: range.start as i64, ..SliceArg::FULL }
+                SliceArg { start: place(range.start), ..SliceArg::FULL }
             }
         }
 
         impl From<RangeTo<$ty>> for SliceArg {
             fn from(range: RangeTo<$ty>) -> SliceArg {
-                SliceArg { end: Some(range.end as i64), ..SliceArg::FULL }
+                SliceArg { end: Some(place(range.end)), ..SliceArg::FULL }
             }
         }
 

@@ -9,7 +9,7 @@ use core::fmt;
 use kiln_autocast::Autocast as AutocastLayer;
 use kiln_autodiff::{Autodiff as AutodiffLayer, Forward as ForwardLayer};
 use kiln_fusion::Fusion as FusionLayer;
-use kiln_ir::{Engine, Memory};
+use kiln_ir::{Engine, Memory, Value};
 use kiln_vmap::Vmap as VmapLayer;
 use spin::{Mutex, Once};
 
@@ -209,22 +209,19 @@ impl Stack {
         core::iter::successors(Some(self), |stack| stack.below()).any(|stack| stack.same(other))
     }
 
-    /// Where random ops on this stack get their keys. Forward mode, batching, fusion and mixed precision draw
-    /// from the stream below them.
+    /// Where random ops on this stack get their keys: a device has one stream, which all its layers share.
     pub fn keys(&self) -> &KeyStream {
-        match (&self.0.layer, &self.0.below) {
-            (Layer::Forward(..) | Layer::Vmap(_) | Layer::Fusion(_) | Layer::Autocast(_), Some(below)) => {
-                below.keys()
-            }
-            (
-                Layer::None
-                | Layer::Autodiff(_)
-                | Layer::Forward(..)
-                | Layer::Vmap(_)
-                | Layer::Fusion(_)
-                | Layer::Autocast(_),
-                _,
-            ) => &self.0.keys,
+        self.below().map_or(&self.0.keys, Stack::keys)
+    }
+
+    /// The derivative that flows through a value of this stack: `the gradient` of a tape, or `the tangent` of forward mode.
+    pub(crate) fn derivative_of(&self, value: &Value) -> Option<&'static str> {
+        match &self.0.layer {
+            Layer::Autodiff(layer) if layer.is_tracked(value) => Some("the gradient"),
+            Layer::Forward(layer, _) if layer.tangent(value).is_some() => Some("the tangent"),
+            // What the layer does not mark is a value of the stack below.
+            Layer::Autodiff(_) | Layer::Forward(..) => self.below()?.derivative_of(value),
+            Layer::None | Layer::Vmap(_) | Layer::Fusion(_) | Layer::Autocast(_) => None,
         }
     }
 

@@ -114,7 +114,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The same elements on another device of the backend. Waits for this one.
     ///
     /// # Panics
-    /// With the error that the computation met.
+    /// With the error that the computation met, or when a gradient flows through the tensor, which would end here:
+    /// [`detach`](Tensor::detach) it first.
     #[track_caller]
     pub fn to_device(self, device: &B::Device) -> Self {
         ok(self.try_to_device(device))
@@ -123,7 +124,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The same elements on another device of the backend. Waits for this one.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device.
+    /// The error that the computation met: an index out of range, a lost device. Or when a gradient flows through the
+    /// tensor, which would end here: [`detach`](Tensor::detach) it first.
     pub fn try_to_device(self, device: &B::Device) -> Result<Self> {
         let any = self.any.to_stack(&B::stack(device))?;
         Ok(Tensor { any, marker: PhantomData })

@@ -136,7 +136,7 @@ fn every_order_is_as_likely() {
 #[test]
 fn classes_follow_their_weights() {
     let weights = Tensor::<Flex, 2>::from_floats([[1.0, 0.0, 3.0], [2.0, 2.0, 4.0]], &DEVICE);
-    let drawn = weights.clone().multinomial(COUNT, true, Key::new(2));
+    let drawn = weights.clone().multinomial_with_key(COUNT, true, Key::new(2));
     assert_eq!(drawn.dims(), [2, COUNT]);
     let drawn = drawn.into_data().to_vec::<i32>();
     let share = |row: usize, class: i32| {
@@ -150,7 +150,7 @@ fn classes_follow_their_weights() {
     // Without replacement the first draw follows the weights, and none comes twice.
     let mut first = 0;
     for seed in 0..2000 {
-        let two = weights.clone().multinomial(2, false, Key::new(seed)).into_data().to_vec::<i32>();
+        let two = weights.clone().multinomial_with_key(2, false, Key::new(seed)).into_data().to_vec::<i32>();
         assert!(two[0] != two[1] && two[2] != two[3] && two[0] != 1 && two[1] != 1);
         first += usize::from(two[2] == 2);
     }

@@ -117,7 +117,7 @@ fn sequences_have_the_ends_of_numpy() {
     let (late, early) = (3, 1);
     assert_eq!(Tensor::<Flex, 1, Int>::arange(late..early, &DEVICE).dims(), [0]);
     assert_eq!(Tensor::<Flex, 2, Int>::tril_indices(2, 2, -9, &DEVICE).dims(), [2, 0]);
-    let hot = Tensor::<Flex, 1, Int>::from_ints([-1, 3, 1], &DEVICE).one_hot::<2>(2);
+    let hot = Tensor::<Flex, 1, Int>::from_ints([-1, 3, 1], &DEVICE).one_hot_fill::<2>(2, 1, 0, -1);
     holds(hot, [3, 2], &[0, 0, 0, 0, 0, 1]);
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Dataset;
+use super::{Dataset, ShuffledDataset};
 use crate::DataError;
 
 /// Some items of another dataset: a range of them, or any list of indices.
@@ -70,13 +70,13 @@ impl<I, D: Dataset<I>> Dataset<I> for SubsetDataset<D> {
     }
 }
 
-/// Splits a dataset into consecutive parts whose sizes are proportional to `ratios`. Every item is in exactly
-/// one part. To split at random, wrap the dataset in a [`ShuffledDataset`](super::ShuffledDataset) first.
+/// Splits a dataset at random into parts whose sizes are proportional to `ratios`. Every item is in exactly one part; the
+/// same seed gives the same parts. [`split_consecutive`] keeps the order of the items.
 ///
 /// ```
 /// use kiln_data::{Dataset, InMemoryDataset, split};
 ///
-/// let [train, valid] = split(InMemoryDataset::new(vec![1, 2, 3, 4, 5]), [0.8, 0.2])?;
+/// let [train, valid] = split(InMemoryDataset::new(vec![1, 2, 3, 4, 5]), [0.8, 0.2], 42)?;
 /// assert_eq!((train.len(), valid.len()), (4, 1));
 /// # Ok::<(), kiln_data::DataError>(())
 /// ```
@@ -86,6 +86,30 @@ impl<I, D: Dataset<I>> Dataset<I> for SubsetDataset<D> {
 /// [`DataError::InvalidArgument`] if a ratio is negative or not finite, or if they do not add up to 1 (within
 /// 1e-6).
 pub fn split<I, D: Dataset<I>, const N: usize>(
+    dataset: D,
+    ratios: [f64; N],
+    seed: u64,
+) -> Result<[SubsetDataset<Arc<ShuffledDataset<D>>>; N], DataError> {
+    split_consecutive(ShuffledDataset::new(dataset, seed), ratios)
+}
+
+/// Splits a dataset into consecutive parts whose sizes are proportional to `ratios`: the first part has the first items.
+/// Every item is in exactly one part. For items in no particular order, or in that of time; [`split`] is for items that
+/// are sorted, by class for instance.
+///
+/// ```
+/// use kiln_data::{Dataset, InMemoryDataset, split_consecutive};
+///
+/// let [past, future] = split_consecutive(InMemoryDataset::new(vec![1, 2, 3, 4, 5]), [0.8, 0.2])?;
+/// assert_eq!((past.get(3), future.get(0)), (Some(4), Some(5)));
+/// # Ok::<(), kiln_data::DataError>(())
+/// ```
+///
+/// # Errors
+///
+/// [`DataError::InvalidArgument`] if a ratio is negative or not finite, or if they do not add up to 1 (within
+/// 1e-6).
+pub fn split_consecutive<I, D: Dataset<I>, const N: usize>(
     dataset: D,
     ratios: [f64; N],
 ) -> Result<[SubsetDataset<Arc<D>>; N], DataError> {

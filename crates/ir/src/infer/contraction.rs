@@ -210,14 +210,22 @@ impl Rule<'_> {
         let (size, step, dilation) = (spec.window[axis], spec.stride[axis], spec.dilation[axis]);
         let padded = [low, high, spec.overhang[axis]].into_iter().fold(length, usize::saturating_add);
         let count = self.window_count(padded, size, step, dilation, axis + 2)?;
-        let reaches =
-            |window: usize| (0..size).any(|k| (low..low + length).contains(&(window * step + k * dilation)));
-        // Windows move towards the middle and away from it: only those next to an edge can lie in padding alone,
-        // or, with dilation, step over a short axis.
-        let at_risk = (0..count)
-            .take_while(|w| w * step < low)
-            .chain((0..count).rev().take_while(|w| w * step + (size - 1) * dilation >= low + length));
-        if length == 0 || at_risk.into_iter().any(|window| !reaches(window)) {
+        // In 128 bits nothing overflows.
+        let [low, size, step, length] = [low, size, step, length].map(|x| x as u128);
+        let wide = dilation as u128;
+        let reaches = |window: usize| {
+            let start = window as u128 * step;
+            let first = low.saturating_sub(start).div_ceil(wide);
+            first < size && start + first * wide < low + length
+        };
+        let is_left = |w: &usize| *w as u128 * step < low;
+        let is_right = |w: &usize| *w as u128 * step + (size - 1) * wide >= low + length;
+        // Windows move towards the middle and away from it: only those at an edge can lie in padding alone, or, with more
+        // dilation than the axis has elements, step over it.
+        let edge = if wide <= length { 1 } else { count };
+        let mut at_risk =
+            (0..count).take(edge).take_while(is_left).chain((0..count).rev().take(edge).take_while(is_right));
+        if length == 0 || at_risk.any(|window| !reaches(window)) {
             return Err(self
                 .error(format!("a window along axis {} holds padding only", axis + 2))
                 .hint("padding must be smaller than the window's reach"));

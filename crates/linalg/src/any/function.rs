@@ -4,7 +4,7 @@ use crate::Tolerance;
 use crate::call::Call;
 use crate::matrix::eye;
 use crate::op::{self, run_one};
-use kiln_ir::{Result, Shape};
+use kiln_ir::{DType, Result, Shape, Var};
 use kiln_tensor::AnyTensor;
 
 /// See [`inverse`](crate::inverse).
@@ -55,7 +55,12 @@ pub fn matrix_power(a: AnyTensor, exponent: i32) -> Result<AnyTensor> {
             base = base.matmul(&base);
         }
     }
-    Ok(call.done(result.unwrap_or_else(|| eye(&a, n, n).broadcast(a.shape()))))
+    // The identity does not depend on the matrix: its gradient is 0 rather than none.
+    let constant = || {
+        let never = Var::zeros(a.engine(), a.ty().with_dtype(DType::Bool));
+        never.select(&a, &eye(&a, n, n).broadcast(a.shape()))
+    };
+    Ok(call.done(result.unwrap_or_else(constant)))
 }
 
 /// See [`matrix_exp`](crate::matrix_exp).

@@ -5,6 +5,9 @@ use crate::matrix::{as_column, columns, eye};
 use kiln_ir::{PadAxis, Result, Shape, TensorType, Var};
 use kiln_tensor::AnyTensor;
 
+/// The greatest number of columns of a Vandermonde matrix that is wider than its vector is long: each is an op.
+const MOST_POWERS: usize = 1 << 16;
+
 /// See [`multi_dot`](crate::multi_dot). The first and the last tensor may have one axis: a row and a column.
 ///
 /// # Errors
@@ -90,6 +93,9 @@ pub fn vander(x: AnyTensor, count: Option<usize>) -> Result<AnyTensor> {
     let x = call.var(&x);
     let length = x.shape()[x.rank() - 1];
     let count = count.unwrap_or(length);
+    if count > MOST_POWERS.max(length) {
+        return Err(call.error(&format!("{count} columns are more than {MOST_POWERS} powers")));
+    }
     let column = as_column(&x);
     let mut powers: Vec<Var<'_>> = Vec::with_capacity(count);
     for exponent in 0..count {

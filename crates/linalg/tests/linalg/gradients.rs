@@ -149,3 +149,21 @@ fn matrices_without_elements_and_empty_batches_have_gradients() {
         }
     }
 }
+
+/// The identity does not depend on the matrix: a backward pass finds zeros, for infinite elements too.
+#[test]
+fn the_power_of_zero_has_a_gradient_of_zero() -> Result<()> {
+    let data = kiln_tensor::TensorData::from([[1.0f64, f64::INFINITY], [f64::NAN, 2.0]]);
+    let x = AnyTensor::from_data(data, &Device::flex().autodiff()).require_grad()?;
+    let y = matrix_power(x.clone(), 0)?;
+    assert_eq!(y.to_data()?.to_vec::<f64>(), [1.0, 0.0, 0.0, 1.0]);
+    assert_eq!(gradient(y.sum()?, &x)?.into_data()?.to_vec::<f64>(), [0.0; 4]);
+    Ok(())
+}
+
+#[test]
+fn a_vandermonde_matrix_of_too_many_columns_is_an_error() {
+    let x = AnyTensor::from_data(kiln_tensor::TensorData::from([1.0f64, 2.0]), &Device::flex());
+    let error = vander(x, Some(1 << 40)).unwrap_err().to_string();
+    assert!(error.contains("[vander] 1099511627776 columns"), "{error}");
+}

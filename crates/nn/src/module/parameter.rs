@@ -305,7 +305,7 @@ fn pass(parameter: Parameter, path: &Path, visitor: &mut dyn VisitorMut) -> (Any
          hint: a visitor may change the values and, within floats or integers, the dtype"
     );
     let is_below = stack.inner().is_some_and(|inner| inner.same(value.stack()));
-    let placed = if is_below { value.from_inner(&stack) } else { value.to_stack(&stack) };
+    let placed = if is_below { value.from_inner(&stack) } else { value.detach().to_stack(&stack) };
     match placed {
         Ok(value) => (as_leaf(value, role), role),
         Err(error) => panic!("[visit_mut] parameter `{path}` cannot be put on {stack:?}: {error}"),

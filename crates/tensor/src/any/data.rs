@@ -3,6 +3,23 @@
 use crate::{AnyTensor, DType, Element, Error, Result, Stack, TensorData};
 use alloc::vec::Vec;
 
+/// The greatest table that an op computes on the host: 2 GiB of `f64`.
+const MOST_ON_HOST: usize = 1 << 28;
+
+/// An error where a table of these lengths, which an op computes on the host, is too large: checked before memory is
+/// taken for it.
+pub(crate) fn check_table(op: &str, lengths: &[usize]) -> Result<()> {
+    let count = lengths.iter().try_fold(1usize, |count, &length| count.checked_mul(length));
+    match count {
+        Some(count) if count <= MOST_ON_HOST => Ok(()),
+        _ => {
+            let problem = alloc::format!("a table of {lengths:?} numbers is too large");
+            Err(Error::type_error(op, problem, &[])
+                .hint(alloc::format!("the host computes up to {MOST_ON_HOST} of them: check the sizes")))
+        }
+    }
+}
+
 impl AnyTensor {
     /// Brings the elements to the host. Waits for the device.
     pub fn into_data(self) -> Result<TensorData> {
@@ -56,14 +73,26 @@ impl AnyTensor {
     }
 
     /// The same elements on another stack. Waits for the device, unless it is the same stack.
+    ///
+    /// # Errors
+    /// When a derivative flows through the tensor: it does not cross from one stack to another.
     pub fn to_stack(self, stack: &Stack) -> Result<AnyTensor> {
         if self.stack.same(stack) {
             return Ok(self);
+        }
+        if let Some(derivative) = self.stack.derivative_of(&self.value) {
+            let problem = alloc::format!("{derivative} would not follow {} to {stack:?}", self.ty());
+            return Err(Error::gradient("to_device", problem).hint(
+                "call `detach()` first to copy the elements alone, or move the operands of the computation",
+            ));
         }
         Ok(AnyTensor::from_data(self.into_data()?, stack))
     }
 
     /// The same elements on another device. Waits for this one.
+    ///
+    /// # Errors
+    /// As [`to_stack`](AnyTensor::to_stack).
     pub fn to_device(self, device: &crate::Device) -> Result<AnyTensor> {
         self.to_stack(&device.0)
     }

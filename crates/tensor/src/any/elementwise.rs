@@ -45,14 +45,45 @@ impl AnyTensor {
         self.pairwise(&Op::Compare(comparison), &stack, value)
     }
 
-    /// A comparison of each element with a number.
+    /// A comparison of each element with a number, which may lie outside the range of the dtype.
     pub fn compare_scalar(self, comparison: Comparison, x: impl Number) -> Result<AnyTensor> {
-        self.with_number(&Op::Compare(comparison), x.scalar(), false)
+        let (comparison, x) = comparison.bounded(x.scalar(), self.dtype(), false);
+        self.with_number(&Op::Compare(comparison), x, false)
     }
 
-    /// A comparison of a number with each element.
+    /// A comparison of a number, which may lie outside the range of the dtype, with each element.
     pub fn scalar_compare(self, x: impl Number, comparison: Comparison) -> Result<AnyTensor> {
-        self.with_number(&Op::Compare(comparison), x.scalar(), true)
+        let (comparison, x) = comparison.bounded(x.scalar(), self.dtype(), true);
+        self.with_number(&Op::Compare(comparison), x, true)
+    }
+
+    /// The error that [`binary_with`](AnyTensor::binary_with) would give, found without running it.
+    #[inline]
+    pub(crate) fn check_binary(&self, function: Binary, other: &AnyTensor) -> Result<()> {
+        let op = Op::Binary(function);
+        if self.stack.same(&other.stack) && infer_alike(&op, self.ty(), other.ty()).is_some() {
+            return Ok(());
+        }
+        self.on_same_stack(op.name(), other)?;
+        let meeting = || AnyTensor::meeting(op.name(), self.dtype(), self, other);
+        let dtype = if self.dtype() == other.dtype() { self.dtype() } else { meeting()? };
+        match kiln_ir::infer::broadcast_shapes(self.shape(), other.shape()) {
+            Some(shape) => {
+                let ty = TensorType { shape, dtype };
+                infer(&op, &[(&ty).into(), (&ty).into()]).map(|_| ())
+            }
+            None => infer(&op, &[self.ty().into(), other.ty().into()]).map(|_| ()),
+        }
+    }
+
+    /// The error that [`binary_scalar`](AnyTensor::binary_scalar) would give, found without running it.
+    #[inline]
+    pub(crate) fn check_binary_scalar(&self, function: Binary, x: Scalar) -> Result<()> {
+        let op = Op::Binary(function);
+        match infer_with_number(&op, self.ty(), x) {
+            Some(_) => Ok(()),
+            None => AnyTensor::inferred_with_number(&op, self.ty(), x, false).map(|_| ()),
+        }
     }
 
     /// An op of this tensor and a number, which may come first.

@@ -1,6 +1,7 @@
 //! Discrete Fourier transforms of any rank.
 
 use super::AnyComplex;
+use super::data::check_table;
 use crate::{AnyTensor, Axis, AxisList, Error, Result, Stack, TensorData};
 use alloc::vec::Vec;
 use kiln_ir::{Binary, FftKind, Op, PadAxis, SliceAxis, TensorType};
@@ -164,6 +165,7 @@ impl AnyTensor {
 
     /// The frequency of each bin of [`fft`](AnyComplex::fft). See [`fft::fftfreq`](crate::fft::fftfreq).
     pub fn fftfreq(points: usize, spacing: f64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
+        check_table("fftfreq", &[points])?;
         let half = points.div_ceil(2);
         let bin = |i: usize| if i < half { i as f64 } else { i as f64 - points as f64 };
         frequencies((0..points).map(bin), points, spacing, device.as_ref())
@@ -172,6 +174,7 @@ impl AnyTensor {
     /// The frequency of each bin of [`rfft`](AnyTensor::rfft). See [`fft::rfftfreq`](crate::fft::rfftfreq).
     pub fn rfftfreq(points: usize, spacing: f64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         let bins = if points == 0 { 0 } else { points / 2 + 1 };
+        check_table("rfftfreq", &[bins])?;
         frequencies((0..bins).map(|i| i as f64), points, spacing, device.as_ref())
     }
 

@@ -83,6 +83,16 @@ impl AnyTensor {
         Error::type_error(op, problem, &[self.ty().into(), other.ty().into()])
     }
 
+    /// The same elements, as a function of `x`, of the same type, on which they do not depend: its gradient is 0 rather than
+    /// none.
+    pub(crate) fn with_zero_gradient_of(self, x: AnyTensor) -> Result<AnyTensor> {
+        if !self.stack().is_differentiated() {
+            return Ok(self);
+        }
+        let never = AnyTensor::zeros(self.ty().with_dtype(DType::Bool), self.stack())?;
+        never.if_else(x, self)
+    }
+
     /// The same elements, as a constant of every layer of differentiation.
     pub(crate) fn constant(self) -> AnyTensor {
         if self.dtype().is_float() { self.expression(|x| constant(&x)) } else { self }

@@ -44,16 +44,19 @@ impl AnyTensor {
             let problem = format!("{}..{} holds no integers, or too many", range.start, range.end);
             return Err(Error::value("randint", problem).hint("the end of the range must be above its start"));
         };
-        let fits = |x: i64| Scalar::Int(x).fits(ty.dtype) && (x >= 0 || !ty.dtype.is_unsigned_int());
-        if !ty.dtype.is_int() || !fits(range.start) {
-            return Err(Error::type_error(
-                "randint",
-                "needs an integer dtype that holds the range",
-                &[(&ty).into()],
-            ));
+        let outside = [range.start, range.end - 1].into_iter().find(|x| !Scalar::Int(*x).fits(ty.dtype));
+        if !ty.dtype.is_int() || outside.is_some() {
+            let problem = match outside {
+                Some(x) => format!("the number {x} of the range is out of bounds for {}", ty.dtype),
+                None => "needs an integer dtype".into(),
+            };
+            return Err(Error::type_error("randint", problem, &[(&ty).into()])
+                .hint("use an integer dtype that holds the whole range"));
         }
         let bits = bits(ty.shape, key.into().unwrap_or_else(|| Key::next(device)), device.as_ref())?;
-        bits.binary_scalar(Binary::Rem, count)?.cast(ty.dtype)?.binary_scalar(Binary::Add, range.start)
+        let (first, rest) = (range.start, bits.binary_scalar(Binary::Rem, count)?);
+        // The sum wraps into the range where a number from 0 does not fit the dtype.
+        rest.cast(ty.dtype)?.binary_scalar(Binary::Add, first)
     }
 
     /// See [`Tensor::randperm`](crate::Tensor::randperm).
@@ -99,7 +102,8 @@ impl AnyTensor {
         self.sampled("dirichlet", key.into(), sample::dirichlet)
     }
 
-    /// See [`Tensor::multinomial`](crate::Tensor::multinomial).
+    /// See [`Tensor::multinomial`](crate::Tensor::multinomial). Weights of which no class can be drawn are an error of the
+    /// value, which surfaces when it is read.
     pub fn multinomial(
         self,
         count: usize,
@@ -117,7 +121,8 @@ impl AnyTensor {
         }
         let key = key.into().unwrap_or_else(|| Key::next(self.stack()));
         let wide = self.dtype().accumulator();
-        let weights = self.detach().cast(wide)?;
+        let least = if replacement { count.min(1) } else { count };
+        let weights = self.detach().cast(wide)?.checked_weights(least)?;
         if !replacement {
             let noisy = weights.expression(|weights| sample::noisy_logits(&weights, key));
             let top = Op::TopK { axis, k: count, largest: true, index };

@@ -1,6 +1,6 @@
 //! Distinct elements. All but [`isin`](AnyTensor::isin) wait for the device: their shapes depend on data.
 
-use crate::{AnyTensor, Axis, Error, Result};
+use crate::{AnyTensor, Axis, DType, Error, Result, TensorType};
 use alloc::format;
 use kiln_ir::{Binary, Comparison, Reduction, SliceAxis, UpdateMode};
 
@@ -39,14 +39,7 @@ impl AnyTensor {
     pub fn unique_dim(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
         let axis = axis.into().of("unique_dim", self.ty())?;
         let rows = self.clone().rows_of(axis)?;
-        let count = rows.shape()[0];
-        let index = rows.ty().with_dtype(self.stack().int_dtype()).with_shape([count]);
-        let mut order = AnyTensor::iota(index, 0, self.stack())?;
-        // Stable sorts by the last column first: rows end up ordered by the first.
-        for column in (0..rows.shape()[1]).rev() {
-            let key = rows.clone().narrow(1, column, 1)?.reshape([count])?.take(0, order.clone())?;
-            order = order.take(0, key.argsort(0)?)?;
-        }
+        let order = rows.clone().lexicographic_order()?;
         let starts = rows.take(0, order.clone())?.row_starts()?;
         let mut unique = UniqueAny::of_runs(self.take(axis, order.clone())?, axis, starts)?;
         unique.inverse = unique.inverse.put_back(order)?;
@@ -94,6 +87,47 @@ impl AnyTensor {
         let count = self.shape()[axis];
         let width = self.shape().without(axis).num_elements();
         self.movedim(axis, 0)?.reshape([count, width])
+    }
+
+    /// The order of the rows of a matrix, by the first column, then the second, and so on. NaNs come last, and are equal.
+    ///
+    /// Columns become ranks, and ranks of neighbours become those of their pairs, until one column is left: as many sorts as
+    /// the number of columns has bits, over half as many columns each time.
+    fn lexicographic_order(self) -> Result<AnyTensor> {
+        let (count, mut columns) = (self.shape()[0], self.shape()[1]);
+        let stack = self.stack().clone();
+        if columns == 0 {
+            let ty = TensorType::new([count], stack.int_dtype());
+            return AnyTensor::iota(ty, 0, &stack);
+        }
+        let mut ranks = self.column_ranks()?;
+        while columns > 1 {
+            if columns % 2 == 1 {
+                let last = AnyTensor::zeros(ranks.ty().with_shape([count, 1]), &stack)?;
+                ranks = AnyTensor::cat([ranks, last].into(), 1)?;
+            }
+            columns = columns.div_ceil(2);
+            let every_other = SliceAxis { start: 0, len: columns, step: 2 };
+            let first = ranks.clone().slice_axis(1, every_other)?;
+            let second = ranks.slice_axis(1, SliceAxis { start: 1, ..every_other })?;
+            ranks = first.mul_scalar(count)?.binary(Binary::Add, second)?.column_ranks()?;
+        }
+        ranks.reshape([count])?.argsort(0)
+    }
+
+    /// The place of each element among the distinct ones of its column, in `i64`, which holds pairs of them.
+    fn column_ranks(self) -> Result<AnyTensor> {
+        let (sorted, order) = self.sort_with_indices(0)?;
+        let mut starts = sorted.clone().run_starts(0)?;
+        if sorted.dtype().is_float() {
+            // A NaN differs from itself, but not in rank.
+            let is_nan = sorted.is_nan()?.cast(DType::I64)?;
+            let earlier = is_nan.cumsum(0)?.compare_scalar(Comparison::Le, 1)?;
+            starts = starts.binary(Binary::And, earlier)?;
+        }
+        let ranks = starts.cast(DType::I64)?.cumsum(0)?.binary_scalar(Binary::Sub, 1)?;
+        let nothing = AnyTensor::zeros(*ranks.ty(), ranks.stack())?;
+        nothing.scatter_mode(0, order, ranks, UpdateMode::Set)
     }
 
     /// Where rows of a matrix differ from the one before; the first does.

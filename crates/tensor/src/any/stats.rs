@@ -32,6 +32,9 @@ const MOST_DIFFERENCES: usize = 1 << 26;
 /// So many numbers have no address.
 const MAX_BINS: usize = isize::MAX as usize / 8;
 
+/// The greatest number of counts of a `bincount`: 1 GiB of `i32`.
+const MOST_COUNTS: usize = 1 << 28;
+
 impl AnyTensor {
     /// The covariance matrix of variables whose observations lie along an axis. See
     /// [`Tensor::cov`](crate::Tensor::cov).
@@ -205,7 +208,18 @@ impl AnyTensor {
         if let Some(number) = extremes.first().filter(|&&least| least < 0) {
             return wrong(&format!("{number} is negative"));
         }
-        let length = extremes.last().map_or(0, |&greatest| greatest as usize + 1).max(min_length);
+        let greatest = extremes.last().copied();
+        let length = greatest.map_or(0, |greatest| greatest as usize + 1).max(min_length);
+        if length > MOST_COUNTS {
+            let what = match greatest {
+                Some(greatest) if greatest as usize >= min_length => format!("the number {greatest}"),
+                Some(_) | None => format!("a length of {min_length}"),
+            };
+            return Err(Error::type_error("bincount", format!("{what} asks for too many counts"), &[self.ty().into()])
+                .hint(format!(
+                    "each number from 0 on has a count, {MOST_COUNTS} at most: `unique_with_counts` counts sparse numbers"
+                )));
+        }
         let ty = match &weights {
             Some(weights) => weights.ty().with_shape([length]),
             None => self.ty().with_dtype(self.stack().int_dtype()).with_shape([length]),
@@ -302,7 +316,8 @@ impl AnyTensor {
         let shape = self.shape().without(last);
         let norm = if p == 0.0 {
             let dtype = self.dtype();
-            self.truth()?.cast(dtype)?.reduce(Reduction::Sum, &[last])?
+            let counts = self.clone().truth()?.cast(dtype)?;
+            counts.with_zero_gradient_of(self)?.reduce(Reduction::Sum, &[last])?
         } else if p == 1.0 {
             self.unary(Unary::Abs)?.reduce(Reduction::Sum, &[last])?
         } else if p == 2.0 {

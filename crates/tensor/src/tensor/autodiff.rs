@@ -163,7 +163,7 @@ fn layer<'a>(any: &'a AnyTensor, what: &str) -> Result<(&'a Arc<Layer>, &'a Stac
             what,
             format!("the device {:?} has no automatic differentiation", any.stack()),
         )
-        .hint("open it with `device.autodiff()`")),
+        .hint("open it with `device.autodiff()`, or name the backend `Autodiff<Cpu>`")),
     }
 }
 

@@ -64,14 +64,32 @@ macro_rules! binary_operators {
             }
         }
 
-        impl<B: Backend, const D: usize, K: Numeric, R> ops::$assign<R> for Tensor<B, D, K>
-        where
-            Tensor<B, D, K>: ops::$trait<R, Output = Tensor<B, D, K>>,
-        {
+        // The tensor is taken and not cloned, so that the engine can write the result over it; what could panic is
+        // checked before, so that a panic leaves the tensor as it was.
+        impl<B: Backend, const D: usize, K: Numeric> ops::$assign<Tensor<B, D, K>> for Tensor<B, D, K> {
+            #[inline]
             #[track_caller]
-            fn $assign_method(&mut self, other: R) {
-                // Taken and not cloned, so that the engine can write the result over it.
+            fn $assign_method(&mut self, other: Tensor<B, D, K>) {
+                ok(self.as_any().check_binary(Binary::$function, other.as_any()));
                 *self = ops::$trait::$method(self.take_out(), other);
+            }
+        }
+
+        impl<B: Backend, const D: usize, K: Numeric> ops::$assign<&Tensor<B, D, K>> for Tensor<B, D, K> {
+            #[inline]
+            #[track_caller]
+            fn $assign_method(&mut self, other: &Tensor<B, D, K>) {
+                ok(self.as_any().check_binary(Binary::$function, other.as_any()));
+                *self = ops::$trait::$method(self.take_out(), other);
+            }
+        }
+
+        impl<B: Backend, const D: usize, K: Numeric, N: Number> ops::$assign<N> for Tensor<B, D, K> {
+            #[inline]
+            #[track_caller]
+            fn $assign_method(&mut self, x: N) {
+                ok(self.as_any().check_binary_scalar(Binary::$function, x.scalar()));
+                *self = ops::$trait::$method(self.take_out(), x);
             }
         }
 

@@ -154,29 +154,45 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
         self.map(|any| any.dirichlet(key))
     }
 
-    /// Classes drawn by weights, `[.., classes]` to `[.., count]`. Weights need not sum to 1; they must not be negative.
-    /// Without replacement each class comes once at most; when fewer than `count` have a weight, classes
-    /// without one fill up. Defined as
+    /// Classes drawn by weights, `[.., classes]` to `[.., count]`, with the next key of the device. Weights need not sum to 1.
+    /// Without replacement each class comes once at most. Defined as
     /// [`torch.multinomial`](https://docs.pytorch.org/docs/stable/generated/torch.multinomial.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor, random::Key};
+    /// # use kiln_tensor::{Flex, Tensor};
     /// # let device = Default::default();
     /// let weights = Tensor::<Flex, 1>::from_floats([0.0, 1.0, 3.0], &device);
-    /// let mut drawn = weights.multinomial(2, false, Key::new(1)).into_data().to_vec::<i32>();
+    /// let mut drawn = weights.multinomial(2, false).into_data().to_vec::<i32>();
     /// drawn.sort();
     /// assert_eq!(drawn, [1, 2]);
     /// ```
     ///
     /// # Panics
     /// Without axes or classes, or for more draws than classes without replacement.
+    ///
+    /// # Errors of the value
+    /// Reading the result is an error where a weight is negative, NaN or infinite, where all weights of a row are 0, or
+    /// where, without replacement, fewer than `count` of them are above 0.
     #[track_caller]
-    pub fn multinomial(
-        self,
-        count: usize,
-        replacement: bool,
-        key: impl Into<Option<Key>>,
-    ) -> Tensor<B, D, Int> {
+    pub fn multinomial(self, count: usize, replacement: bool) -> Tensor<B, D, Int> {
+        self.convert(|any| any.multinomial(count, replacement, None))
+    }
+
+    /// As [`multinomial`](Tensor::multinomial), as a function of the key: the same classes on every engine, whatever was
+    /// drawn before.
+    ///
+    /// ```
+    /// # use kiln_tensor::{Flex, Tensor, random::Key};
+    /// # let device = Default::default();
+    /// let weights = Tensor::<Flex, 1>::from_floats([0.5, 1.0, 3.0], &device);
+    /// let draw = || weights.clone().multinomial_with_key(5, true, Key::new(1)).into_data();
+    /// assert_eq!(draw(), draw());
+    /// ```
+    ///
+    /// # Panics
+    /// As [`multinomial`](Tensor::multinomial).
+    #[track_caller]
+    pub fn multinomial_with_key(self, count: usize, replacement: bool, key: Key) -> Tensor<B, D, Int> {
         self.convert(|any| any.multinomial(count, replacement, key))
     }
 

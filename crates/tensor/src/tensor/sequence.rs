@@ -156,8 +156,9 @@ impl<B: Backend, K: Numeric> Tensor<B, 2, K> {
 }
 
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// Each number as a last axis with 1 at its place and 0 elsewhere, `[.., classes]`. A number out of
-    /// `0..classes` gives zeros.
+    /// Each number as a last axis with 1 at its place and 0 elsewhere, `[.., classes]`. A number that is no integer of
+    /// `0..classes` is an error of the result, which surfaces when it is read;
+    /// [`one_hot_fill`](Tensor::one_hot_fill) gives zeros for it.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.one_hot.html>
     ///

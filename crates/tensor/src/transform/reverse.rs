@@ -140,7 +140,8 @@ where
 {
     let (arguments, structure) = flattened::<A::InnerBackend, _>(x);
     let arguments = started(arguments, &autodiff_above::<A>);
-    let (results, result_structure) = flattened::<A, Y>(f(ok(unflattened(&structure, arguments.clone()))));
+    let inside = ok(unflattened(&structure, arguments.clone()));
+    let (results, result_structure) = flattened::<A, Y>(recording(&arguments, || f(inside)));
     ok(check_results("vjp", &results, &arguments));
     let values: Vec<AnyTensor> = results.iter().cloned().map(AnyTensor::inner).collect();
     let y = ok(unflattened(&result_structure, values.clone()));
@@ -180,7 +181,7 @@ where
 {
     move |x| {
         let arguments = started(Vec::from([x.into_any()]), &autodiff_above::<A>);
-        let y = f(Tensor::from_any(arguments[0].clone())).into_any();
+        let y = recording(&arguments, || f(Tensor::from_any(arguments[0].clone()))).into_any();
         let j = ok(all_rows(&y, &arguments, J));
         Tensor::from_any(j)
     }
@@ -200,12 +201,21 @@ where
 {
     let (arguments, structure) = flattened::<A::InnerBackend, _>(x);
     let arguments = started(arguments, &autodiff_above::<A>);
-    let (y, rest) = f(unflattened(&structure, arguments.clone())?);
+    let inside = unflattened(&structure, arguments.clone())?;
+    let (y, rest) = recording(&arguments, || f(inside));
     let (rest, rest_structure) = flattened::<A, X>(rest);
     let y = y.into_any();
     let (value, gradients) = number_and_gradients(transform, y, &arguments)?;
     let rest = unflattened(&rest_structure, rest.into_iter().map(AnyTensor::inner).collect())?;
     Ok((Tensor::from_any(value), unflattened(&structure, gradients)?, rest))
+}
+
+/// Runs a function of these arguments while the layer of their tape records, in a [`no_grad`](crate::no_grad) scope too.
+pub(super) fn recording<T>(arguments: &[AnyTensor], f: impl FnOnce() -> T) -> T {
+    match arguments.first().and_then(|argument| argument.stack().autodiff()) {
+        Some(layer) => layer.recording(f),
+        None => f(),
+    }
 }
 
 /// The arguments as starts of a tape.

@@ -1,7 +1,7 @@
 //! Second derivatives: forward over reverse.
 
 use super::forward::{all_columns, moving, moving_everywhere, parted};
-use super::reverse::{number_and_gradients, started};
+use super::reverse::{number_and_gradients, recording, started};
 use super::{Tree, autodiff_above, check_alike, check_rank, flattened, unflattened};
 use crate::tensor::ok;
 use crate::{AnyTensor, AutodiffBackend, ForwardBackend, Result, Tensor};
@@ -40,7 +40,7 @@ where
         ok(check_rank("hessian", &shape, J));
         let x = moving_everywhere(x.into_any());
         let arguments = started(Vec::from([x.clone()]), &autodiff_above::<A>);
-        let y = f(Tensor::from_any(arguments[0].clone())).into_any();
+        let y = recording(&arguments, || f(Tensor::from_any(arguments[0].clone()))).into_any();
         let (_, gradients) = ok(number_and_gradients("hessian", y, &arguments));
         Tensor::from_any(all_columns(&gradients[0], gradients[0].value(), &x))
     }
@@ -85,7 +85,8 @@ where
     ok(check_alike(transform, "the direction", (&directions, &given), (&arguments, &structure)));
     let moving = moving(arguments, directions.into_iter().map(AnyTensor::into_value));
     let arguments = started(moving.clone(), &autodiff_above::<A>);
-    let y = f(ok(unflattened(&structure, arguments.clone()))).into_any();
+    let inside = ok(unflattened(&structure, arguments.clone()));
+    let y = recording(&arguments, || f(inside)).into_any();
     let (_, gradients) = ok(number_and_gradients(transform, y, &arguments));
     let parts = gradients.into_iter().map(|gradient| parted(transform, gradient, &moving));
     let (gradients, products) = ok(parts.collect::<Result<(Vec<_>, Vec<_>)>>());

@@ -15,7 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
             Tensor::<Flex, 1>::random([2], Distribution::Uniform(1.0, 0.0), &DEVICE)
         }),
         panics("randint: an empty range", || Tensor::<Flex, 1, Int>::randint([2], 3..3, None, &DEVICE)),
-        panics("multinomial: more than there are", || x().multinomial(4, false, None)),
+        panics("multinomial: more than there are", || x().multinomial(4, false)),
         panics("quantile: not between 0 and 1", || x().quantile(&[25.0], 1, Interpolation::Linear)),
         panics("median: an axis that is not there", || x().median(2)),
         panics("kthvalue: more than there are", || x().kthvalue(4, 1)),

@@ -5,10 +5,11 @@ use alloc::format;
 use kiln_ir::Comparison;
 
 impl AnyTensor {
-    /// Each number as a last axis with 1 at its place and 0 elsewhere. See
-    /// [`Tensor::one_hot`](crate::Tensor::one_hot).
+    /// Each number as a last axis with 1 at its place and 0 elsewhere. A number that is no class is an error of the value,
+    /// which surfaces when it is read. See [`Tensor::one_hot`](crate::Tensor::one_hot).
     pub fn one_hot(self, classes: usize) -> Result<AnyTensor> {
-        self.one_hot_fill(classes, 1, 0, -1)
+        let numbers = self.classes_below(classes)?;
+        numbers.one_hot_fill(classes, 1, 0, -1)
     }
 
     /// Each number as an axis with one number at its place and another elsewhere. See
@@ -46,5 +47,25 @@ impl AnyTensor {
         let here = numbers.unsqueeze_dim(axis)?.compare(Comparison::Eq, places)?;
         let ty = here.ty().with_dtype(dtype);
         Ok((here, ty))
+    }
+
+    /// The same numbers, which must be classes: reading its own class leaves a number as it is, and makes one out of range an
+    /// error of the value. A float that is no whole number becomes index -1, which is never a class.
+    fn classes_below(self, classes: usize) -> Result<AnyTensor> {
+        if self.dtype().is_bool() {
+            return Ok(self);
+        }
+        let dtype = self.dtype();
+        let numbers = self.widened()?;
+        let index = if numbers.dtype().is_int() {
+            numbers.clone()
+        } else {
+            let index = numbers.clone().cast(numbers.stack().int_dtype())?;
+            let is_whole = numbers.clone().compare(Comparison::Eq, index.clone().cast(numbers.dtype())?)?;
+            let none = AnyTensor::full(index.ty().with_shape([]), -1, index.stack())?;
+            is_whole.if_else(index, none)?
+        };
+        let classes = AnyTensor::iota(TensorType::new([classes], numbers.dtype()), 0, numbers.stack())?;
+        classes.take(0, index)?.cast(dtype)
     }
 }

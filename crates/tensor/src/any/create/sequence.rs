@@ -1,6 +1,7 @@
 //! Numbers in a row, and places of triangles.
 
-use crate::{AnyTensor, DType, Error, Result, Stack, TensorData, TensorType};
+use super::super::data::check_table;
+use crate::{AnyTensor, DType, Error, Result, Scalar, Stack, TensorData, TensorType};
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -21,8 +22,23 @@ impl AnyTensor {
         }
         let (low, high) = if step > 0 { (range.start, range.end) } else { (range.end, range.start) };
         let span = (i128::from(high) - i128::from(low)).max(0) as u128;
-        let count = span.div_ceil(u128::from(step.unsigned_abs())) as usize;
-        let counted = if dtype.is_int() { dtype } else { DType::I64 };
+        let count = span.div_ceil(u128::from(step.unsigned_abs()));
+        let (start, by) = (Scalar::Int(range.start), Scalar::Int(step));
+        if let Some(steps) = count.checked_sub(1) {
+            let last = i128::from(range.start) + steps as i128 * i128::from(step);
+            // The last number lies within the range, and so in 64 bits.
+            for number in [start, Scalar::Int(last as i64)] {
+                if number.beyond(dtype).is_some() {
+                    let problem = format!("the number {number} is out of bounds for {dtype}");
+                    return Err(Error::type_error("arange", problem, &[])
+                        .hint("name a wider dtype: `AnyTensor::arange` takes one"));
+                }
+            }
+        }
+        let Ok(count) = usize::try_from(count) else {
+            return Err(Error::type_error("arange", format!("{count} numbers are too many"), &[]));
+        };
+        let counted = if start.fits(dtype) && by.fits(dtype) && dtype.is_int() { dtype } else { DType::I64 };
         let numbers = AnyTensor::iota(TensorType::new([count], counted), 0, device)?;
         numbers.binary_scalar(Binary::Mul, step)?.binary_scalar(Binary::Add, range.start)?.cast(dtype)
     }
@@ -103,6 +119,7 @@ impl AnyTensor {
         offset: i64,
         device: &impl AsRef<Stack>,
     ) -> Result<AnyTensor> {
+        check_table("tril_indices", &[rows, columns])?;
         places_where(rows, columns, device.as_ref(), |row, column| column - row <= i128::from(offset))
     }
 
@@ -114,6 +131,7 @@ impl AnyTensor {
         offset: i64,
         device: &impl AsRef<Stack>,
     ) -> Result<AnyTensor> {
+        check_table("triu_indices", &[rows, columns])?;
         places_where(rows, columns, device.as_ref(), |row, column| column - row >= i128::from(offset))
     }
 }

@@ -1,5 +1,6 @@
 //! Tensors of coordinates.
 
+use super::super::data::check_table;
 use crate::{AnyTensor, Axis, DType, Error, Result, Shape, Stack, TensorData, TensorType};
 use alloc::format;
 use alloc::vec::Vec;
@@ -56,6 +57,7 @@ impl AnyTensor {
     /// All choices of `size` elements of a vector, `[count, size]`. See [`grid::combinations`](crate::grid::combinations).
     pub fn combinations(self, size: usize, with_replacement: bool) -> Result<AnyTensor> {
         check_vectors("combinations", core::slice::from_ref(&self))?;
+        check_table("combinations", &[number_of_choices(self.shape()[0], size, with_replacement), size.max(1)])?;
         let chosen = choices(self.shape()[0], size, with_replacement);
         let shape = [chosen.len() / size.max(1), size];
         let shape = if size == 0 { [0, 0] } else { shape };
@@ -125,6 +127,19 @@ fn stacked(tensors: Vec<AnyTensor>, axis: Axis) -> Result<AnyTensor> {
     AnyTensor::cat(parts.collect::<Result<Vec<AnyTensor>>>()?, axis)
 }
 
+/// How many choices there are, a binomial coefficient; saturates.
+fn number_of_choices(length: usize, size: usize, with_replacement: bool) -> usize {
+    let from = if with_replacement { (length + size).saturating_sub(1) } else { length };
+    let step = |count: usize, place: usize| -> Option<usize> {
+        // The product of the first so many factors is a binomial coefficient itself, and so a whole number.
+        usize::try_from(count as u128 * (from - place) as u128 / (place as u128 + 1)).ok()
+    };
+    if size > from {
+        return 0;
+    }
+    (0..size.min(from - size)).try_fold(1, step).unwrap_or(usize::MAX)
+}
+
 /// The indices of all choices in lexicographic order, one after the other.
 fn choices(length: usize, size: usize, with_replacement: bool) -> Vec<i64> {
     let mut all = Vec::new();
@@ -157,7 +172,7 @@ fn affine_grid(op: &str, maps: AnyTensor, size: &[usize], align_corners: bool) -
             .hint("each row of a map gives one coordinate: a linear part, then a shift"));
     }
     let batch = maps.shape()[0];
-    let points: usize = size.iter().product();
+    let points = size.iter().fold(1usize, |count, &length| count.saturating_mul(length));
     let ty = TensorType::new(size, wide(maps.dtype()));
     let mut columns = Vec::new();
     // Coordinates come x first, and x runs along the last axis.

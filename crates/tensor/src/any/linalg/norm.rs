@@ -127,8 +127,8 @@ impl AnyTensor {
 }
 
 fn count_not_zero(x: AnyTensor, axis: usize) -> Result<AnyTensor> {
-    let dtype = x.dtype();
-    sum_axis(x.compare_scalar(Comparison::Ne, 0.0)?.cast(dtype)?, axis)
+    let counts = x.clone().compare_scalar(Comparison::Ne, 0.0)?.cast(x.dtype())?;
+    sum_axis(counts.with_zero_gradient_of(x)?, axis)
 }
 
 fn extreme(x: AnyTensor, reduction: Reduction, axis: usize) -> Result<AnyTensor> {

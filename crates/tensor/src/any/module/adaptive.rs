@@ -1,5 +1,6 @@
 //! Pooling into a given number of parts: part `i` of `n` covers `floor(i length / n) .. ceil((i + 1) length / n)`.
 
+use super::super::data::check_table;
 use super::check_entries;
 use super::pool::{first_greatest, places_of};
 use crate::{AnyTensor, Result, Shape, TensorData};
@@ -96,6 +97,9 @@ impl AnyTensor {
                 .wrong(op, format!("cannot split axes into {size:?} parts"))
                 .hint("each axis of space gets at least 1 part, and has at least 1 element"));
         }
+        for (length, &parts) in self.shape()[2..].iter().zip(size) {
+            check_table(op, &[parts, (length / parts).saturating_add(2)])?;
+        }
         Ok(())
     }
 }
@@ -108,7 +112,10 @@ struct Parts {
 
 impl Parts {
     fn new(length: usize, parts: usize) -> Parts {
-        let range = |part: usize| (part * length / parts, ((part + 1) * length).div_ceil(parts));
+        let place = |part: usize| part as u128 * length as u128;
+        let range = |part: usize| {
+            ((place(part) / parts as u128) as usize, place(part + 1).div_ceil(parts as u128) as usize)
+        };
         let ranges: Vec<(usize, usize)> = (0..parts).map(range).collect();
         let longest = ranges.iter().map(|(start, end)| end - start).max().unwrap_or(0);
         Parts { ranges, longest }

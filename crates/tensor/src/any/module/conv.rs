@@ -67,9 +67,9 @@ impl AnyTensor {
         let lengths = self.shape()[2..].iter().zip(&weight.shape()[2..]).enumerate();
         let size = lengths.map(|(axis, (&length, &kernel))| {
             let (low, high) = spec.padding[axis];
-            let reach = spec.dilation[axis] * kernel.saturating_sub(1) + 1;
-            let grown = length.saturating_sub(1) * spec.stride[axis] + reach;
-            grown.checked_sub(low + high).ok_or_else(|| {
+            let reach = spec.dilation[axis].saturating_mul(kernel.saturating_sub(1)).saturating_add(1);
+            let grown = length.saturating_sub(1).saturating_mul(spec.stride[axis]).saturating_add(reach);
+            grown.checked_sub(low.saturating_add(high)).ok_or_else(|| {
                 let problem = format!("padding {low} + {high} along axis {} leaves nothing", axis + 2);
                 self.unlike("conv_transpose", problem, weight)
             })

@@ -112,8 +112,8 @@ impl AnyTensor {
         let (input, kernel) = ([self.shape()[2], self.shape()[3]], [weight.shape()[2], weight.shape()[3]]);
         let mut result = [0; 2];
         for axis in 0..2 {
-            let padded = input[axis] + 2 * spec.padding[axis];
-            let reach = spec.dilation[axis] * kernel[axis].saturating_sub(1) + 1;
+            let padded = input[axis].saturating_add(spec.padding[axis].saturating_mul(2));
+            let reach = spec.dilation[axis].saturating_mul(kernel[axis].saturating_sub(1)).saturating_add(1);
             if kernel[axis] == 0 || spec.stride[axis] == 0 || padded < reach || input[axis] == 0 {
                 return Err(self.unlike(
                     OP,
@@ -121,7 +121,7 @@ impl AnyTensor {
                     weight,
                 ));
             }
-            result[axis] = (padded - reach) / spec.stride[axis] + 1;
+            result[axis] = ((padded - reach) / spec.stride[axis]).saturating_add(1);
         }
         let lengths = Lengths { batch, channels, input, outputs, kernel, result };
         let moved = spec.offset_groups * lengths.taps();

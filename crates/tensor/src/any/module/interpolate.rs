@@ -1,5 +1,6 @@
 //! Resizing: each axis of space after the other, each element a weighted sum of a few along the axis.
 
+use super::super::data::check_table;
 use super::check_entries;
 use crate::{AnyTensor, Result, Shape, TensorData};
 use alloc::format;
@@ -119,6 +120,10 @@ impl AnyTensor {
         }
         if factors.is_none() && !options.antialias && options.mode != InterpolateMode::NearestExact {
             return self.resized(size, options);
+        }
+        for (&from, &to) in lengths.iter().zip(&size) {
+            // Each element reads a few samples, or with `antialias` all that it covers.
+            check_table(OP, &[to, if options.antialias { (from / to).saturating_mul(4).max(4) } else { 4 }])?;
         }
         let steps = lengths.iter().zip(&size).enumerate().map(|(axis, (&from, &to))| {
             let step = match (&factors, options.align_corners) {

@@ -14,8 +14,8 @@ impl AnyTensor {
         let pads = alloc::vec![PadAxis::default(), PadAxis::default(), around(0), around(1)];
         self.pad_axes(pads, 0)?.windows4d(kernel, spec)?.permute([0, 1, 4, 5, 2, 3])?.reshape([
             batch,
-            channels * kernel[0] * kernel[1],
-            windows[0] * windows[1],
+            channels.saturating_mul(kernel[0]).saturating_mul(kernel[1]),
+            windows[0].saturating_mul(windows[1]),
         ])
     }
 
@@ -32,7 +32,7 @@ impl AnyTensor {
         const OP: &str = "fold4d";
         self.check_float(OP)?;
         self.check_rank_is(OP, 3, "[batch, channels kernel.., windows]")?;
-        let taps = kernel[0] * kernel[1];
+        let taps = kernel[0].saturating_mul(kernel[1]);
         let (batch, rows) = (self.shape()[0], self.shape()[1]);
         if taps == 0 || !rows.is_multiple_of(taps) {
             let problem = format!("axis 1 does not divide into windows of {} x {}", kernel[0], kernel[1]);
@@ -44,7 +44,7 @@ impl AnyTensor {
             self.stack(),
         )?;
         let windows = image.window_counts(OP, kernel, spec)?;
-        if self.shape()[2] != windows[0] * windows[1] {
+        if Some(self.shape()[2]) != windows[0].checked_mul(windows[1]) {
             let problem = format!("there are {} x {} windows", windows[0], windows[1]);
             return Err(self
                 .wrong(OP, problem)
@@ -77,13 +77,13 @@ impl AnyTensor {
         let mut counts = [0; 2];
         for axis in 0..2 {
             let (low, high) = spec.padding[axis];
-            let padded = self.shape()[axis + 2] + low + high;
-            let reach = spec.dilation[axis] * kernel[axis].saturating_sub(1) + 1;
+            let padded = self.shape()[axis + 2].saturating_add(low).saturating_add(high);
+            let reach = spec.dilation[axis].saturating_mul(kernel[axis].saturating_sub(1)).saturating_add(1);
             if spec.stride[axis] == 0 || spec.dilation[axis] == 0 || kernel[axis] == 0 || padded < reach {
                 let problem = format!("no window of {} fits into axis {}", kernel[axis], axis + 2);
                 return Err(self.wrong(op, problem));
             }
-            counts[axis] = (padded - reach) / spec.stride[axis] + 1;
+            counts[axis] = ((padded - reach) / spec.stride[axis]).saturating_add(1);
         }
         Ok(counts)
     }

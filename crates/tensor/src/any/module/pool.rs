@@ -55,13 +55,15 @@ impl Pooling {
     /// padding before it.
     fn overhang(&self, axis: usize, length: usize) -> usize {
         let stride = self.stride[axis].max(1);
-        let reach = self.dilation[axis] * self.window[axis].saturating_sub(1) + 1;
-        let padded = length + 2 * self.padding[axis];
+        // Sizes saturate: inference refuses those that are too large.
+        let reach = self.dilation[axis].saturating_mul(self.window[axis].saturating_sub(1)).saturating_add(1);
+        let padded = length.saturating_add(self.padding[axis].saturating_mul(2));
         if !self.ceil_mode || padded < reach || (padded - reach).is_multiple_of(stride) {
             return 0;
         }
-        let last_start = (padded - reach).div_ceil(stride) * stride;
-        if last_start >= length + self.padding[axis] { 0 } else { last_start + reach - padded }
+        let last_start = (padded - reach).div_ceil(stride).saturating_mul(stride);
+        let ends = length.saturating_add(self.padding[axis]);
+        if last_start >= ends { 0 } else { last_start.saturating_add(reach) - padded }
     }
 
     /// By how many elements the mean of each window along an axis was divided, with the padding counted: elements beyond
@@ -120,7 +122,7 @@ impl AnyTensor {
         check_entries(&self, OP, "the size", size.len(), self.rank() - 2)?;
         let (batch, channels) = (self.shape()[0], self.shape()[1]);
         let count: usize = self.shape()[2..].iter().product();
-        let flat = [batch, channels, size.iter().product()];
+        let flat = [batch, channels, size.iter().fold(1, |count: usize, &length| count.saturating_mul(length))];
         let base = AnyTensor::zeros(TensorType::new(flat, self.dtype()), self.stack())?;
         let (elements, places) = ([batch, channels, count], indices.reshape([batch, channels, count])?);
         let y = base.scatter_mode(2, places, self.reshape(elements)?, UpdateMode::Set)?;
@@ -184,10 +186,10 @@ impl AnyTensor {
                 .wrong(OP, format!("p is {p}"))
                 .hint("use a number above 0; for infinity use max_pool"));
         }
-        let elements: usize = pooling.window.iter().product();
+        let elements: f64 = pooling.window.iter().map(|&length| length as f64).product();
         let means = self.binary_scalar(Binary::Pow, p)?.avg_pool(pooling, true)?;
         Ok(means.expression(|mean| {
-            let sum = mean * elements as f64;
+            let sum = mean * elements;
             // The root of nothing has no gradient; it is 0 here.
             let none = sum.compare(kiln_ir::Comparison::Le, &sum.scalar(0.0));
             let held = none.select(&sum.scalar(1.0), &sum);

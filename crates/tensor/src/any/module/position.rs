@@ -1,5 +1,6 @@
 //! Positions of a sequence: rotary and sinusoidal.
 
+use super::super::data::check_table;
 use crate::{AnyTensor, DType, Error, Result, Stack, TensorData};
 use alloc::format;
 use alloc::vec::Vec;
@@ -65,7 +66,7 @@ impl AnyTensor {
         dtype: DType,
         device: &impl AsRef<Stack>,
     ) -> Result<(AnyTensor, AnyTensor)> {
-        check_table("rotary_angles", dim, dtype)?;
+        check_dim("rotary_angles", length, dim, dtype)?;
         let table = |f: fn(f64) -> f64| {
             let values = angles(start, length, dim, base).map(f).collect::<Vec<f64>>();
             let data = TensorData::new(values, [length, dim / 2])?.convert(dtype);
@@ -83,7 +84,7 @@ impl AnyTensor {
         dtype: DType,
         device: &impl AsRef<Stack>,
     ) -> Result<AnyTensor> {
-        check_table("sinusoidal_positions", dim, dtype)?;
+        check_dim("sinusoidal_positions", length, dim, dtype)?;
         let both = angles(0, length, dim, base).flat_map(|angle| [libm::sin(angle), libm::cos(angle)]);
         let data = TensorData::new(both.collect::<Vec<f64>>(), [length, dim])?.convert(dtype);
         Ok(AnyTensor::from_data(data, device))
@@ -93,11 +94,12 @@ impl AnyTensor {
 /// Row by row. In `f64`: the angle of a late position has lost its fraction in 32 bits.
 fn angles(start: usize, length: usize, dim: usize, base: f64) -> impl Iterator<Item = f64> {
     let rates: Vec<f64> = (0..dim / 2).map(|i| libm::pow(base, -2.0 * i as f64 / dim as f64)).collect();
-    (start..start + length)
+    (start..start.saturating_add(length))
         .flat_map(move |position| rates.clone().into_iter().map(move |rate| position as f64 * rate))
 }
 
-fn check_table(op: &str, dim: usize, dtype: DType) -> Result<()> {
+fn check_dim(op: &str, length: usize, dim: usize, dtype: DType) -> Result<()> {
+    check_table(op, &[length, dim])?;
     if !dim.is_multiple_of(2) {
         return Err(Error::type_error(op, format!("the dimension {dim} is odd"), &[]));
     }

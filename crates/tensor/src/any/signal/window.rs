@@ -1,5 +1,6 @@
 //! Window functions.
 
+use super::super::data::check_table;
 use crate::{AnyTensor, Error, Result, Stack, TensorData};
 use alloc::format;
 use alloc::vec::Vec;
@@ -54,6 +55,7 @@ impl AnyTensor {
         device: &impl AsRef<Stack>,
     ) -> Result<AnyTensor> {
         window.check()?;
+        check_table("window", &[size])?;
         let stack = device.as_ref();
         let weights = TensorData::new(window.weights(size, periodic), [size])?;
         Ok(AnyTensor::from_data(weights.convert(stack.float_dtype()), stack))

@@ -1,5 +1,6 @@
 //! Elements more than once.
 
+use super::super::data::check_table;
 use crate::{AnyTensor, Axis, Error, Result, TensorData};
 use alloc::format;
 use alloc::vec::Vec;
@@ -68,6 +69,8 @@ impl AnyTensor {
         if let Some(count) = counts.iter().find(|&&count| count < 0) {
             return Err(wrong(&format!("cannot repeat {count} times")));
         }
+        let total = counts.iter().fold(0usize, |total, &count| total.saturating_add(count as usize));
+        check_table("repeat_interleave_each", &[total])?;
         let places =
             counts.iter().enumerate().flat_map(|(place, &n)| core::iter::repeat_n(place as i64, n as usize));
         let index = self.host_index(places.collect());

@@ -4,6 +4,9 @@ use crate::{AnyTensor, Axis, Error, Result};
 use alloc::format;
 use alloc::vec::Vec;
 
+/// The greatest number of parts of an axis that has fewer elements, so that some are empty.
+const MOST_EMPTY_PARTS: usize = 1 << 16;
+
 impl AnyTensor {
     /// An axis in parts of one length; the last may be shorter. See [`Tensor::split`](crate::Tensor::split).
     pub fn split(self, length: usize, axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
@@ -59,7 +62,12 @@ impl AnyTensor {
         if count == 0 {
             return Err(self.bad_split("tensor_split", "the number of parts must be at least 1"));
         }
-        let (each, longer) = (self.shape()[axis] / count, self.shape()[axis] % count);
+        let length = self.shape()[axis];
+        if count > length.max(MOST_EMPTY_PARTS) {
+            let problem = format!("{count} parts are too many for the {length} elements of axis {axis}");
+            return Err(self.bad_split("tensor_split", &problem));
+        }
+        let (each, longer) = (length / count, length % count);
         let lengths: Vec<usize> = (0..count).map(|part| each + usize::from(part < longer)).collect();
         self.split_with_sizes(&lengths, axis)
     }

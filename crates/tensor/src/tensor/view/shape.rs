@@ -309,14 +309,22 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 /// What [`Tensor::reshape`] and [`Tensor::expand`] accept: arrays of lengths, and [`Shape`].
 pub trait ReshapeArgs<const D: usize> {
     /// The lengths; -1 for one to be computed or kept, 0 for one to be kept.
+    ///
+    /// # Panics
+    /// When a length is above `i64::MAX`, or a shape has another number of axes.
     fn into_lengths(self) -> [i64; D];
 }
 
 macro_rules! reshape_args {
     ($($ty:ty),*) => {$(
         impl<const D: usize> ReshapeArgs<D> for [$ty; D] {
+            #[track_caller]
             fn into_lengths(self) -> [i64; D] {
-                self.map(|length| length as i64)
+                let mut lengths = [0; D];
+                for (to, length) in lengths.iter_mut().zip(self) {
+                    *to = length_of(length);
+                }
+                lengths
             }
         }
     )*};
@@ -328,6 +336,21 @@ impl<const D: usize> ReshapeArgs<D> for Shape {
     #[track_caller]
     fn into_lengths(self) -> [i64; D] {
         assert_eq!(self.rank(), D, "[reshape] the shape {self} does not have {D} axes");
-        core::array::from_fn(|axis| self[axis] as i64)
+        let mut lengths = [0; D];
+        for (to, &length) in lengths.iter_mut().zip(self.iter()) {
+            *to = length_of(length);
+        }
+        lengths
     }
+}
+
+/// A length as a signed number.
+///
+/// # Panics
+/// When it is too large for one: it would be read as -1 or another number below 0.
+#[track_caller]
+fn length_of(length: impl TryInto<i64> + Copy + core::fmt::Display) -> i64 {
+    length.try_into().unwrap_or_else(|_| {
+        panic!("[shape] an axis cannot have {length} elements\n  hint: -1 of a signed type asks for what is left")
+    })
 }
