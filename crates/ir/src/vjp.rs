@@ -6,7 +6,7 @@
 //!
 //! Where a function has a kink, the rules follow the field's conventions: `abs'(0) = 0`, ties of a minimum or
 //! maximum share the gradient evenly, and beside a plain number the gradient passes only on the strict side,
-//! so `relu'(0) = 0`.
+//! so `relu'(0) = 0`. An extreme that is NaN passes its gradient to the elements that are NaN.
 
 mod attention;
 mod collective;

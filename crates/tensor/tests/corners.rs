@@ -76,9 +76,7 @@ fn the_subgradient_at_a_hinge_is_that_of_clamp_min() {
     same(&hinge, &slopes(&x, |x| (-x + 1.0).clamp_min(0.0)));
     same(&hinge, &[-1.0, -1.0, 0.0]);
     let zeros = || Tensor::<Grad, 1>::zeros([3], &DEVICE);
-    let ranking = slopes(&x, |x| {
-        loss::margin_ranking(x, zeros(), zeros() + 1.0, 1.0, loss::Reduction::Sum)
-    });
+    let ranking = slopes(&x, |x| loss::margin_ranking(x, zeros(), zeros() + 1.0, 1.0, loss::Reduction::Sum));
     same(&ranking, &slopes(&x, |x| (-x + 1.0).clamp_min(0.0)));
 }
 
@@ -123,7 +121,14 @@ fn variances_overflow_only_where_they_must() {
 fn gelu_is_exact_in_its_tail() {
     let x = [-10.0f32, -5.0, -3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0];
     let expected = [
-        -7.619_853e-23, -1.433_257_9e-6, -0.004_049_694, -0.158_655_26, -0.154_268_77, 0.0, 0.345_731_23, 0.841_344_75,
+        -7.619_853e-23,
+        -1.433_257_9e-6,
+        -0.004_049_694,
+        -0.158_655_26,
+        -0.154_268_77,
+        0.0,
+        0.345_731_23,
+        0.841_344_75,
         2.995_950_3,
     ];
     close(&list(activation::gelu(floats(&x))), &expected, 3e-6);
@@ -141,7 +146,10 @@ fn gelu_is_exact_in_its_tail() {
 #[test]
 fn least_common_multiples_wrap_with_their_sign() {
     let lcm = |a: i8, b: i8| numbers(any([a]).lcm(any([b])).unwrap())[0];
-    assert_eq!([lcm(12, 11), lcm(-12, 11), lcm(4, -6), lcm(0, 5), lcm(-128, 1)], [-124.0, -124.0, 12.0, 0.0, -128.0]);
+    assert_eq!(
+        [lcm(12, 11), lcm(-12, 11), lcm(4, -6), lcm(0, 5), lcm(-128, 1)],
+        [-124.0, -124.0, 12.0, 0.0, -128.0]
+    );
 }
 
 #[test]

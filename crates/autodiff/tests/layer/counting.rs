@@ -22,7 +22,12 @@ struct Counted {
 
 impl Counting {
     pub(crate) fn new() -> Arc<Counting> {
-        Arc::new(Counting { inner: Reference::new(), live: Arc::default(), executed: 0.into(), touched: 0.into() })
+        Arc::new(Counting {
+            inner: Reference::new(),
+            live: Arc::default(),
+            executed: 0.into(),
+            touched: 0.into(),
+        })
     }
 
     /// The bytes of all values that live.
@@ -59,10 +64,8 @@ impl Drop for Counted {
 
 fn touches(op: &Op, inputs: &Operands, results: &[TensorType]) -> usize {
     let elements = |operand: &Operand| operand.value().map_or(0, |value| value.ty().num_elements());
-    let is_view = matches!(
-        op,
-        Op::Slice(_) | Op::Reshape(_) | Op::Permute(_) | Op::Broadcast(_) | Op::Windows { .. }
-    );
+    let is_view =
+        matches!(op, Op::Slice(_) | Op::Reshape(_) | Op::Permute(_) | Op::Broadcast(_) | Op::Windows { .. });
     if is_view {
         return 0;
     }

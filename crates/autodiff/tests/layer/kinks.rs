@@ -47,7 +47,12 @@ fn a_nan_takes_the_gradient_of_the_extreme_that_it_is() {
         let scattered = |x: &Var<'_>| {
             let index = Var::zeros(x.engine(), x.ty().with_dtype(kiln_ir::DType::I32));
             let base = Var::zeros(x.engine(), x.ty());
-            value(&base.scatter(0, if reduction == Reduction::Max { UpdateMode::Max } else { UpdateMode::Min }, &index, x))
+            value(&base.scatter(
+                0,
+                if reduction == Reduction::Max { UpdateMode::Max } else { UpdateMode::Min },
+                &index,
+                x,
+            ))
         };
         let layer = layer();
         let x = leaf(&layer, &[1.0, nan, 3.0]);
@@ -60,7 +65,8 @@ fn a_nan_takes_the_gradient_of_the_extreme_that_it_is() {
 #[test]
 fn the_angle_of_the_origin_has_no_slope() {
     let layer = layer();
-    let (y, x) = (leaf(&layer, &[0.0, -0.0, 3.0, 1e-200, 3e200]), leaf(&layer, &[0.0, 0.0, 4.0, 1e-200, 4e200]));
+    let (y, x) =
+        (leaf(&layer, &[0.0, -0.0, 3.0, 1e-200, 3e200]), leaf(&layer, &[0.0, 0.0, 4.0, 1e-200, 4e200]));
     let gradients = layer.backward(&value(&y.binary(Binary::Atan2, &x)), None).unwrap();
     let close = |found: Vec<f64>, expected: [f64; 5]| {
         for (found, expected) in found.iter().zip(expected) {

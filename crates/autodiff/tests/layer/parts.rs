@@ -3,7 +3,7 @@
 use crate::counting::Counting;
 use crate::{gradient, leaf, numbers, value};
 use kiln_autodiff::{Autodiff, Checkpointing};
-use kiln_ir::{DType, Engine, SliceAxis, TensorData, TensorType, Value, Var};
+use kiln_ir::{DType, Engine, Op, Recorder, SliceAxis, TensorData, TensorType, Value, Var, gradient_program};
 use std::sync::Arc;
 
 /// A read of row `t` of a matrix, `[1, columns]`.
@@ -91,10 +91,9 @@ fn second_gradients_of_many_parts() {
     let outer = Autodiff::new(inner.clone(), Checkpointing::None);
     let count = 24;
     let elements: Vec<f64> = (0..count).map(|i| 1.0 + i as f64 * 0.1).collect();
-    for read in [
-        (|x, t| x.slice_axis(0, SliceAxis { start: t, len: 1, step: 1 })) as Read,
-        |x, t| x.take(0, &Var::full(x.engine(), TensorType::new([1], DType::I32), t as i64)),
-    ] {
+    for read in [(|x, t| x.slice_axis(0, SliceAxis { start: t, len: 1, step: 1 })) as Read, |x, t| {
+        x.take(0, &Var::full(x.engine(), TensorType::new([1], DType::I32), t as i64))
+    }] {
         let lower: Value = inner.require_grad(base.write(elements.clone().into()));
         let upper: Value = outer.require_grad(lower.clone());
         let x = Var::new(&outer, upper.clone());
@@ -119,4 +118,25 @@ fn second_gradients_of_many_parts() {
             assert!((second[t] - expected).abs() < 1e-9, "{} instead of {expected} at {t}", second[t]);
         }
     }
+}
+
+#[test]
+fn a_derived_program_adds_many_parts_in_place() {
+    let count = 12;
+    let ty = TensorType::new([count], DType::F64);
+    let recorder = Recorder::new(&[ty]);
+    let x = Var::new(&recorder, recorder.inputs().remove(0));
+    let terms = (0..count).map(|t| x.slice_axis(0, SliceAxis { start: t, len: 1, step: 1 }).square());
+    let y = terms.reduce(|sum, term| sum + term).expect("terms").into_operand();
+    let program = gradient_program(&recorder.finish(&[y])).expect("a gradient");
+    let ops = |is: fn(&Op) -> bool| program.instructions.iter().filter(|step| is(&step.op)).count();
+    assert_eq!(ops(|op| matches!(op, Op::Pad(_))), 8);
+    assert_eq!(ops(|op| matches!(op, Op::SliceUpdate { .. })), 4);
+    let engine = kiln_reference::Reference::new();
+    let numbers: Vec<f64> = (0..count).map(|i| i as f64).collect();
+    let seed = TensorData::new(vec![1.0f64], [1]).expect("one");
+    let inputs = [numbers.clone().into(), seed].map(|data: TensorData| engine.write(data));
+    let gradient = program.run(&engine, inputs.into_iter().collect()).remove(0);
+    let expected: Vec<f64> = numbers.iter().map(|x| 2.0 * x).collect();
+    assert_eq!(crate::numbers(&engine, gradient), expected);
 }

@@ -360,7 +360,8 @@ pub(crate) fn slice_update(
         // No place is written twice: combining the part that is read first rounds once, and costs the part alone.
         let (base, ty) = tensor(&inputs, 0)?;
         let part = TensorType::new(base.layout.slice(slices).shape, ty.dtype);
-        let present = cpu.execute(&Op::Slice(slices.to_vec()), smallvec![inputs[0].clone()], &[part]).remove(0);
+        let present =
+            cpu.execute(&Op::Slice(slices.to_vec()), smallvec![inputs[0].clone()], &[part]).remove(0);
         let written = smallvec![present.into(), inputs.remove(1)];
         let combined = cpu.execute(&Op::Binary(function), written, &[part]).remove(0);
         inputs.push(combined.into());

@@ -3,7 +3,7 @@
 //! What is differentiated is the sum of all members' results. Every member takes part in the group operations of
 //! the gradient, also where its own share is zero, so that none waits for another in vain.
 
-use super::{attains, Gradients, Rule, emit};
+use super::{Gradients, Rule, attains, emit};
 use crate::{Collective, CollectiveKind, DType, Op, Reduction, Scalar, SliceAxis, TensorType, Var};
 use alloc::vec::Vec;
 

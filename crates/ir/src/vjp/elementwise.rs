@@ -82,9 +82,7 @@ impl<'e> Rule<'_, 'e> {
             Binary::Pow => self.two(|| g * base_slope(a, b), || g * exponent_slope(a, b, y)),
             Binary::Min => self.two(|| self.extreme(b, a, b), || self.extreme(a, b, a)),
             Binary::Max => self.two(|| self.extreme(a, b, b), || self.extreme(b, a, a)),
-            Binary::Atan2 => {
-                self.two(|| g * angle_slope(a, b, b, g), || -(g * angle_slope(a, b, a, g)))
-            }
+            Binary::Atan2 => self.two(|| g * angle_slope(a, b, b, g), || -(g * angle_slope(a, b, a, g))),
             Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => self.zero(),
         }
     }

@@ -72,12 +72,20 @@ impl AnyTensor {
 
     /// [`clamp_min`](AnyTensor::clamp_min) in the tensor's own dtype.
     pub(crate) fn at_least(self, low: impl Number) -> Result<AnyTensor> {
-        if self.dtype().is_float() { self.bound(&CLAMP_MIN, low) } else { self.binary_scalar(Binary::Max, low) }
+        if self.dtype().is_float() {
+            self.bound(&CLAMP_MIN, low)
+        } else {
+            self.binary_scalar(Binary::Max, low)
+        }
     }
 
     /// [`clamp_max`](AnyTensor::clamp_max) in the tensor's own dtype.
     pub(crate) fn at_most(self, high: impl Number) -> Result<AnyTensor> {
-        if self.dtype().is_float() { self.bound(&CLAMP_MAX, high) } else { self.binary_scalar(Binary::Min, high) }
+        if self.dtype().is_float() {
+            self.bound(&CLAMP_MAX, high)
+        } else {
+            self.binary_scalar(Binary::Min, high)
+        }
     }
 
     /// A tensor without axes beside this one, of its dtype.
@@ -344,7 +352,8 @@ impl AnyTensor {
     /// Several results.
     pub(crate) fn formulas<const N: usize>(
         self,
-        f: impl for<'e> FnOnce(&Var<'e>) -> [Var<'e>; N]) -> [AnyTensor; N] {
+        f: impl for<'e> FnOnce(&Var<'e>) -> [Var<'e>; N],
+    ) -> [AnyTensor; N] {
         let stack = self.stack().clone();
         f(&Var::new(stack.engine(), self.into_value()))
             .map(|value| AnyTensor::new(stack.clone(), value.into_value()))

@@ -3,9 +3,7 @@
 use super::Result;
 use crate::{AnyTensor, Number};
 use alloc::vec::Vec;
-use kiln_ir::{
-    Binary, Comparison, Custom, CustomOp, Op, OperandType, ResultTypes, Saved, Var, infer,
-};
+use kiln_ir::{Binary, Comparison, Custom, CustomOp, Op, OperandType, ResultTypes, Saved, Var, infer};
 
 /// The greater or the lesser of a tensor and a plain number, as `max` and `min`, with another gradient: it passes at the
 /// bound too, as PyTorch's `clamp` has it, and not where the tensor is NaN.

@@ -1,7 +1,7 @@
 //! Variance and standard deviation.
 
-use crate::{AnyTensor, Axis, AxisList, Error, Result};
 use crate::any::formula::{at_least_zero, constant};
+use crate::{AnyTensor, Axis, AxisList, Error, Result};
 use kiln_ir::{Binary, Comparison, DType, Op, Reduction, Scalar, Unary, Var};
 
 impl AnyTensor {
@@ -63,12 +63,7 @@ impl AnyTensor {
 
     /// The dtype of the elements; and in one of at least 32 bits the variance along axes over the square of a scale, the
     /// scale, and the mean.
-    fn scaled_moments(
-        self,
-        op: &str,
-        axes: &AxisList,
-        correction: f64,
-    ) -> Result<(DType, [AnyTensor; 3])> {
+    fn scaled_moments(self, op: &str, axes: &AxisList, correction: f64) -> Result<(DType, [AnyTensor; 3])> {
         let axes = axes.sorted_of(op, self.ty())?;
         if !self.dtype().is_float() {
             return Err(Error::type_error(op, "needs floats", &[self.ty().into()])
