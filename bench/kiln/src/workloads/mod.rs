@@ -36,6 +36,7 @@ pub(crate) fn prepare<B: Backend>(workload: &str, file: &str) -> Result<Prepared
         "sum_dim0" => Ok(memory::sum_dim0::<B>(&device)),
         "transpose_copy" => Ok(memory::transpose_copy::<B>(&device)),
         "gather_rows" => Ok(memory::gather_rows::<B>(&device)),
+        "rfft" => Ok(rows::rfft::<B>(&device)),
         "sort_1m" => Ok(order::sort::<B>(&device)),
         "attention_fwd" => Ok(attention::forward::<B>(&device)),
         "op_overhead" => Ok(overhead::eager()),

@@ -2,7 +2,8 @@
 
 use super::{first, normal};
 use bench_protocol::Prepared;
-use bench_protocol::shapes::ROWS;
+use bench_protocol::shapes::{ROWS, SQUARE};
+use kiln::fft::{self, FftNorm};
 use kiln::module::layer_norm;
 use kiln::{Backend, Tensor, activation};
 
@@ -20,4 +21,10 @@ pub(crate) fn layernorm<B: Backend>(device: &B::Device) -> Prepared {
 pub(crate) fn cumsum<B: Backend>(device: &B::Device) -> Prepared {
     let x = normal::<B, 2>(ROWS, device);
     Prepared::new(move || first(&x.clone().cumsum(1)))
+}
+
+/// Both parts are made at once.
+pub(crate) fn rfft<B: Backend>(device: &B::Device) -> Prepared {
+    let x = normal::<B, 2>(SQUARE, device);
+    Prepared::new(move || first(&fft::rfft(x.clone(), None, -1, FftNorm::Backward).into_parts().0))
 }

@@ -37,6 +37,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("sum_dim0", "[4096, 4096]", 1.0, Plain, 0.0, 67.1),
     row("transpose_copy", "[4096, 4096]", 1.5, Plain, 0.0, 134.2),
     row("gather_rows", "8192 of [32000, 512]", 1.0, Plain, 0.0, 33.6),
+    row("rfft", "rows of [4096, 4096]", 0.8, Plain, 0.0, 134.3),
     row("sort_1m", "1 M, values and indices", 2.0, Plain, 0.0, 0.0),
     row("cumsum", "[4096, 1024]", 1.0, Plain, 0.0, 33.6),
     row("attention_fwd", "[4, 8, 512, 64]", 1.1, Contraction, 2147.5, 16.8),
@@ -55,7 +56,7 @@ mod tests {
 
     #[test]
     fn workloads_are_chosen_by_name_in_their_own_order() {
-        assert_eq!(select(ROWS, &[]).unwrap().len(), 28);
+        assert_eq!(select(ROWS, &[]).unwrap().len(), 29);
         let chosen: Vec<&str> =
             select(ROWS, &["softmax", "matmul_512"]).unwrap().iter().map(|row| row.name).collect();
         assert_eq!(chosen, ["matmul_512", "softmax"]);
