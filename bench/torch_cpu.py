@@ -188,6 +188,7 @@ class Peer:
             "cumsum": (lambda x: torch.cumsum(x, 1), ROWS),
             "sum_all": (torch.sum, SQUARE),
             "sum_dim0": (lambda x: torch.sum(x, 0), SQUARE),
+            "rfft": (lambda x: torch.view_as_real(torch.fft.rfft(x)), SQUARE),
             "transpose_copy": (lambda x: x.t().contiguous(), SQUARE),
         }
         if name in single:

@@ -25,6 +25,7 @@ MATMULS = {
 FLOAT8 = {"matmul_e4m3_4096": (4096, 50), "matmul_e4m3_8192": (8192, 5)}
 CHAIN = 1 << 28
 ROWS = (32_768, 4096)
+SIGNALS = (4096, 4096)
 ATTENTION = (4, 16, 4096, 128)
 CONV_INPUT, CONV_WEIGHT = (64, 256, 56, 56), (256, 256, 3, 3)
 ADAMW = (64, (4096, 4096))
@@ -35,7 +36,9 @@ BATCH, LENGTH, VOCABULARY, WIDTH, HEADS, LAYERS = 16, 1024, 50_304, 768, 12, 12
 IMAGES, CLASSES, BLOCKS = 256, 1000, (3, 4, 6, 3)
 
 # What torch.compile leaves as it is.
-NOT_COMPILED = {*MATMULS, *FLOAT8, "attention", "attention_backward", "conv3x3", "cdist", "bincount", "adamw", "op_overhead"}
+NOT_COMPILED = {
+    *MATMULS, *FLOAT8, "attention", "attention_backward", "conv3x3", "cdist", "bincount", "adamw", "op_overhead", "rfft",
+}
 # What can be replayed as a CUDA graph.
 GRAPHED = {"op_overhead", "llama_decode"}
 
@@ -254,6 +257,7 @@ class Peer:
             return self.repeated(rounds, product, scaled(normal((size, size))), scaled(normal((size, size))).t())
         gelu = lambda x: x * (torch.erf(x * math.sqrt(0.5)) + 1.0) * 0.5
         softmax = lambda x: torch.softmax(x, 1)
+        rfft = lambda x: torch.view_as_real(torch.fft.rfft(x))
         norm = lambda x, weight, bias: F.layer_norm(x, (ROWS[1],), weight, bias, 1e-5)
         affine = lambda: (torch.ones(ROWS[1], device=DEVICE).bfloat16(), torch.zeros(ROWS[1], device=DEVICE).bfloat16())
         attention = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -265,6 +269,7 @@ class Peer:
             "softmax_backward": lambda: self.differentiated(20, softmax, normal(ROWS), normal(ROWS)),
             "layernorm": lambda: self.repeated(20, norm, normal(ROWS), *affine()),
             "layernorm_backward": lambda: self.differentiated(20, norm, normal(ROWS), normal(ROWS), *affine()),
+            "rfft": lambda: self.repeated(100, rfft, normal(SIGNALS, torch.float32)),
             "attention": lambda: self.repeated(10, attention, *heads()),
             "attention_backward": lambda: self.differentiated(10, attention, normal(ATTENTION), *heads()),
             "conv3x3": self.conv,

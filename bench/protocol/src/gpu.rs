@@ -4,6 +4,8 @@
 pub const CHAIN: usize = 1 << 28;
 /// Input of `softmax`, `layernorm` and their gradients.
 pub const ROWS: [usize; 2] = [32_768, 4096];
+/// Input of `rfft`.
+pub const SIGNALS: [usize; 2] = [4096, 4096];
 /// `[batch, heads, length, width]` of `attention` and its gradient.
 pub const ATTENTION: [usize; 4] = [4, 16, 4096, 128];
 /// Input of `conv3x3`, `[batch, channels, rows, columns]`.
@@ -32,6 +34,7 @@ pub fn matmul(workload: &str) -> Option<usize> {
 pub fn rounds(workload: &str) -> usize {
     match workload {
         "matmul_bf16_4096" | "matmul_e4m3_4096" => 50,
+        "rfft" => 100,
         "matmul_tf32_4096" => 20,
         "matmul_bf16_8192" | "matmul_tf32_8192" | "matmul_e4m3_8192" => 5,
         "gelu_f32" | "gelu_bf16" | "softmax" | "softmax_backward" | "layernorm" | "layernorm_backward" => 20,

@@ -64,7 +64,7 @@ pub const MAXPOOL: [usize; 4] = [8, 64, 112, 112];
 pub const CHAIN: usize = 4 << 20;
 /// Input of `softmax`, `layernorm` and `cumsum`.
 pub const ROWS: [usize; 2] = [4096, 1024];
-/// Input of `sum_all`, `sum_dim0` and `transpose_copy`.
+/// Input of `sum_all`, `sum_dim0`, `transpose_copy` and `rfft`.
 pub const SQUARE: [usize; 2] = [4096, 4096];
 /// Table of `gather_rows`.
 pub const TABLE: [usize; 2] = [32_000, 512];

@@ -37,6 +37,7 @@ pub(crate) fn prepare(workload: &str, device: &GpuDevice) -> Result<Prepared> {
         "softmax_backward" => Ok(rows::softmax_backward(device, rounds)),
         "layernorm" => Ok(rows::layernorm(device, rounds)),
         "layernorm_backward" => Ok(rows::layernorm_backward(device, rounds)),
+        "rfft" => Ok(rows::rfft(device, rounds)),
         "attention" => Ok(attention::forward(device, rounds)),
         "attention_backward" => Ok(attention::backward(device, rounds)),
         "conv3x3" => Ok(conv::forward(device, rounds)),

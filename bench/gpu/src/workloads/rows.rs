@@ -2,7 +2,8 @@
 
 use super::{Gpu, GpuDevice, Tape, normal, repeated, repeated_all, with_gradients};
 use bench_protocol::Prepared;
-use bench_protocol::gpu::ROWS;
+use bench_protocol::gpu::{ROWS, SIGNALS};
+use kiln::fft::{self, FftNorm};
 use kiln::module::layer_norm;
 use kiln::{Backend, DType, Tensor, activation};
 
@@ -30,6 +31,15 @@ pub(crate) fn layernorm_backward(device: &GpuDevice, rounds: usize) -> Prepared 
         let y = layer_norm(x.clone(), Some(weight.clone()), Some(bias.clone()), 1e-5);
         let inputs = [x.clone().into_any(), weight.clone().into_any(), bias.clone().into_any()];
         with_gradients(y, &gradient, &inputs)
+    })
+}
+
+/// Real and imaginary parts are tensors of their own.
+pub(crate) fn rfft(device: &GpuDevice, rounds: usize) -> Prepared {
+    let x = normal::<Gpu, 2>(SIGNALS, DType::F32, device);
+    repeated_all(rounds, move || {
+        let (re, im) = fft::rfft(x.clone(), None, -1, FftNorm::Backward).into_parts();
+        vec![re.into_any(), im.into_any()]
     })
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn prepare<B: Backend>(workload: &str, file: &str) -> Result<Prepared
         "gather_rows" => Ok(memory::gather_rows::<B>(&device)),
         "scatter_add" => Ok(memory::scatter_add::<B>(&device)),
         "cdist" => Ok(rows::cdist::<B>(&device)),
+        "rfft" => Ok(rows::rfft::<B>(&device)),
         "sort_1m" => Ok(order::sort::<B>(&device)),
         "attention_fwd" => Ok(attention::forward::<B>(&device)),
         "op_overhead" => Ok(overhead::eager()),

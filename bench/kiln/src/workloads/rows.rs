@@ -2,7 +2,8 @@
 
 use super::{first, normal};
 use bench_protocol::Prepared;
-use bench_protocol::shapes::{POINTS, ROWS};
+use bench_protocol::shapes::{POINTS, ROWS, SQUARE};
+use kiln::fft::{self, FftNorm};
 use kiln::module::layer_norm;
 use kiln::{Backend, Tensor, activation};
 
@@ -26,4 +27,10 @@ pub(crate) fn cumsum<B: Backend>(device: &B::Device) -> Prepared {
 pub(crate) fn cdist<B: Backend>(device: &B::Device) -> Prepared {
     let [x, y] = [(); 2].map(|()| normal::<B, 2>(POINTS, device));
     Prepared::new(move || first(&x.clone().cdist(y.clone(), 2.0)))
+}
+
+/// Both parts are made at once.
+pub(crate) fn rfft<B: Backend>(device: &B::Device) -> Prepared {
+    let x = normal::<B, 2>(SQUARE, device);
+    Prepared::new(move || first(&fft::rfft(x.clone(), None, -1, FftNorm::Backward).into_parts().0))
 }

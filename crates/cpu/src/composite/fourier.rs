@@ -14,6 +14,7 @@ use crate::contraction::simd::Float;
 use crate::copy::Shared;
 use alloc::vec::Vec;
 use block::{Blocks, Form, Job, Lanes, Lines, Real, Twist, room};
+use core::ops::Range;
 use kiln_ir::{DType, FftKind, Result, TensorType};
 use plan::{Plan, halves, radices, root, roots};
 use smallvec::SmallVec;
@@ -309,7 +310,8 @@ impl Transform<'_> {
         // k² modulo twice the length keeps the angle exact for great k.
         let square = |k: usize| (k as u128 * k as u128 % (2 * points) as u128) as usize;
         let chirp: Vec<(f64, f64)> = (0..points).map(|k| root(square(k), 2 * points)).collect();
-        let filter = filter(&chirp, size);
+        let filter = Factors::new(&filter(&chirp, size));
+        let chirp = Factors::new(&chirp);
         let chunk = (MOST_PADDED / (size * inner)).clamp(1, self.outer);
         for first in (0..self.outer).step_by(chunk) {
             let some = Transform { outer: chunk.min(self.outer - first), ..*self };
@@ -317,42 +319,49 @@ impl Transform<'_> {
             let [memory, results] = [(), ()].map(|()| Array::uninit(&some.memory::<T>(2 * size)));
             let (memory, results) = (memory?, results?);
             let (z, y) = (halves_of::<T>(&memory), halves_of::<T>(&results));
-            some.rows(size, |outer, i| {
-                let to = (outer * size + i) * inner;
-                let from = ((first + outer) * points + i) * inner;
+            some.spans(size, |outer, span| {
+                let (to, from) = (outer * size * inner, (first + outer) * points * inner);
+                let (inside, outside) = (span.start..span.end.min(points), span.start.max(points)..span.end);
                 // SAFETY: rows of the operands and of the memory, each written once.
                 unsafe {
-                    let (re, im) = (row_mut(z[0], to, inner), row_mut(z[1], to, inner));
-                    if i < points {
-                        turn([row(source[0], from, inner), row(source[1], from, inner)], chirp[i], [re, im]);
-                    } else {
-                        re.fill(T::ZERO);
-                        im.fill(T::ZERO);
+                    if !inside.is_empty() {
+                        chirp.turn((source, from), (z, to), inside, inner);
+                    }
+                    if !outside.is_empty() {
+                        let count = outside.len() * inner;
+                        row_mut(z[0], to + outside.start * inner, count).fill(T::ZERO);
+                        row_mut(z[1], to + outside.start * inner, count).fill(T::ZERO);
                     }
                 }
             });
             padded.complex(z, y)?;
-            some.rows(size, |outer, i| {
-                let at = (outer * size + i) * inner;
+            some.spans(size, |outer, span| {
+                let at = outer * size * inner;
                 // SAFETY: rows of both memories, each written once.
-                unsafe {
-                    let parts = [row(y[0], at, inner), row(y[1], at, inner)];
-                    turn(parts, filter[i], [row_mut(z[0], at, inner), row_mut(z[1], at, inner)]);
-                }
+                unsafe { filter.turn((y, at), (z, at), span, inner) };
             });
             // Back, with both parts exchanged.
             padded.complex([z[1], z[0]], [y[1], y[0]])?;
-            some.rows(points, |outer, i| {
-                let from = (outer * size + i) * inner;
-                let to = ((first + outer) * points + i) * inner;
+            some.spans(points, |outer, span| {
+                let (from, to) = (outer * size * inner, (first + outer) * points * inner);
                 // SAFETY: rows of the memory and of the results, each written once.
-                unsafe {
-                    let parts = [row(y[0], from, inner), row(y[1], from, inner)];
-                    turn(parts, chirp[i], [row_mut(target[0], to, inner), row_mut(target[1], to, inner)]);
-                }
+                unsafe { chirp.turn((y, from), (target, to), span, inner) };
             });
         }
         Ok(())
+    }
+
+    /// Calls `body` for parts of all lines of so many rows: the line's place before the axis, and rows.
+    fn spans(&self, count: usize, body: impl Fn(usize, Range<usize>) + Sync) {
+        self.cpu.pool.parallel_for(self.outer * count, GRAIN.div_ceil(self.inner), |range| {
+            let mut at = range.start;
+            while at < range.end {
+                let outer = at / count;
+                let end = range.end.min((outer + 1) * count);
+                body(outer, at - outer * count..end - outer * count);
+                at = end;
+            }
+        });
     }
 
     /// Calls `body` for all rows `(outer, i)` with `i` below `count`, on all threads.
@@ -407,11 +416,53 @@ fn filter(chirp: &[(f64, f64)], size: usize) -> Vec<(f64, f64)> {
     x
 }
 
-/// Complex numbers, each times the same one.
-fn turn<T: Float>([x_re, x_im]: [&[T]; 2], (c, s): (f64, f64), [y_re, y_im]: [&mut [T]; 2]) {
-    let (c, s) = (T::from_f64(c), T::from_f64(s));
-    for i in 0..x_re.len() {
-        (y_re[i], y_im[i]) = (x_re[i] * c - x_im[i] * s, x_re[i] * s + x_im[i] * c);
+/// Complex numbers, one for each row.
+struct Factors<T> {
+    re: Vec<T>,
+    im: Vec<T>,
+}
+
+impl<T: Float> Factors<T> {
+    fn new(list: &[(f64, f64)]) -> Factors<T> {
+        let re = list.iter().map(|&(re, _)| T::from_f64(re)).collect();
+        let im = list.iter().map(|&(_, im)| T::from_f64(im)).collect();
+        Factors { re, im }
+    }
+
+    /// Multiplies rows of a line, which starts at a place, into those of another.
+    ///
+    /// # Safety
+    /// The rows may be read and written, and nobody else writes them meanwhile.
+    unsafe fn turn(
+        &self,
+        (source, from): (Parts<T>, usize),
+        (target, to): (Parts<T>, usize),
+        rows: Range<usize>,
+        inner: usize,
+    ) {
+        // Where rows are single elements, all of them are one.
+        let together = if inner == 1 { rows.len() } else { 1 };
+        for i in rows.step_by(together) {
+            let (from, to, count) = (from + i * inner, to + i * inner, together * inner);
+            // SAFETY: as the caller promises.
+            unsafe {
+                let (x_re, x_im) = (row(source[0], from, count), row(source[1], from, count));
+                let (y_re, y_im) = (row_mut(target[0], to, count), row_mut(target[1], to, count));
+                if inner == 1 {
+                    let (re, im) = (&self.re[i..][..count], &self.im[i..][..count]);
+                    for k in 0..count {
+                        let (a, b) = (x_re[k], x_im[k]);
+                        (y_re[k], y_im[k]) = (a * re[k] - b * im[k], a * im[k] + b * re[k]);
+                    }
+                } else {
+                    let (re, im) = (self.re[i], self.im[i]);
+                    for k in 0..count {
+                        let (a, b) = (x_re[k], x_im[k]);
+                        (y_re[k], y_im[k]) = (a * re - b * im, a * im + b * re);
+                    }
+                }
+            }
+        }
     }
 }
 

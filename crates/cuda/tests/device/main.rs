@@ -5,6 +5,7 @@
 mod backend;
 mod epilogues;
 mod float8;
+mod fourier;
 mod graphs;
 mod products;
 

@@ -5,6 +5,7 @@ use kiln_gpu::driver::{
     Activation, Attention, AttentionPass, Fourier, FourierKind, Place, Products,
 };
 use kiln_ir::{DType, Float8};
+use std::f64::consts::TAU;
 
 /// What this library takes: one kind of floats, so that kernels are tested with the others.
 pub(crate) fn takes(attention: &Attention) -> bool {

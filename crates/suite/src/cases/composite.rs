@@ -234,7 +234,7 @@ fn ffts(dtype: DType) -> Vec<Case> {
                 FftKind::ToReal { .. } => points / 2 + 1,
             };
             let operand = TensorType::new(shape, dtype).shape.with(axis, length);
-            let part = || tensor(&operand, dtype, Fill::Normal);
+            let part = || tensor(operand, dtype, Fill::Normal);
             let parts = if kind == FftKind::FromReal { vec![part()] } else { vec![part(), part()] };
             for inverse in [false, true] {
                 let case = Case::new(Op::Fft { kind, axis, inverse }, parts.clone());

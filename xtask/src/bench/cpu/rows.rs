@@ -39,6 +39,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("gather_rows", "8192 of [32000, 512]", 1.0, Plain, 0.0, 33.6),
     row("scatter_add", "1 M into 10,000, f32", 0.8, Plain, 0.0, 8.0),
     row("cdist", "[4096, 64]², p = 2", 0.8, Contraction, 2147.5, 69.2),
+    row("rfft", "rows of [4096, 4096]", 0.8, Plain, 0.0, 134.3),
     row("sort_1m", "1 M, values and indices", 2.0, Plain, 0.0, 0.0),
     row("cumsum", "[4096, 1024]", 1.0, Plain, 0.0, 33.6),
     row("attention_fwd", "[4, 8, 512, 64]", 1.1, Contraction, 2147.5, 16.8),

@@ -42,6 +42,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("softmax_backward", "[32768, 4096], bf16, forward and backward", Ratio(1.0), Plain, 0.0, 1342.2),
     row("layernorm", "[32768, 4096], bf16", Ratio(1.0), Plain, 0.0, 536.9),
     row("layernorm_backward", "[32768, 4096], bf16, forward and backward", Ratio(1.0), Plain, 0.0, 1342.2),
+    row("rfft", "rows of [4096, 4096], f32", Ratio(0.8), Plain, 0.0, 134.3),
     row("attention", "[4, 16, 4096, 128], causal, bf16", Ratio(1.0), Contraction, 274_877.9, 268.4),
     row("attention_backward", "the same, forward and backward", Ratio(1.0), Contraction, 962_072.7, 805.3),
     row("conv3x3", "N64, 256→256, 56², p1, bf16", Ratio(0.95), Contraction, 236_760.1, 206.7),

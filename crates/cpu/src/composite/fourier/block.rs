@@ -124,95 +124,112 @@ impl<T: Float> Kernel<T> for Blocks<'_, T> {
             // SAFETY: the memory holds both halves; the lines are the job's.
             unsafe {
                 let b = a.add(half_room(job.plan.length, lanes));
-                match &job.form {
-                    Form::Complex(twist) => job.complex::<S>(*twist, some, a, b),
-                    Form::FromReal(real) => job.from_real::<S>(real, some, a, b),
-                    Form::ToReal(real) => job.to_real::<S>(real, some, a, b),
-                }
+                job.fetch::<S>(&some, a);
+                let y = job.plan.run::<S>(a, b);
+                job.put::<S>(&some, y);
             }
         }
     }
 }
 
 impl<T: Float> Job<'_, T> {
+    /// Brings lines to where they are transformed.
+    ///
     /// # Safety
-    /// The machine has the unit; both hold a half of the room, and nobody else writes these lines.
+    /// The machine has the unit; there is a half of the room, and nobody writes these lines.
     #[inline(always)]
-    unsafe fn complex<S: Simd<T>>(&self, twist: Option<&Twist>, some: Range<usize>, a: *mut T, b: *mut T) {
-        let (length, row) = (self.plan.length, 2 * S::LANES);
+    unsafe fn fetch<S: Simd<T>>(&self, some: &Range<usize>, a: *mut T) {
+        let (lanes, row) = (S::LANES, 2 * S::LANES);
+        let source = self.source.map(Shared::get);
         // SAFETY: as the caller promises.
         unsafe {
-            load::<T, S>(self.source[0].get(), &self.from, &some, length, a, row);
-            load::<T, S>(self.source[1].get(), &self.from, &some, length, a.add(S::LANES), row);
-            let y = self.plan.run::<S>(a, b);
-            if let Some(twist) = twist {
-                twisted::<T, S>(twist, &some, length, y);
+            match &self.form {
+                Form::Complex(_) => {
+                    load::<T, S>(source[0], &self.from, some, self.plan.length, a, row);
+                    load::<T, S>(source[1], &self.from, some, self.plan.length, a.add(lanes), row);
+                }
+                Form::FromReal(real) if real.points.is_multiple_of(2) => {
+                    load::<T, S>(source[0], &self.from, some, real.points, a, lanes);
+                }
+                Form::FromReal(real) => {
+                    load::<T, S>(source[0], &self.from, some, real.points, a, row);
+                    for i in 0..real.points {
+                        S::store(a.add(i * row + lanes), S::splat(T::ZERO));
+                    }
+                }
+                Form::ToReal(real) => {
+                    let bins = real.points / 2 + 1;
+                    load::<T, S>(source[0], &self.from, some, bins, a, row);
+                    load::<T, S>(source[1], &self.from, some, bins, a.add(lanes), row);
+                    if !real.usual {
+                        negate::<T, S>(a.add(lanes), bins);
+                    }
+                    if real.points.is_multiple_of(2) {
+                        joined::<T, S>(real, a);
+                    } else {
+                        mirrored::<T, S>(real, a);
+                    }
+                }
             }
-            store::<T, S>(self.target[0].get(), &self.to, &some, length, y, row);
-            store::<T, S>(self.target[1].get(), &self.to, &some, length, y.add(S::LANES), row);
         }
     }
 
+    /// Brings what became of them to where it belongs.
+    ///
     /// # Safety
-    /// As [`Job::complex`].
+    /// As [`Job::fetch`]; nobody else writes these lines of the result.
     #[inline(always)]
-    unsafe fn from_real<S: Simd<T>>(&self, real: &Real<'_, T>, some: Range<usize>, a: *mut T, b: *mut T) {
-        let (points, lanes, row) = (real.points, S::LANES, 2 * S::LANES);
-        let bins = points / 2 + 1;
+    unsafe fn put<S: Simd<T>>(&self, some: &Range<usize>, y: *mut T) {
+        let (lanes, row) = (S::LANES, 2 * S::LANES);
+        let target = self.target.map(Shared::get);
         // SAFETY: as the caller promises.
         unsafe {
-            let y = if points.is_multiple_of(2) {
-                load::<T, S>(self.source[0].get(), &self.from, &some, points, a, lanes);
-                let y = self.plan.run::<S>(a, b);
-                split::<T, S>(real, y);
-                y
-            } else {
-                load::<T, S>(self.source[0].get(), &self.from, &some, points, a, row);
-                let zero = S::splat(T::ZERO);
-                for i in 0..points {
-                    S::store(a.add(i * row + lanes), zero);
+            let count = match &self.form {
+                Form::Complex(twist) => {
+                    if let Some(twist) = twist {
+                        twisted::<T, S>(twist, some, self.plan.length, y);
+                    }
+                    self.plan.length
                 }
-                let y = self.plan.run::<S>(a, b);
-                S::store(y.add(lanes), zero);
-                if !real.usual {
-                    negate::<T, S>(y.add(lanes), bins);
+                Form::FromReal(real) => {
+                    let bins = real.points / 2 + 1;
+                    if real.points.is_multiple_of(2) {
+                        split::<T, S>(real, y);
+                    } else {
+                        S::store(y.add(lanes), S::splat(T::ZERO));
+                        if !real.usual {
+                            negate::<T, S>(y.add(lanes), bins);
+                        }
+                    }
+                    bins
                 }
-                y
+                Form::ToReal(real) => {
+                    let distance = if real.points.is_multiple_of(2) { lanes } else { row };
+                    store::<T, S>(target[0], &self.to, some, real.points, y, distance);
+                    return;
+                }
             };
-            store::<T, S>(self.target[0].get(), &self.to, &some, bins, y, row);
-            store::<T, S>(self.target[1].get(), &self.to, &some, bins, y.add(lanes), row);
+            store::<T, S>(target[0], &self.to, some, count, y, row);
+            store::<T, S>(target[1], &self.to, some, count, y.add(lanes), row);
         }
     }
+}
 
-    /// # Safety
-    /// As [`Job::complex`].
-    #[inline(always)]
-    unsafe fn to_real<S: Simd<T>>(&self, real: &Real<'_, T>, some: Range<usize>, a: *mut T, b: *mut T) {
-        let (points, lanes, row) = (real.points, S::LANES, 2 * S::LANES);
-        let bins = points / 2 + 1;
-        // SAFETY: as the caller promises.
-        unsafe {
-            load::<T, S>(self.source[0].get(), &self.from, &some, bins, a, row);
-            load::<T, S>(self.source[1].get(), &self.from, &some, bins, a.add(lanes), row);
-            if !real.usual {
-                negate::<T, S>(a.add(lanes), bins);
-            }
-            if points.is_multiple_of(2) {
-                joined::<T, S>(real, a);
-                let y = self.plan.run::<S>(a, b);
-                store::<T, S>(self.target[0].get(), &self.to, &some, points, y, lanes);
-            } else {
-                // A plus in the exponent is a minus for the spectrum in reverse order.
-                let zero = S::splat(T::ZERO);
-                S::store(a.add(lanes), zero);
-                for k in 1..bins {
-                    let x = Complex::load::<T, S>(a.add(k * row));
-                    x.store::<T, S>(a.add((points - k) * row));
-                    S::store(a.add(k * row + lanes), S::sub(zero, x.im));
-                }
-                let y = self.plan.run::<S>(a, b);
-                store::<T, S>(self.target[0].get(), &self.to, &some, points, y, row);
-            }
+/// The whole spectrum of an odd number of points from its first half, in reverse order: a plus in the exponent is then a minus.
+///
+/// # Safety
+/// The machine has the unit; `x` holds as many complex numbers as points.
+#[inline(always)]
+unsafe fn mirrored<T: Float, S: Simd<T>>(real: &Real<'_, T>, x: *mut T) {
+    let row = 2 * S::LANES;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let zero = S::splat(T::ZERO);
+        S::store(x.add(S::LANES), zero);
+        for k in 1..real.points / 2 + 1 {
+            let here = Complex::load::<T, S>(x.add(k * row));
+            here.store::<T, S>(x.add((real.points - k) * row));
+            S::store(x.add(k * row + S::LANES), S::sub(zero, here.im));
         }
     }
 }
