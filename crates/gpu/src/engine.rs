@@ -295,7 +295,13 @@ impl<D: Driver> Engine for Gpu<D> {
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         let _running = self.pages.run();
         let found = match poison_of(&inputs) {
-            Some(error) => Err(error),
+            Some(error) => {
+                // Of a region, poison spoils only what comes from it.
+                if let Op::Fused(region) = op {
+                    return region.program().run_region(self, inputs);
+                }
+                Err(error)
+            }
             None => self.run(op, inputs, results),
         };
         found.unwrap_or_else(|error| poisoned(results, &error))

@@ -51,7 +51,7 @@ fn infer_with_number_agrees_with_infer() {
 /// Indices never wrap: an axis that is too long for their dtype is refused.
 #[test]
 fn indices_that_their_dtype_cannot_hold_are_refused() {
-    let infer_of = |op: Op, ty: TensorType| infer(&op, &[ty.into()]);
+    let infer_of = |op: Op, ty: TensorType| infer(&op, &[(&ty).into()]);
     let long = |length: usize| TensorType::new([2, length], DType::U8);
     let ops = |index: DType| {
         [

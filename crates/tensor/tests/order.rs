@@ -134,3 +134,34 @@ fn wrong_calls_say_what_is_wrong() {
     fails("[nanquantile] needs floats: i32[4]", i.clone().nanquantile(&[0.5], 0, Interpolation::Linear));
     fails("[isin] needs numbers of one dtype, not f32 and i32: f32[2, 3] x i32[4]", x.isin(i));
 }
+
+/// A view of one element, longer than an `i32` counts: nothing is computed.
+#[test]
+fn indices_never_wrap() {
+    let length = (1usize << 31) + 1;
+    let x = || {
+        let one = AnyTensor::zeros(TensorType::new([1], DType::U8), &Device::flex()).unwrap();
+        one.expand([length]).unwrap()
+    };
+    let message = |result: Result<AnyTensor>| result.unwrap_err().to_string();
+    let results = [
+        ("argmax", message(x().argmax(0))),
+        ("argmin", message(x().argmin(0))),
+        ("max_dim", message(x().max_dim_with_indices(0).map(|(_, index)| index))),
+        ("argsort", message(x().argsort(0))),
+        ("sort", message(x().sort_with_indices(0).map(|(_, index)| index))),
+        ("topk", message(x().argtopk(3, 0))),
+        ("nonzero", message(x().nonzero().map(|mut all| all.remove(0)))),
+        ("cummax", message(x().cummax_with_indices(0).map(|(_, index)| index))),
+        (
+            "searchsorted",
+            message(x().searchsorted(
+                AnyTensor::zeros(TensorType::new([1], DType::U8), &Device::flex()).unwrap(),
+                false,
+            )),
+        ),
+    ];
+    for (op, message) in results {
+        assert!(message.contains("2147483649 ") && message.contains("i32 counts"), "{op}: {message}");
+    }
+}

@@ -138,8 +138,14 @@ fn a_wrong_operand_of_a_region_spoils_only_results_that_read_it() {
     let index = |last: i32| Var::new(&host, host.write(TensorData::new(vec![0, 1, 2, last], [4]).unwrap()));
     let taken = [4, 3].map(|last| x.take(0, &index(last)).into_operand());
     let found = fused(&host, &program, taken.into_iter().collect());
-    let is_ok: Vec<bool> = found.into_iter().map(|value| outcome(&host, value).is_ok()).collect();
-    assert_eq!(is_ok, [false, true, false]);
+    let is_ok = |found: Vec<Value>| -> Vec<bool> {
+        found.into_iter().map(|value| outcome(&host, value).is_ok()).collect()
+    };
+    assert_eq!(is_ok(found), [false, true, false]);
+    // So with what is known to be an error before.
+    let poisoned = Value::poisoned(ty, kiln_ir::Error::value("test", "it never was"));
+    let operands = [poisoned.into(), x.into_operand()];
+    assert_eq!(is_ok(fused(&host, &program, operands.into_iter().collect())), [false, true, false]);
 }
 
 #[test]

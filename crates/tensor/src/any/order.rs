@@ -6,6 +6,7 @@ mod rank;
 pub use quantile::Interpolation;
 
 use crate::{AnyTensor, Axis, Error, Result};
+use alloc::format;
 use kiln_ir::{DType, Op};
 
 /// The result of an order that is wanted.
@@ -116,6 +117,17 @@ impl AnyTensor {
             Wanted::Values if i32::try_from(self.shape()[axis]).is_err() => DType::I64,
             Wanted::Values | Wanted::Indices => self.stack().int_dtype(),
         }
+    }
+
+    /// Checks that the stack's integers can say where each of so many elements is.
+    pub(crate) fn check_places(&self, op: &str, elements: usize) -> Result<()> {
+        let index = self.stack().int_dtype();
+        if index != DType::I32 || elements <= 1 << 31 {
+            return Ok(());
+        }
+        let problem = format!("{elements} elements are more than {index} counts");
+        let hint = "use a device whose integers are i64, or go through the elements in parts";
+        Err(Error::type_error(op, problem, &[self.ty().into()]).hint(hint))
     }
 
     fn ordered(self, op: &Op) -> Result<(AnyTensor, AnyTensor)> {

@@ -45,6 +45,7 @@ impl AnyTensor {
     fn search_last(self, values: AnyTensor, right: bool) -> Result<AnyTensor> {
         let last = self.rank() - 1;
         let length = self.shape()[last];
+        self.check_places("searchsorted", length)?;
         let stack = self.stack().clone();
         let mut place = AnyTensor::zeros(values.ty().with_dtype(stack.int_dtype()), &stack)?;
         if length == 0 {

@@ -87,6 +87,7 @@ impl AnyTensor {
     /// [`module::max_pool2d_with_indices`](crate::module::max_pool2d_with_indices).
     pub fn max_pool_with_indices(self, pooling: &Pooling) -> Result<(AnyTensor, AnyTensor)> {
         let spec = pooling.spec("max_pool", PoolKind::Max, &self)?;
+        self.check_places("max_pool", self.shape()[2..].iter().product())?;
         let y = self.clone().apply(&Op::Pool(spec.clone()))?;
         let index = self.stack().int_dtype();
         let indices = self.expression(|x| {

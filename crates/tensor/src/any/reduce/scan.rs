@@ -49,8 +49,10 @@ impl AnyTensor {
     }
 
     fn scan_with_indices(self, reduction: Reduction, axis: Axis) -> Result<(AnyTensor, AnyTensor)> {
+        let name = if reduction == Reduction::Max { "cummax" } else { "cummin" };
+        let axis = axis.of(name, self.ty())?;
+        self.check_places(name, self.shape()[axis])?;
         let values = self.clone().scan(reduction, axis)?;
-        let axis = axis.of("scan", self.ty())?;
         // An element sets the extreme where it equals it. The last that did is the one; NaN sets it too.
         let mut sets = self.clone().compare(Comparison::Eq, values.clone())?;
         if self.dtype().is_float() {
