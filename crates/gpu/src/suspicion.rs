@@ -7,15 +7,30 @@
 use crate::Gpu;
 use crate::driver::{Argument, Driver, Place, Step};
 use crate::memory::Block;
-use kiln_ir::{Error, Result};
+use kiln_ir::{Error, IndexUser, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What makes an error: hardly any is ever asked for.
-type Wrong = fn() -> Error;
+#[derive(Clone, Copy)]
+pub(crate) enum Wrong {
+    /// One that is always the same.
+    Made(fn() -> Error),
+    /// An index of what the user called, which has so many places.
+    Index(IndexUser, usize),
+}
+
+impl Wrong {
+    fn error(self) -> Error {
+        match self {
+            Wrong::Made(make) => make(),
+            Wrong::Index(user, length) => user.out_of_range(None, length),
+        }
+    }
+}
 
 /// Words of a page.
-const WORDS: usize = 512;
+pub(crate) const WORDS: usize = 512;
 
 /// A word that a kernel sets when something is wrong.
 pub(crate) struct Suspicion<D: Driver> {
@@ -135,6 +150,11 @@ impl<D: Driver> Suspicions<D> {
         self.0.iter().flat_map(|all| all.iter()).filter(|marks| !marks.page.is_clean())
     }
 
+    /// The pages that may hold a word that is set, each with a bit for each of its words.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (Place<D::Memory>, [u64; WORDS / 64])> {
+        self.open().map(|marks| (marks.page.block.at(0), marks.words))
+    }
+
     /// Whether it has all that another has.
     fn covers(&self, other: &Suspicions<D>) -> bool {
         other.open().all(|theirs| self.open().any(|mine| mine.covers(theirs)))
@@ -186,7 +206,12 @@ impl<D: Driver> Marks<D> {
 
 impl<D: Driver> Gpu<D> {
     /// A word that a kernel sets when something is wrong, and what is wrong then.
-    pub(crate) fn suspicion(&self, error: Wrong) -> Result<Suspicion<D>> {
+    pub(crate) fn suspicion(&self, error: fn() -> Error) -> Result<Suspicion<D>> {
+        self.suspect(Wrong::Made(error))
+    }
+
+    /// As [`suspicion`](Gpu::suspicion), of any kind.
+    pub(crate) fn suspect(&self, error: Wrong) -> Result<Suspicion<D>> {
         let mut state = self.pages.lock();
         if state.current.as_ref().is_none_or(|page| page.errors().len() == WORDS) {
             let block = Arc::new(self.block(WORDS * 4)?);
@@ -214,7 +239,7 @@ impl<D: Driver> Gpu<D> {
             }
             let set = (0..WORDS).find(|&i| words[i / 64] & (1 << (i % 64)) != 0 && seen[i] != 0);
             if let Some(word) = set {
-                return Err(page.errors()[word]());
+                return Err(page.errors()[word].error());
             }
         }
         Ok(())

@@ -28,6 +28,7 @@ mod sets;
 mod signal;
 mod special;
 mod stats;
+mod validity;
 mod view;
 
 pub use complex::AnyComplex;
@@ -47,6 +48,7 @@ pub use order::Interpolation;
 pub use quantize::{QuantGranularity, QuantMode, QuantParams, QuantRange, QuantScheme, Quantized};
 pub use sets::UniqueAny;
 pub use signal::{ConvolveMode, StftOptions, Window};
+pub use validity::Recovered;
 pub use view::PadMode;
 pub(crate) use view::zero;
 

@@ -3,7 +3,7 @@
 //! Elements that are written to one place combine in the order of the source, however the work is split: threads share
 //! places, never the elements for one place.
 
-use super::Reader;
+use super::{By, Reader};
 use super::update::{Combine, Job, run};
 use crate::Cpu;
 use crate::array::Array;
@@ -35,7 +35,7 @@ pub(crate) fn put(
         return through_f32(cpu, op, inputs, results);
     }
     let ty = *tensor(&inputs, 0)?.1;
-    let indices = Reader { op: "put", axis, length: ty.shape[axis] }.indices(cpu, &inputs, 1)?;
+    let indices = Reader { by: By::Op("put", axis), length: ty.shape[axis] }.indices(cpu, &inputs, 1)?;
     let shape = Blocks::of(&ty, axis);
     write(cpu, mode, inputs, |source, target| Put { cpu, shape, indices: &indices, source, target })
 }
@@ -52,7 +52,7 @@ pub(crate) fn scatter(
         return through_f32(cpu, op, inputs, results);
     }
     let ty = *tensor(&inputs, 0)?.1;
-    let indices = Reader { op: "scatter", axis, length: ty.shape[axis] }.indices(cpu, &inputs, 1)?;
+    let indices = Reader { by: By::Op("scatter", axis), length: ty.shape[axis] }.indices(cpu, &inputs, 1)?;
     let shape = Blocks::of(&ty, axis);
     let indices = &indices;
     if shape.outer * shape.block == 1 {

@@ -11,6 +11,7 @@ mod float8;
 mod joined;
 mod library;
 mod orders;
+mod recover;
 mod slim;
 mod taken;
 
