@@ -9,6 +9,7 @@
 mod draw;
 mod model;
 mod options;
+mod signals;
 
 use clap::Parser;
 use kiln::data::vision::{MnistDataset, MnistItem};
@@ -16,11 +17,12 @@ use kiln::data::{Batcher, DataLoader, DataLoaderBuilder, Dataset, SubsetDataset}
 use kiln::nn::{AutodiffModule, Config};
 use kiln::optim::AdamConfig;
 use kiln::optim::schedule::{Cosine, Linear, Sequential};
-use kiln::store::StoreError;
-use kiln::train::{Accuracy, History, Trainer, evaluate};
+use kiln::store::{Checkpoint, StoreError};
+use kiln::train::{Accuracy, History, StopReason, Trainer, evaluate};
 use kiln::{Backend, Device, Dyn, store};
 use model::{MnistBatch, MnistBatcher, Net, NetConfig};
 use options::{BackendName, Options};
+use signals::Signals;
 use std::error::Error;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -46,7 +48,13 @@ fn run(options: &Options) -> Result<()> {
     let test = Arc::new(MnistDataset::test()?);
     let batcher = MnistBatcher { device: device.clone() };
     let test_loader = DataLoaderBuilder::new(batcher).batch_size(500).num_workers(1).build(test.clone())?;
-    let trained = if options.evaluate { None } else { Some(train(options, &device, &test_loader)?) };
+    let trained = match options.evaluate {
+        true => None,
+        false => match train(options, &device, &test_loader)? {
+            Some(trained) => Some(trained),
+            None => return Ok(()),
+        },
+    };
     let model = load(&options.output, &device)?;
     if let Some(trained) = trained {
         check_same_predictions(&trained, &model, &test_loader)?;
@@ -58,8 +66,13 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Trains a network from scratch and saves it; gives it back below automatic differentiation.
-fn train(options: &Options, device: &Device, test_loader: &DataLoader<MnistBatch<Dyn>>) -> Result<Net<Dyn>> {
+/// Trains a network, from scratch or from where training was interrupted, and saves it; gives it back below automatic
+/// differentiation. `None` where training was interrupted.
+fn train(
+    options: &Options,
+    device: &Device,
+    test_loader: &DataLoader<MnistBatch<Dyn>>,
+) -> Result<Option<Net<Dyn>>> {
     check_output(&options.output)?;
     let device = device.autodiff();
     let batcher = MnistBatcher { device: device.clone() };
@@ -72,14 +85,26 @@ fn train(options: &Options, device: &Device, test_loader: &DataLoader<MnistBatch
     Dyn::seed(&device, options.seed);
     let config = NetConfig::new();
     let model: Net<Dyn> = config.init(&device);
+    let signals = Signals::catch()?;
     println!("{model}");
+    let checkpoint = options.output.join("checkpoint");
     let mut trainer = Trainer::new(model, AdamConfig::new().init()?, schedule(options, loader.len() as u64)?)
         .epochs(options.epochs as u64)
-        .metric(Accuracy::new());
+        .metric(Accuracy::new())
+        .keep_last(&checkpoint)
+        .interrupter(signals.interrupter());
+    if options.resume {
+        trainer = trainer.resume(&Checkpoint::open(&checkpoint)?)?;
+    }
     let history = trainer.fit(&loader, test_loader)?;
+    drop(signals);
+    if history.stopped == StopReason::Interrupted {
+        println!("interrupted; the checkpoint is {}: `--resume` goes on from there", checkpoint.display());
+        return Ok(None);
+    }
     let model = trainer.into_model().valid();
     save(&model, &config, &history, &options.output)?;
-    Ok(model)
+    Ok(Some(model))
 }
 
 fn open_device(options: &Options) -> Result<Device> {

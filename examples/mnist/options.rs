@@ -36,9 +36,13 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
     pub(crate) backend: BackendName,
 
-    /// Folder for `model.safetensors`, `config.json` and `losses.csv`; made if missing.
+    /// Folder for `model.safetensors`, `config.json`, `losses.csv` and `checkpoint`; made if missing.
     #[arg(long, default_value = "out/mnist")]
     pub(crate) output: PathBuf,
+
+    /// Go on from the checkpoint in the output folder, with the options with which that training began.
+    #[arg(long)]
+    pub(crate) resume: bool,
 
     /// Do not train: load the model from the output folder, measure it and show what it sees.
     #[arg(long)]

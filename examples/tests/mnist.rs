@@ -5,6 +5,10 @@ use std::process::{Command, Output};
 
 /// The example, which cargo builds beside the tests.
 fn mnist(arguments: &[&str], data: Option<&Path>) -> Output {
+    command(arguments, data).output().expect("the example was built")
+}
+
+fn command(arguments: &[&str], data: Option<&Path>) -> Command {
     let tests = std::env::current_exe().expect("a test has a path");
     let profile = tests.ancestors().nth(2).expect("tests are built in PROFILE/deps");
     let mut command =
@@ -13,7 +17,8 @@ fn mnist(arguments: &[&str], data: Option<&Path>) -> Output {
         command.env("KILN_DATA_DIR", folder);
     }
     // Where there are GPUs, none of them is shown.
-    command.args(arguments).env("CUDA_VISIBLE_DEVICES", "-1").output().expect("the example was built")
+    command.args(arguments).env("CUDA_VISIBLE_DEVICES", "-1");
+    command
 }
 
 #[track_caller]
@@ -144,4 +149,73 @@ fn a_closed_pipe_ends_an_example_quietly() {
     let output = child.wait_with_output().expect("it ends");
     assert!(!line.is_empty() && output.status.success(), "{line} {:?}", output.status);
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[cfg(unix)]
+mod signals {
+    use super::*;
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::{Child, ExitStatus, Stdio};
+
+    /// The example while it trains, which it does once it has printed its layers.
+    struct Training {
+        child: Child,
+        stdout: BufReader<std::process::ChildStdout>,
+    }
+
+    fn training(arguments: &[&str]) -> Training {
+        let mut command = command(arguments, None);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it was built");
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("the pipe can be read");
+        assert!(!line.is_empty(), "it printed nothing");
+        Training { child, stdout }
+    }
+
+    impl Training {
+        fn send(&self, signal: &str) {
+            let id = self.child.id().to_string();
+            let sent = Command::new("kill").args(["-s", signal, &id]).status().expect("there is `kill`");
+            assert!(sent.success());
+        }
+
+        fn end(mut self) -> (ExitStatus, String) {
+            let mut text = String::new();
+            self.stdout.read_to_string(&mut text).expect("the pipe can be read");
+            (self.child.wait().expect("it ends"), text)
+        }
+    }
+
+    #[test]
+    fn a_signal_ends_training_after_the_step_and_it_goes_on_from_the_checkpoint() {
+        for signal in ["INT", "TERM"] {
+            let folder = folder(&format!("signal-{signal}"));
+            let out = folder.to_str().expect("a path in UTF-8");
+            let running = training(&["--limit", "640", "--epochs", "1000", "--output", out]);
+            running.send(signal);
+            let (status, text) = running.end();
+            assert!(status.success(), "{status}: {text}");
+            let checkpoint = folder.join("checkpoint");
+            assert!(text.contains(checkpoint.to_str().expect("a path in UTF-8")), "{text}");
+            assert!(checkpoint.is_dir() && !folder.join("model.safetensors").exists());
+            let resumed = mnist(&["--limit", "640", "--epochs", "1", "--resume", "--output", out], None);
+            assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
+            std::fs::remove_dir_all(folder).expect("the folder was made here");
+        }
+    }
+
+    /// Steps are long here.
+    #[test]
+    fn a_second_signal_ends_the_program_at_once() {
+        let folder = folder("signals");
+        let out = folder.to_str().expect("a path in UTF-8");
+        let running = training(&["--batch-size", "8000", "--limit", "8000", "--epochs", "50", "--output", out]);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        running.send("INT");
+        running.send("INT");
+        let (status, text) = running.end();
+        assert_eq!(status.code(), Some(130), "{text}");
+        std::fs::remove_dir_all(folder).expect("the folder was made here");
+    }
 }

@@ -153,6 +153,8 @@ impl<'r> Generator<'r> {
             OpKind::Scatter => self.scatter(),
             OpKind::SliceUpdate => self.slice_update(),
             OpKind::NonZero => self.nonzero(),
+            OpKind::CheckIndex => self.check_index(),
+            OpKind::Recover => self.recover(),
             OpKind::MatMul => self.matmul(),
             OpKind::MatMulFloat8 => self.matmul_float8(),
             OpKind::Conv => self.conv(),

@@ -100,6 +100,8 @@ fn rule(op: &Op, computed: Computed) -> Rule {
         | Op::Concat { .. }
         | Op::Windows { .. }
         | Op::Copy
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
         | Op::Take { .. }
         | Op::Gather { .. } => match computed {
             Computed::Natively | Computed::Elsewhere | Computed::Batched => Rule::Bits,

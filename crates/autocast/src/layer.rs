@@ -337,6 +337,10 @@ impl Engine for Autocast {
         self.narrow(value.clone())
     }
 
+    fn outcome(&self, value: &Value) -> Option<Result<()>> {
+        self.inner.outcome(&self.inner_value(value))
+    }
+
     fn mixes_precision(&self) -> bool {
         true
     }

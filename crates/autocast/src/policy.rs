@@ -66,6 +66,8 @@ pub fn precision(op: &Op) -> Precision {
         | Op::Gather { .. }
         | Op::SliceUpdate { .. }
         | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
         | Op::Pool(_)
         | Op::PoolGrad { .. }
         | Op::Resize { .. }

@@ -183,6 +183,10 @@ impl Engine for Forward {
         self.inner.read(self.open(value).0)
     }
 
+    fn outcome(&self, value: &Value) -> Option<Result<()>> {
+        self.inner.outcome(&self.open(value.clone()).0)
+    }
+
     fn mixes_precision(&self) -> bool {
         self.inner.mixes_precision()
     }

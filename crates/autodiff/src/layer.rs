@@ -263,6 +263,10 @@ impl Engine for Autodiff {
         self.inner.read(self.detach(value))
     }
 
+    fn outcome(&self, value: &Value) -> Option<Result<()>> {
+        self.inner.outcome(&self.detach(value.clone()))
+    }
+
     fn mixes_precision(&self) -> bool {
         self.inner.mixes_precision()
     }

@@ -120,6 +120,8 @@ pub(crate) fn is_cheap(op: &Op) -> bool {
         | Op::Scatter { .. }
         | Op::SliceUpdate { .. }
         | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
         | Op::MatMul
         | Op::MatMulFloat8 { .. }
         | Op::Conv { .. }

@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
     BoxFuture, Caps, Custom, DTypeSet, Engine, Layout, Memory, MemoryUse, Op, OpKind, OpSet, Operands,
-    Result, SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned,
+    Result, SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned, recovered,
 };
 
 /// A kernel for a custom op: from the op and its operands on the host to its results. A plain number arrives as a
@@ -158,6 +158,8 @@ impl Cpu {
             Op::Collective(collective) => custom::collective(collective, inputs),
             Op::Custom(op) => custom::custom(self, op, inputs, results),
             Op::Fused(fused) => tile::fused(self, fused, inputs, results),
+            Op::CheckIndex { length, user } => index::check(self, *length, *user, inputs),
+            Op::Recover { .. } => Ok(recovered(inputs, results, |data| self.write(data))),
             Op::MatMul => contraction::matmul(self, inputs, results),
             Op::MatMulFloat8 { .. } => custom::expanded(self, op, &inputs, results),
             Op::Conv { spec, pass } => contraction::conv(self, spec, pass, inputs, results),
@@ -219,7 +221,9 @@ impl Engine for Cpu {
             elementwise::binary(self, *function, inputs, results)
         } else if let Op::Unary(function) = op {
             elementwise::unary(self, *function, inputs, results)
-        } else if let Some(error) = poison_of(&inputs) {
+        } else if !op.stops_poison()
+            && let Some(error) = poison_of(&inputs)
+        {
             // Of a region, poison spoils only what comes from it.
             if let Op::Fused(region) = op {
                 return region.program().run_region(self, inputs);

@@ -22,16 +22,24 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::fmt::Display;
 use core::sync::atomic::{AtomicBool, Ordering};
-use kiln_ir::{DType, Element, Error, Operands, Result, Shape};
+use kiln_ir::{DType, Element, Error, IndexUser, Operands, Result, Shape, Values};
 
 /// Indices checked before another thread is worth waking.
 const GRAIN: usize = 1 << 15;
 
 /// Who reads indices, for messages: the op, and the axis of that length into which they point.
 struct Reader<'a> {
-    op: &'a str,
-    axis: usize,
+    by: By<'a>,
     length: usize,
+}
+
+/// What an index is read by.
+#[derive(Clone, Copy)]
+enum By<'a> {
+    /// An op, along an axis.
+    Op(&'a str, usize),
+    /// What the user called.
+    User(IndexUser),
 }
 
 impl Reader<'_> {
@@ -131,12 +139,21 @@ impl Reader<'_> {
 
     #[cold]
     fn out_of_range<I: Element + TryInto<usize> + Display>(&self, numbers: &[I], shape: &Shape) -> Error {
-        let Reader { op, axis, length } = self;
+        let Reader { by, length } = self;
         let fits = |number: &I| (*number).try_into().is_ok_and(|index| index < *length);
         let place = numbers.iter().position(|number| !fits(number)).unwrap_or(0);
         let (number, position) = (numbers[place], position(shape, place));
-        Error::index_out_of_range(op, number, &position, *axis, *length)
+        match *by {
+            By::Op(op, axis) => Error::index_out_of_range(op, number, &position, axis, *length),
+            By::User(user) => user.out_of_range(Some((&number, &position)), *length),
+        }
     }
+}
+
+/// The index, all of which is below the length.
+pub(crate) fn check(cpu: &Cpu, length: usize, user: IndexUser, inputs: Operands) -> Result<Values> {
+    Reader { by: By::User(user), length }.indices(cpu, &inputs, 0)?;
+    Ok(inputs.into_iter().filter_map(|operand| operand.value().cloned()).collect())
 }
 
 /// The index along each axis of the element at a place in row-major order.

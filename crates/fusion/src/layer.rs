@@ -2,7 +2,7 @@
 
 use crate::cache::{Plans, Programs};
 use crate::head_start::Beginnings;
-use crate::lazy::into_inner;
+use crate::lazy::{Lazy, into_inner};
 use crate::lock::Mutex;
 use crate::mode::Mode;
 use crate::plan::{Draft, Plan, Structure};
@@ -271,7 +271,9 @@ impl Engine for Fusion {
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        if let Some(error) = poison_of(&inputs) {
+        if !op.stops_poison()
+            && let Some(error) = poison_of(&inputs)
+        {
             return poisoned(results, &error);
         }
         if self.shared.mode == Mode::Off {
@@ -298,6 +300,13 @@ impl Engine for Fusion {
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         let value = into_inner(value);
         Box::pin(async { self.shared.inner.read(value).await })
+    }
+
+    fn outcome(&self, value: &Value) -> Option<Result<()>> {
+        match Lazy::of(value) {
+            Some(cell) => self.shared.inner.outcome(cell.ready.get()?),
+            None => self.shared.inner.outcome(value),
+        }
     }
 
     fn mixes_precision(&self) -> bool {

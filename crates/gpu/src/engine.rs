@@ -127,6 +127,8 @@ impl<D: Driver> Gpu<D> {
             Op::Scatter { axis, mode } => self.put(Entries::Each, *axis, *mode, inputs, results),
             Op::ArgReduce { extremum, axis, .. } => self.arg_reduce(*extremum, *axis, &inputs, results),
             Op::NonZero { index } => self.nonzero(*index, inputs),
+            Op::CheckIndex { length, user } => self.check_user_index(*length, *user, &inputs),
+            Op::Recover { .. } => self.recover(inputs, results),
             Op::MatMul => self.matmul(inputs, results),
             Op::MatMulFloat8 { formats, .. } => self.matmul_float8(op, *formats, inputs, results),
             Op::Fused(fused) => self.region(fused.shared(), inputs, results),
@@ -295,14 +297,14 @@ impl<D: Driver> Engine for Gpu<D> {
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         let _running = self.pages.run();
         let found = match poison_of(&inputs) {
-            Some(error) => {
+            Some(error) if !op.stops_poison() => {
                 // Of a region, poison spoils only what comes from it.
                 if let Op::Fused(region) = op {
                     return region.program().run_region(self, inputs);
                 }
                 Err(error)
             }
-            None => self.run(op, inputs, results),
+            Some(_) | None => self.run(op, inputs, results),
         };
         found.unwrap_or_else(|error| poisoned(results, &error))
     }
@@ -325,6 +327,13 @@ impl<D: Driver> Engine for Gpu<D> {
             None => self.read_now(&value),
         };
         Box::pin(async move { data })
+    }
+
+    fn outcome(&self, value: &Value) -> Option<Result<()>> {
+        match Array::<D>::of(value) {
+            Ok(array) => array.suspicions.is_empty().then_some(Ok(())),
+            Err(error) => Some(Err(error)),
+        }
     }
 
     /// Libraries write products to memory. A row is one block's, whose registers hold no more, and few blocks leave most of the

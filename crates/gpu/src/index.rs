@@ -12,7 +12,7 @@ use kiln_ir::{
 use smallvec::smallvec;
 use std::sync::Arc;
 
-const SOURCE: &str = include_str!("native/index.cu");
+pub(crate) const SOURCE: &str = include_str!("native/index.cu");
 
 /// The axes before, along and after the one that an index points into.
 pub(crate) struct Sides {
@@ -208,7 +208,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Looks at the entries of a contiguous index, where no element moves on the way.
-    fn check_index(
+    pub(crate) fn check_index(
         &self,
         (index, ty): (&Array<D>, &TensorType),
         length_of_axis: usize,

@@ -49,6 +49,7 @@ mod pool;
 #[allow(unsafe_code)]
 mod queue;
 mod random;
+mod recover;
 mod region;
 mod resize;
 mod scan;

@@ -7,7 +7,7 @@
 use crate::Gpu;
 use crate::driver::{Argument, Driver, Place, Step};
 use crate::memory::Block;
-use kiln_ir::{Error, Result, Shape};
+use kiln_ir::{Error, IndexUser, Result, Shape};
 use kiln_kernel::Check;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,6 +20,8 @@ pub(crate) enum Wrong {
     Fused(Arc<Check>),
     /// Of a native kernel, which numbers the points of the tensor of indices, of that shape.
     Native { op: &'static str, axis: usize, length: usize, indices: Shape },
+    /// Of the same, in the name of the function that the user called, which has so many places.
+    User { user: IndexUser, length: usize, indices: Shape },
 }
 
 impl Wrong {
@@ -36,19 +38,27 @@ impl Wrong {
                 Error::index_out_of_range(check.op, index, &check.position(point), check.axis, check.length)
             }
             Wrong::Native { op, axis, length, indices } => {
-                let (mut position, mut rest) = (*indices, point);
-                for at in (0..indices.rank()).rev() {
-                    position[at] = rest % indices[at].max(1);
-                    rest /= indices[at].max(1);
-                }
-                Error::index_out_of_range(op, index, &position, *axis, *length)
+                Error::index_out_of_range(op, index, &position(indices, point), *axis, *length)
+            }
+            Wrong::User { user, length, indices } => {
+                user.out_of_range(Some((&index, &position(indices, point))), *length)
             }
         }
     }
 }
 
+/// Where a point lies in a tensor of that shape, in row-major order.
+fn position(shape: &Shape, point: usize) -> Shape {
+    let (mut position, mut rest) = (*shape, point);
+    for axis in (0..shape.rank()).rev() {
+        position[axis] = rest % shape[axis].max(1);
+        rest /= shape[axis].max(1);
+    }
+    position
+}
+
 /// Words of a page.
-const WORDS: usize = 512;
+pub(crate) const WORDS: usize = 512;
 
 /// Bytes of a word.
 const BYTES: usize = 8;
@@ -169,6 +179,11 @@ impl<D: Driver> Suspicions<D> {
     /// Those of pages that nobody has looked at.
     fn open(&self) -> impl Iterator<Item = &Marks<D>> {
         self.0.iter().flat_map(|all| all.iter()).filter(|marks| !marks.page.is_clean())
+    }
+
+    /// The pages that may hold a word that is set, each with a bit for each of its words.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (Place<D::Memory>, [u64; WORDS / 64])> {
+        self.open().map(|marks| (marks.page.block.at(0), marks.words))
     }
 
     /// Whether it has all that another has.

@@ -85,11 +85,13 @@ fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
         | Op::Copy
         | Op::Take { .. }
         | Op::Gather { .. }
+        | Op::Recover { .. }
         | Op::Custom(_) => 0,
         Op::Random { .. } | Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Cast(_) => {
             result
         }
         Op::Reduce { .. } | Op::ArgReduce { .. } | Op::Scan { .. } | Op::NonZero { .. } => operand(0),
+        Op::CheckIndex { .. } => operand(0),
         Op::Sort { axis, .. } | Op::TopK { axis, .. } => {
             let len = tensor(0).map_or(1, |ty| ty.shape[*axis]);
             times(&[operand(0), log2(len)])
@@ -168,7 +170,9 @@ fn bytes(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
         | Op::Permute(_)
         | Op::Broadcast(_)
         | Op::Slice(_)
+        | Op::Recover { .. }
         | Op::Windows { .. } => 0,
+        Op::CheckIndex { .. } => sum(&mut tensors().map(size)),
         Op::Take { .. } | Op::Gather { .. } => {
             written.saturating_add(written).saturating_add(sum(&mut tensors().skip(1).map(size)))
         }

@@ -1,7 +1,7 @@
 //! Machines that run ops.
 
 use crate::{
-    DTypeSet, Error, Op, OpKind, Operands, Result, SharedBytes, TensorData, TensorType, Value, Values,
+    DTypeSet, Error, Op, OpKind, Operand, Operands, Result, SharedBytes, TensorData, TensorType, Value, Values,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -84,6 +84,12 @@ pub trait Engine: Any + Send + Sync {
 
     /// Brings a value back, or the error that its computation met.
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
+
+    /// Whether a value was computed, as far as that is known without waiting: its error, nothing wrong, or `None` while it is
+    /// not known. A layer passes on what the engine below says of the value inside.
+    fn outcome(&self, value: &Value) -> Option<Result<()>> {
+        Some(value.error().map_or(Ok(()), |error| Err(error.clone())))
+    }
 
     /// What to keep of an operand of `op` for the op's gradient rule, which reads the operand at `place`. The value itself
     /// by default; a layer under which the op reads less than the value holds gives that less, so that the rest is freed.
@@ -199,4 +205,22 @@ pub fn poisoned(results: &[TensorType], error: &Error) -> Values {
 /// The error of the first poisoned operand, if there is one.
 pub fn poison_of(inputs: &Operands) -> Option<Error> {
     inputs.iter().find_map(|operand| operand.value()?.error().cloned())
+}
+
+/// The results of [`Op::Recover`] on an engine that knows which values are poisoned once they are there. `write` makes a value of
+/// data; zeros take the place of what is poisoned.
+pub fn recovered(inputs: Operands, results: &[TensorType], write: impl Fn(TensorData) -> Value) -> Values {
+    let error = poison_of(&inputs);
+    let mut values = Values::new();
+    // The last two results are the flags.
+    for (operand, ty) in inputs.into_iter().zip(&results[..results.len().saturating_sub(2)]) {
+        values.push(match operand {
+            Operand::Value(value) if value.error().is_none() => value,
+            Operand::Value(_) | Operand::Scalar(_) => write(TensorData::zeros(*ty)),
+        });
+    }
+    let ok = write(TensorData::from([error.is_none()]));
+    let cause = error.map_or_else(|| ok.clone(), |error| Value::poisoned(*ok.ty(), error));
+    values.extend([ok, cause]);
+    values
 }

@@ -54,6 +54,8 @@ pub fn infer(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         Op::Scatter { axis, mode } => rule.scatter(*axis, *mode),
         Op::SliceUpdate { slices, mode } => rule.slice_update(slices, *mode),
         Op::NonZero { index } => rule.nonzero(*index),
+        Op::CheckIndex { .. } => rule.check_index(),
+        Op::Recover { watched } => rule.recover(*watched),
         Op::MatMul => rule.matmul(),
         Op::MatMulFloat8 { dtype, .. } => rule.matmul_float8(*dtype),
         Op::Conv { spec, pass } => rule.conv(spec, pass),

@@ -181,6 +181,25 @@ pub enum Op {
         index: DType,
     },
 
+    /// `(index) -> index`: the same integers, all of which must be in `0..length`; one that is not is an error of the value,
+    /// which names what the user called instead of the op that would have met it.
+    CheckIndex {
+        /// How many places there are.
+        length: usize,
+        /// What the user called.
+        user: IndexUser,
+    },
+
+    // Validity.
+    /// `(x, …, w, …) -> (x, …, ok, cause)`: the first operands without their poison, as LLVM's `freeze`: zeros, or any other
+    /// numbers, where an operand was poisoned. The last `watched` operands are only looked at. `ok`, `bool[1]`, is false if any
+    /// operand was poisoned. `cause`, `bool[1]`, is `ok` with the poison of all operands: reading it gives the error. It is not
+    /// differentiable.
+    Recover {
+        /// How many of the operands have no result.
+        watched: usize,
+    },
+
     // Contractions.
     /// `(a, b) -> y`: matrix products over the last two axes, `[.., m, k] x [.., k, n] -> [.., m, n]`; the axes
     /// before agree. 8-bit integers give `i32`; 16-bit floats accumulate in `f32`.

@@ -52,6 +52,8 @@ fn may_overwrite(op: &Op, operand: usize) -> bool {
         | Op::Take { .. }
         | Op::Gather { .. }
         | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
         | Op::MatMul
         | Op::MatMulFloat8 { .. }
         | Op::Conv { .. }

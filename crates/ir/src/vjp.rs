@@ -51,7 +51,11 @@ pub fn gradient_of(op: &Op) -> Gradient {
         | Op::Compare(_)
         | Op::ArgReduce { .. }
         | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
         | Op::Quantize { .. } => Gradient::Constant,
+        Op::Recover { .. } => {
+            Gradient::Undefined("what is left of a failed computation has no gradient: detach the operands first")
+        }
         Op::Unary(function) => elementwise::gradient_of_unary(*function),
         Op::Binary(function) => elementwise::gradient_of_binary(*function),
         Op::Cast(dtype) if !dtype.is_float() => Gradient::Constant,
@@ -201,6 +205,8 @@ impl<'a, 'e> Rule<'a, 'e> {
             | Op::Bitcast(_)
             | Op::ArgReduce { .. }
             | Op::NonZero { .. }
+            | Op::CheckIndex { .. }
+            | Op::Recover { .. }
             | Op::AttentionGrad(_)
             | Op::Resize { .. }
             | Op::Quantize { .. }

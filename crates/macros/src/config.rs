@@ -9,7 +9,7 @@ use options::{Body, Start};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
-use syn::{Attribute, DeriveInput, Generics, Ident, Result, Visibility};
+use syn::{Attribute, DeriveInput, Generics, Ident, Result, Type, Visibility};
 
 /// The type that derives.
 pub(crate) struct Input {
@@ -43,6 +43,12 @@ fn crate_attribute(attributes: &[Attribute]) -> Result<Option<TokenStream>> {
     Ok(krate)
 }
 
+/// Whether a type is written as `Option<T>`.
+fn is_option(ty: &Type) -> bool {
+    let Type::Path(path) = ty else { return false };
+    path.path.segments.last().is_some_and(|segment| segment.ident == "Option")
+}
+
 /// `new` and the `with_` methods of a struct.
 fn builder(input: &Input) -> TokenStream {
     let Body::Struct(options) = &input.body else { return TokenStream::new() };
@@ -64,13 +70,19 @@ fn builder(input: &Input) -> TokenStream {
         let (ident, ty, docs) = (&option.ident, &option.ty, &option.docs);
         let setter = format_ident!("with_{}", ident.unraw());
         let summary = format!("Sets `{}`.", ident.unraw());
+        // An option takes a plain value too.
+        let (argument, value) = if is_option(ty) {
+            (quote!(impl ::core::convert::Into<#ty>), quote!(::core::convert::Into::into(#ident)))
+        } else {
+            (quote!(#ty), quote!(#ident))
+        };
         quote! {
             #[doc = #summary]
             #[doc = ""]
             #(#docs)*
             #[must_use]
-            #visibility fn #setter(mut self, #ident: #ty) -> Self {
-                self.#ident = #ident;
+            #visibility fn #setter(mut self, #ident: #argument) -> Self {
+                self.#ident = #value;
                 self
             }
         }

@@ -6,6 +6,7 @@ mod gradients;
 mod parameter;
 mod path;
 mod table;
+mod turn;
 mod typed;
 mod visitors;
 

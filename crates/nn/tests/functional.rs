@@ -284,6 +284,28 @@ fn batch_normalisation_of_one_example_says_why_it_cannot_train() {
         vmap_with(options, grad(loss))((trainable_parameters(&model), x));
 }
 
+/// Automatic differentiation may be any of the layers.
+#[test]
+fn batch_normalisation_and_dropout_train_under_a_batch_of_tapes() {
+    type E = Vmap<A>;
+    let device = Default::default();
+    let model: BatchNorm<A> = BatchNormConfig::new(2).init(&device);
+    let drop = DropoutConfig::new(0.5).init();
+    let rows = [[[1.0, 2.0], [3.0, 10.0]], [[-1.0, 0.0], [5.0, 4.0]]];
+    let x = Tensor::<A, 3>::from_floats(rows, &device);
+    let parameters = trainable_parameters(&model);
+    let forward = |(parameters, x): (NamedTensors, Tensor<E, 2>)| {
+        let model: BatchNorm<E> = with_parameters(&model, parameters);
+        (model.forward(x.clone()), drop.forward(x * 0.0 + 1.0))
+    };
+    let options = VmapOptions::default().in_axes([None, Some(0)]);
+    let (normal, dropped): (Tensor<A, 3>, Tensor<A, 3>) = vmap_with(options, forward)((parameters, x));
+    // Each example by its own statistics.
+    let expected: [f32; 8] = [-1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0, 1.0];
+    assert_close(&normal.into_data().to_vec::<f32>(), &expected, 1e-4);
+    assert!(dropped.into_data().to_vec::<f32>().iter().all(|&x| x == 0.0 || x == 2.0));
+}
+
 #[test]
 fn dropout_draws_for_each_example() {
     type E = Autodiff<Vmap<Flex>>;

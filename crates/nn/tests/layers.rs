@@ -83,6 +83,46 @@ fn batch_norm_trains_and_infers() {
     assert!(!layer.running_mean.value().is_tracked());
 }
 
+/// With momentum 1 both statistics are those of the batch that came last: of the same one.
+#[test]
+fn threads_do_not_mix_the_mean_of_one_batch_with_the_variance_of_another() {
+    let device = Default::default();
+    let layer: BatchNorm<B> = BatchNormConfig::new(1).with_momentum(1.0).init(&device);
+    // Batch `k` has the mean k and the unbiased variance 2 k².
+    let batch = |k: f32| Tensor::<B, 2>::from_floats([[0.0], [2.0 * k]], &device);
+    for _ in 0..50 {
+        std::thread::scope(|scope| {
+            for k in 1..=4 {
+                let (layer, batch) = (&layer, batch(k as f32));
+                scope.spawn(move || {
+                    for _ in 0..10 {
+                        let _ = layer.forward(batch.clone());
+                    }
+                });
+            }
+        });
+        let [mean, variance] = [&layer.running_mean, &layer.running_var]
+            .map(|state| state.value().into_scalar::<f32>());
+        assert_eq!(variance, 2.0 * mean * mean);
+    }
+}
+
+/// Readers do not wait for a function that computes a new value, and its panic leaves the old one.
+#[test]
+fn a_running_state_can_be_read_while_it_is_updated() {
+    let device = Default::default();
+    let state = RunningState::<Tensor<B, 1>>::new(Tensor::from_floats([1.0], &device));
+    state.update(|value| {
+        let seen = std::thread::scope(|scope| scope.spawn(|| state.value().into_scalar::<f32>()).join());
+        assert_eq!(seen.unwrap(), 1.0);
+        value + 1.0
+    });
+    let panic = std::panic::AssertUnwindSafe(|| state.update(|_| panic!("on purpose")));
+    assert!(std::panic::catch_unwind(panic).is_err());
+    state.update(|value| value * 3.0);
+    assert_eq!(state.value().into_scalar::<f32>(), 6.0);
+}
+
 /// The gradient of a function of an input, and the gradient of a function of that.
 fn slopes(
     x: &Tensor<Flex, 3>,

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use core::panic::Location;
 use kiln_tensor::TensorType;
 
 /// A result whose error is [`OptimError`].
@@ -54,6 +55,23 @@ pub enum OptimError {
         expected: Box<TensorType>,
         /// The type of the step.
         found: Box<TensorType>,
+    },
+
+    /// The gradients or parameters of a step are in error: it changed neither parameters nor what the optimizer remembers of
+    /// them.
+    #[error(
+        "[{optimizer}] step {step} at {caller} was refused, and parameters and state are as before it: the gradients or the \
+         parameters are in error\n  {source}"
+    )]
+    StepRefused {
+        /// The optimizer.
+        optimizer: &'static str,
+        /// Which of the optimizer's steps, from 1.
+        step: u64,
+        /// Where the step was called.
+        caller: &'static Location<'static>,
+        /// The error, with the op that met it.
+        source: kiln_tensor::Error,
     },
 
     /// A state is of another optimizer.

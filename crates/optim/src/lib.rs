@@ -46,6 +46,7 @@ mod adam;
 mod clip;
 mod error;
 mod group;
+mod guard;
 mod optimizer;
 mod scaler;
 pub mod schedule;

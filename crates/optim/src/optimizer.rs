@@ -2,13 +2,15 @@
 
 use crate::error::{OptimError, Result, not_negative};
 use crate::{GradientClipping, OptimizerState, ParameterGroup, ParameterState, StepOptions};
+use crate::guard::{Guard, Prepared, Ready, select};
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt::Debug;
+use core::panic::Location;
 use kiln_ir::Binary;
 use kiln_nn::{GradientsParams, Module, ParamId, Parameter, Path, Visitor, VisitorMut};
-use kiln_tensor::{AnyTensor, Stack, TensorType};
+use kiln_tensor::{AnyTensor, TensorType};
 
 /// Changes the parameters of modules by their gradients.
 ///
@@ -20,14 +22,14 @@ pub trait Optimizer: Debug + Send {
     /// gradient on another device is moved to its parameter first, which waits for that device.
     ///
     /// # Panics
-    /// With the error of [`update`](Optimizer::update).
+    /// With the error of [`update`](Optimizer::update). The module is lost then: `update` leaves it with the caller.
     #[must_use]
     #[track_caller]
     fn step<M: Module>(&mut self, learning_rate: f64, mut module: M, gradients: GradientsParams) -> M
     where
         Self: Sized,
     {
-        match self.update(learning_rate, &mut module, gradients) {
+        match self.update_from(learning_rate, &mut module, gradients, Location::caller()) {
             Ok(()) => module,
             Err(error) => panic!("{error}"),
         }
@@ -35,9 +37,16 @@ pub trait Optimizer: Debug + Send {
 
     /// Like [`step`](Optimizer::step), in place and with errors instead of panics.
     ///
+    /// A step whose gradients or parameters are in error, such as by a label out of range, changes neither parameters nor
+    /// what the optimizer remembers: all of it on each device, or nothing. On engines that compute at once this call returns the
+    /// error. On others it does not wait to know: the next call that does know, one or two steps later, returns the error and
+    /// does no step itself, and so do [`finish`](Optimizer::finish) and [`state`](Optimizer::state).
+    ///
     /// # Errors
-    /// When the learning rate is negative or not finite, or a gradient is not of its parameter's type; the module
-    /// is then as it was. When an op fails, some parameters may have changed.
+    /// When the learning rate is negative or not finite, a gradient is not of its parameter's type, a gradient or parameter
+    /// is in error, or one of a step before was; the module is then as it was. When an op fails, some parameters may
+    /// have changed.
+    #[track_caller]
     fn update(
         &mut self,
         learning_rate: f64,
@@ -45,10 +54,33 @@ pub trait Optimizer: Debug + Send {
         gradients: GradientsParams,
     ) -> Result<()>;
 
+    /// As [`update`](Optimizer::update), where errors name another place as that of the call: for loops on behalf of others.
+    ///
+    /// # Errors
+    /// As [`update`](Optimizer::update).
+    fn update_from(
+        &mut self,
+        learning_rate: f64,
+        module: &mut dyn Module,
+        gradients: GradientsParams,
+        caller: &'static Location<'static>,
+    ) -> Result<()> {
+        let _ = caller;
+        self.update(learning_rate, module, gradients)
+    }
+
+    /// Waits until it is known whether the steps so far were done. Call it after the last one.
+    ///
+    /// # Errors
+    /// That of a step that was refused, which is then forgotten.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// What the optimizer remembers of a module's parameters. Waits for the device.
     ///
     /// # Errors
-    /// When the device failed.
+    /// When the device failed, or a step was refused and no other call has said so.
     fn state(&self, module: &dyn Module) -> Result<OptimizerState>;
 
     /// Replaces what the optimizer remembers. Training then goes on bit for bit as it would have, where the state
@@ -60,13 +92,28 @@ pub trait Optimizer: Debug + Send {
 }
 
 impl<O: Optimizer + ?Sized> Optimizer for alloc::boxed::Box<O> {
+    #[track_caller]
     fn update(
         &mut self,
         learning_rate: f64,
         module: &mut dyn Module,
         gradients: GradientsParams,
     ) -> Result<()> {
-        (**self).update(learning_rate, module, gradients)
+        (**self).update_from(learning_rate, module, gradients, Location::caller())
+    }
+
+    fn update_from(
+        &mut self,
+        learning_rate: f64,
+        module: &mut dyn Module,
+        gradients: GradientsParams,
+        caller: &'static Location<'static>,
+    ) -> Result<()> {
+        (**self).update_from(learning_rate, module, gradients, caller)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        (**self).finish()
     }
 
     fn state(&self, module: &dyn Module) -> Result<OptimizerState> {
@@ -161,12 +208,19 @@ pub struct PerParameter<R> {
     groups: Vec<ParameterGroup>,
     clipping: Option<GradientClipping>,
     states: BTreeMap<ParamId, ParameterState>,
+    guard: Guard,
 }
 
 impl<R: UpdateRule> PerParameter<R> {
     /// An optimizer without groups and clipping.
     pub fn new(rule: R) -> PerParameter<R> {
-        PerParameter { rule, groups: Vec::new(), clipping: None, states: BTreeMap::new() }
+        PerParameter {
+            rule,
+            groups: Vec::new(),
+            clipping: None,
+            states: BTreeMap::new(),
+            guard: Guard::default(),
+        }
     }
 
     /// Adds a group. Of the groups that contain a parameter, the one that was added first counts.
@@ -179,11 +233,15 @@ impl<R: UpdateRule> PerParameter<R> {
         Ok(self)
     }
 
-    /// Limits gradients before they are used.
+    /// Limits gradients before they are used; `None` does not.
     ///
     /// # Errors
     /// When the limit is not a finite number greater than 0.
-    pub fn with_grad_clipping(mut self, clipping: Option<GradientClipping>) -> Result<PerParameter<R>> {
+    pub fn with_grad_clipping(
+        mut self,
+        clipping: impl Into<Option<GradientClipping>>,
+    ) -> Result<PerParameter<R>> {
+        let clipping = clipping.into();
         if let Some(clipping) = clipping {
             clipping.check(self.rule.name())?;
         }
@@ -198,32 +256,54 @@ impl<R: UpdateRule> PerParameter<R> {
 }
 
 impl<R: UpdateRule> Optimizer for PerParameter<R> {
+    #[track_caller]
     fn update(
         &mut self,
         learning_rate: f64,
         module: &mut dyn Module,
-        mut gradients: GradientsParams,
+        gradients: GradientsParams,
     ) -> Result<()> {
-        not_negative(self.rule.name(), "the learning rate", learning_rate)?;
-        check_gradients(self.rule.name(), module, &gradients)?;
+        self.update_from(learning_rate, module, gradients, Location::caller())
+    }
+
+    fn update_from(
+        &mut self,
+        learning_rate: f64,
+        module: &mut dyn Module,
+        mut gradients: GradientsParams,
+        caller: &'static Location<'static>,
+    ) -> Result<()> {
+        let name = self.rule.name();
+        not_negative(name, "the learning rate", learning_rate)?;
+        check_gradients(name, module, &gradients)?;
+        self.guard.report(false, &mut self.states)?;
         if let Some(clipping) = self.clipping {
             clipping.apply(&mut gradients)?;
         }
+        let id = self.guard.begin(name, caller);
+        let Prepared { gradients, stacks } = self.guard.prepare(id, module, gradients)?;
         let options = StepOptions { learning_rate, weight_decay: self.rule.weight_decay() };
-        let mut step = Step { optimizer: self, options, gradients, stack: None, result: Ok(()) };
+        let mut step = Step { optimizer: self, options, gradients, result: Ok(()) };
         module.visit_mut(&mut Path::new(), &mut step);
-        if let Some(stack) = step.stack {
+        let result = step.result;
+        for stack in stacks {
             stack.engine().submit();
         }
-        step.result
+        result
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.guard.report(true, &mut self.states)
     }
 
     fn state(&self, module: &dyn Module) -> Result<OptimizerState> {
+        self.guard.check()?;
         OptimizerState::collect(self.rule.name(), &self.states, module)
     }
 
     fn load_state(&mut self, state: OptimizerState, module: &dyn Module) -> Result<()> {
         self.states = state.distribute(&self.rule, module)?;
+        self.guard.clear();
         Ok(())
     }
 }
@@ -232,9 +312,7 @@ impl<R: UpdateRule> Optimizer for PerParameter<R> {
 struct Step<'a, R> {
     optimizer: &'a mut PerParameter<R>,
     options: StepOptions,
-    gradients: GradientsParams,
-    /// Of the last parameter that changed.
-    stack: Option<Stack>,
+    gradients: BTreeMap<ParamId, Ready>,
     result: Result<()>,
 }
 
@@ -243,12 +321,9 @@ impl<R: UpdateRule> VisitorMut for Step<'_, R> {
         if self.result.is_err() || !parameter.is_trainable() {
             return parameter;
         }
-        let Some(gradient) = self.gradients.remove(parameter.id) else { return parameter };
-        match self.change(path, &parameter, gradient) {
-            Ok(update) => {
-                parameter.value = applied(parameter.value, update);
-                self.stack = Some(parameter.value.stack().clone());
-            }
+        let Some(Ready { gradient, ok }) = self.gradients.remove(&parameter.id) else { return parameter };
+        match self.change(path, &parameter, gradient, ok.as_ref()) {
+            Ok(update) => parameter.value = applied(parameter.value, update, ok.as_ref()),
             Err(error) => self.result = Err(error),
         }
         parameter
@@ -256,14 +331,22 @@ impl<R: UpdateRule> VisitorMut for Step<'_, R> {
 }
 
 impl<R: UpdateRule> Step<'_, R> {
-    fn change(&mut self, path: &Path, parameter: &Parameter, gradient: AnyTensor) -> Result<Update> {
+    fn change(
+        &mut self,
+        path: &Path,
+        parameter: &Parameter,
+        gradient: AnyTensor,
+        ok: Option<&AnyTensor>,
+    ) -> Result<Update> {
         let PerParameter { rule, groups, states, .. } = &mut *self.optimizer;
         let value = &parameter.value;
         let state = states.entry(parameter.id).or_default();
         state.begin_step(value.stack())?;
-        // A gradient of a stack of two layers of automatic differentiation may be tracked by the lower one.
-        let gradient = gradient.detach().to_stack(value.stack())?.detach();
+        let before = ok.map(|_| state.clone());
         let update = rule.update(value, gradient, state, self.options.of(path.as_str(), groups))?;
+        if let (Some(ok), Some(before)) = (ok, before) {
+            state.keep_unless(ok, before)?;
+        }
         if update.step.ty() != value.ty() {
             return Err(OptimError::StepType {
                 optimizer: rule.name(),
@@ -276,10 +359,17 @@ impl<R: UpdateRule> Step<'_, R> {
     }
 }
 
-/// `keep · value - step`, where both are of one float type and on one stack, so that no op can refuse them.
-fn applied(value: AnyTensor, update: Update) -> AnyTensor {
+/// `keep · value - step`, where both are of one float type and on one stack, so that no op can refuse them; the value as it was
+/// where the flag does not hold.
+fn applied(value: AnyTensor, update: Update, ok: Option<&AnyTensor>) -> AnyTensor {
+    let before = ok.map(|_| value.clone());
     let keep = if update.keep == 1.0 { Ok(value) } else { value.binary_scalar(Binary::Mul, update.keep) };
-    match keep.and_then(|value| value.sub(update.step)) {
+    let new = keep.and_then(|value| value.sub(update.step)).map_err(OptimError::from);
+    let new = match ok {
+        Some(ok) => new.and_then(|new| select(ok, new, before)),
+        None => new,
+    };
+    match new {
         Ok(value) => value,
         Err(error) => panic!("{error}"),
     }

@@ -3,6 +3,7 @@
 use crate::clip::{each, largest};
 use crate::error::{OptimError, Result, below_one, positive};
 use crate::{GradientsParams, Optimizer};
+use core::panic::Location;
 use kiln_nn::{Config, Module};
 use kiln_tensor::{Backend, Tensor};
 use serde::{Deserialize, Serialize};
@@ -160,17 +161,42 @@ impl LossScaler {
     /// changed.
     ///
     /// # Errors
-    /// As [`unscale`](LossScaler::unscale) and [`Optimizer::update`].
+    /// As [`unscale`](LossScaler::unscale) and [`Optimizer::update`]. The module is as it was.
+    #[track_caller]
     pub fn step(
         &mut self,
         optimizer: &mut dyn Optimizer,
         learning_rate: f64,
         module: &mut dyn Module,
-        mut gradients: GradientsParams,
+        gradients: GradientsParams,
     ) -> Result<bool> {
-        let is_finite = self.unscale(&mut gradients)?;
+        self.step_from(optimizer, learning_rate, module, gradients, Location::caller())
+    }
+
+    /// As [`step`](LossScaler::step), where errors name another place as that of the call: see
+    /// [`Optimizer::update_from`].
+    ///
+    /// # Errors
+    /// As [`step`](LossScaler::step).
+    pub fn step_from(
+        &mut self,
+        optimizer: &mut dyn Optimizer,
+        learning_rate: f64,
+        module: &mut dyn Module,
+        mut gradients: GradientsParams,
+        caller: &'static Location<'static>,
+    ) -> Result<bool> {
+        let is_finite = match self.unscale(&mut gradients) {
+            Ok(is_finite) => is_finite,
+            // The optimizer refuses such gradients, and says which step that was.
+            Err(error) => {
+                optimizer.update_from(learning_rate, module, gradients, caller)?;
+                optimizer.finish()?;
+                return Err(error);
+            }
+        };
         if is_finite {
-            optimizer.update(learning_rate, module, gradients)?;
+            optimizer.update_from(learning_rate, module, gradients, caller)?;
         }
         self.update(is_finite);
         Ok(is_finite)

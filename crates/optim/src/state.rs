@@ -2,6 +2,7 @@
 
 use crate::UpdateRule;
 use crate::error::{OptimError, Result};
+use crate::guard::select;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -41,6 +42,21 @@ impl ParameterState {
             if !tensor.stack().same(stack) {
                 *tensor = tensor.clone().to_stack(stack)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Takes back the count of a step that was refused: how many are left.
+    pub(crate) fn take_back_step(&mut self) -> u64 {
+        self.steps = self.steps.saturating_sub(1);
+        self.steps
+    }
+
+    /// The tensors of before where the flag does not hold.
+    pub(crate) fn keep_unless(&mut self, ok: &AnyTensor, mut before: ParameterState) -> Result<()> {
+        for (slot, tensor) in core::mem::take(&mut self.slots) {
+            let old = before.take(slot);
+            self.slots.push((slot, select(ok, tensor, old)?));
         }
         Ok(())
     }

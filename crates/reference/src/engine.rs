@@ -12,7 +12,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{
     BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Op, OpSet, OperandType, Operands, Result, TensorData,
-    TensorType, Value, Values, infer, poison_of, poisoned,
+    TensorType, Value, Values, infer, poison_of, poisoned, recovered,
 };
 
 /// The engine that defines every op, natively and naively. See the [crate's tour](crate).
@@ -91,6 +91,8 @@ impl Reference {
             Op::Scatter { axis, mode } => index::scatter(call, *axis, *mode),
             Op::SliceUpdate { slices, mode } => index::slice_update(call, slices, *mode),
             Op::NonZero { index } => index::nonzero(x()?, *index),
+            Op::CheckIndex { length, user } => index::check(x()?, *length, *user),
+            Op::Recover { .. } => return Ok(recovered(inputs.clone(), &types, |data| Value::new(data.ty(), data))),
             Op::MatMul => contraction::matmul(x()?, call.data(1)?, call.ty()),
             Op::MatMulFloat8 { formats, .. } => contraction::matmul_float8(call, *formats),
             Op::Conv { spec, pass } => contraction::conv(x()?, call.data(1)?, spec, pass, call.ty()),
@@ -137,7 +139,8 @@ impl Engine for Reference {
         {
             return region.program().run_region(self, inputs);
         }
-        let outcome = poison_of(&inputs).map_or_else(|| self.run(op, &inputs), Err);
+        let poison = if op.stops_poison() { None } else { poison_of(&inputs) };
+        let outcome = poison.map_or_else(|| self.run(op, &inputs), Err);
         outcome.unwrap_or_else(|error| poisoned(results, &error))
     }
 

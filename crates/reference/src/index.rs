@@ -8,7 +8,7 @@ use crate::numbers::{Number, Numbers, wholes};
 use crate::places::{pick, place, position, positions};
 use crate::view::slice_places;
 use alloc::vec::Vec;
-use kiln_ir::{DType, Error, Reduction, Result, Shape, SliceAxis, TensorData, TensorType, UpdateMode};
+use kiln_ir::{DType, Error, IndexUser, Reduction, Result, Shape, SliceAxis, TensorData, TensorType, UpdateMode};
 
 pub(crate) fn take(call: &Call<'_>, axis: usize) -> Result<TensorData> {
     pick(&[call.data(0)?], take_places(call, axis)?, call.ty().shape)
@@ -63,6 +63,17 @@ fn checked_indices(call: &Call<'_>, index: &TensorData, axis: usize, length: usi
         })
     };
     wholes(index).into_iter().enumerate().map(check).collect()
+}
+
+/// The index, all of which is below the length.
+pub(crate) fn check(index: &TensorData, length: usize, user: IndexUser) -> Result<TensorData> {
+    let wrong = |&(_, index): &(usize, i128)| usize::try_from(index).map_or(true, |index| index >= length);
+    match wholes(index).into_iter().enumerate().find(wrong) {
+        Some((place, number)) => {
+            Err(user.out_of_range(Some((&number, &position(index.shape(), place))), length))
+        }
+        None => Ok(index.clone()),
+    }
 }
 
 /// The base with each element of the source written at its place. Later elements come after earlier ones.

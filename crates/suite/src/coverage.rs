@@ -3,7 +3,7 @@
 
 use crate::case::Case;
 use kiln_ir::{
-    Binary, CollectiveKind, Comparison, ConvPass, DType, Extremum, NormKind, Op, OpKind, PoolKind,
+    Binary, CollectiveKind, Comparison, ConvPass, DType, Extremum, IndexUser, NormKind, Op, OpKind, PoolKind,
     RandomKind, Reduction, ResizeMode, Unary, UpdateMode,
 };
 
@@ -32,6 +32,7 @@ pub fn variant(op: &Op) -> String {
         | Op::Take { .. }
         | Op::Gather { .. }
         | Op::NonZero { .. }
+        | Op::Recover { .. }
         | Op::MatMul
         | Op::MatMulFloat8 { .. }
         | Op::Attention(_)
@@ -62,6 +63,7 @@ pub fn variant(op: &Op) -> String {
             | CollectiveKind::Recv { .. } => name.into(),
         },
         Op::Custom(custom) => format!("{name}_{}", custom.attributes()),
+        Op::CheckIndex { user, .. } => format!("{name}_{}", user.name()),
     }
 }
 
@@ -107,6 +109,10 @@ pub fn variants(kind: OpKind) -> Vec<String> {
         OpKind::Scatter => modes("scatter"),
         OpKind::SliceUpdate => modes("slice_update"),
         OpKind::NonZero => one("nonzero"),
+        OpKind::CheckIndex => {
+            IndexUser::ALL.iter().map(|user| format!("check_index_{}", user.name())).collect()
+        }
+        OpKind::Recover => one("recover"),
         OpKind::MatMul => one("matmul"),
         OpKind::MatMulFloat8 => one("matmul_float8"),
         OpKind::Conv => {
@@ -238,6 +244,8 @@ impl Edge {
                 | OpKind::Put
                 | OpKind::SliceUpdate
                 | OpKind::NonZero
+                | OpKind::CheckIndex
+                | OpKind::Recover
                 | OpKind::Quantize
                 | OpKind::Dequantize
                 | OpKind::Collective

@@ -28,6 +28,7 @@ mod sets;
 mod signal;
 mod special;
 mod stats;
+mod validity;
 mod view;
 
 pub use complex::AnyComplex;
@@ -48,6 +49,7 @@ pub use quantize::{QuantGranularity, QuantMode, QuantParams, QuantRange, QuantSc
 pub use sets::UniqueAny;
 pub use signal::{ConvolveMode, StftOptions, Window};
 pub use stats::CdistMode;
+pub use validity::Recovered;
 pub use view::PadMode;
 pub(crate) use view::zero;
 

@@ -52,7 +52,7 @@ mod stack;
 mod tensor;
 pub mod transform;
 
-pub use any::{AnyComplex, AnyTensor, Interpolation, PadMode, ScatterReduction, UniqueAny};
+pub use any::{AnyComplex, AnyTensor, Interpolation, PadMode, Recovered, ScatterReduction, UniqueAny};
 pub use axis::{Axis, AxisList};
 pub use backend::{
     Autocast, AutocastFloat, Autodiff, AutodiffBackend, Backend, BalancedCheckpointing,

@@ -9,21 +9,26 @@ use kiln_store::StoreError;
 /// A result whose error is [`TrainError`].
 pub type Result<T, E = TrainError> = std::result::Result<T, E>;
 
-/// A place in training. Displays as `epoch 2, step 3120`; both count from 1.
+/// A place in training. Displays as `epoch 2, step 3120, batch 7`; all count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The epoch, from 0.
     pub epoch: u64,
     /// The optimizer step over all epochs, from 0; in validation the batch.
     pub step: u64,
+    /// The batch of the epoch, from 0.
+    pub batch: usize,
     /// Whether this is in validation.
     pub validation: bool,
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.validation { "validation batch" } else { "step" };
-        write!(f, "epoch {}, {what} {}", self.epoch + 1, self.step + 1)
+        let Place { epoch, step, batch, validation } = self;
+        if *validation {
+            return write!(f, "epoch {}, validation batch {}", epoch + 1, batch + 1);
+        }
+        write!(f, "epoch {}, step {}, batch {}", epoch + 1, step + 1, batch + 1)
     }
 }
 
@@ -65,6 +70,15 @@ pub enum TrainError {
         place: Place,
         /// How many elements the loss has.
         elements: usize,
+    },
+
+    /// The model's step panicked, as typed tensors do on wrong shapes.
+    #[error("[trainer] {place}: the model's step panicked: {problem}")]
+    Panicked {
+        /// Where.
+        place: Place,
+        /// The message of the panic.
+        problem: String,
     },
 
     /// A batch could not be made.

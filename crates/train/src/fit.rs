@@ -1,5 +1,6 @@
 //! The loop.
 
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::time::Instant;
 
 use kiln_data::DataLoader;
@@ -13,7 +14,7 @@ use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::output::{TrainStep, ValidStep};
 use crate::progress::Progress;
-use crate::trainer::{Options, Trainer};
+use crate::trainer::{Options, Position, Trainer};
 
 impl<M: Module, O: Optimizer> Trainer<M, O> {
     /// Trains until all epochs are done, or something stops it: early stopping, an interruption, an error.
@@ -25,11 +26,37 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     ///
     /// # Errors
     /// When an option makes no sense, a batch cannot be made, the loss is NaN or infinite, the optimizer refuses a step,
-    /// the device fails, or a checkpoint cannot be written. Folders that cannot be written are found before training
-    /// starts. The trainer then still has the model.
+    /// the device fails, the model panics, as typed tensors do on wrong shapes, or a checkpoint cannot be written. Folders that
+    /// cannot be written are found before training starts. The trainer then still has the model. Errors of a batch say which
+    /// epoch, step and batch it is.
     ///
-    /// # Panics
-    /// When the model panics, as typed tensors do on wrong shapes.
+    /// A model without [`ValidStep`] trains with [`fit_without_validation`](Trainer::fit_without_validation):
+    ///
+    /// ```compile_fail,E0277
+    /// # use kiln_data::DataLoader;
+    /// # use kiln_nn::{Linear, Module};
+    /// # use kiln_optim::Adam;
+    /// # use kiln_tensor::{Autodiff, Flex, Tensor};
+    /// # use kiln_train::{StepOutput, TrainStep, Trainer};
+    /// #[derive(Debug, Module)]
+    /// struct Net<B: kiln_tensor::Backend>(Linear<B>);
+    ///
+    /// impl TrainStep<Tensor<Autodiff<Flex>, 2>> for Net<Autodiff<Flex>> {
+    ///     type Backend = Autodiff<Flex>;
+    ///     fn step(&self, batch: Tensor<Autodiff<Flex>, 2>) -> StepOutput<Autodiff<Flex>> {
+    ///         StepOutput::new(self.0.forward(batch).mean(), 1)
+    ///     }
+    /// }
+    ///
+    /// fn train(
+    ///     trainer: &mut Trainer<Net<Autodiff<Flex>>, Adam>,
+    ///     train: &DataLoader<Tensor<Autodiff<Flex>, 2>>,
+    ///     valid: &DataLoader<Tensor<Flex, 2>>,
+    /// ) {
+    ///     trainer.fit(train, valid).unwrap();
+    /// }
+    /// ```
+    #[track_caller]
     pub fn fit<T, V>(&mut self, train: &DataLoader<T>, valid: &DataLoader<V>) -> Result<History>
     where
         T: Send + 'static,
@@ -37,24 +64,26 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         M: TrainStep<T> + AutodiffModule<<M as TrainStep<T>>::Backend>,
         <M as AutodiffModule<<M as TrainStep<T>>::Backend>>::InnerModule: ValidStep<V>,
     {
-        self.run(train, |trainer, epoch| trainer.validate(valid, epoch).map(Some))
+        self.run(train, Location::caller(), |trainer, epoch| trainer.validate(valid, epoch).map(Some))
     }
 
     /// Like [`fit`](Trainer::fit), without validation: what is watched are the numbers of training.
     ///
     /// # Errors
     /// As [`fit`](Trainer::fit).
+    #[track_caller]
     pub fn fit_without_validation<T>(&mut self, train: &DataLoader<T>) -> Result<History>
     where
         T: Send + 'static,
         M: TrainStep<T>,
     {
-        self.run(train, |_, _| Ok(None))
+        self.run(train, Location::caller(), |_, _| Ok(None))
     }
 
     fn run<T>(
         &mut self,
         train: &DataLoader<T>,
+        caller: Caller,
         mut validate: impl FnMut(&mut Self, u64) -> Result<Option<Scores>>,
     ) -> Result<History>
     where
@@ -63,7 +92,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     {
         self.check()?;
         self.folders = self.open_folders()?;
-        let history = self.run_epochs(train, &mut validate);
+        let history = self.run_epochs(train, caller, &mut validate);
         self.folders = Folders::default();
         history
     }
@@ -71,6 +100,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     fn run_epochs<T>(
         &mut self,
         train: &DataLoader<T>,
+        caller: Caller,
         validate: &mut impl FnMut(&mut Self, u64) -> Result<Option<Scores>>,
     ) -> Result<History>
     where
@@ -84,7 +114,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
                 break;
             }
             let started = Instant::now();
-            let Some(scores) = self.train_epoch(train, &mut history.losses)? else {
+            let Some(scores) = self.train_epoch(train, caller, &mut history.losses)? else {
                 history.stopped = StopReason::Interrupted;
                 self.save_last()?;
                 break;
@@ -106,13 +136,18 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     }
 
     /// Goes over the batches that the present epoch still has. `None` if it was interrupted.
-    fn train_epoch<T>(&mut self, loader: &DataLoader<T>, losses: &mut Vec<f64>) -> Result<Option<Scores>>
+    fn train_epoch<T>(
+        &mut self,
+        loader: &DataLoader<T>,
+        caller: Caller,
+        losses: &mut Vec<f64>,
+    ) -> Result<Option<Scores>>
     where
         T: Send + 'static,
         M: TrainStep<T>,
     {
         let mut metrics = std::mem::take(&mut self.metrics);
-        let result = self.train_batches(loader, &mut metrics, losses);
+        let result = self.train_batches(loader, caller, &mut metrics, losses);
         self.metrics = metrics;
         result
     }
@@ -120,6 +155,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     fn train_batches<T>(
         &mut self,
         loader: &DataLoader<T>,
+        caller: Caller,
         metrics: &mut [Box<dyn Metric>],
         losses: &mut Vec<f64>,
     ) -> Result<Option<Scores>>
@@ -137,11 +173,12 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         for batch in batches {
             if self.options.interrupter.is_stopped() {
                 meter.read(|loss| losses.push(loss))?;
+                self.finish_steps()?;
                 return Ok(None);
             }
             let place = self.place();
             let batch = batch.map_err(|source| TrainError::Data { place, source })?;
-            let num_items = self.train_step(batch, &mut meter, losses)?;
+            let num_items = self.train_step(batch, caller, &mut meter, losses)?;
             progress.add(num_items);
             if meter.num_pending() == 0 && progress.is_due() {
                 let scores = meter.scores(place)?;
@@ -149,18 +186,25 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
             }
         }
         meter.read(|loss| losses.push(loss))?;
+        self.finish_steps()?;
         let scores = meter.scores(self.place())?;
         progress.finish(&meter.describe(&scores));
         Ok(Some(scores))
     }
 
     /// One step: forward, backward, update. Returns the number of items.
-    fn train_step<T>(&mut self, batch: T, meter: &mut Meter<'_>, losses: &mut Vec<f64>) -> Result<usize>
+    fn train_step<T>(
+        &mut self,
+        batch: T,
+        caller: Caller,
+        meter: &mut Meter<'_>,
+        losses: &mut Vec<f64>,
+    ) -> Result<usize>
     where
         M: TrainStep<T>,
     {
         let place = self.place();
-        let (loss, observation) = TrainStep::step(&self.model, batch).into_parts();
+        let (loss, observation) = guarded(place, || TrainStep::step(&self.model, batch))?.into_parts();
         let num_items = observation.num_items;
         meter.add(observation, place)?;
         let is_read = meter.num_pending() >= self.options.read_interval;
@@ -178,8 +222,13 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         let gradients = GradientsParams::from_grads(gradients, &self.model);
         let learning_rate = self.learning_rate.at(place.step);
         let update = match &mut self.options.scaler {
-            Some(scaler) => scaler.step(&mut self.optimizer, learning_rate, &mut self.model, gradients),
-            None => self.optimizer.update(learning_rate, &mut self.model, gradients).map(|()| true),
+            Some(scaler) => {
+                scaler.step_from(&mut self.optimizer, learning_rate, &mut self.model, gradients, caller)
+            }
+            None => {
+                let update = self.optimizer.update_from(learning_rate, &mut self.model, gradients, caller);
+                update.map(|()| true)
+            }
         };
         let is_changed = update.map_err(|source| TrainError::Optimizer { place, source })?;
         let report = StepReport {
@@ -226,18 +275,39 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         Ok(())
     }
 
-    fn place(&self) -> Place {
-        Place { epoch: self.position.epoch, step: self.position.step, validation: false }
+    /// Waits until it is known whether the optimizer did all steps.
+    fn finish_steps(&mut self) -> Result<()> {
+        // The last step that was begun.
+        let place = self.place();
+        let place =
+            Place { step: place.step.saturating_sub(1), batch: place.batch.saturating_sub(1), ..place };
+        self.optimizer.finish().map_err(|source| TrainError::Optimizer { place, source })
     }
+
+    fn place(&self) -> Place {
+        let Position { epoch, step, batch, .. } = self.position;
+        Place { epoch, step, batch, validation: false }
+    }
+}
+
+/// Where training was called.
+type Caller = &'static Location<'static>;
+
+/// What a model's step gives; its panic is an error that says where.
+fn guarded<R>(place: Place, step: impl FnOnce() -> R) -> Result<R> {
+    // A step sees the model by a shared reference, and running statistics are replaced as a whole.
+    catch_unwind(AssertUnwindSafe(step)).map_err(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let problem = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        TrainError::Panicked { place, problem: problem.unwrap_or("without a message").to_owned() }
+    })
 }
 
 /// The loss and the metrics of a model on all batches of a loader: its epoch 0.
 ///
 /// # Errors
-/// When a batch cannot be made, a metric lacks what it needs, or the device failed. A loss of NaN is no error here.
-///
-/// # Panics
-/// When the model panics, as typed tensors do on wrong shapes.
+/// When a batch cannot be made, the model panics, as typed tensors do on wrong shapes, a metric lacks what it needs, or the
+/// device failed. A loss of NaN is no error here.
 pub fn evaluate<M, V>(model: &M, loader: &DataLoader<V>, metrics: &mut [Box<dyn Metric>]) -> Result<Scores>
 where
     V: Send + 'static,
@@ -262,13 +332,13 @@ where
     V: Send + 'static,
     M: ValidStep<V>,
 {
-    let mut place = Place { epoch, step: 0, validation: true };
+    let mut place = Place { epoch, step: 0, batch: 0, validation: true };
     // What diverges in validation only is no reason to stop: the history shows it, and early stopping counts it.
     let mut meter = Meter::new(metrics, false);
     let mut progress = Progress::start(options.progress, title, 0, loader.num_items());
     for batch in loader.iter_epoch(0) {
         let batch = batch.map_err(|source| TrainError::Data { place, source })?;
-        let (_, observation) = ValidStep::step(model, batch).into_parts();
+        let (_, observation) = guarded(place, || ValidStep::step(model, batch))?.into_parts();
         progress.add(observation.num_items);
         meter.add(observation, place)?;
         if meter.num_pending() >= VALIDATION_READ_INTERVAL || progress.is_due() {
@@ -279,6 +349,7 @@ where
             progress.show(&meter.describe(&scores));
         }
         place.step += 1;
+        place.batch += 1;
     }
     meter.read(|_| {})?;
     let scores = meter.scores(place)?;

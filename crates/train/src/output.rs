@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use kiln_tensor::{AnyTensor, AutodiffBackend, Backend, Int, Tensor};
 
 /// A model that can be trained on batches of a type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be trained on batches of `{Batch}`",
+    label = "`TrainStep<{Batch}>` is missing",
+    note = "implement `TrainStep<{Batch}>` for the model: its `step` gives the loss of a batch"
+)]
 pub trait TrainStep<Batch> {
     /// The backend of the model.
     type Backend: AutodiffBackend;
@@ -14,6 +19,11 @@ pub trait TrainStep<Batch> {
 }
 
 /// A model, below automatic differentiation, that can be validated on batches of a type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be validated on batches of `{Batch}`",
+    label = "`ValidStep<{Batch}>` is missing",
+    note = "implement `ValidStep<{Batch}>` for the model, or train it with `fit_without_validation`"
+)]
 pub trait ValidStep<Batch> {
     /// The backend of the model.
     type Backend: Backend;

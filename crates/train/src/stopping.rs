@@ -17,6 +17,11 @@ impl Interrupter {
         Interrupter::default()
     }
 
+    /// A flag that something else sets, such as a signal handler.
+    pub fn from_flag(flag: Arc<AtomicBool>) -> Interrupter {
+        Interrupter(flag)
+    }
+
     /// Asks training to stop after the present step.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::rc::Rc;
 
 use kiln_data::{DataError, DataLoader, DataLoaderBuilder, InMemoryDataset};
-use kiln_nn::{Module, Param};
+use kiln_nn::{AutodiffModule, Module, Param};
 use kiln_optim::{Adam, AdamConfig, SgdConfig};
 use kiln_store::{Checkpoint, CheckpointWriter, StoreError};
-use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Flex, Int, Tensor, loss};
+use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Cpu, Flex, Int, Tensor, loss};
 use kiln_train::{
     Accuracy, EarlyStopping, Interrupter, Metric, Monitor, StepOutput, StopReason, TrainStep, Trainer,
     ValidStep, evaluate,
@@ -219,7 +219,7 @@ fn a_loss_that_is_no_number_stops_before_it_reaches_the_weights() {
     let mut trainer = trainer();
     let error = trainer.fit_without_validation(&ordered()).unwrap_err().to_string();
     assert!(
-        error.starts_with("[trainer] epoch 1, step 3: the loss is NaN\n  hint: lower the learning rate"),
+        error.starts_with("[trainer] epoch 1, step 3, batch 3: the loss is NaN\n  hint: lower the learning rate"),
         "{error}"
     );
     assert!(weights(trainer.model()).iter().all(|weight| weight.is_finite()));
@@ -244,14 +244,15 @@ fn errors_of_loaders_and_devices_come_back() {
         DataLoaderBuilder::new(failing).batch_size(16).build(InMemoryDataset::new(dataset)).unwrap()
     };
     let error = trainer().fit_without_validation(&build(with_a_seven.clone())).unwrap_err().to_string();
-    assert_eq!(error, "[trainer] epoch 1, step 3: no such class");
+    assert_eq!(error, "[trainer] epoch 1, step 3, batch 3: no such class");
 
     // A label out of range is found by the device.
     let mut trainer = trainer();
     let unchecked =
         DataLoaderBuilder::new(batch::<B>).batch_size(16).build(InMemoryDataset::new(with_a_seven));
     let error = trainer.fit_without_validation(&unchecked.unwrap()).unwrap_err().to_string();
-    assert!(error.starts_with("[trainer] epoch 1, step 3: ["), "{error}");
+    let expected = "[trainer] epoch 1, step 3, batch 3: [cross_entropy] label 7 at position [8] is out of range for 2 classes";
+    assert!(error.starts_with(expected), "{error}");
     assert!(weights(trainer.model()).iter().all(|weight| weight.is_finite()));
 
     let folder = tempfile::tempdir().unwrap();
@@ -274,13 +275,73 @@ fn options_that_make_no_sense_are_named() {
     );
     let mut bad_rate = Trainer::new(net(), AdamConfig::new().init().unwrap(), f64::NAN).progress(false);
     let error = bad_rate.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
-    assert!(error.starts_with("[trainer] epoch 1, step 1: [adam] the learning rate is NaN"), "{error}");
+    assert!(error.starts_with("[trainer] epoch 1, step 1, batch 1: [adam] the learning rate is NaN"), "{error}");
 
     let folder = tempfile::tempdir().unwrap();
     let foreign = folder.path().join("foreign");
     Checkpoint::save(&foreign, &net(), None, &kiln_store::TrainingState::of(&net())).unwrap();
     let error = trainer().resume(&Checkpoint::open(&foreign).unwrap()).unwrap_err().to_string();
     assert!(error.contains("it must be one that a trainer wrote"), "{error}");
+}
+
+/// Where the loss is not read, the optimizer says so.
+#[test]
+fn a_step_that_the_optimizer_refuses_says_where() {
+    let mut with_a_seven = items();
+    with_a_seven[40].1 = 7;
+    // An engine that runs later does not know at the backward pass.
+    type L = Autodiff<Cpu>;
+    let dataset = InMemoryDataset::new(with_a_seven);
+    let loader = DataLoaderBuilder::new(batch::<L>).batch_size(16).build(dataset).unwrap();
+    let device = Default::default();
+    let model = Net::<L> {
+        weight: Param::from_tensor(Tensor::from_floats([[0.1, -0.2], [0.3, 0.05]], &device)),
+        bias: Param::from_tensor(Tensor::from_floats([0.0, 0.1], &device)),
+    };
+    let mut trainer =
+        Trainer::new(model, AdamConfig::new().init().unwrap(), 0.1).progress(false).read_interval(1000);
+    let (result, line) = (trainer.fit_without_validation(&loader), line!());
+    let error = result.unwrap_err().to_string();
+    // Found by one of the next steps.
+    let begin = "[trainer] epoch 1, step 5, batch 5: [adam] step 3 at ";
+    assert!(error.starts_with(begin) && error.contains(&format!("{}:{line}:", file!())), "{error}");
+    assert!(error.contains("[cross_entropy] label 7 at position [8]"), "{error}");
+    let weights = trainer.model().weight.val().into_data().to_vec::<f32>();
+    assert!(weights.iter().all(|weight| weight.is_finite()));
+}
+
+#[test]
+fn a_panic_in_a_step_says_where() {
+    #[derive(Debug, Module)]
+    struct Narrow<B: Backend>(Param<Tensor<B, 2>>);
+    impl<B: Backend> Narrow<B> {
+        /// Of no more than 16 points.
+        fn output(&self, batch: Batch<B>) -> StepOutput<B> {
+            let [count, _] = batch.points.dims();
+            StepOutput::new(self.0.val().matmul(batch.points).square().mean(), count)
+        }
+    }
+    impl<B: AutodiffBackend> TrainStep<Batch<B>> for Narrow<B> {
+        type Backend = B;
+        fn step(&self, batch: Batch<B>) -> StepOutput<B> {
+            self.output(batch)
+        }
+    }
+    impl<B: Backend> ValidStep<Batch<B>> for Narrow<B> {
+        type Backend = B;
+        fn step(&self, batch: Batch<B>) -> StepOutput<B> {
+            self.output(batch)
+        }
+    }
+    let model = || Narrow::<B>(Param::from_tensor(Tensor::ones([1, 16], &Default::default())));
+    // 72 points: the fifth batch has 8.
+    let mut trainer = Trainer::new(model(), SgdConfig::new().init().unwrap(), 0.001).progress(false);
+    let error = trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
+    let begin = "[trainer] epoch 1, step 5, batch 5: the model's step panicked: [matmul] ";
+    assert!(error.starts_with(begin) && error.contains("f32[1, 16] x f32[8, 2]"), "{error}");
+    let error = evaluate(&model().valid(), &loader::<Flex>(items()), &mut []).unwrap_err().to_string();
+    let begin = "[trainer] epoch 1, validation batch 5: the model's step panicked: [matmul] ";
+    assert!(error.starts_with(begin), "{error}");
 }
 
 #[test]
@@ -345,7 +406,7 @@ fn a_loss_must_be_one_number() {
     let mut trainer = Trainer::new(model, optimizer, 0.1).progress(false).metric(Accuracy::new());
     let error = trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
     assert!(
-        error.starts_with("[accuracy] epoch 1, step 1: the output of the step has no `logits`"),
+        error.starts_with("[accuracy] epoch 1, step 1, batch 1: the output of the step has no `logits`"),
         "{error}"
     );
 }

@@ -184,7 +184,8 @@ impl Engine for Vmap {
         let is_batched =
             inputs.iter().any(|operand| operand.value().is_some_and(|value| self.is_batched(value)));
         let found = if is_batched {
-            poison_of(&inputs).map_or(Ok(()), Err).and_then(|()| rules::execute(self, op, inputs, results))
+            let poison = if op.stops_poison() { None } else { poison_of(&inputs) };
+            poison.map_or(Ok(()), Err).and_then(|()| rules::execute(self, op, inputs, results))
         } else if let Op::Random { ty, distribution } = op {
             self.draw(ty, *distribution, inputs)
         } else {
@@ -212,6 +213,10 @@ impl Engine for Vmap {
                 Box::pin(async move { Err(Error::unsupported("vmap", problem).hint(hint)) })
             }
         }
+    }
+
+    fn outcome(&self, value: &Value) -> Option<Result<()>> {
+        self.inner.outcome(self.examples_of(value).unwrap_or(value))
     }
 
     fn mixes_precision(&self) -> bool {

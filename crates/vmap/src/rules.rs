@@ -57,6 +57,8 @@ pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[Tensor
         | Op::Put { .. }
         | Op::Scatter { .. }
         | Op::SliceUpdate { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
         | Op::MatMul
         | Op::MatMulFloat8 { .. }
         | Op::Conv { .. }
@@ -91,7 +93,9 @@ fn batched<'a>(call: Call<'a>) -> Result<Vec<Var<'a>>> {
         | Op::Select
         | Op::Cast(_)
         | Op::Bitcast(_)
+        | Op::CheckIndex { .. }
         | Op::Copy => call.run(op),
+        Op::Recover { .. } => recover(call),
         Op::Reshape(shape) => {
             let shape = call.with_examples(shape);
             call.run(&Op::Reshape(shape))
@@ -155,6 +159,17 @@ fn batched<'a>(call: Call<'a>) -> Result<Vec<Var<'a>>> {
 /// The slices of one example, of all of them.
 fn with_all(call: &Call<'_>, slices: &[SliceAxis]) -> Vec<SliceAxis> {
     core::iter::once(SliceAxis::all(call.n)).chain(slices.iter().copied()).collect()
+}
+
+/// The flags are those of all examples together.
+fn recover(call: Call<'_>) -> Vec<Var<'_>> {
+    let (op, flag) = (call.op, call.with_examples(&[1]));
+    let mut results = call.run(op);
+    let kept = results.len().saturating_sub(2);
+    for result in &mut results[kept..] {
+        *result = result.reshape([1, 1]).broadcast(flag);
+    }
+    results
 }
 
 /// New axes go between the examples and the axes of one.

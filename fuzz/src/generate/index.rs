@@ -1,7 +1,7 @@
 //! Ops by index.
 
 use super::{Generator, Wanted};
-use kiln_ir::{DType, Op, Shape, TensorType, UpdateMode};
+use kiln_ir::{DType, IndexUser, Op, Shape, TensorType, UpdateMode};
 use kiln_suite::case::Fill;
 
 impl Generator<'_> {
@@ -60,6 +60,21 @@ impl Generator<'_> {
         let longest = self.ty(x).shape.iter().copied().max().unwrap_or(0);
         let index = self.index_dtype(longest);
         self.emit_on(Op::NonZero { index }, &[x]).map(drop)
+    }
+
+    pub(super) fn check_index(&mut self) -> Option<()> {
+        let (rank, length, user) =
+            (self.random.below(3), self.length().max(1), self.random.pick(IndexUser::ALL));
+        let shape = self.shape_of_index(rank);
+        let index = self.index(shape, length)?;
+        self.emit_on(Op::CheckIndex { length, user }, &[index]).map(drop)
+    }
+
+    pub(super) fn recover(&mut self) -> Option<()> {
+        let count = 1 + self.random.below(3);
+        let operands: Vec<usize> = (0..count).map(|_| self.tensor(0, 4, |_| true)).collect();
+        let watched = self.random.below(count);
+        self.emit_on(Op::Recover { watched }, &operands).map(drop)
     }
 
     /// A tensor and the axis that an index points into.

@@ -43,6 +43,8 @@ pub(super) fn rule_of(op: &Op) -> Rule {
         | Op::Bitcast(_)
         | Op::ArgReduce { .. }
         | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
         | Op::Quantize { .. } => Rule::Constant,
         Op::Unary(function) => unary(*function),
         Op::Binary(function) => binary(*function),

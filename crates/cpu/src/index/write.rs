@@ -4,8 +4,8 @@
 //! places, never the elements for one place. Sums of many single elements over few places are the exception: the source is
 //! split into chunks, as many as its length tells and not the threads, whose sums are added in their order.
 
-use super::Reader;
 use super::elements::{Elements, Places};
+use super::{By, Reader};
 use super::update::{Combine, Job, run};
 use crate::Cpu;
 use crate::array::Array;
@@ -40,7 +40,7 @@ pub(crate) fn put(
         return through_f32(cpu, op, inputs, results);
     }
     let ty = *tensor(&inputs, 0)?.1;
-    let reader = Reader { op: "put", axis, length: ty.shape[axis] };
+    let reader = Reader { by: By::Op("put", axis), length: ty.shape[axis] };
     let shape = Blocks::of(&ty, axis);
     if shape.block == 1
         && let Some(places) = reader.places(cpu, &inputs, 1)?
@@ -63,7 +63,7 @@ pub(crate) fn scatter(
         return through_f32(cpu, op, inputs, results);
     }
     let ty = *tensor(&inputs, 0)?.1;
-    let reader = Reader { op: "scatter", axis, length: ty.shape[axis] };
+    let reader = Reader { by: By::Op("scatter", axis), length: ty.shape[axis] };
     let shape = Blocks::of(&ty, axis);
     if shape.block == 1
         && let Some(places) = reader.places(cpu, &inputs, 1)?

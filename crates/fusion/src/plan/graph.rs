@@ -197,6 +197,8 @@ pub(crate) fn role(op: &Op) -> Role {
         | Op::Put { .. }
         | Op::SliceUpdate { .. }
         | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
         | Op::Pool(_)
         | Op::PoolGrad { .. }
         | Op::Attention(_)

@@ -34,6 +34,20 @@ extern "C" __global__ void kiln_check(const I* index, unsigned long long* failed
 }
 #endif
 
+#if defined(KILN_RECOVER)
+// Whether all of the marked words of a page are 0: a bit of m0 to m7 for each word. The flag is 1 before.
+extern "C" __global__ void kiln_recover(const unsigned long long* words, unsigned char* ok, unsigned long long m0, unsigned long long m1,
+                                        unsigned long long m2, unsigned long long m3, unsigned long long m4,
+                                        unsigned long long m5, unsigned long long m6, unsigned long long m7,
+                                        long long total) {
+  kiln_begin();
+  const unsigned long long marks[8] = {m0, m1, m2, m3, m4, m5, m6, m7};
+  KILN_POINTS(total) {
+    if ((marks[p / 64] >> (p % 64) & 1) != 0 && words[p] != 0) *ok = 0;
+  }
+}
+#endif
+
 #if defined(KILN_CLAIM)
 // The last entry that points somewhere wins.
 extern "C" __global__ void kiln_claim(const I* index, int* winner, unsigned long long* failed, long long total, long long length,

@@ -13,6 +13,7 @@ mod fourier;
 mod joined;
 mod library;
 mod orders;
+mod recover;
 mod slim;
 mod taken;
 

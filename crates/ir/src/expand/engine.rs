@@ -89,6 +89,8 @@ impl<E: Engine> Expand<E> {
             | Op::Scatter { .. }
             | Op::SliceUpdate { .. }
             | Op::NonZero { .. }
+            | Op::CheckIndex { .. }
+            | Op::Recover { .. }
             | Op::MatMul
             | Op::MatMulFloat8 { .. }
             | Op::Conv { .. }
@@ -164,6 +166,10 @@ impl<E: Engine> Engine for Expand<E> {
 
     fn mixes_precision(&self) -> bool {
         self.inner.mixes_precision()
+    }
+
+    fn outcome(&self, value: &Value) -> Option<Result<()>> {
+        self.inner.outcome(value)
     }
 
     fn regions(&self) -> crate::Regions {

@@ -88,4 +88,27 @@ impl Rule<'_> {
         self.holds_indices(index, ty, 0..ty.rank())?;
         Ok(smallvec![self.sized([ty.num_elements(), ty.rank()].into(), index)?])
     }
+
+    pub(super) fn check_index(&self) -> Result<ResultTypes> {
+        let ty = self.only()?;
+        self.index_dtype(ty.dtype)?;
+        Ok(smallvec![*ty])
+    }
+
+    /// The operands that are not only watched, and two flags.
+    pub(super) fn recover(&self, watched: usize) -> Result<ResultTypes> {
+        let Some(kept) = self.inputs.len().checked_sub(watched) else {
+            return Err(self.error(format!("{watched} operands are watched, of {}", self.inputs.len())));
+        };
+        let mut types = ResultTypes::new();
+        for place in 0..self.inputs.len() {
+            let ty = self.tensor(place)?;
+            if place < kept {
+                types.push(*ty);
+            }
+        }
+        let flag = TensorType::new([1], DType::Bool);
+        types.extend([flag, flag]);
+        Ok(types)
+    }
 }

@@ -327,6 +327,38 @@ impl FftKind {
     }
 }
 
+named_enum! {
+    /// Which function of a user's reads an index: errors name it.
+    IndexUser {
+        /// The labels of a cross-entropy.
+        CrossEntropy = "cross_entropy",
+        /// The labels of a negative log-likelihood.
+        Nll = "nll",
+        /// The rows of a table.
+        Embedding = "embedding",
+    }
+}
+
+impl IndexUser {
+    /// The error of an index that is not in `0..length`, at a position among the indices where that is known.
+    pub fn out_of_range(self, index: Option<(&dyn core::fmt::Display, &crate::Shape)>, length: usize) -> crate::Error {
+        let (one, all, places) = match self {
+            IndexUser::CrossEntropy | IndexUser::Nll => ("label", "labels", "classes"),
+            IndexUser::Embedding => ("index", "indices", "rows"),
+        };
+        let place = match index {
+            Some((index, position)) => alloc::format!("{one} {index} at position {position}"),
+            None => alloc::format!("a {one}"),
+        };
+        let problem = alloc::format!("{place} is out of range for {length} {places}");
+        let hint = match length {
+            0 => alloc::format!("there are no {places}, so there is nothing to pick"),
+            _ => alloc::format!("{all} go from 0 to {}", length - 1),
+        };
+        crate::Error::value(self.name(), problem).hint(hint)
+    }
+}
+
 /// A strided range of one axis: elements `start`, `start + step`, …, `len` of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SliceAxis {

@@ -61,6 +61,10 @@ pub enum OpKind {
     SliceUpdate,
     /// [`Op::NonZero`].
     NonZero,
+    /// [`Op::CheckIndex`].
+    CheckIndex,
+    /// [`Op::Recover`].
+    Recover,
     /// [`Op::MatMul`].
     MatMul,
     /// [`Op::MatMulFloat8`].
@@ -97,7 +101,7 @@ pub enum OpKind {
 
 impl OpKind {
     /// Every kind, in declaration order.
-    pub const ALL: [OpKind; 44] = [
+    pub const ALL: [OpKind; 46] = [
         OpKind::Full,
         OpKind::Iota,
         OpKind::Random,
@@ -126,6 +130,8 @@ impl OpKind {
         OpKind::Scatter,
         OpKind::SliceUpdate,
         OpKind::NonZero,
+        OpKind::CheckIndex,
+        OpKind::Recover,
         OpKind::MatMul,
         OpKind::MatMulFloat8,
         OpKind::Conv,
@@ -146,6 +152,11 @@ impl OpKind {
 }
 
 impl Op {
+    /// Whether poison of the operands does not pass to all results: the op must run though an operand is poisoned.
+    pub fn stops_poison(&self) -> bool {
+        self.kind() == OpKind::Recover
+    }
+
     /// Which variant this is.
     pub fn kind(&self) -> OpKind {
         match self {
@@ -177,6 +188,8 @@ impl Op {
             Op::Scatter { .. } => OpKind::Scatter,
             Op::SliceUpdate { .. } => OpKind::SliceUpdate,
             Op::NonZero { .. } => OpKind::NonZero,
+            Op::CheckIndex { .. } => OpKind::CheckIndex,
+            Op::Recover { .. } => OpKind::Recover,
             Op::MatMul => OpKind::MatMul,
             Op::MatMulFloat8 { .. } => OpKind::MatMulFloat8,
             Op::Conv { .. } => OpKind::Conv,

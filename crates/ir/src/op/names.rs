@@ -52,6 +52,8 @@ impl Op {
             Op::Scatter { .. } => "scatter",
             Op::SliceUpdate { .. } => "slice_update",
             Op::NonZero { .. } => "nonzero",
+            Op::CheckIndex { .. } => "check_index",
+            Op::Recover { .. } => "recover",
             Op::MatMul => "matmul",
             Op::MatMulFloat8 { .. } => "matmul_float8",
             Op::Conv { pass, .. } => match pass {

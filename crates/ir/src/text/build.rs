@@ -83,6 +83,11 @@ impl<'t> Given<'t> {
             "scatter" => Ok(Op::Scatter { axis: self.axis()?, mode: self.mode()? }),
             "slice_update" => Ok(Op::SliceUpdate { slices: self.slices()?, mode: self.mode()? }),
             "nonzero" => Ok(Op::NonZero { index: self.dtype("index")? }),
+            "check_index" => {
+                let user = self.word("user", "cross_entropy, nll or embedding", IndexUser::from_name)?;
+                Ok(Op::CheckIndex { length: self.int("length")?, user })
+            }
+            "recover" => Ok(Op::Recover { watched: self.int("watched")? }),
             "softmax" => Ok(Op::Softmax { axis: self.axis()?, log: false }),
             "log_softmax" => Ok(Op::Softmax { axis: self.axis()?, log: true }),
             "layer_norm" => self.norm(NormKind::Layer),

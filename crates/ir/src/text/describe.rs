@@ -60,6 +60,10 @@ pub(super) fn attributes(op: &Op, result: Option<&TensorType>) -> List {
         Op::Put { axis, mode: m } | Op::Scatter { axis, mode: m } => [("axis", int(*axis)), mode(*m)].into(),
         Op::SliceUpdate { slices, mode: m } => with(slice(slices), [mode(*m)]),
         Op::NonZero { index } => [("index", name(index))].into(),
+        Op::CheckIndex { length, user } => {
+            [("length", int(*length)), ("user", Attribute::Word(user.name().into()))].into()
+        }
+        Op::Recover { watched } => [("watched", int(*watched))].into(),
         Op::Conv { spec, pass } => conv(spec, pass),
         Op::Pool(spec) => pool(spec),
         Op::PoolGrad { spec, size } => with(pool(spec), [("size", list(size))]),

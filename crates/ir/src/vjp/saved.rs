@@ -164,6 +164,8 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
         | Op::Bitcast(_)
         | Op::ArgReduce { .. }
         | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
         | Op::Quantize { .. } => {
             debug_assert!(matches!(gradient_of(op), Gradient::Constant | Gradient::Undefined(_)));
             Saved::NONE

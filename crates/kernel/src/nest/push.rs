@@ -170,6 +170,8 @@ impl Nest {
             | Op::Put { .. }
             | Op::SliceUpdate { .. }
             | Op::NonZero { .. }
+            | Op::CheckIndex { .. }
+            | Op::Recover { .. }
             | Op::Conv { .. }
             | Op::Pool(_)
             | Op::PoolGrad { .. }

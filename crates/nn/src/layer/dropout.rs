@@ -13,7 +13,7 @@ pub struct DropoutConfig {
 /// Sets elements to zero at random and scales up the others, so that their expected sum stays
 /// ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)).
 ///
-/// It does so on backends with automatic differentiation and nothing on others. Random numbers come from the device's
+/// It does so on backends with automatic differentiation, at whichever of their layers, and nothing on others. Random numbers come from the device's
 /// stream ([`Backend::seed`]).
 #[derive(Module, Clone, Debug)]
 pub struct Dropout {

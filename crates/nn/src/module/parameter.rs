@@ -1,5 +1,6 @@
 //! Tensors that a module owns.
 
+use super::turn::{Turn, both};
 use super::{BackendModule, Module, ModuleOn, Parameter, ParameterRole, Path, Place, Visitor, VisitorMut};
 use core::fmt;
 use core::ops::Deref;
@@ -177,8 +178,10 @@ impl<B: Backend, B2: Backend, const D: usize, K: Kind> ModuleOn<B2> for Param<Te
 /// normalisation. It is saved and moved with the module as a buffer.
 pub struct RunningState<T> {
     id: ParamId,
-    /// `None` only while a visitor holds the tensor.
+    /// `None` only while a visitor holds the tensor. Locked for moving and cloning it, never for computing with it.
     value: Mutex<Option<T>>,
+    /// Of computing a new value.
+    turn: Turn,
 }
 
 impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
@@ -189,7 +192,7 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
 
     fn with_id(id: ParamId, value: Tensor<B, D>) -> Self {
         let leaf = as_leaf(value.into_any(), ParameterRole::Buffer);
-        RunningState { id, value: Mutex::new(Some(Tensor::from_any(leaf))) }
+        RunningState { id, value: Mutex::new(Some(Tensor::from_any(leaf))), turn: Turn::default() }
     }
 
     /// The present value, not tracked by automatic differentiation.
@@ -200,19 +203,44 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
 
     /// Replaces the value by what a function makes of it. Nothing of it is tracked by automatic differentiation.
     ///
-    /// Other threads wait meanwhile, so that no update is lost.
+    /// Other threads that update it wait meanwhile, so that no update is lost; those that read it do not. Where the function
+    /// panics, the value stays.
+    ///
+    /// The function may not update the same state.
     #[track_caller]
     pub fn update(&self, f: impl FnOnce(Tensor<B, D>) -> Tensor<B, D>) {
-        let mut value = self.value.lock();
-        let new = f(value.clone().expect(LOST));
-        *value = Some(Tensor::from_any(as_leaf(new.into_any(), ParameterRole::Buffer)));
+        let _turn = self.turn.enter();
+        self.replace(f(self.value()));
+    }
+
+    /// As [`update`](RunningState::update), of two states that belong together, such as a mean and a variance: no other
+    /// update of either comes between.
+    ///
+    /// # Panics
+    /// When both are the same.
+    #[track_caller]
+    pub fn update_both<const D2: usize>(
+        &self,
+        other: &RunningState<Tensor<B, D2>>,
+        f: impl FnOnce(Tensor<B, D>, Tensor<B, D2>) -> (Tensor<B, D>, Tensor<B, D2>),
+    ) {
+        let _turns = both(&self.turn, &other.turn);
+        let (new, others) = f(self.value(), other.value());
+        self.replace(new);
+        other.replace(others);
+    }
+
+    fn replace(&self, new: Tensor<B, D>) {
+        let new = Tensor::from_any(as_leaf(new.into_any(), ParameterRole::Buffer));
+        // What it replaces is dropped after the lock is free.
+        let _old = self.value.lock().replace(new);
     }
 }
 
 impl<T: Clone> Clone for RunningState<T> {
     /// The clone has the same id and starts from the same value; from then on they go their own ways.
     fn clone(&self) -> Self {
-        RunningState { id: self.id, value: Mutex::new(self.value.lock().clone()) }
+        RunningState { id: self.id, value: Mutex::new(self.value.lock().clone()), turn: Turn::default() }
     }
 }
 

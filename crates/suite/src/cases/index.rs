@@ -2,7 +2,7 @@
 
 use super::MOVED;
 use crate::case::{Case, Fill, Grad, Input, tensor};
-use kiln_ir::{DType, Op, SliceAxis, UpdateMode};
+use kiln_ir::{DType, IndexUser, Op, SliceAxis, UpdateMode};
 
 const CONSTANT: Grad = Grad::None("the result is an integer");
 
@@ -17,6 +17,8 @@ pub(super) fn cases() -> Vec<Case> {
         cases.extend(nonzeros(dtype));
     }
     cases.extend(index_dtypes());
+    cases.extend(checked());
+    cases.extend(recovered());
     cases.retain(Case::is_valid);
     cases
 }
@@ -160,6 +162,39 @@ fn nonzeros(dtype: DType) -> Vec<Case> {
     cases.push(case(&[6], Fill::Among(&[0.0]), "none", DType::I64));
     cases.push(case(&[2, 3], Fill::Among(&[1.0]), "all", DType::U16));
     cases.push(case(&[9, 9], Fill::Special, "corners", DType::I32));
+    cases
+}
+
+/// Indices that are in range.
+fn checked() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &user in IndexUser::ALL {
+        for shape in [&[][..], &[0], &[1], &[4, 3], &[257, 131]] {
+            for index in [DType::I64, DType::I32, DType::U8] {
+                let case = Case::new(Op::CheckIndex { length: 100, user }, vec![tensor(shape, index, below(100))]);
+                cases.push(sized(case.label(user.name()).bits().grad(CONSTANT), shape));
+            }
+        }
+    }
+    cases
+}
+
+/// What is not poisoned.
+fn recovered() -> Vec<Case> {
+    const OUTSIDE: Grad = Grad::None("what is left of a failed computation has no gradient");
+    let mut cases = Vec::new();
+    for dtype in MOVED {
+        let x = |shape: &[usize]| tensor(shape, dtype, Fill::Normal);
+        let lists: [(&str, usize, Vec<Input>); 4] = [
+            ("one", 0, vec![x(&[4, 3])]),
+            ("empty", 0, vec![x(&[0])]),
+            ("several", 0, vec![x(&[2, 3]), x(&[]), x(&[5])]),
+            ("watched", 1, vec![x(&[1]), x(&[3, 2])]),
+        ];
+        for (label, watched, inputs) in lists {
+            cases.push(Case::new(Op::Recover { watched }, inputs).label(label).bits().grad(OUTSIDE));
+        }
+    }
     cases
 }
 

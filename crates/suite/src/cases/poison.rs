@@ -1,7 +1,7 @@
 //! Data that ops cannot accept: the results are poisoned, and reading them names the op, the offender and its place.
 
 use crate::case::{Fill, Input, number, tensor};
-use kiln_ir::{Collective, CollectiveKind, DType, Op, TensorType, UpdateMode};
+use kiln_ir::{Collective, CollectiveKind, DType, IndexUser, Op, TensorType, UpdateMode};
 
 /// An op on operands whose contents it must refuse.
 #[derive(Clone, Debug)]
@@ -40,10 +40,17 @@ fn out_of_range(index: DType, bad: f64) -> Vec<PoisonCase> {
         op,
         inputs,
     };
-    let mut cases = vec![
+    let named = |user: IndexUser| PoisonCase {
+        name: format!("check_index_{}/{bad}_{index}", user.name()),
+        op: Op::CheckIndex { length: 5, user },
+        inputs: vec![line()],
+        error: vec![format!("[{}]", user.name()), format!("{}", bad as i64), "5".into()],
+    };
+    let mut cases: Vec<PoisonCase> = IndexUser::ALL.iter().map(|&user| named(user)).collect();
+    cases.extend([
         case(Op::Take { axis: 0 }, "", vec![x(), line()]),
         case(Op::Gather { axis: 0 }, "", vec![x(), grid()]),
-    ];
+    ]);
     for &mode in UpdateMode::ALL {
         cases.push(case(Op::Put { axis: 0, mode }, mode.name(), vec![x(), line(), source()]));
         cases.push(case(Op::Scatter { axis: 0, mode }, mode.name(), vec![x(), grid(), source()]));

@@ -26,7 +26,7 @@ pub struct BatchNormConfig {
 /// Normalises each channel over the batch and all axes of space
 /// ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)): `(x - mean) / √(variance + ε) * weight + bias`.
 ///
-/// On a backend with automatic differentiation it trains: mean and (biased) variance are those of the batch, and
+/// On a backend with automatic differentiation, at whichever of its layers, it trains: mean and (biased) variance are those of the batch, and
 /// the running statistics move towards them, `running = (1 - momentum) running + momentum batch`, with the unbiased
 /// variance. On other backends mean and variance are the running statistics, and nothing changes. It does not
 /// matter whether the input or the weights are tracked.
@@ -74,9 +74,10 @@ impl<B: Backend> BatchNorm<B> {
         check_channels("batch_norm", &x, self.num_features);
         // Held only where it is asked for, since engines overwrite an input that nobody holds.
         let like = x.engine_stack().engine().mixes_precision().then(|| x.clone());
-        let (centered, variance) = match x.engine_stack().autodiff() {
-            Some(_) => self.center_by_batch(x),
-            None => (x - per_channel(self.running_mean.value()), per_channel(self.running_var.value())),
+        let (centered, variance) = if x.engine_stack().is_differentiated() {
+            self.center_by_batch(x)
+        } else {
+            (x - per_channel(self.running_mean.value()), per_channel(self.running_var.value()))
         };
         let normal = centered * (variance + self.epsilon).rsqrt();
         let y = scale_channels(normal, &self.weight, &self.bias);
@@ -99,17 +100,18 @@ impl<B: Backend> BatchNorm<B> {
         let variance = variance_about(x.clone(), mean.clone());
         let centered = x - mean.clone();
         let correction = count as f64 / (count - 1) as f64;
-        self.track(&self.running_mean, detached(mean));
-        self.track(&self.running_var, detached(variance.clone()) * correction);
+        let (batch_mean, batch_variance) = (detached(mean), detached(variance.clone()) * correction);
+        self.running_mean.update_both(&self.running_var, |mean, variance| {
+            (self.moved(mean, batch_mean), self.moved(variance, batch_variance))
+        });
         (centered, variance)
     }
 
+    /// A running statistic, moved towards that of a batch.
     #[track_caller]
-    fn track<const D: usize>(&self, running: &RunningState<Tensor<B, 1>>, batch: Tensor<B, D>) {
+    fn moved<const D: usize>(&self, running: Tensor<B, 1>, batch: Tensor<B, D>) -> Tensor<B, 1> {
         let batch: Tensor<B, 1> = batch.reshape([self.num_features]);
-        running.update(|running| {
-            let dtype = running.dtype();
-            running * (1.0 - self.momentum) + batch.cast(dtype) * self.momentum
-        });
+        let dtype = running.dtype();
+        running * (1.0 - self.momentum) + batch.cast(dtype) * self.momentum
     }
 }

@@ -3,7 +3,7 @@
 use super::Reduction;
 use crate::{AnyTensor, Result};
 use alloc::format;
-use kiln_ir::{Op, Shape, Var};
+use kiln_ir::{IndexUser, Op, Shape, Var};
 
 /// How classes and targets count in [`cross_entropy`](crate::loss::cross_entropy) and [`nll`](crate::loss::nll).
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ impl AnyTensor {
             return self.soft_targets(target, options);
         }
         self.check_targets(OP, &target)?;
-        self.log_softmax(1)?.class_losses(target, options)
+        self.log_softmax(1)?.class_losses(target, IndexUser::CrossEntropy, options)
     }
 
     /// The negative log-likelihood of targets `[batch, space..]`, given log-probabilities `[batch, classes, space..]`.
@@ -46,7 +46,7 @@ impl AnyTensor {
         if options.label_smoothing != 0.0 {
             return Err(self.wrong("nll", "has no label smoothing").hint("use `cross_entropy` on logits"));
         }
-        self.class_losses(target, options)
+        self.class_losses(target, IndexUser::Nll, options)
     }
 
     /// The mean over the batch of `-log softmax(x)[target]`. See
@@ -78,7 +78,7 @@ impl AnyTensor {
     }
 
     /// Of log-probabilities.
-    fn class_losses(self, target: AnyTensor, options: &ClassOptions) -> Result<AnyTensor> {
+    fn class_losses(self, target: AnyTensor, user: IndexUser, options: &ClassOptions) -> Result<AnyTensor> {
         let ignored = match options.ignore_index {
             Some(index) => Some(target.clone().compare_scalar(kiln_ir::Comparison::Eq, index)?),
             None => None,
@@ -87,6 +87,7 @@ impl AnyTensor {
             Some(ignored) => ignored.clone().if_else_number(0, target)?,
             None => target,
         };
+        let target = target.checked_for(user, self.shape()[1])?;
         let weights = match &options.weight {
             Some(weight) => Some(weight.clone().take(0, target.clone())?),
             None => None,

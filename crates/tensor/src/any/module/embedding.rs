@@ -37,6 +37,8 @@ impl AnyTensor {
     /// [`module::embedding`](crate::module::embedding).
     pub fn embedding(self, indices: AnyTensor) -> Result<AnyTensor> {
         self.check_rank_is("embedding", 2, "[vocabulary, dim]")?;
+        self.on_same_stack("embedding", &indices)?;
+        let indices = indices.checked_for(kiln_ir::IndexUser::Embedding, self.shape()[0])?;
         self.take(0, indices)
     }
 

@@ -1,0 +1,61 @@
+//! Values without what is suspected of them, and indices checked in the name of what the user called.
+
+use crate::Gpu;
+use crate::array::{Array, suspicions};
+use crate::driver::{Argument, Driver, Step};
+use crate::index::SOURCE;
+use crate::native::{Native, length};
+use crate::suspicion::{Suspicions, WORDS, Wrong};
+use crate::view::tensor;
+use kiln_ir::{
+    Engine, Error, IndexUser, Operand, Operands, Result, TensorData, TensorType, Value, Values, poison_of,
+};
+use smallvec::smallvec;
+
+impl<D: Driver> Gpu<D> {
+    /// The values of the first operands with nothing suspected of them, and whether none of all operands is poisoned. The device
+    /// finds that out: nothing waits for it.
+    pub(crate) fn recover(&self, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        let poison = poison_of(&inputs);
+        let all = suspicions::<D>(&inputs);
+        let [kept @ .., flag_ty, _] = results else {
+            return Err(Error::unsupported("gpu", "`recover` has two results or more"));
+        };
+        let mut values = Values::new();
+        for (operand, ty) in inputs.into_iter().zip(kept) {
+            let Operand::Value(value) = operand else {
+                return Err(Error::unsupported("gpu", "a tensor operand is missing"));
+            };
+            values.push(match Array::<D>::of(&value) {
+                Ok(array) if array.suspicions.is_empty() => value,
+                Ok(array) => Array { suspicions: Suspicions::new(), ..array.clone() }.into_value(*ty),
+                Err(_) => self.write(TensorData::zeros(*ty)),
+            });
+        }
+        let flag = self.uninit(flag_ty)?;
+        self.queue.push(Step::Fill { to: flag.at(1), bytes: 1, value: u8::from(poison.is_none()) })?;
+        for (words, marks) in all.places() {
+            let mut arguments = smallvec![Argument::Place(words), Argument::Place(flag.at(1))];
+            arguments.extend(marks.map(|bits| Argument::Word(bits.to_le_bytes())));
+            arguments.push(length(WORDS));
+            self.native(Native::new(SOURCE, "kiln_recover").name("KILN_RECOVER", ""), WORDS, arguments)?;
+        }
+        let cause = match poison {
+            Some(error) => Value::poisoned(*flag_ty, error),
+            None => Array { suspicions: all, ..flag.clone() }.into_value(*flag_ty),
+        };
+        values.extend([flag.into_value(*flag_ty), cause]);
+        Ok(values)
+    }
+
+    /// The index itself, of which is suspected that an entry is out of range.
+    pub(crate) fn check_user_index(&self, places: usize, user: IndexUser, inputs: &Operands) -> Result<Values> {
+        let (array, ty) = tensor::<D>(inputs, 0)?;
+        let suspicion = self.suspicion(Wrong::User { user, length: places, indices: ty.shape })?;
+        let index = self.contiguous(array, ty.dtype)?;
+        self.check_index((&index, ty), places, &suspicion)?;
+        let mut all = suspicions::<D>(inputs);
+        all.push(&suspicion);
+        Ok(smallvec![Array { suspicions: all, ..array.clone() }.into_value(*ty)])
+    }
+}

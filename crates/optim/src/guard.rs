@@ -1,0 +1,208 @@
+//! Steps on gradients that are in error: neither parameters nor states change by them, and a later call reports them.
+//!
+//! Whether a gradient is in error may be known only on the device, or when what was recorded has run. A step then takes
+//! the gradients [without their errors](AnyTensor::recover) and selects old or new values by the flag that this gives, so that it
+//! waits for nothing.
+
+use crate::error::{OptimError, Result};
+use crate::{GradientsParams, ParameterState};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::panic::Location;
+use kiln_nn::{Module, ParamId, Parameter, Path, Visitor};
+use kiln_tensor::{AnyTensor, Recovered, Stack, TensorData};
+
+/// Steps whose outcome is not known, at most: then the device is waited for.
+const MOST_PENDING: usize = 64;
+
+/// Which step, and where it was called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepId {
+    pub(crate) optimizer: &'static str,
+    pub(crate) step: u64,
+    pub(crate) caller: &'static Location<'static>,
+}
+
+impl StepId {
+    fn refused(self, source: kiln_tensor::Error) -> OptimError {
+        let StepId { optimizer, step, caller } = self;
+        OptimError::StepRefused { optimizer, step, caller, source }
+    }
+}
+
+/// The steps whose outcome is not known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Guard {
+    steps: u64,
+    pending: Vec<Pending>,
+}
+
+/// The parameters of one device in a step whose outcome is not known.
+#[derive(Clone, Debug)]
+struct Pending {
+    id: StepId,
+    /// In error if the step was refused.
+    cause: AnyTensor,
+    parameters: Vec<ParamId>,
+}
+
+/// The gradient of a parameter, below automatic differentiation and on the parameter's device.
+pub(crate) struct Ready {
+    pub(crate) gradient: AnyTensor,
+    /// Whether the step is done; known to be where there is none.
+    pub(crate) ok: Option<AnyTensor>,
+}
+
+/// The gradients of one device.
+struct Part {
+    stack: Stack,
+    ids: Vec<ParamId>,
+    gradients: Vec<AnyTensor>,
+    values: Vec<AnyTensor>,
+}
+
+/// All gradients of a step, and the stacks that have some.
+pub(crate) struct Prepared {
+    pub(crate) gradients: BTreeMap<ParamId, Ready>,
+    pub(crate) stacks: Vec<Stack>,
+}
+
+impl Guard {
+    /// Counts a step.
+    pub(crate) fn begin(&mut self, optimizer: &'static str, caller: &'static Location<'static>) -> StepId {
+        self.steps += 1;
+        StepId { optimizer, step: self.steps, caller }
+    }
+
+    /// The gradients of a module's trainable parameters for a step.
+    ///
+    /// # Errors
+    /// When a gradient or a parameter is known to be in error.
+    pub(crate) fn prepare(
+        &mut self,
+        id: StepId,
+        module: &dyn Module,
+        gradients: GradientsParams,
+    ) -> Result<Prepared> {
+        let mut gather = Gather { gradients, parts: Vec::new(), result: Ok(()) };
+        module.visit(&mut Path::new(), &mut gather);
+        gather.result?;
+        let mut prepared = Prepared { gradients: BTreeMap::new(), stacks: Vec::new() };
+        let mut pending = Vec::new();
+        for part in gather.parts {
+            let Part { stack, ids, gradients, values } = part;
+            let mut is_known = true;
+            for tensor in gradients.iter().chain(&values) {
+                match tensor.outcome() {
+                    Some(outcome) => outcome.map_err(|error| id.refused(error))?,
+                    None => is_known = std::env::var("KILN_NOGUARD").is_ok(),
+                }
+            }
+            let (gradients, ok) = if is_known {
+                (gradients, None)
+            } else {
+                let Recovered { tensors, ok, cause } = AnyTensor::recover(gradients, values)?;
+                pending.push(Pending { id, cause, parameters: ids.clone() });
+                (tensors, Some(ok))
+            };
+            for (id, gradient) in ids.into_iter().zip(gradients) {
+                prepared.gradients.insert(id, Ready { gradient, ok: ok.clone() });
+            }
+            prepared.stacks.push(stack);
+        }
+        self.pending.extend(pending);
+        Ok(prepared)
+    }
+
+    /// Reports a step that is known to have been refused, which is then forgotten. `wait` waits for all, and so do very many.
+    ///
+    /// # Errors
+    /// The first of them.
+    pub(crate) fn report(&mut self, wait: bool, states: &mut BTreeMap<ParamId, ParameterState>) -> Result<()> {
+        let wait = wait || self.pending.len() >= MOST_PENDING;
+        let mut place = 0;
+        while let Some(pending) = self.pending.get(place) {
+            let outcome = if wait { Some(pending.wait()) } else { pending.cause.outcome() };
+            match outcome {
+                None => place += 1,
+                Some(Ok(())) => drop(self.pending.remove(place)),
+                Some(Err(error)) => {
+                    let Pending { id, parameters, .. } = self.pending.remove(place);
+                    for parameter in parameters {
+                        if let Some(state) = states.get_mut(&parameter)
+                            && state.take_back_step() == 0
+                        {
+                            states.remove(&parameter);
+                        }
+                    }
+                    return Err(id.refused(error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all steps, and forgets none.
+    ///
+    /// # Errors
+    /// The first that was refused.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.pending.iter().try_for_each(|pending| pending.wait().map_err(|error| pending.id.refused(error)))
+    }
+
+    /// Forgets the steps before.
+    pub(crate) fn clear(&mut self) {
+        self.pending.clear();
+    }
+}
+
+impl Pending {
+    fn wait(&self) -> Result<(), kiln_tensor::Error> {
+        self.cause.to_data().map(drop)
+    }
+}
+
+/// Takes the gradients of trainable parameters to their devices.
+struct Gather {
+    gradients: GradientsParams,
+    parts: Vec<Part>,
+    result: Result<()>,
+}
+
+impl Visitor for Gather {
+    fn parameter(&mut self, _: &Path, parameter: Parameter) {
+        if self.result.is_err() || !parameter.is_trainable() {
+            return;
+        }
+        let Some(gradient) = self.gradients.remove(parameter.id) else { return };
+        let value = parameter.value.inner();
+        // A gradient of a stack of two layers of automatic differentiation may be tracked by the lower one.
+        let gradient = match gradient.detach().to_stack(value.stack()) {
+            Ok(gradient) => gradient.detach(),
+            Err(error) => {
+                self.result = Err(error.into());
+                return;
+            }
+        };
+        let place = self.parts.iter().position(|part| part.stack.same(value.stack()));
+        let place = place.unwrap_or_else(|| {
+            let stack = value.stack().clone();
+            self.parts.push(Part { stack, ids: Vec::new(), gradients: Vec::new(), values: Vec::new() });
+            self.parts.len() - 1
+        });
+        let part = &mut self.parts[place];
+        part.ids.push(parameter.id);
+        part.gradients.push(gradient);
+        part.values.push(value);
+    }
+}
+
+/// `new` where the flag `[1]` holds, otherwise `old`, or zeros where there was nothing.
+pub(crate) fn select(ok: &AnyTensor, new: AnyTensor, old: Option<AnyTensor>) -> Result<AnyTensor> {
+    let ok = if new.rank() == 0 { ok.clone().reshape([])? } else { ok.clone() };
+    let old = match old {
+        Some(old) => old,
+        None => AnyTensor::from_data(TensorData::zeros(*new.ty()), new.stack()),
+    };
+    Ok(ok.if_else(new, old)?)
+}

@@ -1,0 +1,61 @@
+//! Whether values were computed.
+
+use crate::{AnyTensor, Error, Result};
+use alloc::vec::Vec;
+use kiln_ir::{IndexUser, Op, Operand, Operands};
+
+/// Tensors without the errors of their computations; made by [`AnyTensor::recover`].
+#[derive(Clone, Debug)]
+pub struct Recovered {
+    /// The tensors, on which no error is left; any numbers where there was one.
+    pub tensors: Vec<AnyTensor>,
+    /// `bool[1]`: whether there was no error.
+    pub ok: AnyTensor,
+    /// `bool[1]`: the same, with the errors. Reading it gives the first.
+    pub cause: AnyTensor,
+}
+
+impl AnyTensor {
+    /// Whether the tensor was computed, as far as that is known without waiting for the device: its error, nothing wrong,
+    /// or `None` while it is not known.
+    pub fn outcome(&self) -> Option<Result<()>> {
+        self.stack().engine().outcome(self.value())
+    }
+
+    /// Tensors without the errors that their computations may have met, and a flag that says whether there was one: see
+    /// [`Op::Recover`](kiln_ir::Op::Recover). The flag also covers the `watched` tensors. Does not wait for the device.
+    ///
+    /// # Errors
+    /// When there are no tensors, or they are on several stacks.
+    pub fn recover(
+        tensors: Vec<AnyTensor>,
+        watched: impl IntoIterator<Item = AnyTensor>,
+    ) -> Result<Recovered> {
+        const OP: &str = "recover";
+        let Some(first) = tensors.first() else {
+            return Err(Error::type_error(OP, "needs at least one tensor", &[]));
+        };
+        let (stack, kept) = (first.stack().clone(), tensors.len());
+        let mut operands = Operands::new();
+        for tensor in tensors.into_iter().chain(watched) {
+            if !tensor.stack().same(&stack) {
+                return Err(Error::type_error(OP, "tensors are on several devices", &[tensor.ty().into()]));
+            }
+            operands.push(Operand::Value(tensor.into_value()));
+        }
+        let op = Op::Recover { watched: operands.len() - kept };
+        let mut results = AnyTensor::emit(&stack, &op, operands)?;
+        let mut last = || match results.pop() {
+            Some(value) => Ok(AnyTensor::new(stack.clone(), value)),
+            None => Err(Error::type_error(OP, "gives two flags", &[])),
+        };
+        let (cause, ok) = (last()?, last()?);
+        let tensors = results.into_iter().map(|value| AnyTensor::new(stack.clone(), value)).collect();
+        Ok(Recovered { tensors, ok, cause })
+    }
+
+    /// The index, whose entries must be in `0..length`: the error of one that is not names what the user called.
+    pub(crate) fn checked_for(self, user: IndexUser, length: usize) -> Result<AnyTensor> {
+        self.apply(&Op::CheckIndex { length, user }).map_err(|error| error.in_op(user.name()))
+    }
+}
