@@ -153,6 +153,8 @@ pub(super) fn of_type(op: &Op, ty: TensorType) -> Option<Op> {
         | Op::Put { .. }
         | Op::Scatter { .. }
         | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
         | Op::MatMul
         | Op::MatMulFloat8 { .. }
         | Op::Softmax { .. }
