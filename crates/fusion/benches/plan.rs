@@ -98,7 +98,8 @@ fn plan(program: &Program) {
 
 fn run(program: &Program) {
     let engine = Fusion::with_mode(Arc::new(Cpu::with_threads(1)), Mode::On);
-    let input = |ty: &TensorType| engine.write(TensorData::new(vec![0.5f32; ty.num_elements()], ty.shape).unwrap());
+    let input =
+        |ty: &TensorType| engine.write(TensorData::new(vec![0.5f32; ty.num_elements()], ty.shape).unwrap());
     let inputs: Values = program.inputs.iter().map(input).collect();
     for value in program.run(&engine, inputs) {
         std::hint::black_box(block_on(engine.read(value)).unwrap());
