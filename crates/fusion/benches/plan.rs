@@ -7,8 +7,8 @@
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Plan};
 use kiln_ir::{
-    Binary, DType, Engine, Instruction, Op, PadAxis, Program, ProgramOperand, Reduction, Scalar, Shape,
-    SliceAxis, TensorData, TensorType, Unary, Values, block_on,
+    Binary, DType, Engine, Instruction, Op, PadAxis, Program, ProgramOperand, Recorder, Reduction, Scalar,
+    Shape, SliceAxis, TensorData, TensorType, Unary, Values, Var, block_on, gradient_program,
 };
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ const LENGTH: usize = 4;
 
 type Build = fn(&mut Builder, usize);
 
-const PROGRAMS: [(&str, Build); 8] = [
+const PROGRAMS: [(&str, Build); 9] = [
+    ("multilayer perceptron", perceptron),
     ("chain", chain),
     ("diamonds", diamonds),
     ("ladder", ladder),
@@ -97,7 +98,8 @@ fn plan(program: &Program) {
 
 fn run(program: &Program) {
     let engine = Fusion::with_mode(Arc::new(Cpu::with_threads(1)), Mode::On);
-    let input = |ty: &TensorType| engine.write(TensorData::new(vec![0.5f32; ty.num_elements()], ty.shape).unwrap());
+    let input =
+        |ty: &TensorType| engine.write(TensorData::new(vec![0.5f32; ty.num_elements()], ty.shape).unwrap());
     let inputs: Values = program.inputs.iter().map(input).collect();
     for value in program.run(&engine, inputs) {
         std::hint::black_box(block_on(engine.read(value)).unwrap());
@@ -166,6 +168,39 @@ impl Builder {
         self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.random >> 33) as usize % count
     }
+}
+
+/// The sum of what a multilayer perceptron gives, of an input and a weight and a bias for each layer.
+fn loss<'e>(given: &[Var<'e>]) -> Var<'e> {
+    let shape = given[0].ty().shape;
+    let layer = |x: Var<'e>, parameters: &[Var<'e>]| {
+        (x.matmul(&parameters[0]) + parameters[1].broadcast(shape)).tanh()
+    };
+    given[1..].chunks_exact(2).fold(given[0].clone(), layer).sum(&[0, 1])
+}
+
+/// The gradient of a multilayer perceptron, with plain gradient descent.
+fn perceptron(builder: &mut Builder, size: usize) {
+    /// Ops of a layer: forward, backward and the update.
+    const OPS: usize = 20;
+    const WIDTH: usize = 8;
+    let layers = size.div_ceil(OPS);
+    let [square, row] = [[WIDTH, WIDTH], [1, WIDTH]].map(|shape| TensorType::new(shape, DType::F32));
+    let types: Vec<TensorType> = [square].into_iter().chain([square, row].repeat(layers)).collect();
+    let gradients = gradient_program(&Recorder::trace(&types, |given| vec![loss(given)])).unwrap();
+    builder.program = gradients;
+    builder.types = builder.program.inputs.clone();
+    let results = builder.program.instructions.iter().flat_map(|instruction| instruction.results.clone());
+    builder.types.extend(results.collect::<Vec<_>>());
+    let gradients: Vec<ProgramOperand> = builder.program.outputs.clone();
+    let mut outputs = Vec::new();
+    for (parameter, gradient) in gradients.into_iter().enumerate() {
+        if let ProgramOperand::Slot(gradient) = gradient {
+            let step = builder.times(gradient, 0.01);
+            outputs.push(builder.binary(Binary::Sub, parameter, step));
+        }
+    }
+    builder.outputs(outputs);
 }
 
 fn chain(builder: &mut Builder, size: usize) {

@@ -3,8 +3,8 @@
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Plan};
 use kiln_ir::{
-    Binary, Comparison, DType, Engine, Instruction, Op, Program, ProgramOperand, Recorder, Reduction, Shape, TensorData,
-    TensorType, Unary, Value, Var, block_on,
+    Binary, Comparison, DType, Engine, Instruction, Op, Program, ProgramOperand, Recorder, Reduction, Shape,
+    TensorData, TensorType, Unary, Value, Var, block_on,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,9 @@ fn as_without_fusion(
             let same = a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-5 * a.abs();
             assert!(same, "{b} instead of {a}");
         }
-        let program = Recorder::trace(&data.each_ref().map(|data| data.ty()), |given| vec![body(given[0].clone(), &given[1])]);
+        let program = Recorder::trace(&data.each_ref().map(|data| data.ty()), |given| {
+            vec![body(given[0].clone(), &given[1])]
+        });
         assert!(!Plan::of_program(&program).steps().is_empty());
     });
 }

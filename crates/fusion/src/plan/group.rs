@@ -28,6 +28,9 @@ const MAX_INPUTS: usize = 32;
 /// A region has no more members: what is done for a region takes time that grows with the region, and larger ones gain nothing.
 const MAX_MEMBERS: usize = Nest::MAX_VALUES;
 
+/// Groups of so few members together are built again to become one, each time that something could make it possible.
+const FEW: usize = 64;
+
 /// Loading a value of so many elements twice is worth joining kernels that have nothing else in common.
 pub(super) const WORTH_SHARING: usize = 1 << 14;
 
@@ -46,8 +49,8 @@ pub(crate) struct Group {
     before: Vec<usize>,
     /// Those that must run before, of the same [window](order).
     ancestors: Bits,
-    /// How often it is among what other groups need.
-    followers: usize,
+    /// The groups of its window that need what it makes. Some have become part of others since.
+    followers: Vec<usize>,
     /// How many members it had together with another when they did not become one.
     refused: BTreeMap<usize, usize>,
     pub(crate) notes: Vec<String>,
@@ -300,8 +303,6 @@ impl Finder<'_> {
     /// Whether it is worth the time to build two groups as one: not where they are too large for one kernel, nor where they were
     /// refused before and have hardly grown.
     fn may_merge(&self, into: usize, other: usize) -> bool {
-        /// Groups of so few members are tried each time.
-        const FEW: usize = 64;
         let [a, b] = [into, other].map(|group| &self.groups[group]);
         let (members, values) =
             (a.members.len() + b.members.len(), a.body.nest.num_values() + b.body.nest.num_values());
@@ -311,13 +312,18 @@ impl Finder<'_> {
         members <= MAX_MEMBERS && values <= Nest::MAX_VALUES + MAX_INPUTS && has_grown
     }
 
-    /// Two groups in an order in which all members of the second come after those of the first, if a body may begin with the first.
+    /// Two groups in an order in which the members of the second can be pushed behind those of the first: because they all come after
+    /// these, or because nothing of the first needs them. The latter changes the order of the pushes, and is worth it for large groups.
     fn in_succession(&self, a: usize, b: usize) -> Option<(usize, usize)> {
         let members = |group: usize| &self.groups[group].members;
         let lies_before = |a: usize, b: usize| members(a).last() < members(b).first();
-        let (first, second) = if lies_before(a, b) { (a, b) } else { (b, a) };
-        let is_plain = self.groups[second].kind == Kind::Kernel;
-        (is_plain && lies_before(first, second)).then_some((first, second))
+        let is_large = members(a).len() + members(b).len() > FEW;
+        let follows = |first: usize, second: usize| {
+            let is_free = is_large && !self.comes_after(first, second);
+            self.groups[second].kind == Kind::Kernel && (is_free || lies_before(first, second))
+        };
+        let (more, less) = if members(a).len() < members(b).len() { (b, a) } else { (a, b) };
+        [(more, less), (less, more)].into_iter().find(|&(first, second)| follows(first, second))
     }
 
     /// What [`build`](Finder::build) makes of two such groups, in the time that the second takes: the body of the first is taken.
@@ -395,7 +401,7 @@ impl Group {
             body,
             before: Vec::new(),
             ancestors: Bits::default(),
-            followers: 0,
+            followers: Vec::new(),
             refused: BTreeMap::new(),
             notes: Vec::new(),
         }

@@ -43,7 +43,9 @@ impl Finder<'_> {
             {
                 for &entry in &finish.tail {
                     holders[entry as usize].retain(|holder| *holder != group);
-                    if let Some(reader) = finish.reader.filter(|reader| !holders[entry as usize].contains(reader)) {
+                    if let Some(reader) =
+                        finish.reader.filter(|reader| !holders[entry as usize].contains(reader))
+                    {
                         holders[entry as usize].push(reader);
                     }
                 }

@@ -93,11 +93,7 @@ impl Finder<'_> {
         let mut before = core::mem::take(&mut self.groups[group].before);
         before.iter_mut().for_each(|maker| *maker = self.became(*maker));
         before.sort_unstable();
-        before.dedup_by(|again, maker| {
-            let is_again = again == maker;
-            self.groups[*again].followers -= usize::from(is_again);
-            is_again
-        });
+        before.dedup();
         before
     }
 
@@ -109,74 +105,62 @@ impl Finder<'_> {
         makers.dedup();
         makers.retain(|maker| before.binary_search(maker).is_err());
         let mut added = Bits::default();
-        for &maker in &makers {
-            self.groups[maker].followers += 1;
-            if is_same_window(maker, group) {
-                added.join(&self.groups[maker].ancestors);
-                added.set(maker);
-            }
+        for &maker in makers.iter().filter(|&&maker| is_same_window(maker, group)) {
+            self.groups[maker].followers.push(group);
+            added.join(&self.groups[maker].ancestors);
+            added.set(maker);
         }
         before.extend(makers);
-        self.groups[group].before = before;
-        self.add_ancestors(group, &added);
-    }
-
-    /// Notes that groups come before one, and before all that come after it.
-    fn add_ancestors(&mut self, group: usize, added: &Bits) {
         let state = &mut self.groups[group];
-        if added.is_within(&state.ancestors) {
-            return;
-        }
-        state.ancestors.join(added);
-        if state.followers > 0 {
-            for later in self.window_of(group) {
-                if self.groups[later].ancestors.has(group) {
-                    self.groups[later].ancestors.join(added);
-                }
-            }
+        state.before = before;
+        if !added.is_within(&state.ancestors) {
+            state.ancestors.join(&added);
+            self.spread(group, &added, None);
         }
     }
 
     /// Notes that a group is part of another of its window: what came after the one that is gone comes after the one that is left.
     pub(super) fn become_part(&mut self, gone: usize, into: usize) {
-        let mut before = self.resolved(into);
-        let of_gone = self.resolved(gone);
         self.became[gone] = into;
-        self.groups[into].followers += self.groups[gone].followers;
-        for maker in of_gone {
-            if before.contains(&maker) {
-                self.groups[maker].followers -= 1;
-            } else {
-                before.push(maker);
-            }
-        }
+        let before = core::mem::take(&mut self.groups[gone].before);
+        self.groups[into].before.extend(before);
+        let mut before = self.resolved(into);
         // Neither needs the other any more.
-        let count = before.len();
-        before.retain(|&maker| maker != gone && maker != into);
-        self.groups[into].followers -= count - before.len();
-        self.groups[into].before = before;
+        before.retain(|&maker| maker != into);
+        let followers = core::mem::take(&mut self.groups[gone].followers);
         let mut ancestors = core::mem::take(&mut self.groups[gone].ancestors);
-        ancestors.join(&self.groups[into].ancestors);
+        let state = &mut self.groups[into];
+        ancestors.join(&state.ancestors);
         ancestors.clear(gone);
         ancestors.clear(into);
-        if self.groups[into].followers > 0 {
-            for later in self.window_of(into) {
-                let later = &mut self.groups[later].ancestors;
-                if later.has(gone) {
-                    later.clear(gone);
-                    later.set(into);
-                }
-                if later.has(into) {
-                    later.join(&ancestors);
-                }
-            }
-        }
-        self.groups[into].ancestors = ancestors;
+        state.before = before;
+        state.followers.extend(followers);
+        state.ancestors = ancestors.clone();
+        ancestors.set(into);
+        self.spread(into, &ancestors, Some(gone));
     }
 
-    fn window_of(&self, group: usize) -> core::ops::Range<usize> {
-        let first = group / WINDOW * WINDOW;
-        first..self.groups.len().min(first + WINDOW)
+    /// Notes that groups come before all that comes after one, of which another has become part.
+    fn spread(&mut self, group: usize, added: &Bits, gone: Option<usize>) {
+        let mut left = alloc::vec![group];
+        while let Some(group) = left.pop() {
+            let mut followers = core::mem::take(&mut self.groups[group].followers);
+            followers.iter_mut().for_each(|later| *later = self.became(*later));
+            followers.sort_unstable();
+            followers.dedup();
+            followers.retain(|&later| later != group);
+            for &later in &followers {
+                let ancestors = &mut self.groups[later].ancestors;
+                let had = gone.is_some_and(|gone| ancestors.has(gone));
+                gone.into_iter().for_each(|gone| ancestors.clear(gone));
+                // What comes after one that knows already knows as well.
+                if had || !added.is_within(ancestors) {
+                    ancestors.join(added);
+                    left.push(later);
+                }
+            }
+            self.groups[group].followers = followers;
+        }
     }
 
     /// Makes what each group needs name the groups as they are in the end.
