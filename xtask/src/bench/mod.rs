@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: [`core`] measures what a user waits for, [`cpu`] and [`gpu`] compare with other frameworks.
+//! `cargo xtask bench`: [`core`] measures what a user waits for, [`shapes`] what changing shapes cost, [`cpu`] and [`gpu`]
+//! compare with other frameworks.
 
 mod child;
 mod core;
@@ -8,6 +9,7 @@ mod measure;
 mod peer;
 mod report;
 mod row;
+mod shapes;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,18 +17,20 @@ use std::process::ExitCode;
 use crate::args::Args;
 use crate::process::{self, at};
 
-/// `cargo xtask bench core|cpu|gpu`.
+/// `cargo xtask bench core|cpu|gpu|shapes`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     match words.split_first() {
         Some((kind, rest)) if kind == "core" => core::run(rest),
         Some((kind, rest)) if kind == "cpu" => cpu::run(rest),
         Some((kind, rest)) if kind == "gpu" => gpu::run(rest),
+        Some((kind, rest)) if kind == "shapes" => shapes::run(rest),
         Some((kind, _)) => Err(format!("`{kind}` cannot be measured\n  hint: {KINDS}")),
         None => Err(format!("say what to measure\n  hint: {KINDS}")),
     }
 }
 
-const KINDS: &str = "cargo xtask bench core, cargo xtask bench cpu, or cargo xtask bench gpu";
+const KINDS: &str =
+    "cargo xtask bench core, cargo xtask bench cpu, cargo xtask bench gpu, or cargo xtask bench shapes";
 
 const LEAST_REPEATS: usize = 7;
 const DEFAULT_REPEATS: usize = 15;
