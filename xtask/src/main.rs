@@ -62,6 +62,11 @@ commands
              --tflops N, --gb-per-s N
                            what the device can do, of which figures are then told as a share
              --record FILE also write the table as Markdown; its section Notes is kept
+  bench shapes
+           measure a training step when each step has another batch length, against its targets
+             --json        one JSON line for each figure instead of a table
+             --backend NAME
+                           cpu, flex or cuda (default: cpu)
   bundle PACKAGE...
            pack the packages' test programs, stripped, into target/bundle with a run.sh, and an apart.sh that runs
            each test in a process of its own

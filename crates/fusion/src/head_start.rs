@@ -31,8 +31,8 @@ const LEAST_OVERWRITTEN: usize = 1 << 20;
 /// It doubles each time that one is not.
 const AGREED: [u32; 2] = [2, 64];
 
-/// Beginnings that are kept; when there are more, all are dropped.
-const MOST_BEGINNINGS: usize = 1024;
+/// Beginnings that are kept, of some 100 bytes each; when there are more, those of plans that are gone are dropped, or all.
+const MOST_BEGINNINGS: usize = 1 << 14;
 
 /// What a recording is expected to be.
 #[derive(Default)]
@@ -239,7 +239,10 @@ impl Beginnings {
     /// Learns what a recording was, and whether something else was expected.
     fn learn(&mut self, hash: u64, plan: &Arc<Plan>, end: usize, was_wrong: bool) {
         if self.by_hash.len() >= MOST_BEGINNINGS && !self.by_hash.contains_key(&hash) {
-            self.by_hash.clear();
+            self.by_hash.retain(|_, beginning| beginning.plan.strong_count() > 0);
+            if self.by_hash.len() > MOST_BEGINNINGS / 2 {
+                self.by_hash.clear();
+            }
         }
         let [at_first, at_most] = AGREED;
         let new = || Beginning { plan: Weak::new(), end, agreed: 0, needed: at_first };

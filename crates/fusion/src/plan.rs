@@ -20,7 +20,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 pub(crate) use derive::{Draft, Template};
 pub(crate) use graph::is_constant_of;
-use kiln_ir::{FusedOp, Instruction, Op, Operand, Operands, Program, ProgramOperand, Regions, Scalar, TensorType, Value};
+use kiln_ir::{
+    FusedOp, Instruction, Op, Operand, Operands, Program, ProgramOperand, Regions, Scalar, TensorType, Value,
+};
 use smallvec::SmallVec;
 
 /// What a plan is for: two recordings with equal structure run the same plan.

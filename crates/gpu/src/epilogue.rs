@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Programs that are kept at most; when there are more, all are dropped and read again.
-const MOST: usize = 4096;
+const MOST: usize = 1 << 14;
 
 /// What is known of programs, by their addresses.
 #[derive(Default)]

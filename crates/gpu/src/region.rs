@@ -82,8 +82,9 @@ pub(crate) enum Does {
     Iota,
 }
 
-/// Regions that are kept at most; when there are more, all are dropped, and their kernels found again by source.
-const MOST: usize = 4096;
+/// Regions that are kept at most; when there are more, all are dropped, and their kernels found again by source. A training
+/// step has some ten for each set of shapes, of about 5 KiB each.
+const MOST: usize = 1 << 14;
 
 impl<D: Driver> Default for Regions<D> {
     fn default() -> Self {

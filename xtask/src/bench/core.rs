@@ -28,7 +28,7 @@ const CLEAN_TARGET_S: f64 = 60.0;
 
 /// One measured number. Smaller is better.
 #[derive(Debug, PartialEq)]
-struct Figure {
+pub(super) struct Figure {
     name: String,
     measured: f64,
     unit: String,
@@ -134,7 +134,7 @@ impl Figure {
         Self { name: name.to_owned(), measured, unit: "s".to_owned(), target }
     }
 
-    fn from_json(line: &str) -> Option<Self> {
+    pub(super) fn from_json(line: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(line).ok()?;
         Some(Self {
             name: value["name"].as_str()?.to_owned(),
@@ -144,11 +144,11 @@ impl Figure {
         })
     }
 
-    fn to_json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         json!({"name": self.name, "measured": self.measured, "unit": self.unit, "target": self.target})
     }
 
-    fn verdict(&self) -> &'static str {
+    pub(super) fn verdict(&self) -> &'static str {
         match self.target {
             Some(target) if self.measured <= target => "met",
             Some(_) => "missed",
@@ -157,7 +157,7 @@ impl Figure {
     }
 }
 
-fn rows(figures: &[Figure]) -> Vec<Vec<String>> {
+pub(super) fn rows(figures: &[Figure]) -> Vec<Vec<String>> {
     let mut rows = vec![row(["figure", "measured", "target", ""])];
     for figure in figures {
         let target =

@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: [`core`] measures what a user waits for, [`plan`] whether fusion's time for each op grows with a program,
-//! [`cpu`] and [`gpu`] compare with other frameworks.
+//! [`shapes`] the cost of changing shapes; [`cpu`] and [`gpu`] compare with other frameworks.
 
 mod child;
 mod core;
@@ -10,6 +10,7 @@ mod peer;
 mod plan;
 mod report;
 mod row;
+mod shapes;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,20 +18,21 @@ use std::process::ExitCode;
 use crate::args::Args;
 use crate::process::{self, at};
 
-/// `cargo xtask bench core|plan|cpu|gpu`.
+/// `cargo xtask bench core|plan|shapes|cpu|gpu`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     match words.split_first() {
         Some((kind, rest)) if kind == "core" => core::run(rest),
         Some((kind, rest)) if kind == "plan" => plan::run(rest),
         Some((kind, rest)) if kind == "cpu" => cpu::run(rest),
         Some((kind, rest)) if kind == "gpu" => gpu::run(rest),
+        Some((kind, rest)) if kind == "shapes" => shapes::run(rest),
         Some((kind, _)) => Err(format!("`{kind}` cannot be measured\n  hint: {KINDS}")),
         None => Err(format!("say what to measure\n  hint: {KINDS}")),
     }
 }
 
 const KINDS: &str =
-    "cargo xtask bench core, cargo xtask bench plan, cargo xtask bench cpu, or cargo xtask bench gpu";
+    "cargo xtask bench core, plan, shapes, cpu or gpu";
 
 const LEAST_REPEATS: usize = 7;
 const DEFAULT_REPEATS: usize = 15;

@@ -163,9 +163,11 @@ impl Region {
     /// The memory that it takes, with code for launches that overwrite operands.
     pub(super) fn bytes(&self) -> usize {
         let Kernel { body, params, .. } = &self.kernel;
-        let bindings = self.launch.bindings.iter().map(|binding| {
-            size_of_val(binding) + size_of_val(&binding.strides[..]) + size_of::<usize>()
-        });
+        let bindings = self
+            .launch
+            .bindings
+            .iter()
+            .map(|binding| size_of_val(binding) + size_of_val(&binding.strides[..]) + size_of::<usize>());
         size_of::<Region>()
             + size_of_val(&body[..])
             + size_of_val(&params[..])

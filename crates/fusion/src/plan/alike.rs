@@ -284,19 +284,27 @@ impl Answers {
             }
             result += entry.results.len();
         }
-        let mut parts: BTreeMap<usize, SmallVec<[usize; 6]>> = BTreeMap::new();
+        let mut joins: Vec<(usize, Factors)> = Vec::new();
         for (from, to) in pairs {
-            self.reshape(&shapes[from as usize], &shapes[to as usize], &mut parts);
+            self.reshape(&shapes[from as usize], &shapes[to as usize], &mut joins);
+        }
+        let parts: BTreeMap<usize, Factors> = joins.iter().cloned().collect();
+        for (joined, factors) in &joins {
+            let (mut known, mut own) = (Factors::new(), Factors::new());
+            cut(&parts, *joined, &mut known);
+            factors.iter().for_each(|&factor| cut(&parts, factor, &mut own));
+            if known != own {
+                [*joined].iter().chain(&known).chain(&own).for_each(|&length| self.add_itself(length));
+            }
         }
         Some(())
     }
 
-    /// The pieces that a reshape cuts both shapes into. Where a length is known by other factors than before, or several
-    /// axes become several others, axes are cut where only the lengths themselves tell.
-    fn reshape(&mut self, from: &Shape, to: &Shape, parts: &mut BTreeMap<usize, SmallVec<[usize; 6]>>) {
-        let long = |shape: &Shape| -> SmallVec<[usize; 6]> {
-            shape.iter().copied().filter(|&length| length > 1).collect()
-        };
+    /// The axes that a reshape joins or cuts, with their parts. Where several axes become several others, only the lengths
+    /// themselves tell how they are cut.
+    fn reshape(&mut self, from: &Shape, to: &Shape, joins: &mut Vec<(usize, Factors)>) {
+        let long =
+            |shape: &Shape| -> Factors { shape.iter().copied().filter(|&length| length > 1).collect() };
         let (from, to) = (long(from), long(to));
         let (mut i, mut j) = (0, 0);
         while i < from.len() && j < to.len() {
@@ -312,21 +320,23 @@ impl Answers {
             }
             self.add(i - start);
             self.add(j - begin);
-            let (joined, factors) = match (&from[start..i], &to[begin..j]) {
-                ([_], [_]) => continue,
-                ([joined], factors) | (factors, [joined]) => (*joined, factors),
-                (left, right) => {
-                    left.iter().chain(right).for_each(|&length| self.add_itself(length));
-                    continue;
-                }
-            };
-            let known = parts.entry(joined).or_insert_with(|| factors.into());
-            if known[..] != *factors {
-                let lengths: SmallVec<[usize; 6]> =
-                    [joined].iter().chain(known.iter()).chain(factors).copied().collect();
-                lengths.iter().for_each(|&length| self.add_itself(length));
+            match (&from[start..i], &to[begin..j]) {
+                ([_], [_]) => {}
+                ([joined], factors) | (factors, [joined]) => joins.push((*joined, factors.into())),
+                (left, right) => left.iter().chain(right).for_each(|&length| self.add_itself(length)),
             }
         }
+    }
+}
+
+/// The lengths of axes that are joined, outermost first.
+type Factors = SmallVec<[usize; 6]>;
+
+/// The finest parts of an axis, as far as they are known.
+fn cut(parts: &BTreeMap<usize, Factors>, length: usize, all: &mut Factors) {
+    match parts.get(&length) {
+        Some(factors) => factors.iter().for_each(|&factor| cut(parts, factor, all)),
+        None => all.push(length),
     }
 }
 

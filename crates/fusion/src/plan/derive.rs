@@ -124,7 +124,10 @@ impl Template {
 
     /// The bytes that it takes with its plan, which may be kept for itself as well.
     pub(crate) fn bytes(&self) -> usize {
-        self.plan.bytes() + self.better.bytes() + self.likeness.bytes() + self.originals.len() * size_of::<Option<usize>>()
+        self.plan.bytes()
+            + self.better.bytes()
+            + self.likeness.bytes()
+            + self.originals.len() * size_of::<Option<usize>>()
     }
 
     fn is_like(&self, likeness: &Likeness, draft: &Draft) -> bool {
@@ -211,3 +214,6 @@ impl Taken {
         types.iter().map(ty).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

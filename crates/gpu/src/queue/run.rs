@@ -15,8 +15,9 @@ use std::sync::{Arc, Weak};
 /// Steps of a run that is worth a graph.
 pub(super) const LEAST_STEPS: usize = 4;
 
-/// Forms that are kept; when there are more, all are dropped.
-const MOST_FORMS: usize = 1024;
+/// Forms that are kept; when there are more, the half that was not used for the longest time is dropped. A training step has
+/// some ten for each set of shapes.
+const MOST_FORMS: usize = 4096;
 
 /// How often a graph may refuse to be amended before its form is given up.
 pub(super) const MOST_REFUSALS: u32 = 4;
@@ -40,6 +41,8 @@ pub(super) struct Runner<D: Driver> {
     counters: Arc<Counters>,
     trace: Arc<Trace>,
     known: HashMap<Vec<Form>, Known<D>, Mixing>,
+    /// Counts the runs that are looked for.
+    clock: u64,
 }
 
 #[derive(Default)]
@@ -76,6 +79,8 @@ struct Known<D: Driver> {
     _functions: Vec<Arc<D::Function>>,
     graphs: Vec<Ready<D>>,
     refusals: u32,
+    /// When it was used last.
+    used: u64,
 }
 
 /// A graph, with the arguments that it has.
@@ -105,7 +110,7 @@ impl Counters {
 
 impl<D: Driver> Runner<D> {
     pub(super) fn new(driver: Arc<D>, counters: Arc<Counters>, trace: Arc<Trace>) -> Runner<D> {
-        Runner { driver, counters, trace, known: HashMap::default() }
+        Runner { driver, counters, trace, known: HashMap::default(), clock: 0 }
     }
 
     /// Queues a run.
@@ -138,18 +143,29 @@ impl<D: Driver> Runner<D> {
         Ok(())
     }
 
+    /// Drops the half of all forms that was not used for the longest time.
+    fn forget_oldest(&mut self) {
+        let mut used: Vec<u64> = self.known.values().map(|known| known.used).collect();
+        used.sort_unstable();
+        let middle = used[used.len() / 2];
+        self.known.retain(|_, known| known.used >= middle);
+    }
+
     /// Queues a run by its graph; `false` where it has none yet.
     fn replay(&mut self, steps: &[Step<D>]) -> Result<bool> {
         let settings = Form::Settings(self.driver.settings());
         let form: Vec<Form> = [settings].into_iter().chain(steps.iter().map(Form::of)).collect();
+        self.clock += 1;
         let Some(known) = self.known.get_mut(&form) else {
             if self.known.len() >= MOST_FORMS {
-                self.known.clear();
+                self.forget_oldest();
             }
             let functions = steps.iter().filter_map(function).collect();
-            self.known.insert(form, Known { _functions: functions, graphs: Vec::new(), refusals: 0 });
+            let known = Known { _functions: functions, graphs: Vec::new(), refusals: 0, used: self.clock };
+            self.known.insert(form, known);
             return Ok(false);
         };
+        known.used = self.clock;
         let Some(ready) = known.fitting(&*self.driver, &self.counters, steps) else { return Ok(false) };
         // SAFETY: the graph has the arguments of these steps, which hold their memory, and `alone` says why kernels and
         // products stay within it.

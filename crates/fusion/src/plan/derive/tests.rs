@@ -1,0 +1,188 @@
+//! A plan that is taken over is the one that the planner would have made.
+
+use super::*;
+use alloc::format;
+use kiln_ir::{Axes, Binary, DType, NormKind, PadAxis, Real, Recorder, Reduction, SliceAxis, Unary, Var};
+
+/// Batch, sequence, heads and lengths of heads, and another length.
+type Lengths = [usize; 5];
+
+/// What suits a GPU, as far as plans differ in it.
+fn many_threads() -> Regions {
+    Regions {
+        continue_products: false,
+        finish_products: true,
+        resident_row: 1 << 14,
+        whole_rows: true,
+        many_rows: 4096,
+        columns: true,
+        ..Regions::default()
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((self.0 >> 33) as usize) % bound
+    }
+}
+
+/// A recording of random ops whose choice does not depend on lengths.
+fn recording(seed: u64, lengths: Lengths) -> Structure {
+    let [batch, sequence, heads, width, other] = lengths;
+    let whole = heads * width;
+    let shapes: [&[usize]; 7] = [
+        &[batch, sequence, whole],
+        &[batch * sequence, whole],
+        &[batch, heads, sequence, width],
+        &[whole],
+        &[whole, whole],
+        &[whole, other],
+        &[batch, heads, sequence, sequence],
+    ];
+    let types: Vec<TensorType> = shapes.iter().map(|&shape| TensorType::new(shape, DType::F32)).collect();
+    let program = Recorder::trace(&types, |inputs| {
+        let mut random = Random(seed * 77 + 5);
+        let mut pool: Vec<Var<'_>> = inputs.to_vec();
+        for _ in 0..random.below(30) + 4 {
+            let x = pool[random.below(pool.len())].clone();
+            let new = step(&mut random, &pool, x, lengths);
+            pool.push(new);
+        }
+        let first = inputs.len();
+        let mut outputs = alloc::vec![pool[pool.len() - 1].clone()];
+        outputs.extend(pool[first..].iter().filter(|_| random.below(4) == 0).cloned());
+        outputs
+    });
+    Structure::of_program(&program)
+}
+
+fn step<'e>(random: &mut Random, pool: &[Var<'e>], x: Var<'e>, lengths: Lengths) -> Var<'e> {
+    let [batch, sequence, heads, width, other] = lengths;
+    let whole = heads * width;
+    let (rank, shape) = (x.rank(), x.shape());
+    let is_float = x.dtype() == DType::F32;
+    match random.below(16) {
+        0 if is_float => x.unary(Unary::Exp),
+        1 if is_float => x.unary(Unary::Tanh),
+        2 if is_float => x * 2.0 + 1.0,
+        3..=5 if is_float => {
+            let like = pool.iter().filter(|y| y.shape() == shape && y.dtype() == DType::F32);
+            let like: Vec<&Var<'e>> = like.collect();
+            x.binary(Binary::Mul, like[random.below(like.len())])
+        }
+        6 | 7 if is_float && rank > 0 => {
+            let axis = random.below(rank);
+            let reduced = x.reduce([Reduction::Sum, Reduction::Max][random.below(2)], &[axis]);
+            if random.below(2) == 0 { reduced } else { &x - &reduced.broadcast(shape) }
+        }
+        8 if is_float && rank > 0 => x.apply(Op::Softmax { axis: rank - 1, log: false }, &[]),
+        9 if is_float && rank > 0 => {
+            let epsilon = Real(1e-5);
+            x.apply(Op::Norm { kind: NormKind::Layer, axes: 1, epsilon }, &[])
+        }
+        // Reshapes between the forms that tensors of a transformer have.
+        10 | 11 => {
+            let forms: [&[usize]; 3] =
+                [&[batch, sequence, whole], &[batch * sequence, whole], &[batch, sequence, heads, width]];
+            let size = shape.num_elements();
+            let is_form = rank >= 2 && size == batch * sequence * whole;
+            if is_form { x.reshape(forms[random.below(3)]) } else { x.reshape([size]) }
+        }
+        12 if rank >= 2 => x.swap(rank - 1, rank - 2),
+        13 if is_float && rank >= 2 => {
+            let factors = pool.iter().filter(|y| y.rank() == 2 && y.shape()[0] == shape[rank - 1]);
+            match (factors.last(), rank) {
+                (Some(factor), 2) => x.matmul(factor),
+                _ => x.unary(Unary::Neg),
+            }
+        }
+        14 if is_float && rank > 0 => {
+            let mut pads = alloc::vec![PadAxis::default(); rank];
+            pads[rank - 1] = PadAxis::new(1, 2);
+            if random.below(2) == 0 { x.pad(pads, 0.0) } else { Var::concat(&[x.clone(), x], rank - 1) }
+        }
+        15 if rank > 0 && shape[0] > other => x.slice_axis(0, SliceAxis::range(0..shape[0] - 1)),
+        _ => x.cast(DType::BF16).cast(DType::F32),
+    }
+}
+
+/// Takes a recording over from one of other lengths, and compares: whether it was planned alike.
+fn is_taken_over(seed: u64, from: Lengths, to: Lengths, suited: Regions) -> bool {
+    let (plan, template) = Draft::new(recording(seed, from), suited).plan();
+    let Some(template) = template else { return false };
+    let template = template(Arc::new(plan));
+    match Draft::new(recording(seed, to), suited).derive(&template) {
+        Ok(plan) => {
+            plan.compare_with_full();
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+#[test]
+fn plans_of_random_recordings_are_those_that_would_be_made() {
+    let mut random = Random(11);
+    let mut taken = 0;
+    for seed in 0..2000 {
+        let from: Lengths = [random.below(9) + 2, random.below(40) + 2, 4, 24, 10];
+        let mut to = from;
+        if seed % 2 == 0 {
+            to[1] += random.below(4) + 1;
+        } else {
+            // All lengths change.
+            let most = [9, 60, 6, 30, 12];
+            to.iter_mut().zip(most).for_each(|(length, most)| *length = random.below(most) + 1);
+        }
+        let suited = if random.below(2) == 0 { Regions::default() } else { many_threads() };
+        taken += usize::from(is_taken_over(seed, from, to, suited));
+    }
+    assert!(taken > 100, "{taken} of 2000 were planned alike");
+}
+
+#[test]
+fn lengths_that_the_planner_cannot_tell_apart_are_planned_alike() {
+    let (from, to) = ([4, 37, 4, 24, 5000], [4, 38, 4, 24, 5000]);
+    let taken = (0..200).filter(|&seed| is_taken_over(seed, from, to, Regions::default())).count();
+    // The others join axes in more than one way, which lengths themselves decide.
+    assert!(taken > 60, "{taken} of 200");
+}
+
+#[test]
+fn a_length_that_another_axis_has_is_planned_for_itself() {
+    let taken = |to: Lengths| {
+        (0..100).filter(|&seed| is_taken_over(seed, [4, 37, 4, 24, 5000], to, Regions::default())).count()
+    };
+    assert_eq!(taken([4, 24, 4, 24, 5000]), 0, "the sequence is as long as a head");
+    assert_eq!(taken([4, 1, 4, 24, 5000]), 0, "there is nothing to reduce");
+}
+
+#[test]
+fn what_reductions_cross_decides_the_plan() {
+    let ty = |rows, columns| TensorType::new([rows, columns], DType::F32);
+    let recording = |rows, columns| {
+        Structure::of_program(&Recorder::trace(&[ty(rows, columns)], |x| {
+            let sum = x[0].apply(Op::Reduce { reduction: Reduction::Sum, axes: Axes::one(1) }, &[]);
+            alloc::vec![(&x[0] - &sum.broadcast(x[0].shape())).exp()]
+        }))
+    };
+    let plan = |rows, columns| Draft::new(recording(rows, columns), Regions::default());
+    let (full, template) = plan(10, 40_000).plan();
+    assert_eq!(full.steps().len(), 3, "a row is too long to stay: {full:?}");
+    let template = template.expect("it has elements")(Arc::new(full));
+    assert!(plan(11, 50_000).derive(&template).is_ok());
+    assert!(plan(10, 30_000).derive(&template).is_err(), "its rows stay");
+    assert!(plan(70, 40_000).derive(&template).is_err(), "there are many of them");
+    let note =
+        plan(11, 50_000).derive(&template).ok().and_then(|plan| plan.full()).map(|full| format!("{full:?}"));
+    assert!(note.is_some_and(|note| note.contains("rows of 50000 elements")), "notes name their own lengths");
+}
+
+#[test]
+fn what_has_no_elements_is_planned_for_itself() {
+    let empty = recording(3, [0, 5, 4, 24, 10]);
+    assert!(Draft::new(empty, Regions::default()).likeness().is_none());
+}

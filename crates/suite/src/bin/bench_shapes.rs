@@ -1,0 +1,198 @@
+//! What changing shapes cost: the time of a training step when each step has another batch length.
+//!
+//! `bench_shapes` prints a table; `bench_shapes --json` one line for each figure:
+//! `{"name": "…", "measured": 1.2, "unit": "x", "target": 1.3}`. `--backend NAME` says where: `cpu` (the default), `flex`,
+//! which plans nothing, or `cuda`, with the feature of that name. Run it in release mode.
+//!
+//! Lengths that come again are even numbers spread over one range, so that one length, 16 and 100 of them do the same
+//! work on average. Lengths never seen are the odd numbers between them, each once. All take turns in one process.
+
+use kiln_nn::{GradientsParams, Linear, LinearConfig};
+use kiln_optim::{AdamConfig, Optimizer};
+#[cfg(feature = "cuda")]
+use kiln_tensor::Cuda;
+use kiln_tensor::{Autodiff, Backend, Cpu, Distribution, Flex, Int, Tensor, activation, loss};
+use std::process::ExitCode;
+use std::time::Instant;
+
+const USAGE: &str = "usage: bench_shapes [--json] [--backend cpu|flex|cuda]\n\n  --json     one line of JSON for \
+    each figure\n  --backend  where the steps run. Default: cpu";
+
+/// Layers of the network, and numbers between them.
+const LAYERS: usize = 41;
+const WIDTH: usize = 64;
+const LEARNING_RATE: f64 = 1e-3;
+
+/// Lengths that come again are `FIRST + 2 i` for `i` from 0 to `LENGTHS`.
+const FIRST: usize = 8;
+const LENGTHS: usize = 100;
+
+/// Rounds in which each set of lengths gets that many steps, of which the first few, which find the caches of the processor
+/// full of the others', do not count.
+const ROUNDS: usize = 49;
+const STEPS: usize = 20;
+const COLD: usize = 4;
+/// Lengths never seen in each round.
+const NEW: usize = (LENGTHS - 1) / ROUNDS;
+
+/// A step with 100 lengths in turn takes at most so many times the time of one with one length.
+const SEEN_TARGET: f64 = 1.3;
+/// The same of a step with a length that was never seen.
+const NEVER_SEEN_TARGET: f64 = 3.0;
+
+/// One measured number. Smaller is better.
+struct Figure {
+    name: &'static str,
+    measured: f64,
+    unit: &'static str,
+    target: Option<f64>,
+}
+
+impl Figure {
+    fn json(&self) -> String {
+        let target = self.target.map_or("null".into(), |target| target.to_string());
+        let Figure { name, measured, unit, .. } = self;
+        format!(r#"{{"name": "{name}", "measured": {measured:.3}, "unit": "{unit}", "target": {target}}}"#)
+    }
+
+    fn row(&self) -> String {
+        let (target, verdict) = match self.target {
+            Some(target) if self.measured <= target => (target.to_string(), "met"),
+            Some(target) => (target.to_string(), "missed"),
+            None => ("-".into(), ""),
+        };
+        let Figure { name, measured, unit, .. } = self;
+        format!("{name:<56} {measured:>9.2} {unit:<5} {target:>7}  {verdict}")
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let mut words = words.iter().map(String::as_str).peekable();
+    let (mut json, mut backend) = (false, "cpu");
+    while let Some(word) = words.next() {
+        match (word, words.peek()) {
+            ("--json", _) => json = true,
+            ("--backend", Some(name)) => {
+                backend = name;
+                words.next();
+            }
+            ("--help" | "-h", _) => {
+                println!("{USAGE}");
+                return ExitCode::SUCCESS;
+            }
+            _ => return misused(&format!("unknown argument: {word}")),
+        }
+    }
+    let figures = match backend {
+        "cpu" => figures::<Cpu>(),
+        "flex" => figures::<Flex>(),
+        #[cfg(feature = "cuda")]
+        "cuda" => figures::<Cuda>(),
+        _ => return misused(&format!("--backend: `{backend}` is none that was built")),
+    };
+    if cfg!(debug_assertions) {
+        eprintln!("this is a debug build: run with `--release` for figures that count");
+    }
+    if !json {
+        println!("{:<56} {:>9} {:<5} {:>7}", "figure", "measured", "unit", "target");
+    }
+    for figure in &figures {
+        println!("{}", if json { figure.json() } else { figure.row() });
+    }
+    ExitCode::SUCCESS
+}
+
+fn misused(problem: &str) -> ExitCode {
+    eprintln!("{problem}\n{USAGE}");
+    ExitCode::FAILURE
+}
+
+fn figures<B: Backend>() -> Vec<Figure> {
+    let mut training = Training::<B, _>::new(AdamConfig::new().init().expect("the defaults are valid"));
+    let seen: Vec<usize> = (0..LENGTHS).map(|i| FIRST + 2 * i).collect();
+    let sixteen: Vec<usize> = (0..16).map(|i| seen[2 + LENGTHS / 16 * i]).collect();
+    let one = [seen[LENGTHS / 2]];
+    // A recording is expected to be as before once it was so several times.
+    for _ in 0..4 {
+        for &length in &seen {
+            training.step(length);
+        }
+    }
+    let mut never_seen = seen.iter().map(|length| length + 1);
+    let mut sets: [Box<dyn Iterator<Item = usize>>; 3] = [
+        Box::new(one.iter().copied().cycle()),
+        Box::new(sixteen.iter().copied().cycle()),
+        Box::new(seen.iter().copied().cycle()),
+    ];
+    let mut times: [Vec<f64>; 4] = Default::default();
+    for _ in 0..ROUNDS {
+        for (set, times) in sets.iter_mut().zip(&mut times) {
+            let measured: Vec<f64> =
+                set.by_ref().take(COLD + STEPS).map(|length| training.step(length)).collect();
+            times.extend(&measured[COLD..]);
+        }
+        times[3].extend(never_seen.by_ref().take(NEW).map(|length| training.step(length)));
+    }
+    let [one, sixteen, hundred, never_seen] = times.map(median);
+    let ms = |name, measured| Figure { name, measured, unit: "ms", target: None };
+    let ratio =
+        |name, time: f64, target| Figure { name, measured: time / one, unit: "x", target: Some(target) };
+    vec![
+        ms("step of a 41-layer MLP, 1 length", one),
+        ms("the same, 16 lengths in turn", sixteen),
+        ms("the same, 100 lengths in turn", hundred),
+        ms("the same, lengths never seen", never_seen),
+        ratio("16 lengths in turn, by 1 length", sixteen, SEEN_TARGET),
+        ratio("100 lengths in turn, by 1 length", hundred, SEEN_TARGET),
+        ratio("lengths never seen, by 1 length", never_seen, NEVER_SEEN_TARGET),
+    ]
+}
+
+struct Training<B: Backend, O> {
+    model: Option<Vec<Linear<Autodiff<B>>>>,
+    optimizer: O,
+    inputs: Tensor<B, 2>,
+    classes: Tensor<B, 1, Int>,
+    device: B::Device,
+}
+
+impl<B: Backend, O: Optimizer> Training<B, O> {
+    fn new(optimizer: O) -> Self {
+        let device = B::Device::default();
+        let layer = |_| LinearConfig::new(WIDTH, WIDTH).init(&device);
+        let most = FIRST + 2 * LENGTHS;
+        let classes: Vec<i32> = (0..most as i32).map(|i| i % WIDTH as i32).collect();
+        Training {
+            model: Some((0..LAYERS).map(layer).collect()),
+            optimizer,
+            inputs: Tensor::random([most, WIDTH], Distribution::Normal(0.0, 1.0), &device),
+            classes: Tensor::from_data(classes, &device),
+            device,
+        }
+    }
+
+    /// The time of a step with that length, in milliseconds.
+    fn step(&mut self, length: usize) -> f64 {
+        let x = Tensor::from_inner(self.inputs.clone().slice([0..length]));
+        let classes = Tensor::from_inner(self.classes.clone().slice([0..length]));
+        let started = Instant::now();
+        let model = self.model.take().expect("the step before ended");
+        let (last, hidden) = model.split_last().expect("there are layers");
+        let y = hidden.iter().fold(x, |x, layer| activation::relu(layer.forward(x)));
+        let loss = loss::cross_entropy_with_logits(last.forward(y), classes);
+        let gradients = GradientsParams::from_grads(loss.backward(), &model);
+        // Without its tape the loss does not keep the parameters from being updated in place.
+        let loss = loss.inner();
+        self.model = Some(self.optimizer.step(LEARNING_RATE, model, gradients));
+        let loss = loss.into_scalar::<f64>();
+        B::sync(&self.device).unwrap_or_else(|error| panic!("{error}"));
+        assert!(loss.is_finite(), "the loss is {loss}");
+        started.elapsed().as_secs_f64() * 1e3
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

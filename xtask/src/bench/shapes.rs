@@ -1,0 +1,73 @@
+//! `cargo xtask bench shapes`: the time of a training step when each step has another batch length.
+
+use std::process::ExitCode;
+
+use super::core::{Figure, rows};
+use crate::args::{Accepts, Args};
+use crate::process;
+use crate::table;
+use crate::workspace::Workspace;
+
+const ACCEPTS: Accepts = Accepts { flags: &["--json"], options: &["--backend"], words: false };
+
+/// The program that measures. With `--json` it prints lines as that of `cargo xtask bench core` does.
+const PROGRAM: (&str, &str) = ("kiln-suite", "bench_shapes");
+
+/// `cargo xtask bench shapes`: fails where a target is missed.
+pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
+    let args = Args::parse(words, &ACCEPTS)?;
+    let workspace = Workspace::load()?;
+    let text = process::output(process::cargo(&workspace.root).args(arguments(args.last("--backend"))))?;
+    let figures: Vec<Figure> = text.lines().filter_map(Figure::from_json).collect();
+    if figures.is_empty() {
+        return Err(format!("{} printed no figure", PROGRAM.1));
+    }
+    if args.has("--json") {
+        figures.iter().for_each(|figure| println!("{}", figure.to_json()));
+    } else {
+        print!("{}", table::plain(&rows(&figures)));
+    }
+    Ok(if misses(&figures) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The words after `cargo`.
+fn arguments(backend: Option<&str>) -> Vec<&str> {
+    let (package, program) = PROGRAM;
+    let mut words = vec!["run", "--release", "--quiet", "-p", package, "--bin", program];
+    if backend == Some("cuda") {
+        words.extend(["--features", "cuda"]);
+    }
+    words.extend(["--", "--json"]);
+    words.extend(backend.into_iter().flat_map(|backend| ["--backend", backend]));
+    words
+}
+
+/// Whether a target is missed.
+fn misses(figures: &[Figure]) -> bool {
+    figures.iter().any(|figure| figure.verdict() == "missed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_over_its_target_misses_it() {
+        let figures = |measured: f64| {
+            let line = |name: &str, measured: f64, target: &str| {
+                format!(r#"{{"name": "{name}", "measured": {measured}, "unit": "x", "target": {target}}}"#)
+            };
+            let lines = [line("time", 5.0, "null"), line("ratio", measured, "1.3")];
+            lines.iter().filter_map(|line| Figure::from_json(line)).collect::<Vec<_>>()
+        };
+        assert!(!misses(&figures(1.3)));
+        assert!(misses(&figures(1.31)));
+    }
+
+    #[test]
+    fn the_backend_is_passed_on() {
+        assert!(arguments(None).ends_with(&["--", "--json"]));
+        let words = arguments(Some("cuda")).join(" ");
+        assert!(words.ends_with("--features cuda -- --json --backend cuda"), "{words}");
+    }
+}
