@@ -42,7 +42,8 @@ fn arg_reduce() {
             }
         }
         for index in INTEGERS {
-            check(&Op::ArgReduce { extremum, axis: 0, index }, &only(numbers(DType::F32, &[300, 2])));
+            let length = if index.size() == 1 { 100 } else { 300 };
+            check(&Op::ArgReduce { extremum, axis: 0, index }, &only(numbers(DType::F32, &[length, 2])));
         }
         for (axis, shape) in LARGE {
             for dtype in [DType::F32, DType::I64, DType::F16, DType::Bool] {
@@ -158,7 +159,8 @@ fn sort() {
     }
     for index in INTEGERS {
         let op = Op::Sort { axis: 0, descending: true, index };
-        check(&op, &only(numbers(DType::F32, &[300, 2])));
+        let length = if index.size() == 1 { 100 } else { 300 };
+        check(&op, &only(numbers(DType::F32, &[length, 2])));
     }
     check(&Op::Sort { axis: 0, descending: false, index: DType::I32 }, &only(numbers(DType::F32, &[0])));
     // Keys that are all alike, and keys that differ in the middle only.

@@ -181,7 +181,7 @@ fn counts_are_made_where_the_numbers_lie() {
     let x = Tensor::<Flex, 1, Int>::from_ints([3, 0, 3, 5, 3], &DEVICE);
     assert_eq!(x.clone().bincount(0).into_data().to_vec::<i32>(), [1, 0, 0, 3, 0, 1]);
     assert_eq!(x.clone().bincount(8).into_data().to_vec::<i32>(), [1, 0, 0, 3, 0, 1, 0, 0]);
-    assert_eq!(x.slice([0..0]).bincount(2).into_data().to_vec::<i32>(), [0, 0]);
+    assert_eq!(x.narrow(0, 0, 0).bincount(2).into_data().to_vec::<i32>(), [0, 0]);
 }
 
 #[test]
