@@ -215,7 +215,8 @@ impl Transform<'_> {
                 for i in 0..inner {
                     if is_even {
                         let half = 0.5;
-                        let (a, b) = ((a_re[i].to_f64(), a_im[i].to_f64()), (b_re[i].to_f64(), b_im[i].to_f64()));
+                        let (a, b) =
+                            ((a_re[i].to_f64(), a_im[i].to_f64()), (b_re[i].to_f64(), b_im[i].to_f64()));
                         let (e_re, e_im) = (half * (a.0 + b.0), half * (a.1 - b.1));
                         let (o_re, o_im) = (half * (a.1 + b.1), half * (b.0 - a.0));
                         re[i] = T::from_f64(e_re + (o_re * c - o_im * s));

@@ -1,9 +1,7 @@
 //! Attention and products as a vendor's library would compute them: in the order of their definition, in `f64`.
 
 use half::{bf16, f16};
-use kiln_gpu::driver::{
-    Activation, Attention, AttentionPass, Fourier, FourierKind, Place, Products,
-};
+use kiln_gpu::driver::{Activation, Attention, AttentionPass, Fourier, FourierKind, Place, Products};
 use kiln_ir::{DType, Float8};
 use std::f64::consts::TAU;
 
