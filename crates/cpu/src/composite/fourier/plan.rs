@@ -30,7 +30,7 @@ struct Pass {
 }
 
 /// The radices of a length, or `None` where a prime factor is too great.
-pub(super) fn radices(length: usize) -> Option<Vec<usize>> {
+fn radices(length: usize) -> Option<Vec<usize>> {
     let mut rest = length;
     let mut radices = Vec::new();
     for radix in [8, 4].into_iter().chain(2..=GREATEST_RADIX) {
