@@ -148,7 +148,7 @@ impl<D: Driver> Gpu<D> {
             let lines = Lines { dtype, count: first.count, length: points };
             let done = self.fourier_by_library(kind, inverse, lines, &from, &to)?;
             match kind {
-                _ if done => {}
+                FftKind::Complex | FftKind::FromReal | FftKind::ToReal { .. } if done => {}
                 FftKind::Complex if inverse => self.complex(lines, &from.exchanged(), &to.exchanged())?,
                 FftKind::Complex => self.complex(lines, &from, &to)?,
                 FftKind::FromReal => self.from_real(lines, Packed::new(points, !inverse), &from, &to)?,
