@@ -191,7 +191,8 @@ impl Noisy {
             return value;
         }
         let largest = operands.iter().filter_map(Operand::value).map(|part| self.largest(part));
-        let points = operands.first().and_then(Operand::value).map_or(0, |part| kind.points(part.shape()[*axis]));
+        let points =
+            operands.first().and_then(Operand::value).map_or(0, |part| kind.points(part.shape()[*axis]));
         let largest = largest.fold(0.0, f64::max) * points as f64;
         let error = 2.0 * epsilon(value.dtype()) * largest;
         let value = self.changed(value, |random, x| x + error * either(random));

@@ -17,7 +17,8 @@
 use crate::random::Random;
 use crate::trace::{Given, run_on};
 use kiln_ir::{
-    Binary, DType, Elements, FftKind, Op, PoolKind, PoolSpec, Reduction, Scalar, Shape, TensorData, Unary, UpdateMode,
+    Binary, DType, Elements, FftKind, Op, PoolKind, PoolSpec, Reduction, Scalar, Shape, TensorData, Unary,
+    UpdateMode,
 };
 use kiln_reference::Reference;
 use kiln_suite::case::Tolerance;

@@ -3,8 +3,8 @@
 
 use kiln_cpu::Cpu;
 use kiln_ir::{
-    AttentionSpec, ConvPass, ConvSpec, DType, Engine, FftKind, NormKind, Op, Operand, OperandType, Operands, PoolKind,
-    PoolSpec, Real, TensorData, TensorType, Value, infer,
+    AttentionSpec, ConvPass, ConvSpec, DType, Engine, FftKind, NormKind, Op, Operand, OperandType, Operands,
+    PoolKind, PoolSpec, Real, TensorData, TensorType, Value, infer,
 };
 use std::time::Instant;
 
@@ -206,5 +206,10 @@ fn composites(bench: &Bench) {
     let half = [4096, 2049];
     bench.run("fft to real 4096x4096", &real(FftKind::ToReal { points: 4096 }, 1), &[&half, &half], halves);
     let long = 1 << 20;
-    bench.run("fft 1x1048576", &real(FftKind::Complex, 1), &[&[1, long], &[1, long]], 5.0 * 20.0 * long as f64);
+    bench.run(
+        "fft 1x1048576",
+        &real(FftKind::Complex, 1),
+        &[&[1, long], &[1, long]],
+        5.0 * 20.0 * long as f64,
+    );
 }

@@ -10,7 +10,9 @@ use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::{Width, no_number, tensor, through_f32};
 use core::marker::PhantomData;
-use kiln_ir::{AttentionSpec, DType, FftKind, NormKind, Op, Operands, Real, ResizeMode, Result, TensorType, Values};
+use kiln_ir::{
+    AttentionSpec, DType, FftKind, NormKind, Op, Operands, Real, ResizeMode, Result, TensorType, Values,
+};
 use smallvec::{SmallVec, smallvec};
 
 /// Calls the generic function for the width of the dtype; 16-bit floats run the op in `f32`.

@@ -174,7 +174,9 @@ impl Cpu {
             Op::Resize { mode, size, align_corners } => {
                 composite::resize(self, *mode, size, *align_corners, inputs, results)
             }
-            Op::Fft { kind, axis, inverse } => composite::fft(self, (*kind, *axis, *inverse), inputs, results),
+            Op::Fft { kind, axis, inverse } => {
+                composite::fft(self, (*kind, *axis, *inverse), inputs, results)
+            }
             Op::Quantize { dtype } => composite::quantize(self, *dtype, inputs, results),
             Op::Dequantize => composite::dequantize(self, inputs, results),
         }

@@ -139,11 +139,7 @@ impl Plan {
 
 /// # Safety
 /// The plan must be the transform's, with a stream and a workspace; the memory must be as large as both sides.
-unsafe fn execute(
-    fourier: &Fourier,
-    plan: sys::cufftHandle,
-    [from, to]: [CUdeviceptr; 2],
-) -> Outcome<()> {
+unsafe fn execute(fourier: &Fourier, plan: sys::cufftHandle, [from, to]: [CUdeviceptr; 2]) -> Outcome<()> {
     let single = fourier.dtype == DType::F32;
     // SAFETY: as the caller says.
     unsafe {

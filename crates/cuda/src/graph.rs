@@ -188,7 +188,11 @@ fn with_kernel(
 fn fill(step: &Step<CudaDriver>) -> sys::CUDA_MEMSET_NODE_PARAMS {
     let (dst, width, value) = match step {
         Step::Fill { to, bytes, value } => (address(to), *bytes, u32::from(*value)),
-        Step::Launch { .. } | Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) | Step::Transform(_) => (0, 0, 0),
+        Step::Launch { .. }
+        | Step::Multiply(_)
+        | Step::Convolve(_)
+        | Step::Attend(_)
+        | Step::Transform(_) => (0, 0, 0),
     };
     sys::CUDA_MEMSET_NODE_PARAMS { dst, pitch: 0, value, elementSize: 1, width, height: 1 }
 }

@@ -140,14 +140,15 @@ impl<D: Driver> Gpu<D> {
             });
             let operands: SmallVec<[_; 2]> = operands.collect::<Result<_>>()?;
             let (first, last) = (&operands[0], &operands[operands.len() - 1]);
-            let parts = |re: &Array<D>, im: &Array<D>| Parts { re: re.at(dtype.size()), im: im.at(dtype.size()) };
+            let parts =
+                |re: &Array<D>, im: &Array<D>| Parts { re: re.at(dtype.size()), im: im.at(dtype.size()) };
             let from = parts(&first.array, &last.array);
             let to = parts(&outputs[0], &outputs[outputs.len() - 1]);
             let points = kind.points(first.length);
             let lines = Lines { dtype, count: first.count, length: points };
             let done = self.fourier_by_library(kind, inverse, lines, &from, &to)?;
             match kind {
-                _ if done => {}
+                FftKind::Complex | FftKind::FromReal | FftKind::ToReal { .. } if done => {}
                 FftKind::Complex if inverse => self.complex(lines, &from.exchanged(), &to.exchanged())?,
                 FftKind::Complex => self.complex(lines, &from, &to)?,
                 FftKind::FromReal => self.from_real(lines, Packed::new(points, !inverse), &from, &to)?,
@@ -215,7 +216,8 @@ impl<D: Driver> Gpu<D> {
             return Ok(block.clone());
         }
         let block = self.block(2 * count * dtype.size())?;
-        let native = Native::new(SOURCE, "kiln_fft_roots").name("KILN_ROOTS", "").name("T", memory_type(dtype));
+        let native =
+            Native::new(SOURCE, "kiln_fft_roots").name("KILN_ROOTS", "").name("T", memory_type(dtype));
         self.native(native, count, smallvec![Argument::Place(block.at(0)), length(count), length(points)])?;
         let block = Arc::new(block);
         let mut kept = kept();
@@ -264,9 +266,16 @@ impl<D: Driver> Gpu<D> {
             .name("TO_NEAR", near(lay))
             .name("TWIST", if twist.is_some() { "true" } else { "false" });
         let (twist, columns) = twist.unwrap_or((roots.at(0), 1));
-        let mut arguments: Arguments<D::Memory> =
-            [&from.re, &from.im, &to.re, &to.im].map(|place| Argument::Place(place.clone())).into_iter().collect();
-        arguments.extend([Argument::Place(roots.at(0)), Argument::Place(twist), length(count), length(columns)]);
+        let mut arguments: Arguments<D::Memory> = [&from.re, &from.im, &to.re, &to.im]
+            .map(|place| Argument::Place(place.clone()))
+            .into_iter()
+            .collect();
+        arguments.extend([
+            Argument::Place(roots.at(0)),
+            Argument::Place(twist),
+            length(count),
+            length(columns),
+        ]);
         for lying in [lie, lay] {
             arguments.extend([length(lying.inner), length(lying.jump), length(lying.step)]);
         }
@@ -277,7 +286,14 @@ impl<D: Driver> Gpu<D> {
         let complex = Lines { length: packed.length, ..lines };
         if packed.fits(lines.dtype) {
             let along = Lying { inner: 1, jump: packed.length, step: 1 };
-            return self.transform_lines(complex, from, to, Some((Form::FromReal, packed)), [along, along], None);
+            return self.transform_lines(
+                complex,
+                from,
+                to,
+                Some((Form::FromReal, packed)),
+                [along, along],
+                None,
+            );
         }
         let roots = self.roots(lines.dtype, packed.points, packed.points)?;
         let (_before, before) = self.room(complex)?;
@@ -292,7 +308,14 @@ impl<D: Driver> Gpu<D> {
         let complex = Lines { length: packed.length, ..lines };
         if packed.fits(lines.dtype) {
             let along = Lying { inner: 1, jump: packed.length, step: 1 };
-            return self.transform_lines(complex, from, to, Some((Form::ToReal, packed)), [along, along], None);
+            return self.transform_lines(
+                complex,
+                from,
+                to,
+                Some((Form::ToReal, packed)),
+                [along, along],
+                None,
+            );
         }
         let roots = self.roots(lines.dtype, packed.points, packed.points)?;
         let (_before, before) = self.room(complex)?;
@@ -342,7 +365,8 @@ impl<D: Driver> Gpu<D> {
             .name("EVEN", if packed.is_even { "true" } else { "false" })
             .name("SIGN", packed.sign());
         let places = parts.into_iter().flat_map(|parts| [&parts.re, &parts.im]);
-        let mut arguments: Arguments<D::Memory> = places.map(|place| Argument::Place(place.clone())).collect();
+        let mut arguments: Arguments<D::Memory> =
+            places.map(|place| Argument::Place(place.clone())).collect();
         arguments.push(Argument::Place(roots.at(0)));
         arguments.extend([length(total), length(packed.points), length(packed.length)]);
         self.native(native, total, arguments)

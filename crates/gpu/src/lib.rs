@@ -11,6 +11,8 @@
 //!   its dtypes and strides and compiled for the device. Compiled kernels are kept in memory and on disk
 //!   (`KILN_CACHE_DIR`).
 //! * **Products** are the vendor's library's, with a bias and an activation where nothing else follows (`KILN_EPILOGUES=off`: without).
+//! * **Fourier transforms** whose lines fit shared memory are kernels, which store both parts of complex numbers apart; others are the
+//!   vendor's library's (`KILN_FOURIER_KERNELS=off`: all of them), or go through memory more than once.
 //! * **Native kernels** of ops that have no such form, by index, in order, over windows and random ones, are C++ too (`native/`).
 //! * Every other op **expands**: what it is made of runs on the device as well.
 //!

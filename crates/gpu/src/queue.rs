@@ -9,9 +9,7 @@ mod line;
 mod run;
 
 use crate::Gpu;
-use crate::driver::{
-    Argument, Arguments, Attend, Convolve, Driver, Grid, Place, Products, Step, Transform,
-};
+use crate::driver::{Argument, Arguments, Attend, Convolve, Driver, Grid, Place, Products, Step, Transform};
 use crate::joint::{self, Joint};
 use crate::memory::Block;
 use crate::slim::Slim;

@@ -1,8 +1,8 @@
 //! How much work an op is.
 
 use crate::{
-    CollectiveKind, ConvPass, FftKind, NormKind, Op, OperandType, PoolSpec, Program, ProgramOperand, ResizeMode,
-    TensorType,
+    CollectiveKind, ConvPass, FftKind, NormKind, Op, OperandType, PoolSpec, Program, ProgramOperand,
+    ResizeMode, TensorType,
 };
 use alloc::vec::Vec;
 use core::iter::Sum;

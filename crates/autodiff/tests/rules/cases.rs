@@ -2,9 +2,9 @@
 
 use kiln_ir::{
     AttentionSpec, Axes, Binary, Collective, CollectiveKind, ConvPass, ConvSpec, Custom, CustomOp, DType,
-    Engine, FftKind, FusedOp, NormKind, Op, Operand, OperandType, PadAxis, PoolKind, PoolSpec, Real, Recorder,
-    Reduction, ResizeMode, Result, ResultTypes, Scalar, Shape, SliceAxis, TensorData, TensorType, Unary,
-    UpdateMode, Var, infer,
+    Engine, FftKind, FusedOp, NormKind, Op, Operand, OperandType, PadAxis, PoolKind, PoolSpec, Real,
+    Recorder, Reduction, ResizeMode, Result, ResultTypes, Scalar, Shape, SliceAxis, TensorData, TensorType,
+    Unary, UpdateMode, Var, infer,
 };
 
 pub(crate) struct Case {

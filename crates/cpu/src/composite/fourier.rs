@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use block::{Blocks, Form, Job, Lanes, Lines, Real, Twist, room};
 use core::ops::Range;
 use kiln_ir::{DType, FftKind, Result, TensorType};
-use plan::{Plan, halves, radices, root, roots};
+use plan::{Plan, halves, root, roots};
 use smallvec::SmallVec;
 
 /// Elements worth waking another thread for.
@@ -99,13 +99,12 @@ impl Transform<'_> {
         self.outer * self.inner
     }
 
-    /// Whether lines of so many complex numbers are transformed side by side.
-    fn is_direct<T>(&self, length: usize) -> bool {
-        let Some([short, _]) = halves(length) else { return false };
-        let is_matrix = length >= SHORTEST_MATRIX && short > 1;
+    /// How lines of so many complex numbers are transformed side by side, if they are.
+    fn direct<T: Float>(&self, length: usize) -> Option<Plan<T>> {
+        let is_matrix = length >= SHORTEST_MATRIX;
         let is_spread = 2 * self.lines() > self.lanes;
         let fits = room(length, self.lanes) * size_of::<T>() <= MOST_ROOM;
-        !is_matrix || is_spread && fits
+        if !is_matrix || is_spread && fits { Plan::new(length) } else { None }
     }
 
     fn run<T: Float>(&self, job: &Job<'_, T>) {
@@ -119,23 +118,19 @@ impl Transform<'_> {
     /// The transform with a minus in the exponent.
     fn complex<T: Float>(&self, source: Parts<T>, target: Parts<T>) -> Result<()> {
         let Transform { points, inner, .. } = *self;
-        if radices(points).is_none() {
-            return self.bluestein(source, target);
-        }
         let lines = Lines::along(points, inner);
-        if self.is_direct::<T>(points) {
-            let plan = Plan::new(points).unwrap_or_else(|| unreachable!("its radices were found"));
+        if let Some(plan) = self.direct(points) {
             let form = Form::Complex(None);
             let all = self.lines();
             self.run(&Job { plan: &plan, form, from: lines, to: lines, source, target, lines: all });
             return Ok(());
         }
         // Point `a columns + b` is at row `a` and column `b`; frequency `c + d rows` at row `c` and column `d`.
-        let [rows, columns] = halves(points).unwrap_or([1, points]);
+        let Some([rows, columns]) = halves(points) else { return self.bluestein(source, target) };
         let between = Array::uninit(&self.memory::<T>(2 * points))?;
         let middle = halves_of::<T>(&between);
-        let plan = [Plan::new(rows), Plan::new(columns)];
-        let [Some(first), Some(second)] = &plan else { unreachable!("factors of a length with a plan") };
+        let plans = [Plan::new(rows), Plan::new(columns)];
+        let [Some(first), Some(second)] = &plans else { return self.bluestein(source, target) };
         let twist = Twist::new(points, columns, inner);
         let across = Lines { inner: columns * inner, jump: points * inner, step: columns * inner };
         let form = Form::Complex(Some(&twist));
@@ -171,8 +166,7 @@ impl Transform<'_> {
         let (length, is_even) = packed(points);
         let bins = points / 2 + 1;
         let roots = quarter_roots::<T>(points);
-        if self.is_direct::<T>(length) {
-            let plan = Plan::new(length).unwrap_or_else(|| unreachable!("its radices were found"));
+        if let Some(plan) = self.direct(length) {
             self.run(&Job {
                 plan: &plan,
                 form: Form::FromReal(Real { points, usual, roots: &roots }),
@@ -215,7 +209,8 @@ impl Transform<'_> {
                 for i in 0..inner {
                     if is_even {
                         let half = 0.5;
-                        let (a, b) = ((a_re[i].to_f64(), a_im[i].to_f64()), (b_re[i].to_f64(), b_im[i].to_f64()));
+                        let (a, b) =
+                            ((a_re[i].to_f64(), a_im[i].to_f64()), (b_re[i].to_f64(), b_im[i].to_f64()));
                         let (e_re, e_im) = (half * (a.0 + b.0), half * (a.1 - b.1));
                         let (o_re, o_im) = (half * (a.1 + b.1), half * (b.0 - a.0));
                         re[i] = T::from_f64(e_re + (o_re * c - o_im * s));
@@ -239,8 +234,7 @@ impl Transform<'_> {
         let (length, is_even) = packed(points);
         let bins = points / 2 + 1;
         let roots = quarter_roots::<T>(points);
-        if self.is_direct::<T>(length) {
-            let plan = Plan::new(length).unwrap_or_else(|| unreachable!("its radices were found"));
+        if let Some(plan) = self.direct(length) {
             self.run(&Job {
                 plan: &plan,
                 form: Form::ToReal(Real { points, usual, roots: &roots }),

@@ -1,7 +1,9 @@
 //! Fourier transforms, by kernels that hold a line in shared memory and by cuFFT, one by one and in graphs.
 
 use crate::alone;
-use kiln_ir::{DType, Engine, FftKind, Op, Operand, OperandType, Operands, TensorData, Value, block_on, infer};
+use kiln_ir::{
+    DType, Engine, FftKind, Op, Operand, OperandType, Operands, TensorData, Value, block_on, infer,
+};
 
 /// Numbers between -1 and 2.
 fn numbers(count: usize, salt: u64) -> Vec<f64> {
@@ -32,7 +34,9 @@ fn transforms_agree_with_those_of_the_cpu() {
     let gpu = kiln_cuda::open(0).unwrap_or_else(|error| panic!("{error}"));
     let cpu = (kiln_suite::engines::CPU_MANY.open)();
     let cpu: &dyn Engine = &*cpu;
-    for (lines, points) in [(7, 1000), (64, 4096), (3, 37), (5, 1 << 15), (1, 1 << 20), (2, 99_991), (9, 8191)] {
+    for (lines, points) in
+        [(7, 1000), (64, 4096), (3, 37), (5, 1 << 15), (1, 1 << 20), (2, 99_991), (9, 8191)]
+    {
         for dtype in [DType::F32, DType::F64] {
             let write = |engine: &dyn Engine, salt: u64| {
                 let data = TensorData::new(numbers(lines * points, salt), [lines, points]);
@@ -43,7 +47,10 @@ fn transforms_agree_with_those_of_the_cpu() {
                 for (found, expected) in found.iter().zip(expected) {
                     let most = expected.iter().fold(1.0f64, |most, x| most.max(x.abs()));
                     let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-                    assert!(worst <= 32.0 * step * most, "{name} {dtype} {lines} x {points}: {worst:e} of {most}");
+                    assert!(
+                        worst <= 32.0 * step * most,
+                        "{name} {dtype} {lines} x {points}: {worst:e} of {most}"
+                    );
                 }
             };
             let op = |kind, inverse| Op::Fft { kind, axis: 1, inverse };

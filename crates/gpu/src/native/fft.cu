@@ -134,8 +134,19 @@ __device__ __forceinline__ void kiln_pass(const kiln_complex* x, kiln_complex* y
     kiln_complex z[R];
     for (int u = 0; u < R; ++u) z[u] = x[line * KILN_ROW + KILN_PADDED((p + u * LEFT) * DONE + q)];
     kiln_radix<R>::run(z, roots);
+    if (LEFT > 1) {
+      kiln_complex w[R < 8 ? 8 : R];
+      if (R == 8) {
+        // Products of two cost less than to load what lies far apart.
+        w[1] = KILN_ROOT(p * DONE), w[2] = KILN_ROOT(2 * p * DONE), w[4] = KILN_ROOT(4 * p * DONE);
+        w[3] = kiln_times(w[1], w[2]), w[5] = kiln_times(w[1], w[4]);
+        w[6] = kiln_times(w[2], w[4]), w[7] = kiln_times(w[3], w[4]);
+      } else {
+        for (int v = 1; v < R; ++v) w[v] = KILN_ROOT(p * v * DONE);
+      }
+      for (int v = 1; v < R; ++v) z[v] = kiln_times(z[v], w[v]);
+    }
     for (int v = 0; v < R; ++v) {
-      if (LEFT > 1 && v > 0) z[v] = kiln_times(z[v], KILN_ROOT(p * v * DONE));
       y[line * KILN_ROW + KILN_PADDED((p * R + v) * DONE + q)] = z[v];
     }
   }

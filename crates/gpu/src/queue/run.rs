@@ -2,8 +2,8 @@
 
 use super::GraphUse;
 use crate::driver::{
-    Argument, Arguments, Attend, Attention, Convolution, Convolve, Driver, EpilogueForm, Fourier, Grid, Place,
-    Products, Step, Transform,
+    Argument, Arguments, Attend, Attention, Convolution, Convolve, Driver, EpilogueForm, Fourier, Grid,
+    Place, Products, Step, Transform,
 };
 use crate::trace::{Label, Trace, traced};
 use kiln_ir::{DType, Float8, Mixing, Result};
@@ -255,11 +255,9 @@ fn add(counter: &AtomicU64, count: usize) {
 fn function<D: Driver>(step: &Step<D>) -> Option<Arc<D::Function>> {
     match step {
         Step::Launch { function, .. } => Some(function.clone()),
-        Step::Fill { .. }
-        | Step::Multiply(_)
-        | Step::Convolve(_)
-        | Step::Attend(_)
-        | Step::Transform(_) => None,
+        Step::Fill { .. } | Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) | Step::Transform(_) => {
+            None
+        }
     }
 }
 
@@ -292,7 +290,9 @@ fn has<D: Driver>(step: &Step<D>, past: &[Past<D::Memory>]) -> bool {
         Step::Multiply(products) => places(&mut products.places()),
         Step::Convolve(Convolve { tensors, workspace, .. }) => places(&mut tensors.iter().chain([workspace])),
         Step::Attend(Attend { tensors, workspace, .. }) => places(&mut tensors.iter().chain([workspace])),
-        Step::Transform(Transform { tensors, workspace, .. }) => places(&mut tensors.iter().chain([workspace])),
+        Step::Transform(Transform { tensors, workspace, .. }) => {
+            places(&mut tensors.iter().chain([workspace]))
+        }
     }
 }
 

@@ -1,9 +1,7 @@
 //! Attention and products as a vendor's library would compute them: in the order of their definition, in `f64`.
 
 use half::{bf16, f16};
-use kiln_gpu::driver::{
-    Activation, Attention, AttentionPass, Fourier, FourierKind, Place, Products,
-};
+use kiln_gpu::driver::{Activation, Attention, AttentionPass, Fourier, FourierKind, Place, Products};
 use kiln_ir::{DType, Float8};
 use std::f64::consts::TAU;
 
@@ -235,16 +233,14 @@ pub(crate) unsafe fn transformed(fourier: &Fourier, [x, y]: [*mut u8; 2]) {
     let inverse = matches!(kind, FourierKind::Complex { inverse: true } | FourierKind::ToReal);
     // SAFETY: as the caller says.
     let read = |at: usize| unsafe {
-        match dtype {
-            DType::F64 => *x.cast::<f64>().add(at),
-            _ => f64::from(*x.cast::<f32>().add(at)),
-        }
+        if dtype == DType::F64 { *x.cast::<f64>().add(at) } else { f64::from(*x.cast::<f32>().add(at)) }
     };
     // SAFETY: as the caller says.
     let write = |at: usize, number: f64| unsafe {
-        match dtype {
-            DType::F64 => *y.cast::<f64>().add(at) = number,
-            _ => *y.cast::<f32>().add(at) = number as f32,
+        if dtype == DType::F64 {
+            *y.cast::<f64>().add(at) = number;
+        } else {
+            *y.cast::<f32>().add(at) = number as f32;
         }
     };
     let angle = if inverse { TAU } else { -TAU } / points as f64;

@@ -2,8 +2,8 @@
 
 use super::attribute::Attribute;
 use crate::{
-    Axes, CollectiveKind, ConvPass, ConvSpec, DType, FftKind, Float8, Op, PadAxis, PoolKind, PoolSpec, Scalar, Shape,
-    SliceAxis, TensorType, UpdateMode,
+    Axes, CollectiveKind, ConvPass, ConvSpec, DType, FftKind, Float8, Op, PadAxis, PoolKind, PoolSpec,
+    Scalar, Shape, SliceAxis, TensorType, UpdateMode,
 };
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

@@ -69,22 +69,22 @@ impl<'e> Rule<'_, 'e> {
             Var::emit(self.engine(), &Op::Fft { kind, axis, inverse: !inverse }, parts)
         };
         // Times the weight where a conjugate mirrors the frequency.
-        let weighted = |part: &Var<'e>, points: usize, weight: f64| {
-            let shape = Shape::new(&alloc::vec![1; part.rank()]).with(axis, part.shape()[axis]);
+        let weighted = |parts: [&Var<'e>; 2], points: usize, weight: f64| {
+            let shape = Shape::new(&alloc::vec![1; parts[0].rank()]).with(axis, parts[0].shape()[axis]);
             let single = unmirrored(self.engine(), TensorType::new(shape, DType::Bool), axis, points);
-            single.select(part, &(part * weight))
+            parts.map(|part| single.select(part, &(part * weight)))
         };
         let g = |place: usize| self.gradient_or_zeros(place);
         let results = match kind {
             FftKind::Complex => run(kind, [g(0), g(1)].map(Var::into_operand).into_iter().collect()),
             FftKind::FromReal => {
                 let points = self.x(0).shape()[axis];
-                let halves = [g(0), g(1)].map(|part| weighted(&part, points, 0.5).into_operand());
-                run(FftKind::ToReal { points }, halves.into_iter().collect())
+                let halves = weighted([&g(0), &g(1)], points, 0.5);
+                run(FftKind::ToReal { points }, halves.map(Var::into_operand).into_iter().collect())
             }
             FftKind::ToReal { points } => {
                 let spectrum = run(FftKind::FromReal, [g(0).into_operand()].into_iter().collect());
-                spectrum.iter().map(|part| weighted(part, points, 2.0)).collect()
+                weighted([&spectrum[0], &spectrum[1]], points, 2.0).into()
             }
         };
         results.into_iter().zip(self.wanted).map(|(g, &wanted)| wanted.then_some(g)).collect()

@@ -1,6 +1,7 @@
 use super::{assert_close, n, outcome, run, shaped, t, vec_of};
 use kiln_ir::{
-    AttentionSpec, DType, FftKind, NormKind, Op, Operand, RandomKind, Real, ResizeMode, TensorData, TensorType, philox,
+    AttentionSpec, DType, FftKind, NormKind, Op, Operand, RandomKind, Real, ResizeMode, TensorData,
+    TensorType, philox,
 };
 use std::slice::from_ref;
 
@@ -155,7 +156,8 @@ fn fourier() {
 
 #[test]
 fn fourier_of_real_numbers() {
-    let of = |kind, inverse, inputs: &[TensorData]| outcome(&Op::Fft { kind, axis: 0, inverse }, inputs).unwrap();
+    let of =
+        |kind, inverse, inputs: &[Operand]| outcome(&Op::Fft { kind, axis: 0, inverse }, inputs).unwrap();
     // numpy.fft.rfft([1, 2, 4, 8]) and of five points.
     let even = of(FftKind::FromReal, false, &[t([1.0f64, 2.0, 4.0, 8.0])]);
     assert_close(&even[0], &[15.0, -3.0, -5.0]);

@@ -276,7 +276,9 @@ fn transform(
 ) -> Result<AnyComplex> {
     check(op, x.re(), points)?;
     let (re, im) = x.each(|part| fitted(part, axis, points))?.into_parts();
-    let mut results = re.apply_many(&Op::Fft { kind: FftKind::Complex, axis, inverse }, [im.into_value().into()])?.into_iter();
+    let mut results = re
+        .apply_many(&Op::Fft { kind: FftKind::Complex, axis, inverse }, [im.into_value().into()])?
+        .into_iter();
     match (results.next(), results.next()) {
         (Some(re), Some(im)) => scaled(AnyComplex::new(re, im)?, scale),
         _ => Err(Error::type_error(op, "gives no complex result", &[])),

@@ -30,7 +30,7 @@ struct Pass {
 }
 
 /// The radices of a length, or `None` where a prime factor is too great.
-pub(super) fn radices(length: usize) -> Option<Vec<usize>> {
+fn radices(length: usize) -> Option<Vec<usize>> {
     let mut rest = length;
     let mut radices = Vec::new();
     for radix in [8, 4].into_iter().chain(2..=GREATEST_RADIX) {
@@ -220,7 +220,8 @@ impl Pass {
                             even = even.add_scaled::<T, S>(sums[u], S::splat(*root));
                             odd = odd.add_scaled::<T, S>(differences[u], S::splat(*root.add(1)));
                         }
-                        for (v, z) in [(v, even.plus_i::<T, S>(odd)), (radix - v, even.minus_i::<T, S>(odd))] {
+                        for (v, z) in [(v, even.plus_i::<T, S>(odd)), (radix - v, even.minus_i::<T, S>(odd))]
+                        {
                             z.turned::<T, S>(twiddles.add(2 * (v - 1))).store::<T, S>(to.add(v * wide));
                         }
                     }
