@@ -1,7 +1,7 @@
 //! The backward pass.
 
 use crate::block::Block;
-use crate::gradients::{Gradients, add};
+use crate::gradients::Gradients;
 use crate::layer::Autodiff;
 use crate::node::{Edge, Kept, Node, NodeId, NodeKind, Parents, Recorded};
 use crate::recipe::Recomputed;
@@ -9,7 +9,7 @@ use crate::tracked::Tracked;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
-use kiln_ir::{Engine, Error, Op, Result, TensorType, Value, Var, vjp};
+use kiln_ir::{Engine, Error, GradientSum, Op, Result, TensorType, Value, Var, vjp};
 use smallvec::SmallVec;
 
 /// One walk over the tape.
@@ -27,7 +27,7 @@ pub(crate) struct Pass<'a> {
 struct Waiting {
     node: Arc<Node>,
     /// The gradient of each result, so far.
-    sums: Sums,
+    sums: SmallVec<[GradientSum; 1]>,
 }
 
 type Sums = SmallVec<[Option<Value>; 1]>;
@@ -46,19 +46,20 @@ impl<'a> Pass<'a> {
     /// Adds to the gradient of one result of a node.
     pub(crate) fn push(&mut self, edge: Edge, gradient: Value) {
         let engine = self.engine;
+        self.sum(&edge).add(engine, gradient);
+    }
+
+    fn sum(&mut self, edge: &Edge) -> &mut GradientSum {
         let waiting = self.waiting.entry(edge.node.id).or_insert_with(|| Waiting {
-            sums: core::iter::repeat_n(None, edge.node.num_outputs()).collect(),
-            node: edge.node,
+            sums: core::iter::repeat_n(GradientSum::default(), edge.node.num_outputs()).collect(),
+            node: edge.node.clone(),
         });
-        let sum = &mut waiting.sums[edge.output as usize];
-        *sum = Some(match sum.take() {
-            Some(present) => add(engine, present, gradient),
-            None => gradient,
-        });
+        &mut waiting.sums[edge.output as usize]
     }
 
     pub(crate) fn run(mut self) -> Result<Gradients> {
         while let Some((_, Waiting { node, sums })) = self.waiting.pop_last() {
+            let sums: Sums = sums.into_iter().map(GradientSum::into_value).collect();
             let (id, parents, kind) = Node::open(node);
             match kind {
                 NodeKind::Leaf => {
@@ -87,6 +88,15 @@ impl<'a> Pass<'a> {
     fn step(&mut self, recorded: Recorded, parents: Parents, sums: Sums) -> Result<()> {
         let engine = self.engine;
         let Recorded { op, inputs, outputs } = recorded;
+        if let (Some(Some(edge)), [Some(gradient)]) = (parents.first(), sums.as_slice())
+            && GradientSum::is_part(&op)
+            && self.sum(edge).wants_part()
+        {
+            let gradient = gradient.clone();
+            let index = inputs.into_iter().nth(1).map(|kept| self.restore(kept).into_operand());
+            self.sum(edge).add_part(engine, &op, index, gradient);
+            return Ok(());
+        }
         let types: SmallVec<[Option<TensorType>; 2]> = inputs.iter().map(Kept::ty).collect();
         let wanted: SmallVec<[bool; 4]> = parents.iter().map(Option::is_some).collect();
         let gradients: SmallVec<[Option<Var<'a>>; 1]> =

@@ -143,7 +143,7 @@ impl Cpu {
             Op::Gather { axis } => index::gather(self, *axis, inputs),
             Op::Put { axis, mode } => index::put(self, op, *axis, *mode, inputs, results),
             Op::Scatter { axis, mode } => index::scatter(self, op, *axis, *mode, inputs, results),
-            Op::SliceUpdate { slices, mode } => index::slice_update(self, op, slices, *mode, inputs, results),
+            Op::SliceUpdate { slices, mode } => index::slice_update(self, slices, *mode, inputs, results),
             Op::NonZero { index } => index::nonzero(self, *index, inputs),
             Op::Collective(collective) => custom::collective(collective, inputs),
             Op::Custom(op) => custom::custom(self, op, inputs, results),

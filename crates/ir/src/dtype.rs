@@ -122,7 +122,8 @@ impl DType {
     /// all integers approximately. `None` where there is none: `u64` beside a signed integer.
     ///
     /// It is [PyTorch's table](https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc), carried on
-    /// to the unsigned integers of 16 bits and more:
+    /// to the unsigned integers of 16 bits and more. A tensor without axes counts like any other; in PyTorch one of the same
+    /// kind or a lesser does not change the dtype. Plain numbers never do:
     ///
     /// |          | f64 | f32 | f16 | bf16 | i64 | i32 | i16 | i8  | u64 | u32 | u16 | u8  | bool |
     /// |----------|-----|-----|-----|------|-----|-----|-----|-----|-----|-----|-----|-----|------|

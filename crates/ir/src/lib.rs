@@ -90,4 +90,4 @@ pub use shape::{MAX_RANK, Shape, TensorType};
 pub use shared::SharedBytes;
 pub use value::{Operand, OperandType, Operands, ResultTypes, Value, Values};
 pub use verify::verify;
-pub use vjp::{Gradient, Saved, differentiate, gradient_of, gradient_program, saved, vjp};
+pub use vjp::{Gradient, GradientSum, Saved, differentiate, gradient_of, gradient_program, saved, vjp};

@@ -6,7 +6,7 @@
 //!
 //! Where a function has a kink, the rules follow the field's conventions: `abs'(0) = 0`, ties of a minimum or
 //! maximum share the gradient evenly, and beside a plain number the gradient passes only on the strict side,
-//! so `relu'(0) = 0`.
+//! so `relu'(0) = 0`. An extreme that is NaN passes its gradient to the elements that are NaN.
 
 mod attention;
 mod collective;
@@ -17,14 +17,17 @@ mod index;
 mod program;
 mod reduce;
 mod saved;
+mod sum;
 mod view;
 
 pub use program::{differentiate, gradient_program};
 pub use saved::{Saved, saved};
+pub use sum::GradientSum;
 
-use crate::{CollectiveKind, Engine, Error, Op, Operand, Result, Value, Var};
+use crate::{CollectiveKind, Comparison, Engine, Error, Op, Operand, Result, Value, Var};
 use alloc::format;
 use alloc::vec::Vec;
+use index::Places;
 
 /// How an op is differentiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,6 +302,12 @@ impl<'a, 'e> Rule<'a, 'e> {
 #[track_caller]
 fn emit<'e>(op: Op, inputs: &[&Var<'e>]) -> Var<'e> {
     inputs[0].apply(op, &inputs[1..])
+}
+
+/// Where `x` is the extreme that was found among numbers with it; of a NaN, where `x` is NaN.
+fn attains<'e>(x: &Var<'e>, extreme: &Var<'e>) -> Var<'e> {
+    let hit = x.equal(extreme);
+    if x.dtype().is_float() { hit.or(&x.compare(Comparison::Ne, x)) } else { hit }
 }
 
 /// A value of which a rule needs the type alone.

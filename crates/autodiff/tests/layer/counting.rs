@@ -7,11 +7,12 @@ use kiln_reference::Reference;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The reference engine, counting ops and the bytes of all values that live.
+/// The reference engine, counting ops, the bytes of all values that live, and the elements that ops touch.
 pub(crate) struct Counting {
     inner: Reference,
     live: Arc<AtomicUsize>,
     executed: AtomicUsize,
+    touched: AtomicUsize,
 }
 
 struct Counted {
@@ -21,7 +22,12 @@ struct Counted {
 
 impl Counting {
     pub(crate) fn new() -> Arc<Counting> {
-        Arc::new(Counting { inner: Reference::new(), live: Arc::default(), executed: AtomicUsize::new(0) })
+        Arc::new(Counting {
+            inner: Reference::new(),
+            live: Arc::default(),
+            executed: 0.into(),
+            touched: 0.into(),
+        })
     }
 
     /// The bytes of all values that live.
@@ -32,6 +38,12 @@ impl Counting {
     /// How many ops ran.
     pub(crate) fn executed(&self) -> usize {
         self.executed.load(Ordering::SeqCst)
+    }
+
+    /// How many elements an engine with strides reads and writes for the ops that ran: none for a view, and those
+    /// of the source alone for a write over a base that nobody else holds.
+    pub(crate) fn touched(&self) -> usize {
+        self.touched.load(Ordering::SeqCst)
     }
 
     fn count(&self, inner: Value) -> Value {
@@ -50,6 +62,24 @@ impl Drop for Counted {
     }
 }
 
+fn touches(op: &Op, inputs: &Operands, results: &[TensorType]) -> usize {
+    let elements = |operand: &Operand| operand.value().map_or(0, |value| value.ty().num_elements());
+    let is_view =
+        matches!(op, Op::Slice(_) | Op::Reshape(_) | Op::Permute(_) | Op::Broadcast(_) | Op::Windows { .. });
+    if is_view {
+        return 0;
+    }
+    let is_write = matches!(op, Op::SliceUpdate { .. } | Op::Put { .. } | Op::Scatter { .. });
+    if is_write && inputs[0].value().is_some_and(Value::is_unique) {
+        return 2 * inputs[1..].iter().map(elements).sum::<usize>();
+    }
+    if matches!(op, Op::Take { .. } | Op::Gather { .. }) {
+        return inputs[1..].iter().map(elements).sum::<usize>()
+            + 2 * results.iter().map(TensorType::num_elements).sum::<usize>();
+    }
+    inputs.iter().map(elements).sum::<usize>() + results.iter().map(TensorType::num_elements).sum::<usize>()
+}
+
 fn uncounted(value: Value) -> Value {
     match value.payload::<Counted>() {
         Some(counted) => counted.inner.clone(),
@@ -64,6 +94,7 @@ impl Engine for Counting {
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         self.executed.fetch_add(1, Ordering::SeqCst);
+        self.touched.fetch_add(touches(op, &inputs, results), Ordering::SeqCst);
         let strip = |operand| match operand {
             Operand::Value(value) => Operand::Value(uncounted(value)),
             Operand::Scalar(scalar) => Operand::Scalar(scalar),

@@ -1,7 +1,7 @@
 //! Derivatives where a function has a kink or a singular point: the field's conventions.
 
 use crate::{gradient, layer, leaf, value};
-use kiln_ir::{Binary, Reduction, Var};
+use kiln_ir::{Binary, Reduction, UpdateMode, Var};
 
 fn slope(x: &[f64], function: impl for<'e> Fn(&Var<'e>) -> Var<'e>) -> Vec<f64> {
     let layer = layer();
@@ -34,6 +34,49 @@ fn ties_share() {
         slope(&[1.0, 5.0, 1.0, 1.0], |x| x.scan(Reduction::Max, 0, false, false)),
         [1.0, 3.0, 0.0, 0.0]
     );
+}
+
+/// PyTorch: `evenly_distribute_backward` for the extreme of all, the position of the NaN for running ones.
+#[test]
+fn a_nan_takes_the_gradient_of_the_extreme_that_it_is() {
+    for reduction in [Reduction::Max, Reduction::Min] {
+        let nan = f64::NAN;
+        assert_eq!(slope(&[1.0, nan, 3.0], |x| x.reduce(reduction, &[0])), [0.0, 1.0, 0.0]);
+        assert_eq!(slope(&[nan, 2.0, nan], |x| x.reduce(reduction, &[0])), [0.5, 0.0, 0.5]);
+        assert_eq!(slope(&[1.0, nan, 1.0], |x| x.scan(reduction, 0, false, false)), [1.0, 2.0, 0.0]);
+        let scattered = |x: &Var<'_>| {
+            let index = Var::zeros(x.engine(), x.ty().with_dtype(kiln_ir::DType::I32));
+            let base = Var::zeros(x.engine(), x.ty());
+            value(&base.scatter(
+                0,
+                if reduction == Reduction::Max { UpdateMode::Max } else { UpdateMode::Min },
+                &index,
+                x,
+            ))
+        };
+        let layer = layer();
+        let x = leaf(&layer, &[1.0, nan, 3.0]);
+        let gradients = layer.backward(&scattered(&x), None).unwrap();
+        assert_eq!(gradient(&layer, &gradients, &x), [0.0, 1.0, 0.0]);
+    }
+}
+
+/// PyTorch: `atan2_backward` gives 0 where the denominator is 0; elsewhere `(x, -y) / (x² + y²)`.
+#[test]
+fn the_angle_of_the_origin_has_no_slope() {
+    let layer = layer();
+    let (y, x) =
+        (leaf(&layer, &[0.0, -0.0, 3.0, 1e-200, 3e200]), leaf(&layer, &[0.0, 0.0, 4.0, 1e-200, 4e200]));
+    let gradients = layer.backward(&value(&y.binary(Binary::Atan2, &x)), None).unwrap();
+    let close = |found: Vec<f64>, expected: [f64; 5]| {
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() <= 1e-12 * expected.abs(), "{found} instead of {expected}");
+        }
+    };
+    close(gradient(&layer, &gradients, &y), [0.0, 0.0, 0.16, 5e199, 1.6e-201]);
+    close(gradient(&layer, &gradients, &x), [0.0, 0.0, -0.12, -5e199, -1.2e-201]);
+    assert_eq!(slope(&[0.0, 1.0], |y| y.binary(Binary::Atan2, &y.scalar(0.0))), [0.0, 0.0]);
+    assert_eq!(slope(&[0.0, 2.0], |x| x.scalar(0.0).binary(Binary::Atan2, x)), [0.0, 0.0]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod counting;
 mod custom;
 mod kinks;
 mod memory;
+mod parts;
 
 use counting::Counting;
 use kiln_autodiff::{Autodiff, Checkpointing, Gradients};

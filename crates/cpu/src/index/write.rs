@@ -13,7 +13,7 @@ use crate::walk::Walk;
 use alloc::vec::Vec;
 use core::ops::Range;
 use kiln_ir::{
-    DType, Error, Op, Operand, Operands, Result, SliceAxis, TensorType, UpdateMode, Value, Values,
+    DType, Engine, Error, Op, Operand, Operands, Result, SliceAxis, TensorType, UpdateMode, Value, Values,
 };
 use smallvec::smallvec;
 
@@ -330,14 +330,21 @@ impl Scatter<'_> {
 
 pub(crate) fn slice_update(
     cpu: &Cpu,
-    op: &Op,
     slices: &[SliceAxis],
     mode: UpdateMode,
     mut inputs: Operands,
     results: &[TensorType],
 ) -> Result<Values> {
-    if combines_in_f32(mode, results[0].dtype) {
-        return through_f32(cpu, op, inputs, results);
+    if let Some(function) = mode.binary().filter(|_| combines_in_f32(mode, results[0].dtype)) {
+        // No place is written twice: combining the part that is read first rounds once, and costs the part alone.
+        let (base, ty) = tensor(&inputs, 0)?;
+        let part = TensorType::new(base.layout.slice(slices).shape, ty.dtype);
+        let present =
+            cpu.execute(&Op::Slice(slices.to_vec()), smallvec![inputs[0].clone()], &[part]).remove(0);
+        let written = smallvec![present.into(), inputs.remove(1)];
+        let combined = cpu.execute(&Op::Binary(function), written, &[part]).remove(0);
+        inputs.push(combined.into());
+        return slice_update(cpu, slices, UpdateMode::Set, inputs, results);
     }
     let (source, ty) = tensor(&inputs, 1)?;
     let (source, ty) = (source.clone(), *ty);

@@ -3,7 +3,7 @@
 //! What is differentiated is the sum of all members' results. Every member takes part in the group operations of
 //! the gradient, also where its own share is zero, so that none waits for another in vain.
 
-use super::{Gradients, Rule, emit};
+use super::{Gradients, Rule, attains, emit};
 use crate::{Collective, CollectiveKind, DType, Op, Reduction, Scalar, SliceAxis, TensorType, Var};
 use alloc::vec::Vec;
 
@@ -50,7 +50,7 @@ impl<'e> Rule<'_, 'e> {
                 None => g.clone(),
             },
             Reduction::Min | Reduction::Max => {
-                let hit = x.equal(y);
+                let hit = attains(x, y);
                 let count = all_sum(group, &hit.cast(x.dtype()));
                 hit.select(&(g / count), &g.scalar(0.0))
             }

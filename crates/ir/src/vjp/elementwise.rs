@@ -82,10 +82,7 @@ impl<'e> Rule<'_, 'e> {
             Binary::Pow => self.two(|| g * base_slope(a, b), || g * exponent_slope(a, b, y)),
             Binary::Min => self.two(|| self.extreme(b, a, b), || self.extreme(a, b, a)),
             Binary::Max => self.two(|| self.extreme(a, b, b), || self.extreme(b, a, a)),
-            Binary::Atan2 => {
-                let norm = || square(a) + square(b);
-                self.two(|| g * b / norm(), || -(g * a / norm()))
-            }
+            Binary::Atan2 => self.two(|| g * angle_slope(a, b, b, g), || -(g * angle_slope(a, b, a, g))),
             Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => self.zero(),
         }
     }
@@ -150,9 +147,20 @@ fn one_element<'e>(like: &Var<'e>, number: Scalar) -> Var<'e> {
     Var::full(like.engine(), like.ty().with_shape(ones), number)
 }
 
-fn square<'e>(var: &Var<'e>) -> Var<'e> {
+/// `part / (a² + b²)` for a `part` that is `a` or `b`, one of them a tensor like `g`; 0 at the origin. The operands are
+/// divided by the greater first, so that no square overflows or vanishes.
+fn angle_slope<'e>(a: &Var<'e>, b: &Var<'e>, part: &Var<'e>, g: &Var<'e>) -> Var<'e> {
+    let greater = magnitude(a).max(&magnitude(b));
+    let is_origin = greater.equal(&greater.scalar(0.0));
+    let scale = is_origin.select(&g.scalar(1.0), &greater);
+    let norm = (a / &scale).square() + (b / &scale).square();
+    let norm = is_origin.select(&g.scalar(1.0), &norm);
+    part / &scale / norm / scale
+}
+
+fn magnitude<'e>(var: &Var<'e>) -> Var<'e> {
     match var.operand().scalar() {
-        Some(number) => var.scalar(number.to_f64() * number.to_f64()),
-        None => var.square(),
+        Some(number) => var.scalar(number.to_f64().abs()),
+        None => var.abs(),
     }
 }

@@ -1,7 +1,8 @@
 //! Rules of the ops by index.
 
-use super::{Gradients, Rule, index_dtype};
-use crate::{Op, Scalar, SliceAxis, TensorType, UpdateMode, Var};
+use super::{Gradients, Rule, attains, index_dtype};
+use crate::{Op, Operands, Scalar, SliceAxis, TensorType, UpdateMode, Var};
+use smallvec::smallvec;
 
 /// Where in a tensor elements are read or written.
 #[derive(Clone, Copy)]
@@ -14,7 +15,19 @@ pub(super) enum Places<'a, 'e> {
     Slices(&'a [SliceAxis]),
 }
 
-impl<'e> Places<'_, 'e> {
+impl<'a, 'e> Places<'a, 'e> {
+    /// The places that an op reads of its first operand; `None` for an op that reads all or computes.
+    pub(super) fn read_by(op: &'a Op, index: Option<&'a Var<'e>>) -> Option<Places<'a, 'e>> {
+        if let Op::Slice(slices) = op {
+            return Some(Places::Slices(slices));
+        }
+        match (op, index) {
+            (Op::Take { axis }, Some(index)) => Some(Places::Put { axis: *axis, index }),
+            (Op::Gather { axis }, Some(index)) => Some(Places::Scatter { axis: *axis, index }),
+            _ => None,
+        }
+    }
+
     fn read(&self, from: &Var<'e>) -> Var<'e> {
         match self {
             Places::Put { axis, index } => from.take(*axis, index),
@@ -23,14 +36,23 @@ impl<'e> Places<'_, 'e> {
         }
     }
 
-    fn write(&self, base: &Var<'e>, mode: UpdateMode, source: &Var<'e>) -> Var<'e> {
-        match self {
-            Places::Put { axis, index } => base.put(*axis, mode, index, source),
-            Places::Scatter { axis, index } => base.scatter(*axis, mode, index, source),
-            Places::Slices(slices) => {
-                base.apply(Op::SliceUpdate { slices: slices.to_vec(), mode }, &[source])
+    /// Writes over the base itself where nobody else holds it.
+    pub(super) fn write(&self, base: Var<'e>, mode: UpdateMode, source: &Var<'e>) -> Var<'e> {
+        let engine = base.engine();
+        let mut operands: Operands = smallvec![base.into_operand()];
+        let op = match self {
+            Places::Put { axis, index } => {
+                operands.push(index.operand().clone());
+                Op::Put { axis: *axis, mode }
             }
-        }
+            Places::Scatter { axis, index } => {
+                operands.push(index.operand().clone());
+                Op::Scatter { axis: *axis, mode }
+            }
+            Places::Slices(slices) => Op::SliceUpdate { slices: slices.to_vec(), mode },
+        };
+        operands.push(source.operand().clone());
+        Var::emit(engine, &op, operands).remove(0)
     }
 
     /// A number for each element of the source, which grows with the order of writing among elements that may
@@ -58,7 +80,7 @@ impl<'e> Places<'_, 'e> {
 impl<'e> Rule<'_, 'e> {
     /// Of `(x, index) -> y`: what was read adds up where it was read from.
     pub(super) fn read(&self, places: Places<'_, 'e>) -> Gradients<'e> {
-        self.linear(|g, x| places.write(&Var::zeros(g.engine(), x.ty()), UpdateMode::Add, g))
+        self.linear(|g, x| places.write(Var::zeros(g.engine(), x.ty()), UpdateMode::Add, g))
     }
 
     /// Of `(base, .., source) -> y`.
@@ -78,10 +100,10 @@ impl<'e> Rule<'_, 'e> {
         let (g, base) = (self.g(), self.x(0));
         match mode {
             UpdateMode::Add => g.clone(),
-            UpdateMode::Set => places.write(g, mode, &Var::zeros(g.engine(), source.ty())),
-            UpdateMode::Mul => places.write(g, mode, source),
+            UpdateMode::Set => places.write(g.clone(), mode, &Var::zeros(g.engine(), source.ty())),
+            UpdateMode::Mul => places.write(g.clone(), mode, source),
             UpdateMode::Min | UpdateMode::Max => {
-                base.equal(self.y()).select(&self.share(places, source), &g.scalar(0.0))
+                attains(base, self.y()).select(&self.share(places, source), &g.scalar(0.0))
             }
         }
     }
@@ -94,7 +116,7 @@ impl<'e> Rule<'_, 'e> {
                 None => places.read(g),
                 Some(order) => {
                     let nowhere = Var::zeros(g.engine(), g.ty().with_dtype(order.dtype()));
-                    let last = places.read(&places.write(&nowhere, UpdateMode::Set, &order));
+                    let last = places.read(&places.write(nowhere, UpdateMode::Set, &order));
                     last.equal(&order).select(&places.read(g), &zero)
                 }
             },
@@ -105,7 +127,7 @@ impl<'e> Rule<'_, 'e> {
                 }
             },
             UpdateMode::Min | UpdateMode::Max => {
-                let hit = source.equal(&places.read(self.y()));
+                let hit = attains(source, &places.read(self.y()));
                 hit.select(&places.read(&self.share(places, source)), &zero)
             }
         }
@@ -114,8 +136,8 @@ impl<'e> Rule<'_, 'e> {
     /// The gradient of each place of a minimum or maximum, divided by how many elements attain it.
     fn share(&self, places: Places<'_, 'e>, source: &Var<'e>) -> Var<'e> {
         let (base, y) = (self.x(0), self.y());
-        let hits = |a: &Var<'e>, b: &Var<'e>| a.equal(b).cast(y.dtype());
-        let count = places.write(&hits(base, y), UpdateMode::Add, &hits(source, &places.read(y)));
+        let hits = |a: &Var<'e>, b: &Var<'e>| attains(a, b).cast(y.dtype());
+        let count = places.write(hits(base, y), UpdateMode::Add, &hits(source, &places.read(y)));
         self.g() / count
     }
 }
@@ -129,8 +151,8 @@ fn product_of_other_writes<'e>(places: Places<'_, 'e>, like: &Var<'e>, source: &
     let is_zero = source.equal(&zero);
     let safe = is_zero.select(&one, source);
     let filled = |x: f64| Var::full(like.engine(), like.ty(), x);
-    let sum = |x: &Var<'e>| places.read(&places.write(&filled(0.0), UpdateMode::Add, x));
-    let product = places.read(&places.write(&filled(1.0), UpdateMode::Mul, &safe));
+    let sum = |x: &Var<'e>| places.read(&places.write(filled(0.0), UpdateMode::Add, x));
+    let product = places.read(&places.write(filled(1.0), UpdateMode::Mul, &safe));
     let count = sum(&is_zero.cast(source.dtype()));
     let zeros = sum(&is_zero.select(source, &zero));
     let numbered = |n: f64| count.equal(&count.scalar(Scalar::Float(n)));

@@ -1,6 +1,6 @@
 //! Differentiating whole programs.
 
-use super::{Gradient, absent, gradient_of, saved, vjp};
+use super::{Gradient, GradientSum, absent, gradient_of, saved, vjp};
 use crate::{
     Engine, Instruction, Op, Operand, Operands, Program, ProgramOperand, Recorder, Result, TensorType, Value,
     Values, Var,
@@ -187,15 +187,26 @@ impl<'p> Tape<'p> {
         values: &[Var<'e>],
         seeds: &[Option<Var<'e>>],
     ) -> Result<Vec<Option<Var<'e>>>> {
-        let mut sums: Vec<Option<Var<'e>>> = self.types.iter().map(|_| None).collect();
+        let mut sums: Vec<GradientSum> = self.types.iter().map(|_| GradientSum::default()).collect();
+        let variable = |sum: Value| Var::new(engine, sum);
         for (output, seed) in self.program.outputs.iter().zip(seeds) {
-            self.add(&mut sums, output, seed.clone());
+            self.add(engine, &mut sums, output, seed.clone());
         }
         for (instruction, &first) in self.program.instructions.iter().zip(&self.first).rev() {
             let results = first..first + instruction.results.len();
             let gradients: Vec<Option<Var<'e>>> =
-                sums[results.clone()].iter_mut().map(Option::take).collect();
+                sums[results.clone()].iter_mut().map(|sum| sum.take().map(variable)).collect();
             if gradients.iter().all(Option::is_none) {
+                continue;
+            }
+            if let (Some(ProgramOperand::Slot(slot)), [Some(gradient)]) =
+                (instruction.operands.first(), gradients.as_slice())
+                && self.active[*slot]
+                && GradientSum::is_part(&instruction.op)
+                && sums[*slot].wants_part()
+            {
+                let index = instruction.operands.get(1).map(|index| at(values, engine, index).into_operand());
+                sums[*slot].add_part(engine, &instruction.op, index, gradient.clone().into_value());
                 continue;
             }
             let operands: Vec<Var<'e>> =
@@ -203,20 +214,23 @@ impl<'p> Tape<'p> {
             let wanted = self.wanted(instruction);
             let found = vjp(&instruction.op, &operands, &values[results], &gradients, &wanted)?;
             for (operand, gradient) in instruction.operands.iter().zip(found) {
-                self.add(&mut sums, operand, gradient);
+                self.add(engine, &mut sums, operand, gradient);
             }
         }
         sums.truncate(self.program.inputs.len());
-        Ok(sums)
+        Ok(sums.into_iter().map(|sum| sum.into_value().map(variable)).collect())
     }
 
-    fn add<'e>(&self, sums: &mut [Option<Var<'e>>], operand: &ProgramOperand, gradient: Option<Var<'e>>) {
+    fn add(
+        &self,
+        engine: &dyn Engine,
+        sums: &mut [GradientSum],
+        operand: &ProgramOperand,
+        gradient: Option<Var<'_>>,
+    ) {
         let (ProgramOperand::Slot(slot), Some(gradient)) = (operand, gradient) else { return };
         if self.active[*slot] {
-            sums[*slot] = Some(match sums[*slot].take() {
-                Some(sum) => sum + gradient,
-                None => gradient,
-            });
+            sums[*slot].add(engine, gradient.into_value());
         }
     }
 }

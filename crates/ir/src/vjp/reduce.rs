@@ -1,6 +1,6 @@
 //! Rules of the ops that make one of many, and of order.
 
-use super::{Gradients, Rule, index_dtype};
+use super::{Gradients, Rule, attains, index_dtype};
 use crate::{Axes, PadAxis, Reduction, Scalar, Shape, SliceAxis, UpdateMode, Var};
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ impl<'e> Rule<'_, 'e> {
             // The extreme of these very numbers: the result may come from an operand that was computed elsewhere, rounded
             // another way, and be found nowhere.
             Reduction::Min | Reduction::Max => {
-                let hit = x.equal(&x.reduce(reduction, &axes.to_vec()));
+                let hit = attains(x, &x.reduce(reduction, &axes.to_vec()));
                 let count = hit.cast(x.dtype()).sum(&axes.to_vec());
                 hit.select(&(g / count), &g.scalar(0.0))
             }
@@ -98,7 +98,7 @@ fn scan_prod<'e>(g: &Var<'e>, x: &Var<'e>, axis: usize) -> Var<'e> {
 fn scan_extreme<'e>(g: &Var<'e>, x: &Var<'e>, y: &Var<'e>, axis: usize) -> Var<'e> {
     let index = index_dtype(x.shape()[axis]);
     let places = Var::iota(x.engine(), x.ty().with_dtype(index), axis);
-    let setters = x.equal(y).select(&places, &places.scalar(Scalar::Int(0)));
+    let setters = attains(x, y).select(&places, &places.scalar(Scalar::Int(0)));
     let latest = setters.scan(Reduction::Max, axis, false, false);
     Var::zeros(x.engine(), x.ty()).scatter(axis, UpdateMode::Add, &latest, g)
 }
