@@ -60,7 +60,7 @@ pub trait AutodiffBackend: Backend {
     type InnerBackend: Backend<Device = Self::Device>;
 }
 
-/// The eager CPU engine: portable, lowest latency.
+/// The eager CPU engine: portable, lowest latency. Results are the same for every number of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flex;
 
@@ -82,7 +82,7 @@ impl Backend for Flex {
 }
 
 /// The CPU engine behind [fusion](Fusion): ops are recorded, and what neighbours in a program compute runs as one kernel, on
-/// all cores. The fastest on a processor; [`Flex`] answers single ops sooner.
+/// all cores. The fastest on a processor; [`Flex`] answers single ops sooner. Results are the same for every number of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu;
 

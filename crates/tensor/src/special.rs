@@ -9,6 +9,7 @@
 
 mod bessel;
 mod binary;
+mod bound;
 mod coefficients;
 mod error;
 mod exponential;
@@ -20,6 +21,7 @@ mod polynomial;
 mod trigonometric;
 mod variance;
 
+pub(crate) use bound::{CLAMP_MAX, CLAMP_MIN};
 pub(crate) use float::{bits, exponent, nextafter, powers_of_two};
 pub(crate) use gate::{GELU, GELU_APPROXIMATE, Gate, MISH, SILU};
 pub(crate) use table::{
@@ -87,7 +89,7 @@ mod table {
         LOG10 "log10" exponential::log10, |x, _| (x * LN_10).recip();
         CBRT "cbrt" exponential::cbrt, |_, y| (y.square() * 3.0).recip();
         SIGMOID "sigmoid" exponential::sigmoid, |x, y| y * SIGMOID.of(&-x);
-        LOGIT "logit" exponential::logit, |x, _| (x * (1.0 - x)).recip();
+        LOGIT "logit" exponential::logit, |x, _| exponential::logit_slope(x);
         ERFC "erfc" error::erfc, |x, _| (-x.square()).exp() * -FRAC_2_SQRT_PI;
         ERFINV "erfinv" error::erfinv, |_, y| y.square().exp() / FRAC_2_SQRT_PI;
         LGAMMA "lgamma" gamma::lgamma, |x, _| DIGAMMA.of(x);
@@ -129,6 +131,7 @@ pub fn register_special_functions() {
     table::register_unary();
     table::register_binary();
     gate::register();
+    bound::register();
     Custom::register("polygamma", |attributes| {
         let order = attributes.parse().map_err(|_| {
             kiln_ir::Error::value("polygamma", alloc::format!("the order `{attributes}` is no whole number"))

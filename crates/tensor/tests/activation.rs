@@ -116,7 +116,9 @@ fn gradients_where_functions_bend_are_pytorchs() {
 #[test]
 fn smooth_functions_are_smooth_at_zero() {
     type B = Autodiff<Autodiff<Flex>>;
-    let curvatures = [("softplus", 0.25), ("log_sigmoid", -0.25), ("sigmoid", 0.0), ("silu", 0.5)];
+    // Of `x Φ(x)`: twice the density at 0.
+    let gelu = ("gelu", core::f64::consts::FRAC_2_SQRT_PI * core::f64::consts::FRAC_1_SQRT_2);
+    let curvatures = [("softplus", 0.25), ("log_sigmoid", -0.25), ("sigmoid", 0.0), ("silu", 0.5), gelu];
     for (name, expected) in curvatures {
         let function = FUNCTIONS.iter().find(|(function, _)| *function == name).unwrap().1;
         let inner = Tensor::<Autodiff<Flex>, 1>::zeros([1], &Default::default()).require_grad();

@@ -1,8 +1,8 @@
 //! Arithmetic of numbers. Operands of different dtypes meet in the one of [`DType::promote`]; shapes broadcast.
 
-use crate::special::{HYPOT, LOGADDEXP, LOGADDEXP2, XLOG1PY, XLOGY};
+use crate::special::{CLAMP_MAX, CLAMP_MIN, HYPOT, LOGADDEXP, LOGADDEXP2, XLOG1PY, XLOGY};
 use crate::{AnyTensor, DType, Number, Result, Scalar};
-use kiln_ir::{Binary, Comparison, Unary, Var};
+use kiln_ir::{Binary, Comparison, Var};
 
 macro_rules! pairs {
     ($($method:ident $with_number:ident $function:ident;)*) => {
@@ -35,8 +35,6 @@ pairs! {
     div div_scalar Div;
     fmod fmod_scalar Rem;
     pow pow_scalar Pow;
-    minimum clamp_max Min;
-    maximum clamp_min Max;
 }
 
 impl AnyTensor {
@@ -47,6 +45,46 @@ impl AnyTensor {
             Scalar::Float(_) if !dtype.is_float() => self.cast(stack.float_dtype()),
             Scalar::Int(_) | Scalar::UInt(_) if dtype.is_bool() => self.cast(stack.int_dtype()),
             Scalar::Float(_) | Scalar::Int(_) | Scalar::UInt(_) | Scalar::Bool(_) => Ok(self),
+        }
+    }
+
+    /// See [`Tensor::minimum`](crate::Tensor::minimum).
+    pub fn minimum(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.binary(Binary::Min, other)
+    }
+
+    /// See [`Tensor::maximum`](crate::Tensor::maximum).
+    pub fn maximum(self, other: AnyTensor) -> Result<AnyTensor> {
+        self.binary(Binary::Max, other)
+    }
+
+    /// See [`Tensor::clamp_min`](crate::Tensor::clamp_min). A real number beside integers, and any number beside `bool`,
+    /// promotes the tensor to the default dtype of the number's kind.
+    pub fn clamp_min(self, low: impl Number) -> Result<AnyTensor> {
+        self.promoted_for(low)?.at_least(low)
+    }
+
+    /// See [`Tensor::clamp_max`](crate::Tensor::clamp_max). A real number beside integers, and any number beside `bool`,
+    /// promotes the tensor to the default dtype of the number's kind.
+    pub fn clamp_max(self, high: impl Number) -> Result<AnyTensor> {
+        self.promoted_for(high)?.at_most(high)
+    }
+
+    /// [`clamp_min`](AnyTensor::clamp_min) in the tensor's own dtype.
+    pub(crate) fn at_least(self, low: impl Number) -> Result<AnyTensor> {
+        if self.dtype().is_float() {
+            self.bound(&CLAMP_MIN, low)
+        } else {
+            self.binary_scalar(Binary::Max, low)
+        }
+    }
+
+    /// [`clamp_max`](AnyTensor::clamp_max) in the tensor's own dtype.
+    pub(crate) fn at_most(self, high: impl Number) -> Result<AnyTensor> {
+        if self.dtype().is_float() {
+            self.bound(&CLAMP_MAX, high)
+        } else {
+            self.binary_scalar(Binary::Min, high)
         }
     }
 
@@ -306,12 +344,16 @@ impl AnyTensor {
 
     /// See [`Tensor::lcm`](crate::Tensor::lcm).
     pub fn lcm(self, other: AnyTensor) -> Result<AnyTensor> {
-        let divisor = self.clone().gcd(other.clone())?;
-        self.div(divisor)?.mul(other)?.unary(Unary::Abs)
+        let (a, b) = (self.abs()?, other.abs()?);
+        let divisor = a.clone().gcd(b.clone())?;
+        a.div(divisor)?.mul(b)
     }
 
     /// Several results.
-    fn formulas<const N: usize>(self, f: impl for<'e> FnOnce(&Var<'e>) -> [Var<'e>; N]) -> [AnyTensor; N] {
+    pub(crate) fn formulas<const N: usize>(
+        self,
+        f: impl for<'e> FnOnce(&Var<'e>) -> [Var<'e>; N],
+    ) -> [AnyTensor; N] {
         let stack = self.stack().clone();
         f(&Var::new(stack.engine(), self.into_value()))
             .map(|value| AnyTensor::new(stack.clone(), value.into_value()))

@@ -4,6 +4,9 @@ use crate::{AnyTensor, Axis, Error, Result};
 use alloc::format;
 use kiln_ir::{Binary, Comparison, Reduction, Unary, UpdateMode};
 
+/// So many numbers have no address.
+const MAX_BINS: usize = isize::MAX as usize / 8;
+
 impl AnyTensor {
     /// The covariance matrix of variables whose observations lie along an axis. See
     /// [`Tensor::cov`](crate::Tensor::cov).
@@ -18,7 +21,10 @@ impl AnyTensor {
         let rows = if axis == 1 { self } else { self.transpose()? }.widened()?;
         let degrees = (rows.shape()[1] as f64 - correction).max(0.0);
         let mean = rows.clone().mean_over(&[1])?;
-        let centered = rows.binary(Binary::Sub, mean)?;
+        let near = rows.binary(Binary::Sub, mean)?;
+        // What the mean was rounded by.
+        let rest = near.clone().mean_over(&[1])?;
+        let centered = near.binary(Binary::Sub, rest)?;
         let turned = centered.clone().transpose()?;
         centered.matmul(turned)?.binary_scalar(Binary::Div, degrees)?.cast(dtype)
     }
@@ -85,6 +91,9 @@ impl AnyTensor {
         }
         if bins == 0 {
             return wrong("needs at least 1 bin");
+        }
+        if bins >= MAX_BINS {
+            return wrong(&format!("{bins} bins are more than memory holds"));
         }
         let (low, high) = match range {
             Some((low, high)) if !(low.is_finite() && high.is_finite() && low <= high) => {

@@ -147,3 +147,9 @@ pub(super) fn logit<'e>(x: &Var<'e>) -> Var<'e> {
     let high = ((x * 2.0 - 1.0) / rest).log1p();
     below(x, 0.25).select(&low, &high)
 }
+
+/// `1 / (x (1 - x))`; NaN outside [0, 1], where the function has no value.
+pub(super) fn logit_slope<'e>(x: &Var<'e>) -> Var<'e> {
+    let product = x * (1.0 - x);
+    override_with(&product.recip(), &below(&product, 0.0), f64::NAN)
+}

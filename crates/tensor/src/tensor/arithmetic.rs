@@ -1,7 +1,6 @@
 //! Arithmetic of numbers: floats and integers.
 
 use crate::{Backend, Float, Int, Number, Numeric, Tensor};
-use kiln_ir::Binary;
 
 #[allow(
     clippy::should_implement_trait,
@@ -256,7 +255,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     }
 
     /// Elements cut to `[low, high]`; NaN stays. Where `low` is above `high`, `high` wins. The gradient passes where the element
-    /// lies strictly between. Defined as [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
+    /// lies between, bounds included, and not where it is NaN. Defined as [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
     ///
     /// ```
     /// # use kiln_tensor::{Flex, Int, Tensor};
@@ -269,7 +268,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
         self.clamp_min(low).clamp_max(high)
     }
 
-    /// Elements not below `low`; NaN stays.
+    /// Elements not below `low`; NaN stays. The gradient passes at the bound too.
     ///
     /// ```
     /// # use kiln_tensor::{Flex, Int, Tensor};
@@ -279,10 +278,10 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// ```
     #[track_caller]
     pub fn clamp_min(self, low: impl Number) -> Self {
-        self.map(|any| any.binary_scalar(Binary::Max, low))
+        self.map(|any| any.at_least(low))
     }
 
-    /// Elements not above `high`; NaN stays.
+    /// Elements not above `high`; NaN stays. The gradient passes at the bound too.
     ///
     /// ```
     /// # use kiln_tensor::{Flex, Int, Tensor};
@@ -292,11 +291,11 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// ```
     #[track_caller]
     pub fn clamp_max(self, high: impl Number) -> Self {
-        self.map(|any| any.binary_scalar(Binary::Min, high))
+        self.map(|any| any.at_most(high))
     }
 
     /// 0 below zero, 1 above, and there what `at_zero` says; NaN stays. Broadcasts. Defined as NumPy's
-    /// [`heaviside`](https://numpy.org/doc/stable/reference/generated/numpy.heaviside.html).
+    /// [`heaviside`](https://numpy.org/doc/stable/reference/generated/numpy.heaviside.html); PyTorch's gives 0 for NaN.
     ///
     /// ```
     /// # use kiln_tensor::{Flex, Tensor};

@@ -186,7 +186,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
         self.map(|any| any.gcd(other.into_any()))
     }
 
-    /// The least common multiple, never negative; broadcasts. 0 where either is 0. Defined as [`torch.lcm`](https://docs.pytorch.org/docs/stable/generated/torch.lcm.html).
+    /// The least common multiple, not negative unless it overflows the dtype and wraps; broadcasts. 0 where either is 0. Defined as [`torch.lcm`](https://docs.pytorch.org/docs/stable/generated/torch.lcm.html).
     ///
     /// ```
     /// # use kiln_tensor::{Flex, Int, Tensor};

@@ -27,7 +27,8 @@ pub(super) use about;
     reason = "the operator is implemented too; chains of methods read better"
 )]
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// `-x`. The most negative integer is its own negative.
+    /// `-x`. The most negative integer is its own negative. Unsigned integers have none, and are an error, where PyTorch's
+    /// `u8` wraps: cast them first.
     ///
     #[doc = about!("[`torch.neg`](https://docs.pytorch.org/docs/stable/generated/torch.neg.html)", "neg()", "[1.5, -2.0]", "[-1.5, 2.0]")]
     #[track_caller]

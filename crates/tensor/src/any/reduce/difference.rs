@@ -9,8 +9,10 @@ impl AnyTensor {
     /// The `n`th differences of neighbours along an axis. See [`Tensor::diff`](crate::Tensor::diff).
     pub fn diff(self, n: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("diff", self.ty())?;
+        // Once nothing is left, nothing changes any more.
+        let rounds = n.min(self.shape()[axis]);
         let mut rest = self;
-        for _ in 0..n {
+        for _ in 0..rounds {
             let length = rest.shape()[axis].saturating_sub(1);
             // Without elements nothing is left to differ.
             let later = rest.clone().narrow(axis, rest.shape()[axis].min(1), length)?;

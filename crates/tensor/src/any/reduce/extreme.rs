@@ -36,17 +36,27 @@ impl AnyTensor {
 
     /// The greatest absolute value of all elements, of shape `[1]`. See [`Tensor::max_abs`](crate::Tensor::max_abs).
     pub fn max_abs(self) -> Result<AnyTensor> {
-        self.unary(Unary::Abs)?.max()
+        let axes = self.all_axes();
+        self.max_abs_over(&axes)?.reshape([1])
     }
 
     /// The greatest absolute value along an axis. See [`Tensor::max_abs_dim`](crate::Tensor::max_abs_dim).
     pub fn max_abs_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        self.unary(Unary::Abs)?.reduce_one("max_abs_dim", Reduction::Max, axis.into())
+        let axis = axis.into().of("max_abs_dim", self.ty())?;
+        self.max_abs_over(&[axis])
     }
 
     /// The greatest absolute value along axes. See [`Tensor::max_abs_dims`](crate::Tensor::max_abs_dims).
     pub fn max_abs_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
-        self.unary(Unary::Abs)?.reduce_some("max_abs_dims", Reduction::Max, &axes.into())
+        let axes = axes.into().sorted_of("max_abs_dims", self.ty())?;
+        self.max_abs_over(&axes)
+    }
+
+    fn max_abs_over(self, axes: &[usize]) -> Result<AnyTensor> {
+        let is_of_nothing = axes.iter().any(|&axis| self.shape()[axis] == 0);
+        let greatest = self.unary(Unary::Abs)?.reduce(Reduction::Max, axes)?;
+        // No magnitude is below 0, so that this is what changes no other.
+        if is_of_nothing { greatest.zeros_like() } else { Ok(greatest) }
     }
 
     /// The least and the greatest along an axis. See [`Tensor::aminmax`](crate::Tensor::aminmax).

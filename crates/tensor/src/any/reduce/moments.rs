@@ -1,7 +1,8 @@
 //! Variance and standard deviation.
 
+use crate::any::formula::{at_least_zero, constant};
 use crate::{AnyTensor, Axis, AxisList, Error, Result};
-use kiln_ir::{Binary, Comparison, Reduction, Unary};
+use kiln_ir::{Binary, Comparison, DType, Op, Reduction, Scalar, Unary, Var};
 
 impl AnyTensor {
     /// The variance along an axis, over `n - 1`. See [`Tensor::var`](crate::Tensor::var).
@@ -32,24 +33,38 @@ impl AnyTensor {
 
     /// The standard deviation along an axis, over `n - 1`. See [`Tensor::std`](crate::Tensor::std).
     pub fn std(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        self.moments("std", &AxisList::of_one(axis.into()), 1.0)?.0.root()
+        Ok(self.deviations("std", &AxisList::of_one(axis.into()), 1.0)?.0)
     }
 
     /// The standard deviation along axes, over `n - correction`. See [`Tensor::std_dims`](crate::Tensor::std_dims).
     pub fn std_dims(self, axes: impl Into<AxisList>, correction: f64) -> Result<AnyTensor> {
-        self.moments("std_dims", &axes.into(), correction)?.0.root()
+        Ok(self.deviations("std_dims", &axes.into(), correction)?.0)
     }
 
     /// The standard deviation, over `n - 1`, and the mean along an axis. See
     /// [`Tensor::std_mean`](crate::Tensor::std_mean).
     pub fn std_mean(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
-        let (variance, mean) = self.moments("std_mean", &AxisList::of_one(axis.into()), 1.0)?;
-        Ok((variance.root()?, mean))
+        self.deviations("std_mean", &AxisList::of_one(axis.into()), 1.0)
     }
 
     /// Variance and mean along axes.
     fn moments(self, op: &str, axes: &AxisList, correction: f64) -> Result<(AnyTensor, AnyTensor)> {
-        let axes = axes.of(op, self.ty())?;
+        let (dtype, [variance, scale, mean]) = self.scaled_moments(op, axes, correction)?;
+        let variance = variance.binary(Binary::Mul, scale.clone())?.binary(Binary::Mul, scale)?;
+        Ok((variance.cast(dtype)?, mean.cast(dtype)?))
+    }
+
+    /// Standard deviation and mean along axes.
+    fn deviations(self, op: &str, axes: &AxisList, correction: f64) -> Result<(AnyTensor, AnyTensor)> {
+        let (dtype, [variance, scale, mean]) = self.scaled_moments(op, axes, correction)?;
+        let deviation = variance.root()?.binary(Binary::Mul, scale)?;
+        Ok((deviation.cast(dtype)?, mean.cast(dtype)?))
+    }
+
+    /// The dtype of the elements; and in one of at least 32 bits the variance along axes over the square of a scale, the
+    /// scale, and the mean.
+    fn scaled_moments(self, op: &str, axes: &AxisList, correction: f64) -> Result<(DType, [AnyTensor; 3])> {
+        let axes = axes.sorted_of(op, self.ty())?;
         if !self.dtype().is_float() {
             return Err(Error::type_error(op, "needs floats", &[self.ty().into()])
                 .hint("convert it first: `float()`, or `cast` to a float dtype"));
@@ -57,12 +72,9 @@ impl AnyTensor {
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
         // At most `correction` elements have no variance: 0 / 0 is NaN, as everywhere in the field.
         let degrees = (count as f64 - correction).max(0.0);
-        let (dtype, x) = (self.dtype(), self.widened()?);
-        let mean = x.clone().mean_over(&axes)?;
-        let deviation = x.binary(Binary::Sub, mean.clone())?;
-        let squares = deviation.clone().binary(Binary::Mul, deviation)?;
-        let variance = squares.reduce(Reduction::Sum, &axes)?.binary_scalar(Binary::Div, degrees)?;
-        Ok((variance.cast(dtype)?, mean.cast(dtype)?))
+        let dtype = self.dtype();
+        let parts = self.widened()?.formulas(|x| scaled_moments(x, &axes, count as f64, degrees));
+        Ok((dtype, parts))
     }
 
     /// The square root, whose gradient at 0 is 0.
@@ -71,4 +83,37 @@ impl AnyTensor {
         let root = is_zero.clone().if_else_number(1.0, self)?.unary(Unary::Sqrt)?;
         is_zero.if_else_number(0.0, root)
     }
+}
+
+/// Of floats of at least 32 bits: the variance over the square of a scale, the scale, and the mean.
+///
+/// Numbers over a power of two near the greatest have squares that neither overflow nor vanish. Of what they differ by
+/// from a rounded mean, the mean of that is taken off again: `Σ d² - (Σ d)² / n`, the corrected two-pass algorithm of
+/// [Chan, Golub and LeVeque 1983](https://doi.org/10.1080/00031305.1983.10483115). Neither scale nor rounded mean
+/// changes the result, so that both are constants to its gradient.
+fn scaled_moments<'e>(x: &Var<'e>, axes: &[usize], count: f64, degrees: f64) -> [Var<'e>; 3] {
+    let scale = scale(x, axes);
+    let x = x * scale.recip();
+    let near = constant(&(x.sum(axes) / count));
+    let difference = x - &near;
+    let total = difference.sum(axes);
+    let rest = &total / count;
+    let squares = difference.square().sum(axes) - &total * &rest;
+    [at_least_zero(&squares) / degrees, scale.clone(), (near + rest) * scale]
+}
+
+/// A power of two that is at most the greatest magnitude along axes, and more than half of it, as a constant; within the
+/// range in which it and its reciprocal are normal numbers.
+fn scale<'e>(x: &Var<'e>, axes: &[usize]) -> Var<'e> {
+    let greatest = x.reduce(Reduction::Max, axes).max(&-x.reduce(Reduction::Min, axes));
+    let (bits, exponent, range) = if x.dtype() == DType::F64 {
+        (DType::U64, f64::INFINITY.to_bits(), [-1000, 1000])
+    } else {
+        (DType::U32, u64::from(f32::INFINITY.to_bits()), [-120, 120])
+    };
+    let greatest = greatest.apply(Op::Bitcast(bits), &[]);
+    let power = greatest.binary(Binary::And, &greatest.scalar(Scalar::UInt(exponent)));
+    let power = power.apply(Op::Bitcast(x.dtype()), &[]);
+    let [least, most] = range.map(|exponent| libm::exp2(f64::from(exponent)));
+    power.max(&power.scalar(least)).min(&power.scalar(most))
 }

@@ -71,7 +71,7 @@ impl AnyTensor {
         let any = self.movedim([a, b], [-2, -1])?;
         let last = any.rank() - 1;
         let (rows, columns) = (any.shape()[last - 1] as i64, any.shape()[last] as i64);
-        let (row, column) = ((-offset).max(0).min(rows), offset.max(0).min(columns));
+        let (row, column) = (offset.saturating_neg().clamp(0, rows), offset.clamp(0, columns));
         let length = (rows - row).min(columns - column) as usize;
         let square = any.narrow(last - 1, row as usize, length)?.narrow(last, column as usize, length)?;
         let shape = square.shape().with(last, 1);

@@ -18,7 +18,8 @@ use crate::{Backend, Tensor};
 /// ```
 ///
 /// # Panics
-/// When an axis is empty, a factor not positive, or an option belongs to another mode.
+/// When an axis is empty or would be, in mode `Area` too, of which PyTorch's gives a tensor without elements; when a factor
+/// is not positive, or an option belongs to another mode.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.interpolate.html), of which it has every
 /// mode, factors with `recompute_scale_factor=False`.

@@ -41,7 +41,7 @@ macro_rules! poolings {
     ($($axes:literal $rank:literal $max:ident $indices:ident $max_gradient:ident $unpool:ident $average:ident
        $average_gradient:ident $lp:ident $adaptive:ident $adaptive_max:ident $adaptive_indices:ident;)*) => {$(
         /// The greatest element of each window over the last axes of `[batch, channels, space..]`; NaN is greatest. The gradient
-        /// goes to the first of equals
+        /// goes to the first of equals, of several NaN too, where PyTorch's goes to the last NaN
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html)).
         #[track_caller]
         pub fn $max<B: Backend>(x: Tensor<B, $rank>, options: &PoolOptions<$axes>) -> Tensor<B, $rank> {

@@ -3,7 +3,8 @@
 use crate::{Axis, Backend, Numeric, Tensor};
 
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// The differences of neighbours along an axis, taken `n` times: each time it is shorter by 1.
+    /// The differences of neighbours along an axis, taken `n` times: each time it is shorter by 1, until
+    /// it is empty.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.diff.html>
     ///

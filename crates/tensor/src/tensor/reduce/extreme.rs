@@ -184,7 +184,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
         self.convert(|x| x.argmin(axis))
     }
 
-    /// The greatest absolute value of all elements, of shape `[1]`.
+    /// The greatest absolute value of all elements, of shape `[1]`; 0 of none.
     ///
     /// ```
     /// use kiln_tensor::{Flex, Tensor};
@@ -198,7 +198,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
         self.convert(AnyTensor::max_abs)
     }
 
-    /// The greatest absolute value along an axis, which stays with length 1.
+    /// The greatest absolute value along an axis, which stays with length 1; 0 of none.
     ///
     /// ```
     /// use kiln_tensor::{Flex, Tensor};
@@ -212,7 +212,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
         self.map(|x| x.max_abs_dim(axis))
     }
 
-    /// The greatest absolute value along axes, which stay with length 1.
+    /// The greatest absolute value along axes, which stay with length 1; 0 of none.
     ///
     /// ```
     /// use kiln_tensor::{Flex, Tensor};

@@ -7,6 +7,9 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// The variance along an axis, which stays with length 1: squared deviations from the mean over `n - 1`.
     /// NaN of fewer than two elements.
     ///
+    /// Exact to rounding for numbers far from 0 too, in `f32` for 16 bits: the corrected two-pass algorithm over scaled
+    /// numbers. Overflows only where the result does.
+    ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var.html>
     ///
     /// ```

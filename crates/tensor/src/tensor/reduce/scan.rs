@@ -4,7 +4,8 @@ use super::super::pair;
 use crate::{Axis, Backend, Int, Numeric, Tensor};
 
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// The running sum along an axis. Integers wrap.
+    /// The running sum along an axis. Integers keep their dtype and wrap, 8 bits too; PyTorch sums integers in `i64`, as
+    /// does `x.cast(DType::I64).cumsum(axis)`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cumsum.html>
     ///

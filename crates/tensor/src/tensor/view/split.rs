@@ -46,7 +46,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 
     /// Splits an axis into `count` parts of equal length, the last of which may be shorter; fewer than `count`
-    /// when the axis is too short.
+    /// when the axis is too short. An empty axis is one part, where PyTorch gives `count` empty ones.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.chunk.html>
     ///

@@ -1,0 +1,84 @@
+//! Bounds by a plain number.
+
+use super::Result;
+use crate::{AnyTensor, Number};
+use alloc::vec::Vec;
+use kiln_ir::{Binary, Comparison, Custom, CustomOp, Op, OperandType, ResultTypes, Saved, Var, infer};
+
+/// The greater or the lesser of a tensor and a plain number, as `max` and `min`, with another gradient: it passes at the
+/// bound too, as PyTorch's `clamp` has it, and not where the tensor is NaN.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    name: &'static str,
+    function: Binary,
+}
+
+/// `max(x, low)`.
+pub(crate) static CLAMP_MIN: Bound = Bound { name: "clamp_min", function: Binary::Max };
+
+/// `min(x, high)`.
+pub(crate) static CLAMP_MAX: Bound = Bound { name: "clamp_max", function: Binary::Min };
+
+/// Makes the bounds known by name.
+#[cfg(feature = "std")]
+pub(super) fn register() {
+    Custom::register(CLAMP_MIN.name, |_| Ok(Custom::new(&CLAMP_MIN)));
+    Custom::register(CLAMP_MAX.name, |_| Ok(Custom::new(&CLAMP_MAX)));
+}
+
+impl AnyTensor {
+    /// The tensor, of floats, within a bound.
+    pub(crate) fn bound(self, bound: &'static Bound, number: impl Number) -> Result<AnyTensor> {
+        self.apply_with(&Op::Custom(Custom::new(bound)), [number.scalar().into()])
+    }
+}
+
+impl CustomOp for &'static Bound {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        match inputs {
+            [OperandType::Tensor(ty), OperandType::Scalar(number)] if ty.dtype.is_float() => {
+                // The op that it stands for says which numbers do.
+                infer(&Op::Binary(self.function), &[OperandType::Tensor(ty), OperandType::Scalar(*number)])
+            }
+            _ => Err(kiln_ir::Error::type_error(self.name, "takes a tensor of floats and a number", inputs)),
+        }
+    }
+
+    fn batched(&self) -> Option<Custom> {
+        Some(Custom::new(*self))
+    }
+
+    fn is_expression(&self) -> bool {
+        true
+    }
+
+    fn is_cheap(&self) -> bool {
+        true
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        Some(alloc::vec![inputs[0].binary(self.function, &inputs[1])])
+    }
+
+    fn saved(&self) -> Saved {
+        Saved { inputs: 1, outputs: 0 }
+    }
+
+    fn vjp<'e>(
+        &self,
+        inputs: &[Var<'e>],
+        _: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+        let (x, number) = (&inputs[0], &inputs[1]);
+        let gradient = |g: &Var<'e>| {
+            let (low, high) = if self.function == Binary::Max { (number, x) } else { (x, number) };
+            low.compare(Comparison::Le, high).select(g, &g.scalar(0.0))
+        };
+        Some(Ok(alloc::vec![gradients[0].as_ref().map(gradient), None]))
+    }
+}
