@@ -128,7 +128,7 @@ fn gelu_is_exact_in_its_tail() {
         -0.154_268_77,
         0.0,
         0.345_731_23,
-        0.841_344_75,
+        0.841_344_8,
         2.995_950_3,
     ];
     close(&list(activation::gelu(floats(&x))), &expected, 3e-6);
@@ -185,6 +185,11 @@ fn full_takes_truth_values() {
     assert_eq!(y.clone().into_data().unwrap().to_vec::<bool>(), [true, true]);
     assert_eq!(y.full_like(false).unwrap().into_data().unwrap().to_vec::<bool>(), [false, false]);
     assert_eq!(Tensor::<Flex, 1, Bool>::full([2], true, &DEVICE).into_data().to_vec::<bool>(), [true, true]);
+    let device = Default::default();
+    let fused = Tensor::<Cpu, 1, Bool>::full([2], true, &device);
+    let mask = Tensor::from_bools([true, false], &device);
+    assert_eq!(fused.clone().into_data().to_vec::<bool>(), [true, true]);
+    assert_eq!(fused.bool_xor(mask).into_data().to_vec::<bool>(), [false, true]);
 }
 
 /// In PyTorch a tensor without axes leaves the dtype of one with axes alone, if it is of no higher kind.
