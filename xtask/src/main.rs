@@ -94,7 +94,9 @@ fn exit_on_closed_pipe() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let message = info.payload().downcast_ref::<String>();
-        if message.is_some_and(|text| text.starts_with("failed printing to std") && text.contains("(os error 32)")) {
+        if message
+            .is_some_and(|text| text.starts_with("failed printing to std") && text.contains("(os error 32)"))
+        {
             std::process::exit(0);
         }
         report(info);

@@ -11,7 +11,11 @@ std::thread_local! {
 /// Whether the layer records on this thread.
 pub(crate) fn records(layer: usize) -> bool {
     SCOPES.with_borrow(|scopes| {
-        scopes.iter().rev().find(|(scope, _)| scope.is_none_or(|scope| scope == layer)).is_none_or(|(_, recording)| *recording)
+        scopes
+            .iter()
+            .rev()
+            .find(|(scope, _)| scope.is_none_or(|scope| scope == layer))
+            .is_none_or(|(_, recording)| *recording)
     })
 }
 

@@ -211,6 +211,11 @@ fn build_refuses_what_cannot_work() {
         "[data_loader] prefetch is 0, so 2 workers could never start a batch\n  \
          hint: call prefetch(n) with n of at least 1, or num_workers(0)"
     );
+    assert_eq!(
+        message(builder().num_workers(100_000).build(numbers(3))),
+        "[data_loader] 100000 workers are more than 1024\n  \
+         hint: each worker is a thread: a few for each core are enough"
+    );
 }
 
 #[test]

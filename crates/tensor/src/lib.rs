@@ -70,6 +70,8 @@ pub use half::{bf16, f16};
 pub use kiln_autocast::LowPrecision;
 pub use kiln_autodiff::Checkpointing;
 #[cfg(feature = "std")]
+pub use kiln_autodiff::no_grad;
+#[cfg(feature = "std")]
 pub use kiln_cpu::MappedFile;
 pub use kiln_ir::{
     Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, MemoryUse, OperandType, Result,
@@ -84,6 +86,4 @@ pub use slice::SliceArg;
 #[cfg(feature = "std")]
 pub use special::register_special_functions;
 pub use stack::Stack;
-#[cfg(feature = "std")]
-pub use kiln_autodiff::no_grad;
 pub use tensor::{Gradients, NodeId, ReshapeArgs, Tensor, Unique, checkpoint};

@@ -4,8 +4,8 @@ use kiln_tensor::module::{InterpolateMode, InterpolateOptions, Pooling};
 use kiln_tensor::random::Key;
 use kiln_tensor::signal::Window;
 use kiln_tensor::{
-    AnyTensor, Autodiff, Backend, Cpu, DType, Device, Dyn, Flex, Float, Int, Tensor, TensorData,
-    TensorType, no_grad, transform,
+    AnyTensor, Autodiff, Backend, Cpu, DType, Device, Dyn, Flex, Float, Int, Tensor, TensorData, TensorType,
+    no_grad, transform,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -69,7 +69,8 @@ fn numbers_out_of_bounds_are_errors_in_every_method() {
 fn comparisons_with_numbers_out_of_bounds_are_mathematical() {
     for device in devices() {
         let x = || bytes(&device);
-        let read = |result: kiln_tensor::Result<AnyTensor>| result.unwrap().into_data().unwrap().to_vec::<bool>();
+        let read =
+            |result: kiln_tensor::Result<AnyTensor>| result.unwrap().into_data().unwrap().to_vec::<bool>();
         for number in [300i64, 256, i64::MAX] {
             assert_eq!(read(x().lower_elem(number)), [true; 4]);
             assert_eq!(read(x().lower_equal_elem(number)), [true; 4]);
@@ -354,9 +355,13 @@ fn constant_functions_have_gradients_of_zero() {
 #[test]
 fn unique_dim_orders_rows_as_a_sort_of_rows_does() {
     for device in [Device::flex(), Device::cpu()] {
-        for (rows, columns, kinds) in [(50, 1, 4), (200, 2, 3), (200, 5, 2), (97, 8, 2), (1, 3, 2), (0, 3, 2), (4, 0, 1)] {
-            let numbers: Vec<f32> = (0..rows * columns).map(|i| ((i * 7919 + i / 3) % kinds) as f32).collect();
-            let mut expected: Vec<&[f32]> = if columns == 0 { vec![&[]; rows] } else { numbers.chunks(columns).collect() };
+        for (rows, columns, kinds) in
+            [(50, 1, 4), (200, 2, 3), (200, 5, 2), (97, 8, 2), (1, 3, 2), (0, 3, 2), (4, 0, 1)]
+        {
+            let numbers: Vec<f32> =
+                (0..rows * columns).map(|i| ((i * 7919 + i / 3) % kinds) as f32).collect();
+            let mut expected: Vec<&[f32]> =
+                if columns == 0 { vec![&[]; rows] } else { numbers.chunks(columns).collect() };
             expected.sort_by(|a, b| a.partial_cmp(b).unwrap());
             expected.dedup();
             let x = AnyTensor::from_data(TensorData::new(numbers.clone(), [rows, columns]).unwrap(), &device);

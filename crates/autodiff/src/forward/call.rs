@@ -200,6 +200,13 @@ impl<'a> Call<'a> {
             (operand, _) => operand.clone(),
         };
         let duals: Operands = self.primals.iter().zip(&self.tangents).map(join).collect();
+        if let Op::Custom(custom) = self.op {
+            return match custom.expand_values(self.layer, &duals, results) {
+                Some(Ok(values)) => values,
+                Some(Err(error)) => poisoned(results, &error),
+                None => self.undefined(results, error),
+            };
+        }
         match expanded(self.layer, self.op, &duals) {
             Some(values) if values.iter().map(Value::ty).eq(results) => values,
             Some(_) | None => self.undefined(results, error),

@@ -7,6 +7,9 @@ use super::source::Pipeline;
 use super::{DataLoader, Options};
 use crate::{Batcher, DataError, Dataset};
 
+/// The greatest number of workers, each of which is a thread.
+const MAX_WORKERS: usize = 1024;
+
 /// How far workers run ahead by default, in batches for each worker: one being made while one is ready.
 const PREFETCH_PER_WORKER: usize = 2;
 
@@ -71,7 +74,7 @@ impl<B> DataLoaderBuilder<B> {
     /// - [`DataError::ZeroBatchSize`] if the batch size is 0;
     /// - [`DataError::EmptyDataset`] if the dataset has no items;
     /// - [`DataError::InvalidArgument`] if an incomplete last batch is dropped and the dataset fills no batch,
-    ///   or if there are workers and they may prefetch nothing.
+    ///   if there are workers and they may prefetch nothing, or if there are more than 1024.
     pub fn build<I, Batch, D>(self, dataset: D) -> Result<DataLoader<Batch>, DataError>
     where
         I: 'static,
@@ -97,6 +100,13 @@ impl<B> DataLoaderBuilder<B> {
                 "data_loader",
                 format!("no batch of {batch_size} items can be filled from {len}, and drop_last is on"),
                 "lower batch_size or turn drop_last off",
+            ));
+        }
+        if num_workers > MAX_WORKERS {
+            return Err(DataError::argument(
+                "data_loader",
+                format!("{num_workers} workers are more than {MAX_WORKERS}"),
+                "each worker is a thread: a few for each core are enough",
             ));
         }
         let prefetch = self.prefetch.unwrap_or(num_workers.saturating_mul(PREFETCH_PER_WORKER));

@@ -94,7 +94,7 @@ pub fn vander(x: AnyTensor, count: Option<usize>) -> Result<AnyTensor> {
     let length = x.shape()[x.rank() - 1];
     let count = count.unwrap_or(length);
     if count > MOST_POWERS.max(length) {
-        return Err(call.error(&format!("{count} columns are more than {MOST_POWERS} powers")));
+        return Err(call.error(format!("{count} columns are more than {MOST_POWERS} powers")));
     }
     let column = as_column(&x);
     let mut powers: Vec<Var<'_>> = Vec::with_capacity(count);

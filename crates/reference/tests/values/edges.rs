@@ -56,7 +56,10 @@ fn custom_ops() {
     let error = outcome(&double(Way::None), &x).unwrap_err().to_string();
     assert!(error.contains("`double` has no kernel"), "{error}");
     let error = outcome(&double(Way::WrongType), &x).unwrap_err().to_string();
-    assert_eq!(error, "[double] computed (u8[]), but its inference says (f32[2])");
+    assert_eq!(
+        error,
+        "[double] `evaluate` gives u8[] instead of f32[2]\n  hint: `evaluate` and `infer` of the op must agree"
+    );
 }
 
 #[test]

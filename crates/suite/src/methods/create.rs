@@ -58,7 +58,7 @@ pub(super) fn rows() -> Vec<Method> {
             .on(&[normal(&[1])])
             .no_gradient(NOTHING),
         Method::new("one_hot", |x| one(x[0].clone().one_hot(4)))
-            .on(&[ints(-1, 4, &[2, 3])])
+            .on(&[ints(0, 3, &[2, 3])])
             .on(&[ints(0, 3, &[])])
             .no_gradient(NUMBERS),
         Method::new("one_hot_fill", |x| one(x[0].clone().one_hot_fill(3, 5, -1, 0)))

@@ -74,7 +74,10 @@ pub(crate) fn register(engine: &kiln_cpu::Cpu) {
     engine.register_kernel(NAME, alloc::sync::Arc::new(kernel));
 }
 
-#[cfg_attr(not(feature = "std"), allow(dead_code, reason = "kernels are registered with the standard library"))]
+#[cfg_attr(
+    not(feature = "std"),
+    allow(dead_code, reason = "kernels are registered with the standard library")
+)]
 fn check(data: &TensorData, least: usize) -> Result<()> {
     let shape = *data.shape();
     let last = shape.rank() - 1;
@@ -86,12 +89,16 @@ fn check(data: &TensorData, least: usize) -> Result<()> {
         let problem = match bad {
             Some(class) => {
                 let weight = weights[class];
-                format!("the weight {weight} of class {class} in row {position} is not a finite number from 0 on")
+                format!(
+                    "the weight {weight} of class {class} in row {position} is not a finite number from 0 on"
+                )
             }
             None => match weights.iter().filter(|weight| **weight > 0.0).count() {
                 0 if least > 0 => format!("all weights of row {position} are 0"),
                 positive if positive < least => {
-                    format!("row {position} has {positive} weights above 0 for {least} draws without replacement")
+                    format!(
+                        "row {position} has {positive} weights above 0 for {least} draws without replacement"
+                    )
                 }
                 _ => continue,
             },

@@ -57,7 +57,10 @@ impl AnyTensor {
     /// All choices of `size` elements of a vector, `[count, size]`. See [`grid::combinations`](crate::grid::combinations).
     pub fn combinations(self, size: usize, with_replacement: bool) -> Result<AnyTensor> {
         check_vectors("combinations", core::slice::from_ref(&self))?;
-        check_table("combinations", &[number_of_choices(self.shape()[0], size, with_replacement), size.max(1)])?;
+        check_table(
+            "combinations",
+            &[number_of_choices(self.shape()[0], size, with_replacement), size.max(1)],
+        )?;
         let chosen = choices(self.shape()[0], size, with_replacement);
         let shape = [chosen.len() / size.max(1), size];
         let shape = if size == 0 { [0, 0] } else { shape };

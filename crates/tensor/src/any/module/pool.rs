@@ -123,7 +123,8 @@ impl AnyTensor {
         check_entries(&self, OP, "the size", size.len(), self.rank() - 2)?;
         let (batch, channels) = (self.shape()[0], self.shape()[1]);
         let count: usize = self.shape()[2..].iter().product();
-        let flat = [batch, channels, size.iter().fold(1, |count: usize, &length| count.saturating_mul(length))];
+        let flat =
+            [batch, channels, size.iter().fold(1, |count: usize, &length| count.saturating_mul(length))];
         let base = AnyTensor::zeros(TensorType::new(flat, self.dtype()), self.stack())?;
         let (elements, places) = ([batch, channels, count], indices.reshape([batch, channels, count])?);
         let y = base.scatter_mode(2, places, self.reshape(elements)?, UpdateMode::Set)?;
