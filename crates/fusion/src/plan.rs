@@ -86,7 +86,7 @@ pub(crate) enum Reference {
 impl Plan {
     /// A plan for an engine that says [what suits it](kiln_ir::Engine::regions).
     pub(crate) fn new(structure: Structure, suited: Regions) -> Plan {
-        let rewrite::Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure);
+        let rewrite::Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure, suited);
         let graph = graph::Graph::new(&better);
         let groups = group::groups(&graph, suited);
         let emit::Emitted { steps, last_entries, num_slots, outputs } = emit::emit(&graph, groups);

@@ -3,8 +3,8 @@
 //! Elements that are written to one place combine in the order of the source, however the work is split: threads share
 //! places, never the elements for one place.
 
-use super::{By, Reader};
 use super::update::{Combine, Job, run};
+use super::{By, Reader};
 use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::{tensor, through_f32};

@@ -1,11 +1,12 @@
 //! Rewriting a recording before groups are found: the same values, in a form that costs less.
 
 mod casts;
+mod recover;
 
 use super::Structure;
 use crate::record::{Entry, Source};
 use alloc::vec::Vec;
-use kiln_ir::{Axes, Op, TensorType};
+use kiln_ir::{Axes, Op, Regions, TensorType};
 
 /// A recording in its better form.
 pub(crate) struct Rewritten {
@@ -17,8 +18,17 @@ pub(crate) struct Rewritten {
 }
 
 /// The better form of a recording.
-pub(crate) fn rewrite(original: &Structure) -> Rewritten {
-    casts::before_views(turned(original))
+pub(crate) fn rewrite(original: &Structure, suited: Regions) -> Rewritten {
+    let recovers = |entry: &Entry| matches!(entry.op, Op::Recover { .. });
+    if !suited.selects_past_poison || !original.entries.iter().any(recovers) {
+        return casts::before_views(turned(original));
+    }
+    let narrowed = recover::narrowed(original);
+    let mut rewritten = casts::before_views(turned(&narrowed.structure));
+    for original in &mut rewritten.originals {
+        *original = original.and_then(|result| narrowed.originals[result]);
+    }
+    rewritten
 }
 
 /// Makes products that are only seen transposed in that form: `(A B)ᵀ = Bᵀ Aᵀ`, where the transposes of the factors are views.
