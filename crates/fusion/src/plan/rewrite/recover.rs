@@ -1,7 +1,8 @@
 //! What is recovered need not be stored for it: only what it comes from that can fail is looked at.
 //!
 //! Gradients are then computed and used in one kernel, although all of them wait for the flag. Where something failed, the
-//! engine [selects past the poison](kiln_ir::Regions::selects_past_poison).
+//! engine [selects past the poison](kiln_ir::Regions::selects_past_poison). Memory that runs out is not foreseen: it poisons what
+//! would have lain there, new values included.
 
 use super::Rewritten;
 use crate::plan::{Structure, is_view};
