@@ -210,7 +210,8 @@ mod signals {
     fn a_second_signal_ends_the_program_at_once() {
         let folder = folder("signals");
         let out = folder.to_str().expect("a path in UTF-8");
-        let running = training(&["--batch-size", "8000", "--limit", "8000", "--epochs", "50", "--output", out]);
+        let running =
+            training(&["--batch-size", "8000", "--limit", "8000", "--epochs", "50", "--output", out]);
         std::thread::sleep(std::time::Duration::from_millis(300));
         running.send("INT");
         running.send("INT");

@@ -11,6 +11,7 @@ use crate::walk::{Place, Walk};
 use core::mem::MaybeUninit;
 use kiln_ir::{
     Binary, Comparison, DType, Layout, Operand, Operands, Result, Scalar, TensorType, Unary, Value, Values,
+    picked_past_poison, poison_of,
 };
 use smallvec::smallvec;
 
@@ -133,12 +134,29 @@ pub(crate) fn compare(
 
 pub(crate) fn select(cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
     let dtype = results[0].dtype;
+    if let Some(error) = poison_of(&inputs) {
+        return match picked_past_poison(&inputs, |condition| holds(cpu, condition)) {
+            Some(Operand::Value(value)) => Ok(smallvec![value.clone()]),
+            Some(Operand::Scalar(scalar)) => {
+                crate::fill::full(cpu, &results[0], &smallvec![(*scalar).into()])
+            }
+            None => Err(error),
+        };
+    }
     let function_loop = kernels::select(dtype.size());
     let dtypes = [DType::Bool, dtype, dtype];
     apply(cpu, inputs, &results[0], dtypes, CHEAP, |[condition, a, b], y, n| {
         // SAFETY: as in `unary`.
         unsafe { function_loop(cpu.level, condition, a, b, y, n) }
     })
+}
+
+/// Whether a condition holds everywhere, or nowhere.
+#[cold]
+fn holds(cpu: &Cpu, condition: &Value) -> Option<bool> {
+    let array = cpu.contiguous(Array::of(condition).ok()?, condition.ty()).ok()?;
+    let (first, rest) = array.data::<bool>().split_first()?;
+    rest.iter().all(|other| other == first).then_some(*first)
 }
 
 pub(crate) fn cast(cpu: &Cpu, mut inputs: Operands, results: &[TensorType]) -> Result<Values> {

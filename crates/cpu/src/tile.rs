@@ -21,6 +21,7 @@ mod fold;
 mod forms;
 mod frame;
 mod fused;
+mod guarded;
 mod layout;
 mod pairs;
 mod registers;

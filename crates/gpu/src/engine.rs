@@ -348,6 +348,7 @@ impl<D: Driver> Engine for Gpu<D> {
             many_rows: 4096,
             columns: true,
             kept_bytes,
+            selects_past_poison: false,
             head_start: self.has_head_start,
         }
     }

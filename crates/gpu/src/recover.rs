@@ -49,7 +49,12 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// The index itself, of which is suspected that an entry is out of range.
-    pub(crate) fn check_user_index(&self, places: usize, user: IndexUser, inputs: &Operands) -> Result<Values> {
+    pub(crate) fn check_user_index(
+        &self,
+        places: usize,
+        user: IndexUser,
+        inputs: &Operands,
+    ) -> Result<Values> {
         let (array, ty) = tensor::<D>(inputs, 0)?;
         let suspicion = self.suspicion(Wrong::User { user, length: places, indices: ty.shape })?;
         let index = self.contiguous(array, ty.dtype)?;

@@ -1,7 +1,8 @@
 //! Machines that run ops.
 
 use crate::{
-    DTypeSet, Error, Op, OpKind, Operand, Operands, Result, SharedBytes, TensorData, TensorType, Value, Values,
+    DTypeSet, Error, Op, OpKind, Operand, Operands, Result, SharedBytes, TensorData, TensorType, Value,
+    Values,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -33,6 +34,10 @@ pub struct Regions {
     pub columns: bool,
     /// Ops that wait to be run may keep so many bytes of operands that nobody else holds any more.
     pub kept_bytes: usize,
+    /// Whether the engine knows what is poisoned when it runs an op, so that [`Op::Select`] gives the operand that its condition
+    /// picks everywhere though the other one is poisoned. Values are then selected past their poison without being stored for
+    /// [`Op::Recover`], which looks only at what they come from that can fail.
+    pub selects_past_poison: bool,
     /// Whether ops that begin as others did which ran before begin to run while the rest is recorded: in machines that compute
     /// while the program goes on, and would have nothing to do meanwhile.
     pub head_start: bool,
@@ -50,6 +55,7 @@ impl Default for Regions {
             many_rows: 64,
             columns: false,
             kept_bytes: 512 << 20,
+            selects_past_poison: true,
             head_start: false,
         }
     }
@@ -223,4 +229,20 @@ pub fn recovered(inputs: Operands, results: &[TensorType], write: impl Fn(Tensor
     let cause = error.map_or_else(|| ok.clone(), |error| Value::poisoned(*ok.ty(), error));
     values.extend([ok, cause]);
     values
+}
+
+/// For [`Op::Select`] with one poisoned operand: the other, if the condition picks it everywhere. `holds` says whether a condition
+/// is true of all elements or of none.
+pub fn picked_past_poison<'i>(
+    inputs: &'i Operands,
+    holds: impl Fn(&Value) -> Option<bool>,
+) -> Option<&'i Operand> {
+    let is_poisoned = |operand: &Operand| operand.value().is_some_and(|value| value.error().is_some());
+    let [condition, a, b] = inputs.as_slice() else { return None };
+    let condition = condition.value().filter(|condition| condition.error().is_none())?;
+    match (is_poisoned(a), is_poisoned(b)) {
+        (true, false) => (holds(condition) == Some(false)).then_some(b),
+        (false, true) => (holds(condition) == Some(true)).then_some(a),
+        (true, true) | (false, false) => None,
+    }
 }

@@ -76,7 +76,10 @@ pub use cost::{Cost, cost};
 pub use custom::{Custom, CustomOp, FusedOp};
 pub use data::{Element, Elements, TensorData};
 pub use dtype::{DType, DTypeSet};
-pub use engine::{BoxFuture, Caps, Engine, Memory, MemoryUse, OpSet, Regions, poison_of, poisoned, recovered};
+pub use engine::{
+    BoxFuture, Caps, Engine, Memory, MemoryUse, OpSet, Regions, picked_past_poison, poison_of, poisoned,
+    recovered,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use expand::{Expand, MINIMAL, expand, expand_program, expand_values};
 pub use float8::Float8;

@@ -49,7 +49,8 @@ pub enum Op {
     /// `(a, b) -> bool`: a comparison of two elements of the same dtype. At most one operand is a scalar.
     Compare(Comparison),
     /// `(condition, a, b) -> y`: `a` where the `bool` condition holds, otherwise `b`. At most one of `a` and
-    /// `b` is a scalar.
+    /// `b` is a scalar. Poison of an operand of which no element is picked does not pass on, where an engine
+    /// [says so](crate::Regions::selects_past_poison).
     Select,
     /// `(x) -> y`: the nearest value of another dtype. Float to integer truncates and saturates, NaN gives 0;
     /// integer to narrower integer wraps; anything to `bool` asks whether it differs from 0.

@@ -53,9 +53,9 @@ pub fn gradient_of(op: &Op) -> Gradient {
         | Op::NonZero { .. }
         | Op::CheckIndex { .. }
         | Op::Quantize { .. } => Gradient::Constant,
-        Op::Recover { .. } => {
-            Gradient::Undefined("what is left of a failed computation has no gradient: detach the operands first")
-        }
+        Op::Recover { .. } => Gradient::Undefined(
+            "what is left of a failed computation has no gradient: detach the operands first",
+        ),
         Op::Unary(function) => elementwise::gradient_of_unary(*function),
         Op::Binary(function) => elementwise::gradient_of_binary(*function),
         Op::Cast(dtype) if !dtype.is_float() => Gradient::Constant,

@@ -101,8 +101,8 @@ fn threads_do_not_mix_the_mean_of_one_batch_with_the_variance_of_another() {
                 });
             }
         });
-        let [mean, variance] = [&layer.running_mean, &layer.running_var]
-            .map(|state| state.value().into_scalar::<f32>());
+        let [mean, variance] =
+            [&layer.running_mean, &layer.running_var].map(|state| state.value().into_scalar::<f32>());
         assert_eq!(variance, 2.0 * mean * mean);
     }
 }

@@ -1,8 +1,8 @@
 //! The optimizer trait, and the optimizer that treats each parameter on its own.
 
 use crate::error::{OptimError, Result, not_negative};
-use crate::{GradientClipping, OptimizerState, ParameterGroup, ParameterState, StepOptions};
 use crate::guard::{Guard, Prepared, Ready, select};
+use crate::{GradientClipping, OptimizerState, ParameterGroup, ParameterState, StepOptions};
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;

@@ -66,9 +66,13 @@ fn numbers(net: &Net) -> Vec<Vec<f32>> {
 fn is_the_error(error: &OptimError, step: u64, line: u32) {
     let text = error.to_string();
     let place = format!("{}:{line}:", file!());
-    for part in
-        [&*format!("step {step} at "), &place, "[cross_entropy] label 10 at position [3]", "10 classes", "0 to 9"]
-    {
+    for part in [
+        &*format!("step {step} at "),
+        &place,
+        "[cross_entropy] label 10 at position [3]",
+        "10 classes",
+        "0 to 9",
+    ] {
         assert!(text.contains(part), "`{part}` is not in: {text}");
     }
     assert!(!text.contains("gather"), "{text}");

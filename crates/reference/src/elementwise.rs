@@ -1,9 +1,9 @@
 //! Functions of each element.
 
-use crate::call::Call;
+use crate::call::{Call, data_of};
 use crate::numbers::{Number, Numbers, wholes};
 use crate::places::pick;
-use kiln_ir::{Binary, Comparison, DType, Result, TensorData, Unary};
+use kiln_ir::{Binary, Comparison, DType, Operand, Operands, Result, TensorData, Unary, picked_past_poison};
 
 pub(crate) fn cast(x: &TensorData, dtype: DType) -> Result<TensorData> {
     if x.dtype() == dtype {
@@ -53,6 +53,15 @@ pub(crate) fn compare(call: &Call<'_>, comparison: Comparison) -> Result<TensorD
         }
     };
     TensorData::from_elements(kiln_ir::Elements::Bool(truths), ty.shape)
+}
+
+/// The operand of a selection that is picked everywhere, where the other one is poisoned.
+pub(crate) fn past_poison(inputs: &Operands) -> Option<&Operand> {
+    picked_past_poison(inputs, |condition| {
+        let condition = wholes(data_of(condition).ok()?);
+        let (first, rest) = condition.split_first()?;
+        rest.iter().all(|other| other == first).then_some(*first != 0)
+    })
 }
 
 pub(crate) fn select(call: &Call<'_>) -> Result<TensorData> {

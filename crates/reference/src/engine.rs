@@ -11,8 +11,8 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Op, OpSet, OperandType, Operands, Result, TensorData,
-    TensorType, Value, Values, infer, poison_of, poisoned, recovered,
+    BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Op, OpSet, Operand, OperandType, Operands, Result,
+    TensorData, TensorType, Value, Values, infer, poison_of, poisoned, recovered,
 };
 
 /// The engine that defines every op, natively and naively. See the [crate's tour](crate).
@@ -61,7 +61,14 @@ impl Reference {
             Op::Unary(function) => elementwise::unary(x()?, *function),
             Op::Binary(function) => elementwise::binary(call, *function),
             Op::Compare(comparison) => elementwise::compare(call, *comparison),
-            Op::Select => elementwise::select(call),
+            Op::Select => match elementwise::past_poison(inputs) {
+                Some(Operand::Value(value)) => return Ok([value.clone()].into_iter().collect()),
+                Some(Operand::Scalar(scalar)) => {
+                    let op = Op::Full(types[0]);
+                    return self.run(&op, &[Operand::Scalar(*scalar)].into_iter().collect());
+                }
+                None => elementwise::select(call),
+            },
             Op::Cast(dtype) => elementwise::cast(x()?, *dtype),
             Op::Bitcast(dtype) => view::bitcast(x()?, *dtype),
             Op::Reshape(shape) => view::reshape(x()?, *shape),
@@ -92,7 +99,9 @@ impl Reference {
             Op::SliceUpdate { slices, mode } => index::slice_update(call, slices, *mode),
             Op::NonZero { index } => index::nonzero(x()?, *index),
             Op::CheckIndex { length, user } => index::check(x()?, *length, *user),
-            Op::Recover { .. } => return Ok(recovered(inputs.clone(), &types, |data| Value::new(data.ty(), data))),
+            Op::Recover { .. } => {
+                return Ok(recovered(inputs.clone(), &types, |data| Value::new(data.ty(), data)));
+            }
             Op::MatMul => contraction::matmul(x()?, call.data(1)?, call.ty()),
             Op::MatMulFloat8 { formats, .. } => contraction::matmul_float8(call, *formats),
             Op::Conv { spec, pass } => contraction::conv(x()?, call.data(1)?, spec, pass, call.ty()),

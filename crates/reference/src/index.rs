@@ -8,7 +8,9 @@ use crate::numbers::{Number, Numbers, wholes};
 use crate::places::{pick, place, position, positions};
 use crate::view::slice_places;
 use alloc::vec::Vec;
-use kiln_ir::{DType, Error, IndexUser, Reduction, Result, Shape, SliceAxis, TensorData, TensorType, UpdateMode};
+use kiln_ir::{
+    DType, Error, IndexUser, Reduction, Result, Shape, SliceAxis, TensorData, TensorType, UpdateMode,
+};
 
 pub(crate) fn take(call: &Call<'_>, axis: usize) -> Result<TensorData> {
     pick(&[call.data(0)?], take_places(call, axis)?, call.ty().shape)

@@ -219,7 +219,9 @@ fn a_loss_that_is_no_number_stops_before_it_reaches_the_weights() {
     let mut trainer = trainer();
     let error = trainer.fit_without_validation(&ordered()).unwrap_err().to_string();
     assert!(
-        error.starts_with("[trainer] epoch 1, step 3, batch 3: the loss is NaN\n  hint: lower the learning rate"),
+        error.starts_with(
+            "[trainer] epoch 1, step 3, batch 3: the loss is NaN\n  hint: lower the learning rate"
+        ),
         "{error}"
     );
     assert!(weights(trainer.model()).iter().all(|weight| weight.is_finite()));
@@ -275,7 +277,10 @@ fn options_that_make_no_sense_are_named() {
     );
     let mut bad_rate = Trainer::new(net(), AdamConfig::new().init().unwrap(), f64::NAN).progress(false);
     let error = bad_rate.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
-    assert!(error.starts_with("[trainer] epoch 1, step 1, batch 1: [adam] the learning rate is NaN"), "{error}");
+    assert!(
+        error.starts_with("[trainer] epoch 1, step 1, batch 1: [adam] the learning rate is NaN"),
+        "{error}"
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let foreign = folder.path().join("foreign");

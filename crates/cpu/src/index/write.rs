@@ -5,8 +5,8 @@
 //! split into chunks, as many as its length tells and not the threads, whose sums are added in their order.
 
 use super::elements::{Elements, Places};
-use super::{By, Reader};
 use super::update::{Combine, Job, run};
+use super::{By, Reader};
 use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::{tensor, through_f32};

@@ -4,6 +4,7 @@ use super::cache::{AllGiven, Given, Lock};
 use super::code::{Code, Param};
 use super::compile::{compile, number_bytes};
 use super::frame::{Frame, Launched};
+use super::guarded::Guarded;
 use super::run;
 use super::split::Split;
 use super::stage::{Staged, stage};
@@ -22,9 +23,19 @@ use smallvec::SmallVec;
 
 /// Runs a region: by the tile machine where the region is a kernel, op by op otherwise.
 pub(crate) fn fused(cpu: &Cpu, op: &FusedOp, inputs: Operands, results: &[TensorType]) -> Result<Values> {
-    let program = op.shared();
+    run_shared(cpu, op.shared(), inputs, results, Plan::new)
+}
+
+/// Runs a program, by the plan that is known for it or that `make` gives.
+pub(super) fn run_shared(
+    cpu: &Cpu,
+    program: &Arc<Program>,
+    inputs: Operands,
+    results: &[TensorType],
+    make: fn(&Program, &AllGiven) -> Plan,
+) -> Result<Values> {
     let Some(given) = given(program, &inputs)? else { return Ok(program.run_region(cpu, inputs)) };
-    let plan = cpu.plans.plan(program, given, |given| Plan::new(program, given));
+    let plan = cpu.plans.plan(program, given, |given| make(program, given));
     plan.run(cpu, program, inputs, results)
 }
 
@@ -56,12 +67,20 @@ pub(super) enum Plan {
     Hero(Box<Split>),
     /// As one op that has a kernel of its own.
     Native,
+    /// By flags that hold or not.
+    Guarded(Box<Guarded>),
     /// Op by op.
     Unfused,
 }
 
 impl Plan {
     fn new(program: &Program, given: &AllGiven) -> Plan {
+        let guarded = Guarded::new(program, given).map(|guarded| Plan::Guarded(Box::new(guarded)));
+        guarded.unwrap_or_else(|| Plan::as_it_is(program, given))
+    }
+
+    /// The plan that looks at no flags.
+    pub(super) fn as_it_is(program: &Program, given: &AllGiven) -> Plan {
         if is_native(program) {
             return Plan::Native;
         }
@@ -75,7 +94,8 @@ impl Plan {
     pub(super) fn is_compiled(&self) -> bool {
         match self {
             Plan::Kernel(_) | Plan::Hero(_) | Plan::Native => true,
-            Plan::Unfused => false,
+            // What it runs has plans of its own.
+            Plan::Guarded(_) | Plan::Unfused => false,
         }
     }
 
@@ -99,6 +119,7 @@ impl Plan {
             }
             Plan::Kernel(region) => region.run(cpu, inputs, results),
             Plan::Hero(split) => split.run(cpu, inputs, results),
+            Plan::Guarded(guarded) => guarded.run(cpu, inputs, results),
             Plan::Native | Plan::Unfused => Ok(program.run_region(cpu, inputs)),
         }
     }

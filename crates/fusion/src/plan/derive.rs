@@ -33,7 +33,7 @@ pub(crate) struct Template {
 impl Draft {
     /// A recording for an engine that says [what suits it](kiln_ir::Engine::regions).
     pub(crate) fn new(structure: Structure, suited: Regions) -> Draft {
-        let Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure);
+        let Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure, suited);
         let likeness = Likeness::of(&better, suited);
         Draft { structure, better, originals, likeness, suited }
     }

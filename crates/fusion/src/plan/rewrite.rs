@@ -2,11 +2,12 @@
 
 mod casts;
 mod constants;
+mod recover;
 
 use super::Structure;
 use crate::record::{Entry, Source};
 use alloc::vec::Vec;
-use kiln_ir::{Axes, Op, TensorType};
+use kiln_ir::{Axes, Op, Regions, TensorType};
 
 /// A recording in its better form.
 pub(crate) struct Rewritten {
@@ -18,7 +19,20 @@ pub(crate) struct Rewritten {
 }
 
 /// The better form of a recording.
-pub(crate) fn rewrite(original: &Structure) -> Rewritten {
+pub(crate) fn rewrite(original: &Structure, suited: Regions) -> Rewritten {
+    let recovers = |entry: &Entry| matches!(entry.op, Op::Recover { .. });
+    if !suited.selects_past_poison || !original.entries.iter().any(recovers) {
+        return simpler(original);
+    }
+    let narrowed = recover::narrowed(original);
+    let mut rewritten = simpler(&narrowed.structure);
+    for original in &mut rewritten.originals {
+        *original = original.and_then(|result| narrowed.originals[result]);
+    }
+    rewritten
+}
+
+fn simpler(original: &Structure) -> Rewritten {
     casts::before_views(constants::folded(turned(original)))
 }
 

@@ -31,7 +31,8 @@ fn an_index_out_of_range_becomes_a_flag_and_old_values_are_selected() {
     // The second time more words are set than one page has.
     for count in [1, 600] {
         let good = (0..count).fold(x.clone(), |x, _| x.take(0, &list(engine, &[2, 0, 1])));
-        let bad = (0..count).fold(x.clone(), |x, i| x.take(0, &list(engine, &[1, if i == count / 2 { 3 } else { 0 }, 2])));
+        let bad = (0..count)
+            .fold(x.clone(), |x, i| x.take(0, &list(engine, &[1, if i == count / 2 { 3 } else { 0 }, 2])));
         for (kept, watched, is_ok) in [
             (vec![&good, &x], vec![], true),
             (vec![&good, &bad], vec![], false),

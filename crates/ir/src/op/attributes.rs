@@ -341,7 +341,11 @@ named_enum! {
 
 impl IndexUser {
     /// The error of an index that is not in `0..length`, at a position among the indices where that is known.
-    pub fn out_of_range(self, index: Option<(&dyn core::fmt::Display, &crate::Shape)>, length: usize) -> crate::Error {
+    pub fn out_of_range(
+        self,
+        index: Option<(&dyn core::fmt::Display, &crate::Shape)>,
+        length: usize,
+    ) -> crate::Error {
         let (one, all, places) = match self {
             IndexUser::CrossEntropy | IndexUser::Nll => ("label", "labels", "classes"),
             IndexUser::Embedding => ("index", "indices", "rows"),

@@ -154,7 +154,7 @@ impl OpKind {
 impl Op {
     /// Whether poison of the operands does not pass to all results: the op must run though an operand is poisoned.
     pub fn stops_poison(&self) -> bool {
-        self.kind() == OpKind::Recover
+        matches!(self.kind(), OpKind::Recover | OpKind::Select)
     }
 
     /// Which variant this is.

@@ -171,7 +171,8 @@ fn checked() -> Vec<Case> {
     for &user in IndexUser::ALL {
         for shape in [&[][..], &[0], &[1], &[4, 3], &[257, 131]] {
             for index in [DType::I64, DType::I32, DType::U8] {
-                let case = Case::new(Op::CheckIndex { length: 100, user }, vec![tensor(shape, index, below(100))]);
+                let case =
+                    Case::new(Op::CheckIndex { length: 100, user }, vec![tensor(shape, index, below(100))]);
                 cases.push(sized(case.label(user.name()).bits().grad(CONSTANT), shape));
             }
         }
@@ -185,14 +186,16 @@ fn recovered() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in MOVED {
         let x = |shape: &[usize]| tensor(shape, dtype, Fill::Normal);
-        let lists: [(&str, usize, Vec<Input>); 4] = [
+        let lists: [(&str, usize, Vec<Input>); 5] = [
+            ("large", 0, vec![x(&[257, 131])]),
             ("one", 0, vec![x(&[4, 3])]),
             ("empty", 0, vec![x(&[0])]),
             ("several", 0, vec![x(&[2, 3]), x(&[]), x(&[5])]),
             ("watched", 1, vec![x(&[1]), x(&[3, 2])]),
         ];
         for (label, watched, inputs) in lists {
-            cases.push(Case::new(Op::Recover { watched }, inputs).label(label).bits().grad(OUTSIDE));
+            let case = Case::new(Op::Recover { watched }, inputs).label(label).bits().grad(OUTSIDE);
+            cases.push(if label == "large" { case.large() } else { case });
         }
     }
     cases

@@ -1,0 +1,157 @@
+//! Regions that select by a flag, such as an optimizer's update which is done if no gradient is in error: where the flag
+//! holds, as nearly always, the region runs without the selections and what they would select from otherwise.
+
+use super::cache::{AllGiven, Given};
+use super::fused::{Plan, fused, run_shared};
+use crate::Cpu;
+use crate::array::Array;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use kiln_ir::{
+    FusedOp, Instruction, Op, Operand, Operands, Program, ProgramOperand, Result, TensorType, Values,
+};
+
+/// A region in two forms.
+pub(super) struct Guarded {
+    /// The inputs that are flags: `bool`s that are one element, seen any number of times.
+    flags: Vec<usize>,
+    /// The region where all flags hold.
+    assumed: FusedOp,
+    /// Which inputs that form has.
+    kept: Vec<usize>,
+    /// The region as it is.
+    whole: Arc<Program>,
+}
+
+impl Guarded {
+    /// `None` where nothing is selected by a flag.
+    pub(super) fn new(program: &Program, given: &AllGiven) -> Option<Guarded> {
+        let types = program.slot_types();
+        // Of each slot, the flag of which it is a view.
+        let mut views: Vec<Option<usize>> = alloc::vec![None; types.len()];
+        // Of each slot, the operand in whose place it stands where the flags hold.
+        let mut stands_for: Vec<ProgramOperand> = (0..types.len()).map(ProgramOperand::Slot).collect();
+        let mut flags = Vec::new();
+        for (input, (ty, given)) in program.inputs.iter().zip(given).enumerate() {
+            views[input] = (ty.dtype.is_bool() && is_one_element(ty, given)).then_some(input);
+        }
+        let mut slot = program.inputs.len();
+        for instruction in &program.instructions {
+            let first = instruction.operands.first();
+            let flag = first.and_then(|operand| views[slot_of(operand)?]);
+            if matches!(instruction.op, Op::Reshape(_) | Op::Broadcast(_)) {
+                views[slot] = flag;
+            } else if instruction.op == Op::Select
+                && let (Some(flag), ProgramOperand::Slot(picked)) = (flag, instruction.operands[1])
+            {
+                stands_for[slot] = stands_for[picked];
+                flags.push(flag);
+            }
+            slot += instruction.results.len();
+        }
+        if flags.is_empty() {
+            return None;
+        }
+        flags.sort_unstable();
+        flags.dedup();
+        let (assumed, kept) = without(program, &stands_for);
+        let (assumed, whole) = (FusedOp::new(assumed), Arc::new(program.clone()));
+        Some(Guarded { flags, assumed, kept, whole })
+    }
+
+    pub(super) fn run(&self, cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        for &flag in &self.flags {
+            if !holds(&inputs[flag])? {
+                return run_shared(cpu, &self.whole, inputs, results, Plan::as_it_is);
+            }
+        }
+        let mut kept = Operands::new();
+        for (place, operand) in inputs.into_iter().enumerate() {
+            if self.kept.binary_search(&place).is_ok() {
+                kept.push(operand);
+            }
+        }
+        if self.assumed.program().instructions.is_empty() {
+            return Ok(self.assumed.program().run_region(cpu, kept));
+        }
+        fused(cpu, &self.assumed, kept, results)
+    }
+}
+
+fn is_one_element(ty: &TensorType, given: &Given) -> bool {
+    let count = ty.num_elements();
+    match given {
+        Given::Strided(strides) => {
+            count > 0 && strides.iter().zip(ty.shape.iter()).all(|(s, n)| *s == 0 || *n == 1)
+        }
+        Given::Number | Given::Contiguous => count == 1,
+    }
+}
+
+fn holds(flag: &Operand) -> Result<bool> {
+    let value = match flag {
+        Operand::Scalar(scalar) => return Ok(scalar.to_bool()),
+        Operand::Value(value) => value,
+    };
+    let array = Array::of(value)?;
+    // SAFETY: the first element of a `bool`, which was written when the array was made.
+    Ok(unsafe { *array.address(1) } != 0)
+}
+
+fn slot_of(operand: &ProgramOperand) -> Option<usize> {
+    match operand {
+        ProgramOperand::Slot(slot) => Some(*slot),
+        ProgramOperand::Scalar(_) => None,
+    }
+}
+
+/// A program with other operands in the place of some slots, and without what nobody needs then; and the inputs that it keeps.
+fn without(program: &Program, stands_for: &[ProgramOperand]) -> (Program, Vec<usize>) {
+    let resolved = |operand: &ProgramOperand| slot_of(operand).map_or(*operand, |slot| stands_for[slot]);
+    let inputs = program.inputs.len();
+    let mut needed = alloc::vec![false; stands_for.len()];
+    for slot in program.outputs.iter().filter_map(|output| slot_of(&resolved(output))) {
+        needed[slot] = true;
+    }
+    let mut firsts = Vec::with_capacity(program.instructions.len());
+    let mut next = inputs;
+    for instruction in &program.instructions {
+        firsts.push(next);
+        next += instruction.results.len();
+    }
+    let makes = |needed: &[bool], number: usize| {
+        needed[firsts[number]..firsts[number] + program.instructions[number].results.len()].contains(&true)
+    };
+    for number in (0..program.instructions.len()).rev() {
+        if makes(&needed, number) {
+            for slot in program.instructions[number].operands.iter().filter_map(|x| slot_of(&resolved(x))) {
+                needed[slot] = true;
+            }
+        }
+    }
+    let kept: Vec<usize> = (0..inputs).filter(|&input| needed[input]).collect();
+    let mut places = alloc::vec![usize::MAX; stands_for.len()];
+    for (place, &input) in kept.iter().enumerate() {
+        places[input] = place;
+    }
+    let mut made =
+        Program { inputs: kept.iter().map(|&input| program.inputs[input]).collect(), ..Program::default() };
+    let mut next = kept.len();
+    let moved = |operand: &ProgramOperand, places: &[usize]| match resolved(operand) {
+        ProgramOperand::Slot(slot) => ProgramOperand::Slot(places[slot]),
+        ProgramOperand::Scalar(scalar) => ProgramOperand::Scalar(scalar),
+    };
+    for (number, instruction) in program.instructions.iter().enumerate() {
+        if !makes(&needed, number) {
+            continue;
+        }
+        for (place, slot) in (firsts[number]..).take(instruction.results.len()).enumerate() {
+            places[slot] = next + place;
+        }
+        next += instruction.results.len();
+        let operands = instruction.operands.iter().map(|operand| moved(operand, &places)).collect();
+        made.instructions.push(Instruction { operands, ..instruction.clone() });
+    }
+    made.outputs = program.outputs.iter().map(|output| moved(output, &places)).collect();
+    (made, kept)
+}

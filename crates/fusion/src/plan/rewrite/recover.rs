@@ -1,0 +1,191 @@
+//! What is recovered need not be stored for it: only what it comes from that can fail is looked at.
+//!
+//! Gradients are then computed and used in one kernel, although all of them wait for the flag. Where something failed, the
+//! engine [selects past the poison](kiln_ir::Regions::selects_past_poison). Memory that runs out is not foreseen: it poisons what
+//! would have lain there, new values included.
+
+use super::Rewritten;
+use crate::plan::{Structure, is_view};
+use crate::record::{Entry, Source};
+use alloc::vec::Vec;
+use kiln_ir::{Op, TensorType};
+use smallvec::SmallVec;
+
+/// The recording with what is recovered in the place of its recovered form, where nobody else sees that.
+pub(super) fn narrowed(original: &Structure) -> Rewritten {
+    let mut out = Rewritten::new(&original.externals);
+    let mut places: Vec<u32> = Vec::new();
+    let mut graph = Graph { structure: original, makers: Vec::new(), types: Vec::new() };
+    for (number, entry) in original.entries.iter().enumerate() {
+        let first = places.len();
+        let results = entry.results.len();
+        if let Op::Recover { watched } = entry.op {
+            let split = graph.split(entry, watched, first);
+            let mut seen: SmallVec<[(Option<usize>, bool); 4]> = SmallVec::new();
+            let mut types: SmallVec<[TensorType; 1]> = SmallVec::new();
+            let mut at = out.originals.len() as u32;
+            for place in 0..results {
+                let is_flag = place + 2 >= results;
+                if is_flag || split.kept.contains(&place) {
+                    seen.push((Some(first + place), original.alive[first + place]));
+                    types.push(entry.results[place]);
+                    places.push(at);
+                    at += 1;
+                } else if let Source::Result(result) = entry.operands[place] {
+                    places.push(places[result as usize]);
+                }
+            }
+            let operands = split.kept.iter().map(|&place| entry.operands[place]);
+            let operands = operands.chain(split.sources.iter().copied());
+            let operands = operands.map(|source| out.source(source, &places)).collect();
+            let op = Op::Recover { watched: split.sources.len() };
+            out.add(Entry { op, operands, results: types }, &seen, &mut Vec::new());
+        } else {
+            let seen: Vec<_> =
+                (first..first + results).map(|result| (Some(result), original.alive[result])).collect();
+            out.add(out.moved(entry, &places), &seen, &mut places);
+        }
+        graph.makers.extend(core::iter::repeat_n(number, results));
+        graph.types.extend(entry.results.iter().copied());
+    }
+    out
+}
+
+/// The entries so far.
+struct Graph<'a> {
+    structure: &'a Structure,
+    /// The entry that makes each result.
+    makers: Vec<usize>,
+    types: Vec<TensorType>,
+}
+
+/// What becomes of the operands of a recovery.
+struct Split {
+    /// Those that it goes on to recover, by their places.
+    kept: SmallVec<[usize; 4]>,
+    /// What the others come from that can fail.
+    sources: Vec<Source>,
+}
+
+impl Graph<'_> {
+    fn split(&self, entry: &Entry, watched: usize, first: usize) -> Split {
+        let recovered = entry.operands.len() - watched;
+        let mut split = Split { kept: SmallVec::new(), sources: Vec::new() };
+        let mut seen = alloc::vec![false; self.makers.len()];
+        let mut seen_externals = alloc::vec![false; self.structure.externals.len()];
+        let mut open = Vec::new();
+        for (place, &source) in entry.operands.iter().enumerate() {
+            let is_aliased = matches!(source, Source::Result(_)) && place < recovered;
+            if place < recovered && (!is_aliased || self.structure.alive[first + place]) {
+                split.kept.push(place);
+            } else {
+                open.push(source);
+            }
+        }
+        while let Some(source) = open.pop() {
+            match source {
+                Source::External(external) => {
+                    if !core::mem::replace(&mut seen_externals[external as usize], true) {
+                        split.sources.push(source);
+                    }
+                }
+                Source::Result(result) => {
+                    if core::mem::replace(&mut seen[result as usize], true) {
+                        continue;
+                    }
+                    let maker = &self.structure.entries[self.makers[result as usize]];
+                    if self.can_fail(maker) {
+                        split.sources.push(source);
+                    } else {
+                        open.extend(maker.operands.iter().copied());
+                    }
+                }
+                Source::Number(_) | Source::Constant(_) => {}
+            }
+        }
+        // In the order in which they were recorded, so that equal recordings have equal plans.
+        split.sources.sort_unstable_by_key(|source| match *source {
+            Source::External(external) => (0, external),
+            Source::Result(result) => (1, result),
+            Source::Number(number) => (2, number),
+            Source::Constant(_) => (3, 0),
+        });
+        split
+    }
+
+    /// Whether an entry may give an error though its operands are none.
+    fn can_fail(&self, entry: &Entry) -> bool {
+        match &entry.op {
+            Op::Take { axis } | Op::Gather { axis } | Op::Put { axis, .. } | Op::Scatter { axis, .. } => {
+                let length = self.ty(entry.operands[0]).map(|ty| ty.shape[*axis]);
+                !length.is_some_and(|length| self.is_checked(entry.operands[1], length))
+            }
+            Op::NonZero { .. }
+            | Op::CheckIndex { .. }
+            | Op::Recover { .. }
+            | Op::MatMulFloat8 { .. }
+            | Op::Collective(_)
+            | Op::Custom(_)
+            | Op::Fused(_) => true,
+            Op::Full(_)
+            | Op::Iota { .. }
+            | Op::Random { .. }
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Cast(_)
+            | Op::Bitcast(_)
+            | Op::Reshape(_)
+            | Op::Permute(_)
+            | Op::Broadcast(_)
+            | Op::Slice(_)
+            | Op::Pad(_)
+            | Op::Concat { .. }
+            | Op::Windows { .. }
+            | Op::Copy
+            | Op::Reduce { .. }
+            | Op::ArgReduce { .. }
+            | Op::Scan { .. }
+            | Op::Sort { .. }
+            | Op::TopK { .. }
+            | Op::SliceUpdate { .. }
+            | Op::MatMul
+            | Op::Conv { .. }
+            | Op::Pool(_)
+            | Op::PoolGrad { .. }
+            | Op::Softmax { .. }
+            | Op::Norm { .. }
+            | Op::Attention(_)
+            | Op::AttentionGrad(_)
+            | Op::Resize { .. }
+            | Op::Fft { .. }
+            | Op::Quantize { .. }
+            | Op::Dequantize => false,
+        }
+    }
+
+    /// Whether all entries of an index are known to be below a length, since it is a view of one that was checked.
+    fn is_checked(&self, index: Source, length: usize) -> bool {
+        let mut source = index;
+        while let Source::Result(result) = source {
+            let maker = &self.structure.entries[self.makers[result as usize]];
+            if let Op::CheckIndex { length: checked, .. } = maker.op {
+                return checked <= length;
+            }
+            if !is_view(&maker.op) {
+                return false;
+            }
+            source = maker.operands[0];
+        }
+        false
+    }
+
+    fn ty(&self, source: Source) -> Option<TensorType> {
+        match source {
+            Source::External(external) => Some(self.structure.externals[external as usize]),
+            Source::Result(result) => Some(self.types[result as usize]),
+            Source::Number(_) | Source::Constant(_) => None,
+        }
+    }
+}
