@@ -104,6 +104,7 @@ impl Plan {
         match self {
             Plan::Kernel(region) => region.bytes(),
             Plan::Hero(split) => split.bytes(),
+            Plan::Guarded(guarded) => guarded.bytes(),
             Plan::Native | Plan::Unfused => 0,
         }
     }

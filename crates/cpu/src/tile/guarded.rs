@@ -1,7 +1,7 @@
 //! Regions that select by a flag, such as an optimizer's update which is done if no gradient is in error: where the flag
 //! holds, as nearly always, the region runs without the selections and what they would select from otherwise.
 
-use super::cache::{AllGiven, Given};
+use super::cache::{AllGiven, Given, program_bytes};
 use super::fused::{Plan, fused, run_shared};
 use crate::Cpu;
 use crate::array::Array;
@@ -57,6 +57,15 @@ impl Guarded {
         let (assumed, kept) = without(program, &stands_for);
         let (assumed, whole) = (FusedOp::new(assumed), Arc::new(program.clone()));
         Some(Guarded { flags, assumed, kept, whole })
+    }
+
+    /// The memory that it takes, without the plans of both forms.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Guarded>()
+            + size_of_val(&self.flags[..])
+            + size_of_val(&self.kept[..])
+            + program_bytes(self.assumed.program())
+            + program_bytes(&self.whole)
     }
 
     pub(super) fn run(&self, cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
