@@ -356,7 +356,8 @@ fn embedding() {
         if !without_padding || case.rank("indices") != 2 {
             return;
         }
-        let layer = Embedding::<B> { weight: case.param("weight") };
+        let weight = case.param("weight");
+        let layer = Embedding::<B> { weight, padding_idx: None, max_norm: None, norm_type: 2.0 };
         let inputs = [("weight", any(&layer.weight))];
         case.check(layer.forward(case.constant::<2, Int>("indices")), &inputs);
     });
