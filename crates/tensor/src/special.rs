@@ -28,8 +28,8 @@ pub(crate) use float::{bits, exponent, nextafter, powers_of_two};
 pub(crate) use gate::{GELU, GELU_APPROXIMATE, Gate, MISH, SILU};
 pub(crate) use table::{
     ACOS, ACOSH, ASIN, ASINH, ATANH, BESSEL_J0, BESSEL_J1, BESSEL_Y0, BESSEL_Y1, CBRT, COSH, DIGAMMA, ERFC,
-    ERFINV, EXP2, GAMMAINC, GAMMAINCC, HYPOT, I0, I0E, I1, I1E, K0, K0E, K1, K1E, LGAMMA, LOG2, LOG10, LOGADDEXP, LOGADDEXP2, LOGIT,
-    NDTRI, SIGMOID, SINC, SINH, SPHERICAL_BESSEL_J0, XLOG1PY, XLOGY, ZETA,
+    ERFINV, EXP2, GAMMAINC, GAMMAINCC, HYPOT, I0, I0E, I1, I1E, K0, K0E, K1, K1E, LGAMMA, LOG2, LOG10,
+    LOGADDEXP, LOGADDEXP2, LOGIT, NDTRI, SIGMOID, SINC, SINH, SPHERICAL_BESSEL_J0, XLOG1PY, XLOGY, ZETA,
 };
 
 #[cfg(feature = "std")]
@@ -63,7 +63,9 @@ pub(crate) struct Binary {
 struct Polygamma(u32);
 
 mod table {
-    use super::{Binary, Polygamma, Unary, bessel, binary, error, exponential, gamma, incomplete, trigonometric, zeta};
+    use super::{
+        Binary, Polygamma, Unary, bessel, binary, error, exponential, gamma, incomplete, trigonometric, zeta,
+    };
     use core::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
 
     /// `√2π`.

@@ -5,8 +5,8 @@ use kiln_tensor::module::{
     InterpolateMode, InterpolateOptions, PoolOptions, Pooling,
 };
 use kiln_tensor::{
-    AnyTensor, Autodiff, DType, Device, Distribution, Dyn, Flex, Int, LowPrecision, Result, Tensor, TensorData,
-    TensorType,
+    AnyTensor, Autodiff, DType, Device, Distribution, Dyn, Flex, Int, LowPrecision, Result, Tensor,
+    TensorData, TensorType,
 };
 
 const INFINITY: f32 = f32::INFINITY;

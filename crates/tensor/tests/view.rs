@@ -1,6 +1,8 @@
 //! Views, joins and what is made from nothing: edges of shape, and the messages of wrong calls.
 
-use kiln_tensor::{AnyTensor, Autodiff, DType, Device, Flex, FlexDevice, Int, PadMode, Result, Tensor, TensorType, s};
+use kiln_tensor::{
+    AnyTensor, Autodiff, DType, Device, Flex, FlexDevice, Int, PadMode, Result, Tensor, TensorType, s,
+};
 
 const DEVICE: FlexDevice = FlexDevice;
 

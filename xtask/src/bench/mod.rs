@@ -31,8 +31,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     }
 }
 
-const KINDS: &str =
-    "cargo xtask bench core, plan, shapes, cpu or gpu";
+const KINDS: &str = "cargo xtask bench core, plan, shapes, cpu or gpu";
 
 const LEAST_REPEATS: usize = 7;
 const DEFAULT_REPEATS: usize = 15;

@@ -201,14 +201,8 @@ pub(super) fn spherical_j0<'e>(x: &Var<'e>) -> Var<'e> {
 
 /// Its derivative, `(cos(x) - y) / x`; near 0 by its series.
 pub(super) fn spherical_j0_slope<'e>(x: &Var<'e>, y: &Var<'e>) -> Var<'e> {
-    let coefficients = [
-        -1.0 / 3.0,
-        1.0 / 30.0,
-        -1.0 / 840.0,
-        1.0 / 45_360.0,
-        -1.0 / 3_991_680.0,
-        1.0 / 518_918_400.0,
-    ];
+    let coefficients =
+        [-1.0 / 3.0, 1.0 / 30.0, -1.0 / 840.0, 1.0 / 45_360.0, -1.0 / 3_991_680.0, 1.0 / 518_918_400.0];
     let series = x * horner(&x.square(), &coefficients);
     below(&x.abs(), 0.5).select(&series, &((x.cos() - y) / x))
 }

@@ -59,8 +59,12 @@ impl AnyTensor {
             let shape = *product.shape();
             if kiln_ir::infer::broadcast_shapes(self.shape(), &shape) != Some(shape) {
                 let types = [self.ty().into(), product.ty().into()];
-                return Err(Error::type_error(op, "the first tensor does not broadcast to the product", &types)
-                    .hint("it must have the shape of the product, or length 1 where they differ"));
+                return Err(Error::type_error(
+                    op,
+                    "the first tensor does not broadcast to the product",
+                    &types,
+                )
+                .hint("it must have the shape of the product, or length 1 where they differ"));
             }
             let product = product.mul_scalar(alpha)?;
             // NaN and infinity of a tensor whose factor is 0 do not count, as in BLAS.

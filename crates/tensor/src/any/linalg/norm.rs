@@ -65,7 +65,10 @@ impl AnyTensor {
         let order: SmallVec<[usize; MAX_RANK]> = kept.clone().chain(reduced.iter().copied()).collect();
         let count = reduced.iter().map(|&axis| self.shape()[axis]).product();
         let vectors: Shape = kept.map(|axis| self.shape()[axis]).chain([count]).collect();
-        self.apply(&Op::Permute(Axes::new(&order)))?.reshape(vectors)?.norm_along(norm, (-1).into())?.reshape(shape)
+        self.apply(&Op::Permute(Axes::new(&order)))?
+            .reshape(vectors)?
+            .norm_along(norm, (-1).into())?
+            .reshape(shape)
     }
 
     fn norm_along(self, norm: Norm, axis: Axis) -> Result<AnyTensor> {

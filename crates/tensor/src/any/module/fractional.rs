@@ -31,7 +31,9 @@ impl AnyTensor {
                     window[axis],
                     axis + 2
                 );
-                return Err(self.wrong(OP, problem).hint("`size + window - 1` is at most the length, and both are above 0"));
+                return Err(self
+                    .wrong(OP, problem)
+                    .hint("`size + window - 1` is at most the length, and both are above 0"));
             }
         }
         let shape = [self.shape()[0], self.shape()[1], axes];
@@ -57,7 +59,15 @@ impl AnyTensor {
         let places = sample.cast(DType::F32)?.expression(|sample| places(&sample, length, window, size));
         // [batch, channels, size * window] as indices for all elements beside the axis.
         let index: Shape = (0..self.rank())
-            .map(|a| if a < 2 { self.shape()[a] } else if a == axis { size * window } else { 1 })
+            .map(|a| {
+                if a < 2 {
+                    self.shape()[a]
+                } else if a == axis {
+                    size * window
+                } else {
+                    1
+                }
+            })
             .collect();
         let picked_shape = self.shape().with(axis, size * window);
         let places = places.reshape(index)?.expand(picked_shape)?;

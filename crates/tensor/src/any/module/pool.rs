@@ -149,7 +149,8 @@ impl AnyTensor {
         let mut sums = self.avg_pool(pooling, true)?;
         for (axis, &length) in lengths.iter().enumerate() {
             let counts = pooling.counts(axis, length, sums.shape()[axis + 2]);
-            let shape: Shape = (0..sums.rank()).map(|a| if a == axis + 2 { counts.len() } else { 1 }).collect();
+            let shape: Shape =
+                (0..sums.rank()).map(|a| if a == axis + 2 { counts.len() } else { 1 }).collect();
             sums = match counts.first() {
                 Some(&count) if counts.iter().all(|&other| other == count) => sums.mul_scalar(count)?,
                 _ => {
