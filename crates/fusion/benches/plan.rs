@@ -16,8 +16,9 @@ use std::time::Instant;
 
 const SIZES: [usize; 4] = [100, 1_000, 10_000, 100_000];
 
-/// What the time for each op may grow by, from 10³ ops on: regions and recordings have their full size by then.
-const MOST_GROWTH: f64 = 3.0;
+/// What the time for each op may grow by, from 10³ ops on: regions have their full size by then. Graphs of 10⁵ ops do not fit the
+/// caches, which takes up to 3 times as long; a pass of quadratic time takes 100 times as long.
+const MOST_GROWTH: f64 = 5.0;
 
 /// A growth that is measured is measured again: another process may have had the processor.
 const TRIES: usize = 3;
