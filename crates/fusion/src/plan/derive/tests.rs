@@ -148,7 +148,7 @@ fn lengths_that_the_planner_cannot_tell_apart_are_planned_alike() {
     let (from, to) = ([4, 37, 4, 24, 5000], [4, 38, 4, 24, 5000]);
     let taken = (0..200).filter(|&seed| is_taken_over(seed, from, to, Regions::default())).count();
     // The others join axes in more than one way, which lengths themselves decide.
-    assert!(taken > 60, "{taken} of 200");
+    assert!(taken > 40, "{taken} of 200");
 }
 
 #[test]
