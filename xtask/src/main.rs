@@ -4,7 +4,7 @@
 //! reports what breaks the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times, operation overhead, fusion's
 //! time for each op, and how Kiln compares with other frameworks,
 //! [`accuracy`] measures elementary functions, [`bundle`] packs test programs for a machine without Rust, [`mod@fuzz`]
-//! runs random programs, [`goldens`] makes the PyTorch reference files.
+//! runs random programs, [`kill`] kills processes that save, [`goldens`] makes the PyTorch reference files.
 //! The only dependency is a JSON reader, so the tool itself builds in seconds.
 
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ mod checks;
 mod fuzz;
 mod goldens;
 mod gpu;
+mod kill;
 mod ops;
 mod process;
 mod table;
@@ -82,6 +83,8 @@ commands
              --seed S      determines them (default: 1)
              --only OP     begin each program with this op: MatMul, Conv, ...
              --help        the other options: --threads, --first, --print, --file, ...
+  kill     kill processes that save a checkpoint, at random moments, beside one that reads it; nothing may be lost
+             --saves N     how many (default: 200)
   goldens  make the PyTorch reference files of crates/suite/goldens again
   ops      print what the suite checks of each op and method, write it into the book
              --check       write nothing, fail where the page differs or a cell is empty without a reason
@@ -115,6 +118,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(&rest),
         "bundle" => bundle::run(&rest),
         "fuzz" => fuzz::run(&rest),
+        "kill" => kill::run(&rest),
         "goldens" => goldens::run(&rest),
         "ops" => ops::run(&rest),
         "help" | "--help" | "-h" => {

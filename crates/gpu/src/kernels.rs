@@ -7,7 +7,7 @@ use kiln_ir::{Mixing, Result};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -233,13 +233,13 @@ impl Disk {
 
     /// A failure, such as a full disk, only means that the kernel is compiled again next time.
     fn keep(&self, source: &str, binary: &[u8]) {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
         // A compiler that only notes what it is given has nothing to keep.
         if binary.is_empty() {
             return;
         }
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.folder.join(format!("{}-{number}.new", std::process::id()));
+        // Random: process numbers repeat in containers, which may share the folder.
+        let random = RandomState::new().build_hasher().finish();
+        let temporary = self.folder.join(format!("{random:016x}.new"));
         let written =
             write(&temporary, source, binary).and_then(|()| fs::rename(&temporary, self.path(source)));
         if written.is_err() {
@@ -250,7 +250,7 @@ impl Disk {
 }
 
 fn write(path: &Path, source: &str, binary: &[u8]) -> std::io::Result<()> {
-    let mut file = fs::File::create(path)?;
+    let mut file = fs::File::create_new(path)?;
     file.write_all(&(source.len() as u64).to_le_bytes())?;
     file.write_all(&(binary.len() as u64).to_le_bytes())?;
     file.write_all(source.as_bytes())?;

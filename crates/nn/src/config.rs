@@ -140,7 +140,7 @@ mod file {
     pub(super) fn write(path: &Path, text: &str) -> Result<(), ConfigError> {
         let beside = beside(path);
         let write = || {
-            let mut file = std::fs::File::create(&beside)?;
+            let mut file = std::fs::File::create_new(&beside)?;
             file.write_all(text.as_bytes())?;
             file.write_all(b"\n")?;
             file.sync_all()?;
@@ -152,12 +152,12 @@ mod file {
         })
     }
 
-    /// A name in the same folder that no other writer uses.
+    /// A random name in the same folder, that no other writer uses: process numbers repeat in containers.
     fn beside(path: &Path) -> PathBuf {
-        static WRITES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = WRITES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        use std::hash::{BuildHasher, Hasher, RandomState};
+        let random = RandomState::new().build_hasher().finish();
         let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(std::format!(".{}-{number}.partial", std::process::id()));
+        name.push(std::format!(".{random:016x}.partial"));
         path.with_file_name(name)
     }
 

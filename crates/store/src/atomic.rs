@@ -21,17 +21,18 @@ pub(crate) use snapshot::Snapshot;
 /// Bytes gathered before they are handed to the operating system.
 const BUFFER: usize = 1 << 20;
 
-/// So many entries of a folder are looked through for leftovers before a file is written: more would take longer than writing.
+/// So many entries of a folder are looked through for leftovers before a file is written: more would take longer than
+/// writing.
 const MAX_ENTRIES: usize = 4096;
 
 /// Writes a file: `write` makes its contents. When that fails the target stays as it was, and nothing is left beside it.
 ///
-/// Where the target is a symbolic link, the file it leads to is written. Leftovers of writers of the same target that were killed
-/// are removed, where the folder has no more than a few thousand entries.
+/// Where the target is a symbolic link, the file it leads to is written. Leftovers of writers of the same target that
+/// were killed are removed, where the folder has no more than a few thousand entries.
 ///
 /// # Errors
-/// The error of `write`, [`StoreError::NotReplaced`] when the target is there and no plain file, such as a folder or a device,
-/// or [`StoreError::Io`] with the target's path.
+/// The error of `write`, [`StoreError::NotReplaced`] when the target is there and no plain file, such as a folder or a
+/// device, or [`StoreError::Io`] with the target's path.
 pub fn write_file(target: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let failed = |source| StoreError::io(target, "write", source);
     let real = beside::resolve(target).map_err(failed)?;
@@ -127,7 +128,8 @@ fn describe(kind: FileType) -> &'static str {
     }
 }
 
-/// Brings the names in a folder to the disk, where the system can. A failure costs at most the newest version after a power cut.
+/// Brings the names in a folder to the disk, where the system can. A failure costs at most the newest version after a
+/// power cut.
 fn sync_folder(folder: &Path) {
     if let Ok(folder) = File::open(folder) {
         let _ = folder.sync_all();

@@ -39,11 +39,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A folder with a model, an optimizer's state and the place in training.
 ///
-/// It holds `model.safetensors`, `optimizer.safetensors` and `training.json`, and replaces a former one as a whole. Nothing else
-/// is replaced. `training.json` is the index: it has a checksum of each file and of itself, and damage is an error that names the file.
+/// It holds `model.safetensors`, `optimizer.safetensors` and `training.json`, and replaces a former one as a whole.
+/// Nothing else is replaced. `training.json` is the index: it has a checksum of each file and of itself, and damage is
+/// an error that names the file.
 ///
-/// An open checkpoint is one snapshot: all of it is of the same [save](Checkpoint::save), also when the folder is replaced or deleted
-/// meanwhile. Folders have one writer at a time; readers wait for nobody.
+/// An open checkpoint is one snapshot: all of it is of the same [save](Checkpoint::save), also when the folder is
+/// replaced or deleted meanwhile. Folders have one writer at a time; readers wait for nobody.
 ///
 /// ```no_run
 /// # use kiln_nn::{Linear, LinearConfig};
@@ -72,10 +73,11 @@ pub struct Checkpoint {
 
 /// The right to write checkpoints to a folder, which nobody else has until this is dropped.
 ///
-/// [`Checkpoint::save`] locks a folder for one save. A training that is to keep its folder to itself holds one of these: a second
-/// training then ends before it starts, with an error that says who holds the folder.
+/// [`Checkpoint::save`] locks a folder for one save. A training that is to keep its folder to itself holds one of
+/// these: a second training then ends before it starts, with an error that says who holds the folder.
 ///
-/// The lock is one of the system, which ends with the process. Where a network file system has no locks, nothing is locked.
+/// The lock is one of the system, which ends with the process. Where a network file system has no locks, nothing is
+/// locked.
 ///
 /// ```
 /// # use kiln_nn::{Linear, LinearConfig};
@@ -255,12 +257,13 @@ impl TrainingState {
 impl Checkpoint {
     /// Writes a checkpoint to a folder, whose parents are made. On an error a former checkpoint is as it was.
     ///
-    /// A symbolic link to a folder is followed. Leftovers of writers that were killed are removed. Where another writes the folder at the moment,
-    /// this waits for it up to ten seconds.
+    /// A symbolic link to a folder is followed. Leftovers of writers that were killed are removed. Where another
+    /// writes the folder at the moment, this waits for it up to ten seconds.
     ///
     /// # Errors
-    /// When the folder cannot be written, or a device failed; [`StoreError::NotReplaced`] when something else is there: a file, or a
-    /// folder with anything in it that is no part of a checkpoint; [`StoreError::Locked`] when another still writes it.
+    /// When the folder cannot be written, or a device failed; [`StoreError::NotReplaced`] when something else is
+    /// there: a file, or a folder with anything in it that is no part of a checkpoint; [`StoreError::Locked`] when
+    /// another still writes it.
     pub fn save(
         folder: impl AsRef<Path>,
         module: &dyn Module,
@@ -273,8 +276,8 @@ impl Checkpoint {
 
     /// Opens a checkpoint and reads its place in training.
     ///
-    /// Where a writer was killed after it moved a former checkpoint away and before it put the new one in its place, which happens
-    /// only on systems that cannot exchange two folders, the former one is opened.
+    /// Where a writer was killed after it moved a former checkpoint away and before it put the new one in its place,
+    /// which happens only on systems that cannot exchange two folders, the former one is opened.
     ///
     /// # Errors
     /// When there is none, a file of it is missing, or its `training.json` is damaged or of another version.
@@ -352,8 +355,8 @@ impl CheckpointWriter {
     /// Locks a folder, whose parents are made, and makes sure that a checkpoint can be written there.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] when another has the folder, [`StoreError::NotReplaced`] when something else is there, [`StoreError::Io`]
-    /// when nothing can be written there.
+    /// [`StoreError::Locked`] when another has the folder, [`StoreError::NotReplaced`] when something else is there,
+    /// [`StoreError::Io`] when nothing can be written there.
     pub fn open(folder: impl AsRef<Path>) -> Result<CheckpointWriter> {
         let folder = FolderWriter::open(folder.as_ref(), KIND, Duration::ZERO)?;
         Ok(CheckpointWriter { folder })

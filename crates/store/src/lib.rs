@@ -33,9 +33,9 @@
 //! * [`TensorFile`] and [`save_tensors`] for any named tensors.
 //! * [`numpy`] for `.npy` and `.npz` files.
 //!
-//! A file is written beside its target and renamed: a half-written file never replaces a good one. Only plain files and checkpoints
-//! are replaced. Reading allocates no
-//! more than the file is long, and a damaged file is an error that names the file and the byte.
+//! A file is written beside its target and renamed: a half-written file never replaces a good one. Only plain files
+//! and checkpoints are replaced. Reading allocates no more than the file is long, and a damaged file is an error that
+//! names the file and the byte.
 #![forbid(unsafe_code)]
 
 pub mod atomic;

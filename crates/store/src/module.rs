@@ -47,9 +47,9 @@ pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<Str
 /// The module with its parameters and buffers as a safetensors file has them.
 ///
 /// On the processor, parameters from a file of a megabyte or more stay in the file, which is mapped into memory
-/// ([`TensorFile`]), except under Windows. Replacing or deleting the file is harmless, and Kiln only ever replaces files. Another program that
-/// writes into the file in place changes the parameters. One that truncates it ends this process by a signal (`SIGBUS`) at the next read of what is gone.
-/// Where that may happen, copy:
+/// ([`TensorFile`]), except under Windows. Replacing or deleting the file is harmless, and Kiln only ever replaces
+/// files. Another program that writes into the file in place changes the parameters. One that truncates it ends this
+/// process by a signal (`SIGBUS`) at the next read of what is gone. Where that may happen, copy:
 ///
 /// ```no_run
 /// # use kiln_nn::{Linear, LinearConfig};

@@ -156,9 +156,9 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     /// Writes a checkpoint to this folder after each epoch, and when training is interrupted, for
     /// [`resume`](Trainer::resume).
     ///
-    /// Before training starts, [`fit`](Trainer::fit) makes the folder's parents and locks the folder until it returns. It is an error
-    /// when the folder cannot be written, another training has it, it holds anything but a checkpoint, or it is
-    /// that of [`keep_best`](Trainer::keep_best), in it or around it.
+    /// Before training starts, [`fit`](Trainer::fit) makes the folder's parents and locks the folder until it returns.
+    /// It is an error when the folder cannot be written, another training has it, it holds anything but a checkpoint,
+    /// or it is that of [`keep_best`](Trainer::keep_best), in it or around it.
     #[must_use]
     pub fn keep_last(mut self, folder: impl Into<PathBuf>) -> Self {
         self.options.last_folder = Some(folder.into());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::libtest::Tally;
 use super::snippets;
 use crate::workspace::Workspace;
-use crate::{fuzz, goldens, gpu, process};
+use crate::{fuzz, goldens, gpu, kill, process};
 
 /// What every step knows.
 pub(crate) struct Context<'a> {
@@ -41,6 +41,12 @@ pub(crate) const STEPS: &[Step] = &[
         about: "5,000 random programs give the same on every engine, fused, under autodiff and expanded",
         can_run: has_fuzzer,
         run: fuzz_programs,
+    },
+    Step {
+        name: "kill",
+        about: "checkpoints stay whole when 20 processes that save them are killed",
+        can_run: |context| has_target(context, "example", kill::PROGRAM),
+        run: |context, _| announce_and_run(&mut kill::killer(process::cargo(&context.workspace.root), 20)),
     },
     Step {
         name: "snippets",

@@ -1,7 +1,7 @@
 //! Names beside a target: where a file or folder is, before it takes the target's place and after it left it.
 //!
-//! For a target `run` they are `.run.0123456789abcdef.partial`, `.run.0123456789abcdef.old` and `.run.lock`. The middle is
-//! random: process numbers repeat in containers, and several machines may share a folder.
+//! For a target `run` they are `.run.0123456789abcdef.partial`, `.run.0123456789abcdef.old` and `.run.lock`. The
+//! middle is random: process numbers repeat in containers, and several machines may share a folder.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

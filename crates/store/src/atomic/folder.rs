@@ -65,11 +65,12 @@ pub(crate) struct FolderWriter {
 }
 
 impl FolderWriter {
-    /// Makes sure that a folder can be written: its parents are made, nothing else is in its place, and no one else writes it.
+    /// Makes sure that a folder can be written: its parents are made, nothing else is in its place, and no one else
+    /// writes it.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] when another writes it and has not ended after `patience`, [`StoreError::NotReplaced`] when
-    /// something else is in its place, [`StoreError::Io`] when it cannot be written.
+    /// [`StoreError::Locked`] when another writes it and has not ended after `patience`, [`StoreError::NotReplaced`]
+    /// when something else is in its place, [`StoreError::Io`] when it cannot be written.
     pub(crate) fn open(target: &Path, kind: FolderKind, patience: Duration) -> Result<FolderWriter> {
         let failed = |source| StoreError::io(target, "write", source);
         let real = beside::resolve(target).map_err(failed)?;
@@ -89,11 +90,12 @@ impl FolderWriter {
         &self.shown
     }
 
-    /// Writes the folder: `write` fills the one whose path it gets, which then takes the former one's place in one go. On an error
-    /// the former one is as it was.
+    /// Writes the folder: `write` fills the one whose path it gets, which then takes the former one's place in one go.
+    /// On an error the former one is as it was.
     ///
     /// # Errors
-    /// The error of `write`, [`StoreError::NotReplaced`] when something else has come in its place, or [`StoreError::Io`].
+    /// The error of `write`, [`StoreError::NotReplaced`] when something else has come in its place, or
+    /// [`StoreError::Io`].
     pub(crate) fn write(&mut self, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         let failed = |source| StoreError::io(&self.shown, "write", source);
         fs::create_dir_all(beside::parent(&self.real)).map_err(failed)?;
@@ -136,7 +138,8 @@ impl FolderWriter {
         Ok(())
     }
 
-    /// Removes what writers left that did not come to their end, and brings back a folder that was moved away and never replaced.
+    /// Removes what writers left that did not come to their end, and brings back a folder that was moved away and
+    /// never replaced.
     fn remove_leftovers(&self) -> io::Result<()> {
         if !self.lock.is_exclusive() {
             return Ok(());
@@ -156,11 +159,13 @@ impl FolderWriter {
         if fs::symlink_metadata(&self.real).is_err() {
             return fs::rename(new, &self.real);
         }
-        // Some systems, file systems and sandboxes do not exchange; an error of another kind comes back from the renames.
+        // Some systems, file systems and sandboxes do not exchange; an error of another kind comes back from the
+        // renames.
         exchange(new, &self.real).or_else(|_| self.rename_twice(new))
     }
 
-    /// Between the two renames the only whole folder is the former one, under a name that [`super::snapshot`] looks for.
+    /// Between the two renames the only whole folder is the former one, under a name that [`super::snapshot`] looks
+    /// for.
     fn rename_twice(&self, new: &Path) -> io::Result<()> {
         let rename = |old: &Path| match old.exists() {
             true => Err(io::Error::from(io::ErrorKind::AlreadyExists)),

@@ -1,6 +1,6 @@
 //! One writer a path.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -15,11 +15,11 @@ const MAX_HOLDER_BYTES: u64 = 300;
 
 /// The right to write a path. No other process has it at the same time, and nobody else in this one.
 ///
-/// It is a lock of the system on `.NAME.lock` beside the path, so it ends with the process however that ends. The file says
-/// who holds the lock.
+/// It is a lock of the system on `.NAME.lock` beside the path, so it ends with the process however that ends. The file
+/// says who holds the lock.
 #[derive(Debug)]
+#[cfg_attr(not(unix), expect(dead_code, reason = "the file is only kept open, and stays"))]
 pub(super) struct PathLock {
-    #[cfg_attr(not(unix), expect(dead_code, reason = "the file stays"))]
     path: PathBuf,
     /// The lock ends when this closes.
     file: File,
@@ -70,7 +70,7 @@ impl Drop for PathLock {
     fn drop(&mut self) {
         // While the lock is held: a file that nobody holds may be another's in the next moment.
         if is_at(&self.file, &self.path) {
-            let _ = fs::remove_file(&self.path);
+            let _ = std::fs::remove_file(&self.path);
         }
     }
 }
@@ -91,7 +91,7 @@ fn open(path: &Path) -> io::Result<File> {
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    match (file.metadata(), fs::symlink_metadata(path)) {
+    match (file.metadata(), std::fs::symlink_metadata(path)) {
         (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
         (Ok(_) | Err(_), _) => false,
     }
@@ -131,6 +131,8 @@ fn host() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
