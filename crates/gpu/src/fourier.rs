@@ -28,8 +28,11 @@ const MOST_KEPT: (usize, usize) = (1 << 16, 64);
 /// The greatest prime factor of a length that needs no convolution.
 const GREATEST_RADIX: usize = 31;
 
-/// Roots of unity on the device, which transforms of the same number of points share: by dtype, count and points.
-pub(crate) struct Roots<D: Driver>(Mutex<HashMap<(DType, usize, usize), Arc<Block<D>>>>);
+/// Roots of unity on the device, which transforms of the same number of points share.
+pub(crate) struct Roots<D: Driver>(Mutex<Lists<D>>);
+
+/// By dtype, how many there are, and of how many points.
+type Lists<D> = HashMap<(DType, usize, usize), Arc<Block<D>>>;
 
 impl<D: Driver> Default for Roots<D> {
     fn default() -> Self {
@@ -151,8 +154,12 @@ impl<D: Driver> Gpu<D> {
                 FftKind::Complex | FftKind::FromReal | FftKind::ToReal { .. } if done => {}
                 FftKind::Complex if inverse => self.complex(lines, &from.exchanged(), &to.exchanged())?,
                 FftKind::Complex => self.complex(lines, &from, &to)?,
-                FftKind::FromReal => self.from_real(lines, Packed::new(points, !inverse), &from, &to)?,
-                FftKind::ToReal { .. } => self.to_real(lines, Packed::new(points, inverse), &from, &to)?,
+                FftKind::FromReal => {
+                    self.spectrum_of_real(lines, Packed::new(points, !inverse), &from, &to)?
+                }
+                FftKind::ToReal { .. } => {
+                    self.real_of_spectrum(lines, Packed::new(points, inverse), &from, &to)?
+                }
             }
             let placed = outputs.into_iter().zip(results);
             outputs = placed.map(|(output, ty)| first.result(output, &ty.shape)).collect();
@@ -282,7 +289,7 @@ impl<D: Driver> Gpu<D> {
         self.native_blocks(native, count.div_ceil(of_block), arguments)
     }
 
-    fn from_real(&self, lines: Lines, packed: Packed, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
+    fn spectrum_of_real(&self, lines: Lines, packed: Packed, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
         let complex = Lines { length: packed.length, ..lines };
         if packed.fits(lines.dtype) {
             let along = Lying { inner: 1, jump: packed.length, step: 1 };
@@ -304,7 +311,7 @@ impl<D: Driver> Gpu<D> {
         self.map(Map::Split, complex, packed, [&after, &after, to], &roots, lines.count * bins)
     }
 
-    fn to_real(&self, lines: Lines, packed: Packed, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
+    fn real_of_spectrum(&self, lines: Lines, packed: Packed, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
         let complex = Lines { length: packed.length, ..lines };
         if packed.fits(lines.dtype) {
             let along = Lying { inner: 1, jump: packed.length, step: 1 };

@@ -69,8 +69,8 @@ pub(super) fn fft<T: Float>(
             }
             transform.complex(source, target)?;
         }
-        FftKind::FromReal => transform.from_real(pair(&inputs)[0], pair(&outputs), !inverse)?,
-        FftKind::ToReal { .. } => transform.to_real(pair(&inputs), pair(&outputs)[0], inverse)?,
+        FftKind::FromReal => transform.spectrum_of_real(pair(&inputs)[0], pair(&outputs), !inverse)?,
+        FftKind::ToReal { .. } => transform.real_of_spectrum(pair(&inputs), pair(&outputs)[0], inverse)?,
     }
     Ok(outputs)
 }
@@ -161,7 +161,7 @@ impl Transform<'_> {
         TensorType::new([self.lines() * count * size_of::<T>()], DType::U8)
     }
 
-    fn from_real<T: Float>(&self, source: Shared<T>, target: Parts<T>, usual: bool) -> Result<()> {
+    fn spectrum_of_real<T: Float>(&self, source: Shared<T>, target: Parts<T>, usual: bool) -> Result<()> {
         let Transform { points, inner, .. } = *self;
         let (length, is_even) = packed(points);
         let bins = points / 2 + 1;
@@ -229,7 +229,7 @@ impl Transform<'_> {
         Ok(())
     }
 
-    fn to_real<T: Float>(&self, source: Parts<T>, target: Shared<T>, usual: bool) -> Result<()> {
+    fn real_of_spectrum<T: Float>(&self, source: Parts<T>, target: Shared<T>, usual: bool) -> Result<()> {
         let Transform { points, inner, .. } = *self;
         let (length, is_even) = packed(points);
         let bins = points / 2 + 1;
@@ -260,7 +260,7 @@ impl Transform<'_> {
                 let (re, im) = (row_mut(z[0], to, inner), row_mut(z[1], to, inner));
                 let at = |k: usize| (row(source[0], from(k), inner), row(source[1], from(k), inner));
                 let number = |(re, im): (&[T], &[T]), i: usize, k: usize| {
-                    let counts = if 2 * k % points == 0 { 0.0 } else { sign };
+                    let counts = if (2 * k).is_multiple_of(points) { 0.0 } else { sign };
                     (re[i].to_f64(), if counts == 0.0 { 0.0 } else { counts * im[i].to_f64() })
                 };
                 let (c, s) = root(k, points);
