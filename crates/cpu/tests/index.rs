@@ -254,10 +254,13 @@ fn sums_by_index_are_the_same_on_any_number_of_threads() {
         let sums = |threads: usize| {
             let cpu = Cpu::with_threads(threads);
             let base = cpu.write(TensorData::new(vec![0.5f32; length], [length]).unwrap());
-            let index = match dtype {
-                DType::I32 => TensorData::new(numbers.iter().map(|&at| at as i32).collect(), [count]),
-                DType::U16 => TensorData::new(numbers.iter().map(|&at| at as u16).collect(), [count]),
-                _ => TensorData::new(numbers.clone(), [count]),
+            let index = if dtype == DType::I32 {
+                TensorData::new(numbers.iter().map(|&at| at as i32).collect(), [count])
+            } else if dtype == DType::U16 {
+                TensorData::new(numbers.iter().map(|&at| at as u16).collect(), [count])
+            } else {
+                assert_eq!(dtype, DType::I64);
+                TensorData::new(numbers.clone(), [count])
             };
             let index = cpu.write(index.unwrap());
             let source = cpu.write(TensorData::new(source.clone(), [count]).unwrap());

@@ -124,7 +124,7 @@ fn program(build: Build, size: usize) -> Program {
 
 impl Builder {
     fn push(&mut self, op: Op, operands: &[ProgramOperand], ty: TensorType) -> usize {
-        let operands = operands.iter().copied().collect();
+        let operands = operands.to_vec();
         self.program.instructions.push(Instruction { op, operands, results: vec![ty] });
         self.types.push(ty);
         self.types.len() - 1

@@ -233,10 +233,7 @@ pub fn recovered(inputs: Operands, results: &[TensorType], write: impl Fn(Tensor
 
 /// For [`Op::Select`] with one poisoned operand: the other, if the condition picks it everywhere. `holds` says whether a condition
 /// is true of all elements or of none.
-pub fn picked_past_poison(
-    inputs: &Operands,
-    holds: impl Fn(&Value) -> Option<bool>,
-) -> Option<&Operand> {
+pub fn picked_past_poison(inputs: &Operands, holds: impl Fn(&Value) -> Option<bool>) -> Option<&Operand> {
     let is_poisoned = |operand: &Operand| operand.value().is_some_and(|value| value.error().is_some());
     let [condition, a, b] = inputs.as_slice() else { return None };
     let condition = condition.value().filter(|condition| condition.error().is_none())?;

@@ -148,12 +148,15 @@ fn a_wrong_operand_of_a_region_spoils_only_results_that_read_it() {
     assert_eq!(is_ok(fused(&host, &program, operands.into_iter().collect())), [false, true, false]);
 }
 
+/// A program, run on an engine.
+type Body<'a> = &'a dyn Fn(&dyn Engine) -> Result<Vec<f64>, String>;
+
 #[test]
 fn messages_name_index_and_position_as_the_reference_does() {
     let Some(host) = engine() else { return };
     let reference = Reference::new();
     let engines: [&dyn Engine; 2] = [&reference, &host];
-    let compare = |case: &str, body: &dyn Fn(&dyn Engine) -> Result<Vec<f64>, String>| {
+    let compare = |case: &str, body: Body| {
         let [expected, found] = engines.map(body);
         assert!(expected.is_err(), "{case}");
         assert_eq!(expected, found, "{case}");

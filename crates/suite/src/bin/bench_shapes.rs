@@ -174,8 +174,8 @@ impl<B: Backend, O: Optimizer> Training<B, O> {
 
     /// The time of a step with that length, in milliseconds.
     fn step(&mut self, length: usize) -> f64 {
-        let x = Tensor::from_inner(self.inputs.clone().slice([0..length]));
-        let classes = Tensor::from_inner(self.classes.clone().slice([0..length]));
+        let x = Tensor::from_inner(self.inputs.clone().narrow(0, 0, length));
+        let classes = Tensor::from_inner(self.classes.clone().narrow(0, 0, length));
         let started = Instant::now();
         let model = self.model.take().expect("the step before ended");
         let (last, hidden) = model.split_last().expect("there are layers");

@@ -93,8 +93,8 @@ fn step<'e>(random: &mut Random, pool: &[Var<'e>], x: Var<'e>, lengths: Lengths)
         }
         12 if rank >= 2 => x.swap(rank - 1, rank - 2),
         13 if is_float && rank >= 2 => {
-            let factors = pool.iter().filter(|y| y.rank() == 2 && y.shape()[0] == shape[rank - 1]);
-            match (factors.last(), rank) {
+            let mut factors = pool.iter().filter(|y| y.rank() == 2 && y.shape()[0] == shape[rank - 1]);
+            match (factors.next_back(), rank) {
                 (Some(factor), 2) => x.matmul(factor),
                 _ => x.unary(Unary::Neg),
             }
