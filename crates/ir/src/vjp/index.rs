@@ -21,11 +21,12 @@ impl<'a, 'e> Places<'a, 'e> {
         if let Op::Slice(slices) = op {
             return Some(Places::Slices(slices));
         }
-        match (op, index) {
-            (Op::Take { axis }, Some(index)) => Some(Places::Put { axis: *axis, index }),
-            (Op::Gather { axis }, Some(index)) => Some(Places::Scatter { axis: *axis, index }),
-            _ => None,
+        let index = index?;
+        if let Op::Take { axis } = op {
+            return Some(Places::Put { axis: *axis, index });
         }
+        let Op::Gather { axis } = op else { return None };
+        Some(Places::Scatter { axis: *axis, index })
     }
 
     fn read(&self, from: &Var<'e>) -> Var<'e> {
