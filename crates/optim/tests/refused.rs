@@ -6,7 +6,7 @@ use kiln_optim::{
 };
 use kiln_reference::Reference;
 use kiln_tensor::{Backend, Device, Dyn, Int, Tensor, TensorData, loss};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const CLASSES: usize = 10;
 
@@ -22,6 +22,9 @@ fn devices() -> Vec<(&'static str, Device)> {
 }
 
 fn net(device: &Device) -> Net {
+    // Tests share the device's stream of keys.
+    static SEEDED: Mutex<()> = Mutex::new(());
+    let _seeded = SEEDED.lock();
     let device = device.autodiff();
     Dyn::seed(&device, 7);
     Net { first: LinearConfig::new(4, 8).init(&device), second: LinearConfig::new(8, CLASSES).init(&device) }

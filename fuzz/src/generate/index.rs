@@ -72,7 +72,10 @@ impl Generator<'_> {
 
     pub(super) fn recover(&mut self) -> Option<()> {
         let count = 1 + self.random.below(3);
-        let operands: Vec<usize> = (0..count).map(|_| self.tensor(0, 4, |_| true)).collect();
+        // Smooth programs are differentiated, and a recovered value has no gradient.
+        let smooth = self.style.smooth;
+        let operands: Vec<usize> =
+            (0..count).map(|_| self.tensor(0, 4, |dtype| !(smooth && dtype.is_float()))).collect();
         let watched = self.random.below(count);
         self.emit_on(Op::Recover { watched }, &operands).map(drop)
     }

@@ -31,7 +31,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     }
 }
 
-const KINDS: &str = "cargo xtask bench core, plan, shapes, cpu or gpu";
+const KINDS: &str = "cargo xtask bench core, or one of bench plan, bench shapes, bench cpu and bench gpu";
 
 const LEAST_REPEATS: usize = 7;
 const DEFAULT_REPEATS: usize = 15;

@@ -14,6 +14,7 @@ pub struct Savepoint {
     num_inputs: usize,
     padded: usize,
     demoted: usize,
+    checks: usize,
     checked: Checked,
 }
 
@@ -42,6 +43,7 @@ impl Nest {
             num_inputs: self.num_inputs,
             padded: self.padded.len(),
             demoted: self.demoted.len(),
+            checks: self.checks.len(),
             checked: self.checked.clone(),
         }
     }
@@ -56,6 +58,7 @@ impl Nest {
         self.values.truncate(to.values);
         self.slots.truncate(to.slots);
         self.padded.truncate(to.padded);
+        self.checks.truncate(to.checks);
         (self.product, self.num_inputs, self.checked) = (to.product, to.num_inputs, to.checked);
     }
 }

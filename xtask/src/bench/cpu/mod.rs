@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn options_have_defaults() {
         let see = |options: Options| (options.frameworks.len(), options.rows.len(), options.repeats);
-        assert_eq!(read(&[], see), Ok((3, 28, DEFAULT_REPEATS)));
+        assert_eq!(read(&[], see), Ok((3, ROWS.len(), DEFAULT_REPEATS)));
     }
 
     #[test]
