@@ -79,7 +79,8 @@ pub(super) fn y0<'e>(x: &Var<'e>) -> Var<'e> {
     let near = low.ln() * j0_near(&low) * FRAC_2_PI + Y0_NEAR.at(&low.square());
     let high = at_least(x, ORDINARY_FAR);
     let (sin, cos) = eighth_turns(&high);
-    let far = amplitude(&high) * (P0.at(&hankel(&high)) * sin + Q0.at(&hankel(&high)) / &high * cos);
+    let [p, q] = hankel(&high, &P0, &Q0);
+    let far = amplitude(&high) * (p * sin + q * cos);
     second_kind(x, &near, &far)
 }
 
@@ -90,7 +91,8 @@ pub(super) fn y1<'e>(x: &Var<'e>) -> Var<'e> {
     let high = at_least(x, ORDINARY_FAR);
     // sin(x - 3π/4) = -cos(x - π/4), cos(x - 3π/4) = sin(x - π/4).
     let (sin, cos) = eighth_turns(&high);
-    let far = amplitude(&high) * (Q1.at(&hankel(&high)) / &high * sin - P1.at(&hankel(&high)) * cos);
+    let [p, q] = hankel(&high, &P1, &Q1);
+    let far = amplitude(&high) * (q * sin - p * cos);
     second_kind(x, &near, &far)
 }
 
@@ -120,13 +122,15 @@ fn around_zeros<'e>(a: &Var<'e>, zeros: &[[f64; 2]; 2]) -> Var<'e> {
 fn j0_far<'e>(a: &Var<'e>) -> Var<'e> {
     let a = at_least(a, ORDINARY_FAR);
     let (sin, cos) = eighth_turns(&a);
-    amplitude(&a) * (P0.at(&hankel(&a)) * cos - Q0.at(&hankel(&a)) / &a * sin)
+    let [p, q] = hankel(&a, &P0, &Q0);
+    amplitude(&a) * (p * cos - q * sin)
 }
 
 fn j1_far<'e>(a: &Var<'e>) -> Var<'e> {
     let a = at_least(a, ORDINARY_FAR);
     let (sin, cos) = eighth_turns(&a);
-    amplitude(&a) * (P1.at(&hankel(&a)) * sin + Q1.at(&hankel(&a)) / &a * cos)
+    let [p, q] = hankel(&a, &P1, &Q1);
+    amplitude(&a) * (p * sin + q * cos)
 }
 
 /// `√(2 / πx)`.
@@ -134,9 +138,10 @@ fn amplitude<'e>(x: &Var<'e>) -> Var<'e> {
     (x.recip() * FRAC_2_PI).sqrt()
 }
 
-/// The variable of Hankel's expansion, `25 / x²`.
-fn hankel<'e>(x: &Var<'e>) -> Var<'e> {
-    (x.recip() * ORDINARY_FAR).square()
+/// `P` and `Q` of Hankel's expansion, from polynomials of `25 / x²` for `P` and `Q x`.
+fn hankel<'e>(x: &Var<'e>, p: &Polynomial, q: &Polynomial) -> [Var<'e>; 2] {
+    let variable = (x.recip() * ORDINARY_FAR).square();
+    [p.at(&variable), q.at(&variable) / x]
 }
 
 /// `(sin(x - π/4), cos(x - π/4))`, without rounding the difference.
