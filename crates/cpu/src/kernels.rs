@@ -7,6 +7,7 @@ use crate::isa::{Level, Widest, multiversion};
 use crate::lane::{Bits, FloatLane, Lane};
 use crate::math;
 use crate::narrow::Narrow;
+use core::hint::select_unpredictable;
 use core::mem::MaybeUninit;
 use half::{bf16, f16};
 use kiln_ir::{Binary, Comparison, DType, Element, Unary};
@@ -53,9 +54,10 @@ multiversion! {
         x.iter().fold(0, |count, x| count + (x.abs() > bound) as u32) == 0
     }
 
+    // `if` becomes a choice between two addresses, element by element.
     fn each_select[T: Copy]<T> in { Widest::Avx2 } (condition: &[u8], a: &[T], b: &[T], y: &mut [MaybeUninit<T>]) {
         for (((y, c), a), b) in y.iter_mut().zip(condition).zip(a).zip(b) {
-            y.write(if *c != 0 { *a } else { *b });
+            y.write(select_unpredictable(*c != 0, *a, *b));
         }
     }
 }

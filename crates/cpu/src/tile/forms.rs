@@ -4,6 +4,7 @@ use crate::isa::{Level, Widest, multiversion};
 use crate::kernels::{
     Add, Different, DivFloat, Equal, Less, LessEqual, Loop2, Loop3, Map2, Max, Min, Mul, Sub, read, written,
 };
+use core::hint::select_unpredictable;
 use core::mem::MaybeUninit;
 use kiln_ir::{Binary, Comparison, DType};
 
@@ -29,19 +30,19 @@ multiversion! {
 
     fn select_right[T: Copy]<T> in { Widest::Avx2 } (condition: &[u8], a: &[T], b: T, y: &mut [MaybeUninit<T>]) {
         for ((y, c), a) in y.iter_mut().zip(condition).zip(a) {
-            y.write(if *c != 0 { *a } else { b });
+            y.write(select_unpredictable(*c != 0, *a, b));
         }
     }
 
     fn select_left[T: Copy]<T> in { Widest::Avx2 } (condition: &[u8], a: T, b: &[T], y: &mut [MaybeUninit<T>]) {
         for ((y, c), b) in y.iter_mut().zip(condition).zip(b) {
-            y.write(if *c != 0 { a } else { *b });
+            y.write(select_unpredictable(*c != 0, a, *b));
         }
     }
 
     fn select_both[T: Copy]<T> in { Widest::Avx2 } (condition: &[u8], a: T, b: T, y: &mut [MaybeUninit<T>]) {
         for (y, c) in y.iter_mut().zip(condition) {
-            y.write(if *c != 0 { a } else { b });
+            y.write(select_unpredictable(*c != 0, a, b));
         }
     }
 }
