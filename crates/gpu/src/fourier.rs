@@ -4,7 +4,7 @@ use crate::Gpu;
 use crate::array::{Array, suspicions};
 use crate::driver::{Argument, Arguments, Driver, Place};
 use crate::memory::Block;
-use crate::native::{Native, length};
+use crate::native::{Native, THREADS, length};
 use crate::view::tensor;
 use kiln_ir::{DType, Engine, FftKind, Op, Operands, Result, TensorType, Value, Values};
 use kiln_kernel::print::memory_type;
@@ -16,7 +16,7 @@ mod library;
 
 const SOURCE: &str = include_str!("native/fft.cu");
 
-/// Complex numbers of `f32` that a block holds twice in shared memory.
+/// Complex numbers of `f32` that a block holds in shared memory.
 const BLOCK: usize = 2048;
 
 /// The most lines of a block.
@@ -257,8 +257,9 @@ impl<D: Driver> Gpu<D> {
         let plain = Packed { points, length: points, is_even: false, usual: true };
         let (form, packed) = packed.unwrap_or((Form::Complex, plain));
         let roots = self.roots(dtype, packed.points, packed.points)?;
-        let (passes, result) = passes(points);
-        let near = |lying: Lying| if lying.step == 1 { "true" } else { "false" };
+        let truth = |is_so: bool| if is_so { "true" } else { "false" };
+        // Of a line of one element there is no pass that could read it.
+        let is_in_order = points > 1 && (form == Form::FromReal || form == Form::Complex && lie.step == 1);
         let native = Native::new(SOURCE, "kiln_fft")
             .name("KILN_LINES", "")
             .name("T", memory_type(dtype))
@@ -267,11 +268,12 @@ impl<D: Driver> Gpu<D> {
             .name("LINES", of_block)
             .name("FORM", form as usize)
             .name("SIGN", packed.sign())
-            .name("PASSES", passes)
-            .name("RESULT", result)
-            .name("FROM_NEAR", near(lie))
-            .name("TO_NEAR", near(lay))
-            .name("TWIST", if twist.is_some() { "true" } else { "false" });
+            .name("THREADS", THREADS as usize)
+            .name("PASSES", passes(points))
+            .name("IN_ORDER", truth(is_in_order))
+            .name("FROM_NEAR", truth(lie.step == 1))
+            .name("TO_NEAR", truth(lay.step == 1))
+            .name("TWIST", truth(twist.is_some()));
         let (twist, columns) = twist.unwrap_or((roots.at(0), 1));
         let mut arguments: Arguments<D::Memory> = [&from.re, &from.im, &to.re, &to.im]
             .map(|place| Argument::Place(place.clone()))
@@ -396,17 +398,16 @@ fn is_smooth(length: usize) -> bool {
     rest == 1
 }
 
-/// The passes of a length, as the source writes them, and where its result is.
-fn passes(length: usize) -> (String, &'static str) {
+/// The passes of a length, as the source writes them.
+fn passes(length: usize) -> String {
     let (mut left, mut done) = (length, 1);
-    let (mut text, mut names) = (String::new(), ["a", "b"]);
+    let mut text = String::new();
     for radix in [8, 4].into_iter().chain(2..=GREATEST_RADIX) {
         while left > 1 && left.is_multiple_of(radix) {
             left /= radix;
-            text += &format!("kiln_pass<{radix}, {left}, {done}>({}, {}, roots); ", names[0], names[1]);
+            text += &format!("kiln_pass<{radix}, {left}, {done}>(a, roots, load); ");
             done *= radix;
-            names.swap(0, 1);
         }
     }
-    (text, names[0])
+    text
 }

@@ -2,7 +2,7 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::{Argument, Driver, Step};
+use crate::driver::{Argument, Arguments, Driver, Step};
 use crate::native::{Native, length};
 use crate::suspicion::{Suspicion, Wrong};
 use crate::view::tensor;
@@ -13,6 +13,13 @@ use smallvec::smallvec;
 use std::sync::Arc;
 
 pub(crate) const SOURCE: &str = include_str!("native/index.cu");
+
+/// The most places whose sums a block keeps in shared memory.
+const MOST_SUMS: usize = 4096;
+
+/// Fewer blocks with sums of their own would leave a device idle, and more have nothing to do.
+const FEWEST_BLOCKS: usize = 32;
+const MOST_BLOCKS: usize = 512;
 
 /// The axes before, along and after the one that an index points into.
 pub(crate) struct Sides {
@@ -185,15 +192,24 @@ impl<D: Driver> Gpu<D> {
                 self.native(set, total, arguments)?;
             }
             UpdateMode::Add | UpdateMode::Mul | UpdateMode::Min | UpdateMode::Max => {
-                let native = combining(named("kiln_combine", "KILN_COMBINE"), mode, computed);
-                let mut arguments = smallvec![
+                let mut arguments: Arguments<D::Memory> = smallvec![
                     source.place(computed),
                     index.place(index_dtype),
                     result.place(computed),
                     suspicion.place()
                 ];
-                arguments.extend(sizes());
-                self.native(native, total, arguments)?;
+                if let Some(blocks) = blocks_of_sums(mode, &sides, total) {
+                    let nothing = if computed.is_float() { "((A)-0.0)" } else { "((A)0)" };
+                    let native = named("kiln_combine_few", "KILN_COMBINE_FEW")
+                        .name("PLACES", MOST_SUMS)
+                        .name("NOTHING", nothing);
+                    arguments.extend([length(total), length(sides.length)]);
+                    self.native_blocks(combining(native, mode, computed), blocks, arguments)?;
+                } else {
+                    let native = combining(named("kiln_combine", "KILN_COMBINE"), mode, computed);
+                    arguments.extend(sizes());
+                    self.native(native, total, arguments)?;
+                }
             }
         }
         if total == 0 {
@@ -248,6 +264,15 @@ impl<D: Driver> Gpu<D> {
         self.copy_elements(array, &fresh, ty.dtype)?;
         Ok(Array { layout: Layout::contiguous(ty.shape), suspicions: array.suspicions.clone(), ..fresh })
     }
+}
+
+/// Blocks that add up in shared memory before they add to the tensor, where that costs less. `None` where each entry is added to
+/// the tensor at once.
+fn blocks_of_sums(mode: UpdateMode, sides: &Sides, total: usize) -> Option<usize> {
+    let is_small = sides.before * sides.after == 1 && (1..=MOST_SUMS).contains(&sides.length);
+    // Each block adds as many sums to the tensor as there are places.
+    let blocks = total / (4 * sides.length.max(1));
+    (mode == UpdateMode::Add && is_small && blocks >= FEWEST_BLOCKS).then_some(blocks.min(MOST_BLOCKS))
 }
 
 /// The dtype in which elements are combined: one of four or eight bytes, which devices change as a whole.

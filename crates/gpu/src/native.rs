@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Threads of a block.
-const THREADS: u32 = 256;
+pub(crate) const THREADS: u32 = 256;
 
 /// The fewest threads of a block.
 const FEWEST_THREADS: u32 = 64;

@@ -126,14 +126,28 @@ template <> struct kiln_radix<8> {
   }
 };
 
-// Joins transforms of `DONE` points R at a time, for all lines of the block (Stockham's order).
-template <int R, int LEFT, int DONE>
-__device__ __forceinline__ void kiln_pass(const kiln_complex* x, kiln_complex* y, const T* roots) {
-  for (int t = threadIdx.x; t < LINES * (LENGTH / R); t += blockDim.x) {
-    const int line = t / (LENGTH / R), p = t % (LENGTH / R) / DONE, q = t % DONE;
-    kiln_complex z[R];
-    for (int u = 0; u < R; ++u) z[u] = x[line * KILN_ROW + KILN_PADDED((p + u * LEFT) * DONE + q)];
-    kiln_radix<R>::run(z, roots);
+// Joins transforms of `DONE` points R at a time, for all lines of the block (Stockham's order). Threads hold all that they read
+// until every one has read: one room in shared memory is enough. The first pass reads from `load` where that is in order.
+template <int R, int LEFT, int DONE, class Load>
+__device__ __forceinline__ void kiln_pass(kiln_complex* a, const T* roots, Load load) {
+  const int each = LENGTH / R, all = LINES * each, rounds = (all + THREADS - 1) / THREADS;
+  kiln_complex z[rounds][R];
+#pragma unroll
+  for (int round = 0; round < rounds; ++round) {
+    const int t = threadIdx.x + round * THREADS, line = t / each, p = t % each / DONE, q = t % DONE;
+    if (t >= all) break;
+#pragma unroll
+    for (int u = 0; u < R; ++u) {
+      const int i = (p + u * LEFT) * DONE + q;
+      z[round][u] = IN_ORDER && DONE == 1 ? load(line, i) : a[line * KILN_ROW + KILN_PADDED(i)];
+    }
+  }
+  if (!IN_ORDER || DONE > 1) __syncthreads();
+#pragma unroll
+  for (int round = 0; round < rounds; ++round) {
+    const int t = threadIdx.x + round * THREADS, line = t / each, p = t % each / DONE, q = t % DONE;
+    if (t >= all) break;
+    kiln_radix<R>::run(z[round], roots);
     if (LEFT > 1) {
       kiln_complex w[R < 8 ? 8 : R];
       if (R == 8) {
@@ -144,26 +158,23 @@ __device__ __forceinline__ void kiln_pass(const kiln_complex* x, kiln_complex* y
       } else {
         for (int v = 1; v < R; ++v) w[v] = KILN_ROOT(p * v * DONE);
       }
-      for (int v = 1; v < R; ++v) z[v] = kiln_times(z[v], w[v]);
+      for (int v = 1; v < R; ++v) z[round][v] = kiln_times(z[round][v], w[v]);
     }
-    for (int v = 0; v < R; ++v) {
-      y[line * KILN_ROW + KILN_PADDED((p * R + v) * DONE + q)] = z[v];
-    }
+    for (int v = 0; v < R; ++v) a[line * KILN_ROW + KILN_PADDED((p * R + v) * DONE + q)] = z[round][v];
   }
   __syncthreads();
 }
 
-// LENGTH: of lines of complex numbers. POINTS: the same, or twice that where each holds two real numbers. LINES: of a block. PASSES:
-// all of them, which go from `a` to `b` and back; RESULT: where that ends. FORM: 0 for complex numbers on both sides, 1 for real ones
-// before, 2 for real ones after. SIGN: 1, or -1 for the conjugate of a spectrum.
+// LENGTH: of lines of complex numbers. POINTS: the same, or twice that where each holds two real numbers. LINES: of a block, which
+// has THREADS. PASSES: all of them. FORM: 0 for complex numbers on both sides, 1 for real ones before, 2 for real ones after. IN_ORDER:
+// whether the first pass finds elements next to each other where lines are given. SIGN: 1, or -1 for the conjugate of a spectrum.
 // Where complex lines lie: `inner` of them side by side, the next `inner` at a distance of `jump`, elements at a distance of `step`;
 // FROM_NEAR and TO_NEAR: whether that is 1. TWIST: element k of line n is turned by root n % columns * k of a list.
-extern "C" __global__ void kiln_fft(const T* x_re, const T* x_im, T* y_re, T* y_im, const T* roots, const T* twist,
+extern "C" __global__ void __launch_bounds__(THREADS) kiln_fft(const T* x_re, const T* x_im, T* y_re, T* y_im, const T* roots, const T* twist,
                                     long long lines, long long columns, long long from_inner, long long from_jump,
                                     long long from_step, long long to_inner, long long to_jump, long long to_step) {
   kiln_begin();
   __shared__ kiln_complex a[LINES * KILN_ROW];
-  __shared__ kiln_complex b[LINES * KILN_ROW];
   const long long first = blockIdx.x * (long long)LINES;
 #if FORM == 2
   for (int e = threadIdx.x; e < LINES * (LENGTH / 2 + 1); e += blockDim.x) {
@@ -186,37 +197,41 @@ extern "C" __global__ void kiln_fft(const T* x_re, const T* x_im, T* y_re, T* y_
     a[line * KILN_ROW + KILN_PADDED(k)] = here;
     if (k > 0) a[line * KILN_ROW + KILN_PADDED(mirrored)] = there;
   }
-#else
-  for (int e = threadIdx.x; e < LINES * LENGTH; e += blockDim.x) {
-    const int line = FROM_NEAR ? e / LENGTH : e % LINES, i = FROM_NEAR ? e % LENGTH : e / LINES;
+#endif
+  const auto load = [&](int line, int i) {
     const long long number = first + line;
     kiln_complex z = {(T)0, (T)0};
     if (number < lines) {
 #if FORM == 0
       const long long at = number / from_inner * from_jump + number % from_inner + i * from_step;
       z.re = x_re[at], z.im = x_im[at];
-#elif POINTS == LENGTH
+#elif FORM == 1 && POINTS == LENGTH
       z.re = x_re[number * POINTS + i];
-#else
+#elif FORM == 1
       z = kiln_listed(x_re, number * LENGTH + i);
 #endif
     }
-    a[line * KILN_ROW + KILN_PADDED(i)] = z;
+    return z;
+  };
+  if (FORM != 2 && !IN_ORDER) {
+    for (int e = threadIdx.x; e < LINES * LENGTH; e += blockDim.x) {
+      const int line = FROM_NEAR ? e / LENGTH : e % LINES, i = FROM_NEAR ? e % LENGTH : e / LINES;
+      a[line * KILN_ROW + KILN_PADDED(i)] = load(line, i);
+    }
   }
-#endif
-  __syncthreads();
+  if (!IN_ORDER) __syncthreads();
   PASSES
 #if FORM == 1
   for (int e = threadIdx.x; e < LINES * (LENGTH / 2 + 1); e += blockDim.x) {
     const int line = e / (LENGTH / 2 + 1), k = e % (LENGTH / 2 + 1);
     if (first + line >= lines) continue;
     const long long start = (first + line) * (POINTS / 2 + 1);
-    kiln_complex here = RESULT[line * KILN_ROW + KILN_PADDED(k)];
+    kiln_complex here = a[line * KILN_ROW + KILN_PADDED(k)];
 #if POINTS == LENGTH
     y_re[start + k] = here.re, y_im[start + k] = k > 0 ? SIGN * here.im : (T)0;
 #else
     const int mirrored = LENGTH - k;
-    kiln_complex there = RESULT[line * KILN_ROW + KILN_PADDED(k > 0 ? mirrored : 0)];
+    kiln_complex there = a[line * KILN_ROW + KILN_PADDED(k > 0 ? mirrored : 0)];
     kiln_split(here, there, kiln_listed(roots, k));
     y_re[start + k] = here.re, y_im[start + k] = k > 0 ? SIGN * here.im : (T)0;
     y_re[start + mirrored] = there.re, y_im[start + mirrored] = k > 0 ? SIGN * there.im : (T)0;
@@ -227,7 +242,7 @@ extern "C" __global__ void kiln_fft(const T* x_re, const T* x_im, T* y_re, T* y_
     const int line = TO_NEAR ? e / LENGTH : e % LINES, i = TO_NEAR ? e % LENGTH : e / LINES;
     const long long number = first + line;
     if (number >= lines) continue;
-    kiln_complex z = RESULT[line * KILN_ROW + KILN_PADDED(i)];
+    kiln_complex z = a[line * KILN_ROW + KILN_PADDED(i)];
 #if FORM == 0
     if (TWIST) z = kiln_times(z, kiln_listed(twist, number % columns * i));
     const long long at = number / to_inner * to_jump + number % to_inner + i * to_step;

@@ -84,7 +84,7 @@ extern "C" __global__ void kiln_set(const E* source, const I* index, const int* 
 }
 #endif
 
-#if defined(KILN_COMBINE)
+#if defined(KILN_COMBINE) || defined(KILN_COMBINE_FEW)
 __device__ __forceinline__ void kiln_into(A* place, A x) {
 #if defined(ATOMIC_ADD)
   atomicAdd(place, x);
@@ -102,6 +102,9 @@ __device__ __forceinline__ void kiln_into(A* place, A x) {
 #endif
 }
 
+#endif
+
+#if defined(KILN_COMBINE)
 extern "C" __global__ void kiln_combine(const A* source, const I* index, A* y, unsigned long long* failed, long long total,
                                         long long length, long long count, long long after) {
   kiln_begin();
@@ -109,5 +112,27 @@ extern "C" __global__ void kiln_combine(const A* source, const I* index, A* y, u
     KILN_PLACE
     if (inside) kiln_into(&y[(b * length + at) * after + a], source[p]);
   }
+}
+#endif
+
+#if defined(KILN_COMBINE_FEW)
+// Sums for few places: each block adds up in shared memory, and then its sums to the tensor. PLACES: room for them. NOTHING: adding it
+// changes no number.
+extern "C" __global__ void kiln_combine_few(const A* source, const I* index, A* y, unsigned long long* failed, long long total,
+                                            long long length) {
+  __shared__ A sums[PLACES];
+  for (int at = threadIdx.x; at < length; at += blockDim.x) sums[at] = NOTHING;
+  __syncthreads();
+  kiln_begin();
+  KILN_POINTS(total) {
+    const long long at = (long long)index[p];
+    if (at >= 0 && at < length) {
+      kiln_into(&sums[at], source[p]);
+    } else {
+      kiln_fail(failed, index[p], p);
+    }
+  }
+  __syncthreads();
+  for (int at = threadIdx.x; at < length; at += blockDim.x) kiln_into(&y[at], sums[at]);
 }
 #endif

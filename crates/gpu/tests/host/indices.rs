@@ -1,5 +1,6 @@
 //! Indices out of range: the message is the reference's, and results that do not come from the index are right.
 
+use crate::check;
 use crate::driver::Host;
 use crate::orders::fused;
 use kiln_gpu::{Gpu, MemoryConfig};
@@ -8,6 +9,7 @@ use kiln_ir::{
     block_on,
 };
 use kiln_reference::Reference;
+use kiln_suite::case::Tolerance;
 
 fn engine() -> Option<Gpu<Host>> {
     Some(Gpu::new(Host::open()?, MemoryConfig::default()))
@@ -193,4 +195,32 @@ fn messages_name_index_and_position_as_the_reference_does() {
     let far = Var::new(&host, host.write(TensorData::new(vec![0i64, 1 << 40], [2]).unwrap()));
     let message = outcome(&host, x.take(0, &far).into_value()).unwrap_err();
     assert!(message.contains("index 2147483647 or more at position [1]"), "{message}");
+}
+
+/// Blocks add up what goes to few places before they add it to the tensor.
+#[test]
+fn sums_for_few_places() {
+    let dtypes = [DType::F32, DType::F64, DType::F16, DType::I32, DType::I64, DType::U8, DType::U64];
+    for dtype in dtypes {
+        for op in [Op::Put { axis: 0, mode: UpdateMode::Add }, Op::Scatter { axis: 0, mode: UpdateMode::Add }]
+        {
+            // The sign of a zero that meets only zeros of its sign is kept; one place gets nothing.
+            let base = TensorData::new(vec![-0.0f32, 1.0, -0.0, 3.0, -0.0], [5]).unwrap();
+            let source: Vec<f32> =
+                (0..4000).map(|i| if i % 4 == 0 { -0.0 } else { (i % 3) as f32 }).collect();
+            let index = TensorData::new((0..4000).map(|i| i % 4).collect::<Vec<i32>>(), [4000]).unwrap();
+            let source = TensorData::new(source, [4000]).unwrap();
+            let of = |data: &TensorData| data.clone().convert(dtype);
+            check(&op, &[of(&base), index.clone(), of(&source)], Tolerance::Bits);
+        }
+    }
+    let Some(host) = engine() else { return };
+    let put = |engine: &dyn Engine| {
+        let index: Vec<i32> = (0..4000).map(|i| if i == 3210 { 5 } else { i % 5 }).collect();
+        let write = |data: TensorData| Var::new(engine, engine.write(data));
+        let index = write(TensorData::new(index, [4000]).unwrap());
+        let counts = write(counted(&[5])).put(0, UpdateMode::Add, &index, &write(counted(&[4000])));
+        outcome(engine, counts.into_value())
+    };
+    assert_eq!(put(&host), put(&Reference::new()));
 }
