@@ -101,7 +101,7 @@ impl<T: Scalar> Lu<T> {
         let mut log = 0.0;
         for i in 0..self.swaps.len() {
             let pivot = self.factors[(i, i)];
-            sign = sign * pivot.sign();
+            sign *= pivot.sign();
             log += Into::<f64>::into(abs(&pivot)).ln();
         }
         (sign, log)
