@@ -3,6 +3,7 @@
 //! Each does what its namesake [one module up](crate) does, whose documentation holds here too, and returns a mistake
 //! of shape or dtype as an error. Results without axes, such as the determinant of one matrix, have rank 0.
 
+pub mod complex;
 mod decomposition;
 mod determinant;
 mod eigen;
@@ -11,13 +12,15 @@ mod norm;
 mod product;
 mod solve;
 
-pub use decomposition::{cholesky, lu, lu_factor, qr, qr_r, svd, svdvals};
+pub use decomposition::{cholesky, ldl, ldl_factor, lu, lu_factor, qr, qr_r, svd, svdvals};
 pub use determinant::{det, logdet, slogdet};
 pub use eigen::{eig, eigh, eigvals, eigvalsh};
 pub use function::{inverse, matrix_exp, matrix_power, pinv, tensorinv, tensorsolve};
 pub use norm::{cond, matrix_norm, matrix_rank};
 pub use product::{householder_product, multi_dot, vander};
-pub use solve::{LeastSquares, cholesky_inverse, cholesky_solve, lstsq, lu_solve, solve, solve_triangular};
+pub use solve::{
+    LeastSquares, cholesky_inverse, cholesky_solve, ldl_solve, lstsq, lu_solve, solve, solve_triangular,
+};
 
 /// A complex tensor: its real and its imaginary part.
 pub type Pair = (kiln_tensor::AnyTensor, kiln_tensor::AnyTensor);

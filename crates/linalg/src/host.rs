@@ -1,24 +1,57 @@
 //! Batches of matrices on the host.
 
-use faer::traits::RealField;
-use faer::{Mat, MatRef};
+use faer::traits::math_utils::{abs, conj, from_f64, from_real, imag, real, recip};
+use faer::traits::{ComplexField, RealField};
+use faer::{Mat, MatRef, c32, c64};
 use kiln_ir::{Element, Error, Result, Shape, TensorData};
 
-/// A number that the kernels compute with.
-pub(crate) trait Real: Element + RealField + Into<f64> {
+/// A number that the kernels compute with: real or complex.
+pub(crate) trait Scalar: ComplexField<Real: Element + Into<f64>> + Copy {
     /// The nearest number of this type.
-    fn of(x: f64) -> Self;
+    fn of(x: f64) -> Self {
+        from_f64(x)
+    }
+
+    /// The quotient, without overflow in between.
+    fn over(self, divisor: Self) -> Self {
+        if Self::IS_REAL { self / divisor } else { self * recip(&divisor) }
+    }
+
+    /// The number divided by its magnitude; 0 for 0.
+    fn sign(self) -> Self {
+        let magnitude = abs(&self);
+        if magnitude.into() == 0.0 {
+            return Self::of(0.0);
+        }
+        // An infinity has a sign too.
+        if Self::IS_REAL { Self::of(real(&self).into().signum()) } else { self.over(from_real(&magnitude)) }
+    }
+}
+
+impl<T: ComplexField<Real: Element + Into<f64>> + Copy> Scalar for T {}
+
+/// A real number that the kernels compute with.
+pub(crate) trait Real: Element + RealField + Into<f64> + Scalar {
+    /// The complex number with parts of this type.
+    type Complex: Scalar + ComplexField<Real = Self>;
+
+    /// The complex number of two parts.
+    fn complex(re: Self, im: Self) -> Self::Complex;
 }
 
 impl Real for f32 {
-    fn of(x: f64) -> f32 {
-        x as f32
+    type Complex = c32;
+
+    fn complex(re: f32, im: f32) -> c32 {
+        c32::new(re, im)
     }
 }
 
 impl Real for f64 {
-    fn of(x: f64) -> f64 {
-        x
+    type Complex = c64;
+
+    fn complex(re: f64, im: f64) -> c64 {
+        c64::new(re, im)
     }
 }
 
@@ -107,6 +140,33 @@ impl<T: Real> Matrices<'_, T> {
     }
 }
 
+/// Complex matrices in the last two axes of two tensors, which hold their real and imaginary parts.
+#[derive(Clone, Copy)]
+pub(crate) struct ComplexMatrices<'a, T> {
+    /// The real parts.
+    pub(crate) re: Matrices<'a, T>,
+    /// The imaginary parts, of the same shape.
+    pub(crate) im: Matrices<'a, T>,
+}
+
+impl<'a, T: Real> ComplexMatrices<'a, T> {
+    /// The matrices of tensors with at least two axes.
+    pub(crate) fn of(re: &'a TensorData, im: &'a TensorData) -> Result<ComplexMatrices<'a, T>> {
+        Ok(ComplexMatrices { re: Matrices::of(re)?, im: Matrices::of(im)? })
+    }
+
+    /// One matrix.
+    pub(crate) fn get(&self, index: usize) -> Mat<T::Complex> {
+        let (re, im) = (self.re.get(index), self.im.get(index));
+        Mat::from_fn(self.re.rows, self.re.cols, |i, j| T::complex(re[(i, j)], im[(i, j)]))
+    }
+
+    /// Whether both parts of every element of one matrix are finite.
+    pub(crate) fn is_finite(&self, index: usize) -> bool {
+        self.re.is_finite(index) && self.im.is_finite(index)
+    }
+}
+
 /// The name of a matrix in a message.
 fn place(batch: &[usize], index: usize) -> String {
     match batch {
@@ -126,7 +186,7 @@ fn place(batch: &[usize], index: usize) -> String {
 }
 
 /// The elements of a matrix, row by row.
-pub(crate) fn row_major<T: Real>(matrix: MatRef<'_, T>) -> Vec<T> {
+pub(crate) fn row_major<T: Copy>(matrix: MatRef<'_, T>) -> Vec<T> {
     let (rows, cols) = matrix.shape();
     let mut elements = Vec::with_capacity(rows * cols);
     for i in 0..rows {
@@ -135,13 +195,23 @@ pub(crate) fn row_major<T: Real>(matrix: MatRef<'_, T>) -> Vec<T> {
     elements
 }
 
+/// The elements of the conjugate of the transpose of a matrix, row by row.
+pub(crate) fn adjoint_row_major<T: Scalar>(matrix: MatRef<'_, T>) -> Vec<T> {
+    let (rows, cols) = matrix.shape();
+    let mut elements = Vec::with_capacity(rows * cols);
+    for j in 0..cols {
+        elements.extend((0..rows).map(|i| conj(&matrix[(i, j)])));
+    }
+    elements
+}
+
 /// A matrix with ones on the diagonal.
-pub(crate) fn identity<T: Real>(rows: usize, cols: usize) -> Mat<T> {
+pub(crate) fn identity<T: Scalar>(rows: usize, cols: usize) -> Mat<T> {
     Mat::from_fn(rows, cols, |i, j| T::of(f64::from(i == j)))
 }
 
 /// NaN as often as asked.
-pub(crate) fn nans<T: Real>(count: usize) -> Vec<T> {
+pub(crate) fn nans<T: Scalar>(count: usize) -> Vec<T> {
     vec![T::of(f64::NAN); count]
 }
 
@@ -151,6 +221,12 @@ pub(crate) fn joined<T: Element>(
     shape: Shape,
 ) -> Result<TensorData> {
     TensorData::new(parts.into_iter().flatten().collect(), shape)
+}
+
+/// Complex results of all matrices one after the other, as tensors of real and imaginary parts.
+pub(crate) fn joined_complex<T: Scalar>(parts: Vec<Vec<T>>, shape: Shape) -> Result<[TensorData; 2]> {
+    let part = |of: fn(&T) -> T::Real| TensorData::new(parts.iter().flatten().map(of).collect(), shape);
+    Ok([part(real)?, part(imag)?])
 }
 
 /// The first of two results per matrix, and the second.

@@ -3,4 +3,5 @@
 pub(crate) mod eigen;
 pub(crate) mod exp;
 pub(crate) mod factor;
+pub(crate) mod ldl;
 pub(crate) mod lu;

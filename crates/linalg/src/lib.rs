@@ -22,12 +22,13 @@
 //!
 //! | family | functions |
 //! |---|---|
-//! | factors | [`cholesky`], [`qr`], [`qr_r`], [`lu`], [`lu_factor`], [`svd`], [`svdvals`] |
+//! | factors | [`cholesky`], [`ldl`], [`ldl_factor`], [`qr`], [`qr_r`], [`lu`], [`lu_factor`], [`svd`], [`svdvals`] |
 //! | eigenvalues | [`eigh`], [`eigvalsh`], [`eig`], [`eigvals`] |
-//! | equations | [`solve`], [`solve_triangular`], [`cholesky_solve`], [`lu_solve`], [`lstsq`], [`tensorsolve`] |
+//! | equations | [`solve`], [`solve_triangular`], [`cholesky_solve`], [`ldl_solve`], [`lu_solve`], [`lstsq`], [`tensorsolve`] |
 //! | inverses | [`inverse`], [`pinv`], [`cholesky_inverse`], [`tensorinv`] |
 //! | numbers | [`det`], [`slogdet`], [`logdet`], [`matrix_norm`], [`cond`], [`matrix_rank`] |
 //! | functions | [`matrix_exp`], [`matrix_power`], [`multi_dot`], [`vander`], [`householder_product`] |
+//! | complex matrices | [`complex::solve`], [`complex::solve_triangular`], [`complex::inverse`], [`complex::det`], [`complex::slogdet`], [`complex::cholesky`], [`complex::qr`], [`complex::qr_r`], [`complex::svd`], [`complex::svdvals`], [`complex::eigh`], [`complex::eigvalsh`], [`complex::eig`], [`complex::eigvals`] |
 //!
 //! Products and norms of vectors, traces and diagonals need no decomposition: they come from
 //! [`kiln_tensor::linalg`], and are here too.
@@ -36,7 +37,8 @@
 //!   `let s: Tensor<B, 1> = svdvals(a)`. [`any`] has the same functions for [`AnyTensor`](kiln_tensor::AnyTensor)s, whose
 //!   rank is known at run time; they return mistakes as errors.
 //! * **Dtypes.** `f32` and `f64`. `f16` and `bf16` are computed in `f32` and rounded at the end.
-//! * **Complex results** are pairs of tensors, the real and the imaginary part.
+//! * **Complex results** of real matrices ([`eig`], [`eigvals`]) are pairs of tensors, the real and the imaginary part. Functions
+//!   of complex matrices are in [`complex`](mod@complex), and take [`kiln_tensor::Complex`].
 //! * **Gradients** follow published rules, named at each function, and are expressions of ops, so that they have gradients
 //!   themselves. Where vectors are not determined (equal singular values or eigenvalues) they are infinite or NaN, as
 //!   PyTorch's are.
@@ -52,7 +54,6 @@
 
 pub mod any;
 mod call;
-mod complex;
 mod host;
 mod kernel;
 mod matrix;
@@ -64,8 +65,8 @@ pub use kiln_tensor::linalg::*;
 pub use op::register;
 pub use options::{MatrixNorm, QrMode, Side, Tolerance, Triangle};
 pub use typed::{
-    Complex, LeastSquares, cholesky, cholesky_inverse, cholesky_solve, cond, det, eig, eigh, eigvals,
-    eigvalsh, householder_product, inverse, logdet, lstsq, lu, lu_factor, lu_solve, matrix_exp, matrix_norm,
-    matrix_power, matrix_rank, multi_dot, pinv, qr, qr_r, slogdet, solve, solve_triangular, svd, svdvals,
-    tensorinv, tensorsolve, vander,
+    Complex, LeastSquares, cholesky, cholesky_inverse, cholesky_solve, complex, cond, det, eig, eigh,
+    eigvals, eigvalsh, householder_product, inverse, ldl, ldl_factor, ldl_solve, logdet, lstsq, lu,
+    lu_factor, lu_solve, matrix_exp, matrix_norm, matrix_power, matrix_rank, multi_dot, pinv, qr, qr_r,
+    slogdet, solve, solve_triangular, svd, svdvals, tensorinv, tensorsolve, vander,
 };

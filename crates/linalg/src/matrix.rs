@@ -1,5 +1,7 @@
 //! Expressions on the last two axes, for gradients and composed functions.
 
+pub(crate) mod complex;
+
 use crate::op::last_two;
 use kiln_ir::{DType, Shape, SliceAxis, TensorType, Var};
 

@@ -1,10 +1,12 @@
 //! The custom ops of this crate: results on the host, gradients as expressions of ops.
 
 mod cholesky;
+mod complex;
 mod determinant;
 mod eig;
 mod eigh;
 mod exp;
+mod ldl;
 mod lu;
 mod pinv;
 mod qr;
@@ -13,10 +15,15 @@ mod svd;
 mod triangular;
 
 pub(crate) use cholesky::Cholesky;
+pub(crate) use complex::{
+    ComplexCholesky, ComplexCofactor, ComplexDet, ComplexEig, ComplexEigh, ComplexEigvalsh, ComplexInverse,
+    ComplexQr, ComplexSlogdet, ComplexSolve, ComplexSolveTriangular, ComplexSvd, ComplexSvdvals,
+};
 pub(crate) use determinant::{Cofactor, Det, Slogdet};
 pub(crate) use eig::Eig;
 pub(crate) use eigh::{Eigh, Eigvalsh};
 pub(crate) use exp::MatrixExp;
+pub(crate) use ldl::{LdlFactor, LdlSolve, LdlUnpack, ldl_pivots_fit};
 pub(crate) use lu::{LuFactor, RowOrder, permutation, pivots_fit, unpack};
 pub(crate) use pinv::{Lstsq, Pinv};
 pub(crate) use qr::Qr;
@@ -150,6 +157,22 @@ pub fn register() {
         register_one::<Pinv>();
         register_one::<Lstsq>();
         register_one::<MatrixExp>();
+        register_one::<LdlFactor>();
+        register_one::<LdlUnpack>();
+        register_one::<LdlSolve>();
+        register_one::<ComplexCholesky>();
+        register_one::<ComplexSolveTriangular>();
+        register_one::<ComplexSolve>();
+        register_one::<ComplexInverse>();
+        register_one::<ComplexDet>();
+        register_one::<ComplexCofactor>();
+        register_one::<ComplexSlogdet>();
+        register_one::<ComplexQr>();
+        register_one::<ComplexSvd>();
+        register_one::<ComplexSvdvals>();
+        register_one::<ComplexEigh>();
+        register_one::<ComplexEigvalsh>();
+        register_one::<ComplexEig>();
     });
 }
 
@@ -196,6 +219,18 @@ impl<'a> Signature<'a> {
     pub(crate) fn count(&self, count: usize) -> Result<()> {
         let found = self.operands.len();
         if found == count { Ok(()) } else { Err(self.error(format!("takes {count} operands, not {found}"))) }
+    }
+
+    /// The real parts, after checking that the other half of the operands are imaginary parts of their types.
+    pub(crate) fn complex(self) -> Result<Signature<'a>> {
+        let (re, im) = self.operands.split_at(self.operands.len() / 2);
+        let alike = re.len() == im.len() && re.iter().zip(im).all(|(re, im)| re.tensor() == im.tensor());
+        if alike {
+            return Ok(Signature { operands: re, ..self });
+        }
+        Err(self
+            .error("imaginary parts are not of the types of the real parts")
+            .hint("pass all real parts and then all imaginary parts, in the same order"))
     }
 
     pub(crate) fn tensor(&self, place: usize) -> Result<&'a TensorType> {

@@ -1,5 +1,6 @@
 //! The functions for typed tensors: shells around [`any`](crate::any).
 
+pub mod complex;
 mod decomposition;
 mod determinant;
 mod eigen;
@@ -8,18 +9,21 @@ mod norm;
 mod product;
 mod solve;
 
-pub use decomposition::{cholesky, lu, lu_factor, qr, qr_r, svd, svdvals};
+pub use decomposition::{cholesky, ldl, ldl_factor, lu, lu_factor, qr, qr_r, svd, svdvals};
 pub use determinant::{det, logdet, slogdet};
 pub use eigen::{eig, eigh, eigvals, eigvalsh};
 pub use function::{inverse, matrix_exp, matrix_power, pinv, tensorinv, tensorsolve};
 pub use norm::{cond, matrix_norm, matrix_rank};
 pub use product::{householder_product, multi_dot, vander};
-pub use solve::{LeastSquares, cholesky_inverse, cholesky_solve, lstsq, lu_solve, solve, solve_triangular};
+pub use solve::{
+    LeastSquares, cholesky_inverse, cholesky_solve, ldl_solve, lstsq, lu_solve, solve, solve_triangular,
+};
 
 use kiln_ir::Result;
 use kiln_tensor::{AnyTensor, Backend, Float, Kind, Tensor};
 
-/// A complex tensor: its real and its imaginary part.
+/// A complex tensor as [`eig`] gives it: its real and its imaginary part. [`kiln_tensor::Complex::new`] makes of them the
+/// type that [`complex`](mod@complex) works with.
 pub type Complex<B, const D: usize> = (Tensor<B, D>, Tensor<B, D>);
 
 /// The typed tensor, or a panic with the error at the caller's line.

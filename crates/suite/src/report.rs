@@ -281,8 +281,13 @@ fn golden_counts() -> BTreeMap<String, usize> {
 
 /// The function that an op of the golden family `linalg` calls: these ops say also of which matrices and which result.
 fn function_of(op: &str) -> String {
+    let (module, op) = match op.strip_prefix("complex_") {
+        Some(op) => ("linalg::complex", op),
+        None => ("linalg", op),
+    };
     let op = op.strip_prefix("spd_").or(op.strip_prefix("sym_")).unwrap_or(op);
-    format!("linalg::{}", op.strip_suffix("_residuals").unwrap_or(op))
+    let op = op.strip_suffix("_residuals").or(op.strip_suffix("_vectors")).unwrap_or(op);
+    format!("{module}::{op}")
 }
 
 /// Cases from PyTorch that call no row.

@@ -66,6 +66,30 @@ pub fn lu_factor(a: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
     Ok((factors, call.integers(parts.next().expect("two results"))))
 }
 
+/// See [`ldl_factor`](crate::ldl_factor).
+///
+/// # Errors
+/// When the matrices are not square or the dtype is no float.
+pub fn ldl_factor(a: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
+    let call = Call::new("ldl_factor", &[&a])?;
+    call.square(0)?;
+    let mut parts = run(op::LdlFactor, &[&call.var(&a)])?.into_iter();
+    let factors = take(&call, &mut parts);
+    Ok((factors, call.integers(parts.next().expect("two results"))))
+}
+
+/// See [`ldl`](crate::ldl).
+///
+/// # Errors
+/// When the matrices are not square or the dtype is no float.
+pub fn ldl(a: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
+    let call = Call::new("ldl", &[&a])?;
+    call.square(0)?;
+    let packed = run(op::LdlFactor, &[&call.var(&a)])?;
+    let mut parts = run(op::LdlUnpack, &[&packed[0], &packed[1]])?.into_iter();
+    Ok((take(&call, &mut parts), take(&call, &mut parts)))
+}
+
 /// See [`svd`](crate::svd).
 ///
 /// # Errors

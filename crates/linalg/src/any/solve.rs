@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::matrix::{as_column, eye};
-use crate::op::{self, leading, pivots_fit, run, run_one};
+use crate::op::{self, ldl_pivots_fit, leading, pivots_fit, run, run_one};
 use crate::{Side, Triangle};
 use kiln_ir::{DType, Reduction, Result, Shape, Var};
 use kiln_tensor::AnyTensor;
@@ -31,11 +31,11 @@ pub fn solve(a: AnyTensor, b: AnyTensor, side: Side) -> Result<AnyTensor> {
 }
 
 /// PyTorch's rule: one axis, or one axis less than the matrices and their leading axes.
-fn is_vector(a: &Shape, b: &Shape) -> bool {
+pub(super) fn is_vector(a: &Shape, b: &Shape) -> bool {
     b.rank() == 1 || (b.rank() + 1 == a.rank() && b[..] == a[..a.rank() - 1])
 }
 
-fn check_rows(call: &Call, n: usize, found: usize) -> Result<()> {
+pub(super) fn check_rows(call: &Call, n: usize, found: usize) -> Result<()> {
     if n == found {
         return Ok(());
     }
@@ -156,6 +156,29 @@ pub fn lu_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor, side: Side)
             p.matmul(&run_one(triangular(true, true), &[&turned, &half])?).transpose()
         }
     };
+    Ok(call.done(x))
+}
+
+/// See [`ldl_solve`](crate::ldl_solve).
+///
+/// # Errors
+/// When the factors are not square, the pivots are not theirs, sizes differ, leading axes do not broadcast, or dtypes
+/// differ. Pivots that cannot be are reported when the result is read.
+pub fn ldl_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor) -> Result<AnyTensor> {
+    let call = Call::new("ldl_solve", &[&factors, &b])?;
+    let n = call.square(0)?;
+    let (rows, _) = call.matrix(1)?;
+    call.on_stack(&pivots)?;
+    if !pivots.dtype().is_int() || !ldl_pivots_fit(factors.ty(), pivots.ty()) {
+        return Err(call
+            .error(format!("pivots of {} do not belong to these factors", pivots.ty()))
+            .hint("pass the pivots that `ldl_factor` gave with the factors"));
+    }
+    check_rows(&call, n, rows)?;
+    let (packed, b) = call.together(&call.var(&factors), &call.var(&b))?;
+    let shape: Shape = leading(&packed.shape()).iter().copied().chain([n]).collect();
+    let pivots = call.plain(&pivots).cast(DType::I32).broadcast(shape);
+    let x = run_one(op::LdlSolve, &[&packed, &pivots, &b])?;
     Ok(call.done(x))
 }
 

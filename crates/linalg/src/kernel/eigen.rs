@@ -1,35 +1,33 @@
 //! Eigenvalues and eigenvectors, by `faer`.
 
-use crate::host::{Real, row_major};
-use faer::linalg::solvers::{Eigen, SelfAdjointEigen};
+use super::factor::hermitian_from_lower;
+use crate::host::{Scalar, row_major};
+use faer::linalg::solvers::SelfAdjointEigen;
+use faer::traits::math_utils::{from_f64, real};
 use faer::{Mat, MatRef, Side};
 
-/// Eigenvalues in ascending order and eigenvectors (columns, row by row) of a symmetric matrix, of which the lower
-/// triangle is read; `None` where the iteration does not converge.
-pub(crate) fn symmetric<T: Real>(a: MatRef<'_, T>) -> Option<(Vec<T>, Vec<T>)> {
+/// Eigenvalues in ascending order and eigenvectors (columns, row by row) of a symmetric or Hermitian matrix, of which the
+/// lower triangle is read; `None` where the iteration does not converge.
+pub(crate) fn symmetric<T: Scalar>(a: MatRef<'_, T>) -> Option<(Vec<T::Real>, Vec<T>)> {
     let n = a.nrows();
     if n == 0 {
         return Some((Vec::new(), Vec::new()));
     }
-    let symmetric = from_lower(a);
+    let symmetric = hermitian_from_lower(a);
     let eigen = SelfAdjointEigen::new(symmetric.as_ref(), Side::Lower).ok()?;
     let values = eigen.S();
-    Some(((0..n).map(|i| values[i]).collect(), row_major(eigen.U())))
+    Some(((0..n).map(|i| real(&values[i])).collect(), row_major(eigen.U())))
 }
 
-/// Eigenvalues in ascending order of a symmetric matrix, of which the lower triangle is read.
-pub(crate) fn symmetric_values<T: Real>(a: MatRef<'_, T>) -> Option<Vec<T>> {
+/// Eigenvalues in ascending order of a symmetric or Hermitian matrix, of which the lower triangle is read.
+pub(crate) fn symmetric_values<T: Scalar>(a: MatRef<'_, T>) -> Option<Vec<T::Real>> {
     if a.nrows() == 0 {
         return Some(Vec::new());
     }
-    from_lower(a).as_ref().self_adjoint_eigenvalues(Side::Lower).ok()
+    hermitian_from_lower(a).as_ref().self_adjoint_eigenvalues(Side::Lower).ok()
 }
 
-fn from_lower<T: Real>(a: MatRef<'_, T>) -> Mat<T> {
-    Mat::from_fn(a.nrows(), a.nrows(), |i, j| a[(i.max(j), i.min(j))])
-}
-
-/// The eigenvalues and eigenvectors of a general real matrix, each as real and imaginary parts.
+/// The eigenvalues and eigenvectors of a general matrix, each as real and imaginary parts.
 pub(crate) struct General<T> {
     pub(crate) values: (Vec<T>, Vec<T>),
     /// Columns of length 1 whose greatest element is real, row by row.
@@ -37,21 +35,21 @@ pub(crate) struct General<T> {
 }
 
 /// `None` where the iteration does not converge.
-pub(crate) fn general<T: Real>(a: MatRef<'_, T>) -> Option<General<T>> {
+pub(crate) fn general<T: Scalar>(a: MatRef<'_, T>) -> Option<General<T::Real>> {
     let n = a.nrows();
     if n == 0 {
         return Some(General { values: Default::default(), vectors: Default::default() });
     }
-    let eigen = Eigen::new_from_real(a).ok()?;
+    let eigen = a.eigen().ok()?;
     let (values, vectors) = (eigen.S(), eigen.U());
-    let mut re = Mat::<T>::zeros(n, n);
-    let mut im = Mat::<T>::zeros(n, n);
+    let mut re = Mat::<T::Real>::zeros(n, n);
+    let mut im = Mat::<T::Real>::zeros(n, n);
     for j in 0..n {
         let column: Vec<(f64, f64)> =
             (0..n).map(|i| (vectors[(i, j)].re.into(), vectors[(i, j)].im.into())).collect();
         for (i, (x, y)) in normalised(&column).into_iter().enumerate() {
-            re[(i, j)] = T::of(x);
-            im[(i, j)] = T::of(y);
+            re[(i, j)] = from_f64(x);
+            im[(i, j)] = from_f64(y);
         }
     }
     Some(General {

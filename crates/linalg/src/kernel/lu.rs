@@ -3,16 +3,17 @@
 //! Written here because a pivot of zero must leave its column as it is, as LAPACK's `getrf` does, so that singular
 //! matrices have factors and a determinant of exactly 0.
 
-use crate::host::Real;
+use crate::host::Scalar;
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::{solve_unit_lower_triangular_in_place, solve_upper_triangular_in_place};
+use faer::traits::math_utils::{abs, abs1};
 use faer::{Accum, Mat, MatRef, Par};
 
 /// How many columns are eliminated before the rest is updated by one product.
 const BLOCK: usize = 32;
 
 /// `P A = L U`.
-pub(crate) struct Lu<T: Real> {
+pub(crate) struct Lu<T: Scalar> {
     /// `U` on and above the diagonal, `L` below it without its diagonal of ones.
     pub(crate) factors: Mat<T>,
     /// Row `i` was exchanged with row `swaps[i]`, one after the other.
@@ -20,7 +21,7 @@ pub(crate) struct Lu<T: Real> {
 }
 
 /// Factorises a matrix of any shape.
-pub(crate) fn factor<T: Real>(a: MatRef<'_, T>) -> Lu<T> {
+pub(crate) fn factor<T: Scalar>(a: MatRef<'_, T>) -> Lu<T> {
     let mut factors = a.to_owned();
     let (rows, cols) = a.shape();
     let rank = rows.min(cols);
@@ -41,8 +42,8 @@ pub(crate) fn factor<T: Real>(a: MatRef<'_, T>) -> Lu<T> {
 }
 
 /// Brings the greatest element of a column, from the diagonal down, to the diagonal; the row where it was.
-fn exchange<T: Real>(factors: &mut Mat<T>, column: usize) -> usize {
-    let magnitude = |x: T| Into::<f64>::into(x).abs();
+fn exchange<T: Scalar>(factors: &mut Mat<T>, column: usize) -> usize {
+    let magnitude = |x: T| Into::<f64>::into(abs1(&x));
     let mut pivot = column;
     for row in column + 1..factors.nrows() {
         if magnitude(factors[(row, column)]) > magnitude(factors[(pivot, column)]) {
@@ -60,14 +61,14 @@ fn exchange<T: Real>(factors: &mut Mat<T>, column: usize) -> usize {
 }
 
 /// Eliminates below the diagonal of a column, in the columns before `end`.
-fn eliminate<T: Real>(factors: &mut Mat<T>, column: usize, end: usize) {
+fn eliminate<T: Scalar>(factors: &mut Mat<T>, column: usize, end: usize) {
     let pivot = factors[(column, column)];
     if pivot == T::of(0.0) {
         return;
     }
     let rows = factors.nrows();
     for row in column + 1..rows {
-        let quotient = factors[(row, column)] / pivot;
+        let quotient = factors[(row, column)].over(pivot);
         factors[(row, column)] = quotient;
     }
     for j in column + 1..end {
@@ -79,7 +80,7 @@ fn eliminate<T: Real>(factors: &mut Mat<T>, column: usize, end: usize) {
     }
 }
 
-impl<T: Real> Lu<T> {
+impl<T: Scalar> Lu<T> {
     /// The first place of the diagonal where `U` is zero, so that the matrix has no inverse.
     pub(crate) fn zero_pivot(&self) -> Option<usize> {
         (0..self.swaps.len()).find(|&i| self.factors[(i, i)] == T::of(0.0))
@@ -94,14 +95,14 @@ impl<T: Real> Lu<T> {
         x
     }
 
-    /// The sign of the determinant, and the logarithm of its magnitude.
-    pub(crate) fn sign_and_log(&self) -> (f64, f64) {
-        let mut sign = self.parity();
+    /// The determinant divided by its magnitude, 0 for 0; and the logarithm of its magnitude.
+    pub(crate) fn sign_and_log(&self) -> (T, f64) {
+        let mut sign = T::of(self.parity());
         let mut log = 0.0;
         for i in 0..self.swaps.len() {
-            let pivot: f64 = self.factors[(i, i)].into();
-            sign *= if pivot == 0.0 { 0.0 } else { pivot.signum() };
-            log += pivot.abs().ln();
+            let pivot = self.factors[(i, i)];
+            sign *= pivot.sign();
+            log += Into::<f64>::into(abs(&pivot)).ln();
         }
         (sign, log)
     }

@@ -4,7 +4,7 @@ use super::{Gradients, MatrixOp, Signature, SolveTriangular, bare, run_one};
 use crate::host::{Matrices, Real, joined};
 use crate::kernel::factor;
 use crate::matrix::tril;
-use kiln_ir::{Result, ResultTypes, TensorData, Var};
+use kiln_ir::{Error, Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
 /// `(A) -> L`: `A = L Lᵀ` of symmetric positive definite matrices. The lower triangle is read.
@@ -25,15 +25,8 @@ impl MatrixOp for Cholesky {
 
     fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
         let a = Matrices::<T>::of(&inputs[0])?;
-        let factors = a.each(|index| {
-            factor::cholesky(a.get(index)).map_err(|order| {
-                let problem = "is not positive definite";
-                a.error("cholesky", index, problem).hint(format!(
-                    "its leading minor of order {order} is not positive; for a matrix that should be positive \
-                     definite, add a small multiple of the identity"
-                ))
-            })
-        })?;
+        let factors =
+            a.each(|index| factor::cholesky(a.get(index)).map_err(|order| not_positive(&a, index, order)))?;
         Ok(vec![joined(factors, *inputs[0].shape())?])
     }
 
@@ -49,4 +42,12 @@ impl MatrixOp for Cholesky {
         let left = solve(&symmetric)?;
         Ok(vec![Some(solve(&left.transpose())?.transpose())])
     }
+}
+
+/// The error of a matrix whose leading minor of an order is not positive.
+pub(super) fn not_positive<T: Real>(a: &Matrices<'_, T>, index: usize, order: usize) -> Error {
+    a.error("cholesky", index, "is not positive definite").hint(format!(
+        "its leading minor of order {order} is not positive; for a matrix that should be positive definite, add a \
+         small multiple of the identity"
+    ))
 }

@@ -1,10 +1,11 @@
 //! Determinants.
 
 use super::{Gradients, Inverse, MatrixOp, Signature, bare, run_one, with_last};
-use crate::host::{Matrices, Real, joined, nans, row_major, split};
+use crate::host::{Matrices, Real, Scalar, joined, nans, row_major, split};
 use crate::kernel::{factor, lu};
 use crate::matrix::{as_matrix, sum};
 use faer::Mat;
+use faer::traits::math_utils::conj;
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
@@ -76,15 +77,15 @@ impl MatrixOp for Cofactor {
     }
 }
 
-/// `det(U) det(V) U diag(products of all other singular values) Vᵀ`.
-fn cofactors<T: Real>(svd: &factor::Thin<T>) -> Mat<T> {
+/// `det(U) det(V)* U* diag(products of all other singular values) Vᵀ`, with `*` for the conjugate.
+pub(crate) fn cofactors<T: Scalar>(svd: &factor::Thin<T>) -> Mat<T> {
     let n = svd.values.len();
     let sign = |side: &Mat<T>| lu::factor(side.as_ref()).sign_and_log().0;
-    let sign = sign(&svd.u) * sign(&svd.v);
+    let sign = sign(&svd.u) * conj(&sign(&svd.v));
     let others =
         |skipped: usize| -> f64 { (0..n).filter(|&i| i != skipped).map(|i| svd.values[i]).product() };
-    let scaled: Vec<f64> = (0..n).map(|i| sign * others(i)).collect();
-    let left = Mat::from_fn(n, n, |i, j| svd.u[(i, j)] * T::of(scaled[j]));
+    let scaled: Vec<T> = (0..n).map(|i| sign * T::of(others(i))).collect();
+    let left = Mat::from_fn(n, n, |i, j| conj(&svd.u[(i, j)]) * scaled[j]);
     left * svd.v.transpose()
 }
 
@@ -109,7 +110,7 @@ impl MatrixOp for Slogdet {
         let a = Matrices::<T>::of(&inputs[0])?;
         let parts = a.each(|index| {
             let (sign, log) = lu::factor(a.get(index)).sign_and_log();
-            Ok((vec![T::of(sign)], vec![T::of(log)]))
+            Ok((vec![sign], vec![T::of(log)]))
         })?;
         let (signs, logs) = split(parts);
         Ok(vec![joined(signs, a.shape_with(&[]))?, joined(logs, a.shape_with(&[]))?])

@@ -2,9 +2,9 @@
 
 use super::svd::no_convergence;
 use super::{Gradients, MatrixOp, Signature, bare, last_two, with_last};
-use crate::complex::Complex;
 use crate::host::{Matrices, Real, joined, split};
 use crate::kernel::eigen;
+use crate::matrix::complex::Complex;
 use crate::matrix::{as_column, as_row, diagonal, eye, from_diagonal, on_diagonal, or_zeros};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
@@ -53,16 +53,17 @@ impl MatrixOp for Eig {
             (None, None) => None,
             (re, im) => Some(Complex::new(or_zeros(re, &v.re), or_zeros(im, &v.im))),
         };
-        Ok(vec![Some(gradient(&w, &v, &gw, of_vectors)?)])
+        Ok(vec![Some(gradient(&w, &v, &gw, of_vectors)?.re)])
     }
 }
 
-fn gradient<'e>(
+/// The gradient of the matrix, as a complex one.
+pub(super) fn gradient<'e>(
     w: &Complex<'e>,
     v: &Complex<'e>,
     gw: &Complex<'e>,
     gv: Option<Complex<'e>>,
-) -> Result<Var<'e>> {
+) -> Result<Complex<'e>> {
     let n = last_two(&v.re.shape()).0;
     let adjoint = v.adjoint();
     let mut inner = Complex::new(from_diagonal(&gw.re), from_diagonal(&gw.im));
@@ -80,5 +81,5 @@ fn gradient<'e>(
         let rest = |part: &Var<'e>| here.select(&part.scalar(0.0), part);
         inner = Complex::new(inner.re + rest(&quotient.re), inner.im + rest(&quotient.im));
     }
-    Ok(adjoint.solve(&inner.matmul(&adjoint))?.re)
+    adjoint.solve(&inner.matmul(&adjoint))
 }

@@ -51,9 +51,7 @@ impl MatrixOp for Qr {
     fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let (rows, cols) = last_two(&x[0].shape());
         if self.complete && rows > cols {
-            let problem = format!("a complete decomposition of {rows} x {cols} matrices has no gradient");
-            return Err(Error::gradient("qr", problem)
-                .hint("the added columns of Q are not determined by the matrix: use the reduced form"));
+            return Err(undetermined(rows, cols));
         }
         let (q, r) = (&y[0], &y[1]);
         let (gq, gr) = (or_zeros(&g[0], q), or_zeros(&g[1], r));
@@ -73,4 +71,10 @@ fn tall<'e>(q: &Var<'e>, r: &Var<'e>, gq: &Var<'e>, gr: &Var<'e>) -> Result<Var<
     let right = gq + q.matmul(&symmetric_from_lower(&m));
     let solve = SolveTriangular { upper: true, unit: false };
     Ok(run_one(solve, &[r, &right.transpose()])?.transpose())
+}
+
+/// The error that a complete decomposition of tall matrices has no gradient.
+pub(super) fn undetermined(rows: usize, cols: usize) -> Error {
+    Error::gradient("qr", format!("a complete decomposition of {rows} x {cols} matrices has no gradient"))
+        .hint("the added columns of Q are not determined by the matrix: use the reduced form")
 }

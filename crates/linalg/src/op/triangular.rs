@@ -1,16 +1,16 @@
 //! Equations with triangular matrices.
 
 use super::{Gradients, MatrixOp, Signature, attribute, last_two, run_one};
-use crate::host::{Matrices, Real, joined, row_major};
+use crate::host::{Matrices, Real, Scalar, joined, row_major};
 use crate::matrix::{tril, triu};
-use faer::Par;
 use faer::linalg::triangular_solve as triangular;
+use faer::{Mat, MatRef, Par};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
 /// `(A, B) -> X`: `A X = B`. Of `A` one triangle is read, without its diagonal where that counts as ones. A zero on the
 /// diagonal gives infinities and NaNs.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct SolveTriangular {
     /// Which triangle.
     pub(crate) upper: bool,
@@ -35,16 +35,7 @@ impl MatrixOp for SolveTriangular {
 
     fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
         let (a, b) = (Matrices::<T>::of(&inputs[0])?, Matrices::<T>::of(&inputs[1])?);
-        let solutions = a.each(|index| {
-            let (a, mut x) = (a.get(index), b.get(index).to_owned());
-            match (self.upper, self.unit) {
-                (false, false) => triangular::solve_lower_triangular_in_place(a, x.as_mut(), Par::Seq),
-                (false, true) => triangular::solve_unit_lower_triangular_in_place(a, x.as_mut(), Par::Seq),
-                (true, false) => triangular::solve_upper_triangular_in_place(a, x.as_mut(), Par::Seq),
-                (true, true) => triangular::solve_unit_upper_triangular_in_place(a, x.as_mut(), Par::Seq),
-            }
-            Ok(row_major(x.as_ref()))
-        })?;
+        let solutions = a.each(|index| Ok(solved(self, a.get(index), b.get(index).to_owned())))?;
         Ok(vec![joined(solutions, *inputs[1].shape())?])
     }
 
@@ -59,6 +50,18 @@ impl MatrixOp for SolveTriangular {
         let ga = if self.upper { triu(&ga, offset) } else { tril(&ga, -offset) };
         Ok(vec![Some(ga), Some(gb)])
     }
+}
+
+/// `X` in `A X = B`, row by row.
+pub(super) fn solved<T: Scalar>(op: &SolveTriangular, a: MatRef<'_, T>, b: Mat<T>) -> Vec<T> {
+    let mut x = b;
+    match (op.upper, op.unit) {
+        (false, false) => triangular::solve_lower_triangular_in_place(a, x.as_mut(), Par::Seq),
+        (false, true) => triangular::solve_unit_lower_triangular_in_place(a, x.as_mut(), Par::Seq),
+        (true, false) => triangular::solve_upper_triangular_in_place(a, x.as_mut(), Par::Seq),
+        (true, true) => triangular::solve_unit_upper_triangular_in_place(a, x.as_mut(), Par::Seq),
+    }
+    row_major(x.as_ref())
 }
 
 /// The type of `X` in `A X = B` with square `A`.

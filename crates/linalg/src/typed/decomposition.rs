@@ -124,6 +124,59 @@ pub fn lu_factor<B: Backend, const D: usize, const D1: usize>(
     (typed(Ok(factors)), typed(Ok(pivots)))
 }
 
+/// The LDL factorisation of symmetric matrices `[.., n, n]`, which need not be definite: `(L, D)` with `A = L D Lᵀ`. `D`
+/// `[.., n, n]` is symmetric with blocks of 1 or 2 rows on its diagonal; `L` `[.., n, n]` is a lower triangle with ones on its
+/// diagonal, whose rows the exchanges (J. Bunch and L. Kaufman, 1977) have moved. The lower triangle of `A` is read.
+///
+/// As [`scipy.linalg.ldl`](https://docs.scipy.org/doc/scipy/reference/generated/scipy.linalg.ldl.html) without its
+/// permutation. The factorisation has no gradient: a backward pass through it is an error.
+///
+/// ```
+/// use kiln_linalg::ldl;
+/// use kiln_tensor::{Flex, Tensor};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [2.0, 0.0]], &Default::default());
+/// let (l, d) = ldl(a.clone());
+/// assert_eq!(l.into_data().to_vec::<f32>(), [1.0, 0.0, 0.0, 1.0]);
+/// assert!(d.all_close(a, None, None));
+/// ```
+///
+/// # Panics
+/// When the matrices are not square.
+#[track_caller]
+pub fn ldl<B: Backend, const D: usize>(a: Tensor<B, D>) -> (Tensor<B, D>, Tensor<B, D>) {
+    let (l, d) = done(any::ldl(a.into_any()));
+    (typed(Ok(l)), typed(Ok(d)))
+}
+
+/// The [LDL factorisation](ldl) of symmetric matrices `[.., n, n]` in compact form, for [`ldl_solve`](crate::ldl_solve): `L` and
+/// `D` in the lower triangle of one matrix, zeros above; and the pivots `[.., n]` of LAPACK's `sytrf`, counted from 1. A
+/// pivot `p` is a block of 1 row that was exchanged with row `p`; two equal pivots `-p` are a block of 2 rows, of which
+/// the second was exchanged with row `p`. The lower triangle of `A` is read. `D1` is `D - 1`.
+///
+/// As [`torch.linalg.ldl_factor`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.ldl_factor.html), except that a
+/// singular matrix is no error. As there, the factorisation has no gradient: a backward pass through it is an error.
+///
+/// ```
+/// use kiln_linalg::ldl_factor;
+/// use kiln_tensor::{Flex, Int, Tensor};
+///
+/// let a = Tensor::<Flex, 2>::from_floats([[4.0, 2.0], [2.0, -1.0]], &Default::default());
+/// let (factors, pivots): (_, Tensor<Flex, 1, Int>) = ldl_factor(a);
+/// assert_eq!(factors.into_data().to_vec::<f32>(), [4.0, 0.0, 0.5, -2.0]);
+/// assert_eq!(pivots.into_data().to_vec::<i32>(), [1, 2]);
+/// ```
+///
+/// # Panics
+/// When the matrices are not square, or `D1` is not `D - 1`.
+#[track_caller]
+pub fn ldl_factor<B: Backend, const D: usize, const D1: usize>(
+    a: Tensor<B, D>,
+) -> (Tensor<B, D>, Tensor<B, D1, Int>) {
+    let (factors, pivots) = done(any::ldl_factor(a.into_any()));
+    (typed(Ok(factors)), typed(Ok(pivots)))
+}
+
 /// The singular value decomposition of matrices `[.., m, n]`: `(U, S, Vᵀ)` with `A = U diag(S) Vᵀ`, orthonormal columns of
 /// `U` and `V`, and singular values `S` `[.., k]`, `k = min(m, n)`, the greatest first. `U` is `[.., m, k]` and `Vᵀ` is
 /// `[.., k, n]`; with `full` they are square. The signs of the vectors are not fixed. `D1` is `D - 1`.

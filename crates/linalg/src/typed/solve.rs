@@ -144,6 +144,36 @@ pub fn lu_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
     typed(any::lu_solve(factors.into_any(), pivots.into_any(), b.into_any(), side))
 }
 
+/// Solves `A X = B` for symmetric `A` from what [`ldl_factor`](crate::ldl_factor) gave for it. `B` is `[.., n, k]`. Leading axes
+/// broadcast. A singular matrix gives infinities or NaNs.
+///
+/// As [`torch.linalg.ldl_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.ldl_solve.html). The gradient by `B`
+/// comes from the same factors. The factors have none: where it is asked for it is an error of
+/// [`ldl_factor`](crate::ldl_factor), or NaN for factors from elsewhere.
+///
+/// ```
+/// use kiln_linalg::{ldl_factor, ldl_solve};
+/// use kiln_tensor::{Flex, Int, Tensor};
+///
+/// let device = Default::default();
+/// let a = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [2.0, 0.0]], &device);
+/// let (factors, pivots): (_, Tensor<Flex, 1, Int>) = ldl_factor(a);
+/// let b = Tensor::<Flex, 2>::from_floats([[2.0], [6.0]], &device);
+/// assert_eq!(ldl_solve(factors, pivots, b).into_data().to_vec::<f32>(), [3.0, 1.0]);
+/// ```
+///
+/// # Panics
+/// When the factors are not square, the pivots are not theirs, sizes differ, or leading axes do not broadcast to the rank of
+/// `B`. Pivots that cannot be are an error of the value.
+#[track_caller]
+pub fn ldl_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
+    factors: Tensor<B, D>,
+    pivots: Tensor<B, D1, Int>,
+    b: Tensor<B, D2>,
+) -> Tensor<B, D2> {
+    typed(any::ldl_solve(factors.into_any(), pivots.into_any(), b.into_any()))
+}
+
 /// What [`lstsq`] gives. `D1` is `D - 1`.
 #[derive(Clone, Debug)]
 pub struct LeastSquares<B: Backend, const D: usize, const D1: usize> {

@@ -4,6 +4,8 @@
 //! The files and their specification are in `crates/suite/goldens`; the test is here so that the suite does not have to
 //! compile `faer`.
 
+mod complex;
+
 use kiln_ir::{Binary, Reduction, SliceAxis, Unary};
 use kiln_linalg::any as linalg;
 use kiln_linalg::{MatrixNorm, QrMode, Side, Tolerance, Triangle};
@@ -18,7 +20,7 @@ use std::sync::Arc;
 fn pytorch_computes_the_same() {
     let reference = Device::from_engine(Arc::new(Reference::new()), "reference");
     let goldens = read_family("linalg");
-    assert!(goldens.len() >= 120, "the family has all its cases");
+    assert!(goldens.len() >= 180, "the family has all its cases");
     let mut problems = Vec::new();
     for golden in &goldens {
         for (name, device) in [("cpu", Device::cpu()), ("reference", reference.clone())] {
@@ -93,6 +95,9 @@ fn compute(call: &Call<'_>) -> Result<Vec<AnyTensor>> {
     let input = |name: &str| call.input(name).clone();
     let triangle = || if call.flag("upper") { Triangle::Upper } else { Triangle::Lower };
     let side = || if call.flag("left") { Side::Left } else { Side::Right };
+    if let Some(op) = call.op.strip_prefix("complex_") {
+        return complex::compute(call, op);
+    }
     let y = match &*call.op {
         "spd_cholesky" => linalg::cholesky(positive(input("x"))?, triangle())?,
         "spd_cholesky_inverse" => {
@@ -107,6 +112,14 @@ fn compute(call: &Call<'_>) -> Result<Vec<AnyTensor>> {
         "lu_factor" => {
             let (factors, pivots) = linalg::lu_factor(input("x"))?;
             return Ok(vec![factors, pivots]);
+        }
+        "sym_ldl_factor" => {
+            let (factors, pivots) = linalg::ldl_factor(symmetric(input("x"))?)?;
+            return Ok(vec![factors, pivots]);
+        }
+        "sym_ldl_solve" => {
+            let (factors, pivots) = linalg::ldl_factor(symmetric(input("a"))?)?;
+            linalg::ldl_solve(factors, pivots, input("b"))?
         }
         "lu_solve" => {
             let (factors, pivots) = linalg::lu_factor(input("a"))?;

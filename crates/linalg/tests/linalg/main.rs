@@ -1,7 +1,9 @@
 //! Linear algebra: the rows of the suite, what holds of every result, and what users see when something is wrong.
 
+mod complex;
 mod goldens;
 mod gradients;
+mod ldl;
 mod messages;
 mod numbers;
 mod programs;

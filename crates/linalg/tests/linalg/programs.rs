@@ -9,7 +9,7 @@ use kiln_tensor::transform::{grad, jvp, vmap};
 use kiln_tensor::{AnyTensor, Autodiff, Cpu, DType, Device, Forward, Tensor, Vmap};
 use std::sync::Arc;
 
-const OPS: [(&str, &str); 18] = [
+const OPS: [(&str, &str); 34] = [
     ("linalg::cholesky", ""),
     ("linalg::solve_triangular", "upper=true unit=false"),
     ("linalg::lu_factor", ""),
@@ -28,6 +28,22 @@ const OPS: [(&str, &str); 18] = [
     ("linalg::pinv", "atol=0e0 rtol=1.5e-7"),
     ("linalg::lstsq", "rcond=1e-12"),
     ("linalg::matrix_exp", ""),
+    ("linalg::ldl_factor", ""),
+    ("linalg::ldl_unpack", ""),
+    ("linalg::ldl_solve", ""),
+    ("linalg::complex_cholesky", ""),
+    ("linalg::complex_solve_triangular", "upper=true unit=false"),
+    ("linalg::complex_solve", ""),
+    ("linalg::complex_inverse", ""),
+    ("linalg::complex_det", ""),
+    ("linalg::complex_cofactor", ""),
+    ("linalg::complex_slogdet", ""),
+    ("linalg::complex_qr", "complete=true"),
+    ("linalg::complex_svd", "full=false"),
+    ("linalg::complex_svdvals", ""),
+    ("linalg::complex_eigh", ""),
+    ("linalg::complex_eigvalsh", ""),
+    ("linalg::complex_eig", ""),
 ];
 
 #[test]

@@ -31,7 +31,7 @@ def _two(function):
 
 def _positive_rows(q, r):
     """Signs of the rows of R so that its diagonal is positive."""
-    signs = torch.sign(torch.diagonal(r, dim1=-2, dim2=-1)).detach()
+    signs = torch.sign(torch.diagonal(r, dim1=-2, dim2=-1).real).detach()
     k = signs.shape[-1]
     q = torch.cat([q[..., :k] * signs[..., None, :], q[..., k:]], -1)
     r = torch.cat([r[..., :k, :] * signs[..., :, None], r[..., k:, :]], -2)
@@ -133,6 +133,88 @@ def _cholesky_inverse(x, upper):
     return torch.cholesky_inverse(L.cholesky(_spd(x), upper=upper), upper=upper)
 
 
+def _operands(inputs):
+    """The complex inputs `a` and `b`, which are stored as their parts `a_re`, `a_im`, ..."""
+    return [
+        torch.complex(inputs[f"{name}_re"], inputs[f"{name}_im"])
+        for name in "ab"
+        if f"{name}_re" in inputs
+    ]
+
+
+def _parts(x):
+    return torch.view_as_real(x.resolve_conj())
+
+
+def _complex(function):
+    """An op of complex operands, whose output `y` has real and imaginary parts along a last axis."""
+    return lambda inputs, attributes: {"y": _parts(function(*_operands(inputs), **attributes))}
+
+
+def _complex_spd(x):
+    return x @ x.mH + torch.eye(x.shape[-2], dtype=x.dtype)
+
+
+def _complex_slogdet(inputs, attributes):
+    sign, log = L.slogdet(*_operands(inputs))
+    return {"log": log, "sign": _parts(sign)} if attributes["first"] == "log" else {"sign": _parts(sign), "log": log}
+
+
+def _complex_qr(inputs, attributes):
+    q, r = _positive_rows(*L.qr(*_operands(inputs), mode=attributes["mode"]))
+    k = min(inputs["a_re"].shape[-2:])
+    return {"y": _parts(r if attributes["first"] == "r" else q[..., :k])}
+
+
+def _complex_svd(inputs, attributes):
+    u, s, vh = L.svd(*_operands(inputs), full_matrices=attributes["full"])
+    k = s.shape[-1]
+    u, vh = u[..., :k], vh[..., :k, :]
+    return {"y": _parts((u * (s**2 + 1)[..., None, :]) @ vh), "s": s}
+
+
+def _complex_vectors(inputs, attributes):
+    """The squared magnitudes of the elements of one side's singular vectors."""
+    u, _, vh = L.svd(*_operands(inputs), full_matrices=False)
+    x = u if attributes["side"] == "u" else vh
+    return {"y": (x * x.conj()).real}
+
+
+def _complex_eigh(inputs, attributes):
+    (x,) = _operands(inputs)
+    w, v = L.eigh(x + x.mH, UPLO=attributes["uplo"])
+    return {"y": _parts((v * torch.sin(w)[..., None, :]) @ v.mH), "w": w}
+
+
+def _complex_eigvalsh(inputs, attributes):
+    (x,) = _operands(inputs)
+    return {"y": L.eigvalsh(x + x.mH, UPLO=attributes["uplo"])}
+
+
+def _complex_eig(inputs, _):
+    w, v = L.eig(*_operands(inputs))
+    weights = w.real + w.imag + (w * w.conj()).real
+    return {"y": ((v * v.conj()).real * weights[..., None, :]).sum(-1)}
+
+
+def _complex_eigvals(inputs, _):
+    w = L.eigvals(*_operands(inputs))
+    return {"y": torch.cat([_parts(w.sum(-1)), _parts((w * w).sum(-1))], -1)}
+
+
+def _sym_ldl_factor(inputs, _):
+    factors, pivots = L.ldl_factor(_sym(inputs["x"]))
+    return {"y": factors, "pivots": pivots.long()}
+
+
+def _sym_ldl_solve(inputs, _):
+    factors, pivots = L.ldl_factor(_sym(inputs["a"]))
+    # PyTorch differentiates it by nothing: the gradient by `b` is that of the same equation.
+    y = L.solve(_sym(inputs["a"]), inputs["b"])
+    torch.testing.assert_close(y.detach(), L.ldl_solve(factors, pivots, inputs["b"].detach()), rtol=1e-4, atol=1e-4)
+    return {"y": y}
+
+
 OPERATIONS = {
     "spd_cholesky": _one(lambda x, upper: L.cholesky(_spd(x), upper=upper)),
     "spd_cholesky_inverse": _one(_cholesky_inverse),
@@ -165,6 +247,22 @@ OPERATIONS = {
     "vander": _one(lambda x, n: L.vander(x, N=n)),
     "householder_product": lambda inputs, _: {"y": L.householder_product(inputs["x"], inputs["tau"])},
     "tensorinv": _one(lambda x, ind: L.tensorinv(x, ind=ind)),
+    "sym_ldl_factor": _sym_ldl_factor,
+    "sym_ldl_solve": _sym_ldl_solve,
+    "complex_solve": _complex(L.solve),
+    "complex_solve_triangular": _complex(L.solve_triangular),
+    "complex_inverse": _complex(L.inv),
+    "complex_det": _complex(L.det),
+    "complex_slogdet": _complex_slogdet,
+    "complex_spd_cholesky": _complex(lambda x, upper: L.cholesky(_complex_spd(x), upper=upper)),
+    "complex_qr": _complex_qr,
+    "complex_svd": _complex_svd,
+    "complex_svd_vectors": _complex_vectors,
+    "complex_svdvals": lambda inputs, _: {"y": L.svdvals(*_operands(inputs))},
+    "complex_sym_eigh": _complex_eigh,
+    "complex_sym_eigvalsh": _complex_eigvalsh,
+    "complex_eig": _complex_eig,
+    "complex_eigvals": _complex_eigvals,
     "tensorsolve": lambda inputs, _: {"y": L.tensorsolve(inputs["a"], inputs["b"])},
 }
 
@@ -203,6 +301,74 @@ def _triangular(name, a, b, upper, left=True, unitriangular=False):
     attributes = {"upper": upper, "left": left, "unitriangular": unitriangular}
     return _case(name, "solve_triangular", {"a": regular(*a), "b": normal(*b)}, attributes)
 
+
+def _of_parts(name, op, a, b=None, attributes=None, make=normal, **rest):
+    """A case with complex operands of these shapes."""
+    inputs = {"a_re": make(*a), "a_im": normal(*a)}
+    if b is not None:
+        inputs |= {"b_re": normal(*b), "b_im": normal(*b)}
+    return _case(name, f"complex_{op}", inputs, attributes, **rest)
+
+
+COMPLEX = [
+    _of_parts("matrix", "solve", (3, 3), (3, 2), {"left": True}, make=regular),
+    _of_parts("vector", "solve", (3, 3), (3,), {"left": True}, make=regular),
+    _of_parts("broadcast", "solve", (2, 3, 3), (1, 3, 2), {"left": True}, make=regular),
+    _of_parts("right", "solve", (3, 3), (2, 3), {"left": False}, make=regular),
+    _of_parts("single", "solve", (3, 3), (3, 2), {"left": True}, make=regular, dtype="f32"),
+    *(
+        _of_parts(
+            f"{'upper' if upper else 'lower'}{'' if left else '_right'}{'_unit' if unit else ''}",
+            "solve_triangular",
+            (3, 3),
+            (3, 2) if left else (2, 3),
+            {"upper": upper, "left": left, "unitriangular": unit},
+            make=regular,
+        )
+        for upper, left, unit in [(False, True, False), (True, True, False), (True, False, True)]
+    ),
+    _of_parts("square", "inverse", (3, 3), make=regular),
+    _of_parts("batch", "inverse", (2, 2, 2), make=regular),
+    _of_parts("single", "inverse", (3, 3), make=regular, dtype="f32"),
+    _of_parts("square", "det", (3, 3)),
+    _of_parts("batch", "det", (2, 2, 2)),
+    _of_parts("one", "det", (1, 1)),
+    _of_parts("log", "slogdet", (3, 3), attributes={"first": "log"}),
+    _of_parts("sign", "slogdet", (2, 3, 3), attributes={"first": "sign"}),
+    _of_parts("lower", "spd_cholesky", (3, 3), attributes={"upper": False}),
+    _of_parts("upper", "spd_cholesky", (2, 3, 3), attributes={"upper": True}),
+    *(
+        _of_parts(f"{name}_{first}", "qr", shape, attributes={"mode": mode, "first": first}, make=regular)
+        for name, shape, mode in [
+            ("square", (3, 3), "reduced"),
+            ("tall", (4, 3), "reduced"),
+            ("wide", (3, 4), "reduced"),
+            ("complete_wide", (2, 3), "complete"),
+        ]
+        for first in ["q", "r"]
+    ),
+    _of_parts("complete_tall", "qr", (4, 2), attributes={"mode": "complete", "first": "r"}, gradient=False),
+    _of_parts("square", "svd", (3, 3), attributes={"full": False}),
+    _of_parts("tall", "svd", (4, 2), attributes={"full": False}),
+    _of_parts("wide", "svd", (2, 2, 3), attributes={"full": False}),
+    _of_parts("full", "svd", (4, 2), attributes={"full": True}),
+    _of_parts("single", "svd", (3, 2), attributes={"full": False}, dtype="f32"),
+    *(
+        _of_parts(f"{side}_{name}", "svd_vectors", shape, attributes={"side": side})
+        for side in "uv"
+        for name, shape in [("square", (3, 3)), ("tall", (4, 2)), ("wide", (2, 4))]
+    ),
+    _of_parts("tall", "svdvals", (4, 2)),
+    _of_parts("wide", "svdvals", (2, 2, 3)),
+    _of_parts("lower", "sym_eigh", (3, 3), attributes={"uplo": "L"}),
+    _of_parts("upper", "sym_eigh", (2, 3, 3), attributes={"uplo": "U"}),
+    _of_parts("single", "sym_eigh", (3, 3), attributes={"uplo": "L"}, dtype="f32"),
+    _of_parts("lower", "sym_eigvalsh", (4, 4), attributes={"uplo": "L"}),
+    _of_parts("upper", "sym_eigvalsh", (2, 3, 3), attributes={"uplo": "U"}),
+    _of_parts("square", "eig", (3, 3)),
+    _of_parts("batch", "eig", (2, 2, 2)),
+    _of_parts("square", "eigvals", (4, 4)),
+]
 
 CASES = [
     _case("lower", "spd_cholesky", normal(4, 4), {"upper": False}),
@@ -329,4 +495,24 @@ CASES = [
         "tensorsolve",
         {"a": lambda source: regular(6, 6)(source).reshape(2, 3, 6), "b": normal(2, 3)},
     ),
+    *COMPLEX,
+    *(
+        _case(name, "sym_ldl_factor", normal(*shape), gradient=False)
+        for name, shape in [
+            ("small", (4, 4)),
+            ("odd", (5, 5)),
+            ("batch", (3, 3, 3)),
+            ("large", (12, 12)),
+            ("one", (1, 1)),
+        ]
+    ),
+    # With zeros on the diagonal the first block has 2 rows.
+    _case(
+        "hollow",
+        "sym_ldl_factor",
+        lambda source: (lambda x: x - torch.diag(torch.diag(x)))(normal(5, 5)(source)),
+        gradient=False,
+    ),
+    _case("square", "sym_ldl_solve", {"a": normal(4, 4), "b": normal(4, 2)}, constant=("a",)),
+    _case("batch", "sym_ldl_solve", {"a": normal(2, 3, 3), "b": normal(2, 3, 1)}, constant=("a",)),
 ]

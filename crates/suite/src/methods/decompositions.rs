@@ -4,6 +4,8 @@
 //! something open, such as the signs of singular vectors and the phases of complex eigenvectors, the row gives what does
 //! not depend on it.
 
+mod complex;
+
 use super::{Argument, Method, away, normal, one, two, uniform};
 use kiln_ir::{SliceAxis, TensorData, Unary};
 use kiln_linalg::any as linalg;
@@ -14,8 +16,18 @@ use kiln_tensor::{AnyTensor, Result};
 const PIECEWISE: &str = "piecewise linear";
 
 pub(super) fn rows() -> Vec<Method> {
-    [factors(), eigenvalues(), equations(), inverses(), determinants(), norms(), conditions(), products()]
-        .concat()
+    [
+        factors(),
+        eigenvalues(),
+        equations(),
+        inverses(),
+        determinants(),
+        norms(),
+        conditions(),
+        products(),
+        complex::rows(),
+    ]
+    .concat()
 }
 
 /// Noise that is small beside the diagonals that rows add.
@@ -62,6 +74,17 @@ fn factors() -> Vec<Method> {
             .on(&[normal(&[3, 3])])
             .on(&[normal(&[2, 4, 2])])
             .on(&[normal(&[0, 3, 3])]),
+        Method::new("linalg::ldl", |x| two(linalg::ldl(symmetric(&x[0])?)))
+            .on(&[normal(&[4, 4])])
+            .on(&[normal(&[2, 3, 3])])
+            .on(&[normal(&[1, 1])])
+            .on(&[normal(&[0, 0])])
+            .no_gradient("the factorisation has none"),
+        Method::new("linalg::ldl_factor", |x| two(linalg::ldl_factor(symmetric(&x[0])?)))
+            .on(&[normal(&[4, 4])])
+            .on(&[normal(&[2, 3, 3])])
+            .on(&[normal(&[0, 3, 3])])
+            .no_gradient("the factorisation has none"),
         Method::new("linalg::svd", |x| singular(linalg::svd(x[0].clone(), false)?))
             .on(&[normal(&[3, 3])])
             .on(&[normal(&[4, 2])])
@@ -181,6 +204,14 @@ fn equations() -> Vec<Method> {
         })
         .variant("right")
         .on(&[noise(&[3, 3]), normal(&[2, 3])])
+        .within(64.0),
+        Method::new("linalg::ldl_solve", |x| {
+            let (factors, pivots) = linalg::ldl_factor(symmetric(&x[0])?)?;
+            one(linalg::ldl_solve(factors, pivots, x[1].clone()))
+        })
+        .on(&[normal(&[3, 3]).constant(), normal(&[3, 2])])
+        .on(&[normal(&[2, 1, 3, 3]).constant(), normal(&[2, 3, 1])])
+        .on(&[normal(&[0, 0]).constant(), normal(&[0, 1])])
         .within(64.0),
         Method::new("linalg::lstsq", |x| {
             linalg::lstsq(graded(&x[0])?, x[1].clone(), None).map(parts_of_least_squares)

@@ -9,7 +9,11 @@ const METHODS: &[&str] = &["tensor/src/any", "tensor/src/einsum.rs"];
 
 /// Folders and files below `crates/` whose public functions must each have a row, and how the names of these rows begin.
 const FUNCTIONS: &[(&str, &str)] = if cfg!(feature = "linalg") {
-    &[("linalg/src/any.rs", "linalg::"), ("linalg/src/any", "linalg::")]
+    &[
+        ("linalg/src/any.rs", "linalg::"),
+        ("linalg/src/any", "linalg::"),
+        ("linalg/src/any/complex.rs", "linalg::complex::"),
+    ]
 } else {
     &[]
 };

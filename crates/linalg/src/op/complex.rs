@@ -1,0 +1,38 @@
+//! The ops on complex matrices. Operands are all real parts and then all imaginary parts; a complex result is two results,
+//! one after the other.
+//!
+//! The gradient of a real function of `z` is the pair of its derivatives by real and imaginary part. With
+//! `⟨G, Z⟩ = Re tr(Gᴴ Z)` it is the `G` for which the function changes by `⟨G, dZ⟩`, which is how the rules are derived.
+
+mod determinant;
+mod eigen;
+mod factor;
+mod solve;
+mod svd;
+
+pub(crate) use determinant::{ComplexCofactor, ComplexDet, ComplexSlogdet};
+pub(crate) use eigen::{ComplexEig, ComplexEigh, ComplexEigvalsh};
+pub(crate) use factor::{ComplexCholesky, ComplexQr};
+pub(crate) use solve::{ComplexInverse, ComplexSolve, ComplexSolveTriangular};
+pub(crate) use svd::{ComplexSvd, ComplexSvdvals};
+
+use super::Gradients;
+use crate::matrix::complex::Complex;
+
+/// The gradients of operands as an op returns them: all real parts and then all imaginary parts.
+fn parts<'e>(gradients: &[Complex<'e>]) -> Gradients<'e> {
+    let re = gradients.iter().map(|gradient| Some(gradient.re.clone()));
+    Ok(re.chain(gradients.iter().map(|gradient| Some(gradient.im.clone()))).collect())
+}
+
+/// No gradient for that many operands.
+fn none<'e>(operands: usize) -> Gradients<'e> {
+    Ok((0..2 * operands).map(|_| None).collect())
+}
+
+fn plus<'e>(a: Option<Complex<'e>>, b: Complex<'e>) -> Option<Complex<'e>> {
+    Some(match a {
+        Some(a) => a + b,
+        None => b,
+    })
+}

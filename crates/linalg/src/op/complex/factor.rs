@@ -1,0 +1,130 @@
+//! The Cholesky factor and the QR decomposition of complex matrices.
+
+use super::{none, parts};
+use crate::host::{ComplexMatrices, Real, joined_complex, nans, split};
+use crate::kernel::factor;
+use crate::matrix::beside;
+use crate::matrix::complex::Complex;
+use crate::op::cholesky::not_positive;
+use crate::op::qr::undetermined;
+use crate::op::{
+    ComplexSolveTriangular, Gradients, MatrixOp, Qr, Signature, SolveTriangular, bare, last_two,
+};
+use kiln_ir::{Result, ResultTypes, TensorData, Var};
+use smallvec::smallvec;
+
+/// `(A) -> L`: `A = L Lᴴ` of Hermitian positive definite matrices. The lower triangle is read, and of its diagonal the real
+/// parts.
+#[derive(Debug)]
+pub(crate) struct ComplexCholesky;
+
+impl MatrixOp for ComplexCholesky {
+    const NAME: &'static str = "linalg::complex_cholesky";
+
+    fn parse(attributes: &str) -> Option<Self> {
+        bare(attributes, ComplexCholesky)
+    }
+
+    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
+        let re = operands.complex()?;
+        re.count(1)?;
+        let ty = *re.square(0)?;
+        Ok(smallvec![ty, ty])
+    }
+
+    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = ComplexMatrices::<T>::of(&inputs[0], &inputs[1])?;
+        let factors = a.re.each(|index| {
+            factor::cholesky(a.get(index).as_ref()).map_err(|order| not_positive(&a.re, index, order))
+        })?;
+        Ok(joined_complex(factors, *inputs[0].shape())?.into())
+    }
+
+    /// I. Murray, *Differentiation of the Cholesky decomposition*, 2016, equation 10, with adjoints in place of transposes:
+    /// the diagonal of `L` is real, so that of `P = Φ(Lᴴ L̄)` the real part of the diagonal counts. The gradient
+    /// `L⁻ᴴ P L⁻¹` is made Hermitian.
+    fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+        let l = Complex::at(y, 0);
+        let Some(g) = Complex::gradient(g, 0, &l) else { return none(1) };
+        let upper = l.adjoint();
+        let hermitian = upper.matmul(&g).hermitian_from_lower().each(|part| part * 0.5);
+        let left = solve_upper(&upper, &hermitian)?;
+        parts(&[solve_upper(&upper, &left.adjoint())?.adjoint()])
+    }
+}
+
+/// `X` in `R X = B` with upper triangular `R`.
+fn solve_upper<'e>(r: &Complex<'e>, b: &Complex<'e>) -> Result<Complex<'e>> {
+    Complex::run_one(ComplexSolveTriangular(SolveTriangular { upper: true, unit: false }), &[r, b])
+}
+
+/// `(A) -> (Q, R)`: `A = Q R` with orthonormal columns of `Q` and upper triangular `R`, whose diagonal is real and not
+/// negative.
+#[derive(Debug)]
+pub(crate) struct ComplexQr(pub(crate) Qr);
+
+impl MatrixOp for ComplexQr {
+    const NAME: &'static str = "linalg::complex_qr";
+
+    fn attributes(&self) -> String {
+        self.0.attributes()
+    }
+
+    fn parse(attributes: &str) -> Option<Self> {
+        Qr::parse(attributes).map(ComplexQr)
+    }
+
+    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
+        let types = self.0.infer(operands.complex()?)?;
+        let (q, r) = (types[0], types[1]);
+        Ok(smallvec![q, q, r, r])
+    }
+
+    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = ComplexMatrices::<T>::of(&inputs[0], &inputs[1])?;
+        let (rows, cols) = (a.re.rows, a.re.cols);
+        let inner = if self.0.complete { rows } else { rows.min(cols) };
+        let found = a.re.each(|index| {
+            if !a.is_finite(index) {
+                return Ok((nans::<T::Complex>(rows * inner), nans(inner * cols)));
+            }
+            Ok(factor::qr(a.get(index).as_ref(), self.0.complete))
+        })?;
+        let (q, r) = split(found);
+        let [q_re, q_im] = joined_complex(q, a.re.shape_with(&[rows, inner]))?;
+        let [r_re, r_im] = joined_complex(r, a.re.shape_with(&[inner, cols]))?;
+        Ok(vec![q_re, q_im, r_re, r_im])
+    }
+
+    /// The rules of [`Qr`] with adjoints in place of transposes, for a real diagonal of `R`.
+    fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+        let (rows, cols) = last_two(&x[0].shape());
+        if self.0.complete && rows > cols {
+            return Err(undetermined(rows, cols));
+        }
+        let (q, r) = (Complex::at(y, 0), Complex::at(y, 2));
+        let (gq, gr) = match (Complex::gradient(g, 0, &q), Complex::gradient(g, 2, &r)) {
+            (None, None) => return none(1),
+            (gq, gr) => (gq.unwrap_or_else(|| zeros(&q)), gr.unwrap_or_else(|| zeros(&r))),
+        };
+        if cols <= rows {
+            return parts(&[tall(&q, &r, gq, &gr)?]);
+        }
+        let (u, gu, gv) = (r.columns(0..rows), gr.columns(0..rows), gr.columns(rows..cols));
+        let rest = Complex::operand(x, 0).columns(rows..cols);
+        let left = tall(&q, &u, gq + rest.matmul(&gv.adjoint()), &gu)?;
+        let right = q.matmul(&gv);
+        parts(&[Complex::new(beside(&[left.re, right.re]), beside(&[left.im, right.im]))])
+    }
+}
+
+fn zeros<'e>(like: &Complex<'e>) -> Complex<'e> {
+    like.each(|part| Var::zeros(part.engine(), part.ty()))
+}
+
+/// `(Q̄ + Q H(R R̄ᴴ - Q̄ᴴ Q)) R⁻ᴴ`, where `H` makes a Hermitian matrix of the lower triangle.
+fn tall<'e>(q: &Complex<'e>, r: &Complex<'e>, gq: Complex<'e>, gr: &Complex<'e>) -> Result<Complex<'e>> {
+    let m = r.matmul(&gr.adjoint()) - gq.adjoint().matmul(q);
+    let right = gq + q.matmul(&m.hermitian_from_lower());
+    Ok(solve_upper(r, &right.adjoint())?.adjoint())
+}
