@@ -191,6 +191,16 @@ fn lengths_beyond_signed_integers_are_no_minus_one() {
 }
 
 #[test]
+fn histograms_of_too_many_bins_are_errors_at_once() {
+    let x = || AnyTensor::from_data(TensorData::from([1.0f32, 2.0]), &Device::flex());
+    for bins in [(1 << 28) + 1, usize::MAX] {
+        let problem = format!("{bins} bins are more than 268435456");
+        fails(x().histc(bins, None), &["[histc]", &problem]);
+        fails(x().histc(bins, Some((0.0, 1.0))), &[&problem]);
+    }
+}
+
+#[test]
 fn bincount_of_a_large_number_is_an_error_at_once() {
     let start = Instant::now();
     let count = |numbers: &[i32], least: usize| {
