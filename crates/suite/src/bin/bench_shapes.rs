@@ -1,4 +1,4 @@
-//! What changing shapes cost: the time of a training step when each step has another batch length.
+//! The cost of changing shapes: the time of a training step when each step has another batch length.
 //!
 //! `bench_shapes` prints a table; `bench_shapes --json` one line for each figure:
 //! `{"name": "…", "measured": 1.2, "unit": "x", "target": 1.3}`. `--backend NAME` says where: `cpu` (the default), `flex`,

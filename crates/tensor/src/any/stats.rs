@@ -48,7 +48,7 @@ impl AnyTensor {
         let degrees = (rows.shape()[1] as f64 - correction).max(0.0);
         let mean = rows.clone().mean_over(&[1])?;
         let near = rows.binary(Binary::Sub, mean)?;
-        // What the mean was rounded by.
+        // The rounding error of the mean.
         let rest = near.clone().mean_over(&[1])?;
         let centered = near.binary(Binary::Sub, rest)?;
         let turned = centered.clone().transpose()?;
