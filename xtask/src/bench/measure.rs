@@ -11,8 +11,6 @@ use super::row::{Kind, Row};
 
 /// Repeats before anything counts.
 const WARM_UP: usize = 2;
-/// A turn lasts at least this long, in milliseconds, by repeating short workloads more often.
-const TURN_MS: f64 = 15.0;
 /// The most repeats in a turn.
 const MOST_IN_TURN: usize = 40;
 /// Between turns, so that the threads of the peer before are asleep: OpenMP's spin for about 10 ms.
@@ -32,12 +30,14 @@ pub(crate) struct Turns {
     pub(crate) back_and_forth: bool,
     /// The least repeats of all turns together.
     pub(crate) repeats: usize,
+    /// A turn lasts about as many milliseconds, by repeating short workloads more often.
+    pub(crate) milliseconds: f64,
 }
 
 impl Turns {
     /// Of a comparison with other frameworks.
     pub(crate) fn of_frameworks(repeats: usize) -> Turns {
-        Turns { rounds: 5, back_and_forth: false, repeats }
+        Turns { rounds: 5, back_and_forth: false, repeats, milliseconds: 15.0 }
     }
 }
 
@@ -196,7 +196,7 @@ fn turn(
 impl Turns {
     /// At least so many that all turns together make `repeats`; more of what is short.
     fn repeats_in_one(self, ms: f64) -> usize {
-        let enough = (TURN_MS / ms.max(1e-6)).min(MOST_IN_TURN as f64) as usize;
+        let enough = (self.milliseconds / ms.max(1e-6)).min(MOST_IN_TURN as f64) as usize;
         self.repeats.div_ceil(self.rounds).max(enough)
     }
 }
