@@ -1,4 +1,4 @@
-//! `cargo xtask bundle`: test programs for a machine that has no Rust.
+//! `cargo xtask bundle`: test programs for a machine that has no Rust, in a folder and as an archive of it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +12,10 @@ use crate::workspace::{Package, Workspace};
 
 const ACCEPTS: Accepts =
     Accepts { flags: &["--gpu"], options: &["--bin", "--example", "--features", "--profile"], words: true };
+/// The most bytes of an archive.
 const LARGEST: u64 = 60 << 20;
+/// The program that makes archives.
+const TAR: &str = "tar";
 
 /// One program to pack.
 #[derive(Debug, PartialEq)]
@@ -104,8 +107,9 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let programs = contents.build(&workspace, args.last("--profile").unwrap_or("release"))?;
     let bundle = workspace.target.join("bundle");
     pack(&programs, &bundle, &workspace.root)?;
-    let size = folder_size(&bundle)?;
-    println!("{} programs, {} in {}", programs.len(), mebibytes(size), bundle.display());
+    let archive = archive(TAR, &bundle)?;
+    let size = std::fs::metadata(&archive).map_err(at(&archive))?.len();
+    println!("{} programs, {} in {}", programs.len(), mebibytes(size), archive.display());
     check_size(size)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -164,6 +168,19 @@ fn pack(programs: &[Program], bundle: &Path, root: &Path) -> Result<(), String> 
     Ok(())
 }
 
+/// Packs a folder with the program `tar` into a gzip archive beside it, `FOLDER.tar.gz`, and returns the archive's path.
+/// Unpacking it makes the folder again.
+fn archive(tar: &str, folder: &Path) -> Result<PathBuf, String> {
+    let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
+        return Err(format!("{}: not a folder that can be packed", folder.display()));
+    };
+    let mut file = name.to_owned();
+    file.push(".tar.gz");
+    process::run(process::program(tar, parent).arg("-czf").arg(&file).arg(name))
+        .map_err(|error| format!("{error}\n  hint: the archive is made by the program `tar`, with `gzip`"))?;
+    Ok(parent.join(file))
+}
+
 #[cfg(unix)]
 fn make_executable(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -209,17 +226,12 @@ fn apart_script(programs: &[Program]) -> String {
     include_str!("../templates/apart.sh").replace("@PROGRAMS@", &lines.join("\n"))
 }
 
-fn folder_size(folder: &Path) -> Result<u64, String> {
-    let entries = std::fs::read_dir(folder).map_err(at(folder))?;
-    Ok(entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum())
-}
-
 fn check_size(size: u64) -> Result<(), String> {
     if size <= LARGEST {
         return Ok(());
     }
     let (size, largest) = (mebibytes(size), mebibytes(LARGEST));
-    Err(format!("the bundle has {size}, more than {largest}\n  hint: name fewer packages"))
+    Err(format!("the archive has {size}, more than {largest}\n  hint: name fewer packages"))
 }
 
 fn mebibytes(bytes: u64) -> String {
@@ -293,8 +305,47 @@ mod tests {
         assert!(!ended_well, "{said}");
     }
 
+    /// A folder with one program that prints `hello`, and its parent, which the caller removes.
+    #[cfg(unix)]
+    fn folder_to_pack(name: &str) -> (PathBuf, PathBuf) {
+        let parent = std::env::temp_dir().join(format!("kiln-xtask-archive-{}-{name}", std::process::id()));
+        let folder = parent.join("bundle");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("hello"), "#!/bin/sh\necho hello\n").unwrap();
+        std::fs::write(folder.join("zeros"), vec![0; 1 << 20]).unwrap();
+        make_executable(&folder.join("hello")).unwrap();
+        (parent, folder)
+    }
+
     #[test]
-    fn a_bundle_over_the_limit_is_an_error_with_its_size() {
+    #[cfg(unix)]
+    fn programs_of_an_unpacked_archive_run() {
+        let (parent, folder) = folder_to_pack("run");
+        let archive = archive(TAR, &folder).unwrap();
+        assert_eq!(archive, parent.join("bundle.tar.gz"));
+        assert!(std::fs::metadata(&archive).unwrap().len() < 1 << 16, "the archive is not compressed");
+        let elsewhere = parent.join("elsewhere");
+        std::fs::create_dir(&elsewhere).unwrap();
+        process::run(process::program(TAR, &elsewhere).args(["xzf", "../bundle.tar.gz"])).unwrap();
+        let said = process::output(&mut process::program(
+            &elsewhere.join("bundle/hello").to_string_lossy(),
+            &elsewhere,
+        ));
+        std::fs::remove_dir_all(&parent).unwrap();
+        assert_eq!(said.as_deref(), Ok("hello\n"));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_missing_tar_is_named() {
+        let (parent, folder) = folder_to_pack("missing");
+        let problem = archive("no-such-tar", &folder).unwrap_err();
+        std::fs::remove_dir_all(&parent).unwrap();
+        assert!(problem.contains("cannot start `no-such-tar") && problem.contains("hint: "), "{problem}");
+    }
+
+    #[test]
+    fn an_archive_over_the_limit_is_an_error_with_its_size() {
         assert_eq!(check_size(LARGEST), Ok(()));
         assert!(check_size(LARGEST + (1 << 20)).unwrap_err().contains("61.0 MiB"));
     }

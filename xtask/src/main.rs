@@ -51,6 +51,8 @@ commands
              --kiln-backend NAME
                            Kiln's backend (default: the fastest)
              --record FILE also write the table as Markdown; its section Notes is kept
+             --against P   compare with this bench-kiln, built from another tree, alone; fail where a workload
+                           has become slower by more than 2 %
   bench gpu
            compare with PyTorch on the same workloads on one NVIDIA GPU, side by side
              --peers A,B   torch, torch.compile, torch.graph, or none (default: all that this machine has)
@@ -69,8 +71,8 @@ commands
              --backend NAME
                            cpu, flex or cuda (default: cpu)
   bundle PACKAGE...
-           pack the packages' test programs, stripped, into target/bundle with a run.sh, and an apart.sh that runs
-           each test in a process of its own
+           pack the packages' test programs, stripped, into target/bundle.tar.gz, at most 60 MiB: a folder bundle
+           with a run.sh, and an apart.sh that runs each test in a process of its own
              --gpu         pack the engines of GPUs and the example mnist with their backends
              --bin NAME    pack this program of the packages too (repeatable)
              --example E   pack this example too (repeatable)

@@ -34,12 +34,15 @@ fn values(inputs: Operands) -> Values {
     inputs.into_iter().filter_map(value).collect()
 }
 
-/// By the registered kernel, else the expansion, else on the host.
+/// By the registered kernel, else the equivalent op, else the expansion, else on the host.
 pub(crate) fn custom(cpu: &Cpu, op: &Custom, inputs: Operands, results: &[TensorType]) -> Result<Values> {
     let on_host = |inputs| Custom::on_host(inputs, |value| block_on(cpu.read(value)));
     let written = |outputs: Vec<TensorData>| Ok(outputs.into_iter().map(|data| cpu.write(data)).collect());
     if let Some(kernel) = cpu.kernel(op.name()) {
         return written(op.agreed("kernel", kernel(op, &on_host(inputs)?)?, results)?);
+    }
+    if let Some(equivalent) = op.equivalent_for(&inputs, results) {
+        return cpu.run(&equivalent?, inputs, results);
     }
     if let Some(values) = op.expand_values(cpu, &inputs, results) {
         return values;

@@ -98,7 +98,7 @@ impl Cpu {
     }
 
     /// Registers a kernel for the custom ops of that name, replacing any before it. Without one they run by their
-    /// expansion or, where there is none, their `evaluate`.
+    /// `equivalent` op or expansion or, where there is none, their `evaluate`.
     ///
     /// The kernel returns as many results as the op's `infer` gives, of the same types; anything else poisons the
     /// results.
@@ -118,8 +118,9 @@ impl Cpu {
         None
     }
 
+    /// Runs an op on operands without poison, for results of the types that inference gives.
     #[inline(never)]
-    fn run(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    pub(crate) fn run(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         match op {
             Op::Full(ty) => fill::full(self, ty, &inputs),
             Op::Iota { ty, axis } => fill::iota(self, ty, *axis),

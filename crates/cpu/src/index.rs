@@ -33,12 +33,12 @@ struct Reader<'a> {
     length: usize,
 }
 
-/// What an index is read by.
+/// The reader of an index, which errors name.
 #[derive(Clone, Copy)]
 enum By<'a> {
     /// An op, along an axis.
     Op(&'a str, usize),
-    /// What the user called.
+    /// A function that the user called.
     User(IndexUser),
 }
 

@@ -34,6 +34,25 @@ impl CustomOp for Twice {
     }
 }
 
+/// Claims the type of its first operand, and has this equivalent.
+#[derive(Debug)]
+struct Alike(Op);
+
+impl CustomOp for Alike {
+    fn name(&self) -> &str {
+        "alike"
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        let ty = inputs[0].tensor().ok_or_else(|| Error::type_error("alike", "needs a tensor", inputs))?;
+        Ok([*ty].into_iter().collect())
+    }
+
+    fn equivalent(&self) -> Option<Op> {
+        Some(self.0.clone())
+    }
+}
+
 fn run(cpu: &Cpu, op: &Op, inputs: &[Operand]) -> Result<Vec<f32>> {
     let types = infer(op, &OperandType::list(inputs))?;
     let value = cpu.execute(op, inputs.iter().cloned().collect(), &types).remove(0);
@@ -42,6 +61,19 @@ fn run(cpu: &Cpu, op: &Op, inputs: &[Operand]) -> Result<Vec<f32>> {
 
 fn vector(cpu: &Cpu) -> Operand {
     cpu.write(TensorData::from([1.0f32, 2.0, 3.0])).into()
+}
+
+#[test]
+fn an_equivalent_runs_and_must_give_the_claimed_type() {
+    let cpu = Cpu::new();
+    let alike = |op: Op| run(&cpu, &Op::Custom(Custom::new(Alike(op))), &[vector(&cpu)]);
+    assert_eq!(alike(Op::Unary(Unary::Neg)).unwrap(), [-1.0, -2.0, -3.0]);
+    let error = alike(Op::Cast(DType::F64)).unwrap_err().to_string();
+    assert!(error.contains("`equivalent` gives f64[3] instead of f32[3]"), "{error}");
+    assert!(alike(Op::MatMul).unwrap_err().to_string().contains("matmul"));
+    // A custom op is no equivalent.
+    let custom = Op::Custom(Custom::new(Alike(Op::Copy)));
+    assert!(alike(custom).unwrap_err().to_string().contains("no way to run"));
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub struct Plan {
     num_slots: usize,
     /// `(result, slot)` of every value that is alive.
     pub(crate) outputs: Vec<(usize, usize)>,
-    /// What suits the engine, if the plan was taken over from a recording of other lengths: without notes.
+    /// The engine's preferences, if the plan was taken over from a recording of other lengths: without notes.
     derived: Option<Regions>,
     /// Of its structure, where it is kept.
     pub(crate) hash: u64,
@@ -105,7 +105,7 @@ impl Plan {
         self.derived.map(|suited| Plan::new(self.structure.clone(), suited))
     }
 
-    /// The bytes that it takes. Programs that steps share count once; what other plans share of them counts for each.
+    /// The bytes that it takes. Programs that steps share count once; those that other plans share count for each.
     pub(crate) fn bytes(&self) -> usize {
         let mut programs: BTreeMap<usize, usize> = BTreeMap::new();
         let mut bytes = size_of::<Plan>() + self.structure.bytes();

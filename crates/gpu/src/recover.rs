@@ -1,4 +1,4 @@
-//! Values without what is suspected of them, and indices checked in the name of what the user called.
+//! Values without their suspicions, and indices checked in the name of the function that the user called.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};

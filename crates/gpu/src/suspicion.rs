@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What is wrong where a word is set: an index that is out of range for an axis.
+/// The error where a word is set: an index that is out of range for an axis.
 #[derive(Clone)]
 pub(crate) enum Wrong {
     /// Of a kernel that was made from a region.

@@ -2,8 +2,8 @@
 
 use crate::within::Within;
 use crate::{
-    Engine, Error, Operand, OperandType, Operands, Program, Result, ResultTypes, Saved, TensorData,
-    TensorType, Value, Values, Var,
+    Engine, Error, Op, Operand, OperandType, Operands, Program, Result, ResultTypes, Saved, TensorData,
+    TensorType, Value, Values, Var, infer,
 };
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -39,6 +39,13 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
     /// The results in simpler ops, or `None` if there is no such form.
     fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
         let _ = inputs;
+        None
+    }
+
+    /// The op of Kiln's, no custom one, that gives the same results for the same operands; `None` by default. The CPU engine
+    /// runs it in place of the expansion, which borrows its operands: an operand that nobody else holds is then written in
+    /// place. Other engines and layers use the expansion, which the op needs all the same.
+    fn equivalent(&self) -> Option<Op> {
         None
     }
 
@@ -98,7 +105,7 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
     }
 }
 
-/// A shared [`CustomOp`], as [`Op::Custom`](crate::Op::Custom) holds it.
+/// A shared [`CustomOp`], as [`Op::Custom`] holds it.
 #[derive(Clone)]
 pub struct Custom(Arc<dyn CustomOp>);
 
@@ -163,6 +170,17 @@ impl Custom {
         let values: Values = outputs.into_iter().enumerate().map(value).collect();
         let agreed = self.agree("expand", values.iter().map(|value: &Value| *value.ty()), results);
         Some(agreed.map(|()| values))
+    }
+
+    /// The op's [equivalent](CustomOp::equivalent) for these operands; `None` where it has none, or another custom op.
+    ///
+    /// # Errors
+    /// When the equivalent does not take the operands, or gives other than the `results` of [`infer`](CustomOp::infer).
+    pub fn equivalent_for(&self, inputs: &[Operand], results: &[TensorType]) -> Option<Result<Op>> {
+        let op = self.0.equivalent().filter(|op| !matches!(op, Op::Custom(_)))?;
+        let types = infer(&op, &OperandType::list(inputs));
+        let agreed = types.and_then(|types| self.agree("equivalent", types.into_iter(), results));
+        Some(agreed.map(|()| op))
     }
 
     /// The results of [`evaluate`](CustomOp::evaluate); `None` where it is not provided.

@@ -34,9 +34,9 @@ pub struct Regions {
     pub columns: bool,
     /// Ops that wait to be run may keep so many bytes of operands that nobody else holds any more.
     pub kept_bytes: usize,
-    /// Whether the engine knows what is poisoned when it runs an op, so that [`Op::Select`] gives the operand that its condition
+    /// Whether the engine knows the poisoned values when it runs an op, so that [`Op::Select`] gives the operand that its condition
     /// picks everywhere though the other one is poisoned. Values are then selected past their poison without being stored for
-    /// [`Op::Recover`], which looks only at what they come from that can fail.
+    /// [`Op::Recover`], which looks only at their inputs that can fail.
     pub selects_past_poison: bool,
     /// Whether ops that begin as others did which ran before begin to run while the rest is recorded: in machines that compute
     /// while the program goes on, and would have nothing to do meanwhile.
@@ -92,7 +92,7 @@ pub trait Engine: Any + Send + Sync {
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
 
     /// Whether a value was computed, as far as that is known without waiting: its error, nothing wrong, or `None` while it is
-    /// not known. A layer passes on what the engine below says of the value inside.
+    /// not known. A layer passes on the answer of the engine below for the value inside.
     fn outcome(&self, value: &Value) -> Option<Result<()>> {
         Some(value.error().map_or(Ok(()), |error| Err(error.clone())))
     }
@@ -214,7 +214,7 @@ pub fn poison_of(inputs: &Operands) -> Option<Error> {
 }
 
 /// The results of [`Op::Recover`] on an engine that knows which values are poisoned once they are there. `write` makes a value of
-/// data; zeros take the place of what is poisoned.
+/// data; zeros take the place of poisoned values.
 pub fn recovered(inputs: Operands, results: &[TensorType], write: impl Fn(TensorData) -> Value) -> Values {
     let error = poison_of(&inputs);
     let mut values = Values::new();

@@ -183,11 +183,11 @@ pub enum Op {
     },
 
     /// `(index) -> index`: the same integers, all of which must be in `0..length`; one that is not is an error of the value,
-    /// which names what the user called instead of the op that would have met it.
+    /// which names the function that the user called instead of the op that would have met it.
     CheckIndex {
         /// How many places there are.
         length: usize,
-        /// What the user called.
+        /// The function that the user called.
         user: IndexUser,
     },
 

@@ -57,8 +57,7 @@ pub enum OptimError {
         found: Box<TensorType>,
     },
 
-    /// The gradients or parameters of a step are in error: it changed neither parameters nor what the optimizer remembers of
-    /// them.
+    /// The gradients or parameters of a step are in error: it changed neither parameters nor the optimizer's state.
     #[error(
         "[{optimizer}] step {step} at {caller} was refused, and parameters and state are as before it: the gradients or the \
          parameters are in error\n  {source}"

@@ -1,6 +1,6 @@
 //! Steps on gradients that are in error: neither parameters nor states change by them, and a later call reports them.
 //!
-//! Whether a gradient is in error may be known only on the device, or when what was recorded has run. A step then takes
+//! Whether a gradient is in error may be known only on the device, or when the recording has run. A step then takes
 //! the gradients [without their errors](AnyTensor::recover) and selects old or new values by the flag that this gives, so that it
 //! waits for nothing.
 

@@ -38,7 +38,7 @@ pub trait Optimizer: Debug + Send {
     /// Like [`step`](Optimizer::step), in place and with errors instead of panics.
     ///
     /// A step whose gradients or parameters are in error, such as by a label out of range, changes neither parameters nor
-    /// what the optimizer remembers: all of it on each device, or nothing. On engines that compute at once this call returns the
+    /// the optimizer's state: all of it on each device, or nothing. On engines that compute at once this call returns the
     /// error. On others it does not wait to know: the next call that does know, one or two steps later, returns the error and
     /// does no step itself, and so do [`finish`](Optimizer::finish) and [`state`](Optimizer::state).
     ///

@@ -119,7 +119,7 @@ impl Part {
     }
 }
 
-/// What `training.json` holds.
+/// The contents of `training.json`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Index {

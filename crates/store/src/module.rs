@@ -49,7 +49,7 @@ pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<Str
 /// On the processor, parameters from a file of a megabyte or more stay in the file, which is mapped into memory
 /// ([`TensorFile`]), except under Windows. Replacing or deleting the file is harmless, and Kiln only ever replaces
 /// files. Another program that writes into the file in place changes the parameters. One that truncates it ends this
-/// process by a signal (`SIGBUS`) at the next read of what is gone. Where that may happen, copy:
+/// process by a signal (`SIGBUS`) at the next read of the missing part. Where that may happen, copy:
 ///
 /// ```no_run
 /// # use kiln_nn::{Linear, LinearConfig};

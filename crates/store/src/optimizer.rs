@@ -22,7 +22,7 @@ pub fn save_optimizer(optimizer: &dyn Optimizer, module: &dyn Module, path: impl
     write_tensors(path, tensors, &metadata)
 }
 
-/// What an optimizer remembers, and the metadata that says of which optimizer it is. `path` is for messages.
+/// The state of an optimizer, and the metadata that names the optimizer. `path` is for messages.
 pub(crate) fn optimizer_tensors(
     optimizer: &dyn Optimizer,
     module: &dyn Module,

@@ -13,7 +13,8 @@
 //!   [`support`] prints what an engine runs.
 //! * [`goldens`] reads `goldens/`: what PyTorch computes for small inputs. The `README.md` there specifies the files.
 //! * [`accuracy`] measures elementary functions against tables of exact values.
-//! * The program `bench_core` measures what one eager op costs.
+//! * The program `bench_core` measures the cost of one eager op, `bench_shapes` that of changing shapes; both print
+//!   [`figure`]s.
 //!
 //! To test another engine, run [`run::values`], [`run::grads`], [`run::forwards`], [`run::batches`] and
 //! [`run::expansions`] with a [`Subject`](engines::Subject) of it.
@@ -35,6 +36,7 @@ pub mod check;
 pub mod compare;
 pub mod coverage;
 pub mod engines;
+pub mod figure;
 pub mod fill;
 pub mod goldens;
 pub mod layout;

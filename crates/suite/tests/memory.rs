@@ -46,6 +46,21 @@ fn a_training_step_allocates_nothing_from_the_system() {
     pooled::<Autodiff<Flex>>(30);
     pooled::<Autodiff<Cpu>>(5);
     logits_and_their_gradient_are_the_peak();
+    a_clamp_of_the_only_clone_is_in_place();
+}
+
+/// Bounds of floats are custom ops, for their gradient at the bound; they write into an operand that nobody else holds all the
+/// same.
+fn a_clamp_of_the_only_clone_is_in_place() {
+    let device = Default::default();
+    let x = Tensor::<Flex, 1>::random([1 << 20], Distribution::Normal(0.0, 1.0), &device);
+    let live = || Flex::memory(&device).expect("the engine keeps account");
+    let before = live().live_bytes;
+    Flex::reset_peak_memory(&device);
+    let y = x.clamp(-0.5, 0.5);
+    assert_eq!((live().live_bytes, live().peak_live_bytes), (before, before));
+    let y = y.into_data().to_vec::<f32>();
+    assert!(y.iter().all(|y| (-0.5..=0.5).contains(y)) && y.contains(&0.5) && y.contains(&-0.5));
 }
 
 /// A layer that is much smaller than what it gives: a language model's last one. Logits and their gradient are what a step

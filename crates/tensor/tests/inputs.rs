@@ -126,12 +126,15 @@ fn randint_needs_a_dtype_that_holds_the_range() {
 fn one_hot_refuses_numbers_that_are_no_class() {
     for device in devices() {
         let ints = |numbers: &[i32]| AnyTensor::from_data(TensorData::from(numbers), &device);
-        fails(ints(&[0, 7, 1]).one_hot(5), &["index 7 at position [1]", "length 5", "0 to 4"]);
-        fails(ints(&[0, -1]).one_hot(5), &["index -1 at position [1]"]);
+        fails(
+            ints(&[0, 7, 1]).one_hot(5),
+            &["[one_hot] class 7 at position [1] is out of range for 5 classes", "0 to 4"],
+        );
+        fails(ints(&[0, -1]).one_hot(5), &["[one_hot] class -1 at position [1]"]);
         let floats = |numbers: &[f32]| AnyTensor::from_data(TensorData::from(numbers), &device);
-        fails(floats(&[0.0, 5.0]).one_hot(5), &["index 5 at position [1]"]);
-        fails(floats(&[1.5]).one_hot(5), &["index -1 at position [0]"]);
-        fails(floats(&[f32::NAN]).one_hot(5), &["index -1 at position [0]"]);
+        fails(floats(&[0.0, 5.0]).one_hot(5), &["[one_hot] class 5 at position [1]"]);
+        fails(floats(&[1.5]).one_hot(5), &["[one_hot] class -1 at position [0]"]);
+        fails(floats(&[f32::NAN]).one_hot(5), &["[one_hot] class -1 at position [0]"]);
         let good = ints(&[1, 0]).one_hot(3).unwrap().into_data().unwrap().to_vec::<i32>();
         assert_eq!(good, [0, 1, 0, 1, 0, 0]);
         let good = floats(&[2.0]).one_hot(3).unwrap().into_data().unwrap();
@@ -168,9 +171,10 @@ fn multinomial_refuses_weights_on_engines_without_the_kernel_too() {
     let device = Device::from_engine(std::sync::Arc::new(kiln_cpu::Cpu::with_threads(1)), "bare");
     let draw = |weights: TensorData| AnyTensor::from_data(weights, &device).multinomial(1, true, Key::new(1));
     for bad in [f32::NAN, f32::INFINITY, -1.0] {
-        fails(draw(TensorData::from([[1.0f32, 1.0], [bad, 1.0]])), &["index -1 at position [1, 0]"]);
+        let weights = TensorData::from([[1.0f32, 1.0], [bad, 1.0]]);
+        fails(draw(weights), &["[multinomial] no class can be drawn by the weights of row [1]", "above 0"]);
     }
-    fails(draw(TensorData::from([[0.0f32, 0.0]])), &["index -1 at position [0, 0]"]);
+    fails(draw(TensorData::from([0.0f32, 0.0])), &["[multinomial] no class", "row []"]);
     assert_eq!(draw(TensorData::from([0.0f32, 1.0])).unwrap().into_data().unwrap().to_vec::<i32>(), [1]);
 }
 
@@ -184,6 +188,16 @@ fn lengths_beyond_signed_integers_are_no_minus_one() {
     // As the end of a range it is beyond every axis, as the start an error.
     assert_eq!(x().slice(s![2..usize::MAX]).dims(), [4]);
     has(&panic_of(|| x().slice(s![usize::MAX - 1..usize::MAX])), &["beyond its length 6"]);
+}
+
+#[test]
+fn histograms_of_too_many_bins_are_errors_at_once() {
+    let x = || AnyTensor::from_data(TensorData::from([1.0f32, 2.0]), &Device::flex());
+    for bins in [(1 << 28) + 1, usize::MAX] {
+        let problem = format!("{bins} bins are more than 268435456");
+        fails(x().histc(bins, None), &["[histc]", &problem]);
+        fails(x().histc(bins, Some((0.0, 1.0))), &[&problem]);
+    }
 }
 
 #[test]

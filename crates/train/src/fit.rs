@@ -293,7 +293,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
 /// Where training was called.
 type Caller = &'static Location<'static>;
 
-/// What a model's step gives; its panic is an error that says where.
+/// The result of a model's step; its panic is an error that says where.
 fn guarded<R>(place: Place, step: impl FnOnce() -> R) -> Result<R> {
     // A step sees the model by a shared reference, and running statistics are replaced as a whole.
     catch_unwind(AssertUnwindSafe(step)).map_err(|payload| {
@@ -306,7 +306,7 @@ fn guarded<R>(place: Place, step: impl FnOnce() -> R) -> Result<R> {
 /// The loss and the metrics of a model on all batches of a loader: its epoch 0.
 ///
 /// # Errors
-/// When a batch cannot be made, the model panics, as typed tensors do on wrong shapes, a metric lacks what it needs, or the
+/// When a batch cannot be made, the model panics, as typed tensors do on wrong shapes, a metric lacks an input, or the
 /// device failed. A loss of NaN is no error here.
 pub fn evaluate<M, V>(model: &M, loader: &DataLoader<V>, metrics: &mut [Box<dyn Metric>]) -> Result<Scores>
 where

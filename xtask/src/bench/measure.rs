@@ -11,10 +11,6 @@ use super::row::{Kind, Row};
 
 /// Repeats before anything counts.
 const WARM_UP: usize = 2;
-/// How often each peer's turn comes.
-const ROUNDS: usize = 5;
-/// A turn lasts at least this long, in milliseconds, by repeating short workloads more often.
-const TURN_MS: f64 = 15.0;
 /// The most repeats in a turn.
 const MOST_IN_TURN: usize = 40;
 /// Between turns, so that the threads of the peer before are asleep: OpenMP's spin for about 10 ms.
@@ -24,6 +20,26 @@ const PAUSE: Duration = Duration::from_millis(20);
 const COLD_MS: f64 = 50.0;
 /// Repeats of a training step whose memory is measured.
 const MEMORY_REPEATS: usize = 3;
+
+/// How often peers take turns on a workload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turns {
+    /// How often each peer's turn comes.
+    pub(crate) rounds: usize,
+    /// Every other round goes backwards, so that no peer always runs in the wake of the same other.
+    pub(crate) back_and_forth: bool,
+    /// The least repeats of all turns together.
+    pub(crate) repeats: usize,
+    /// A turn lasts about as many milliseconds, by repeating short workloads more often.
+    pub(crate) milliseconds: f64,
+}
+
+impl Turns {
+    /// Of a comparison with other frameworks.
+    pub(crate) fn of_frameworks(repeats: usize) -> Turns {
+        Turns { rounds: 5, back_and_forth: false, repeats, milliseconds: 15.0 }
+    }
+}
 
 /// What became of one peer on one workload.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +57,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Measured {
     /// Milliseconds of each repeat, in the order they ran.
     pub(crate) times: Vec<f64>,
+    /// The median of each turn.
+    pub(crate) turns: Vec<f64>,
     /// Page faults of all repeats, and how many those were.
     pub(crate) all_faults: f64,
     pub(crate) all_repeats: usize,
@@ -115,25 +133,26 @@ pub(crate) fn start_all<'a>(
 }
 
 /// Runs one workload on all players in turn. `file` is the weights, for the workload that loads them.
-pub(crate) fn measure(row: &Row, players: &mut [Player], repeats: usize, file: &str) -> Vec<Outcome> {
+pub(crate) fn measure(row: &Row, players: &mut [Player], turns: Turns, file: &str) -> Vec<Outcome> {
     let request = format!("prepare {} {file}", row.name);
     let prepare = |player: &mut Player| match player.ask(request.trim_end()) {
         Ok(_) => Outcome::Measured(Measured::default()),
         Err(refusal) => refused(refusal),
     };
     let mut outcomes: Vec<Outcome> = players.iter_mut().map(prepare).collect();
-    let warm = turn(players, &mut outcomes, |_| Turn { cold: 0, counted: WARM_UP });
-    let plan = |ms: &f64| Turn { cold: usize::from(*ms < COLD_MS), counted: repeats_in_turn(repeats, *ms) };
-    let turns: Vec<Turn> = warm.iter().map(plan).collect();
+    let warm = turn(players, &mut outcomes, false, |_| Turn { cold: 0, counted: WARM_UP });
+    let plan = |ms: &f64| Turn { cold: usize::from(*ms < COLD_MS), counted: turns.repeats_in_one(*ms) };
+    let plans: Vec<Turn> = warm.iter().map(plan).collect();
     // Warm-up gives the first value; its times and page faults do not count.
     for outcome in &mut outcomes {
         if let Outcome::Measured(measured) = outcome {
             measured.times.clear();
+            measured.turns.clear();
             (measured.all_faults, measured.all_repeats) = (0.0, 0);
         }
     }
-    for _ in 0..ROUNDS {
-        turn(players, &mut outcomes, |i| turns[i]);
+    for round in 0..turns.rounds {
+        turn(players, &mut outcomes, turns.back_and_forth && round % 2 == 1, |i| plans[i]);
     }
     for (player, outcome) in players.iter_mut().zip(&mut outcomes) {
         finish(row, player, outcome);
@@ -149,30 +168,37 @@ struct Turn {
     counted: usize,
 }
 
-/// Each peer that is still in has its turn; the last time of each.
-fn turn(players: &mut [Player], outcomes: &mut [Outcome], of: impl Fn(usize) -> Turn) -> Vec<f64> {
-    let mut last = Vec::with_capacity(players.len());
-    for (i, (player, outcome)) in players.iter_mut().zip(outcomes).enumerate() {
-        if let Outcome::Measured(measured) = outcome {
-            std::thread::sleep(PAUSE);
-            let Turn { cold, counted } = of(i);
-            let answer = player.ask(&format!("run {}", cold + counted));
-            if let Err(problem) = answer.map_err(refused).and_then(|answer| measured.add(&answer, cold)) {
-                *outcome = problem;
-            }
+/// Each peer that is still in has its turn, the last one first if `backwards`; the last time of each.
+fn turn(
+    players: &mut [Player],
+    outcomes: &mut [Outcome],
+    backwards: bool,
+    of: impl Fn(usize) -> Turn,
+) -> Vec<f64> {
+    let mut last = vec![0.0; players.len()];
+    let mut order: Vec<usize> = (0..players.len()).collect();
+    if backwards {
+        order.reverse();
+    }
+    for i in order {
+        let Outcome::Measured(measured) = &mut outcomes[i] else { continue };
+        std::thread::sleep(PAUSE);
+        let Turn { cold, counted } = of(i);
+        let answer = players[i].ask(&format!("run {}", cold + counted));
+        match answer.map_err(refused).and_then(|answer| measured.add(&answer, cold)) {
+            Ok(()) => last[i] = measured.times.last().copied().unwrap_or(0.0),
+            Err(problem) => outcomes[i] = problem,
         }
-        last.push(match outcome {
-            Outcome::Measured(measured) => measured.times.last().copied().unwrap_or(0.0),
-            Outcome::Unsupported(_) | Outcome::Failed(_) => 0.0,
-        });
     }
     last
 }
 
-/// At least so many that all turns together make `repeats`; more of what is short.
-fn repeats_in_turn(repeats: usize, ms: f64) -> usize {
-    let enough = (TURN_MS / ms.max(1e-6)).min(MOST_IN_TURN as f64) as usize;
-    repeats.div_ceil(ROUNDS).max(enough)
+impl Turns {
+    /// At least so many that all turns together make `repeats`; more of what is short.
+    fn repeats_in_one(self, ms: f64) -> usize {
+        let enough = (self.milliseconds / ms.max(1e-6)).min(MOST_IN_TURN as f64) as usize;
+        self.repeats.div_ceil(self.rounds).max(enough)
+    }
 }
 
 impl Measured {
@@ -189,7 +215,12 @@ impl Measured {
         self.values = Some((self.values.map_or(first, |(earliest, _)| earliest), last));
         self.all_faults += answer["faults"].as_f64().unwrap_or(0.0);
         self.all_repeats += times.len();
-        self.times.extend(times.into_iter().skip(cold));
+        let counted = times.get(cold..).filter(|counted| !counted.is_empty());
+        let Some(counted) = counted else {
+            return Err(Outcome::Failed("it answered with too few times".to_owned()));
+        };
+        self.turns.push(super::median(counted.to_vec()));
+        self.times.extend(counted);
         Ok(())
     }
 
@@ -269,6 +300,7 @@ mod tests {
 
     #[test]
     fn short_workloads_are_repeated_more_often() {
+        let repeats_in_turn = |repeats, ms| Turns::of_frameworks(repeats).repeats_in_one(ms);
         assert_eq!(repeats_in_turn(7, 1000.0), 2);
         assert_eq!(repeats_in_turn(7, 1.0), 15);
         assert_eq!(repeats_in_turn(7, 0.0), MOST_IN_TURN);
@@ -282,6 +314,7 @@ mod tests {
         measured.add(&json!({"ms": [9.0, 6.0], "values": [9.0, 3.0], "faults": 2}), 1).unwrap();
         assert_eq!((measured.median_ms(), measured.min_ms(), measured.faults()), (2.0, 1.0, 3.0));
         assert_eq!(measured.values, Some((5.0, 3.0)));
+        assert_eq!(measured.turns, [2.0, 6.0]);
     }
 
     #[test]
@@ -290,5 +323,6 @@ mod tests {
         let problem = measured.add(&json!({"ms": [2.0], "values": [null], "faults": 0}), 0).unwrap_err();
         assert!(matches!(problem, Outcome::Failed(reason) if reason.contains("finite")));
         assert!(measured.add(&json!({"ms": [], "values": []}), 0).is_err());
+        assert!(measured.add(&json!({"ms": [1.0], "values": [1.0]}), 1).is_err());
     }
 }

@@ -261,7 +261,7 @@ impl Report {
 }
 
 impl Outcome {
-    fn measured(&self) -> Option<&Measured> {
+    pub(super) fn measured(&self) -> Option<&Measured> {
         match self {
             Outcome::Measured(measured) => Some(measured),
             Outcome::Unsupported(_) | Outcome::Failed(_) => None,
@@ -269,7 +269,7 @@ impl Outcome {
     }
 }
 
-fn time(row: &Row, outcome: &Outcome) -> String {
+pub(super) fn time(row: &Row, outcome: &Outcome) -> String {
     match outcome {
         Outcome::Measured(measured) if row.kind == Kind::Overhead => {
             format!("{} ns", number(measured.median_ms() * 1e6))

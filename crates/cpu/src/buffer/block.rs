@@ -4,7 +4,7 @@ use super::HEADER;
 use super::class::Class;
 use alloc::alloc::{Layout, alloc, dealloc};
 use core::ptr::NonNull;
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", unix))]
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of a huge page. Blocks of so many bytes come straight from the system, in huge pages where it has them: a page fault
@@ -13,17 +13,18 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 const HUGE: usize = 2 << 20;
 
 /// Where in their first huge page blocks start: at the first of its small pages, the second, and so on, each as often.
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", unix))]
 const SHIFTS: usize = 16;
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", unix))]
 const PAGE: usize = 4 << 10;
 
 /// Memory with room for a header and the bytes of a class. Dropping it gives it back to the system.
 pub(super) struct Block {
     start: NonNull<u8>,
     class: Class,
-    /// What holds the memory where the general allocator does not.
-    #[cfg(feature = "std")]
+    /// The mapping that holds the memory, where the general allocator does not. Only on Unix: elsewhere a mapping brings no
+    /// huge pages, and on Windows it is too large for a buffer's header.
+    #[cfg(all(feature = "std", unix))]
     mapping: Option<memmap2::MmapMut>,
 }
 
@@ -56,7 +57,7 @@ impl Block {
     ///
     /// It lies in a huge page from its start on, since a system gives none that a mapping covers in part only. Of the last, which
     /// the block does not fill, it gets small pages, unless little is missing.
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", unix))]
     pub(super) fn mapped(class: Class) -> Option<Block> {
         /// Counts blocks: what is read side by side and starts alike would meet in the same lines of caches and banks of memory.
         static BLOCKS: AtomicUsize = AtomicUsize::new(0);
@@ -73,6 +74,12 @@ impl Block {
         Some(Block { start, class, mapping: Some(mapping) })
     }
 
+    /// The same on systems without such pages: `None`.
+    #[cfg(all(feature = "std", not(unix)))]
+    pub(super) fn mapped(_: Class) -> Option<Block> {
+        None
+    }
+
     /// The block that [`into_start`](Block::into_start) took apart.
     ///
     /// # Safety
@@ -82,7 +89,7 @@ impl Block {
         Block {
             start,
             class,
-            #[cfg(feature = "std")]
+            #[cfg(all(feature = "std", unix))]
             mapping: None,
         }
     }
@@ -91,6 +98,7 @@ impl Block {
     #[cfg(feature = "std")]
     #[inline]
     pub(super) fn into_start(self) -> NonNull<u8> {
+        #[cfg(unix)]
         debug_assert!(self.mapping.is_none(), "a mapping cannot be found again by its address");
         core::mem::ManuallyDrop::new(self).start
     }
@@ -108,7 +116,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        #[cfg(feature = "std")]
+        #[cfg(all(feature = "std", unix))]
         if self.mapping.is_some() {
             return;
         }
@@ -125,7 +133,7 @@ fn layout(class: Class) -> Option<Layout> {
     Layout::from_size_align(class.bytes().checked_add(HEADER)?, HEADER).ok()
 }
 
-#[cfg(all(test, feature = "std"))]
+#[cfg(all(test, feature = "std", unix))]
 mod tests {
     use super::{Block, HUGE, PAGE, SHIFTS};
     use crate::buffer::class::Class;

@@ -49,7 +49,7 @@ pub(super) enum Limit {
 }
 
 impl Limit {
-    /// What the environment says; the default where it says nothing.
+    /// The value of the environment variable; the default where it is not set.
     ///
     /// # Panics
     /// When the variable holds no number. [`check_settings`] finds that out before the first buffer.

@@ -31,7 +31,7 @@ pub(crate) struct Template {
 }
 
 impl Draft {
-    /// A recording for an engine that says [what suits it](kiln_ir::Engine::regions).
+    /// A recording for an engine with these [preferences](kiln_ir::Engine::regions).
     pub(crate) fn new(structure: Structure, suited: Regions) -> Draft {
         let Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure, suited);
         let likeness = Likeness::of(&better, suited);
@@ -147,7 +147,7 @@ impl Template {
     }
 }
 
-/// What is taken over of a template.
+/// The parts that are taken over from a template.
 struct Taken {
     /// By the template's own.
     shapes: BTreeMap<Vec<usize>, Shape>,

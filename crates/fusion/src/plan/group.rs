@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 /// More tensors are not read by one kernel: each needs an address register, and hardware has few.
 const MAX_INPUTS: usize = 32;
 
-/// A region has no more members: what is done for a region takes time that grows with the region, and larger ones gain nothing.
+/// A region has no more members: planning a region takes time that grows with it, and larger ones gain nothing.
 const MAX_MEMBERS: usize = Nest::MAX_VALUES;
 
 /// Groups of so few members together are built again to become one, each time that something could make it possible.
@@ -45,11 +45,11 @@ pub(crate) struct Group {
     /// others.
     columns: Vec<u32>,
     body: Body,
-    /// The groups that make what it needs, each once. Some have become part of others since.
+    /// The groups that make its operands, each once. Some have become part of others since.
     before: Vec<usize>,
     /// Those that must run before, of the same [window](order).
     ancestors: Bits,
-    /// The groups of its window that need what it makes. Some have become part of others since.
+    /// The groups of its window that need its results. Some have become part of others since.
     followers: Vec<usize>,
     /// How many members it had together with another when they did not become one.
     refused: BTreeMap<usize, usize>,
@@ -100,7 +100,7 @@ struct Finder<'a> {
     graph: &'a Graph<'a>,
     groups: Vec<Group>,
     of_entry: Vec<Option<usize>>,
-    /// What each group is part of: of itself, as long as it is one.
+    /// The group that each group is part of: itself, as long as it is one.
     became: Vec<usize>,
     /// Kernels that load a large value.
     loaders: BTreeMap<ValueNumber, Vec<usize>>,
@@ -308,7 +308,7 @@ impl Finder<'_> {
             (a.members.len() + b.members.len(), a.body.nest.num_values() + b.body.nest.num_values());
         let refused = [a.refused.get(&other), b.refused.get(&into)].into_iter().flatten().max();
         let has_grown = refused.is_none_or(|refused| members <= FEW || members > refused + refused / 8);
-        // What both load is one value of the kernel.
+        // A value that both load is one value of the kernel.
         members <= MAX_MEMBERS && values <= Nest::MAX_VALUES + MAX_INPUTS && has_grown
     }
 
@@ -326,7 +326,7 @@ impl Finder<'_> {
         [(more, less), (less, more)].into_iter().find(|&(first, second)| follows(first, second))
     }
 
-    /// What [`build`](Finder::build) makes of two such groups, in the time that the second takes: the body of the first is taken.
+    /// The result of [`build`](Finder::build) for two such groups, in the time that the second takes: the body of the first is taken.
     fn append(&mut self, first: usize, second: usize, members: Vec<u32>) -> Option<Built> {
         let entries = self.groups[second].members.clone();
         self.extend(first, &entries, Some(&members)).ok()?;

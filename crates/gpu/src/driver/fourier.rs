@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// A transform with its memory.
 pub struct Transform<M> {
-    /// What is computed.
+    /// The lines and the kind of the transform.
     pub fourier: Arc<Fourier>,
     /// The first elements of the operand and of the result. Lines have no gaps; of complex numbers the real part comes first, the
     /// imaginary one right after it.

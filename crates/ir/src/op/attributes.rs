@@ -336,6 +336,10 @@ named_enum! {
         Nll = "nll",
         /// The rows of a table.
         Embedding = "embedding",
+        /// The classes that become axes with a 1 at their place.
+        OneHot = "one_hot",
+        /// Rows of weights by which classes are drawn: 0 for a row by which that is possible, any other number otherwise.
+        Multinomial = "multinomial",
     }
 }
 
@@ -349,6 +353,14 @@ impl IndexUser {
         let (one, all, places) = match self {
             IndexUser::CrossEntropy | IndexUser::Nll => ("label", "labels", "classes"),
             IndexUser::Embedding => ("index", "indices", "rows"),
+            IndexUser::OneHot => ("class", "classes", "classes"),
+            IndexUser::Multinomial => {
+                let row = index.map_or("a row".into(), |(_, position)| alloc::format!("row {position}"));
+                let problem = alloc::format!("no class can be drawn by the weights of {row}");
+                return crate::Error::value(self.name(), problem).hint(
+                    "weights are finite and not negative, and every class that is drawn needs one above 0",
+                );
+            }
         };
         let place = match index {
             Some((index, position)) => alloc::format!("{one} {index} at position {position}"),

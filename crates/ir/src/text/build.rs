@@ -84,7 +84,11 @@ impl<'t> Given<'t> {
             "slice_update" => Ok(Op::SliceUpdate { slices: self.slices()?, mode: self.mode()? }),
             "nonzero" => Ok(Op::NonZero { index: self.dtype("index")? }),
             "check_index" => {
-                let user = self.word("user", "cross_entropy, nll or embedding", IndexUser::from_name)?;
+                let user = self.word(
+                    "user",
+                    "cross_entropy, nll, embedding, one_hot or multinomial",
+                    IndexUser::from_name,
+                )?;
                 Ok(Op::CheckIndex { length: self.int("length")?, user })
             }
             "recover" => Ok(Op::Recover { watched: self.int("watched")? }),

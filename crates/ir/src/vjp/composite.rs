@@ -62,7 +62,7 @@ impl<'e> Rule<'_, 'e> {
     }
 
     /// The transform is a symmetric complex matrix: its transpose as a real map is the transform with the other
-    /// sign. Half a spectrum stands for the other half too, so that what is mirrored counts twice on the way to real numbers, and
+    /// sign. Half a spectrum stands for the other half too, so that mirrored frequencies count twice on the way to real numbers, and
     /// its gradient half on the way back.
     pub(super) fn fft(&self, kind: FftKind, axis: usize, inverse: bool) -> Gradients<'e> {
         let run = |kind: FftKind, parts: Operands| {

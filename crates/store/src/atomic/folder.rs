@@ -14,7 +14,7 @@ use crate::error::{Result, StoreError};
 /// Which files a folder has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FolderKind {
-    /// What such a folder is, for messages.
+    /// The kind of folder, for messages.
     pub(crate) name: &'static str,
     /// The file that each such folder has.
     pub(crate) index: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct FolderKind {
     pub(crate) files: &'static [&'static str],
 }
 
-/// What systems put into folders that somebody looks at.
+/// Files that operating systems put into folders that somebody looks at.
 const SYSTEM_FILES: [&str; 3] = [".DS_Store", "Thumbs.db", "desktop.ini"];
 
 impl FolderKind {
@@ -138,7 +138,7 @@ impl FolderWriter {
         Ok(())
     }
 
-    /// Removes what writers left that did not come to their end, and brings back a folder that was moved away and
+    /// Removes the leftovers of interrupted writers, and brings back a folder that was moved away and
     /// never replaced.
     fn remove_leftovers(&self) -> io::Result<()> {
         if !self.lock.is_exclusive() {

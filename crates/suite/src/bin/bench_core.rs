@@ -3,6 +3,7 @@
 //! `bench_core` prints a table; `bench_core --json` one line for each figure:
 //! `{"name": "…", "measured": 98.2, "unit": "ns", "target": 120}`. Run it in release mode.
 
+use kiln_suite::figure::{Figure, median};
 use kiln_tensor::{Autodiff, Backend, Flex, Tensor};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -41,32 +42,6 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// One measured number. Smaller is better.
-struct Figure {
-    name: &'static str,
-    measured: f64,
-    unit: &'static str,
-    target: Option<f64>,
-}
-
-impl Figure {
-    fn json(&self) -> String {
-        let target = self.target.map_or("null".into(), |target| target.to_string());
-        let Figure { name, measured, unit, .. } = self;
-        format!(r#"{{"name": "{name}", "measured": {measured:.1}, "unit": "{unit}", "target": {target}}}"#)
-    }
-
-    fn row(&self) -> String {
-        let (target, verdict) = match self.target {
-            Some(target) if self.measured <= target => (target.to_string(), "met"),
-            Some(target) => (target.to_string(), "missed"),
-            None => ("-".into(), ""),
-        };
-        let Figure { name, measured, unit, .. } = self;
-        format!("{name:<56} {measured:>9.1} {unit:<12} {target:>7}  {verdict}")
-    }
-}
-
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let json = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -85,12 +60,7 @@ fn main() -> ExitCode {
         eprintln!("this is a debug build: run with `--release` for figures that count");
     }
     let figures = figures();
-    if !json {
-        println!("{:<56} {:>9} {:<12} {:>7}", "figure", "measured", "unit", "target");
-    }
-    for figure in &figures {
-        println!("{}", if json { figure.json() } else { figure.row() });
-    }
+    print!("{}", Figure::lines(&figures, json));
     ExitCode::SUCCESS
 }
 
@@ -156,11 +126,6 @@ fn backward(a: &Tensor<Autodiff<Flex>, 1>, b: &Tensor<Autodiff<Flex>, 1>) -> f64
         measure();
     });
     median((0..CHAINS).map(|_| measure()).collect())
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn allocations<T>(op: impl Fn() -> T) -> f64 {

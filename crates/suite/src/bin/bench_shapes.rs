@@ -1,4 +1,4 @@
-//! What changing shapes cost: the time of a training step when each step has another batch length.
+//! The cost of changing shapes: the time of a training step when each step has another batch length.
 //!
 //! `bench_shapes` prints a table; `bench_shapes --json` one line for each figure:
 //! `{"name": "…", "measured": 1.2, "unit": "x", "target": 1.3}`. `--backend NAME` says where: `cpu` (the default), `flex`,
@@ -9,6 +9,7 @@
 
 use kiln_nn::{GradientsParams, Linear, LinearConfig};
 use kiln_optim::{AdamConfig, Optimizer};
+use kiln_suite::figure::{Figure, median};
 #[cfg(feature = "cuda")]
 use kiln_tensor::Cuda;
 use kiln_tensor::{Autodiff, Backend, Cpu, Distribution, Flex, Int, Tensor, activation, loss};
@@ -40,32 +41,6 @@ const SEEN_TARGET: f64 = 1.3;
 /// The same of a step with a length that was never seen.
 const NEVER_SEEN_TARGET: f64 = 3.0;
 
-/// One measured number. Smaller is better.
-struct Figure {
-    name: &'static str,
-    measured: f64,
-    unit: &'static str,
-    target: Option<f64>,
-}
-
-impl Figure {
-    fn json(&self) -> String {
-        let target = self.target.map_or("null".into(), |target| target.to_string());
-        let Figure { name, measured, unit, .. } = self;
-        format!(r#"{{"name": "{name}", "measured": {measured:.3}, "unit": "{unit}", "target": {target}}}"#)
-    }
-
-    fn row(&self) -> String {
-        let (target, verdict) = match self.target {
-            Some(target) if self.measured <= target => (target.to_string(), "met"),
-            Some(target) => (target.to_string(), "missed"),
-            None => ("-".into(), ""),
-        };
-        let Figure { name, measured, unit, .. } = self;
-        format!("{name:<56} {measured:>9.2} {unit:<5} {target:>7}  {verdict}")
-    }
-}
-
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let mut words = words.iter().map(String::as_str).peekable();
@@ -94,12 +69,7 @@ fn main() -> ExitCode {
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build: run with `--release` for figures that count");
     }
-    if !json {
-        println!("{:<56} {:>9} {:<5} {:>7}", "figure", "measured", "unit", "target");
-    }
-    for figure in &figures {
-        println!("{}", if json { figure.json() } else { figure.row() });
-    }
+    print!("{}", Figure::lines(&figures, json));
     ExitCode::SUCCESS
 }
 
@@ -190,9 +160,4 @@ impl<B: Backend, O: Optimizer> Training<B, O> {
         assert!(loss.is_finite(), "the loss is {loss}");
         started.elapsed().as_secs_f64() * 1e3
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

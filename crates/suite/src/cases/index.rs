@@ -180,7 +180,7 @@ fn checked() -> Vec<Case> {
     cases
 }
 
-/// What is not poisoned.
+/// Recoveries of values that are not poisoned.
 fn recovered() -> Vec<Case> {
     const OUTSIDE: Grad = Grad::None("what is left of a failed computation has no gradient");
     let mut cases = Vec::new();

@@ -29,11 +29,9 @@ const MOST_DIRECT_ROWS: usize = 25;
 /// Differences that engines without fusion may store at once.
 const MOST_DIFFERENCES: usize = 1 << 26;
 
-/// So many numbers have no address.
-const MAX_BINS: usize = isize::MAX as usize / 8;
-
-/// The greatest number of counts of a `bincount`: 1 GiB of `i32`.
-const MOST_COUNTS: usize = 1 << 28;
+/// The greatest number of bins of a histogram, and of counts of a `bincount`: 1 GiB of `i32`. More are a mistake in an argument or
+/// in the data, which is an error before anything is allocated.
+const MOST_BINS: usize = 1 << 28;
 
 impl AnyTensor {
     /// The covariance matrix of variables whose observations lie along an axis. See
@@ -50,7 +48,7 @@ impl AnyTensor {
         let degrees = (rows.shape()[1] as f64 - correction).max(0.0);
         let mean = rows.clone().mean_over(&[1])?;
         let near = rows.binary(Binary::Sub, mean)?;
-        // What the mean was rounded by.
+        // The rounding error of the mean.
         let rest = near.clone().mean_over(&[1])?;
         let centered = near.binary(Binary::Sub, rest)?;
         let turned = centered.clone().transpose()?;
@@ -120,8 +118,8 @@ impl AnyTensor {
         if bins == 0 {
             return wrong("needs at least 1 bin");
         }
-        if bins >= MAX_BINS {
-            return wrong(&format!("{bins} bins are more than memory holds"));
+        if bins > MOST_BINS {
+            return wrong(&format!("{bins} bins are more than {MOST_BINS}"));
         }
         let (low, high) = match range {
             Some((low, high)) if !(low.is_finite() && high.is_finite() && low <= high) => {
@@ -210,14 +208,14 @@ impl AnyTensor {
         }
         let greatest = extremes.last().copied();
         let length = greatest.map_or(0, |greatest| greatest as usize + 1).max(min_length);
-        if length > MOST_COUNTS {
+        if length > MOST_BINS {
             let what = match greatest {
                 Some(greatest) if greatest as usize >= min_length => format!("the number {greatest}"),
                 Some(_) | None => format!("a length of {min_length}"),
             };
             return Err(Error::type_error("bincount", format!("{what} asks for too many counts"), &[self.ty().into()])
                 .hint(format!(
-                    "each number from 0 on has a count, {MOST_COUNTS} at most: `unique_with_counts` counts sparse numbers"
+                    "each number from 0 on has a count, {MOST_BINS} at most: `unique_with_counts` counts sparse numbers"
                 )));
         }
         let ty = match &weights {

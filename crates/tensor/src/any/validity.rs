@@ -54,7 +54,7 @@ impl AnyTensor {
         Ok(Recovered { tensors, ok, cause })
     }
 
-    /// The index, whose entries must be in `0..length`: the error of one that is not names what the user called.
+    /// The index, whose entries must be in `0..length`: the error of one that is not names the function that the user called.
     pub(crate) fn checked_for(self, user: IndexUser, length: usize) -> Result<AnyTensor> {
         self.apply(&Op::CheckIndex { length, user }).map_err(|error| error.in_op(user.name()))
     }

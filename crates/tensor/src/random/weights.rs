@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use kiln_ir::{
-    Comparison, Custom, CustomOp, Op, OperandType, Reduction, ResultTypes, Shape, TensorData, TensorType, Var,
+    Comparison, Custom, CustomOp, IndexUser, Op, OperandType, Reduction, ResultTypes, Shape, TensorData, Var,
 };
 
 /// `(weights) -> weights`, poisoned where no class can be drawn by the weights of a row, the last axis.
@@ -43,7 +43,7 @@ impl CustomOp for CheckedWeights {
         }
     }
 
-    /// An index out of range, at the row's position, is the error where the data stays on a device.
+    /// Where the data stays on a device, the error names the row alone.
     fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
         let weights = &inputs[0];
         let last = weights.rank() - 1;
@@ -55,8 +55,10 @@ impl CustomOp for CheckedWeights {
         let enough = weights.scalar(least).compare(Comparison::Le, &positive);
         // 0 for a row of weights, -1 for any other.
         let index = all.and(&enough).cast(DType::I32) - all.scalar(1);
-        let nothing = Var::zeros(weights.engine(), TensorType::new([1], weights.dtype()));
-        Some(alloc::vec![weights + nothing.take(0, &index)])
+        let (rows, beside) = (weights.shape().without(last), index.shape());
+        let check = Op::CheckIndex { length: 1, user: IndexUser::Multinomial };
+        let zeros = index.reshape(rows).apply(check, &[]).reshape(beside).cast(weights.dtype());
+        Some(alloc::vec![weights + zeros])
     }
 
     fn batched(&self) -> Option<Custom> {

@@ -64,6 +64,10 @@ impl CustomOp for &'static Bound {
         Some(alloc::vec![inputs[0].binary(self.function, &inputs[1])])
     }
 
+    fn equivalent(&self) -> Option<Op> {
+        Some(Op::Binary(self.function))
+    }
+
     fn saved(&self) -> Saved {
         Saved { inputs: 1, outputs: 0 }
     }

@@ -905,10 +905,10 @@ pub(super) const K1_FAR: Polynomial = Polynomial {
 /// The positive root of the digamma function, and what `f64` leaves out of it.
 pub(super) const DIGAMMA_ROOT: [f64; 2] = [1.461_632_144_968_362_2, 9.549995429965697e-17];
 
-/// The first two positive zeros of J₀, each with what `f64` leaves out of it.
+/// The first two positive zeros of J₀, each with its remainder beyond `f64`.
 pub(super) const J0_ZEROS: [[f64; 2]; 2] =
     [[2.404_825_557_695_773, -1.176691651530894e-16], [5.520_078_110_286_311, 8.088597146146722e-17]];
 
-/// The first two positive zeros of J₁, each with what `f64` leaves out of it.
+/// The first two positive zeros of J₁, each with its remainder beyond `f64`.
 pub(super) const J1_ZEROS: [[f64; 2]; 2] =
     [[3.831_705_970_207_512_5, -1.5269184090088067e-16], [7.015_586_669_815_619, -9.414165653410389e-17]];

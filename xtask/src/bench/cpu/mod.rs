@@ -1,5 +1,6 @@
 //! `cargo xtask bench cpu`: Kiln and other frameworks on the same workloads, interleaved in one run.
 
+mod against;
 mod peers;
 mod rows;
 mod weights;
@@ -7,8 +8,8 @@ mod weights;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::measure::{self, start_all};
-use super::peer::Peer;
+use super::measure::{self, Outcome, Player, Turns, start_all};
+use super::peer::{Peer, Skipped};
 use super::report::Report;
 use super::row::{Kind, Row, select};
 use super::{DEFAULT_REPEATS, Scratch, frameworks, machine, number_of, repeats, with_notes, words_of, write};
@@ -19,7 +20,7 @@ pub(crate) use rows::ROWS;
 
 const ACCEPTS: Accepts = Accepts {
     flags: &[],
-    options: &["--peers", "--only", "--threads", "--repeats", "--kiln-backend", "--record"],
+    options: &["--peers", "--only", "--threads", "--repeats", "--kiln-backend", "--record", "--against"],
     words: false,
 };
 
@@ -36,6 +37,7 @@ struct Options<'a> {
     repeats: usize,
     backend: Option<&'a str>,
     record: Option<&'a Path>,
+    against: Option<&'a Path>,
 }
 
 /// `cargo xtask bench cpu`.
@@ -43,18 +45,15 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
     let options = Options::read(&args)?;
     let bench = Workspace::load()?.root.join(FOLDER);
+    if let Some(program) = options.against {
+        // First, because building takes minutes.
+        let before = peers::before(program, &bench, options.threads, options.backend)?;
+        let kiln = peers::kiln(&bench, options.threads, options.backend)?;
+        return against::run(&options, &kiln, before);
+    }
     let kiln = peers::kiln(&bench, options.threads, options.backend)?;
     let (others, skipped) = peers::others(&bench, options.threads, &options.frameworks);
-    let mut report = Report {
-        kind: "CPU",
-        place: format!("{} threads", options.threads),
-        threads: options.threads,
-        limit: None,
-        bandwidth: None,
-        peers: Vec::new(),
-        skipped,
-        results: Vec::new(),
-    };
+    let mut report = report(&options, skipped);
     measure_all(&options, &kiln, &others, &mut report)?;
     print!("{}", report.text());
     if let Some(file) = options.record {
@@ -63,26 +62,58 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Ok(if report.failures().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// A report of nothing yet.
+fn report(options: &Options, skipped: Vec<Skipped>) -> Report {
+    Report {
+        kind: "CPU",
+        place: format!("{} threads", options.threads),
+        threads: options.threads,
+        limit: None,
+        bandwidth: None,
+        peers: Vec::new(),
+        skipped,
+        results: Vec::new(),
+    }
+}
+
 /// Starts everybody, and measures the rows one by one.
 fn measure_all(options: &Options, kiln: &Peer, others: &[Peer], report: &mut Report) -> Result<(), String> {
     let mut players = start_all(kiln, others, report)?;
     report.limit = players[0].limit();
     let scratch = Scratch::new("cpu")?;
     for row in &options.rows {
-        let file = scratch.path.join("weights.safetensors");
-        if row.kind == Kind::Load {
-            weights::write(&file)?;
-        }
-        let path = if row.kind == Kind::Load { file.to_string_lossy() } else { "".into() };
-        let outcomes = measure::measure(row, &mut players, options.repeats, &path);
+        let outcomes = measure_row(row, &mut players, Turns::of_frameworks(options.repeats), &scratch)?;
         print!("{}", report.json_lines(row, &outcomes));
         report.results.push((row, outcomes));
     }
     Ok(())
 }
 
+/// Measures one row, with the file of weights where it needs that.
+fn measure_row(
+    row: &Row,
+    players: &mut [Player],
+    turns: Turns,
+    scratch: &Scratch,
+) -> Result<Vec<Outcome>, String> {
+    let file = scratch.path.join("weights.safetensors");
+    if row.kind == Kind::Load {
+        weights::write(&file)?;
+    }
+    let path = if row.kind == Kind::Load { file.to_string_lossy() } else { "".into() };
+    Ok(measure::measure(row, players, turns, &path))
+}
+
 impl<'a> Options<'a> {
     fn read(args: &'a Args) -> Result<Options<'a>, String> {
+        let against = args.last("--against").map(Path::new);
+        if let Some(other) = ["--peers", "--record"].into_iter().find(|option| args.last(option).is_some())
+            && against.is_some()
+        {
+            return Err(format!(
+                "{other} beside --against\n  hint: --against compares two programs of Kiln, without other frameworks"
+            ));
+        }
         let available = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Options {
             frameworks: frameworks(&words_of(args, "--peers"), FRAMEWORKS)?,
@@ -91,6 +122,7 @@ impl<'a> Options<'a> {
             repeats: repeats(args, DEFAULT_REPEATS)?,
             backend: args.last("--kiln-backend"),
             record: args.last("--record").map(Path::new),
+            against,
         })
     }
 }
@@ -118,6 +150,8 @@ mod tests {
         let see = |options: Options| (options.frameworks.join(" "), options.rows.len(), options.threads);
         assert_eq!(read(&words, see), Ok(("torch candle".to_owned(), 3, 3)));
         assert_eq!(read(&["--peers", "none"], |options| options.frameworks.len()), Ok(0));
+        let against = |options: Options| options.against.map(Path::to_owned);
+        assert_eq!(read(&["--against", "old/bench-kiln"], against), Ok(Some("old/bench-kiln".into())));
     }
 
     #[test]
@@ -129,6 +163,8 @@ mod tests {
         assert!(problem(&["--threads", "0"]).contains("from 1"));
         assert!(problem(&["--threads", "two"]).contains("`two`"));
         assert!(problem(&["softmax"]).contains("softmax"));
+        assert!(problem(&["--against", "p", "--peers", "torch"]).contains("--peers beside --against"));
+        assert!(problem(&["--record", "f", "--against=p"]).contains("--record beside --against"));
     }
 
     #[test]

@@ -11,16 +11,43 @@ pub(crate) const FRAMEWORKS: &[&str] = &["torch", "burn", "candle"];
 
 /// Kiln's program, built.
 pub(crate) fn kiln(bench: &Path, threads: usize, backend: Option<&str>) -> Result<Peer, String> {
-    process::run(process::cargo(bench).args(["build", "--release", "--quiet", "-p", "bench-kiln"]))?;
+    let mut command = process::cargo(bench);
+    command.args(["build", "--release", "--quiet", "--target-dir", "target", "-p", "bench-kiln"]);
+    process::run(&mut command)?;
+    Ok(of_kiln("kiln", bench.join("target/release/bench-kiln"), bench, threads, backend))
+}
+
+/// Kiln's program of another tree, which somebody built.
+pub(crate) fn before(
+    program: &Path,
+    bench: &Path,
+    threads: usize,
+    backend: Option<&str>,
+) -> Result<Peer, String> {
+    let hint =
+        "a built bench-kiln: `cargo build --release -p bench-kiln` in the folder bench of the other tree";
+    let found = std::path::absolute(program).ok().filter(|path| path.is_file());
+    let found =
+        found.ok_or_else(|| format!("--against: no program at {}\n  hint: {hint}", program.display()))?;
+    Ok(of_kiln("before", found, bench, threads, backend))
+}
+
+fn of_kiln(
+    name: &'static str,
+    program: PathBuf,
+    bench: &Path,
+    threads: usize,
+    backend: Option<&str>,
+) -> Peer {
     let backend = backend.iter().flat_map(|name| ["--backend".to_owned(), (*name).to_owned()]);
-    Ok(Peer {
-        name: "kiln",
+    Peer {
+        name,
         measures_memory: true,
-        program: bench.join("target/release/bench-kiln"),
+        program,
         arguments: ["--threads".to_owned(), threads.to_string()].into_iter().chain(backend).collect(),
         environment: vec![("KILN_NUM_THREADS", threads.to_string())],
         folder: bench.to_owned(),
-    })
+    }
 }
 
 /// The programs of these frameworks, and those that cannot run here.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use super::measure::{self, Measured, Outcome, Player, start_all};
+use super::measure::{self, Measured, Outcome, Player, Turns, start_all};
 use super::peer::{Peer, Skipped};
 use super::report::Report;
 use super::row::select;
@@ -68,7 +68,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     };
     let mut players = start_all(&kiln, &others, &mut report)?;
     for row in rows {
-        let outcomes = measure::measure(row, &mut players, repeats, "");
+        let outcomes = measure::measure(row, &mut players, Turns::of_frameworks(repeats), "");
         print!("{}", report.json_lines(row, &outcomes));
         report.results.push((row, outcomes));
     }

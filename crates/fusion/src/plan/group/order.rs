@@ -1,7 +1,7 @@
-//! What must run before what.
+//! The order in which groups must run.
 //!
-//! Each group knows the groups that make what it needs, and which others must have run by then. The latter are known within a
-//! window of groups only, so that what an entry takes does not grow with the recording: groups of a window that is over get no
+//! Each group knows the groups that make its operands, and which others must have run by then. The latter are known within a
+//! window of groups only, so that the cost of an entry does not grow with the recording: groups of a window that is over get no
 //! more members, so that nothing leads from a later window back into it.
 
 use super::Finder;
@@ -74,12 +74,12 @@ impl Finder<'_> {
         found
     }
 
-    /// Whether two groups are so near that it is known what lies between.
+    /// Whether two groups are so near that the groups between them are known.
     pub(super) fn are_near(&self, a: usize, b: usize) -> bool {
         is_same_window(a, b)
     }
 
-    /// What a group is part of now.
+    /// The group that a group is part of now.
     fn became(&mut self, mut group: usize) -> usize {
         while self.became[group] != group {
             self.became[group] = self.became[self.became[group]];
@@ -88,7 +88,7 @@ impl Finder<'_> {
         group
     }
 
-    /// Takes out the groups that make what one needs: as they are now, each once.
+    /// Takes out the groups that make the operands of one: as they are now, each once.
     fn resolved(&mut self, group: usize) -> Vec<usize> {
         let mut before = core::mem::take(&mut self.groups[group].before);
         before.iter_mut().for_each(|maker| *maker = self.became(*maker));
@@ -97,7 +97,7 @@ impl Finder<'_> {
         before
     }
 
-    /// Notes that a group needs what others make.
+    /// Notes that a group needs results of others.
     pub(super) fn add_before(&mut self, group: usize, makers: &[usize]) {
         let mut before = self.resolved(group);
         let mut makers: Vec<usize> = makers.iter().copied().filter(|&maker| maker != group).collect();
@@ -119,7 +119,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Notes that a group is part of another of its window: what came after the one that is gone comes after the one that is left.
+    /// Notes that a group is part of another of its window: groups after the one that is gone come after the one that is left.
     pub(super) fn become_part(&mut self, gone: usize, into: usize) {
         self.became[gone] = into;
         let before = core::mem::take(&mut self.groups[gone].before);
@@ -153,7 +153,7 @@ impl Finder<'_> {
                 let ancestors = &mut self.groups[later].ancestors;
                 let had = gone.is_some_and(|gone| ancestors.has(gone));
                 gone.into_iter().for_each(|gone| ancestors.clear(gone));
-                // What comes after one that knows already knows as well.
+                // The groups after one that knows already know as well.
                 if had || !added.is_within(ancestors) {
                     ancestors.join(added);
                     left.push(later);
@@ -163,7 +163,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Makes what each group needs name the groups as they are in the end.
+    /// Makes the operands of each group name the groups as they are in the end.
     pub(super) fn settle_order(&mut self) {
         for group in 0..self.groups.len() {
             self.groups[group].before = self.resolved(group);

@@ -30,16 +30,16 @@ struct Again<'a> {
     readers: &'a [Readers],
     /// Entries that the group computes again already.
     added: BTreeSet<u32>,
-    /// What it loads.
+    /// The values that it loads.
     loaded: BTreeSet<ValueNumber>,
 }
 
-/// What a value is computed from.
+/// The way from stored values to one that is computed again.
 #[derive(Default)]
 struct Chain {
     /// The entries that compute it.
     entries: BTreeSet<u32>,
-    /// What is stored besides it that they compute it from.
+    /// The stored values that they compute it from.
     from: BTreeSet<ValueNumber>,
 }
 
@@ -176,7 +176,7 @@ impl Finder<'_> {
         readers
     }
 
-    /// What a value is computed from; `None` where something on the way is neither stored nor elementwise, or there is too much of it.
+    /// The way to a value from stored ones; `None` where something on the way is neither stored nor elementwise, or there is too much of it.
     fn chain(&self, again: &Again<'_>, wanted: ValueNumber) -> Option<Chain> {
         let mut chain = Chain::default();
         let mut left: SmallVec<[ValueNumber; 16]> = smallvec![wanted];

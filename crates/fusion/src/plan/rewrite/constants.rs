@@ -43,7 +43,7 @@ struct Filled {
     elements: Vec<usize>,
 }
 
-/// What becomes of one number repeated.
+/// The result of combining one number with itself.
 enum Combined {
     Same,
     Times(usize),
@@ -67,7 +67,7 @@ impl Filled {
         filled
     }
 
-    /// The number that a reduction combines with itself, and what that gives.
+    /// The number that a reduction combines with itself, and the result.
     fn reduced(&self, entry: &Entry) -> Option<(Source, Combined)> {
         let (Op::Reduce { reduction, .. }, [Source::Result(x)]) = (&entry.op, entry.operands.as_slice())
         else {

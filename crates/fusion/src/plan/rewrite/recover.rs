@@ -1,4 +1,4 @@
-//! What is recovered need not be stored for it: only what it comes from that can fail is looked at.
+//! A recovered value need not be stored for that: only its inputs that can fail are looked at.
 //!
 //! Gradients are then computed and used in one kernel, although all of them wait for the flag. Where something failed, the
 //! engine [selects past the poison](kiln_ir::Regions::selects_past_poison). Memory that runs out is not foreseen: it poisons what
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use kiln_ir::{Op, TensorType};
 use smallvec::SmallVec;
 
-/// The recording with what is recovered in the place of its recovered form, where nobody else sees that.
+/// The recording with operands of recoveries in the place of their results, where nobody else sees that.
 pub(super) fn narrowed(original: &Structure) -> Rewritten {
     let mut out = Rewritten::new(&original.externals);
     let mut places: Vec<u32> = Vec::new();
@@ -59,11 +59,11 @@ struct Graph<'a> {
     types: Vec<TensorType>,
 }
 
-/// What becomes of the operands of a recovery.
+/// The operands of a recovery, by their treatment.
 struct Split {
     /// Those that it goes on to recover, by their places.
     kept: SmallVec<[usize; 4]>,
-    /// What the others come from that can fail.
+    /// The inputs of the others that can fail.
     sources: Vec<Source>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{AnyTensor, Axis, Error, Number, Result, Shape, TensorType};
 use alloc::format;
-use kiln_ir::Comparison;
+use kiln_ir::{Comparison, IndexUser};
 
 impl AnyTensor {
     /// Each number as a last axis with 1 at its place and 0 elsewhere. A number that is no class is an error of the value,
@@ -49,8 +49,8 @@ impl AnyTensor {
         Ok((here, ty))
     }
 
-    /// The same numbers, which must be classes: reading its own class leaves a number as it is, and makes one out of range an
-    /// error of the value. A float that is no whole number becomes index -1, which is never a class.
+    /// The same numbers, which must be classes: one out of range is an error of the value. A float that is no whole number
+    /// becomes -1, which is never a class.
     fn classes_below(self, classes: usize) -> Result<AnyTensor> {
         if self.dtype().is_bool() {
             return Ok(self);
@@ -58,14 +58,13 @@ impl AnyTensor {
         let dtype = self.dtype();
         let numbers = self.widened()?;
         let index = if numbers.dtype().is_int() {
-            numbers.clone()
+            numbers
         } else {
             let index = numbers.clone().cast(numbers.stack().int_dtype())?;
             let is_whole = numbers.clone().compare(Comparison::Eq, index.clone().cast(numbers.dtype())?)?;
             let none = AnyTensor::full(index.ty().with_shape([]), -1, index.stack())?;
             is_whole.if_else(index, none)?
         };
-        let classes = AnyTensor::iota(TensorType::new([classes], numbers.dtype()), 0, numbers.stack())?;
-        classes.take(0, index)?.cast(dtype)
+        index.checked_for(IndexUser::OneHot, classes)?.cast(dtype)
     }
 }

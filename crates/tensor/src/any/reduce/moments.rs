@@ -87,8 +87,8 @@ impl AnyTensor {
 
 /// Of floats of at least 32 bits: the variance over the square of a scale, the scale, and the mean.
 ///
-/// Numbers over a power of two near the greatest have squares that neither overflow nor vanish. Of what they differ by
-/// from a rounded mean, the mean of that is taken off again: `Σ d² - (Σ d)² / n`, the corrected two-pass algorithm of
+/// Numbers over a power of two near the greatest have squares that neither overflow nor vanish. Of their differences
+/// from a rounded mean, the mean is taken off again: `Σ d² - (Σ d)² / n`, the corrected two-pass algorithm of
 /// [Chan, Golub and LeVeque 1983](https://doi.org/10.1080/00031305.1983.10483115). Neither scale nor rounded mean
 /// changes the result, so that both are constants to its gradient.
 fn scaled_moments<'e>(x: &Var<'e>, axes: &[usize], count: f64, degrees: f64) -> [Var<'e>; 3] {

@@ -1,0 +1,286 @@
+//! `cargo xtask bench cpu --against PATH`: Kiln's program and one of another tree, in turns on the same workloads.
+
+use std::process::ExitCode;
+
+use super::super::Scratch;
+use super::super::measure::{Outcome, Turns, start_all};
+use super::super::peer::Peer;
+use super::super::report::{Report, time};
+use super::super::row::Row;
+use super::{Options, measure_row};
+use crate::table;
+
+/// Turns of each program on each workload.
+const ROUNDS: usize = 9;
+/// Turns of each program on a workload that seems slower, which is measured again alone.
+const AGAIN: usize = 40;
+/// Milliseconds of a turn: longer than beside other frameworks, since small differences are looked for.
+const TURN: f64 = 40.0;
+/// A workload is slower if the median ratio is less than this.
+const LEAST: f64 = 0.98;
+
+/// Compares both programs, prints the table, and fails where a workload is slower or failed.
+pub(super) fn run(options: &Options, kiln: &Peer, before: Peer) -> Result<ExitCode, String> {
+    let mut report = super::report(options, Vec::new());
+    let others = [before];
+    let mut players = start_all(kiln, &others, &mut report)?;
+    if let Some(skipped) = report.skipped.first() {
+        return Err(format!("--against: {}", skipped.reason));
+    }
+    let scratch = Scratch::new("against")?;
+    compare(&options.rows, &mut report, |row, rounds| {
+        measure_row(row, &mut players, in_turns(rounds, options.repeats), &scratch)
+    })?;
+    print!("{}", text(&report));
+    let good = slower(&report).is_empty() && report.failures().is_empty();
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn in_turns(rounds: usize, repeats: usize) -> Turns {
+    Turns { rounds, back_and_forth: true, repeats, milliseconds: TURN }
+}
+
+/// Measures all rows with [`ROUNDS`] turns, and then those that seem slower with [`AGAIN`], whose results replace the first.
+fn compare(
+    rows: &[&'static Row],
+    report: &mut Report,
+    mut measure: impl FnMut(&Row, usize) -> Result<Vec<Outcome>, String>,
+) -> Result<(), String> {
+    for &row in rows {
+        let outcomes = measure(row, ROUNDS)?;
+        print!("{}", report.json_lines(row, &outcomes));
+        report.results.push((row, outcomes));
+    }
+    for place in 0..rows.len() {
+        let (row, first) = &report.results[place];
+        if Change::of(first).is_some_and(|change| change.is_slower()) {
+            let row = *row;
+            eprintln!("{} seems slower, again with {AGAIN} turns", row.name);
+            let outcomes = measure(row, AGAIN)?;
+            print!("{}", report.json_lines(row, &outcomes));
+            report.results[place].1 = outcomes;
+        }
+    }
+    Ok(())
+}
+
+/// The time before divided by the time now, of the two turns of each round: more than 1 is faster now.
+#[derive(Debug, Clone, PartialEq)]
+struct Change {
+    /// Of each round, in increasing order.
+    ratios: Vec<f64>,
+}
+
+impl Change {
+    /// The change between the outcomes of Kiln now and before; `None` where one of them has no times.
+    fn of(outcomes: &[Outcome]) -> Option<Change> {
+        let [now, before] = outcomes else { return None };
+        let (now, before) = (&now.measured()?.turns, &before.measured()?.turns);
+        let mut ratios: Vec<f64> = before.iter().zip(now).map(|(before, now)| before / now).collect();
+        ratios.sort_by(f64::total_cmp);
+        (!ratios.is_empty()).then_some(Change { ratios })
+    }
+
+    /// The ratio that this share of all ratios is below, interpolated linearly.
+    fn quantile(&self, share: f64) -> f64 {
+        let place = share * (self.ratios.len() - 1) as f64;
+        let (below, above) = (place.floor() as usize, place.ceil() as usize);
+        self.ratios[below] + (self.ratios[above] - self.ratios[below]) * place.fract()
+    }
+
+    fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    fn is_slower(&self) -> bool {
+        self.median() < LEAST
+    }
+}
+
+/// The names of the workloads that are slower now.
+fn slower(report: &Report) -> Vec<&'static str> {
+    let is_slower = |outcomes: &[Outcome]| Change::of(outcomes).is_some_and(|change| change.is_slower());
+    report.results.iter().filter(|(_, outcomes)| is_slower(outcomes)).map(|(row, _)| row.name).collect()
+}
+
+fn cells(row: &Row, outcomes: &[Outcome]) -> Vec<String> {
+    let mut cells = vec![row.name.to_owned()];
+    cells.extend(outcomes.iter().rev().map(|outcome| time(row, outcome)));
+    match Change::of(outcomes) {
+        Some(change) => cells.extend([
+            format!("{:.3}", change.median()),
+            format!("{:.3} to {:.3}", change.quantile(0.25), change.quantile(0.75)),
+            change.ratios.len().to_string(),
+            if change.is_slower() { "slower".to_owned() } else { String::new() },
+        ]),
+        None => {
+            let unknown = |outcome: Option<&Outcome>| matches!(outcome, Some(Outcome::Unsupported(_)));
+            let verdict = match (unknown(outcomes.get(1)), unknown(outcomes.first())) {
+                (true, true) => "unknown to both",
+                (true, false) => "unknown before",
+                (false, true) => "unknown now",
+                (false, false) => "failed",
+            };
+            cells.extend(["-", "-", "-", verdict].map(str::to_owned));
+        }
+    }
+    cells
+}
+
+/// The table with the failures under it; the last line is the geometric mean of the ratios.
+fn text(report: &Report) -> String {
+    let mut rows = vec![table::row(["workload", "before", "now", "before/now", "quartiles", "turns", ""])];
+    rows.extend(report.results.iter().map(|(row, outcomes)| cells(row, outcomes)));
+    let mut text = format!(
+        "\nMedian milliseconds on {}; before/now: the median ratio of the turns, more than 1 is faster now.\n\n{}\n",
+        report.place,
+        table::plain(&rows)
+    );
+    for failure in report.failures() {
+        text += &format!("Failed: {failure}.\n");
+    }
+    let slower = slower(report);
+    if !slower.is_empty() {
+        text += &format!("Below {LEAST} in {AGAIN} turns: {}.\n", slower.join(", "));
+    }
+    let changes: Vec<Change> =
+        report.results.iter().filter_map(|(_, outcomes)| Change::of(outcomes)).collect();
+    let logarithms: f64 = changes.iter().map(|change| change.median().ln()).sum();
+    let mean = match changes.len() {
+        0 => "none, both programs have no workload in common".to_owned(),
+        count => format!("{:.3}", (logarithms / count as f64).exp()),
+    };
+    text + &format!("geo-mean before/now: {mean}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::measure::{Measured, Player};
+    use super::super::super::row::select;
+    use super::super::{ROWS, peers, report as empty_report};
+    use super::*;
+    use crate::args::Args;
+    use std::path::Path;
+
+    fn turns(of: &[f64]) -> Outcome {
+        Outcome::Measured(Measured { times: of.to_vec(), turns: of.to_vec(), ..Measured::default() })
+    }
+
+    fn unknown() -> Outcome {
+        Outcome::Unsupported("no workload is called so".into())
+    }
+
+    fn rows(names: &[&str]) -> Vec<&'static Row> {
+        names.iter().map(|name| select(ROWS, &[name]).unwrap()[0]).collect()
+    }
+
+    fn report() -> Report {
+        let args = Args::default();
+        let mut report = empty_report(&Options::read(&args).unwrap(), Vec::new());
+        report.peers = vec![("kiln", "0.2".into()), ("before", "0.1".into())];
+        report
+    }
+
+    #[test]
+    fn ratios_are_of_the_turns_of_a_round() {
+        // The machine is slower by half in the second round: the ratio is that of the others.
+        let change = Change::of(&[turns(&[2.0, 3.0, 2.0]), turns(&[1.8, 2.7, 1.8])]).unwrap();
+        assert!((change.median() - 0.9).abs() < 1e-12 && change.is_slower(), "{change:?}");
+        assert_eq!(Change::of(&[turns(&[1.0]), unknown()]), None);
+        let change = Change { ratios: vec![0.9, 1.0, 1.1, 1.4] };
+        assert!((change.median() - 1.05).abs() < 1e-12);
+        assert!((change.quantile(0.25) - 0.975).abs() < 1e-12);
+        assert_eq!((change.quantile(0.0), change.quantile(1.0)), (0.9, 1.4));
+    }
+
+    #[test]
+    fn rows_that_seem_slower_are_measured_again_alone() {
+        let mut report = report();
+        let mut asked = Vec::new();
+        compare(&rows(&["matmul_512", "softmax", "maxpool"]), &mut report, |row, rounds| {
+            asked.push((row.name.to_owned(), rounds));
+            Ok(match (row.name, rounds) {
+                ("matmul_512", _) => vec![turns(&[1.0; 9]), turns(&[1.2; 9])],
+                // Slower by chance, and slower for good.
+                ("softmax", ROUNDS) => vec![turns(&[1.0; 9]), turns(&[0.9; 9])],
+                ("softmax", _) => vec![turns(&[1.0; 40]), turns(&[0.99; 40])],
+                _ => vec![turns(&vec![1.0; rounds]), turns(&vec![0.97; rounds])],
+            })
+        })
+        .unwrap();
+        let expected = [("matmul_512", 9), ("softmax", 9), ("maxpool", 9), ("softmax", 40), ("maxpool", 40)];
+        assert_eq!(asked, expected.map(|(name, rounds)| (name.to_owned(), rounds)));
+        assert_eq!(slower(&report), ["maxpool"]);
+        let text = text(&report);
+        let words = |name: &str| -> Vec<String> {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().map(str::to_owned).collect()
+        };
+        assert_eq!(words("matmul_512"), ["matmul_512", "1.2", "1", "1.200", "1.200", "to", "1.200", "9"]);
+        assert_eq!(words("softmax")[3..], ["0.990", "0.990", "to", "0.990", "40"]);
+        assert_eq!(words("maxpool").last().unwrap(), "slower");
+        assert!(text.contains("Below 0.98 in 40 turns: maxpool."), "{text}");
+        // The third root of 1.2 * 0.99 * 0.97.
+        assert!(text.ends_with("geo-mean before/now: 1.048\n"), "{text}");
+    }
+
+    #[test]
+    fn rows_of_one_program_alone_are_listed() {
+        let mut report = report();
+        let failed = || Outcome::Failed("gone".into());
+        let results = [
+            ("softmax", vec![turns(&[1.0]), unknown()]),
+            ("maxpool", vec![unknown(), turns(&[1.0])]),
+            ("matmul_512", vec![failed(), turns(&[1.0])]),
+        ];
+        for (name, outcomes) in results {
+            report.results.push((rows(&[name])[0], outcomes));
+        }
+        let text = text(&report);
+        assert!(text.contains("unknown before") && text.contains("unknown now"), "{text}");
+        assert!(text.contains("Failed: kiln on matmul_512: gone."), "{text}");
+        assert!(slower(&report).is_empty());
+        assert!(text.ends_with("geo-mean before/now: none, both programs have no workload in common\n"));
+    }
+
+    /// A program that answers as bench-kiln does: each repeat takes so many milliseconds.
+    #[cfg(unix)]
+    fn answering(name: &'static str, ms: f64) -> Peer {
+        let script = format!(
+            r#"while read word rest; do case "$word" in
+                hello) echo 'ok {{"version": "1"}}' ;;
+                run) echo 'ok {{"ms": [9, {ms}, {ms}, {ms}], "values": [1, 1, 1, 1], "faults": 0}}' ;;
+                *) echo 'ok {{}}' ;;
+            esac; done"#
+        );
+        Peer {
+            name,
+            measures_memory: false,
+            program: "sh".into(),
+            arguments: vec!["-c".into(), script],
+            environment: Vec::new(),
+            folder: ".".into(),
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn two_programs_take_turns() {
+        let (kiln, others) = (answering("kiln", 2.0), [answering("before", 1.0)]);
+        let mut report = report();
+        let mut players: Vec<Player> = start_all(&kiln, &others, &mut report).unwrap();
+        let scratch = Scratch::new("turns").unwrap();
+        let args = Args::default();
+        let options = Options::read(&args).unwrap();
+        let turns = in_turns(3, options.repeats);
+        let outcomes = measure_row(rows(&["softmax"])[0], &mut players, turns, &scratch).unwrap();
+        let change = Change::of(&outcomes).unwrap();
+        assert_eq!(change, Change { ratios: vec![0.5; 3] });
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let problem = peers::before(Path::new("no/bench-kiln"), Path::new("."), 1, None).err().unwrap();
+        assert!(problem.contains("no/bench-kiln") && problem.contains("cargo build"), "{problem}");
+    }
+}
