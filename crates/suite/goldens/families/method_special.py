@@ -96,4 +96,8 @@ rows.add("lgamma", torch.lgamma, NEGATIVE, name="lgamma_negative")
 rows.add("digamma", torch.digamma, NEGATIVE, name="digamma_negative")
 rows.add("polygamma", lambda a: torch.polygamma(1, a), uniform(0.3, 15.0, 12))
 rows.add("polygamma", lambda a: torch.polygamma(1, a), NEGATIVE, name="trigamma_negative", gradient=False)
+rows.add("polygamma/order 2", lambda a: torch.polygamma(2, a), uniform(0.5, 15.0, 12))
+# Of infinity PyTorch gives NaN, Kiln the limit, 0.
+rows.add("polygamma/order 2", lambda a: torch.polygamma(2, a), literal([1.0, 2.0, 0.125, 30.0]),
+         name="polygamma_order_2_places", gradient=False, tolerance=Tolerance(1e-30, 4e-5))
 rows.add("polygamma/order 3", lambda a: torch.polygamma(3, a), uniform(0.5, 15.0, 12))
