@@ -2,8 +2,8 @@
 
 use kiln_tensor::module::{InterpolateMode, InterpolateOptions, PoolOptions};
 use kiln_tensor::{
-    AnyTensor, Autodiff, Bool, Cpu, DType, Device, Flex, FlexDevice, Int, Tensor, TensorData, TensorType,
-    activation, grid, loss, module,
+    AnyTensor, Autodiff, Bool, Cpu, DType, Device, Flex, FlexDevice, Int, ScatterReduction, Tensor,
+    TensorData, TensorType, activation, grid, loss, module,
 };
 
 type Grad = Autodiff<Flex>;
@@ -257,4 +257,49 @@ fn points_of_one_vector_have_one_coordinate() {
     let points = grid::cartesian_prod([Tensor::<Flex, 1, Int>::from_ints([7, 9], &DEVICE)]);
     assert_eq!(points.dims(), [2, 1]);
     assert_eq!(points.into_data().to_vec::<i32>(), [7, 9]);
+}
+
+/// PyTorch gives each of them the whole gradient.
+#[test]
+fn equal_greatest_differences_share_the_gradient() {
+    let slope = slopes(&[1.0, -1.0, 0.5], |x| {
+        x.reshape([1, 3]).cdist(Tensor::zeros([1, 3], &DEVICE), f64::INFINITY).reshape([1])
+    });
+    same(&slope, &[0.5, -0.5, 0.0]);
+}
+
+/// PyTorch counts the tensor's own element among the equal ones, and loses its share.
+#[test]
+fn elements_that_take_no_part_get_no_share() {
+    let indices = || Tensor::<Grad, 1, Int>::from_ints([0, 0], &DEVICE);
+    let base = || Tensor::<Grad, 1>::from_floats([2.0], &DEVICE);
+    let greatest = |x| base().scatter_reduce(0, indices(), x, ScatterReduction::Max, false);
+    same(&slopes(&[2.0, 2.0], greatest), &[0.5, 0.5]);
+}
+
+/// An infinite number has a mean and no variance.
+#[test]
+fn the_mean_of_infinity_is_infinite() {
+    let (variance, mean) = floats(&[1.0, INF, 2.0]).var_mean(0);
+    same(&[list(variance)[0], list(mean)[0]], &[NAN, INF]);
+    let (deviation, mean) = floats(&[-INF, INF]).std_mean(0);
+    same(&[list(deviation)[0], list(mean)[0]], &[NAN, NAN]);
+    same(&slopes(&[1.0, INF], |x| x.var_mean(0).1), &[0.5, 0.5]);
+}
+
+/// PyTorch's `fmax` and `fmin` give the gradient of equal elements to the first.
+#[test]
+fn of_equal_numbers_the_first_gets_the_gradient() {
+    let other = || Tensor::<Grad, 1>::from_floats([1.0, 1.0, NAN, 1.0], &DEVICE);
+    let x = [1.0, 2.0, 0.0, NAN];
+    same(&slopes(&x, |x| x.fmax(other())), &[1.0, 1.0, 1.0, 0.0]);
+    same(&slopes(&x, |x| x.fmin(other())), &[1.0, 0.0, 1.0, 0.0]);
+    same(&slopes(&x, |x| other().fmax(x)), &[0.0, 1.0, 1.0, 0.0]);
+}
+
+/// `1 / q^∞` is left of the sum; PyTorch gives NaN for `q` above 1.
+#[test]
+fn an_infinite_order_of_zeta_gives_its_limit() {
+    let order = floats(&[INF, INF, INF]);
+    same(&list(order.zeta(floats(&[2.0, 1.0, 0.5]))), &[0.0, 1.0, INF]);
 }

@@ -180,6 +180,11 @@ fn negative_widths_crop() {
     assert_eq!(of((-1, -1), PadMode::Edge), [2.0]);
     assert_eq!(of((2, -1), PadMode::Edge), [1.0, 1.0, 1.0, 2.0]);
     assert!(of((-3, 0), PadMode::Edge).is_empty());
+    // PyTorch's circular padding repeats what the crop leaves.
+    assert_eq!(of((-1, 2), PadMode::Circular), [2.0, 3.0, 2.0, 3.0]);
+    assert_eq!(of((1, -2), PadMode::Circular), [1.0, 1.0]);
+    let error = x.clone().into_any().pad_signed(&[(-1, 3)], PadMode::Circular).unwrap_err().to_string();
+    assert!(error.contains("f32[2]"), "{error}");
     let error = x.into_any().pad_signed(&[(-2, -2)], 0).unwrap_err().to_string();
     assert!(error.contains("[pad]") && error.contains("-2"), "{error}");
 }

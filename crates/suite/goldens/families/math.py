@@ -146,4 +146,13 @@ CASES = [
     Case("clamp_low", "clamp", {"x": normal(12)}, {"min": 0.0, "max": None}),
     Case("clamp_bounds", "clamp", {"x": literal([-1.0, -0.5, 0.0, 0.5, 1.0])},
          {"min": -0.5, "max": 0.5}),
+    Case("clamp_low_bound", "clamp", {"x": literal([-1.0, -0.5, 0.0, NAN])},
+         {"min": -0.5, "max": None}),
+    Case("clamp_high_bound", "clamp", {"x": literal([0.0, 0.5, 1.0, NAN])},
+         {"min": None, "max": 0.5}),
+    Case("clamp_nan", "clamp", {"x": literal([NAN, INFINITY, -INFINITY, 0.0])},
+         {"min": -0.5, "max": 0.5}),
+    _two("atan2_origin", "atan2", literal([0.0, 0.0, -0.0, 1.0]), literal([0.0, -0.0, 0.0, 2.0])),
+    _two("atan2_far", "atan2", literal([1e-30, 1e30, 1e30]), literal([2e-30, -1e30, 1.0]), dtype="f64",
+         tolerance=Tolerance(0.0, 1e-11)),
 ]

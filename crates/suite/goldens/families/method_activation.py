@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from .case import literal, normal, uniform
+from .case import Tolerance, literal, normal, uniform
 from .rows import Rows
 
 rows = Rows()
@@ -25,11 +25,18 @@ def _shrink(x):
     return torch.where(x > 0.5, x - 0.25, torch.where(x < -0.5, x + 0.25, zero))
 
 
+def _gelu(x):
+    """Of PyTorch's `erfc`: its `gelu`, with `1 + erf`, cancels in the tail."""
+    return 0.5 * x * torch.erfc(-x * 0.5**0.5)
+
+
 def _quiet_softmax(x):
     padded = torch.cat([x, torch.zeros_like(x[..., :1])], -1)
     return torch.softmax(padded, -1)[..., :-1]
 
 
+rows.add("gelu", _gelu, literal([-9.0, -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -1.0, 3.0]),
+         tolerance=Tolerance(1e-30, 2e-5))
 rows.add("hardtanh", F.hardtanh, PIECES)
 rows.add("leaky_relu", lambda x: F.leaky_relu(x, 0.1), PIECES)
 rows.add("hard_sigmoid", lambda x: torch.clamp(0.2 * x + 0.5, 0.0, 1.0), PIECES)

@@ -81,6 +81,10 @@ for key, twin, a, b in [
     rows.add(key, twin, a, b)
     if key not in ("pow", "powf"):
         values(key, twin, CORNERS, OTHERS, name=f"{key}_corners")
+# A gradient where one of two is NaN, and where both are, or equal.
+for key, twin in [("minimum", torch.minimum), ("maximum", torch.maximum), ("fmin", torch.fmin), ("fmax", torch.fmax)]:
+    rows.add(key, twin, literal([1.0, NAN, 2.0, NAN, 3.0]), literal([NAN, 1.0, 2.0, NAN, 4.0]),
+             name=f"{key}_ties")
 rows.add("hypot", torch.hypot, literal([3e20, 1e-25, 0.0]), literal([4e20, 1e-25, 0.0]),
          name="hypot_extremes", gradient=False, tolerance=Tolerance(0.0, 1e-6))
 values("logaddexp", torch.logaddexp, literal([100.0, -100.0, 500.0]), literal([100.0, -101.0, -500.0]),
@@ -131,6 +135,7 @@ values("remainder/integers", torch.remainder, WHOLE, BY, name="remainder_integer
 values("floor_divide/integers", torch.floor_divide, WHOLE, BY, name="floor_divide_integers")
 values("gcd/integers", torch.gcd, literal([12, -8, 0, 35, 0]), literal([18, 12, 5, -21, 0]), name="gcd")
 values("lcm/integers", torch.lcm, literal([12, -8, 0, 35, 0]), literal([18, 12, 5, -21, 0]), name="lcm")
+values("lcm/integers", torch.lcm, literal([-12, -4, 7, -1, 46341]), literal([11, -6, -7, 1, 1]), name="lcm_signs")
 
 for key, twin in [
     ("equal", torch.eq),

@@ -82,6 +82,25 @@ rows.add("margin_ranking_loss",
          normal(5), normal(5), SIGNS, constant=("c",))
 rows.add("hinge_embedding_loss", lambda x, t: _one(F.hinge_embedding_loss(x, t, margin=1.0)),
          normal(5), SIGNS, constant=("b",))
+# At the hinge, which f32 holds exactly.
+rows.add("margin_ranking_loss/margin 0.5",
+         lambda a, b, t: F.margin_ranking_loss(a, b, t, margin=0.5, reduction="none"),
+         literal([1.0, 0.5, 0.5, 0.0, 2.0]), literal([1.0, 0.0, 1.0, 0.0, 0.0]),
+         literal([1.0, 1.0, -1.0, 1.0, 1.0]), constant=("c",))
+rows.add("hinge_embedding_loss", lambda x, t: _one(F.hinge_embedding_loss(x, t, margin=1.0)),
+         literal([0.5, 1.0, 1.5, 1.0, -2.0]), literal([-1.0, -1.0, -1.0, 1.0, 1.0]),
+         name="hinge_embedding_loss_at_the_hinge", constant=("b",))
+rows.add("multi_margin_loss/p = 1",
+         lambda x, t: F.multi_margin_loss(x, t, p=1, margin=1.0, reduction="none"),
+         literal([[1.0, 0.0, 0.5], [0.0, 2.0, 1.0]]), literal([0, 1]))
+rows.add("multilabel_margin_loss",
+         lambda x, t: _one(F.multilabel_margin_loss(x, t, reduction="sum")),
+         literal([[1.0, 0.0, 0.5, 2.0]]), literal([[0, 3, -1, 1]]),
+         name="multilabel_margin_loss_at_the_hinge")
+rows.add("smooth_l1_loss",
+         lambda x, t: _one(F.smooth_l1_loss(x, t, beta=0.5, reduction="sum") / len(x)),
+         literal([[0.5, 0.0, -0.5, 1.0]]), literal([[0.0, 0.0, 0.0, 0.0]]),
+         name="smooth_l1_loss_at_the_bend")
 rows.add("cosine_embedding_loss",
          lambda a, b, t: _one(F.cosine_embedding_loss(a, b, t, margin=0.1)),
          normal(5, 3), normal(5, 3), SIGNS, constant=("c",))

@@ -105,10 +105,47 @@ rows.add("deform_conv2d", _deform, normal(1, 4, 2, 2), _offsets(1, 16, 3, 3), no
 rows.add("unfold4d", _unfold, normal(1, 2, 4, 5))
 rows.add("fold4d", _fold, normal(1, 8, 10))
 rows.add("max_pool_with_indices", _max_pool, distinct(1, 2, 4, 5))
+def _averages(x, window, stride, divisor, padding=0):
+    return F.avg_pool2d(x, window, stride, padding, ceil_mode=True, divisor_override=divisor)
+
+
+rows.add("avg_pool_with_divisor", lambda x: _averages(x, (2, 3), (2, 1), 3, (1, 1)), normal(1, 2, 4, 5))
+rows.add("avg_pool_with_divisor/over the end", lambda x: _averages(x, (3, 2), (2, 3), 2),
+         normal(1, 2, 6, 6))
+rows.add("avg_pool_with_divisor/three axes",
+         lambda x: F.avg_pool3d(x, 2, (2, 1, 2), (1, 0, 1), ceil_mode=True, divisor_override=5),
+         normal(1, 2, 4, 3, 3))
+
+
+def _fractional(x, samples):
+    """PyTorch takes the samples of two axes the last axis first, those of three axes in order."""
+    return F.fractional_max_pool2d(x, (2, 2), (3, 2), _random_samples=samples.flip(-1))
+
+
+rows.add("fractional_max_pool", _fractional, distinct(1, 2, 6, 5), uniform(0.05, 0.95, 1, 2, 2),
+         constant=("b",))
+for name, low, high in [("low", 0.0, 0.01), ("high", 0.98, 0.99), ("middle", 0.3, 0.7)]:
+    rows.add("fractional_max_pool", _fractional, distinct(2, 2, 7, 6), uniform(low, high, 2, 2, 2),
+             name=f"fractional_max_pool_{name}", constant=("b",))
+rows.add("fractional_max_pool/three axes",
+         lambda x, u: F.fractional_max_pool3d(x, (2, 1, 2), (2, 3, 1), _random_samples=u),
+         distinct(1, 2, 4, 5, 3), uniform(0.05, 0.95, 1, 2, 3), constant=("b",))
 rows.add("lp_pool", lambda x: F.lp_pool2d(x, 3.0, 2), uniform(0.5, 2.5, 1, 2, 4, 4))
 rows.add("adaptive_max_pool_with_indices",
          lambda x: F.adaptive_max_pool1d(x, 3, return_indices=True), distinct(1, 2, 5))
 rows.add("embedding", lambda x, i: F.embedding(i, x), normal(5, 3), integers(0, 5, 2, 3))
+def _embedded(x, i, **options):
+    """Of a copy: PyTorch scales the rows of the table in place."""
+    return F.embedding(i, x.clone(), **options)
+
+
+# The fourth row is shorter than 1, the second is not read.
+_TABLE = literal([[3.0, -4.0, 0.5], [9.0, 9.0, 9.0], [0.5, 1.5, -0.25], [0.25, -0.5, 0.125]])
+_READS = literal([[0, 2, 3], [3, 0, 0]])
+rows.add("embedding_with", lambda x, i: _embedded(x, i, max_norm=1.0), _TABLE, _READS)
+rows.add("embedding_with/padding", lambda x, i: _embedded(x, i, padding_idx=2), _TABLE, _READS)
+rows.add("embedding_with/padding, norm 1",
+         lambda x, i: _embedded(x, i, padding_idx=0, max_norm=2.0, norm_type=1.0), _TABLE, _READS)
 rows.add("embedding_bag",
          lambda x, i, w: F.embedding_bag(i, x, mode="sum", per_sample_weights=w),
          normal(5, 3), integers(0, 5, 2, 3), normal(2, 3))

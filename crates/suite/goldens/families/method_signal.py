@@ -43,6 +43,16 @@ rows.add("complex_abs", _pairs(torch.abs), *_two((2, 3)))
 rows.add("complex_angle", _pairs(torch.angle), *_two((2, 3)))
 rows.add("complex_from_polar", _split(torch.polar), uniform(0.5, 2.0, 2, 3), normal(2, 3))
 
+rows.add("fft/padded", _pairs(lambda x: torch.fft.fft(x, 8, 0, "ortho")), *_two((2, 6)), tolerance=FFT)
+rows.add("ifft", _pairs(lambda x: torch.fft.ifft(x, 5, 1)), *_two((2, 6)), tolerance=FFT)
+rows.add("fftn", _pairs(lambda x: torch.fft.fftn(x, dim=(0, 2))), *_two((2, 3, 4)), tolerance=FFT)
+rows.add("irfft", _pairs(torch.fft.irfft), *_two((2, 6)), tolerance=FFT)
+rows.add("irfftn", _pairs(lambda x: torch.fft.irfftn(x, dim=(1, 2))), *_two((2, 3, 4)), tolerance=FFT)
+rows.add("rfft", _split(torch.fft.rfft), normal(2, 6), tolerance=FFT)
+rows.add("rfft", _split(torch.fft.rfft), normal(7), name="rfft_odd", tolerance=FFT)
+rows.add("rfft/padded", _split(lambda x: torch.fft.rfft(x, 8, 0, "ortho")), normal(5, 2), tolerance=FFT)
+rows.add("rfftn", _split(lambda x: torch.fft.rfftn(x, dim=(0, 1))), normal(3, 4), tolerance=FFT)
+rows.add("ihfft", _split(torch.fft.ihfft), normal(2, 7), name="ihfft_odd", tolerance=FFT)
 rows.add("hfft", _pairs(torch.fft.hfft), *_two((2, 6)), tolerance=FFT)
 rows.add("hfft/odd", _pairs(lambda x: torch.fft.hfft(x, 7, norm="forward")), *_two((2, 6)), tolerance=FFT)
 rows.add("ihfft", _split(torch.fft.ihfft), normal(2, 6), tolerance=FFT)
@@ -74,7 +84,16 @@ def _dct_three(a):
     return a @ c
 
 
+def _orthonormal(n, like):
+    scale = torch.full((n, 1), math.sqrt(2 / n), dtype=like.dtype)
+    scale[0] = math.sqrt(1 / n)
+    return scale * _cosines(n, like)
+
+
 rows.add("dct", _dct_two, normal(2, 5), tolerance=FFT)
+rows.add("dct", _dct_two, normal(1, 8), name="dct_even", tolerance=FFT)
+rows.add("dct/two orthogonal", lambda a: _orthonormal(4, a) @ a, normal(4, 2), tolerance=FFT)
+rows.add("dct/three orthogonal", lambda a: a @ _orthonormal(4, a), normal(2, 4), tolerance=FFT)
 rows.add("dct/three", _dct_three, normal(2, 5), tolerance=FFT)
 
 

@@ -68,6 +68,10 @@ add(
 add("pad", lambda a: functional.pad(a, (0, 1, 1, 2), value=0.5), normal(2, 3))
 add("pad/reflect", padded("reflect", 2, 1), normal(2, 3))
 add("pad/circular", padded("circular", 2, 1), normal(2, 3))
+add("pad_signed", lambda a: functional.pad(a, (1, -2, -1, 2), value=0.5), normal(2, 3))
+add("pad_signed/reflect", padded("reflect", -2, 2), normal(2, 3))
+add("pad_signed/circular", padded("circular", -1, 2), normal(2, 4))
+add("pad_signed/edge", padded("replicate", 2, -3), normal(2, 4))
 add(
     "pad/edge",
     lambda a: functional.pad(a[None, None], (0, 3, 2, 1), mode="replicate")[0, 0],

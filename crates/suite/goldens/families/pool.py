@@ -115,6 +115,9 @@ CASES = [
     _max_case("all_negative", (1, 1, 5), 3, stride=2, padding=1,
               values=literal([[[-5.0, -4.0, -3.0, -2.5, -7.0]]])),
     _max_case("ties", (1, 1, 6), 3, stride=1, values=literal([[[1.0, 1.0, 0.0, 2.0, 2.0, 2.0]]])),
+    # Of several NaN in a window PyTorch takes the last, Kiln the first.
+    _max_case("not_a_number", (1, 1, 6), 3,
+              values=literal([[[1.0, float("nan"), 2.0, 2.0, 2.0, 1.0]]])),
     _max_case("plain", (2, 2, 6, 6), 2),
     _max_case("uneven", (2, 2, 6, 7), (2, 3), stride=(1, 2)),
     _max_case("overlapping", (1, 3, 7, 7), 3, stride=2),

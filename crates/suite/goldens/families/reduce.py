@@ -102,7 +102,10 @@ def _spread_case(name, op, axes=(1,), keep=False, correction=1, x=CUBE, **option
 
 
 def _norm(name, order, axes=(1,)):
-    return _reduce(f"vector_norm_{name}", "vector_norm", axes=axes, attributes={"order": order})
+    return _reduce(
+        f"vector_norm_{name}", "vector_norm", axes=axes, attributes={"order": order},
+        gradient=order != 0.0,
+    )
 
 
 def _along(name, op, x=CUBE, axis=1, **options):
@@ -168,6 +171,17 @@ CASES = [
     _norm("infinity", "inf"),
     _norm("everything", 2.0, (0, 1, 2)),
     *(
+        _norm(f"{name}_outer", order, (0, 2))
+        for name, order in [
+            ("zero", 0.0), ("half", 0.5), ("one", 1.0), ("three", 3.0), ("infinity", "inf"),
+        ]
+    ),
+    _reduce("vector_norm_outer_kept", "vector_norm", axes=(0, 2), keep=True, attributes={"order": 2.0}),
+    _reduce("vector_norm_outer_zeros", "vector_norm", literal([[[0.0, 0.0]], [[0.0, 0.0]]]), axes=(0, 2),
+            attributes={"order": 2.0}),
+    _reduce("vector_norm_outer_ties", "vector_norm", literal([[[2.0, -1.0]], [[-2.0, 2.0]]]),
+            axes=(0, 2), attributes={"order": "inf"}),
+    *(
         _along(f"{op}_{name}", op, CUBE if op not in COMPARING else distinct(2, 3, 4), axis)
         for op in ["cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"]
         for name, axis in [("first", 0), ("middle", 1), ("last", 2)]
@@ -184,5 +198,8 @@ CASES = [
     Case("cumsum_integers", "cumsum", {"x": integers(-50, 50, 3, 4)}, {"axis": 1}, gradient=False),
     Case("diff_once", "diff", {"x": normal(3, 5)}, {"n": 1, "axis": 1}),
     Case("diff_twice", "diff", {"x": normal(5, 2)}, {"n": 2, "axis": 0}),
+    Case("diff_never", "diff", {"x": normal(2, 3)}, {"n": 0, "axis": 1}),
+    Case("diff_all", "diff", {"x": normal(2, 3)}, {"n": 2, "axis": 1}),
+    Case("diff_beyond", "diff", {"x": normal(2, 3)}, {"n": 9, "axis": 1}),
     _reduce("mean_positive", "mean", uniform(1.0, 2.0, 3, 7)),
 ]

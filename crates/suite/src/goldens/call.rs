@@ -95,11 +95,6 @@ impl<'a> Call<'a> {
         self.optional(name).map(|tensor| Var::new(self.engine(), tensor.value().clone()))
     }
 
-    /// Data, for expressions of ops.
-    pub(crate) fn constant(&self, data: TensorData) -> Var<'_> {
-        Var::new(self.engine(), self.engine().write(data))
-    }
-
     /// The result of an expression of ops.
     pub(crate) fn done(&self, var: Var<'_>) -> AnyTensor {
         self.wrap(var.into_value())
@@ -118,11 +113,6 @@ impl<'a> Call<'a> {
     /// A tensor filled with a number.
     pub(crate) fn full(&self, shape: impl Into<Shape>, dtype: DType, x: impl Into<Scalar>) -> Var<'_> {
         Var::full(self.engine(), TensorType::new(shape, dtype), x)
-    }
-
-    /// Indices along an axis of a shape.
-    pub(crate) fn iota(&self, shape: impl Into<Shape>, axis: usize) -> Var<'_> {
-        Var::iota(self.engine(), TensorType::new(shape, DType::I32), axis)
     }
 }
 

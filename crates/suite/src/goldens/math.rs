@@ -1,7 +1,8 @@
 //! Functions of one or two elements, through the typed methods where there are some.
 
 use super::call::{Call, Outputs, by_rank, one};
-use kiln_ir::{Binary, Comparison, Op, Var};
+use kiln_ir::Binary;
+use kiln_tensor::{AnyTensor, Result};
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {
     macro_rules! typed {
@@ -58,22 +59,18 @@ pub(crate) fn run(call: &Call<'_>) -> Outputs {
         "maximum" => a().max(&b()),
         "atan2" => a().binary(Binary::Atan2, &b()),
         "where" => call.var("condition").select(&a(), &b()),
-        "clamp" => clamp(call),
+        "clamp" => return one(clamp(call).unwrap_or_else(|error| panic!("{error}"))),
         op => panic!("unknown op {op}"),
     };
     one(call.done(var))
 }
 
-/// PyTorch passes the gradient at the bounds, where `max` beside a number does not: a choice does.
-fn clamp<'c>(call: &'c Call<'_>) -> Var<'c> {
-    let mut x = call.var("x");
-    if let Some(low) = call.optional_real("min") {
-        let low = x.scalar(low);
-        x = x.apply(Op::Compare(Comparison::Lt), &[&low]).select(&low, &x);
+fn clamp(call: &Call<'_>) -> Result<AnyTensor> {
+    let x = call.input("x").clone();
+    match (call.optional_real("min"), call.optional_real("max")) {
+        (Some(low), Some(high)) => x.clamp(low, high),
+        (Some(low), None) => x.clamp_min(low),
+        (None, Some(high)) => x.clamp_max(high),
+        (None, None) => Ok(x),
     }
-    if let Some(high) = call.optional_real("max") {
-        let high = x.scalar(high);
-        x = high.less(&x).select(&high, &x);
-    }
-    x
 }

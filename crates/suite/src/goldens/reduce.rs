@@ -63,13 +63,10 @@ fn both(results: Result<(AnyTensor, AnyTensor)>) -> Outputs {
     Ok(vec![Some(y), Some(indices)])
 }
 
-/// Over several axes it is the norm of all elements.
+/// Over several axes it is the norm of the vector of all their elements.
 fn vector_norm(x: AnyTensor, order: f64, axes: &[usize]) -> Result<AnyTensor> {
     match axes {
         [axis] => x.vector_norm(order, *axis),
-        _ => {
-            let ones = vec![1; x.rank()];
-            x.flatten(0, -1)?.vector_norm(order, 0)?.reshape(&ones[..])
-        }
+        _ => x.vector_norm_dims(order, axes),
     }
 }

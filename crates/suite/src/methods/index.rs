@@ -110,6 +110,19 @@ pub(super) fn rows() -> Vec<Method> {
         })
         .variant("max")
         .on(&[distinct(&[3, 2]), ints(0, 2, &[4]), distinct(&[4, 2])]),
+        Method::new("index_reduce", |x| {
+            one(x[0].clone().index_reduce(0, x[1].clone(), x[2].clone(), ScatterReduction::Mean, true))
+        })
+        .variant("mean")
+        .on(&[normal(&[3, 2]), ints(0, 2, &[4]), normal(&[4, 2])]),
+        Method::new("index_reduce", |x| {
+            one(x[0].clone().index_reduce(0, x[1].clone(), x[2].clone(), ScatterReduction::Min, false))
+        })
+        .variant("min alone")
+        .on(&[distinct(&[3, 2]), ints(0, 2, &[4]), distinct(&[4, 2])]),
+        Method::new("as_strided", |x| one(x[0].clone().as_strided(&[2, 3, 2], &[4, 1, 1], 1)))
+            .variant("windows")
+            .on(&[normal(&[9])]),
         Method::new("as_strided", |x| one(x[0].clone().as_strided(&[3, 2], &[1, 2], 1)))
             .on(&[normal(&[6])])
             .on(&[normal(&[2, 3])]),

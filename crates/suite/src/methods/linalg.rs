@@ -84,6 +84,27 @@ fn norms() -> Vec<Method> {
             .variant("all")
             .on(&[away(&[2, 3])])
             .on(&[away(&[])]),
+        Method::new("vector_norm_dims", |x| one(x[0].clone().vector_norm_dims(Norm::MaxAbs, [0, 1])))
+            .variant("max")
+            .on(&[distinct(&[2, 3])])
+            .once(PIECEWISE),
+        Method::new("vector_norm_dims", |x| one(x[0].clone().vector_norm_dims(Norm::MinAbs, [0, 1])))
+            .variant("min")
+            .on(&[distinct(&[2, 3])])
+            .once(PIECEWISE),
+        Method::new("vector_norm_dims", |x| one(x[0].clone().vector_norm_dims(Norm::L0, [0, 1])))
+            .variant("l0")
+            .on(&[zeros])
+            .no_gradient("counts"),
+        Method::new("renorm", |x| one(x[0].clone().renorm(1.0, 1, 1.0))).variant("1").on(&[away(&[2, 3, 2])]),
+        Method::new("renorm", |x| one(x[0].clone().renorm(3.5, 1, 1.0)))
+            .variant("3.5")
+            .on(&[away(&[2, 3, 2])])
+            .within(64.0),
+        Method::new("renorm", |x| one(x[0].clone().renorm(f64::INFINITY, 1, 1.0)))
+            .variant("max")
+            .on(&[distinct(&[2, 3, 2])])
+            .once(PIECEWISE),
         Method::new("renorm", |x| one(x[0].clone().renorm(2.0, 1, 1.0)))
             .on(&[away(&[2, 3])])
             .on(&[away(&[2, 3, 2])])

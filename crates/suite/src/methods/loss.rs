@@ -98,6 +98,11 @@ fn classes() -> Vec<Method> {
         })
         .on(&[distinct(&[4, 3]), ints(0, 2, &[4]), positive(&[3])])
         .once(PIECEWISE),
+        Method::new("multi_margin_loss", |x| {
+            one(x[0].clone().multi_margin_loss(x[1].clone(), 1, 1.0, None, Reduction::None))
+        })
+        .variant("p = 1")
+        .on(&[normal(&[4, 3]), ints(0, 2, &[4])]),
         Method::new("multilabel_margin_loss", |x| {
             one(x[0].clone().multilabel_margin_loss(x[1].clone(), Reduction::Sum))
         })
@@ -147,6 +152,11 @@ fn margins() -> Vec<Method> {
         Method::new("margin_ranking_loss", |x| {
             one(x[0].clone().margin_ranking_loss(x[1].clone(), x[2].clone(), 0.1, Reduction::Mean))
         })
+        .on(&[normal(&[5]), normal(&[5]), signs(&[5])]),
+        Method::new("margin_ranking_loss", |x| {
+            one(x[0].clone().margin_ranking_loss(x[1].clone(), x[2].clone(), 0.5, Reduction::None))
+        })
+        .variant("margin 0.5")
         .on(&[normal(&[5]), normal(&[5]), signs(&[5])]),
         Method::new("hinge_embedding_loss", |x| {
             one(x[0].clone().hinge_embedding_loss(x[1].clone(), 1.0, Reduction::Mean))

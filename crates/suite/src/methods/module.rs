@@ -12,6 +12,7 @@ use kiln_tensor::module::{
 const MAXIMUM: &str = "a maximum is piecewise linear";
 const NUMBERS: &str = "the result holds no floats";
 const TABLE: &str = "made from nothing";
+const UNSCALED: &str = "it is that of the rows before they are scaled";
 
 pub(super) fn rows() -> Vec<Method> {
     let mut rows = linear();
@@ -125,6 +126,23 @@ fn poolings() -> Vec<Method> {
         })
         .variant("over the end")
         .on(&[normal(&[1, 2, 6, 6])]),
+        Method::new("avg_pool_with_divisor", |x| {
+            let pooling = Pooling {
+                stride: vec![2, 1, 2],
+                padding: vec![1, 0, 1],
+                ceil_mode: true,
+                ..Pooling::new(&[2, 2, 2])
+            };
+            one(x[0].clone().avg_pool_with_divisor(&pooling, 5))
+        })
+        .variant("three axes")
+        .on(&[normal(&[1, 2, 4, 3, 3])]),
+        Method::new("fractional_max_pool", |x| {
+            one(x[0].clone().fractional_max_pool(&[2, 1, 2], &[2, 3, 1], Some(x[1].clone())))
+        })
+        .variant("three axes")
+        .on(&[distinct(&[1, 2, 4, 5, 3]), uniform(0.05, 0.95, &[1, 2, 3]).constant()])
+        .once(MAXIMUM),
         Method::new("fractional_max_pool", |x| {
             one(x[0].clone().fractional_max_pool(&[2, 2], &[3, 2], Some(x[1].clone())))
         })
@@ -239,7 +257,21 @@ fn tables() -> Vec<Method> {
             one(x[0].clone().embedding_with(x[1].clone(), &options))
         })
         .on(&[normal(&[4, 3]), ints(0, 3, &[2, 3])])
-        .no_gradient("it is that of the rows before they are scaled"),
+        .no_gradient(UNSCALED),
+        Method::new("embedding_with", |x| {
+            let options = EmbeddingOptions { padding_idx: Some(2), ..EmbeddingOptions::default() };
+            one(x[0].clone().embedding_with(x[1].clone(), &options))
+        })
+        .variant("padding")
+        .on(&[normal(&[4, 3]), ints(0, 3, &[2, 3])])
+        .no_gradient("that of the padding is left out"),
+        Method::new("embedding_with", |x| {
+            let options = EmbeddingOptions { padding_idx: Some(0), max_norm: Some(2.0), norm_type: 1.0 };
+            one(x[0].clone().embedding_with(x[1].clone(), &options))
+        })
+        .variant("padding, norm 1")
+        .on(&[normal(&[4, 3]), ints(0, 3, &[2, 3])])
+        .no_gradient(UNSCALED),
         Method::new("embedding_bag", |x| {
             one(x[0].clone().embedding_bag(x[1].clone(), Some(x[2].clone()), BagMode::Sum))
         })

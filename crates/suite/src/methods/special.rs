@@ -73,6 +73,10 @@ pub(super) fn rows() -> Vec<Method> {
             .within(1024.0)
             .once("the derivative by the order is an expression of its own"),
         Method::new("polygamma", |x| one(x[0].clone().polygamma(1))).elementwise(NO_POLE).within(1024.0),
+        Method::new("polygamma", |x| one(x[0].clone().polygamma(2)))
+            .variant("order 2")
+            .elementwise(POSITIVE)
+            .within(4096.0),
         Method::new("polygamma", |x| one(x[0].clone().polygamma(3)))
             .variant("order 3")
             .elementwise(POSITIVE)

@@ -51,6 +51,10 @@ pub(super) fn rows() -> Vec<Method> {
         Method::new("bincount", |x| one(x[0].clone().bincount(Some(x[1].clone()), 0)))
             .variant("weighted")
             .on(&[ints(0, 4, &[7]), normal(&[7])]),
+        Method::new("bincount", |x| one(x[0].clone().bincount(Some(x[1].clone()), 8)))
+            .variant("weighted, at least 8")
+            .on(&[ints(0, 4, &[7]), normal(&[7])])
+            .on(&[ints(0, 1, &[0]), normal(&[0])]),
         Method::new("cdist", |x| one(x[0].clone().cdist(x[1].clone(), 2.0)))
             .on(&[normal(&[2, 3]), normal(&[4, 3])])
             .on(&[normal(&[2, 2, 3]), normal(&[1, 4, 3])])
@@ -74,6 +78,14 @@ pub(super) fn rows() -> Vec<Method> {
             .on(&[normal(&[2, 2, 3]), normal(&[1, 4, 3])])
             .on(&[normal(&[0, 3]), normal(&[2, 3])])
             .within(64.0),
+        Method::new("cdist", |x| one(x[0].clone().cdist(x[1].clone(), 3.5)))
+            .variant("3.5")
+            .on(&[normal(&[2, 3]), normal(&[4, 3])])
+            .within(64.0),
+        Method::new("cdist", |x| one(x[0].clone().cdist(x[1].clone(), 1.5)))
+            .variant("1.5")
+            .on(&[normal(&[2, 3]), normal(&[4, 3])])
+            .within(64.0),
         Method::new("cdist", |x| one(x[0].clone().cdist(x[1].clone(), 0.0)))
             .variant("0")
             .on(&[normal(&[2, 3]), normal(&[4, 3])])
@@ -85,6 +97,12 @@ pub(super) fn rows() -> Vec<Method> {
         .on(&[normal(&[2, 2, 3]), normal(&[1, 4, 3])])
         .on(&[normal(&[0, 3]), normal(&[2, 3])])
         .no_half("rows that nearly coincide cancel")
+        .within(64.0),
+        Method::new("cdist_with_mode", |x| {
+            one(x[0].clone().cdist_with_mode(x[1].clone(), 2.0, CdistMode::Direct))
+        })
+        .variant("direct")
+        .on(&[normal(&[26, 3]), normal(&[2, 3])])
         .within(64.0),
         Method::new("pdist", |x| one(x[0].clone().pdist(2.0)))
             .on(&[normal(&[4, 3])])

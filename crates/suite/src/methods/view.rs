@@ -123,6 +123,12 @@ pub(super) fn rows() -> Vec<Method> {
         Method::new("pad_signed", |x| one(x[0].clone().pad_signed(&[(-2, 2)], PadMode::Reflect)))
             .variant("reflect")
             .on(&[normal(&[2, 3])]),
+        Method::new("pad_signed", |x| one(x[0].clone().pad_signed(&[(-1, 2)], PadMode::Circular)))
+            .variant("circular")
+            .on(&[normal(&[2, 4])]),
+        Method::new("pad_signed", |x| one(x[0].clone().pad_signed(&[(2, -3)], PadMode::Edge)))
+            .variant("edge")
+            .on(&[normal(&[2, 4])]),
         Method::new("pad", |x| one(x[0].clone().pad(&[(2, 1)], PadMode::Reflect)))
             .variant("reflect")
             .on(&[normal(&[2, 3])])

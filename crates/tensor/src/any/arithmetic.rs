@@ -200,16 +200,15 @@ impl AnyTensor {
         self.of_numbers(Binary::Max, other)
     }
 
-    /// The function of two numbers; where one is NaN, the other.
+    /// The lesser or the greater of two numbers, of equal ones the first; where one is NaN, the other.
     fn of_numbers(self, function: Binary, other: AnyTensor) -> Result<AnyTensor> {
         let (a, b) = AnyTensor::promoted(function.name(), self, other)?;
         if !a.dtype().is_float() {
             return a.binary(function, b);
         }
-        // Each operand without its NaNs: where the other is NaN too, NaN is what is left.
-        let (no_a, no_b) = (a.clone().is_nan()?, b.clone().is_nan()?);
-        let (left, right) = (no_a.if_else(b.clone(), a.clone())?, no_b.if_else(a, b)?);
-        left.binary(function, right)
+        let (low, high) = if function == Binary::Max { (&b, &a) } else { (&a, &b) };
+        let is_ordered = low.clone().compare(Comparison::Le, high.clone())?;
+        is_ordered.binary(Binary::Or, b.clone().is_nan()?)?.if_else(a, b)
     }
 
     /// See [`Tensor::clamp`](crate::Tensor::clamp).

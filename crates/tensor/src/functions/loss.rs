@@ -92,7 +92,7 @@ pairwise! {
     huber huber_loss(delta: f64);
 
     /// The Kullback-Leibler divergence of predicted log-probabilities: `target (ln(target) - prediction)`, 0 where the
-    /// target is 0, and so are both gradients there (PyTorch's gradient of the target is `-inf`, that of `t ln(t)`); with
+    /// target is 0, and so are both gradients there (PyTorch's gradient of the target is NaN, of `0 / 0`); with
     /// `log_target` the targets are logarithms too. [`Reduction::BatchMean`] gives the divergence per
     /// example.
     ///

@@ -22,8 +22,8 @@ const COEFFICIENTS: [f64; 8] = [
 /// and for `s < 1`.
 pub(super) fn zeta<'e>(s: &Var<'e>, q: &Var<'e>) -> Var<'e> {
     let [sum, _] = with_slope(s, q);
-    // Above the greatest float everything but 1 is lost or infinite.
-    let y = override_with(&sum, &is(s, f64::INFINITY).and(&below(&(1.0 - q), 0.0)), 0.0);
+    // Of an infinite order the first term is all that is left.
+    let y = is(s, f64::INFINITY).select(&q.pow(&-s), &sum);
     let y = override_with(&y, &is(s, 1.0), f64::INFINITY);
     let y = override_with(&y, &below(s, 1.0), f64::NAN);
     let is_positive = below(&-q, 0.0);

@@ -526,7 +526,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
         self.map(|any| any.xlog1py(other.into_any()))
     }
 
-    /// The lesser of two elements; where one is NaN, the other. Broadcasts. Defined as
+    /// The lesser of two elements; where one is NaN, the other. Broadcasts. Of equal elements the first gets the
+    /// gradient. Defined as
     /// [`torch.fmin`](https://docs.pytorch.org/docs/stable/generated/torch.fmin.html).
     ///
     /// ```
@@ -542,7 +543,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
         self.map(|any| any.fmin(other.into_any()))
     }
 
-    /// The greater of two elements; where one is NaN, the other. Broadcasts. Defined as
+    /// The greater of two elements; where one is NaN, the other. Broadcasts. Of equal elements the first gets the
+    /// gradient. Defined as
     /// [`torch.fmax`](https://docs.pytorch.org/docs/stable/generated/torch.fmax.html).
     ///
     /// ```

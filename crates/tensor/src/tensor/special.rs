@@ -75,16 +75,16 @@ float_functions! {
     /// outside.
     ndtri "[`torch.special.ndtri`](https://docs.pytorch.org/docs/stable/special.html#torch.special.ndtri)"
         "[0.5, 0.975]" "[0.0, 1.959964]";
-    /// The Bessel function of the first kind of order 0.
+    /// The Bessel function of the first kind of order 0. At ±∞ it is 0, where SciPy and PyTorch give NaN.
     bessel_j0 "[`torch.special.bessel_j0`](https://docs.pytorch.org/docs/stable/special.html#torch.special.bessel_j0)"
         "[0.0, 2.0]" "[1.0, 0.2238908]";
-    /// The Bessel function of the first kind of order 1.
+    /// The Bessel function of the first kind of order 1. At ±∞ it is 0, where SciPy and PyTorch give NaN.
     bessel_j1 "[`torch.special.bessel_j1`](https://docs.pytorch.org/docs/stable/special.html#torch.special.bessel_j1)"
         "[0.0, 2.0]" "[0.0, 0.5767248]";
-    /// The Bessel function of the second kind of order 0: -∞ at 0, NaN below.
+    /// The Bessel function of the second kind of order 0: -∞ at 0, NaN below, 0 at ∞, where SciPy and PyTorch give NaN.
     bessel_y0 "[`torch.special.bessel_y0`](https://docs.pytorch.org/docs/stable/special.html#torch.special.bessel_y0)"
         "[1.0, 2.0]" "[0.08825696, 0.5103757]";
-    /// The Bessel function of the second kind of order 1: -∞ at 0, NaN below.
+    /// The Bessel function of the second kind of order 1: -∞ at 0, NaN below, 0 at ∞, where SciPy and PyTorch give NaN.
     bessel_y1 "[`torch.special.bessel_y1`](https://docs.pytorch.org/docs/stable/special.html#torch.special.bessel_y1)"
         "[1.0, 2.0]" "[-0.7812128, -0.1070324]";
     /// The modified Bessel function of the second kind of order 0: ∞ at 0, NaN below.
@@ -140,7 +140,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     }
 
     /// The zeta function of Hurwitz, `Σ 1 / (q + k)^self` over all `k >= 0`: ∞ at 1, NaN below; ∞ where `q` is 0 or a
-    /// negative integer, NaN for other negative `q`, where SciPy sums for whole orders. Broadcasts. Defined as
+    /// negative integer, NaN for other negative `q`, where SciPy and PyTorch sum for whole orders. An order of ∞ gives the
+    /// limit, 0 for `q` above 1, where they give NaN. Broadcasts. Defined as
     /// [`torch.special.zeta`](https://docs.pytorch.org/docs/stable/special.html#torch.special.zeta).
     ///
     /// ```

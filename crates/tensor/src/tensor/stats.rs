@@ -63,7 +63,8 @@ impl<B: Backend> Tensor<B, 2> {
 impl<B: Backend, const D: usize> Tensor<B, D> {
     /// The distances by the `p`-norm between all rows of two tensors, `[.., n, dim]` and `[.., m, dim]` to
     /// `[.., n, m]`; the axes before broadcast. 0 counts the elements that differ, infinity takes the greatest
-    /// difference. Where a distance is 0, so is its gradient.
+    /// difference, and of several that are equal each gets a share of the gradient (in PyTorch all of it). Where a distance
+    /// is 0, so is its gradient.
     ///
     /// With `p` of 2 and more than 25 rows on either side, a matrix product computes the distances, as in PyTorch: fast, but
     /// coarse where rows nearly coincide. [`cdist_with_mode`](Tensor::cdist_with_mode) chooses.

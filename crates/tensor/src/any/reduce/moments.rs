@@ -94,12 +94,16 @@ impl AnyTensor {
 fn scaled_moments<'e>(x: &Var<'e>, axes: &[usize], count: f64, degrees: f64) -> [Var<'e>; 3] {
     let scale = scale(x, axes);
     let x = x * scale.recip();
-    let near = constant(&(x.sum(axes) / count));
+    let plain = x.sum(axes) / count;
+    let near = constant(&plain);
     let difference = x - &near;
     let total = difference.sum(axes);
     let rest = &total / count;
     let squares = difference.square().sum(axes) - &total * &rest;
-    [at_least_zero(&squares) / degrees, scale.clone(), (near + rest) * scale]
+    // Infinity differs from itself by NaN: its mean is the plain one.
+    let is_finite = rest.equal(&rest);
+    let mean = is_finite.select(&(near + rest), &plain);
+    [at_least_zero(&squares) / degrees, scale.clone(), mean * scale]
 }
 
 /// A power of two that is at most the greatest magnitude along axes, and more than half of it, as a constant; within the

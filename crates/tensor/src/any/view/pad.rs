@@ -47,32 +47,48 @@ impl AnyTensor {
     fn pad_or_crop(self, pads: &[(isize, isize)], mode: PadMode) -> Result<AnyTensor> {
         let more = |width: isize| usize::try_from(width).unwrap_or(0);
         let wider: Vec<(usize, usize)> = pads.iter().map(|&(low, high)| (more(low), more(high))).collect();
-        let mut padded = self.pad_with(&wider, mode)?;
-        let first = padded.rank() - pads.len();
+        match mode {
+            // The elements that come round are those that are left.
+            PadMode::Circular => self.cropped(pads)?.pad_with(&wider, mode),
+            PadMode::Constant(_) | PadMode::Reflect | PadMode::Edge => {
+                self.pad_with(&wider, mode)?.cropped(pads)
+            }
+        }
+    }
+
+    /// Without the elements that negative widths take away.
+    fn cropped(self, pads: &[(isize, isize)]) -> Result<AnyTensor> {
+        let first = self.axes_before(pads.len())?;
+        let mut cropped = self;
         for (place, &(low, high)) in pads.iter().enumerate() {
             let axis = first + place;
-            let length = padded.shape()[axis];
+            let length = cropped.shape()[axis];
             let less = |width: isize| width.min(0).unsigned_abs();
             let kept = length.checked_sub(less(low)).and_then(|rest| rest.checked_sub(less(high)));
             let Some(len) = kept else {
                 let problem = format!("{low} and {high} take more elements than axis {axis} has");
-                return Err(Error::type_error("pad", problem, &[padded.ty().into()])
+                return Err(Error::type_error("pad", problem, &[cropped.ty().into()])
                     .hint(format!("at most {length} can be taken away")));
             };
             if len < length {
                 let start = if len == 0 { 0 } else { less(low) };
-                padded = padded.slice_axis(axis, SliceAxis { start, len, step: 1 })?;
+                cropped = cropped.slice_axis(axis, SliceAxis { start, len, step: 1 })?;
             }
         }
-        Ok(padded)
+        Ok(cropped)
+    }
+
+    /// How many axes come before those of so many pairs.
+    fn axes_before(&self, pairs: usize) -> Result<usize> {
+        self.rank().checked_sub(pairs).ok_or_else(|| {
+            let problem = format!("{pairs} pairs for {} axes", self.rank());
+            Error::type_error("pad", problem, &[self.ty().into()])
+                .hint("give at most one pair for each axis; they count from the last axes")
+        })
     }
 
     fn pad_with(self, pads: &[(usize, usize)], mode: PadMode) -> Result<AnyTensor> {
-        let Some(whole) = self.rank().checked_sub(pads.len()) else {
-            let problem = format!("{} pairs for {} axes", pads.len(), self.rank());
-            return Err(Error::type_error("pad", problem, &[self.ty().into()])
-                .hint("give at most one pair for each axis; they count from the last axes"));
-        };
+        let whole = self.axes_before(pads.len())?;
         if let PadMode::Constant(x) = mode {
             let none = core::iter::repeat_n(PadAxis::default(), whole);
             let pads = none.chain(pads.iter().map(|&(low, high)| PadAxis::new(low, high))).collect();

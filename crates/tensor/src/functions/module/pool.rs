@@ -123,7 +123,8 @@ macro_rules! poolings {
 
         /// The greatest element of windows at random places over the last axes of `[batch, channels, space..]`: `size`
         /// windows of `window` elements along each axis, which cover it. `samples`, `[batch, channels, axes]` of numbers in
-        /// `0..1`, say where they lie; by default they are drawn from the device's key
+        /// `0..1`, say where they lie, in the order of the axes (PyTorch's function for two axes takes the last axis first);
+        /// by default they are drawn from the device's key
         /// ([Graham 2014](https://arxiv.org/abs/1412.6071),
         /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fractional_max_pool2d.html)).
         ///

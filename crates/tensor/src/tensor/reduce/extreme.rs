@@ -22,7 +22,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     }
 
     /// The greatest along an axis, which stays with length 1. NaN if there is one. Equal elements share the
-    /// gradient; of [`max_dim_with_indices`](Tensor::max_dim_with_indices) the one that was found gets it.
+    /// gradient, and so do several NaN (PyTorch's `amax` gives NaN to all elements then); of [`max_dim_with_indices`](Tensor::max_dim_with_indices) the one that was found gets it.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.amax.html>
     ///
@@ -112,7 +112,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     }
 
     /// The least along an axis, which stays with length 1. NaN if there is one. Equal elements share the
-    /// gradient; of [`min_dim_with_indices`](Tensor::min_dim_with_indices) the one that was found gets it.
+    /// gradient, and so do several NaN (PyTorch's `amin` gives NaN to all elements then); of [`min_dim_with_indices`](Tensor::min_dim_with_indices) the one that was found gets it.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.amin.html>
     ///

@@ -115,7 +115,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.map(|x| x.pad(&pads, mode))
     }
 
-    /// As [`pad`](Tensor::pad), where a negative width takes elements away. Axes are padded first, then cropped.
+    /// As [`pad`](Tensor::pad), where a negative width takes elements away. Axes are padded first, then cropped; with
+    /// [`PadMode::Circular`] they are cropped first, as in PyTorch.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pad.html>
     ///
