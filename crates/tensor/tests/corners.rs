@@ -297,9 +297,18 @@ fn of_equal_numbers_the_first_gets_the_gradient() {
     same(&slopes(&x, |x| other().fmax(x)), &[0.0, 1.0, 1.0, 0.0]);
 }
 
-/// `1 / q^∞` is left of the sum; PyTorch gives NaN for `q` above 1.
+/// PyTorch and SciPy sum `1 / (q + k)^2` from -1/2 on too: 8.934802.
 #[test]
-fn an_infinite_order_of_zeta_gives_its_limit() {
+fn zeta_begins_above_zero() {
+    same(&list(floats(&[2.0, 3.0]).zeta(floats(&[-0.5, -1.5]))), &[NAN, NAN]);
+}
+
+/// Of zeta, `1 / q^∞` is left of the sum. PyTorch gives NaN for `q` above 1, and for polygamma from order 2 on.
+#[test]
+fn zeta_and_polygamma_have_limits_at_infinity() {
+    for order in 1..4 {
+        same(&list(floats(&[INF]).polygamma(order)), &[0.0]);
+    }
     let order = floats(&[INF, INF, INF]);
     same(&list(order.zeta(floats(&[2.0, 1.0, 0.5]))), &[0.0, 1.0, INF]);
 }

@@ -158,7 +158,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     }
 
     /// The derivative of that order of [`digamma`](Tensor::digamma); order 0 is `digamma` itself, order 1 the trigamma
-    /// function. Defined as
+    /// function. From order 1 on it is 0 at ∞, where PyTorch gives NaN from order 2 on. Defined as
     /// [`torch.polygamma`](https://docs.pytorch.org/docs/stable/generated/torch.polygamma.html).
     ///
     /// ```
