@@ -72,7 +72,7 @@ pub(super) fn graph(attention: &Attention, version: usize) -> Outcome<Graph> {
         return refused("some queries see nothing");
     }
     let backward = attention.pass == AttentionPass::Backward;
-    if backward && version <= LAST_WITH_WHOLE_TILES && !keys.is_multiple_of(TILE) {
+    if backward && takes_whole_tiles_only(version, keys) {
         return refused("the version takes whole tiles of keys only");
     }
     if backward && queries == 1 && keys == 1 {
@@ -91,6 +91,11 @@ pub(super) fn graph(attention: &Attention, version: usize) -> Outcome<Graph> {
         AttentionPass::Forward => attending.forward(),
         AttentionPass::Backward => attending.backward(),
     }
+}
+
+/// Whether a version refuses gradients for so many keys.
+pub(super) fn takes_whole_tiles_only(version: usize, keys: usize) -> bool {
+    version <= LAST_WITH_WHOLE_TILES && !keys.is_multiple_of(TILE)
 }
 
 impl Attending<'_> {
