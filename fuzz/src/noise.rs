@@ -375,6 +375,11 @@ fn widened(op: &Op) -> Option<Op> {
     if matches!(op, Op::Cast(dtype) if is_narrow(*dtype)) {
         return Some(Op::Cast(DType::F32));
     }
+    if let Op::MatMulFloat8 { formats, dtype } = *op
+        && is_narrow(dtype)
+    {
+        return Some(Op::MatMulFloat8 { formats, dtype: DType::F32 });
+    }
     Some(op.clone())
 }
 
@@ -450,7 +455,7 @@ impl Engine for Noisy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_ir::Var;
+    use kiln_ir::{Float8, Var};
 
     fn runs(body: impl Fn(&Noisy) -> Value) -> Vec<Vec<f64>> {
         (0..16)
@@ -460,6 +465,20 @@ mod tests {
                 block_on(engine.read(value)).unwrap().to_vec()
             })
             .collect()
+    }
+
+    #[test]
+    fn zeros_of_8_bit_products_have_either_sign() {
+        let signs = runs(|engine| {
+            let write = |data: TensorData| Var::new(engine, engine.write(data));
+            let bits = |bits: u8| write(TensorData::new(vec![bits], [1, 1]).unwrap());
+            let scale = write(TensorData::new(vec![1.0f32], []).unwrap());
+            let formats = [Float8::E5M2, Float8::E5M2];
+            let op = Op::MatMulFloat8 { formats, dtype: DType::F16 };
+            let product = bits(0).apply(op, &[&bits(0xc0), &scale, &scale]);
+            product.apply(Op::Bitcast(DType::I16), &[]).into_value()
+        });
+        assert!(signs.contains(&vec![0.0]) && signs.contains(&vec![f64::from(i16::MIN)]), "{signs:?}");
     }
 
     #[test]
