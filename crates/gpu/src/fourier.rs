@@ -257,7 +257,6 @@ impl<D: Driver> Gpu<D> {
         let plain = Packed { points, length: points, is_even: false, usual: true };
         let (form, packed) = packed.unwrap_or((Form::Complex, plain));
         let roots = self.roots(dtype, packed.points, packed.points)?;
-        let truth = |is_so: bool| if is_so { "true" } else { "false" };
         // Of a line of one element there is no pass that could read it.
         let is_in_order = points > 1 && (form == Form::FromReal || form == Form::Complex && lie.step == 1);
         let native = Native::new(SOURCE, "kiln_fft")
@@ -270,10 +269,10 @@ impl<D: Driver> Gpu<D> {
             .name("SIGN", packed.sign())
             .name("THREADS", THREADS as usize)
             .name("PASSES", passes(points))
-            .name("IN_ORDER", truth(is_in_order))
-            .name("FROM_NEAR", truth(lie.step == 1))
-            .name("TO_NEAR", truth(lay.step == 1))
-            .name("TWIST", truth(twist.is_some()));
+            .name("IN_ORDER", is_in_order)
+            .name("FROM_NEAR", lie.step == 1)
+            .name("TO_NEAR", lay.step == 1)
+            .name("TWIST", twist.is_some());
         let (twist, columns) = twist.unwrap_or((roots.at(0), 1));
         let mut arguments: Arguments<D::Memory> = [&from.re, &from.im, &to.re, &to.im]
             .map(|place| Argument::Place(place.clone()))
@@ -371,7 +370,7 @@ impl<D: Driver> Gpu<D> {
         let native = Native::new(SOURCE, "kiln_fft_map")
             .name("KILN_MAP", map as usize)
             .name("T", memory_type(lines.dtype))
-            .name("EVEN", if packed.is_even { "true" } else { "false" })
+            .name("EVEN", packed.is_even)
             .name("SIGN", packed.sign());
         let places = parts.into_iter().flat_map(|parts| [&parts.re, &parts.im]);
         let mut arguments: Arguments<D::Memory> =

@@ -48,6 +48,12 @@ impl From<usize> for Meaning {
     }
 }
 
+impl From<bool> for Meaning {
+    fn from(truth: bool) -> Self {
+        Meaning::from(if truth { "true" } else { "false" })
+    }
+}
+
 impl From<&'static str> for Meaning {
     fn from(text: &'static str) -> Self {
         Meaning::Text(text.into())

@@ -32,7 +32,7 @@ impl<D: Driver> Gpu<D> {
         let native = Native::new(SOURCE, "kiln_resize")
             .name("TAPS", taps)
             .name("INDEX", "long long")
-            .name("ALIGNED", if align_corners { "true" } else { "false" })
+            .name("ALIGNED", align_corners)
             .name("LENGTHS", parameters(axes))
             .name("SPACE", product(axes, 'x'))
             .name("OF_RESULT", split(axes, 'y', 'o'))

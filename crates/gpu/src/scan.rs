@@ -133,7 +133,7 @@ impl Running {
             .name("U", held_type(unsigned))
             .name("COMBINE(a, b)", combine)
             .name("AT(j)", if self.reverse { "(length - 1 - (j))" } else { "(j)" })
-            .name("EXCLUSIVE", if self.exclusive { "true" } else { "false" })
+            .name("EXCLUSIVE", self.exclusive)
             .dtype("T", self.dtype)
     }
 }

@@ -274,7 +274,7 @@ impl<D: Driver> Sort<'_, D> {
         let native = Native::new(SOURCE, entry)
             .name(part, "")
             .name("KEY", memory_type(self.key))
-            .name("DESCENDING", if self.descending { "true" } else { "false" })
+            .name("DESCENDING", self.descending)
             .dtype("T", self.dtype)
             .dtype("I", self.index);
         if self.dtype.is_float() {

@@ -180,7 +180,7 @@ fn negative_widths_crop() {
     assert_eq!(of((-1, -1), PadMode::Edge), [2.0]);
     assert_eq!(of((2, -1), PadMode::Edge), [1.0, 1.0, 1.0, 2.0]);
     assert!(of((-3, 0), PadMode::Edge).is_empty());
-    // PyTorch's circular padding repeats what the crop leaves.
+    // PyTorch's circular padding repeats the cropped tensor.
     assert_eq!(of((-1, 2), PadMode::Circular), [2.0, 3.0, 2.0, 3.0]);
     assert_eq!(of((1, -2), PadMode::Circular), [1.0, 1.0]);
     let error = x.clone().into_any().pad_signed(&[(-1, 3)], PadMode::Circular).unwrap_err().to_string();

@@ -48,7 +48,7 @@ fn has_rule(op: &Op) -> bool {
     !matches!(op, Op::NonZero { .. } | Op::Fused(_))
 }
 
-/// Whether nothing can be said of an attention: a key that is hidden has the weight 0, and 0 times what is not finite is NaN
+/// Whether nothing can be said of an attention: a key that is hidden has the weight 0, and 0 times an infinity or NaN is NaN
 /// where it is computed and nothing where it is left out. Which of both depends on the number of queries and keys, and a batch
 /// has others than an example.
 fn is_beyond_attention(op: &Op, list: &[Given]) -> bool {

@@ -194,7 +194,7 @@ fn turn(
 }
 
 impl Turns {
-    /// At least so many that all turns together make `repeats`; more of what is short.
+    /// At least so many that all turns together make `repeats`; more of short ones.
     fn repeats_in_one(self, ms: f64) -> usize {
         let enough = (self.milliseconds / ms.max(1e-6)).min(MOST_IN_TURN as f64) as usize;
         self.repeats.div_ceil(self.rounds).max(enough)

@@ -84,6 +84,12 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
+/// `None` of no number.
+fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
+    (!values.is_empty()).then(|| (logarithms / values.len() as f64).exp())
+}
+
 /// Three significant digits at most, no trailing zeros.
 fn number(value: f64) -> String {
     let decimals = if value.abs() >= 100.0 {

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::measure::{Measured, Outcome};
-use super::number;
 use super::peer::Skipped;
 use super::row::{Kind, Must, Row};
+use super::{geometric_mean, number};
 use crate::table;
 
 /// What stands for all times of a peer on a workload.
@@ -168,8 +168,7 @@ impl Report {
     fn geometric_mean(&self, of: Statistic) -> Option<f64> {
         let ratios: Vec<f64> =
             self.results.iter().filter_map(|(_, outcomes)| self.ratio(outcomes, of)).collect();
-        let logarithms: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
-        (!ratios.is_empty()).then(|| (logarithms / ratios.len() as f64).exp())
+        geometric_mean(&ratios)
     }
 
     /// The last line.

@@ -197,7 +197,7 @@ fn messages_name_index_and_position_as_the_reference_does() {
     assert!(message.contains("index 2147483647 or more at position [1]"), "{message}");
 }
 
-/// Blocks add up what goes to few places before they add it to the tensor.
+/// Blocks add up the entries of few places before they add to the tensor.
 #[test]
 fn sums_for_few_places() {
     let dtypes = [DType::F32, DType::F64, DType::F16, DType::I32, DType::I64, DType::U8, DType::U64];

@@ -1,7 +1,7 @@
 //! The functions of complex matrices for tensors whose rank and dtype are known at run time.
 //!
-//! Each does what its namesake in [`complex`](mod@crate::complex) does, whose documentation holds here too, and returns a
-//! mistake of shape or dtype as an error. Messages show the type of the real parts.
+//! Each is its namesake in [`complex`](mod@crate::complex), whose documentation holds here too, and returns a mistake of
+//! shape or dtype as an error. Messages show the type of the real parts.
 
 use super::solve::{check_rows, is_vector};
 use crate::call::Call;

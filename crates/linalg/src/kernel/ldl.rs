@@ -54,7 +54,7 @@ pub(crate) fn factor<T: Real>(a: MatRef<'_, T>) -> Ldl<T> {
     Ldl { factors, pivots }
 }
 
-/// The next block, so that the elements of what remains grow by a bounded factor.
+/// The next block, so that the elements of the remaining matrix grow by a bounded factor.
 fn choose<T: Real>(a: &Mat<T>, start: usize) -> Block {
     let n = a.nrows();
     let magnitude = |i: usize, j: usize| Into::<f64>::into(a[(i.max(j), i.min(j))]).abs();
@@ -82,7 +82,7 @@ fn choose<T: Real>(a: &Mat<T>, start: usize) -> Block {
     }
 }
 
-/// Exchanges rows and columns of what remains, in the lower triangle.
+/// Exchanges rows and columns of the remaining matrix, in the lower triangle.
 fn exchange<T: Real>(a: &mut Mat<T>, block: Block) {
     let (n, from, to) = (a.nrows(), block.last(), block.swap);
     if from == to {

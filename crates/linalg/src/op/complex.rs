@@ -18,6 +18,12 @@ pub(crate) use svd::{ComplexSvd, ComplexSvdvals};
 
 use super::Gradients;
 use crate::matrix::complex::Complex;
+use kiln_ir::ResultTypes;
+
+/// The types of complex results: of each the real and the imaginary part.
+fn in_parts(types: ResultTypes) -> ResultTypes {
+    types.into_iter().flat_map(|ty| [ty, ty]).collect()
+}
 
 /// The gradients of operands as an op returns them: all real parts and then all imaginary parts.
 fn parts<'e>(gradients: &[Complex<'e>]) -> Gradients<'e> {

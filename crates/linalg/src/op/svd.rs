@@ -44,12 +44,7 @@ impl MatrixOp for Svd {
             }
             factor::svd(a.get(index), self.full).ok_or_else(|| no_convergence("svd", &a, index))
         })?;
-        let (mut u, mut s, mut v) = (Vec::new(), Vec::new(), Vec::new());
-        for part in parts {
-            u.push(part.0);
-            s.push(part.1);
-            v.push(part.2);
-        }
+        let (u, s, v): (Vec<_>, Vec<_>, Vec<_>) = parts.into_iter().collect();
         Ok(vec![
             joined(u, a.shape_with(&[a.rows, left]))?,
             joined(s, a.shape_with(&[k]))?,

@@ -144,7 +144,7 @@ pub fn lu_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
     typed(any::lu_solve(factors.into_any(), pivots.into_any(), b.into_any(), side))
 }
 
-/// Solves `A X = B` for symmetric `A` from what [`ldl_factor`](crate::ldl_factor) gave for it. `B` is `[.., n, k]`. Leading axes
+/// Solves `A X = B` for symmetric `A` from the factors and pivots of [`ldl_factor`](crate::ldl_factor). `B` is `[.., n, k]`. Leading axes
 /// broadcast. A singular matrix gives infinities or NaNs.
 ///
 /// As [`torch.linalg.ldl_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.ldl_solve.html). The gradient by `B`

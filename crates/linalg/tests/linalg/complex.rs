@@ -1,6 +1,6 @@
-//! Complex matrices: factors multiply to the matrix and are what they are called, mistakes are told, transforms work.
+//! Complex matrices: factors multiply to the matrix and have their properties, mistakes are told, transforms work.
 
-use crate::{assert_near, noise, numbers_of, random, regular, tensor};
+use crate::{assert_near, assert_singular_values, noise, numbers_of, random, regular, says, tensor};
 use kiln_linalg::any::complex::*;
 use kiln_linalg::{QrMode, Side, Triangle, any};
 use kiln_tensor::transform::{grad, jacobian, jacobian_forward, vmap};
@@ -135,9 +135,7 @@ fn svd_gives_orthonormal_columns_and_descending_values() {
             let again = product(&scaled(&first(&u, rank - 1, k), &s), &first(&vh, rank - 2, k));
             near(&what, &again, &a, TIGHT);
             assert_near(&what, &svdvals(a.clone()).unwrap(), &s, TIGHT);
-            for values in numbers_of(&s).chunks(k.max(1)) {
-                assert!(values.is_sorted_by(|a, b| a >= b) && values.iter().all(|&s| s >= 0.0), "{what}");
-            }
+            assert_singular_values(&what, &s);
         }
     }
 }
@@ -327,14 +325,6 @@ fn narrow_floats_are_computed_in_f32_and_rounded() {
         let narrow = inverse(a.clone().each(|part| part.cast(dtype)).unwrap()).unwrap();
         assert_eq!(narrow.re().dtype(), dtype);
         near(&format!("{dtype}"), &narrow, &exact, tolerance);
-    }
-}
-
-#[track_caller]
-fn says<T>(result: Result<T>, expected: &str) {
-    match result {
-        Ok(_) => panic!("accepted, instead of: {expected}"),
-        Err(error) => assert_eq!(error.to_string(), expected),
     }
 }
 

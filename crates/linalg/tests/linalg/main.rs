@@ -11,7 +11,7 @@ mod properties;
 mod rows;
 mod transforms;
 
-use kiln_tensor::{AnyTensor, DType, Device, TensorData};
+use kiln_tensor::{AnyTensor, DType, Device, Result, TensorData};
 
 /// Numbers between -1 and 1 that look random and are the same everywhere.
 fn noise(seed: u64, count: usize) -> Vec<f64> {
@@ -73,5 +73,22 @@ fn assert_near(what: &str, actual: &AnyTensor, expected: &AnyTensor, tolerance: 
     for (place, (a, e)) in numbers_of(actual).into_iter().zip(numbers_of(expected)).enumerate() {
         let near = (a - e).abs() <= tolerance * (1.0 + e.abs());
         assert!(near, "{what}: element {place} is {a}, not {e}");
+    }
+}
+
+/// Values along the last axis descend and are not negative.
+#[track_caller]
+fn assert_singular_values(what: &str, s: &AnyTensor) {
+    let k = s.shape()[s.rank() - 1];
+    for values in numbers_of(s).chunks(k.max(1)) {
+        assert!(values.is_sorted_by(|a, b| a >= b) && values.iter().all(|&s| s >= 0.0), "{what}");
+    }
+}
+
+#[track_caller]
+fn says<T>(result: Result<T>, expected: &str) {
+    match result {
+        Ok(_) => panic!("accepted, instead of: {expected}"),
+        Err(error) => assert_eq!(error.to_string(), expected),
     }
 }

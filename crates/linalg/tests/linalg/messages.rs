@@ -1,6 +1,6 @@
 //! What users see when shapes or dtypes do not suit: the exact text.
 
-use crate::{random, tensor};
+use crate::{random, says, tensor};
 use kiln_linalg::any::*;
 use kiln_linalg::{MatrixNorm, QrMode, Side, Tolerance, Triangle};
 use kiln_tensor::{AnyTensor, DType, Device, Flex, Result, Tensor};
@@ -11,14 +11,6 @@ fn t(shape: &[usize]) -> AnyTensor {
 
 fn of(shape: &[usize], dtype: DType) -> AnyTensor {
     random(1, shape).cast(dtype).unwrap()
-}
-
-#[track_caller]
-fn says<T>(result: Result<T>, expected: &str) {
-    match result {
-        Ok(_) => panic!("accepted, instead of: {expected}"),
-        Err(error) => assert_eq!(error.to_string(), expected),
-    }
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use super::super::Scratch;
 use super::super::measure::{Outcome, Turns, start_all};
 use super::super::peer::Peer;
 use super::super::report::{Report, time};
 use super::super::row::Row;
+use super::super::{Scratch, geometric_mean};
 use super::{Options, measure_row};
 use crate::table;
 
@@ -143,12 +143,10 @@ fn text(report: &Report) -> String {
     if !slower.is_empty() {
         text += &format!("Below {LEAST} in {AGAIN} turns: {}.\n", slower.join(", "));
     }
-    let changes: Vec<Change> =
-        report.results.iter().filter_map(|(_, outcomes)| Change::of(outcomes)).collect();
-    let logarithms: f64 = changes.iter().map(|change| change.median().ln()).sum();
-    let mean = match changes.len() {
-        0 => "none, both programs have no workload in common".to_owned(),
-        count => format!("{:.3}", (logarithms / count as f64).exp()),
+    let medians = report.results.iter().filter_map(|(_, outcomes)| Some(Change::of(outcomes)?.median()));
+    let mean = match geometric_mean(&medians.collect::<Vec<f64>>()) {
+        None => "none, both programs have no workload in common".to_owned(),
+        Some(mean) => format!("{mean:.3}"),
     };
     text + &format!("geo-mean before/now: {mean}\n")
 }

@@ -1,12 +1,12 @@
 //! Determinants of complex matrices.
 
-use super::{none, parts};
+use super::{in_parts, none, parts};
 use crate::host::{ComplexMatrices, Real, joined, joined_complex, nans, row_major, split};
 use crate::kernel::{factor, lu};
 use crate::matrix::as_matrix;
 use crate::matrix::complex::Complex;
 use crate::op::determinant::cofactors;
-use crate::op::{ComplexInverse, Gradients, MatrixOp, Signature, bare, with_last};
+use crate::op::{Cofactor, ComplexInverse, Det, Gradients, MatrixOp, Signature, Slogdet, bare};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
@@ -22,10 +22,7 @@ impl MatrixOp for ComplexDet {
     }
 
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        let re = operands.complex()?;
-        re.count(1)?;
-        let ty = with_last(re.square(0)?, &[]);
-        Ok(smallvec![ty, ty])
+        Ok(in_parts(Det.infer(operands.complex()?)?))
     }
 
     fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
@@ -54,10 +51,7 @@ impl MatrixOp for ComplexCofactor {
     }
 
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        let re = operands.complex()?;
-        re.count(1)?;
-        let ty = *re.square(0)?;
-        Ok(smallvec![ty, ty])
+        Ok(in_parts(Cofactor.infer(operands.complex()?)?))
     }
 
     fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
@@ -97,10 +91,9 @@ impl MatrixOp for ComplexSlogdet {
     }
 
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        let re = operands.complex()?;
-        re.count(1)?;
-        let ty = with_last(re.square(0)?, &[]);
-        Ok(smallvec![ty, ty, ty])
+        let types = Slogdet.infer(operands.complex()?)?;
+        let (sign, log) = (types[0], types[1]);
+        Ok(smallvec![sign, sign, log])
     }
 
     fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {

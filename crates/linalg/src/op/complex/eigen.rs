@@ -6,7 +6,7 @@ use crate::kernel::eigen;
 use crate::matrix::complex::Complex;
 use crate::matrix::{as_column, as_row, eye, from_diagonal, on_diagonal, or_zeros};
 use crate::op::svd::no_convergence;
-use crate::op::{Eigh, Eigvalsh, Gradients, MatrixOp, Signature, bare, eig, last_two, with_last};
+use crate::op::{Eig, Eigh, Eigvalsh, Gradients, MatrixOp, Signature, bare, eig, last_two};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
@@ -111,11 +111,7 @@ impl MatrixOp for ComplexEig {
     }
 
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        let re = operands.complex()?;
-        re.count(1)?;
-        let ty = re.square(0)?;
-        let values = with_last(ty, &[last_two(&ty.shape).0]);
-        Ok(smallvec![values, values, *ty, *ty])
+        Eig.infer(operands.complex()?)
     }
 
     fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
@@ -134,7 +130,7 @@ impl MatrixOp for ComplexEig {
         Ok(vec![joined(w_re, short)?, joined(w_im, short)?, joined(v_re, long)?, joined(v_im, long)?])
     }
 
-    /// The rule of [`Eig`](eig::Eig), without taking the real part.
+    /// The rule of [`Eig`], without taking the real part.
     fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let (w, v) = (Complex::at(y, 0), Complex::at(y, 2));
         let of_vectors = Complex::gradient(g, 2, &v);

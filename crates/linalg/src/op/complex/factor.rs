@@ -1,6 +1,6 @@
 //! The Cholesky factor and the QR decomposition of complex matrices.
 
-use super::{none, parts};
+use super::{in_parts, none, parts};
 use crate::host::{ComplexMatrices, Real, joined_complex, nans, split};
 use crate::kernel::factor;
 use crate::matrix::beside;
@@ -8,10 +8,9 @@ use crate::matrix::complex::Complex;
 use crate::op::cholesky::not_positive;
 use crate::op::qr::undetermined;
 use crate::op::{
-    ComplexSolveTriangular, Gradients, MatrixOp, Qr, Signature, SolveTriangular, bare, last_two,
+    Cholesky, ComplexSolveTriangular, Gradients, MatrixOp, Qr, Signature, SolveTriangular, bare, last_two,
 };
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
-use smallvec::smallvec;
 
 /// `(A) -> L`: `A = L Lᴴ` of Hermitian positive definite matrices. The lower triangle is read, and of its diagonal the real
 /// parts.
@@ -26,10 +25,7 @@ impl MatrixOp for ComplexCholesky {
     }
 
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        let re = operands.complex()?;
-        re.count(1)?;
-        let ty = *re.square(0)?;
-        Ok(smallvec![ty, ty])
+        Ok(in_parts(Cholesky.infer(operands.complex()?)?))
     }
 
     fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
@@ -75,9 +71,7 @@ impl MatrixOp for ComplexQr {
     }
 
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        let types = self.0.infer(operands.complex()?)?;
-        let (q, r) = (types[0], types[1]);
-        Ok(smallvec![q, q, r, r])
+        Ok(in_parts(self.0.infer(operands.complex()?)?))
     }
 
     fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {

@@ -1,14 +1,13 @@
 //! Complex linear equations and inverses.
 
-use super::{none, parts};
+use super::{in_parts, none, parts};
 use crate::host::{ComplexMatrices, Real, Scalar, identity, joined_complex, row_major};
 use crate::kernel::lu::{self, Lu};
 use crate::matrix::complex::Complex;
 use crate::matrix::{tril, triu};
-use crate::op::triangular::{infer_solution, solved};
-use crate::op::{Gradients, MatrixOp, Signature, SolveTriangular, bare};
+use crate::op::triangular::solved;
+use crate::op::{Gradients, Inverse, MatrixOp, Signature, Solve, SolveTriangular, bare};
 use kiln_ir::{Error, Result, ResultTypes, TensorData, Var};
-use smallvec::smallvec;
 
 /// `(A, B) -> X`: `A X = B`.
 #[derive(Debug)]
@@ -22,8 +21,7 @@ impl MatrixOp for ComplexSolve {
     }
 
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        let ty = infer_solution(operands.complex()?)?;
-        Ok(smallvec![ty, ty])
+        Ok(in_parts(Solve.infer(operands.complex()?)?))
     }
 
     fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
@@ -64,8 +62,7 @@ impl MatrixOp for ComplexSolveTriangular {
     }
 
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        let ty = infer_solution(operands.complex()?)?;
-        Ok(smallvec![ty, ty])
+        Ok(in_parts(self.0.infer(operands.complex()?)?))
     }
 
     fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
@@ -101,10 +98,7 @@ impl MatrixOp for ComplexInverse {
     }
 
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        let re = operands.complex()?;
-        re.count(1)?;
-        let ty = *re.square(0)?;
-        Ok(smallvec![ty, ty])
+        Ok(in_parts(Inverse { infinite: false }.infer(operands.complex()?)?))
     }
 
     fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {

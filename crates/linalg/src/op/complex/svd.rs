@@ -42,12 +42,7 @@ impl MatrixOp for ComplexSvd {
             let svd = factor::svd(a.get(index).as_ref(), self.0.full);
             svd.ok_or_else(|| no_convergence("svd", &a.re, index))
         })?;
-        let (mut u, mut s, mut v) = (Vec::new(), Vec::new(), Vec::new());
-        for part in found {
-            u.push(part.0);
-            s.push(part.1);
-            v.push(part.2);
-        }
+        let (u, s, v): (Vec<_>, Vec<_>, Vec<_>) = found.into_iter().collect();
         let [u_re, u_im] = joined_complex(u, a.re.shape_with(&[rows, left]))?;
         let [v_re, v_im] = joined_complex(v, a.re.shape_with(&[right, cols]))?;
         Ok(vec![u_re, u_im, joined(s, a.re.shape_with(&[k]))?, v_re, v_im])

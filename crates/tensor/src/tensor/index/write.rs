@@ -156,7 +156,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
 
     /// Combines the values that go to one place, and, if `include_self`, what was there. Places that no index
     /// names keep their element. Equal least or greatest elements share the gradient; without `include_self` PyTorch
-    /// also gives a share to what was there, if it is equal, and loses it. An index out of range, also a negative one,
+    /// also gives a share to the tensor's own element, if it is equal, and loses it. An index out of range, also a negative one,
     /// is an error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.scatter_reduce.html>
