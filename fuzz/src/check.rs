@@ -73,7 +73,7 @@ impl Subjects {
 
     /// These engines, and the first one behind fusion.
     pub fn of(one: Arc<dyn Engine>, many: Arc<dyn Engine>) -> Subjects {
-        let fused = Fusion::with_mode(Arc::new(Meanwhile(one.clone())), Mode::On);
+        let fused = Fusion::with_mode(Arc::new(Meanwhile::new(one.clone())), Mode::On);
         Subjects { one, many, fused, scope: Scope::All, ahead: None }
     }
 

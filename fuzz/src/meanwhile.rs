@@ -1,17 +1,25 @@
 //! An engine that is treated as a device which computes while a program goes on: what repeats gets a head start over it.
 
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Memory, Op, Operands, Regions, Result, SharedBytes, TensorData, TensorType,
+    BoxFuture, Caps, Engine, Machine, Memory, Op, Operands, Result, SharedBytes, TensorData, TensorType,
     Value, Values,
 };
 use std::sync::Arc;
 
 /// The engine, behind fusion that runs what repeats before all of it is recorded.
-pub(crate) struct Meanwhile(pub(crate) Arc<dyn Engine>);
+pub(crate) struct Meanwhile(Arc<dyn Engine>, Caps);
+
+impl Meanwhile {
+    pub(crate) fn new(engine: Arc<dyn Engine>) -> Meanwhile {
+        let caps = engine.caps().clone();
+        let machine = Machine { asynchronous: true, ..caps.machine };
+        Meanwhile(engine, Caps { machine, ..caps })
+    }
+}
 
 impl Engine for Meanwhile {
     fn caps(&self) -> &Caps {
-        self.0.caps()
+        &self.1
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
@@ -44,9 +52,5 @@ impl Engine for Meanwhile {
 
     fn memory(&self) -> Option<&dyn Memory> {
         self.0.memory()
-    }
-
-    fn regions(&self) -> Regions {
-        Regions { head_start: true, ..self.0.regions() }
     }
 }

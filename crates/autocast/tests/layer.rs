@@ -19,8 +19,10 @@ struct Watched {
 
 impl Watched {
     fn new(dtypes: DTypeSet) -> Arc<Watched> {
-        let caps = Caps { name: "watched".into(), dtypes, native: OpSet::ALL };
-        Arc::new(Watched { engine: Reference::new(), caps, log: Mutex::default() })
+        let engine = Reference::new();
+        let machine = engine.caps().machine;
+        let caps = Caps { name: "watched".into(), dtypes, native: OpSet::ALL, machine };
+        Arc::new(Watched { engine, caps, log: Mutex::default() })
     }
 
     fn take(&self) -> Vec<String> {

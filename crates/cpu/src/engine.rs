@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, Layout, Memory, MemoryUse, Op, OpKind, OpSet, Operands,
+    BoxFuture, Caps, Custom, DTypeSet, Engine, Layout, Machine, Memory, MemoryUse, Op, OpKind, OpSet, Operands,
     Result, SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned, recovered,
 };
 
@@ -59,7 +59,8 @@ impl Cpu {
         crate::buffer::check_settings();
         // A layer that fuses then decodes in the kernels beside it.
         let native = OpSet::ALL.without(&[OpKind::MatMulFloat8]);
-        let caps = Caps { name: "cpu".into(), dtypes: DTypeSet::ALL, native };
+        let machine = Machine { threads: pool.threads(), ..Machine::processor() };
+        let caps = Caps { name: "cpu".into(), dtypes: DTypeSet::ALL, native, machine };
         Cpu {
             caps,
             pool,

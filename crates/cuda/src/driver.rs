@@ -191,7 +191,7 @@ impl CudaDriver {
         let attribute = |which: Attribute| unsafe { result::device::get_attribute(device, which) };
         let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-        let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let number = |which: Attribute| attribute(which).map(|number| number.max(1) as usize);
         // SAFETY: as above; it is released when the context is dropped.
         let handle = unsafe { result::primary_ctx::retain(device)? };
         let context = Arc::new(Context { device, handle });
@@ -214,7 +214,11 @@ impl CudaDriver {
             dialect: Dialect::Cuda,
             // SAFETY: the device exists.
             memory: unsafe { result::device::total_mem(device)? },
-            multiprocessors: multiprocessors.max(1) as usize,
+            multiprocessors: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            multiprocessor_threads: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+            block_threads: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            warp_threads: number(Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
+            shared_bytes: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
         };
         Ok(Blas::new(name).map(|blas| CudaDriver {
             info,

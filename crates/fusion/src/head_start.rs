@@ -136,7 +136,7 @@ impl Shared {
             let external: &External = &externals[place];
             external.is_kept_here() && external.ty.num_bytes() >= LEAST_OVERWRITTEN
         };
-        let end = if self.suited.head_start { plan.first_last_use(is_overwritten) } else { 0 };
+        let end = if self.limits.head_start { plan.first_last_use(is_overwritten) } else { 0 };
         self.beginnings.lock().learn(hash, plan, end, lost > 0);
         let early = progress.as_ref().map_or(0, |progress| progress.next);
         self.counters.steps_early.fetch_add(early, Ordering::Relaxed);

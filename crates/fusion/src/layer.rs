@@ -3,6 +3,7 @@
 use crate::cache::{Plans, Programs};
 use crate::head_start::Beginnings;
 use crate::lazy::{Lazy, into_inner};
+use crate::limits::Limits;
 use crate::lock::Mutex;
 use crate::mode::Mode;
 use crate::plan::{Draft, Plan, Structure};
@@ -13,7 +14,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Memory, Op, Operand, Operands, Regions, Result, SharedBytes, TensorData,
+    BoxFuture, Caps, Engine, Memory, Op, Operand, Operands, Result, SharedBytes, TensorData,
     TensorType, Value, Values, expand_values, poison_of, poisoned,
 };
 
@@ -28,8 +29,8 @@ pub struct Fusion {
 /// What queues and clones of the layer share.
 pub(crate) struct Shared {
     pub(crate) inner: Arc<dyn Engine>,
-    /// What suits it.
-    pub(crate) suited: Regions,
+    /// Those of its machine.
+    pub(crate) limits: Limits,
     pub(crate) mode: Mode,
     pub(crate) counters: Counters,
     plans: Mutex<Plans>,
@@ -85,7 +86,7 @@ impl Fusion {
     /// A layer around an engine, in that mode.
     pub fn with_mode(inner: Arc<dyn Engine>, mode: Mode) -> Fusion {
         let shared = Shared {
-            suited: inner.regions(),
+            limits: Limits::of(&inner.caps().machine),
             inner,
             mode,
             counters: Counters::default(),
@@ -229,7 +230,7 @@ impl Shared {
             return self.found(plan);
         }
         self.counters.plans_made.fetch_add(1, Ordering::Relaxed);
-        self.make(hash, Draft::new(structure, self.suited))
+        self.make(hash, Draft::new(structure, self.limits))
     }
 
     /// A plan that is kept: taken over from one for other lengths, or made from nothing but the recording.

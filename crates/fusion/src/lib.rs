@@ -15,8 +15,11 @@
 //! Whether a value is alive is seen when the plan is looked up: one that was dropped before is never stored. What begins as the
 //! last recordings did is only compared with their plan as it comes, and written down once it differs.
 //!
-//! An engine that computes while the program goes on can ask for a head start
-//! ([`Regions::head_start`](kiln_ir::Regions::head_start)): what begins as the last recordings did then runs while the rest is
+//! Plans depend on the facts of the engine's [`Machine`](kiln_ir::Machine): how long rows may be, for instance, and how many
+//! tensors a kernel binds.
+//!
+//! An engine that computes while the program goes on ([`Machine::asynchronous`](kiln_ir::Machine::asynchronous)) gets a head
+//! start: what begins as the last recordings did then runs while the rest is
 //! recorded, and runs once more from its start if the rest turns out to be another. [`Statistics`] counts both.
 //!
 //! ```
@@ -49,6 +52,7 @@ mod explain;
 mod head_start;
 mod layer;
 mod lazy;
+mod limits;
 mod lock;
 mod mode;
 mod plan;

@@ -11,6 +11,7 @@ mod rewrite;
 use crate::cache::Programs;
 use crate::check;
 use crate::layer::Shared;
+use crate::limits::Limits;
 use crate::mode::Mode;
 use crate::record::Entry;
 use alloc::collections::BTreeMap;
@@ -21,7 +22,7 @@ use core::sync::atomic::Ordering;
 pub(crate) use derive::{Draft, Template};
 pub(crate) use graph::is_constant_of;
 use kiln_ir::{
-    FusedOp, Instruction, Op, Operand, Operands, Program, ProgramOperand, Regions, Scalar, TensorType, Value,
+    FusedOp, Instruction, Machine, Op, Operand, Operands, Program, ProgramOperand, Scalar, TensorType, Value,
 };
 use smallvec::SmallVec;
 
@@ -44,8 +45,8 @@ pub struct Plan {
     num_slots: usize,
     /// `(result, slot)` of every value that is alive.
     pub(crate) outputs: Vec<(usize, usize)>,
-    /// The engine's preferences, if the plan was taken over from a recording of other lengths: without notes.
-    derived: Option<Regions>,
+    /// The machine's limits, if the plan was taken over from a recording of other lengths: without notes.
+    derived: Option<Limits>,
     /// Of its structure, where it is kept.
     pub(crate) hash: u64,
 }
@@ -95,14 +96,14 @@ pub(crate) enum Reference {
 }
 
 impl Plan {
-    /// A plan for an engine that says [what suits it](kiln_ir::Engine::regions).
-    pub(crate) fn new(structure: Structure, suited: Regions) -> Plan {
-        Draft::new(structure, suited).plan().0
+    /// A plan for a machine with these limits.
+    pub(crate) fn new(structure: Structure, limits: Limits) -> Plan {
+        Draft::new(structure, limits).plan().0
     }
 
     /// The same plan with its notes, made from nothing but the recording; `None` where this one is.
     pub(crate) fn full(&self) -> Option<Plan> {
-        self.derived.map(|suited| Plan::new(self.structure.clone(), suited))
+        self.derived.map(|limits| Plan::new(self.structure.clone(), limits))
     }
 
     /// The bytes that it takes. Programs that steps share count once; those that other plans share count for each.
@@ -133,9 +134,27 @@ impl Plan {
         }
     }
 
-    /// The plan of a program, whose outputs are what is alive: for reading. Numbers are numbers of the plan.
+    /// The plan of a program for a [processor](Machine::processor), whose outputs are what is alive: for reading. Numbers are
+    /// numbers of the plan.
     pub fn of_program(program: &Program) -> Plan {
-        Plan::new(Structure::of_program(program), Regions::default())
+        Plan::for_machine(program, &Machine::processor())
+    }
+
+    /// As [`of_program`](Plan::of_program), for any machine.
+    ///
+    /// ```
+    /// use kiln_fusion::Plan;
+    /// use kiln_ir::{Machine, Program};
+    ///
+    /// let program = Program::parse(
+    ///     "program(%0: f32[4, 8], %1: f32[8, 2]) {\n  %2: f32[4, 2] = matmul %0, %1\n  %3: f32[4, 2] = exp %2\n  return %3\n}\n",
+    /// )?;
+    /// assert_eq!(Plan::of_program(&program).steps().len(), 1, "a kernel multiplies and goes on");
+    /// assert_eq!(Plan::for_machine(&program, &Machine::gpu()).steps().len(), 2, "a library multiplies");
+    /// # Ok::<(), kiln_ir::Error>(())
+    /// ```
+    pub fn for_machine(program: &Program, machine: &Machine) -> Plan {
+        Plan::new(Structure::of_program(program), Limits::of(machine))
     }
 
     /// The steps, in order.

@@ -67,7 +67,7 @@ impl Queue {
             recording.cells.push(cell);
         }
         let has_work = self.shared.follow(recording);
-        let full = waiting.is_full(self.shared.suited.kept_bytes);
+        let full = waiting.is_full(self.shared.limits.kept_bytes);
         drop(waiting);
         if full {
             self.flush();

@@ -4,8 +4,9 @@ mod changed;
 
 use changed::Changed;
 use kiln_cpu::Cpu;
+use kiln_fusion::Plan;
 use kiln_ir::{
-    DType, Engine, NormKind, Op, Real, Recorder, Regions, TensorData, TensorType, Var, block_on,
+    DType, Engine, Machine, NormKind, Op, Real, Recorder, TensorData, TensorType, Var, block_on,
     gradient_program,
 };
 
@@ -16,6 +17,11 @@ fn write<'e>(engine: &'e dyn Engine, shape: &[usize], seed: u32) -> Var<'e> {
     Var::new(engine, engine.write(TensorData::new(data, shape).unwrap()))
 }
 
+/// A machine whose kernels combine values over rows as well as along them.
+fn through() -> Machine {
+    Machine { workgroup: 1024, subgroup: 32, ..Machine::processor() }
+}
+
 /// How many regions run, where the values are those of the plain engine.
 fn regions(body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) -> usize {
     let read = |engine: &dyn Engine, y: Var<'_>| -> Vec<f32> {
@@ -23,9 +29,7 @@ fn regions(body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) -> usize {
     };
     let plain = Cpu::with_threads(1);
     let expected: Vec<Vec<f32>> = body(&plain).into_iter().map(|y| read(&plain, y)).collect();
-    // An engine whose kernels combine values over rows as well as along them.
-    let through = Regions { columns: true, whole_rows: true, many_rows: 16, ..Regions::default() };
-    let below = Changed::new(Cpu::with_threads(1)).with_regions(through);
+    let below = Changed::new(Cpu::with_threads(1)).with_machine(through());
     let layer = below.fused();
     let found: Vec<Vec<f32>> = body(&layer).into_iter().map(|y| read(&layer, y)).collect();
     for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
@@ -41,7 +45,7 @@ fn regions(body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) -> usize {
 #[test]
 fn gradients_of_norms_are_one_kernel() {
     for (kind, operands) in [(NormKind::Layer, 3), (NormKind::Rms, 2)] {
-        for shape in [&[40, 24][..], &[4, 10, 24], &[2, 3, 7, 5]] {
+        for shape in [&[4100, 24][..], &[4, 1025, 24], &[2, 300, 7, 5]] {
             let op = Op::Norm { kind, axes: 1, epsilon: Real(1e-5) };
             let row = &shape[shape.len() - 1..];
             let types = [shape, row, row].map(|shape| TensorType::new(shape, DType::F32));
@@ -65,10 +69,10 @@ fn gradients_of_norms_are_one_kernel() {
 #[test]
 fn what_follows_a_sum_comes_too() {
     let count = regions(|engine| {
-        let (g, x) = (write(engine, &[40, 24], 1), write(engine, &[40, 24], 2));
+        let (g, x) = (write(engine, &[4096, 24], 1), write(engine, &[4096, 24], 2));
         let (old, moment) = (write(engine, &[24], 3), write(engine, &[24], 4));
         let y = &g * &x;
-        let rows = &y - y.sum(&[1]).broadcast([40, 24]);
+        let rows = &y - y.sum(&[1]).broadcast([4096, 24]);
         let bias = (&g * &g).sum(&[0]).reshape([24]);
         let moment = &moment + (bias - &moment) * 0.1;
         let new = old - &moment * 0.01;
@@ -81,9 +85,9 @@ fn what_follows_a_sum_comes_too() {
 #[test]
 fn sums_that_rows_wait_for_stand_alone() {
     let count = regions(|engine| {
-        let x = write(engine, &[40, 24], 1);
-        let centred = &x - x.mean(&[0]).broadcast([40, 24]);
-        vec![&centred * centred.square().sum(&[1]).rsqrt().broadcast([40, 24])]
+        let x = write(engine, &[4096, 24], 1);
+        let centred = &x - x.mean(&[0]).broadcast([4096, 24]);
+        vec![&centred * centred.square().sum(&[1]).rsqrt().broadcast([4096, 24])]
     });
     assert_eq!(count, 2);
 }
@@ -91,12 +95,12 @@ fn sums_that_rows_wait_for_stand_alone() {
 /// Few rows keep few blocks busy, and long ones leave no registers.
 #[test]
 fn few_rows_and_long_ones_are_read_twice() {
-    for (shape, expected) in [([12, 24], 2), ([20, 40_000], 2), ([20, 4096], 1)] {
-        let count = regions(|engine| {
-            let x = write(engine, &shape, 1);
-            let y = &x * x.sum(&[1]).broadcast(shape);
-            vec![y, (&x * 2.0).sum(&[0])]
+    for (shape, expected) in [([4095, 24], 2), ([5000, 40_000], 2), ([4096, 24], 1), ([5000, 4096], 1)] {
+        let program = Recorder::trace(&[TensorType::new(shape, DType::F32)], |x| {
+            let y = &x[0] * x[0].sum(&[1]).broadcast(shape);
+            vec![y, (&x[0] * 2.0).sum(&[0])]
         });
-        assert_eq!(count, expected, "{shape:?}");
+        let plan = Plan::for_machine(&program, &through());
+        assert_eq!(plan.steps().len(), expected, "{shape:?}\n{}", plan.describe_all());
     }
 }

@@ -1,14 +1,19 @@
 //! Runs `filetests/fuse`: a program, and the plan that fusion makes of it when its outputs are what is in use.
 //!
-//! The first line is `; test fuse`. The expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
+//! The first line is `; test fuse`, which plans for a processor, or `; test fuse gpu`, which plans for [`Machine::gpu`]. Facts of the
+//! machine may follow: `bindings=8` limits the tensors of a kernel, and `products=kernels` leaves out the vendor's library. The expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
 //! Each program is also valid, and its plan gives the values of its ops.
 
+mod changed;
+
+use changed::Changed;
 use kiln_cpu::Cpu;
-use kiln_fusion::{Fusion, Mode, Plan};
-use kiln_ir::{Engine, Program, TensorData, TensorType, Values, block_on, verify};
+use kiln_fusion::Plan;
+use kiln_ir::{
+    Engine, Machine, Products, Program, TensorData, TensorType, Values, block_on, verify,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 const EXPECT: &str = "; expect:";
 
@@ -39,13 +44,11 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
         Some((source, expected)) => (source.trim_end(), expected),
         None => (text.trim_end(), ""),
     };
-    if source.lines().next() != Some("; test fuse") {
-        return Err("the first line is not `; test fuse`".into());
-    }
+    let machine = machine(source.lines().next().unwrap_or_default())?;
     let program = Program::parse(source).map_err(|error| error.to_string())?;
     verify(&program).map_err(|error| error.to_string())?;
-    same_values(&program)?;
-    let plan = Plan::of_program(&program).describe_all();
+    same_values(&program, machine)?;
+    let plan = Plan::for_machine(&program, &machine).describe_all();
     let plan: String = plan.lines().map(|line| format!("; {line}\n")).collect();
     if plan == expected {
         return Ok(());
@@ -54,6 +57,47 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
         return fs::write(path, format!("{source}\n\n{EXPECT}\n{plan}")).map_err(|error| error.to_string());
     }
     Err(format!("UPDATE_EXPECT=1 accepts this.\n-- expected:\n{expected}-- found:\n{plan}"))
+}
+
+/// The machine that a first line names.
+fn machine(line: &str) -> Result<Machine, String> {
+    let words = line.strip_prefix("; test fuse").filter(|words| words.is_empty() || words.starts_with(' '));
+    let words = words.ok_or("the first line does not begin with `; test fuse`")?;
+    let mut words = words.split_whitespace().peekable();
+    let mut machine = match words.next_if(|word| !word.contains('=')) {
+        None | Some("cpu") => Machine::processor(),
+        Some("gpu") => Machine::gpu(),
+        Some(word) => return Err(format!("`{word}` is no machine: `cpu` and `gpu` are")),
+    };
+    for word in words {
+        match word.split_once('=') {
+            Some(("bindings", most)) => {
+                machine.bindings = Some(most.parse().map_err(|error| format!("`{word}`: {error}"))?);
+            }
+            Some(("products", "kernels")) => machine.products = Products::Kernels,
+            Some(_) | None => return Err(format!("`{word}` is no fact of a machine")),
+        }
+    }
+    Ok(machine)
+}
+
+#[test]
+fn first_lines() {
+    let gpu = Machine::gpu();
+    for (line, expected) in [
+        ("; test fuse", Machine::processor()),
+        ("; test fuse cpu", Machine::processor()),
+        ("; test fuse gpu", gpu),
+        ("; test fuse gpu bindings=8", Machine { bindings: Some(8), ..gpu }),
+        ("; test fuse bindings=3", Machine { bindings: Some(3), ..Machine::processor() }),
+        ("; test fuse gpu products=kernels", Machine { products: Products::Kernels, ..gpu }),
+    ] {
+        assert_eq!(machine(line), Ok(expected), "{line}");
+    }
+    let wrong = ["", "; test fused", "; test fuse tpu", "; test fuse gpu gpu", "; test fuse gpu bindings=few"];
+    for line in wrong.into_iter().chain(["; test fuse gpu bindings", "; test fuse gpu rows=3", "; test vjp gpu"]) {
+        assert!(machine(line).is_err(), "{line}");
+    }
 }
 
 /// Numbers between 1/4 and 2, and integers of 0 to 7.
@@ -72,10 +116,9 @@ fn values(program: &Program, engine: &dyn Engine) -> Result<Vec<Vec<f64>>, Strin
     outputs.map(read).collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
-fn same_values(program: &Program) -> Result<(), String> {
-    let cpu = Arc::new(Cpu::with_threads(2));
-    let expected = values(program, &*cpu)?;
-    let found = values(program, &Fusion::with_mode(cpu, Mode::On))?;
+fn same_values(program: &Program, machine: Machine) -> Result<(), String> {
+    let expected = values(program, &Cpu::with_threads(2))?;
+    let found = values(program, &Changed::new(Cpu::with_threads(2)).with_machine(machine).fused())?;
     for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
         let far = |(a, b): (&f64, &f64)| (a - b).abs() > 1e-3 * (1.0 + a.abs());
         if expected.len() != found.len() || expected.iter().zip(found).any(far) {

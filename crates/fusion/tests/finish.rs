@@ -5,7 +5,7 @@ mod changed;
 
 use changed::Changed;
 use kiln_cpu::Cpu;
-use kiln_ir::{Comparison, DType, Engine, Op, Regions, TensorData, Value, Var, block_on};
+use kiln_ir::{Comparison, DType, Engine, Machine, Op, Products, TensorData, Value, Var, block_on};
 use std::sync::{Arc, Mutex};
 
 /// `[6, 5]` by `[5, 8]`, and what may follow: a row, a column, and a whole tensor.
@@ -58,7 +58,7 @@ fn run(
     let steps = Arc::<Mutex<Vec<String>>>::default();
     let written = steps.clone();
     let below = Changed::new(Cpu::with_threads(1))
-        .with_regions(Regions { continue_products: false, finish_products: finishes, ..Regions::default() })
+        .with_machine(Machine { products: Products::Library { epilogues: finishes }, ..Machine::processor() })
         .watched(move |op| written.lock().unwrap().extend(step(op)));
     let layer = below.fused();
     let write = |shape: &[usize], seed: usize| {

@@ -5,7 +5,7 @@ mod changed;
 use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Statistics};
-use kiln_ir::{Engine, Regions, TensorData, Value, Var, block_on};
+use kiln_ir::{Engine, Machine, TensorData, Value, Var, block_on};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,9 +20,9 @@ struct Watch {
 /// Fusion over a processor that is treated as a device that computes meanwhile.
 fn watched() -> (Fusion, Arc<Watch>) {
     let (cpu, watch) = (Cpu::with_threads(1), Arc::<Watch>::default());
-    let regions = Regions { head_start: true, ..cpu.regions() };
+    let machine = Machine { asynchronous: true, ..cpu.caps().machine };
     let seen = watch.clone();
-    let engine = Changed::new(cpu).with_regions(regions).watched(move |_| {
+    let engine = Changed::new(cpu).with_machine(machine).watched(move |_| {
         assert!(!seen.shuts.load(Ordering::SeqCst), "the trap shuts");
         seen.executed.fetch_add(1, Ordering::SeqCst);
     });

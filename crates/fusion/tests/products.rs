@@ -7,8 +7,8 @@ use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Plan};
 use kiln_ir::{
-    Binary, ConvPass, ConvSpec, DType, Engine, Op, Recorder, Regions, TensorData, TensorType, Value, Var,
-    block_on,
+    Binary, ConvPass, ConvSpec, DType, Engine, Machine, Op, Products, Recorder, TensorData, TensorType, Value,
+    Var, block_on,
 };
 use std::sync::Arc;
 
@@ -252,9 +252,9 @@ fn matrices_of_a_batch_share_scales_or_have_their_own() {
 
 /// Fusion over an engine whose products reach memory before anything else is done with them.
 fn apart() -> Fusion {
-    let regions =
-        Regions { continue_products: false, resident_row: 1 << 14, many_rows: 4096, ..Regions::default() };
-    Changed::new(Cpu::with_threads(1)).with_regions(regions).fused()
+    let products = Products::Library { epilogues: false };
+    let machine = Machine { products, row_elements: 1 << 14, ..Machine::processor() };
+    Changed::new(Cpu::with_threads(1)).with_machine(machine).fused()
 }
 
 /// There, what follows a product is free to become part of other kernels: here, of the sum along its rows.
@@ -283,7 +283,7 @@ fn long_rows_end_a_region_unless_there_are_many() {
         let sum = x.clone().sum(&[1]).broadcast(shape);
         read(engine, (x - sum).into_value())
     };
-    for (shape, regions) in [([30, 20_000], 2), ([4100, 16_400], 1)] {
+    for (shape, regions) in [([30, 20_000], 2), ([64, 16_400], 1), ([63, 16_400], 2)] {
         let layer = apart();
         let (expected, found) = (run(&plain, shape), run(&layer, shape));
         assert!(expected.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-3), "{shape:?}");

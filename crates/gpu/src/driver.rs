@@ -259,6 +259,14 @@ pub struct DeviceInfo {
     pub memory: usize,
     /// How many blocks of threads run at once, at least: its multiprocessors.
     pub multiprocessors: usize,
+    /// Most threads that run at once on one multiprocessor.
+    pub multiprocessor_threads: usize,
+    /// Most threads of one block.
+    pub block_threads: usize,
+    /// Threads of one warp, which run in lockstep.
+    pub warp_threads: usize,
+    /// Bytes of shared memory that a block has without asking for more.
+    pub shared_bytes: usize,
 }
 
 /// A place in a block of memory, which it holds.

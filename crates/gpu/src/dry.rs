@@ -35,7 +35,7 @@ pub struct DryMemory(usize);
 pub struct DryFunction(());
 
 impl DeviceInfo {
-    /// Of an NVIDIA GPU that is not there: one with 132 multiprocessors, as an H200 has, and room for anything.
+    /// Of an NVIDIA GPU that is not there: one with the 132 multiprocessors of an H200, and room for anything.
     pub fn absent(target: impl Into<String>) -> DeviceInfo {
         DeviceInfo {
             name: "cuda:dry".to_owned(),
@@ -44,6 +44,10 @@ impl DeviceInfo {
             dialect: Dialect::Cuda,
             memory: 1 << 40,
             multiprocessors: 132,
+            multiprocessor_threads: 2048,
+            block_threads: 1024,
+            warp_threads: 32,
+            shared_bytes: 48 << 10,
         }
     }
 }

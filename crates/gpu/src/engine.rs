@@ -1,7 +1,7 @@
 //! The engine: one arm per op.
 
 use crate::array::{Array, suspicions};
-use crate::driver::{Argument, Driver};
+use crate::driver::{Argument, DeviceInfo, Driver};
 use crate::epilogue::Finished;
 use crate::fourier::Roots;
 use crate::index::Entries;
@@ -14,10 +14,11 @@ use crate::suspicion::{Pages, Suspicions};
 use crate::trace::Traced;
 use crate::view::view;
 use kiln_ir::{
-    BoxFuture, Caps, CollectiveKind, Custom, DType, DTypeSet, Engine, Error, Memory, MemoryUse, Op, OpKind,
-    OpSet, Operand, Operands, Program, Result, TensorData, TensorType, Value, Values, Var, block_on, expand,
+    BoxFuture, Caps, CollectiveKind, Custom, DType, DTypeSet, Engine, Error, Machine, Memory, MemoryUse, Op, OpKind,
+    OpSet, Operand, Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var, block_on, expand,
     poison_of, poisoned,
 };
+use kiln_kernel::Nest;
 use smallvec::smallvec;
 use std::sync::Arc;
 
@@ -39,10 +40,6 @@ pub struct Gpu<D: Driver> {
     pub(crate) fourier_roots: Roots<D>,
     /// Whether Fourier transforms whose lines fit shared memory run by kernels rather than by the library.
     pub(crate) prefers_fourier_kernels: bool,
-    /// Whether regions may be products with what follows them.
-    finishes_products: bool,
-    /// Whether what is recorded begins to run before all of it is.
-    has_head_start: bool,
 }
 
 impl<D: Driver> Gpu<D> {
@@ -52,7 +49,8 @@ impl<D: Driver> Gpu<D> {
         // A layer that fuses then sees what the product is made of.
         let lacks: &[OpKind] = if driver.has_float8() { &[] } else { &[OpKind::MatMulFloat8] };
         let native = OpSet::ALL.without(lacks);
-        let caps = Caps { name: driver.info().name.clone(), dtypes: DTypeSet::ALL, native };
+        let info = driver.info();
+        let caps = Caps { name: info.name.clone(), dtypes: DTypeSet::ALL, native, machine: machine(info) };
         Gpu {
             caps,
             pool: Pool::new(driver.clone(), memory),
@@ -64,8 +62,6 @@ impl<D: Driver> Gpu<D> {
             finished: Finished::default(),
             fourier_roots: Roots::default(),
             prefers_fourier_kernels: kiln_ir::switch("KILN_FOURIER_KERNELS", true),
-            finishes_products: kiln_ir::switch("KILN_EPILOGUES", true),
-            has_head_start: kiln_ir::switch("KILN_HEAD_START", true),
             driver,
         }
     }
@@ -272,6 +268,26 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
+/// The facts of a device. `KILN_EPILOGUES` and `KILN_HEAD_START` in the environment may deny two of them.
+fn machine(info: &DeviceInfo) -> Machine {
+    Machine {
+        threads: info.multiprocessors * info.multiprocessor_threads,
+        workgroup: info.block_threads,
+        subgroup: info.warp_threads,
+        shared_bytes: info.shared_bytes,
+        bindings: None,
+        memory_bytes: Some(info.memory as u64),
+        dtypes: DTypeSet::ALL,
+        // A row belongs to one block, whose registers hold no more.
+        row_elements: 1 << 14,
+        kernel_ops: Nest::MAX_VALUES,
+        products: Products::Library { epilogues: kiln_ir::switch("KILN_EPILOGUES", true) },
+        asynchronous: kiln_ir::switch("KILN_HEAD_START", true),
+        // Kernels find errors while the program goes on.
+        host_errors: false,
+    }
+}
+
 /// A value of which all this is suspected too: what an op is made of need not use all operands.
 fn suspected<D: Driver>(value: Value, all: &Suspicions<D>) -> Result<Value> {
     if all.is_empty() || value.error().is_some() {
@@ -333,23 +349,6 @@ impl<D: Driver> Engine for Gpu<D> {
         match Array::<D>::of(value) {
             Ok(array) => array.suspicions.is_empty().then_some(Ok(())),
             Err(error) => Some(Err(error)),
-        }
-    }
-
-    /// Libraries write products to memory. A row is one block's, whose registers hold no more, and few blocks leave most of the
-    /// device idle: sums alone can share a row. Registers that hold a row also hold sums of its columns.
-    fn regions(&self) -> kiln_ir::Regions {
-        let kept_bytes = (self.driver.info().memory / 16).max(512 << 20);
-        kiln_ir::Regions {
-            continue_products: false,
-            finish_products: self.finishes_products,
-            resident_row: 1 << 14,
-            whole_rows: true,
-            many_rows: 4096,
-            columns: true,
-            kept_bytes,
-            selects_past_poison: false,
-            head_start: self.has_head_start,
         }
     }
 

@@ -304,6 +304,7 @@ mod tests {
             dialect: Dialect::Cuda,
             memory: 1 << 30,
             multiprocessors: 1,
+            ..DeviceInfo::absent("")
         };
         let count = calls.clone();
         let driver = DryDriver::new(info, move |source| {

@@ -224,6 +224,7 @@ mod tests {
             dialect: kiln_kernel::print::Dialect::Cuda,
             memory: 1 << 30,
             multiprocessors: 1,
+            ..crate::DeviceInfo::absent("")
         };
         let driver = crate::DryDriver::new(info, |_| Ok(Vec::new()));
         let pool = Pool::new(Arc::new(driver), MemoryConfig::default());

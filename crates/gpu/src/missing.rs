@@ -1,7 +1,7 @@
 //! What stands in for a device that cannot be opened.
 
 use kiln_ir::{
-    BoxFuture, Caps, DTypeSet, Engine, Error, Op, OpSet, Operands, Result, TensorData, TensorType, Value,
+    BoxFuture, Caps, DTypeSet, Engine, Error, Machine, Op, OpSet, Operands, Result, TensorData, TensorType, Value,
     Values, poison_of, poisoned,
 };
 
@@ -16,7 +16,9 @@ pub struct Missing {
 impl Missing {
     /// The engine in place of the device called `name`, which is missing because of `error`.
     pub fn new(name: &str, error: Error) -> Missing {
-        let caps = Caps { name: name.to_owned(), dtypes: DTypeSet::ALL, native: OpSet::ALL };
+        let (dtypes, native) = (DTypeSet::ALL, OpSet::ALL);
+        // No device keeps an error to itself: all are known at once.
+        let caps = Caps { name: name.to_owned(), dtypes, native, machine: Machine::processor() };
         Missing { caps, error }
     }
 

@@ -345,6 +345,7 @@ mod tests {
             dialect: Dialect::Cuda,
             memory: 1 << 30,
             multiprocessors: 100,
+            ..DeviceInfo::absent("")
         };
         Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())), MemoryConfig::default())
     }

@@ -266,6 +266,7 @@ mod tests {
             dialect: Dialect::Cuda,
             memory: 1 << 30,
             multiprocessors: 100,
+            ..DeviceInfo::absent("")
         };
         let driver = DryDriver::new(info, |_| Ok(Vec::new())).with_libraries();
         let gpu = Gpu::new(driver, MemoryConfig::default());

@@ -15,6 +15,7 @@ fn engine() -> Gpu<DryDriver> {
         dialect: Dialect::Cuda,
         memory: 1 << 30,
         multiprocessors: 1,
+        ..DeviceInfo::absent("")
     };
     Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())).with_libraries(), MemoryConfig::default())
 }

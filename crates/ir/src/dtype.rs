@@ -1,7 +1,8 @@
 //! Element types.
 
 use core::fmt;
-use serde::{Deserialize, Serialize};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -199,8 +200,8 @@ impl fmt::Display for DType {
     }
 }
 
-/// A set of dtypes, for [`Caps`](crate::Caps).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A set of dtypes, for [`Caps`](crate::Caps). Serialises as the list of their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DTypeSet(u16);
 
 impl DTypeSet {
@@ -226,6 +227,35 @@ impl DTypeSet {
     /// The dtypes of the set, in declaration order.
     pub fn iter(self) -> impl Iterator<Item = DType> {
         DType::ALL.into_iter().filter(move |dtype| self.contains(*dtype))
+    }
+}
+
+impl Serialize for DTypeSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for DTypeSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DTypeSet, D::Error> {
+        struct Names;
+        impl<'de> Visitor<'de> for Names {
+            type Value = DTypeSet;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of dtypes")
+            }
+
+            // Nothing is kept but the set, however long the list is.
+            fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<DTypeSet, A::Error> {
+                let mut set = DTypeSet::default();
+                while let Some(dtype) = names.next_element::<DType>()? {
+                    set.0 |= DTypeSet::of(&[dtype]).0;
+                }
+                Ok(set)
+            }
+        }
+        deserializer.deserialize_seq(Names)
     }
 }
 

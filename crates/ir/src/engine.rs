@@ -1,7 +1,7 @@
 //! Machines that run ops.
 
 use crate::{
-    DTypeSet, Error, Op, OpKind, Operand, Operands, Result, SharedBytes, TensorData, TensorType, Value,
+    DTypeSet, Error, Machine, Op, OpKind, Operand, Operands, Result, SharedBytes, TensorData, TensorType, Value,
     Values,
 };
 use alloc::boxed::Box;
@@ -12,54 +12,6 @@ use core::pin::Pin;
 
 /// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// Which ops run well as one region, as far as engines differ in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Regions {
-    /// Whether ops on elements of the result of a matrix product or convolution run with it, rather than in kernels of their own, which
-    /// then can be anything else too.
-    pub continue_products: bool,
-    /// Whether a bias and an activation that are all that follows a matrix product run with it, where nothing else does.
-    pub finish_products: bool,
-    /// Rows of up to so many elements stay at hand while they are combined with their own reductions. Reductions of longer ones end
-    /// their region, unless there are many.
-    pub resident_row: usize,
-    /// Whether rows stay at hand only where their elements follow each other: in machines that read memory in long pieces, for all
-    /// threads of a group at once. Otherwise each piece of a row may lie by itself.
-    pub whole_rows: bool,
-    /// With so many rows, long ones keep the whole machine busy all the same.
-    pub many_rows: usize,
-    /// Whether what combines values over many rows runs with a region that goes through these rows: threads keep totals of the
-    /// columns that are theirs.
-    pub columns: bool,
-    /// Ops that wait to be run may keep so many bytes of operands that nobody else holds any more.
-    pub kept_bytes: usize,
-    /// Whether the engine knows the poisoned values when it runs an op, so that [`Op::Select`] gives the operand that its condition
-    /// picks everywhere though the other one is poisoned. Values are then selected past their poison without being stored for
-    /// [`Op::Recover`], which looks only at their inputs that can fail.
-    pub selects_past_poison: bool,
-    /// Whether ops that begin as others did which ran before begin to run while the rest is recorded: in machines that compute
-    /// while the program goes on, and would have nothing to do meanwhile.
-    pub head_start: bool,
-}
-
-/// What suits processors: what follows a product finds it in the caches, a row of 32,768 elements stays in a core's own, and 64 rows are
-/// work for all cores.
-impl Default for Regions {
-    fn default() -> Regions {
-        Regions {
-            continue_products: true,
-            finish_products: false,
-            resident_row: 1 << 15,
-            whole_rows: false,
-            many_rows: 64,
-            columns: false,
-            kept_bytes: 512 << 20,
-            selects_past_poison: true,
-            head_start: false,
-        }
-    }
-}
 
 /// A machine that runs ops: a device, or a layer around another engine.
 ///
@@ -111,11 +63,6 @@ pub trait Engine: Any + Send + Sync {
         false
     }
 
-    /// Which ops run well as one region. Layers that record ops ask the engine below.
-    fn regions(&self) -> Regions {
-        Regions::default()
-    }
-
     /// A hint that a unit of work ends here, such as a training step: an engine that gathers ops before it runs them may
     /// take the ops up to here together. Does nothing by default; layers pass it on.
     fn submit(&self) {}
@@ -165,6 +112,8 @@ pub struct Caps {
     pub dtypes: DTypeSet,
     /// The ops that it runs natively.
     pub native: OpSet,
+    /// The machine that it computes on.
+    pub machine: Machine,
 }
 
 /// A set of op kinds.

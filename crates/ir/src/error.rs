@@ -6,6 +6,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use serde::{Deserialize, Serialize};
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -18,12 +19,20 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// [matmul] inner sizes differ: f32[2, 3] x f32[4, 5]
 ///   hint: the last axis of the left operand must be as long as the second last of the right one
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+///
+/// It serialises as its [kind](ErrorKind), with all text and numbers that its message shows. It holds no source locations, and
+/// therefore loses none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(transparent)]
+#[serde(transparent)]
 pub struct Error(Box<ErrorKind>);
 
 /// The kinds of [`Error`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+///
+/// Serialised, a kind is named in lower case around its fields: `{"value": {"op": "take", "problem": "...", "hint": null}}`.
+/// Reading skips unknown fields, and takes a missing hint for none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ErrorKind {
     /// An op does not accept its operands.
     #[error("[{op}] {problem}{}{}", Operands(.operands), Hint(.hint))]

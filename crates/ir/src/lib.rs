@@ -50,6 +50,7 @@ mod float8;
 mod future;
 pub mod infer;
 mod layout;
+mod machine;
 mod mixer;
 pub mod number;
 mod op;
@@ -77,7 +78,7 @@ pub use custom::{Custom, CustomOp, FusedOp};
 pub use data::{Element, Elements, TensorData};
 pub use dtype::{DType, DTypeSet};
 pub use engine::{
-    BoxFuture, Caps, Engine, Memory, MemoryUse, OpSet, Regions, picked_past_poison, poison_of, poisoned,
+    BoxFuture, Caps, Engine, Memory, MemoryUse, OpSet, picked_past_poison, poison_of, poisoned,
     recovered,
 };
 pub use error::{Error, ErrorKind, Result};
@@ -86,6 +87,7 @@ pub use float8::Float8;
 pub use future::block_on;
 pub use infer::{infer, infer_alike, infer_with_number};
 pub use layout::Layout;
+pub use machine::{Machine, Products};
 pub use mixer::{Mixer, Mixing};
 pub use op::*;
 pub use program::{Instruction, Program, ProgramOperand};

@@ -50,7 +50,7 @@ pub enum Op {
     Compare(Comparison),
     /// `(condition, a, b) -> y`: `a` where the `bool` condition holds, otherwise `b`. At most one of `a` and
     /// `b` is a scalar. Poison of an operand of which no element is picked does not pass on, where an engine
-    /// [says so](crate::Regions::selects_past_poison).
+    /// [says so](crate::Machine::host_errors).
     Select,
     /// `(x) -> y`: the nearest value of another dtype. Float to integer truncates and saturates, NaN gives 0;
     /// integer to narrower integer wraps; anything to `bool` asks whether it differs from 0.

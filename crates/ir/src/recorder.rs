@@ -1,7 +1,7 @@
 //! An engine that runs nothing and writes down everything.
 
 use crate::{
-    BoxFuture, Caps, DTypeSet, Engine, Error, Instruction, Op, OpSet, Operand, Operands, Program,
+    BoxFuture, Caps, DTypeSet, Engine, Error, Instruction, Machine, Op, OpSet, Operand, Operands, Program,
     ProgramOperand, Result, TensorData, TensorType, Value, Values, Var,
 };
 use alloc::boxed::Box;
@@ -36,7 +36,12 @@ impl Recorder {
     /// A recorder whose programs have inputs of these types.
     pub fn new(inputs: &[TensorType]) -> Recorder {
         Recorder {
-            caps: Caps { name: "recorder".into(), dtypes: DTypeSet::ALL, native: OpSet::ALL },
+            caps: Caps {
+                name: "recorder".into(),
+                dtypes: DTypeSet::ALL,
+                native: OpSet::ALL,
+                machine: Machine::processor(),
+            },
             keeps_constants: false,
             recording: Mutex::new(Recording {
                 program: Program { inputs: inputs.to_vec(), ..Program::default() },

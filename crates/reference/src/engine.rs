@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Op, OpSet, Operand, OperandType, Operands, Result,
+    BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Machine, Op, OpSet, Operand, OperandType, Operands, Result,
     TensorData, TensorType, Value, Values, infer, poison_of, poisoned, recovered,
 };
 
@@ -26,7 +26,8 @@ pub struct Reference {
 impl Reference {
     /// An engine without kernels for custom ops. All of Kiln's own ops and dtypes are there.
     pub fn new() -> Reference {
-        let caps = Caps { name: "reference".into(), dtypes: DTypeSet::ALL, native: OpSet::ALL };
+        let (dtypes, native) = (DTypeSet::ALL, OpSet::ALL);
+        let caps = Caps { name: "reference".into(), dtypes, native, machine: Machine::processor() };
         Reference { caps, kernels: BTreeMap::new() }
     }
 

@@ -7,11 +7,12 @@
 
 use super::Structure;
 use super::group::WORTH_SHARING;
+use crate::limits::{COLUMN_THREADS, Limits};
 use crate::record::Source;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-use kiln_ir::{DType, Mixer, Op, Regions, Shape, TensorType};
+use kiln_ir::{DType, Mixer, Op, Shape, TensorType};
 use smallvec::SmallVec;
 
 /// Recordings with more shapes are not compared.
@@ -34,7 +35,7 @@ pub(super) struct Likeness {
 
 impl Likeness {
     /// That of a recording; `None` where it is not worth finding out, or a tensor has no elements.
-    pub(super) fn of(structure: &Structure, suited: Regions) -> Option<Likeness> {
+    pub(super) fn of(structure: &Structure, limits: Limits) -> Option<Likeness> {
         let mut by_shape: BTreeMap<&[usize], u32> = BTreeMap::new();
         let mut shapes: Vec<Shape> = Vec::new();
         let mut places = Vec::with_capacity(structure.externals.len() + structure.alive.len());
@@ -48,7 +49,7 @@ impl Likeness {
             }
             places.push(place);
         }
-        let mut answers = Answers { suited, answers: Vec::new(), lengths: BTreeMap::new() };
+        let mut answers = Answers { limits, answers: Vec::new(), lengths: BTreeMap::new() };
         answers.symbols(&shapes)?;
         answers.products(structure, &shapes);
         answers.sizes(&shapes);
@@ -171,7 +172,7 @@ pub(super) fn of_type(op: &Op, ty: TensorType) -> Option<Op> {
 
 /// The answers while they are found.
 struct Answers {
-    suited: Regions,
+    limits: Limits,
     answers: Vec<u32>,
     /// A number for each length, in the order in which they come.
     lengths: BTreeMap<usize, u32>,
@@ -207,7 +208,7 @@ impl Answers {
     /// Which thresholds the products of lengths reach: rows are such products, and so are their numbers.
     fn products(&mut self, structure: &Structure, shapes: &[Shape]) {
         let held: BTreeSet<usize> = structure.types().filter_map(|ty| greatest(ty.dtype)).collect();
-        let many = [self.suited.resident_row.saturating_add(1), self.suited.many_rows];
+        let many = [self.limits.resident_row.saturating_add(1), self.limits.many_rows];
         for shape in shapes {
             for &length in shape.iter() {
                 self.add(held.iter().filter(|&&greatest| length > greatest).count());
@@ -222,7 +223,7 @@ impl Answers {
             for &product in &products {
                 self.add(many.iter().filter(|&&threshold| product >= threshold).count());
             }
-            if self.suited.columns {
+            if self.limits.columns {
                 self.columns(&products);
             }
         }
@@ -235,7 +236,7 @@ impl Answers {
         const MOST: usize = 65;
         let Some((&whole, parts)) = products.split_last() else { return };
         for (i, &part) in parts.iter().enumerate() {
-            self.add(part.div_ceil(1024).min(MOST));
+            self.add(part.div_ceil(COLUMN_THREADS).min(MOST));
             for (j, &other) in parts.iter().enumerate().skip(i) {
                 if part.checked_mul(other) == Some(whole) {
                     self.add(i);
@@ -252,7 +253,7 @@ impl Answers {
             let size = shape.num_elements();
             sizes.extend([(size, 2 * place), (size.saturating_mul(2), 2 * place + 1)]);
         }
-        if self.suited.columns {
+        if self.limits.columns {
             // Tensors are also compared with rows.
             let next = 2 * shapes.len();
             let rows = shapes.iter().flat_map(|shape| {

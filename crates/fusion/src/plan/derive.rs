@@ -3,12 +3,13 @@
 use super::alike::{Likeness, are_alike, of_type};
 use super::rewrite::{self, Rewritten};
 use super::{Plan, Step, Structure, emit, graph, group, needed_entries};
+use crate::limits::Limits;
 use crate::record::Entry;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use kiln_ir::{FusedOp, Instruction, Op, Program, Regions, Shape, TensorType};
+use kiln_ir::{FusedOp, Instruction, Op, Program, Shape, TensorType};
 
 /// A recording that is about to be planned.
 pub(crate) struct Draft {
@@ -16,7 +17,7 @@ pub(crate) struct Draft {
     better: Structure,
     originals: Vec<Option<usize>>,
     likeness: Option<Likeness>,
-    suited: Regions,
+    limits: Limits,
 }
 
 /// How a recording was planned: for those that are planned alike.
@@ -31,11 +32,11 @@ pub(crate) struct Template {
 }
 
 impl Draft {
-    /// A recording for an engine with these [preferences](kiln_ir::Engine::regions).
-    pub(crate) fn new(structure: Structure, suited: Regions) -> Draft {
-        let Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure, suited);
-        let likeness = Likeness::of(&better, suited);
-        Draft { structure, better, originals, likeness, suited }
+    /// A recording for a machine with these limits.
+    pub(crate) fn new(structure: Structure, limits: Limits) -> Draft {
+        let Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure, limits);
+        let likeness = Likeness::of(&better, limits);
+        Draft { structure, better, originals, likeness, limits }
     }
 
     /// A hash that recordings which are planned alike have in common; `None` where there are no others to look for.
@@ -45,9 +46,9 @@ impl Draft {
 
     /// The plan, made from nothing but the recording.
     pub(crate) fn plan(self) -> (Plan, Option<impl FnOnce(Arc<Plan>) -> Template>) {
-        let Draft { structure, better, originals, likeness, suited } = self;
+        let Draft { structure, better, originals, likeness, limits } = self;
         let graph = graph::Graph::new(&better);
-        let groups = group::groups(&graph, suited);
+        let groups = group::groups(&graph, limits);
         let emit::Emitted { steps, last_entries, made_of, num_slots, outputs } = emit::emit(&graph, groups);
         let needed = needed_entries(&structure, &better, &originals);
         let needed_entries = last_entries.into_iter().map(|entry| needed[entry as usize]).collect();
@@ -71,7 +72,7 @@ impl Draft {
                     needed_entries: needed_entries.clone(),
                     num_slots: *num_slots,
                     outputs: outputs.clone(),
-                    derived: Some(self.suited),
+                    derived: Some(self.limits),
                     hash: 0,
                 })
             }

@@ -4,6 +4,7 @@
 //! whether the axes match, and a set of ancestors whether a way around the group leads back into it. What two groups
 //! feed is their reason to become one. What joins none starts its own.
 
+mod bindings;
 mod body;
 mod columns;
 mod finish;
@@ -12,21 +13,16 @@ mod repeat;
 mod weights;
 
 use super::graph::{Graph, Role, ValueNumber, role};
+use crate::limits::Limits;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use body::Body;
-use kiln_ir::{Op, Regions};
+use kiln_ir::{Op, TensorType};
 use kiln_kernel::Nest;
 use order::Bits;
 use smallvec::SmallVec;
-
-/// More tensors are not read by one kernel: each needs an address register, and hardware has few.
-const MAX_INPUTS: usize = 32;
-
-/// A region has no more members: planning a region takes time that grows with it, and larger ones gain nothing.
-const MAX_MEMBERS: usize = Nest::MAX_VALUES;
 
 /// Groups of so few members together are built again to become one, each time that something could make it possible.
 const FEW: usize = 64;
@@ -74,14 +70,14 @@ pub(crate) struct Groups {
 }
 
 /// Finds the groups of a recording.
-pub(crate) fn groups(graph: &Graph<'_>, suited: Regions) -> Groups {
+pub(crate) fn groups(graph: &Graph<'_>, limits: Limits) -> Groups {
     let mut finder = Finder {
         graph,
         groups: Vec::new(),
         of_entry: alloc::vec![None; graph.structure.entries.len()],
         became: Vec::new(),
         loaders: BTreeMap::new(),
-        suited,
+        limits,
     };
     for entry in 0..graph.structure.entries.len() as u32 {
         if graph.needed[entry as usize] {
@@ -104,8 +100,8 @@ struct Finder<'a> {
     became: Vec<usize>,
     /// Kernels that load a large value.
     loaders: BTreeMap<ValueNumber, Vec<usize>>,
-    /// What suits the engine. Products that it does not continue are [`Kind::Alone`].
-    suited: Regions,
+    /// Those of the machine. Products that do not go on are [`Kind::Alone`].
+    limits: Limits,
 }
 
 impl Finder<'_> {
@@ -113,14 +109,21 @@ impl Finder<'_> {
         match role(&self.graph.entry(entry).op) {
             Role::View | Role::Constant => {}
             Role::Alone => self.start(entry, Kind::Alone, Body::default()),
-            Role::Hero if !self.suited.continue_products => self.start(entry, Kind::Alone, Body::default()),
+            Role::Hero if !self.limits.continue_products => self.start(entry, Kind::Alone, Body::default()),
             Role::Hero => self.start(entry, Kind::Hero(entry), self.empty(Kind::Hero(entry), &[])),
-            // No kernel reads so many tensors.
-            Role::Fusable if self.graph.entry(entry).operands.len() > MAX_INPUTS => {
-                self.start(entry, Kind::Alone, Body::default());
-            }
+            Role::Fusable if !self.suits_kernels(entry) => self.start(entry, Kind::Alone, Body::default()),
             Role::Fusable => self.visit_fusable(entry),
         }
+    }
+
+    /// Whether kernels of the machine read so many tensors, and compute with their dtypes.
+    fn suits_kernels(&self, entry: u32) -> bool {
+        let recorded = self.graph.entry(entry);
+        let computes = |ty: &TensorType| self.limits.dtypes.contains(ty.dtype);
+        let operands = self.graph.operands(entry);
+        operands.len() <= self.limits.inputs
+            && recorded.results.iter().all(computes)
+            && operands.iter().all(|&value| computes(&self.graph.types[value as usize]))
     }
 
     fn visit_fusable(&mut self, entry: u32) {
@@ -227,7 +230,7 @@ impl Finder<'_> {
         if makers.iter().any(|&maker| maker != group && self.comes_after(maker, group)) {
             return Err("an op outside the region lies between".to_string());
         }
-        if self.groups[group].members.len() >= MAX_MEMBERS {
+        if self.groups[group].members.len() >= self.limits.kernel_ops {
             return Err("the region has as many ops as one may have".to_string());
         }
         if matches!(self.graph.entry(entry).op, Op::Gather { .. })
@@ -252,7 +255,9 @@ impl Finder<'_> {
         let state = &self.groups[group];
         let members = members.unwrap_or(&state.members);
         let pushed = entries.iter().try_for_each(|&entry| self.push(entry, members, &mut body));
-        let accepted = pushed.and_then(|()| self.accepts(state.kind, &body));
+        let accepted = pushed
+            .and_then(|()| self.accepts(state.kind, &body))
+            .and_then(|()| self.binds_few(members.iter().chain(entries).copied(), &state.repeated));
         if accepted.is_err() {
             body.rollback(savepoint);
         }
@@ -309,7 +314,7 @@ impl Finder<'_> {
         let refused = [a.refused.get(&other), b.refused.get(&into)].into_iter().flatten().max();
         let has_grown = refused.is_none_or(|refused| members <= FEW || members > refused + refused / 8);
         // A value that both load is one value of the kernel.
-        members <= MAX_MEMBERS && values <= Nest::MAX_VALUES + MAX_INPUTS && has_grown
+        members <= self.limits.kernel_ops && values <= self.limits.kernel_ops + self.limits.inputs && has_grown
     }
 
     /// Two groups in an order in which the members of the second can be pushed behind those of the first: because they all come after
@@ -343,6 +348,18 @@ impl Finder<'_> {
 
     /// A group of these members, of which `columns` come last; `None` where it is not worth having.
     fn build(&self, kind: Kind, members: Vec<u32>, columns: &[u32]) -> Option<Built> {
+        self.build_repeating(kind, members, columns, &[])
+    }
+
+    /// The same where other groups compute and store some of the members, ascending.
+    fn build_repeating(
+        &self,
+        kind: Kind,
+        members: Vec<u32>,
+        columns: &[u32],
+        repeated: &[u32],
+    ) -> Option<Built> {
+        self.binds_few(members.iter().copied(), repeated).ok()?;
         let mut body = self.empty(kind, columns);
         for entry in in_order(&members, columns) {
             if kind != Kind::Hero(entry) {

@@ -5,9 +5,10 @@ mod constants;
 mod recover;
 
 use super::Structure;
+use crate::limits::Limits;
 use crate::record::{Entry, Source};
 use alloc::vec::Vec;
-use kiln_ir::{Axes, Op, Regions, TensorType};
+use kiln_ir::{Axes, Op, TensorType};
 
 /// A recording in its better form.
 pub(crate) struct Rewritten {
@@ -19,9 +20,9 @@ pub(crate) struct Rewritten {
 }
 
 /// The better form of a recording.
-pub(crate) fn rewrite(original: &Structure, suited: Regions) -> Rewritten {
+pub(crate) fn rewrite(original: &Structure, limits: Limits) -> Rewritten {
     let recovers = |entry: &Entry| matches!(entry.op, Op::Recover { .. });
-    if !suited.selects_past_poison || !original.entries.iter().any(recovers) {
+    if !limits.selects_past_poison || !original.entries.iter().any(recovers) {
         return simpler(original);
     }
     let narrowed = recover::narrowed(original);

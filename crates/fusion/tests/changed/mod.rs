@@ -5,7 +5,7 @@
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Memory, Op, Operands, Regions, Result, TensorData, TensorType, Value, Values,
+    BoxFuture, Caps, Engine, Machine, Memory, Op, Operands, Result, TensorData, TensorType, Value, Values,
 };
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ type Execute = dyn Fn(&Cpu, &Op, Operands, &[TensorType]) -> Values + Send + Syn
 
 pub(crate) struct Changed {
     cpu: Cpu,
-    regions: Regions,
+    caps: Caps,
     execute: Box<Execute>,
 }
 
@@ -23,12 +23,12 @@ impl Changed {
     pub(crate) fn new(cpu: Cpu) -> Changed {
         let execute =
             |cpu: &Cpu, op: &Op, inputs: Operands, results: &[TensorType]| cpu.execute(op, inputs, results);
-        Changed { regions: cpu.regions(), cpu, execute: Box::new(execute) }
+        Changed { caps: cpu.caps().clone(), cpu, execute: Box::new(execute) }
     }
 
-    /// With other regions.
-    pub(crate) fn with_regions(self, regions: Regions) -> Changed {
-        Changed { regions, ..self }
+    /// As if it were another machine.
+    pub(crate) fn with_machine(self, machine: Machine) -> Changed {
+        Changed { caps: Caps { machine, ..self.caps }, ..self }
     }
 
     /// With something done before each op.
@@ -55,7 +55,7 @@ impl Changed {
 
 impl Engine for Changed {
     fn caps(&self) -> &Caps {
-        self.cpu.caps()
+        &self.caps
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
@@ -76,9 +76,5 @@ impl Engine for Changed {
 
     fn memory(&self) -> Option<&dyn Memory> {
         self.cpu.memory()
-    }
-
-    fn regions(&self) -> Regions {
-        self.regions
     }
 }

@@ -28,6 +28,7 @@ fn diary() -> Diary {
         dialect: Dialect::Cuda,
         memory: 0,
         multiprocessors: 1,
+        ..DeviceInfo::absent("")
     };
     Diary { info, ran: Mutex::default(), can_record: true, can_amend: true, is_broken: false, panics: false }
 }

@@ -72,6 +72,7 @@ impl Host {
             dialect: Dialect::Cuda,
             memory: 1 << 32,
             multiprocessors: 2,
+            ..DeviceInfo::absent("")
         };
         Some(Host { info, running: Mutex::new(()), multiplies: Multiplies::Never, transforms: false })
     }

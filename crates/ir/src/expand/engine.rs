@@ -2,7 +2,7 @@
 
 use super::{MINIMAL, expand};
 use crate::{
-    BoxFuture, Caps, Custom, DType, DTypeSet, Engine, Error, Memory, Op, OpKind, OpSet, Operand, Operands,
+    BoxFuture, Caps, Custom, DType, DTypeSet, Engine, Error, Machine, Memory, Op, OpKind, OpSet, Operand, Operands,
     Program, Recorder, Result, SharedBytes, TensorData, TensorType, Value, Values, Var, poison_of, poisoned,
 };
 use alloc::format;
@@ -172,10 +172,6 @@ impl<E: Engine> Engine for Expand<E> {
         self.inner.outcome(value)
     }
 
-    fn regions(&self) -> crate::Regions {
-        self.inner.regions()
-    }
-
     fn submit(&self) {
         self.inner.submit();
     }
@@ -204,7 +200,9 @@ pub fn expand_program(program: &Program, native: OpSet) -> Result<Program> {
     let recorder = Recorder::new(&program.inputs);
     let inputs = recorder.inputs();
     let kinds: Vec<OpKind> = native.iter().chain(MINIMAL.iter()).collect();
-    let caps = Caps { name: "expand".into(), dtypes: DTypeSet::ALL, native: OpSet::of(&kinds) };
+    let native = OpSet::of(&kinds);
+    let machine = Machine::processor();
+    let caps = Caps { name: "expand".into(), dtypes: DTypeSet::ALL, native, machine };
     let engine = Expand::new(Restricted { recorder, caps });
     let outputs = program.run(&engine, inputs.into_iter().collect());
     if let Some(error) = outputs.iter().find_map(Value::error) {

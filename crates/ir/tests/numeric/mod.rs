@@ -66,7 +66,8 @@ impl Minimal {
         let inner = Reference::new();
         let dtypes: Vec<DType> = DType::ALL.into_iter().filter(|dtype| !without.contains(dtype)).collect();
         let dtypes = kiln_ir::DTypeSet::of(&dtypes);
-        Minimal { inner, caps: Caps { name: "minimal".into(), dtypes, native: MINIMAL } }
+        let machine = inner.caps().machine;
+        Minimal { inner, caps: Caps { name: "minimal".into(), dtypes, native: MINIMAL, machine } }
     }
 }
 

@@ -2,22 +2,16 @@
 
 use super::*;
 use alloc::format;
-use kiln_ir::{Axes, Binary, DType, NormKind, PadAxis, Real, Recorder, Reduction, SliceAxis, Unary, Var};
+use crate::plan::{Reference, StepKind};
+use kiln_ir::{Axes, Binary, DType, DTypeSet, Machine, NormKind, PadAxis, Products, Real, Recorder, Reduction, SliceAxis, Unary, Var};
 
 /// Batch, sequence, heads and lengths of heads, and another length.
 type Lengths = [usize; 5];
 
-/// What suits a GPU, as far as plans differ in it.
-fn many_threads() -> Regions {
-    Regions {
-        continue_products: false,
-        finish_products: true,
-        resident_row: 1 << 14,
-        whole_rows: true,
-        many_rows: 4096,
-        columns: true,
-        ..Regions::default()
-    }
+/// The limits of a processor, of a GPU, and of one without a library whose kernels bind few tensors.
+fn limits_of_machines() -> [Limits; 3] {
+    let few = Machine { bindings: Some(8), products: Products::Kernels, ..Machine::gpu() };
+    [Machine::processor(), Machine::gpu(), few].map(|machine| Limits::of(&machine))
 }
 
 struct Random(u64);
@@ -110,11 +104,11 @@ fn step<'e>(random: &mut Random, pool: &[Var<'e>], x: Var<'e>, lengths: Lengths)
 }
 
 /// Takes a recording over from one of other lengths, and compares: whether it was planned alike.
-fn is_taken_over(seed: u64, from: Lengths, to: Lengths, suited: Regions) -> bool {
-    let (plan, template) = Draft::new(recording(seed, from), suited).plan();
+fn is_taken_over(seed: u64, from: Lengths, to: Lengths, limits: Limits) -> bool {
+    let (plan, template) = Draft::new(recording(seed, from), limits).plan();
     let Some(template) = template else { return false };
     let template = template(Arc::new(plan));
-    match Draft::new(recording(seed, to), suited).derive(&template) {
+    match Draft::new(recording(seed, to), limits).derive(&template) {
         Ok(plan) => {
             plan.compare_with_full();
             true
@@ -127,7 +121,7 @@ fn is_taken_over(seed: u64, from: Lengths, to: Lengths, suited: Regions) -> bool
 fn plans_of_random_recordings_are_those_that_would_be_made() {
     let mut random = Random(11);
     let mut taken = 0;
-    for seed in 0..2000 {
+    for seed in 0..3000 {
         let from: Lengths = [random.below(9) + 2, random.below(40) + 2, 4, 24, 10];
         let mut to = from;
         if seed % 2 == 0 {
@@ -137,16 +131,94 @@ fn plans_of_random_recordings_are_those_that_would_be_made() {
             let most = [9, 60, 6, 30, 12];
             to.iter_mut().zip(most).for_each(|(length, most)| *length = random.below(most) + 1);
         }
-        let suited = if random.below(2) == 0 { Regions::default() } else { many_threads() };
-        taken += usize::from(is_taken_over(seed, from, to, suited));
+        let limits = limits_of_machines()[random.below(3)];
+        taken += usize::from(is_taken_over(seed, from, to, limits));
     }
-    assert!(taken > 100, "{taken} of 2000 were planned alike");
+    assert!(taken > 100, "{taken} of 3000 were planned alike");
+}
+
+/// How many tensors a step reads and writes.
+fn bindings(step: &Step) -> usize {
+    let slots: alloc::collections::BTreeSet<usize> = step
+        .operands
+        .iter()
+        .filter_map(|operand| match operand {
+            Reference::Slot { slot, .. } => Some(*slot),
+            Reference::Number(_) | Reference::Constant(_) => None,
+        })
+        .collect();
+    slots.len() + step.results.len()
+}
+
+#[test]
+fn kernels_bind_no_more_tensors_than_the_machine_allows() {
+    let (mut regions, mut smaller) = (0, 0);
+    for seed in 0..3000 {
+        let lengths = [3, 5, 4, 6, 10];
+        let base = if seed % 2 == 0 { Machine::gpu() } else { Machine::processor() };
+        let base = Machine { products: Products::Kernels, ..base };
+        let most = 2 + seed as usize % 7;
+        let plan = |bindings| Plan::new(recording(seed, lengths), Limits::of(&Machine { bindings, ..base }));
+        let (free, bound) = (plan(None), plan(Some(most)));
+        for step in bound.steps().iter().filter(|step| step.kind() == StepKind::Region) {
+            assert!(bindings(step) <= most, "seed {seed}, {most} bindings: {}", bound.describe_steps());
+            regions += 1;
+        }
+        smaller += usize::from(bound.steps().len() > free.steps().len());
+        let any = plan(Some(usize::MAX));
+        assert_eq!(free.describe_steps(), any.describe_steps(), "seed {seed}");
+    }
+    assert!(regions > 3000 && smaller > 300, "{regions} regions, {smaller} plans with more steps");
+}
+
+#[test]
+fn kernels_have_no_more_ops_than_the_machine_allows() {
+    let mut smaller = 0;
+    for seed in 0..500 {
+        let plan = |kernel_ops| {
+            let machine = Machine { kernel_ops, ..Machine::processor() };
+            Plan::new(recording(seed, [3, 5, 4, 6, 10]), Limits::of(&machine))
+        };
+        let (free, bound) = (plan(usize::MAX), plan(8));
+        for step in &bound.steps {
+            if let Op::Fused(region) = &step.op {
+                let is_op = |instruction: &&Instruction| !super::super::is_view(&instruction.op);
+                let ops = region.program().instructions.iter().filter(is_op).count();
+                assert!(ops <= 8, "seed {seed}: {}", bound.describe_steps());
+            }
+        }
+        smaller += usize::from(bound.steps().len() > free.steps().len());
+    }
+    assert!(smaller > 100, "{smaller}");
+}
+
+#[test]
+fn ops_of_dtypes_that_kernels_lack_run_by_themselves() {
+    let program = Program::parse(
+        "program(%0: f32[8], %1: i64[8]) {
+  %2: f32[8] = exp %0
+  %3: f64[8] = cast %2
+  %4: f64[8] = mul %3, 2.0
+  %5: f32[8] = cast %4
+  %6: f32[8] = add %5, %2
+  %7: f32[8] = cast %1
+  %8: f32[8] = mul %7, %6
+  return %8
+}
+",
+    )
+    .unwrap();
+    let dtypes = DTypeSet::of(&[DType::F32, DType::I32]);
+    let plan = Plan::for_machine(&program, &Machine { dtypes, ..Machine::processor() });
+    let ops: Vec<&str> = plan.steps().iter().map(|step| step.op.name()).collect();
+    assert_eq!(ops, ["exp", "cast", "mul", "cast", "cast", "fused"]);
+    assert_eq!(Plan::of_program(&program).steps().len(), 1);
 }
 
 #[test]
 fn lengths_that_the_planner_cannot_tell_apart_are_planned_alike() {
     let (from, to) = ([4, 37, 4, 24, 5000], [4, 38, 4, 24, 5000]);
-    let taken = (0..200).filter(|&seed| is_taken_over(seed, from, to, Regions::default())).count();
+    let taken = (0..200).filter(|&seed| is_taken_over(seed, from, to, Limits::default())).count();
     // The others join axes in more than one way, which lengths themselves decide.
     assert!(taken > 40, "{taken} of 200");
 }
@@ -154,7 +226,7 @@ fn lengths_that_the_planner_cannot_tell_apart_are_planned_alike() {
 #[test]
 fn a_length_that_another_axis_has_is_planned_for_itself() {
     let taken = |to: Lengths| {
-        (0..100).filter(|&seed| is_taken_over(seed, [4, 37, 4, 24, 5000], to, Regions::default())).count()
+        (0..100).filter(|&seed| is_taken_over(seed, [4, 37, 4, 24, 5000], to, Limits::default())).count()
     };
     assert_eq!(taken([4, 24, 4, 24, 5000]), 0, "the sequence is as long as a head");
     assert_eq!(taken([4, 1, 4, 24, 5000]), 0, "there is nothing to reduce");
@@ -169,7 +241,7 @@ fn what_reductions_cross_decides_the_plan() {
             alloc::vec![(&x[0] - &sum.broadcast(x[0].shape())).exp()]
         }))
     };
-    let plan = |rows, columns| Draft::new(recording(rows, columns), Regions::default());
+    let plan = |rows, columns| Draft::new(recording(rows, columns), Limits::default());
     let (full, template) = plan(10, 40_000).plan();
     assert_eq!(full.steps().len(), 3, "a row is too long to stay: {full:?}");
     let template = template.expect("it has elements")(Arc::new(full));
@@ -184,5 +256,5 @@ fn what_reductions_cross_decides_the_plan() {
 #[test]
 fn what_has_no_elements_is_planned_for_itself() {
     let empty = recording(3, [0, 5, 4, 24, 10]);
-    assert!(Draft::new(empty, Regions::default()).likeness().is_none());
+    assert!(Draft::new(empty, Limits::default()).likeness().is_none());
 }

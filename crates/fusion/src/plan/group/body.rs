@@ -1,6 +1,6 @@
 //! The kernel of a group while it grows: entries are pushed one by one, and taken back where the kernel is not worth having.
 
-use super::{Finder, Kind, MAX_INPUTS, number_dtype};
+use super::{Finder, Kind, number_dtype};
 use crate::plan::graph::{Role, ValueNumber, role};
 use crate::record::Source;
 use alloc::collections::BTreeMap;
@@ -139,8 +139,11 @@ impl Finder<'_> {
         if around.iter().any(|&slot| !nest.is_input(slot) && !nest.is_storable(slot)) {
             return Err("a padded tensor has another index space than the region".to_string());
         }
-        if *inputs > MAX_INPUTS {
+        if *inputs > self.limits.inputs {
             return Err("the region would read too many tensors".to_string());
+        }
+        if nest.num_values() > self.limits.kernel_ops {
+            return Err("the region would have more operations than a kernel may have".to_string());
         }
         if matches!(kind, Kind::Hero(_)) && nest.reduces() {
             return Err("nothing is reduced on the way out of a matrix product or convolution".to_string());
@@ -152,12 +155,12 @@ impl Finder<'_> {
             return Ok(());
         }
         let (row, rows) = (nest.row_len(), nest.num_points() / nest.row_len().max(1));
-        if !nest.rows_are_innermost() || (self.suited.whole_rows && !nest.rows_are_whole()) {
+        if !nest.rows_are_innermost() || (self.limits.whole_rows && !nest.rows_are_whole()) {
             return Err(
                 "the rows to combine with their own reductions do not lie together in memory".to_string()
             );
         }
-        if row > self.suited.resident_row && rows < self.suited.many_rows {
+        if row > self.limits.resident_row && rows < self.limits.many_rows {
             return Err(format!("rows of {row} elements are too long to stay in cache"));
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! Where threads have registers to hold totals of their columns, one kernel does both.
 
 use super::{Finder, Group, Kind};
+use crate::limits::COLUMN_THREADS;
 use crate::plan::graph::ValueNumber;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ impl Finder<'_> {
     /// Makes kernels that combine columns part of those that go through the rows of the same tensors. Those that read most come
     /// first, and find one that reads as much.
     pub(super) fn join_columns(&mut self) {
-        if !self.suited.columns {
+        if !self.limits.columns {
             return;
         }
         let mut all: Vec<(usize, BTreeSet<ValueNumber>)> =
@@ -58,7 +59,7 @@ impl Finder<'_> {
         let Group { kind, body, .. } = &self.groups[group];
         let nest = &body.nest;
         let combines = *kind == Kind::Kernel && nest.reduces() && !nest.rows_are_innermost();
-        if !combines || nest.is_resident() || nest.row_len() < self.suited.many_rows {
+        if !combines || nest.is_resident() || nest.row_len() < self.limits.many_rows {
             return None;
         }
         let reads = self.reads(group);
@@ -112,9 +113,7 @@ impl Finder<'_> {
 
     /// Whether the registers of a block hold a row and totals of all columns.
     pub(super) fn holds_columns(&self, nest: &Nest, slots: &BTreeMap<ValueNumber, Slot>) -> bool {
-        /// Threads of a block.
-        const THREADS: usize = 1024;
-        /// Bytes that each of them holds.
+        /// Bytes that each thread of a block holds.
         const MOST: usize = 128;
         let row = nest.row_len();
         let is_held = |value: &ValueNumber, slot: &Slot| {
@@ -122,7 +121,7 @@ impl Finder<'_> {
         };
         let held = slots.iter().filter(|(value, slot)| is_held(value, slot));
         let held: usize = held.map(|(value, _)| self.graph.types[*value as usize].dtype.size()).sum();
-        row.div_ceil(THREADS) * (held + nest.across_bytes()) <= MOST
+        row.div_ceil(COLUMN_THREADS) * (held + nest.across_bytes()) <= MOST
     }
 }
 

@@ -32,7 +32,7 @@ struct Finish {
 impl Finder<'_> {
     /// Moves products into the kernels that do nothing but finish them.
     pub(super) fn finish_products(&mut self) {
-        if !self.suited.finish_products {
+        if !self.limits.finish_products {
             return;
         }
         let mut outside = Outside::new(self.graph, &self.groups);

@@ -214,11 +214,12 @@ impl Finder<'_> {
         let state = &self.groups[group];
         let mut members: Vec<u32> = state.members.iter().copied().chain(added.iter().copied()).collect();
         members.sort_unstable();
-        let built = self.build(state.kind, members, &state.columns)?;
+        let mut repeated: Vec<u32> = state.repeated.iter().copied().chain(added).collect();
+        repeated.sort_unstable();
+        let built = self.build_repeating(state.kind, members, &state.columns, &repeated)?;
         let state = &mut self.groups[group];
         state.take(built);
-        state.repeated.extend(added);
-        state.repeated.sort_unstable();
+        state.repeated = repeated;
         Some(())
     }
 }

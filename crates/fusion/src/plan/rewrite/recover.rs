@@ -1,7 +1,7 @@
 //! A recovered value need not be stored for that: only its inputs that can fail are looked at.
 //!
 //! Gradients are then computed and used in one kernel, although all of them wait for the flag. Where something failed, the
-//! engine [selects past the poison](kiln_ir::Regions::selects_past_poison). Memory that runs out is not foreseen: it poisons what
+//! engine [selects past the poison](kiln_ir::Machine::host_errors). Memory that runs out is not foreseen: it poisons what
 //! would have lain there, new values included.
 
 use super::Rewritten;

@@ -1,0 +1,165 @@
+//! The planner's limits, all derived here from the facts of a machine.
+
+use kiln_ir::{DTypeSet, Machine, Products};
+use kiln_kernel::Nest;
+
+/// Threads of a workgroup that goes through rows and keeps totals of their columns: machines with smaller ones have no such kernels.
+pub(crate) const COLUMN_THREADS: usize = 1024;
+
+/// Most tensors that a kernel reads on any machine: each needs an address register, and hardware has few.
+const INPUTS: usize = 32;
+
+/// What planning depends on besides the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Whether elementwise ops on the result of a matrix product or convolution run with it, before the result is stored.
+    pub(crate) continue_products: bool,
+    /// Whether a bias and an activation that alone follow a matrix product run with it.
+    pub(crate) finish_products: bool,
+    /// Elements of the longest row that a kernel combines with its own reductions, unless there are many.
+    pub(crate) resident_row: usize,
+    /// Whether such rows must be contiguous.
+    pub(crate) whole_rows: bool,
+    /// With so many rows, longer ones keep the whole machine busy all the same.
+    pub(crate) many_rows: usize,
+    /// Whether reductions over many rows join the kernel that goes through these rows.
+    pub(crate) columns: bool,
+    /// Bytes of operands that only recorded ops hold at which the recording runs.
+    pub(crate) kept_bytes: usize,
+    /// Whether values are selected past their poison without being stored for [`Op::Recover`](kiln_ir::Op::Recover).
+    pub(crate) selects_past_poison: bool,
+    /// Whether steps of a likely plan run before all of it is recorded.
+    pub(crate) head_start: bool,
+    /// Most operations of a kernel. Its loads count too, but equal operations count once.
+    pub(crate) kernel_ops: usize,
+    /// Most tensors that a kernel reads.
+    pub(crate) inputs: usize,
+    /// Most tensors that a kernel reads and writes.
+    pub(crate) bindings: Option<usize>,
+    /// The dtypes that kernels compute with.
+    pub(crate) dtypes: DTypeSet,
+}
+
+impl Limits {
+    /// The limits of a machine. [`Machine::threads`] is no part of them: plans are the same for every number of threads.
+    pub(crate) fn of(machine: &Machine) -> Limits {
+        /// Least number of bytes that recorded ops may keep.
+        const KEPT_BYTES: u64 = 512 << 20;
+        // Threads in lockstep read memory in long pieces, and a row belongs to one workgroup.
+        let lockstep = machine.subgroup > 1;
+        let (library, epilogues) = match machine.products {
+            Products::Kernels => (false, false),
+            Products::Library { epilogues } => (true, epilogues),
+        };
+        let kept_bytes = machine.memory_bytes.map_or(0, |bytes| bytes / 16).max(KEPT_BYTES);
+        Limits {
+            continue_products: !library,
+            // No machine has both a library that does this and few bindings: what it moves between kernels is not counted.
+            finish_products: epilogues && machine.bindings.is_none(),
+            resident_row: machine.row_elements,
+            whole_rows: lockstep,
+            many_rows: if lockstep { 4096 } else { 64 },
+            columns: lockstep && machine.workgroup >= COLUMN_THREADS,
+            kept_bytes: usize::try_from(kept_bytes).unwrap_or(usize::MAX),
+            selects_past_poison: machine.host_errors,
+            head_start: machine.asynchronous,
+            kernel_ops: machine.kernel_ops.min(Nest::MAX_VALUES),
+            // One binding is that of a result.
+            inputs: machine.bindings.map_or(INPUTS, |most| most.saturating_sub(1).min(INPUTS)),
+            bindings: machine.bindings,
+            dtypes: machine.dtypes,
+        }
+    }
+}
+
+impl Default for Limits {
+    /// Those of a [processor](Machine::processor).
+    fn default() -> Limits {
+        Limits::of(&Machine::processor())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_processor() {
+        let limits = Limits {
+            continue_products: true,
+            finish_products: false,
+            resident_row: 32_768,
+            whole_rows: false,
+            many_rows: 64,
+            columns: false,
+            kept_bytes: 512 << 20,
+            selects_past_poison: true,
+            head_start: false,
+            kernel_ops: 256,
+            inputs: 32,
+            bindings: None,
+            dtypes: DTypeSet::ALL,
+        };
+        assert_eq!(Limits::of(&Machine::processor()), limits);
+        assert_eq!(Limits::default(), limits);
+        // Plans do not depend on the number of threads.
+        assert_eq!(Limits::of(&Machine { threads: 64, ..Machine::processor() }), limits);
+    }
+
+    #[test]
+    fn of_a_gpu() {
+        let limits = Limits {
+            continue_products: false,
+            finish_products: true,
+            resident_row: 16_384,
+            whole_rows: true,
+            many_rows: 4096,
+            columns: true,
+            kept_bytes: 5 << 30,
+            selects_past_poison: false,
+            head_start: true,
+            kernel_ops: 256,
+            inputs: 32,
+            bindings: None,
+            dtypes: DTypeSet::ALL,
+        };
+        assert_eq!(Limits::of(&Machine::gpu()), limits);
+    }
+
+    #[test]
+    fn facts_change_their_limits_only() {
+        let gpu = Machine::gpu();
+        let limits = Limits::of(&gpu);
+        let plain = Products::Library { epilogues: false };
+        let small = Machine { memory_bytes: Some(4 << 30), ..gpu };
+        for (machine, expected) in [
+            (Machine { products: plain, ..gpu }, Limits { finish_products: false, ..limits }),
+            (
+                Machine { products: Products::Kernels, ..gpu },
+                Limits { continue_products: true, finish_products: false, ..limits },
+            ),
+            (Machine { workgroup: 256, ..gpu }, Limits { columns: false, ..limits }),
+            (small, Limits { kept_bytes: 512 << 20, ..limits }),
+            (Machine { memory_bytes: None, ..gpu }, Limits { kept_bytes: 512 << 20, ..limits }),
+            (Machine { asynchronous: false, ..gpu }, Limits { head_start: false, ..limits }),
+            (
+                Machine { bindings: Some(8), ..gpu },
+                Limits { bindings: Some(8), inputs: 7, finish_products: false, ..limits },
+            ),
+            (
+                Machine { bindings: Some(0), products: Products::Kernels, ..gpu },
+                Limits {
+                    bindings: Some(0),
+                    inputs: 0,
+                    continue_products: true,
+                    finish_products: false,
+                    ..limits
+                },
+            ),
+            (Machine { kernel_ops: usize::MAX, ..gpu }, limits),
+            (Machine { kernel_ops: 64, ..gpu }, Limits { kernel_ops: 64, ..limits }),
+        ] {
+            assert_eq!(Limits::of(&machine), expected, "{machine:?}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Facts of the machine that an engine computes on.
+
+use crate::DTypeSet;
+use serde::{Deserialize, Serialize};
+
+/// The facts of a machine from which planners derive their limits: hardware and libraries, never preferences.
+///
+/// An engine states them in its [`Caps`](crate::Caps). They serialise, so that a plan can be made for a machine elsewhere; text
+/// with an unknown field is refused, and an optional field that is missing is `None`.
+///
+/// ```
+/// use kiln_ir::Machine;
+///
+/// // A GPU without a vendor's library whose kernels bind few tensors.
+/// let machine = Machine { bindings: Some(8), products: kiln_ir::Products::Kernels, ..Machine::gpu() };
+/// assert!(machine.subgroup > Machine::processor().subgroup);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Threads that run at once: of a processor's pool, or resident on all multiprocessors of a GPU. Plans do not depend on it,
+    /// so that results are the same for every number of threads.
+    pub threads: usize,
+    /// Most threads of one workgroup (CUDA: block). 1 on a processor.
+    pub workgroup: usize,
+    /// Threads of one subgroup (CUDA: warp), which run in lockstep and read memory together. 1 on a processor.
+    pub subgroup: usize,
+    /// Bytes of memory that the threads of one workgroup share. 0 on a processor.
+    pub shared_bytes: usize,
+    /// Most tensors that one kernel reads and writes together; plain numbers do not count. `None`: any number.
+    pub bindings: Option<usize>,
+    /// Bytes of memory for tensors. `None`: unknown.
+    pub memory_bytes: Option<u64>,
+    /// The dtypes that fused kernels compute with. The engine may run single ops on others.
+    pub dtypes: DTypeSet,
+    /// Elements of the longest row that stays in fast memory while it is combined with its own reductions: in a core's cache, or
+    /// in the registers of a workgroup.
+    pub row_elements: usize,
+    /// Most operations of one fused kernel.
+    pub kernel_ops: usize,
+    /// The code that computes matrix products and convolutions.
+    pub products: Products,
+    /// Whether the device computes while the program goes on. Ops then may begin to run while later ones are recorded.
+    pub asynchronous: bool,
+    /// Whether the host knows at the time an op runs which of its operands are poisoned. [`Op::Select`](crate::Op::Select) then
+    /// gives the operand that its condition picks everywhere, though the other one is poisoned.
+    pub host_errors: bool,
+}
+
+/// The code that computes matrix products and convolutions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Products {
+    /// Kernels of the engine, which go on with elementwise ops on the result before it is stored.
+    Kernels,
+    /// A vendor's library, which stores the result before other kernels read it.
+    Library {
+        /// Whether the library adds a bias and applies an activation before it stores the result.
+        epilogues: bool,
+    },
+}
+
+impl Machine {
+    /// A processor of one thread: rows of 32,768 elements stay in a core's cache, products go on with the ops that follow, and
+    /// errors are known at once.
+    pub const fn processor() -> Machine {
+        Machine {
+            threads: 1,
+            workgroup: 1,
+            subgroup: 1,
+            shared_bytes: 0,
+            bindings: None,
+            memory_bytes: None,
+            dtypes: DTypeSet::ALL,
+            row_elements: 1 << 15,
+            kernel_ops: 256,
+            products: Products::Kernels,
+            asynchronous: false,
+            host_errors: true,
+        }
+    }
+
+    /// A typical data-centre GPU with its vendor's libraries, for tests and tools: 132 multiprocessors of 2,048 threads, blocks
+    /// of up to 1,024 threads with 48 KiB of shared memory, warps of 32, and 80 GiB of memory. Rows of 16,384 elements stay in a
+    /// block's registers. Engines replace these facts by their device's.
+    pub const fn gpu() -> Machine {
+        Machine {
+            threads: 132 * 2048,
+            workgroup: 1024,
+            subgroup: 32,
+            shared_bytes: 48 << 10,
+            bindings: None,
+            memory_bytes: Some(80 << 30),
+            dtypes: DTypeSet::ALL,
+            row_elements: 1 << 14,
+            kernel_ops: 256,
+            products: Products::Library { epilogues: true },
+            asynchronous: true,
+            host_errors: false,
+        }
+    }
+}
+
+impl Default for Machine {
+    /// [`Machine::processor`].
+    fn default() -> Machine {
+        Machine::processor()
+    }
+}
