@@ -2,9 +2,9 @@
 
 use clap::ValueEnum;
 use kiln_fusion::{Plan, Step, StepKind};
-use kiln_ir::{Op, Program, verify};
+use kiln_ir::{Machine, Op, Program, verify};
 use kiln_kernel::print::{self, Dialect};
-use kiln_kernel::{GpuSchedule, Layout, Lowered, Nest};
+use kiln_kernel::{GpuSchedule, Layout, Lowered, Nest, Refusal, Slot};
 use std::fmt::Write;
 
 /// What becomes of a program, from the first stage to the last.
@@ -24,6 +24,32 @@ pub(crate) enum Stage {
     Wgsl,
 }
 
+/// The machine that a program is planned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Target {
+    /// A processor
+    Cpu,
+    /// A data-centre GPU with its vendor's libraries
+    Gpu,
+}
+
+impl Target {
+    fn machine(self) -> Machine {
+        match self {
+            Target::Cpu => Machine::processor(),
+            Target::Gpu => Machine::gpu(),
+        }
+    }
+
+    /// The regions that kernels of the machine compute: a GPU's sum columns of the rows that they go through.
+    fn region(self, program: &Program, numbers: &[bool]) -> Result<(Nest, Vec<Slot>), (usize, Refusal)> {
+        match self {
+            Target::Cpu => Nest::of_program(program, numbers),
+            Target::Gpu => Nest::of_program_with_columns(program, numbers),
+        }
+    }
+}
+
 /// Reads a program and checks that it is valid.
 pub(crate) fn program(text: &str) -> Result<Program, String> {
     let program = Program::parse(text).map_err(|error| error.to_string())?;
@@ -31,9 +57,14 @@ pub(crate) fn program(text: &str) -> Result<Program, String> {
     Ok(program)
 }
 
-/// The text of a stage; with `region`, of that region alone.
-pub(crate) fn dump(program: &Program, stage: Stage, region: Option<usize>) -> Result<String, String> {
-    let plan = Plan::of_program(program);
+/// The text of a stage of the plan for a machine; with `region`, of that region alone.
+pub(crate) fn dump(
+    program: &Program,
+    stage: Stage,
+    target: Target,
+    region: Option<usize>,
+) -> Result<String, String> {
+    let plan = Plan::for_machine(program, &target.machine());
     let regions: Vec<(usize, &Step)> =
         plan.steps().iter().enumerate().filter(|(_, step)| step.kind() == StepKind::Region).collect();
     if let Some(number) = region
@@ -52,7 +83,7 @@ pub(crate) fn dump(program: &Program, stage: Stage, region: Option<usize>) -> Re
             let mut text = String::new();
             for (number, (step, region)) in chosen {
                 let _ = writeln!(text, "// region {number}, step {step} of the plan");
-                text += &of_stage(stage, region);
+                text += &of_stage(stage, target, region);
             }
             if text.is_empty() {
                 text += "// the plan has no regions: every op runs by its own kernel\n";
@@ -68,8 +99,8 @@ fn of_region(step: &Step) -> &Program {
     fused.program()
 }
 
-fn of_stage(stage: Stage, step: &Step) -> String {
-    let lowered = match lowered(step) {
+fn of_stage(stage: Stage, target: Target, step: &Step) -> String {
+    let lowered = match lowered(target, step) {
         Ok(lowered) => lowered,
         Err(reason) => return format!("// runs op by op: {reason}\n"),
     };
@@ -90,10 +121,11 @@ fn of_stage(stage: Stage, step: &Step) -> String {
 }
 
 /// The kernel of a region whose operands lie row-major without gaps.
-fn lowered(step: &Step) -> Result<Lowered, String> {
+fn lowered(target: Target, step: &Step) -> Result<Lowered, String> {
     let program = of_region(step);
     let numbers = step.numbers();
-    let (nest, outputs) = Nest::of_program(program, &numbers)
+    let (nest, outputs) = target
+        .region(program, &numbers)
         .map_err(|(number, refusal)| format!("op {number} of the region: {refusal}"))?;
     let layouts = program.inputs.iter().zip(&numbers).map(|(ty, &number)| {
         let strides = if number { &[][..] } else { &ty.shape.row_major_strides()[..ty.rank()] };

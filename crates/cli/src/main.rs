@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! kiln dump plan filetests/fuse/softmax.ir
+//! kiln dump plan --machine gpu filetests/fuse/softmax.ir
 //! kiln dump cuda --region 0 filetests/fuse/softmax.ir
 //! ```
 
@@ -14,7 +15,7 @@
 mod dump;
 
 use clap::{Parser, Subcommand};
-use dump::Stage;
+use dump::{Stage, Target};
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
@@ -38,6 +39,9 @@ enum Command {
         stage: Stage,
         /// A program as text; `-` reads the standard input.
         file: String,
+        /// The machine to plan for.
+        #[arg(long, value_enum, default_value_t = Target::Cpu)]
+        machine: Target,
         /// Only this region of the plan, counted from 0.
         #[arg(long, value_name = "N")]
         region: Option<usize>,
@@ -45,10 +49,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Command::Dump { stage, file, region } = Arguments::parse().command;
+    let Command::Dump { stage, file, machine, region } = Arguments::parse().command;
     let result = read(&file).and_then(|text| {
         let program = dump::program(&text).map_err(|error| format!("{file}: {error}"))?;
-        dump::dump(&program, stage, region)
+        dump::dump(&program, stage, machine, region)
     });
     match result.and_then(|text| print(&text)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -45,8 +45,10 @@ const CHAIN: &str = "program(%0: f32[8, 16]) {
 fn every_stage_of_every_file() {
     for path in files() {
         for stage in ["ops", "plan", "kernel", "cuda", "hip", "wgsl"] {
-            let text = stdout(&["dump", stage, path.to_str().unwrap()], "");
-            assert!(!text.is_empty(), "{stage} of {}", path.display());
+            for machine in ["cpu", "gpu"] {
+                let text = stdout(&["dump", stage, "--machine", machine, path.to_str().unwrap()], "");
+                assert!(!text.is_empty(), "{stage} of {} on {machine}", path.display());
+            }
         }
     }
 }
@@ -64,6 +66,31 @@ fn stages_of_a_chain() {
     assert!(stdout(&["dump", "wgsl", "-"], CHAIN).contains("@compute"));
     let none = "program(%0: f32[8]) {\n  %1: f32[8] = exp %0\n  return %1\n}\n";
     assert!(stdout(&["dump", "kernel", "-"], none).contains("no regions"));
+}
+
+#[test]
+fn machines() {
+    let product = "program(%0: f32[8, 16], %1: f32[16, 4]) {
+  %2: f32[8, 4] = matmul %0, %1
+  %3: f32[8, 4] = exp %2
+  return %3
+}
+";
+    let plan = |options: &[&str]| {
+        let words: Vec<&str> = ["dump", "plan"].iter().chain(options).chain(&["-"]).copied().collect();
+        stdout(&words, product)
+    };
+    assert!(plan(&[]).starts_with("1 step, 1 region"), "a processor goes on with a product");
+    assert_eq!(plan(&["--machine", "cpu"]), plan(&[]));
+    let gpu = plan(&["--machine", "gpu"]);
+    assert!(gpu.starts_with("2 steps, 0 regions"), "{gpu}");
+    // Kernels are those of the machine's regions.
+    let columns = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/fuse/gpu_columns.ir");
+    let columns = columns.to_str().unwrap();
+    assert_eq!(stdout(&["dump", "kernel", "--machine", "gpu", columns], "").matches("// region").count(), 1);
+    assert!(stdout(&["dump", "cuda", "--machine", "gpu", columns], "").contains("__global__"));
+    let other = error(&["dump", "plan", "--machine", "tpu", "-"], product);
+    assert!(other.contains("tpu") && other.contains("cpu") && other.contains("gpu"), "{other}");
 }
 
 #[test]

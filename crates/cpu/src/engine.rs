@@ -13,8 +13,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, Layout, Machine, Memory, MemoryUse, Op, OpKind, OpSet, Operands,
-    Result, SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned, recovered,
+    BoxFuture, Caps, Custom, DTypeSet, Engine, Layout, Machine, Memory, MemoryUse, Op, OpKind, OpSet,
+    Operands, Result, SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned, recovered,
 };
 
 /// A kernel for a custom op: from the op and its operands on the host to its results. A plain number arrives as a

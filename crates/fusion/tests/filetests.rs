@@ -1,7 +1,7 @@
 //! Runs `filetests/fuse`: a program, and the plan that fusion makes of it when its outputs are what is in use.
 //!
 //! The first line is `; test fuse`, which plans for a processor, or `; test fuse gpu`, which plans for [`Machine::gpu`]. Facts of the
-//! machine may follow: `bindings=8` limits the tensors of a kernel, and `products=kernels` leaves out the vendor's library. The expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
+//! machine may follow: `bindings=8`, `row_elements=64` or `products=kernels`. The expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
 //! Each program is also valid, and its plan gives the values of its ops.
 
 mod changed;
@@ -9,9 +9,7 @@ mod changed;
 use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::Plan;
-use kiln_ir::{
-    Engine, Machine, Products, Program, TensorData, TensorType, Values, block_on, verify,
-};
+use kiln_ir::{Engine, Machine, Products, Program, TensorData, TensorType, Values, block_on, verify};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -70,10 +68,10 @@ fn machine(line: &str) -> Result<Machine, String> {
         Some(word) => return Err(format!("`{word}` is no machine: `cpu` and `gpu` are")),
     };
     for word in words {
+        let number = |text: &str| text.parse().map_err(|error| format!("`{word}`: {error}"));
         match word.split_once('=') {
-            Some(("bindings", most)) => {
-                machine.bindings = Some(most.parse().map_err(|error| format!("`{word}`: {error}"))?);
-            }
+            Some(("bindings", most)) => machine.bindings = Some(number(most)?),
+            Some(("row_elements", most)) => machine.row_elements = number(most)?,
             Some(("products", "kernels")) => machine.products = Products::Kernels,
             Some(_) | None => return Err(format!("`{word}` is no fact of a machine")),
         }
@@ -90,12 +88,16 @@ fn first_lines() {
         ("; test fuse gpu", gpu),
         ("; test fuse gpu bindings=8", Machine { bindings: Some(8), ..gpu }),
         ("; test fuse bindings=3", Machine { bindings: Some(3), ..Machine::processor() }),
+        ("; test fuse gpu row_elements=64", Machine { row_elements: 64, ..gpu }),
         ("; test fuse gpu products=kernels", Machine { products: Products::Kernels, ..gpu }),
     ] {
         assert_eq!(machine(line), Ok(expected), "{line}");
     }
-    let wrong = ["", "; test fused", "; test fuse tpu", "; test fuse gpu gpu", "; test fuse gpu bindings=few"];
-    for line in wrong.into_iter().chain(["; test fuse gpu bindings", "; test fuse gpu rows=3", "; test vjp gpu"]) {
+    let wrong =
+        ["", "; test fused", "; test fuse tpu", "; test fuse gpu gpu", "; test fuse gpu bindings=few"];
+    for line in
+        wrong.into_iter().chain(["; test fuse gpu bindings", "; test fuse gpu rows=3", "; test vjp gpu"])
+    {
         assert!(machine(line).is_err(), "{line}");
     }
 }

@@ -7,8 +7,8 @@ use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Plan};
 use kiln_ir::{
-    Binary, ConvPass, ConvSpec, DType, Engine, Machine, Op, Products, Recorder, TensorData, TensorType, Value,
-    Var, block_on,
+    Binary, ConvPass, ConvSpec, DType, Engine, Machine, Op, Products, Recorder, TensorData, TensorType,
+    Value, Var, block_on,
 };
 use std::sync::Arc;
 

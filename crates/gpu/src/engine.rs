@@ -14,9 +14,9 @@ use crate::suspicion::{Pages, Suspicions};
 use crate::trace::Traced;
 use crate::view::view;
 use kiln_ir::{
-    BoxFuture, Caps, CollectiveKind, Custom, DType, DTypeSet, Engine, Error, Machine, Memory, MemoryUse, Op, OpKind,
-    OpSet, Operand, Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var, block_on, expand,
-    poison_of, poisoned,
+    BoxFuture, Caps, CollectiveKind, Custom, DType, DTypeSet, Engine, Error, Machine, Memory, MemoryUse, Op,
+    OpKind, OpSet, Operand, Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var,
+    block_on, expand, poison_of, poisoned,
 };
 use kiln_kernel::Nest;
 use smallvec::smallvec;

@@ -1,8 +1,8 @@
 //! What stands in for a device that cannot be opened.
 
 use kiln_ir::{
-    BoxFuture, Caps, DTypeSet, Engine, Error, Machine, Op, OpSet, Operands, Result, TensorData, TensorType, Value,
-    Values, poison_of, poisoned,
+    BoxFuture, Caps, DTypeSet, Engine, Error, Machine, Op, OpSet, Operands, Result, TensorData, TensorType,
+    Value, Values, poison_of, poisoned,
 };
 
 /// An engine for a device that is not there: every value it gives is poisoned with the reason, which reading returns.

@@ -1,8 +1,8 @@
 //! Machines that run ops.
 
 use crate::{
-    DTypeSet, Error, Machine, Op, OpKind, Operand, Operands, Result, SharedBytes, TensorData, TensorType, Value,
-    Values,
+    DTypeSet, Error, Machine, Op, OpKind, Operand, Operands, Result, SharedBytes, TensorData, TensorType,
+    Value, Values,
 };
 use alloc::boxed::Box;
 use alloc::string::String;

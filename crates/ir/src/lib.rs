@@ -78,8 +78,7 @@ pub use custom::{Custom, CustomOp, FusedOp};
 pub use data::{Element, Elements, TensorData};
 pub use dtype::{DType, DTypeSet};
 pub use engine::{
-    BoxFuture, Caps, Engine, Memory, MemoryUse, OpSet, picked_past_poison, poison_of, poisoned,
-    recovered,
+    BoxFuture, Caps, Engine, Memory, MemoryUse, OpSet, picked_past_poison, poison_of, poisoned, recovered,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use expand::{Expand, MINIMAL, expand, expand_program, expand_values};

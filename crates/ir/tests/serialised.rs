@@ -33,7 +33,9 @@ fn machines_are_plain_text() {
 #[test]
 fn optional_facts_may_be_missing_and_others_not() {
     let written = to_value(Machine::gpu()).unwrap();
-    for (field, optional) in [("bindings", true), ("memory_bytes", true), ("subgroup", false), ("dtypes", false)] {
+    for (field, optional) in
+        [("bindings", true), ("memory_bytes", true), ("subgroup", false), ("dtypes", false)]
+    {
         let mut text = written.clone();
         text.as_object_mut().unwrap().remove(field);
         assert_eq!(from_value::<Machine>(text).is_ok(), optional, "{field}");

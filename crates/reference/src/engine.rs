@@ -11,8 +11,8 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Machine, Op, OpSet, Operand, OperandType, Operands, Result,
-    TensorData, TensorType, Value, Values, infer, poison_of, poisoned, recovered,
+    BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Machine, Op, OpSet, Operand, OperandType, Operands,
+    Result, TensorData, TensorType, Value, Values, infer, poison_of, poisoned, recovered,
 };
 
 /// The engine that defines every op, natively and naively. See the [crate's tour](crate).

@@ -314,7 +314,9 @@ impl Finder<'_> {
         let refused = [a.refused.get(&other), b.refused.get(&into)].into_iter().flatten().max();
         let has_grown = refused.is_none_or(|refused| members <= FEW || members > refused + refused / 8);
         // A value that both load is one value of the kernel.
-        members <= self.limits.kernel_ops && values <= self.limits.kernel_ops + self.limits.inputs && has_grown
+        members <= self.limits.kernel_ops
+            && values <= self.limits.kernel_ops + self.limits.inputs
+            && has_grown
     }
 
     /// Two groups in an order in which the members of the second can be pushed behind those of the first: because they all come after

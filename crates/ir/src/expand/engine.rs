@@ -2,8 +2,9 @@
 
 use super::{MINIMAL, expand};
 use crate::{
-    BoxFuture, Caps, Custom, DType, DTypeSet, Engine, Error, Machine, Memory, Op, OpKind, OpSet, Operand, Operands,
-    Program, Recorder, Result, SharedBytes, TensorData, TensorType, Value, Values, Var, poison_of, poisoned,
+    BoxFuture, Caps, Custom, DType, DTypeSet, Engine, Error, Machine, Memory, Op, OpKind, OpSet, Operand,
+    Operands, Program, Recorder, Result, SharedBytes, TensorData, TensorType, Value, Values, Var, poison_of,
+    poisoned,
 };
 use alloc::format;
 use alloc::vec::Vec;

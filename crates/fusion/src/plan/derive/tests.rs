@@ -1,9 +1,12 @@
 //! A plan that is taken over is the one that the planner would have made.
 
 use super::*;
-use alloc::format;
 use crate::plan::{Reference, StepKind};
-use kiln_ir::{Axes, Binary, DType, DTypeSet, Machine, NormKind, PadAxis, Products, Real, Recorder, Reduction, SliceAxis, Unary, Var};
+use alloc::format;
+use kiln_ir::{
+    Axes, Binary, DType, DTypeSet, Machine, NormKind, PadAxis, Products, Real, Recorder, Reduction,
+    SliceAxis, Unary, Var,
+};
 
 /// Batch, sequence, heads and lengths of heads, and another length.
 type Lengths = [usize; 5];
