@@ -128,7 +128,12 @@ impl Plan {
     pub(crate) fn share(&mut self, programs: &mut Programs) {
         for step in &mut self.steps {
             if let Op::Fused(region) = &mut step.op {
-                *region = FusedOp::from_shared(programs.shared(region.shared()));
+                let program = programs.shared(region.shared());
+                if !Arc::ptr_eq(&program, region.shared())
+                    && let Ok(shared) = FusedOp::with_pattern(program, region.pattern().clone())
+                {
+                    *region = shared;
+                }
             }
         }
     }
