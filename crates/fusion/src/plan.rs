@@ -21,7 +21,8 @@ use core::sync::atomic::Ordering;
 pub(crate) use derive::{Draft, Template};
 pub(crate) use graph::is_constant_of;
 use kiln_ir::{
-    FusedOp, Instruction, Op, Operand, Operands, Program, ProgramOperand, Regions, Scalar, TensorType, Value,
+    FusedOp, Instruction, Op, Operand, Operands, Pattern, Program, ProgramOperand, Regions, Scalar,
+    TensorType, Value,
 };
 use smallvec::SmallVec;
 
@@ -113,6 +114,7 @@ impl Plan {
             if let Op::Fused(region) = &step.op {
                 let address = Arc::as_ptr(region.shared()).addr();
                 programs.entry(address).or_insert_with(|| program_bytes(region.program()));
+                bytes += pattern_bytes(region.pattern());
             }
             let spilled = if step.operands.spilled() { step.operands.len() } else { 0 };
             bytes += size_of::<Step>()
@@ -329,6 +331,14 @@ impl Step {
         }
         operands
     }
+}
+
+fn pattern_bytes(pattern: &Pattern) -> usize {
+    let numbers = match pattern {
+        Pattern::Loop | Pattern::QuantizedMatMul(_) => 0,
+        Pattern::Epilogue(epilogue) => size_of_val(&epilogue.numbers[..]),
+    };
+    size_of::<Pattern>() + numbers
 }
 
 fn program_bytes(program: &Program) -> usize {
