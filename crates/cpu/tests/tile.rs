@@ -613,6 +613,40 @@ fn epilogues_of_products_and_convolutions() {
     case.check();
 }
 
+/// The product reads the integers where the region says so by its pattern, also behind a flag. Without a pattern the same region
+/// runs op by op, to the same results.
+#[test]
+fn quantised_weights_are_read_by_their_pattern() {
+    let types = [
+        ty(&[1], DType::Bool),
+        ty(&[3, 12], DType::F32),
+        ty(&[10, 12], DType::I8),
+        ty(&[5, 4], DType::F32),
+        ty(&[5, 4], DType::I8),
+    ];
+    let plain = case("quantised", &types, |v| {
+        vec![v[1].matmul(&v[2].apply(Op::Dequantize, &[&v[3], &v[4]]).transpose())]
+    });
+    let guarded = case("quantised behind a flag", &types, |v| {
+        let y = v[1].matmul(&v[2].apply(Op::Dequantize, &[&v[3], &v[4]]).transpose());
+        vec![v[0].reshape([1, 1]).broadcast(y.shape()).select(&y, &y.scalar(0.0))]
+    });
+    for mut case in [plain, guarded] {
+        let pattern = kiln_kernel::match_quantized_matmul(case.op.program()).unwrap();
+        for flag in [true, false] {
+            case.inputs[0] = TensorData::new(vec![flag], [1]).unwrap();
+            for pattern in [Pattern::Loop, Pattern::QuantizedMatMul(pattern)] {
+                let cpu = Cpu::with_threads(1);
+                case.op = FusedOp::with_pattern(case.op.shared().clone(), pattern).unwrap();
+                case.check_in(&cpu, Place::Owned, "");
+                let is_read = *case.op.pattern() != Pattern::Loop;
+                let is_whole = case.name == "quantised" || flag;
+                assert!(!is_whole || cpu.compiled_regions() == usize::from(is_read), "{}", case.name);
+            }
+        }
+    }
+}
+
 #[test]
 fn large_operands_across() {
     case("x + exp yT", &[ty(&[300, 500], DType::F32), ty(&[500, 300], DType::F32)], |v| {

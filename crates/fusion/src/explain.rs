@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
-use kiln_ir::{Op, Program, Value};
+use kiln_ir::{Activation, Epilogue, Op, Pattern, Program, Value};
 
 /// The steps that a value comes from, in the order in which they ran.
 pub(crate) fn explain(value: &Value) -> String {
@@ -113,7 +113,8 @@ impl Plan {
         let (results, operands) = (results.join(", "), operands.join(", "));
         let _ = match (step.kind(), &step.op) {
             (StepKind::Region, Op::Fused(fused)) => {
-                writeln!(text, "{number}. {results} = one kernel: {} ({operands})", named(fused.program()))
+                let (form, ops) = (form(fused.pattern()), named(fused.program()));
+                writeln!(text, "{number}. {results} = one {form}: {ops} ({operands})")
             }
             (StepKind::Region | StepKind::Op, op) => {
                 writeln!(text, "{number}. {results} = {} ({operands})", op.name())
@@ -122,6 +123,19 @@ impl Plan {
         for note in &step.notes {
             let _ = writeln!(text, "     ends: {note}");
         }
+    }
+}
+
+/// What a region runs as, where the engine has it in one.
+fn form(pattern: &Pattern) -> String {
+    match pattern {
+        Pattern::Loop => "kernel".to_string(),
+        Pattern::Epilogue(Epilogue { bias, activation, .. }) => {
+            let bias = bias.map(|_| "bias");
+            let parts: Vec<&str> = bias.into_iter().chain(activation.map(Activation::name)).collect();
+            format!("matmul with {}", parts.join(" and "))
+        }
+        Pattern::QuantizedMatMul(_) => "quantized matmul".to_string(),
     }
 }
 

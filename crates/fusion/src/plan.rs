@@ -22,7 +22,8 @@ use core::sync::atomic::Ordering;
 pub(crate) use derive::{Draft, Template};
 pub(crate) use graph::is_constant_of;
 use kiln_ir::{
-    FusedOp, Instruction, Machine, Op, Operand, Operands, Program, ProgramOperand, Scalar, TensorType, Value,
+    FusedOp, Instruction, Machine, Op, Operand, Operands, Pattern, Program, ProgramOperand, Scalar,
+    TensorType, Value,
 };
 use smallvec::SmallVec;
 
@@ -114,6 +115,7 @@ impl Plan {
             if let Op::Fused(region) = &step.op {
                 let address = Arc::as_ptr(region.shared()).addr();
                 programs.entry(address).or_insert_with(|| program_bytes(region.program()));
+                bytes += pattern_bytes(region.pattern());
             }
             let spilled = if step.operands.spilled() { step.operands.len() } else { 0 };
             bytes += size_of::<Step>()
@@ -129,7 +131,12 @@ impl Plan {
     pub(crate) fn share(&mut self, programs: &mut Programs) {
         for step in &mut self.steps {
             if let Op::Fused(region) = &mut step.op {
-                *region = FusedOp::from_shared(programs.shared(region.shared()));
+                let program = programs.shared(region.shared());
+                if !Arc::ptr_eq(&program, region.shared())
+                    && let Ok(shared) = FusedOp::with_pattern(program, region.pattern().clone())
+                {
+                    *region = shared;
+                }
             }
         }
     }
@@ -343,6 +350,14 @@ impl Step {
         }
         operands
     }
+}
+
+fn pattern_bytes(pattern: &Pattern) -> usize {
+    let numbers = match pattern {
+        Pattern::Loop | Pattern::QuantizedMatMul(_) => 0,
+        Pattern::Epilogue(epilogue) => size_of_val(&epilogue.numbers[..]),
+    };
+    size_of::<Pattern>() + numbers
 }
 
 fn program_bytes(program: &Program) -> usize {

@@ -5,7 +5,10 @@ mod changed;
 
 use changed::Changed;
 use kiln_cpu::Cpu;
-use kiln_ir::{Comparison, DType, Engine, Machine, Op, Products, TensorData, Value, Var, block_on};
+use kiln_ir::{
+    Activation, Comparison, DType, Engine, Epilogue, Machine, Op, Pattern, Products, Scalar, TensorData,
+    Value, Var, block_on,
+};
 use std::sync::{Arc, Mutex};
 
 /// `[6, 5]` by `[5, 8]`, and what may follow: a row, a column, and a whole tensor.
@@ -38,7 +41,13 @@ impl<'e> Inputs<'e> {
 }
 
 /// What an engine that finishes products is given: the names of the ops that do more than to look at elements in another way.
+///
+/// A region has the pattern of an epilogue where it has a product, and no other region has.
 fn step(op: &Op) -> Option<String> {
+    if let Op::Fused(region) = op {
+        let has_product = region.program().instructions.iter().any(|it| it.op == Op::MatMul);
+        assert_eq!(matches!(region.pattern(), Pattern::Epilogue(_)), has_product, "{op}");
+    }
     let is_step = |op: &&Op| !matches!(op, Op::Broadcast(_) | Op::Reshape(_) | Op::Permute(_));
     let ops: Vec<&Op> = if let Op::Fused(region) = op {
         region.program().instructions.iter().map(|instruction| &instruction.op).collect()
@@ -125,6 +134,37 @@ fn what_libraries_do_with_products_is_one_region() {
         let gelu_of = steps(dtype, |i| vec![gelu(&i.product())]);
         assert!(matches!(&gelu_of[..], [one] if one.starts_with("matmul max mul")), "{gelu_of:?}");
     }
+}
+
+/// The parts that an engine needs, and what the plan says of them.
+#[test]
+fn the_pattern_of_a_region_names_its_parts() {
+    let found = Arc::<Mutex<Vec<Pattern>>>::default();
+    let written = found.clone();
+    let layer = Changed::new(Cpu::with_threads(1))
+        .with_regions(Regions { continue_products: false, finish_products: true, ..Regions::default() })
+        .watched(move |op| {
+            if let Op::Fused(region) = op {
+                written.lock().unwrap().push(region.pattern().clone());
+            }
+        })
+        .fused();
+    let write = |shape: [usize; 2]| {
+        let list = vec![0.5f32; shape[0] * shape[1]];
+        Var::new(&layer, layer.write(TensorData::new(list, shape).unwrap()))
+    };
+    let y = write([6, 5]).matmul(&write([5, 8])) + write([1, 8]).broadcast([6, 8]);
+    let value = relu(&y).into_value();
+    drop(y);
+    let text = layer.explain(&value);
+    assert!(text.contains("= one matmul with bias and relu: matmul, add, max ("), "{text}");
+    drop(block_on(layer.read(value)).unwrap());
+    let found = std::mem::take(&mut *found.lock().unwrap());
+    let [Pattern::Epilogue(Epilogue { product, factors, bias, activation, numbers })] = &found[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!((*product, *factors, *bias, *activation), (4, [0, 1], Some(2), Some(Activation::Relu)));
+    assert_eq!(numbers[..], [(3, Scalar::Float(0.0))]);
 }
 
 #[test]

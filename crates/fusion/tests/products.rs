@@ -7,8 +7,8 @@ use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Plan};
 use kiln_ir::{
-    Binary, ConvPass, ConvSpec, DType, Engine, Machine, Op, Products, Recorder, TensorData, TensorType,
-    Value, Var, block_on,
+    Binary, ConvPass, ConvSpec, DType, Engine, Machine, Op, Pattern, Products, QuantizedMatMul, Recorder,
+    TensorData, TensorType, Value, Var, block_on,
 };
 use std::sync::Arc;
 
@@ -233,6 +233,25 @@ fn dequantising_is_part_of_the_product() {
     });
     let plan = Plan::of_program(&program);
     assert_eq!(plan.steps().len(), 1, "{plan:?}");
+    let Op::Fused(region) = plan.steps()[0].op() else { panic!("{plan:?}") };
+    let pattern = QuantizedMatMul { product: 4, x: 2, dequantized: 3, values: 0, scale: 1, zero: None };
+    assert_eq!(*region.pattern(), Pattern::QuantizedMatMul(pattern));
+}
+
+/// By the kernel that reads integers, also for lengths that a plan was taken over to: op by op, the engine would keep no region.
+#[test]
+fn quantised_weights_are_not_written_out() {
+    let cpu = Arc::new(Cpu::with_threads(1));
+    let layer = Fusion::with_mode(cpu.clone(), Mode::On);
+    for (count, m) in [(1, 50), (2, 51), (3, 52)] {
+        let q = Var::new(&layer, layer.write(numbers(&[70, 96], 1).convert(DType::I8)));
+        let w = q.apply(Op::Dequantize, &[&write(&layer, &[70, 3], 2)]).transpose();
+        let y = write(&layer, &[m, 96], 4).matmul(&w).into_value();
+        drop((q, w));
+        drop(read(&layer, y));
+        assert_eq!(cpu.compiled_regions(), count, "{m} rows");
+        assert_eq!(layer.statistics().plans_derived, count as u64 - 1, "{m} rows");
+    }
 }
 
 #[test]

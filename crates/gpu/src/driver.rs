@@ -9,7 +9,7 @@ pub use attention::{Attend, Attention, AttentionPass};
 pub use convolution::{Convolution, Convolve, Pass};
 pub use epilogue::{Epilogue, EpilogueForm};
 pub use fourier::{Fourier, FourierKind, Transform};
-pub use kiln_kernel::Activation;
+pub use kiln_ir::Activation;
 
 use kiln_ir::{DType, Error, Float8, Result};
 use kiln_kernel::print::Dialect;

@@ -127,7 +127,7 @@ impl<D: Driver> Gpu<D> {
             Op::Recover { .. } => self.recover(inputs, results),
             Op::MatMul => self.matmul(inputs, results),
             Op::MatMulFloat8 { formats, .. } => self.matmul_float8(op, *formats, inputs, results),
-            Op::Fused(fused) => self.region(fused.shared(), inputs, results),
+            Op::Fused(fused) => self.fused(fused, inputs, results),
             Op::Collective(collective) if collective.size == 1 => match collective.kind {
                 CollectiveKind::Recv { .. } => {
                     Err(self.unsupported("the only member of a group has nobody to receive from"))
@@ -174,14 +174,6 @@ impl<D: Driver> Gpu<D> {
             Op::Attention(spec) | Op::AttentionGrad(spec) => self.attention(op, *spec, inputs, results),
             Op::Fft { .. } => self.fourier(op, inputs, results),
         }
-    }
-
-    /// A region: by the vendor's library, as one kernel, or op by op.
-    fn region(&self, program: &Arc<Program>, inputs: Operands, results: &[TensorType]) -> Result<Values> {
-        if let Some(values) = self.run_finished(program, &inputs, results)? {
-            return Ok(values);
-        }
-        self.kernel_or_ops(program, inputs, results)
     }
 
     /// A region as one kernel, or op by op.

@@ -3,88 +3,124 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::{Driver, Epilogue};
+use crate::driver::{self, Driver};
 use crate::strided::begins_aligned;
 use kiln_ir::{
-    DType, Layout, MAX_RANK, Mixing, Op, Operand, Operands, Program, Result, TensorType, Value, Values,
+    DType, Epilogue, FusedOp, Instruction, Layout, MAX_RANK, Mixing, Operand, Operands, Pattern, Program,
+    ProgramOperand, Result, Scalar, TensorType, Value, Values,
 };
 use smallvec::smallvec;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Programs that are kept at most; when there are more, all are dropped and read again.
+/// Programs that are kept at most; when there are more, all are dropped and made again.
 const MOST: usize = 1 << 14;
 
-/// What is known of programs, by their addresses.
+/// The programs of what follows products, by the addresses of their regions' programs.
 #[derive(Default)]
 pub(crate) struct Finished(Mutex<HashMap<usize, Known, Mixing>>);
 
-#[derive(Clone)]
 struct Known {
     /// Held, so that no other program gets its address.
     _program: Arc<Program>,
-    parts: Option<Arc<Parts>>,
+    rest: Arc<Rest>,
 }
 
-/// A product and what follows it.
-struct Parts {
-    epilogue: kiln_kernel::Epilogue,
-    rest: Arc<Program>,
-    /// The inputs that the rest takes after the product.
+/// What follows a product.
+struct Rest {
+    program: Arc<Program>,
+    /// The inputs of the region that it takes after the product.
     taken: Vec<usize>,
 }
 
 impl Finished {
-    /// The parts of a program that is a product with what follows it.
-    fn parts(&self, program: &Arc<Program>) -> Option<Arc<Parts>> {
-        // Such regions begin with their product.
-        program.instructions.first().filter(|first| first.op == Op::MatMul)?;
+    fn rest(&self, fused: &FusedOp, epilogue: &Epilogue) -> Arc<Rest> {
+        let program = fused.shared();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
             known.clear();
         }
-        let read = || Known { _program: program.clone(), parts: Parts::of(program).map(Arc::new) };
-        known.entry(Arc::as_ptr(program).addr()).or_insert_with(read).parts.clone()
+        let make = || Known { _program: program.clone(), rest: Arc::new(Rest::new(program, epilogue)) };
+        known.entry(Arc::as_ptr(program).addr()).or_insert_with(make).rest.clone()
     }
 }
 
-impl Parts {
-    fn of(program: &Program) -> Option<Parts> {
-        let epilogue = kiln_kernel::Epilogue::of(program)?;
-        let (rest, taken) = kiln_kernel::Epilogue::rest(program);
-        Some(Parts { epilogue, rest: Arc::new(rest), taken })
+impl Rest {
+    fn new(region: &Program, epilogue: &Epilogue) -> Rest {
+        let count = region.inputs.len();
+        let product = epilogue.product - count;
+        let others = region.instructions.iter().enumerate().filter(|(number, _)| *number != product);
+        let rest: Vec<&Instruction> = others.map(|(_, instruction)| instruction).collect();
+        let mut taken: Vec<usize> = Vec::new();
+        for operand in rest.iter().flat_map(|instruction| &instruction.operands) {
+            if let ProgramOperand::Slot(slot) = *operand
+                && slot < count
+                && !taken.contains(&slot)
+            {
+                taken.push(slot);
+            }
+        }
+        let first = product_type(region, epilogue);
+        let inputs: Vec<TensorType> =
+            core::iter::once(first).chain(taken.iter().map(|&input| region.inputs[input])).collect();
+        // Where each slot is now: the product is the first input.
+        let mut next = inputs.len();
+        let mut places: Vec<usize> = (0..count)
+            .map(|slot| taken.iter().position(|&input| input == slot).map_or(0, |place| place + 1))
+            .collect();
+        for number in 0..region.instructions.len() {
+            places.push(if number == product { 0 } else { next });
+            next += usize::from(number != product);
+        }
+        let moved = |operand: &ProgramOperand| match *operand {
+            ProgramOperand::Slot(slot) => ProgramOperand::Slot(places[slot]),
+            ProgramOperand::Scalar(scalar) => ProgramOperand::Scalar(scalar),
+        };
+        let instructions = rest.iter().map(|instruction| Instruction {
+            op: instruction.op.clone(),
+            operands: instruction.operands.iter().map(moved).collect(),
+            results: instruction.results.clone(),
+        });
+        let instructions = instructions.collect();
+        let outputs = region.outputs.iter().map(moved).collect();
+        Rest { program: Arc::new(Program { inputs, instructions, outputs }), taken }
     }
+}
+
+/// The type of the product; each instruction of such a region has one result.
+fn product_type(region: &Program, epilogue: &Epilogue) -> TensorType {
+    region.instructions[epilogue.product - region.inputs.len()].results[0]
 }
 
 impl<D: Driver> Gpu<D> {
-    /// A region that is a product with what follows it; `None` for any other.
-    pub(crate) fn run_finished(
-        &self,
-        program: &Arc<Program>,
-        inputs: &Operands,
-        results: &[TensorType],
-    ) -> Result<Option<Values>> {
-        let Some(parts) = self.finished.parts(program) else { return Ok(None) };
+    /// A region: by the vendor's library, as one kernel, or op by op.
+    pub(crate) fn fused(&self, fused: &FusedOp, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let as_recorded =
             |(operand, ty): (&Operand, &TensorType)| operand.value().is_none_or(|value| value.ty() == ty);
-        if !inputs.iter().zip(&program.inputs).all(as_recorded) {
-            return Ok(None);
-        }
-        match self.finish(&parts.epilogue, inputs, results)? {
-            Some(values) => Ok(Some(values)),
-            None => self.run_apart(&parts, inputs, results).map(Some),
+        match fused.pattern() {
+            Pattern::Epilogue(epilogue) if inputs.iter().zip(&fused.program().inputs).all(as_recorded) => {
+                match self.finish(fused, epilogue, &inputs, results)? {
+                    Some(values) => Ok(values),
+                    None => self.run_apart(fused, epilogue, &inputs, results),
+                }
+            }
+            Pattern::Epilogue(_) | Pattern::QuantizedMatMul(_) | Pattern::Loop => {
+                self.kernel_or_ops(fused.shared(), inputs, results)
+            }
         }
     }
 
     /// By the vendor's library; `None` where it does not do that, or a kernel is faster.
     fn finish(
         &self,
-        epilogue: &kiln_kernel::Epilogue,
+        fused: &FusedOp,
+        epilogue: &Epilogue,
         inputs: &Operands,
         results: &[TensorType],
     ) -> Result<Option<Values>> {
-        let kiln_kernel::Epilogue { factors, product, bias, activation, numbers } = epilogue;
-        let is_number = |(input, number): &(usize, kiln_ir::Scalar)| {
+        let Epilogue { product: _, factors, bias, activation, numbers } = epilogue;
+        let product = product_type(fused.program(), epilogue);
+        let is_number = |(input, number): &(usize, Scalar)| {
             inputs[*input].scalar().is_some_and(|given| given.to_f64() == number.to_f64())
         };
         let mut factors = factors.map(|input| inputs[input].clone());
@@ -98,14 +134,14 @@ impl<D: Driver> Gpu<D> {
             None => None,
         };
         let result = self.uninit(&results[0])?;
-        let Some(mut products) = self.products(&mut factors, product, &result)? else { return Ok(None) };
+        let Some(mut products) = self.products(&mut factors, &product, &result)? else { return Ok(None) };
         if Self::is_slim(&products) {
             return Ok(None);
         }
         // Held until the step that reads it is queued.
         let row = bias.map(|bias| self.row(bias, product.dtype)).transpose()?;
         let bias = row.as_ref().map(|row| row.at(product.dtype.size()));
-        products.epilogue = Epilogue { bias, activation: *activation };
+        products.epilogue = driver::Epilogue { bias, activation: *activation };
         if !self.multiply(products)? {
             return Ok(None);
         }
@@ -114,12 +150,20 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// The product, and then the rest.
-    fn run_apart(&self, parts: &Parts, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
-        let factors = parts.epilogue.factors.map(|input| inputs[input].clone());
-        let product = self.matmul(factors.into_iter().collect(), &[parts.epilogue.product])?;
-        let taken = parts.taken.iter().map(|&input| inputs[input].clone());
+    fn run_apart(
+        &self,
+        fused: &FusedOp,
+        epilogue: &Epilogue,
+        inputs: &Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
+        let rest = self.finished.rest(fused, epilogue);
+        let factors = epilogue.factors.map(|input| inputs[input].clone());
+        let product =
+            self.matmul(factors.into_iter().collect(), &[product_type(fused.program(), epilogue)])?;
+        let taken = rest.taken.iter().map(|&input| inputs[input].clone());
         let operands: Operands = product.into_iter().map(Operand::Value).chain(taken).collect();
-        self.kernel_or_ops(&parts.rest, operands, results)
+        self.kernel_or_ops(&rest.program, operands, results)
     }
 
     /// What begins with the row that is seen many times, in that dtype.

@@ -1,9 +1,9 @@
-//! Ops defined outside Kiln, and fused regions.
+//! Ops defined outside Kiln.
 
 use crate::within::Within;
 use crate::{
-    Engine, Error, Op, Operand, OperandType, Operands, Program, Result, ResultTypes, Saved, TensorData,
-    TensorType, Value, Values, Var, infer,
+    Engine, Error, Op, Operand, OperandType, Operands, Result, ResultTypes, Saved, TensorData, TensorType,
+    Value, Values, Var, infer,
 };
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -308,38 +308,6 @@ impl<'de> Deserialize<'de> for Custom {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Custom, D::Error> {
         let (name, attributes) = <(String, String)>::deserialize(deserializer)?;
         Custom::from_parts(&name, &attributes).map_err(serde::de::Error::custom)
-    }
-}
-
-/// A region of ops that runs as one: the program it stands for, shared.
-///
-/// The program is its meaning. An engine that compiles regions caches what it compiled by the program; every
-/// other engine runs the program op by op ([`Program::run_region`]).
-///
-/// The operands are the program's inputs, in order. For an input without axes a plain number may be given instead of a
-/// tensor: so a number that changes from step to step does not change the program.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct FusedOp(Arc<Program>);
-
-impl FusedOp {
-    /// The region that computes this program.
-    pub fn new(program: Program) -> FusedOp {
-        FusedOp(Arc::new(program))
-    }
-
-    /// The region of a program that is shared already.
-    pub fn from_shared(program: Arc<Program>) -> FusedOp {
-        FusedOp(program)
-    }
-
-    /// The program.
-    pub fn program(&self) -> &Program {
-        &self.0
-    }
-
-    /// The program, shared: engines that cache what they compiled hold on to it.
-    pub fn shared(&self) -> &Arc<Program> {
-        &self.0
     }
 }
 

@@ -47,6 +47,7 @@ mod engine;
 mod error;
 mod expand;
 mod float8;
+mod fused;
 mod future;
 pub mod infer;
 mod layout;
@@ -74,7 +75,7 @@ mod within;
 pub use ::ndarray;
 pub use builder::Var;
 pub use cost::{Cost, cost};
-pub use custom::{Custom, CustomOp, FusedOp};
+pub use custom::{Custom, CustomOp};
 pub use data::{Element, Elements, TensorData};
 pub use dtype::{DType, DTypeSet};
 pub use engine::{
@@ -83,6 +84,7 @@ pub use engine::{
 pub use error::{Error, ErrorKind, Result};
 pub use expand::{Expand, MINIMAL, expand, expand_program, expand_values};
 pub use float8::Float8;
+pub use fused::{Activation, Epilogue, FusedOp, Pattern, QuantizedMatMul};
 pub use future::block_on;
 pub use infer::{infer, infer_alike, infer_with_number};
 pub use layout::Layout;

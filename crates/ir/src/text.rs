@@ -14,7 +14,7 @@
 //! attribute that repeats the type of the first result is left out: the type of [`Op::Full`], [`Op::Iota`] and
 //! [`Op::Random`], the shape of [`Op::Reshape`] and [`Op::Broadcast`], the dtype of [`Op::Cast`],
 //! [`Op::Bitcast`] and [`Op::Quantize`]. A custom op is written `custom` with its name and attributes as strings,
-//! a fused one with its program.
+//! a fused one with its program and its [pattern](crate::Pattern), unless that is `loop`; slots of a pattern are numbers.
 //!
 //! `Display` prints a [`Program`], [`Program::parse`] reads it: what is printed reads back as it was. Reading checks the
 //! form only; [`verify`](mod@crate::verify) checks the meaning.

@@ -87,6 +87,7 @@ fn every_op() -> Vec<Op> {
         Op::Fused(FusedOp::new(region)),
         Op::Fused(FusedOp::new(nested)),
     ];
+    ops.extend(patterned().map(Op::Fused));
     for kind in [PoolKind::Max, average, PoolKind::Average { include_padding: false }] {
         let spec = PoolSpec { padding: vec![(1, 2)], overhang: vec![3], ..PoolSpec::new(kind, &[4]) };
         ops.push(Op::Pool(spec.clone()));
@@ -129,6 +130,58 @@ fn every_op() -> Vec<Op> {
     ];
     ops.extend(kinds.map(|kind| Op::Collective(Collective { kind, group: u64::MAX, rank: 1, size: 3 })));
     ops
+}
+
+/// Regions with every pattern.
+fn patterned() -> [FusedOp; 5] {
+    let types = [[4, 3], [3, 5], [4, 5]].map(|shape| TensorType::new(shape, DType::BF16));
+    let [x, w, bias] = types;
+    let types = [x, w, bias, TensorType::new([], DType::BF16)];
+    let biased = Recorder::trace(&types[..3], |v| vec![v[0].matmul(&v[1]) + &v[2]]);
+    let sum = Epilogue { product: 3, factors: [0, 1], bias: Some(2), activation: None, numbers: vec![] };
+    let relu = Recorder::trace(&types, |v| {
+        let y = v[0].matmul(&v[1]) + &v[2];
+        vec![y.max(&v[3].broadcast(y.shape()))]
+    });
+    let of_relu = Epilogue {
+        product: 4,
+        activation: Some(Activation::Relu),
+        numbers: vec![(3, Scalar::Float(-0.0)), (3, Scalar::Int(0))],
+        ..sum.clone()
+    };
+    let gelu = Recorder::trace(&types, |v| {
+        let y = v[0].matmul(&v[1]);
+        let y = y.max(&v[3].broadcast(y.shape()));
+        vec![((&y + y.square() * &y * 0.044715).tanh() + 1.0) * y]
+    });
+    let of_gelu = Epilogue { bias: None, activation: Some(Activation::Gelu), ..of_relu.clone() };
+    let [quantized, asymmetric] = [false, true].map(quantized);
+    [
+        FusedOp::with_pattern(biased, Pattern::Epilogue(sum)).unwrap(),
+        FusedOp::with_pattern(relu.clone(), Pattern::Epilogue(of_relu)).unwrap(),
+        FusedOp::with_pattern(gelu, Pattern::Epilogue(of_gelu)).unwrap(),
+        quantized,
+        asymmetric,
+    ]
+}
+
+/// A product of dequantised weights that lie transposed.
+fn quantized(has_zero: bool) -> FusedOp {
+    let types = [
+        TensorType::new([2, 6], DType::F32),
+        TensorType::new([4, 6], DType::I8),
+        TensorType::new([4, 1], DType::F32),
+        TensorType::new([4, 1], DType::I8),
+    ];
+    let program = Recorder::trace(&types[..3 + usize::from(has_zero)], |v| {
+        let parts: Vec<&Var<'_>> = v[2..].iter().collect();
+        let y = v[0].matmul(&v[1].apply(Op::Dequantize, &parts).transpose());
+        vec![y.tanh()]
+    });
+    let first = program.inputs.len();
+    let zero = has_zero.then_some(3);
+    let pattern = QuantizedMatMul { product: first + 2, x: 0, dequantized: first, values: 1, scale: 2, zero };
+    FusedOp::with_pattern(program, Pattern::QuantizedMatMul(pattern)).unwrap()
 }
 
 /// A program of all ops; it need not make sense to be printed.
@@ -186,6 +239,102 @@ fn every_op_reads_back() {
     }
     assert_eq!(program, read);
     assert_eq!(read.to_string(), text);
+}
+
+#[test]
+fn patterns_are_part_of_the_text_and_of_messages() {
+    let [biased, ..] = patterned();
+    let text = Op::Fused(biased.clone()).to_string();
+    assert!(text.ends_with("}, pattern = epilogue, product = 3, factors = [0, 1], bias = 2}"), "{text}");
+    assert_ne!(biased, FusedOp::new(biased.program().clone()));
+    let plain = Op::Fused(FusedOp::new(biased.program().clone())).to_string();
+    assert!(plain.ends_with("}}"), "a loop prints no pattern: {plain}");
+    for fused in patterned() {
+        let message = serde_json::to_string(&Op::Fused(fused.clone())).unwrap();
+        assert_eq!(serde_json::from_str::<Op>(&message).unwrap(), Op::Fused(fused.clone()));
+        let copied = FusedOp::with_pattern(fused.shared().clone(), fused.pattern().clone());
+        assert_eq!(copied, Ok(fused));
+    }
+}
+
+/// Messages and text from outside: a pattern that names other parts than the program has is an error.
+#[test]
+fn patterns_that_do_not_fit_are_errors() {
+    for fused in patterned() {
+        let message = serde_json::to_value(Op::Fused(fused.clone())).unwrap();
+        let text = Program::default();
+        let ty = fused.program().slot_types()[fused.program().num_slots() - 1];
+        let instruction = Instruction { op: Op::Fused(fused.clone()), operands: vec![], results: vec![ty] };
+        let text = Program { instructions: vec![instruction], ..text }.to_string();
+        assert!(Program::parse(&text).is_ok(), "{text}");
+        let pattern = &message["Fused"]["pattern"];
+        let (name, parts) = pattern.as_object().unwrap().iter().next().unwrap();
+        for key in parts.as_object().unwrap().keys() {
+            for wrong in [0usize, 1, 2, 3, 4, 5, 6, 7, 1000, usize::MAX] {
+                let mut message = message.clone();
+                let part = &mut message["Fused"]["pattern"][name][key];
+                let before = part.clone();
+                match key.as_str() {
+                    "activation" => {
+                        *part = "Tanh".into();
+                        assert!(serde_json::from_value::<Op>(message).is_err());
+                        continue;
+                    }
+                    "factors" => part[0] = wrong.into(),
+                    "numbers" if before[0].is_null() => continue,
+                    "numbers" => part[0][0] = wrong.into(),
+                    _ if before.is_null() && (wrong < 3 || key == "zero") => continue,
+                    _ => *part = wrong.into(),
+                }
+                if message["Fused"]["pattern"][name][key] == before {
+                    continue;
+                }
+                let error = serde_json::from_value::<Op>(message).unwrap_err().to_string();
+                assert!(error.contains("does not fit the program"), "{key} = {wrong}: {error}");
+                let (from, to) = (format!("{key} = {before}"), format!("{key} = {wrong}"));
+                if text.contains(&from) && wrong <= 1000 {
+                    let error = Program::parse(&text.replace(&from, &to)).unwrap_err().to_string();
+                    assert!(error.contains("does not fit the program"), "{to}: {error}");
+                }
+            }
+        }
+    }
+}
+
+/// Programs of messages are checked later than patterns, which must not rely on them.
+#[test]
+fn patterns_of_invalid_programs_never_panic() {
+    for fused in patterned() {
+        let slots = fused.program().num_slots() + 2;
+        for number in 0..fused.program().instructions.len() {
+            for place in 0..fused.program().instructions[number].operands.len() {
+                for slot in (0..slots).chain([usize::MAX]) {
+                    let mut program = fused.program().clone();
+                    program.instructions[number].operands[place] = ProgramOperand::Slot(slot);
+                    let _ = fused.pattern().check(&program);
+                }
+            }
+            for change in 0..4 {
+                let mut program = fused.program().clone();
+                let instruction = &mut program.instructions[number];
+                match change {
+                    0 => instruction.operands.clear(),
+                    1 => instruction.results.clear(),
+                    2 => instruction.results[0].shape = [usize::MAX, usize::MAX].into(),
+                    _ => instruction.op = Op::Copy,
+                }
+                let _ = fused.pattern().check(&program);
+            }
+        }
+        for inputs in 0..fused.program().inputs.len() {
+            let mut program = fused.program().clone();
+            program.inputs.truncate(inputs);
+            assert!(fused.pattern().check(&program).is_err());
+        }
+        let program = Program { outputs: vec![], ..fused.program().clone() };
+        let is_epilogue = matches!(fused.pattern(), Pattern::Epilogue(_));
+        assert_eq!(fused.pattern().check(&program).is_err(), is_epilogue);
+    }
 }
 
 #[test]

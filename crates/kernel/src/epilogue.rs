@@ -10,111 +10,47 @@
 
 use alloc::vec::Vec;
 use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
-use kiln_ir::{Binary, DType, Instruction, Op, Program, ProgramOperand, Recorder, Scalar, TensorType, Var};
+use kiln_ir::{
+    Activation, Binary, DType, Epilogue, Instruction, Op, Program, ProgramOperand, Recorder, Scalar,
+    TensorType, Var,
+};
 
-/// A function of the elements of a product, after its bias.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Activation {
-    /// `max(x, 0)`, NaN where `x` is.
-    Relu,
-    /// `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`.
-    Gelu,
-}
-
-/// A region that is a matrix product with a bias, an activation, or both.
+/// The epilogue of a region that is a matrix product with a bias, an activation, or both; `None` where it is anything else, or where
+/// libraries would be less exact than kernels: their GELU of `f32` is off by 5e-6, and their products of `f64` have no epilogue.
 ///
 /// ```
-/// use kiln_ir::{DType, Recorder, TensorType};
-/// use kiln_kernel::{Activation, Epilogue};
+/// use kiln_ir::{Activation, DType, Recorder, TensorType};
+/// use kiln_kernel::match_epilogue;
 ///
 /// let types = [[4, 3], [3, 5], [4, 5]].map(|shape| TensorType::new(shape, DType::F32));
 /// let region = Recorder::trace(&types, |inputs| {
 ///     let sum = inputs[0].matmul(&inputs[1]) + &inputs[2];
 ///     vec![sum.max(&sum.scalar(0.0))]
 /// });
-/// let epilogue = Epilogue::of(&region).expect("that is what libraries do");
+/// let epilogue = match_epilogue(&region).expect("libraries compute it");
 /// assert_eq!((epilogue.factors, epilogue.bias), ([0, 1], Some(2)));
 /// assert_eq!(epilogue.activation, Some(Activation::Relu));
 /// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct Epilogue {
-    /// The inputs that are multiplied.
-    pub factors: [usize; 2],
-    /// The type of the product. The result has as many elements in the same order, perhaps in another shape.
-    pub product: TensorType,
-    /// The input that is added, if any: as long as the product along the last axis. That it is the same along all others, its strides
-    /// must say. Of the product's dtype, or in `f32` beside a product in `bf16`: it is then to be rounded to that first.
-    pub bias: Option<usize>,
-    /// What comes after that.
-    pub activation: Option<Activation>,
-    /// Inputs that must be these plain numbers.
-    pub numbers: Vec<(usize, Scalar)>,
-}
-
-impl Epilogue {
-    /// Reads a region; `None` where it is anything else, or where libraries would be less exact than kernels: their GELU of `f32` is off
-    /// by 5e-6, and its sums of `f64` have no epilogue at all.
-    pub fn of(program: &Program) -> Option<Epilogue> {
-        let &[ProgramOperand::Slot(result)] = program.outputs.as_slice() else { return None };
-        if program.instructions.iter().any(|instruction| instruction.results.len() != 1) {
-            return None;
-        }
-        let mut reader = Reader { program, widens: false, numbers: Vec::new() };
-        let (product, factors) = reader.product()?;
-        let ty = reader.ty(product);
-        let narrowed = reader.narrowed(result).filter(|_| ty.dtype == DType::BF16);
-        reader.widens = narrowed.is_some();
-        let (activation, argument) = reader.activation(narrowed.unwrap_or(result));
-        let bias = reader.bias(argument, product);
-        let begin = bias.map_or(argument, |_| product);
-        let is_exact = match activation {
-            Some(Activation::Gelu) => matches!(ty.dtype, DType::F16 | DType::BF16),
-            Some(Activation::Relu) | None => matches!(ty.dtype, DType::F32 | DType::F16 | DType::BF16),
-        };
-        let does_something = bias.is_some() || activation.is_some();
-        let ends = reader.is_product(begin, product) && does_something && is_exact;
-        ends.then_some(Epilogue { factors, product: ty, bias, activation, numbers: reader.numbers })
+pub fn match_epilogue(program: &Program) -> Option<Epilogue> {
+    let &[ProgramOperand::Slot(result)] = program.outputs.as_slice() else { return None };
+    if program.instructions.iter().any(|instruction| instruction.results.len() != 1) {
+        return None;
     }
-
-    /// What follows the product, as a program of its own, and the inputs that it takes after the product.
-    pub fn rest(program: &Program) -> (Program, Vec<usize>) {
-        let count = program.inputs.len();
-        let is_product = |instruction: &&Instruction| instruction.op == Op::MatMul;
-        let product = program.instructions.iter().find(is_product).map(|instruction| instruction.results[0]);
-        let rest: Vec<&Instruction> = program.instructions.iter().filter(|it| !is_product(it)).collect();
-        let mut taken: Vec<usize> = Vec::new();
-        for operand in rest.iter().flat_map(|instruction| &instruction.operands) {
-            if let ProgramOperand::Slot(slot) = *operand
-                && slot < count
-                && !taken.contains(&slot)
-            {
-                taken.push(slot);
-            }
-        }
-        let inputs: Vec<TensorType> =
-            product.into_iter().chain(taken.iter().map(|&input| program.inputs[input])).collect();
-        // Where each slot is now: the product is the first input.
-        let mut next = inputs.len();
-        let mut places: Vec<usize> = (0..count)
-            .map(|slot| taken.iter().position(|&input| input == slot).map_or(0, |place| place + 1))
-            .collect();
-        for instruction in &program.instructions {
-            let is_product = is_product(&instruction);
-            places.push(if is_product { 0 } else { next });
-            next += usize::from(!is_product);
-        }
-        let moved = |operand: &ProgramOperand| match *operand {
-            ProgramOperand::Slot(slot) => ProgramOperand::Slot(places[slot]),
-            ProgramOperand::Scalar(scalar) => ProgramOperand::Scalar(scalar),
-        };
-        let instructions = rest.iter().map(|instruction| Instruction {
-            op: instruction.op.clone(),
-            operands: instruction.operands.iter().map(moved).collect(),
-            results: instruction.results.clone(),
-        });
-        let instructions = instructions.collect();
-        (Program { inputs, instructions, outputs: program.outputs.iter().map(moved).collect() }, taken)
-    }
+    let mut reader = Reader { program, widens: false, numbers: Vec::new() };
+    let (product, factors) = reader.product()?;
+    let ty = reader.ty(product);
+    let narrowed = reader.narrowed(result).filter(|_| ty.dtype == DType::BF16);
+    reader.widens = narrowed.is_some();
+    let (activation, argument) = reader.activation(narrowed.unwrap_or(result));
+    let bias = reader.bias(argument, product);
+    let begin = bias.map_or(argument, |_| product);
+    let is_exact = match activation {
+        Some(Activation::Gelu) => matches!(ty.dtype, DType::F16 | DType::BF16),
+        Some(Activation::Relu) | None => matches!(ty.dtype, DType::F32 | DType::F16 | DType::BF16),
+    };
+    let does_something = bias.is_some() || activation.is_some();
+    let ends = reader.is_product(begin, product) && does_something && is_exact;
+    ends.then_some(Epilogue { product, factors, bias, activation, numbers: reader.numbers })
 }
 
 /// A program that is read from its end.
@@ -158,9 +94,8 @@ impl Reader<'_> {
 
     /// The activation at the end, with its argument; the end itself where there is none.
     fn activation(&mut self, end: usize) -> (Option<Activation>, usize) {
-        for (activation, pattern) in
-            [(Activation::Relu, pattern(|x| x.max(&x.scalar(0.0)))), (Activation::Gelu, pattern(gelu))]
-        {
+        for (activation, function) in [(Activation::Relu, relu as Function), (Activation::Gelu, gelu)] {
+            let pattern = pattern(function);
             let mut slots = alloc::vec![None; pattern.num_slots()];
             let known = self.numbers.len();
             if self.agrees(&pattern, &pattern.outputs[0], &ProgramOperand::Slot(end), &mut slots)
@@ -261,9 +196,16 @@ fn maker(program: &Program, slot: usize) -> Option<&Instruction> {
     slot.checked_sub(program.inputs.len()).and_then(|number| program.instructions.get(number))
 }
 
+/// A function of one tensor.
+type Function = for<'e> fn(&Var<'e>) -> Var<'e>;
+
 /// A function of one tensor as a program.
-fn pattern(function: impl for<'e> Fn(&Var<'e>) -> Var<'e>) -> Program {
+fn pattern(function: Function) -> Program {
     Recorder::trace(&[TensorType::new([1], DType::F32)], |inputs| alloc::vec![function(&inputs[0])])
+}
+
+fn relu<'e>(x: &Var<'e>) -> Var<'e> {
+    x.max(&x.scalar(0.0))
 }
 
 /// GELU by `tanh`, as tensors record it.

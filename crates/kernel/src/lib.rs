@@ -14,6 +14,8 @@
 //!   that every parameter crosses with matching strides become one.
 //! * [`verify()`] checks what kernels promise, [`interpret()`] says what they mean, [`Kernel::cost`] counts, and
 //!   [`text`] prints and reads them.
+//! * [`match_epilogue`] and [`match_quantized_matmul`] find the forms of regions that engines have one kernel for; the planner notes
+//!   them as the region's [`Pattern`](kiln_ir::Pattern).
 //! * [`GpuSchedule`] and [`TileSchedule`] say how the axes are spread over a machine. [`print`](mod@print) writes C++ for CUDA
 //!   and HIP, and WGSL; the CPU engine's tile machine runs kernels without a compiler.
 #![no_std]
@@ -32,12 +34,13 @@ mod nest;
 mod order;
 mod passes;
 pub mod print;
+mod quantized;
 mod schedule;
 pub mod text;
 mod verify;
 
 pub use cost::KernelCost;
-pub use epilogue::{Activation, Epilogue};
+pub use epilogue::match_epilogue;
 pub use interpret::{Argument, interpret};
 pub use kernel::{
     Axis, AxisSet, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass,
@@ -45,5 +48,6 @@ pub use kernel::{
 };
 pub use lower::{Check, Layout, Lowered, NotLowered};
 pub use nest::{Nest, Operand, Refusal, Savepoint, Slot};
+pub use quantized::match_quantized_matmul;
 pub use schedule::{GpuSchedule, TileSchedule};
 pub use verify::{Invalid, verify};

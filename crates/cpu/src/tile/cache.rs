@@ -4,7 +4,7 @@ use super::fused::Plan;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use kiln_ir::{Instruction, Program};
+use kiln_ir::{FusedOp, Instruction, Program};
 use smallvec::SmallVec;
 
 /// The memory that plans take at most. Beyond it, the half that was not used for the longest time is dropped. A region of
@@ -26,8 +26,8 @@ pub(super) enum Given {
 pub(super) type AllGiven = SmallVec<[Given; 8]>;
 
 struct Entry {
-    /// Held, so that no other program gets its address.
-    program: Arc<Program>,
+    /// Its program is held, so that no other gets its address.
+    op: FusedOp,
     given: AllGiven,
     plan: Arc<Plan>,
     /// The memory that program and plan take.
@@ -53,20 +53,20 @@ impl Default for Plans {
 }
 
 impl Cache {
-    /// The plan for a program and operands, made if it is not there.
+    /// The plan for a region and operands, made if it is not there.
     pub(super) fn plan(
         &self,
-        program: &Arc<Program>,
+        op: &FusedOp,
         given: AllGiven,
         make: impl FnOnce(&AllGiven) -> Plan,
     ) -> Arc<Plan> {
-        let key = Arc::as_ptr(program).addr();
-        if let Some(plan) = self.0.with(|plans| plans.find(key, &given)).flatten() {
+        let key = address(op);
+        if let Some(plan) = self.0.with(|plans| plans.find(op, &given)).flatten() {
             return plan;
         }
         let plan = Arc::new(make(&given));
-        let bytes = size_of::<Entry>() + program_bytes(program) + plan.bytes();
-        let entry = Entry { program: program.clone(), given, plan: plan.clone(), bytes, used: 0 };
+        let bytes = size_of::<Entry>() + program_bytes(op.program()) + plan.bytes();
+        let entry = Entry { op: op.clone(), given, plan: plan.clone(), bytes, used: 0 };
         self.0.with(|plans| plans.add(key, entry));
         plan
     }
@@ -81,9 +81,10 @@ impl Cache {
 }
 
 impl Plans {
-    fn find(&mut self, key: usize, given: &AllGiven) -> Option<Arc<Plan>> {
+    fn find(&mut self, op: &FusedOp, given: &AllGiven) -> Option<Arc<Plan>> {
         self.clock += 1;
-        let entry = self.by_program.get_mut(&key)?.iter_mut().find(|entry| entry.given == *given)?;
+        let entries = self.by_program.get_mut(&address(op))?;
+        let entry = entries.iter_mut().find(|entry| entry.is_for(op, given))?;
         entry.used = self.clock;
         Some(entry.plan.clone())
     }
@@ -92,10 +93,10 @@ impl Plans {
         if self.bytes + entry.bytes > self.most {
             self.shrink();
         }
-        debug_assert!(Arc::as_ptr(&entry.program).addr() == key);
+        debug_assert!(address(&entry.op) == key);
         let entries = self.by_program.entry(key).or_default();
         // Another thread may have been faster.
-        if entries.iter().all(|other| other.given != entry.given) {
+        if !entries.iter().any(|other| other.is_for(&entry.op, &entry.given)) {
             self.bytes += entry.bytes;
             entries.push(Entry { used: self.clock, ..entry });
         }
@@ -111,6 +112,18 @@ impl Plans {
         });
         self.bytes = self.by_program.values().flatten().map(|entry| entry.bytes).sum();
     }
+}
+
+impl Entry {
+    /// Whether it is for a region of that program.
+    fn is_for(&self, op: &FusedOp, given: &AllGiven) -> bool {
+        self.given == *given && self.op.pattern() == op.pattern()
+    }
+}
+
+/// The address of the program, which regions share.
+fn address(op: &FusedOp) -> usize {
+    Arc::as_ptr(op.shared()).addr()
 }
 
 pub(super) fn program_bytes(program: &Program) -> usize {
@@ -173,24 +186,23 @@ pub(super) use lock::Lock;
 mod tests {
     use super::*;
 
-    fn entry(program: &Arc<Program>, bytes: usize) -> Entry {
+    fn entry(op: &FusedOp, bytes: usize) -> Entry {
         let plan = Arc::new(Plan::Unfused);
-        Entry { program: program.clone(), given: AllGiven::new(), plan, bytes, used: 0 }
+        Entry { op: op.clone(), given: AllGiven::new(), plan, bytes, used: 0 }
     }
 
     #[test]
     fn plans_that_were_not_used_for_the_longest_time_go_beyond_a_number_of_bytes() {
         let mut plans = Plans { most: 100, ..Plans::default() };
-        let programs: Vec<Arc<Program>> = (0..1000).map(|_| Arc::new(Program::default())).collect();
-        let key = |number: usize| Arc::as_ptr(&programs[number]).addr();
+        let ops: Vec<FusedOp> = (0..1000).map(|_| FusedOp::new(Program::default())).collect();
         for number in 0..1000 {
-            plans.add(key(number), entry(&programs[number], 10));
-            assert!(plans.find(key(number), &AllGiven::new()).is_some());
-            assert!(plans.find(key(0), &AllGiven::new()).is_some(), "the first is used all the time");
+            plans.add(address(&ops[number]), entry(&ops[number], 10));
+            assert!(plans.find(&ops[number], &AllGiven::new()).is_some());
+            assert!(plans.find(&ops[0], &AllGiven::new()).is_some(), "the first is used all the time");
             let kept: usize = plans.by_program.values().map(Vec::len).sum();
             assert!(plans.bytes <= 100 && plans.bytes == 10 * kept, "{} bytes of {kept}", plans.bytes);
         }
-        assert!(plans.find(key(1), &AllGiven::new()).is_none());
-        assert!(plans.find(key(998), &AllGiven::new()).is_some());
+        assert!(plans.find(&ops[1], &AllGiven::new()).is_none());
+        assert!(plans.find(&ops[998], &AllGiven::new()).is_some());
     }
 }

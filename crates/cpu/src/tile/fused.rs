@@ -23,19 +23,20 @@ use smallvec::SmallVec;
 
 /// Runs a region: by the tile machine where the region is a kernel, op by op otherwise.
 pub(crate) fn fused(cpu: &Cpu, op: &FusedOp, inputs: Operands, results: &[TensorType]) -> Result<Values> {
-    run_shared(cpu, op.shared(), inputs, results, Plan::new)
+    run_shared(cpu, op, inputs, results, Plan::new)
 }
 
-/// Runs a program, by the plan that is known for it or that `make` gives.
+/// Runs a region, by the plan that is known for it or that `make` gives.
 pub(super) fn run_shared(
     cpu: &Cpu,
-    program: &Arc<Program>,
+    op: &FusedOp,
     inputs: Operands,
     results: &[TensorType],
-    make: fn(&Program, &AllGiven) -> Plan,
+    make: fn(&FusedOp, &AllGiven) -> Plan,
 ) -> Result<Values> {
+    let program = op.program();
     let Some(given) = given(program, &inputs)? else { return Ok(program.run_region(cpu, inputs)) };
-    let plan = cpu.plans.plan(program, given, |given| make(program, given));
+    let plan = cpu.plans.plan(op, given, |given| make(op, given));
     plan.run(cpu, program, inputs, results)
 }
 
@@ -74,20 +75,20 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    fn new(program: &Program, given: &AllGiven) -> Plan {
-        let guarded = Guarded::new(program, given).map(|guarded| Plan::Guarded(Box::new(guarded)));
-        guarded.unwrap_or_else(|| Plan::as_it_is(program, given))
+    fn new(op: &FusedOp, given: &AllGiven) -> Plan {
+        let guarded = Guarded::new(op, given).map(|guarded| Plan::Guarded(Box::new(guarded)));
+        guarded.unwrap_or_else(|| Plan::as_it_is(op, given))
     }
 
     /// The plan that looks at no flags.
-    pub(super) fn as_it_is(program: &Program, given: &AllGiven) -> Plan {
-        if is_native(program) {
+    pub(super) fn as_it_is(op: &FusedOp, given: &AllGiven) -> Plan {
+        if is_native(op.program()) {
             return Plan::Native;
         }
-        if let Some(region) = Region::new(program, given) {
+        if let Some(region) = Region::new(op.program(), given) {
             return Plan::Kernel(Box::new(region));
         }
-        Split::new(program, given).map_or(Plan::Unfused, |split| Plan::Hero(Box::new(split)))
+        Split::new(op, given).map_or(Plan::Unfused, |split| Plan::Hero(Box::new(split)))
     }
 
     /// Whether it runs otherwise than op by op: the machine runs it or part of it, or it is one op.

@@ -8,7 +8,8 @@ use crate::array::Array;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    FusedOp, Instruction, Op, Operand, Operands, Program, ProgramOperand, Result, TensorType, Values,
+    FusedOp, Instruction, Op, Operand, Operands, Pattern, Program, ProgramOperand, QuantizedMatMul, Result,
+    TensorType, Values,
 };
 
 /// A region in two forms.
@@ -20,12 +21,13 @@ pub(super) struct Guarded {
     /// Which inputs that form has.
     kept: Vec<usize>,
     /// The region as it is.
-    whole: Arc<Program>,
+    whole: FusedOp,
 }
 
 impl Guarded {
     /// `None` where nothing is selected by a flag.
-    pub(super) fn new(program: &Program, given: &AllGiven) -> Option<Guarded> {
+    pub(super) fn new(op: &FusedOp, given: &AllGiven) -> Option<Guarded> {
+        let program = op.program();
         let types = program.slot_types();
         // Of each slot, the flag of which it is a view.
         let mut views: Vec<Option<usize>> = alloc::vec![None; types.len()];
@@ -54,8 +56,14 @@ impl Guarded {
         }
         flags.sort_unstable();
         flags.dedup();
-        let (assumed, kept) = without(program, &stands_for);
-        let (assumed, whole) = (FusedOp::new(assumed), Arc::new(program.clone()));
+        let Without { program: assumed, kept, places } = without(program, &stands_for);
+        let moved = |slot: usize| slot_of(&stands_for[slot]).map_or(usize::MAX, |slot| places[slot]);
+        let assumed = Arc::new(assumed);
+        let patterned = FusedOp::with_pattern(assumed.clone(), moved_pattern(op.pattern(), moved));
+        // A pattern that does not survive: the engine does without.
+        let assumed = patterned.unwrap_or_else(|_| FusedOp::new(assumed));
+        // A program of its own, for which another plan is kept.
+        let whole = FusedOp::with_pattern(program.clone(), op.pattern().clone()).ok()?;
         Some(Guarded { flags, assumed, kept, whole })
     }
 
@@ -65,7 +73,7 @@ impl Guarded {
             + size_of_val(&self.flags[..])
             + size_of_val(&self.kept[..])
             + program_bytes(self.assumed.program())
-            + program_bytes(&self.whole)
+            + program_bytes(self.whole.program())
     }
 
     pub(super) fn run(&self, cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
@@ -114,8 +122,34 @@ fn slot_of(operand: &ProgramOperand) -> Option<usize> {
     }
 }
 
-/// A program with other operands in the place of some slots, and without what nobody needs then; and the inputs that it keeps.
-fn without(program: &Program, stands_for: &[ProgramOperand]) -> (Program, Vec<usize>) {
+/// A program without instructions that nobody needs.
+struct Without {
+    program: Program,
+    /// The inputs that it keeps.
+    kept: Vec<usize>,
+    /// Where each slot is now; `usize::MAX` where it is not.
+    places: Vec<usize>,
+}
+
+/// The pattern of a program whose slots moved. An epilogue has no selections, and its pattern does not survive.
+fn moved_pattern(pattern: &Pattern, moved: impl Fn(usize) -> usize) -> Pattern {
+    match pattern {
+        Pattern::Loop | Pattern::Epilogue(_) => Pattern::Loop,
+        Pattern::QuantizedMatMul(QuantizedMatMul { product, x, dequantized, values, scale, zero }) => {
+            Pattern::QuantizedMatMul(QuantizedMatMul {
+                product: moved(*product),
+                x: moved(*x),
+                dequantized: moved(*dequantized),
+                values: moved(*values),
+                scale: moved(*scale),
+                zero: zero.map(moved),
+            })
+        }
+    }
+}
+
+/// A program with other operands in the place of some slots, and without instructions that nobody needs then.
+fn without(program: &Program, stands_for: &[ProgramOperand]) -> Without {
     let resolved = |operand: &ProgramOperand| slot_of(operand).map_or(*operand, |slot| stands_for[slot]);
     let inputs = program.inputs.len();
     let mut needed = alloc::vec![false; stands_for.len()];
@@ -162,5 +196,5 @@ fn without(program: &Program, stands_for: &[ProgramOperand]) -> (Program, Vec<us
         made.instructions.push(Instruction { operands, ..instruction.clone() });
     }
     made.outputs = program.outputs.iter().map(|output| moved(output, &places)).collect();
-    (made, kept)
+    Without { program: made, kept, places }
 }

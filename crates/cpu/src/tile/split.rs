@@ -9,7 +9,8 @@ use crate::array::Array;
 use crate::contraction;
 use alloc::vec::Vec;
 use kiln_ir::{
-    Engine, Instruction, Op, Operands, Program, ProgramOperand, Result, TensorType, Value, Values,
+    Engine, FusedOp, Instruction, Op, Operands, Pattern, Program, ProgramOperand, Result, TensorType, Value,
+    Values,
 };
 
 /// A region cut around its last instruction that is no kernel.
@@ -31,14 +32,15 @@ struct Rest {
 
 impl Split {
     /// `None` where there is no product or convolution, or what follows is no kernel.
-    pub(super) fn new(program: &Program, given: &AllGiven) -> Option<Split> {
-        let program = heroes_first(program);
+    pub(super) fn new(fused: &FusedOp, given: &AllGiven) -> Option<Split> {
+        let integers = match fused.pattern() {
+            Pattern::QuantizedMatMul(pattern) => with_integers(fused.program(), pattern),
+            Pattern::Loop | Pattern::Epilogue(_) => None,
+        };
+        let program = heroes_first(integers.as_ref().unwrap_or(fused.program()));
         let end = program.instructions.iter().rposition(is_hero)?;
-        match with_integers(&program, end) {
-            Some((program, end)) => Split::at(&program, end, given),
-            None if end + 1 < program.instructions.len() => Split::at(&program, end, given),
-            None => None,
-        }
+        let is_more = integers.is_some() || end + 1 < program.instructions.len();
+        is_more.then(|| Split::at(&program, end, given)).flatten()
     }
 
     /// The memory that it takes.
@@ -134,7 +136,7 @@ impl Rest {
     }
 }
 
-fn is_hero(instruction: &Instruction) -> bool {
+pub(super) fn is_hero(instruction: &Instruction) -> bool {
     matches!(instruction.op, Op::MatMul | Op::Conv { .. })
 }
 
@@ -191,7 +193,7 @@ fn checked(value: Value) -> Result<Value> {
     }
 }
 
-fn slot(operand: &ProgramOperand) -> Option<usize> {
+pub(super) fn slot(operand: &ProgramOperand) -> Option<usize> {
     match *operand {
         ProgramOperand::Slot(slot) => Some(slot),
         ProgramOperand::Scalar(_) => None,

@@ -1,79 +1,47 @@
 //! Matrix products with quantised weights: the weights stay integers, and the product reads these.
 
+use super::split::{is_hero, slot as slot_in};
 use alloc::vec::Vec;
-use kiln_ir::{DType, Instruction, Op, Program, ProgramOperand, Shape, TensorType};
+use kiln_ir::{DType, Instruction, Op, Program, ProgramOperand, QuantizedMatMul, Shape, TensorType};
 
-/// The program with the product at `place` reading integers: its operands are then the left one, the integers, the scales
-/// and, if there are any, the zeros as `f32`. Returns it with the product's new place; `None` where the right operand is no
-/// view of quantised weights of 8 bits, or somebody else needs them as floats.
-pub(super) fn with_integers(program: &Program, place: usize) -> Option<(Program, usize)> {
+/// The program with the product reading integers: its operands are then the left one, the integers, the scales and, if there are
+/// any, the zeros as `f32`. `None` where the kernel does not take them: integers of other than 8 bits, other floats than `f32`,
+/// blocks that are no blocks of the product's factor, or a product that is not the last [hero](is_hero).
+pub(super) fn with_integers(program: &Program, pattern: &QuantizedMatMul) -> Option<Program> {
     let inputs = program.inputs.len();
-    let product = &program.instructions[place];
     let types = program.slot_types();
-    let (ProgramOperand::Slot(left), ProgramOperand::Slot(right)) =
-        (*product.operands.first()?, *product.operands.get(1)?)
-    else {
-        return None;
-    };
-    if product.op != Op::MatMul || types[left].dtype != DType::F32 || product.results[0].num_elements() == 0 {
-        return None;
-    }
     // Every instruction here has one result, so that slots and instructions count alike.
-    if program.instructions[..place].iter().any(|before| before.results.len() != 1) {
-        return None;
-    }
-    let users = |slot: usize| {
-        let operands = program.instructions.iter().flat_map(|instruction| &instruction.operands);
-        operands.chain(&program.outputs).filter(|&&operand| operand == ProgramOperand::Slot(slot)).count()
-    };
-    // The way from the product back to the weights.
-    let mut way = Vec::new();
-    let mut slot = right;
-    let dequantize = loop {
-        let at = slot.checked_sub(inputs)?;
-        if users(slot) != 1 {
-            return None;
-        }
-        let instruction = &program.instructions[at];
-        if instruction.op == Op::Dequantize {
-            break at;
-        }
-        if !matches!(instruction.op, Op::Permute(_) | Op::Reshape(_) | Op::Broadcast(_)) {
-            return None;
-        }
-        way.push(at);
-        let ProgramOperand::Slot(before) = instruction.operands[0] else { return None };
-        slot = before;
-    };
-    way.reverse();
-    let parts = &program.instructions[dequantize].operands;
-    let slots: Vec<usize> = parts
-        .iter()
-        .map(|part| match *part {
-            ProgramOperand::Slot(slot) => Some(slot),
-            ProgramOperand::Scalar(_) => None,
-        })
-        .collect::<Option<_>>()?;
-    let integers = types[slots[0]];
+    let (place, dequantize) = (pattern.product - inputs, pattern.dequantized - inputs);
+    let product = &program.instructions[place];
+    let integers = types[pattern.values];
     if !matches!(integers.dtype, DType::I8 | DType::U8)
-        || types[slots[1]].dtype != DType::F32
-        || integers.num_elements() == 0
+        || [pattern.x, pattern.scale].iter().any(|&slot| types[slot].dtype != DType::F32)
+        || [integers, product.results[0]].iter().any(|ty| ty.num_elements() == 0)
+        || program.instructions[place + 1..].iter().any(is_hero)
     {
         return None;
     }
+    // The views through which the product sees the weights.
+    let mut way = Vec::new();
+    let mut slot = slot_in(&product.operands[1])?;
+    while slot != pattern.dequantized {
+        way.push(slot - inputs);
+        slot = slot_in(&program.instructions[slot - inputs].operands[0])?;
+    }
+    way.reverse();
 
     let mut before = program.instructions[..place].to_vec();
     // Where floats were, the integers are.
     before[dequantize] = Instruction {
         op: Op::Broadcast(integers.shape),
-        operands: core::iter::once(parts[0]).collect(),
+        operands: alloc::vec![ProgramOperand::Slot(pattern.values)],
         results: alloc::vec![integers],
     };
     for &at in &way {
         before[at].results[0].dtype = integers.dtype;
     }
     let mut operands: Vec<ProgramOperand> = product.operands.to_vec();
-    for &part in &slots[1..] {
+    for part in core::iter::once(pattern.scale).chain(pattern.zero) {
         let mut now = ProgramOperand::Slot(part);
         let mut ty = types[part];
         if ty.dtype != DType::F32 {
@@ -98,7 +66,6 @@ pub(super) fn with_integers(program: &Program, place: usize) -> Option<(Program,
     }
     let moved = before.len() - place;
     let mut instructions = before;
-    let new_place = instructions.len();
     instructions.push(Instruction { operands: operands.into_iter().collect(), ..product.clone() });
     let shifted = |operand: &ProgramOperand| match *operand {
         ProgramOperand::Slot(slot) if slot >= inputs + place => ProgramOperand::Slot(slot + moved),
@@ -109,7 +76,7 @@ pub(super) fn with_integers(program: &Program, place: usize) -> Option<(Program,
         ..after.clone()
     }));
     let outputs = program.outputs.iter().map(shifted).collect();
-    Some((Program { inputs: program.inputs.clone(), instructions, outputs }, new_place))
+    Some(Program { inputs: program.inputs.clone(), instructions, outputs })
 }
 
 fn push(

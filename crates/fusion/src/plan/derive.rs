@@ -164,7 +164,8 @@ impl Taken {
         let op = if let Op::Fused(region) = &step.op
             && !matches!(entry.op, Op::Fused(_))
         {
-            Op::Fused(FusedOp::from_shared(self.shared(region.shared())?))
+            // A pattern holds no lengths.
+            Op::Fused(FusedOp::with_pattern(self.shared(region.shared())?, region.pattern().clone()).ok()?)
         } else {
             entry.op.clone()
         };

@@ -177,8 +177,11 @@ impl Emitter<'_> {
             self.slots[value as usize] = Some(first + place);
         }
         let types = outputs.iter().map(|&value| self.graph.types[value as usize]).collect();
+        let program = region.finish(&outputs);
+        let pattern = (group.pattern)(&program);
+        let fused = FusedOp::with_pattern(program, pattern).expect("the pattern was found in this program");
         let step = Step {
-            op: Op::Fused(FusedOp::new(region.finish(&outputs))),
+            op: Op::Fused(fused),
             operands,
             results: types,
             first,

@@ -19,7 +19,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use body::Body;
-use kiln_ir::{Op, TensorType};
+use kiln_ir::{Op, Pattern, Program, TensorType};
 use kiln_kernel::Nest;
 use order::Bits;
 use smallvec::SmallVec;
@@ -50,6 +50,8 @@ pub(crate) struct Group {
     /// How many members it had together with another when they did not become one.
     refused: BTreeMap<usize, usize>,
     pub(crate) notes: Vec<String>,
+    /// The pattern of the region that it becomes, by the region's program.
+    pub(crate) pattern: fn(&Program) -> Pattern,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -423,6 +425,7 @@ impl Group {
             followers: Vec::new(),
             refused: BTreeMap::new(),
             notes: Vec::new(),
+            pattern: |_| Pattern::Loop,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Place, Products};
 use core::fmt;
-use kiln_kernel::Activation;
+use kiln_ir::Activation;
 
 /// What is done with the elements of products before they are stored: nothing by default.
 pub struct Epilogue<M> {

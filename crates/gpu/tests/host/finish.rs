@@ -2,11 +2,13 @@
 
 use crate::data;
 use crate::driver::{Host, Multiplies};
-use crate::orders::{fused, read};
+use crate::orders::{fused, read, run_region};
 use kiln_gpu::{Gpu, MemoryConfig};
 use kiln_ir::{
-    DType, Engine, Operand, Program, Recorder, Scalar, Shape, TensorData, TensorType, Value, Var, block_on,
+    DType, Engine, FusedOp, Operand, Pattern, Program, Recorder, Scalar, Shape, TensorData, TensorType,
+    Value, Var, block_on,
 };
+use kiln_kernel::match_epilogue;
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 use kiln_suite::compare::difference;
@@ -92,8 +94,19 @@ impl Case {
         if let After::Max(number) = self.after { number } else { 0.0 }
     }
 
+    /// The region as the planner gives it.
+    fn region(&self) -> FusedOp {
+        let pattern = match_epilogue(&self.program()).map_or(Pattern::Loop, Pattern::Epilogue);
+        FusedOp::with_pattern(self.program(), pattern).unwrap()
+    }
+
     /// Its result, with that bias.
     fn run(&self, engine: &Gpu<Host>, bias: Value) -> TensorData {
+        self.run_as(self.region(), engine, bias)
+    }
+
+    /// The result of that region.
+    fn run_as(&self, region: FusedOp, engine: &Gpu<Host>, bias: Value) -> TensorData {
         let factor = |place: usize| {
             let [batch, down, across] = self.shape(place);
             let numbers = data(&[batch, down, across], self.dtype, Fill::Normal);
@@ -106,7 +119,7 @@ impl Case {
         };
         let operands = [factor(0), factor(1), bias].map(Operand::Value).into_iter();
         let operands = operands.chain([Operand::Scalar(Scalar::Float(self.number()))]).collect();
-        read(engine, fused(engine, &self.program(), operands).remove(0))
+        read(engine, run_region(engine, region, operands).remove(0))
     }
 
     /// The same by the reference, in 64 bits.
@@ -141,10 +154,15 @@ fn seen<'e>(engine: &'e Gpu<Host>, case: &Case, row: &TensorData) -> Var<'e> {
 
 /// Compares with the reference; the steps that were queued, but for what makes operands.
 fn check(engine: &Gpu<Host>, case: &Case) -> Vec<String> {
+    check_as(case.region(), engine, case)
+}
+
+/// The same of that region.
+fn check_as(region: FusedOp, engine: &Gpu<Host>, case: &Case) -> Vec<String> {
     let row = row(case);
     let bias = seen(engine, case, &row).into_value();
     engine.trace(true);
-    let found = case.run(engine, bias);
+    let found = case.run_as(region, engine, bias);
     let steps = engine.traced().into_iter().map(|step| step.name);
     engine.trace(false);
     // Products that are stored are rounded once more.
@@ -282,6 +300,17 @@ fn other_numbers_and_other_tensors_are_a_kernel_s() {
                 Tolerance::Near { relative: 64.0, absolute: 64.0 },
             );
             assert!(problem.is_none(), "{}", problem.unwrap_or_default());
+        }
+    }
+}
+
+/// Regions are not searched for patterns: without one, the region runs by kernels, to the same results.
+#[test]
+fn regions_without_their_pattern_run_by_kernels() {
+    for (_, engine) in &*engines() {
+        for case in [PLAIN, Case { dtype: DType::BF16, after: After::Gelu, widens: true, ..PLAIN }] {
+            let steps = check_as(FusedOp::new(case.program()), engine, &case);
+            assert!(steps.iter().all(|step| !step.contains("+ bias")), "{steps:?}");
         }
     }
 }

@@ -3,9 +3,10 @@
 use super::{data, host, lying};
 use kiln_gpu::Gpu;
 use kiln_ir::{
-    Comparison, DType, Engine, FusedOp, Op, Operand, Operands, Program, ProgramOperand, Recorder, TensorData,
-    TensorType, Value, Var, block_on,
+    Comparison, DType, Engine, FusedOp, Op, Operand, Operands, Pattern, Program, ProgramOperand, Recorder,
+    TensorData, TensorType, Value, Var, block_on,
 };
+use kiln_kernel::match_epilogue;
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 use kiln_suite::compare::difference;
@@ -48,19 +49,30 @@ fn check(shape: [usize; 4], dtypes: [DType; 2], body: impl for<'e> Fn(&[Var<'e>]
     }
 }
 
-/// A program as one region.
+/// A program as one region, with the pattern of an epilogue where it is one, as the planner gives it.
 pub(crate) fn fused(
     host: &Gpu<impl kiln_gpu::driver::Driver>,
     program: &Program,
     operands: Operands,
 ) -> Vec<Value> {
+    let pattern = match_epilogue(program).map_or(Pattern::Loop, Pattern::Epilogue);
+    run_region(host, FusedOp::with_pattern(program.clone(), pattern).unwrap(), operands)
+}
+
+/// Runs a region.
+pub(crate) fn run_region(
+    host: &Gpu<impl kiln_gpu::driver::Driver>,
+    region: FusedOp,
+    operands: Operands,
+) -> Vec<Value> {
+    let program = region.program();
     let slots = program.slot_types();
     let of_output = |output: &ProgramOperand| match output {
         ProgramOperand::Slot(slot) => slots[*slot],
         ProgramOperand::Scalar(_) => unreachable!("outputs are computed"),
     };
     let types: Vec<TensorType> = program.outputs.iter().map(of_output).collect();
-    let values = host.execute(&Op::Fused(FusedOp::new(program.clone())), operands, &types);
+    let values = host.execute(&Op::Fused(region), operands, &types);
     values.into_iter().collect()
 }
 

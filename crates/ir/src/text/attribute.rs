@@ -1,8 +1,9 @@
 //! Attributes as the text form knows them: keys and values.
 
 use super::write_program;
-use crate::{FusedOp, Scalar, TensorType};
+use crate::{Program, Scalar, TensorType};
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -20,7 +21,7 @@ pub(super) enum Attribute {
     /// Values in brackets.
     List(Vec<Attribute>),
     /// A program.
-    Program(FusedOp),
+    Program(Arc<Program>),
 }
 
 pub(super) fn write_attributes(
@@ -52,7 +53,7 @@ fn write_attribute(f: &mut fmt::Formatter<'_>, value: &Attribute, depth: usize) 
             }
             f.write_str("]")
         }
-        Attribute::Program(fused) => write_program(f, fused.program(), depth),
+        Attribute::Program(program) => write_program(f, program, depth),
     }
 }
 

@@ -219,10 +219,54 @@ impl<'t> Given<'t> {
     }
 
     fn fused(&mut self) -> Result<Op> {
-        match self.required("program")? {
-            (Attribute::Program(fused), _) => Ok(Op::Fused(fused)),
-            (_, place) => Err(place.error("`program` must be a program")),
+        let program = match self.required("program")? {
+            (Attribute::Program(program), _) => program,
+            (_, place) => return Err(place.error("`program` must be a program")),
+        };
+        let fused = FusedOp::with_pattern(program, self.pattern()?);
+        fused.map(Op::Fused).map_err(|error| self.place.error(error.to_string()))
+    }
+
+    fn pattern(&mut self) -> Result<Pattern> {
+        if self.attributes.iter().all(|(key, ..)| *key != "pattern") {
+            return Ok(Pattern::Loop);
         }
+        let known =
+            |word: &str| ["loop", "epilogue", "quantized_matmul"].into_iter().find(|name| *name == word);
+        match self.word("pattern", "loop, epilogue or quantized_matmul", known)? {
+            "epilogue" => Ok(Pattern::Epilogue(self.epilogue()?)),
+            "quantized_matmul" => Ok(Pattern::QuantizedMatMul(QuantizedMatMul {
+                product: self.int("product")?,
+                x: self.int("x")?,
+                dequantized: self.int("dequantized")?,
+                values: self.int("values")?,
+                scale: self.int("scale")?,
+                zero: self.optional_int("zero")?,
+            })),
+            _ => Ok(Pattern::Loop),
+        }
+    }
+
+    fn epilogue(&mut self) -> Result<Epilogue> {
+        let (value, place) = self.required("factors")?;
+        let factors = sizes(&value).and_then(|factors| factors.try_into().ok());
+        let factors = factors.ok_or_else(|| place.error("`factors` must be two slots such as [0, 1]"))?;
+        let given = self.attributes.iter().any(|(key, ..)| *key == "activation");
+        let activation =
+            if given { Some(self.word("activation", "relu or gelu", Activation::from_name)?) } else { None };
+        let (product, bias) = (self.int("product")?, self.optional_int("bias")?);
+        Ok(Epilogue { product, factors, bias, activation, numbers: self.numbers()? })
+    }
+
+    /// Slots, each with the number that it must be.
+    fn numbers(&mut self) -> Result<Vec<(usize, Scalar)>> {
+        let Some((value, place)) = self.optional("numbers") else { return Ok(Vec::new()) };
+        let number = |entry: &Attribute| match entries(entry)? {
+            [slot, Attribute::Number(number)] => Some((size(slot)?, *number)),
+            _ => None,
+        };
+        let numbers = entries(&value).and_then(|list| list.iter().map(number).collect());
+        numbers.ok_or_else(|| place.error("`numbers` must be a list of slots and numbers such as [[3, 0.0]]"))
     }
 
     fn optional(&mut self, key: &str) -> Option<(Attribute, Place)> {
@@ -245,6 +289,11 @@ impl<'t> Given<'t> {
     fn int(&mut self, key: &str) -> Result<usize> {
         let (value, place) = self.required(key)?;
         size(&value).ok_or_else(|| place.error(format!("`{key}` must be a whole number from 0")))
+    }
+
+    fn optional_int(&mut self, key: &str) -> Result<Option<usize>> {
+        let given = self.attributes.iter().any(|(other, ..)| *other == key);
+        if given { self.int(key).map(Some) } else { Ok(None) }
     }
 
     fn axis(&mut self) -> Result<usize> {

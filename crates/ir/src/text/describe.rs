@@ -2,8 +2,8 @@
 
 use super::attribute::Attribute;
 use crate::{
-    Axes, CollectiveKind, ConvPass, ConvSpec, DType, FftKind, Float8, Op, PadAxis, PoolKind, PoolSpec,
-    Scalar, Shape, SliceAxis, TensorType, UpdateMode,
+    Axes, CollectiveKind, ConvPass, ConvSpec, DType, Epilogue, FftKind, Float8, Op, PadAxis, Pattern,
+    PoolKind, PoolSpec, QuantizedMatMul, Scalar, Shape, SliceAxis, TensorType, UpdateMode,
 };
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -98,7 +98,9 @@ pub(super) fn attributes(op: &Op, result: Option<&TensorType>) -> List {
             let attributes = (!text.is_empty()).then_some(("attributes", Attribute::Text(text)));
             with([("name", Attribute::Text(String::from(op.name())))].into(), attributes)
         }
-        Op::Fused(fused) => [("program", Attribute::Program(fused.clone()))].into(),
+        Op::Fused(fused) => {
+            with([("program", Attribute::Program(fused.shared().clone()))].into(), pattern(fused.pattern()))
+        }
     }
 }
 
@@ -192,6 +194,35 @@ fn pool(spec: &PoolSpec) -> List {
         ("dilation", list(&spec.dilation)),
     ];
     with(attributes.into(), included)
+}
+
+fn pattern(pattern: &Pattern) -> List {
+    let parts = match pattern {
+        Pattern::Loop => return List::new(),
+        Pattern::Epilogue(Epilogue { product, factors, bias, activation, numbers }) => {
+            let bias = bias.map(|bias| ("bias", int(bias)));
+            let activation =
+                activation.map(|activation| ("activation", Attribute::Word(activation.name().into())));
+            let number = |&(input, number): &(usize, Scalar)| {
+                Attribute::List([int(input), Attribute::Number(number)].into())
+            };
+            let listed = || Attribute::List(numbers.iter().map(number).collect());
+            let parts = [("product", int(*product)), ("factors", list(factors))];
+            let parts = with(with(parts.into(), bias), activation);
+            with(parts, unless(numbers.is_empty(), "numbers", listed))
+        }
+        Pattern::QuantizedMatMul(QuantizedMatMul { product, x, dequantized, values, scale, zero }) => {
+            let parts = [
+                ("product", *product),
+                ("x", *x),
+                ("dequantized", *dequantized),
+                ("values", *values),
+                ("scale", *scale),
+            ];
+            with(parts.map(|(key, slot)| (key, int(slot))).into(), zero.map(|zero| ("zero", int(zero))))
+        }
+    };
+    with([("pattern", Attribute::Word(pattern.name().into()))].into(), parts)
 }
 
 fn collective(kind: &CollectiveKind, result: Option<&TensorType>) -> List {

@@ -4,9 +4,7 @@ use super::attribute::Attribute;
 use super::build::{Given, build};
 use super::lexer::{Lexer, Place, Token, word_scalar};
 use super::{MAX_NESTING, MAX_OPERANDS, MAX_TEXT};
-use crate::{
-    DType, FusedOp, Instruction, MAX_RANK, Program, ProgramOperand, Result, Scalar, Shape, TensorType,
-};
+use crate::{DType, Instruction, MAX_RANK, Program, ProgramOperand, Result, Scalar, Shape, TensorType};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -172,7 +170,7 @@ impl<'t> Parser<'t> {
     fn attribute(&mut self) -> Result<Attribute> {
         let attribute = match &self.token {
             Token::Mark('[') => return self.list(),
-            Token::Word("program") => return Ok(Attribute::Program(FusedOp::new(self.program()?))),
+            Token::Word("program") => return Ok(Attribute::Program(self.program()?.into())),
             Token::Word(word) => {
                 let word = *word;
                 self.advance()?;

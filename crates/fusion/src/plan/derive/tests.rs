@@ -261,3 +261,46 @@ fn what_has_no_elements_is_planned_for_itself() {
     let empty = recording(3, [0, 5, 4, 24, 10]);
     assert!(Draft::new(empty, Limits::default()).likeness().is_none());
 }
+
+/// Patterns name no lengths, so that they are taken over as they are.
+#[test]
+fn patterns_are_taken_over_to_other_lengths() {
+    let finished = |rows: usize| {
+        let types = [[rows, 24], [24, 40], [1, 40]].map(|shape| TensorType::new(shape, DType::F32));
+        Structure::of_program(&Recorder::trace(&types, |v| {
+            let y = v[0].matmul(&v[1]);
+            let y = &y + &v[2].broadcast(y.shape());
+            alloc::vec![y.max(&y.scalar(0.0))]
+        }))
+    };
+    let quantized = |rows: usize| {
+        let types = [
+            TensorType::new([rows, 24], DType::F32),
+            TensorType::new([40, 24], DType::I8),
+            TensorType::new([40, 1], DType::F32),
+        ];
+        Structure::of_program(&Recorder::trace(&types, |v| {
+            let w = v[1].apply(Op::Dequantize, &[&v[2]]).transpose();
+            alloc::vec![v[0].matmul(&w).tanh()]
+        }))
+    };
+    let last = |plan: &Plan| match plan.steps().last() {
+        Some(Step { op: Op::Fused(region), .. }) => region.clone(),
+        step => panic!("{step:?}"),
+    };
+    let check = |recording: &dyn Fn(usize) -> Structure, suited: Regions, name: &str| {
+        let (plan, template) = Draft::new(recording(7), suited).plan();
+        let own = last(&plan).pattern().clone();
+        assert_eq!(own.name(), name);
+        let template = template.expect("it has elements")(Arc::new(plan));
+        let Ok(taken) = Draft::new(recording(9), suited).derive(&template) else {
+            panic!("{name} is planned anew")
+        };
+        taken.compare_with_full();
+        let region = last(&taken);
+        assert_eq!(*region.pattern(), own);
+        assert!(region.program().slot_types().last().is_some_and(|ty| ty.shape[0] == 9), "{region:?}");
+    };
+    check(&finished, many_threads(), "epilogue");
+    check(&quantized, Regions::default(), "quantized_matmul");
+}

@@ -11,8 +11,8 @@ use crate::plan::graph::ValueNumber;
 use crate::plan::outside::Outside;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use kiln_ir::Op;
-use kiln_kernel::Epilogue;
+use kiln_ir::{Op, Pattern, Program};
+use kiln_kernel::match_epilogue;
 use smallvec::SmallVec;
 
 /// The groups that an entry is a member of: one, unless others compute it again.
@@ -98,7 +98,7 @@ impl Finder<'_> {
         let reader = self.reader_of(group, &tail, result, holders)?;
         let with_product: Vec<u32> = [product].into_iter().chain(head.iter().copied()).collect();
         let (program, inputs) = program_of(self.graph, &with_product, &[result]);
-        let epilogue = Epilogue::of(&program)?;
+        let epilogue = match_epilogue(&program)?;
         let has_row = epilogue.bias.is_none_or(|bias| inputs[bias].is_some_and(|value| self.is_row(value)));
         let has_numbers = epilogue.numbers.iter().all(|&(input, _)| inputs[input].is_none());
         (has_row && has_numbers).then_some(Finish { product, head, tail, reader })
@@ -197,5 +197,11 @@ impl Finder<'_> {
         self.of_entry[product as usize] = Some(group);
         self.groups[group].kind = Kind::Alone;
         self.groups[group].members = [product].into_iter().chain(head).collect();
+        self.groups[group].pattern = pattern;
     }
+}
+
+/// The pattern of such a region.
+fn pattern(program: &Program) -> Pattern {
+    match_epilogue(program).map_or(Pattern::Loop, Pattern::Epilogue)
 }

@@ -5,7 +5,8 @@
 //! in memory.
 
 use super::{Finder, Kind};
-use kiln_ir::{DType, Op};
+use kiln_ir::{DType, Op, Pattern, Program};
+use kiln_kernel::match_quantized_matmul;
 
 impl Finder<'_> {
     /// Moves what dequantises the right operand of a product into the product's group.
@@ -21,9 +22,10 @@ impl Finder<'_> {
             self.groups[other].kind = Kind::Gone;
             self.groups[other].members.clear();
             self.of_entry[dequantize as usize] = Some(group);
-            let members = &mut self.groups[group].members;
-            members.push(dequantize);
-            members.sort_unstable();
+            let state = &mut self.groups[group];
+            state.members.push(dequantize);
+            state.members.sort_unstable();
+            state.pattern = pattern;
         }
     }
 
@@ -41,4 +43,9 @@ impl Finder<'_> {
             && self.graph.roots[left as usize] != root;
         (*op == Op::Dequantize && alone).then_some(entry)
     }
+}
+
+/// The pattern of such a region; a loop where the product sees the weights in a way that no kernel reads integers in.
+fn pattern(program: &Program) -> Pattern {
+    match_quantized_matmul(program).map_or(Pattern::Loop, Pattern::QuantizedMatMul)
 }

@@ -1,0 +1,330 @@
+//! Fused regions: a program that runs as one op, with the pattern that the fusion planner found in it.
+
+use crate::{
+    Binary, DType, Error, Instruction, Op, Program, ProgramOperand, Result, Scalar, TensorType, Unary,
+};
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A region of ops that runs as one: a program and its [`Pattern`], shared. A clone copies one pointer.
+///
+/// The program is the meaning. An engine that compiles regions caches what it compiled by the program; every
+/// other engine runs the program op by op ([`Program::run_region`]). The pattern names the parts of the program for an
+/// engine that has a kernel for the whole; an engine may ignore it.
+///
+/// The operands are the program's inputs, in order. For an input without axes a plain number may be given instead of a
+/// tensor: so a number that changes from step to step does not change the program.
+///
+/// The pattern of a `FusedOp` always [fits](Pattern::check) its program. Deserializing and parsing check it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FusedOp(Arc<Fused>);
+
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Fused {
+    program: Arc<Program>,
+    pattern: Pattern,
+}
+
+impl FusedOp {
+    /// The region that computes this program, owned or shared, with the pattern [`Pattern::Loop`].
+    pub fn new(program: impl Into<Arc<Program>>) -> FusedOp {
+        FusedOp(Arc::new(Fused { program: program.into(), pattern: Pattern::Loop }))
+    }
+
+    /// The region that computes this program, owned or shared, with a pattern.
+    ///
+    /// # Errors
+    /// When the pattern does not [fit](Pattern::check) the program.
+    ///
+    /// ```
+    /// use kiln_ir::{DType, Epilogue, FusedOp, Pattern, Recorder, TensorType};
+    ///
+    /// let types = [[4, 3], [3, 5], [4, 5]].map(|shape| TensorType::new(shape, DType::F32));
+    /// let program = Recorder::trace(&types, |inputs| vec![inputs[0].matmul(&inputs[1]) + &inputs[2]]);
+    /// let epilogue =
+    ///     Epilogue { product: 3, factors: [0, 1], bias: Some(2), activation: None, numbers: Vec::new() };
+    /// assert!(FusedOp::with_pattern(program.clone(), Pattern::Epilogue(epilogue.clone())).is_ok());
+    /// let other = Epilogue { bias: Some(7), ..epilogue };
+    /// assert!(FusedOp::with_pattern(program, Pattern::Epilogue(other)).is_err());
+    /// ```
+    pub fn with_pattern(program: impl Into<Arc<Program>>, pattern: Pattern) -> Result<FusedOp> {
+        let program = program.into();
+        pattern.check(&program)?;
+        Ok(FusedOp(Arc::new(Fused { program, pattern })))
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.0.program
+    }
+
+    /// The program, shared: engines that cache what they compiled hold on to it.
+    pub fn shared(&self) -> &Arc<Program> {
+        &self.0.program
+    }
+
+    /// The pattern that the planner found in the program.
+    pub fn pattern(&self) -> &Pattern {
+        &self.0.pattern
+    }
+}
+
+impl Serialize for FusedOp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for FusedOp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FusedOp, D::Error> {
+        let Fused { program, pattern } = Fused::deserialize(deserializer)?;
+        FusedOp::with_pattern(program, pattern).map_err(serde::de::Error::custom)
+    }
+}
+
+/// The form of a fused region, for engines that have a kernel for it. Slots are those of the region's [`Program`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Pattern {
+    /// No particular form: one compiled loop, or a hero op with elementwise ops around it.
+    #[default]
+    Loop,
+    /// A matrix product with a bias, an activation, or both.
+    Epilogue(Epilogue),
+    /// A matrix product whose right factor is dequantised.
+    QuantizedMatMul(QuantizedMatMul),
+}
+
+/// The form `activation(a · b + bias)`, as vendors' libraries compute it before they store a product.
+///
+/// The result has the product's dtype and as many elements in the same order, perhaps in another shape. The pattern holds
+/// no lengths, so a program of other lengths has the same pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Epilogue {
+    /// The slot of the product.
+    pub product: usize,
+    /// The inputs that are multiplied, of the product's dtype.
+    pub factors: [usize; 2],
+    /// The input that is added, if any. Its last axis is as long as the product's. A library may add it only where it is
+    /// the same along all other axes, which strides say. It has the product's dtype, or `f32` beside a product in
+    /// `bf16`: it is then rounded to `bf16` first.
+    pub bias: Option<usize>,
+    /// The function that is applied after the bias.
+    pub activation: Option<Activation>,
+    /// Inputs without axes, each with the plain number that it must be. The form holds for these numbers alone.
+    pub numbers: Vec<(usize, Scalar)>,
+}
+
+/// The form `x · dequantize(values, scale, zero)`, with any ops on the result.
+///
+/// The right factor is the dequantised tensor, or a chain of [`Op::Permute`], [`Op::Reshape`] and [`Op::Broadcast`] of
+/// it. Each tensor of the chain has one use. The pattern holds no lengths, so a program of other lengths has the same
+/// pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct QuantizedMatMul {
+    /// The slot of the product.
+    pub product: usize,
+    /// The slot of the left factor: an input, or a constant.
+    pub x: usize,
+    /// The slot of the result of [`Op::Dequantize`].
+    pub dequantized: usize,
+    /// The slot of the integers.
+    pub values: usize,
+    /// The slot of the scales, one per block.
+    pub scale: usize,
+    /// The slot of the zero points, one per block, if there are any.
+    pub zero: Option<usize>,
+}
+
+/// A function of the elements of a product, after its bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Activation {
+    /// `max(x, 0)`, NaN where `x` is.
+    Relu,
+    /// `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`.
+    Gelu,
+}
+
+impl Activation {
+    /// All activations.
+    pub const ALL: &'static [Activation] = &[Activation::Relu, Activation::Gelu];
+
+    /// The name in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activation::Relu => "relu",
+            Activation::Gelu => "gelu",
+        }
+    }
+
+    /// The activation of that name.
+    pub fn from_name(name: &str) -> Option<Activation> {
+        Activation::ALL.iter().copied().find(|activation| activation.name() == name)
+    }
+}
+
+impl Pattern {
+    /// The name in text.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Pattern::Loop => "loop",
+            Pattern::Epilogue(_) => "epilogue",
+            Pattern::QuantizedMatMul(_) => "quantized_matmul",
+        }
+    }
+
+    /// Checks that a program has the parts that the pattern names: slots are in range and defined before use, their ops
+    /// are those of the pattern, and declared dtypes and lengths agree. The ops that an activation consists of are not
+    /// compared one by one. The program need not be [valid](mod@crate::verify).
+    ///
+    /// # Errors
+    /// When the program lacks a part. The message names it.
+    pub fn check(&self, program: &Program) -> Result<()> {
+        let checked = match self {
+            Pattern::Loop => Ok(()),
+            Pattern::Epilogue(epilogue) => Parts::of(program).and_then(|parts| epilogue.check(&parts)),
+            Pattern::QuantizedMatMul(matmul) => Parts::of(program).and_then(|parts| matmul.check(&parts)),
+        };
+        checked.map_err(|problem| {
+            Error::program(format!("the pattern `{}` does not fit the program: {problem}", self.name()))
+        })
+    }
+}
+
+impl Epilogue {
+    fn check(&self, parts: &Parts<'_>) -> Result<(), String> {
+        let product = parts.made_by(self.product, &Op::MatMul, &self.factors)?;
+        if parts.program.instructions.iter().filter(|it| it.op == Op::MatMul).count() != 1 {
+            return Err("it has several products".into());
+        }
+        for factor in self.factors {
+            if parts.input(factor)?.dtype != product.dtype {
+                return Err(format!("the factor %{factor} is not of the product's dtype"));
+            }
+        }
+        let &[ProgramOperand::Slot(result)] = parts.program.outputs.as_slice() else {
+            return Err("its output is not one tensor".into());
+        };
+        let result = parts.ty(result)?;
+        let sizes = [result, product].map(|ty| ty.shape.checked_num_elements());
+        if result.dtype != product.dtype || sizes[0] != sizes[1] {
+            return Err(format!("the result {result} is no view of {product}"));
+        }
+        if let Some(bias) = self.bias {
+            let ty = parts.input(bias)?;
+            let is_wide = ty.dtype == DType::F32 && product.dtype == DType::BF16;
+            let last = product.shape.last();
+            if last.is_none() || ty.shape.last() != last || (ty.dtype != product.dtype && !is_wide) {
+                return Err(format!("the bias %{bias}, {ty}, is no bias of {product}"));
+            }
+            let adds = |it: &Instruction| it.operands.contains(&ProgramOperand::Slot(bias));
+            if !parts.has(Op::Binary(Binary::Add), adds) {
+                return Err(format!("the bias %{bias} is not added"));
+            }
+        }
+        if self.bias.is_none() && self.activation.is_none() {
+            return Err("an epilogue has a bias or an activation".into());
+        }
+        let [max, tanh] = [Op::Binary(Binary::Max), Op::Unary(Unary::Tanh)].map(|op| parts.has(op, |_| true));
+        let computes = match (max, tanh) {
+            (false, false) => None,
+            (_, false) => Some(Activation::Relu),
+            (_, true) => Some(Activation::Gelu),
+        };
+        if computes != self.activation {
+            return Err("its ops are not those of the activation".into());
+        }
+        for &(number, _) in &self.numbers {
+            if parts.input(number)?.rank() != 0 {
+                return Err(format!("the number %{number} has axes"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl QuantizedMatMul {
+    fn check(&self, parts: &Parts<'_>) -> Result<(), String> {
+        let product = parts.maker(self.product)?;
+        let right = product.operands.get(1).and_then(slot).ok_or("the product has no right factor")?;
+        parts.made_by(self.product, &Op::MatMul, &[self.x, right])?;
+        let mut seen = right;
+        loop {
+            if parts.uses(seen) != 1 {
+                return Err(format!("%{seen} has other uses than the product"));
+            }
+            if seen == self.dequantized {
+                break;
+            }
+            let view = parts.maker(seen)?;
+            let before = view.operands.first().and_then(slot).filter(|&before| before < seen);
+            let is_view = matches!(view.op, Op::Permute(_) | Op::Reshape(_) | Op::Broadcast(_));
+            seen = before
+                .filter(|_| is_view)
+                .ok_or_else(|| format!("%{right} is no view of %{}", self.dequantized))?;
+        }
+        let operands: Vec<usize> = [self.values, self.scale].into_iter().chain(self.zero).collect();
+        parts.made_by(self.dequantized, &Op::Dequantize, &operands)?;
+        Ok(())
+    }
+}
+
+/// A program whose instructions have one result each: slots and instructions count alike.
+struct Parts<'a> {
+    program: &'a Program,
+}
+
+impl<'a> Parts<'a> {
+    fn of(program: &'a Program) -> Result<Parts<'a>, String> {
+        if program.instructions.iter().any(|instruction| instruction.results.len() != 1) {
+            return Err("an instruction has not one result".into());
+        }
+        Ok(Parts { program })
+    }
+
+    /// The instruction whose result a slot is.
+    fn maker(&self, slot: usize) -> Result<&'a Instruction, String> {
+        let number = slot.checked_sub(self.program.inputs.len());
+        let maker = number.and_then(|number| self.program.instructions.get(number));
+        maker.ok_or_else(|| format!("%{slot} is no result"))
+    }
+
+    fn input(&self, slot: usize) -> Result<TensorType, String> {
+        self.program.inputs.get(slot).copied().ok_or_else(|| format!("%{slot} is no input"))
+    }
+
+    fn ty(&self, slot: usize) -> Result<TensorType, String> {
+        self.input(slot).or_else(|_| Ok(self.maker(slot)?.results[0]))
+    }
+
+    /// The type of a slot that is the result of that op for those slots, which are defined before it.
+    fn made_by(&self, result: usize, op: &Op, operands: &[usize]) -> Result<TensorType, String> {
+        let maker = self.maker(result)?;
+        let is_from = maker.operands.iter().map(slot).eq(operands.iter().copied().map(Some));
+        if maker.op != *op || !is_from || operands.iter().any(|&operand| operand >= result) {
+            return Err(format!("%{result} is not `{}` of the slots {operands:?}", op.name()));
+        }
+        Ok(maker.results[0])
+    }
+
+    /// Whether an instruction is that op, and as given.
+    fn has(&self, op: Op, is_one: impl Fn(&Instruction) -> bool) -> bool {
+        self.program.instructions.iter().any(|instruction| instruction.op == op && is_one(instruction))
+    }
+
+    fn uses(&self, slot: usize) -> usize {
+        let instructions = self.program.instructions.iter();
+        let operands = instructions.flat_map(|instruction| &instruction.operands);
+        let is_use = |operand: &&ProgramOperand| **operand == ProgramOperand::Slot(slot);
+        operands.chain(&self.program.outputs).filter(is_use).count()
+    }
+}
+
+fn slot(operand: &ProgramOperand) -> Option<usize> {
+    match *operand {
+        ProgramOperand::Slot(slot) => Some(slot),
+        ProgramOperand::Scalar(_) => None,
+    }
+}

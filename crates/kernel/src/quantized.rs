@@ -1,0 +1,61 @@
+//! Matrix products whose right factor is dequantised: an engine may read the integers instead of floats, of which there are four times
+//! as many bytes.
+
+use kiln_ir::{Instruction, Op, Program, ProgramOperand, QuantizedMatMul};
+
+/// The parts of a region around a matrix product whose right factor is dequantised, perhaps behind views that only permute, reshape
+/// or repeat it; `None` where there is no such product, where there are several products, or where the floats have another use.
+///
+/// ```
+/// use kiln_ir::{DType, Op, Recorder, TensorType};
+/// use kiln_kernel::match_quantized_matmul;
+///
+/// let types = [([2, 6], DType::F32), ([4, 6], DType::I8), ([4, 1], DType::F32)];
+/// let region = Recorder::trace(&types.map(|(shape, dtype)| TensorType::new(shape, dtype)), |inputs| {
+///     let weight = inputs[1].apply(Op::Dequantize, &[&inputs[2]]);
+///     vec![inputs[0].matmul(&weight.transpose())]
+/// });
+/// let found = match_quantized_matmul(&region).expect("the weight is dequantised");
+/// assert_eq!((found.x, found.values, found.scale, found.zero), (0, 1, 2, None));
+/// ```
+pub fn match_quantized_matmul(program: &Program) -> Option<QuantizedMatMul> {
+    if program.instructions.iter().any(|instruction| instruction.results.len() != 1) {
+        return None;
+    }
+    let count = program.inputs.len();
+    let mut products = program.instructions.iter().enumerate().filter(|(_, it)| it.op == Op::MatMul);
+    let (Some((number, product)), None) = (products.next(), products.next()) else { return None };
+    let &[ProgramOperand::Slot(x), ProgramOperand::Slot(right)] = product.operands.as_slice() else {
+        return None;
+    };
+    let mut seen = right;
+    let parts = loop {
+        if uses(program, seen) != 1 {
+            return None;
+        }
+        let Instruction { op, operands, .. } = program.instructions.get(seen.checked_sub(count)?)?;
+        if *op == Op::Dequantize {
+            break operands.as_slice();
+        }
+        let is_view = matches!(op, Op::Permute(_) | Op::Reshape(_) | Op::Broadcast(_));
+        let &[ProgramOperand::Slot(before)] = operands.as_slice() else { return None };
+        if !is_view || before >= seen {
+            return None;
+        }
+        seen = before;
+    };
+    let (values, scale, zero) = match *parts {
+        [ProgramOperand::Slot(values), ProgramOperand::Slot(scale)] => (values, scale, None),
+        [ProgramOperand::Slot(values), ProgramOperand::Slot(scale), ProgramOperand::Slot(zero)] => {
+            (values, scale, Some(zero))
+        }
+        _ => return None,
+    };
+    Some(QuantizedMatMul { product: count + number, x, dequantized: seen, values, scale, zero })
+}
+
+/// How often a slot is an operand or an output.
+fn uses(program: &Program, slot: usize) -> usize {
+    let operands = program.instructions.iter().flat_map(|instruction| &instruction.operands);
+    operands.chain(&program.outputs).filter(|&&operand| operand == ProgramOperand::Slot(slot)).count()
+}
