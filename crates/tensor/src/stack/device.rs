@@ -15,6 +15,7 @@ impl<D: Clone + fmt::Debug + PartialEq + Send + Sync + 'static> DeviceValue for 
 
 /// Tells the devices of one backend apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DeviceKey {
     /// A device of this machine, by number. Its stacks stay open as long as the process.
     Index(u64),
