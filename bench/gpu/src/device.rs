@@ -1,7 +1,7 @@
 //! The device of the workloads: the GPU that is there, or one that runs nothing.
 
 use kiln::ir::Engine;
-use kiln::{Backend, Cuda, CudaDevice, DType, DeviceKey, Stack};
+use kiln::{Backend, Cuda, CudaDevice, DType, DeviceKey, Stack, with_fusion};
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu as Engines, MemoryConfig};
 use std::sync::{Arc, OnceLock};
 
@@ -37,21 +37,12 @@ impl Backend for Gpu {
         match device {
             GpuDevice::Present => Cuda::<f32, i32>::stack(&CudaDevice::new(0)),
             GpuDevice::Dry => {
-                static STACK: OnceLock<Stack> = OnceLock::new();
                 let open = || {
                     let engine: Arc<dyn Engine> = dry(|_| Ok(Vec::new()));
-                    Stack::new(engine, "cuda:dry", DType::F32, DType::I32).with_fusion()
+                    with_fusion(&Stack::of_device(engine, *device, "cuda:dry", DType::F32, DType::I32))
                 };
-                STACK.get_or_init(open).clone()
+                Stack::opened::<Gpu>(DeviceKey::Index(0), open)
             }
         }
-    }
-
-    fn device(stack: &Stack) -> GpuDevice {
-        if stack.device_name() == "cuda:dry" { GpuDevice::Dry } else { GpuDevice::Present }
-    }
-
-    fn device_key(device: &GpuDevice) -> DeviceKey {
-        (0, u32::from(*device == GpuDevice::Dry))
     }
 }

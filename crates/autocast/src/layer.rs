@@ -4,6 +4,7 @@ use crate::held::{Form, Held};
 use crate::policy::{Precision, lowered, narrows, precision};
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use kiln_ir::{
     Binary, BoxFuture, Caps, DType, Engine, Error, Memory, Op, Operand, OperandType, Operands, Result,
@@ -355,6 +356,10 @@ impl Engine for Autocast {
 
     fn memory(&self) -> Option<&dyn Memory> {
         self.inner.memory()
+    }
+
+    fn explain(&self, value: &Value) -> Option<String> {
+        self.inner.explain(&self.inner_value(value))
     }
 }
 

@@ -85,6 +85,11 @@ impl Forward {
         &self.inner
     }
 
+    /// The engine of tangents, which is the one below unless said otherwise.
+    pub fn tangents(&self) -> &Arc<dyn Engine> {
+        &self.tangents
+    }
+
     /// The same data, changing along `tangent`, a value of the engine of tangents: the inner one, unless said
     /// otherwise. A tangent that `value` carried before is
     /// replaced.

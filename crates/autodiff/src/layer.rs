@@ -8,6 +8,7 @@ use crate::recipe::{Ingredient, Recipe, is_cheap};
 use crate::tracked::{Parts, Tracked};
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
@@ -281,6 +282,10 @@ impl Engine for Autodiff {
 
     fn memory(&self) -> Option<&dyn Memory> {
         self.inner.memory()
+    }
+
+    fn explain(&self, value: &Value) -> Option<String> {
+        self.inner.explain(&self.inner_value(value))
     }
 }
 

@@ -9,8 +9,9 @@
 //! * [`DLManagedTensor`], the one before (`dltensor`).
 //!
 //! ```
+//! use kiln_backends::{Device, Flex};
 //! use kiln_dlpack::{DLManagedTensorVersioned, Managed};
-//! use kiln_tensor::{Device, Flex, Tensor};
+//! use kiln_tensor::Tensor;
 //!
 //! // Out: the elements stay where they are.
 //! let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &Default::default());

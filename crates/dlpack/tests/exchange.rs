@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use half::{bf16, f16};
+use kiln_backends::{Device, Flex};
 use kiln_dlpack::{
     CPU, DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor,
     FLAG_IS_COPIED, FLAG_READ_ONLY, Managed,
 };
-use kiln_tensor::{DType, Device, Flex, Shape, Tensor, TensorData, TensorType};
+use kiln_tensor::{DType, Shape, Tensor, TensorData, TensorType};
 
 /// One tensor of every dtype, of several ranks, some empty.
 fn every_dtype() -> Vec<TensorData> {

@@ -329,4 +329,8 @@ impl Engine for Fusion {
     fn memory(&self) -> Option<&dyn Memory> {
         self.shared.inner.memory()
     }
+
+    fn explain(&self, value: &Value) -> Option<String> {
+        Some(Fusion::explain(self, value))
+    }
 }

@@ -74,6 +74,13 @@ pub trait Engine: Any + Send + Sync {
     fn memory(&self) -> Option<&dyn Memory> {
         None
     }
+
+    /// How the engine computed a value, as text for reading: which kernels, and why they end where they do. `None` where ops
+    /// run one by one. A layer passes on what the engine below says of the value inside. Runs queued ops.
+    fn explain(&self, value: &Value) -> Option<String> {
+        let _ = value;
+        None
+    }
 }
 
 /// The memory of an engine that keeps what is freed for what comes next.

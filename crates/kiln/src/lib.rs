@@ -54,6 +54,7 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
+pub use kiln_backends::*;
 #[cfg(feature = "dlpack")]
 pub use kiln_dlpack as dlpack;
 pub use kiln_ir as ir;
@@ -61,8 +62,13 @@ pub use kiln_ir as ir;
 #[cfg(feature = "ndarray")]
 pub use kiln_ir::ndarray;
 pub use kiln_nn as nn;
-pub use kiln_tensor as tensor;
 pub use kiln_tensor::*;
+
+/// Tensors, and the backends and devices that they are on.
+pub mod tensor {
+    pub use kiln_backends::*;
+    pub use kiln_tensor::*;
+}
 
 #[cfg(feature = "train")]
 pub use kiln_data as data;
@@ -77,7 +83,7 @@ pub use kiln_train as train;
 
 /// Types whose backend is chosen at run time: [`Tensor`](dynamic::Tensor) without a backend parameter.
 pub mod dynamic {
-    pub use kiln_tensor::{Device, Dyn};
+    pub use kiln_backends::{Device, Dyn};
 
     /// A tensor on the backend that its device names at run time.
     pub type Tensor<const D: usize, K = kiln_tensor::Float> = kiln_tensor::Tensor<Dyn, D, K>;
@@ -85,13 +91,14 @@ pub mod dynamic {
 
 /// What most programs use: `use kiln::prelude::*;`.
 pub mod prelude {
+    pub use kiln_backends::{Autocast, Cpu, Device, Dyn, Flex};
+    #[cfg(feature = "cuda")]
+    pub use kiln_backends::{Cuda, CudaDevice};
     pub use kiln_nn::{AutodiffModule, BackendModule, Config, GradientsParams, Module, Param};
     #[cfg(feature = "train")]
     pub use kiln_optim::Optimizer;
     pub use kiln_tensor::{
-        Autocast, Autodiff, AutodiffBackend, Backend, Bool, Cpu, DType, Device, Distribution, Dyn, Flex,
-        Float, Int, Shape, Tensor, TensorData, activation, s,
+        Autodiff, AutodiffBackend, Backend, Bool, DType, Distribution, Float, Int, Shape, Tensor, TensorData,
+        activation, s,
     };
-    #[cfg(feature = "cuda")]
-    pub use kiln_tensor::{Cuda, CudaDevice};
 }

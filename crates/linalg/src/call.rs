@@ -5,7 +5,7 @@ use kiln_ir::infer::broadcast_shapes;
 use kiln_ir::{DType, Error, OperandType, Result, Shape, TensorType, Var};
 use kiln_tensor::{AnyTensor, Stack};
 
-/// A function with its operands, which are on one stack and of one float dtype. Expressions are in `f32` where that is a
+/// A function with its operands, which are of one domain and of one float dtype. Expressions are in `f32` where that is a
 /// 16-bit float.
 pub(crate) struct Call {
     name: &'static str,
@@ -23,17 +23,18 @@ impl Call {
         for (place, operand) in operands.iter().enumerate() {
             call.check(|signature| signature.float(place).map(|_| ()))?;
             call.check(|signature| signature.same_dtype(&call.types[0], operand.ty()))?;
-            call.on_stack(operand)?;
+            call.in_domain(operand)?;
         }
         Ok(call)
     }
 
-    /// An error unless the tensor is on the stack of the call.
-    pub(crate) fn on_stack(&self, tensor: &AnyTensor) -> Result<()> {
-        if tensor.stack().same(&self.stack) {
+    /// An error unless the tensor may meet the operands of the call in one op.
+    pub(crate) fn in_domain(&self, tensor: &AnyTensor) -> Result<()> {
+        if tensor.stack().same_domain(&self.stack) {
             return Ok(());
         }
-        let problem = format!("tensors are on different devices: {:?} and {:?}", self.stack, tensor.stack());
+        let [here, there] = self.stack.told_apart(tensor.stack());
+        let problem = format!("tensors are on different devices: {here} and {there}");
         Err(self.error(problem).hint("move one of them with `to_device`"))
     }
 

@@ -4,8 +4,9 @@
 //! count matrices, and broadcast where two tensors meet.
 //!
 //! ```
+//! use kiln_backends::Flex;
 //! use kiln_linalg::{Side, Triangle, cholesky, eigvalsh, solve};
-//! use kiln_tensor::{Autodiff, Flex, Tensor};
+//! use kiln_tensor::{Autodiff, Tensor};
 //!
 //! type B = Autodiff<Flex>;
 //! let device = Default::default();

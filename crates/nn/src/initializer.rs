@@ -195,7 +195,7 @@ fn transposed(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_tensor::Flex;
+    use kiln_backends::Flex;
 
     fn values<const D: usize>(initializer: Initializer, shape: [usize; D]) -> Vec<f64> {
         initializer.init::<Flex, D>(shape, &Default::default()).val().into_data().to_vec()

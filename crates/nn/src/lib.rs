@@ -4,8 +4,9 @@
 //! of whatever signature suits it:
 //!
 //! ```
+//! use kiln_backends::Flex;
 //! use kiln_nn::{Linear, LinearConfig, Module, Relu};
-//! use kiln_tensor::{Backend, Flex, Tensor};
+//! use kiln_tensor::{Backend, Tensor};
 //!
 //! #[derive(Debug, Module)]
 //! struct Net<B: Backend> {

@@ -2,8 +2,9 @@
 #![deny(warnings)]
 #![allow(missing_docs)]
 
+use kiln_backends::{Device, Dyn, Flex};
 use kiln_nn::*;
-use kiln_tensor::{Autodiff, Backend, Device, Dyn, Flex, Float, Int, Kind, Tensor};
+use kiln_tensor::{Autodiff, Backend, Float, Int, Kind, Tensor};
 use std::fmt::Debug;
 use std::marker::PhantomData;
 

@@ -1,10 +1,11 @@
 //! Modules as functions of their parameters, under transforms.
 
+use kiln_backends::{Device, Dyn, Flex};
 use kiln_nn::*;
 use kiln_tensor::transform::{
     VmapOptions, grad, hessian_vector_product, jvp, value_and_grad_with_aux, vmap, vmap_with,
 };
-use kiln_tensor::{AnyTensor, Autodiff, Backend, Device, Dyn, Flex, Float, Forward, Tensor, Vmap};
+use kiln_tensor::{AnyTensor, Autodiff, Backend, Float, Forward, Tensor, Vmap};
 
 type A = Autodiff<Flex>;
 

@@ -1,8 +1,9 @@
 //! Layers and losses give what PyTorch gives, forward and backward, in every case of the goldens that they cover.
 
+use kiln_backends::Flex;
 use kiln_nn::loss::{CrossEntropyLoss, MseLoss, Reduction};
 use kiln_nn::*;
-use kiln_tensor::{AnyTensor, Autodiff, DType, Flex, Int, Kind, Tensor, TensorData, TensorType};
+use kiln_tensor::{AnyTensor, Autodiff, DType, Int, Kind, Tensor, TensorData, TensorType};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::path::PathBuf;

@@ -1,8 +1,9 @@
 //! Layers beyond what the goldens hold: shapes, modes, paddings and mistakes.
 
+use kiln_backends::{Device, Dyn, Flex};
 use kiln_nn::loss::{CrossEntropyLoss, CrossEntropyLossConfig, MseLoss, Reduction};
 use kiln_nn::*;
-use kiln_tensor::{Autodiff, Backend, Device, Distribution, Dyn, Flex, Int, Tensor};
+use kiln_tensor::{Autodiff, Backend, Distribution, Int, Tensor};
 
 type B = Autodiff<Flex>;
 

@@ -1,8 +1,9 @@
 //! Parameters, visitors, gradients and devices.
 
+use kiln_backends::{Device, Dyn, Flex};
 use kiln_ir::Binary;
 use kiln_nn::*;
-use kiln_tensor::{Autodiff, Backend, DType, Device, Dyn, Flex, Tensor};
+use kiln_tensor::{Autodiff, Backend, DType, Tensor};
 
 type B = Autodiff<Flex>;
 
@@ -38,7 +39,7 @@ fn a_visitor_owns_the_value_and_returns_the_next() {
     let id = module.weight.id();
     module.map_parameters(|path, parameter| {
         assert!(parameter.value.value().is_unique(), "{path} is shared");
-        assert!(parameter.value.stack().autodiff().is_none(), "{path} is tracked");
+        assert!(parameter.value.stack().inner().is_none(), "{path} is tracked");
         parameter.map(|value| value.binary_scalar(Binary::Mul, 2.0).unwrap())
     });
     let after = module.weight.to_data().to_vec::<f32>();

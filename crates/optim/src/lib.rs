@@ -3,9 +3,10 @@
 //! An [`Optimizer`] takes a model and its gradients and gives the model back, one step better:
 //!
 //! ```
+//! use kiln_backends::Flex;
 //! use kiln_nn::{GradientsParams, Module, Param};
 //! use kiln_optim::{AdamConfig, Optimizer};
-//! use kiln_tensor::{Autodiff, Backend, Flex, Tensor};
+//! use kiln_tensor::{Autodiff, Backend, Tensor};
 //!
 //! type B = Autodiff<Flex>;
 //!

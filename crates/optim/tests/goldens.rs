@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use kiln_backends::Flex;
 use kiln_nn::{GradientsParams, Module, Param};
 use kiln_optim::{AdamConfig, AdamWConfig, Norm, Optimizer, SgdConfig, clip_grad_norm_with, clip_grad_value};
-use kiln_tensor::{Autodiff, Backend, Flex, Tensor, TensorData};
+use kiln_tensor::{Autodiff, Backend, Tensor, TensorData};
 use safetensors::SafeTensors;
 use serde_json::Value;
 

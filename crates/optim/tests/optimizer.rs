@@ -1,11 +1,12 @@
 //! What holds for every optimizer: groups, frozen parameters, states, mistakes.
 
+use kiln_backends::Flex;
 use kiln_nn::{GradientsParams, Module, Param};
 use kiln_optim::{
     AdamConfig, AdamWConfig, GradientClipping, OptimError, Optimizer, OptimizerState, ParameterGroup,
     SgdConfig, clip_grad_norm, grad_norm,
 };
-use kiln_tensor::{Autodiff, Backend, DType, Flex, Tensor, TensorData};
+use kiln_tensor::{Autodiff, Backend, DType, Tensor, TensorData};
 
 type B = Autodiff<Flex>;
 

@@ -1,11 +1,12 @@
 //! Steps on gradients that are in error change nothing, and are reported with the op, the step and the line.
 
+use kiln_backends::{Device, Dyn};
 use kiln_nn::{GradientsParams, Linear, LinearConfig, Module};
 use kiln_optim::{
     AdamWConfig, GradientClipping, LossScalerConfig, OptimError, Optimizer, OptimizerState, SgdConfig,
 };
 use kiln_reference::Reference;
-use kiln_tensor::{Backend, Device, Dyn, Int, Tensor, TensorData, loss};
+use kiln_tensor::{Backend, Int, Tensor, TensorData, loss};
 use std::sync::{Arc, Mutex};
 
 const CLASSES: usize = 10;

@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kiln_backends::Flex;
 use kiln_nn::{GradientsParams, Module, Param};
 use kiln_optim::{Optimizer, Sgd, SgdConfig};
 use kiln_store::{Checkpoint, TrainingState};
-use kiln_tensor::{Autodiff, Backend, Flex, Tensor};
+use kiln_tensor::{Autodiff, Backend, Tensor};
 
 type B = Autodiff<Flex>;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;

@@ -47,10 +47,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// replaced or deleted meanwhile. Folders have one writer at a time; readers wait for nobody.
 ///
 /// ```no_run
+/// # use kiln_backends::Flex;
 /// # use kiln_nn::{Linear, LinearConfig};
 /// # use kiln_optim::AdamConfig;
 /// # use kiln_store::{Checkpoint, TrainingState};
-/// # use kiln_tensor::{Autodiff, Flex};
+/// # use kiln_tensor::Autodiff;
 /// # let device = Default::default();
 /// # let mut model: Linear<Autodiff<Flex>> = LinearConfig::new(2, 2).init(&device);
 /// # let mut optimizer = AdamConfig::new().init()?;
@@ -80,9 +81,9 @@ pub struct Checkpoint {
 /// locked.
 ///
 /// ```
+/// # use kiln_backends::Flex;
 /// # use kiln_nn::{Linear, LinearConfig};
 /// # use kiln_store::{Checkpoint, CheckpointWriter, StoreError, TrainingState};
-/// # use kiln_tensor::Flex;
 /// # let folder = std::env::temp_dir().join(format!("kiln-writer-{}", std::process::id()));
 /// # let model: Linear<Flex> = LinearConfig::new(2, 2).init(&Default::default());
 /// let mut writer = CheckpointWriter::open(folder.join("last"))?;

@@ -6,9 +6,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kiln_tensor::{
-    AnyTensor, DType, Elements, MappedFile, Shape, SharedBytes, Stack, TensorData, TensorType,
-};
+use kiln_backends::MappedFile;
+use kiln_tensor::{AnyTensor, DType, Elements, Shape, SharedBytes, Stack, TensorData, TensorType};
 
 use crate::atomic::write_file;
 use crate::error::{Result, StoreError};
@@ -144,8 +143,9 @@ impl TensorFile {
     /// otherwise they are copied.
     ///
     /// ```
+    /// use kiln_backends::Device;
     /// use kiln_store::{TensorFile, save_tensors};
-    /// use kiln_tensor::{Device, TensorData};
+    /// use kiln_tensor::TensorData;
     ///
     /// # let folder = std::env::temp_dir().join(format!("kiln-store-load-{}", std::process::id()));
     /// # std::fs::create_dir_all(&folder)?;

@@ -4,9 +4,10 @@
 //! Parameters have the names and layouts of PyTorch, so files go both ways.
 //!
 //! ```
+//! use kiln_backends::Flex;
 //! use kiln_nn::{Module, Param};
 //! use kiln_store::{load_module, save_module};
-//! use kiln_tensor::{Backend, Flex, Tensor};
+//! use kiln_tensor::{Backend, Tensor};
 //!
 //! #[derive(Debug, Module)]
 //! struct Line<B: Backend> {

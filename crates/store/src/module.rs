@@ -52,9 +52,9 @@ pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<Str
 /// process by a signal (`SIGBUS`) at the next read of the missing part. Where that may happen, copy:
 ///
 /// ```no_run
+/// # use kiln_backends::Flex;
 /// # use kiln_nn::{Linear, LinearConfig};
 /// # use kiln_store::{LoadOptions, load_module_with};
-/// # use kiln_tensor::Flex;
 /// # let model: Linear<Flex> = LinearConfig::new(2, 2).init(&Default::default());
 /// let (model, _) = load_module_with(model, "shared.safetensors", &LoadOptions::new().copy(true))?;
 /// # Ok::<(), kiln_store::StoreError>(())

@@ -6,10 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use kiln_backends::Flex;
 use kiln_nn::{GradientsParams, Module, Param};
 use kiln_optim::{Adam, AdamConfig, Optimizer};
 use kiln_store::{Checkpoint, CheckpointWriter, StoreError, TrainingState};
-use kiln_tensor::{Autodiff, Backend, Flex, Tensor};
+use kiln_tensor::{Autodiff, Backend, Tensor};
 use tempfile::TempDir;
 
 type B = Autodiff<Flex>;

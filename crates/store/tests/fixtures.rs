@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use kiln_backends::Flex;
 use kiln_nn::{Module, Param};
 use kiln_optim::{AdamConfig, Optimizer};
 use kiln_store::Checkpoint;
-use kiln_tensor::{Autodiff, Backend, Flex, Tensor, TensorData};
+use kiln_tensor::{Autodiff, Backend, Tensor, TensorData};
 
 type B = Autodiff<Flex>;
 

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kiln_backends::{Device, Flex};
 use kiln_nn::{Module, Param};
 use kiln_store::{
     LoadOptions, StoreError, TensorFile, load_module, load_module_with, save_module, save_tensors,
 };
-use kiln_tensor::{AnyTensor, Autodiff, Backend, DType, Device, Flex, Tensor, TensorData, UpdateMode};
+use kiln_tensor::{AnyTensor, Autodiff, Backend, DType, Tensor, TensorData, UpdateMode};
 use tempfile::TempDir;
 
 /// More than a file must have to be mapped.

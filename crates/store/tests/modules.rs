@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use kiln_backends::{Device, Dyn, Flex};
 use kiln_nn::{GradientsParams, Module, Param};
 use kiln_optim::{AdamConfig, Optimizer, SgdConfig};
 use kiln_store::{
     Checkpoint, DTypePolicy, LoadOptions, TensorFile, TrainingState, load_module, load_module_into,
     load_module_with, load_optimizer, save_module, save_module_with, save_optimizer, save_tensors,
 };
-use kiln_tensor::{
-    Autodiff, AutodiffBackend, Backend, DType, Device, Distribution, Dyn, Flex, Int, Tensor, TensorData,
-};
+use kiln_tensor::{Autodiff, AutodiffBackend, Backend, DType, Distribution, Int, Tensor, TensorData};
 use tempfile::TempDir;
 
 type B = Autodiff<Flex>;

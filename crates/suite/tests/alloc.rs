@@ -1,6 +1,7 @@
 //! How many allocations an eager op makes: one for the elements, one for the value.
 
-use kiln_tensor::{Flex, Tensor};
+use kiln_backends::Flex;
+use kiln_tensor::Tensor;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

@@ -1,6 +1,7 @@
 //! Mixed precision: every case in `bf16` against the reference in `f32`, gradients against those in `f32`, and training.
 
 use kiln_autocast::{Autocast as Layer, LowPrecision, Precision, precision};
+use kiln_backends::{Autocast, AutocastFloat, Cpu, Flex};
 use kiln_ir::{DType, Engine, TensorData};
 use kiln_nn::{GradientsParams, Linear, LinearConfig, Module};
 use kiln_optim::{AdamWConfig, LossScalerConfig, Optimizer};
@@ -11,8 +12,7 @@ use kiln_suite::engines::{CPU_ONE, FUSED_ONE, Neighbours, Tracked};
 use kiln_suite::fill::epsilon;
 use kiln_suite::run::{Summary, finish};
 use kiln_tensor::{
-    Autocast, AutocastFloat, Autodiff, AutodiffBackend, Backend, Cpu, Distribution, Flex, Tensor, activation,
-    bf16, f16, loss, module,
+    Autodiff, AutodiffBackend, Backend, Distribution, Tensor, activation, bf16, f16, loss, module,
 };
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //!
 //! What cannot be run is printed with the reason: run with `--nocapture` to see the list.
 
+use kiln_backends::Device;
 use kiln_reference::Reference;
-use kiln_tensor::Device;
 use std::sync::Arc;
 
 fn devices() -> [(&'static str, Device); 3] {

@@ -2,9 +2,10 @@
 //!
 //! One test in this program, so that nothing else allocates while it measures.
 
+use kiln_backends::{Cpu, Flex};
 use kiln_nn::{GradientsParams, Linear, LinearConfig, Module, Relu};
 use kiln_optim::{AdamConfig, Optimizer};
-use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Cpu, Distribution, Flex, Int, Tensor};
+use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Distribution, Int, Tensor};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
 

@@ -2,9 +2,10 @@
 //!
 //! One test in this program, since the numbers are those of the process.
 
+use kiln_backends::{Cpu, Flex};
 use kiln_nn::{GradientsParams, Linear, LinearConfig, Module, Relu};
 use kiln_optim::{Adam, AdamConfig, Optimizer};
-use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Cpu, Distribution, Flex, Int, Tensor};
+use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Distribution, Int, Tensor};
 
 #[derive(Debug, Module)]
 struct Net<B: Backend> {

@@ -65,7 +65,8 @@ use kiln_ir::Value;
 /// at run time work with them.
 ///
 /// ```
-/// use kiln_tensor::{AnyTensor, DType, Device, TensorData};
+/// use kiln_backends::Device;
+/// use kiln_tensor::{AnyTensor, DType, TensorData};
 ///
 /// let x = AnyTensor::from_data(TensorData::from([[1.0f32, 2.0], [3.0, 4.0]]), &Device::cpu());
 /// let y = x.clone().matmul(x)?.cast(DType::F64)?;

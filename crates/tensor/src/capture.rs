@@ -41,7 +41,7 @@ pub fn capture(
     let wrap = |value: Value| AnyTensor::new(stack.clone(), value);
     let inputs: Vec<AnyTensor> = recorder.inputs().into_iter().map(wrap).collect();
     let outputs = f(&inputs)?;
-    if let Some(other) = outputs.iter().find(|output| !output.stack().same(&stack)) {
+    if let Some(other) = outputs.iter().find(|output| !output.stack().same_domain(&stack)) {
         let problem = format!("a result is on {:?} and does not depend on the inputs", other.stack());
         return Err(Error::type_error("capture", problem, &[other.ty().into()])
             .hint("make it from the inputs, or give the tensors it is made of as inputs"));
@@ -76,7 +76,7 @@ impl Captured {
                 Error::type_error("capture", problem, &types).hint("capture the function for these types")
             );
         };
-        inputs.iter().try_for_each(|input| first.on_same_stack("capture", input))?;
+        inputs.iter().try_for_each(|input| first.in_same_domain("capture", input))?;
         let stack = first.stack();
         let constants = self.constants.iter().map(|data| stack.engine().write(data.clone()));
         let values = inputs.iter().map(|input| input.value().clone()).chain(constants).collect();

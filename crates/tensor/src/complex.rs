@@ -14,7 +14,8 @@ use core::ops::{Add, Div, Mul, Neg, Sub};
 /// calls the conjugate Wirtinger gradient.
 ///
 /// ```
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let real = |x: [f32; 2]| Tensor::<Flex, 1>::from_floats(x, &Default::default());
 /// let z = Complex::new(real([3.0, 0.0]), real([4.0, 1.0]));
@@ -56,7 +57,8 @@ impl<B: Backend, const D: usize> Complex<B, D> {
     /// The tensor of a last axis of length 2, real and imaginary part; `D2` is `D + 1`.
     ///
     /// ```
-    /// use kiln_tensor::{Complex, Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Complex, Tensor};
     ///
     /// let pairs = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
     /// let z: Complex<Flex, 1> = Complex::from_interleaved(pairs);
@@ -119,7 +121,8 @@ impl<B: Backend, const D: usize> Complex<B, D> {
     /// Applies a function to both parts: what only moves elements (`reshape`, `slice`, `permute`, `cat`) or is linear.
     ///
     /// ```
-    /// use kiln_tensor::{Complex, Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Complex, Tensor};
     ///
     /// let z = Complex::from_real(Tensor::<Flex, 2>::ones([2, 3], &Default::default()));
     /// let flat: Complex<Flex, 1> = z.each(|part| part.reshape([6]));
@@ -168,7 +171,8 @@ impl<B: Backend, const D: usize> Complex<B, D> {
     /// When inner or batch sizes differ, or with fewer than two axes.
     ///
     /// ```
-    /// use kiln_tensor::{Complex, Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Complex, Tensor};
     ///
     /// let one = Tensor::<Flex, 2>::ones([1, 1], &Default::default());
     /// let i = Complex::new(one.zeros_like(), one);

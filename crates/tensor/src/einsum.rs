@@ -40,7 +40,8 @@ use kiln_ir::OperandType;
 /// The dtype of the operands is that of the output; 8-bit integers are summed as `i32` and wrap.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, einsum};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, einsum};
 ///
 /// let device = Default::default();
 /// let a = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &device);
@@ -69,7 +70,8 @@ impl AnyTensor {
     /// Sums of products of tensors of any ranks. See [`einsum`].
     ///
     /// ```
-    /// use kiln_tensor::{AnyTensor, Device, TensorData};
+    /// use kiln_backends::Device;
+    /// use kiln_tensor::{AnyTensor, TensorData};
     ///
     /// let x = AnyTensor::from_data(TensorData::from([[1.0f32, 2.0], [3.0, 4.0]]), &Device::cpu());
     /// let columns = AnyTensor::einsum("ij->j", [x])?;
@@ -98,7 +100,7 @@ fn evaluate(text: &str, operands: Vec<AnyTensor>) -> Result<AnyTensor> {
 fn check_dtypes(operands: &[AnyTensor]) -> Result<()> {
     let Some(first) = operands.first() else { return Ok(()) };
     for other in operands {
-        first.on_same_stack("einsum", other)?;
+        first.in_same_domain("einsum", other)?;
         let types = [first.ty().into(), other.ty().into()];
         if other.dtype().is_bool() {
             return Err(Error::type_error("einsum", "needs numbers", &types).hint("cast `bool` operands"));

@@ -1,12 +1,13 @@
-//! Tensors as programs use them: typed by backend, rank and kind, over the engines of Kiln.
+//! Tensors as programs use them: typed by backend, rank and kind, over engines that run ops.
 //!
 //! [`Tensor<B, D, K>`](Tensor) has three parameters. `B` is a [`Backend`], a zero-sized marker that names a stack of
-//! engines ([`Flex`], [`Autodiff<Flex>`](Autodiff), [`Dyn`]); `D` is the number of axes; `K` is the kind of the
+//! engines (`Flex`, [`Autodiff<Flex>`](Autodiff), `Dyn`; the crate `kiln-backends` has them); `D` is the number of axes; `K` is the kind of the
 //! elements: [`Float`] (the default), [`Int`] or [`Bool`]. All work happens in one non-generic type,
 //! [`AnyTensor`]: a method of `Tensor` is one inlined call, so programs that use tensors compile fast.
 //!
 //! ```
-//! use kiln_tensor::{Autodiff, Distribution, Flex, Tensor};
+//! use kiln_backends::Flex;
+//! use kiln_tensor::{Autodiff, Distribution, Tensor};
 //!
 //! type B = Autodiff<Flex>;
 //! let device = Default::default();
@@ -36,9 +37,6 @@ mod axis;
 mod backend;
 mod capture;
 mod complex;
-#[cfg(feature = "cuda")]
-mod cuda;
-mod device;
 mod einsum;
 mod functions;
 mod kind;
@@ -55,24 +53,17 @@ pub mod transform;
 pub use any::{AnyComplex, AnyTensor, Interpolation, PadMode, Recovered, ScatterReduction, UniqueAny};
 pub use axis::{Axis, AxisList};
 pub use backend::{
-    Autocast, AutocastFloat, Autodiff, AutodiffBackend, Backend, BalancedCheckpointing,
-    CheckpointingStrategy, Cpu, Dyn, Flex, Forward, ForwardBackend, Fusion, NoCheckpointing, Vmap,
-    VmapBackend,
+    Autodiff, AutodiffBackend, Backend, BalancedCheckpointing, CheckpointingStrategy, Forward,
+    ForwardBackend, NoCheckpointing, Vmap, VmapBackend,
 };
 pub use capture::{Captured, capture};
 pub use complex::Complex;
-#[cfg(feature = "cuda")]
-pub use cuda::{Cuda, CudaDevice, FloatElement, IntElement};
-pub use device::{CpuDevice, Device, DeviceKey, FlexDevice};
 pub use einsum::{EinsumOperand, EinsumOperands, EinsumPath, EinsumStep, einsum};
 pub use functions::{activation, fft, float8, grid, linalg, loss, module, quantize, signal, stats};
 pub use half::{bf16, f16};
-pub use kiln_autocast::LowPrecision;
 pub use kiln_autodiff::Checkpointing;
 #[cfg(feature = "std")]
 pub use kiln_autodiff::no_grad;
-#[cfg(feature = "std")]
-pub use kiln_cpu::MappedFile;
 pub use kiln_ir::{
     Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, MemoryUse, OperandType, Result,
     ResultTypes, Scalar, Shape, SharedBytes, TensorData, TensorType, UpdateMode, Var,
@@ -81,9 +72,9 @@ pub use kind::{Bool, Float, Int, Kind, Numeric};
 pub use named::{At, AxisName, AxisNames, Has, NamedTensor};
 pub use number::Number;
 pub use print::{PrintOptions, print_options, set_print_options};
-pub use random::Distribution;
+pub use random::{Distribution, HOST_KERNELS, HostKernel};
 pub use slice::SliceArg;
 #[cfg(feature = "std")]
 pub use special::register_special_functions;
-pub use stack::Stack;
+pub use stack::{DeviceKey, DeviceValue, DomainId, Stack};
 pub use tensor::{Gradients, NodeId, ReshapeArgs, Tensor, Unique, checkpoint};

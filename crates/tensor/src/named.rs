@@ -19,7 +19,8 @@ use core::marker::PhantomData;
 /// another axis, does not compile. Names cost nothing when the program runs.
 ///
 /// ```
-/// use kiln_tensor::{Flex, NamedTensor, Tensor, axes};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{NamedTensor, Tensor, axes};
 ///
 /// axes!(Batch, Query, Key, Dim);
 ///
@@ -45,7 +46,8 @@ use core::marker::PhantomData;
 /// those about the names of two tensors together.
 ///
 /// ```compile_fail
-/// use kiln_tensor::{Flex, NamedTensor, Tensor, axes};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{NamedTensor, Tensor, axes};
 ///
 /// axes!(Batch, Seq, Model);
 /// let x: NamedTensor<Flex, (Batch, Model)> = NamedTensor::new(Tensor::<Flex, 2>::ones([2, 3], &Default::default()));
@@ -53,7 +55,8 @@ use core::marker::PhantomData;
 /// ```
 ///
 /// ```compile_fail
-/// use kiln_tensor::{Flex, NamedTensor, Tensor, axes};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{NamedTensor, Tensor, axes};
 ///
 /// axes!(Batch, Seq, Model);
 /// let x: NamedTensor<Flex, (Batch, Model)> = NamedTensor::new(Tensor::<Flex, 2>::ones([2, 3], &Default::default()));
@@ -61,7 +64,8 @@ use core::marker::PhantomData;
 /// ```
 ///
 /// ```compile_fail
-/// use kiln_tensor::{Flex, NamedTensor, Tensor, axes};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{NamedTensor, Tensor, axes};
 ///
 /// axes!(Batch, Seq, Model);
 /// let x: NamedTensor<Flex, (Batch, Model)> = NamedTensor::new(Tensor::<Flex, 3>::ones([2, 3, 4], &Default::default()));
@@ -126,7 +130,8 @@ impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
     /// Applies a function that keeps the axes: of each element, or along one of them.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, NamedTensor, Tensor, axes};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{NamedTensor, Tensor, axes};
     ///
     /// axes!(Batch, Model);
     /// let x: NamedTensor<Flex, (Batch, Model)> = NamedTensor::new(Tensor::<Flex, 2>::ones([2, 3], &Default::default()));
@@ -141,7 +146,8 @@ impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
     /// Another name for an axis.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, NamedTensor, Tensor, axes};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{NamedTensor, Tensor, axes};
     ///
     /// axes!(Batch, Query, Key);
     /// let x: NamedTensor<Flex, (Batch, Query)> = NamedTensor::new(Tensor::<Flex, 2>::ones([2, 3], &Default::default()));
@@ -162,7 +168,8 @@ impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
     /// The same axes in the order of another list of names.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, NamedTensor, Tensor, axes};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{NamedTensor, Tensor, axes};
     ///
     /// axes!(Batch, Seq, Head);
     /// let x: NamedTensor<Flex, (Batch, Seq, Head)> = NamedTensor::new(Tensor::<Flex, 3>::ones([2, 3, 4], &Default::default()));
@@ -182,7 +189,8 @@ impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
     /// the names that are new. `expand` and operators repeat those.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, NamedTensor, Tensor, axes};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{NamedTensor, Tensor, axes};
     ///
     /// axes!(Batch, Seq, Head);
     /// let x: NamedTensor<Flex, (Head, Batch)> = NamedTensor::new(Tensor::<Flex, 2>::ones([4, 2], &Default::default()));

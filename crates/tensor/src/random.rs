@@ -10,8 +10,9 @@
 //!   numbers are independent, as in [JAX](https://docs.jax.dev/en/latest/jax.random.html).
 //!
 //! ```
+//! use kiln_backends::Flex;
 //! use kiln_tensor::random::Key;
-//! use kiln_tensor::{Distribution, Flex, Tensor};
+//! use kiln_tensor::{Distribution, Tensor};
 //!
 //! let device = Default::default();
 //! let keys = Key::new(42).split(2);
@@ -28,6 +29,7 @@ pub(crate) mod sample;
 pub(crate) mod weights;
 
 pub use distribution::Distribution;
+pub use weights::{HOST_KERNELS, HostKernel};
 
 use alloc::vec::Vec;
 use kiln_ir::philox;
@@ -54,7 +56,8 @@ impl Key {
     /// The next key of a device or a stack.
     ///
     /// ```
-    /// use kiln_tensor::{Device, random::Key};
+    /// use kiln_backends::Device;
+    /// use kiln_tensor::random::Key;
     ///
     /// let device = Device::cpu();
     /// assert_ne!(Key::next(&device), Key::next(&device));

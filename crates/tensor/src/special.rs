@@ -190,7 +190,7 @@ impl AnyTensor {
     }
 
     pub(crate) fn special_pair(self, function: &'static Binary, other: AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack(function.name, &other)?;
+        self.in_same_domain(function.name, &other)?;
         let op = Op::Custom(Custom::new(function));
         let (a, b) = AnyTensor::matched(&op, self, other)?;
         a.apply_with(&op, [b.into_value().into()])

@@ -1,121 +1,168 @@
 //! Engine stacks: what a backend and a device open.
 
+mod device;
+mod domain;
+mod registry;
+
+pub use device::{DeviceKey, DeviceValue};
+pub use domain::DomainId;
+
 use crate::{DType, random::KeyStream};
-use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use core::any::TypeId;
+use core::any::Any;
 use core::fmt;
-use kiln_autocast::Autocast as AutocastLayer;
+use device::OpenDevice;
+use domain::Domain;
 use kiln_autodiff::{Autodiff as AutodiffLayer, Forward as ForwardLayer};
-use kiln_fusion::Fusion as FusionLayer;
 use kiln_ir::{Engine, Memory, Value};
 use kiln_vmap::Vmap as VmapLayer;
-use spin::{Mutex, Once};
 
-/// An opened stack of engines: a device's engine with the layers of a backend around it. Cheap to clone.
+/// An opened stack of engines for a device: the device's engine with the layers of a backend around it. Cheap to clone.
 ///
-/// Every tensor holds its stack, so ops need no global look-up. Stacks are opened once per backend and device and
-/// live as long as the process.
+/// Every tensor holds its stack, so ops need no global look-up.
+///
+/// * **Device.** A stack and the layers over it share one device: a [typed value](Stack::device), a name and a
+///   [stream of keys](Stack::keys).
+/// * **Domain.** Values of stacks of one [domain](Stack::domain) may be operands of one op. Every opened stack is a domain
+///   of its own; [`with_device`](Stack::with_device) gives a stack of the same domain for another device.
+/// * **Layers.** [`layered`](Stack::layered) puts a layer around a stack, [`find`](Stack::find) gives a layer or engine of
+///   a stack by its type.
+/// * **Lifetime.** [`opened`](Stack::opened) keeps stacks of local devices as long as the process, with the layers put
+///   on them. Any other stack lives as long as a tensor or a handle holds it.
 #[derive(Clone)]
 pub struct Stack(Arc<Inner>);
 
 struct Inner {
+    /// The outermost engine, which is the domain's.
     engine: Arc<dyn Engine>,
-    device_name: String,
-    float: DType,
-    int: DType,
-    keys: KeyStream,
-    layer: Layer,
+    domain: Arc<Domain>,
+    device: Arc<OpenDevice>,
     below: Option<Stack>,
-    /// The stacks of this one with a layer around it, once asked for.
-    with_forward: Once<Stack>,
-    with_vmap: Once<Stack>,
-}
-
-/// The outermost layer of a stack.
-enum Layer {
-    /// There is none: the engine of a device.
-    None,
-    Autodiff(Arc<AutodiffLayer>),
-    /// Its tangents may be batches.
-    Forward(Arc<ForwardLayer>, Arc<VmapLayer>),
-    Vmap(Arc<VmapLayer>),
-    Fusion(Arc<FusionLayer>),
-    Autocast(Arc<AutocastLayer>),
 }
 
 impl Stack {
-    /// A stack of a device's engine alone. `float` and `int` are the dtypes of new tensors.
+    /// A stack of an engine alone, on a device without a value of its own. `float` and `int` are the dtypes of new tensors.
     pub fn new(engine: Arc<dyn Engine>, device_name: &str, float: DType, int: DType) -> Stack {
-        Stack(Arc::new(Inner {
-            engine,
-            device_name: device_name.into(),
-            float,
-            int,
-            keys: KeyStream::default(),
-            layer: Layer::None,
-            below: None,
-            with_forward: Once::new(),
-            with_vmap: Once::new(),
-        }))
+        Stack::of_device(engine, (), device_name, float, int)
     }
 
-    /// This stack with automatic differentiation around it.
+    /// A stack of a device's engine alone. `device` is the value that [`device`](Stack::device) gives; `float` and `int` are
+    /// the dtypes of new tensors.
+    pub fn of_device(
+        engine: Arc<dyn Engine>,
+        device: impl DeviceValue,
+        device_name: &str,
+        float: DType,
+        int: DType,
+    ) -> Stack {
+        let domain = Domain::new(engine, String::new(), [float, int]);
+        domain.stack(&Arc::new(OpenDevice::new(device, device_name)), None)
+    }
+
+    /// The stack that was opened before for a backend's device, or the one that `open` makes. `B` is the type of the backend,
+    /// `key` tells its devices apart.
+    ///
+    /// Stacks of local devices ([`DeviceKey::Index`]) live as long as the process, and so do the layers put on them. Those of
+    /// devices elsewhere ([`DeviceKey::Url`]) are dropped with the last tensor or handle, and opened again by the next use.
+    pub fn opened<B: 'static>(key: DeviceKey, open: impl FnOnce() -> Stack) -> Stack {
+        registry::opened::<B>(key, open)
+    }
+
+    /// As [`opened`](Stack::opened), for a kind of device that has a name instead of a type.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn try_opened(
+        kind: &str,
+        key: DeviceKey,
+        open: impl FnOnce() -> crate::Result<Stack>,
+    ) -> crate::Result<Stack> {
+        registry::try_opened(kind, key, open)
+    }
+
+    /// This stack with a layer around it. `wrap` makes the layer from the outermost engine; it is not called where a layer of
+    /// the same type with equal settings is on the [domain](Stack::domain) already: repeated calls give the same stack, and
+    /// calls on stacks of one domain give stacks of one domain.
+    ///
+    /// The label is for messages, as in "`label` over cpu"; a layer that changes no value may have an empty one, which is left
+    /// out.
+    ///
+    /// ```
+    /// use kiln_autodiff::{Autodiff, Checkpointing};
+    /// use kiln_reference::Reference;
+    /// use kiln_tensor::{DType, Stack};
+    /// use std::sync::Arc;
+    ///
+    /// let stack = Stack::new(Arc::new(Reference::new()), "reference", DType::F32, DType::I32);
+    /// let wrap = |engine| Arc::new(Autodiff::new(engine, Checkpointing::Balanced));
+    /// let layered = stack.layered("autodiff", Checkpointing::Balanced, wrap);
+    /// assert_eq!(format!("{layered:?}"), "autodiff over reference");
+    /// assert_eq!(layered, stack.layered("autodiff", Checkpointing::Balanced, wrap));
+    /// assert!(layered.outermost::<Autodiff>().is_some() && layered.find::<Reference>().is_some());
+    /// ```
+    #[must_use]
+    pub fn layered<L: Engine, S: PartialEq + Send + Sync + 'static>(
+        &self,
+        label: &str,
+        settings: S,
+        wrap: impl FnOnce(Arc<dyn Engine>) -> Arc<L>,
+    ) -> Stack {
+        self.0.domain.layered(label, settings, wrap).stack(&self.0.device, Some(self))
+    }
+
+    /// This stack with automatic differentiation around it. Repeated calls give the same stack.
     #[must_use]
     pub fn with_autodiff(&self, checkpointing: crate::Checkpointing) -> Stack {
-        let layer = Arc::new(AutodiffLayer::new(self.0.engine.clone(), checkpointing));
-        self.layered(layer.clone(), Layer::Autodiff(layer))
+        let wrap = |engine| Arc::new(AutodiffLayer::new(engine, checkpointing));
+        self.layered("autodiff", checkpointing, wrap)
     }
 
     /// This stack with forward-mode differentiation around it. Repeated calls give the same stack.
     #[must_use]
     pub fn with_forward(&self) -> Stack {
-        let open = || {
-            let tangents = Arc::new(VmapLayer::new(self.0.engine.clone()));
-            let layer = Arc::new(ForwardLayer::with_tangents_on(self.0.engine.clone(), tangents.clone()));
-            self.layered(layer.clone(), Layer::Forward(layer, tangents))
+        let wrap = |engine: Arc<dyn Engine>| {
+            // Tangents may be batches.
+            let tangents = Arc::new(VmapLayer::new(engine.clone()));
+            Arc::new(ForwardLayer::with_tangents_on(engine, tangents))
         };
-        self.0.with_forward.call_once(open).clone()
+        self.layered("forward", (), wrap)
     }
 
     /// This stack with batching around it. Repeated calls give the same stack.
     #[must_use]
     pub fn with_vmap(&self) -> Stack {
-        let open = || {
-            let layer = Arc::new(VmapLayer::new(self.0.engine.clone()));
-            self.layered(layer.clone(), Layer::Vmap(layer))
-        };
-        self.0.with_vmap.call_once(open).clone()
+        self.layered("vmap", (), |engine| Arc::new(VmapLayer::new(engine)))
     }
 
-    /// This stack with fusion around it: ops are recorded, and neighbours run as one kernel. `KILN_FUSION` in the
-    /// environment switches it (`off`, `on`, `check`).
+    /// A stack of the same domain for another device: the same engine, with the same layers. An equal value gives the
+    /// same device, with the name that it got first.
+    ///
+    /// For engines that stand for several devices. Ops take operands from all of them; the result of an op is on the stack of
+    /// its first operand.
     #[must_use]
-    pub fn with_fusion(&self) -> Stack {
-        let layer = Arc::new(FusionLayer::new(self.0.engine.clone()));
-        self.layered(layer.clone(), Layer::Fusion(layer))
+    pub fn with_device(&self, device: impl DeviceValue, device_name: &str) -> Stack {
+        let mut base = self;
+        while let Some(below) = base.below() {
+            base = below;
+        }
+        let known = base.0.domain.device(&device);
+        self.on(&known.unwrap_or_else(|| Arc::new(OpenDevice::new(device, device_name))))
     }
 
-    /// This stack with mixed precision around it: contractions run in 16 bits.
+    /// The stack of this domain for the device of another stack.
     #[must_use]
-    pub fn with_autocast(&self, precision: crate::LowPrecision) -> Stack {
-        let layer = Arc::new(AutocastLayer::new(self.0.engine.clone(), precision));
-        self.layered(layer.clone(), Layer::Autocast(layer))
+    pub fn with_device_of(&self, other: &Stack) -> Stack {
+        self.on(&other.0.device)
     }
 
-    fn layered(&self, engine: Arc<dyn Engine>, layer: Layer) -> Stack {
-        Stack(Arc::new(Inner {
-            engine,
-            device_name: self.0.device_name.clone(),
-            float: self.0.float,
-            int: self.0.int,
-            keys: KeyStream::default(),
-            layer,
-            below: Some(self.clone()),
-            with_forward: Once::new(),
-            with_vmap: Once::new(),
-        }))
+    fn on(&self, device: &Arc<OpenDevice>) -> Stack {
+        if Arc::ptr_eq(&self.0.device, device) {
+            return self.clone();
+        }
+        let below = self.below().map(|below| below.on(device));
+        self.0.domain.stack(device, below.as_ref())
     }
 
     /// The outermost engine.
@@ -124,74 +171,56 @@ impl Stack {
         &*self.0.engine
     }
 
+    /// The outermost engine, if it is of this type.
+    #[inline]
+    pub fn outermost<L: Engine>(&self) -> Option<&L> {
+        let engine: &dyn Any = self.engine();
+        engine.downcast_ref()
+    }
+
+    /// The outermost of the layers that is of this type; the engine of the device counts too.
+    pub fn find<L: Engine>(&self) -> Option<&L> {
+        self.levels().find_map(Stack::outermost)
+    }
+
     /// The memory that the device's engine keeps account of, if it does.
     pub fn memory(&self) -> Option<&dyn Memory> {
         self.engine().memory()
     }
 
-    /// The name of the device, for messages and printing.
+    /// The device, if its value is of this type.
+    pub fn device<D: DeviceValue>(&self) -> Option<&D> {
+        self.0.device.value()
+    }
+
+    /// The name of the device, for messages and printing. Two devices may have one name.
     pub fn device_name(&self) -> &str {
-        &self.0.device_name
+        self.0.device.name()
+    }
+
+    /// The key under which the device was [opened](Stack::opened); `None` for a device that was not opened by a key.
+    pub fn device_key(&self) -> Option<&DeviceKey> {
+        self.0.device.key()
+    }
+
+    /// Identifies the stacks whose values may be operands of one op.
+    pub fn domain(&self) -> DomainId {
+        self.0.domain.id()
     }
 
     /// The dtype of new float tensors.
     pub fn float_dtype(&self) -> DType {
-        self.0.float
+        self.0.domain.dtypes()[0]
     }
 
     /// The dtype of new integer tensors.
     pub fn int_dtype(&self) -> DType {
-        self.0.int
-    }
-
-    /// The outermost layer, if it is automatic differentiation.
-    pub fn autodiff(&self) -> Option<&Arc<AutodiffLayer>> {
-        match &self.0.layer {
-            Layer::Autodiff(layer) => Some(layer),
-            Layer::None | Layer::Forward(..) | Layer::Vmap(_) | Layer::Fusion(_) | Layer::Autocast(_) => None,
-        }
-    }
-
-    /// The outermost layer, if it is forward-mode differentiation, and the layer of batches whose values its tangents
-    /// are.
-    pub(crate) fn forward(&self) -> Option<(&Arc<ForwardLayer>, &Arc<VmapLayer>)> {
-        match &self.0.layer {
-            Layer::Forward(layer, tangents) => Some((layer, tangents)),
-            Layer::None | Layer::Autodiff(_) | Layer::Vmap(_) | Layer::Fusion(_) | Layer::Autocast(_) => None,
-        }
-    }
-
-    /// The outermost layer, if it is batching.
-    pub(crate) fn vmap(&self) -> Option<&Arc<VmapLayer>> {
-        match &self.0.layer {
-            Layer::Vmap(layer) => Some(layer),
-            Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Fusion(_) | Layer::Autocast(_) => {
-                None
-            }
-        }
-    }
-
-    /// The outermost layer, if it is fusion.
-    pub fn fusion(&self) -> Option<&Arc<FusionLayer>> {
-        match &self.0.layer {
-            Layer::Fusion(layer) => Some(layer),
-            Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Vmap(_) | Layer::Autocast(_) => {
-                None
-            }
-        }
-    }
-
-    /// The outermost layer, if it is mixed precision.
-    pub fn autocast(&self) -> Option<&Arc<AutocastLayer>> {
-        match &self.0.layer {
-            Layer::Autocast(layer) => Some(layer),
-            Layer::None | Layer::Autodiff(_) | Layer::Forward(..) | Layer::Vmap(_) | Layer::Fusion(_) => None,
-        }
+        self.0.domain.dtypes()[1]
     }
 
     /// The stack below automatic differentiation, if that is the outermost layer.
     pub fn inner(&self) -> Option<&Stack> {
-        self.autodiff().and(self.0.below.as_ref())
+        self.outermost::<AutodiffLayer>().and(self.below())
     }
 
     /// The stack below the outermost layer, whichever it is; `None` for the engine of a device.
@@ -199,53 +228,59 @@ impl Stack {
         self.0.below.as_ref()
     }
 
-    /// Whether automatic differentiation by a tape is among the layers: what modules that differ in training ask.
-    pub fn is_differentiated(&self) -> bool {
-        core::iter::successors(Some(self), |stack| stack.below()).any(|stack| stack.autodiff().is_some())
+    /// This stack and those below its layers, from the outermost down.
+    fn levels(&self) -> impl Iterator<Item = &Stack> {
+        core::iter::successors(Some(self), |stack| stack.below())
     }
 
-    /// Whether `other` is this stack, or below one of its layers.
+    /// Whether automatic differentiation by a tape is among the layers: what modules that differ in training ask.
+    pub fn is_differentiated(&self) -> bool {
+        self.find::<AutodiffLayer>().is_some()
+    }
+
+    /// Whether the values of `other` are of this stack's domain, or of the domain below one of its layers.
     pub fn is_at_or_above(&self, other: &Stack) -> bool {
-        core::iter::successors(Some(self), |stack| stack.below()).any(|stack| stack.same(other))
+        self.levels().any(|stack| stack.same_domain(other))
     }
 
     /// Where random ops on this stack get their keys: a device has one stream, which all its layers share.
     pub fn keys(&self) -> &KeyStream {
-        self.below().map_or(&self.0.keys, Stack::keys)
+        self.0.device.keys()
     }
 
     /// The derivative that flows through a value of this stack: `the gradient` of a tape, or `the tangent` of forward mode.
     pub(crate) fn derivative_of(&self, value: &Value) -> Option<&'static str> {
-        match &self.0.layer {
-            Layer::Autodiff(layer) if layer.is_tracked(value) => Some("the gradient"),
-            Layer::Forward(layer, _) if layer.tangent(value).is_some() => Some("the tangent"),
-            // What the layer does not mark is a value of the stack below.
-            Layer::Autodiff(_) | Layer::Forward(..) => self.below()?.derivative_of(value),
-            Layer::None | Layer::Vmap(_) | Layer::Fusion(_) | Layer::Autocast(_) => None,
+        // What a layer does not mark is a value of the stack below.
+        if let Some(layer) = self.outermost::<AutodiffLayer>() {
+            return if layer.is_tracked(value) {
+                Some("the gradient")
+            } else {
+                self.below()?.derivative_of(value)
+            };
         }
+        let layer = self.outermost::<ForwardLayer>()?;
+        if layer.tangent(value).is_some() { Some("the tangent") } else { self.below()?.derivative_of(value) }
     }
 
-    /// A number that tells this stack from every other that is open.
-    pub(crate) fn key(&self) -> crate::DeviceKey {
-        let address = Arc::as_ptr(&self.0) as usize as u64;
-        ((address >> 32) as u32, address as u32)
-    }
-
-    /// Whether both are the same opened stack.
+    /// Whether both are the same opened stack: the same engine and layers for the same device.
     #[inline]
     pub fn same(&self, other: &Stack) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The stack opened before for this backend and device, or the one that `open` makes.
-    pub(crate) fn opened(backend: TypeId, device: crate::DeviceKey, open: impl FnOnce() -> Stack) -> Stack {
-        static OPENED: Mutex<BTreeMap<(TypeId, crate::DeviceKey), Stack>> = Mutex::new(BTreeMap::new());
-        if let Some(stack) = OPENED.lock().get(&(backend, device)) {
-            return stack.clone();
+    /// Whether values of both may be operands of one op.
+    #[inline]
+    pub fn same_domain(&self, other: &Stack) -> bool {
+        self.same(other) || Arc::ptr_eq(&self.0.domain, &other.0.domain)
+    }
+
+    /// This stack and another one as text for a message: with their [domains](Stack::domain) where they are alike otherwise.
+    pub fn told_apart(&self, other: &Stack) -> [String; 2] {
+        let texts = [format!("{self:?}"), format!("{other:?}")];
+        if texts[0] != texts[1] {
+            return texts;
         }
-        // Opened outside the lock: opening a stack opens the stacks below it. Of two threads, the first wins.
-        let stack = open();
-        OPENED.lock().entry((backend, device)).or_insert(stack).clone()
+        [self, other].map(|stack| format!("{stack:?} ({})", stack.domain()))
     }
 }
 
@@ -265,17 +300,12 @@ impl Eq for Stack {}
 
 impl fmt::Debug for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0.layer {
-            // Fusion changes no value: messages need not name it.
-            Layer::None | Layer::Fusion(_) => {}
-            Layer::Autodiff(_) => f.write_str("autodiff over ")?,
-            Layer::Forward(..) => f.write_str("forward over ")?,
-            Layer::Vmap(_) => f.write_str("vmap over ")?,
-            Layer::Autocast(layer) => write!(f, "autocast to {} over ", layer.precision().dtype())?,
+        for stack in self.levels() {
+            match stack.0.domain.label() {
+                "" => {}
+                label => write!(f, "{label} over ")?,
+            }
         }
-        match &self.0.below {
-            Some(below) => fmt::Debug::fmt(below, f),
-            None => f.write_str(&self.0.device_name),
-        }
+        f.write_str(self.device_name())
     }
 }

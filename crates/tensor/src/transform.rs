@@ -14,8 +14,9 @@
 //! | [`vmap`], [`vmap_with`] | the function of a batch | [`Vmap<B>`](crate::Vmap) |
 //!
 //! ```
+//! use kiln_backends::Flex;
 //! use kiln_tensor::transform::{grad, vmap};
-//! use kiln_tensor::{Autodiff, Flex, Tensor, Vmap};
+//! use kiln_tensor::{Autodiff, Tensor, Vmap};
 //!
 //! // The gradient of x³ at 2 …
 //! let cube = |x: Tensor<Autodiff<Flex>, 1>| (&x * &x * &x).sum();
@@ -38,7 +39,7 @@
 //!
 //! **Nesting** stacks the layers in the order of the transforms, the outermost transform lowest: for
 //! `vmap(grad(f))` the argument of `f` is on `Autodiff<Vmap<B>>`, for `grad(|x| vmap(f)(x).sum())` on
-//! `Vmap<Autodiff<B>>`. On [`Dyn`](crate::Dyn) all of these are `Dyn`.
+//! `Vmap<Autodiff<B>>`. On `Dyn` all of these are `Dyn`.
 //!
 //! The transforms and their names are those of [JAX](https://docs.jax.dev/en/latest/automatic-differentiation.html) and
 //! [`torch.func`](https://docs.pytorch.org/docs/stable/func.api.html).
@@ -63,7 +64,7 @@ pub use second::{hessian, hessian_vector_product};
 pub use tree::{Structure, Tree};
 pub use vmap::{VmapOptions, vmap, vmap_with};
 
-use crate::{AnyTensor, AutodiffBackend, Backend, Error, Result, Shape, Stack, TensorType};
+use crate::{AnyTensor, AutodiffBackend, Backend, Checkpointing, Error, Result, Shape, Stack, TensorType};
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Value, Var};
@@ -73,7 +74,7 @@ pub(crate) fn autodiff_above<A: AutodiffBackend>(below: &Stack) -> Stack {
     let stack = A::stack(&<A::InnerBackend as Backend>::device(below));
     // A run-time device is the stack below itself: its layer is found from there.
     let is_above = stack.inner().is_some_and(|inner| inner.same(below));
-    if is_above { stack } else { crate::Device(below.clone()).autodiff().0 }
+    if is_above { stack } else { below.with_autodiff(Checkpointing::None) }
 }
 
 /// The tensors of a tree, in order, and its structure.

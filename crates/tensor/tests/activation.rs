@@ -1,8 +1,7 @@
 //! Activations where careless formulas fail: infinities, far away, NaN, and the places where they bend.
 
-use kiln_tensor::{
-    AnyTensor, Autodiff, DType, Device, Distribution, Flex, Result, Tensor, TensorData, TensorType,
-};
+use kiln_backends::{Device, Flex};
+use kiln_tensor::{AnyTensor, Autodiff, DType, Distribution, Result, Tensor, TensorData, TensorType};
 
 type Function = (&'static str, fn(AnyTensor) -> Result<AnyTensor>);
 
@@ -41,7 +40,7 @@ fn evaluate(function: Function, places: &[f64], dtype: DType) -> (Vec<f64>, Vec<
     let data = TensorData::from(places.to_vec()).convert(dtype);
     let x = AnyTensor::from_data(data, &device).require_grad().unwrap();
     let y = function.1(x.clone()).unwrap_or_else(|error| panic!("{}: {error}", function.0));
-    let sum: Tensor<kiln_tensor::Dyn, 1> = y.clone().sum().unwrap().try_into_tensor().unwrap();
+    let sum: Tensor<kiln_backends::Dyn, 1> = y.clone().sum().unwrap().try_into_tensor().unwrap();
     let gradient = sum.backward().get(&x).expect("a gradient");
     let values = |any: AnyTensor| any.into_data().unwrap().convert(DType::F64).to_vec::<f64>();
     (values(y), values(gradient))
@@ -145,7 +144,7 @@ fn an_infinite_positive_leaves_the_slope_of_prelu_alone() {
     let x = AnyTensor::from_data([f32::INFINITY, -2.0], &device);
     let weight = AnyTensor::from_data([0.5f32], &device).require_grad().unwrap();
     let y = x.prelu(weight.clone()).unwrap();
-    let sum: Tensor<kiln_tensor::Dyn, 1> = y.sum().unwrap().try_into_tensor().unwrap();
+    let sum: Tensor<kiln_backends::Dyn, 1> = y.sum().unwrap().try_into_tensor().unwrap();
     assert_eq!(sum.backward().get(&weight).unwrap().into_data().unwrap().to_vec::<f32>(), [-2.0]);
 }
 
@@ -177,7 +176,7 @@ fn random_slopes_stay_in_range_and_scale_the_gradient() {
     let y = x.clone().rrelu(0.1, 0.3, true).unwrap();
     let values = y.to_data().unwrap().to_vec::<f32>();
     assert!(values.iter().all(|&y| (-0.3..=-0.1).contains(&y)) && values[0] != values[1]);
-    let sum: Tensor<kiln_tensor::Dyn, 1> = y.sum().unwrap().try_into_tensor().unwrap();
+    let sum: Tensor<kiln_backends::Dyn, 1> = y.sum().unwrap().try_into_tensor().unwrap();
     let slope = sum.backward().get(&x).unwrap().into_data().unwrap().to_vec::<f32>();
     assert!(slope.iter().zip(values).all(|(slope, y)| *slope == -y));
 }
@@ -194,7 +193,8 @@ fn a_hard_sample_is_one_hot_with_the_gradient_of_the_soft() {
         assert!(row.iter().all(|&x| x == 0.0 || x == 1.0));
     }
     let weights = AnyTensor::random(ty, Distribution::Default, &device).unwrap();
-    let sum: Tensor<kiln_tensor::Dyn, 1> = y.mul(weights).unwrap().sum().unwrap().try_into_tensor().unwrap();
+    let sum: Tensor<kiln_backends::Dyn, 1> =
+        y.mul(weights).unwrap().sum().unwrap().try_into_tensor().unwrap();
     let gradient = sum.backward().get(&x).unwrap().into_data().unwrap().to_vec::<f32>();
     assert!(gradient.iter().all(|g| g.is_finite()) && gradient.iter().any(|&g| g != 0.0));
     // Along the axis the weights of a softmax change by 0 together.

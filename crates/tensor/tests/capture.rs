@@ -1,6 +1,7 @@
 //! Functions as programs.
 
-use kiln_tensor::{AnyTensor, DType, Device, TensorData, TensorType, capture};
+use kiln_backends::Device;
+use kiln_tensor::{AnyTensor, DType, TensorData, TensorType, capture};
 
 const TY: fn() -> TensorType = || TensorType::new([3], DType::F32);
 

@@ -1,9 +1,10 @@
 //! Corners of single functions: what PyTorch and the mathematics say there, and where Kiln departs from PyTorch.
 
+use kiln_backends::{Cpu, Device, Flex, FlexDevice};
 use kiln_tensor::module::{InterpolateMode, InterpolateOptions, PoolOptions};
 use kiln_tensor::{
-    AnyTensor, Autodiff, Bool, Cpu, DType, Device, Flex, FlexDevice, Int, ScatterReduction, Tensor,
-    TensorData, TensorType, activation, grid, loss, module,
+    AnyTensor, Autodiff, Bool, DType, Int, ScatterReduction, Tensor, TensorData, TensorType, activation,
+    grid, loss, module,
 };
 
 type Grad = Autodiff<Flex>;

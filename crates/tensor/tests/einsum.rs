@@ -1,7 +1,8 @@
 //! `einsum` against loops, its messages, and the order of contractions.
 
+use kiln_backends::{Device, Flex};
 use kiln_tensor::{
-    AnyTensor, Autodiff, DType, Device, EinsumPath, Flex, Int, Shape, Tensor, TensorData, TensorType, einsum,
+    AnyTensor, Autodiff, DType, EinsumPath, Int, Shape, Tensor, TensorData, TensorType, einsum,
 };
 
 /// xorshift64.
@@ -192,7 +193,7 @@ fn gradients_are_those_of_loops() {
             .map(|(values, shape)| tensor(values, shape, &device).require_grad().unwrap())
             .collect();
         let sum = AnyTensor::einsum(&case.text, operands.clone()).and_then(AnyTensor::sum).unwrap();
-        let sum: Tensor<kiln_tensor::Dyn, 1> = sum.try_into_tensor().unwrap();
+        let sum: Tensor<kiln_backends::Dyn, 1> = sum.try_into_tensor().unwrap();
         let gradients = sum.backward();
         for (place, operand) in operands.iter().enumerate() {
             let found = gradients.get(operand).map(|gradient| gradient.into_data().unwrap().to_vec::<f64>());

@@ -1,8 +1,9 @@
 //! 8-bit floats: conversion on engines, products, their gradients, and what mixed precision and batches make of them.
 
+use kiln_backends::{Autocast, Cpu, Device, Flex};
 use kiln_tensor::float8::{self, Float8, Float8Tensor};
 use kiln_tensor::transform::vmap;
-use kiln_tensor::{AnyTensor, Autocast, Autodiff, Cpu, DType, Device, Flex, Tensor, TensorData, Vmap};
+use kiln_tensor::{AnyTensor, Autodiff, DType, Tensor, TensorData, Vmap};
 
 fn devices() -> [Device; 2] {
     [Device::flex(), Device::cpu()]

@@ -1,7 +1,8 @@
 //! Grids and sampling at their edges.
 
+use kiln_backends::{Device, Flex};
 use kiln_tensor::grid::{self, GridPadding, GridSampleMode, GridSampleOptions, Indexing};
-use kiln_tensor::{AnyTensor, Autodiff, DType, Device, Flex, Int, Tensor, TensorType};
+use kiln_tensor::{AnyTensor, Autodiff, DType, Int, Tensor, TensorType};
 
 fn options(mode: GridSampleMode, padding: GridPadding) -> GridSampleOptions {
     GridSampleOptions { mode, padding, align_corners: false }

@@ -1,8 +1,9 @@
 //! By index and by mask: edges, poison, and the messages of wrong calls.
 
+use kiln_backends::{Device, Flex, FlexDevice};
 use kiln_tensor::{
-    AnyTensor, Autodiff, Bool, DType, Device, Flex, FlexDevice, Int, Result, ScatterReduction, Tensor,
-    TensorData, TensorType, UpdateMode,
+    AnyTensor, Autodiff, Bool, DType, Int, Result, ScatterReduction, Tensor, TensorData, TensorType,
+    UpdateMode,
 };
 use std::future::Future;
 use std::pin::pin;

@@ -1,11 +1,11 @@
 //! Numbers and sizes that make no sense are errors that name them.
 
+use kiln_backends::{Cpu, Device, Dyn, Flex};
 use kiln_tensor::module::{InterpolateMode, InterpolateOptions, Pooling};
 use kiln_tensor::random::Key;
 use kiln_tensor::signal::Window;
 use kiln_tensor::{
-    AnyTensor, Autodiff, Backend, Cpu, DType, Device, Dyn, Flex, Float, Int, Tensor, TensorData, TensorType,
-    no_grad, s, transform,
+    AnyTensor, Autodiff, Backend, DType, Float, Int, Tensor, TensorData, TensorType, no_grad, s, transform,
 };
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

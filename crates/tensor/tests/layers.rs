@@ -1,14 +1,13 @@
 //! The families of functions under layers: batched by `vmap` they give what they give one by one, and derivatives forward
 //! are those in reverse.
 
+use kiln_backends::{Device, Flex};
 use kiln_tensor::fft::{self, Dct, FftNorm};
 use kiln_tensor::grid::{GridPadding, GridSampleMode, GridSampleOptions};
 use kiln_tensor::linalg::{self, Norm};
 use kiln_tensor::signal::{self, ConvolveMode, StftOptions};
 use kiln_tensor::transform::{jacobian, jacobian_forward, vmap};
-use kiln_tensor::{
-    AnyTensor, Autodiff, Backend, Complex, Device, Flex, Forward, Tensor, TensorData, Vmap, einsum, s,
-};
+use kiln_tensor::{AnyTensor, Autodiff, Backend, Complex, Forward, Tensor, TensorData, Vmap, einsum, s};
 
 const LENGTH: usize = 12;
 

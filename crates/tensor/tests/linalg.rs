@@ -1,7 +1,8 @@
 //! Products of vectors and matrices, and norms, at their edges.
 
+use kiln_backends::{Device, Flex};
 use kiln_tensor::linalg::{self, Norm};
-use kiln_tensor::{AnyTensor, Autodiff, DType, Device, Flex, Shape, Tensor, TensorData, TensorType};
+use kiln_tensor::{AnyTensor, Autodiff, DType, Shape, Tensor, TensorData, TensorType};
 
 type B = Autodiff<Flex>;
 

@@ -1,7 +1,8 @@
 //! Long recurrences: 2,000 steps over one tensor, forward and backward.
 
+use kiln_backends::{Cpu, Flex};
 use kiln_tensor::loss::CtcOptions;
-use kiln_tensor::{Autodiff, AutodiffBackend, Cpu, Flex, Int, Tensor, activation, loss};
+use kiln_tensor::{Autodiff, AutodiffBackend, Int, Tensor, activation, loss};
 
 const TIME: usize = 2000;
 

@@ -1,7 +1,8 @@
 //! Losses where careless formulas fail, and what wrong calls say.
 
+use kiln_backends::{Device, Dyn};
 use kiln_tensor::loss::{ClassOptions, CtcOptions, Reduction, TripletOptions};
-use kiln_tensor::{AnyTensor, DType, Device, Dyn, Element, Result, Tensor, TensorData, TensorType};
+use kiln_tensor::{AnyTensor, DType, Element, Result, Tensor, TensorData, TensorType};
 
 fn given<E: Element>(data: impl Into<Vec<E>>) -> AnyTensor
 where

@@ -1,13 +1,11 @@
 //! Functions behind layers: edges, and what wrong calls say.
 
+use kiln_backends::{Device, Dyn, Flex, LowPrecision};
 use kiln_tensor::module::{
     self, AttentionOptions, BagMode, BatchNormOptions, Causal, ConvSpec, DeformConvSpec, EmbeddingOptions,
     InterpolateMode, InterpolateOptions, PoolOptions, Pooling,
 };
-use kiln_tensor::{
-    AnyTensor, Autodiff, DType, Device, Distribution, Dyn, Flex, Int, LowPrecision, Result, Tensor,
-    TensorData, TensorType,
-};
+use kiln_tensor::{AnyTensor, Autodiff, DType, Distribution, Int, Result, Tensor, TensorData, TensorType};
 
 const INFINITY: f32 = f32::INFINITY;
 

@@ -1,6 +1,7 @@
 //! Tensors with named axes.
 
-use kiln_tensor::{AnyTensor, Autodiff, DType, Device, Flex, Int, NamedTensor, Tensor, TensorType, axes};
+use kiln_backends::{Device, Flex};
+use kiln_tensor::{AnyTensor, Autodiff, DType, Int, NamedTensor, Tensor, TensorType, axes};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 axes!(Batch, Seq, Model, Hidden);

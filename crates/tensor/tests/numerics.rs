@@ -1,8 +1,7 @@
 //! What numbers do at their limits: promotion, casts, integer arithmetic, NaN, infinities, signed zeros, subnormals.
 
-use kiln_tensor::{
-    AnyTensor, Autodiff, Bool, DType, Device, Elements, Flex, FlexDevice, Float, Int, Tensor, TensorData,
-};
+use kiln_backends::{Device, Flex, FlexDevice};
+use kiln_tensor::{AnyTensor, Autodiff, Bool, DType, Elements, Float, Int, Tensor, TensorData};
 
 const DEVICE: FlexDevice = FlexDevice;
 const INF: f32 = f32::INFINITY;

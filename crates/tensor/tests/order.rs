@@ -1,8 +1,7 @@
 //! Order, quantiles and sets: ties, NaN, empty tensors, and the messages of wrong calls.
 
-use kiln_tensor::{
-    AnyTensor, DType, Device, Flex, FlexDevice, Int, Interpolation, Result, Tensor, TensorData, TensorType,
-};
+use kiln_backends::{Device, Flex, FlexDevice};
+use kiln_tensor::{AnyTensor, DType, Int, Interpolation, Result, Tensor, TensorData, TensorType};
 
 const DEVICE: FlexDevice = FlexDevice;
 const NAN: f32 = f32::NAN;

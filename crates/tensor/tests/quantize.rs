@@ -1,7 +1,8 @@
 //! Quantisation: schemes, granularities, exactness of 0, ends of ranges, products.
 
+use kiln_backends::{Device, Dyn};
 use kiln_tensor::quantize::{QuantGranularity, QuantMode, QuantParams, QuantScheme, Quantized};
-use kiln_tensor::{AnyTensor, DType, Device, Distribution, Dyn, Tensor, TensorType};
+use kiln_tensor::{AnyTensor, DType, Distribution, Tensor, TensorType};
 
 fn random(shape: &[usize]) -> AnyTensor {
     AnyTensor::random(TensorType::new(shape, DType::F32), Distribution::Normal(0.5, 1.0), &Device::cpu())

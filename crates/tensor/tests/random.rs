@@ -1,9 +1,8 @@
 //! Random numbers follow their distributions, and are functions of their keys.
 
+use kiln_backends::{Device, Flex, FlexDevice};
 use kiln_tensor::random::Key;
-use kiln_tensor::{
-    AnyTensor, Backend, DType, Device, Distribution, Flex, FlexDevice, Int, Tensor, TensorType,
-};
+use kiln_tensor::{AnyTensor, Backend, DType, Distribution, Int, Tensor, TensorType};
 
 const COUNT: usize = 20_000;
 const DEVICE: FlexDevice = FlexDevice;

@@ -1,10 +1,8 @@
 //! Reductions, scans and statistics: edges of data, gradients at kinks, and the messages of wrong calls.
 
+use kiln_backends::{Cpu, Device, Flex, FlexDevice};
 use kiln_tensor::stats::CdistMode;
-use kiln_tensor::{
-    AnyTensor, Autodiff, Backend, Cpu, DType, Device, Flex, FlexDevice, Int, Result, Tensor, TensorData,
-    TensorType,
-};
+use kiln_tensor::{AnyTensor, Autodiff, Backend, DType, Int, Result, Tensor, TensorData, TensorType};
 
 const DEVICE: FlexDevice = FlexDevice;
 const NAN: f32 = f32::NAN;

@@ -1,10 +1,9 @@
 //! Complex tensors, Fourier transforms and signals at their edges.
 
+use kiln_backends::{Device, Flex};
 use kiln_tensor::fft::{self, Dct, FftNorm};
 use kiln_tensor::signal::{self, ConvolveMode, StftOptions, Window};
-use kiln_tensor::{
-    AnyComplex, AnyTensor, Autodiff, Complex, DType, Device, Flex, PadMode, Tensor, TensorType,
-};
+use kiln_tensor::{AnyComplex, AnyTensor, Autodiff, Complex, DType, PadMode, Tensor, TensorType};
 
 type B = Autodiff<Flex>;
 

@@ -1,6 +1,7 @@
 //! Special functions against values that mpmath 1.4.1 computes with 40 digits.
 
-use kiln_tensor::{Autodiff, DType, Flex, Tensor};
+use kiln_backends::Flex;
+use kiln_tensor::{Autodiff, DType, Tensor};
 
 type B = Flex;
 

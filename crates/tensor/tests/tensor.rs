@@ -1,8 +1,8 @@
 //! Methods of tensors on the eager CPU engine: values, views, reductions, data in and out.
 
+use kiln_backends::{Device, Dyn, Flex, FlexDevice};
 use kiln_tensor::{
-    AnyTensor, Backend, Bool, DType, Device, Distribution, Dyn, Flex, FlexDevice, Int, Tensor, TensorData,
-    TensorType, module, s,
+    AnyTensor, Backend, Bool, DType, Distribution, Int, Tensor, TensorData, TensorType, module, s,
 };
 
 const DEVICE: FlexDevice = FlexDevice;

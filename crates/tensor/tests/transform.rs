@@ -1,12 +1,13 @@
 //! Transforms: against analytic results, against each other and finite differences, nested, and on edge shapes.
 
+use kiln_backends::{Dyn, Flex};
 use kiln_tensor::transform::{
     Randomness, VmapOptions, grad, hessian, hessian_vector_product, jacobian, jacobian_forward, jvp,
     value_and_grad, value_and_grad_with_aux, vjp, vmap, vmap_with,
 };
 use kiln_tensor::{
-    AnyTensor, Autodiff, AutodiffBackend, Backend, Distribution, Dyn, Flex, Float, Forward, Int, Kind,
-    Tensor, TensorData, Vmap, activation,
+    AnyTensor, Autodiff, AutodiffBackend, Backend, Distribution, Float, Forward, Int, Kind, Tensor,
+    TensorData, Vmap, activation,
 };
 
 type Ad = Autodiff<Flex>;
@@ -17,7 +18,7 @@ fn floats<const D: usize>(data: impl Into<TensorData>) -> Tensor<Flex, D> {
     Tensor::from_any(AnyTensor::from_data(data, &Flex::stack(&Default::default())))
 }
 
-fn dynamic(data: Vec<f64>, device: &kiln_tensor::Device) -> Tensor<Dyn, 1> {
+fn dynamic(data: Vec<f64>, device: &kiln_backends::Device) -> Tensor<Dyn, 1> {
     Tensor::from_any(AnyTensor::from_data(data, device))
 }
 
@@ -469,7 +470,7 @@ fn functions_in_closed_form_keep_their_slopes_under_a_batch() {
 
 #[test]
 fn every_transform_on_a_run_time_backend() {
-    let device = kiln_tensor::Device::cpu();
+    let device = kiln_backends::Device::cpu();
     let x = || dynamic(vec![0.3f64, -0.7, 1.1], &device);
     close(&numbers(grad(smooth::<Dyn>)(x())), &numbers(grad(smooth::<Ad>)(point())), 1e-14);
     let j: Tensor<Dyn, 2> = jacobian(wide::<Dyn>)(x());
@@ -488,7 +489,7 @@ fn every_transform_on_a_run_time_backend() {
 
 #[test]
 fn tensors_of_any_rank_among_arguments() {
-    let device = kiln_tensor::Device::cpu();
+    let device = kiln_backends::Device::cpu();
     let f = |(a, b): (AnyTensor, Tensor<Dyn, 1>)| b * a.try_into_tensor::<Dyn, 1, Float>().expect("a vector");
     let a = AnyTensor::from_data(vec![3.0f64], &device);
     let (a, b) = grad(f)((a, dynamic(vec![5.0], &device)));
@@ -599,7 +600,7 @@ fn reading_inside_a_batch_says_so() {
 
 #[test]
 fn tensors_from_outside_must_be_lifted() {
-    let device = kiln_tensor::Device::cpu();
+    let device = kiln_backends::Device::cpu();
     let outside = dynamic(vec![1.0f64], &device);
     let text = message(|| drop(grad(|x: Tensor<Dyn, 1>| x * outside.clone())(outside.clone())));
     assert_eq!(
@@ -620,7 +621,7 @@ fn tensors_from_outside_must_be_lifted() {
         "{text}"
     );
     let text = message(|| {
-        let other = dynamic(vec![1.0f64], &kiln_tensor::Device::cpu_with_threads(2));
+        let other = dynamic(vec![1.0f64], &kiln_backends::Device::cpu_with_threads(2));
         drop(grad(|x: Tensor<Dyn, 1>| x.lift(other.clone()) * x)(outside.clone()));
     });
     assert!(

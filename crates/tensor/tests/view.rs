@@ -1,8 +1,7 @@
 //! Views, joins and what is made from nothing: edges of shape, and the messages of wrong calls.
 
-use kiln_tensor::{
-    AnyTensor, Autodiff, DType, Device, Flex, FlexDevice, Int, PadMode, Result, Tensor, TensorType, s,
-};
+use kiln_backends::{Device, Flex, FlexDevice};
+use kiln_tensor::{AnyTensor, Autodiff, DType, Int, PadMode, Result, Tensor, TensorType, s};
 
 const DEVICE: FlexDevice = FlexDevice;
 

@@ -33,10 +33,11 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     /// A model without [`ValidStep`] trains with [`fit_without_validation`](Trainer::fit_without_validation):
     ///
     /// ```compile_fail,E0277
+    /// # use kiln_backends::Flex;
     /// # use kiln_data::DataLoader;
     /// # use kiln_nn::{Linear, Module};
     /// # use kiln_optim::Adam;
-    /// # use kiln_tensor::{Autodiff, Flex, Tensor};
+    /// # use kiln_tensor::{Autodiff, Tensor};
     /// # use kiln_train::{StepOutput, TrainStep, Trainer};
     /// #[derive(Debug, Module)]
     /// struct Net<B: kiln_tensor::Backend>(Linear<B>);

@@ -3,10 +3,11 @@
 //! A model says what one step is, by [`TrainStep`] and [`ValidStep`]; a [`Trainer`] does the rest:
 //!
 //! ```
+//! use kiln_backends::Flex;
 //! use kiln_data::{DataError, DataLoaderBuilder, InMemoryDataset};
 //! use kiln_nn::{Linear, LinearConfig, Module};
 //! use kiln_optim::AdamConfig;
-//! use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Flex, Int, Tensor, loss};
+//! use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Int, Tensor, loss};
 //! use kiln_train::{Accuracy, StepOutput, TrainStep, Trainer, ValidStep};
 //!
 //! #[derive(Debug, Module)]

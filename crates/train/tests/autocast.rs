@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
+use kiln_backends::{Autocast, Flex};
 use kiln_data::{DataError, DataLoader, DataLoaderBuilder, InMemoryDataset};
 use kiln_nn::{Linear, LinearConfig, Module};
 use kiln_optim::{Adam, AdamConfig, LossScaler, LossScalerConfig};
 use kiln_store::Checkpoint;
 use kiln_tensor::{
-    Autocast, Autodiff, Backend, Flex, Tensor, f16,
+    Autodiff, Backend, Tensor, f16,
     loss::{self, Reduction},
 };
 use kiln_train::{StepOutput, StepReport, TrainError, TrainStep, Trainer};

@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 
+use kiln_backends::{Cpu, Flex};
 use kiln_data::{DataError, DataLoader, DataLoaderBuilder, InMemoryDataset};
 use kiln_nn::{AutodiffModule, Module, Param};
 use kiln_optim::{Adam, AdamConfig, SgdConfig};
 use kiln_store::{Checkpoint, CheckpointWriter, StoreError};
-use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Cpu, Flex, Int, Tensor, loss};
+use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Int, Tensor, loss};
 use kiln_train::{
     Accuracy, EarlyStopping, Interrupter, Metric, Monitor, StepOutput, StopReason, TrainStep, Trainer,
     ValidStep, evaluate,

@@ -115,7 +115,8 @@ const BARE_METAL: &str = "thumbv7em-none-eabihf";
 const WASM: &str = "wasm32-unknown-unknown";
 
 /// Packages that work without the standard library.
-const CORE: &[&str] = &["kiln-ir", "kiln-cpu", "kiln-autodiff", "kiln-vmap", "kiln-tensor", "kiln-nn"];
+const CORE: &[&str] =
+    &["kiln-ir", "kiln-cpu", "kiln-autodiff", "kiln-vmap", "kiln-tensor", "kiln-backends", "kiln-nn"];
 
 /// Packages with tests that call Python, which are ignored elsewhere.
 const PYTHON_TESTS: &[&str] = &["kiln-store", "kiln-dlpack"];

@@ -5,7 +5,7 @@ use crate::alone;
 use kiln::activation::{gelu, gelu_approximate, relu};
 use kiln::{
     Autocast, Autodiff, Backend, Cpu, CpuDevice, Cuda, CudaDevice, DType, DeviceKey, Stack, Tensor,
-    TensorData, module,
+    TensorData, module, with_fusion,
 };
 use kiln_gpu::{DeviceInfo, Driver, DryDriver, Gpu, MemoryConfig, Traced};
 use std::sync::{Arc, LazyLock};
@@ -26,17 +26,9 @@ impl Backend for Dry {
     type Device = DryDevice;
 
     fn stack(_: &DryDevice) -> Stack {
-        static STACK: LazyLock<Stack> =
-            LazyLock::new(|| Stack::new(DRY.clone(), "cuda:dry", DType::F32, DType::I32).with_fusion());
-        STACK.clone()
-    }
-
-    fn device(_: &Stack) -> DryDevice {
-        DryDevice
-    }
-
-    fn device_key(_: &DryDevice) -> DeviceKey {
-        (0, 1)
+        let open =
+            || with_fusion(&Stack::of_device(DRY.clone(), DryDevice, "cuda:dry", DType::F32, DType::I32));
+        Stack::opened::<Dry>(DeviceKey::Index(0), open)
     }
 }
 

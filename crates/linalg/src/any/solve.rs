@@ -131,7 +131,7 @@ fn with_factor<'c>(factor: &Var<'c>, b: &Var<'c>, triangle: Triangle) -> Result<
 pub fn lu_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor, side: Side) -> Result<AnyTensor> {
     let call = Call::new("lu_solve", &[&factors, &b])?;
     let n = call.square(0)?;
-    call.on_stack(&pivots)?;
+    call.in_domain(&pivots)?;
     if !pivots.dtype().is_int() || !pivots_fit(factors.ty(), pivots.ty()) {
         return Err(call
             .error(format!("pivots of {} do not belong to these factors", pivots.ty()))
@@ -168,7 +168,7 @@ pub fn ldl_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor) -> Result<
     let call = Call::new("ldl_solve", &[&factors, &b])?;
     let n = call.square(0)?;
     let (rows, _) = call.matrix(1)?;
-    call.on_stack(&pivots)?;
+    call.in_domain(&pivots)?;
     if !pivots.dtype().is_int() || !ldl_pivots_fit(factors.ty(), pivots.ty()) {
         return Err(call
             .error(format!("pivots of {} do not belong to these factors", pivots.ty()))

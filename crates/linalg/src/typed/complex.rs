@@ -6,8 +6,9 @@
 //! singular values, are real tensors.
 //!
 //! ```
+//! use kiln_backends::Flex;
 //! use kiln_linalg::{Side, complex};
-//! use kiln_tensor::{Complex, Flex, Tensor};
+//! use kiln_tensor::{Complex, Tensor};
 //!
 //! let real = |x: [[f32; 2]; 2]| Tensor::<Flex, 2>::from_floats(x, &Default::default());
 //! let a = Complex::new(real([[2.0, 0.0], [1.0, 3.0]]), real([[0.0, 1.0], [0.0, -1.0]]));
@@ -41,8 +42,9 @@ fn pair<B: Backend, const D: usize>(any: Result<AnyComplex>) -> Complex<B, D> {
 /// of M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 2.3.1, with adjoints.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Side, complex};
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// // (2i) x = 4.
 /// let real = |x: f32| Tensor::<Flex, 2>::from_floats([[x]], &Default::default());
@@ -70,8 +72,9 @@ pub fn solve<B: Backend, const D: usize, const D2: usize>(
 /// As [`torch.linalg.solve_triangular`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_triangular.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Side, Triangle, complex};
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [1.0, 4.0]], &Default::default());
 /// let b = Tensor::<Flex, 2>::from_floats([[2.0], [9.0]], &Default::default());
@@ -98,8 +101,9 @@ pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
 /// As [`torch.linalg.inv`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.inv.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::complex;
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [4.0, 0.0]], &Default::default());
 /// let inverse = complex::inverse(Complex::new(a.zeros_like(), a));
@@ -121,8 +125,9 @@ pub fn inverse<B: Backend, const D: usize>(a: Complex<B, D>) -> Complex<B, D> {
 /// conjugate of the matrix of cofactors, so that singular matrices have one; the second gradient needs a regular matrix.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::complex;
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &Default::default());
 /// let d: Complex<Flex, 1> = complex::det(Complex::new(a.zeros_like(), a));
@@ -144,8 +149,9 @@ pub fn det<B: Backend, const D: usize, const D2: usize>(a: Complex<B, D>) -> Com
 /// matrix the sign has a gradient. Gradients need a regular matrix, and are an error of the value otherwise.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::complex;
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[3.0, 0.0], [0.0, 1.0]], &Default::default());
 /// let b = Tensor::<Flex, 2>::from_floats([[4.0, 0.0], [0.0, 0.0]], &Default::default());
@@ -171,8 +177,9 @@ pub fn slogdet<B: Backend, const D: usize, const D2: usize>(
 /// (I. Murray, [2016](https://arxiv.org/abs/1602.07527), with adjoints) is Hermitian.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Triangle, complex};
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let re = Tensor::<Flex, 2>::from_floats([[4.0, 0.0], [0.0, 10.0]], &Default::default());
 /// let im = Tensor::<Flex, 2>::from_floats([[0.0, -2.0], [2.0, 0.0]], &Default::default());
@@ -197,8 +204,9 @@ pub fn cholesky<B: Backend, const D: usize>(a: Complex<B, D>, triangle: Triangle
 /// L. Roberts, [2020](https://arxiv.org/abs/2009.10071), with adjoints) needs the first `min(m, n)` columns to be independent.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{QrMode, complex};
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let re = Tensor::<Flex, 2>::from_floats([[0.0, 1.0], [4.0, 2.0]], &Default::default());
 /// let im = Tensor::<Flex, 2>::from_floats([[3.0, 1.0], [0.0, 5.0]], &Default::default());
@@ -218,8 +226,9 @@ pub fn qr<B: Backend, const D: usize>(a: Complex<B, D>, mode: QrMode) -> (Comple
 /// `R` of the reduced [QR decomposition](qr) alone, `[.., min(m, n), n]`. Unlike PyTorch's mode `"r"` it has a gradient.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::complex;
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[3.0], [4.0]], &Default::default());
 /// let r = complex::qr_r(Complex::new(a.zeros_like(), a));
@@ -243,8 +252,9 @@ pub fn qr_r<B: Backend, const D: usize>(a: Complex<B, D>) -> Complex<B, D> {
 /// gradient of singular values alone use [`svdvals`], which is always finite.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::complex;
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[3.0, 0.0, 0.0], [0.0, 0.0, -2.0]], &Default::default());
 /// let (u, s, vh): (_, Tensor<Flex, 1>, _) = complex::svd(Complex::new(a.zeros_like(), a.clone()), false);
@@ -270,8 +280,9 @@ pub fn svd<B: Backend, const D: usize, const D1: usize>(
 /// As [`torch.linalg.svdvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.svdvals.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::complex;
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[0.0, -2.0], [5.0, 0.0]], &Default::default());
 /// let s: Tensor<Flex, 1> = complex::svdvals(Complex::new(a.zeros_like(), a));
@@ -296,8 +307,9 @@ pub fn svdvals<B: Backend, const D: usize, const D1: usize>(a: Complex<B, D>) ->
 /// alone use [`eigvalsh`], which is always finite.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Triangle, complex};
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let re = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [0.0, 2.0]], &Default::default());
 /// let im = Tensor::<Flex, 2>::from_floats([[0.0, -1.0], [1.0, 0.0]], &Default::default());
@@ -323,8 +335,9 @@ pub fn eigh<B: Backend, const D: usize, const D1: usize>(
 /// As [`torch.linalg.eigvalsh`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvalsh.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Triangle, complex};
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let re = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [0.0, 2.0]], &Default::default());
 /// let im = Tensor::<Flex, 2>::from_floats([[0.0, -1.0], [1.0, 0.0]], &Default::default());
@@ -351,8 +364,9 @@ pub fn eigvalsh<B: Backend, const D: usize, const D1: usize>(
 /// of the vectors, and is infinite or NaN where eigenvalues are equal.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::complex;
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let re = Tensor::<Flex, 2>::from_floats([[1.0, 5.0], [0.0, 0.0]], &Default::default());
 /// let im = Tensor::<Flex, 2>::from_floats([[0.0, 0.0], [0.0, 2.0]], &Default::default());
@@ -374,8 +388,9 @@ pub fn eig<B: Backend, const D: usize, const D1: usize>(a: Complex<B, D>) -> (Co
 /// As [`torch.linalg.eigvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvals.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::complex;
-/// use kiln_tensor::{Complex, Flex, Tensor};
+/// use kiln_tensor::{Complex, Tensor};
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[3.0]], &Default::default());
 /// let w: Complex<Flex, 1> = complex::eigvals(Complex::new(a.zeros_like(), a));

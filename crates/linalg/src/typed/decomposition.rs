@@ -11,8 +11,9 @@ use kiln_tensor::{Backend, Int, Tensor};
 /// (I. Murray, [2016](https://arxiv.org/abs/1602.07527)) is symmetric.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Triangle, cholesky};
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[4.0, 2.0], [2.0, 10.0]], &Default::default());
 /// let l = cholesky(a, Triangle::Lower);
@@ -39,8 +40,9 @@ pub fn cholesky<B: Backend, const D: usize>(a: Tensor<B, D>, triangle: Triangle)
 /// [2020](https://arxiv.org/abs/2009.10071)) needs the first `min(m, n)` columns to be independent.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{QrMode, qr};
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[3.0, 1.0], [4.0, 2.0], [0.0, 5.0]], &Default::default());
 /// let (q, r) = qr(a.clone(), QrMode::Reduced);
@@ -59,8 +61,9 @@ pub fn qr<B: Backend, const D: usize>(a: Tensor<B, D>, mode: QrMode) -> (Tensor<
 /// `R` of the reduced [QR decomposition](qr) alone, `[.., min(m, n), n]`. Unlike PyTorch's mode `"r"` it has a gradient.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::qr_r;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[3.0, 1.0], [4.0, 2.0]], &Default::default());
 /// assert!((qr_r(a).abs().into_data().to_vec::<f32>()[0] - 5.0).abs() < 1e-5);
@@ -81,8 +84,9 @@ pub fn qr_r<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
 /// and `U`, which need the leading `k` columns to be independent.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::lu;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [4.0, 6.0]], &Default::default());
 /// let (p, l, u) = lu(a.clone());
@@ -105,8 +109,9 @@ pub fn lu<B: Backend, const D: usize>(a: Tensor<B, D>) -> (Tensor<B, D>, Tensor<
 /// As [`torch.linalg.lu_factor`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_factor.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::lu_factor;
-/// use kiln_tensor::{Flex, Int, Tensor};
+/// use kiln_tensor::{Int, Tensor};
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [4.0, 6.0]], &Default::default());
 /// let (factors, pivots): (_, Tensor<Flex, 1, Int>) = lu_factor(a);
@@ -132,8 +137,9 @@ pub fn lu_factor<B: Backend, const D: usize, const D1: usize>(
 /// permutation. The factorisation has no gradient: a backward pass through it is an error.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::ldl;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [2.0, 0.0]], &Default::default());
 /// let (l, d) = ldl(a.clone());
@@ -158,8 +164,9 @@ pub fn ldl<B: Backend, const D: usize>(a: Tensor<B, D>) -> (Tensor<B, D>, Tensor
 /// singular matrix is no error. As there, the factorisation has no gradient: a backward pass through it is an error.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::ldl_factor;
-/// use kiln_tensor::{Flex, Int, Tensor};
+/// use kiln_tensor::{Int, Tensor};
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[4.0, 2.0], [2.0, -1.0]], &Default::default());
 /// let (factors, pivots): (_, Tensor<Flex, 1, Int>) = ldl_factor(a);
@@ -188,8 +195,9 @@ pub fn ldl_factor<B: Backend, const D: usize, const D1: usize>(
 /// [`svdvals`], which is always finite.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::svd;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[3.0, 0.0, 0.0], [0.0, 0.0, -2.0]], &Default::default());
 /// let (u, s, vt): (_, Tensor<Flex, 1>, _) = svd(a.clone(), false);
@@ -214,8 +222,9 @@ pub fn svd<B: Backend, const D: usize, const D1: usize>(
 /// As [`torch.linalg.svdvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.svdvals.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::svdvals;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[0.0, -2.0], [5.0, 0.0]], &Default::default());
 /// let s: Tensor<Flex, 1> = svdvals(a);

@@ -11,8 +11,9 @@ use kiln_tensor::{Backend, Tensor};
 /// matrix of cofactors, so that singular matrices have one; the second gradient needs a regular matrix.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::det;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &Default::default());
 /// let d: Tensor<Flex, 1> = det(a);
@@ -33,8 +34,9 @@ pub fn det<B: Backend, const D: usize, const D2: usize>(a: Tensor<B, D>) -> Tens
 /// no gradient; that of the logarithm needs a regular matrix, and is an error of the value otherwise.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::slogdet;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [3.0, 0.0]], &Default::default());
 /// let (sign, log): (Tensor<Flex, 1>, _) = slogdet(a);
@@ -58,8 +60,9 @@ pub fn slogdet<B: Backend, const D: usize, const D2: usize>(
 /// As [`torch.logdet`](https://docs.pytorch.org/docs/stable/generated/torch.logdet.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::logdet;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [7.0, 3.0]], &Default::default());
 /// let log: Tensor<Flex, 1> = logdet(a);

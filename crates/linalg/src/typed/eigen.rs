@@ -13,8 +13,9 @@ use kiln_tensor::{Backend, Tensor};
 /// where eigenvalues are equal; for a gradient of values alone use [`eigvalsh`], which is always finite.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Triangle, eigh};
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[2.0, 1.0], [1.0, 2.0]], &Default::default());
 /// let (w, v): (Tensor<Flex, 1>, _) = eigh(a.clone(), Triangle::Lower);
@@ -39,8 +40,9 @@ pub fn eigh<B: Backend, const D: usize, const D1: usize>(
 /// As [`torch.linalg.eigvalsh`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvalsh.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Triangle, eigvalsh};
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[2.0, 1.0], [1.0, 2.0]], &Default::default());
 /// let w: Tensor<Flex, 1> = eigvalsh(a, Triangle::Lower);
@@ -67,8 +69,9 @@ pub fn eigvalsh<B: Backend, const D: usize, const D1: usize>(
 /// depend on the phase of the vectors, and is infinite or NaN where eigenvalues are equal.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::eig;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// // A quarter turn has the eigenvalues i and -i.
 /// let a = Tensor::<Flex, 2>::from_floats([[0.0, -1.0], [1.0, 0.0]], &Default::default());
@@ -91,8 +94,9 @@ pub fn eig<B: Backend, const D: usize, const D1: usize>(a: Tensor<B, D>) -> (Com
 /// As [`torch.linalg.eigvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvals.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::eigvals;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[2.0, 1.0], [0.0, 2.0]], &Default::default());
 /// let (re, _im): (Tensor<Flex, 1>, _) = eigvals(a);

@@ -9,8 +9,9 @@ use kiln_tensor::{Backend, Tensor};
 /// As [`torch.linalg.inv`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.inv.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::inverse;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [4.0, 0.0]], &Default::default());
 /// assert_eq!(inverse(a).into_data().to_vec::<f32>(), [0.0, 0.25, 0.5, 0.0]);
@@ -31,8 +32,9 @@ pub fn inverse<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
 /// (G. Golub and V. Pereyra, [1973](https://doi.org/10.1137/0710036)) takes the rank as constant.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::pinv;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]], &Default::default());
 /// let expected = Tensor::from_floats([[0.5, 0.0, 0.0], [0.0, 0.0, 0.0]], &Default::default());
@@ -52,8 +54,9 @@ pub fn pinv<B: Backend, const D: usize>(a: Tensor<B, D>, tolerance: Tolerance) -
 /// As [`torch.linalg.matrix_power`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_power.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::matrix_power;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let fibonacci = Tensor::<Flex, 2>::from_floats([[1.0, 1.0], [1.0, 0.0]], &Default::default());
 /// assert_eq!(matrix_power(fibonacci, 10).into_data().to_vec::<f32>(), [89.0, 55.0, 55.0, 34.0]);
@@ -73,8 +76,9 @@ pub fn matrix_power<B: Backend, const D: usize>(a: Tensor<B, D>, exponent: i32) 
 /// gradient (R. Mathias, [1996](https://doi.org/10.1137/S0895479895283409)) is of any order.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::matrix_exp;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// // The exponential of a turning speed is a turn.
 /// let a = Tensor::<Flex, 2>::from_floats([[0.0, -1.0], [1.0, 0.0]], &Default::default());
@@ -95,8 +99,9 @@ pub fn matrix_exp<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
 /// As [`torch.linalg.tensorinv`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.tensorinv.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::tensorinv;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::eye(6, &Default::default()).reshape([2, 3, 6]);
 /// assert_eq!(tensorinv(a, 2).dims(), [6, 2, 3]);
@@ -116,8 +121,9 @@ pub fn tensorinv<B: Backend, const D: usize>(a: Tensor<B, D>, first: usize) -> T
 /// its `dims`; move axes with `permute` first.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::tensorsolve;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::eye(6, &Default::default()).reshape([2, 3, 6]);
 /// let b = Tensor::<Flex, 2>::from_floats([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], &Default::default());

@@ -10,8 +10,9 @@ use kiln_tensor::{Backend, Int, Tensor};
 /// last two axes.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{MatrixNorm, matrix_norm};
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[1.0, -2.0], [2.0, 4.0]], &Default::default());
 /// let norm: Tensor<Flex, 1> = matrix_norm(a.clone(), MatrixNorm::Frobenius);
@@ -40,8 +41,9 @@ pub fn matrix_norm<B: Backend, const D: usize, const D2: usize>(
 /// [`MatrixNorm::Spectral`].
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{MatrixNorm, cond};
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[4.0, 0.0], [0.0, 0.5]], &Default::default());
 /// let condition: Tensor<Flex, 1> = cond(a, MatrixNorm::Spectral);
@@ -61,8 +63,9 @@ pub fn cond<B: Backend, const D: usize, const D2: usize>(a: Tensor<B, D>, norm: 
 /// As [`torch.linalg.matrix_rank`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_rank.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::matrix_rank;
-/// use kiln_tensor::{Flex, Int, Tensor};
+/// use kiln_tensor::{Int, Tensor};
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [2.0, 4.0]], &Default::default());
 /// let rank: Tensor<Flex, 1, Int> = matrix_rank(a, Default::default());

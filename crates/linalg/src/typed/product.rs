@@ -10,8 +10,9 @@ use kiln_tensor::{Backend, Tensor};
 /// As [`torch.linalg.multi_dot`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.multi_dot.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::multi_dot;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let ones = |shape| Tensor::<Flex, 2>::ones(shape, &Default::default());
 /// let y = multi_dot(vec![ones([2, 50]), ones([50, 3]), ones([3, 1])]);
@@ -31,8 +32,9 @@ pub fn multi_dot<B: Backend>(matrices: Vec<Tensor<B, 2>>) -> Tensor<B, 2> {
 /// As [`torch.linalg.vander`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.vander.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::vander;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let x = Tensor::<Flex, 1>::from_floats([2.0, 3.0], &Default::default());
 /// let v: Tensor<Flex, 2> = vander(x, Some(3));
@@ -56,8 +58,9 @@ pub fn vander<B: Backend, const D: usize, const D2: usize>(
 /// As [`torch.linalg.householder_product`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.householder_product.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::householder_product;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[9.0], [1.0]], &Default::default());
 /// let tau = Tensor::<Flex, 1>::from_floats([1.0], &Default::default());

@@ -12,8 +12,9 @@ use kiln_tensor::{AnyTensor, Backend, Int, Tensor};
 /// of M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 2.3.1.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Side, solve};
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let device = Default::default();
 /// let a = Tensor::<Flex, 2>::from_floats([[2.0, 1.0], [1.0, 3.0]], &device);
@@ -41,8 +42,9 @@ pub fn solve<B: Backend, const D: usize, const D2: usize>(
 /// As [`torch.linalg.solve_triangular`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_triangular.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Side, Triangle, solve_triangular};
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let device = Default::default();
 /// let a = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [1.0, 4.0]], &device);
@@ -70,8 +72,9 @@ pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
 /// As [`torch.cholesky_solve`](https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Triangle, cholesky, cholesky_solve};
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let device = Default::default();
 /// let a = Tensor::<Flex, 2>::from_floats([[4.0, 2.0], [2.0, 10.0]], &device);
@@ -96,8 +99,9 @@ pub fn cholesky_solve<B: Backend, const D: usize, const D2: usize>(
 /// As [`torch.cholesky_inverse`](https://docs.pytorch.org/docs/stable/generated/torch.cholesky_inverse.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Triangle, cholesky_inverse};
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// let factor = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [0.0, 4.0]], &Default::default());
 /// let inverse = cholesky_inverse(factor, Triangle::Lower);
@@ -120,8 +124,9 @@ pub fn cholesky_inverse<B: Backend, const D: usize>(
 /// As [`torch.linalg.lu_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_solve.html).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{Side, lu_factor, lu_solve};
-/// use kiln_tensor::{Flex, Int, Tensor};
+/// use kiln_tensor::{Int, Tensor};
 ///
 /// let device = Default::default();
 /// let a = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [4.0, 6.0]], &device);
@@ -152,8 +157,9 @@ pub fn lu_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
 /// [`ldl_factor`](crate::ldl_factor), or NaN for factors from elsewhere.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::{ldl_factor, ldl_solve};
-/// use kiln_tensor::{Flex, Int, Tensor};
+/// use kiln_tensor::{Int, Tensor};
 ///
 /// let device = Default::default();
 /// let a = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [2.0, 0.0]], &device);
@@ -207,8 +213,9 @@ impl<B: Backend, const D: usize, const D1: usize> LeastSquares<B, D, D1> {
 /// `pinv(A) B` ([`pinv`](crate::pinv)).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_linalg::lstsq;
-/// use kiln_tensor::{Flex, Tensor};
+/// use kiln_tensor::Tensor;
 ///
 /// // The line through (0, 1), (1, 3) and (2, 5).
 /// let device = Default::default();

@@ -1,13 +1,11 @@
 //! Complex matrices: factors multiply to the matrix and have their properties, mistakes are told, transforms work.
 
 use crate::{assert_near, assert_singular_values, noise, numbers_of, random, regular, says, tensor};
+use kiln_backends::{Device, Dyn, Flex};
 use kiln_linalg::any::complex::*;
 use kiln_linalg::{QrMode, Side, Triangle, any};
 use kiln_tensor::transform::{grad, jacobian, jacobian_forward, vmap};
-use kiln_tensor::{
-    AnyComplex, AnyTensor, Autodiff, Backend, Complex, DType, Device, Dyn, Flex, Forward, Result, Tensor,
-    Vmap,
-};
+use kiln_tensor::{AnyComplex, AnyTensor, Autodiff, Backend, Complex, DType, Forward, Result, Tensor, Vmap};
 
 const SHAPES: [&[usize]; 13] = [
     &[0, 0],

@@ -6,12 +6,13 @@
 
 mod complex;
 
+use kiln_backends::{Device, Dyn};
 use kiln_ir::{Binary, Reduction, SliceAxis, Unary};
 use kiln_linalg::any as linalg;
 use kiln_linalg::{MatrixNorm, QrMode, Side, Tolerance, Triangle};
 use kiln_reference::Reference;
 use kiln_suite::goldens::{Golden, read_family};
-use kiln_tensor::{AnyTensor, Device, Dyn, Result, Tensor};
+use kiln_tensor::{AnyTensor, Result, Tensor};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;

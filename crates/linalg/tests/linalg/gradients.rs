@@ -3,10 +3,11 @@
 
 use crate::{assert_near, noise, numbers_of, tensor};
 use kiln_autodiff::Checkpointing;
+use kiln_backends::{Device, Dyn};
 use kiln_ir::{Binary, SliceAxis};
 use kiln_linalg::any::*;
 use kiln_linalg::{MatrixNorm, QrMode, Side, Tolerance, Triangle};
-use kiln_tensor::{AnyTensor, Device, Dyn, Float, Result, Stack, Tensor};
+use kiln_tensor::{AnyTensor, Float, Result, Stack, Tensor};
 
 /// A function of one tensor.
 type Function = fn(AnyTensor) -> Result<AnyTensor>;

@@ -1,9 +1,10 @@
 //! The LDL factorisation of symmetric matrices.
 
 use crate::{assert_near, numbers_of, product, random, tensor, transposed};
+use kiln_backends::{Device, Dyn};
 use kiln_linalg::Side;
 use kiln_linalg::any::*;
-use kiln_tensor::{AnyTensor, DType, Device, Dyn, Result, Tensor};
+use kiln_tensor::{AnyTensor, DType, Result, Tensor};
 
 const SHAPES: [&[usize]; 9] =
     [&[0, 0], &[1, 1], &[2, 2], &[3, 3], &[6, 6], &[0, 3, 3], &[2, 0, 0], &[2, 3, 5, 5], &[60, 60]];

@@ -11,7 +11,8 @@ mod properties;
 mod rows;
 mod transforms;
 
-use kiln_tensor::{AnyTensor, DType, Device, Result, TensorData};
+use kiln_backends::Device;
+use kiln_tensor::{AnyTensor, DType, Result, TensorData};
 
 /// Numbers between -1 and 1 that look random and are the same everywhere.
 fn noise(seed: u64, count: usize) -> Vec<f64> {

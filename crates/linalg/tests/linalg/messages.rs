@@ -1,9 +1,10 @@
 //! What users see when shapes or dtypes do not suit: the exact text.
 
 use crate::{random, says, tensor};
+use kiln_backends::{Device, Flex};
 use kiln_linalg::any::*;
 use kiln_linalg::{MatrixNorm, QrMode, Side, Tolerance, Triangle};
-use kiln_tensor::{AnyTensor, DType, Device, Flex, Result, Tensor};
+use kiln_tensor::{AnyTensor, DType, Result, Tensor};
 
 fn t(shape: &[usize]) -> AnyTensor {
     random(1, shape)
@@ -228,7 +229,7 @@ fn gradients_that_do_not_exist_say_so() {
     let device = Device::cpu().autodiff();
     let x = AnyTensor::from_data(t(&[3, 2]).to_data().unwrap(), &device).require_grad().unwrap();
     let (q, _) = qr(x, QrMode::Complete).unwrap();
-    let sum: Tensor<kiln_tensor::Dyn, 1> = q.sum().unwrap().try_into_tensor().unwrap();
+    let sum: Tensor<kiln_backends::Dyn, 1> = q.sum().unwrap().try_into_tensor().unwrap();
     says(
         sum.try_backward().map(|_| ()),
         "[qr] a complete decomposition of 3 x 2 matrices has no gradient\n  hint: the added columns of Q are not determined by the matrix: use the reduced form",

@@ -1,9 +1,10 @@
 //! NaN and infinity: nothing hangs or panics, and no finite number comes of them.
 
 use crate::{numbers_of, tensor};
+use kiln_backends::Device;
 use kiln_linalg::any::*;
 use kiln_linalg::{MatrixNorm, QrMode, Side, Tolerance, Triangle};
-use kiln_tensor::{AnyTensor, Device, Result};
+use kiln_tensor::{AnyTensor, Result};
 
 const SIZES: [usize; 3] = [1, 3, 40];
 

@@ -1,12 +1,13 @@
 //! The ops as parts of programs: names, attributes, text, and engines of every kind.
 
 use crate::{assert_near, numbers_of, positive, product, random};
+use kiln_backends::{Cpu, Device};
 use kiln_ir::{Custom, Engine, Expand, Program};
 use kiln_linalg::any::*;
 use kiln_linalg::{Side, Triangle};
 use kiln_reference::Reference;
 use kiln_tensor::transform::{grad, jvp, vmap};
-use kiln_tensor::{AnyTensor, Autodiff, Cpu, DType, Device, Forward, Tensor, Vmap};
+use kiln_tensor::{AnyTensor, Autodiff, DType, Forward, Tensor, Vmap};
 use std::sync::Arc;
 
 const OPS: [(&str, &str); 34] = [

@@ -3,9 +3,10 @@
 use crate::{
     assert_near, assert_singular_values, numbers_of, positive, product, random, regular, tensor, transposed,
 };
+use kiln_backends::Device;
 use kiln_linalg::any::*;
 use kiln_linalg::{MatrixNorm, QrMode, Side, Tolerance, Triangle};
-use kiln_tensor::{AnyTensor, DType, Device};
+use kiln_tensor::{AnyTensor, DType};
 
 const SHAPES: [&[usize]; 14] = [
     &[0, 0],

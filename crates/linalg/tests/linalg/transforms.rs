@@ -1,8 +1,9 @@
 //! Matrices under function transforms: batches of examples, directions, second derivatives.
 
+use kiln_backends::Flex;
 use kiln_linalg::{Side, Triangle, cholesky, eigvalsh, inverse, logdet, solve};
 use kiln_tensor::transform::{grad, hessian, jacobian, jacobian_forward, vmap};
-use kiln_tensor::{AnyTensor, Autodiff, Backend, Flex, Forward, Kind, Tensor, Vmap};
+use kiln_tensor::{AnyTensor, Autodiff, Backend, Forward, Kind, Tensor, Vmap};
 
 fn matrices() -> Tensor<Flex, 3> {
     let numbers = vec![4.0f64, 1.0, 1.0, 3.0, 2.0, -0.5, -0.5, 5.0];

@@ -2,8 +2,9 @@
 
 use super::padding::{PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
 use crate::{Config, Initializer, Module, Param};
+use kiln_backends::Dyn;
 use kiln_tensor::module::{self, ConvOptions};
-use kiln_tensor::{Backend, Dyn, Tensor};
+use kiln_tensor::{Backend, Tensor};
 
 macro_rules! convolutions {
     ($($(#[$doc:meta])* $name:ident $config:ident $padding:ident $function:ident $axes:literal $rank:literal;)*) => {$(

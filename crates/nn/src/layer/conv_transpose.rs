@@ -2,8 +2,9 @@
 
 use super::conv::check_groups;
 use crate::{Config, Initializer, Module, Param};
+use kiln_backends::Dyn;
 use kiln_tensor::module::{self, ConvOptions};
-use kiln_tensor::{Backend, Dyn, Tensor};
+use kiln_tensor::{Backend, Tensor};
 
 macro_rules! transposed_convolutions {
     ($($(#[$doc:meta])* $name:ident $config:ident $function:ident $axes:literal $rank:literal;)*) => {$(

@@ -1,8 +1,9 @@
 //! Embeddings.
 
 use crate::{Config, Initializer, Module, Param};
+use kiln_backends::Dyn;
 use kiln_tensor::module::{self, EmbeddingOptions};
-use kiln_tensor::{Backend, Dyn, Int, Tensor};
+use kiln_tensor::{Backend, Int, Tensor};
 
 /// Settings of an [`Embedding`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]

@@ -1,7 +1,8 @@
 //! The linear layer.
 
 use crate::{Config, Initializer, Module, Param};
-use kiln_tensor::{Backend, Dyn, Tensor, float8, module};
+use kiln_backends::Dyn;
+use kiln_tensor::{Backend, Tensor, float8, module};
 
 /// Settings of a [`Linear`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
@@ -50,8 +51,9 @@ impl<B: Backend> Linear<B> {
     /// accurate ([`float8`]). Weights stay as they are.
     ///
     /// ```
+    /// use kiln_backends::Flex;
     /// use kiln_nn::LinearConfig;
-    /// use kiln_tensor::{Distribution, Flex, Tensor};
+    /// use kiln_tensor::{Distribution, Tensor};
     ///
     /// let device = Default::default();
     /// let layer = LinearConfig::new(32, 8).init::<Flex>(&device);

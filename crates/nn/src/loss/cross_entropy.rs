@@ -3,8 +3,9 @@
 use super::Reduction;
 use crate::{Config, Module, Param};
 use alloc::vec::Vec;
+use kiln_backends::Dyn;
 use kiln_tensor::loss::{self, ClassOptions};
-use kiln_tensor::{Backend, DType, Dyn, Int, Tensor};
+use kiln_tensor::{Backend, DType, Int, Tensor};
 
 /// Settings of a [`CrossEntropyLoss`].
 #[derive(Config, Clone, Debug, PartialEq)]

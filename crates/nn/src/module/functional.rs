@@ -18,9 +18,10 @@ pub type NamedTensors = BTreeMap<String, AnyTensor>;
 /// The module that was given stays as it is.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_nn::{Linear, LinearConfig, NamedTensors, trainable_parameters, with_parameters};
 /// use kiln_tensor::transform::{VmapOptions, grad, vmap_with};
-/// use kiln_tensor::{Autodiff, Flex, Tensor, Vmap};
+/// use kiln_tensor::{Autodiff, Tensor, Vmap};
 ///
 /// let device = Default::default();
 /// let model: Linear<Flex> = LinearConfig::new(2, 1).init(&device);
@@ -66,8 +67,9 @@ pub fn with_parameters<B: Backend, M: ModuleOn<B>>(model: &M, parameters: NamedT
 /// around the backend of their arguments.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_nn::{AutodiffModule, Linear, LinearConfig, trainable_parameters};
-/// use kiln_tensor::{Autodiff, Flex};
+/// use kiln_tensor::Autodiff;
 ///
 /// let model: Linear<Autodiff<Flex>> = LinearConfig::new(3, 2).init(&Default::default());
 /// let parameters = trainable_parameters(&model.valid());
@@ -81,9 +83,10 @@ pub fn trainable_parameters(module: &dyn Module) -> NamedTensors {
 /// running statistics leave a transform.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_nn::{BatchNorm, BatchNormConfig, NamedTensors, buffers, trainable_parameters, with_parameters};
 /// use kiln_tensor::transform::value_and_grad_with_aux;
-/// use kiln_tensor::{Autodiff, Flex, Tensor};
+/// use kiln_tensor::{Autodiff, Tensor};
 ///
 /// type A = Autodiff<Flex>;
 /// let device = Default::default();
@@ -125,12 +128,13 @@ fn common_stack(parameters: &NamedTensors) -> Stack {
     };
     let stack = tensor.stack();
     for (name, other) in parameters {
-        assert!(
-            other.stack().same(stack),
-            "[with_parameters] `{first}` is on {stack:?}, but `{name}` on {:?}\n  \
-             hint: `lift_to` brings tensors from outside in",
-            other.stack()
-        );
+        if !other.stack().same_domain(stack) {
+            let [here, there] = stack.told_apart(other.stack());
+            panic!(
+                "[with_parameters] `{first}` is on {here}, but `{name}` on {there}\n  \
+                 hint: `lift_to` brings tensors from outside in"
+            )
+        }
     }
     stack.clone()
 }

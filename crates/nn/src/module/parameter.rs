@@ -305,7 +305,7 @@ fn placed<B: Backend, const D: usize, K: Kind>(
 /// The tensor as the role wants it: a leaf that requires a gradient, or not tracked.
 #[track_caller]
 fn as_leaf(value: AnyTensor, role: ParameterRole) -> AnyTensor {
-    if value.stack().autodiff().is_none() {
+    if value.stack().inner().is_none() {
         return value;
     }
     match role {

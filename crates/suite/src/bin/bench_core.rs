@@ -3,8 +3,9 @@
 //! `bench_core` prints a table; `bench_core --json` one line for each figure:
 //! `{"name": "…", "measured": 98.2, "unit": "ns", "target": 120}`. Run it in release mode.
 
+use kiln_backends::Flex;
 use kiln_suite::figure::{Figure, median};
-use kiln_tensor::{Autodiff, Backend, Flex, Tensor};
+use kiln_tensor::{Autodiff, Backend, Tensor};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;

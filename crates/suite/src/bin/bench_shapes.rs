@@ -7,12 +7,13 @@
 //! Lengths that come again are even numbers spread over one range, so that one length, 16 and 100 of them do the same
 //! work on average. Lengths never seen are the odd numbers between them, each once. All take turns in one process.
 
+#[cfg(feature = "cuda")]
+use kiln_backends::Cuda;
+use kiln_backends::{Cpu, Flex};
 use kiln_nn::{GradientsParams, Linear, LinearConfig};
 use kiln_optim::{AdamConfig, Optimizer};
 use kiln_suite::figure::{Figure, median};
-#[cfg(feature = "cuda")]
-use kiln_tensor::Cuda;
-use kiln_tensor::{Autodiff, Backend, Cpu, Distribution, Flex, Int, Tensor, activation, loss};
+use kiln_tensor::{Autodiff, Backend, Distribution, Int, Tensor, activation, loss};
 use std::process::ExitCode;
 use std::time::Instant;
 

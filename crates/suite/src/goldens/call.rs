@@ -1,8 +1,9 @@
 //! A golden case with its inputs on a device.
 
 use super::Golden;
+use kiln_backends::{Device, Dyn};
 use kiln_ir::{DType, Engine, Op, Operands, Scalar, Shape, TensorType, Value, Var};
-use kiln_tensor::{AnyTensor, Device, Dyn, Int, Tensor, TensorData};
+use kiln_tensor::{AnyTensor, Int, Tensor, TensorData};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
@@ -140,7 +141,7 @@ macro_rules! by_rank {
         }
     }};
     (@ $tensor:ident, $rank:literal, $name:ident, $body:expr) => {{
-        let $name: kiln_tensor::Tensor<kiln_tensor::Dyn, $rank> = $crate::goldens::call::typed($tensor);
+        let $name: kiln_tensor::Tensor<kiln_backends::Dyn, $rank> = $crate::goldens::call::typed($tensor);
         $body.into_any()
     }};
 }

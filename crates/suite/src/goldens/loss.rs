@@ -1,11 +1,12 @@
 //! Losses, by the methods of `AnyTensor`; cross-entropy and the squared error by `kiln_nn`, which calls them.
 
 use super::call::{Call, Outputs, one};
+use kiln_backends::Dyn;
 use kiln_ir::{Op, Var};
 use kiln_nn::Param;
 use kiln_nn::loss::{CrossEntropyLoss, MseLoss};
 use kiln_tensor::loss::{ClassOptions, CtcOptions, Reduction};
-use kiln_tensor::{AnyTensor, Dyn, Result, Tensor};
+use kiln_tensor::{AnyTensor, Result, Tensor};
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {
     let y = match &*call.op {

@@ -7,7 +7,8 @@ use super::{
     activation, attention, contraction, fft, index, loss, math, methods, module, norm, optimizer, pool,
     reduce, resize,
 };
-use kiln_tensor::{AnyTensor, Device, Tensor};
+use kiln_backends::Device;
+use kiln_tensor::{AnyTensor, Tensor};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -113,7 +114,7 @@ fn gradients(checked: &mut Checked, golden: &Golden, call: &Call<'_>, outputs: V
     let Some(Some(output)) = outputs.into_iter().next() else { return };
     let weights = call.place(golden.tensor("grad_output"));
     let sum = output.mul(weights).and_then(AnyTensor::sum).and_then(|sum| sum.reshape([1]));
-    let backward = sum.and_then(|sum| sum.try_into_tensor::<kiln_tensor::Dyn, 1, kiln_tensor::Float>());
+    let backward = sum.and_then(|sum| sum.try_into_tensor::<kiln_backends::Dyn, 1, kiln_tensor::Float>());
     let found = match backward.and_then(|sum: Tensor<_, 1>| sum.try_backward()) {
         Ok(found) => found,
         Err(error) => return checked.problems.push(format!("backward: {error}")),

@@ -7,8 +7,10 @@ use crate::compare::difference;
 use crate::engines::{REFERENCE, Subject};
 use crate::fill::{Random, filled};
 use crate::layout::{Layout, elements, place};
+use kiln_autodiff::Autodiff;
+use kiln_backends::{Device, Dyn};
 use kiln_ir::{DType, TensorData};
-use kiln_tensor::{AnyTensor, Device, Dyn, Float, Tensor};
+use kiln_tensor::{AnyTensor, Float, Stack, Tensor};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -274,8 +276,9 @@ fn second(
     let tracked = gradients.into_iter().enumerate().filter_map(|(place, gradient)| Some((place, gradient?)));
     let results: Vec<(usize, AnyTensor)> = tracked.collect();
     let sum = loss(method, 2, results)?;
+    let below: &Stack = inner.as_ref();
     let is_tracked =
-        |sum: &AnyTensor| inner.as_ref().autodiff().is_some_and(|layer| layer.is_tracked(sum.value()));
+        |sum: &AnyTensor| below.outermost::<Autodiff>().is_some_and(|layer| layer.is_tracked(sum.value()));
     match sum {
         Some(sum) if is_tracked(&sum) => to_host(collect(sum, arguments, &inner_leaves)?),
         // Of a function that is linear in everything the gradients depend on nothing.

@@ -303,7 +303,7 @@ impl AnyTensor {
         self.require_float("nextafter")?;
         let op = kiln_ir::Op::Binary(Binary::Atan2);
         let (x, towards) = AnyTensor::matched(&op, self, towards)?;
-        x.on_same_stack("nextafter", &towards)?;
+        x.in_same_domain("nextafter", &towards)?;
         Ok(x.expression_with([towards], |x, [towards]| crate::special::nextafter(&x, &towards)))
     }
 

@@ -2,11 +2,12 @@
 
 use crate::tensor::{detach, require_grad};
 use crate::{AnyTensor, Result, Stack};
+use kiln_autodiff::Autodiff as Layer;
 
 impl AnyTensor {
     /// Whether the tensor is a start of a tape.
     pub fn is_require_grad(&self) -> bool {
-        self.stack().autodiff().is_some_and(|layer| layer.leaf_id(self.value()).is_some())
+        self.stack().outermost::<Layer>().is_some_and(|layer| layer.leaf_id(self.value()).is_some())
     }
 
     /// A new start of a tape.
@@ -27,7 +28,7 @@ impl AnyTensor {
     #[must_use]
     pub fn inner(self) -> AnyTensor {
         let stack = self.stack().clone();
-        let (Some(layer), Some(below)) = (stack.autodiff(), stack.inner()) else { return self };
+        let (Some(layer), Some(below)) = (stack.outermost::<Layer>(), stack.below()) else { return self };
         // `detach` takes the value over, so that a sole owner stays one.
         AnyTensor::new(below.clone(), layer.detach(self.into_value()))
     }
@@ -38,12 +39,12 @@ impl AnyTensor {
     /// # Errors
     /// When the tensor is not on the stack below.
     pub fn from_inner(self, stack: &Stack) -> Result<AnyTensor> {
-        match stack.autodiff() {
-            Some(layer) if stack.inner().is_some_and(|inner| inner.same(self.stack())) => {
-                let value = layer.from_inner(self.into_value());
-                Ok(AnyTensor::new(stack.clone(), value))
+        match stack.outermost::<Layer>() {
+            Some(layer) if stack.inner().is_some_and(|inner| inner.same_domain(self.stack())) => {
+                let stack = stack.with_device_of(self.stack());
+                Ok(AnyTensor::new(stack, layer.from_inner(self.into_value())))
             }
-            _ => {
+            Some(_) | None => {
                 let problem = alloc::format!("is on {:?}, which is not below {stack:?}", self.stack());
                 Err(kiln_ir::Error::type_error("from_inner", problem, &[self.ty().into()])
                     .hint("make the tensor on the inner device, or move it there with `to_device`"))

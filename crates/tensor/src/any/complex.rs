@@ -18,7 +18,7 @@ impl AnyComplex {
     /// # Errors
     /// When they differ in shape, dtype or device, or are no floats.
     pub fn new(re: AnyTensor, im: AnyTensor) -> Result<AnyComplex> {
-        re.on_same_stack("complex", &im)?;
+        re.in_same_domain("complex", &im)?;
         if re.ty() != im.ty() || !re.dtype().is_float() {
             let problem = "parts must be floats of one shape and dtype";
             return Err(Error::type_error("complex", problem, &[re.ty().into(), im.ty().into()])

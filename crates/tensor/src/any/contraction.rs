@@ -9,7 +9,7 @@ impl AnyTensor {
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.matmul.html>
     pub fn matmul(self, other: AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack("matmul", &other)?;
+        self.in_same_domain("matmul", &other)?;
         let (m, n) = (self.shape().rank(), other.shape().rank());
         if m == 1 || n == 1 {
             return self.matmul_vector(other);

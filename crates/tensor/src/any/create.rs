@@ -1,4 +1,4 @@
-//! Tensors from nothing and from the host. A device is a [`Device`](crate::Device) or the [`Stack`] of another tensor.
+//! Tensors from nothing and from the host. A device is a `Device` or the [`Stack`] of another tensor.
 
 mod join;
 mod like;
@@ -20,7 +20,8 @@ impl AnyTensor {
     /// not those of the type are an error of the tensor, which surfaces when it is read.
     ///
     /// ```
-    /// use kiln_tensor::{AnyTensor, DType, Device, SharedBytes, TensorType};
+    /// use kiln_backends::Device;
+    /// use kiln_tensor::{AnyTensor, DType, SharedBytes, TensorType};
     /// use std::sync::Arc;
     ///
     /// let bytes = SharedBytes::new(Arc::new(vec![1u8, 2, 3, 4]), 0..4)?;

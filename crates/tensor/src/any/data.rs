@@ -93,7 +93,7 @@ impl AnyTensor {
     ///
     /// # Errors
     /// As [`to_stack`](AnyTensor::to_stack).
-    pub fn to_device(self, device: &crate::Device) -> Result<AnyTensor> {
-        self.to_stack(&device.0)
+    pub fn to_device(self, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
+        self.to_stack(device.as_ref())
     }
 }

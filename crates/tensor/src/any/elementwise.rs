@@ -61,10 +61,10 @@ impl AnyTensor {
     #[inline]
     pub(crate) fn check_binary(&self, function: Binary, other: &AnyTensor) -> Result<()> {
         let op = Op::Binary(function);
-        if self.stack.same(&other.stack) && infer_alike(&op, self.ty(), other.ty()).is_some() {
+        if self.stack.same_domain(&other.stack) && infer_alike(&op, self.ty(), other.ty()).is_some() {
             return Ok(());
         }
-        self.on_same_stack(op.name(), other)?;
+        self.in_same_domain(op.name(), other)?;
         let meeting = || AnyTensor::meeting(op.name(), self.dtype(), self, other);
         let dtype = if self.dtype() == other.dtype() { self.dtype() } else { meeting()? };
         match kiln_ir::infer::broadcast_shapes(self.shape(), other.shape()) {
@@ -108,7 +108,7 @@ impl AnyTensor {
 
     #[inline]
     fn pairwise(self, op: &Op, stack: &Stack, other: Value) -> Result<AnyTensor> {
-        if self.stack.same(stack)
+        if self.stack.same_domain(stack)
             && let Some(ty) = infer_alike(op, self.value.ty(), other.ty())
         {
             let operands = two(Operand::Value(self.value), Operand::Value(other));
@@ -121,7 +121,7 @@ impl AnyTensor {
     /// Two tensors that may differ in everything.
     #[inline(never)]
     fn pairwise_any(self, op: &Op, other: AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack(op.name(), &other)?;
+        self.in_same_domain(op.name(), &other)?;
         let (a, b) = AnyTensor::matched(op, self, other)?;
         let results =
             AnyTensor::emit(&a.stack, op, smallvec![Operand::Value(a.value), Operand::Value(b.value)])?;
@@ -161,8 +161,8 @@ impl AnyTensor {
 
     /// `a` where this `bool` holds, otherwise `b`; broadcasts.
     pub fn if_else(self, a: AnyTensor, b: AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack("select", &a)?;
-        self.on_same_stack("select", &b)?;
+        self.in_same_domain("select", &a)?;
+        self.in_same_domain("select", &b)?;
         let shape = kiln_ir::infer::broadcast_shapes(self.shape(), a.shape())
             .and_then(|shape| kiln_ir::infer::broadcast_shapes(&shape, b.shape()));
         let (a, b) = AnyTensor::promoted("select", a, b)?;
@@ -175,7 +175,7 @@ impl AnyTensor {
 
     /// Where this `bool` holds the number, otherwise `b`; broadcasts.
     pub fn if_else_number(self, x: impl Number, b: AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack("select", &b)?;
+        self.in_same_domain("select", &b)?;
         let shape = kiln_ir::infer::broadcast_shapes(self.shape(), b.shape());
         let (condition, b) = match shape {
             Some(shape) => (self.expand(shape)?, b.expand(shape)?),

@@ -46,14 +46,16 @@ impl AnyTensor {
         Ok(AnyTensor { stack, value: results.swap_remove(0) })
     }
 
+    /// Checks that both tensors may be operands of one op.
     #[inline]
-    pub(crate) fn on_same_stack(&self, op: &str, other: &AnyTensor) -> Result<()> {
-        if self.stack.same(&other.stack) { Ok(()) } else { Err(self.on_other_stack(op, other)) }
+    pub(crate) fn in_same_domain(&self, op: &str, other: &AnyTensor) -> Result<()> {
+        if self.stack.same_domain(&other.stack) { Ok(()) } else { Err(self.in_other_domain(op, other)) }
     }
 
     #[cold]
-    fn on_other_stack(&self, op: &str, other: &AnyTensor) -> Error {
-        let problem = format!("tensors are on different devices: {:?} and {:?}", self.stack, other.stack);
+    fn in_other_domain(&self, op: &str, other: &AnyTensor) -> Error {
+        let [here, there] = self.stack.told_apart(&other.stack);
+        let problem = format!("tensors are on different devices: {here} and {there}");
         let is_outside = self.stack.is_at_or_above(&other.stack) || other.stack.is_at_or_above(&self.stack);
         let hint = match is_outside {
             true => "bring the one from outside in with `lift`: `inside.lift(outside)`",

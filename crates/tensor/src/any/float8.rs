@@ -46,7 +46,7 @@ impl AnyTensor {
     /// [`float8::matmul`](crate::float8::matmul).
     pub fn matmul_float8(self, other: AnyTensor) -> Result<AnyTensor> {
         const OP: &str = MatMulAsFloat8::NAME;
-        self.on_same_stack(OP, &other)?;
+        self.in_same_domain(OP, &other)?;
         self.check_rank(OP, 2, "[.., rows, columns]")?;
         other.check_rank(OP, 2, "[.., rows, columns]")?;
         let (left, right) = (*self.shape(), *other.shape());
@@ -68,7 +68,7 @@ impl Float8Tensor {
     /// # Errors
     /// When bits or scale are of another type than they must be.
     pub fn dequantize(self, dtype: DType) -> Result<AnyTensor> {
-        self.bits.on_same_stack("dequantize", &self.scale)?;
+        self.bits.in_same_domain("dequantize", &self.scale)?;
         let numbers = self.bits.decode_float8(self.format, DType::F32)?;
         let scaled = numbers.expression_with([self.scale], |x, [scale]| &x * scale.broadcast(x.shape()));
         scaled.cast(dtype)
@@ -89,7 +89,7 @@ impl Float8Tensor {
     /// When the shapes do not suit, or bits or scales are of another type than they must be.
     pub fn matmul(self, other: Float8Tensor, dtype: DType) -> Result<AnyTensor> {
         let op = Op::MatMulFloat8 { formats: [self.format, other.format], dtype: added(dtype) };
-        self.bits.on_same_stack(op.name(), &other.bits)?;
+        self.bits.in_same_domain(op.name(), &other.bits)?;
         let rest = [other.bits, self.scale, other.scale].map(|any| any.into_value().into());
         self.bits.apply_with(&op, rest)?.cast(dtype)
     }

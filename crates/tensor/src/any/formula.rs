@@ -52,7 +52,7 @@ impl AnyTensor {
 
     /// An error unless the other is on the same stack, with elements of the same dtype.
     pub(crate) fn check_alike(&self, op: &str, other: &AnyTensor) -> Result<()> {
-        self.on_same_stack(op, other)?;
+        self.in_same_domain(op, other)?;
         if self.dtype() == other.dtype() {
             return Ok(());
         }

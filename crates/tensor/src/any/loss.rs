@@ -18,7 +18,8 @@ use kiln_ir::{Binary, Reduction as Combine, Var};
 /// How the losses of the elements of a batch become one.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, loss};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, loss};
 ///
 /// let x = Tensor::<Flex, 1>::from_data([1.0f32, 3.0], &Default::default());
 /// let sum = loss::l1(x.clone(), x.zeros_like(), loss::Reduction::Sum);

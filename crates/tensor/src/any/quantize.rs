@@ -174,7 +174,7 @@ impl AnyTensor {
 
     /// Integers for the tensor, with given scales. See [`quantize::quantize`](crate::quantize::quantize()).
     pub fn quantize(self, params: &QuantParams, dtype: DType) -> Result<Quantized> {
-        self.on_same_stack("quantize", &params.scale)?;
+        self.in_same_domain("quantize", &params.scale)?;
         let operands = params.operands();
         let values = self.apply_with(&Op::Quantize { dtype }, operands)?;
         Ok(Quantized { values, params: params.clone() })
@@ -300,7 +300,7 @@ impl Quantized {
     pub fn matmul(self, other: Quantized) -> Result<AnyTensor> {
         const OP: &str = "quantized matmul";
         let (a, b) = (&self.values, &other.values);
-        a.on_same_stack(OP, b)?;
+        a.in_same_domain(OP, b)?;
         a.check_rank(OP, 2, "[.., rows, columns]")?;
         b.check_rank(OP, 2, "[.., rows, columns]")?;
         let narrow = |dtype| matches!(dtype, DType::I8 | DType::U8);

@@ -67,7 +67,7 @@ impl AnyTensor {
 
     /// Whether each element is among others. See [`Tensor::isin`](crate::Tensor::isin).
     pub fn isin(self, others: AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack("isin", &others)?;
+        self.in_same_domain("isin", &others)?;
         if self.dtype() != others.dtype() || self.dtype().is_bool() {
             let problem = format!("needs numbers of one dtype, not {} and {}", self.dtype(), others.dtype());
             return Err(Error::type_error("isin", problem, &[self.ty().into(), others.ty().into()]));

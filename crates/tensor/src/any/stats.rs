@@ -237,7 +237,7 @@ impl AnyTensor {
     /// As [`cdist`](AnyTensor::cdist), with a choice of how. See
     /// [`Tensor::cdist_with_mode`](crate::Tensor::cdist_with_mode).
     pub fn cdist_with_mode(self, other: AnyTensor, p: f64, mode: CdistMode) -> Result<AnyTensor> {
-        self.on_same_stack("cdist", &other)?;
+        self.in_same_domain("cdist", &other)?;
         let wrong = |problem: &str| {
             Err(Error::type_error("cdist", problem, &[self.ty().into(), other.ty().into()])
                 .hint("the distances are those between the rows, along the last axis"))

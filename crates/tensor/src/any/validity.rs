@@ -1,6 +1,6 @@
 //! Whether values were computed.
 
-use crate::{AnyTensor, Error, Result};
+use crate::{AnyTensor, Error, Result, Stack};
 use alloc::vec::Vec;
 use kiln_ir::{IndexUser, Op, Operand, Operands};
 
@@ -35,22 +35,24 @@ impl AnyTensor {
         let Some(first) = tensors.first() else {
             return Err(Error::type_error(OP, "needs at least one tensor", &[]));
         };
-        let (stack, kept) = (first.stack().clone(), tensors.len());
+        let stack = first.stack().clone();
+        let stacks: Vec<Stack> = tensors.iter().map(|tensor| tensor.stack().clone()).collect();
         let mut operands = Operands::new();
         for tensor in tensors.into_iter().chain(watched) {
-            if !tensor.stack().same(&stack) {
+            if !tensor.stack().same_domain(&stack) {
                 return Err(Error::type_error(OP, "tensors are on several devices", &[tensor.ty().into()]));
             }
             operands.push(Operand::Value(tensor.into_value()));
         }
-        let op = Op::Recover { watched: operands.len() - kept };
+        let op = Op::Recover { watched: operands.len() - stacks.len() };
         let mut results = AnyTensor::emit(&stack, &op, operands)?;
         let mut last = || match results.pop() {
             Some(value) => Ok(AnyTensor::new(stack.clone(), value)),
             None => Err(Error::type_error(OP, "gives two flags", &[])),
         };
         let (cause, ok) = (last()?, last()?);
-        let tensors = results.into_iter().map(|value| AnyTensor::new(stack.clone(), value)).collect();
+        let tensors =
+            stacks.into_iter().zip(results).map(|(stack, value)| AnyTensor::new(stack, value)).collect();
         Ok(Recovered { tensors, ok, cause })
     }
 

@@ -5,7 +5,8 @@
 //! stays NaN. The methods of [`AnyTensor`](crate::AnyTensor) with the same names return errors instead of panicking.
 //!
 //! ```
-//! use kiln_tensor::{Flex, Tensor, activation};
+//! use kiln_backends::Flex;
+//! use kiln_tensor::{Tensor, activation};
 //!
 //! let x = Tensor::<Flex, 1>::from_data([-1.0, 0.0, f32::INFINITY], &Default::default());
 //! assert_eq!(activation::relu(x.clone()).into_data().to_vec::<f32>(), [0.0, 0.0, f32::INFINITY]);
@@ -38,7 +39,8 @@ activations! {
     /// `min(max(x, min), max)`; PyTorch's defaults are -1 and 1. The gradient at both is 0.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, activation};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, activation};
     ///
     /// let x = Tensor::<Flex, 1>::from_data([-3.0f32, 0.5, 3.0], &Default::default());
     /// assert_eq!(activation::hardtanh(x, -1.0, 1.0).into_data().to_vec::<f32>(), [-1.0, 0.5, 1.0]);
@@ -58,7 +60,8 @@ activations! {
     /// `x` where positive, `slope * x` elsewhere; PyTorch's default is 0.01. The gradient at 0 is the slope.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, activation};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, activation};
     ///
     /// let x = Tensor::<Flex, 1>::from_data([-2.0f32, 2.0], &Default::default());
     /// assert_eq!(activation::leaky_relu(x, 0.5).into_data().to_vec::<f32>(), [-1.0, 2.0]);
@@ -121,7 +124,8 @@ activations! {
     /// [`softplus`] where `beta x` is at most `threshold`, elsewhere `x` itself; PyTorch's defaults are 1 and 20.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, activation};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, activation};
     ///
     /// let x = Tensor::<Flex, 1>::from_data([3.0f32], &Default::default());
     /// assert_eq!(activation::softplus_with_threshold(x, 1.0, 2.0).into_data().to_vec::<f32>(), [3.0]);
@@ -162,7 +166,8 @@ activations! {
     /// `x` where greater than `threshold`, `value` elsewhere. The gradient at the threshold is 0.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, activation};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, activation};
     ///
     /// let x = Tensor::<Flex, 1>::from_data([0.5f32, 1.0, 2.0], &Default::default());
     /// assert_eq!(activation::threshold(x, 1.0, -7.0).into_data().to_vec::<f32>(), [-7.0, -7.0, 2.0]);
@@ -195,7 +200,8 @@ activations! {
     /// `x - bias` where `x > lambda`, `x + bias` where `x < -lambda`, 0 between.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, activation};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, activation};
     ///
     /// let x = Tensor::<Flex, 1>::from_data([-3.0f32, 0.5, 3.0], &Default::default());
     /// assert_eq!(activation::shrink(x, 1.0, 0.5).into_data().to_vec::<f32>(), [-2.5, 0.0, 2.5]);
@@ -221,7 +227,8 @@ activations! {
     /// gives 0.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, activation};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, activation};
     ///
     /// let x = Tensor::<Flex, 2>::from_data([[1e4f32, 1e4], [0.0, f32::NEG_INFINITY]], &Default::default());
     /// assert_eq!(activation::softmax(x, -1).into_data().to_vec::<f32>(), [0.5, 0.5, 1.0, 0.0]);
@@ -244,7 +251,8 @@ activations! {
     /// ([Miller 2023](https://www.evanmiller.org/attention-is-off-by-one.html)).
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, activation};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, activation};
     ///
     /// let x = Tensor::<Flex, 1>::from_data([0.0f32, 0.0, -1e9], &Default::default());
     /// let y = activation::quiet_softmax(x, 0).into_data().to_vec::<f32>();
@@ -258,7 +266,8 @@ activations! {
     /// (straight-through). Takes the next key of the device.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, activation};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, activation};
     ///
     /// let x = Tensor::<Flex, 2>::zeros([4, 3], &Default::default());
     /// let y = activation::gumbel_softmax(x, 1.0, true, 1);
@@ -275,7 +284,8 @@ activations! {
     /// ([Dauphin et al. 2016](https://arxiv.org/abs/1612.08083)). That axis becomes half as long.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, activation};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, activation};
     ///
     /// let x = Tensor::<Flex, 1>::from_data([6.0f32, 0.0], &Default::default());
     /// assert_eq!(activation::glu(x, 0).into_data().to_vec::<f32>(), [3.0]);
@@ -314,7 +324,8 @@ activations! {
 /// ([He et al. 2015](https://arxiv.org/abs/1502.01852)). The gradient at 0 is the slope.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, activation};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, activation};
 ///
 /// let x = Tensor::<Flex, 2>::from_data([[-2.0f32, -2.0]], &Default::default());
 /// let weight = Tensor::<Flex, 1>::from_data([0.5f32, 0.25], &Default::default());

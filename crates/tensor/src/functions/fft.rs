@@ -22,7 +22,8 @@ use crate::{AnyTensor, Axis, AxisList, Backend, Complex, Kind, Tensor};
 /// axis.
 ///
 /// ```
-/// use kiln_tensor::{Complex, Flex, Tensor, fft::{self, FftNorm}};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Complex, Tensor, fft::{self, FftNorm}};
 ///
 /// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 0.0, 0.0, 0.0], &Default::default());
 /// let y = fft::fft(Complex::from_real(x), None, -1, FftNorm::Backward);
@@ -59,7 +60,8 @@ pub fn ifft<B: Backend, const D: usize>(
 /// The first `n / 2 + 1` elements of the transform of a real tensor; the others are their conjugates, in reverse order.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, fft::{self, FftNorm}};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, fft::{self, FftNorm}};
 ///
 /// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 2.0, 3.0, 4.0], &Default::default());
 /// let y = fft::rfft(x, None, -1, FftNorm::Backward);
@@ -85,7 +87,8 @@ pub fn rfft<B: Backend, const D: usize>(
 /// imaginary parts of the first element and, for an even length, of the middle one do not count.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, fft::{self, FftNorm}};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, fft::{self, FftNorm}};
 ///
 /// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 2.0, 3.0], &Default::default());
 /// let y = fft::rfft(x.clone(), None, -1, FftNorm::Backward);
@@ -181,7 +184,8 @@ pub fn irfft2<B: Backend, const D: usize>(
 /// The transform along several axes, one after the other. `sizes` has the number of points of each, `None` keeps lengths.
 ///
 /// ```
-/// use kiln_tensor::{Complex, Flex, Tensor, fft::{self, FftNorm}};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Complex, Tensor, fft::{self, FftNorm}};
 ///
 /// let x = Tensor::<Flex, 2>::ones([2, 2], &Default::default());
 /// let y = fft::fftn(Complex::from_real(x), None, [0, 1], FftNorm::Ortho);
@@ -244,7 +248,8 @@ pub fn irfftn<B: Backend, const D: usize>(
 /// The frequency of each element of [`fft`], in cycles per unit of the spacing of samples: `[0, 1, .., -2, -1] / (n spacing)`.
 ///
 /// ```
-/// use kiln_tensor::{Flex, fft};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::fft;
 ///
 /// let frequencies = fft::fftfreq::<Flex>(4, 0.5, &Default::default());
 /// assert_eq!(frequencies.into_data().to_vec::<f32>(), [0.0, 0.5, -1.0, -0.5]);
@@ -267,7 +272,8 @@ pub fn rfftfreq<B: Backend>(points: usize, spacing: f64, device: &B::Device) -> 
 /// The zero frequency moved from the first to the middle place of axes.
 ///
 /// ```
-/// use kiln_tensor::{Flex, fft};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::fft;
 ///
 /// let frequencies = fft::fftfreq::<Flex>(4, 1.0, &Default::default());
 /// assert_eq!(fft::fftshift(frequencies, [0]).into_data().to_vec::<f32>(), [-0.5, -0.25, 0.0, 0.25]);
@@ -297,7 +303,8 @@ pub fn ifftshift<B: Backend, const D: usize, K: Kind>(
 /// is orthogonal, and kind three is the inverse of kind two.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, fft::{self, Dct}};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, fft::{self, Dct}};
 ///
 /// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 2.0, 4.0], &Default::default());
 /// let y = fft::dct(x.clone(), Dct::Two, 0, true);

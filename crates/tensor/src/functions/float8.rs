@@ -11,8 +11,9 @@
 //! multiplies in `f32`: the same numbers, without the gain in speed.
 //!
 //! ```
+//! use kiln_backends::Flex;
+//! use kiln_tensor::Tensor;
 //! use kiln_tensor::float8::{self, Float8};
-//! use kiln_tensor::{Flex, Tensor};
 //!
 //! let x = Tensor::<Flex, 2>::from_data([[1.0f32, -3.5], [0.0, 7.0]], &Default::default());
 //! let q = float8::quantize(x.clone(), Float8::E4M3);
@@ -35,8 +36,9 @@ use crate::{AnyTensor, Backend, Tensor};
 /// PyTorch. Bits have no gradient.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::float8::{self, Float8};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let x = Tensor::<Flex, 1>::from_data([1.0f32, 0.3, -448.0], &Default::default());
 /// let bits = float8::encode(x, Float8::E4M3);
@@ -51,8 +53,9 @@ pub fn encode<B: Backend, const D: usize>(x: Tensor<B, D>, format: Float8) -> An
 /// The numbers that bits stand for.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::float8::{self, Float8};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let x = Tensor::<Flex, 1>::from_data([1.0f32, 0.3], &Default::default());
 /// let y: Tensor<Flex, 1> = float8::decode(float8::encode(x, Float8::E5M2), Float8::E5M2);
@@ -71,8 +74,9 @@ pub fn decode<B: Backend, const D: usize>(bits: AnyTensor, format: Float8) -> Te
 /// zeros has scale 1; a NaN makes all NaN.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::float8::{self, Float8};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let x = Tensor::<Flex, 1>::from_data([-896.0f32, 2.0], &Default::default());
 /// let q = float8::quantize(x, Float8::E4M3);
@@ -88,8 +92,9 @@ pub fn quantize<B: Backend, const D: usize>(x: Tensor<B, D>, format: Float8) -> 
 /// The numbers that such a tensor stands for.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::float8::{self, Float8};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let x = Tensor::<Flex, 1>::from_data([-896.0f32, 2.0], &Default::default());
 /// let y: Tensor<Flex, 1> = float8::dequantize(float8::quantize(x, Float8::E4M3));
@@ -111,8 +116,9 @@ pub fn dequantize<B: Backend, const D: usize>(q: Float8Tensor) -> Tensor<B, D> {
 /// [transposed](Float8Tensor::transpose), which moves nothing. Others are copied first. Two factors in E5M2 are decoded.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::float8::{self, Float8};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let device = Default::default();
 /// let x = float8::quantize(Tensor::<Flex, 2>::from_data([[3.5f32, 7.0]], &device), Float8::E4M3);
@@ -137,8 +143,9 @@ pub fn matmul_quantized<B: Backend, const D: usize>(a: Float8Tensor, b: Float8Te
 /// of its elements' spread. Operands or gradients that are not finite make all NaN.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::float8;
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0]], &Default::default());
 /// let y = float8::matmul(x.clone(), x.transpose());
@@ -156,7 +163,8 @@ pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> T
 /// is added as it is.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, float8};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, float8};
 ///
 /// let x = Tensor::<Flex, 1>::from_data([3.5f32, 7.0], &Default::default());
 /// let weight = Tensor::<Flex, 2>::from_data([[7.0f32, 1.75]], &Default::default());

@@ -10,7 +10,8 @@ use alloc::vec::Vec;
 /// nothing is copied.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Int, Tensor, grid::{self, Indexing}};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Int, Tensor, grid::{self, Indexing}};
 ///
 /// let range = |n| Tensor::<Flex, 1, Int>::arange(0..n, &Default::default());
 /// let [rows, columns] = grid::meshgrid([range(2), range(3)], Indexing::Matrix);
@@ -34,7 +35,8 @@ pub fn meshgrid<B: Backend, const N: usize, K: Kind>(
 /// The grids of [`meshgrid`] along a new axis of the result: 0 puts it first, -1 last. `D2` is `N + 1`.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Int, Tensor, grid::{self, Indexing}};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Int, Tensor, grid::{self, Indexing}};
 ///
 /// let range = |n| Tensor::<Flex, 1, Int>::arange(0..n, &Default::default());
 /// let points: Tensor<Flex, 3, Int> = grid::meshgrid_stack([range(2), range(3)], Indexing::Matrix, -1);
@@ -56,7 +58,8 @@ pub fn meshgrid_stack<B: Backend, const N: usize, const D2: usize, K: Kind>(
 /// gives `[count, 1]`, where PyTorch gives the vector.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Int, Tensor, grid};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Int, Tensor, grid};
 ///
 /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 2], &Default::default());
 /// let y = Tensor::<Flex, 1, Int>::from_ints([8, 9], &Default::default());
@@ -74,7 +77,8 @@ pub fn cartesian_prod<B: Backend, const N: usize, K: Kind>(vectors: [Tensor<B, 1
 /// again. More elements than there are give no rows.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Int, Tensor, grid};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Int, Tensor, grid};
 ///
 /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &Default::default());
 /// assert_eq!(grid::combinations(x, 2, false).into_data().to_vec::<i32>(), [1, 2, 1, 3, 2, 3]);
@@ -97,7 +101,8 @@ pub fn combinations<B: Backend, K: Kind>(
 /// `align_corners`, otherwise between their outer edges.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, grid};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, grid};
 ///
 /// let identity = Tensor::<Flex, 3>::from_floats([[[1.0f32, 0.0, 0.0], [0.0, 1.0, 0.0]]], &Default::default());
 /// let points = grid::affine_grid_2d(identity, [1, 2], false);

@@ -9,7 +9,8 @@ use crate::{Axis, AxisList, Backend, Kind, Number, Numeric, Tensor};
 /// The product of each element of one vector with each of another, `[m] x [n] -> [m, n]`.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 2.0], &Default::default());
 /// assert_eq!(linalg::outer(x.clone(), x).into_data().to_vec::<f32>(), [1.0, 2.0, 2.0, 4.0]);
@@ -24,7 +25,8 @@ pub fn outer<B: Backend, K: Numeric>(x: Tensor<B, 1, K>, y: Tensor<B, 1, K>) -> 
 /// Outer products along an axis: `[.., m, ..] x [.., n, ..] -> [.., m, n, ..]`; the other axes broadcast. `D2` is `D + 1`.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
 /// let each_row: Tensor<Flex, 3> = linalg::outer_dim(x.clone(), x, 1);
@@ -45,7 +47,8 @@ pub fn outer_dim<B: Backend, const D: usize, const D2: usize, K: Numeric>(
 /// Dot products along an axis, which stays with length 1; the other axes broadcast.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
 /// assert_eq!(linalg::vecdot(x.clone(), x, -1).into_data().to_vec::<f32>(), [5.0, 25.0]);
@@ -65,7 +68,8 @@ pub fn vecdot<B: Backend, const D: usize, K: Numeric>(
 /// vectors and of the result.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let a = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
 /// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 10.0], &Default::default());
@@ -87,7 +91,8 @@ pub fn matvec<B: Backend, const DM: usize, const DV: usize, K: Numeric>(
 /// Dot products of the last axes of all pairs of vectors, `[a.., k] x [b.., k] -> [a.., b..]`.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
 /// let products: Tensor<Flex, 2> = linalg::inner(x.clone(), x);
@@ -108,7 +113,8 @@ pub fn inner<B: Backend, const D: usize, const E: usize, const D2: usize, K: Num
 /// `axes` is a number, the last so many of the left and the first so many of the right operand, or two lists.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let a = Tensor::<Flex, 3>::ones([2, 3, 4], &Default::default());
 /// let b = Tensor::<Flex, 3>::ones([3, 4, 5], &Default::default());
@@ -135,7 +141,8 @@ pub fn tensordot<B: Backend, const D: usize, const E: usize, const D2: usize, K:
 /// axes multiply.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 10.0], &Default::default());
 /// let y = Tensor::<Flex, 1>::from_floats([2.0f32, 3.0], &Default::default());
@@ -158,7 +165,8 @@ pub fn kron<B: Backend, const D: usize, K: Numeric>(
 /// `Tensor<B, 1>` of one element.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
 /// let trace: Tensor<Flex, 1> = linalg::trace(x);
@@ -183,7 +191,8 @@ pub fn trace<B: Backend, const D: usize, const D2: usize, K: Numeric>(
 /// [`Tensor::diagonal`] takes other axes and diagonals.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
 /// let diagonal: Tensor<Flex, 1> = linalg::diag(x);
@@ -206,7 +215,8 @@ pub fn diag<B: Backend, const D: usize, const D2: usize, K: Kind>(x: Tensor<B, D
 /// zeros and for zeros in it; equal extremes share it.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 2>::from_floats([[3.0f32, -4.0], [0.0, 0.0]], &Default::default());
 /// assert_eq!(linalg::vector_norm(x.clone(), 2, -1).into_data().to_vec::<f32>(), [5.0, 0.0]);
@@ -259,7 +269,8 @@ pub fn lp_norm<B: Backend, const D: usize>(x: Tensor<B, D>, p: f64, axis: impl I
 /// Vectors along an axis divided by their norm, or by `epsilon` where that is greater.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 1>::from_floats([3.0f32, -4.0], &Default::default());
 /// assert_eq!(linalg::vector_normalize(x, 1, 0, 1e-12).into_data().to_vec::<f32>(), [3.0 / 7.0, -4.0 / 7.0]);
@@ -280,7 +291,8 @@ pub fn vector_normalize<B: Backend, const D: usize>(
 /// `epsilon`, 1e-8 by default, is the least length that counts.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 1>::from_floats([3.0f32, 4.0], &Default::default());
 /// let y = Tensor::<Flex, 1>::from_floats([0.0f32, 2.0], &Default::default());
@@ -302,7 +314,8 @@ pub fn cosine_similarity<B: Backend, const D: usize>(
 /// The norm of `x - y + epsilon` along the last axis, which stays with length 1; broadcasts. `epsilon` is 1e-6 by default.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 1.0]], &Default::default());
 /// let y = Tensor::<Flex, 2>::from_floats([[4.0f32, 5.0]], &Default::default());
@@ -324,7 +337,8 @@ pub fn pairwise_distance<B: Backend, const D: usize>(
 /// factors are 1. A `beta` of 0 leaves `x` out, NaN too.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let device = Default::default();
 /// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0]], &device);
@@ -352,7 +366,8 @@ pub fn addmm<B: Backend, K: Numeric>(
 /// See [`addmm`].
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let device = Default::default();
 /// let a = Tensor::<Flex, 3>::ones([2, 1, 3], &device);
@@ -380,7 +395,8 @@ pub fn addbmm<B: Backend, K: Numeric>(
 /// `[batch, m, n]`. See [`addmm`].
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let device = Default::default();
 /// let a = Tensor::<Flex, 3>::ones([2, 1, 3], &device);
@@ -408,7 +424,8 @@ pub fn baddbmm<B: Backend, K: Numeric>(
 /// [`vector_norm`].
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [2.0, 4.0]], &Default::default());
 /// assert_eq!(linalg::vector_norm_dims(x, 2, [0, 1]).into_data().to_vec::<f32>(), [5.0]);
@@ -431,7 +448,8 @@ pub fn vector_norm_dims<B: Backend, const D: usize>(
 /// are. As in PyTorch, 1e-7 is added to the norm before dividing by it.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, linalg};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, linalg};
 ///
 /// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 1.0], [3.0, 4.0]], &Default::default());
 /// let y = Tensor::from_floats([[1.0f32, 1.0], [1.2, 1.6]], &Default::default());

@@ -6,8 +6,9 @@
 //! panicking. Predictions and targets must have the same shape: a target that broadcasts is nearly always a mistake.
 //!
 //! ```
+//! use kiln_backends::Flex;
 //! use kiln_tensor::loss::{self, Reduction};
-//! use kiln_tensor::{Flex, Int, Tensor};
+//! use kiln_tensor::{Int, Tensor};
 //!
 //! let device = Default::default();
 //! let logits = Tensor::<Flex, 2>::from_data([[2.0f32, 0.0], [0.0, 2.0]], &device);
@@ -48,8 +49,9 @@ pairwise! {
     /// `(prediction - target)²`.
     ///
     /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     /// use kiln_tensor::loss::{self, Reduction};
-    /// use kiln_tensor::{Flex, Tensor};
     ///
     /// let x = Tensor::<Flex, 1>::from_data([1.0f32, 3.0], &Default::default());
     /// let loss = loss::mse(x.clone(), x.zeros_like(), Reduction::Mean);
@@ -68,8 +70,9 @@ pairwise! {
     /// PyTorch's default is 1.
     ///
     /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     /// use kiln_tensor::loss::{self, Reduction};
-    /// use kiln_tensor::{Flex, Tensor};
     ///
     /// let x = Tensor::<Flex, 1>::from_data([1.0f32, 3.0], &Default::default());
     /// let loss = loss::smooth_l1(x.clone(), x.zeros_like(), 2.0, Reduction::None);
@@ -97,8 +100,9 @@ pairwise! {
     /// example.
     ///
     /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     /// use kiln_tensor::loss::{self, Reduction};
-    /// use kiln_tensor::{Flex, Tensor};
     ///
     /// let target = Tensor::<Flex, 2>::from_data([[1.0f32, 0.0]], &Default::default());
     /// let prediction = Tensor::<Flex, 2>::from_data([[-2.0f32, f32::NEG_INFINITY]], &Default::default());
@@ -114,8 +118,9 @@ pairwise! {
     /// Stirling's approximation of `ln(target!)` for targets above 1. PyTorch's defaults are true, false and 1e-8.
     ///
     /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     /// use kiln_tensor::loss::{self, Reduction};
-    /// use kiln_tensor::{Flex, Tensor};
     ///
     /// let x = Tensor::<Flex, 1>::from_data([0.0f32], &Default::default());
     /// let loss = loss::poisson_nll(x.clone(), x, true, false, 1e-8, Reduction::Sum);
@@ -128,8 +133,9 @@ pairwise! {
     /// `x` where the target is 1, `max(0, margin - x)` where it is -1; PyTorch's default margin is 1.
     ///
     /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     /// use kiln_tensor::loss::{self, Reduction};
-    /// use kiln_tensor::{Flex, Tensor};
     ///
     /// let x = Tensor::<Flex, 1>::from_data([0.25f32, 0.25], &Default::default());
     /// let targets = Tensor::<Flex, 1>::from_data([1.0f32, -1.0], &Default::default());
@@ -150,8 +156,9 @@ pairwise! {
     /// ([Lin et al. 2017](https://arxiv.org/abs/1708.02002), whose values are 0.25 and 2).
     ///
     /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     /// use kiln_tensor::loss::{self, Reduction};
-    /// use kiln_tensor::{Flex, Tensor};
     ///
     /// let x = Tensor::<Flex, 1>::zeros([1], &Default::default());
     /// let loss = loss::sigmoid_focal(x.clone(), x.ones_like(), Some(0.25), 2.0, Reduction::Mean);
@@ -169,8 +176,9 @@ pairwise! {
     /// ([Milletari et al. 2016](https://arxiv.org/abs/1606.04797)).
     ///
     /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     /// use kiln_tensor::loss::{self, Reduction};
-    /// use kiln_tensor::{Flex, Tensor};
     ///
     /// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 0.0]], &Default::default());
     /// assert_eq!(loss::dice(x.clone(), x, 1.0, Reduction::Mean).into_data().to_vec::<f32>(), [0.0]);
@@ -200,7 +208,8 @@ pub fn cross_entropy<B: Backend, const D: usize, const T: usize>(
 /// number of rows.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, loss};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, loss};
 ///
 /// let x = Tensor::<Flex, 2>::zeros([1, 2], &Default::default());
 /// let loss = loss::cross_entropy_probabilities(x.clone(), x + 0.5, &Default::default());
@@ -265,8 +274,9 @@ pub fn binary_cross_entropy<B: Backend, const D: usize>(
 /// broadcasts. `pos_weight`, which broadcasts too, multiplies what targets of 1 contribute.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::loss::{self, Reduction};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let x = Tensor::<Flex, 1>::from_data([1000.0f32, -1000.0], &Default::default());
 /// let t = Tensor::<Flex, 1>::from_data([0.0f32, 0.0], &Default::default());
@@ -312,8 +322,9 @@ pub fn multilabel_soft_margin<B: Backend, const D: usize>(
 /// default is 1e-6) count as `epsilon`, with the gradient they would have.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::loss::{self, Reduction};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let x = Tensor::<Flex, 1>::from_data([3.0f32], &Default::default());
 /// let loss = loss::gaussian_nll(x.clone(), x.zeros_like(), x.ones_like(), false, 1e-6, Reduction::Mean);
@@ -372,7 +383,8 @@ pub fn cosine_embedding<B: Backend>(
 /// [`TripletOptions`] for the distance.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, loss};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, loss};
 ///
 /// let x = Tensor::<Flex, 2>::zeros([1, 4], &Default::default());
 /// let loss = loss::triplet_margin(x.clone(), x.clone(), x, Default::default());
@@ -446,8 +458,9 @@ pub fn multilabel_margin<B: Backend>(
 /// ([van den Oord et al. 2018](https://arxiv.org/abs/1807.03748)): both are `[batch, dim]`.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::loss::{self, Reduction};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 0.0], [0.0, 1.0]], &Default::default());
 /// assert!(loss::info_nce(x.clone(), x, 0.01, Reduction::Mean).into_scalar::<f32>() < 1e-6);
@@ -476,7 +489,8 @@ pub fn info_nce<B: Backend>(
 /// `log_softmax`. Through a `log_softmax` both are the same.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Int, Tensor, loss};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Int, Tensor, loss};
 ///
 /// let device = Default::default();
 /// let log = Tensor::<Flex, 3>::from_data([[[0.5f32, 0.5]], [[0.5, 0.5]]], &device).log();

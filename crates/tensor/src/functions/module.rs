@@ -5,8 +5,9 @@
 //! errors instead of panicking: [`conv2d`] is `AnyTensor::conv` and so on.
 //!
 //! ```
+//! use kiln_backends::Flex;
+//! use kiln_tensor::Tensor;
 //! use kiln_tensor::module::{self, PoolOptions};
-//! use kiln_tensor::{Flex, Tensor};
 //!
 //! let x = Tensor::<Flex, 4>::from_data([[[[1.0f32, 2.0], [3.0, 4.0]]]], &Default::default());
 //! let y = module::max_pool2d(x, &PoolOptions::new([2, 2]));
@@ -39,7 +40,8 @@ use kiln_ir::Op;
 /// `x · weightᵀ + bias`: `x` is `[.., in]`, weight `[out, in]`, bias `[out]`; the result is `[.., out]`.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, module};
 ///
 /// let x = Tensor::<Flex, 1>::from_data([1.0f32, 2.0], &Default::default());
 /// let weight = Tensor::<Flex, 2>::from_data([[10.0f32, 1.0]], &Default::default());
@@ -60,7 +62,8 @@ pub fn linear<B: Backend, const D: usize>(
 /// result is `[.., out]`.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, module};
 ///
 /// let a = Tensor::<Flex, 1>::from_data([1.0f32, 2.0], &Default::default());
 /// let weight = Tensor::<Flex, 3>::ones([1, 2, 2], &Default::default());
@@ -108,7 +111,8 @@ dropouts! {
 /// the next key of the device.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, module};
 ///
 /// let x = Tensor::<Flex, 1>::ones([100], &Default::default());
 /// let y = module::dropout(x, 0.5, true).into_data().to_vec::<f32>();

@@ -11,8 +11,9 @@
 //! [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.quantize_per_tensor.html) define it.
 //!
 //! ```
+//! use kiln_backends::Flex;
+//! use kiln_tensor::Tensor;
 //! use kiln_tensor::quantize::{self, QuantScheme};
-//! use kiln_tensor::{Flex, Tensor};
 //!
 //! let x = Tensor::<Flex, 1>::from_data([-1.0f32, 0.0, 1.27], &Default::default());
 //! let q = quantize::quantize_dynamic(x, &QuantScheme::default());
@@ -30,8 +31,9 @@ use crate::{Backend, DType, Tensor};
 /// the rank of the tensor, one entry per scale. NaN where there is one.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::quantize::{self, QuantGranularity, QuantScheme};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0], [3.0, 5.0]], &Default::default());
 /// let scheme = QuantScheme { granularity: QuantGranularity::Channel(0), ..Default::default() };
@@ -52,8 +54,9 @@ pub fn compute_range<B: Backend, const D: usize>(x: Tensor<B, D>, scheme: &Quant
 /// the least. What is all zeros has scale 1.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::quantize::{self, QuantMode, QuantScheme};
-/// use kiln_tensor::{DType, Flex, Tensor};
+/// use kiln_tensor::{DType, Tensor};
 ///
 /// let x = Tensor::<Flex, 1>::from_data([0.0f32, 255.0], &Default::default());
 /// let scheme = QuantScheme { dtype: DType::U8, mode: QuantMode::Asymmetric, ..Default::default() };
@@ -107,8 +110,9 @@ pub fn dequantize<B: Backend, const D: usize>(x: Quantized) -> Tensor<B, D> {
 /// the integers' range, 0 beyond (straight-through, [Bengio et al. 2013](https://arxiv.org/abs/1308.3432)).
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::quantize::{self, QuantScheme};
-/// use kiln_tensor::{Autodiff, Flex, Tensor};
+/// use kiln_tensor::{Autodiff, Tensor};
 ///
 /// let device = Default::default();
 /// let x = Tensor::<Autodiff<Flex>, 1>::from_data([0.3f32, 1.0, 2.0], &device).require_grad();
@@ -138,8 +142,9 @@ pub fn fake_quantize<B: Backend, const D: usize>(
 /// scales do not change along `k` are multiplied and summed as integers, exactly; others become floats first.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::quantize::{self, QuantScheme};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let x = Tensor::<Flex, 2>::from_data([[1.27f32, 0.0], [0.0, 1.27]], &Default::default());
 /// let q = quantize::quantize_dynamic(x, &QuantScheme::default());

@@ -10,7 +10,8 @@ use crate::{AnyTensor, Backend, Complex, Tensor};
 /// Without a window all elements of a piece count alike. See [`StftOptions`] for the defaults.
 ///
 /// ```
-/// use kiln_tensor::{Complex, Flex, Tensor, signal::{self, StftOptions}};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Complex, Tensor, signal::{self, StftOptions}};
 ///
 /// let device = Default::default();
 /// let x = Tensor::<Flex, 1>::ones([64], &device);
@@ -58,7 +59,8 @@ pub fn istft<B: Backend, const D: usize, const D2: usize>(
 /// The weights of any [`Window`], `[size]`: symmetric, or periodic for use with Fourier transforms. One weight is 1.
 ///
 /// ```
-/// use kiln_tensor::{Flex, signal::{self, Window}};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::signal::{self, Window};
 ///
 /// let flat = signal::window::<Flex>(&Window::Tukey { alpha: 0.5 }, 5, false, &Default::default());
 /// assert_eq!(flat.into_data().to_vec::<f32>(), [0.0, 1.0, 1.0, 1.0, 0.0]);
@@ -76,7 +78,8 @@ pub fn window<B: Backend>(window: &Window, size: usize, periodic: bool, device: 
 /// The weights of a Hann window. See [`Window::Hann`].
 ///
 /// ```
-/// use kiln_tensor::{Flex, signal};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::signal;
 ///
 /// let weights = signal::hann_window::<Flex>(4, true, &Default::default());
 /// assert_eq!(weights.into_data().to_vec::<f32>(), [0.0, 0.5, 1.0, 0.5]);
@@ -109,7 +112,8 @@ pub fn blackman_window<B: Backend>(size: usize, periodic: bool, device: &B::Devi
 /// Takes time in proportion to the product of the lengths: [`fftconvolve`] is faster for long signals.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, signal::{self, ConvolveMode}};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, signal::{self, ConvolveMode}};
 ///
 /// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 2.0, 3.0], &Default::default());
 /// let h = Tensor::<Flex, 1>::from_floats([1.0f32, 10.0], &Default::default());

@@ -2,7 +2,8 @@
 //! [`Tensor`], where its definition stands.
 //!
 //! ```
-//! use kiln_tensor::{Flex, Tensor, stats};
+//! use kiln_backends::Flex;
+//! use kiln_tensor::{Tensor, stats};
 //!
 //! let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0, 5.0]], &Default::default());
 //! let (variance, mean) = stats::var_with_mean(x.clone(), 1);

@@ -29,7 +29,8 @@ reductions! {
     /// The sum over an axis, which goes.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, NamedTensor, Tensor, axes};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{NamedTensor, Tensor, axes};
     ///
     /// axes!(Batch, Seq);
     /// let x: NamedTensor<Flex, (Batch, Seq)> = NamedTensor::new(Tensor::<Flex, 2>::ones([2, 3], &Default::default()));
@@ -72,7 +73,8 @@ impl<B: Backend, S: AxisNames, K: Numeric> NamedTensor<B, S, K> {
     /// that neither tensor has.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, NamedTensor, Tensor, axes};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{NamedTensor, Tensor, axes};
     ///
     /// axes!(Batch, Input, Output);
     /// let x: NamedTensor<Flex, (Batch, Input)> = NamedTensor::new(Tensor::<Flex, 2>::ones([2, 3], &Default::default()));
@@ -82,7 +84,8 @@ impl<B: Backend, S: AxisNames, K: Numeric> NamedTensor<B, S, K> {
     /// ```
     ///
     /// ```compile_fail
-    /// use kiln_tensor::{Flex, NamedTensor, Tensor, axes};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{NamedTensor, Tensor, axes};
     ///
     /// axes!(Batch, Input, Output);
     /// let x: NamedTensor<Flex, (Batch, Input)> = NamedTensor::new(Tensor::<Flex, 2>::ones([2, 3], &Default::default()));

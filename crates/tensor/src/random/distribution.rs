@@ -10,7 +10,8 @@ use smallvec::smallvec;
 /// whether it differs from 0.
 ///
 /// ```
-/// use kiln_tensor::{Distribution, Flex, Tensor};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Distribution, Tensor};
 ///
 /// let x = Tensor::<Flex, 1>::random([1000], Distribution::Exponential(2.0), &Default::default());
 /// let mean = x.mean().into_data().to_vec::<f32>()[0];

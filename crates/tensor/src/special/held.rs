@@ -19,7 +19,7 @@ impl AnyTensor {
     /// The same numbers, held in 16 bits where a layer of mixed precision holds `like` so. See
     /// [`module::held_as`](crate::module::held_as).
     pub fn held_as(self, like: &AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack(HeldAs::NAME, like)?;
+        self.in_same_domain(HeldAs::NAME, like)?;
         if self.dtype() != DType::F32 || !self.stack().engine().mixes_precision() {
             return Ok(self);
         }

@@ -22,7 +22,7 @@ impl AnyTensor {
     /// The variance along the axes of which `mean`, the mean of `self`, has one element. See
     /// [`module::variance_about`](crate::module::variance_about).
     pub(crate) fn variance_about(self, mean: AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack(VarianceAbout::NAME, &mean)?;
+        self.in_same_domain(VarianceAbout::NAME, &mean)?;
         self.apply_with(&Op::Custom(Custom::new(VarianceAbout)), [mean.into_value().into()])
     }
 }

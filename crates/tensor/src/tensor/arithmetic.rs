@@ -60,7 +60,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// Defined as [`torch.remainder`](https://docs.pytorch.org/docs/stable/generated/torch.remainder.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7, 7, -7], &device);
     /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
@@ -74,7 +75,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// [`remainder`](Tensor::remainder) by a number.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.remainder_scalar(3).into_data().to_vec::<i32>(), [1, 2]);
@@ -88,7 +90,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// 0 for a zero divisor, floats NaN. Defined as [`torch.fmod`](https://docs.pytorch.org/docs/stable/generated/torch.fmod.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7, 7, -7], &device);
     /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
@@ -102,7 +105,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// [`fmod`](Tensor::fmod) by a number.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.fmod_scalar(3).into_data().to_vec::<i32>(), [1, -1]);
@@ -116,7 +120,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// Defined as [`torch.floor_divide`](https://docs.pytorch.org/docs/stable/generated/torch.floor_divide.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7, 7, -7], &device);
     /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
@@ -130,7 +135,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// [`floor_divide`](Tensor::floor_divide) by a number.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.floor_divide_scalar(3).into_data().to_vec::<i32>(), [2, -3]);
@@ -144,7 +150,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// [`torch.div`](https://docs.pytorch.org/docs/stable/generated/torch.div.html) with `rounding_mode="trunc"`.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([7.0, -7.0], &device);
     /// let b = Tensor::from_floats([2.0, 2.0], &device);
@@ -159,7 +166,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// [`trunc_divide`](Tensor::trunc_divide) by a number.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([7.0, -7.0], &device);
     /// let y = Tensor::from_floats([3.0, -3.0], &device);
@@ -174,7 +182,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// Defined as [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([2, 3, -2], &device);
     /// let b = Tensor::from_ints([5, 2, 3], &device);
@@ -188,7 +197,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// To the power of an integer.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([2, -3], &device);
     /// assert_eq!(a.powi_scalar(3).into_data().to_vec::<i32>(), [8, -27]);
@@ -201,7 +211,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// The lesser of two elements; broadcasts. NaN if either is. Defined as [`torch.minimum`](https://docs.pytorch.org/docs/stable/generated/torch.minimum.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 5], &device);
     /// let b = Tensor::from_ints([2, 3], &device);
@@ -215,7 +226,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// The greater of two elements; broadcasts. NaN if either is. Defined as [`torch.maximum`](https://docs.pytorch.org/docs/stable/generated/torch.maximum.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 5], &device);
     /// let b = Tensor::from_ints([2, 3], &device);
@@ -229,7 +241,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// [`minimum`](Tensor::minimum), as reductions to one element per pair are called elsewhere.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 5], &device);
     /// let b = Tensor::from_ints([2, 3], &device);
@@ -243,7 +256,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// [`maximum`](Tensor::maximum), as reductions to one element per pair are called elsewhere.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 5], &device);
     /// let b = Tensor::from_ints([2, 3], &device);
@@ -258,7 +272,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// lies between, bounds included, and not where it is NaN. Defined as [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2, 9], &device);
     /// assert_eq!(a.clamp(0, 5).into_data().to_vec::<i32>(), [0, 2, 5]);
@@ -271,7 +286,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// Elements not below `low`; NaN stays. The gradient passes at the bound too.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2], &device);
     /// assert_eq!(a.clamp_min(0).into_data().to_vec::<i32>(), [0, 2]);
@@ -284,7 +300,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// Elements not above `high`; NaN stays. The gradient passes at the bound too.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2], &device);
     /// assert_eq!(a.clamp_max(0).into_data().to_vec::<i32>(), [-3, 0]);
@@ -298,7 +315,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// [`heaviside`](https://numpy.org/doc/stable/reference/generated/numpy.heaviside.html); PyTorch's gives 0 for NaN.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([-1.5, 0.0, 2.0], &device);
     /// let b = Tensor::from_floats([0.5, 0.5, 0.5], &device);
@@ -315,7 +333,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// The point so far on the way from `self` to `end`, exact at both ends; broadcasts. Defined as [`torch.lerp`](https://docs.pytorch.org/docs/stable/generated/torch.lerp.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([0.0, 1.0], &device);
     /// let b = Tensor::from_floats([4.0, 3.0], &device);
@@ -330,7 +349,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`lerp`](Tensor::lerp) with a number as the weight.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([0.0, 1.0], &device);
     /// let b = Tensor::from_floats([4.0, 3.0], &device);
@@ -345,7 +365,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// `self + factor * a * b`; broadcasts. Defined as [`torch.addcmul`](https://docs.pytorch.org/docs/stable/generated/torch.addcmul.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
     /// let b = Tensor::from_floats([4.0, 2.0], &device);
@@ -360,7 +381,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// `self + factor * a / b`; broadcasts. Defined as [`torch.addcdiv`](https://docs.pytorch.org/docs/stable/generated/torch.addcdiv.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
     /// let b = Tensor::from_floats([4.0, 2.0], &device);
@@ -376,7 +398,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([4.0, 2.0], &device);
     /// let b = Tensor::from_floats([0.5, 3.0], &device);
@@ -391,7 +414,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// To the power of a number.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([4.0, 2.25], &device);
     /// let y = Tensor::from_floats([2.0, 1.5], &device);
@@ -405,7 +429,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// To the power of integers; broadcasts.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([2.0, -3.0], &device);
     /// let n = Tensor::<Flex, 1, Int>::from_ints([3, 2], &device);
@@ -419,7 +444,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// To the power of another tensor, computed and given in `f64`; broadcasts. Defined as [`torch.float_power`](https://docs.pytorch.org/docs/stable/generated/torch.float_power.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([2.0, 9.0], &device);
     /// let b = Tensor::from_floats([-1.0, 0.5], &device);
@@ -434,7 +460,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.atan2`](https://docs.pytorch.org/docs/stable/generated/torch.atan2.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, -1.0], &device);
     /// let b = Tensor::from_floats([1.0, 0.0], &device);
@@ -450,7 +477,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.hypot`](https://docs.pytorch.org/docs/stable/generated/torch.hypot.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([3.0, 0.0], &device);
     /// let b = Tensor::from_floats([4.0, -2.0], &device);
@@ -466,7 +494,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.logaddexp`](https://docs.pytorch.org/docs/stable/generated/torch.logaddexp.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([0.0, 1000.0], &device);
     /// let b = Tensor::from_floats([0.0, 1000.0], &device);
@@ -482,7 +511,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.logaddexp2`](https://docs.pytorch.org/docs/stable/generated/torch.logaddexp2.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([0.0, 1000.0], &device);
     /// let b = Tensor::from_floats([0.0, 1000.0], &device);
@@ -498,7 +528,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.special.xlogy`](https://docs.pytorch.org/docs/stable/special.html#torch.special.xlogy).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([0.0, 2.0], &device);
     /// let b = Tensor::from_floats([0.0, 3.0], &device);
@@ -514,7 +545,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.special.xlog1py`](https://docs.pytorch.org/docs/stable/special.html#torch.special.xlog1py).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([0.0, 2.0], &device);
     /// let b = Tensor::from_floats([-1.0, 3.0], &device);
@@ -531,7 +563,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.fmin`](https://docs.pytorch.org/docs/stable/generated/torch.fmin.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN], &device);
     /// let b = Tensor::from_floats([2.0, 3.0], &device);
@@ -548,7 +581,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.fmax`](https://docs.pytorch.org/docs/stable/generated/torch.fmax.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN], &device);
     /// let b = Tensor::from_floats([2.0, 3.0], &device);
@@ -564,7 +598,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.copysign`](https://docs.pytorch.org/docs/stable/generated/torch.copysign.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.5, -2.0], &device);
     /// let b = Tensor::from_floats([-0.0, 3.0], &device);
@@ -580,7 +615,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.nextafter`](https://docs.pytorch.org/docs/stable/generated/torch.nextafter.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, 0.0], &device);
     /// let b = Tensor::from_floats([2.0, 0.0], &device);
@@ -596,7 +632,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// mantissa, with exponent 0. Defined as [`torch.frexp`](https://docs.pytorch.org/docs/stable/generated/torch.frexp.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([10.0, -0.25], &device);
     /// let (mantissa, exponent) = a.frexp();
@@ -612,7 +649,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// `self * 2^exponent`, the reverse of [`frexp`](Tensor::frexp); broadcasts. Defined as [`torch.ldexp`](https://docs.pytorch.org/docs/stable/generated/torch.ldexp.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([0.625, -0.5], &device);
     /// let e = Tensor::<Flex, 1, Int>::from_ints([4, -1], &device);

@@ -22,13 +22,13 @@ impl Gradients {
     /// The gradient of a rank-erased tensor, if it requires one and took part.
     pub fn get(&self, tensor: &AnyTensor) -> Option<AnyTensor> {
         let value = self.gradients.get(tensor.value())?;
-        Some(AnyTensor::new(self.stack.clone(), value))
+        Some(AnyTensor::new(self.stack.with_device_of(tensor.stack()), value))
     }
 
     /// Takes out the gradient of a rank-erased tensor, if it requires one and took part.
     pub fn remove(&mut self, tensor: &AnyTensor) -> Option<AnyTensor> {
         let value = self.gradients.take(tensor.value())?;
-        Some(AnyTensor::new(self.stack.clone(), value))
+        Some(AnyTensor::new(self.stack.with_device_of(tensor.stack()), value))
     }
 }
 
@@ -88,14 +88,12 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
 
     /// This tensor's gradient, if it requires one and took part.
     pub fn grad(&self, gradients: &Gradients) -> Option<Tensor<B::InnerBackend, D>> {
-        let value = gradients.gradients.get(self.as_any().value())?;
-        Some(Tensor::from_any(AnyTensor::new(gradients.stack.clone(), value)))
+        gradients.get(self.as_any()).map(Tensor::from_any)
     }
 
     /// Takes out this tensor's gradient, if it requires one and took part.
     pub fn grad_remove(&self, gradients: &mut Gradients) -> Option<Tensor<B::InnerBackend, D>> {
-        let value = gradients.gradients.take(self.as_any().value())?;
-        Some(Tensor::from_any(AnyTensor::new(gradients.stack.clone(), value)))
+        gradients.remove(self.as_any()).map(Tensor::from_any)
     }
 
     /// Puts another gradient of this tensor in the place of what is there: to clip it, to add noise. Nothing happens when
@@ -105,7 +103,8 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// When the gradient is of another shape or dtype than the tensor.
     ///
     /// ```
-    /// use kiln_tensor::{Autodiff, Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Autodiff, Tensor};
     ///
     /// let x = Tensor::<Autodiff<Flex>, 1>::ones([2], &Default::default()).require_grad();
     /// let mut gradients = (&x * 10).sum().backward();
@@ -156,8 +155,8 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
 }
 
 /// The layer and the stack below it, or an error that says what to do.
-fn layer<'a>(any: &'a AnyTensor, what: &str) -> Result<(&'a Arc<Layer>, &'a Stack)> {
-    match (any.stack().autodiff(), any.stack().inner()) {
+fn layer<'a>(any: &'a AnyTensor, what: &str) -> Result<(&'a Layer, &'a Stack)> {
+    match (any.stack().outermost(), any.stack().inner()) {
         (Some(layer), Some(inner)) => Ok((layer, inner)),
         _ => Err(Error::gradient(
             what,
@@ -169,19 +168,20 @@ fn layer<'a>(any: &'a AnyTensor, what: &str) -> Result<(&'a Arc<Layer>, &'a Stac
 
 /// A new start of a tape; on a stack without automatic differentiation, an error.
 pub(crate) fn require_grad(any: AnyTensor) -> Result<AnyTensor> {
-    let layer = layer(&any, "require_grad")?.0.clone();
+    let stack = any.stack().clone();
+    let (layer, _) = layer(&any, "require_grad")?;
     if !any.dtype().is_float() {
         return Err(Error::gradient("require_grad", format!("{} has no gradient: it is no float", any.ty()))
             .hint("make it a float tensor first: `float()`, or `cast(DType::F32)` on an `AnyTensor`"));
     }
-    let stack = any.stack().clone();
+    let layer = layer.clone();
     Ok(AnyTensor::new(stack, layer.require_grad(any.into_value())))
 }
 
 /// The same elements without a tape; on a stack without automatic differentiation, the same tensor.
 pub(crate) fn detach(any: AnyTensor) -> AnyTensor {
     let stack = any.stack().clone();
-    match stack.autodiff() {
+    match stack.outermost::<Layer>() {
         Some(layer) => AnyTensor::new(stack.clone(), layer.detach(any.into_value())),
         None => any,
     }
@@ -192,7 +192,8 @@ pub(crate) fn detach(any: AnyTensor) -> AnyTensor {
 /// drawn in `f` are the same both times.
 ///
 /// ```
-/// use kiln_tensor::{Autodiff, Flex, Tensor, checkpoint};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Autodiff, Tensor, checkpoint};
 ///
 /// let x = Tensor::<Autodiff<Flex>, 1>::from_floats([1.0, 2.0], &Default::default()).require_grad();
 /// let y = checkpoint(|x: Tensor<Autodiff<Flex>, 1>| (x.clone() * x).exp(), x.clone());

@@ -7,7 +7,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// Defined as [`torch.bitwise_and`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_and.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([12, 7], &device);
     /// let b = Tensor::from_ints([10, 1], &device);
@@ -21,7 +22,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// [`bitwise_and`](Tensor::bitwise_and) with a number.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([12, 7], &device);
     /// assert_eq!(a.bitwise_and_scalar(10).into_data().to_vec::<i32>(), [8, 2]);
@@ -35,7 +37,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// Defined as [`torch.bitwise_or`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_or.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([12, 7], &device);
     /// let b = Tensor::from_ints([10, 1], &device);
@@ -49,7 +52,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// [`bitwise_or`](Tensor::bitwise_or) with a number.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([12, 7], &device);
     /// assert_eq!(a.bitwise_or_scalar(10).into_data().to_vec::<i32>(), [14, 15]);
@@ -63,7 +67,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// Defined as [`torch.bitwise_xor`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_xor.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([12, 7], &device);
     /// let b = Tensor::from_ints([10, 1], &device);
@@ -77,7 +82,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// [`bitwise_xor`](Tensor::bitwise_xor) with a number.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([12, 7], &device);
     /// assert_eq!(a.bitwise_xor_scalar(10).into_data().to_vec::<i32>(), [6, 13]);
@@ -91,7 +97,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// Defined as [`torch.bitwise_left_shift`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_left_shift.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 3], &device);
     /// let b = Tensor::from_ints([4, 1], &device);
@@ -105,7 +112,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// [`bitwise_left_shift`](Tensor::bitwise_left_shift) with a number.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 3], &device);
     /// assert_eq!(a.bitwise_left_shift_scalar(2).into_data().to_vec::<i32>(), [4, 12]);
@@ -120,7 +128,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// Defined as [`torch.bitwise_right_shift`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_right_shift.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([16, -8], &device);
     /// let b = Tensor::from_ints([4, 1], &device);
@@ -134,7 +143,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// [`bitwise_right_shift`](Tensor::bitwise_right_shift) with a number.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([16, -8], &device);
     /// assert_eq!(a.bitwise_right_shift_scalar(2).into_data().to_vec::<i32>(), [4, -2]);
@@ -147,7 +157,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// Every bit flipped: `-x - 1` for signed integers. Defined as [`torch.bitwise_not`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_not.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([0, 7], &device);
     /// assert_eq!(a.bitwise_not().into_data().to_vec::<i32>(), [-1, -8]);
@@ -162,7 +173,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// as they are stored.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([0, 7, -1], &device);
     /// assert_eq!(a.count_ones().into_data().to_vec::<i32>(), [0, 3, 32]);
@@ -175,7 +187,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// The greatest common divisor, never negative; broadcasts. That of 0 and 0 is 0. Defined as [`torch.gcd`](https://docs.pytorch.org/docs/stable/generated/torch.gcd.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([12, -8, 0], &device);
     /// let b = Tensor::from_ints([18, 12, 5], &device);
@@ -189,7 +202,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// The least common multiple, not negative unless it overflows the dtype and wraps; broadcasts. 0 where either is 0. Defined as [`torch.lcm`](https://docs.pytorch.org/docs/stable/generated/torch.lcm.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([4, -6, 0], &device);
     /// let b = Tensor::from_ints([6, 4, 5], &device);

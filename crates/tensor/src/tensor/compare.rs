@@ -7,7 +7,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// `self == other`; broadcasts. With NaN false. Defined as [`torch.eq`](https://docs.pytorch.org/docs/stable/generated/torch.eq.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// let b = Tensor::from_ints([2, 2, 2], &device);
@@ -21,7 +22,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// `self == x`.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.equal_elem(2).into_data().to_vec::<bool>(), [false, true, false]);
@@ -40,7 +42,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// `self != other`; broadcasts. With NaN true. Defined as [`torch.ne`](https://docs.pytorch.org/docs/stable/generated/torch.ne.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// let b = Tensor::from_ints([2, 2, 2], &device);
@@ -54,7 +57,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// `self != x`.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.not_equal_elem(2).into_data().to_vec::<bool>(), [true, false, true]);
@@ -75,7 +79,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// `self < other`; broadcasts. With NaN false. Defined as [`torch.lt`](https://docs.pytorch.org/docs/stable/generated/torch.lt.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// let b = Tensor::from_ints([2, 2, 2], &device);
@@ -89,7 +94,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// `self < x`.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.lower_elem(2).into_data().to_vec::<bool>(), [true, false, false]);
@@ -108,7 +114,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// `self <= other`; broadcasts. With NaN false. Defined as [`torch.le`](https://docs.pytorch.org/docs/stable/generated/torch.le.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// let b = Tensor::from_ints([2, 2, 2], &device);
@@ -122,7 +129,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// `self <= x`.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.lower_equal_elem(2).into_data().to_vec::<bool>(), [true, true, false]);
@@ -141,7 +149,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// `self > other`; broadcasts. With NaN false. Defined as [`torch.gt`](https://docs.pytorch.org/docs/stable/generated/torch.gt.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// let b = Tensor::from_ints([2, 2, 2], &device);
@@ -155,7 +164,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// `self > x`.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.greater_elem(2).into_data().to_vec::<bool>(), [false, false, true]);
@@ -174,7 +184,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// `self >= other`; broadcasts. With NaN false. Defined as [`torch.ge`](https://docs.pytorch.org/docs/stable/generated/torch.ge.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// let b = Tensor::from_ints([2, 2, 2], &device);
@@ -188,7 +199,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// `self >= x`.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.greater_equal_elem(2).into_data().to_vec::<bool>(), [false, true, true]);
@@ -208,7 +220,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// [`torch.signbit`](https://docs.pytorch.org/docs/stable/generated/torch.signbit.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([-1.0, -0.0, 0.0], &device);
     /// assert_eq!(a.signbit().into_data().to_vec::<bool>(), [true, true, false]);
@@ -223,7 +236,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// True where NaN. Defined as [`torch.isnan`](https://docs.pytorch.org/docs/stable/generated/torch.isnan.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_nan().into_data().to_vec::<bool>(), [false, true, false, false]);
@@ -236,7 +250,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// True where infinite. Defined as [`torch.isinf`](https://docs.pytorch.org/docs/stable/generated/torch.isinf.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_inf().into_data().to_vec::<bool>(), [false, false, true, true]);
@@ -249,7 +264,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// True where +∞. Defined as [`torch.isposinf`](https://docs.pytorch.org/docs/stable/generated/torch.isposinf.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_pos_inf().into_data().to_vec::<bool>(), [false, false, true, false]);
@@ -262,7 +278,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// True where -∞. Defined as [`torch.isneginf`](https://docs.pytorch.org/docs/stable/generated/torch.isneginf.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_neg_inf().into_data().to_vec::<bool>(), [false, false, false, true]);
@@ -275,7 +292,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// True where neither NaN nor infinite. Defined as [`torch.isfinite`](https://docs.pytorch.org/docs/stable/generated/torch.isfinite.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_finite().into_data().to_vec::<bool>(), [true, false, false, false]);
@@ -288,7 +306,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// Whether any element is NaN, of shape `[1]`. It does not wait for the device.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 2>::from_floats([[1.0, f32::NAN]], &device);
     /// assert_eq!(a.contains_nan().into_data().to_vec::<bool>(), [true]);
@@ -302,7 +321,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// Defaults: relative 1e-5, absolute 1e-8. Defined as [`torch.isclose`](https://docs.pytorch.org/docs/stable/generated/torch.isclose.html) with `equal_nan=True`.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
     /// let b = Tensor::from_floats([1.000001, 2.1], &device);
@@ -316,7 +336,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// Whether all elements are close, by [`is_close`](Tensor::is_close). Waits for the device.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
     /// assert!(a.clone().all_close(a * 1.000001, None, None));
@@ -332,7 +353,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// [`torch.logical_and`](https://docs.pytorch.org/docs/stable/generated/torch.logical_and.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1, Int>::from_ints([0, 2, 3], &device);
     /// let b = Tensor::<Flex, 1, Int>::from_ints([1, 0, 4], &device);

@@ -10,7 +10,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// When inner or batch sizes differ, or with fewer than two axes.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
     /// assert_eq!(x.clone().matmul(x).into_data().to_vec::<f32>(), [7.0, 10.0, 15.0, 22.0]);
@@ -32,7 +33,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// When the axis does not have length 3.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let x = Tensor::<Flex, 1>::from_floats([1.0f32, 0.0, 0.0], &Default::default());
     /// let y = Tensor::<Flex, 1>::from_floats([0.0f32, 1.0, 0.0], &Default::default());
@@ -60,7 +62,8 @@ impl<B: Backend, K: Numeric> Tensor<B, 1, K> {
     /// When the lengths differ.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let x = Tensor::<Flex, 1>::from_floats([3.0f32, 4.0], &Default::default());
     /// assert_eq!(x.clone().dot(x).into_data().to_vec::<f32>(), [25.0]);

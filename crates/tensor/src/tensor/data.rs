@@ -8,7 +8,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The elements.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -66,7 +67,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The elements in another dtype, converted as [`TensorData::convert`] does.
     ///
     /// ```
-    /// use kiln_tensor::{DType, Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{DType, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -108,7 +110,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The elements as `E`, converted as [`TensorData::convert`] does.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -153,7 +156,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The error that the computation met: an index out of range, a lost device.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -175,7 +179,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The only element, converted to `E`.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -220,7 +225,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// When rank or kind differ, or the tensor is not on a device of `B`.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let any = Tensor::<Flex, 2>::zeros([2, 3], &device).into_any();
@@ -240,7 +246,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// its memory. If the function panics, the tensor has no elements left.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let mut x = Tensor::<Flex, 1>::ones([2], &device);

@@ -9,7 +9,7 @@ macro_rules! about {
         concat!(
             "Defined as ",
             $link,
-            ".\n\n```\n# use kiln_tensor::{Flex, Tensor};\n# let device = Default::default();\n",
+            ".\n\n```\n# use kiln_backends::Flex;\n# use kiln_tensor::Tensor;\n# let device = Default::default();\n",
             "let x = Tensor::<Flex, 1>::from_floats(",
             $x,
             ", &device);\nlet y = Tensor::from_floats(",
@@ -154,7 +154,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.nan_to_num`](https://docs.pytorch.org/docs/stable/generated/torch.nan_to_num.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([f32::NAN, f32::INFINITY, 1.0], &device);
     /// let y = x.nan_to_num(0.0, Some(9.0), None);

@@ -12,7 +12,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// When `D` is not.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let grid = Tensor::<Flex, 3, Int>::cartesian_grid([2, 2], &Default::default());
     /// assert_eq!(grid.into_data().to_vec::<i32>(), [0, 0, 0, 1, 1, 0, 1, 1]);
@@ -36,7 +37,8 @@ impl<B: Backend> Tensor<B, 4> {
     /// When the batch sizes differ, or height or width is 0.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, grid::GridSampleOptions};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, grid::GridSampleOptions};
     ///
     /// let picture = Tensor::<Flex, 4>::from_floats([[[[1.0f32, 2.0], [3.0, 4.0]]]], &Default::default());
     /// let centre = Tensor::<Flex, 4>::zeros([1, 1, 1, 2], &Default::default());
@@ -60,7 +62,8 @@ impl<B: Backend> Tensor<B, 5> {
     /// When the batch sizes differ, depth, height or width is 0, or the mode is bicubic.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, grid::GridSampleOptions};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, grid::GridSampleOptions};
     ///
     /// let volume = Tensor::<Flex, 5>::ones([1, 2, 3, 3, 3], &Default::default());
     /// let points = Tensor::<Flex, 5>::zeros([1, 1, 1, 4, 3], &Default::default());

@@ -16,7 +16,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.index_select.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -35,7 +36,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://numpy.org/doc/stable/reference/generated/numpy.take.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -61,7 +63,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.gather.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -83,7 +86,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.take_along_dim.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -105,7 +109,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://onnx.ai/onnx/operators/onnx__GatherND.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);

@@ -10,7 +10,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cat.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0]], &device);
@@ -30,7 +31,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.stack.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
@@ -50,7 +52,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.hstack.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
@@ -70,7 +73,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.vstack.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
@@ -91,7 +95,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.dstack.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
@@ -111,7 +116,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.column_stack.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
@@ -133,7 +139,8 @@ impl<B: Backend, K: Kind> Tensor<B, 2, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.block_diag.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0]], &device);

@@ -9,7 +9,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// A tensor of random numbers that are a function of the key: the same on every engine, whatever was drawn before.
     ///
     /// ```
-    /// # use kiln_tensor::{Distribution, Flex, Tensor, random::Key};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Distribution, Tensor, random::Key};
     /// # let device = Default::default();
     /// let draw = || Tensor::<Flex, 1>::random_with_key([4], Distribution::Default, Key::new(1), &device);
     /// assert!(draw().all_close(draw(), Some(0.0), Some(0.0)));
@@ -32,7 +33,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The slices along an axis in random order.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor, random::Key};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor, random::Key};
     /// # let device = Default::default();
     /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3, 4], &device);
     /// let mut y = x.shuffle(0, Key::new(3)).into_data().to_vec::<i32>();
@@ -53,7 +55,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// times 2⁻⁶⁴. Defined as [`torch.randint`](https://docs.pytorch.org/docs/stable/generated/torch.randint.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor};
     /// # let device = Default::default();
     /// let dice = Tensor::<Flex, 1, Int>::randint([100], 1..7, None, &device).into_data().to_vec::<i32>();
     /// assert!(dice.iter().all(|eyes| (1..7).contains(eyes)));
@@ -79,7 +82,8 @@ impl<B: Backend> Tensor<B, 1, Int> {
     /// [`torch.randperm`](https://docs.pytorch.org/docs/stable/generated/torch.randperm.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Int, Tensor, random::Key};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Int, Tensor, random::Key};
     /// # let device = Default::default();
     /// let mut order = Tensor::<Flex, 1, Int>::randperm(5, Key::new(1), &device).into_data().to_vec::<i32>();
     /// order.sort();
@@ -96,7 +100,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.bernoulli`](https://docs.pytorch.org/docs/stable/generated/torch.bernoulli.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let p = Tensor::<Flex, 1>::from_floats([0.0, 1.0], &device);
     /// assert_eq!(p.bernoulli(None).into_data().to_vec::<f32>(), [0.0, 1.0]);
@@ -110,7 +115,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.poisson`](https://docs.pytorch.org/docs/stable/generated/torch.poisson.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor, random::Key};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Tensor, random::Key};
     /// # let device = Default::default();
     /// let rates = Tensor::<Flex, 1>::from_floats([0.0, 100.0], &device);
     /// let counts = rates.poisson(Key::new(1)).into_data().to_vec::<f32>();
@@ -126,7 +132,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`standard_gamma`](https://numpy.org/doc/stable/reference/random/generated/numpy.random.Generator.standard_gamma.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor, random::Key};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Tensor, random::Key};
     /// # let device = Default::default();
     /// let shapes = Tensor::<Flex, 1>::from_floats([0.5, 20.0], &device);
     /// assert!(shapes.standard_gamma(Key::new(1)).into_data().to_vec::<f32>().iter().all(|x| *x > 0.0));
@@ -140,7 +147,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`dirichlet`](https://numpy.org/doc/stable/reference/random/generated/numpy.random.Generator.dirichlet.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor, random::Key};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Tensor, random::Key};
     /// # let device = Default::default();
     /// let concentration = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// let sum = concentration.dirichlet(Key::new(1)).sum().into_data().to_vec::<f32>()[0];
@@ -159,7 +167,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.multinomial`](https://docs.pytorch.org/docs/stable/generated/torch.multinomial.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let weights = Tensor::<Flex, 1>::from_floats([0.0, 1.0, 3.0], &device);
     /// let mut drawn = weights.multinomial(2, false).into_data().to_vec::<i32>();
@@ -182,7 +191,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// drawn before.
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor, random::Key};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::{Tensor, random::Key};
     /// # let device = Default::default();
     /// let weights = Tensor::<Flex, 1>::from_floats([0.5, 1.0, 3.0], &device);
     /// let draw = || weights.clone().multinomial_with_key(5, true, Key::new(1)).into_data();
@@ -200,7 +210,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`multinomial`](Tensor::multinomial).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let weights = Tensor::<Flex, 1>::from_floats([0.0, 1.0, 0.0], &device);
     /// assert_eq!(weights.categorical(3, None).into_data().to_vec::<i32>(), [1, 1, 1]);

@@ -13,7 +13,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -29,7 +30,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -45,7 +47,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -61,7 +64,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -81,7 +85,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.prod.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -97,7 +102,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.prod.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -113,7 +119,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.prod.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -129,7 +136,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.mean.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -145,7 +153,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.mean.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -161,7 +170,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.mean.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -179,7 +189,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nansum.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, 2.0], &device);
@@ -195,7 +206,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nansum.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, f32::NAN], [2.0, 3.0]], &device);
@@ -211,7 +223,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmean.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, 2.0], &device);
@@ -227,7 +240,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmean.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, f32::NAN], [2.0, 4.0]], &device);
@@ -244,7 +258,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.logsumexp.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1000.0, 1000.0]], &device);
@@ -260,7 +275,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.logsumexp.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::zeros([2, 3], &device);
@@ -278,7 +294,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.all.html>
     ///
     /// ```
-    /// use kiln_tensor::{Bool, Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Bool, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1, Bool>::from_bools([true, false], &device);
@@ -294,7 +311,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.all.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[1, 2], [0, 3]], &device);
@@ -310,7 +328,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.all.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[1, 2], [0, 3]], &device);
@@ -326,7 +345,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.any.html>
     ///
     /// ```
-    /// use kiln_tensor::{Bool, Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Bool, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1, Bool>::from_bools([true, false], &device);
@@ -342,7 +362,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.any.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 2], [0, 0]], &device);
@@ -358,7 +379,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.any.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 2], [0, 0]], &device);
@@ -374,7 +396,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.count_nonzero.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [3.0, 0.0]], &device);
@@ -390,7 +413,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.count_nonzero.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [3.0, 4.0]], &device);

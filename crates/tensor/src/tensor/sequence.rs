@@ -10,7 +10,8 @@ impl<B: Backend> Tensor<B, 1, Int> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.arange.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// assert_eq!(Tensor::<Flex, 1, Int>::arange(2..5, &device).into_data().to_vec::<i32>(), [2, 3, 4]);
@@ -26,7 +27,8 @@ impl<B: Backend> Tensor<B, 1, Int> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.arange.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// assert_eq!(Tensor::<Flex, 1, Int>::arange_step(1..8, 3, &device).into_data().to_vec::<i32>(), [1, 4, 7]);
@@ -49,7 +51,8 @@ impl<B: Backend> Tensor<B, 1> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.arange.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// assert_eq!(Tensor::<Flex, 1>::arange_float(0.0..1.0, 0.25, &device).into_data().to_vec::<f32>(), [0.0, 0.25, 0.5, 0.75]);
@@ -68,7 +71,8 @@ impl<B: Backend> Tensor<B, 1> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.linspace.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// assert_eq!(Tensor::<Flex, 1>::linspace(0.0, 1.0, 3, &device).into_data().to_vec::<f32>(), [0.0, 0.5, 1.0]);
@@ -84,7 +88,8 @@ impl<B: Backend> Tensor<B, 1> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.logspace.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// assert_eq!(Tensor::<Flex, 1>::logspace(0.0, 2.0, 3, 2.0, &device).into_data().to_vec::<f32>(), [1.0, 2.0, 4.0]);
@@ -110,7 +115,8 @@ impl<B: Backend> Tensor<B, 2, Int> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.tril_indices.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// assert_eq!(Tensor::<Flex, 2, Int>::tril_indices(2, 2, 0, &device).into_data().to_vec::<i32>(), [0, 1, 1, 0, 0, 1]);
@@ -126,7 +132,8 @@ impl<B: Backend> Tensor<B, 2, Int> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.triu_indices.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// assert_eq!(Tensor::<Flex, 2, Int>::triu_indices(2, 2, 0, &device).into_data().to_vec::<i32>(), [0, 0, 1, 0, 1, 1]);
@@ -143,7 +150,8 @@ impl<B: Backend, K: Numeric> Tensor<B, 2, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.eye.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// assert_eq!(Tensor::<Flex, 2>::eye(2, &device).into_data().to_vec::<f32>(), [1.0, 0.0, 0.0, 1.0]);
@@ -163,7 +171,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.one_hot.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 0], &device);
@@ -183,7 +192,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://onnx.ai/onnx/operators/onnx__OneHot.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 0], &device);

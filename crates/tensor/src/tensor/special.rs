@@ -110,7 +110,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.special.gammainc`](https://docs.pytorch.org/docs/stable/special.html#torch.special.gammainc).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, 4.0], &device);
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 3.0], &device);
@@ -127,7 +128,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.special.gammaincc`](https://docs.pytorch.org/docs/stable/special.html#torch.special.gammaincc).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, 4.0], &device);
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 3.0], &device);
@@ -145,7 +147,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.special.zeta`](https://docs.pytorch.org/docs/stable/special.html#torch.special.zeta).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let s = Tensor::<Flex, 1>::from_floats([2.0, 3.0], &device);
     /// let q = Tensor::<Flex, 1>::from_floats([1.0, 2.5], &device);
@@ -162,7 +165,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// [`torch.polygamma`](https://docs.pytorch.org/docs/stable/generated/torch.polygamma.html).
     ///
     /// ```
-    /// # use kiln_tensor::{Flex, Tensor};
+    /// # use kiln_backends::Flex;
+    /// # use kiln_tensor::Tensor;
     /// # let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
     /// let y = Tensor::from_floats([1.6449341, 0.6449341], &device);

@@ -11,7 +11,8 @@ impl<B: Backend> Tensor<B, 2> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cov.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0], [2.0, 6.0]], &device);
@@ -28,7 +29,8 @@ impl<B: Backend> Tensor<B, 2> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.corrcoef.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0], [6.0, 2.0]], &device);
@@ -45,7 +47,8 @@ impl<B: Backend> Tensor<B, 2> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pdist.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 0.0], [3.0, 4.0]], &device);
@@ -72,7 +75,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cdist.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 0.0]], &device);
@@ -90,7 +94,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// As [`cdist`](Tensor::cdist), with a choice of how Euclidean distances are computed: PyTorch's `compute_mode`.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, stats::CdistMode};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, stats::CdistMode};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::full([100, 3], 1000.1, &device);
@@ -111,7 +116,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.histc.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -132,7 +138,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.histogram.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -161,7 +168,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.histogram.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -191,7 +199,8 @@ impl<B: Backend> Tensor<B, 1, Int> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.bincount.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 3, 1], &device);
@@ -211,7 +220,8 @@ impl<B: Backend> Tensor<B, 1, Int> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.bincount.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 3, 1], &device);

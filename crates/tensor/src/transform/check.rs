@@ -30,8 +30,9 @@ impl Default for GradcheckOptions {
 /// What is differentiated is the sum of the results with fixed random weights, so that errors do not cancel.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::transform::{GradcheckOptions, gradcheck};
-/// use kiln_tensor::{Autodiff, DType, Flex, Tensor};
+/// use kiln_tensor::{Autodiff, DType, Tensor};
 ///
 /// type B = Autodiff<Flex>;
 /// let x = Tensor::<Flex, 1>::from_data_dtype([0.5, -1.5], DType::F64, &Default::default());

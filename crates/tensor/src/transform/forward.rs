@@ -5,7 +5,10 @@ use crate::tensor::ok;
 use crate::{AnyTensor, Error, ForwardBackend, Result, Tensor, TensorType};
 use alloc::format;
 use alloc::vec::Vec;
+use core::any::Any;
+use kiln_autodiff::Forward as Layer;
 use kiln_ir::{Value, Var};
+use kiln_vmap::Vmap;
 
 /// The result of a function, and how it changes along a direction: its *Jacobian-vector product*.
 ///
@@ -14,8 +17,9 @@ use kiln_ir::{Value, Var};
 /// result that does not depend on the argument, and one of integers or truth values, changes by zeros.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::transform::jvp;
-/// use kiln_tensor::{Flex, Forward, Tensor};
+/// use kiln_tensor::{Forward, Tensor};
 ///
 /// let device = Default::default();
 /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
@@ -57,8 +61,9 @@ where
 /// argument has fewer elements than the result.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::transform::jacobian_forward;
-/// use kiln_tensor::{Flex, Forward, Tensor};
+/// use kiln_tensor::{Forward, Tensor};
 ///
 /// let f = |x: Tensor<Forward<Flex>, 1>| x.clone() * x.sum();
 /// let j: Tensor<Flex, 2> = jacobian_forward(f)(Tensor::from_floats([1.0, 2.0], &Default::default()));
@@ -89,8 +94,8 @@ pub(super) fn moving(arguments: Vec<AnyTensor>, directions: impl Iterator<Item =
     let set_off = |(argument, direction): (AnyTensor, Value)| {
         let stack = argument.stack().with_forward();
         let is_float = argument.dtype().is_float();
-        let value = match stack.forward() {
-            Some((layer, _)) if is_float => layer.dual(argument.into_value(), direction),
+        let value = match stack.outermost::<Layer>() {
+            Some(layer) if is_float => layer.dual(argument.into_value(), direction),
             Some(_) | None => argument.into_value(),
         };
         AnyTensor::new(stack, value)
@@ -102,11 +107,17 @@ pub(super) fn moving(arguments: Vec<AnyTensor>, directions: impl Iterator<Item =
 pub(super) fn moving_everywhere(argument: AnyTensor) -> AnyTensor {
     let stack = argument.stack().with_forward();
     let directions = basis(argument.stack(), *argument.ty());
-    let value = match stack.forward() {
+    let value = match stack.outermost::<Layer>().and_then(batching) {
         Some((layer, batch)) => layer.dual(argument.into_value(), batch.batch(directions, 0)),
         None => argument.into_value(),
     };
     AnyTensor::new(stack, value)
+}
+
+/// The layer, and that of batches whose values its tangents are.
+fn batching(layer: &Layer) -> Option<(&Layer, &Vmap)> {
+    let tangents: &dyn Any = &**layer.tangents();
+    Some((layer, tangents.downcast_ref()?))
 }
 
 /// A result below forward mode, and its change.
@@ -116,7 +127,7 @@ pub(super) fn parted(
     arguments: &[AnyTensor],
 ) -> Result<(AnyTensor, AnyTensor)> {
     check_result(transform, &result, arguments)?;
-    let (Some((layer, _)), Some(below)) = (result.stack().forward(), result.stack().below()) else {
+    let (Some(layer), Some(below)) = (result.stack().outermost::<Layer>(), result.stack().below()) else {
         return Ok((result.clone(), result));
     };
     let value = layer.primal(result.value());
@@ -128,7 +139,7 @@ pub(super) fn parted(
 /// Checks that a result comes from inside the function.
 fn check_result(transform: &str, result: &AnyTensor, arguments: &[AnyTensor]) -> Result<()> {
     let inside = arguments.first().map_or(result.stack(), AnyTensor::stack);
-    if result.stack().same(inside) && inside.forward().is_some() {
+    if result.stack().same_domain(inside) && inside.outermost::<Layer>().is_some() {
         return Ok(());
     }
     let problem = format!("the function returns a tensor on {:?}, not on {inside:?}", result.stack());
@@ -141,7 +152,8 @@ pub(super) fn all_columns(y: &AnyTensor, value: &Value, x: &AnyTensor) -> AnyTen
     let (stack, ty) = (x.stack(), *x.ty());
     let below = stack.below().unwrap_or(stack);
     let shape: crate::Shape = y.shape().iter().chain(ty.shape.iter()).copied().collect();
-    let change = stack.forward().and_then(|(layer, batch)| Some((layer.tangent(value)?, batch)));
+    let layer = stack.outermost::<Layer>().and_then(batching);
+    let change = layer.and_then(|(layer, batch)| Some((layer.tangent(value)?, batch)));
     let all = match change {
         Some((change, batch)) => {
             let all = batch.unbatch(&change, ty.num_elements(), y.rank());

@@ -11,8 +11,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// It may come from any number of functions further out.
     ///
     /// ```
+    /// use kiln_backends::Flex;
     /// use kiln_tensor::transform::grad;
-    /// use kiln_tensor::{Autodiff, Flex, Tensor};
+    /// use kiln_tensor::{Autodiff, Tensor};
     ///
     /// let weights = Tensor::<Flex, 1>::from_floats([1.0, 10.0], &Default::default());
     /// let weighted = |x: Tensor<Autodiff<Flex>, 1>| (x.lift(weights.clone()) * x).sum();
@@ -39,7 +40,7 @@ impl AnyTensor {
     /// When the stack is not made of this tensor's stack by layers around it.
     pub fn lift_to(self, stack: &Stack) -> Result<AnyTensor> {
         if stack.is_at_or_above(self.stack()) {
-            return Ok(AnyTensor::new(stack.clone(), self.into_value()));
+            return Ok(AnyTensor::new(stack.with_device_of(self.stack()), self.into_value()));
         }
         let problem = format!("the tensor is on {:?}, which is not below {stack:?}", self.stack());
         Err(Error::type_error("lift", problem, &[self.ty().into()])

@@ -16,8 +16,9 @@ use kiln_vmap::Vmap;
 /// depend on, and for integers and truth values.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::transform::grad;
-/// use kiln_tensor::{Autodiff, Flex, Tensor};
+/// use kiln_tensor::{Autodiff, Tensor};
 ///
 /// type B = Autodiff<Flex>;
 /// let device = Default::default();
@@ -48,8 +49,9 @@ where
 /// The value and the gradient of a function that returns one number; see [`grad`].
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::transform::value_and_grad;
-/// use kiln_tensor::{Autodiff, Flex, Tensor};
+/// use kiln_tensor::{Autodiff, Tensor};
 ///
 /// let square = |x: Tensor<Autodiff<Flex>, 1>| (&x * &x).sum();
 /// let (value, slope) = value_and_grad(square)(Tensor::from_floats([3.0, 4.0], &Default::default()));
@@ -78,8 +80,9 @@ where
 /// statistics. What else is not differentiated.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::transform::value_and_grad_with_aux;
-/// use kiln_tensor::{Autodiff, Flex, Tensor};
+/// use kiln_tensor::{Autodiff, Tensor};
 ///
 /// let f = |x: Tensor<Autodiff<Flex>, 1>| {
 ///     let squares = &x * &x;
@@ -112,8 +115,9 @@ where
 /// It may be called any number of times; the tape is kept as long as it lives.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::transform::vjp;
-/// use kiln_tensor::{Autodiff, Flex, Tensor};
+/// use kiln_tensor::{Autodiff, Tensor};
 ///
 /// let device = Default::default();
 /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
@@ -161,8 +165,9 @@ where
 /// the argument, and is better where these are fewer.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::transform::jacobian;
-/// use kiln_tensor::{Autodiff, Flex, Tensor};
+/// use kiln_tensor::{Autodiff, Tensor};
 ///
 /// let f = |x: Tensor<Autodiff<Flex>, 1>| x.clone() * x.sum();
 /// let j: Tensor<Flex, 2> = jacobian(f)(Tensor::from_floats([1.0, 2.0], &Default::default()));
@@ -212,7 +217,7 @@ where
 
 /// Runs a function of these arguments while the layer of their tape records, in a [`no_grad`](crate::no_grad) scope too.
 pub(super) fn recording<T>(arguments: &[AnyTensor], f: impl FnOnce() -> T) -> T {
-    match arguments.first().and_then(|argument| argument.stack().autodiff()) {
+    match arguments.first().and_then(|argument| argument.stack().outermost::<Layer>()) {
         Some(layer) => layer.recording(f),
         None => f(),
     }
@@ -224,7 +229,7 @@ pub(super) fn started(arguments: Vec<AnyTensor>, above: &dyn Fn(&Stack) -> Stack
         let stack = above(argument.stack());
         let is_float = argument.dtype().is_float();
         let value = argument.into_value();
-        let value = match stack.autodiff() {
+        let value = match stack.outermost::<Layer>() {
             Some(layer) if is_float => layer.require_grad(value),
             Some(_) | None => value,
         };
@@ -255,7 +260,9 @@ pub(super) fn number_and_gradients(
 /// Checks that results come from inside the function.
 fn check_results(transform: &str, results: &[AnyTensor], arguments: &[AnyTensor]) -> Result<()> {
     let Some(inside) = arguments.first().map(AnyTensor::stack) else { return Ok(()) };
-    let Some(outside) = results.iter().find(|result| !result.stack().same(inside)) else { return Ok(()) };
+    let Some(outside) = results.iter().find(|result| !result.stack().same_domain(inside)) else {
+        return Ok(());
+    };
     let problem = format!("the function returns a tensor on {:?}, not on {inside:?}", outside.stack());
     Err(Error::type_error(transform, problem, &[outside.ty().into()])
         .hint("bring tensors from outside in with `lift`: `x.lift(outside)`"))
@@ -268,7 +275,7 @@ fn pulled(
     arguments: &[AnyTensor],
 ) -> Result<Vec<AnyTensor>> {
     let error = results.iter().find_map(|result| result.value().error().cloned());
-    let layer = results.iter().find_map(|result| result.stack().autodiff());
+    let layer = results.iter().find_map(|result| result.stack().outermost::<Layer>());
     let found = match (layer, &error) {
         (Some(layer), None) => {
             let roots = results.iter().zip(gradients).filter(|(result, _)| result.dtype().is_float());
@@ -297,7 +304,7 @@ fn all_rows(y: &AnyTensor, arguments: &[AnyTensor], rank: usize) -> Result<AnyTe
     check_rank("jacobian", &shape, rank)?;
     let ty = TensorType::new(shape, x.dtype());
     let below = x.stack().inner().unwrap_or(x.stack()).clone();
-    let all = match x.stack().autodiff() {
+    let all = match x.stack().outermost::<Layer>() {
         Some(layer) if layer.is_tracked(y.value()) => {
             Var::new(below.engine(), rows(layer, &below, y, x)?).reshape(ty.shape).into_value()
         }
@@ -307,7 +314,7 @@ fn all_rows(y: &AnyTensor, arguments: &[AnyTensor], rank: usize) -> Result<AnyTe
 }
 
 /// One backward pass for a batch of gradients: what the tape kept is the same for all of them.
-fn rows(layer: &Arc<Layer>, below: &Stack, y: &AnyTensor, x: &AnyTensor) -> Result<Value> {
+fn rows(layer: &Layer, below: &Stack, y: &AnyTensor, x: &AnyTensor) -> Result<Value> {
     let engine: Arc<dyn Engine> = layer.inner().clone();
     let batch = Vmap::new(engine);
     let seeds = batch.batch(basis(below, *y.ty()), 0);

@@ -16,8 +16,9 @@ type Outside<A> = <<A as AutodiffBackend>::InnerBackend as ForwardBackend>::Inne
 /// vectors use [`hessian_vector_product`], which never holds the matrix.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::transform::hessian;
-/// use kiln_tensor::{Autodiff, Flex, Forward, Tensor};
+/// use kiln_tensor::{Autodiff, Forward, Tensor};
 ///
 /// let f = |x: Tensor<Autodiff<Forward<Flex>>, 1>| x.prod();
 /// let h: Tensor<Flex, 2> = hessian(f)(Tensor::from_floats([2.0, 3.0, 5.0], &Default::default()));
@@ -52,8 +53,9 @@ where
 /// Costs a few gradients, whatever the size of the argument.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::transform::hessian_vector_product;
-/// use kiln_tensor::{Autodiff, Flex, Forward, Tensor};
+/// use kiln_tensor::{Autodiff, Forward, Tensor};
 ///
 /// let device = Default::default();
 /// let f = |x: Tensor<Autodiff<Forward<Flex>>, 1>| (&x * &x * &x).sum();

@@ -6,6 +6,7 @@ use crate::{AnyTensor, Error, OperandType, Result, Stack, VmapBackend};
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{SliceAxis, Var};
+use kiln_vmap::Vmap;
 
 /// The function of a batch, of a function of one example.
 ///
@@ -13,8 +14,9 @@ use kiln_ir::{SliceAxis, Var};
 /// its argument is repeated. Nothing loops over the examples: each op of `f` becomes one op on all of them.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::transform::vmap;
-/// use kiln_tensor::{Flex, Tensor, Vmap};
+/// use kiln_tensor::{Tensor, Vmap};
 ///
 /// type E = Vmap<Flex>;
 /// let device = Default::default();
@@ -46,8 +48,9 @@ where
 /// [`vmap`] with options: which axes count the examples, how many run at once, and how random numbers are drawn.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::transform::{VmapOptions, vmap_with};
-/// use kiln_tensor::{Flex, Tensor, Vmap};
+/// use kiln_tensor::{Tensor, Vmap};
 ///
 /// type E = Vmap<Flex>;
 /// let device = Default::default();
@@ -226,17 +229,17 @@ impl<'a> Batch<'a> {
         let mut inside = Vec::with_capacity(self.arguments.len());
         for (argument, axis) in &self.arguments {
             let stack = argument.stack().with_vmap();
-            let value = match (axis, stack.vmap()) {
+            let value = match (axis, stack.outermost::<Vmap>()) {
                 (Some(axis), Some(layer)) => layer.batch(self.slice(argument, *axis, start, count), *axis),
                 (_, _) => argument.value().clone(),
             };
             inside.push(AnyTensor::new(stack, value));
         }
-        let Some(layer) = self.inside.vmap() else { return Err(nothing_to_count()) };
+        let Some(layer) = self.inside.outermost::<Vmap>() else { return Err(nothing_to_count()) };
         let (results, structure) = layer.scope(count, self.options.randomness, || f(inside))?;
         let axes = self.options.axes_of_results(results.len())?;
         let outward = |(result, axis): (AnyTensor, usize)| {
-            if !result.stack().same(&self.inside) {
+            if !result.stack().same_domain(&self.inside) {
                 return Err(self.outside(&result));
             }
             if axis > result.rank() {
@@ -244,7 +247,7 @@ impl<'a> Batch<'a> {
                 return Err(Error::type_error("vmap", problem, &[result.ty().into()])
                     .hint("`out_axes` counts the axes of the result with that of the examples"));
             }
-            let below = self.inside.below().unwrap_or(&self.inside).clone();
+            let below = result.stack().below().unwrap_or(result.stack()).clone();
             Ok(AnyTensor::new(below, layer.unbatch(result.value(), count, axis)))
         };
         Ok((results.into_iter().zip(axes).map(outward).collect::<Result<_>>()?, structure))

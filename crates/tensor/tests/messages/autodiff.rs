@@ -1,7 +1,8 @@
 //! Gradients.
 
 use super::*;
-use kiln_tensor::{AnyTensor, Autodiff, Device, Dyn, TensorData};
+use kiln_backends::{Device, Dyn};
+use kiln_tensor::{AnyTensor, Autodiff, TensorData};
 
 type A = Autodiff<Flex>;
 

@@ -1,7 +1,8 @@
 //! Making tensors, and bringing them back.
 
 use super::*;
-use kiln_tensor::{DType, Device, TensorData, TensorType};
+use kiln_backends::Device;
+use kiln_tensor::{DType, TensorData, TensorType};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![

@@ -22,7 +22,8 @@ use std::fs;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use kiln_tensor::{Bool, Flex, FlexDevice, Int, Result, Tensor};
+use kiln_backends::{Flex, FlexDevice};
+use kiln_tensor::{Bool, Int, Result, Tensor};
 
 /// Families come and grow; none may lose its cases unseen.
 const FEWEST: usize = 170;

@@ -1,7 +1,8 @@
 //! Tensors whose rank and dtype are known at run time: what types would have caught.
 
 use super::*;
-use kiln_tensor::{AnyTensor, DType, Device, Dyn, Float, TensorData, TensorType};
+use kiln_backends::{Device, Dyn};
+use kiln_tensor::{AnyTensor, DType, Float, TensorData, TensorType};
 
 fn any(data: impl Into<TensorData>) -> AnyTensor {
     AnyTensor::from_data(data, &Device::cpu())

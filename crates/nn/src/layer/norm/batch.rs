@@ -4,8 +4,9 @@ use super::{check_channels, per_channel, scale_channels};
 use crate::module::detached;
 use crate::{Config, Initializer, Module, Param, RunningState};
 use alloc::vec::Vec;
+use kiln_backends::Dyn;
 use kiln_tensor::module::{held_as, variance_about};
-use kiln_tensor::{Backend, Dyn, Tensor};
+use kiln_tensor::{Backend, Tensor};
 
 /// Settings of a [`BatchNorm`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]

@@ -2,7 +2,8 @@
 
 use super::check_channels;
 use crate::{Config, Initializer, Module, Param};
-use kiln_tensor::{Backend, Dyn, Tensor, module};
+use kiln_backends::Dyn;
+use kiln_tensor::{Backend, Tensor, module};
 
 /// Settings of a [`GroupNorm`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]

@@ -1,7 +1,8 @@
 //! Normalisation over the last axis.
 
 use crate::{Config, Initializer, Module, Param};
-use kiln_tensor::{Backend, Dyn, Tensor, module};
+use kiln_backends::Dyn;
+use kiln_tensor::{Backend, Tensor, module};
 
 /// Settings of a [`LayerNorm`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]

@@ -22,7 +22,7 @@ impl AnyTensor {
         let rest: Vec<AnyTensor> = rest.collect();
         let mut dtype = first.dtype();
         for other in &rest {
-            first.on_same_stack(op, other)?;
+            first.in_same_domain(op, other)?;
             dtype = AnyTensor::meeting(op, dtype, &first, other)?;
         }
         let rest = rest.into_iter().map(|other| Ok(other.cast(dtype)?.into_value().into()));

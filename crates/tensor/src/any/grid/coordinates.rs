@@ -107,7 +107,7 @@ fn check_vectors(op: &str, vectors: &[AnyTensor]) -> Result<()> {
             .hint("give the coordinates along each axis"));
     };
     for vector in vectors {
-        first.on_same_stack(op, vector)?;
+        first.in_same_domain(op, vector)?;
         if vector.rank() != 1 || vector.dtype() != first.dtype() {
             return Err(Error::type_error(
                 op,

@@ -141,7 +141,7 @@ fn read(
 fn check(op: &str, axes: usize, x: &AnyTensor, grid: &AnyTensor) -> Result<()> {
     let error =
         |problem: alloc::string::String| Error::type_error(op, problem, &[x.ty().into(), grid.ty().into()]);
-    x.on_same_stack(op, grid)?;
+    x.in_same_domain(op, grid)?;
     if !x.dtype().is_float() || x.dtype() != grid.dtype() {
         return Err(error("needs floats of one dtype".into()));
     }

@@ -35,7 +35,7 @@ impl AnyTensor {
 
     /// Tensor and mask, broadcast together and flattened.
     fn flat_beside(self, mask: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
-        self.on_same_stack("mask_select", &mask)?;
+        self.in_same_domain("mask_select", &mask)?;
         let types = [self.ty().into(), mask.ty().into()];
         let Some(shape) = broadcast_shapes(self.shape(), mask.shape()) else {
             return Err(Error::type_error("mask_select", "tensor and mask do not broadcast", &types)

@@ -8,7 +8,7 @@ impl AnyTensor {
     /// The elements, or slices, at places given by several coordinates. See
     /// [`Tensor::gather_nd`](crate::Tensor::gather_nd).
     pub fn gather_nd(self, places: AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack("gather_nd", &places)?;
+        self.in_same_domain("gather_nd", &places)?;
         let depth = self.depth("gather_nd", &places)?;
         let places = places.flat_places(&self.shape()[..depth])?;
         let flat = self.join_first(depth)?;
@@ -18,8 +18,8 @@ impl AnyTensor {
     /// Combines values, or slices, with what is at places given by several coordinates. See
     /// [`Tensor::scatter_nd`](crate::Tensor::scatter_nd).
     pub fn scatter_nd(self, places: AnyTensor, values: AnyTensor, mode: UpdateMode) -> Result<AnyTensor> {
-        self.on_same_stack("scatter_nd", &places)?;
-        self.on_same_stack("scatter_nd", &values)?;
+        self.in_same_domain("scatter_nd", &places)?;
+        self.in_same_domain("scatter_nd", &values)?;
         let depth = self.depth("scatter_nd", &places)?;
         let shape = *self.shape();
         let last = places.rank() - 1;

@@ -7,7 +7,7 @@ use kiln_ir::{Op, infer::broadcast_shapes};
 impl AnyTensor {
     /// Replaces an axis by the axes of the index. See [`Tensor::take`](crate::Tensor::take).
     pub fn take(self, axis: impl Into<Axis>, index: AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack("take", &index)?;
+        self.in_same_domain("take", &index)?;
         let axis = axis.into().of("take", self.ty())?;
         self.apply_with(&Op::Take { axis }, [index.into_value().into()])
     }
@@ -24,7 +24,7 @@ impl AnyTensor {
 
     /// For each index, the element at that place of the axis. See [`Tensor::gather`](crate::Tensor::gather).
     pub fn gather(self, axis: impl Into<Axis>, index: AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack("gather", &index)?;
+        self.in_same_domain("gather", &index)?;
         let axis = axis.into().of("gather", self.ty())?;
         self.beside(&index, axis)?.apply_with(&Op::Gather { axis }, [index.into_value().into()])
     }

@@ -7,7 +7,7 @@ use kiln_ir::{Binary, Comparison, Unary};
 impl AnyTensor {
     /// Where values would go in a sorted tensor. See [`Tensor::searchsorted`](crate::Tensor::searchsorted).
     pub fn searchsorted(self, values: AnyTensor, right: bool) -> Result<AnyTensor> {
-        self.on_same_stack("searchsorted", &values)?;
+        self.in_same_domain("searchsorted", &values)?;
         let wrong = |problem: &str| {
             Err(Error::type_error("searchsorted", problem, &[self.ty().into(), values.ty().into()]).hint(
                 "a sorted vector serves all values; otherwise each row of values has its own sorted row",

@@ -29,8 +29,8 @@ impl AnyTensor {
         source: AnyTensor,
         mode: UpdateMode,
     ) -> Result<AnyTensor> {
-        self.on_same_stack("put", &index)?;
-        self.on_same_stack("put", &source)?;
+        self.in_same_domain("put", &index)?;
+        self.in_same_domain("put", &source)?;
         let axis = axis.into().of("put", self.ty())?;
         self.apply_with(&Op::Put { axis, mode }, [index.into_value().into(), source.into_value().into()])
     }
@@ -79,8 +79,8 @@ impl AnyTensor {
         source: AnyTensor,
         mode: UpdateMode,
     ) -> Result<AnyTensor> {
-        self.on_same_stack("scatter", &index)?;
-        self.on_same_stack("scatter", &source)?;
+        self.in_same_domain("scatter", &index)?;
+        self.in_same_domain("scatter", &source)?;
         let axis = axis.into().of("scatter", self.ty())?;
         let source = source.cut_to(*index.shape())?;
         let shape = *self.shape();
@@ -119,7 +119,7 @@ impl AnyTensor {
         include_self: bool,
     ) -> Result<AnyTensor> {
         let axis = axis.into().of("scatter_reduce", self.ty())?;
-        self.on_same_stack("scatter_reduce", &values)?;
+        self.in_same_domain("scatter_reduce", &values)?;
         if self.dtype() != values.dtype() {
             let problem = "tensor and values differ in dtype";
             return Err(Error::type_error(
@@ -187,8 +187,8 @@ impl AnyTensor {
     /// The tensor of which only the elements where the mask holds are replaced, in row-major order, by those of the
     /// source. See [`Tensor::masked_scatter`](crate::Tensor::masked_scatter).
     pub fn masked_scatter(self, mask: AnyTensor, source: AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack("masked_scatter", &mask)?;
-        self.on_same_stack("masked_scatter", &source)?;
+        self.in_same_domain("masked_scatter", &mask)?;
+        self.in_same_domain("masked_scatter", &source)?;
         let wrong = |problem: &str| {
             let types = [self.ty().into(), mask.ty().into(), source.ty().into()];
             Error::type_error("masked_scatter", problem, &types)

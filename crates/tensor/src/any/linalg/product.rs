@@ -132,7 +132,7 @@ impl AnyTensor {
     }
 
     fn tensordot_over(self, other: AnyTensor, axes: &TensordotAxes) -> Result<AnyTensor> {
-        self.on_same_stack("tensordot", &other)?;
+        self.in_same_domain("tensordot", &other)?;
         let (left, right) = axes.of(&self, &other)?;
         let free = |tensor: &AnyTensor, used: &AxisVec| -> AxisVec {
             (0..tensor.rank()).filter(|axis| !used.contains(axis)).collect()

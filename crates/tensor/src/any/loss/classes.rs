@@ -68,7 +68,7 @@ impl AnyTensor {
     }
 
     fn check_targets(&self, op: &str, target: &AnyTensor) -> Result<()> {
-        self.on_same_stack(op, target)?;
+        self.in_same_domain(op, target)?;
         if target.dtype().is_int() && *target.shape() == self.shape().without(1) {
             return Ok(());
         }

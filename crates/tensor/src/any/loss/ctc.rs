@@ -44,7 +44,7 @@ impl AnyTensor {
         }
         let (batch, classes) = (self.shape()[1], self.shape()[2]);
         for other in [&targets, &input_lengths, &target_lengths] {
-            self.on_same_stack(OP, other)?;
+            self.in_same_domain(OP, other)?;
             other.check_int(OP)?;
         }
         for lengths in [&input_lengths, &target_lengths] {

@@ -42,7 +42,7 @@ impl AnyTensor {
         self.check_float(OP)?;
         self.check_same(OP, &other)?;
         self.check_rank(OP, 1, "[.., dim]")?;
-        self.on_same_stack(OP, &target)?;
+        self.in_same_domain(OP, &target)?;
         let last = self.rank() - 1;
         let rows = self.shape().without(last);
         if *target.shape() != rows {

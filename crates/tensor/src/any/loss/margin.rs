@@ -51,7 +51,7 @@ impl AnyTensor {
     ) -> Result<AnyTensor> {
         const OP: &str = "multi_margin";
         self.check_float(OP)?;
-        self.on_same_stack(OP, &target)?;
+        self.in_same_domain(OP, &target)?;
         let suits = self.rank() == 2 && target.rank() == 1 && target.shape()[0] == self.shape()[0];
         if !suits || !target.dtype().is_int() {
             return Err(self
@@ -89,7 +89,7 @@ impl AnyTensor {
     pub fn multilabel_margin_loss(self, target: AnyTensor, reduction: Reduction) -> Result<AnyTensor> {
         const OP: &str = "multilabel_margin";
         self.check_float(OP)?;
-        self.on_same_stack(OP, &target)?;
+        self.in_same_domain(OP, &target)?;
         let suits = matches!(self.rank(), 1 | 2) && self.shape() == target.shape();
         if !suits || !target.dtype().is_int() {
             return Err(self

@@ -51,7 +51,7 @@ impl AnyTensor {
     ) -> Result<AnyTensor> {
         const OP: &str = "attention";
         for other in [Some(&keys), Some(&values), mask.as_ref()].into_iter().flatten() {
-            self.on_same_stack(OP, other)?;
+            self.in_same_domain(OP, other)?;
         }
         if self.rank() != 4 || keys.rank() != 4 {
             return Err(self

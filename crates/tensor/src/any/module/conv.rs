@@ -11,7 +11,7 @@ impl AnyTensor {
     /// `[channels_out, channels_in / groups, kernel..]`, bias `[channels_out]`. See
     /// [`module::conv2d`](crate::module::conv2d).
     pub fn conv(self, weight: AnyTensor, bias: Option<AnyTensor>, spec: &ConvSpec) -> Result<AnyTensor> {
-        self.on_same_stack("conv", &weight)?;
+        self.in_same_domain("conv", &weight)?;
         let op = Op::Conv { spec: spec.clone(), pass: ConvPass::Forward };
         let y = self.apply_with(&op, [weight.into_value().into()])?;
         y.by_channel("conv", Binary::Add, bias)
@@ -86,7 +86,7 @@ impl AnyTensor {
         size: &[usize],
         spec: &ConvSpec,
     ) -> Result<AnyTensor> {
-        self.on_same_stack("conv", &weight)?;
+        self.in_same_domain("conv", &weight)?;
         let op = Op::Conv { spec: spec.clone(), pass: ConvPass::Input { size: size.to_vec() } };
         self.apply_with(&op, [weight.into_value().into()])
     }
@@ -100,7 +100,7 @@ impl AnyTensor {
         kernel: &[usize],
         spec: &ConvSpec,
     ) -> Result<AnyTensor> {
-        self.on_same_stack("conv", &gradient)?;
+        self.in_same_domain("conv", &gradient)?;
         let op = Op::Conv { spec: spec.clone(), pass: ConvPass::Weight { size: kernel.to_vec() } };
         self.apply_with(&op, [gradient.into_value().into()])
     }

@@ -37,7 +37,7 @@ impl AnyTensor {
     /// [`module::embedding`](crate::module::embedding).
     pub fn embedding(self, indices: AnyTensor) -> Result<AnyTensor> {
         self.check_rank_is("embedding", 2, "[vocabulary, dim]")?;
-        self.on_same_stack("embedding", &indices)?;
+        self.in_same_domain("embedding", &indices)?;
         let indices = indices.checked_for(kiln_ir::IndexUser::Embedding, self.shape()[0])?;
         self.take(0, indices)
     }
@@ -107,7 +107,7 @@ impl AnyTensor {
         indices.check_rank_is(OP, 1, "[count]")?;
         offsets.check_rank_is(OP, 1, "[bags]")?;
         offsets.check_int(OP)?;
-        self.on_same_stack(OP, &offsets)?;
+        self.in_same_domain(OP, &offsets)?;
         let (count, bags, dim) = (indices.shape()[0], offsets.shape()[0], self.shape()[1]);
         let rows = self.embedding(indices)?.weigh_rows(weights, &[count], mode)?;
         let bag = bag_of_each(offsets, count)?;

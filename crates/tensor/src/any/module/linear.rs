@@ -22,7 +22,7 @@ impl AnyTensor {
         weight: AnyTensor,
         bias: Option<AnyTensor>,
     ) -> Result<AnyTensor> {
-        self.on_same_stack("linear", &weight)?;
+        self.in_same_domain("linear", &weight)?;
         if weight.rank() != 2 {
             return Err(self
                 .unlike("linear", "the weight needs 2 axes", &weight)

@@ -50,7 +50,7 @@ impl AnyTensor {
         epsilon: f64,
     ) -> Result<AnyTensor> {
         for other in [&weight, &bias].into_iter().flatten() {
-            self.on_same_stack(op, other)?;
+            self.in_same_domain(op, other)?;
         }
         // A bias without a weight: the op takes them in order, so the weight is ones.
         let weight = match (weight, &bias) {

@@ -104,7 +104,7 @@ impl AnyTensor {
     /// goes to the first greatest element of its window. See
     /// [`module::max_pool2d_gradient`](crate::module::max_pool2d_gradient).
     pub fn max_pool_gradient(self, x: AnyTensor, pooling: &Pooling) -> Result<AnyTensor> {
-        self.on_same_stack("max_pool", &x)?;
+        self.in_same_domain("max_pool", &x)?;
         let spec = pooling.spec("max_pool", PoolKind::Max, &x)?;
         let size = x.shape()[2..].to_vec();
         self.apply_with(&Op::PoolGrad { spec, size }, [x.into_value().into()])
@@ -115,7 +115,7 @@ impl AnyTensor {
     pub fn max_unpool(self, indices: AnyTensor, size: &[usize]) -> Result<AnyTensor> {
         const OP: &str = "max_unpool";
         self.check_rank(OP, 3, "[batch, channels, space..]")?;
-        self.on_same_stack(OP, &indices)?;
+        self.in_same_domain(OP, &indices)?;
         indices.check_int(OP)?;
         if indices.shape() != self.shape() {
             return Err(self.unlike(OP, "elements and indices differ in shape", &indices));

@@ -64,7 +64,7 @@ impl StftOptions {
                 Err(Error::type_error(op, "dtypes differ", &[x.ty().into(), window.ty().into()])
                     .hint("cast the window"))
             }
-            Some(window) => x.on_same_stack(op, window),
+            Some(window) => x.in_same_domain(op, window),
             None => Ok(()),
         }
     }

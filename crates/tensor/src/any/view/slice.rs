@@ -47,7 +47,7 @@ impl AnyTensor {
     /// The tensor with a range of it replaced; the values broadcast. See
     /// [`Tensor::slice_assign`](crate::Tensor::slice_assign).
     pub fn slice_assign(self, ranges: &[SliceArg], values: AnyTensor) -> Result<AnyTensor> {
-        self.on_same_stack("slice_assign", &values)?;
+        self.in_same_domain("slice_assign", &values)?;
         let slices = self.resolve_slices("slice_assign", ranges)?;
         let shape: crate::Shape = slices.iter().map(|slice| slice.len).collect();
         if kiln_ir::infer::broadcast_shapes(values.shape(), &shape) != Some(shape) {

@@ -21,8 +21,9 @@ pub enum AttentionMask<B: Backend> {
 /// With as many queries as keys both [`Causal`] alignments are the same.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::module::{self, AttentionOptions, Causal};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let device = Default::default();
 /// let (q, k) = (Tensor::<Flex, 4>::zeros([1, 1, 1, 1], &device), Tensor::<Flex, 4>::zeros([1, 1, 2, 1], &device));
@@ -54,8 +55,9 @@ pub fn attention<B: Backend>(
 /// True where a query sees a key, `[queries, keys]`, for [`AttentionMask::Visible`].
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::module::{self, Causal};
-/// use kiln_tensor::{Bool, Flex, Tensor};
+/// use kiln_tensor::{Bool, Tensor};
 ///
 /// let mask: Tensor<Flex, 2, Bool> = module::causal_mask(2, 3, Causal::Last, &Default::default());
 /// assert_eq!(mask.into_data().to_vec::<bool>(), [true, true, false, true, true, true]);
@@ -73,7 +75,8 @@ pub fn causal_mask<B: Backend>(
 /// True before the length of each example, `[batch, longest]`, for lengths `[batch]`.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Int, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Int, Tensor, module};
 ///
 /// let lengths = Tensor::<Flex, 1, Int>::from_data([1, 2], &Default::default());
 /// let mask = module::padding_mask(lengths, 2);
@@ -89,7 +92,8 @@ pub fn padding_mask<B: Backend>(lengths: Tensor<B, 1, Int>, longest: usize) -> T
 /// sines are `[length, dim / 2]`, as [`rotary_angles`] makes them. [`RotaryLayout`] says which numbers are a pair.
 ///
 /// ```
-/// use kiln_tensor::{DType, Flex, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{DType, Tensor, module};
 ///
 /// let device = Default::default();
 /// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 0.0], [1.0, 0.0]], &device);
@@ -133,7 +137,8 @@ pub fn rotary_angles<B: Backend>(
 /// ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), whose base is 10,000). Computed in 64 bits.
 ///
 /// ```
-/// use kiln_tensor::{DType, Flex, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{DType, Tensor, module};
 ///
 /// let x: Tensor<Flex, 2> = module::sinusoidal_positions(1, 4, 1e4, DType::F32, &Default::default());
 /// assert_eq!(x.into_data().to_vec::<f32>(), [0.0, 1.0, 0.0, 1.0]);

@@ -110,7 +110,8 @@ convolutions! {
     /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html)).
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor, module};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, module};
     ///
     /// let x = Tensor::<Flex, 4>::from_data([[[[1.0f32, 2.0, 3.0]]]], &Default::default());
     /// let weight = Tensor::<Flex, 4>::from_data([[[[1.0f32, -1.0]]]], &Default::default());
@@ -133,7 +134,8 @@ convolutions! {
 /// the mask is `[batch, offset_groups kernel.., out_height, out_width]`, bias `[channels_out]`.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, module};
 ///
 /// let device = Default::default();
 /// let x = Tensor::<Flex, 4>::from_data([[[[1.0f32, 2.0, 3.0]]]], &device);
@@ -162,7 +164,8 @@ pub fn deform_conv2d<B: Backend>(
 /// of the options do not matter.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, module};
 ///
 /// let x = Tensor::<Flex, 4>::from_data([[[[1.0f32, 2.0, 3.0]]]], &Default::default());
 /// let columns = module::unfold4d(x, [1, 2], &Default::default());
@@ -179,7 +182,8 @@ pub fn unfold4d<B: Backend>(x: Tensor<B, 4>, kernel: [usize; 2], options: &ConvO
 /// transpose of [`unfold4d`].
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, module};
 ///
 /// let columns = Tensor::<Flex, 3>::ones([1, 2, 2], &Default::default());
 /// let x = module::fold4d(columns, [1, 3], [1, 2], &Default::default());

@@ -7,7 +7,8 @@ use crate::{Backend, Int, Tensor};
 /// with indices of any other rank `[indices.., dim]`. An index out of range is an error of the result.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Int, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Int, Tensor, module};
 ///
 /// let table = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
 /// let words = Tensor::<Flex, 1, Int>::from_data([1, 1], &Default::default());
@@ -26,8 +27,9 @@ pub fn embedding<B: Backend, I: Indices<B>>(weights: Tensor<B, 2>, indices: I) -
 /// PyTorch's.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::module::{self, EmbeddingOptions};
-/// use kiln_tensor::{Flex, Int, Tensor};
+/// use kiln_tensor::{Int, Tensor};
 ///
 /// let table = Tensor::<Flex, 2>::from_data([[3.0f32, 4.0], [0.5, 0.0]], &Default::default());
 /// let words = Tensor::<Flex, 1, Int>::from_data([0, 1], &Default::default());
@@ -86,8 +88,9 @@ indices! { 1 2; 2 3; 3 4; 4 5; 5 6; }
 /// have a weight, `[bags, length]`. An empty bag gives zeros.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::module::{self, BagMode};
-/// use kiln_tensor::{Flex, Int, Tensor};
+/// use kiln_tensor::{Int, Tensor};
 ///
 /// let table = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
 /// let bags = Tensor::<Flex, 2, Int>::from_data([[0, 1]], &Default::default());
@@ -113,8 +116,9 @@ pub fn embedding_bag<B: Backend>(
 /// ascending from 0, say where each begins. Weights are `[count]`.
 ///
 /// ```
+/// use kiln_backends::Flex;
 /// use kiln_tensor::module::{self, BagMode};
-/// use kiln_tensor::{Flex, Int, Tensor};
+/// use kiln_tensor::{Int, Tensor};
 ///
 /// let table = Tensor::<Flex, 2>::from_data([[1.0f32], [3.0]], &Default::default());
 /// let indices = Tensor::<Flex, 1, Int>::from_data([0, 1, 1], &Default::default());

@@ -6,8 +6,9 @@ use crate::{Backend, Tensor};
 /// Resizes the axes of space of `[batch, channels, space..]`, one to three of them, to lengths or by factors.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::module::{self, InterpolateMode, InterpolateOptions};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let x = Tensor::<Flex, 3>::from_data([[[0.0f32, 4.0]]], &Default::default());
 /// let linear = InterpolateOptions::new(InterpolateMode::Linear);
@@ -36,7 +37,8 @@ pub fn interpolate<B: Backend, const D: usize>(
 /// `[.., channels, height factor, width factor]` ([Shi et al. 2016](https://arxiv.org/abs/1609.05158)).
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, module};
 ///
 /// let x = Tensor::<Flex, 3>::from_data([[[1.0f32]], [[2.0]], [[3.0]], [[4.0]]], &Default::default());
 /// let y = module::pixel_shuffle(x, 2);
@@ -68,7 +70,8 @@ pub fn pixel_unshuffle<B: Backend, const D: usize>(x: Tensor<B, D>, factor: usiz
 /// ([Zhang et al. 2017](https://arxiv.org/abs/1707.01083)).
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, module};
 ///
 /// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0, 3.0, 4.0]], &Default::default());
 /// assert_eq!(module::channel_shuffle(x, 2).into_data().to_vec::<f32>(), [1.0, 3.0, 2.0, 4.0]);

@@ -8,7 +8,8 @@ use crate::{Backend, Tensor};
 /// ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)). `AnyTensor::layer_norm` normalises several trailing axes.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, module};
 ///
 /// let x = Tensor::<Flex, 1>::from_data([1.0f32, 3.0], &Default::default());
 /// let y = module::layer_norm(x, None, None, 0.0);
@@ -81,8 +82,9 @@ pub fn instance_norm<B: Backend, const D: usize>(
 /// come back as they are.
 ///
 /// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::Tensor;
 /// use kiln_tensor::module::{self, BatchNormOptions};
-/// use kiln_tensor::{Flex, Tensor};
 ///
 /// let x = Tensor::<Flex, 2>::from_data([[1.0f32], [3.0]], &Default::default());
 /// let options = BatchNormOptions { training: true, epsilon: 0.0, ..Default::default() };
@@ -117,7 +119,8 @@ pub fn batch_norm<B: Backend, const D: usize>(
 /// dtypes other than `f32`, it is `x` itself. The gradient goes to `x` as it is.
 ///
 /// ```
-/// use kiln_tensor::{Autocast, Flex, Tensor, module};
+/// use kiln_backends::{Autocast, Flex};
+/// use kiln_tensor::{Tensor, module};
 ///
 /// let x = Tensor::<Autocast<Flex>, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &Default::default());
 /// let product = x.clone().matmul(x);
@@ -140,7 +143,8 @@ pub fn held_as<B: Backend, const D: usize, const D2: usize>(
 /// takes that for granted: it goes to `x` alone.
 ///
 /// ```
-/// use kiln_tensor::{Flex, Tensor, module};
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Tensor, module};
 ///
 /// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 3.0], [2.0, 8.0]], &Default::default());
 /// let variance = module::variance_about(x.clone(), x.mean_dims([1]));

@@ -12,7 +12,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.searchsorted.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 3.0, 5.0], &device);
@@ -34,7 +35,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.bucketize.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[3.0, 6.0]], &device);
@@ -51,7 +53,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.isin.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
@@ -69,7 +72,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1, Int>::from_ints([3, 1, 3], &device);
@@ -86,7 +90,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1, Int>::from_ints([3, 1, 3], &device);
@@ -105,7 +110,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[3, 1], [0, 2], [3, 1]], &device);
@@ -124,7 +130,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique_consecutive.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1, Int>::from_ints([3, 3, 1, 3], &device);
@@ -143,7 +150,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique_consecutive.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[3, 1], [3, 1], [0, 2]], &device);

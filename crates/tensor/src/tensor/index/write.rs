@@ -10,7 +10,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_copy_.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor, UpdateMode};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor, UpdateMode};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -38,7 +39,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_fill_.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -58,7 +60,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.scatter.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor, UpdateMode};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor, UpdateMode};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -86,7 +89,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.masked_scatter_.html>
     ///
     /// ```
-    /// use kiln_tensor::{Bool, Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Bool, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -108,7 +112,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://onnx.ai/onnx/operators/onnx__ScatterND.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor, UpdateMode};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor, UpdateMode};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -138,7 +143,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.scatter_add.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -162,7 +168,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.scatter_reduce.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, ScatterReduction, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, ScatterReduction, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -192,7 +199,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_reduce_.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, ScatterReduction, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, ScatterReduction, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -221,7 +229,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.index_add.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);

@@ -10,7 +10,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.kthvalue.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
@@ -32,7 +33,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.median.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([4.0, 1.0, 3.0, 2.0], &device);
@@ -51,7 +53,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.median.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
@@ -72,7 +75,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmedian.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([f32::NAN, 1.0, 3.0], &device);
@@ -91,7 +95,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmedian.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([f32::NAN, 1.0, 3.0], &device);
@@ -112,7 +117,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.mode.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([2.0, 1.0, 2.0, 3.0], &device);
@@ -136,7 +142,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.quantile.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Interpolation, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Interpolation, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([4.0, 1.0, 3.0, 2.0], &device);
@@ -155,7 +162,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nanquantile.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Interpolation, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Interpolation, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([4.0, f32::NAN, 3.0, 2.0], &device);

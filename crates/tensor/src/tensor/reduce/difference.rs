@@ -9,7 +9,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.diff.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 4.0, 9.0], &device);
@@ -26,7 +27,8 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.diff.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 4.0, 9.0], &device);
@@ -55,7 +57,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.trapezoid.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let y = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -72,7 +75,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.trapezoid.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let y = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -92,7 +96,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cumulative_trapezoid.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let y = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -109,7 +114,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cumulative_trapezoid.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let y = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);

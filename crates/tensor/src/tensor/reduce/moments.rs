@@ -13,7 +13,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -29,7 +30,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -46,7 +48,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -62,7 +65,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var_mean.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -79,7 +83,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var_mean.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -97,7 +102,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.std.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0, 5.0]], &device);
@@ -114,7 +120,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.std.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 1.0], [3.0, 3.0]], &device);
@@ -130,7 +137,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.std_mean.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0, 5.0]], &device);

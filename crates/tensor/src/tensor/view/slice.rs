@@ -13,7 +13,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://numpy.org/doc/stable/user/basics.indexing.html#slicing-and-striding>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor, s};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor, s};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1, Int>::arange(0..6, &device).reshape([2, 3]);
@@ -32,7 +33,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// A range of one axis. A view.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
@@ -51,7 +53,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.slice_scatter.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor, s};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor, s};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
@@ -69,7 +72,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The tensor with a number in a range of it.
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor, s};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor, s};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
@@ -85,7 +89,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.narrow.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
@@ -104,7 +109,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.select.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
@@ -124,7 +130,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.unfold.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0, 4.0], &device);

@@ -9,7 +9,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.tril.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -28,7 +29,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.triu.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -48,7 +50,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.diagonal.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Int, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor};
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
@@ -74,7 +77,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.diag_embed.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
@@ -98,7 +102,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// <https://docs.pytorch.org/docs/stable/generated/torch.diag.html>
     ///
     /// ```
-    /// use kiln_tensor::{Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
@@ -117,7 +122,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
     /// True on and below the diagonal `column = row + offset` of the last two axes, `[.., rows, columns]`.
     ///
     /// ```
-    /// use kiln_tensor::{Bool, Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Bool, Tensor};
     ///
     /// let device = Default::default();
     /// let mask = Tensor::<Flex, 2, Bool>::tril_mask([2, 3], 0, &device);
@@ -134,7 +140,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
     /// True on and above the diagonal `column = row + offset` of the last two axes, `[.., rows, columns]`.
     ///
     /// ```
-    /// use kiln_tensor::{Bool, Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Bool, Tensor};
     ///
     /// let device = Default::default();
     /// let mask = Tensor::<Flex, 2, Bool>::triu_mask([2, 3], 0, &device);
@@ -151,7 +158,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
     /// True on the diagonal `column = row + offset` of the last two axes, `[.., rows, columns]`.
     ///
     /// ```
-    /// use kiln_tensor::{Bool, Flex, Tensor};
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Bool, Tensor};
     ///
     /// let device = Default::default();
     /// let mask = Tensor::<Flex, 2, Bool>::diag_mask([2, 3], 1, &device);

@@ -1,12 +1,12 @@
 //! The backend of NVIDIA GPUs.
 
-use crate::{Backend, DeviceKey, Element, Result, Stack};
+use crate::with_fusion;
 use alloc::format;
 use alloc::sync::Arc;
-use core::any::TypeId;
 use core::marker::PhantomData;
 use kiln_cuda::Missing;
 use kiln_ir::Engine;
+use kiln_tensor::{Backend, DeviceKey, Element, Result, Stack};
 
 /// The engine of an NVIDIA GPU behind [fusion](crate::Fusion): ops are recorded, and what neighbours in a program compute runs
 /// as one kernel, compiled for the device. `KILN_FUSION` in the environment (`off`, `on`, `check`) switches fusion.
@@ -18,7 +18,8 @@ use kiln_ir::Engine;
 /// looked for and where, to the first that is read; [`CudaDevice::open`] gives it at once.
 ///
 /// ```
-/// use kiln_tensor::{Cuda, CudaDevice, Tensor};
+/// use kiln_backends::{Cuda, CudaDevice};
+/// use kiln_tensor::Tensor;
 ///
 /// let x = Tensor::<Cuda, 1>::from_floats([1.0, 2.0], &CudaDevice::new(0));
 /// match (x * 2).try_into_data() {
@@ -61,7 +62,7 @@ impl CudaDevice {
     /// When a library or the device is missing; the error says which, and where it was looked for.
     ///
     /// ```
-    /// use kiln_tensor::{CudaDevice, Device};
+    /// use kiln_backends::{CudaDevice, Device};
     ///
     /// let device = match CudaDevice::open(0) {
     ///     Ok(device) => Device::cuda(device.index()),
@@ -79,9 +80,9 @@ impl CudaDevice {
     /// environment.
     ///
     /// ```
-    /// kiln_tensor::CudaDevice::set_tf32(true);
-    /// assert!(kiln_tensor::CudaDevice::tf32());
-    /// # kiln_tensor::CudaDevice::set_tf32(false);
+    /// kiln_backends::CudaDevice::set_tf32(true);
+    /// assert!(kiln_backends::CudaDevice::tf32());
+    /// # kiln_backends::CudaDevice::set_tf32(false);
     /// ```
     pub fn set_tf32(on: bool) {
         kiln_cuda::set_tf32(on);
@@ -103,31 +104,18 @@ impl CudaDevice {
     }
 }
 
-/// What stands in front of a device's number in its name.
-const PREFIX: &str = "cuda:";
-
 impl<F: FloatElement, I: IntElement> Backend for Cuda<F, I> {
     type Device = CudaDevice;
 
     fn stack(device: &CudaDevice) -> Stack {
         let open = || {
-            let name = format!("{PREFIX}{}", device.index);
+            let name = format!("cuda:{}", device.index);
             let engine: Arc<dyn Engine> = match kiln_cuda::shared(device.index) {
                 Ok(engine) => engine,
                 Err(error) => Arc::new(Missing::new(&name, error)),
             };
-            Stack::new(engine, &name, F::DTYPE, I::DTYPE).with_fusion()
+            with_fusion(&Stack::of_device(engine, *device, &name, F::DTYPE, I::DTYPE))
         };
-        Stack::opened(TypeId::of::<Cuda<F, I>>(), Self::device_key(device), open)
-    }
-
-    fn device(stack: &Stack) -> CudaDevice {
-        let index = stack.device_name().strip_prefix(PREFIX).and_then(|index| index.parse().ok());
-        CudaDevice { index: index.unwrap_or(0) }
-    }
-
-    fn device_key(device: &CudaDevice) -> DeviceKey {
-        let index = device.index as u64;
-        ((index >> 32) as u32, index as u32)
+        Stack::opened::<Cuda<F, I>>(DeviceKey::Index(device.index as u64), open)
     }
 }

@@ -1,6 +1,6 @@
 //! Devices.
 
-use crate::{Backend, Checkpointing, Cpu, DType, Error, Flex, Result, Stack};
+use crate::{Cpu, CpuDevice, Flex, FlexDevice, cpu, with_autocast, with_fusion};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -8,27 +8,21 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use kiln_autocast::LowPrecision;
-use kiln_ir::{Engine, MemoryUse};
+use kiln_ir::Engine;
+use kiln_tensor::{
+    AutodiffBackend, Backend, Checkpointing, DType, DeviceKey, Error, ForwardBackend, MemoryUse, Result,
+    Stack, VmapBackend,
+};
 use spin::Mutex;
 
 /// The kinds that need no registration.
 const BUILT_IN: &[&str] = if cfg!(feature = "cuda") { &["cpu", "flex", "cuda"] } else { &["cpu", "flex"] };
 
-/// What tells the devices of one backend apart.
-pub type DeviceKey = (u32, u32);
-
-/// The device of [`Flex`]: the processor, with one engine for the whole process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct FlexDevice;
-
-/// The device of [`Cpu`](crate::Cpu): the processor, all its cores, with one engine for the whole process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct CpuDevice;
-
-/// A device chosen at run time, with the layers around it: the device of [`Dyn`](crate::Dyn).
+/// A device chosen at run time, with the layers around it: the device of [`Dyn`]. It is made from any [`Stack`].
 ///
 /// ```
-/// use kiln_tensor::{Device, Dyn, Tensor};
+/// use kiln_backends::{Device, Dyn};
+/// use kiln_tensor::Tensor;
 ///
 /// let device = Device::cpu().autodiff();
 /// let x = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &device).require_grad();
@@ -36,7 +30,7 @@ pub struct CpuDevice;
 /// assert_eq!(x.grad(&gradients).unwrap().into_data().to_vec::<f32>(), [2.0, 4.0]);
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Device(pub(crate) Stack);
+pub struct Device(Stack);
 
 impl AsRef<Stack> for Device {
     fn as_ref(&self) -> &Stack {
@@ -44,9 +38,14 @@ impl AsRef<Stack> for Device {
     }
 }
 
+impl From<Stack> for Device {
+    fn from(stack: Stack) -> Device {
+        Device(stack)
+    }
+}
+
 type Opener = fn(usize) -> Result<Arc<dyn Engine>>;
 static OPENERS: Mutex<BTreeMap<String, Opener>> = Mutex::new(BTreeMap::new());
-static OPENED: Mutex<BTreeMap<(String, usize), Device>> = Mutex::new(BTreeMap::new());
 
 impl Device {
     /// The processor, with fusion: the device of [`Cpu`].
@@ -66,12 +65,7 @@ impl Device {
     #[track_caller]
     pub fn cpu_with_threads(threads: usize) -> Device {
         at_least_one(threads);
-        if let Some(device) = OPENED.lock().get(&("cpu".to_string(), threads)) {
-            return device.clone();
-        }
-        // Opened outside the lock, which the device below takes too. Of two threads, the first wins.
-        let device = Device(Device::flex_with_threads(threads).0.with_fusion());
-        OPENED.lock().entry(("cpu".to_string(), threads)).or_insert(device).clone()
+        Device(with_fusion(&cpu::with_threads(threads)))
     }
 
     /// The processor op by op, with that many threads of its own. Repeated calls with the same number give equal devices.
@@ -81,11 +75,7 @@ impl Device {
     #[track_caller]
     pub fn flex_with_threads(threads: usize) -> Device {
         at_least_one(threads);
-        let open = || {
-            let engine = crate::backend::processor(kiln_cpu::Cpu::with_threads(threads));
-            Device(Stack::new(engine, &format!("cpu with {threads} threads"), DType::F32, DType::I32))
-        };
-        OPENED.lock().entry(("flex".to_string(), threads)).or_insert_with(open).clone()
+        Device(cpu::with_threads(threads))
     }
 
     /// NVIDIA GPU number `index`, with fusion: the device of [`Cuda`](crate::Cuda), where a GPU that is missing surfaces too.
@@ -107,15 +97,13 @@ impl Device {
             "cuda" => return crate::CudaDevice::open(index).map(|_| Device::cuda(index)),
             _ => {}
         }
-        let key = (kind.to_string(), index);
-        if let Some(device) = OPENED.lock().get(&key) {
-            return Ok(device.clone());
-        }
-        // The lock must be free again before the error lists the kinds.
-        let opener = OPENERS.lock().get(kind).copied();
-        let opener = opener.ok_or_else(|| unknown_kind(kind))?;
-        let stack = Stack::new(opener(index)?, &format!("{kind}:{index}"), DType::F32, DType::I32);
-        Ok(OPENED.lock().entry(key).or_insert(Device(stack)).clone())
+        let open = || {
+            let opener = OPENERS.lock().get(kind).copied();
+            // The lock must be free again before the error lists the kinds.
+            let opener = opener.ok_or_else(|| unknown_kind(kind))?;
+            Ok(Stack::new(opener(index)?, &format!("{kind}:{index}"), DType::F32, DType::I32))
+        };
+        Stack::try_opened(kind, DeviceKey::Index(index as u64), open).map(Device)
     }
 
     /// Registers how to open devices of a kind by number. Replaces what was registered before.
@@ -136,36 +124,21 @@ impl Device {
     /// The same device with automatic differentiation. Repeated calls on one device give equal devices.
     #[must_use]
     pub fn autodiff(&self) -> Device {
-        static LAYERED: Mutex<Vec<(Stack, Stack)>> = Mutex::new(Vec::new());
-        let mut layered = LAYERED.lock();
-        if let Some((_, stack)) = layered.iter().find(|(inner, _)| inner.same(&self.0)) {
-            return Device(stack.clone());
-        }
-        let stack = self.0.with_autodiff(Checkpointing::None);
-        layered.push((self.0.clone(), stack.clone()));
-        Device(stack)
+        Device(self.0.with_autodiff(Checkpointing::None))
     }
 
     /// The same device with mixed precision: see [`Autocast`](crate::Autocast). Automatic differentiation goes around it.
     /// Repeated calls with the same precision on one device give equal devices.
     ///
     /// ```
-    /// use kiln_tensor::{Device, LowPrecision};
+    /// use kiln_backends::{Device, LowPrecision};
     ///
     /// let device = Device::cpu().autocast(LowPrecision::BF16).autodiff();
     /// assert_eq!(format!("{device:?}"), "Device(autodiff over autocast to bf16 over cpu)");
     /// ```
     #[must_use]
     pub fn autocast(&self, precision: LowPrecision) -> Device {
-        static LAYERED: Mutex<Vec<(Stack, LowPrecision, Stack)>> = Mutex::new(Vec::new());
-        let mut layered = LAYERED.lock();
-        let is_it = |inner: &Stack, other: LowPrecision| inner.same(&self.0) && other == precision;
-        if let Some((_, _, stack)) = layered.iter().find(|(inner, other, _)| is_it(inner, *other)) {
-            return Device(stack.clone());
-        }
-        let stack = self.0.with_autocast(precision);
-        layered.push((self.0.clone(), precision, stack.clone()));
-        Device(stack)
+        Device(with_autocast(&self.0, precision))
     }
 
     /// The device below [`autodiff`](Device::autodiff); the same device if there is none.
@@ -180,7 +153,8 @@ impl Device {
     /// have not run yet take no memory.
     ///
     /// ```
-    /// use kiln_tensor::{Device, Dyn, Tensor};
+    /// use kiln_backends::{Device, Dyn};
+    /// use kiln_tensor::Tensor;
     ///
     /// let device = Device::flex();
     /// let before = device.memory().unwrap();
@@ -210,7 +184,7 @@ impl Device {
 
     /// Whether the outermost layer is automatic differentiation.
     pub fn is_autodiff(&self) -> bool {
-        self.0.autodiff().is_some()
+        self.0.inner().is_some()
     }
 }
 
@@ -225,6 +199,35 @@ impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({:?})", self.0)
     }
+}
+
+/// The backend chosen at run time: its [`Device`] says which. With a device that has automatic differentiation
+/// ([`Device::autodiff`]) `backward` works; on another it panics and says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dyn;
+
+impl Backend for Dyn {
+    type Device = Device;
+
+    fn stack(device: &Device) -> Stack {
+        device.0.clone()
+    }
+
+    fn device(stack: &Stack) -> Device {
+        Device(stack.clone())
+    }
+}
+
+impl AutodiffBackend for Dyn {
+    type InnerBackend = Dyn;
+}
+
+impl ForwardBackend for Dyn {
+    type InnerBackend = Dyn;
+}
+
+impl VmapBackend for Dyn {
+    type InnerBackend = Dyn;
 }
 
 #[track_caller]

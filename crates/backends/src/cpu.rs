@@ -1,0 +1,62 @@
+//! The backends of the processor.
+
+use crate::with_fusion;
+use alloc::format;
+use alloc::sync::Arc;
+use kiln_cpu::Cpu as CpuEngine;
+use kiln_tensor::{Backend, DType, DeviceKey, Stack};
+
+/// The device of [`Flex`]: the processor, with one engine for the whole process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FlexDevice;
+
+/// The device of [`Cpu`]: the processor, all its cores, with one engine for the whole process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CpuDevice;
+
+/// The eager CPU engine: portable, lowest latency. Results are the same for every number of threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flex;
+
+impl Backend for Flex {
+    type Device = FlexDevice;
+
+    fn stack(device: &FlexDevice) -> Stack {
+        let open = || Stack::of_device(processor(CpuEngine::new()), *device, "flex", DType::F32, DType::I32);
+        Stack::opened::<Flex>(DeviceKey::Index(0), open)
+    }
+}
+
+/// The CPU engine behind [fusion](crate::Fusion): ops are recorded, and what neighbours in a program compute runs as one kernel, on
+/// all cores. The fastest on a processor; [`Flex`] answers single ops sooner. Results are the same for every number of threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cpu;
+
+impl Backend for Cpu {
+    type Device = CpuDevice;
+
+    fn stack(device: &CpuDevice) -> Stack {
+        let engine = || processor(CpuEngine::new());
+        let open = || with_fusion(&Stack::of_device(engine(), *device, "cpu", DType::F32, DType::I32));
+        Stack::opened::<Cpu>(DeviceKey::Index(0), open)
+    }
+}
+
+/// The stack of [`Flex`] with that many threads.
+pub(crate) fn with_threads(threads: usize) -> Stack {
+    struct WithThreads;
+    let open = || {
+        let name = format!("cpu with {threads} threads");
+        Stack::new(processor(CpuEngine::with_threads(threads)), &name, DType::F32, DType::I32)
+    };
+    Stack::opened::<WithThreads>(DeviceKey::Index(threads as u64), open)
+}
+
+/// An engine of the processor, with the kernels of the custom ops of tensors.
+fn processor(engine: CpuEngine) -> Arc<CpuEngine> {
+    #[cfg(feature = "std")]
+    for (name, kernel) in kiln_tensor::HOST_KERNELS {
+        engine.register_kernel(name, Arc::new(kernel));
+    }
+    Arc::new(engine)
+}

@@ -1,0 +1,33 @@
+//! Fusion as a backend.
+
+use alloc::sync::Arc;
+use core::marker::PhantomData;
+use kiln_fusion::Fusion as Layer;
+use kiln_tensor::{Backend, Stack};
+
+/// Fusion over another backend: ops are recorded, and neighbours run as one kernel where the engine below can.
+///
+/// Reading a tensor runs what was recorded. [`Tensor::explain`](kiln_tensor::Tensor::explain) tells which kernels made a tensor;
+/// `KILN_FUSION` in the environment (`off`, `on`, `check`) switches fusion.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fusion<B>(PhantomData<B>);
+
+impl<B: Backend> Backend for Fusion<B> {
+    type Device = B::Device;
+
+    fn stack(device: &B::Device) -> Stack {
+        with_fusion(&B::stack(device))
+    }
+
+    fn device(stack: &Stack) -> B::Device {
+        B::device(stack.below().unwrap_or(stack))
+    }
+}
+
+/// The stack with fusion around it: ops are recorded, and neighbours run as one kernel. `KILN_FUSION` in the environment
+/// switches it (`off`, `on`, `check`). Repeated calls give the same stack.
+#[must_use]
+pub fn with_fusion(stack: &Stack) -> Stack {
+    // Fusion changes no value: messages need not name it.
+    stack.layered("", (), |engine| Arc::new(Layer::new(engine)))
+}

@@ -1,0 +1,43 @@
+//! Backends and devices: which engines and layers tensors run on.
+//!
+//! | backend | stack of engines | device |
+//! |---|---|---|
+//! | [`Cpu`] | fusion over the CPU engine | [`CpuDevice`] |
+//! | [`Flex`] | the CPU engine | [`FlexDevice`] |
+//! | `Cuda` (crate feature `cuda`) | fusion over an NVIDIA GPU's engine | `CudaDevice` |
+//! | [`Fusion<B>`](Fusion), [`Autocast<B>`](Autocast) | a layer over `B` | that of `B` |
+//! | [`Autodiff<B>`](kiln_tensor::Autodiff), [`Forward<B>`](kiln_tensor::Forward), [`Vmap<B>`](kiln_tensor::Vmap) | a layer over `B` | that of `B` |
+//! | [`Dyn`] | that of the device | [`Device`] |
+//!
+//! ```
+//! use kiln_backends::{Cpu, Device, Dyn};
+//! use kiln_tensor::{Autodiff, Tensor};
+//!
+//! let x = Tensor::<Autodiff<Cpu>, 1>::from_floats([1.0, 2.0], &Default::default());
+//! let y = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &Device::cpu().autodiff());
+//! assert_eq!((x * 2).into_data(), (y * 2).into_data());
+//! ```
+//!
+//! Engines and layers from other crates become backends in the same way: [`Stack::opened`](kiln_tensor::Stack::opened) opens
+//! a stack once, [`Stack::layered`](kiln_tensor::Stack::layered) puts a layer around one, and [`Device`] is made from any stack.
+#![cfg_attr(not(feature = "std"), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod autocast;
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod device;
+mod fusion;
+
+pub use autocast::{Autocast, AutocastFloat, with_autocast};
+pub use cpu::{Cpu, CpuDevice, Flex, FlexDevice};
+#[cfg(feature = "cuda")]
+pub use cuda::{Cuda, CudaDevice, FloatElement, IntElement};
+pub use device::{Device, Dyn};
+pub use fusion::{Fusion, with_fusion};
+pub use kiln_autocast::LowPrecision;
+#[cfg(feature = "std")]
+pub use kiln_cpu::MappedFile;
