@@ -142,7 +142,7 @@ fn the_pattern_of_a_region_names_its_parts() {
     let found = Arc::<Mutex<Vec<Pattern>>>::default();
     let written = found.clone();
     let layer = Changed::new(Cpu::with_threads(1))
-        .with_regions(Regions { continue_products: false, finish_products: true, ..Regions::default() })
+        .with_machine(Machine { products: Products::Library { epilogues: true }, ..Machine::processor() })
         .watched(move |op| {
             if let Op::Fused(region) = op {
                 written.lock().unwrap().push(region.pattern().clone());

@@ -288,12 +288,12 @@ fn patterns_are_taken_over_to_other_lengths() {
         Some(Step { op: Op::Fused(region), .. }) => region.clone(),
         step => panic!("{step:?}"),
     };
-    let check = |recording: &dyn Fn(usize) -> Structure, suited: Regions, name: &str| {
-        let (plan, template) = Draft::new(recording(7), suited).plan();
+    let check = |recording: &dyn Fn(usize) -> Structure, limits: Limits, name: &str| {
+        let (plan, template) = Draft::new(recording(7), limits).plan();
         let own = last(&plan).pattern().clone();
         assert_eq!(own.name(), name);
         let template = template.expect("it has elements")(Arc::new(plan));
-        let Ok(taken) = Draft::new(recording(9), suited).derive(&template) else {
+        let Ok(taken) = Draft::new(recording(9), limits).derive(&template) else {
             panic!("{name} is planned anew")
         };
         taken.compare_with_full();
@@ -301,6 +301,6 @@ fn patterns_are_taken_over_to_other_lengths() {
         assert_eq!(*region.pattern(), own);
         assert!(region.program().slot_types().last().is_some_and(|ty| ty.shape[0] == 9), "{region:?}");
     };
-    check(&finished, many_threads(), "epilogue");
-    check(&quantized, Regions::default(), "quantized_matmul");
+    check(&finished, Limits::of(&Machine::gpu()), "epilogue");
+    check(&quantized, Limits::default(), "quantized_matmul");
 }
