@@ -57,9 +57,8 @@ const NAME: &str = "loss_scaler";
 
 /// Multiplies the loss before the backward pass and divides the gradients after it, by a scale that finds its size itself.
 ///
-/// `f16` has no numbers below 6e-8, where many gradients lie: training with
-/// [`Autocast<B, f16>`](kiln_backends::Autocast) needs a scaled loss. A step whose gradients are not finite is left out, and
-/// the scale becomes smaller; after many finite ones it grows. `bf16` needs none of this.
+/// `f16` has no numbers below 6e-8, where many gradients lie: training with `Autocast<B, f16>` needs a scaled loss. A step whose
+/// gradients are not finite is left out, and the scale becomes smaller; after many finite ones it grows. `bf16` needs none of this.
 ///
 /// It does what [`torch.amp.GradScaler`](https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling) does, whose idea is
 /// that of [Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740). A training loop:
