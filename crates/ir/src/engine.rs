@@ -1,12 +1,12 @@
 //! Machines that run ops.
 
 use crate::{
-    DTypeSet, Error, Machine, Op, OpKind, Operand, Operands, Result, SharedBytes, TensorData, TensorType,
-    Value, Values,
+    DTypeSet, Error, Machine, Op, OpKind, Operand, OperandType, Operands, Result, SharedBytes, TensorData,
+    TensorType, Value, Values,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
-use core::any::Any;
+use core::any::{Any, TypeId};
 use core::future::Future;
 use core::pin::Pin;
 
@@ -18,8 +18,14 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The caller has run [`infer`](mod@crate::infer) on every op, so an engine may trust operands and result types. It never
 /// panics on data: a failure makes the results [poisoned](Value::poisoned), poison passes from operands to
 /// results, and [`read`](Engine::read) returns the error.
+///
+/// **Layers.** A layer names the engine [`below`](Engine::below). Every method with a default then forwards to that engine,
+/// so that a layer implements only those in which it differs. A layer whose values carry more than those of the engine below
+/// keeps that in a [`Wrapped`](crate::Wrapped) payload and says how values pass: [`lower`](Engine::lower),
+/// [`lift`](Engine::lift) and [`rewrap`](Engine::rewrap). The engine of a device has nothing below; the defaults then are those
+/// of an engine that computes at once.
 pub trait Engine: Any + Send + Sync {
-    /// What the engine runs natively. Ops outside go through [`Expand`](crate::Expand).
+    /// The engine's name, its machine, and the sets behind [`supports`](Engine::supports).
     fn caps(&self) -> &Caps;
 
     /// Runs one op, or queues it; never waits for a device. Operands are passed by value: one that arrives as
@@ -29,57 +35,135 @@ pub trait Engine: Any + Send + Sync {
     /// Brings data to the engine.
     fn write(&self, data: TensorData) -> Value;
 
+    /// Brings a value back, or the error that its computation met.
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
+
+    /// The engine that this layer is around; `None` for the engine of a device.
+    fn below(&self) -> Option<&dyn Engine> {
+        None
+    }
+
+    /// The value of the engine below that is inside a value of this layer. The value itself by default.
+    fn lower(&self, value: Value) -> Value {
+        value
+    }
+
+    /// A value of the engine below as a value of this layer that carries nothing more. The value itself by default.
+    fn lift(&self, value: Value) -> Value {
+        value
+    }
+
+    /// A value of the engine below in the place of the one inside `like`, with all that `like` carries. By default it carries
+    /// nothing more, as [`lift`](Engine::lift) gives it.
+    fn rewrap(&self, like: &Value, value: Value) -> Value {
+        let _ = like;
+        self.lift(value)
+    }
+
+    /// Whether the engine runs this op on operands of these types natively. What it does not run goes through
+    /// [`Expand`](crate::Expand). By default [`Caps::supports`] answers from the sets; an engine that runs an op for some
+    /// dtypes, shapes or attributes alone says so here.
+    fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
+        match self.below() {
+            Some(below) => below.supports(op, operands),
+            None => self.caps().supports(op, operands),
+        }
+    }
+
     /// Brings elements that lie in memory already and stay there, such as those of a file that is mapped. An engine that
     /// computes in the same memory reads them in place, if they are aligned for their type, and never writes there;
-    /// any other copies them, as this does unless an engine says otherwise. Bytes that are not those of the type
-    /// poison the value.
+    /// any other copies them, as this does by default. Bytes that are not those of the type poison the value.
     fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
+        if let Some(below) = self.below() {
+            return self.lift(below.write_shared(bytes, ty));
+        }
         match TensorData::from_bytes(bytes.as_slice(), ty) {
             Ok(data) => self.write(data),
             Err(error) => Value::poisoned(ty, error),
         }
     }
 
-    /// Brings a value back, or the error that its computation met.
-    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
+    /// Brings a value of another engine here. A value whose engine is this one, or a layer around this one, is
+    /// [lowered](Engine::lower) to it; any other is read and written, which waits for it. An error of the value stays with it
+    /// as poison.
+    ///
+    /// A layer whose values carry more than data, as gradients do, carries that along.
+    fn import(&self, from: &dyn Engine, value: Value) -> Value {
+        if let Some(below) = self.below() {
+            return self.lift(below.import(from, value));
+        }
+        let this = (core::ptr::from_ref(self).addr(), self.type_id());
+        match lowered_to(from, this, value) {
+            Ok(value) => value,
+            Err(value) => match data_of(from, value) {
+                Ok(data) => self.write(data),
+                Err((ty, error)) => Value::poisoned(ty, error),
+            },
+        }
+    }
 
     /// Whether a value was computed, as far as that is known without waiting: its error, nothing wrong, or `None` while it is
-    /// not known. A layer passes on the answer of the engine below for the value inside.
+    /// not known.
     fn outcome(&self, value: &Value) -> Option<Result<()>> {
-        Some(value.error().map_or(Ok(()), |error| Err(error.clone())))
+        match self.below() {
+            Some(below) => below.outcome(&self.lower(value.clone())),
+            None => Some(value.error().map_or(Ok(()), |error| Err(error.clone()))),
+        }
     }
 
     /// What to keep of an operand of `op` for the op's gradient rule, which reads the operand at `place`. The value itself
     /// by default; a layer under which the op reads less than the value holds gives that less, so that the rest is freed.
     fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
-        let _ = (op, place);
-        value.clone()
+        match self.below() {
+            Some(below) => self.rewrap(value, below.kept(op, place, &self.lower(value.clone()))),
+            None => value.clone(),
+        }
     }
 
     /// Whether values may be held in fewer bits than their dtype says, as under a layer of mixed precision. A
     /// [cast](Op::Cast) to the dtype that a value has already then brings it to full precision; elsewhere it changes nothing.
-    /// Layers pass on what the engine below says.
     fn mixes_precision(&self) -> bool {
-        false
+        self.below().is_some_and(|below| below.mixes_precision())
     }
 
     /// A hint that a unit of work ends here, such as a training step: an engine that gathers ops before it runs them may
-    /// take the ops up to here together. Does nothing by default; layers pass it on.
-    fn submit(&self) {}
+    /// take the ops up to here together. Does nothing on an engine that does not.
+    fn submit(&self) {
+        if let Some(below) = self.below() {
+            below.submit();
+        }
+    }
 
-    /// Waits until everything queued is done; returns an error of the device that no value carries.
-    fn sync(&self) -> BoxFuture<'_, Result<()>>;
+    /// Waits until everything queued is done; returns an error of the device that no value carries. Ready at once on an
+    /// engine that queues nothing.
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        match self.below() {
+            Some(below) => below.sync(),
+            None => Box::pin(core::future::ready(Ok(()))),
+        }
+    }
 
-    /// The memory that the engine keeps account of, if it does. A layer passes on what the engine below says.
+    /// The memory that the engine keeps account of, if it does.
     fn memory(&self) -> Option<&dyn Memory> {
-        None
+        self.below()?.memory()
     }
 
     /// How the engine computed a value, as text for reading: which kernels, and why they end where they do. `None` where ops
-    /// run one by one. A layer passes on what the engine below says of the value inside. Runs queued ops.
+    /// run one by one. Runs queued ops.
     fn explain(&self, value: &Value) -> Option<String> {
-        let _ = value;
-        None
+        self.below()?.explain(&self.lower(value.clone()))
+    }
+}
+
+impl dyn Engine {
+    /// This engine and those below it, from the outermost down.
+    pub fn layers(&self) -> impl Iterator<Item = &dyn Engine> {
+        core::iter::successors(Some(self), |engine| engine.below())
+    }
+
+    /// The outermost of the [layers](Self::layers) that is of this type.
+    pub fn find<E: Engine>(&self) -> Option<&E> {
+        self.layers().find_map(|engine| (engine as &dyn Any).downcast_ref())
     }
 }
 
@@ -123,39 +207,115 @@ pub struct Caps {
     pub machine: Machine,
 }
 
+impl Caps {
+    /// Whether the sets hold an op on operands of these types: its kind, and the dtypes of all operands.
+    pub fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
+        self.native.contains(op.kind())
+            && operands.iter().all(|operand| operand.tensor().is_none_or(|ty| self.dtypes.contains(ty.dtype)))
+    }
+}
+
 /// A set of op kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpSet(u64);
+pub struct OpSet([u64; OpSet::WORDS]);
 
 impl OpSet {
+    const WORDS: usize = OpKind::ALL.len().div_ceil(64);
+
     /// Every op.
     pub const ALL: OpSet = OpSet::of(&OpKind::ALL);
 
     /// The set of these ops.
     pub const fn of(kinds: &[OpKind]) -> OpSet {
-        let mut bits = 0;
+        let mut words = [0; OpSet::WORDS];
         let mut i = 0;
         while i < kinds.len() {
-            bits |= 1 << kinds[i] as u64;
+            words[kinds[i] as usize / 64] |= 1 << (kinds[i] as u64 % 64);
             i += 1;
         }
-        OpSet(bits)
+        OpSet(words)
     }
 
     /// Whether the op is in the set.
+    #[inline]
     pub const fn contains(self, kind: OpKind) -> bool {
-        self.0 & (1 << kind as u64) != 0
+        self.0[kind as usize / 64] & (1 << (kind as u64 % 64)) != 0
+    }
+
+    /// Whether all ops of `other` are in the set.
+    pub const fn contains_all(self, other: OpSet) -> bool {
+        let mut i = 0;
+        while i < OpSet::WORDS {
+            if other.0[i] & !self.0[i] != 0 {
+                return false;
+            }
+            i += 1;
+        }
+        true
     }
 
     /// The set without these ops.
     #[must_use]
     pub const fn without(self, kinds: &[OpKind]) -> OpSet {
-        OpSet(self.0 & !OpSet::of(kinds).0)
+        let mut words = self.0;
+        let without = OpSet::of(kinds);
+        let mut i = 0;
+        while i < OpSet::WORDS {
+            words[i] &= !without.0[i];
+            i += 1;
+        }
+        OpSet(words)
     }
 
     /// The ops of the set, in declaration order.
     pub fn iter(self) -> impl Iterator<Item = OpKind> {
         OpKind::ALL.into_iter().filter(move |kind| self.contains(*kind))
+    }
+}
+
+impl FromIterator<OpKind> for OpSet {
+    fn from_iter<I: IntoIterator<Item = OpKind>>(kinds: I) -> OpSet {
+        let mut set = OpSet::default();
+        for kind in kinds {
+            set.0[kind as usize / 64] |= 1 << (kind as u64 % 64);
+        }
+        set
+    }
+}
+
+/// The value of the engine `target`, given by address and type, inside a value of `from`; the value itself if `from` is not
+/// around that engine.
+fn lowered_to(
+    from: &dyn Engine,
+    target: (usize, TypeId),
+    value: Value,
+) -> core::result::Result<Value, Value> {
+    let is_target = |engine: &dyn Engine| (core::ptr::from_ref(engine).addr(), engine.type_id()) == target;
+    if !from.layers().any(is_target) {
+        return Err(value);
+    }
+    Ok(from.layers().take_while(|engine| !is_target(*engine)).fold(value, |value, layer| layer.lower(value)))
+}
+
+/// The data of a value; waits for it.
+fn data_of(from: &dyn Engine, value: Value) -> core::result::Result<TensorData, (TensorType, Error)> {
+    let ty = *value.ty();
+    let data = read_now(from.read(value)).unwrap_or_else(|| {
+        let problem = "the value of another engine cannot be read without waiting";
+        Err(Error::unsupported(&from.caps().name, problem).hint("read it as data, then write the data"))
+    });
+    data.map_err(|error| (ty, error))
+}
+
+/// What a read gives: by waiting where threads can wait, otherwise only if it is ready.
+pub(crate) fn read_now(future: BoxFuture<'_, Result<TensorData>>) -> Option<Result<TensorData>> {
+    if cfg!(all(feature = "std", not(target_family = "wasm"))) {
+        return Some(crate::block_on(future));
+    }
+    let mut context = core::task::Context::from_waker(core::task::Waker::noop());
+    match core::pin::pin!(future).poll(&mut context) {
+        core::task::Poll::Ready(data) => Some(data),
+        core::task::Poll::Pending => None,
     }
 }
 

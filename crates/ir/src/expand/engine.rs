@@ -118,7 +118,7 @@ impl<E: Engine> Expand<E> {
         results: &[TensorType],
     ) -> Result<Values> {
         let data = Custom::on_host(inputs, |value| {
-            read_now(self.inner.read(value))
+            crate::engine::read_now(self.inner.read(value))
                 .unwrap_or_else(|| Err(self.unsupported(op, "its operands cannot be read without waiting")))
         })?;
         let hint = "give the op `expand` or `evaluate`, or register a kernel with the engine";
@@ -241,17 +241,5 @@ impl Engine for Restricted {
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         self.recorder.sync()
-    }
-}
-
-/// What a read gives: by waiting where threads can wait, otherwise only if it is ready.
-fn read_now(future: BoxFuture<'_, Result<TensorData>>) -> Option<Result<TensorData>> {
-    if cfg!(all(feature = "std", not(target_family = "wasm"))) {
-        return Some(crate::block_on(future));
-    }
-    let mut context = core::task::Context::from_waker(core::task::Waker::noop());
-    match core::pin::pin!(future).poll(&mut context) {
-        core::task::Poll::Ready(data) => Some(data),
-        core::task::Poll::Pending => None,
     }
 }
