@@ -97,6 +97,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: mnist,
     },
     Step {
+        name: "own-engine",
+        about: "an engine and a layer outside the workspace train on a part of MNIST",
+        can_run: always,
+        run: own_engine,
+    },
+    Step {
         name: "python",
         about: "NumPy and PyTorch exchange arrays with Kiln",
         can_run: has_numpy,
@@ -204,6 +210,18 @@ fn mnist(context: &Context, _: &mut Tally) -> Result<(), String> {
     ]);
     command.arg(output);
     announce_and_run(&mut command)
+}
+
+/// The example is a workspace of its own, as a user's crate is. It shares this one's folder of compiled packages.
+fn own_engine(context: &Context, tally: &mut Tally) -> Result<(), String> {
+    let folder = context.workspace.root.join("examples/own-engine");
+    let cargo = |command: &str| {
+        let mut cargo = process::cargo(&folder);
+        cargo.args([command, "--release", "--target-dir"]).arg(&context.workspace.target);
+        cargo
+    };
+    run_tests(&mut cargo("test"), tally)?;
+    announce_and_run(&mut cargo("run"))
 }
 
 fn check_ops(context: &Context) -> Result<(), String> {
