@@ -9,7 +9,7 @@ use kiln::ir::{
 use kiln::{Backend, DType, DeviceKey, Stack, TensorData, ir};
 use std::sync::Arc;
 
-/// The ops that the engine runs itself: those without an expansion, and three for speed.
+/// The ops that the engine runs on all operands of its dtypes: those without an expansion, and random numbers for speed.
 const NATIVE: OpSet = OpSet::of(&[
     OpKind::Full,
     OpKind::Iota,
@@ -27,9 +27,7 @@ const NATIVE: OpSet = OpSet::of(&[
     OpKind::Copy,
     OpKind::Reduce,
     OpKind::NonZero,
-    // Not needed, but much faster than their expansions.
     OpKind::Random,
-    OpKind::MatMul,
 ]);
 
 const DTYPES: DTypeSet =
@@ -60,10 +58,10 @@ impl ir::Engine for PlainEngine {
         &self.caps
     }
 
-    /// Products of integers are left to their expansion.
+    /// Besides, matrix products of floats. Those of integers are left to the expansion.
     fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
-        let is_real = |operand: &OperandType<'_>| operand.tensor().is_none_or(|ty| ty.dtype == DType::F32);
-        self.caps.supports(op, operands) && (op.kind() != OpKind::MatMul || operands.iter().all(is_real))
+        let is_real = |operand: &OperandType<'_>| operand.tensor().is_some_and(|ty| ty.dtype == DType::F32);
+        self.caps.supports(op, operands) || (op.kind() == OpKind::MatMul && operands.iter().all(is_real))
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
