@@ -210,7 +210,7 @@ impl Custom {
         self.agree(code, outputs.iter().map(TensorData::ty), results).map(|()| outputs)
     }
 
-    fn agree(
+    pub(crate) fn agree(
         &self,
         code: &str,
         found: impl Iterator<Item = TensorType>,

@@ -13,6 +13,7 @@ mod composite;
 mod contraction;
 mod engine;
 mod index;
+mod kernels;
 mod order;
 mod pool;
 mod quantize;
@@ -20,7 +21,8 @@ mod random;
 mod signal;
 mod view;
 
-pub use engine::{Expand, expand_program};
+pub use engine::{Expand, expand_program, expanding};
+pub use kernels::CustomKernel;
 pub(crate) use signal::unmirrored;
 
 use crate::{
