@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) inner: Arc<dyn Engine>,
     /// The ops that the device's engine runs natively. Below [`Expand`] that is not what the engine below says.
     native: OpSet,
-    /// Those of the device's engine.
+    /// Those of the machine and of these ops.
     pub(crate) limits: Limits,
     pub(crate) mode: Mode,
     pub(crate) counters: Counters,
@@ -87,10 +87,10 @@ impl Fusion {
 
     /// A layer around an engine, in that mode.
     pub fn with_mode(inner: Arc<dyn Engine>, mode: Mode) -> Fusion {
-        let caps = native_engine(&inner).caps();
+        let native = native_engine(&inner).caps().native;
         let shared = Shared {
-            native: caps.native,
-            limits: Limits::of_engine(caps),
+            native,
+            limits: Limits::of_engine(&inner.caps().machine, native),
             inner,
             mode,
             counters: Counters::default(),

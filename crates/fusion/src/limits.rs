@@ -1,6 +1,6 @@
 //! The planner's limits, all derived here from the facts of a machine.
 
-use kiln_ir::{Caps, DTypeSet, Machine, OpKind, OpSet, Products};
+use kiln_ir::{DTypeSet, Machine, OpKind, OpSet, Products};
 use kiln_kernel::Nest;
 
 /// Threads of a workgroup that goes through rows and keeps totals of their columns: machines with smaller ones have no such kernels.
@@ -56,10 +56,10 @@ const ANY_REGION: OpSet = OpSet::of(&[
 ]);
 
 impl Limits {
-    /// The limits of an engine.
-    pub(crate) fn of_engine(caps: &Caps) -> Limits {
-        let kinds = if caps.native.contains_all(ANY_REGION) { caps.native } else { OpSet::default() };
-        let limits = Limits::of(&caps.machine);
+    /// The limits of an engine that runs these ops natively.
+    pub(crate) fn of_engine(machine: &Machine, native: OpSet) -> Limits {
+        let kinds = if native.contains_all(ANY_REGION) { native } else { OpSet::default() };
+        let limits = Limits::of(machine);
         Limits { kinds, finish_products: limits.finish_products && kinds.contains(OpKind::MatMul), ..limits }
     }
 
@@ -153,18 +153,15 @@ mod tests {
 
     #[test]
     fn of_an_engine_that_lacks_ops() {
-        let caps = |native| Caps {
-            name: "test".into(),
-            dtypes: DTypeSet::ALL,
-            native,
-            machine: Machine::processor(),
-        };
-        let limits = Limits::of_engine(&caps(OpSet::ALL));
-        assert_eq!(limits, Limits::default());
+        let of = |native| Limits::of_engine(&Machine::gpu(), native);
+        let limits = Limits::of(&Machine::gpu());
+        assert_eq!(of(OpSet::ALL), limits);
         let native = OpSet::ALL.without(&[OpKind::Softmax, OpKind::Custom]);
-        assert_eq!(Limits::of_engine(&caps(native)), Limits { kinds: native, ..limits });
-        let without_regions = OpSet::ALL.without(&[OpKind::Fused]);
-        assert_eq!(Limits::of_engine(&caps(without_regions)), Limits { kinds: OpSet::default(), ..limits });
+        assert_eq!(of(native), Limits { kinds: native, ..limits });
+        let native = OpSet::ALL.without(&[OpKind::MatMul]);
+        assert_eq!(of(native), Limits { kinds: native, finish_products: false, ..limits });
+        let without_regions = Limits { kinds: OpSet::default(), finish_products: false, ..limits };
+        assert_eq!(of(OpSet::ALL.without(&[OpKind::Fused])), without_regions);
     }
 
     #[test]
