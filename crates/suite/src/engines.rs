@@ -4,8 +4,7 @@ use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_cpu::Cpu;
 use kiln_fusion::Fusion;
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Expand, Memory, Op, Operand, Operands, SharedBytes, TensorData, TensorType,
-    Value, Values,
+    BoxFuture, Caps, Engine, Expand, Op, Operand, Operands, TensorData, TensorType, Value, Values,
 };
 use kiln_reference::Reference;
 use std::sync::Arc;
