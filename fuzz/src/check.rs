@@ -16,9 +16,9 @@ use crate::meanwhile::Meanwhile;
 use crate::noise::Noisy;
 use crate::trial::Trial;
 use gradient::Projection;
-use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
-use kiln_ir::Engine;
+use kiln_ir::{Engine, expanding};
+use kiln_suite::engines::cpu;
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::AddAssign;
@@ -68,11 +68,12 @@ pub struct Subjects {
 impl Subjects {
     /// The CPU engine on the caller's thread, and on three.
     pub fn cpu() -> Subjects {
-        Subjects::of(Arc::new(Cpu::with_threads(1)), Arc::new(Cpu::with_threads(3)))
+        Subjects::of(Arc::new(cpu(1)), Arc::new(cpu(3)))
     }
 
-    /// These engines, and the first one behind fusion.
+    /// These engines, and the first one behind fusion. Ops that they leave out are expanded, as on every stack.
     pub fn of(one: Arc<dyn Engine>, many: Arc<dyn Engine>) -> Subjects {
+        let (one, many) = (expanding(one), expanding(many));
         let fused = Fusion::with_mode(Arc::new(Meanwhile::new(one.clone())), Mode::On);
         Subjects { one, many, fused, scope: Scope::All, ahead: None }
     }
@@ -87,7 +88,7 @@ impl Subjects {
 /// narrower float, the processor's engine shows what becomes of them.
 fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
     match (subjects.scope, number) {
-        (Scope::Engine | Scope::Kernels, 0) => Arc::new(Cpu::with_threads(1)),
+        (Scope::Engine | Scope::Kernels, 0) => Arc::new(cpu(1)),
         (Scope::Engine | Scope::Kernels, _) => Arc::new(Noisy::of_device(number)),
         (Scope::All, _) => Arc::new(Noisy::new(number)),
     }

@@ -7,18 +7,18 @@
 
 use crate::random::Random;
 use crate::tolerance::{Rule, rule_of};
-use kiln_cpu::Cpu;
 use kiln_ir::{
-    Axes, Binary, BoxFuture, Caps, DType, Elements, Engine, Op, Operand, OperandType, Operands, Reduction,
-    Result, Scalar, TensorData, TensorType, Unary, UpdateMode, Value, Values, block_on, infer, poison_of,
-    poisoned,
+    Axes, Binary, BoxFuture, Caps, DType, Elements, Engine, Expand, Op, Operand, OperandType, Operands,
+    Reduction, Result, Scalar, TensorData, TensorType, Unary, UpdateMode, Value, Values, block_on, infer,
+    poison_of, poisoned,
 };
+use kiln_suite::engines::cpu;
 use kiln_suite::fill::{epsilon, float_limits};
 use std::sync::{Mutex, PoisonError};
 
 /// The CPU engine with every freedom of an engine drawn at random.
 pub(crate) struct Noisy {
-    inner: Cpu,
+    inner: Expand,
     random: Mutex<Random>,
     /// How often a 16-bit float is rounded between two ops, in percent: a whole chain of ops may round nothing, or everything.
     rounding: usize,
@@ -49,7 +49,7 @@ impl Noisy {
         let rounding = [50, 0, 90, 10][(number % 4) as usize];
         let random = Mutex::new(Random::new(0x0150, number));
         let alike = number / 4 % 2 == 1;
-        Noisy { inner: Cpu::with_threads(1), random, rounding, alike, device: false }
+        Noisy { inner: cpu(1), random, rounding, alike, device: false }
     }
 
     /// As [`Noisy::new`], for a device that runs libraries.

@@ -20,9 +20,9 @@ use kiln_ir::{
     Binary, DType, Elements, FftKind, Op, PoolKind, PoolSpec, Reduction, Scalar, Shape, TensorData, Unary,
     UpdateMode,
 };
-use kiln_reference::Reference;
 use kiln_suite::case::Tolerance;
 use kiln_suite::compare;
+use kiln_suite::engines::reference;
 use kiln_suite::fill::{epsilon, float_limits};
 
 /// Whose result is compared with that of the reference.
@@ -344,7 +344,7 @@ impl Judge<'_> {
         } else {
             let ones = |(i, x): (usize, &Given)| self.mapped(i, x, &|_| 1.0);
             let ones: Vec<Given> = self.given.iter().enumerate().map(ones).collect();
-            let results = run_on(&Reference::new(), &summing(self.op), &ones);
+            let results = run_on(&reference(), &summing(self.op), &ones);
             results.expect("the op ran on these types before")[self.place].to_vec()
         };
         counts.into_iter().map(|count| count + window).collect()
@@ -355,7 +355,7 @@ impl Judge<'_> {
             return self.fft_terms(*kind, *axis, of);
         }
         let given: Vec<Given> = self.given.iter().enumerate().map(|(i, x)| self.mapped(i, x, of)).collect();
-        let results = run_on(&Reference::new(), self.op, &given).expect("the op ran on these types before");
+        let results = run_on(&reference(), self.op, &given).expect("the op ran on these types before");
         results[self.place].to_vec()
     }
 
@@ -420,7 +420,7 @@ impl Judge<'_> {
                 moved.truncate(scores.place);
                 moved.push(scores.moved(step, &mut random));
             }
-            run_on(&Reference::new(), self.op, &moved).expect("the op ran on these types before")[self.place]
+            run_on(&reference(), self.op, &moved).expect("the op ran on these types before")[self.place]
                 .to_vec()
         };
         let exact = run(0.0);
@@ -507,8 +507,7 @@ impl Scores {
             Some(Given::Number(_)) | None => (none, 0.0),
         };
         let op = Op::Broadcast([batch, heads, queries, keys].into());
-        let mask =
-            run_on(&Reference::new(), &op, &[mask]).expect("a mask broadcasts to the scores").remove(0);
+        let mask = run_on(&reference(), &op, &[mask]).expect("a mask broadcasts to the scores").remove(0);
         Some(Scores { place, mask, magnitude: product + added })
     }
 
@@ -626,7 +625,7 @@ mod tests {
         };
         let op = Op::Conv { spec: ConvSpec::new(1), pass: ConvPass::Forward };
         let given = [ones([1, 1, 2], 6e4), ones([1, 1, 2], 1.0)];
-        let expected = run_on(&Reference::new(), &op, &given).unwrap();
+        let expected = run_on(&reference(), &op, &given).unwrap();
         let lost = [TensorData::zeros(expected[0].ty())];
         let judge = |computed| difference(&op, &given, &expected, &lost, computed);
         assert!(judge(Computed::Natively).is_some(), "{expected:?}");

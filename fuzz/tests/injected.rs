@@ -9,7 +9,7 @@ use kiln_fuzz::shrink::shrink;
 use kiln_ir::{
     Binary, BoxFuture, Caps, Custom, CustomOp, DType, Engine, Instruction, Op, OpKind, OperandType, Operands,
     Program, ProgramOperand, Result, ResultTypes, TensorData, TensorType, Unary, Value, Values, Var,
-    block_on,
+    block_on, expanding,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ fn a_wrong_region_is_found_and_made_small() {
     let report = found(|| {
         let cpu = || Arc::new(Cpu::with_threads(1));
         let wrong = Wrong::engine(Mistake::LastElement(OpKind::Fused));
-        let fused = Fusion::with_mode(wrong, Mode::On);
+        let fused = Fusion::with_mode(expanding(wrong), Mode::On);
         Subjects { fused, ..Subjects::of(cpu(), cpu()) }
     });
     let first = report.failures.first().expect("the mistake is found");

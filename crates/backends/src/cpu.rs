@@ -4,6 +4,7 @@ use crate::with_fusion;
 use alloc::format;
 use alloc::sync::Arc;
 use kiln_cpu::Cpu as CpuEngine;
+use kiln_ir::Expand;
 use kiln_tensor::{Backend, DType, DeviceKey, Stack};
 
 /// The device of [`Flex`]: the processor, with one engine for the whole process.
@@ -53,10 +54,11 @@ pub(crate) fn with_threads(threads: usize) -> Stack {
 }
 
 /// An engine of the processor, with the kernels of the custom ops of tensors.
-fn processor(engine: CpuEngine) -> Arc<CpuEngine> {
+fn processor(engine: CpuEngine) -> Arc<Expand> {
+    let engine = Expand::new(engine);
     #[cfg(feature = "std")]
     for (name, kernel) in kiln_tensor::HOST_KERNELS {
-        engine.register_kernel(name, Arc::new(kernel));
+        engine.register_kernel(name, kernel);
     }
     Arc::new(engine)
 }

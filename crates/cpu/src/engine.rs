@@ -4,34 +4,23 @@ use crate::array::Array;
 use crate::buffer::{self, Buffer};
 use crate::isa::Level;
 use crate::threads::Pool;
-use crate::{composite, contraction, custom, elementwise, fill, index, order, reduce, tile, view};
+use crate::{composite, contraction, elementwise, fill, index, order, reduce, tile, view};
 use alloc::boxed::Box;
-#[cfg(feature = "std")]
-use alloc::collections::BTreeMap;
-#[cfg(feature = "std")]
-use alloc::string::String;
-use alloc::sync::Arc;
-use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, Layout, Machine, Memory, MemoryUse, Op, OpKind, OpSet,
-    Operands, Result, SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned, recovered,
+    BoxFuture, Caps, DTypeSet, Engine, Layout, Machine, Memory, MemoryUse, Op, OpKind, OpSet, Operands,
+    Result, SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned, recovered,
 };
-
-/// A kernel for a custom op: from the op and its operands on the host to its results. A plain number arrives as a
-/// tensor without axes.
-pub type CustomKernel = dyn Fn(&Custom, &[TensorData]) -> Result<Vec<TensorData>> + Send + Sync;
 
 /// The eager engine for the processor: every op runs when it is executed, on the caller's thread and, for large
 /// tensors, on a fixed number of others. Cheap to make; engines share one pool of threads unless told otherwise.
 ///
-/// It runs every op natively, on every dtype.
+/// It runs ops natively on every dtype. Custom ops, collectives of one member and products of 8-bit floats are left to
+/// [`Expand`](kiln_ir::Expand), which every stack puts around it.
 pub struct Cpu {
     caps: Caps,
     pub(crate) pool: Pool,
     pub(crate) level: Level,
     pub(crate) plans: tile::Cache,
-    #[cfg(feature = "std")]
-    kernels: std::sync::RwLock<BTreeMap<String, Arc<CustomKernel>>>,
 }
 
 impl Cpu {
@@ -57,18 +46,11 @@ impl Cpu {
 
     fn with_pool(pool: Pool) -> Cpu {
         crate::buffer::check_settings();
-        // A layer that fuses then decodes in the kernels beside it.
-        let native = OpSet::ALL.without(&[OpKind::MatMulFloat8]);
+        // A layer that fuses decodes 8-bit floats in the kernels beside the product.
+        let native = OpSet::ALL.without(&[OpKind::MatMulFloat8, OpKind::Collective, OpKind::Custom]);
         let machine = Machine { threads: pool.threads(), ..Machine::processor() };
         let caps = Caps { name: "cpu".into(), dtypes: DTypeSet::ALL, native, machine };
-        Cpu {
-            caps,
-            pool,
-            level: Level::detect(),
-            plans: tile::Cache::default(),
-            #[cfg(feature = "std")]
-            kernels: Default::default(),
-        }
+        Cpu { caps, pool, level: Level::detect(), plans: tile::Cache::default() }
     }
 
     /// The same engine with kernels for one instruction set, named as in `KILN_CPU_ISA`: `scalar`, `avx2` or `avx512`.
@@ -96,27 +78,6 @@ impl Cpu {
     /// ```
     pub fn compiled_regions(&self) -> usize {
         self.plans.compiled()
-    }
-
-    /// Registers a kernel for the custom ops of that name, replacing any before it. Without one they run by their
-    /// `equivalent` op or expansion or, where there is none, their `evaluate`.
-    ///
-    /// The kernel returns as many results as the op's `infer` gives, of the same types; anything else poisons the
-    /// results.
-    #[cfg(feature = "std")]
-    pub fn register_kernel(&self, name: &str, kernel: Arc<CustomKernel>) {
-        let mut kernels = self.kernels.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        kernels.insert(name.into(), kernel);
-    }
-
-    #[cfg(feature = "std")]
-    pub(crate) fn kernel(&self, name: &str) -> Option<Arc<CustomKernel>> {
-        self.kernels.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(name).cloned()
-    }
-
-    #[cfg(not(feature = "std"))]
-    pub(crate) fn kernel(&self, _name: &str) -> Option<Arc<CustomKernel>> {
-        None
     }
 
     /// Runs an op on operands without poison, for results of the types that inference gives.
@@ -157,13 +118,11 @@ impl Cpu {
             Op::Scatter { axis, mode } => index::scatter(self, op, *axis, *mode, inputs, results),
             Op::SliceUpdate { slices, mode } => index::slice_update(self, slices, *mode, inputs, results),
             Op::NonZero { index } => index::nonzero(self, *index, inputs),
-            Op::Collective(collective) => custom::collective(collective, inputs),
-            Op::Custom(op) => custom::custom(self, op, inputs, results),
+            Op::MatMulFloat8 { .. } | Op::Collective(_) | Op::Custom(_) => Err(self.caps.left_out(op)),
             Op::Fused(fused) => tile::fused(self, fused, inputs, results),
             Op::CheckIndex { length, user } => index::check(self, *length, *user, inputs),
             Op::Recover { .. } => Ok(recovered(inputs, results, |data| self.write(data))),
             Op::MatMul => contraction::matmul(self, inputs, results),
-            Op::MatMulFloat8 { .. } => custom::expanded(self, op, &inputs, results),
             Op::Conv { spec, pass } => contraction::conv(self, spec, pass, inputs, results),
             Op::Pool(spec) => contraction::pool(self, spec, inputs, results),
             Op::PoolGrad { spec, size } => contraction::pool_grad(self, spec, size, inputs, results),
@@ -259,10 +218,6 @@ impl Engine for Cpu {
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         let data = self.read_now(value);
         Box::pin(async move { data })
-    }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 
     fn memory(&self) -> Option<&dyn Memory> {

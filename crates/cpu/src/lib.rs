@@ -1,7 +1,7 @@
 //! Kiln's eager engine for the processor.
 //!
-//! [`Cpu`] is an [`Engine`](kiln_ir::Engine) with one arm per op; every op runs natively and at once. What makes it
-//! fast:
+//! [`Cpu`] is an [`Engine`](kiln_ir::Engine) with one arm per op; ops run natively and at once. [`Expand`](kiln_ir::Expand)
+//! around it runs custom ops. What makes it fast:
 //!
 //! * A tensor is a buffer and a layout: shape, strides, offset. Reshape, permute, broadcast, slice and windows only
 //!   write another layout.
@@ -38,7 +38,6 @@ mod buffer;
 mod composite;
 mod contraction;
 mod copy;
-mod custom;
 mod elementwise;
 mod engine;
 mod fill;
@@ -58,7 +57,7 @@ mod tile;
 mod view;
 mod walk;
 
-pub use engine::{Cpu, CustomKernel};
+pub use engine::Cpu;
 #[cfg(feature = "std")]
 pub use mapped::MappedFile;
 pub use threads::MAX_THREADS;

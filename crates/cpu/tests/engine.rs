@@ -2,7 +2,6 @@
 
 use kiln_cpu::Cpu;
 use kiln_ir::*;
-use std::sync::Arc;
 
 /// Twice the operand, by whatever way is allowed.
 #[derive(Debug)]
@@ -53,19 +52,19 @@ impl CustomOp for Alike {
     }
 }
 
-fn run(cpu: &Cpu, op: &Op, inputs: &[Operand]) -> Result<Vec<f32>> {
+fn run(cpu: &dyn Engine, op: &Op, inputs: &[Operand]) -> Result<Vec<f32>> {
     let types = infer(op, &OperandType::list(inputs))?;
     let value = cpu.execute(op, inputs.iter().cloned().collect(), &types).remove(0);
     block_on(cpu.read(value))?.into_vec()
 }
 
-fn vector(cpu: &Cpu) -> Operand {
+fn vector(cpu: &dyn Engine) -> Operand {
     cpu.write(TensorData::from([1.0f32, 2.0, 3.0])).into()
 }
 
 #[test]
 fn an_equivalent_runs_and_must_give_the_claimed_type() {
-    let cpu = Cpu::new();
+    let cpu = Expand::new(Cpu::new());
     let alike = |op: Op| run(&cpu, &Op::Custom(Custom::new(Alike(op))), &[vector(&cpu)]);
     assert_eq!(alike(Op::Unary(Unary::Neg)).unwrap(), [-1.0, -2.0, -3.0]);
     let error = alike(Op::Cast(DType::F64)).unwrap_err().to_string();
@@ -73,21 +72,21 @@ fn an_equivalent_runs_and_must_give_the_claimed_type() {
     assert!(alike(Op::MatMul).unwrap_err().to_string().contains("matmul"));
     // A custom op is no equivalent.
     let custom = Op::Custom(Custom::new(Alike(Op::Copy)));
-    assert!(alike(custom).unwrap_err().to_string().contains("no way to run"));
+    assert!(alike(custom).unwrap_err().to_string().contains("has no kernel"));
 }
 
 #[test]
 fn custom_ops_run_by_kernel_expansion_or_evaluation() {
-    let cpu = Cpu::new();
+    let cpu = Expand::new(Cpu::new());
     let op = |expands, evaluates| Op::Custom(Custom::new(Twice { expands, evaluates }));
     for op in [op(true, false), op(false, true), op(true, true)] {
         assert_eq!(run(&cpu, &op, &[vector(&cpu)]).unwrap(), [2.0, 4.0, 6.0]);
     }
     let error = run(&cpu, &op(false, false), &[vector(&cpu)]).unwrap_err().to_string();
     assert!(error.contains("register_kernel"), "{error}");
-    cpu.register_kernel("twice", Arc::new(|_, inputs| Ok(inputs.to_vec())));
+    cpu.register_kernel("twice", |_, inputs| Ok(inputs.to_vec()));
     assert_eq!(run(&cpu, &op(true, true), &[vector(&cpu)]).unwrap(), [1.0, 2.0, 3.0]);
-    cpu.register_kernel("twice", Arc::new(|_, _| Ok(vec![TensorData::from([1i32])])));
+    cpu.register_kernel("twice", |_, _| Ok(vec![TensorData::from([1i32])]));
     let error = run(&cpu, &op(true, true), &[vector(&cpu)]).unwrap_err().to_string();
     assert!(error.contains("i32[1]") && error.contains("f32[3]"), "{error}");
 }
@@ -102,7 +101,7 @@ fn fused_regions_run_their_program() {
 
 #[test]
 fn a_group_of_one_keeps_what_it_exchanges() {
-    let cpu = Cpu::new();
+    let cpu = Expand::new(Cpu::new());
     let exchange = |kind, size| Op::Collective(Collective { kind, group: 0, rank: 0, size });
     for kind in [
         CollectiveKind::AllReduce(Reduction::Sum),
@@ -138,4 +137,13 @@ fn poison_passes_through_every_op() {
     }
     let add = Op::Binary(Binary::Add);
     assert_eq!(run(&cpu, &add, &[poison(), Scalar::Int(1).into()]).unwrap_err(), error);
+}
+
+#[test]
+fn ops_left_to_the_layer_are_errors_that_name_it() {
+    let cpu = Cpu::new();
+    let op = Op::Custom(Custom::new(Twice { expands: true, evaluates: true }));
+    assert!(!cpu.supports(&op, &[OperandType::Tensor(&TensorType::new([3], DType::F32))]));
+    let error = run(&cpu, &op, &[vector(&cpu)]).unwrap_err().to_string();
+    assert!(error.starts_with("[cpu] does not run `twice`") && error.contains("Expand"), "{error}");
 }

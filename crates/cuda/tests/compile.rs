@@ -4,7 +4,7 @@
 
 use kiln_fusion::{Fusion, Mode};
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu, MemoryConfig};
-use kiln_ir::Engine;
+use kiln_ir::{Engine, Expand};
 use kiln_suite::cases::Group;
 use kiln_suite::engines::{Neighbours, Subject};
 use kiln_suite::run::{Stack, grads, values};
@@ -24,7 +24,7 @@ fn dry() -> Arc<dyn Engine> {
         }
         compiled
     };
-    Arc::new(Gpu::new(DryDriver::new(info, compile), MemoryConfig::default()))
+    Arc::new(Expand::new(Gpu::new(DryDriver::new(info, compile), MemoryConfig::default())))
 }
 
 fn fused() -> Arc<dyn Engine> {

@@ -4,7 +4,7 @@
 
 use kiln_cuda::Cuda;
 use kiln_fusion::{Fusion, Mode};
-use kiln_ir::Engine;
+use kiln_ir::{Engine, expanding};
 use kiln_suite::cases::Group;
 use kiln_suite::engines::{Ignored, Neighbours, Subject};
 use kiln_suite::run::{Stack, finish, grads, values};
@@ -18,12 +18,12 @@ fn device() -> Arc<Cuda> {
 }
 
 fn fused() -> Arc<dyn Engine> {
-    Arc::new(Fusion::with_mode(device(), Mode::On))
+    Arc::new(Fusion::with_mode(expanding(device()), Mode::On))
 }
 
 const IGNORED: &[Ignored] = &[];
 
-const PLAIN: Subject = Subject { name: "cuda", open: || device(), ignored: IGNORED };
+const PLAIN: Subject = Subject { name: "cuda", open: || expanding(device()), ignored: IGNORED };
 const FUSED: Subject = Subject { name: "fusion over cuda", open: fused, ignored: IGNORED };
 const AMONG: Subject = Subject {
     name: "fusion over cuda, among neighbours",

@@ -14,8 +14,8 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Memory, Op, Operand, Operands, Result, SharedBytes, TensorData, TensorType,
-    Value, Values, expand_values, poison_of, poisoned,
+    BoxFuture, Caps, Engine, Expand, Memory, Op, OpSet, Operand, OperandType, Operands, Result, SharedBytes,
+    TensorData, TensorType, Value, Values, expand_values, poison_of, poisoned,
 };
 
 /// An engine that records ops and runs them together, around the engine that runs them.
@@ -29,7 +29,9 @@ pub struct Fusion {
 /// What queues and clones of the layer share.
 pub(crate) struct Shared {
     pub(crate) inner: Arc<dyn Engine>,
-    /// Those of its machine.
+    /// The ops that the device's engine runs natively. Below [`Expand`] that is not what the engine below says.
+    native: OpSet,
+    /// Those of the machine and of these ops.
     pub(crate) limits: Limits,
     pub(crate) mode: Mode,
     pub(crate) counters: Counters,
@@ -85,8 +87,10 @@ impl Fusion {
 
     /// A layer around an engine, in that mode.
     pub fn with_mode(inner: Arc<dyn Engine>, mode: Mode) -> Fusion {
+        let native = native_engine(&inner).caps().native;
         let shared = Shared {
-            limits: Limits::of(&inner.caps().machine),
+            native,
+            limits: Limits::of_engine(&inner.caps().machine, native),
             inner,
             mode,
             counters: Counters::default(),
@@ -181,13 +185,18 @@ impl Fusion {
         }
     }
 
-    /// What an op stands for, recorded: a custom op that is [a name](kiln_ir::CustomOp::is_expression) for it, or one that the
-    /// engine would expand itself. `None` for any other op.
+    /// The ops that an op stands for, recorded: a custom op that is [a name](kiln_ir::CustomOp::is_expression) for them, or an op
+    /// that would be expanded below. `None` for any other op.
+    #[inline]
     fn expression(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> Option<Values> {
+        if self.shared.native.contains(op.kind()) && !matches!(op, Op::Custom(_)) {
+            return None;
+        }
         let stands_for_others = if let Op::Custom(custom) = op {
             custom.is_expression()
         } else {
-            !self.caps().native.contains(op.kind()) && !matches!(op, Op::Fused(_))
+            let is_asked = !matches!(op, Op::Fused(_) | Op::Collective(_));
+            is_asked && !native_engine(&self.shared.inner).supports(op, &OperandType::list(inputs))
         };
         if stands_for_others { expand_values(self, op, inputs, results) } else { None }
     }
@@ -202,6 +211,11 @@ impl Fusion {
         }
         self.shared.inner.execute(op, forced, results)
     }
+}
+
+/// The engine that runs ops natively: the one that expands them is looked through.
+fn native_engine(inner: &Arc<dyn Engine>) -> &dyn Engine {
+    inner.find::<Expand>().map_or(&**inner, |layer| &**layer.inner())
 }
 
 /// Whether an op must not wait. The shape of what `NonZero` gives is known only after it has run. Custom ops are code from

@@ -1,6 +1,6 @@
 //! The planner's limits, all derived here from the facts of a machine.
 
-use kiln_ir::{DTypeSet, Machine, Products};
+use kiln_ir::{DTypeSet, Machine, OpKind, OpSet, Products};
 use kiln_kernel::Nest;
 
 /// Threads of a workgroup that goes through rows and keeps totals of their columns: machines with smaller ones have no such kernels.
@@ -38,10 +38,32 @@ pub(crate) struct Limits {
     pub(crate) bindings: Option<usize>,
     /// The dtypes that kernels compute with.
     pub(crate) dtypes: DTypeSet,
+    /// The ops that a region may hold; none where the engine runs no regions.
+    pub(crate) kinds: OpSet,
 }
 
+/// The ops that every region may hold: kernels look through views, make constants again, and cast operands.
+const ANY_REGION: OpSet = OpSet::of(&[
+    OpKind::Fused,
+    OpKind::Reshape,
+    OpKind::Permute,
+    OpKind::Broadcast,
+    OpKind::Slice,
+    OpKind::Windows,
+    OpKind::Full,
+    OpKind::Iota,
+    OpKind::Cast,
+]);
+
 impl Limits {
-    /// The limits of a machine. [`Machine::threads`] is no part of them: plans are the same for every number of threads.
+    /// The limits of an engine that runs these ops natively.
+    pub(crate) fn of_engine(machine: &Machine, native: OpSet) -> Limits {
+        let kinds = if native.contains_all(ANY_REGION) { native } else { OpSet::default() };
+        let limits = Limits::of(machine);
+        Limits { kinds, finish_products: limits.finish_products && kinds.contains(OpKind::MatMul), ..limits }
+    }
+
+    /// The limits of a machine whose engine runs every op. [`Machine::threads`] is no part of them: plans are the same for every number of threads.
     pub(crate) fn of(machine: &Machine) -> Limits {
         /// Least number of bytes that recorded ops may keep.
         const KEPT_BYTES: u64 = 512 << 20;
@@ -68,6 +90,7 @@ impl Limits {
             inputs: machine.bindings.map_or(INPUTS, |most| most.saturating_sub(1).min(INPUTS)),
             bindings: machine.bindings,
             dtypes: machine.dtypes,
+            kinds: OpSet::ALL,
         }
     }
 }
@@ -99,6 +122,7 @@ mod tests {
             inputs: 32,
             bindings: None,
             dtypes: DTypeSet::ALL,
+            kinds: OpSet::ALL,
         };
         assert_eq!(Limits::of(&Machine::processor()), limits);
         assert_eq!(Limits::default(), limits);
@@ -122,8 +146,22 @@ mod tests {
             inputs: 32,
             bindings: None,
             dtypes: DTypeSet::ALL,
+            kinds: OpSet::ALL,
         };
         assert_eq!(Limits::of(&Machine::gpu()), limits);
+    }
+
+    #[test]
+    fn of_an_engine_that_lacks_ops() {
+        let of = |native| Limits::of_engine(&Machine::gpu(), native);
+        let limits = Limits::of(&Machine::gpu());
+        assert_eq!(of(OpSet::ALL), limits);
+        let native = OpSet::ALL.without(&[OpKind::Softmax, OpKind::Custom]);
+        assert_eq!(of(native), Limits { kinds: native, ..limits });
+        let native = OpSet::ALL.without(&[OpKind::MatMul]);
+        assert_eq!(of(native), Limits { kinds: native, finish_products: false, ..limits });
+        let without_regions = Limits { kinds: OpSet::default(), finish_products: false, ..limits };
+        assert_eq!(of(OpSet::ALL.without(&[OpKind::Fused])), without_regions);
     }
 
     #[test]

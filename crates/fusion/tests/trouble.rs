@@ -6,8 +6,8 @@ use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{
-    Custom, CustomOp, Engine, Op, Operand, OperandType, Operands, Result, ResultTypes, SliceAxis, TensorData,
-    TensorType, Unary, Value, Values, Var, block_on, infer,
+    Custom, CustomOp, Engine, Expand, Op, Operand, OperandType, Operands, Result, ResultTypes, SliceAxis,
+    TensorData, TensorType, Unary, Value, Values, Var, block_on, infer,
 };
 use smallvec::smallvec;
 use std::fmt;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 fn fusion() -> Fusion {
-    Fusion::with_mode(Arc::new(Cpu::with_threads(2)), Mode::On)
+    Fusion::with_mode(Arc::new(Expand::new(Cpu::with_threads(2))), Mode::On)
 }
 
 fn floats(len: usize) -> TensorData {

@@ -14,9 +14,9 @@ use crate::suspicion::{Pages, Suspicions};
 use crate::trace::Traced;
 use crate::view::view;
 use kiln_ir::{
-    BoxFuture, Caps, CollectiveKind, Custom, DType, DTypeSet, Engine, Error, Machine, Memory, MemoryUse, Op,
-    OpKind, OpSet, Operand, Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var,
-    block_on, expand, poison_of, poisoned,
+    BoxFuture, Caps, DType, DTypeSet, Engine, Error, Machine, Memory, MemoryUse, Op, OpKind, OpSet, Operand,
+    Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var, expand, poison_of,
+    poisoned,
 };
 use kiln_kernel::Nest;
 use smallvec::smallvec;
@@ -25,8 +25,8 @@ use std::sync::Arc;
 /// An engine for one GPU. Ops are queued in the order in which they are executed; only reading waits.
 ///
 /// It runs every op on every dtype on the device: by a kernel that fusion's machinery prints, by one written by hand, by the
-/// vendor's library, or made of simpler ops. The exception are [custom ops](kiln_ir::CustomOp) that have no expansion, which
-/// can only be evaluated on the host.
+/// vendor's library, or made of simpler ops. Custom ops and collectives of one member are left to
+/// [`Expand`](kiln_ir::Expand), which every stack puts around it.
 pub struct Gpu<D: Driver> {
     caps: Caps,
     pub(crate) driver: Arc<D>,
@@ -48,7 +48,7 @@ impl<D: Driver> Gpu<D> {
         let driver = Arc::new(driver);
         // A layer that fuses then sees what the product is made of.
         let lacks: &[OpKind] = if driver.has_float8() { &[] } else { &[OpKind::MatMulFloat8] };
-        let native = OpSet::ALL.without(lacks);
+        let native = OpSet::ALL.without(&[OpKind::Collective, OpKind::Custom]).without(lacks);
         let info = driver.info();
         let caps = Caps { name: info.name.clone(), dtypes: DTypeSet::ALL, native, machine: machine(info) };
         Gpu {
@@ -128,24 +128,7 @@ impl<D: Driver> Gpu<D> {
             Op::MatMul => self.matmul(inputs, results),
             Op::MatMulFloat8 { formats, .. } => self.matmul_float8(op, *formats, inputs, results),
             Op::Fused(fused) => self.fused(fused, inputs, results),
-            Op::Collective(collective) if collective.size == 1 => match collective.kind {
-                CollectiveKind::Recv { .. } => {
-                    Err(self.unsupported("the only member of a group has nobody to receive from"))
-                }
-                CollectiveKind::AllReduce(_)
-                | CollectiveKind::AllGather { .. }
-                | CollectiveKind::ReduceScatter { .. }
-                | CollectiveKind::Broadcast { .. }
-                | CollectiveKind::Send { .. } => {
-                    Ok(inputs.iter().filter_map(|operand| operand.value().cloned()).collect())
-                }
-            },
-            Op::Collective(collective) => {
-                let problem =
-                    format!("a group of {} members needs a layer that connects them", collective.size);
-                Err(self.unsupported(&problem).hint("this engine alone is a group of 1"))
-            }
-            Op::Custom(custom) => self.custom(op, custom, inputs, results),
+            Op::Collective(_) | Op::Custom(_) => Err(self.caps.left_out(op)),
             Op::Full(ty) => {
                 let number = inputs.first().and_then(Operand::scalar);
                 let number =
@@ -229,19 +212,6 @@ impl<D: Driver> Gpu<D> {
             Operand::Value(value) => Ok(value),
             Operand::Scalar(scalar) => Ok(self.full(ty, scalar)?.into_value(*ty)),
         }
-    }
-
-    /// By its expansion, else on the host.
-    fn custom(&self, op: &Op, custom: &Custom, inputs: Operands, results: &[TensorType]) -> Result<Values> {
-        if let Some(values) = custom.expand_values(self, &inputs, results) {
-            return values;
-        }
-        let data = Custom::on_host(inputs, |value| block_on(self.read(value)))?;
-        let outputs = custom.evaluate_as(&data, results).ok_or_else(|| {
-            self.unsupported(&format!("has no way to run the custom op `{}`", op.name()))
-                .hint("give it an `expand` or an `evaluate`")
-        })??;
-        Ok(outputs.into_iter().map(|data| self.write(data)).collect())
     }
 
     fn unsupported(&self, problem: &str) -> Error {

@@ -14,7 +14,8 @@
 //! * **Fourier transforms** whose lines fit shared memory are kernels, which store both parts of complex numbers apart; others are the
 //!   vendor's library's (`KILN_FOURIER_KERNELS=off`: all of them), or go through memory more than once.
 //! * **Native kernels** of ops that have no such form, by index, in order, over windows and random ones, are C++ too (`native/`).
-//! * Every other op **expands**: what it is made of runs on the device as well.
+//! * Every other op **expands**: what it is made of runs on the device as well. [`Expand`](kiln_ir::Expand) around the engine runs
+//!   custom ops.
 //!
 //! Work waits until there is enough of it, or something is read. Steps that repeat are queued together, as one graph of the
 //! device's, with what changed among their arguments (`KILN_GRAPHS=off` queues each alone, at once). Launches of one kernel

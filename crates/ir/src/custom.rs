@@ -18,8 +18,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// An operation defined outside Kiln.
 ///
 /// It needs [`infer`](CustomOp::infer) and at least one way to run: an [`expand`](CustomOp::expand)sion in
-/// Kiln's ops, which every engine can run; [`evaluate`](CustomOp::evaluate) on the host; or a kernel registered
-/// with an engine under its name. To be differentiated it needs [`vjp`](CustomOp::vjp) or an expansion.
+/// Kiln's ops, which every engine can run; [`evaluate`](CustomOp::evaluate) on the host; or a kernel that is
+/// [registered](crate::Expand::register_kernel) under its name. To be differentiated it needs [`vjp`](CustomOp::vjp) or an expansion.
 pub trait CustomOp: Any + fmt::Debug + Send + Sync {
     /// The name, by which messages, kernels and the text form know the op.
     fn name(&self) -> &str;
@@ -42,9 +42,9 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// The op of Kiln's, no custom one, that gives the same results for the same operands; `None` by default. The CPU engine
-    /// runs it in place of the expansion, which borrows its operands: an operand that nobody else holds is then written in
-    /// place. Other engines and layers use the expansion, which the op needs all the same.
+    /// The op of Kiln's, no custom one, that gives the same results for the same operands; `None` by default. Engines run it in
+    /// place of the expansion, which borrows its operands: an operand that nobody else holds is then written in place. Layers of
+    /// derivatives and batches use the expansion, which the op needs all the same.
     fn equivalent(&self) -> Option<Op> {
         None
     }
@@ -62,8 +62,8 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// The results computed on the host, or `None` if that is not provided. Used by engines that have neither a
-    /// kernel for the op nor an expansion.
+    /// The results computed on the host, or `None` if that is not provided. Used where there is neither a kernel nor an
+    /// expansion.
     fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {
         let _ = inputs;
         None
@@ -210,7 +210,7 @@ impl Custom {
         self.agree(code, outputs.iter().map(TensorData::ty), results).map(|()| outputs)
     }
 
-    fn agree(
+    pub(crate) fn agree(
         &self,
         code: &str,
         found: impl Iterator<Item = TensorType>,

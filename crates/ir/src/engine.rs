@@ -2,7 +2,7 @@
 
 use crate::{
     DTypeSet, Error, Machine, Op, OpKind, Operand, OperandType, Operands, Result, SharedBytes, TensorData,
-    TensorType, Value, Values,
+    TensorType, Value, Values, infer,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -60,9 +60,26 @@ pub trait Engine: Any + Send + Sync {
         self.lift(value)
     }
 
-    /// Whether the engine runs this op on operands of these types natively. What it does not run goes through
-    /// [`Expand`](crate::Expand). By default [`Caps::supports`] answers from the sets; an engine that runs an op for some
-    /// dtypes, shapes or attributes alone says so here.
+    /// Whether the engine runs this op on operands of these types natively. [`Expand`](crate::Expand) runs the others in simpler
+    /// ops. By default [`Caps::supports`] answers from the sets.
+    ///
+    /// The sets are what the engine runs without conditions, and are not asked for again: this is true wherever
+    /// [`Caps::supports`] is. An op that the engine runs for some dtypes, shapes or attributes only is left out of
+    /// [`Caps::native`], and a dtype that it knows in some ops only out of [`Caps::dtypes`]; this method adds the cases that
+    /// it does run:
+    ///
+    /// ```
+    /// # use kiln_ir::{Caps, DType, DTypeSet, Machine, Op, OpKind, OperandType, OpSet};
+    /// // Products, but not of `i8`.
+    /// # let (name, machine) = ("example".to_string(), Machine::processor());
+    /// let native = OpSet::ALL.without(&[OpKind::MatMul]);
+    /// let caps = Caps { name, dtypes: DTypeSet::ALL, native, machine };
+    /// let supports = |op: &Op, operands: &[OperandType<'_>]| {
+    ///     let is_i8 = |operand: &OperandType<'_>| operand.tensor().is_some_and(|ty| ty.dtype == DType::I8);
+    ///     caps.supports(op, operands) || (*op == Op::MatMul && !operands.iter().any(is_i8))
+    /// };
+    /// # let _ = supports;
+    /// ```
     fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
         match self.below() {
             Some(below) => below.supports(op, operands),
@@ -199,24 +216,41 @@ pub struct MemoryUse {
 pub struct Caps {
     /// The engine's name, for messages.
     pub name: String,
-    /// The dtypes it computes with.
+    /// The dtypes it computes with. One that it knows in some ops only is not among them: see [`Engine::supports`].
     pub dtypes: DTypeSet,
-    /// The ops that it runs natively.
+    /// The ops that it runs natively, on all these dtypes and with all attributes. An op that it runs under conditions is not
+    /// among them: see [`Engine::supports`]. [`Op::Fused`] stands for regions of any of these ops.
     pub native: OpSet,
     /// The machine that it computes on.
     pub machine: Machine,
 }
 
 impl Caps {
-    /// Whether the sets hold an op on operands of these types: its kind, and the dtypes of all operands.
+    /// Whether the sets hold an op on operands of these types: its kind, for a fused region the kinds inside, and the dtypes of
+    /// operands and results.
     pub fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
+        let region = if let Op::Fused(region) = op { region.kinds() } else { OpSet::default() };
         self.native.contains(op.kind())
-            && operands.iter().all(|operand| operand.tensor().is_none_or(|ty| self.dtypes.contains(ty.dtype)))
+            && self.native.contains_all(region)
+            && (self.dtypes == DTypeSet::ALL || self.has_dtypes(op, operands))
+    }
+
+    /// The error of an engine that was given an op which it leaves to [`Expand`](crate::Expand).
+    pub fn left_out(&self, op: &Op) -> Error {
+        let problem = alloc::format!("does not run `{}`", op.name());
+        Error::unsupported(&self.name, problem)
+            .hint("put `kiln_ir::Expand` around the engine, as every stack does")
+    }
+
+    fn has_dtypes(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
+        let has = |ty: &TensorType| self.dtypes.contains(ty.dtype);
+        operands.iter().all(|operand| operand.tensor().is_none_or(has))
+            && infer(op, operands).is_ok_and(|results| results.iter().all(has))
     }
 }
 
 /// A set of op kinds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OpSet([u64; OpSet::WORDS]);
 
 impl OpSet {
@@ -262,6 +296,24 @@ impl OpSet {
         let mut i = 0;
         while i < OpSet::WORDS {
             words[i] &= !without.0[i];
+            i += 1;
+        }
+        OpSet(words)
+    }
+
+    /// The set with this op.
+    #[must_use]
+    pub const fn with(self, kind: OpKind) -> OpSet {
+        self.union(OpSet::of(&[kind]))
+    }
+
+    /// The ops of either set.
+    #[must_use]
+    pub const fn union(self, other: OpSet) -> OpSet {
+        let mut words = self.0;
+        let mut i = 0;
+        while i < OpSet::WORDS {
+            words[i] |= other.0[i];
             i += 1;
         }
         OpSet(words)

@@ -1,7 +1,8 @@
 //! Expansions: every op that has a meaning in simpler ones, written in them.
 //!
 //! [`expand`] rewrites one op; what it emits may itself be expanded, until only [`MINIMAL`] is left. [`Expand`]
-//! does that above an engine, so that an engine which runs the minimal set runs everything.
+//! does that above an engine, so that an engine which runs the minimal set runs everything. It is also the one place where
+//! [custom ops](Expand::register_kernel) and collectives of one member run.
 //!
 //! Expansions keep the values of the op they stand for, with one difference: an index out of range cannot be
 //! reported, because an expansion reads no data. It then picks the identity of the greatest (`-inf` for floats) in
@@ -13,6 +14,7 @@ mod composite;
 mod contraction;
 mod engine;
 mod index;
+mod kernels;
 mod order;
 mod pool;
 mod quantize;
@@ -20,7 +22,8 @@ mod random;
 mod signal;
 mod view;
 
-pub use engine::{Expand, expand_program};
+pub use engine::{Expand, expand_program, expanding};
+pub use kernels::CustomKernel;
 pub(crate) use signal::unmirrored;
 
 use crate::{

@@ -1,7 +1,7 @@
 //! Fused regions: a program that runs as one op, with the pattern that the fusion planner found in it.
 
 use crate::{
-    Binary, DType, Error, Instruction, Op, Program, ProgramOperand, Result, Scalar, TensorType, Unary,
+    Binary, DType, Error, Instruction, Op, OpSet, Program, ProgramOperand, Result, Scalar, TensorType, Unary,
 };
 use alloc::format;
 use alloc::string::String;
@@ -26,12 +26,15 @@ pub struct FusedOp(Arc<Fused>);
 struct Fused {
     program: Arc<Program>,
     pattern: Pattern,
+    /// Those of the program.
+    #[serde(skip)]
+    kinds: OpSet,
 }
 
 impl FusedOp {
     /// The region that computes this program, owned or shared, with the pattern [`Pattern::Loop`].
     pub fn new(program: impl Into<Arc<Program>>) -> FusedOp {
-        FusedOp(Arc::new(Fused { program: program.into(), pattern: Pattern::Loop }))
+        FusedOp::of(program.into(), Pattern::Loop)
     }
 
     /// The region that computes this program, owned or shared, with a pattern.
@@ -53,7 +56,12 @@ impl FusedOp {
     pub fn with_pattern(program: impl Into<Arc<Program>>, pattern: Pattern) -> Result<FusedOp> {
         let program = program.into();
         pattern.check(&program)?;
-        Ok(FusedOp(Arc::new(Fused { program, pattern })))
+        Ok(FusedOp::of(program, pattern))
+    }
+
+    fn of(program: Arc<Program>, pattern: Pattern) -> FusedOp {
+        let kinds = program.kinds();
+        FusedOp(Arc::new(Fused { program, pattern, kinds }))
     }
 
     /// The program.
@@ -64,6 +72,12 @@ impl FusedOp {
     /// The program, shared: engines that cache what they compiled hold on to it.
     pub fn shared(&self) -> &Arc<Program> {
         &self.0.program
+    }
+
+    /// The kinds of the [program's](Program::kinds) ops: an engine that runs the region as a whole runs these.
+    #[inline]
+    pub fn kinds(&self) -> OpSet {
+        self.0.kinds
     }
 
     /// The pattern that the planner found in the program.
@@ -80,7 +94,7 @@ impl Serialize for FusedOp {
 
 impl<'de> Deserialize<'de> for FusedOp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FusedOp, D::Error> {
-        let Fused { program, pattern } = Fused::deserialize(deserializer)?;
+        let Fused { program, pattern, .. } = Fused::deserialize(deserializer)?;
         FusedOp::with_pattern(program, pattern).map_err(serde::de::Error::custom)
     }
 }

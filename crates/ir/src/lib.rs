@@ -7,8 +7,8 @@
 //! A tour, in the order in which a program meets it:
 //!
 //! * [`infer`](mod@infer) checks an op against its operands and computes the types of its results, before anything runs.
-//! * [`Engine::execute`] runs it. [`Caps`] says what an engine runs natively; [`Expand`] wraps an engine and
-//!   rewrites everything else in simpler ops by [`expand`].
+//! * [`Engine::execute`] runs it. [`Engine::supports`] says which ops an engine runs natively; [`Expand`] wraps an engine and
+//!   rewrites all others in simpler ops by [`expand`]. It also runs custom ops, and groups of one member.
 //! * [`vjp`](mod@vjp) holds every rule of differentiation, written in ops, so gradients can be differentiated again.
 //! * [`Program`] is a list of ops as data: [`Recorder`] captures one, [`text`] prints and parses it,
 //!   [`verify`](mod@verify) checks it, [`cost`](mod@cost) counts its operations and bytes,
@@ -83,7 +83,7 @@ pub use engine::{
     BoxFuture, Caps, Engine, Memory, MemoryUse, OpSet, picked_past_poison, poison_of, poisoned, recovered,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use expand::{Expand, MINIMAL, expand, expand_program, expand_values};
+pub use expand::{CustomKernel, Expand, MINIMAL, expand, expand_program, expand_values, expanding};
 pub use float8::Float8;
 pub use fused::{Activation, Epilogue, FusedOp, Pattern, QuantizedMatMul};
 pub use future::block_on;

@@ -1,7 +1,8 @@
 //! Programs: lists of ops as data.
 
 use crate::{
-    Engine, Op, Operand, OperandType, Operands, Scalar, TensorType, Value, Values, infer, poison_of, poisoned,
+    Engine, Op, OpSet, Operand, OperandType, Operands, Scalar, TensorType, Value, Values, infer, poison_of,
+    poisoned,
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,13 @@ impl Program {
     pub fn slot_types(&self) -> Vec<TensorType> {
         let results = self.instructions.iter().flat_map(|i| i.results.iter().copied());
         self.inputs.iter().copied().chain(results).collect()
+    }
+
+    /// The kinds of its ops, and of the ops in its fused regions.
+    pub fn kinds(&self) -> OpSet {
+        let inside = |op: &Op| if let Op::Fused(region) = op { region.kinds() } else { OpSet::default() };
+        let of = |instruction: &Instruction| inside(&instruction.op).with(instruction.op.kind());
+        self.instructions.iter().map(of).fold(OpSet::default(), OpSet::union)
     }
 
     /// Runs the program on an engine. Each value is passed on by value at its last use, so that the engine can

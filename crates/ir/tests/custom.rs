@@ -78,7 +78,7 @@ fn an_expansion_of_other_types_is_an_error_that_names_both() {
         (Wrong::TooMany, "gives f32[2, 3], f32[2, 3] instead of f32[2, 3]"),
     ];
     let engines: [Box<dyn Engine>; 2] =
-        [Box::new(Reference::new()), Box::new(Expand::new(Minimal::new(&[])))];
+        [Box::new(Expand::new(Reference::new())), Box::new(Expand::new(Minimal::new(&[])))];
     for engine in &engines {
         for (op, text) in expected {
             let error = run(&**engine, op, &[]).unwrap_err().to_string();
@@ -88,7 +88,7 @@ fn an_expansion_of_other_types_is_an_error_that_names_both() {
 }
 
 fn panic_of(op: Wrong, rest: &[TensorData]) -> String {
-    let panic = catch_unwind(AssertUnwindSafe(|| run(&Reference::new(), op, rest))).unwrap_err();
+    let panic = catch_unwind(AssertUnwindSafe(|| run(&Expand::new(Reference::new()), op, rest))).unwrap_err();
     panic.downcast_ref::<String>().expect("a message").clone()
 }
 
@@ -145,7 +145,7 @@ impl CustomOp for Bits {
 #[test]
 fn plain_integers_reach_the_host_exactly() {
     let engines: [Box<dyn Engine>; 2] =
-        [Box::new(Reference::new()), Box::new(Expand::new(Minimal::new(&[])))];
+        [Box::new(Expand::new(Reference::new())), Box::new(Expand::new(Minimal::new(&[])))];
     let odd = (1i64 << 53) + 1;
     let numbers = [(Scalar::Int(odd), odd as u64), (Scalar::UInt(u64::MAX), u64::MAX), (Scalar::Int(7), 7)];
     for engine in &engines {

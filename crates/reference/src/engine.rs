@@ -1,17 +1,14 @@
 //! The engine: one match over all ops.
 
 use crate::call::{Call, data_of};
-use crate::custom::{self, Kernel};
 use crate::{
     attention, contraction, elementwise, index, normal, order, pool, quantize, random, reduce, signal, view,
 };
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Custom, DTypeSet, Engine, FusedOp, Machine, Op, OpSet, Operand, OperandType, Operands,
+    BoxFuture, Caps, DTypeSet, Engine, FusedOp, Machine, Op, OpKind, OpSet, Operand, OperandType, Operands,
     Result, TensorData, TensorType, Value, Values, infer, poison_of, poisoned, recovered,
 };
 
@@ -20,32 +17,14 @@ use kiln_ir::{
 /// All `Reference` engines share one kind of value: each accepts what another made.
 pub struct Reference {
     caps: Caps,
-    kernels: BTreeMap<String, Box<Kernel>>,
 }
 
 impl Reference {
-    /// An engine without kernels for custom ops. All of Kiln's own ops and dtypes are there.
+    /// The engine.
     pub fn new() -> Reference {
-        let (dtypes, native) = (DTypeSet::ALL, OpSet::ALL);
+        let (dtypes, native) = (DTypeSet::ALL, OpSet::ALL.without(&[OpKind::Collective, OpKind::Custom]));
         let caps = Caps { name: "reference".into(), dtypes, native, machine: Machine::processor() };
-        Reference { caps, kernels: BTreeMap::new() }
-    }
-
-    /// The same engine with a kernel for the custom ops of that name, which goes before their expansion
-    /// and their evaluation on the host. Replaces an earlier kernel of the name.
-    #[must_use]
-    pub fn with_kernel(
-        mut self,
-        name: &str,
-        kernel: impl Fn(&Custom, &[TensorData]) -> Result<Vec<TensorData>> + Send + Sync + 'static,
-    ) -> Reference {
-        self.kernels.insert(name.into(), Box::new(kernel));
-        self
-    }
-
-    /// The kernel for the custom ops of a name.
-    pub(crate) fn kernel(&self, name: &str) -> Option<&Kernel> {
-        self.kernels.get(name).map(|kernel| &**kernel)
+        Reference { caps }
     }
 
     /// Runs one op whose operands are not poisoned.
@@ -118,8 +97,7 @@ impl Reference {
             }
             Op::Quantize { .. } => quantize::quantize(call),
             Op::Dequantize => quantize::dequantize(call),
-            Op::Collective(collective) => custom::collective(call, collective),
-            Op::Custom(custom) => return custom::custom(self, custom, inputs, &types),
+            Op::Collective(_) | Op::Custom(_) => return Err(self.caps.left_out(op)),
             Op::Fused(fused) => return self.fused(fused, inputs),
         };
         Ok(values(vec![one?]))
@@ -160,10 +138,6 @@ impl Engine for Reference {
 
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         Box::pin(async move { data_of(&value).cloned() })
-    }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 

@@ -13,8 +13,8 @@
 //!
 //! A tour: `engine` holds the one match over ops; `call` an op with its operands; `numbers` the two kinds of numbers; `places` the arithmetic of
 //! positions; then one module for each group of ops: `elementwise`, `random`, `view`, `reduce`, `order`, `index`,
-//! `contraction`, `pool`, `normal` (softmax, norms), `attention`, `signal` (resizing, Fourier), `quantize` and `custom`
-//! (ops from outside, and collectives).
+//! `contraction`, `pool`, `normal` (softmax, norms), `attention`, `signal` (resizing, Fourier), and `quantize`.
+//! Custom ops and collectives are left to [`Expand`](kiln_ir::Expand).
 //!
 //! ```
 //! use kiln_ir::{Engine, Var, block_on};
@@ -36,7 +36,6 @@ extern crate alloc;
 mod attention;
 mod call;
 mod contraction;
-mod custom;
 mod elementwise;
 mod engine;
 mod index;
@@ -51,5 +50,4 @@ mod reduce;
 mod signal;
 mod view;
 
-pub use custom::Kernel;
 pub use engine::Reference;

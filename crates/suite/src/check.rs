@@ -15,12 +15,12 @@ pub use value::{Expected, check_value};
 pub use vmap::check_vmap;
 
 use crate::case::{Case, Input};
+use crate::engines::reference;
 use crate::fill::{Random, filled};
 use kiln_ir::{
     Engine, Op, Operand, OperandType, Operands, Scalar, TensorData, TensorType, Value, Values, block_on,
     infer,
 };
-use kiln_reference::Reference;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a check found.
@@ -61,7 +61,7 @@ pub(crate) enum Given {
 
 /// The operands of a case. Results of other ops are computed by the reference.
 pub(crate) fn given(case: &Case) -> Vec<Given> {
-    let reference = Reference::new();
+    let reference = reference();
     let mut list: Vec<Given> = case
         .inputs
         .iter()
@@ -118,7 +118,7 @@ pub(crate) fn read(engine: &dyn Engine, value: Value) -> kiln_ir::Result<TensorD
 
 /// The results of the reference, on the host.
 pub(crate) fn expected(op: &Op, list: &[Given]) -> Vec<TensorData> {
-    let reference = Reference::new();
+    let reference = reference();
     let operands = operands(list, &|_, data| reference.write(data.clone()));
     let values = execute(&reference, op, operands);
     let data = values.into_iter().map(|value| read(&reference, value));

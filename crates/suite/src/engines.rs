@@ -4,8 +4,7 @@ use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_cpu::Cpu;
 use kiln_fusion::Fusion;
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Memory, Op, Operand, Operands, SharedBytes, TensorData, TensorType, Value,
-    Values,
+    BoxFuture, Caps, Engine, Expand, Op, Operand, Operands, TensorData, TensorType, Value, Values,
 };
 use kiln_reference::Reference;
 use std::sync::Arc;
@@ -44,16 +43,15 @@ pub enum Mode {
 }
 
 /// The engine that defines the ops: compared with itself it shows that layouts, layers and expansions keep values.
-pub const REFERENCE: Subject =
-    Subject { name: "reference", open: || Arc::new(Reference::new()), ignored: &[] };
+pub const REFERENCE: Subject = Subject { name: "reference", open: || Arc::new(reference()), ignored: &[] };
 
 /// The CPU engine on the caller's thread.
 pub const CPU_ONE: Subject =
-    Subject { name: "cpu, 1 thread", open: || Arc::new(Cpu::with_threads(1)), ignored: CPU_IGNORED };
+    Subject { name: "cpu, 1 thread", open: || Arc::new(cpu(1)), ignored: CPU_IGNORED };
 
 /// The CPU engine on several threads.
 pub const CPU_MANY: Subject =
-    Subject { name: "cpu, 3 threads", open: || Arc::new(Cpu::with_threads(3)), ignored: CPU_IGNORED };
+    Subject { name: "cpu, 3 threads", open: || Arc::new(cpu(3)), ignored: CPU_IGNORED };
 
 /// The CPU engine on the caller's thread behind fusion.
 pub const FUSED_ONE: Subject =
@@ -70,8 +68,18 @@ pub const FUSED_MANY: Subject = Subject {
 /// Every engine under test.
 pub const SUBJECTS: [Subject; 5] = [REFERENCE, CPU_ONE, CPU_MANY, FUSED_ONE, FUSED_MANY];
 
+/// The reference engine, running every op: what it leaves out is expanded, as on every stack.
+pub fn reference() -> Expand {
+    Expand::new(Reference::new())
+}
+
+/// The CPU engine with that many threads, running every op: what it leaves out is expanded, as on every stack.
+pub fn cpu(threads: usize) -> Expand {
+    Expand::new(Cpu::with_threads(threads))
+}
+
 fn fused(threads: usize) -> Arc<dyn Engine> {
-    Arc::new(Fusion::with_mode(Arc::new(Cpu::with_threads(threads)), kiln_fusion::Mode::On))
+    Arc::new(Fusion::with_mode(Arc::new(cpu(threads)), kiln_fusion::Mode::On))
 }
 
 const CPU_IGNORED: &[Ignored] = &[];
@@ -162,6 +170,10 @@ impl Engine for Neighbours {
         self.0.caps()
     }
 
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&*self.0)
+    }
+
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         let copied = inputs.into_iter().map(|operand| match operand {
             Operand::Value(value) => Operand::Value(self.copied(value)),
@@ -175,32 +187,8 @@ impl Engine for Neighbours {
         self.0.write(data)
     }
 
-    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
-        self.0.write_shared(bytes, ty)
-    }
-
     fn read(&self, value: Value) -> BoxFuture<'_, kiln_ir::Result<TensorData>> {
         self.0.read(value)
-    }
-
-    fn submit(&self) {
-        self.0.submit();
-    }
-
-    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
-        self.0.kept(op, place, value)
-    }
-
-    fn mixes_precision(&self) -> bool {
-        self.0.mixes_precision()
-    }
-
-    fn sync(&self) -> BoxFuture<'_, kiln_ir::Result<()>> {
-        self.0.sync()
-    }
-
-    fn memory(&self) -> Option<&dyn Memory> {
-        self.0.memory()
     }
 }
 

@@ -1,10 +1,10 @@
 //! Memory layouts: the same elements, seen by the engine under test through different views.
 
 use crate::case::Layouts;
+use crate::engines::reference;
 use kiln_ir::{
     DType, Engine, Op, Operand, OperandType, PadAxis, Scalar, SliceAxis, TensorData, Value, block_on, infer,
 };
-use kiln_reference::Reference;
 use smallvec::smallvec;
 
 /// How an operand lies in memory when the engine gets it.
@@ -119,7 +119,7 @@ fn view(engine: &dyn Engine, op: Op, base: TensorData) -> Value {
 }
 
 fn on_reference(op: Op, data: TensorData, scalar: Option<Scalar>) -> TensorData {
-    let reference = Reference::new();
+    let reference = reference();
     let mut operands: kiln_ir::Operands = smallvec![Operand::Value(reference.write(data))];
     operands.extend(scalar.map(Operand::Scalar));
     let types = infer(&op, &OperandType::list(&operands)).expect("a valid view");

@@ -6,8 +6,8 @@
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Layout, Op, Operand, Operands, Program, Result, TensorData, TensorType, Value,
-    Values,
+    BoxFuture, Caps, Engine, Expand, Layout, Op, Operand, Operands, Program, Result, TensorData, TensorType,
+    Value, Values,
 };
 use kiln_kernel::print::{Dialect, Printed, Unprintable, cpp, wgsl};
 use kiln_kernel::{GpuSchedule, Kernel, Launch, Lowered, Nest};
@@ -24,7 +24,10 @@ static FOUND: Mutex<BTreeMap<(String, String), Lowered>> = Mutex::new(BTreeMap::
 const SUBJECT: Subject = Subject { name: "kernels of regions", open, ignored: &[] };
 
 fn open() -> Arc<dyn Engine> {
-    Arc::new(Neighbours(Arc::new(Fusion::with_mode(Arc::new(Collecting(Cpu::with_threads(1))), Mode::On))))
+    Arc::new(Neighbours(Arc::new(Fusion::with_mode(
+        Arc::new(Expand::new(Collecting(Cpu::with_threads(1)))),
+        Mode::On,
+    ))))
 }
 
 /// The CPU engine, which notes the kernel of each region.

@@ -16,7 +16,7 @@ use core::fmt;
 use device::OpenDevice;
 use domain::Domain;
 use kiln_autodiff::{Autodiff as AutodiffLayer, Forward as ForwardLayer};
-use kiln_ir::{Engine, Memory, Value};
+use kiln_ir::{Engine, Expand, Memory, Value, expanding};
 use kiln_vmap::Vmap as VmapLayer;
 
 /// An opened stack of engines for a device: the device's engine with the layers of a backend around it. Cheap to clone.
@@ -44,12 +44,15 @@ struct Inner {
 
 impl Stack {
     /// A stack of an engine alone, on a device without a value of its own. `float` and `int` are the dtypes of new tensors.
+    /// Ops that the engine does not run natively are expanded, as on every stack: see [`of_device`](Stack::of_device).
     pub fn new(engine: Arc<dyn Engine>, device_name: &str, float: DType, int: DType) -> Stack {
         Stack::of_device(engine, (), device_name, float, int)
     }
 
     /// A stack of a device's engine alone. `device` is the value that [`device`](Stack::device) gives; `float` and `int` are
     /// the dtypes of new tensors.
+    ///
+    /// The stack puts [`Expand`](kiln_ir::Expand) around the engine, unless it is there: an engine of a few ops runs every op.
     pub fn of_device(
         engine: Arc<dyn Engine>,
         device: impl DeviceValue,
@@ -57,7 +60,7 @@ impl Stack {
         float: DType,
         int: DType,
     ) -> Stack {
-        let domain = Domain::new(engine, String::new(), [float, int]);
+        let domain = Domain::new(expanding(engine), String::new(), [float, int]);
         domain.stack(&Arc::new(OpenDevice::new(device, device_name)), None)
     }
 
@@ -171,16 +174,20 @@ impl Stack {
         &*self.0.engine
     }
 
-    /// The outermost engine, if it is of this type.
+    /// The outermost engine, if it is of this type. The layer that [expands](kiln_ir::Expand) ops does not count, unless it
+    /// is asked for: the engine in it does.
     #[inline]
     pub fn outermost<L: Engine>(&self) -> Option<&L> {
         let engine: &dyn Any = self.engine();
-        engine.downcast_ref()
+        engine.downcast_ref().or_else(|| {
+            let inside: &dyn Any = &**engine.downcast_ref::<Expand>()?.inner();
+            inside.downcast_ref()
+        })
     }
 
     /// The outermost of the layers that is of this type; the engine of the device counts too.
     pub fn find<L: Engine>(&self) -> Option<&L> {
-        self.levels().find_map(Stack::outermost)
+        self.levels().find_map(|stack| stack.engine().find())
     }
 
     /// The memory that the device's engine keeps account of, if it does.

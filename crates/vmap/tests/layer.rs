@@ -1,7 +1,7 @@
 //! What the layer does beside its rules, which the suite checks for every op.
 
 use kiln_ir::{
-    Custom, CustomOp, DType, Engine, Error, Op, Operand, OperandType, Operands, RandomKind, Result,
+    Custom, CustomOp, DType, Engine, Error, Expand, Op, Operand, OperandType, Operands, RandomKind, Result,
     ResultTypes, Scalar, TensorData, TensorType, Value, Var, block_on, infer,
 };
 use kiln_reference::Reference;
@@ -9,7 +9,7 @@ use kiln_vmap::{Randomness, Vmap};
 use std::sync::Arc;
 
 fn layer() -> Vmap {
-    Vmap::new(Arc::new(Reference::new()))
+    Vmap::new(Arc::new(Expand::new(Reference::new())))
 }
 
 fn batch<'e>(layer: &'e Vmap, data: impl Into<TensorData>) -> Var<'e> {

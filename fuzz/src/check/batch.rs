@@ -8,7 +8,7 @@ use kiln_ir::{
     Axes, CollectiveKind, Engine, Op, Operand, OperandType, Operands, SliceAxis, TensorData, Value, Var,
     infer,
 };
-use kiln_reference::Reference;
+use kiln_suite::engines::reference;
 use kiln_vmap::{Randomness, Vmap};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const EXAMPLES: usize = 2;
 /// Runs each op on two examples at once, by [`Vmap`] over the engine under test, and compares both with the reference. The
 /// first has the operands that the op has in the program, the second some of them in reverse order.
 pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
-    let trace = trace(&Reference::new(), trial, Ownership::Passed);
+    let trace = trace(&reference(), trial, Ownership::Passed);
     for (number, instruction) in trial.program.instructions.iter().enumerate() {
         let Some(list) = given(instruction, &trace.slots) else { continue };
         if !has_rule(&instruction.op) {
@@ -90,7 +90,7 @@ impl Batch<'_> {
     }
 
     fn check(&self, engine: &Arc<dyn Engine>, counts: &mut Counts) -> Result<(), String> {
-        let reference = Reference::new();
+        let reference = reference();
         // What fails for one example fails for the batch.
         let expected = self.lists.each_ref().map(|list| run_on(&reference, self.op, list));
         let [Ok(first), Ok(second)] = expected else { return Ok(()) };
@@ -139,12 +139,12 @@ fn reversed(data: &TensorData) -> TensorData {
     let shape = *data.shape();
     let backwards = |&len: &usize| SliceAxis { start: usize::saturating_sub(len, 1), len, step: -1 };
     let op = Op::Slice(shape.iter().map(backwards).collect());
-    run_on(&Reference::new(), &op, &[Given::Data(data.clone())]).expect("a view").remove(0)
+    run_on(&reference(), &op, &[Given::Data(data.clone())]).expect("a view").remove(0)
 }
 
 /// Both examples, which `axis` counts: put together by the reference, so that the engine runs no op but the rule's.
 fn stacked(engine: &dyn Engine, examples: [&TensorData; EXAMPLES], axis: usize) -> Value {
-    let reference = Reference::new();
+    let reference = reference();
     let row = |data: &TensorData| {
         let row = Var::new(&reference, reference.write(data.clone()));
         row.reshape(data.shape().inserted(0, 1))

@@ -8,7 +8,7 @@ use kiln_ir::{
     Engine, Instruction, MINIMAL, Op, OpKind, OperandType, Program, ProgramOperand, TensorData, Values,
     expand_program, infer, verify,
 };
-use kiln_reference::Reference;
+use kiln_suite::engines::reference;
 
 /// Operands with more elements are left out: expansions of order and of contractions write out what a kernel only
 /// visits.
@@ -24,7 +24,7 @@ pub(super) fn check(trial: &Trial, counts: &mut Counts) -> Result<(), Failure> {
     let expanded = expand_program(&trial.program, MINIMAL).map_err(|error| failed(error.to_string()))?;
     verify(&expanded).map_err(|error| failed(format!("the expansion is invalid: {error}\n{expanded}")))?;
     round_trip(&expanded).map_err(failed)?;
-    let trace = trace(&Reference::new(), trial, Ownership::Passed);
+    let trace = trace(&reference(), trial, Ownership::Passed);
     for (number, instruction) in trial.program.instructions.iter().enumerate() {
         if let Some(list) = given(instruction, &trace.slots)
             && is_worth(&instruction.op, &list)
@@ -52,7 +52,7 @@ fn is_worth(op: &Op, list: &[Given]) -> bool {
 }
 
 fn of_op(instruction: &Instruction, list: &[Given], counts: &mut Counts) -> Result<(), String> {
-    let reference = Reference::new();
+    let reference = reference();
     // An index out of range is reported by the op and cannot be by its expansion.
     let Ok(expected) = run_on(&reference, &instruction.op, list) else { return Ok(()) };
     let (program, inputs) = alone(instruction, list);

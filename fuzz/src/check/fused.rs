@@ -13,7 +13,7 @@ use crate::trial::Trial;
 use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_fusion::{Fusion, Statistics};
 use kiln_ir::{Engine, Instruction, Operands, ProgramOperand, Value, Values, Var};
-use kiln_reference::Reference;
+use kiln_suite::engines::reference;
 use std::sync::Arc;
 
 /// Which values are held to the end.
@@ -202,7 +202,7 @@ fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<
     };
     counts.comparisons += eager.len() as u64;
     if subjects.scope == Scope::Engine {
-        let reference = under(Arc::new(Reference::new()));
+        let reference = under(Arc::new(reference()));
         let none = || Failure::whole(Check::EagerGradient, "there is one, but none over the reference");
         compared(&reference.ok_or_else(none)?, &eager, Check::EagerGradient)?;
         counts.comparisons += eager.len() as u64;

@@ -6,8 +6,8 @@ use crate::random::Random;
 use crate::trace::read;
 use crate::trial::Trial;
 use kiln_autodiff::{Autodiff, Checkpointing};
-use kiln_ir::{DType, Element, Engine, ProgramOperand, TensorData, Value, Values, Var};
-use kiln_reference::Reference;
+use kiln_ir::{DType, Element, Engine, Expand, ProgramOperand, TensorData, Value, Values, Var};
+use kiln_suite::engines::reference;
 
 /// How many elements of each input are differentiated.
 const SAMPLES: usize = 3;
@@ -91,7 +91,7 @@ fn has_wild(data: &TensorData) -> bool {
 /// A number that depends on the inputs: the sum of all float outputs times random weights.
 pub(super) struct Projection<'a> {
     trial: &'a Trial,
-    reference: Reference,
+    reference: Expand,
 }
 
 /// The value of a projection, and the sum of the magnitudes of its terms.
@@ -109,7 +109,7 @@ struct Slope {
 
 impl Projection<'_> {
     fn new(trial: &Trial) -> Projection<'_> {
-        Projection { trial, reference: Reference::new() }
+        Projection { trial, reference: reference() }
     }
 
     /// The place among all outputs of the float tensor with that number.

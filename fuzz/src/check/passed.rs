@@ -4,7 +4,7 @@ use crate::shrink::edit::opened_all;
 use crate::trace::{Ownership, Slot, trace};
 use crate::trial::Trial;
 use kiln_ir::{Binary, Instruction, Op, PoolKind, ProgramOperand, Reduction, Unary};
-use kiln_reference::Reference;
+use kiln_suite::engines::reference;
 
 /// The values of a program on the reference, with the ops of fused regions in their place.
 pub(super) struct Passed {
@@ -15,7 +15,7 @@ pub(super) struct Passed {
 impl Passed {
     pub(super) fn of(trial: &Trial) -> Passed {
         let trial = opened_all(trial).unwrap_or_else(|| trial.clone());
-        let slots = trace(&Reference::new(), &trial, Ownership::Kept).slots;
+        let slots = trace(&reference(), &trial, Ownership::Kept).slots;
         Passed { trial, slots }
     }
 

@@ -11,9 +11,9 @@ use crate::tolerance::{Computed, difference, is_exact};
 use crate::trace::{Ownership, Slot, Trace, given, read, run_on, same, trace};
 use crate::trial::Trial;
 use kiln_ir::{DType, Engine, Instruction, Op, Program, ProgramOperand, TensorData, Values};
-use kiln_reference::Reference;
 use kiln_suite::compare;
 use kiln_suite::engines::Tracked;
+use kiln_suite::engines::reference;
 
 pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     let engine = &*subjects.one;
@@ -122,7 +122,7 @@ fn step(
     };
     let actual: Result<Vec<TensorData>, &String> =
         results.iter().map(|slot| slot.as_ref().cloned()).collect();
-    match (run_on(&Reference::new(), &instruction.op, &operands), actual) {
+    match (run_on(&reference(), &instruction.op, &operands), actual) {
         (Ok(expected), Ok(actual)) => {
             counts.comparisons += expected.len() as u64;
             match difference(&instruction.op, &operands, &expected, &actual, computed) {
@@ -212,7 +212,7 @@ fn exact(trial: &Trial, trace: &Trace, counts: &mut Counts) -> Result<(), Failur
     if list.is_empty() {
         return Ok(());
     }
-    let outputs = run_whole(&Reference::new(), trial);
+    let outputs = run_whole(&reference(), trial);
     for place in list {
         let ProgramOperand::Slot(slot) = trial.program.outputs[place] else { continue };
         counts.comparisons += 1;

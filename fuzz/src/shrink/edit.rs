@@ -7,7 +7,7 @@ use kiln_ir::{
     ConvPass, Engine, Instruction, Op, OperandType, Program, ProgramOperand, Shape, SliceAxis, TensorData,
     TensorType, infer,
 };
-use kiln_reference::Reference;
+use kiln_suite::engines::reference;
 
 /// The trial with the types of all results inferred again; `None` where an op no longer accepts its operands.
 pub(super) fn retyped(trial: &Trial) -> Option<Trial> {
@@ -96,7 +96,7 @@ pub(super) fn replaced(trial: &Trial, place: usize, engine: &dyn Engine) -> Opti
     let results = trial.program.instructions.get(place)?.results.len();
     let mut data = Vec::new();
     let run = |engine: &dyn Engine| trace(engine, trial, Ownership::Kept);
-    let ran = guarded(|| run(engine)).or_else(|_| guarded(|| run(&Reference::new()))).ok()?;
+    let ran = guarded(|| run(engine)).or_else(|_| guarded(|| run(&reference()))).ok()?;
     for slot in first..first + results {
         data.push(ran.slots[slot].as_ref().ok()?.clone());
     }
@@ -197,7 +197,7 @@ fn head(data: &TensorData, shape: Shape) -> Option<TensorData> {
     let slices = shape.iter().map(|&len| SliceAxis::all(len)).collect();
     let op = Op::Slice(slices);
     let given = [crate::trace::Given::Data(data.clone())];
-    crate::trace::run_on(&Reference::new(), &op, &given).ok()?.pop()
+    crate::trace::run_on(&reference(), &op, &given).ok()?.pop()
 }
 
 /// Changes the lengths among an op's attributes.

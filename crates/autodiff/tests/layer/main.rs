@@ -12,7 +12,7 @@ use kiln_ir::{DType, Engine, ErrorKind, Op, Operand, TensorData, TensorType, Val
 use std::sync::Arc;
 
 pub(crate) fn layer() -> Autodiff {
-    Autodiff::new(Counting::new(), Checkpointing::None)
+    Autodiff::new(kiln_ir::expanding(Counting::new()), Checkpointing::None)
 }
 
 pub(crate) fn leaf<'e>(layer: &'e Autodiff, elements: &[f64]) -> Var<'e> {

@@ -2,7 +2,7 @@
 
 use crate::cases::{Case, Input};
 use kiln_autodiff::{Autodiff, Checkpointing};
-use kiln_ir::{Engine, Op, Operand, OperandType, Operands, TensorData, Value, Var, block_on, infer};
+use kiln_ir::{Engine, Expand, Op, Operand, OperandType, Operands, TensorData, Value, Var, block_on, infer};
 use kiln_reference::Reference;
 use std::sync::Arc;
 
@@ -79,13 +79,13 @@ fn compare(
 }
 
 fn loss_of(case: &Case, inputs: &[Input]) -> Result<f64, String> {
-    let engine = Reference::new();
+    let engine = Expand::new(Reference::new());
     let operands = inputs.iter().map(|input| input.write(&engine)).collect();
     read(&engine, loss(&engine, &case.op, operands)).map(|loss| loss[0])
 }
 
 fn gradients(case: &Case, inputs: &[Input], tracked: &[usize]) -> Result<Vec<Vec<f64>>, String> {
-    let layer = Autodiff::new(Arc::new(Reference::new()), Checkpointing::None);
+    let layer = Autodiff::new(Arc::new(Expand::new(Reference::new())), Checkpointing::None);
     let (operands, leaves) = track(&layer, inputs, tracked, |value| layer.require_grad(value));
     let found = layer.backward_owned(loss(&layer, &case.op, operands), None).map_err(|e| e.to_string())?;
     let gradient = |leaf: &Value| match found.get(leaf) {
@@ -96,7 +96,7 @@ fn gradients(case: &Case, inputs: &[Input], tracked: &[usize]) -> Result<Vec<Vec
 }
 
 fn second_gradients(case: &Case, tracked: &[usize]) -> Result<Vec<Vec<f64>>, String> {
-    let inner = Arc::new(Autodiff::new(Arc::new(Reference::new()), Checkpointing::None));
+    let inner = Arc::new(Autodiff::new(Arc::new(Expand::new(Reference::new())), Checkpointing::None));
     let outer = Autodiff::new(inner.clone(), Checkpointing::None);
     let mut inner_leaves = Vec::new();
     let (operands, leaves) = track(&outer, &case.inputs, tracked, |value| {

@@ -108,8 +108,11 @@ struct Finder<'a> {
 
 impl Finder<'_> {
     fn visit(&mut self, entry: u32) {
-        match role(&self.graph.entry(entry).op) {
+        let op = &self.graph.entry(entry).op;
+        let in_regions = self.limits.kinds.contains(op.kind());
+        match role(op) {
             Role::View | Role::Constant => {}
+            Role::Hero | Role::Fusable if !in_regions => self.start(entry, Kind::Alone, Body::default()),
             Role::Alone => self.start(entry, Kind::Alone, Body::default()),
             Role::Hero if !self.limits.continue_products => self.start(entry, Kind::Alone, Body::default()),
             Role::Hero => self.start(entry, Kind::Hero(entry), self.empty(Kind::Hero(entry), &[])),

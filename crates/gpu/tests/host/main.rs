@@ -22,7 +22,7 @@ use kiln_gpu::{Gpu, MemoryConfig};
 use kiln_ir::{
     Axes, ConvPass, ConvSpec, DType, Engine, Extremum, Memory, Op, Operand, OperandType, Operands, PoolKind,
     PoolSpec, RandomKind, Reduction, ResizeMode, Scalar, TensorData, TensorType, UpdateMode, Value, Var,
-    block_on, infer,
+    block_on, expanding, infer,
 };
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
@@ -501,8 +501,8 @@ fn convolutions_of_a_library_are_asked_for_as_they_lie() {
 
 fn subject() -> Arc<dyn Engine> {
     match host() {
-        Some(host) => host,
-        None => Arc::new(Reference::new()),
+        Some(host) => expanding(host),
+        None => expanding(Arc::new(Reference::new())),
     }
 }
 

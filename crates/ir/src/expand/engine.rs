@@ -1,153 +1,147 @@
-//! The engine that expands what the engine below does not run.
+//! The layer that expands the ops that its engine does not run.
 
+use super::kernels::Kernels;
 use super::{MINIMAL, expand};
 use crate::{
-    BoxFuture, Caps, Custom, DType, DTypeSet, Engine, Error, Machine, Memory, Op, OpKind, OpSet, Operand,
-    Operands, Program, Recorder, Result, SharedBytes, TensorData, TensorType, Value, Values, Var, poison_of,
+    BoxFuture, Caps, CollectiveKind, DType, DTypeSet, Engine, Error, Machine, Op, OpKind, OpSet, Operand,
+    OperandType, Operands, Program, Recorder, Result, TensorData, TensorType, Value, Values, Var, poison_of,
     poisoned,
 };
 use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// An engine around another: ops that the inner one runs natively pass, all others are [expanded](expand) until
-/// they are native.
+/// A layer that runs every op on an engine that runs some: ops that the engine [supports](Engine::supports) pass, all others
+/// are [expanded](expand) until the engine supports them.
 ///
-/// It names itself as the inner engine does, computes with its dtypes, and runs every op. An op that is neither native
-/// nor expandable, or of a dtype that the inner engine lacks, gives poisoned results whose error names engine and
-/// op. A custom op passes where the inner engine runs [`Op::Custom`]; otherwise its
-/// [expansion](crate::CustomOp::expand) runs, or it is [evaluated](crate::CustomOp::evaluate) on the host.
+/// Every stack has it around the engine of its device ([`expanding`]), so engines need neither of these:
 ///
-/// Values are those of the inner engine.
-pub struct Expand<E: Engine> {
-    inner: E,
+/// * **Custom ops** run by a [registered kernel](Expand::register_kernel), else by the engine if it supports them, by their
+///   [equivalent](crate::CustomOp::equivalent), by their [expansion](crate::CustomOp::expand), or by their
+///   [evaluation](crate::CustomOp::evaluate) on the host: the first that there is.
+/// * **Collectives** of a group of one member give their operand. Those of larger groups need an engine that supports them.
+/// * **Fused regions** that the engine does not support as a whole run op by op.
+///
+/// The layer has the name, the dtypes and the machine of the engine, and all ops in its [`Caps`]. An op that is neither supported
+/// nor expandable, or of a dtype that the engine lacks, gives poisoned results; the error names engine, op and operand types.
+///
+/// Values are those of the engine.
+pub struct Expand {
+    pub(super) inner: Arc<dyn Engine>,
     caps: Caps,
+    /// The ops that pass whatever their operands are, if the engine has the dtypes.
+    direct: OpSet,
+    has_all_dtypes: bool,
+    pub(super) kernels: Kernels,
 }
 
-impl<E: Engine> Expand<E> {
+/// An engine that runs every op: this one with [`Expand`] around it, or as it is where it is such a layer, or has one below.
+pub fn expanding(engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+    if engine.find::<Expand>().is_some() {
+        return engine;
+    }
+    Arc::new(Expand::around(engine))
+}
+
+impl Expand {
     /// The layer around an engine.
-    pub fn new(inner: E) -> Expand<E> {
-        let caps = Caps { native: OpSet::ALL, ..inner.caps().clone() };
-        Expand { inner, caps }
+    pub fn new(engine: impl Engine) -> Expand {
+        Expand::around(Arc::new(engine))
+    }
+
+    /// The layer around a shared engine.
+    pub fn around(engine: Arc<dyn Engine>) -> Expand {
+        let caps = engine.caps();
+        let direct = caps.native.without(&[OpKind::Fused, OpKind::Custom, OpKind::Collective]);
+        let has_all_dtypes = caps.dtypes == DTypeSet::ALL;
+        let caps = Caps { native: OpSet::ALL, ..caps.clone() };
+        Expand { inner: engine, caps, direct, has_all_dtypes, kernels: Kernels::default() }
     }
 
     /// The engine below.
-    pub fn inner(&self) -> &E {
+    pub fn inner(&self) -> &Arc<dyn Engine> {
         &self.inner
     }
 
-    /// The dtype among operands and results that the inner engine lacks.
+    /// Whether the engine runs an op as it is. The bit of the kind answers for most ops.
+    #[inline]
+    fn passes(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> bool {
+        let is_direct = self.direct.contains(op.kind())
+            && (self.has_all_dtypes || self.missing_dtype(inputs, results).is_none());
+        debug_assert!(
+            !is_direct || self.inner.supports(op, &OperandType::list(inputs)),
+            "[{}] `{}` is in `Caps::native`, but `supports` declines it for {}",
+            self.caps.name,
+            op.name(),
+            types(inputs)
+        );
+        is_direct || self.passes_if_asked(op, inputs)
+    }
+
+    #[inline(never)]
+    fn passes_if_asked(&self, op: &Op, inputs: &Operands) -> bool {
+        // Registered kernels of custom ops go before the engine's.
+        op.kind() != OpKind::Custom && !is_alone(op) && self.inner.supports(op, &OperandType::list(inputs))
+    }
+
+    /// The dtype among operands and results that the engine lacks.
     fn missing_dtype(&self, inputs: &Operands, results: &[TensorType]) -> Option<DType> {
         let operands = inputs.iter().filter_map(|operand| Some(operand.value()?.dtype()));
         operands.chain(results.iter().map(|ty| ty.dtype)).find(|dtype| !self.caps.dtypes.contains(*dtype))
     }
 
-    fn unsupported(&self, op: &Op, problem: &str) -> Error {
-        Error::unsupported(&self.caps.name, format!("does not run `{}`: {problem}", op.name()))
+    /// The error of an op that does not run.
+    pub(super) fn unsupported(&self, op: &Op, inputs: &Operands, problem: &str) -> Error {
+        let problem = format!("does not run `{}`: {problem} (operands: {})", op.name(), types(inputs));
+        Error::unsupported(&self.caps.name, problem)
     }
 
+    #[inline(never)]
     fn expanded(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        if let Op::Fused(region) = op {
+            // Poison spoils only what comes from it.
+            return Ok(region.program().run_region(self, inputs));
+        }
         if let Some(error) = poison_of(&inputs) {
             return Err(error);
         }
-        if !matches!(op, Op::Custom(_)) {
-            let variables: Vec<Var<'_>> =
-                inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
-            if let Some(outputs) = expand(self, op, &variables) {
-                drop((inputs, variables));
-                return Ok(outputs.into_iter().map(Var::into_value).collect());
-            }
+        if let Op::Custom(custom) = op {
+            return self.custom(op, custom, inputs, results);
         }
-        match op {
-            Op::Custom(custom) => match custom.expand_values(self, &inputs, results) {
-                Some(values) => values,
-                None => self.evaluated(op, custom, inputs, results),
-            },
-            Op::Full(_)
-            | Op::Iota { .. }
-            | Op::Random { .. }
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Compare(_)
-            | Op::Select
-            | Op::Cast(_)
-            | Op::Bitcast(_)
-            | Op::Reshape(_)
-            | Op::Permute(_)
-            | Op::Broadcast(_)
-            | Op::Slice(_)
-            | Op::Pad(_)
-            | Op::Concat { .. }
-            | Op::Windows { .. }
-            | Op::Copy
-            | Op::Reduce { .. }
-            | Op::ArgReduce { .. }
-            | Op::Scan { .. }
-            | Op::Sort { .. }
-            | Op::TopK { .. }
-            | Op::Take { .. }
-            | Op::Gather { .. }
-            | Op::Put { .. }
-            | Op::Scatter { .. }
-            | Op::SliceUpdate { .. }
-            | Op::NonZero { .. }
-            | Op::CheckIndex { .. }
-            | Op::Recover { .. }
-            | Op::MatMul
-            | Op::MatMulFloat8 { .. }
-            | Op::Conv { .. }
-            | Op::Pool(_)
-            | Op::PoolGrad { .. }
-            | Op::Softmax { .. }
-            | Op::Norm { .. }
-            | Op::Attention(_)
-            | Op::AttentionGrad(_)
-            | Op::Resize { .. }
-            | Op::Fft { .. }
-            | Op::Quantize { .. }
-            | Op::Dequantize
-            | Op::Collective(_)
-            | Op::Fused(_) => Err(self.unsupported(op, "the engine has no kernel and the op no expansion")),
+        if let Some(dtype) = self.missing_dtype(&inputs, results) {
+            let error = self.unsupported(op, &inputs, &format!("{dtype} is not supported"));
+            return Err(error.hint("cast to another dtype first"));
         }
+        let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
+        let Some(outputs) = expand(self, op, &variables) else {
+            return Err(self.refused(op, &inputs));
+        };
+        drop((inputs, variables));
+        Ok(outputs.into_iter().map(Var::into_value).collect())
     }
 
-    fn evaluated(
-        &self,
-        op: &Op,
-        custom: &Custom,
-        inputs: Operands,
-        results: &[TensorType],
-    ) -> Result<Values> {
-        let data = Custom::on_host(inputs, |value| {
-            crate::engine::read_now(self.inner.read(value))
-                .unwrap_or_else(|| Err(self.unsupported(op, "its operands cannot be read without waiting")))
-        })?;
-        let hint = "give the op `expand` or `evaluate`, or register a kernel with the engine";
-        let outputs = custom.evaluate_as(&data, results).unwrap_or_else(|| {
-            Err(self.unsupported(op, "no kernel, no expansion, no evaluation").hint(hint))
-        })?;
-        Ok(outputs.into_iter().map(|data| self.inner.write(data)).collect())
+    /// The error of an op that has no expansion.
+    fn refused(&self, op: &Op, inputs: &Operands) -> Error {
+        let Op::Collective(collective) = op else {
+            return self.unsupported(op, inputs, "the engine has no kernel for it, and it has no expansion");
+        };
+        let problem = match collective.size {
+            1 => "the only member of a group has nobody to receive from".into(),
+            size => format!("the engine does not connect a group of {size} members"),
+        };
+        self.unsupported(op, inputs, &problem).hint("use a group of 1 member, or an engine that communicates")
     }
 }
 
-impl<E: Engine> Engine for Expand<E> {
+impl Engine for Expand {
     fn caps(&self) -> &Caps {
         &self.caps
     }
 
+    #[inline]
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        let native = self.inner.caps().native.contains(op.kind());
-        if native && matches!(op, Op::Custom(_)) {
-            return self.inner.execute(op, inputs, results);
-        }
-        if !matches!(op, Op::Custom(_) | Op::Fused(_))
-            && let Some(dtype) = self.missing_dtype(&inputs, results)
-        {
-            let error = poison_of(&inputs).unwrap_or_else(|| {
-                self.unsupported(op, &format!("{dtype} is not supported")).hint("cast to another dtype first")
-            });
-            return poisoned(results, &error);
-        }
-        if native && !alone(op) {
+        if self.passes(op, &inputs, results) {
             return self.inner.execute(op, inputs, results);
         }
         self.expanded(op, inputs, results).unwrap_or_else(|error| poisoned(results, &error))
@@ -157,39 +151,30 @@ impl<E: Engine> Engine for Expand<E> {
         self.inner.write(data)
     }
 
-    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
-        self.inner.write_shared(bytes, ty)
-    }
-
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         self.inner.read(value)
     }
 
-    fn mixes_precision(&self) -> bool {
-        self.inner.mixes_precision()
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&*self.inner)
     }
 
-    fn outcome(&self, value: &Value) -> Option<Result<()>> {
-        self.inner.outcome(value)
-    }
-
-    fn submit(&self) {
-        self.inner.submit();
-    }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.inner.sync()
-    }
-
-    fn memory(&self) -> Option<&dyn Memory> {
-        self.inner.memory()
+    fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
+        let has_expansion = || !MINIMAL.contains(op.kind()) || is_alone(op);
+        let has_dtypes = || self.has_all_dtypes || self.caps.supports(op, operands);
+        self.inner.supports(op, operands) || (has_expansion() && has_dtypes())
     }
 }
 
 /// Whether this is a group operation of one member that needs no communication.
-fn alone(op: &Op) -> bool {
-    use crate::CollectiveKind;
+fn is_alone(op: &Op) -> bool {
     matches!(op, Op::Collective(c) if c.size == 1 && !matches!(c.kind, CollectiveKind::Recv { .. }))
+}
+
+/// The types of operands, for messages.
+fn types(inputs: &Operands) -> String {
+    let types: Vec<String> = inputs.iter().map(|operand| operand.ty().to_string()).collect();
+    if types.is_empty() { "none".into() } else { types.join(" x ") }
 }
 
 /// The program in simpler ops: those of `native` stay, all others are [expanded](expand) until only these and
@@ -204,13 +189,14 @@ pub fn expand_program(program: &Program, native: OpSet) -> Result<Program> {
     let native = OpSet::of(&kinds);
     let machine = Machine::processor();
     let caps = Caps { name: "expand".into(), dtypes: DTypeSet::ALL, native, machine };
-    let engine = Expand::new(Restricted { recorder, caps });
+    let restricted = Arc::new(Restricted { recorder, caps });
+    let engine = Expand::around(restricted.clone());
     let outputs = program.run(&engine, inputs.into_iter().collect());
     if let Some(error) = outputs.iter().find_map(Value::error) {
         return Err(error.clone());
     }
     let outputs: Vec<Operand> = outputs.into_iter().map(Operand::Value).collect();
-    Ok(engine.inner.recorder.finish(&outputs))
+    Ok(restricted.recorder.finish(&outputs))
 }
 
 /// A recorder that claims to run some ops only.
@@ -237,9 +223,5 @@ impl Engine for Restricted {
 
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         self.recorder.read(value)
-    }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.recorder.sync()
     }
 }

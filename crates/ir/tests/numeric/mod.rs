@@ -115,7 +115,8 @@ const EXACT: OpSet = OpSet::of(&[
 pub(crate) fn check(program: &Program, fill: &Fill) -> std::result::Result<(), String> {
     let inputs: Vec<TensorData> =
         program.inputs.iter().enumerate().map(|(i, ty)| fill.data(i, *ty)).collect();
-    let expected = run(program, &Reference::new(), &inputs).map_err(|error| format!("native: {error}"))?;
+    let expected =
+        run(program, &Expand::new(Reference::new()), &inputs).map_err(|error| format!("native: {error}"))?;
     let found = run(program, &Expand::new(Minimal::new(&[])), &inputs)
         .map_err(|error| format!("expanded: {error}"))?;
     let exact = program.instructions.iter().all(|instruction| EXACT.contains(instruction.op.kind()));

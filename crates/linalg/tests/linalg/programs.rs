@@ -71,7 +71,7 @@ fn programs_with_ops_go_through_text() {
     kiln_linalg::register();
     let program: Program = text.parse().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(program.to_string().parse::<Program>().unwrap(), program);
-    let reference = Reference::new();
+    let reference = Expand::new(Reference::new());
     let x = random(1, &[2, 2]);
     let input = reference.write(x.to_data().unwrap());
     let results = program.run(&reference, [input].into_iter().collect());

@@ -1,8 +1,8 @@
 use super::{outcome, run_on, shaped, t};
 use kiln_ir::{
-    Binary, Collective, CollectiveKind, Custom, CustomOp, DType, Engine, Error, FusedOp, Instruction, Op,
-    OperandType, Operands, Program, ProgramOperand, Reduction, Result, ResultTypes, TensorData, TensorType,
-    Unary, Value, Var, block_on,
+    Binary, Collective, CollectiveKind, Custom, CustomOp, DType, Engine, Error, Expand, FusedOp, Instruction,
+    Op, OperandType, Operands, Program, ProgramOperand, Reduction, Result, ResultTypes, TensorData,
+    TensorType, Unary, Value, Var, block_on,
 };
 use kiln_reference::Reference;
 
@@ -54,7 +54,7 @@ fn custom_ops() {
         assert_eq!(outcome(&double(way), &x).unwrap()[0].as_slice::<f32>().unwrap(), [2.0, 4.0]);
     }
     let error = outcome(&double(Way::None), &x).unwrap_err().to_string();
-    assert!(error.contains("`double` has no kernel"), "{error}");
+    assert!(error.contains("`double`: it has no kernel"), "{error}");
     let error = outcome(&double(Way::WrongType), &x).unwrap_err().to_string();
     assert_eq!(
         error,
@@ -64,7 +64,8 @@ fn custom_ops() {
 
 #[test]
 fn kernels_go_first() {
-    let engine = Reference::new().with_kernel("double", |op, inputs| {
+    let engine = Expand::new(Reference::new());
+    engine.register_kernel("double", |op, inputs| {
         assert!(op.downcast::<Double>().is_some());
         Ok(vec![inputs[0].clone()])
     });
@@ -156,7 +157,12 @@ fn collectives() {
         CollectiveKind::Send { to: 0, tag: 0 },
     ] {
         assert_eq!(outcome(&op(kind, 1), &x).unwrap()[0].as_slice::<f32>().unwrap(), [1.0, 2.0]);
-        assert!(outcome(&op(kind, 2), &x).unwrap_err().to_string().contains("communicates with nobody"));
+        assert!(
+            outcome(&op(kind, 2), &x)
+                .unwrap_err()
+                .to_string()
+                .contains("does not connect a group of 2 members")
+        );
     }
     let receive = CollectiveKind::Recv { from: 0, tag: 0, ty: TensorType::new([1], DType::F32) };
     assert!(outcome(&op(receive, 1), &[]).is_err());

@@ -8,7 +8,9 @@ mod index;
 mod reduce;
 mod view;
 
-use kiln_ir::{Engine, Op, Operand, OperandType, Operands, Result, Scalar, TensorData, block_on, infer};
+use kiln_ir::{
+    Engine, Expand, Op, Operand, OperandType, Operands, Result, Scalar, TensorData, block_on, infer,
+};
 use kiln_reference::Reference;
 
 /// A tensor operand.
@@ -28,10 +30,10 @@ fn n(x: impl Into<Scalar>) -> Operand {
 
 /// All results of an op, or the first error.
 fn outcome(op: &Op, inputs: &[Operand]) -> Result<Vec<TensorData>> {
-    run_on(&Reference::new(), op, inputs)
+    run_on(&Expand::new(Reference::new()), op, inputs)
 }
 
-fn run_on(engine: &Reference, op: &Op, inputs: &[Operand]) -> Result<Vec<TensorData>> {
+fn run_on(engine: &dyn Engine, op: &Op, inputs: &[Operand]) -> Result<Vec<TensorData>> {
     let inputs: Operands = inputs.iter().cloned().collect();
     let types = infer(op, &OperandType::list(&inputs))?;
     let values = engine.execute(op, inputs, &types);

@@ -1,8 +1,8 @@
 //! The engines that are measured.
 
+use crate::engines::reference;
 use kiln_cpu::Cpu;
-use kiln_ir::Engine;
-use kiln_reference::Reference;
+use kiln_ir::{Engine, Expand};
 use std::sync::Arc;
 
 /// An engine that is measured, if this machine has it.
@@ -16,12 +16,12 @@ pub struct Subject {
 
 /// The reference, and the CPU engine with each instruction set.
 pub const SUBJECTS: [Subject; 4] = [
-    Subject { name: "reference", open: || Some(Arc::new(Reference::new())) },
+    Subject { name: "reference", open: || Some(Arc::new(reference())) },
     Subject { name: "cpu scalar", open: || cpu("scalar") },
     Subject { name: "cpu avx2", open: || cpu("avx2") },
     Subject { name: "cpu avx512", open: || cpu("avx512") },
 ];
 
 fn cpu(instructions: &str) -> Option<Arc<dyn Engine>> {
-    Some(Arc::new(Cpu::with_threads(1).with_instructions(instructions)?))
+    Some(Arc::new(Expand::new(Cpu::with_threads(1).with_instructions(instructions)?)))
 }

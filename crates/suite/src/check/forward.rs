@@ -3,10 +3,10 @@
 use super::grad::{Ran, dot, floats, gradients, leaf, loss, projection, run};
 use super::{Given, Outcome, given, guarded, read};
 use crate::case::{Case, Grad};
+use crate::engines::reference;
 use crate::fill::Random;
 use kiln_autodiff::{Autodiff, Checkpointing, Forward};
 use kiln_ir::{Element, Engine, TensorData, TensorType, Value};
-use kiln_reference::Reference;
 use std::sync::Arc;
 
 /// Allowed difference from gradients, of 1 plus the magnitude: both are analytic.
@@ -67,7 +67,7 @@ fn second_order(engine: &Arc<dyn Engine>, case: &Case, list: &[Given]) -> Result
         reverse_over_forward(engine.clone(), case, list)?,
     ];
     let h = 1e-5;
-    let reference = Autodiff::new(Arc::new(Reference::new()), Checkpointing::None);
+    let reference = Autodiff::new(Arc::new(reference()), Checkpointing::None);
     let at = |h: f64| gradients(&reference, case, &moved(case, list, h));
     let (after, before) = (at(h)?, at(-h)?);
     for (name, products) in ["forward over reverse", "reverse over forward"].into_iter().zip(found) {
@@ -119,7 +119,7 @@ fn moved(case: &Case, list: &[Given], h: f64) -> Vec<Given> {
 
 /// The projection of the results on the reference.
 fn projected(case: &Case, list: &[Given]) -> f64 {
-    let reference = Reference::new();
+    let reference = reference();
     let ran = run(&reference, case, list, &|_, data| reference.write(data.clone()));
     let weigh = |(place, value): (usize, Value)| {
         let data = read(&reference, value).expect("the reference computes the case");

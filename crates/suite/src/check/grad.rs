@@ -2,10 +2,10 @@
 
 use super::{Given, Outcome, execute, given, guarded, operands, read};
 use crate::case::{Case, Grad, Input, Layouts};
+use crate::engines::reference;
 use crate::fill::Random;
 use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_ir::{DType, Element, Engine, Operand, Operands, Shape, TensorData, TensorType, Value, Var};
-use kiln_reference::Reference;
 use std::sync::Arc;
 
 /// How many elements of each operand are differentiated by differences; more are sampled.
@@ -62,7 +62,7 @@ fn first_order(
 
 fn second_order(engine: Arc<dyn Engine>, case: &Case, list: &[Given]) -> Result<Outcome, String> {
     let analytic = second_gradients(engine, case, list)?;
-    let layer = Autodiff::new(Arc::new(Reference::new()), Checkpointing::None);
+    let layer = Autodiff::new(Arc::new(reference()), Checkpointing::None);
     let numeric = |list: &[Given]| {
         let gradients = gradients(&layer, case, list)?;
         let weigh = |(place, gradient): (usize, &Option<TensorData>)| match gradient {
@@ -114,7 +114,7 @@ pub(super) struct Ran {
 
 /// The projection of the results on the reference: the function that is differentiated.
 fn projected(case: &Case, list: &[Given]) -> f64 {
-    let reference = Reference::new();
+    let reference = reference();
     let ran = run(&reference, case, list, &|_, data| reference.write(data.clone()));
     let mut sum = 0.0;
     for (place, value) in ran.results.into_iter().enumerate() {

@@ -195,7 +195,8 @@ impl Finder<'_> {
                 chain.from.insert(root);
                 continue;
             }
-            if !is_elementwise(op) || (value != root && !again.views) {
+            let is_computed = is_elementwise(op) && self.limits.kinds.contains(op.kind());
+            if !is_computed || (value != root && !again.views) {
                 return None;
             }
             // Each is gone through once, however often it is used on the way.

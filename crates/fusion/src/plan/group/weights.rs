@@ -5,7 +5,7 @@
 //! in memory.
 
 use super::{Finder, Kind};
-use kiln_ir::{DType, Op, Pattern, Program};
+use kiln_ir::{DType, Op, OpKind, Pattern, Program};
 use kiln_kernel::match_quantized_matmul;
 
 impl Finder<'_> {
@@ -32,7 +32,8 @@ impl Finder<'_> {
     /// The entry that dequantises the right operand of a product of `f32`, of which nobody else sees the floats.
     fn quantized_weights(&self, hero: u32) -> Option<u32> {
         let product = self.graph.entry(hero);
-        if product.op != Op::MatMul || product.results[0].dtype != DType::F32 {
+        let has_kernel = self.limits.kinds.contains(OpKind::Dequantize);
+        if !has_kernel || product.op != Op::MatMul || product.results[0].dtype != DType::F32 {
             return None;
         }
         let [left, right] = self.graph.operands(hero)[..] else { return None };

@@ -1,0 +1,112 @@
+//! How custom ops run: by a registered kernel, an equivalent op, an expansion, or an evaluation on the host.
+
+use super::Expand;
+use crate::{
+    Custom, Engine, Op, OperandType, Operands, Result, TensorData, TensorType, Value, Values,
+    engine::read_now,
+};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use spin::Mutex;
+
+/// A kernel for custom ops that computes with an engine's own values.
+///
+/// It gets the engine that [`Expand`] is around, the op, its operands, and the types that inference gave to the results. A
+/// kernel for one device finds its engine by `find` of [`Engine`].
+pub type CustomKernel = dyn Fn(&dyn Engine, &Custom, Operands, &[TensorType]) -> Result<Values> + Send + Sync;
+
+/// The kernels for custom ops, by the names of the ops.
+#[derive(Default)]
+pub(super) struct Kernels(Mutex<BTreeMap<String, Arc<CustomKernel>>>);
+
+impl Kernels {
+    fn get(&self, name: &str) -> Option<Arc<CustomKernel>> {
+        self.0.lock().get(name).cloned()
+    }
+}
+
+impl Expand {
+    /// Registers a kernel on the host for the custom ops of that name. It replaces the kernel of that name, if there is one,
+    /// and goes before the engine's own kernel, the op's equivalent, its expansion and its evaluation.
+    ///
+    /// The kernel gets the op and its operands as data; a plain number is a tensor without axes. It returns results of the
+    /// types that the op's `infer` gives; other types poison the results.
+    ///
+    /// ```
+    /// # use kiln_ir::{CustomOp, Expand, OperandType, Recorder, Result, ResultTypes};
+    /// let engine = Expand::new(Recorder::new(&[]));
+    /// engine.register_kernel("same", |_, inputs| Ok(inputs.to_vec()));
+    /// ```
+    pub fn register_kernel(
+        &self,
+        name: &str,
+        kernel: impl Fn(&Custom, &[TensorData]) -> Result<Vec<TensorData>> + Send + Sync + 'static,
+    ) {
+        let on_host = move |engine: &dyn Engine, op: &Custom, inputs: Operands, results: &[TensorType]| {
+            let outputs = kernel(op, &on_host(engine, op, inputs)?)?;
+            Ok(written(engine, op.agreed("kernel", outputs, results)?))
+        };
+        self.register_engine_kernel(name, on_host);
+    }
+
+    /// Registers a kernel for the custom ops of that name that computes with the engine's own values, such as one that runs on
+    /// its device. It replaces the kernel of that name, if there is one, and goes before every other way to run the op.
+    ///
+    /// Results of other types than those of the op's `infer` poison the results.
+    pub fn register_engine_kernel(
+        &self,
+        name: &str,
+        kernel: impl Fn(&dyn Engine, &Custom, Operands, &[TensorType]) -> Result<Values> + Send + Sync + 'static,
+    ) {
+        self.kernels.0.lock().insert(name.into(), Arc::new(kernel));
+    }
+
+    /// Runs a custom op on operands without poison: by its registered kernel, else by the engine, its equivalent, its expansion,
+    /// or on the host.
+    pub(super) fn custom(
+        &self,
+        op: &Op,
+        custom: &Custom,
+        inputs: Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
+        let engine = &*self.inner;
+        if let Some(kernel) = self.kernels.get(custom.name()) {
+            let values = kernel(engine, custom, inputs, results)?;
+            custom.agree("kernel", values.iter().map(|value: &Value| *value.ty()), results)?;
+            return Ok(values);
+        }
+        if engine.supports(op, &OperandType::list(&inputs)) {
+            return Ok(engine.execute(op, inputs, results));
+        }
+        if let Some(equivalent) = custom.equivalent_for(&inputs, results) {
+            return Ok(self.execute(&equivalent?, inputs, results));
+        }
+        if let Some(values) = custom.expand_values(self, &inputs, results) {
+            return values;
+        }
+        let missing = self
+            .unsupported(op, &inputs, "it has no kernel, no expansion and no evaluation")
+            .hint("give the op `expand` or `evaluate`, or register a kernel with `Expand::register_kernel`");
+        match custom.evaluate_as(&on_host(engine, custom, inputs)?, results) {
+            Some(outputs) => Ok(written(engine, outputs?)),
+            None => Err(missing),
+        }
+    }
+}
+
+/// Operands as data.
+fn on_host(engine: &dyn Engine, op: &Custom, inputs: Operands) -> Result<Vec<TensorData>> {
+    Custom::on_host(inputs, |value| {
+        read_now(engine.read(value)).unwrap_or_else(|| {
+            let problem = alloc::format!("the operands of `{}` cannot be read without waiting", op.name());
+            Err(crate::Error::unsupported(&engine.caps().name, problem))
+        })
+    })
+}
+
+fn written(engine: &dyn Engine, outputs: Vec<TensorData>) -> Values {
+    outputs.into_iter().map(|data| engine.write(data)).collect()
+}

@@ -1,0 +1,194 @@
+//! Engines that run some ops, some of them under conditions, and the layer that expands the rest.
+
+use kiln_ir::{
+    Binary, BoxFuture, Caps, Collective, CollectiveKind, Custom, CustomOp, DType, DTypeSet, Engine, Expand,
+    FusedOp, Op, OpKind, OpSet, Operand, OperandType, Operands, Recorder, Reduction, Result, ResultTypes,
+    TensorData, TensorType, Unary, Value, Values, block_on, expanding, infer,
+};
+use kiln_reference::Reference;
+use std::sync::{Arc, Mutex};
+
+/// The reference engine without products of `i8`, and with `i64` only as an index. It writes down the ops that it runs.
+struct Picky {
+    inner: Reference,
+    caps: Caps,
+    ran: Mutex<Vec<String>>,
+}
+
+impl Picky {
+    fn new() -> Arc<Picky> {
+        let inner = Reference::new();
+        let dtypes: Vec<DType> = DType::ALL.into_iter().filter(|dtype| *dtype != DType::I64).collect();
+        let native = inner.caps().native.without(&[OpKind::MatMul]);
+        let caps =
+            Caps { name: "picky".into(), dtypes: DTypeSet::of(&dtypes), native, ..inner.caps().clone() };
+        Arc::new(Picky { inner, caps, ran: Mutex::default() })
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.ran.lock().unwrap())
+    }
+}
+
+impl Engine for Picky {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
+        let has = |dtype| {
+            move |operand: &OperandType<'_>| operand.tensor().is_some_and(|ty: &TensorType| ty.dtype == dtype)
+        };
+        let is_by_index = matches!(op, Op::Take { .. } | Op::Gather { .. });
+        self.caps.supports(op, operands)
+            || (*op == Op::MatMul && !operands.iter().any(|ty| has(DType::I8)(ty) || has(DType::I64)(ty)))
+            || (is_by_index && !has(DType::I64)(&operands[0]))
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        assert!(self.supports(op, &OperandType::list(&inputs)), "{} is not supported", op.name());
+        self.ran.lock().unwrap().push(op.name().into());
+        self.inner.execute(op, inputs, results)
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.inner.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        self.inner.read(value)
+    }
+}
+
+fn execute(engine: &dyn Engine, op: &Op, data: &[TensorData]) -> Result<TensorData> {
+    let inputs: Operands = data.iter().map(|data| engine.write(data.clone()).into()).collect();
+    let types = infer(op, &OperandType::list(&inputs))?;
+    block_on(engine.read(engine.execute(op, inputs, &types).remove(0)))
+}
+
+fn matrix(dtype: DType) -> TensorData {
+    TensorData::from([[1.0f32, 2.0], [3.0, 4.0]]).convert(dtype)
+}
+
+#[test]
+fn an_op_runs_for_the_dtypes_that_the_engine_supports_and_expands_for_others() {
+    let picky = Picky::new();
+    let engine = Expand::around(picky.clone());
+    let product = |dtype| execute(&engine, &Op::MatMul, &[matrix(dtype), matrix(dtype)]).unwrap();
+    assert_eq!(product(DType::F32).to_vec::<f32>(), [7.0, 10.0, 15.0, 22.0]);
+    assert_eq!(picky.take(), ["matmul"]);
+    assert_eq!(product(DType::I8).to_vec::<f32>(), [7.0, 10.0, 15.0, 22.0]);
+    let ran = picky.take();
+    assert!(ran.iter().any(|op| op == "mul") && ran.iter().all(|op| op != "matmul"), "{ran:?}");
+}
+
+#[test]
+fn a_dtype_may_be_supported_as_an_index_only() {
+    let picky = Picky::new();
+    let engine = Expand::around(picky.clone());
+    let index = TensorData::from([1i64, 0]);
+    let taken = execute(&engine, &Op::Take { axis: 0 }, &[TensorData::from([5.0f32, 6.0]), index.clone()]);
+    assert_eq!(taken.unwrap().to_vec::<f32>(), [6.0, 5.0]);
+    assert_eq!(picky.take(), ["take"]);
+    let add = Op::Binary(Binary::Add);
+    let error = execute(&engine, &add, &[index.clone(), index.clone()]).unwrap_err().to_string();
+    let expected = "[picky] does not run `add`: i64 is not supported (operands: i64[2] x i64[2])";
+    assert!(error.starts_with(expected), "{error}");
+    // Results count too.
+    let error = execute(&engine, &Op::Cast(DType::I64), &[matrix(DType::F32)]).unwrap_err().to_string();
+    assert!(error.contains("`cast`: i64 is not supported (operands: f32[2, 2])"), "{error}");
+    let [add, take] = [&add, &Op::Take { axis: 0 }].map(|op| {
+        let ty = TensorType::new([2], DType::I64);
+        engine.supports(op, &[OperandType::Tensor(&ty.with_dtype(DType::F32)), OperandType::Tensor(&ty)])
+    });
+    assert!(!add && take);
+}
+
+#[test]
+fn regions_run_as_a_whole_where_the_engine_runs_each_op_in_them() {
+    let picky = Picky::new();
+    let engine = Expand::around(picky.clone());
+    let ty = TensorType::new([2, 2], DType::F32);
+    let region = |product: bool| {
+        let program = Recorder::trace(&[ty], |x| {
+            let x = x[0].exp();
+            vec![if product { x.matmul(&x) } else { &x + &x }]
+        });
+        FusedOp::new(program)
+    };
+    assert_eq!(region(true).kinds(), OpSet::of(&[OpKind::Unary, OpKind::MatMul]));
+    execute(&engine, &Op::Fused(region(false)), &[matrix(DType::F32)]).unwrap();
+    assert_eq!(picky.take(), ["fused"]);
+    execute(&engine, &Op::Fused(region(true)), &[matrix(DType::F32)]).unwrap();
+    assert_eq!(picky.take(), ["exp", "matmul"]);
+    // A region in a region counts.
+    let outer =
+        Recorder::trace(&[ty], |x| vec![x[0].apply(Op::Fused(region(true)), &[]).apply(Op::Copy, &[])]);
+    let kinds = OpSet::of(&[OpKind::Fused, OpKind::Copy, OpKind::Unary, OpKind::MatMul]);
+    assert_eq!(outer.kinds(), kinds);
+}
+
+#[test]
+fn the_layer_supports_what_it_expands() {
+    let engine = Expand::around(Picky::new());
+    let ty = |dtype| TensorType::new([2, 2], dtype);
+    let supports =
+        |op: &Op, ty: TensorType| engine.supports(op, &[OperandType::Tensor(&ty), OperandType::Tensor(&ty)]);
+    assert!(supports(&Op::MatMul, ty(DType::I8)) && supports(&Op::MatMul, ty(DType::F32)));
+    assert!(!supports(&Op::MatMul, ty(DType::I64)));
+    let group = |size| {
+        let kind = CollectiveKind::AllReduce(Reduction::Sum);
+        let op = Op::Collective(Collective { kind, group: 0, rank: 0, size });
+        engine.supports(&op, &[OperandType::Tensor(&ty(DType::F32))])
+    };
+    assert!(group(1) && !group(2));
+}
+
+#[test]
+fn the_layer_is_put_around_an_engine_once() {
+    let engine = expanding(Picky::new());
+    assert!(engine.find::<Picky>().is_some() && engine.find::<Expand>().is_some());
+    assert!(Arc::ptr_eq(&engine, &expanding(engine.clone())));
+    assert_eq!(engine.caps().native, OpSet::ALL);
+}
+
+/// Gives its operand.
+#[derive(Debug)]
+struct Same;
+
+impl CustomOp for Same {
+    fn name(&self) -> &str {
+        "same"
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        Ok(inputs.iter().filter_map(|ty| ty.tensor()).copied().collect())
+    }
+
+    fn equivalent(&self) -> Option<Op> {
+        Some(Op::Copy)
+    }
+}
+
+#[test]
+fn registered_kernels_go_first_and_find_their_engine() {
+    let picky = Picky::new();
+    let engine = Expand::around(picky.clone());
+    let same = || execute(&engine, &Op::Custom(Custom::new(Same)), &[matrix(DType::F32)]);
+    assert_eq!(same().unwrap(), matrix(DType::F32));
+    assert_eq!(picky.take(), ["copy"], "the equivalent runs");
+    engine.register_engine_kernel("same", |engine, _, inputs, results| {
+        assert!(engine.find::<Picky>().is_some());
+        Ok(engine.execute(&Op::Unary(Unary::Neg), inputs, results))
+    });
+    assert_eq!(same().unwrap().to_vec::<f32>(), [-1.0, -2.0, -3.0, -4.0]);
+    engine.register_engine_kernel("same", |engine, _, inputs, _| {
+        let inputs = inputs.into_iter().filter_map(|operand| match operand {
+            Operand::Value(value) => Some(engine.lift(value)),
+            Operand::Scalar(_) => None,
+        });
+        Ok(inputs.chain([engine.write(matrix(DType::I32))]).collect())
+    });
+    let error = same().unwrap_err().to_string();
+    assert!(error.contains("`kernel` gives f32[2, 2], i32[2, 2] instead of f32[2, 2]"), "{error}");
+}
