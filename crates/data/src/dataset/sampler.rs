@@ -2,7 +2,7 @@
 
 use super::Dataset;
 use crate::DataError;
-use crate::random::{Random, Purpose, permutation};
+use crate::random::{Purpose, Random, permutation};
 
 /// How a [`SamplerDataset`] draws: without replacement, every item equally likely, as many draws as there
 /// are items, unless told otherwise.

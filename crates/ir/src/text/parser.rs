@@ -63,7 +63,9 @@ impl<'t> Parser<'t> {
         let results = if nothing { Vec::new() } else { self.definitions()? };
         self.tokens.mark('=')?;
         let place = self.tokens.place;
-        let Token::Word(name) = self.tokens.token else { return Err(self.tokens.unexpected("the name of an op")) };
+        let Token::Word(name) = self.tokens.token else {
+            return Err(self.tokens.unexpected("the name of an op"));
+        };
         self.tokens.advance()?;
         // Results become known after the operands are read: an op cannot use its own.
         let operands = self.operands(slots)?;
@@ -77,7 +79,9 @@ impl<'t> Parser<'t> {
         let mut list = Vec::new();
         loop {
             let place = self.tokens.place;
-            let Token::Slot(slot) = self.tokens.token else { return Err(self.tokens.unexpected("a slot such as `%0`")) };
+            let Token::Slot(slot) = self.tokens.token else {
+                return Err(self.tokens.unexpected("a slot such as `%0`"));
+            };
             self.tokens.advance()?;
             self.tokens.mark(':')?;
             let dtype = self.dtype()?;

@@ -104,7 +104,9 @@ impl Parser<'_> {
 
     fn compute(&mut self) -> Result<Compute> {
         let place = self.tokens.place;
-        let Token::Word(name) = self.tokens.token else { return Err(self.tokens.unexpected("what is computed")) };
+        let Token::Word(name) = self.tokens.token else {
+            return Err(self.tokens.unexpected("what is computed"));
+        };
         self.tokens.advance()?;
         if let Some(function) = Unary::from_name(name) {
             return Ok(Compute::Unary(function, self.value()?));

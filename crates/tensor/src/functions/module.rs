@@ -22,8 +22,8 @@ mod norm;
 mod pool;
 
 pub use crate::any::{
-    AttentionOptions, BagMode, BatchNormOptions, Causal, DeformConvSpec, EmbeddingOptions, InterpolateMode,
-    InterpolateOptions, InterpolateSize, Pooling, RotaryLayout,
+    AttentionOptions, BagMode, BatchNormOptions, BatchStatistics, Causal, DeformConvSpec, EmbeddingOptions,
+    InterpolateMode, InterpolateOptions, InterpolateSize, Pooling, RotaryLayout,
 };
 pub use attention::*;
 pub use conv::*;
