@@ -42,7 +42,7 @@ pub use linalg::{Norm, TensordotAxes};
 pub use loss::{ClassOptions, CtcOptions, Reduction, TripletOptions};
 pub use module::{
     AttentionOptions, BagMode, BatchNormOptions, BatchStatistics, Causal, DeformConvSpec, EmbeddingOptions,
-    InterpolateMode, InterpolateOptions, InterpolateSize, Pooling, RotaryLayout,
+    InterpolateMode, InterpolateOptions, InterpolateSize, RotaryLayout,
 };
 pub use order::Interpolation;
 pub use quantize::{QuantGranularity, QuantMode, QuantParams, QuantRange, QuantScheme, Quantized};

@@ -20,7 +20,6 @@ pub use deform::DeformConvSpec;
 pub use embedding::{BagMode, EmbeddingOptions};
 pub use interpolate::{InterpolateMode, InterpolateOptions, InterpolateSize};
 pub use norm::{BatchNormOptions, BatchStatistics};
-pub use pool::Pooling;
 pub use position::RotaryLayout;
 
 use crate::{AnyTensor, Result, Shape};
