@@ -1,30 +1,20 @@
 //! Random numbers that a seed and the number of a program determine.
 
-use kiln_ir::philox;
+use kiln_ir::philox::{self, Words};
 
 /// A stream of numbers from Philox blocks: counter-based, so that any program can be made again on its own.
 #[derive(Clone, Debug)]
-pub struct Random {
-    key: u64,
-    block: u64,
-    words: [u32; 4],
-    used: usize,
-}
+pub struct Random(Words);
 
 impl Random {
     /// The stream of a program under a seed.
     pub fn new(seed: u64, number: u64) -> Random {
-        Random { key: philox::fold_in(seed, number), block: 0, words: [0; 4], used: 4 }
+        Random(Words::new(philox::fold_in(seed, number), 0))
     }
 
     /// 32 uniform bits.
     pub fn word(&mut self) -> u32 {
-        if self.used == 4 {
-            self.words = philox::block(self.key, self.block);
-            (self.block, self.used) = (self.block + 1, 0);
-        }
-        self.used += 1;
-        self.words[self.used - 1]
+        self.0.word()
     }
 
     /// 64 uniform bits.

@@ -36,7 +36,7 @@ pub mod dataset;
 mod error;
 pub mod idx;
 pub mod loader;
-mod philox;
+mod random;
 pub mod vision;
 
 pub use batcher::Batcher;

@@ -134,7 +134,7 @@ fn epochs_reshuffle_and_repeat_by_seed() {
 }
 
 /// The order is part of what a seed promises: a change here changes every training run. The expected values
-/// come from a separate implementation, in Python, of the papers named in `philox.rs`.
+/// come from a separate implementation, in Python, of the papers named in `random.rs` and `kiln_ir::philox`.
 #[test]
 fn the_order_of_a_seed_is_fixed() {
     let loader = builder().batch_size(10).shuffle(42).build(numbers(10)).unwrap();

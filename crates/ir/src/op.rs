@@ -8,9 +8,13 @@
 mod attributes;
 mod kind;
 mod names;
+mod window;
 
 pub use attributes::*;
 pub use kind::OpKind;
+pub use window::{
+    ConvAttributes, ConvOptions, ConvSpec, PoolAttributes, PoolKind, PoolOptions, PoolSpec, Pooling,
+};
 
 use crate::{Custom, DType, Float8, FusedOp, Real, Shape, TensorType};
 use alloc::vec::Vec;

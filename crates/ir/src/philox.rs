@@ -16,20 +16,28 @@
 //!   A pair `j` takes words `2 (j % 2)` and `2 (j % 2) + 1` of block `j / 2`, for every dtype, and the result is
 //!   rounded to the dtype. Engines without `f64` compute in `f32`, which agrees to rounding.
 
+/// Multipliers of the counter in each round of Philox4x32.
+pub(crate) const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+
+/// Increments of the key from round to round of Philox4x32.
+pub(crate) const INCREMENTS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+
+/// Rounds of both generators.
+pub(crate) const ROUNDS: u32 = 10;
+
 macro_rules! philox {
     ($(#[$doc:meta])* $name:ident, $word:ty, $wide:ty, multipliers $m:expr, increments $w:expr) => {
         $(#[$doc])*
         #[inline]
         pub fn $name(counter: [$word; 4], key: [$word; 2]) -> [$word; 4] {
-            const MULTIPLIERS: [$word; 2] = $m;
-            const INCREMENTS: [$word; 2] = $w;
+            let (multipliers, increments): ([$word; 2], [$word; 2]) = ($m, $w);
             let halves = |product: $wide| ((product >> <$word>::BITS) as $word, product as $word);
             let (mut c, mut k) = (counter, key);
-            for _ in 0..10 {
-                let (a_high, a_low) = halves(c[0] as $wide * MULTIPLIERS[0] as $wide);
-                let (b_high, b_low) = halves(c[2] as $wide * MULTIPLIERS[1] as $wide);
+            for _ in 0..ROUNDS {
+                let (a_high, a_low) = halves(c[0] as $wide * multipliers[0] as $wide);
+                let (b_high, b_low) = halves(c[2] as $wide * multipliers[1] as $wide);
                 c = [b_high ^ c[1] ^ k[0], b_low, a_high ^ c[3] ^ k[1], a_low];
-                k = [k[0].wrapping_add(INCREMENTS[0]), k[1].wrapping_add(INCREMENTS[1])];
+                k = [k[0].wrapping_add(increments[0]), k[1].wrapping_add(increments[1])];
             }
             c
         }
@@ -39,8 +47,8 @@ macro_rules! philox {
 philox! {
     /// One block of Philox4x32-10: ten rounds over a counter and a key.
     philox4x32, u32, u64,
-    multipliers [0xD251_1F53, 0xCD9E_8D57],
-    increments [0x9E37_79B9, 0xBB67_AE85]
+    multipliers MULTIPLIERS,
+    increments INCREMENTS
 }
 
 philox! {
@@ -55,14 +63,50 @@ philox! {
 /// Block number `block` of the stream of a 64-bit key.
 #[inline]
 pub fn block(key: u64, block: u64) -> [u32; 4] {
-    philox4x32([block as u32, (block >> 32) as u32, 0, 0], [key as u32, (key >> 32) as u32])
+    let [low, high] = halves(block);
+    philox4x32([low, high, 0, 0], halves(key))
 }
 
 /// A new key from a key and a number: streams of different numbers are independent.
 pub fn fold_in(key: u64, number: u64) -> u64 {
-    let counter = [number as u32, (number >> 32) as u32, 0x6B65_7973, 1];
-    let [low, high, ..] = philox4x32(counter, [key as u32, (key >> 32) as u32]);
+    let [low, high] = halves(number);
+    let [low, high, ..] = philox4x32([low, high, 0x6B65_7973, 1], halves(key));
     u64::from(low) | u64::from(high) << 32
+}
+
+/// The words of Philox4x32-10 in sequence: counter `[b, b >> 32, s, s >> 32]` for block `b` of stream `s`. Each pair of key
+/// and stream is a sequence of its own; stream 0 consists of the blocks of [`block`].
+#[derive(Clone, Debug)]
+pub struct Words {
+    key: [u32; 2],
+    stream: [u32; 2],
+    block: u64,
+    words: [u32; 4],
+    used: usize,
+}
+
+impl Words {
+    /// The sequence of a key and a stream, from its first word on.
+    pub fn new(key: u64, stream: u64) -> Words {
+        Words { key: halves(key), stream: halves(stream), block: 0, words: [0; 4], used: 4 }
+    }
+
+    /// The next 32 uniform bits.
+    pub fn word(&mut self) -> u32 {
+        if self.used == self.words.len() {
+            let ([b0, b1], [s0, s1]) = (halves(self.block), self.stream);
+            self.words = philox4x32([b0, b1, s0, s1], self.key);
+            (self.block, self.used) = (self.block.wrapping_add(1), 0);
+        }
+        self.used += 1;
+        self.words[self.used - 1]
+    }
+}
+
+/// The low and the high word.
+#[inline]
+fn halves(number: u64) -> [u32; 2] {
+    [number as u32, (number >> 32) as u32]
 }
 
 #[cfg(test)]
@@ -81,6 +125,14 @@ mod tests {
             philox4x32([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344], [0xa409_3822, 0x299f_31d0]),
             [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
         );
+    }
+
+    #[test]
+    fn sequences_are_blocks_in_order() {
+        let mut words = Words::new(7 << 40 | 3, 0);
+        let drawn: [u32; 8] = core::array::from_fn(|_| words.word());
+        assert_eq!([block(7 << 40 | 3, 0), block(7 << 40 | 3, 1)].as_flattened(), drawn);
+        assert_eq!(Words::new(1, 2 << 32 | 5).word(), philox4x32([0, 0, 5, 2], [1, 0])[0]);
     }
 
     #[test]

@@ -22,7 +22,7 @@
 mod attribute;
 mod build;
 mod describe;
-mod lexer;
+pub mod lexer;
 mod parser;
 
 use crate::{Error, Instruction, Op, Program, ProgramOperand, Result, TensorType};
@@ -119,7 +119,7 @@ fn write_operands(f: &mut fmt::Formatter<'_>, operands: &[ProgramOperand]) -> fm
         f.write_str(if i == 0 { " " } else { ", " })?;
         match operand {
             ProgramOperand::Slot(slot) => write!(f, "%{slot}")?,
-            ProgramOperand::Scalar(scalar) => attribute::write_scalar(f, *scalar)?,
+            ProgramOperand::Scalar(scalar) => lexer::write_scalar(f, *scalar)?,
         }
     }
     Ok(())

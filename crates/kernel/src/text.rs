@@ -21,13 +21,13 @@
 //! `Display` prints a [`Kernel`] or a [`Launch`]; `FromStr` reads it back as it was. Reading checks the form only;
 //! [`verify`](crate::verify()) checks the meaning.
 
-mod lexer;
 mod parser;
 
 use crate::{Axis, Compute, Hero, Kernel, Launch, Param, ParamKind, StrideClass};
 use core::fmt;
 use core::str::FromStr;
-use kiln_ir::{Error, Result, Scalar};
+use kiln_ir::text::lexer::write_scalar;
+use kiln_ir::{Error, Result};
 
 /// The longest text that is read, in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -134,15 +134,6 @@ fn list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, entries: impl Iterator<Item
         write!(f, "{}{entry}", if i == 0 { "" } else { ", " })?;
     }
     f.write_str("]")
-}
-
-/// A NaN other than the usual one is written with its bits, `nan_fff8000000000000`.
-fn write_scalar(f: &mut fmt::Formatter<'_>, scalar: Scalar) -> fmt::Result {
-    match scalar {
-        Scalar::Float(x) if x.to_bits() == f64::NAN.to_bits() => f.write_str("nan"),
-        Scalar::Float(x) if x.is_nan() => write!(f, "nan_{:016x}", x.to_bits()),
-        Scalar::Float(_) | Scalar::Int(_) | Scalar::UInt(_) | Scalar::Bool(_) => write!(f, "{scalar}"),
-    }
 }
 
 impl FromStr for Kernel {

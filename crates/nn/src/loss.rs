@@ -6,28 +6,10 @@ mod mse;
 pub use cross_entropy::{CrossEntropyLoss, CrossEntropyLossConfig};
 pub use mse::MseLoss;
 
-use crate::{Config, plain_data};
+pub use kiln_tensor::loss::Reduction;
 
-/// How the losses of the elements of a batch become one.
-#[derive(Config, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reduction {
-    /// Their mean.
-    #[default]
-    Mean,
-    /// Their sum.
-    Sum,
-    /// Each for itself, in row-major order.
-    None,
-}
+use crate::{Config, plain_data};
 
 plain_data!(Reduction);
 
-impl From<Reduction> for kiln_tensor::loss::Reduction {
-    fn from(reduction: Reduction) -> kiln_tensor::loss::Reduction {
-        match reduction {
-            Reduction::Mean => kiln_tensor::loss::Reduction::Mean,
-            Reduction::Sum => kiln_tensor::loss::Reduction::Sum,
-            Reduction::None => kiln_tensor::loss::Reduction::None,
-        }
-    }
-}
+impl Config for Reduction {}

@@ -12,7 +12,6 @@ mod visitors;
 
 pub use functional::{NamedTensors, buffers, trainable_parameters, with_parameters};
 pub use gradients::GradientsParams;
-pub(crate) use parameter::detached;
 pub use parameter::{Param, ParamId, RunningState};
 pub use path::Path;
 pub use table::LayerTable;

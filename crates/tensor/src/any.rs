@@ -41,8 +41,8 @@ pub use index::ScatterReduction;
 pub use linalg::{Norm, TensordotAxes};
 pub use loss::{ClassOptions, CtcOptions, Reduction, TripletOptions};
 pub use module::{
-    AttentionOptions, BagMode, BatchNormOptions, Causal, DeformConvSpec, EmbeddingOptions, InterpolateMode,
-    InterpolateOptions, InterpolateSize, Pooling, RotaryLayout,
+    AttentionOptions, BagMode, BatchNormOptions, BatchStatistics, Causal, DeformConvSpec, EmbeddingOptions,
+    InterpolateMode, InterpolateOptions, InterpolateSize, RotaryLayout,
 };
 pub use order::Interpolation;
 pub use quantize::{QuantGranularity, QuantMode, QuantParams, QuantRange, QuantScheme, Quantized};

@@ -2,7 +2,7 @@
 
 use super::Dataset;
 use crate::DataError;
-use crate::philox::{Philox, Purpose, permutation};
+use crate::random::{Purpose, Random, permutation};
 
 /// How a [`SamplerDataset`] draws: without replacement, every item equally likely, as many draws as there
 /// are items, unless told otherwise.
@@ -112,7 +112,7 @@ fn draw(len: usize, sampling: Sampling) -> Result<Vec<usize>, DataError> {
         }
         (false, Some(weights)) => weighted_without_replacement(&weights, size, seed),
         (true, None) => {
-            let mut random = Philox::new(seed, Purpose::Sample);
+            let mut random = Random::new(seed, Purpose::Sample);
             (0..size).map(|_| random.below(len as u64) as usize).collect()
         }
         (true, Some(weights)) => weighted_with_replacement(&weights, size, seed),
@@ -147,7 +147,7 @@ fn weighted_with_replacement(weights: &[f64], size: usize, seed: u64) -> Vec<usi
             (index, sum)
         })
         .unzip();
-    let mut random = Philox::new(seed, Purpose::Sample);
+    let mut random = Random::new(seed, Purpose::Sample);
     let pick = |_| {
         let point = random.unit() * sum;
         // The product may round up to the sum itself, past every end.
@@ -161,7 +161,7 @@ fn weighted_with_replacement(weights: &[f64], size: usize, seed: u64) -> Vec<usi
 /// Source: P. S. Efraimidis, P. G. Spirakis, "Weighted random sampling with a reservoir", Information
 /// Processing Letters 97(5), 2006; the logarithm of their key, which cannot underflow.
 fn weighted_without_replacement(weights: &[f64], size: usize, seed: u64) -> Vec<usize> {
-    let mut random = Philox::new(seed, Purpose::Sample);
+    let mut random = Random::new(seed, Purpose::Sample);
     let mut keyed: Vec<(f64, usize)> = weights
         .iter()
         .enumerate()

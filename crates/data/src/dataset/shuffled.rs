@@ -1,7 +1,7 @@
 //! A dataset in a random order.
 
 use super::Dataset;
-use crate::philox::{Purpose, permutation};
+use crate::random::{Purpose, permutation};
 
 /// Another dataset's items in a random order, fixed by a seed.
 ///

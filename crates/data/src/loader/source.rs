@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Options;
-use crate::philox::{Purpose, permutation};
+use crate::random::{Purpose, permutation};
 use crate::{Batcher, DataError, Dataset};
 
 /// A dataset and a batcher with the item type forgotten.

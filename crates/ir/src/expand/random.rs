@@ -1,12 +1,9 @@
 //! Random numbers, by the generator and layout of [`philox`](crate::philox).
 
 use super::narrow;
+use crate::philox::{INCREMENTS, MULTIPLIERS, ROUNDS};
 use crate::{Binary, DType, Engine, RandomKind, TensorType, Var};
 use alloc::vec::Vec;
-
-const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-const ROUNDS: u32 = 10;
 
 pub(super) fn random<'e>(
     engine: &'e dyn Engine,
@@ -35,14 +32,14 @@ fn round_keys<'e>(key: &Var<'e>) -> Vec<[Var<'e>; 2]> {
         let half = |shift: usize| shifted(key, shift).cast(DType::U32);
         let halves = [half(0), half(32)];
         let round = |round: u32, half: usize| {
-            let step = key.scalar(WEYL[half].wrapping_mul(round));
+            let step = key.scalar(INCREMENTS[half].wrapping_mul(round));
             if round == 0 { halves[half].clone() } else { halves[half].binary(Binary::Add, &step) }
         };
         return (0..ROUNDS).map(|r| [round(r, 0), round(r, 1)]).collect();
     };
     let halves = [scalar.to_u64() as u32, (scalar.to_u64() >> 32) as u32];
     let round =
-        |round: u32, half: usize| key.scalar(halves[half].wrapping_add(WEYL[half].wrapping_mul(round)));
+        |round: u32, half: usize| key.scalar(halves[half].wrapping_add(INCREMENTS[half].wrapping_mul(round)));
     (0..ROUNDS).map(|r| [round(r, 0), round(r, 1)]).collect()
 }
 

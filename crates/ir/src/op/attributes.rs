@@ -416,31 +416,6 @@ impl PadAxis {
     }
 }
 
-/// The attributes of a convolution; each list has one entry per axis of space.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ConvSpec {
-    /// Distance between neighbouring positions of the kernel. At least 1.
-    pub stride: Vec<usize>,
-    /// Zeros before and after each axis.
-    pub padding: Vec<(usize, usize)>,
-    /// Distance between neighbouring elements of the kernel. At least 1.
-    pub dilation: Vec<usize>,
-    /// Into how many independent groups the channels are split. At least 1.
-    pub groups: usize,
-}
-
-impl ConvSpec {
-    /// Stride 1, no padding, dilation 1, one group, over `axes` axes of space.
-    pub fn new(axes: usize) -> ConvSpec {
-        ConvSpec {
-            stride: alloc::vec![1; axes],
-            padding: alloc::vec![(0, 0); axes],
-            dilation: alloc::vec![1; axes],
-            groups: 1,
-        }
-    }
-}
-
 /// Which of the three maps of a convolution.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ConvPass {
@@ -456,53 +431,6 @@ pub enum ConvPass {
         /// The lengths of the axes of space of `w`.
         size: Vec<usize>,
     },
-}
-
-/// What pooling computes of each window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum PoolKind {
-    /// The greatest element; padding never wins. NaN wins.
-    Max,
-    /// The mean.
-    Average {
-        /// Whether padding counts in the divisor.
-        include_padding: bool,
-    },
-}
-
-/// The attributes of pooling; each list has one entry per pooled axis.
-///
-/// The output has `(length + low + high + overhang - dilation * (window - 1) - 1) / stride + 1` elements along an
-/// axis. Every window must contain at least one element of the operand.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct PoolSpec {
-    /// What is computed.
-    pub kind: PoolKind,
-    /// Elements per window.
-    pub window: Vec<usize>,
-    /// Distance between neighbouring windows. At least 1.
-    pub stride: Vec<usize>,
-    /// Elements before and after each axis.
-    pub padding: Vec<(usize, usize)>,
-    /// Further elements after each axis, which never count in the divisor of an average: what rounding the
-    /// number of windows up (`ceil_mode`) needs.
-    pub overhang: Vec<usize>,
-    /// Distance between neighbouring elements of a window. At least 1; 1 for averages.
-    pub dilation: Vec<usize>,
-}
-
-impl PoolSpec {
-    /// Windows side by side without padding: the stride equals the window.
-    pub fn new(kind: PoolKind, window: &[usize]) -> PoolSpec {
-        PoolSpec {
-            kind,
-            window: window.to_vec(),
-            stride: window.to_vec(),
-            padding: alloc::vec![(0, 0); window.len()],
-            overhang: alloc::vec![0; window.len()],
-            dilation: alloc::vec![1; window.len()],
-        }
-    }
 }
 
 /// The attributes of attention.

@@ -1,5 +1,6 @@
 //! Attributes as the text form knows them: keys and values.
 
+use super::lexer::write_scalar;
 use super::write_program;
 use crate::{Program, Scalar, TensorType};
 use alloc::string::String;
@@ -70,15 +71,6 @@ fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
         }
     }
     f.write_str("\"")
-}
-
-/// A number. A NaN other than the usual one is written with its bits, `nan_fff8000000000000`.
-pub(super) fn write_scalar(f: &mut fmt::Formatter<'_>, scalar: Scalar) -> fmt::Result {
-    match scalar {
-        Scalar::Float(x) if x.to_bits() == f64::NAN.to_bits() => f.write_str("nan"),
-        Scalar::Float(x) if x.is_nan() => write!(f, "nan_{:016x}", x.to_bits()),
-        Scalar::Float(_) | Scalar::Int(_) | Scalar::UInt(_) | Scalar::Bool(_) => write!(f, "{scalar}"),
-    }
 }
 
 pub(super) fn indented(f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {

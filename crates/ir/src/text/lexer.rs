@@ -1,14 +1,15 @@
-//! From characters to tokens.
+//! From characters to tokens: the lexer of every text form, of programs here and of kernels in `kiln-kernel`.
 
 use crate::{Error, Result, Scalar};
 use alloc::format;
 use alloc::string::String;
+use core::fmt;
 use core::iter::Peekable;
 use core::str::CharIndices;
 
-/// What the text is made of.
+/// An element of a text.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token<'t> {
+pub enum Token<'t> {
     /// `%3`.
     Slot(u64),
     /// A name.
@@ -25,31 +26,123 @@ pub(super) enum Token<'t> {
 
 /// A place in the text; both count from 1.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) line: usize,
-    pub(super) column: usize,
+pub struct Place {
+    /// The number of the line.
+    pub line: usize,
+    /// The number of the character in its line.
+    pub column: usize,
 }
 
 impl Place {
-    pub(super) fn error(self, problem: impl Into<String>) -> Error {
+    /// A parse error at this place.
+    pub fn error(self, problem: impl Into<String>) -> Error {
         Error::parse(self.line, self.column, problem)
     }
 }
 
+/// The tokens of a text, with one token of look-ahead.
 #[derive(Clone)]
-pub(super) struct Lexer<'t> {
+pub struct Tokens<'t> {
+    /// The next token.
+    pub token: Token<'t>,
+    /// The start of the next token.
+    pub place: Place,
+    lexer: Lexer<'t>,
+}
+
+impl<'t> Tokens<'t> {
+    /// The tokens of a text of at most `longest` bytes.
+    ///
+    /// # Errors
+    /// When the text is longer, or its first token is none.
+    pub fn new(text: &'t str, longest: usize) -> Result<Tokens<'t>> {
+        let start = Place { line: 1, column: 1 };
+        if text.len() > longest {
+            return Err(start.error(format!("the text has {} bytes; at most {longest} are read", text.len())));
+        }
+        let mut lexer = Lexer { text, chars: text.char_indices().peekable(), place: start };
+        let (token, place) = lexer.next()?;
+        Ok(Tokens { token, place, lexer })
+    }
+
+    /// Skips the next token.
+    ///
+    /// # Errors
+    /// When no token follows it.
+    pub fn advance(&mut self) -> Result<()> {
+        (self.token, self.place) = self.lexer.next()?;
+        Ok(())
+    }
+
+    /// Whether a mark follows the next token.
+    pub fn then(&self, mark: char) -> bool {
+        matches!(self.lexer.clone().next(), Ok((Token::Mark(found), _)) if found == mark)
+    }
+
+    /// Skips an optional mark, and returns whether it was there.
+    ///
+    /// # Errors
+    /// As [`advance`](Tokens::advance).
+    pub fn accept(&mut self, mark: char) -> Result<bool> {
+        let here = self.token == Token::Mark(mark);
+        if here {
+            self.advance()?;
+        }
+        Ok(here)
+    }
+
+    /// Skips a required mark.
+    ///
+    /// # Errors
+    /// When the next token is another, and as [`advance`](Tokens::advance).
+    pub fn mark(&mut self, mark: char) -> Result<()> {
+        if self.accept(mark)? { Ok(()) } else { Err(self.unexpected(&format!("`{mark}`"))) }
+    }
+
+    /// Skips a required word.
+    ///
+    /// # Errors
+    /// As [`mark`](Tokens::mark).
+    pub fn keyword(&mut self, word: &str) -> Result<()> {
+        if self.token == Token::Word(word) {
+            self.advance()
+        } else {
+            Err(self.unexpected(&format!("`{word}`")))
+        }
+    }
+
+    /// `result`, if the text ends here.
+    ///
+    /// # Errors
+    /// When a token follows.
+    pub fn end<T>(&self, result: T) -> Result<T> {
+        if self.token == Token::End { Ok(result) } else { Err(self.unexpected("the end of the text")) }
+    }
+
+    /// The error at the next token: something else was wanted.
+    pub fn unexpected(&self, wanted: &str) -> Error {
+        let found: String = match &self.token {
+            Token::Slot(slot) => format!("`%{slot}`"),
+            Token::Word(word) => format!("`{}`", word.chars().take(40).collect::<String>()),
+            Token::Number(scalar) => format!("the number {scalar}"),
+            Token::Text(_) => "a text in quotes".into(),
+            Token::Mark(mark) => format!("`{mark}`"),
+            Token::End => "the end of the text".into(),
+        };
+        self.place.error(format!("expected {wanted}, found {found}"))
+    }
+}
+
+#[derive(Clone)]
+struct Lexer<'t> {
     text: &'t str,
     chars: Peekable<CharIndices<'t>>,
     place: Place,
 }
 
 impl<'t> Lexer<'t> {
-    pub(super) fn new(text: &'t str) -> Lexer<'t> {
-        Lexer { text, chars: text.char_indices().peekable(), place: Place { line: 1, column: 1 } }
-    }
-
     /// The next token and where it starts.
-    pub(super) fn next(&mut self) -> Result<(Token<'t>, Place)> {
+    fn next(&mut self) -> Result<(Token<'t>, Place)> {
         self.skip_blanks();
         let place = self.place;
         let token = match self.peek() {
@@ -184,8 +277,8 @@ fn scalar(text: &str) -> Option<Scalar> {
     x.is_finite().then_some(Scalar::Float(x))
 }
 
-/// The number that a word stands for.
-pub(super) fn word_scalar(word: &str) -> Option<Scalar> {
+/// The number that a word stands for: `true`, `false`, `inf`, `nan`, or `nan_` and the bits of a NaN.
+pub fn word_scalar(word: &str) -> Option<Scalar> {
     match word {
         "true" => Some(Scalar::Bool(true)),
         "false" => Some(Scalar::Bool(false)),
@@ -196,5 +289,14 @@ pub(super) fn word_scalar(word: &str) -> Option<Scalar> {
             let x = f64::from_bits(u64::from_str_radix(bits, 16).ok()?);
             x.is_nan().then_some(Scalar::Float(x))
         }
+    }
+}
+
+/// Writes a number so that it reads back as it was. A NaN other than the usual one is written with its bits, `nan_fff8000000000000`.
+pub fn write_scalar(f: &mut fmt::Formatter<'_>, scalar: Scalar) -> fmt::Result {
+    match scalar {
+        Scalar::Float(x) if x.to_bits() == f64::NAN.to_bits() => f.write_str("nan"),
+        Scalar::Float(x) if x.is_nan() => write!(f, "nan_{:016x}", x.to_bits()),
+        Scalar::Float(_) | Scalar::Int(_) | Scalar::UInt(_) | Scalar::Bool(_) => write!(f, "{scalar}"),
     }
 }

@@ -2,34 +2,24 @@
 
 use super::attribute::Attribute;
 use super::build::{Given, build};
-use super::lexer::{Lexer, Place, Token, word_scalar};
+use super::lexer::{Place, Token, Tokens, word_scalar};
 use super::{MAX_NESTING, MAX_OPERANDS, MAX_TEXT};
 use crate::{DType, Instruction, MAX_RANK, Program, ProgramOperand, Result, Scalar, Shape, TensorType};
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The longest list of an attribute.
 const MAX_LIST: usize = 64;
 
 pub(super) fn parse(text: &str) -> Result<Program> {
-    if text.len() > MAX_TEXT {
-        let problem = format!("the text has {} bytes; at most {MAX_TEXT} are read", text.len());
-        return Err(Place { line: 1, column: 1 }.error(problem));
-    }
-    let mut lexer = Lexer::new(text);
-    let (token, place) = lexer.next()?;
-    let mut parser = Parser { lexer, token, place, depth: 0 };
+    let mut parser = Parser { tokens: Tokens::new(text, MAX_TEXT)?, depth: 0 };
     let program = parser.program()?;
-    if parser.token == Token::End { Ok(program) } else { Err(parser.unexpected("the end of the text")) }
+    parser.tokens.end(program)
 }
 
 struct Parser<'t> {
-    lexer: Lexer<'t>,
-    /// The token that comes next, and where it starts.
-    token: Token<'t>,
-    place: Place,
+    tokens: Tokens<'t>,
     /// How many programs and lists are open.
     depth: usize,
 }
@@ -47,34 +37,36 @@ struct Definition {
 impl<'t> Parser<'t> {
     fn program(&mut self) -> Result<Program> {
         self.deeper()?;
-        self.keyword("program")?;
+        self.tokens.keyword("program")?;
         let mut slots = Slots::new();
         let mut program = Program::default();
-        self.mark('(')?;
-        if self.token != Token::Mark(')') {
+        self.tokens.mark('(')?;
+        if self.tokens.token != Token::Mark(')') {
             let inputs = self.definitions()?;
             program.inputs = define(&mut slots, inputs)?;
         }
-        self.mark(')')?;
-        self.mark('{')?;
-        while self.token != Token::Word("return") {
+        self.tokens.mark(')')?;
+        self.tokens.mark('{')?;
+        while self.tokens.token != Token::Word("return") {
             let instruction = self.instruction(&mut slots)?;
             program.instructions.push(instruction);
         }
-        self.advance()?;
+        self.tokens.advance()?;
         program.outputs = self.operands(&slots)?;
-        self.mark('}')?;
+        self.tokens.mark('}')?;
         self.depth -= 1;
         Ok(program)
     }
 
     fn instruction(&mut self, slots: &mut Slots) -> Result<Instruction> {
-        let nothing = self.token == Token::Mark('=');
+        let nothing = self.tokens.token == Token::Mark('=');
         let results = if nothing { Vec::new() } else { self.definitions()? };
-        self.mark('=')?;
-        let place = self.place;
-        let Token::Word(name) = self.token else { return Err(self.unexpected("the name of an op")) };
-        self.advance()?;
+        self.tokens.mark('=')?;
+        let place = self.tokens.place;
+        let Token::Word(name) = self.tokens.token else {
+            return Err(self.tokens.unexpected("the name of an op"));
+        };
+        self.tokens.advance()?;
         // Results become known after the operands are read: an op cannot use its own.
         let operands = self.operands(slots)?;
         let attributes = self.attributes()?;
@@ -86,16 +78,18 @@ impl<'t> Parser<'t> {
     fn definitions(&mut self) -> Result<Vec<Definition>> {
         let mut list = Vec::new();
         loop {
-            let place = self.place;
-            let Token::Slot(slot) = self.token else { return Err(self.unexpected("a slot such as `%0`")) };
-            self.advance()?;
-            self.mark(':')?;
+            let place = self.tokens.place;
+            let Token::Slot(slot) = self.tokens.token else {
+                return Err(self.tokens.unexpected("a slot such as `%0`"));
+            };
+            self.tokens.advance()?;
+            self.tokens.mark(':')?;
             let dtype = self.dtype()?;
             list.push(Definition { slot, place, ty: self.tensor_type(dtype)? });
             if list.len() > MAX_OPERANDS {
                 return Err(place.error(format!("more than {MAX_OPERANDS} slots at once")));
             }
-            if !self.accept(',')? {
+            if !self.tokens.accept(',')? {
                 return Ok(list);
             }
         }
@@ -107,25 +101,25 @@ impl<'t> Parser<'t> {
             return Ok(list);
         }
         loop {
-            let operand = match &self.token {
+            let operand = match &self.tokens.token {
                 Token::Slot(slot) => match slots.get(slot) {
                     Some(&slot) => ProgramOperand::Slot(slot),
-                    None => return Err(self.place.error(format!("%{slot} is not defined above"))),
+                    None => return Err(self.tokens.place.error(format!("%{slot} is not defined above"))),
                 },
                 Token::Number(scalar) => ProgramOperand::Scalar(*scalar),
                 Token::Word(word) if word_scalar(word).is_some() => {
                     ProgramOperand::Scalar(word_scalar(word).unwrap_or(Scalar::Int(0)))
                 }
                 Token::Word(_) | Token::Text(_) | Token::Mark(_) | Token::End => {
-                    return Err(self.unexpected("a slot or a number"));
+                    return Err(self.tokens.unexpected("a slot or a number"));
                 }
             };
-            self.advance()?;
+            self.tokens.advance()?;
             list.push(operand);
             if list.len() > MAX_OPERANDS {
-                return Err(self.place.error(format!("more than {MAX_OPERANDS} operands")));
+                return Err(self.tokens.place.error(format!("more than {MAX_OPERANDS} operands")));
             }
-            if !self.accept(',')? {
+            if !self.tokens.accept(',')? {
                 return Ok(list);
             }
         }
@@ -133,8 +127,8 @@ impl<'t> Parser<'t> {
 
     /// Whether an operand comes next, and not the slot that the next instruction defines.
     fn at_operand(&self) -> bool {
-        match &self.token {
-            Token::Slot(_) => !matches!(self.lexer.clone().next(), Ok((Token::Mark(':'), _))),
+        match &self.tokens.token {
+            Token::Slot(_) => !self.tokens.then(':'),
             Token::Word(word) => word_scalar(word).is_some(),
             Token::Number(_) => true,
             Token::Text(_) | Token::Mark(_) | Token::End => false,
@@ -143,38 +137,38 @@ impl<'t> Parser<'t> {
 
     fn attributes(&mut self) -> Result<Vec<(&'t str, Attribute, Place)>> {
         let mut list: Vec<(&'t str, Attribute, Place)> = Vec::new();
-        if !self.accept('{')? {
+        if !self.tokens.accept('{')? {
             return Ok(list);
         }
         loop {
-            let place = self.place;
-            let Token::Word(key) = self.token else {
-                return Err(self.unexpected("the name of an attribute"));
+            let place = self.tokens.place;
+            let Token::Word(key) = self.tokens.token else {
+                return Err(self.tokens.unexpected("the name of an attribute"));
             };
             if list.iter().any(|(other, ..)| *other == key) {
                 return Err(place.error(format!("the attribute `{key}` is given twice")));
             }
-            self.advance()?;
-            self.mark('=')?;
+            self.tokens.advance()?;
+            self.tokens.mark('=')?;
             list.push((key, self.attribute()?, place));
             if list.len() > MAX_LIST {
                 return Err(place.error(format!("more than {MAX_LIST} attributes")));
             }
-            if !self.accept(',')? {
-                self.mark('}')?;
+            if !self.tokens.accept(',')? {
+                self.tokens.mark('}')?;
                 return Ok(list);
             }
         }
     }
 
     fn attribute(&mut self) -> Result<Attribute> {
-        let attribute = match &self.token {
+        let attribute = match &self.tokens.token {
             Token::Mark('[') => return self.list(),
             Token::Word("program") => return Ok(Attribute::Program(self.program()?.into())),
             Token::Word(word) => {
                 let word = *word;
-                self.advance()?;
-                return match (DType::from_name(word), &self.token) {
+                self.tokens.advance()?;
+                return match (DType::from_name(word), &self.tokens.token) {
                     (Some(dtype), Token::Mark('[')) => Ok(Attribute::Type(self.tensor_type(dtype)?)),
                     _ => {
                         Ok(word_scalar(word).map_or_else(|| Attribute::Word(word.into()), Attribute::Number))
@@ -183,46 +177,46 @@ impl<'t> Parser<'t> {
             }
             Token::Number(scalar) => Attribute::Number(*scalar),
             Token::Text(text) => Attribute::Text(text.clone()),
-            Token::Slot(_) | Token::Mark(_) | Token::End => return Err(self.unexpected("a value")),
+            Token::Slot(_) | Token::Mark(_) | Token::End => return Err(self.tokens.unexpected("a value")),
         };
-        self.advance()?;
+        self.tokens.advance()?;
         Ok(attribute)
     }
 
     fn list(&mut self) -> Result<Attribute> {
         self.deeper()?;
-        self.mark('[')?;
+        self.tokens.mark('[')?;
         let mut list = Vec::new();
-        while self.token != Token::Mark(']') {
+        while self.tokens.token != Token::Mark(']') {
             list.push(self.attribute()?);
             if list.len() > MAX_LIST {
-                return Err(self.place.error(format!("a list of more than {MAX_LIST} entries")));
+                return Err(self.tokens.place.error(format!("a list of more than {MAX_LIST} entries")));
             }
-            if !self.accept(',')? {
+            if !self.tokens.accept(',')? {
                 break;
             }
         }
-        self.mark(']')?;
+        self.tokens.mark(']')?;
         self.depth -= 1;
         Ok(Attribute::List(list))
     }
 
     fn dtype(&mut self) -> Result<DType> {
-        let dtype = match &self.token {
+        let dtype = match &self.tokens.token {
             Token::Word(word) => DType::from_name(word),
             Token::Slot(_) | Token::Number(_) | Token::Text(_) | Token::Mark(_) | Token::End => None,
         };
-        let dtype = dtype.ok_or_else(|| self.unexpected("a type such as `f32[2, 3]`"))?;
-        self.advance()?;
+        let dtype = dtype.ok_or_else(|| self.tokens.unexpected("a type such as `f32[2, 3]`"))?;
+        self.tokens.advance()?;
         Ok(dtype)
     }
 
     /// The lengths that follow a dtype.
     fn tensor_type(&mut self, dtype: DType) -> Result<TensorType> {
-        self.mark('[')?;
+        self.tokens.mark('[')?;
         let mut lengths = Vec::new();
-        while self.token != Token::Mark(']') {
-            let length = match &self.token {
+        while self.tokens.token != Token::Mark(']') {
+            let length = match &self.tokens.token {
                 Token::Number(Scalar::Int(n)) => usize::try_from(*n).ok(),
                 Token::Number(Scalar::UInt(n)) => usize::try_from(*n).ok(),
                 Token::Number(_)
@@ -232,64 +226,25 @@ impl<'t> Parser<'t> {
                 | Token::Mark(_)
                 | Token::End => None,
             };
-            lengths.push(length.ok_or_else(|| self.unexpected("the length of an axis"))?);
+            lengths.push(length.ok_or_else(|| self.tokens.unexpected("the length of an axis"))?);
             if lengths.len() > MAX_RANK {
-                return Err(self.place.error(format!("a tensor has at most {MAX_RANK} axes")));
+                return Err(self.tokens.place.error(format!("a tensor has at most {MAX_RANK} axes")));
             }
-            self.advance()?;
-            if !self.accept(',')? {
+            self.tokens.advance()?;
+            if !self.tokens.accept(',')? {
                 break;
             }
         }
-        self.mark(']')?;
+        self.tokens.mark(']')?;
         Ok(TensorType { shape: Shape::new(&lengths), dtype })
     }
 
     fn deeper(&mut self) -> Result<()> {
         self.depth += 1;
         if self.depth > MAX_NESTING {
-            return Err(self.place.error(format!("nested more than {MAX_NESTING} deep")));
+            return Err(self.tokens.place.error(format!("nested more than {MAX_NESTING} deep")));
         }
         Ok(())
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        (self.token, self.place) = self.lexer.next()?;
-        Ok(())
-    }
-
-    /// Skips a mark that may come.
-    fn accept(&mut self, mark: char) -> Result<bool> {
-        let here = self.token == Token::Mark(mark);
-        if here {
-            self.advance()?;
-        }
-        Ok(here)
-    }
-
-    /// Skips a mark that must come.
-    fn mark(&mut self, mark: char) -> Result<()> {
-        if self.accept(mark)? { Ok(()) } else { Err(self.unexpected(&format!("`{mark}`"))) }
-    }
-
-    fn keyword(&mut self, word: &str) -> Result<()> {
-        if self.token == Token::Word(word) {
-            self.advance()
-        } else {
-            Err(self.unexpected(&format!("`{word}`")))
-        }
-    }
-
-    fn unexpected(&self, wanted: &str) -> crate::Error {
-        let found: String = match &self.token {
-            Token::Slot(slot) => format!("`%{slot}`"),
-            Token::Word(word) => format!("`{}`", word.chars().take(40).collect::<String>()),
-            Token::Number(scalar) => format!("the number {scalar}"),
-            Token::Text(_) => "a text in quotes".into(),
-            Token::Mark(mark) => format!("`{mark}`"),
-            Token::End => "the end of the text".into(),
-        };
-        self.place.error(format!("expected {wanted}, found {found}"))
     }
 }
 

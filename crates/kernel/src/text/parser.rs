@@ -1,6 +1,5 @@
 //! From tokens to kernels and launches.
 
-use super::lexer::{Lexer, Place, Token};
 use super::{MAX_INSTRUCTIONS, MAX_TEXT};
 use crate::{
     Axis, Binding, Compute, Hero, Instruction, Kernel, Launch, Nest, Param, ParamKind, StrideClass, ValueId,
@@ -8,64 +7,48 @@ use crate::{
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use kiln_ir::{Binary, Comparison, DType, Error, Reduction, Result, Scalar, Unary};
+use kiln_ir::text::lexer::{Token, Tokens, word_scalar};
+use kiln_ir::{Binary, Comparison, DType, Reduction, Result, Scalar, Unary};
 
 pub(super) fn kernel(text: &str) -> Result<Kernel> {
-    let mut parser = Parser::new(text)?;
+    let mut parser = Parser { tokens: Tokens::new(text, MAX_TEXT)? };
     let kernel = parser.kernel()?;
-    parser.end(kernel)
+    parser.tokens.end(kernel)
 }
 
 pub(super) fn launch(text: &str) -> Result<Launch> {
-    let mut parser = Parser::new(text)?;
+    let mut parser = Parser { tokens: Tokens::new(text, MAX_TEXT)? };
     let launch = parser.launch()?;
-    parser.end(launch)
+    parser.tokens.end(launch)
 }
 
 struct Parser<'t> {
-    lexer: Lexer<'t>,
-    /// The token that comes next, and where it starts.
-    token: Token<'t>,
-    place: Place,
+    tokens: Tokens<'t>,
 }
 
-impl<'t> Parser<'t> {
-    fn new(text: &'t str) -> Result<Parser<'t>> {
-        if text.len() > MAX_TEXT {
-            let problem = format!("the text has {} bytes; at most {MAX_TEXT} are read", text.len());
-            return Err(Place { line: 1, column: 1 }.error(problem));
-        }
-        let mut lexer = Lexer::new(text);
-        let (token, place) = lexer.next()?;
-        Ok(Parser { lexer, token, place })
-    }
-
-    fn end<T>(&self, parsed: T) -> Result<T> {
-        if self.token == Token::End { Ok(parsed) } else { Err(self.unexpected("the end of the text")) }
-    }
-
+impl Parser<'_> {
     fn kernel(&mut self) -> Result<Kernel> {
-        self.keyword("kernel")?;
+        self.tokens.keyword("kernel")?;
         let hero = self.hero()?;
         let axes =
             self.list(Nest::MAX_AXES, |parser| parser.named(&[("p", Axis::Parallel), ("r", Axis::Reduce)]))?;
         let params = self.params(Self::param)?;
-        self.mark('{')?;
+        self.tokens.mark('{')?;
         let mut body = Vec::new();
-        while self.token != Token::Mark('}') {
+        while self.tokens.token != Token::Mark('}') {
             if body.len() == MAX_INSTRUCTIONS {
-                return Err(self.place.error(format!("more than {MAX_INSTRUCTIONS} instructions")));
+                return Err(self.tokens.place.error(format!("more than {MAX_INSTRUCTIONS} instructions")));
             }
             let instruction = self.instruction(body.len())?;
             body.push(instruction);
         }
-        self.mark('}')?;
+        self.tokens.mark('}')?;
         Ok(Kernel { hero, axes, params, body })
     }
 
     fn hero(&mut self) -> Result<Hero> {
-        if self.token == Token::Word("matmul") {
-            self.advance()?;
+        if self.tokens.token == Token::Word("matmul") {
+            self.tokens.advance()?;
             return Ok(Hero::MatMul(self.value()?));
         }
         let heroes =
@@ -75,23 +58,23 @@ impl<'t> Parser<'t> {
 
     /// `(%0: …, %1: …)`, numbered in order.
     fn params<T>(&mut self, each: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
-        self.mark('(')?;
+        self.tokens.mark('(')?;
         let mut list = Vec::new();
-        while self.token != Token::Mark(')') {
+        while self.tokens.token != Token::Mark(')') {
             if list.len() == Nest::MAX_PARAMS {
-                return Err(self.place.error(format!("more than {} parameters", Nest::MAX_PARAMS)));
+                return Err(self.tokens.place.error(format!("more than {} parameters", Nest::MAX_PARAMS)));
             }
-            if self.token != Token::Param(list.len() as u32) {
-                return Err(self.unexpected(&format!("`%{}`", list.len())));
+            if self.tokens.token != Token::Slot(list.len() as u64) {
+                return Err(self.tokens.unexpected(&format!("`%{}`", list.len())));
             }
-            self.advance()?;
-            self.mark(':')?;
+            self.tokens.advance()?;
+            self.tokens.mark(':')?;
             list.push(each(self)?);
-            if !self.accept(',')? {
+            if !self.tokens.accept(',')? {
                 break;
             }
         }
-        self.mark(')')?;
+        self.tokens.mark(')')?;
         Ok(list)
     }
 
@@ -103,28 +86,28 @@ impl<'t> Parser<'t> {
             ("out", ParamKind::Output),
         ])?;
         let classes = [("zero", StrideClass::Zero), ("one", StrideClass::One), ("any", StrideClass::Any)];
-        let strides = match (kind, self.token) {
-            (ParamKind::Number, token) if token != Token::Mark('[') => Vec::new(),
-            _ => self.list(Nest::MAX_AXES, |parser| parser.named(&classes))?,
+        let strides = if kind == ParamKind::Number && self.tokens.token != Token::Mark('[') {
+            Vec::new()
+        } else {
+            self.list(Nest::MAX_AXES, |parser| parser.named(&classes))?
         };
         Ok(Param { kind, dtype, strides })
     }
 
     fn instruction(&mut self, number: usize) -> Result<Instruction> {
-        if self.token != Token::Value(number as u32) {
-            return Err(self.unexpected(&format!("`v{number}`")));
-        }
-        self.advance()?;
-        self.mark(':')?;
+        self.tokens.keyword(&format!("v{number}"))?;
+        self.tokens.mark(':')?;
         let dtype = self.dtype()?;
-        self.mark('=')?;
+        self.tokens.mark('=')?;
         Ok(Instruction { compute: self.compute()?, dtype })
     }
 
     fn compute(&mut self) -> Result<Compute> {
-        let place = self.place;
-        let Token::Word(name) = self.token else { return Err(self.unexpected("what is computed")) };
-        self.advance()?;
+        let place = self.tokens.place;
+        let Token::Word(name) = self.tokens.token else {
+            return Err(self.tokens.unexpected("what is computed"));
+        };
+        self.tokens.advance()?;
         if let Some(function) = Unary::from_name(name) {
             return Ok(Compute::Unary(function, self.value()?));
         }
@@ -144,18 +127,18 @@ impl<'t> Parser<'t> {
         }
         if let Some(reduction) = name.strip_prefix("scan_").and_then(Reduction::from_name) {
             let value = self.value()?;
-            self.mark('{')?;
+            self.tokens.mark('{')?;
             let reverse = self.flag("reverse")?;
-            self.mark(',')?;
+            self.tokens.mark(',')?;
             let exclusive = self.flag("exclusive")?;
-            self.mark('}')?;
+            self.tokens.mark('}')?;
             return Ok(Compute::Scan { reduction, reverse, exclusive, value });
         }
         match name {
             "load" => Ok(Compute::Load(self.param_number()?)),
             "load_where" => {
                 let param = self.param_number()?;
-                self.mark(',')?;
+                self.tokens.mark(',')?;
                 Ok(Compute::LoadWhere(param, self.value()?))
             }
             "number" => Ok(Compute::Number(self.param_number()?)),
@@ -163,7 +146,7 @@ impl<'t> Parser<'t> {
             "index" => Ok(Compute::Index(self.integer()?)),
             "select" => {
                 let [condition, a] = self.two()?;
-                self.mark(',')?;
+                self.tokens.mark(',')?;
                 Ok(Compute::Select(condition, a, self.value()?))
             }
             "cast" => Ok(Compute::Cast(self.value()?)),
@@ -174,7 +157,7 @@ impl<'t> Parser<'t> {
             }
             "store" => {
                 let param = self.param_number()?;
-                self.mark(',')?;
+                self.tokens.mark(',')?;
                 Ok(Compute::Store(param, self.value()?))
             }
             _ => {
@@ -185,71 +168,71 @@ impl<'t> Parser<'t> {
     }
 
     fn launch(&mut self) -> Result<Launch> {
-        self.keyword("launch")?;
+        self.tokens.keyword("launch")?;
         let extents = self.list(Nest::MAX_AXES, Self::integer)?;
         let bindings = self.params(|parser| {
             let place = parser.integer()?;
             let mut offset = 0;
-            if parser.token == Token::Word("at") {
-                parser.advance()?;
+            if parser.tokens.token == Token::Word("at") {
+                parser.tokens.advance()?;
                 offset = parser.integer()?;
             }
-            let strides = match parser.token {
-                Token::Mark('[') => parser.list(Nest::MAX_AXES, Self::integer)?,
-                Token::Mark(_)
-                | Token::Param(_)
-                | Token::Value(_)
-                | Token::Word(_)
-                | Token::Number(_)
-                | Token::End => Vec::new(),
-            };
+            let strided = parser.tokens.token == Token::Mark('[');
+            let strides = if strided { parser.list(Nest::MAX_AXES, Self::integer)? } else { Vec::new() };
             Ok(Binding { place, offset, strides })
         })?;
         Ok(Launch { extents, bindings })
     }
 
     fn list<T>(&mut self, most: usize, each: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
-        self.mark('[')?;
+        self.tokens.mark('[')?;
         let mut list = Vec::new();
-        while self.token != Token::Mark(']') {
+        while self.tokens.token != Token::Mark(']') {
             if list.len() == most {
-                return Err(self.place.error(format!("a list of more than {most} entries")));
+                return Err(self.tokens.place.error(format!("a list of more than {most} entries")));
             }
             list.push(each(self)?);
-            if !self.accept(',')? {
+            if !self.tokens.accept(',')? {
                 break;
             }
         }
-        self.mark(']')?;
+        self.tokens.mark(']')?;
         Ok(list)
     }
 
     fn two(&mut self) -> Result<[ValueId; 2]> {
         let a = self.value()?;
-        self.mark(',')?;
+        self.tokens.mark(',')?;
         Ok([a, self.value()?])
     }
 
     fn value(&mut self) -> Result<ValueId> {
-        let Token::Value(value) = self.token else { return Err(self.unexpected("a value such as `v0`")) };
-        self.advance()?;
+        let value = if let Token::Word(word) = self.tokens.token { value_number(word) } else { None };
+        let value = value.ok_or_else(|| self.tokens.unexpected("a value such as `v0`"))?;
+        self.tokens.advance()?;
         Ok(value)
     }
 
     fn param_number(&mut self) -> Result<u32> {
-        let Token::Param(param) = self.token else { return Err(self.unexpected("a parameter such as `%0`")) };
-        self.advance()?;
+        let param = if let Token::Slot(slot) = self.tokens.token { u32::try_from(slot).ok() } else { None };
+        let param = param.ok_or_else(|| self.tokens.unexpected("a parameter such as `%0`"))?;
+        self.tokens.advance()?;
         Ok(param)
     }
 
     fn scalar(&mut self) -> Result<Scalar> {
-        let Token::Number(scalar) = self.token else { return Err(self.unexpected("a number")) };
-        self.advance()?;
+        let scalar = match self.tokens.token {
+            Token::Number(scalar) => Some(scalar),
+            Token::Word(word) => word_scalar(word),
+            Token::Slot(_) | Token::Text(_) | Token::Mark(_) | Token::End => None,
+        };
+        let scalar = scalar.ok_or_else(|| self.tokens.unexpected("a number"))?;
+        self.tokens.advance()?;
         Ok(scalar)
     }
 
     fn integer<T: TryFrom<i64>>(&mut self) -> Result<T> {
-        let place = self.place;
+        let place = self.tokens.place;
         match self.scalar()? {
             Scalar::Int(x) => T::try_from(x).map_err(|_| place.error(format!("{x} is out of range"))),
             Scalar::Float(_) | Scalar::UInt(_) | Scalar::Bool(_) => Err(place.error("expected an integer")),
@@ -257,9 +240,9 @@ impl<'t> Parser<'t> {
     }
 
     fn flag(&mut self, name: &str) -> Result<bool> {
-        self.keyword(name)?;
-        self.mark('=')?;
-        let place = self.place;
+        self.tokens.keyword(name)?;
+        self.tokens.mark('=')?;
+        let place = self.tokens.place;
         match self.scalar()? {
             Scalar::Bool(flag) => Ok(flag),
             Scalar::Float(_) | Scalar::Int(_) | Scalar::UInt(_) => {
@@ -273,52 +256,22 @@ impl<'t> Parser<'t> {
     }
 
     fn named<T: Copy>(&mut self, names: &[(&str, T)]) -> Result<T> {
-        let found = match self.token {
+        let found = match self.tokens.token {
             Token::Word(word) => names.iter().find(|(name, _)| *name == word),
-            Token::Param(_) | Token::Value(_) | Token::Number(_) | Token::Mark(_) | Token::End => None,
+            Token::Slot(_) | Token::Number(_) | Token::Text(_) | Token::Mark(_) | Token::End => None,
         };
         let Some(&(_, value)) = found else {
             let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-            return Err(self.unexpected(&names.join(" or ")));
+            return Err(self.tokens.unexpected(&names.join(" or ")));
         };
-        self.advance()?;
+        self.tokens.advance()?;
         Ok(value)
     }
+}
 
-    fn keyword(&mut self, word: &str) -> Result<()> {
-        if self.token == Token::Word(word) {
-            self.advance()
-        } else {
-            Err(self.unexpected(&format!("`{word}`")))
-        }
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        (self.token, self.place) = self.lexer.next()?;
-        Ok(())
-    }
-
-    fn accept(&mut self, mark: char) -> Result<bool> {
-        let here = self.token == Token::Mark(mark);
-        if here {
-            self.advance()?;
-        }
-        Ok(here)
-    }
-
-    fn mark(&mut self, mark: char) -> Result<()> {
-        if self.accept(mark)? { Ok(()) } else { Err(self.unexpected(&format!("`{mark}`"))) }
-    }
-
-    fn unexpected(&self, wanted: &str) -> Error {
-        let found: String = match self.token {
-            Token::Param(param) => format!("`%{param}`"),
-            Token::Value(value) => format!("`v{value}`"),
-            Token::Word(word) => format!("`{}`", word.chars().take(40).collect::<String>()),
-            Token::Number(scalar) => format!("the number {scalar}"),
-            Token::Mark(mark) => format!("`{mark}`"),
-            Token::End => "the end of the text".into(),
-        };
-        self.place.error(format!("expected {wanted}, found {found}"))
-    }
+/// The number of a value, from its name: `v3`.
+fn value_number(word: &str) -> Option<ValueId> {
+    let digits = word.strip_prefix('v')?;
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { digits.parse().ok() } else { None }
 }

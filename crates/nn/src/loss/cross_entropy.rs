@@ -111,7 +111,7 @@ impl<B: Backend> CrossEntropyLoss<B> {
             weight: self.weights.as_ref().map(|weights| weights.val().cast(dtype).into_any()),
             ignore_index: self.ignore_index,
             label_smoothing: self.label_smoothing,
-            reduction: self.reduction.into(),
+            reduction: self.reduction,
         }
     }
 }

@@ -25,7 +25,7 @@ impl MseLoss {
         targets: Tensor<B, D>,
         reduction: Reduction,
     ) -> Tensor<B, 1> {
-        loss::mse(predictions, targets, reduction.into())
+        loss::mse(predictions, targets, reduction)
     }
 
     /// The losses of the elements of tensors of the same shape, which stays.

@@ -278,11 +278,6 @@ impl<B: Backend, B2: Backend, const D: usize> ModuleOn<B2> for RunningState<Tens
     }
 }
 
-/// The tensor without a tape; on a backend without automatic differentiation, the same tensor.
-pub(crate) fn detached<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Tensor<B, D> {
-    Tensor::from_any(tensor.into_any().detach())
-}
-
 /// The tensor that takes the place of another, on backend `B`.
 #[track_caller]
 fn placed<B: Backend, const D: usize, K: Kind>(

@@ -76,21 +76,12 @@ fn in_shape(call: &Call<'_>, y: AnyTensor) -> AnyTensor {
     y.reshape(shape).expect("as many losses as expected")
 }
 
-fn of_nn(reduction: Reduction) -> kiln_nn::loss::Reduction {
-    match reduction {
-        Reduction::Mean => kiln_nn::loss::Reduction::Mean,
-        Reduction::Sum => kiln_nn::loss::Reduction::Sum,
-        Reduction::None => kiln_nn::loss::Reduction::None,
-        Reduction::BatchMean => panic!("no module has the reduction `batchmean`"),
-    }
-}
-
 fn cross_entropy(call: &Call<'_>) -> AnyTensor {
     let loss = CrossEntropyLoss {
         weights: call.optional_tensor::<1>("weight").map(Param::buffer),
         label_smoothing: call.real("label_smoothing"),
         ignore_index: call.attributes["ignore_index"].as_i64(),
-        reduction: of_nn(reduction(call)),
+        reduction: reduction(call),
     };
     let probabilities = call.input("target").dtype().is_float();
     macro_rules! of_rank {
@@ -117,7 +108,7 @@ fn mse(call: &Call<'_>) -> AnyTensor {
     match reduction(call) {
         Reduction::None => MseLoss::new().forward_no_reduction(x, target).into_any(),
         reduction @ (Reduction::Mean | Reduction::Sum | Reduction::BatchMean) => {
-            MseLoss::new().forward(x, target, of_nn(reduction)).into_any()
+            MseLoss::new().forward(x, target, reduction).into_any()
         }
     }
 }

@@ -14,6 +14,7 @@ pub use embedding::TripletOptions;
 
 use crate::{AnyTensor, Result};
 use kiln_ir::{Binary, Reduction as Combine, Var};
+use serde::{Deserialize, Serialize};
 
 /// How the losses of the elements of a batch become one.
 ///
@@ -25,7 +26,7 @@ use kiln_ir::{Binary, Reduction as Combine, Var};
 /// let sum = loss::l1(x.clone(), x.zeros_like(), loss::Reduction::Sum);
 /// assert_eq!(sum.into_data().to_vec::<f32>(), [4.0]);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reduction {
     /// Their mean; NaN of none.
     #[default]

@@ -19,8 +19,7 @@ pub use attention::{AttentionOptions, Causal};
 pub use deform::DeformConvSpec;
 pub use embedding::{BagMode, EmbeddingOptions};
 pub use interpolate::{InterpolateMode, InterpolateOptions, InterpolateSize};
-pub use norm::BatchNormOptions;
-pub use pool::Pooling;
+pub use norm::{BatchNormOptions, BatchStatistics};
 pub use position::RotaryLayout;
 
 use crate::{AnyTensor, Result, Shape};

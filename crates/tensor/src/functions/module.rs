@@ -22,14 +22,14 @@ mod norm;
 mod pool;
 
 pub use crate::any::{
-    AttentionOptions, BagMode, BatchNormOptions, Causal, DeformConvSpec, EmbeddingOptions, InterpolateMode,
-    InterpolateOptions, InterpolateSize, Pooling, RotaryLayout,
+    AttentionOptions, BagMode, BatchNormOptions, BatchStatistics, Causal, DeformConvSpec, EmbeddingOptions,
+    InterpolateMode, InterpolateOptions, InterpolateSize, RotaryLayout,
 };
 pub use attention::*;
 pub use conv::*;
 pub use embedding::*;
 pub use image::*;
-pub use kiln_ir::ConvSpec;
+pub use kiln_ir::{ConvOptions, ConvSpec, PoolOptions, Pooling};
 pub use norm::*;
 pub use pool::*;
 

@@ -1,12 +1,10 @@
 //! Normalisation over the batch.
 
-use super::{check_channels, per_channel, scale_channels};
-use crate::module::detached;
+use super::check_channels;
 use crate::{Config, Initializer, Module, Param, RunningState};
-use alloc::vec::Vec;
 use kiln_backends::Dyn;
-use kiln_tensor::module::{held_as, variance_about};
-use kiln_tensor::{Backend, Tensor};
+use kiln_tensor::module::{BatchNormOptions, BatchStatistics};
+use kiln_tensor::{AnyTensor, Backend, Tensor};
 
 /// Settings of a [`BatchNorm`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
@@ -73,46 +71,33 @@ impl<B: Backend> BatchNorm<B> {
     #[track_caller]
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         check_channels("batch_norm", &x, self.num_features);
-        // Held only where it is asked for, since engines overwrite an input that nobody holds.
-        let like = x.engine_stack().engine().mixes_precision().then(|| x.clone());
-        let (centered, variance) = if x.engine_stack().is_differentiated() {
-            self.center_by_batch(x)
-        } else {
-            (x - per_channel(self.running_mean.value()), per_channel(self.running_var.value()))
-        };
-        let normal = centered * (variance + self.epsilon).rsqrt();
-        let y = scale_channels(normal, &self.weight, &self.bias);
-        if let Some(like) = &like { held_as(y, like) } else { y }
+        let (weight, bias) = (value(&self.weight), value(&self.bias));
+        if x.engine_stack().is_differentiated() {
+            let seen = |batch| {
+                self.move_to(batch);
+                Ok(())
+            };
+            return x.map(|any| any.batch_norm_by_batch(weight, bias, self.epsilon, seen));
+        }
+        let running = (self.running_mean.value().into_any(), self.running_var.value().into_any());
+        let options = BatchNormOptions { epsilon: self.epsilon, ..BatchNormOptions::default() };
+        x.map(|any| Ok(any.batch_norm(Some(running), weight, bias, options)?.0))
     }
 
-    /// The input less the mean of the batch, and the variance of the batch. Updates the running statistics.
+    /// Moves the running statistics towards those of a batch.
     #[track_caller]
-    fn center_by_batch<const D: usize>(&self, x: Tensor<B, D>) -> (Tensor<B, D>, Tensor<B, D>) {
-        let dims = x.dims();
-        let axes: Vec<usize> = (0..D).filter(|&axis| axis != 1).collect();
-        let count: usize = axes.iter().map(|&axis| dims[axis]).product();
-        assert!(
-            count > 1,
-            "[batch_norm] training needs more than one value per channel: {}\n  \
-             hint: make batches larger, or leave out a last batch of one",
-            x.as_any().ty()
-        );
-        let mean = x.clone().mean_dims(&axes);
-        let variance = variance_about(x.clone(), mean.clone());
-        let centered = x - mean.clone();
-        let correction = count as f64 / (count - 1) as f64;
-        let (batch_mean, batch_variance) = (detached(mean), detached(variance.clone()) * correction);
+    fn move_to(&self, batch: BatchStatistics) {
+        let batch = batch.detach();
         self.running_mean.update_both(&self.running_var, |mean, variance| {
-            (self.moved(mean, batch_mean), self.moved(variance, batch_variance))
+            match batch.moved((mean.into_any(), variance.into_any()), self.momentum) {
+                Ok((mean, variance)) => (Tensor::from_any(mean), Tensor::from_any(variance)),
+                Err(error) => panic!("{error}"),
+            }
         });
-        (centered, variance)
     }
+}
 
-    /// A running statistic, moved towards that of a batch.
-    #[track_caller]
-    fn moved<const D: usize>(&self, running: Tensor<B, 1>, batch: Tensor<B, D>) -> Tensor<B, 1> {
-        let batch: Tensor<B, 1> = batch.reshape([self.num_features]);
-        let dtype = running.dtype();
-        running * (1.0 - self.momentum) + batch.cast(dtype) * self.momentum
-    }
+/// The value of an optional parameter.
+fn value<B: Backend>(parameter: &Option<Param<Tensor<B, 1>>>) -> Option<AnyTensor> {
+    parameter.as_ref().map(|parameter| parameter.val().into_any())
 }

@@ -22,6 +22,44 @@ impl Default for BatchNormOptions {
     }
 }
 
+/// Mean and (biased) variance of each channel of a batch, `[1, channels, 1, ..]`.
+#[derive(Clone, Debug)]
+pub struct BatchStatistics {
+    mean: AnyTensor,
+    variance: AnyTensor,
+    /// Elements per channel.
+    count: usize,
+}
+
+impl BatchStatistics {
+    /// The same without a tape.
+    #[must_use]
+    pub fn detach(self) -> BatchStatistics {
+        BatchStatistics { mean: self.mean.detach(), variance: self.variance.detach(), ..self }
+    }
+
+    /// The same as constants of every layer of differentiation.
+    fn constant(self) -> BatchStatistics {
+        BatchStatistics { mean: self.mean.constant(), variance: self.variance.constant(), ..self }
+    }
+
+    /// Running mean and variance, `[channels]`, moved towards those of the batch: `(1 - momentum) running + momentum batch`,
+    /// with the unbiased variance.
+    ///
+    /// # Errors
+    /// When their shape is not `[channels]`.
+    pub fn moved(self, running: (AnyTensor, AnyTensor), momentum: f64) -> Result<(AnyTensor, AnyTensor)> {
+        let unbiased = self.variance.mul_scalar(self.count as f64 / (self.count - 1) as f64)?;
+        let blend = |old: AnyTensor, new: AnyTensor| -> Result<AnyTensor> {
+            let channels = new.shape().num_elements();
+            let new = new.reshape([channels])?.cast(old.dtype())?;
+            old.check_same("batch_norm", &new)?;
+            Ok(old.expression_with([new], |old, [new]| old * (1.0 - momentum) + new * momentum))
+        };
+        Ok((blend(running.0, self.mean)?, blend(running.1, unbiased)?))
+    }
+}
+
 impl AnyTensor {
     /// Normalises the last `axes` axes to mean 0 and variance 1, then scales and shifts; weight and bias have the shape of
     /// these axes. See [`module::layer_norm`](crate::module::layer_norm).
@@ -114,54 +152,78 @@ impl AnyTensor {
         const OP: &str = "batch_norm";
         self.check_float(OP)?;
         self.check_rank(OP, 2, "[batch, channels, ..]")?;
-        // Held only where it is asked for, since engines overwrite an input that nobody holds.
-        let like = self.stack().engine().mixes_precision().then(|| self.clone());
-        let (centred, variance, running) = match (options.training, running) {
-            (true, running) => self.by_batch(running, options.momentum)?,
-            (false, Some((mean, variance))) => {
-                let (wide_mean, wide) =
-                    (self.channels(OP, mean.clone())?, self.channels(OP, variance.clone())?);
-                (self.binary(Binary::Sub, wide_mean)?, wide, Some((mean, variance)))
+        if options.training {
+            if let Some((mean, variance)) = &running {
+                self.check_alike(OP, mean)?;
+                self.check_alike(OP, variance)?;
             }
-            (false, None) => {
-                return Err(self
-                    .wrong(OP, "has no running statistics")
-                    .hint("train, or give mean and variance"));
-            }
+            let mut moved = None;
+            let y = self.batch_norm_by_batch(weight, bias, options.epsilon, |batch| {
+                if let Some(running) = running {
+                    moved = Some(batch.constant().moved(running, options.momentum)?);
+                }
+                Ok(())
+            })?;
+            return Ok((y, moved));
+        }
+        let Some((mean, variance)) = running else {
+            return Err(self.wrong(OP, "has no running statistics").hint("train, or give mean and variance"));
         };
-        let epsilon = options.epsilon;
-        let normal = centred.expression_with([variance], |x, [variance]| x * (variance + epsilon).rsqrt());
-        let y = normal.by_channel(OP, Binary::Mul, weight)?.by_channel(OP, Binary::Add, bias)?;
-        let y = if let Some(like) = &like { y.held_as(like)? } else { y };
-        Ok((y, running))
+        let (wide_mean, wide) = (self.channels(OP, mean.clone())?, self.channels(OP, variance.clone())?);
+        let like = self.held();
+        let centred = self.binary(Binary::Sub, wide_mean)?;
+        Ok((centred.scaled(wide, weight, bias, options.epsilon, like)?, Some((mean, variance))))
     }
 
-    /// The tensor without the mean of each channel, the variance, and the new running statistics.
-    #[allow(clippy::type_complexity, reason = "one private caller takes it apart at once")]
-    fn by_batch(
+    /// [`batch_norm`](AnyTensor::batch_norm) in training, for a caller that keeps the running statistics: `seen` receives
+    /// those of the batch.
+    ///
+    /// # Errors
+    /// As [`batch_norm`](AnyTensor::batch_norm), and the error of `seen`.
+    pub fn batch_norm_by_batch(
         self,
-        running: Option<(AnyTensor, AnyTensor)>,
-        momentum: f64,
-    ) -> Result<(AnyTensor, AnyTensor, Option<(AnyTensor, AnyTensor)>)> {
+        weight: Option<AnyTensor>,
+        bias: Option<AnyTensor>,
+        epsilon: f64,
+        seen: impl FnOnce(BatchStatistics) -> Result<()>,
+    ) -> Result<AnyTensor> {
+        const OP: &str = "batch_norm";
+        self.check_float(OP)?;
+        self.check_rank(OP, 2, "[batch, channels, ..]")?;
         let axes: Vec<usize> = (0..self.rank()).filter(|&axis| axis != 1).collect();
-        let (channels, count) = (self.shape()[1], self.shape().without(1).num_elements());
+        let count = self.shape().without(1).num_elements();
         if count < 2 {
             return Err(self
-                .wrong("batch_norm", "a channel has fewer than two elements to train on")
-                .hint("use a larger batch, or running statistics"));
+                .wrong(OP, "training needs more than one value per channel")
+                .hint("make batches larger, or leave out a last batch of one"));
         }
+        let like = self.held();
         let mean = self.clone().mean_over(&axes)?;
         let variance = self.clone().variance_about(mean.clone())?;
         let centred = self.binary(Binary::Sub, mean.clone())?;
-        let Some((running_mean, running_variance)) = running else { return Ok((centred, variance, None)) };
-        let unbiased = count as f64 / (count - 1) as f64;
-        let blend = |old: AnyTensor, new: &AnyTensor, factor: f64| -> Result<AnyTensor> {
-            let new = new.clone().constant().reshape([channels])?;
-            old.check_same("batch_norm", &new)?;
-            Ok(old.expression_with([new], |old, [new]| old * (1.0 - momentum) + new * (momentum * factor)))
-        };
-        let running = (blend(running_mean, &mean, 1.0)?, blend(running_variance, &variance, unbiased)?);
-        Ok((centred, variance, Some(running)))
+        seen(BatchStatistics { mean, variance: variance.clone(), count })?;
+        centred.scaled(variance, weight, bias, epsilon, like)
+    }
+
+    /// The tensor itself, where its precision decides that of a result. Elsewhere none, since engines overwrite an operand
+    /// that has no other owner.
+    fn held(&self) -> Option<AnyTensor> {
+        self.stack().engine().mixes_precision().then(|| self.clone())
+    }
+
+    /// `self / √(variance + ε) * weight + bias`, in the precision of `like`.
+    fn scaled(
+        self,
+        variance: AnyTensor,
+        weight: Option<AnyTensor>,
+        bias: Option<AnyTensor>,
+        epsilon: f64,
+        like: Option<AnyTensor>,
+    ) -> Result<AnyTensor> {
+        const OP: &str = "batch_norm";
+        let normal = self.expression_with([variance], |x, [variance]| x * (variance + epsilon).rsqrt());
+        let y = normal.by_channel(OP, Binary::Mul, weight)?.by_channel(OP, Binary::Add, bias)?;
+        if let Some(like) = &like { y.held_as(like) } else { Ok(y) }
     }
 
     /// `x / (k + alpha mean(x²))^beta`, the mean over `size` neighbouring channels. See

@@ -4,89 +4,31 @@ use super::check_entries;
 use crate::{AnyTensor, Result, Shape, TensorType};
 use alloc::format;
 use alloc::vec::Vec;
-use kiln_ir::{Binary, Op, PadAxis, PoolKind, PoolSpec, Reduction, UpdateMode, Var};
+use kiln_ir::{Binary, Op, PadAxis, PoolKind, PoolSpec, Pooling, Reduction, UpdateMode, Var};
 
-/// The windows of pooling; each list has one entry per axis of space.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pooling {
-    /// Elements per window.
-    pub window: Vec<usize>,
-    /// Distance between neighbouring windows. Default: the window.
-    pub stride: Vec<usize>,
-    /// Elements before and after each axis; they never win a maximum. At most half a window. Default: none.
-    pub padding: Vec<usize>,
-    /// Distance between neighbouring elements of a window; 1 for averages. Default: 1.
-    pub dilation: Vec<usize>,
-    /// Whether a last window that reaches over the end counts (the number of windows is rounded up). Default: no.
-    pub ceil_mode: bool,
-}
-
-impl Pooling {
-    /// Windows side by side, without padding.
-    pub fn new(window: &[usize]) -> Pooling {
-        Pooling {
-            window: window.to_vec(),
-            stride: window.to_vec(),
-            padding: alloc::vec![0; window.len()],
-            dilation: alloc::vec![1; window.len()],
-            ceil_mode: false,
-        }
+/// The attributes of the op on the axes of space of `x`.
+fn spec(pooling: &Pooling, op: &str, kind: PoolKind, x: &AnyTensor) -> Result<PoolSpec> {
+    x.check_rank(op, 3, "[batch, channels, space..]")?;
+    let lengths = &x.shape()[2..];
+    let lists = [&pooling.window, &pooling.stride, &pooling.padding, &pooling.dilation];
+    for (name, list) in ["`window`", "`stride`", "`padding`", "`dilation`"].into_iter().zip(lists) {
+        check_entries(x, op, name, list.len(), lengths.len())?;
     }
-
-    /// The attributes of the op on axes of these lengths.
-    fn spec(&self, op: &str, kind: PoolKind, x: &AnyTensor) -> Result<PoolSpec> {
-        x.check_rank(op, 3, "[batch, channels, space..]")?;
-        let lengths = &x.shape()[2..];
-        let lists = [&self.window, &self.stride, &self.padding, &self.dilation];
-        for (name, list) in ["`window`", "`stride`", "`padding`", "`dilation`"].into_iter().zip(lists) {
-            check_entries(x, op, name, list.len(), lengths.len())?;
-        }
-        Ok(PoolSpec {
-            kind,
-            window: self.window.clone(),
-            stride: self.stride.clone(),
-            padding: self.padding.iter().map(|&p| (p, p)).collect(),
-            overhang: lengths.iter().enumerate().map(|(axis, &len)| self.overhang(axis, len)).collect(),
-            dilation: self.dilation.clone(),
-        })
-    }
-
-    /// What rounding the number of windows up adds: the last window must still start within the tensor or the
-    /// padding before it.
-    fn overhang(&self, axis: usize, length: usize) -> usize {
-        let stride = self.stride[axis].max(1);
-        // Sizes saturate: inference refuses those that are too large.
-        let reach = self.dilation[axis].saturating_mul(self.window[axis].saturating_sub(1)).saturating_add(1);
-        let padded = length.saturating_add(self.padding[axis].saturating_mul(2));
-        if !self.ceil_mode || padded < reach || (padded - reach).is_multiple_of(stride) {
-            return 0;
-        }
-        let last_start = (padded - reach).div_ceil(stride).saturating_mul(stride);
-        let ends = length.saturating_add(self.padding[axis]);
-        if last_start >= ends { 0 } else { last_start.saturating_add(reach) - padded }
-    }
-
-    /// By how many elements the mean of each window along an axis was divided, with the padding counted: elements beyond
-    /// the padding are none.
-    fn counts(&self, axis: usize, length: usize, windows: usize) -> Vec<usize> {
-        let end = length.saturating_add(self.padding[axis].saturating_mul(2));
-        let count = |window: usize| self.window[axis].min(end.saturating_sub(window * self.stride[axis]));
-        (0..windows).map(count).collect()
-    }
+    Ok(pooling.spec(kind, lengths))
 }
 
 impl AnyTensor {
     /// The greatest element of each window over the axes of space of `[batch, channels, space..]`. See
     /// [`module::max_pool2d`](crate::module::max_pool2d).
     pub fn max_pool(self, pooling: &Pooling) -> Result<AnyTensor> {
-        let spec = pooling.spec("max_pool", PoolKind::Max, &self)?;
+        let spec = spec(pooling, "max_pool", PoolKind::Max, &self)?;
         self.apply(&Op::Pool(spec))
     }
 
     /// As [`max_pool`](AnyTensor::max_pool), and where each maximum lies: row-major indices into the axes of space. See
     /// [`module::max_pool2d_with_indices`](crate::module::max_pool2d_with_indices).
     pub fn max_pool_with_indices(self, pooling: &Pooling) -> Result<(AnyTensor, AnyTensor)> {
-        let spec = pooling.spec("max_pool", PoolKind::Max, &self)?;
+        let spec = spec(pooling, "max_pool", PoolKind::Max, &self)?;
         self.check_places("max_pool", self.shape()[2..].iter().product())?;
         let y = self.clone().apply(&Op::Pool(spec.clone()))?;
         let index = self.stack().int_dtype();
@@ -105,7 +47,7 @@ impl AnyTensor {
     /// [`module::max_pool2d_gradient`](crate::module::max_pool2d_gradient).
     pub fn max_pool_gradient(self, x: AnyTensor, pooling: &Pooling) -> Result<AnyTensor> {
         self.in_same_domain("max_pool", &x)?;
-        let spec = pooling.spec("max_pool", PoolKind::Max, &x)?;
+        let spec = spec(pooling, "max_pool", PoolKind::Max, &x)?;
         let size = x.shape()[2..].to_vec();
         self.apply_with(&Op::PoolGrad { spec, size }, [x.into_value().into()])
     }
@@ -134,7 +76,7 @@ impl AnyTensor {
     /// The mean of each window over the axes of space of `[batch, channels, space..]`; `include_padding` says whether
     /// padding counts in the divisor. See [`module::avg_pool2d`](crate::module::avg_pool2d).
     pub fn avg_pool(self, pooling: &Pooling, include_padding: bool) -> Result<AnyTensor> {
-        let spec = pooling.spec("avg_pool", PoolKind::Average { include_padding }, &self)?;
+        let spec = spec(pooling, "avg_pool", PoolKind::Average { include_padding }, &self)?;
         self.apply(&Op::Pool(spec))
     }
 
@@ -176,7 +118,7 @@ impl AnyTensor {
         // The overhang is that of the operand.
         let shape: Shape = self.shape()[..2].iter().chain(size).copied().collect();
         let operand = AnyTensor::zeros(self.ty().with_shape(shape), self.stack())?;
-        let spec = pooling.spec("avg_pool", PoolKind::Average { include_padding }, &operand)?;
+        let spec = spec(pooling, "avg_pool", PoolKind::Average { include_padding }, &operand)?;
         self.apply(&Op::PoolGrad { spec, size: size.to_vec() })
     }
 

@@ -2,48 +2,7 @@
 
 use crate::any::DeformConvSpec;
 use crate::{Backend, Tensor};
-use kiln_ir::ConvSpec;
-
-/// The attributes of a convolution over `N` axes of space.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConvOptions<const N: usize> {
-    /// Distance between neighbouring positions of the kernel. Default 1.
-    pub stride: [usize; N],
-    /// Zeros before and after each axis. Default none.
-    pub padding: [(usize, usize); N],
-    /// Distance between neighbouring elements of the kernel. Default 1.
-    pub dilation: [usize; N],
-    /// Into how many independent groups the channels are split. Default 1.
-    pub groups: usize,
-}
-
-impl<const N: usize> Default for ConvOptions<N> {
-    fn default() -> ConvOptions<N> {
-        ConvOptions { stride: [1; N], padding: [(0, 0); N], dilation: [1; N], groups: 1 }
-    }
-}
-
-impl<const N: usize> ConvOptions<N> {
-    /// Options with the same number of zeros on both sides of each axis.
-    pub fn new(
-        stride: [usize; N],
-        padding: [usize; N],
-        dilation: [usize; N],
-        groups: usize,
-    ) -> ConvOptions<N> {
-        ConvOptions { stride, padding: padding.map(|p| (p, p)), dilation, groups }
-    }
-
-    /// The same for a number of axes known at run time.
-    pub fn spec(&self) -> ConvSpec {
-        ConvSpec {
-            stride: self.stride.to_vec(),
-            padding: self.padding.to_vec(),
-            dilation: self.dilation.to_vec(),
-            groups: self.groups,
-        }
-    }
-}
+use kiln_ir::ConvOptions;
 
 macro_rules! convolutions {
     ($($(#[$doc:meta])* $name:ident $transposed:ident $input:ident $weight:ident $axes:literal $rank:literal;)*) => {$(

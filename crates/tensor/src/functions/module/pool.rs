@@ -1,41 +1,8 @@
 //! Pooling.
 
-use crate::any::Pooling;
 use crate::tensor::ok;
 use crate::{Backend, Int, Tensor};
-
-/// The attributes of pooling over `N` axes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolOptions<const N: usize> {
-    /// Elements per window.
-    pub window: [usize; N],
-    /// Distance between neighbouring windows. Default: the window.
-    pub stride: [usize; N],
-    /// Elements before and after each axis; they never win a maximum. Default none.
-    pub padding: [usize; N],
-    /// Distance between neighbouring elements of a window; 1 for averages. Default 1.
-    pub dilation: [usize; N],
-    /// Whether a last window that reaches over the end counts (the number of windows is rounded up). Default no.
-    pub ceil_mode: bool,
-}
-
-impl<const N: usize> PoolOptions<N> {
-    /// Windows side by side, without padding.
-    pub fn new(window: [usize; N]) -> PoolOptions<N> {
-        PoolOptions { window, stride: window, padding: [0; N], dilation: [1; N], ceil_mode: false }
-    }
-
-    /// The same for a number of axes known at run time.
-    pub fn pooling(&self) -> Pooling {
-        Pooling {
-            window: self.window.to_vec(),
-            stride: self.stride.to_vec(),
-            padding: self.padding.to_vec(),
-            dilation: self.dilation.to_vec(),
-            ceil_mode: self.ceil_mode,
-        }
-    }
-}
+use kiln_ir::PoolOptions;
 
 macro_rules! poolings {
     ($($axes:literal $rank:literal $max:ident $indices:ident $max_gradient:ident $unpool:ident $average:ident

@@ -1,0 +1,267 @@
+//! The attributes of convolutions and pooling.
+//!
+//! One type each serves ops, untyped methods and typed functions; they differ in how they hold one entry per spatial
+//! dimension: ops hold vectors, functions of `N` dimensions arrays.
+
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// The attributes of a convolution: `Lengths` and `Sides` are lists of one entry per spatial dimension.
+///
+/// Its forms are [`ConvSpec`] and [`ConvOptions`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ConvAttributes<Lengths, Sides> {
+    /// Distance between neighbouring positions of the kernel. At least 1. Default 1.
+    pub stride: Lengths,
+    /// Zeros before and after each dimension. Default none.
+    pub padding: Sides,
+    /// Distance between neighbouring elements of the kernel. At least 1. Default 1.
+    pub dilation: Lengths,
+    /// Number of independent groups of channels. At least 1. Default 1.
+    pub groups: usize,
+}
+
+/// The attributes of a convolution over any number of spatial dimensions.
+pub type ConvSpec = ConvAttributes<Vec<usize>, Vec<(usize, usize)>>;
+
+/// The attributes of a convolution over `N` spatial dimensions.
+///
+/// ```
+/// use kiln_ir::ConvOptions;
+///
+/// let options = ConvOptions::<2>::default().with_stride([2, 2]).with_groups(4);
+/// assert_eq!(options, ConvOptions::new([2, 2], [0, 0], [1, 1], 4));
+/// assert_eq!(options.spec().stride, [2, 2]);
+/// ```
+pub type ConvOptions<const N: usize> = ConvAttributes<[usize; N], [(usize, usize); N]>;
+
+impl ConvSpec {
+    /// Stride 1, no padding, dilation 1, one group, over `axes` spatial dimensions.
+    pub fn new(axes: usize) -> ConvSpec {
+        ConvSpec {
+            stride: alloc::vec![1; axes],
+            padding: alloc::vec![(0, 0); axes],
+            dilation: alloc::vec![1; axes],
+            groups: 1,
+        }
+    }
+}
+
+impl<const N: usize> Default for ConvOptions<N> {
+    fn default() -> ConvOptions<N> {
+        ConvOptions { stride: [1; N], padding: [(0, 0); N], dilation: [1; N], groups: 1 }
+    }
+}
+
+impl<const N: usize> ConvOptions<N> {
+    /// Options with the same number of zeros on both sides of each dimension.
+    pub fn new(
+        stride: [usize; N],
+        padding: [usize; N],
+        dilation: [usize; N],
+        groups: usize,
+    ) -> ConvOptions<N> {
+        ConvOptions { stride, padding: padding.map(|p| (p, p)), dilation, groups }
+    }
+
+    /// The same for a number of dimensions known at run time.
+    pub fn spec(&self) -> ConvSpec {
+        ConvSpec {
+            stride: self.stride.to_vec(),
+            padding: self.padding.to_vec(),
+            dilation: self.dilation.to_vec(),
+            groups: self.groups,
+        }
+    }
+}
+
+impl<Lengths, Sides> ConvAttributes<Lengths, Sides> {
+    /// With another [`stride`](ConvAttributes::stride).
+    #[must_use]
+    pub fn with_stride(self, stride: Lengths) -> Self {
+        ConvAttributes { stride, ..self }
+    }
+
+    /// With other [`padding`](ConvAttributes::padding), before and after each dimension.
+    #[must_use]
+    pub fn with_padding(self, padding: Sides) -> Self {
+        ConvAttributes { padding, ..self }
+    }
+
+    /// With another [`dilation`](ConvAttributes::dilation).
+    #[must_use]
+    pub fn with_dilation(self, dilation: Lengths) -> Self {
+        ConvAttributes { dilation, ..self }
+    }
+
+    /// With another number of [`groups`](ConvAttributes::groups).
+    #[must_use]
+    pub fn with_groups(self, groups: usize) -> Self {
+        ConvAttributes { groups, ..self }
+    }
+}
+
+/// The operation that pooling applies to each window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum PoolKind {
+    /// The greatest element; padding never wins. NaN wins.
+    Max,
+    /// The mean.
+    Average {
+        /// Whether padding counts in the divisor.
+        include_padding: bool,
+    },
+}
+
+/// The attributes of the pooling ops on operands of known lengths; each list has one entry per pooled axis.
+///
+/// The output has `(length + low + high + overhang - dilation * (window - 1) - 1) / stride + 1` elements along an
+/// axis. Every window must contain at least one element of the operand. [`Pooling::spec`] makes them from a user's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PoolSpec {
+    /// What is computed.
+    pub kind: PoolKind,
+    /// Elements per window.
+    pub window: Vec<usize>,
+    /// Distance between neighbouring windows. At least 1.
+    pub stride: Vec<usize>,
+    /// Elements before and after each axis.
+    pub padding: Vec<(usize, usize)>,
+    /// Further elements after each axis, which never count in the divisor of an average: what rounding the
+    /// number of windows up (`ceil_mode`) needs.
+    pub overhang: Vec<usize>,
+    /// Distance between neighbouring elements of a window. At least 1; 1 for averages.
+    pub dilation: Vec<usize>,
+}
+
+impl PoolSpec {
+    /// Windows side by side without padding: the stride equals the window.
+    pub fn new(kind: PoolKind, window: &[usize]) -> PoolSpec {
+        Pooling::new(window).spec(kind, window)
+    }
+}
+
+/// The windows of pooling: `Lengths` is a list of one entry per spatial dimension.
+///
+/// Its forms are [`Pooling`] and [`PoolOptions`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PoolAttributes<Lengths> {
+    /// Elements per window.
+    pub window: Lengths,
+    /// Distance between neighbouring windows. Default: the window.
+    pub stride: Lengths,
+    /// Elements before and after each dimension; they never win a maximum. At most half a window. Default none.
+    pub padding: Lengths,
+    /// Distance between neighbouring elements of a window; 1 for averages. Default 1.
+    pub dilation: Lengths,
+    /// Whether a last window that reaches over the end counts (the number of windows is rounded up). Default no.
+    pub ceil_mode: bool,
+}
+
+/// The windows of pooling over any number of spatial dimensions.
+pub type Pooling = PoolAttributes<Vec<usize>>;
+
+/// The windows of pooling over `N` spatial dimensions.
+///
+/// ```
+/// use kiln_ir::PoolOptions;
+///
+/// let options = PoolOptions::new([3, 3]).with_stride([2, 2]).with_padding([1, 1]);
+/// assert_eq!((options.window, options.stride, options.ceil_mode), ([3, 3], [2, 2], false));
+/// ```
+pub type PoolOptions<const N: usize> = PoolAttributes<[usize; N]>;
+
+impl<const N: usize> PoolOptions<N> {
+    /// Windows side by side, without padding.
+    pub fn new(window: [usize; N]) -> PoolOptions<N> {
+        PoolOptions { window, stride: window, padding: [0; N], dilation: [1; N], ceil_mode: false }
+    }
+
+    /// The same for a number of dimensions known at run time.
+    pub fn pooling(&self) -> Pooling {
+        Pooling {
+            window: self.window.to_vec(),
+            stride: self.stride.to_vec(),
+            padding: self.padding.to_vec(),
+            dilation: self.dilation.to_vec(),
+            ceil_mode: self.ceil_mode,
+        }
+    }
+}
+
+impl<Lengths> PoolAttributes<Lengths> {
+    /// With another [`stride`](PoolAttributes::stride).
+    #[must_use]
+    pub fn with_stride(self, stride: Lengths) -> Self {
+        PoolAttributes { stride, ..self }
+    }
+
+    /// With other [`padding`](PoolAttributes::padding).
+    #[must_use]
+    pub fn with_padding(self, padding: Lengths) -> Self {
+        PoolAttributes { padding, ..self }
+    }
+
+    /// With another [`dilation`](PoolAttributes::dilation).
+    #[must_use]
+    pub fn with_dilation(self, dilation: Lengths) -> Self {
+        PoolAttributes { dilation, ..self }
+    }
+
+    /// With another [`ceil_mode`](PoolAttributes::ceil_mode).
+    #[must_use]
+    pub fn with_ceil_mode(self, ceil_mode: bool) -> Self {
+        PoolAttributes { ceil_mode, ..self }
+    }
+}
+
+impl Pooling {
+    /// Windows side by side, without padding.
+    pub fn new(window: &[usize]) -> Pooling {
+        Pooling {
+            window: window.to_vec(),
+            stride: window.to_vec(),
+            padding: alloc::vec![0; window.len()],
+            dilation: alloc::vec![1; window.len()],
+            ceil_mode: false,
+        }
+    }
+
+    /// The attributes of the op on dimensions of these lengths.
+    ///
+    /// # Panics
+    /// When a list has fewer entries than there are lengths.
+    pub fn spec(&self, kind: PoolKind, lengths: &[usize]) -> PoolSpec {
+        PoolSpec {
+            kind,
+            window: self.window.clone(),
+            stride: self.stride.clone(),
+            padding: self.padding.iter().map(|&p| (p, p)).collect(),
+            overhang: lengths.iter().enumerate().map(|(axis, &len)| self.overhang(axis, len)).collect(),
+            dilation: self.dilation.clone(),
+        }
+    }
+
+    /// What rounding the number of windows up adds: the last window must still start within the tensor or the
+    /// padding before it.
+    fn overhang(&self, axis: usize, length: usize) -> usize {
+        let stride = self.stride[axis].max(1);
+        // Sizes saturate: inference refuses those that are too large.
+        let reach = self.dilation[axis].saturating_mul(self.window[axis].saturating_sub(1)).saturating_add(1);
+        let padded = length.saturating_add(self.padding[axis].saturating_mul(2));
+        if !self.ceil_mode || padded < reach || (padded - reach).is_multiple_of(stride) {
+            return 0;
+        }
+        let last_start = (padded - reach).div_ceil(stride).saturating_mul(stride);
+        let ends = length.saturating_add(self.padding[axis]);
+        if last_start >= ends { 0 } else { last_start.saturating_add(reach) - padded }
+    }
+
+    /// The elements of each window along a dimension by which its mean was divided, with the padding counted: elements
+    /// beyond the padding do not count.
+    pub fn counts(&self, axis: usize, length: usize, windows: usize) -> Vec<usize> {
+        let end = length.saturating_add(self.padding[axis].saturating_mul(2));
+        let count = |window: usize| self.window[axis].min(end.saturating_sub(window * self.stride[axis]));
+        (0..windows).map(count).collect()
+    }
+}
