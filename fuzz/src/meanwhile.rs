@@ -1,8 +1,7 @@
 //! An engine that is treated as a device which computes while a program goes on: what repeats gets a head start over it.
 
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Machine, Memory, Op, Operands, Result, SharedBytes, TensorData, TensorType,
-    Value, Values,
+    BoxFuture, Caps, Engine, Machine, Op, Operands, Result, TensorData, TensorType, Value, Values,
 };
 use std::sync::Arc;
 
@@ -30,27 +29,11 @@ impl Engine for Meanwhile {
         self.0.write(data)
     }
 
-    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
-        self.0.write_shared(bytes, ty)
-    }
-
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         self.0.read(value)
     }
 
-    fn mixes_precision(&self) -> bool {
-        self.0.mixes_precision()
-    }
-
-    fn submit(&self) {
-        self.0.submit();
-    }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.0.sync()
-    }
-
-    fn memory(&self) -> Option<&dyn Memory> {
-        self.0.memory()
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&*self.0)
     }
 }
