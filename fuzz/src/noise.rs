@@ -446,10 +446,6 @@ impl Engine for Noisy {
         let value = self.inside(value, true);
         Box::pin(async { self.inner.read(value).await })
     }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.inner.sync()
-    }
 }
 
 #[cfg(test)]

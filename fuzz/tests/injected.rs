@@ -77,8 +77,8 @@ impl Engine for Wrong {
         self.inner.read(value)
     }
 
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.inner.sync()
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&self.inner)
     }
 }
 
@@ -249,8 +249,8 @@ impl Engine for WrongBackward {
         self.0.read(value)
     }
 
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.0.sync()
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&self.0)
     }
 }
 

@@ -1,17 +1,9 @@
 //! Values as the layer holds them.
 
-use kiln_ir::{DType, TensorType, Value};
+use kiln_ir::{DType, LayerId, TensorType, Value, Wrapped};
 use spin::Once;
 
-/// The payload of a value that the program sees as `f32`.
-pub(crate) struct Held {
-    /// The layer that holds it: below another such layer, values of both look alike otherwise.
-    layer: usize,
-    /// Taken only out of a payload that is about to be dropped.
-    form: Option<Form>,
-}
-
-/// Values of the inner engine.
+/// The payload of a value that the program sees as `f32`, in a [`Wrapped`]: values of the inner engine.
 pub(crate) enum Form {
     /// In 16 bits alone.
     Low(Value),
@@ -43,24 +35,24 @@ impl Form {
     }
 }
 
-impl Held {
+impl Form {
     /// What the program sees of a value of the inner engine: a float of the dtype `seen`. Poison stays visible.
-    pub(crate) fn wrap(layer: usize, inner: Value, seen: DType) -> Value {
+    pub(crate) fn wrap(layer: LayerId, inner: Value, seen: DType) -> Value {
         let ty = TensorType { dtype: seen, ..*inner.ty() };
         match inner.error() {
             Some(error) => Value::poisoned(ty, error.clone()),
-            None => Value::new(ty, Held { layer, form: Some(Form::new(inner)) }),
+            None => Wrapped::wrap(layer, ty, Form::new(inner)),
         }
     }
 
     /// The form of a value that `layer` holds. Any other value is the inner engine's own.
-    pub(crate) fn of(value: &Value, layer: usize) -> Option<&Form> {
-        value.payload::<Held>().filter(|held| held.layer == layer)?.form.as_ref()
+    pub(crate) fn of(value: &Value, layer: LayerId) -> Option<&Form> {
+        Wrapped::of(value, layer)
     }
 
     /// Moves the form out of the only clone of a value that `layer` holds, so that the inner engine may overwrite the inner
     /// value.
-    pub(crate) fn take(value: &mut Value, layer: usize) -> Option<Form> {
-        value.payload_mut::<Held>().filter(|held| held.layer == layer)?.form.take()
+    pub(crate) fn take(value: &mut Value, layer: LayerId) -> Option<Form> {
+        Wrapped::take(value, layer)
     }
 }

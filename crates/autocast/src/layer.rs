@@ -1,14 +1,13 @@
 //! The layer.
 
-use crate::held::{Form, Held};
+use crate::held::Form;
 use crate::policy::{Precision, lowered, narrows, precision};
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use kiln_ir::{
-    Binary, BoxFuture, Caps, DType, Engine, Error, Memory, Op, Operand, OperandType, Operands, Result,
-    Scalar, SharedBytes, TensorData, TensorType, Value, Values, expand_values, infer, poisoned,
+    Binary, BoxFuture, Caps, DType, Engine, Error, LayerId, Op, Operand, OperandType, Operands, Result,
+    Scalar, TensorData, TensorType, Value, Values, expand_values, infer, poisoned,
 };
 
 /// An engine that runs ops in 16 bits where that does no harm, around the engine that runs them.
@@ -86,7 +85,7 @@ impl Autocast {
 
     /// The inner engine's value, in the dtype in which it is held.
     pub fn inner_value(&self, value: &Value) -> Value {
-        Held::of(value, self.id()).map_or(value, Form::value).clone()
+        Form::of(value, self.id()).map_or(value, Form::value).clone()
     }
 
     /// A value of the inner engine as a value of this layer.
@@ -95,8 +94,8 @@ impl Autocast {
     }
 
     /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
-    fn id(&self) -> usize {
-        Arc::as_ptr(&self.inner).addr()
+    fn id(&self) -> LayerId {
+        LayerId::around(&*self.inner)
     }
 
     /// Runs an op in 16 bits.
@@ -178,12 +177,12 @@ impl Autocast {
 
     /// Whether a value that the program sees as `f32` is held in 16 bits alone.
     fn is_low(&self, value: &Value) -> bool {
-        matches!(Held::of(value, self.id()), Some(Form::Low(_)))
+        matches!(Form::of(value, self.id()), Some(Form::Low(_)))
     }
 
     /// A value that the program sees as `f32`, held in 16 bits alone.
     fn narrow(&self, value: Value) -> Value {
-        Held::wrap(self.id(), self.low(value), DType::F32)
+        Form::wrap(self.id(), self.low(value), DType::F32)
     }
 
     /// What the plain numbers among the operands do. The least or greatest of a tensor and a number may be the number, which
@@ -221,14 +220,14 @@ impl Autocast {
         let mut wrapped = Values::new();
         for (value, seen) in values.into_iter().zip(results) {
             let is_seen = seen.dtype == DType::F32;
-            wrapped.push(if is_seen { Held::wrap(self.id(), value, DType::F32) } else { value });
+            wrapped.push(if is_seen { Form::wrap(self.id(), value, DType::F32) } else { value });
         }
         wrapped
     }
 
     /// The form of a value; one of the inner engine's own is its own.
     fn open(&self, mut value: Value) -> Form {
-        if let Some(form) = Held::take(&mut value, self.id()) {
+        if let Some(form) = Form::take(&mut value, self.id()) {
             return form;
         }
         Form::new(self.inner_value(&value))
@@ -239,14 +238,14 @@ impl Autocast {
 impl Autocast {
     /// The inner engine's value in 16 bits, of a value that the program sees as `f32`. A cast is made once for each value.
     fn low(&self, mut value: Value) -> Value {
-        match Held::take(&mut value, self.id()) {
+        match Form::take(&mut value, self.id()) {
             Some(Form::Low(low)) => return low,
             Some(Form::Full { full, low }) => {
                 return low.try_into_inner().unwrap_or_else(|| self.rounded(full));
             }
             None => {}
         }
-        match Held::of(&value, self.id()) {
+        match Form::of(&value, self.id()) {
             Some(Form::Low(low)) => low.clone(),
             Some(Form::Full { full, low }) => match low.get() {
                 Some(low) => low.clone(),
@@ -319,25 +318,44 @@ impl Engine for Autocast {
     }
 
     fn write(&self, data: TensorData) -> Value {
-        self.wrap_written(self.inner.write(data))
-    }
-
-    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
-        self.wrap_written(self.inner.write_shared(bytes, ty))
+        self.lift(self.inner.write(data))
     }
 
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         self.inner.read(self.full(value))
     }
 
-    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
-        let is_low = precision(op) == Precision::Low && narrows(op, place);
-        if !is_low || !is_seen(value) || value.error().is_some() || value.is_absent() {
-            return value.clone();
-        }
-        self.narrow(value.clone())
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&*self.inner)
     }
 
+    /// In the dtype that the program sees.
+    fn lower(&self, value: Value) -> Value {
+        self.full(value)
+    }
+
+    /// Parameters are written: held by the layer, so that they are cast once.
+    fn lift(&self, value: Value) -> Value {
+        if is_seen(&value) { Form::wrap(self.id(), value, DType::F32) } else { value }
+    }
+
+    /// Seen in the dtype of `like`.
+    fn rewrap(&self, like: &Value, value: Value) -> Value {
+        match Form::of(like, self.id()) {
+            Some(form) if form.value().same(&value) => like.clone(),
+            Some(_) => Form::wrap(self.id(), value, like.dtype()),
+            None => value,
+        }
+    }
+
+    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
+        let is_low = precision(op) == Precision::Low && narrows(op, place);
+        let is_narrowed = is_low && is_seen(value) && value.error().is_none() && !value.is_absent();
+        let value = if is_narrowed { self.narrow(value.clone()) } else { value.clone() };
+        self.rewrap(&value, self.inner.kept(op, place, &self.inner_value(&value)))
+    }
+
+    /// Of the value as it is held: bringing it to full precision would compute.
     fn outcome(&self, value: &Value) -> Option<Result<()>> {
         self.inner.outcome(&self.inner_value(value))
     }
@@ -346,27 +364,8 @@ impl Engine for Autocast {
         true
     }
 
-    fn submit(&self) {
-        self.inner.submit();
-    }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { self.inner.sync().await })
-    }
-
-    fn memory(&self) -> Option<&dyn Memory> {
-        self.inner.memory()
-    }
-
     fn explain(&self, value: &Value) -> Option<String> {
         self.inner.explain(&self.inner_value(value))
-    }
-}
-
-impl Autocast {
-    /// Parameters are written: held by the layer, so that they are cast once.
-    fn wrap_written(&self, value: Value) -> Value {
-        if is_seen(&value) { Held::wrap(self.id(), value, DType::F32) } else { value }
     }
 }
 

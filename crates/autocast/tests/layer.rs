@@ -54,8 +54,8 @@ impl Engine for Watched {
         self.engine.read(value)
     }
 
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.engine.sync()
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&self.engine)
     }
 }
 

@@ -9,48 +9,91 @@ use crate::tracked::Tracked;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
-use kiln_ir::{Engine, Error, GradientSum, Op, Result, TensorType, Value, Var, vjp};
+use alloc::vec::Vec;
+use kiln_ir::{Engine, Error, GradientSum, LayerId, Op, Result, TensorType, Value, Var, vjp};
 use smallvec::SmallVec;
 
 /// One walk over the tape.
 ///
 /// Nodes wait by id; the newest goes first, so that all gradients of a node have arrived when its turn comes.
 pub(crate) struct Pass<'a> {
-    layer: &'a Autodiff,
-    /// What computes the gradients.
-    engine: &'a dyn Engine,
+    /// The parts of the tape that were met, the one where the pass starts first.
+    places: Vec<Place<'a>>,
+    /// Makes the engine of other places from the one below their layer; without it that one itself.
+    around: Option<&'a Around<'a>>,
     waiting: BTreeMap<NodeId, Waiting>,
     gradients: Gradients,
     recomputed: Recomputed,
 }
 
+/// Makes an engine around another one.
+pub(crate) type Around<'a> = dyn Fn(&Arc<dyn Engine>) -> Arc<dyn Engine> + 'a;
+
+/// A part of the tape: the layer that recorded it, and the engine that computes its gradients.
+#[derive(Clone)]
+enum Place<'a> {
+    Start { layer: &'a Autodiff, engine: &'a dyn Engine },
+    Crossed { layer: Autodiff, engine: Arc<dyn Engine> },
+}
+
 struct Waiting {
     node: Arc<Node>,
+    /// The number of the place to which it belongs.
+    place: usize,
     /// The gradient of each result, so far.
     sums: SmallVec<[GradientSum; 1]>,
 }
 
 type Sums = SmallVec<[Option<Value>; 1]>;
 
+impl Place<'_> {
+    fn layer(&self) -> &Autodiff {
+        match self {
+            Place::Start { layer, .. } => layer,
+            Place::Crossed { layer, .. } => layer,
+        }
+    }
+
+    fn engine(&self) -> &dyn Engine {
+        match self {
+            Place::Start { engine, .. } => *engine,
+            Place::Crossed { engine, .. } => &**engine,
+        }
+    }
+
+    /// Whether gradients are values of the engine below the layer, and not of another around it.
+    fn is_plain(&self) -> bool {
+        LayerId::around(self.engine()) == self.layer().id()
+    }
+}
+
 impl<'a> Pass<'a> {
-    pub(crate) fn new(layer: &'a Autodiff, engine: &'a dyn Engine) -> Pass<'a> {
+    /// The number of the place where the pass starts.
+    pub(crate) const START: usize = 0;
+
+    pub(crate) fn new(
+        layer: &'a Autodiff,
+        engine: &'a dyn Engine,
+        around: Option<&'a Around<'a>>,
+    ) -> Pass<'a> {
         Pass {
-            layer,
-            engine,
+            places: Vec::from([Place::Start { layer, engine }]),
+            around,
             waiting: BTreeMap::new(),
             gradients: Gradients::new(),
             recomputed: Recomputed::default(),
         }
     }
 
-    /// Adds to the gradient of one result of a node.
-    pub(crate) fn push(&mut self, edge: Edge, gradient: Value) {
-        let engine = self.engine;
-        self.sum(&edge).add(engine, gradient);
+    /// Adds to the gradient of one result of a node of a place.
+    pub(crate) fn push(&mut self, place: usize, edge: Edge, gradient: Value) {
+        let at = self.places[place].clone();
+        self.sum(place, &edge).add(at.engine(), gradient);
     }
 
-    fn sum(&mut self, edge: &Edge) -> &mut GradientSum {
+    fn sum(&mut self, place: usize, edge: &Edge) -> &mut GradientSum {
         let waiting = self.waiting.entry(edge.node.id).or_insert_with(|| Waiting {
+            place,
             sums: core::iter::repeat_n(GradientSum::default(), edge.node.num_outputs()).collect(),
             node: edge.node.clone(),
         });
@@ -58,51 +101,46 @@ impl<'a> Pass<'a> {
     }
 
     pub(crate) fn run(mut self) -> Result<Gradients> {
-        while let Some((_, Waiting { node, sums })) = self.waiting.pop_last() {
+        while let Some((_, Waiting { node, place, sums })) = self.waiting.pop_last() {
             let sums: Sums = sums.into_iter().map(GradientSum::into_value).collect();
             let (id, parents, kind) = Node::open(node);
             match kind {
                 NodeKind::Leaf => {
                     if let Some(gradient) = sums.into_iter().flatten().next() {
-                        self.gradients.insert(id, self.full(gradient));
+                        let engine = self.places[place].engine();
+                        self.gradients.insert(id, full(engine, gradient));
                     }
                 }
-                NodeKind::Op(recorded) => self.step(recorded, parents, sums)?,
-                NodeKind::Block(block) => self.enter(block, parents, sums)?,
+                NodeKind::Op(recorded) => self.step(place, recorded, parents, sums)?,
+                NodeKind::Block(block) => self.enter(place, block, parents, sums)?,
+                NodeKind::Transfer(source) => self.cross(place, source, parents, sums)?,
             }
         }
         Ok(self.gradients)
     }
 
-    /// The gradient of a leaf in the precision of its dtype: optimizers compute with it.
-    fn full(&self, gradient: Value) -> Value {
-        if !self.engine.mixes_precision() {
-            return gradient;
-        }
-        let ty = *gradient.ty();
-        let operand = core::iter::once(gradient.into()).collect();
-        self.engine.execute(&Op::Cast(ty.dtype), operand, &[ty]).remove(0)
-    }
-
     /// Sends the gradients of an op's results on to its operands.
-    fn step(&mut self, recorded: Recorded, parents: Parents, sums: Sums) -> Result<()> {
-        let engine = self.engine;
+    fn step(&mut self, place: usize, recorded: Recorded, parents: Parents, sums: Sums) -> Result<()> {
+        let at = self.places[place].clone();
+        let engine = at.engine();
         let Recorded { op, inputs, outputs } = recorded;
         if let (Some(Some(edge)), [Some(gradient)]) = (parents.first(), sums.as_slice())
             && GradientSum::is_part(&op)
-            && self.sum(edge).wants_part()
+            && self.sum(place, edge).wants_part()
         {
             let gradient = gradient.clone();
-            let index = inputs.into_iter().nth(1).map(|kept| self.restore(kept).into_operand());
-            self.sum(edge).add_part(engine, &op, index, gradient);
+            let index = inputs.into_iter().nth(1).map(|kept| self.restore(engine, kept).into_operand());
+            self.sum(place, edge).add_part(engine, &op, index, gradient);
             return Ok(());
         }
         let types: SmallVec<[Option<TensorType>; 2]> = inputs.iter().map(Kept::ty).collect();
         let wanted: SmallVec<[bool; 4]> = parents.iter().map(Option::is_some).collect();
-        let gradients: SmallVec<[Option<Var<'a>>; 1]> =
+        let gradients: SmallVec<[Option<Var<'_>>; 1]> =
             sums.into_iter().map(|sum| sum.map(|value| Var::new(engine, value))).collect();
-        let inputs: SmallVec<[Var<'a>; 2]> = inputs.into_iter().map(|kept| self.restore(kept)).collect();
-        let outputs: SmallVec<[Var<'a>; 1]> = outputs.into_iter().map(|kept| self.restore(kept)).collect();
+        let inputs: SmallVec<[Var<'_>; 2]> =
+            inputs.into_iter().map(|kept| self.restore(engine, kept)).collect();
+        let outputs: SmallVec<[Var<'_>; 1]> =
+            outputs.into_iter().map(|kept| self.restore(engine, kept)).collect();
         let found = vjp(&op, &inputs, &outputs, &gradients, &wanted)?;
         drop((inputs, outputs, gradients));
         for ((edge, gradient), ty) in parents.into_iter().zip(found).zip(types) {
@@ -113,24 +151,57 @@ impl<'a> Pass<'a> {
                 return Err(Error::gradient(op.name(), problem)
                     .hint("the gradient of an operand has the operand's type"));
             }
-            self.push(edge, gradient);
+            self.push(place, edge, gradient);
         }
         Ok(())
     }
 
     /// Runs a block again and goes on inside it: its nodes are newer than all that wait.
-    fn enter(&mut self, block: Block, parents: Parents, sums: Sums) -> Result<()> {
-        let results = block.rerun(self.layer, parents)?;
+    fn enter(&mut self, place: usize, block: Block, parents: Parents, sums: Sums) -> Result<()> {
+        let at = self.places[place].clone();
+        let results = block.rerun(at.layer(), parents)?;
         for (result, sum) in results.into_iter().zip(sums) {
-            if let (Ok(parts), Some(gradient)) = (Tracked::open(result, self.layer.id()), sum) {
-                self.push(parts.edge, gradient);
+            if let (Ok(parts), Some(gradient)) = (Tracked::open(result, at.layer().id()), sum) {
+                self.push(place, parts.edge, gradient);
             }
         }
         Ok(())
     }
 
-    fn restore(&mut self, kept: Kept) -> Var<'a> {
-        let engine = self.engine;
+    /// Sends the gradient of a value that moved between engines back to the one from which it came.
+    fn cross(&mut self, place: usize, source: Autodiff, parents: Parents, sums: Sums) -> Result<()> {
+        let target = self.place_of(source)?;
+        for (edge, gradient) in parents.into_iter().flatten().zip(sums.into_iter().flatten()) {
+            let (to, from) = (self.places[target].engine(), self.places[place].engine());
+            let gradient = to.import(from, gradient);
+            self.push(target, edge, gradient);
+        }
+        Ok(())
+    }
+
+    /// The number of the place of the nodes that a layer recorded.
+    fn place_of(&mut self, layer: Autodiff) -> Result<usize> {
+        if let Some(known) = self.places.iter().position(|place| place.layer().id() == layer.id()) {
+            return Ok(known);
+        }
+        let start = &self.places[Pass::START];
+        let engine = match self.around {
+            Some(around) => around(layer.inner()),
+            None if start.is_plain() => layer.inner().clone(),
+            None => {
+                let [from, to] = [start.engine(), &**layer.inner()].map(|engine| &engine.caps().name);
+                let problem = format!(
+                    "gradients of a layer around `{from}` do not go to `{to}`, where values came from"
+                );
+                return Err(Error::gradient("backward", problem)
+                    .hint("say with `Autodiff::pull_back_around` which layer goes around each engine"));
+            }
+        };
+        self.places.push(Place::Crossed { layer, engine });
+        Ok(self.places.len() - 1)
+    }
+
+    fn restore<'e>(&mut self, engine: &'e dyn Engine, kept: Kept) -> Var<'e> {
         match kept {
             Kept::Scalar(scalar) => Var::new(engine, scalar),
             Kept::Type(ty) => Var::new(engine, Value::absent(ty.unpack())),
@@ -138,6 +209,16 @@ impl<'a> Pass<'a> {
             Kept::Recipe(recipe) => Var::new(engine, self.recomputed.get(engine, &recipe)),
         }
     }
+}
+
+/// The gradient of a leaf in the precision of its dtype: optimizers compute with it.
+fn full(engine: &dyn Engine, gradient: Value) -> Value {
+    if !engine.mixes_precision() {
+        return gradient;
+    }
+    let ty = *gradient.ty();
+    let operand = core::iter::once(gradient.into()).collect();
+    engine.execute(&Op::Cast(ty.dtype), operand, &[ty]).remove(0)
 }
 
 impl Kept {

@@ -6,12 +6,11 @@ mod rule;
 
 use crate::forward::call::Call;
 use crate::forward::derive::Cache;
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Error, Memory, Op, Operand, Operands, Result, SharedBytes, TensorData, Value,
-    Values,
+    BoxFuture, Caps, Engine, Error, LayerId, Op, Operand, Operands, Result, TensorData, TensorType, Value,
+    Values, Wrapped, imported_from,
 };
 
 /// An engine that computes *directional derivatives* (Jacobian-vector products) beside the values, around the engine
@@ -52,17 +51,9 @@ pub struct Forward {
     derived: Arc<Cache>,
 }
 
-/// The payload of a value with a tangent.
-struct Dual {
-    /// The layer that it belongs to: below another forward layer, values of both look alike otherwise.
-    layer: usize,
-    /// Taken only out of a payload that is about to be dropped.
-    parts: Option<Parts>,
-}
-
-/// A value of the inner engine and its tangent, of the same type.
+/// The payload of a value with a tangent, in a [`Wrapped`]: a value of the inner engine and its tangent, of the same type.
 #[derive(Clone)]
-struct Parts {
+struct Dual {
     primal: Value,
     tangent: Value,
 }
@@ -117,12 +108,12 @@ impl Forward {
 
     /// The inner engine's value.
     pub fn primal(&self, value: &Value) -> Value {
-        self.parts(value).map_or_else(|| value.clone(), |parts| parts.primal.clone())
+        self.dual_of(value).map_or_else(|| value.clone(), |dual| dual.primal.clone())
     }
 
     /// How the value changes; `None` if it does not. An op without a derivative gives a poisoned tangent.
     pub fn tangent(&self, value: &Value) -> Option<Value> {
-        Some(self.parts(value)?.tangent.clone())
+        Some(self.dual_of(value)?.tangent.clone())
     }
 
     /// A value of the inner engine as a value of this layer that does not change.
@@ -131,36 +122,29 @@ impl Forward {
     }
 
     /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
-    fn id(&self) -> usize {
-        Arc::as_ptr(&self.inner).addr()
+    fn id(&self) -> LayerId {
+        LayerId::around(&*self.inner)
     }
 
-    fn parts<'v>(&self, value: &'v Value) -> Option<&'v Parts> {
-        value.payload::<Dual>().filter(|dual| dual.layer == self.id())?.parts.as_ref()
+    fn dual_of<'v>(&self, value: &'v Value) -> Option<&'v Dual> {
+        Wrapped::of(value, self.id())
     }
 
     fn wrap(&self, primal: Value, tangent: Value) -> Value {
         let ty = *primal.ty();
-        Value::new(ty, Dual { layer: self.id(), parts: Some(Parts { primal, tangent }) })
+        Wrapped::wrap(self.id(), ty, Dual { primal, tangent })
     }
 
     /// The value and its tangent. The only clone is moved out of, so that the inner engine may overwrite both.
-    fn open(&self, mut value: Value) -> (Value, Option<Value>) {
-        let id = self.id();
-        if value.is_unique()
-            && let Some(dual) = value.payload_mut::<Dual>().filter(|dual| dual.layer == id)
-            && let Some(Parts { primal, tangent }) = dual.parts.take()
-        {
-            return (primal, Some(tangent));
-        }
-        match self.parts(&value).cloned() {
-            Some(Parts { primal, tangent }) => (primal, Some(tangent)),
-            None => (value, None),
+    fn open(&self, value: Value) -> (Value, Option<Value>) {
+        match Wrapped::open(value, self.id()) {
+            Ok(Dual { primal, tangent }) => (primal, Some(tangent)),
+            Err(value) => (value, None),
         }
     }
 
     fn changes(&self, operand: &Operand) -> bool {
-        operand.value().is_some_and(|value| self.parts(value).is_some())
+        operand.value().is_some_and(|value| self.dual_of(value).is_some())
     }
 }
 
@@ -169,7 +153,7 @@ impl Engine for Forward {
         self.inner.caps()
     }
 
-    fn execute(&self, op: &Op, inputs: Operands, results: &[kiln_ir::TensorType]) -> Values {
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         if !inputs.iter().any(|operand| self.changes(operand)) {
             return self.inner.execute(op, inputs, results);
         }
@@ -180,31 +164,43 @@ impl Engine for Forward {
         self.inner.write(data)
     }
 
-    fn write_shared(&self, bytes: SharedBytes, ty: kiln_ir::TensorType) -> Value {
-        self.inner.write_shared(bytes, ty)
-    }
-
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         self.inner.read(self.open(value).0)
     }
 
-    fn outcome(&self, value: &Value) -> Option<Result<()>> {
-        self.inner.outcome(&self.open(value.clone()).0)
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&*self.inner)
     }
 
-    fn mixes_precision(&self) -> bool {
-        self.inner.mixes_precision()
+    fn lower(&self, value: Value) -> Value {
+        self.open(value).0
     }
 
-    fn submit(&self) {
-        self.inner.submit();
+    /// A value that another layer of forward mode changes brings its tangent along.
+    fn import(&self, from: &dyn Engine, value: Value) -> Value {
+        let (source, value) = match imported_from::<Forward>(&*self.inner, from, value) {
+            Ok(found) => found,
+            Err(value) => return self.inner.import(from, value),
+        };
+        if source.id() == self.id() {
+            return value;
+        }
+        let (primal, tangent) = source.open(value);
+        let primal = self.inner.import(&*source.inner, primal);
+        match tangent {
+            Some(tangent) if primal.error().is_none() => {
+                self.wrap(primal, self.tangents.import(&*source.tangents, tangent))
+            }
+            Some(_) | None => primal,
+        }
     }
 
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { self.inner.sync().await })
-    }
-
-    fn memory(&self) -> Option<&dyn Memory> {
-        self.inner.memory()
+    /// Changing as `like` does.
+    fn rewrap(&self, like: &Value, value: Value) -> Value {
+        match self.dual_of(like) {
+            Some(dual) if dual.primal.same(&value) => like.clone(),
+            Some(dual) => self.wrap(value, dual.tangent.clone()),
+            None => value,
+        }
     }
 }

@@ -6,7 +6,8 @@ use alloc::collections::BTreeMap;
 use kiln_ir::{Binary, Engine, Op, Value};
 use smallvec::smallvec;
 
-/// Gradients of leaves: values of the inner engine by [`NodeId`]. May be sent between threads.
+/// Gradients of leaves by [`NodeId`]: values of the inner engine of the layer to which the leaf belongs. May be sent between
+/// threads.
 #[derive(Clone, Debug, Default)]
 pub struct Gradients {
     values: BTreeMap<NodeId, Value>,
@@ -52,7 +53,7 @@ impl Gradients {
         self.values.insert(id, sum);
     }
 
-    /// Adds all gradients of another pass, on the engine that computed both.
+    /// Adds all gradients of another pass, on the engine that computed both: for leaves of one engine.
     pub fn merge(&mut self, engine: &dyn Engine, other: Gradients) {
         for (id, gradient) in other.values {
             self.accumulate(engine, id, gradient);
@@ -87,5 +88,5 @@ pub(crate) fn add(engine: &dyn Engine, a: Value, b: Value) -> Value {
 }
 
 fn id_of(leaf: &Value) -> Option<NodeId> {
-    leaf.payload::<Tracked>()?.leaf()
+    Tracked::leaf_of(leaf)
 }

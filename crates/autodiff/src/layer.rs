@@ -6,14 +6,13 @@ use crate::gradients::Gradients;
 use crate::node::{Edge, Kept, Node, NodeId, NodeKind, PackedType, Parents, Recorded};
 use crate::recipe::{Ingredient, Recipe, is_cheap};
 use crate::tracked::{Parts, Tracked};
-use alloc::boxed::Box;
+use crate::transfer::transfer;
 use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Error, Gradient, Memory, Op, Operand, Operands, Result, Saved, Scalar,
-    SharedBytes, TensorData, TensorType, Value, Values, gradient_of, saved,
+    BoxFuture, Caps, Engine, Error, Gradient, LayerId, Op, Operand, Operands, Result, Saved, Scalar,
+    TensorData, TensorType, Value, Values, gradient_of, imported_from, saved,
 };
 use smallvec::SmallVec;
 
@@ -88,7 +87,7 @@ impl Autodiff {
     /// The inner engine's value.
     pub fn inner_value(&self, value: &Value) -> Value {
         match Tracked::of(value, self.id()) {
-            Some(tracked) => tracked.parts().inner.clone(),
+            Some(tracked) => tracked.parts.inner.clone(),
             None => value.clone(),
         }
     }
@@ -131,8 +130,8 @@ impl Autodiff {
             )
         })?;
         let seed = seed(&*self.inner, *parts.inner.ty(), given)?;
-        let mut pass = Pass::new(self, &*self.inner);
-        pass.push(parts.edge, seed);
+        let mut pass = Pass::new(self, &*self.inner, None);
+        pass.push(Pass::START, parts.edge, seed);
         pass.run()
     }
 
@@ -140,20 +139,44 @@ impl Autodiff {
     /// leaf are left out.
     ///
     /// `engine` computes the gradients. It is the inner engine, or a layer around it to whose values those of the inner
-    /// engine belong: gradients with a batch, given by such a layer, are carried through one pass for all.
+    /// engine belong: gradients with a batch, given by such a layer, are carried through one pass for all. Where values moved
+    /// between engines on the way, use [`pull_back_around`](Autodiff::pull_back_around) for such gradients.
+    ///
+    /// # Errors
+    /// When a gradient is of another type than its result, an op on the way has no gradient, or gradients of a layer
+    /// around the inner engine would go to another one; or the error of a poisoned result.
+    pub fn pull_back(&self, engine: &dyn Engine, results: Vec<(Value, Value)>) -> Result<Gradients> {
+        self.pull(Pass::new(self, engine, None), engine, results)
+    }
+
+    /// As [`pull_back`](Autodiff::pull_back) with a layer around the inner engine, which `around` makes. Where values moved
+    /// between engines on the way, it makes such a layer around each of these.
     ///
     /// # Errors
     /// When a gradient is of another type than its result, or an op on the way has no gradient; or the error of a
     /// poisoned result.
-    pub fn pull_back(&self, engine: &dyn Engine, results: Vec<(Value, Value)>) -> Result<Gradients> {
-        let mut pass = Pass::new(self, engine);
+    pub fn pull_back_around(
+        &self,
+        around: &dyn Fn(&Arc<dyn Engine>) -> Arc<dyn Engine>,
+        results: Vec<(Value, Value)>,
+    ) -> Result<Gradients> {
+        let engine = around(&self.inner);
+        self.pull(Pass::new(self, &*engine, Some(around)), &*engine, results)
+    }
+
+    fn pull(
+        &self,
+        mut pass: Pass<'_>,
+        engine: &dyn Engine,
+        results: Vec<(Value, Value)>,
+    ) -> Result<Gradients> {
         for (result, gradient) in results {
             if let Some(error) = result.error() {
                 return Err(error.clone());
             }
             let Ok(parts) = Tracked::open(result, self.id()) else { continue };
             let gradient = seed(engine, *parts.inner.ty(), Some(gradient))?;
-            pass.push(parts.edge, gradient);
+            pass.push(Pass::START, parts.edge, gradient);
         }
         pass.run()
     }
@@ -181,11 +204,12 @@ impl Autodiff {
     }
 
     /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
-    pub(crate) fn id(&self) -> usize {
-        Arc::as_ptr(&self.inner).addr()
+    #[inline]
+    pub(crate) fn id(&self) -> LayerId {
+        LayerId::around(&*self.inner)
     }
 
-    fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         #[cfg(feature = "std")]
         return !crate::pause::records(self.id());
         #[cfg(not(feature = "std"))]
@@ -256,36 +280,37 @@ impl Engine for Autodiff {
         self.inner.write(data)
     }
 
-    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
-        self.inner.write_shared(bytes, ty)
-    }
-
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         self.inner.read(self.detach(value))
     }
 
-    fn outcome(&self, value: &Value) -> Option<Result<()>> {
-        self.inner.outcome(&self.detach(value.clone()))
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&*self.inner)
     }
 
-    fn mixes_precision(&self) -> bool {
-        self.inner.mixes_precision()
+    fn lower(&self, value: Value) -> Value {
+        self.detach(value)
     }
 
-    fn submit(&self) {
-        self.inner.submit();
+    /// A value that another layer of automatic differentiation tracks is tracked here too: its gradient goes back to the engine
+    /// from which it comes. In a scope without recording, of either layer, only the data is brought.
+    fn import(&self, from: &dyn Engine, value: Value) -> Value {
+        match imported_from::<Autodiff>(&*self.inner, from, value) {
+            Ok((source, value)) => transfer(self, source, value),
+            Err(value) => self.inner.import(from, value),
+        }
     }
 
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { self.inner.sync().await })
-    }
-
-    fn memory(&self) -> Option<&dyn Memory> {
-        self.inner.memory()
-    }
-
-    fn explain(&self, value: &Value) -> Option<String> {
-        self.inner.explain(&self.inner_value(value))
+    /// Tracked where `like` is, by the same node.
+    fn rewrap(&self, like: &Value, value: Value) -> Value {
+        match Tracked::of(like, self.id()) {
+            Some(tracked) if tracked.parts.inner.same(&value) => like.clone(),
+            Some(tracked) => {
+                let parts = Parts { inner: value, ..tracked.parts.clone() };
+                Tracked::wrap(self.id(), parts, tracked.is_kept())
+            }
+            None => value,
+        }
     }
 }
 
@@ -328,7 +353,7 @@ impl Recording<'_> {
         if self.recipe.is_some()
             && let Some(tracked) = Tracked::of(&value, self.layer.id())
         {
-            if saves && tracked.parts().recipe.is_none() {
+            if saves && tracked.parts.recipe.is_none() {
                 tracked.keep();
             }
             kept = tracked.is_kept();

@@ -10,6 +10,10 @@
 //!   [`Autodiff::backward_owned`] gives the tape back to memory as it goes.
 //! * [`Checkpointing`] trades memory for time on its own, [`Autodiff::checkpoint`] for a chosen block.
 //! * [`Autodiff::no_grad`] pauses the recording of a layer on one thread, [`no_grad`](fn@no_grad) that of all layers.
+//! * A tracked value that moves to an engine under another layer ([`Engine::import`](kiln_ir::Engine::import)) stays tracked: a node
+//!   of its own leads from the tape of the new layer to that of the old one. A backward pass computes the gradients of each
+//!   part of the tape on the engine that recorded it, and moves them where the values moved; the gradient of a leaf is a value of
+//!   the leaf's inner engine.
 //! * [`Forward`] carries directional derivatives beside the values, without a tape.
 //!
 //! Gradients are values of the inner engine. If that is another [`Autodiff`], they are tracked there: derivatives
@@ -50,6 +54,7 @@ mod node;
 mod pause;
 mod recipe;
 mod tracked;
+mod transfer;
 
 pub use block::BlockFn;
 pub use forward::Forward;

@@ -1,6 +1,7 @@
 //! The tape: nodes that own their parents.
 
 use crate::block::Block;
+use crate::layer::Autodiff;
 use crate::recipe::Recipe;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -36,6 +37,8 @@ pub(crate) enum NodeKind {
     Leaf,
     Op(Recorded),
     Block(Block),
+    /// A value from another engine: the layer that recorded the parent.
+    Transfer(Autodiff),
 }
 
 /// An op with what its rule of differentiation reads.
@@ -100,7 +103,7 @@ impl Node {
 
     pub(crate) fn num_outputs(&self) -> usize {
         match &self.kind {
-            NodeKind::Leaf => 1,
+            NodeKind::Leaf | NodeKind::Transfer(_) => 1,
             NodeKind::Op(recorded) => recorded.outputs.len(),
             NodeKind::Block(block) => block.outputs.len(),
         }

@@ -1,15 +1,16 @@
 //! Which layers record on this thread.
 
 use core::cell::RefCell;
+use kiln_ir::LayerId;
 use std::vec::Vec;
 
 std::thread_local! {
     /// Open scopes, innermost last: the layer (`None`: all of them), and whether it records.
-    static SCOPES: RefCell<Vec<(Option<usize>, bool)>> = const { RefCell::new(Vec::new()) };
+    static SCOPES: RefCell<Vec<(Option<LayerId>, bool)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Whether the layer records on this thread.
-pub(crate) fn records(layer: usize) -> bool {
+pub(crate) fn records(layer: LayerId) -> bool {
     SCOPES.with_borrow(|scopes| {
         scopes
             .iter()
@@ -39,7 +40,7 @@ pub fn no_grad<T>(body: impl FnOnce() -> T) -> T {
 }
 
 /// Runs `body` while the layer (`None`: every one) does or does not record on this thread.
-pub(crate) fn scoped<T>(layer: Option<usize>, recording: bool, body: impl FnOnce() -> T) -> T {
+pub(crate) fn scoped<T>(layer: Option<LayerId>, recording: bool, body: impl FnOnce() -> T) -> T {
     struct Scope;
     impl Drop for Scope {
         fn drop(&mut self) {

@@ -4,14 +4,11 @@ use crate::node::{Edge, NodeId, NodeKind};
 use crate::recipe::Recipe;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
-use kiln_ir::Value;
+use kiln_ir::{LayerId, Value, Wrapped};
 
-/// The payload of a tracked value. Untracked values are the inner engine's own and have no such payload.
+/// The payload of a tracked value, in a [`Wrapped`]. Untracked values are the inner engine's own and have no such payload.
 pub(crate) struct Tracked {
-    /// The layer that tracks it: below another autodiff layer, values of both look alike otherwise.
-    layer: usize,
-    /// Taken only out of a payload that is about to be dropped.
-    parts: Option<Parts>,
+    pub(crate) parts: Parts,
     /// Whether the value stays in memory anyway.
     kept: AtomicBool,
 }
@@ -28,24 +25,19 @@ pub(crate) struct Parts {
 
 impl Tracked {
     #[inline]
-    pub(crate) fn wrap(layer: usize, parts: Parts, kept: bool) -> Value {
+    pub(crate) fn wrap(layer: LayerId, parts: Parts, kept: bool) -> Value {
         let ty = *parts.inner.ty();
-        Value::new(ty, Tracked { layer, parts: Some(parts), kept: AtomicBool::new(kept) })
+        Wrapped::wrap(layer, ty, Tracked { parts, kept: AtomicBool::new(kept) })
     }
 
     /// The payload of a value that `layer` tracks.
     #[inline]
-    pub(crate) fn of(value: &Value, layer: usize) -> Option<&Tracked> {
-        value.payload::<Tracked>().filter(|tracked| tracked.layer == layer)
-    }
-
-    #[inline]
-    pub(crate) fn parts(&self) -> &Parts {
-        self.parts.as_ref().expect("a tracked value in use is whole")
+    pub(crate) fn of(value: &Value, layer: LayerId) -> Option<&Tracked> {
+        Wrapped::of(value, layer)
     }
 
     pub(crate) fn leaf(&self) -> Option<NodeId> {
-        let node = &self.parts().edge.node;
+        let node = &self.parts.edge.node;
         matches!(node.kind, NodeKind::Leaf).then_some(node.id)
     }
 
@@ -62,24 +54,26 @@ impl Tracked {
     /// Takes apart a value that `layer` tracks; the value comes back as it is if it does not. The only clone is
     /// moved out of, so that the inner engine may overwrite the inner value.
     #[inline]
-    pub(crate) fn open(mut value: Value, layer: usize) -> Result<Parts, Value> {
-        if value.is_unique()
-            && let Some(tracked) = value.payload_mut::<Tracked>().filter(|tracked| tracked.layer == layer)
-            && let Some(parts) = tracked.parts.take()
-        {
-            return Ok(parts);
+    pub(crate) fn open(mut value: Value, layer: LayerId) -> Result<Parts, Value> {
+        if let Some(tracked) = Wrapped::<Tracked>::take(&mut value, layer) {
+            return Ok(tracked.parts);
         }
         match Tracked::of(&value, layer) {
-            Some(tracked) => Ok(tracked.parts().clone()),
+            Some(tracked) => Ok(tracked.parts.clone()),
             None => Err(value),
         }
     }
 
     /// The inner value of a value that `layer` tracks; any other value as it is.
-    pub(crate) fn strip(value: Value, layer: usize) -> Value {
+    pub(crate) fn strip(value: Value, layer: LayerId) -> Value {
         match Tracked::open(value, layer) {
             Ok(parts) => parts.inner,
             Err(value) => value,
         }
+    }
+
+    /// The leaf that a value is, of whichever layer.
+    pub(crate) fn leaf_of(value: &Value) -> Option<NodeId> {
+        Wrapped::<Tracked>::of_any(value)?.leaf()
     }
 }

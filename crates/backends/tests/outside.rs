@@ -46,10 +46,6 @@ impl Engine for Counted {
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         self.inner.read(value)
     }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.inner.sync()
-    }
 }
 
 /// A layer that counts ops.
@@ -87,8 +83,8 @@ impl Engine for Tally {
         self.inner.read(value)
     }
 
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.inner.sync()
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&*self.inner)
     }
 }
 

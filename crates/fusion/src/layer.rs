@@ -8,14 +8,16 @@ use crate::lock::Mutex;
 use crate::mode::Mode;
 use crate::plan::{Draft, Plan, Structure};
 use crate::queue::Queue;
+#[cfg(feature = "std")]
+use crate::threads::ThreadQueues;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Expand, Memory, Op, OpSet, Operand, OperandType, Operands, Result, SharedBytes,
-    TensorData, TensorType, Value, Values, expand_values, poison_of, poisoned,
+    BoxFuture, Caps, Engine, Expand, Op, OpSet, Operand, OperandType, Operands, Result, TensorData, TensorType,
+    Value, Values, expand_values, poison_of, poisoned,
 };
 
 /// An engine that records ops and runs them together, around the engine that runs them.
@@ -24,6 +26,8 @@ use kiln_ir::{
 #[derive(Clone)]
 pub struct Fusion {
     shared: Arc<Shared>,
+    #[cfg(feature = "std")]
+    queues: Arc<ThreadQueues>,
 }
 
 /// What queues and clones of the layer share.
@@ -99,7 +103,11 @@ impl Fusion {
             programs: Mutex::default(),
             queues: Mutex::default(),
         };
-        Fusion { shared: Arc::new(shared) }
+        Fusion {
+            shared: Arc::new(shared),
+            #[cfg(feature = "std")]
+            queues: Arc::default(),
+        }
     }
 
     /// The engine below.
@@ -142,24 +150,7 @@ impl Fusion {
 
     #[cfg(feature = "std")]
     fn queue(&self) -> Arc<Queue> {
-        use core::cell::RefCell;
-        std::thread_local! {
-            static QUEUES: RefCell<Vec<(usize, Arc<Queue>)>> = const { RefCell::new(Vec::new()) };
-        }
-        let id = Arc::as_ptr(&self.shared).addr();
-        let found = QUEUES.try_with(|queues| {
-            let mut queues = queues.borrow_mut();
-            if let Some((_, queue)) = queues.iter().find(|(layer, _)| *layer == id) {
-                return queue.clone();
-            }
-            // Queues of layers that are gone: nothing but this list knows them.
-            queues.retain(|(_, queue)| Arc::strong_count(queue) > 1 || !queue.is_empty());
-            let queue = self.new_queue();
-            queues.push((id, queue.clone()));
-            queue
-        });
-        // While the thread ends, its list is gone already.
-        found.unwrap_or_else(|_| self.new_queue())
+        self.queues.of_this_thread(|| self.new_queue())
     }
 
     #[cfg(not(feature = "std"))]
@@ -308,13 +299,30 @@ impl Engine for Fusion {
         self.shared.inner.write(data)
     }
 
-    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
-        self.shared.inner.write_shared(bytes, ty)
-    }
-
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         let value = into_inner(value);
         Box::pin(async { self.shared.inner.read(value).await })
+    }
+
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&*self.shared.inner)
+    }
+
+    /// Runs what the value waits for.
+    fn lower(&self, value: Value) -> Value {
+        into_inner(value)
+    }
+
+    /// Of a value that waits, the value itself: asking must not run it.
+    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
+        let ready = match Lazy::of(value) {
+            Some(cell) => cell.ready.get(),
+            None => Some(value),
+        };
+        match ready.map(|ready| (ready, self.shared.inner.kept(op, place, ready))) {
+            Some((ready, kept)) if !kept.same(ready) => kept,
+            Some(_) | None => value.clone(),
+        }
     }
 
     fn outcome(&self, value: &Value) -> Option<Result<()>> {
@@ -322,10 +330,6 @@ impl Engine for Fusion {
             Some(cell) => self.shared.inner.outcome(cell.ready.get()?),
             None => self.shared.inner.outcome(value),
         }
-    }
-
-    fn mixes_precision(&self) -> bool {
-        self.shared.inner.mixes_precision()
     }
 
     fn submit(&self) {
@@ -340,11 +344,9 @@ impl Engine for Fusion {
         Box::pin(async { self.shared.inner.sync().await })
     }
 
-    fn memory(&self) -> Option<&dyn Memory> {
-        self.shared.inner.memory()
-    }
-
+    /// Of a value that the engine below made without being asked to run an op here, that engine knows best.
     fn explain(&self, value: &Value) -> Option<String> {
-        Some(Fusion::explain(self, value))
+        let below = if Lazy::of(value).is_none() { self.shared.inner.explain(value) } else { None };
+        Some(below.unwrap_or_else(|| Fusion::explain(self, value)))
     }
 }

@@ -58,6 +58,8 @@ mod mode;
 mod plan;
 mod queue;
 mod record;
+#[cfg(feature = "std")]
+mod threads;
 
 pub use layer::{Fusion, Statistics};
 pub use mode::Mode;

@@ -34,13 +34,6 @@ impl Queue {
         Queue { shared, waiting: Mutex::default(), running: Turn::default() }
     }
 
-    /// Whether nothing waits.
-    #[cfg(feature = "std")]
-    pub(crate) fn is_empty(&self) -> bool {
-        let waiting = self.waiting.lock();
-        waiting.recording.is_empty() && waiting.ended.is_empty()
-    }
-
     /// Records an op.
     pub(crate) fn record(self: &Arc<Queue>, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         self.settle(&inputs);
@@ -126,6 +119,42 @@ impl Queue {
         self.run(ended);
         let next = self.waiting.lock().recording.take();
         self.run(next);
+    }
+
+    /// Drops recordings of which nobody can read anything. Recordings own values of the queue, and values own the queue: those
+    /// of a queue that is used no more would never go.
+    #[cfg(feature = "std")]
+    pub(crate) fn drop_unread(&self) {
+        let is_unread = |recording: &Recording| !recording.alive().contains(&true);
+        let mut waiting = self.waiting.lock();
+        // The newer one first: what the older one computes may be read by it alone.
+        let newer = is_unread(&waiting.recording).then(|| waiting.recording.take());
+        drop(waiting);
+        drop(newer);
+        let mut waiting = self.waiting.lock();
+        let older = is_unread(&waiting.ended).then(|| core::mem::take(&mut waiting.ended));
+        drop(waiting);
+        drop(older);
+    }
+
+    /// Ends the queue of a layer that is gone: what waits is run where somebody can read it, and dropped otherwise.
+    #[cfg(feature = "std")]
+    pub(crate) fn close(&self) {
+        self.drop_unread();
+        let is_empty = |waiting: &Waiting| waiting.recording.is_empty() && waiting.ended.is_empty();
+        if is_empty(&self.waiting.lock()) {
+            return;
+        }
+        if !std::thread::panicking() {
+            return self.flush();
+        }
+        // A second panic would end the process: values get an error instead.
+        let mut waiting = self.waiting.lock();
+        let (older, newer) = (core::mem::take(&mut waiting.ended), waiting.recording.take());
+        drop(waiting);
+        for recording in [older, newer] {
+            drop(Unfinished(recording.cells));
+        }
     }
 
     fn run(&self, mut recording: Recording) {

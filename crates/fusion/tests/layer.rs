@@ -249,3 +249,44 @@ fn explain_names_the_kernels() {
     assert!(text.contains("one kernel"), "{text}");
     assert!(text.contains("matmul"), "{text}");
 }
+
+/// The engine, which says whether it is alive.
+fn watched(mode: Mode) -> (Fusion, std::sync::Weak<dyn Engine>) {
+    let engine: Arc<dyn Engine> = Arc::new(Cpu::with_threads(1));
+    let alive = Arc::downgrade(&engine);
+    (Fusion::with_mode(engine, mode), alive)
+}
+
+#[test]
+fn an_engine_is_dropped_with_its_last_handle() {
+    for mode in [Mode::On, Mode::Check, Mode::Off] {
+        let (fusion, alive) = watched(mode);
+        let x = fusion.write(data(64, 1));
+        let y = (Var::new(&fusion, x.clone()) * 2.0).into_value();
+        assert_eq!(read(&fusion, y.clone()).len(), 64);
+        // Some of it waits, in two units of work, and nobody will read it.
+        let waits = (Var::new(&fusion, y.clone()) + 1.0).into_value();
+        fusion.submit();
+        drop((Var::new(&fusion, waits) * 3.0).into_value());
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(Var::new(&fusion, y.clone()) * 5.0));
+        });
+        let handle = fusion.clone();
+        drop(fusion);
+        assert!(alive.upgrade().is_some(), "{mode:?}: a handle is left");
+        drop((handle, x, y));
+        assert!(alive.upgrade().is_none(), "{mode:?}: nothing is left");
+    }
+}
+
+#[test]
+fn values_outlive_the_last_handle() {
+    let (fusion, alive) = watched(Mode::On);
+    let inner = fusion.inner().clone();
+    let x = (Var::new(&fusion, fusion.write([1.0f32, 2.0].into())) * 2.0).into_value();
+    drop(fusion);
+    let other = Fusion::with_mode(inner, Mode::On);
+    assert_eq!(read(&other, x), [2.0, 4.0]);
+    drop(other);
+    assert!(alive.upgrade().is_none());
+}

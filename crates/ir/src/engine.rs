@@ -106,16 +106,17 @@ pub trait Engine: Any + Send + Sync {
     ///
     /// A layer whose values carry more than data, as gradients do, carries that along.
     fn import(&self, from: &dyn Engine, value: Value) -> Value {
+        let this = (core::ptr::from_ref(self).addr(), self.type_id());
+        let value = match lowered_to(from, this, value) {
+            Ok(value) => return value,
+            Err(value) => value,
+        };
         if let Some(below) = self.below() {
             return self.lift(below.import(from, value));
         }
-        let this = (core::ptr::from_ref(self).addr(), self.type_id());
-        match lowered_to(from, this, value) {
-            Ok(value) => value,
-            Err(value) => match data_of(from, value) {
-                Ok(data) => self.write(data),
-                Err((ty, error)) => Value::poisoned(ty, error),
-            },
+        match data_of(from, value) {
+            Ok(data) => self.write(data),
+            Err((ty, error)) => Value::poisoned(ty, error),
         }
     }
 
@@ -335,18 +336,24 @@ impl FromIterator<OpKind> for OpSet {
     }
 }
 
+/// Whether both are one engine: of engines without a size, several may have one address.
+pub(crate) fn is_same(a: &dyn Engine, b: (usize, TypeId)) -> bool {
+    (core::ptr::from_ref(a).addr(), a.type_id()) == b
+}
+
 /// The value of the engine `target`, given by address and type, inside a value of `from`; the value itself if `from` is not
-/// around that engine.
-fn lowered_to(
+/// around that engine, or the value inside is of another type, as all examples are where a layer gives one of them.
+pub(crate) fn lowered_to(
     from: &dyn Engine,
     target: (usize, TypeId),
     value: Value,
 ) -> core::result::Result<Value, Value> {
-    let is_target = |engine: &dyn Engine| (core::ptr::from_ref(engine).addr(), engine.type_id()) == target;
-    if !from.layers().any(is_target) {
+    if !from.layers().any(|engine| is_same(engine, target)) {
         return Err(value);
     }
-    Ok(from.layers().take_while(|engine| !is_target(*engine)).fold(value, |value, layer| layer.lower(value)))
+    let above = from.layers().take_while(|engine| !is_same(*engine, target));
+    let inside = above.fold(value.clone(), |value, layer| layer.lower(value));
+    if inside.ty() == value.ty() { Ok(inside) } else { Err(value) }
 }
 
 /// The data of a value; waits for it.

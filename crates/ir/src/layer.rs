@@ -1,6 +1,8 @@
 //! Values that a layer wraps.
 
+use crate::engine::{is_same, lowered_to};
 use crate::{Engine, TensorType, Value};
+use core::any::TypeId;
 
 /// The payload of a value that a layer wraps around a value of the engine below: the layer, and the parts that it keeps, the
 /// inner value among them.
@@ -25,6 +27,25 @@ impl LayerId {
     }
 }
 
+/// For [`Engine::import`]: the layer whose values carry the same as those of the importing one, with the value lowered to it. That is
+/// the outermost layer of the type that `from` is, or is around. `below` is the engine below the importing layer: a layer that
+/// is part of it is none of the importing layer's level.
+///
+/// # Errors
+/// The value, where there is no such layer.
+pub fn imported_from<'a, L: Engine>(
+    below: &dyn Engine,
+    from: &'a dyn Engine,
+    value: Value,
+) -> Result<(&'a L, Value), Value> {
+    let Some(source) = from.find::<L>() else { return Err(value) };
+    let place = (core::ptr::from_ref(source).addr(), TypeId::of::<L>());
+    if below.layers().any(|engine| is_same(engine, place)) {
+        return Err(value);
+    }
+    Ok((source, lowered_to(from, place, value)?))
+}
+
 impl<T: Send + Sync + 'static> Wrapped<T> {
     /// A value of a layer, of the type `ty`.
     #[inline]
@@ -38,11 +59,21 @@ impl<T: Send + Sync + 'static> Wrapped<T> {
         value.payload::<Wrapped<T>>().filter(|wrapped| wrapped.layer == layer)?.parts.as_ref()
     }
 
+    /// The parts of a value that some layer of this kind wraps.
+    #[inline]
+    pub fn of_any(value: &Value) -> Option<&T> {
+        value.payload::<Wrapped<T>>()?.parts.as_ref()
+    }
+
     /// Moves the parts out of the only clone of a value that `layer` wraps, so that the engine below may overwrite the inner
     /// value. `None`, and nothing is changed, where there are other clones or the value is not wrapped by `layer`. Drop the
     /// value afterwards.
     #[inline]
     pub fn take(value: &mut Value, layer: LayerId) -> Option<T> {
+        // Asked first, since it takes no lock of the count.
+        if !value.is_unique() {
+            return None;
+        }
         value.payload_mut::<Wrapped<T>>().filter(|wrapped| wrapped.layer == layer)?.parts.take()
     }
 }

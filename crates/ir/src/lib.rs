@@ -88,7 +88,7 @@ pub use float8::Float8;
 pub use fused::{Activation, Epilogue, FusedOp, Pattern, QuantizedMatMul};
 pub use future::block_on;
 pub use infer::{infer, infer_alike, infer_with_number};
-pub use layer::{LayerId, Wrapped};
+pub use layer::{LayerId, Wrapped, imported_from};
 pub use layout::Layout;
 pub use machine::{Machine, Products};
 pub use mixer::{Mixer, Mixing};

@@ -56,8 +56,8 @@ impl Engine for Collecting {
         self.0.read(value)
     }
 
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.0.sync()
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&self.0)
     }
 }
 

@@ -78,8 +78,9 @@ use kiln_ir::Value;
 /// Methods return the error of inference when shapes or dtypes do not suit; none waits for the device unless it says so.
 #[derive(Clone)]
 pub struct AnyTensor {
-    stack: Stack,
+    /// Dropped before the stack: what nobody can read any more is not computed when an engine goes with its last handle.
     value: Value,
+    stack: Stack,
 }
 
 impl AnyTensor {

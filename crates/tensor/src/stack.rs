@@ -236,7 +236,7 @@ impl Stack {
     }
 
     /// This stack and those below its layers, from the outermost down.
-    fn levels(&self) -> impl Iterator<Item = &Stack> {
+    pub(crate) fn levels(&self) -> impl Iterator<Item = &Stack> {
         core::iter::successors(Some(self), |stack| stack.below())
     }
 
@@ -255,18 +255,31 @@ impl Stack {
         self.0.device.keys()
     }
 
-    /// The derivative that flows through a value of this stack: `the gradient` of a tape, or `the tangent` of forward mode.
-    pub(crate) fn derivative_of(&self, value: &Value) -> Option<&'static str> {
-        // What a layer does not mark is a value of the stack below.
-        if let Some(layer) = self.outermost::<AutodiffLayer>() {
-            return if layer.is_tracked(value) {
-                Some("the gradient")
-            } else {
-                self.below()?.derivative_of(value)
-            };
+    /// What a value of this stack would lose on another one, which has no layer for it: the gradient of a tape, the tangent of
+    /// forward mode, or the examples of a batch.
+    pub(crate) fn left_behind(&self, value: &Value, other: &Stack) -> Option<&'static str> {
+        let (carried, inside, place) = if let Some(layer) = self.outermost::<AutodiffLayer>() {
+            let carried = layer.is_tracked(value).then_some("the gradient");
+            (carried, layer.inner_value(value), other.level_of::<AutodiffLayer>())
+        } else if let Some(layer) = self.outermost::<ForwardLayer>() {
+            let carried = layer.tangent(value).map(|_| "the tangent");
+            (carried, layer.primal(value), other.level_of::<ForwardLayer>())
+        } else if let Some(layer) = self.outermost::<VmapLayer>() {
+            let carried = layer.is_batched(value).then_some("the batch of examples");
+            (carried, layer.lower(value.clone()), other.level_of::<VmapLayer>())
+        } else {
+            return self.below()?.left_behind(value, other);
+        };
+        if place.is_none() && carried.is_some() {
+            return carried;
         }
-        let layer = self.outermost::<ForwardLayer>()?;
-        if layer.tangent(value).is_some() { Some("the tangent") } else { self.below()?.derivative_of(value) }
+        let other = place.map_or(other, |place| place.below().unwrap_or(place));
+        self.below()?.left_behind(&inside, other)
+    }
+
+    /// The stack whose outermost layer is the outermost of this type.
+    fn level_of<L: Engine>(&self) -> Option<&Stack> {
+        self.levels().find(|stack| stack.outermost::<L>().is_some())
     }
 
     /// Whether both are the same opened stack: the same engine and layers for the same device.

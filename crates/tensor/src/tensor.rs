@@ -111,21 +111,23 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.any.shape().num_elements()
     }
 
-    /// The same elements on another device of the backend. Waits for this one.
+    /// The same elements on another device of the backend. Waits for this one, unless both are on one engine. Gradients
+    /// flow back through the move, and the error of a failed computation moves along with the tensor, to come back when that is
+    /// read. See [`AnyTensor::to_stack`].
     ///
     /// # Panics
-    /// With the error that the computation met, or when a gradient flows through the tensor, which would end here:
-    /// [`detach`](Tensor::detach) it first.
+    /// When a gradient flows through the tensor and the device has no automatic differentiation: [`detach`](Tensor::detach) it
+    /// first.
     #[track_caller]
     pub fn to_device(self, device: &B::Device) -> Self {
         ok(self.try_to_device(device))
     }
 
-    /// The same elements on another device of the backend. Waits for this one.
+    /// As [`to_device`](Tensor::to_device), with an error instead of a panic.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device. Or when a gradient flows through the
-    /// tensor, which would end here: [`detach`](Tensor::detach) it first.
+    /// When a gradient flows through the tensor and the device has no automatic differentiation: [`detach`](Tensor::detach) it
+    /// first.
     pub fn try_to_device(self, device: &B::Device) -> Result<Self> {
         let any = self.any.to_stack(&B::stack(device))?;
         Ok(Tensor { any, marker: PhantomData })

@@ -7,8 +7,8 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Error, Memory, Op, Operands, RandomKind, Result, SharedBytes, TensorData,
-    TensorType, Value, Values, Var, poison_of, poisoned,
+    BoxFuture, Caps, Engine, Error, LayerId, Op, Operands, RandomKind, Result, TensorData, TensorType, Value,
+    Values, Var, Wrapped, imported_from, poison_of, poisoned,
 };
 
 /// An engine that runs ops of one example on all examples at once, around the engine that runs them.
@@ -20,14 +20,9 @@ pub struct Vmap {
     inner: Arc<dyn Engine>,
 }
 
-/// The payload of a batched value.
-struct Batched {
-    /// The layer that it belongs to: below another such layer, values of both look alike otherwise.
-    layer: usize,
-    /// The inner engine's value of all examples, its first axis. Taken only out of a payload that is about to be
-    /// dropped.
-    examples: Option<Value>,
-}
+/// The payload of a batched value, in a [`Wrapped`]: the inner engine's value of all examples, its first axis.
+#[derive(Clone)]
+struct Batched(Value);
 
 impl Vmap {
     /// A layer around an engine.
@@ -107,25 +102,18 @@ impl Vmap {
     }
 
     /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
-    fn id(&self) -> usize {
-        Arc::as_ptr(&self.inner).addr()
+    fn id(&self) -> LayerId {
+        LayerId::around(&*self.inner)
     }
 
     fn examples_of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
-        value.payload::<Batched>().filter(|batched| batched.layer == self.id())?.examples.as_ref()
+        Some(&Wrapped::<Batched>::of(value, self.id())?.0)
     }
 
     /// The inner engine's value of all examples; a value that is the same for all comes back as it is. The only clone is
     /// moved out of, so that the inner engine may overwrite it.
-    pub(crate) fn open(&self, mut value: Value) -> core::result::Result<Value, Value> {
-        let id = self.id();
-        if value.is_unique()
-            && let Some(batched) = value.payload_mut::<Batched>().filter(|batched| batched.layer == id)
-            && let Some(examples) = batched.examples.take()
-        {
-            return Ok(examples);
-        }
-        self.examples_of(&value).cloned().ok_or(value)
+    pub(crate) fn open(&self, value: Value) -> core::result::Result<Value, Value> {
+        Wrapped::open(value, self.id()).map(|Batched(examples)| examples)
     }
 
     /// One example of a value with the examples in front. Poison stays visible.
@@ -133,7 +121,7 @@ impl Vmap {
         let ty = examples.ty().with_shape(examples.shape().without(0));
         match examples.error() {
             Some(error) => Value::poisoned(ty, error.clone()),
-            None => Value::new(ty, Batched { layer: self.id(), examples: Some(examples) }),
+            None => Wrapped::wrap(self.id(), ty, Batched(examples)),
         }
     }
 
@@ -198,10 +186,6 @@ impl Engine for Vmap {
         self.inner.write(data)
     }
 
-    fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
-        self.inner.write_shared(bytes, ty)
-    }
-
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         match self.open(value) {
             Err(shared) => self.inner.read(shared),
@@ -215,24 +199,37 @@ impl Engine for Vmap {
         }
     }
 
-    fn outcome(&self, value: &Value) -> Option<Result<()>> {
-        self.inner.outcome(self.examples_of(value).unwrap_or(value))
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&*self.inner)
     }
 
-    fn mixes_precision(&self) -> bool {
-        self.inner.mixes_precision()
+    /// All examples.
+    fn lower(&self, value: Value) -> Value {
+        self.open(value).unwrap_or_else(|shared| shared)
     }
 
-    fn submit(&self) {
-        self.inner.submit();
+    /// All examples of a value that stands for one of them in another layer of batches.
+    fn import(&self, from: &dyn Engine, value: Value) -> Value {
+        let (source, value) = match imported_from::<Vmap>(&*self.inner, from, value) {
+            Ok(found) => found,
+            Err(value) => return self.inner.import(from, value),
+        };
+        if source.id() == self.id() {
+            return value;
+        }
+        match source.open(value) {
+            Ok(examples) => self.wrap(self.inner.import(&*source.inner, examples)),
+            Err(shared) => self.inner.import(&*source.inner, shared),
+        }
     }
 
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { self.inner.sync().await })
-    }
-
-    fn memory(&self) -> Option<&dyn Memory> {
-        self.inner.memory()
+    /// One example where `like` is.
+    fn rewrap(&self, like: &Value, value: Value) -> Value {
+        match self.examples_of(like) {
+            Some(examples) if examples.same(&value) => like.clone(),
+            Some(_) => self.wrap(value),
+            None => value,
+        }
     }
 }
 

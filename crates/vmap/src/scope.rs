@@ -1,6 +1,7 @@
 //! How many examples a running function stands for, and how it draws random numbers.
 
 use alloc::vec::Vec;
+use kiln_ir::LayerId;
 
 /// What random ops give inside a batched function when their key is the same for all examples.
 ///
@@ -22,13 +23,13 @@ pub enum Randomness {
 #[derive(Clone, Copy)]
 pub(crate) struct Scope {
     /// The layer whose batch it is.
-    pub(crate) layer: usize,
+    pub(crate) layer: LayerId,
     pub(crate) examples: usize,
     pub(crate) randomness: Randomness,
 }
 
 /// The innermost running function of a layer.
-pub(crate) fn current(layer: usize) -> Option<Scope> {
+pub(crate) fn current(layer: LayerId) -> Option<Scope> {
     with(|scopes| scopes.iter().rev().find(|scope| scope.layer == layer).copied())
 }
 

@@ -111,7 +111,19 @@ impl Engine for Counting {
         self.inner.read(uncounted(value))
     }
 
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.inner.sync()
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&self.inner)
+    }
+
+    fn lower(&self, value: Value) -> Value {
+        uncounted(value)
+    }
+
+    fn lift(&self, value: Value) -> Value {
+        self.count(value)
+    }
+
+    fn kept(&self, _op: &Op, _place: usize, value: &Value) -> Value {
+        value.clone()
     }
 }

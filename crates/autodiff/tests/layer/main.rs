@@ -245,8 +245,8 @@ fn operands_that_nobody_holds_reach_the_inner_engine_alone() {
         fn read(&self, value: Value) -> kiln_ir::BoxFuture<'_, kiln_ir::Result<TensorData>> {
             self.1.read(value)
         }
-        fn sync(&self) -> kiln_ir::BoxFuture<'_, kiln_ir::Result<()>> {
-            self.1.sync()
+        fn below(&self) -> Option<&dyn Engine> {
+            Some(&self.1)
         }
     }
     let engine = Arc::new(Sole(0.into(), kiln_reference::Reference::new()));

@@ -5,7 +5,7 @@
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Machine, Memory, Op, Operands, Result, TensorData, TensorType, Value, Values,
+    BoxFuture, Caps, Engine, Machine, Op, Operands, Result, TensorData, TensorType, Value, Values,
 };
 use std::sync::Arc;
 
@@ -70,11 +70,7 @@ impl Engine for Changed {
         self.cpu.read(value)
     }
 
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.cpu.sync()
-    }
-
-    fn memory(&self) -> Option<&dyn Memory> {
-        self.cpu.memory()
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&self.cpu)
     }
 }

@@ -72,24 +72,33 @@ impl AnyTensor {
         }
     }
 
-    /// The same elements on another stack. Waits for the device, unless it is the same stack.
+    /// The same elements on another stack. Waits for the device, unless both are on one engine: then nothing is copied.
+    ///
+    /// Derivatives follow: from one stack with automatic differentiation to another, gradients flow back through the move; from
+    /// one with forward mode to another goes the tangent, from one with batches to another go all examples. In a
+    /// [`no_grad`](crate::no_grad) scope the elements alone move.
+    ///
+    /// The error of a failed computation moves along with the tensor, and comes back when that is read.
     ///
     /// # Errors
-    /// When a derivative flows through the tensor: it does not cross from one stack to another.
+    /// When a derivative flows through the tensor, or a batch is behind it, and the other stack has no layer for that.
     pub fn to_stack(self, stack: &Stack) -> Result<AnyTensor> {
         if self.stack.same(stack) {
             return Ok(self);
         }
-        if let Some(derivative) = self.stack.derivative_of(&self.value) {
-            let problem = alloc::format!("{derivative} would not follow {} to {stack:?}", self.ty());
+        if let Some(left) = self.stack.left_behind(&self.value, stack) {
+            let problem = alloc::format!("{left} would not follow {} to {stack:?}", self.ty());
             return Err(Error::gradient("to_device", problem).hint(
-                "call `detach()` first to copy the elements alone, or move the operands of the computation",
+                "move it to a device with the same layers, as `device.autodiff()`; `detach()` moves elements without gradients",
             ));
         }
-        Ok(AnyTensor::from_data(self.into_data()?, stack))
+        let AnyTensor { value, stack: from } = self;
+        Ok(AnyTensor::new(stack.clone(), stack.engine().import(from.engine(), value)))
     }
 
-    /// The same elements on another device. Waits for this one.
+    /// The same elements on another device. Waits for this one, unless both are on one engine.
+    ///
+    /// Gradients and errors move along: see [`to_stack`](AnyTensor::to_stack).
     ///
     /// # Errors
     /// As [`to_stack`](AnyTensor::to_stack).

@@ -12,7 +12,7 @@ use kiln_ir::{Error, Value};
 pub use kiln_autodiff::NodeId;
 
 /// The gradients of a [`backward`](Tensor::backward) pass, by the tensors that [require](Tensor::require_grad)
-/// them. They belong to the backend below, and may be sent to another thread.
+/// them. Each is on its tensor's own device, on the backend below, and may be sent to another thread.
 pub struct Gradients {
     stack: Stack,
     gradients: kiln_autodiff::Gradients,
@@ -22,13 +22,21 @@ impl Gradients {
     /// The gradient of a rank-erased tensor, if it requires one and took part.
     pub fn get(&self, tensor: &AnyTensor) -> Option<AnyTensor> {
         let value = self.gradients.get(tensor.value())?;
-        Some(AnyTensor::new(self.stack.with_device_of(tensor.stack()), value))
+        Some(AnyTensor::new(self.stack_of(tensor), value))
     }
 
     /// Takes out the gradient of a rank-erased tensor, if it requires one and took part.
     pub fn remove(&mut self, tensor: &AnyTensor) -> Option<AnyTensor> {
         let value = self.gradients.take(tensor.value())?;
-        Some(AnyTensor::new(self.stack.with_device_of(tensor.stack()), value))
+        Some(AnyTensor::new(self.stack_of(tensor), value))
+    }
+
+    /// Where the gradient of a leaf is: below the layer that tracks the leaf.
+    fn stack_of(&self, tensor: &AnyTensor) -> Stack {
+        let tracks = |layer: &Layer| layer.is_tracked(tensor.value());
+        let tracking = tensor.stack().levels().find(|level| level.outermost().is_some_and(tracks));
+        let below = tracking.and_then(Stack::below);
+        below.cloned().unwrap_or_else(|| self.stack.with_device_of(tensor.stack()))
     }
 }
 

@@ -315,11 +315,11 @@ fn all_rows(y: &AnyTensor, arguments: &[AnyTensor], rank: usize) -> Result<AnyTe
 
 /// One backward pass for a batch of gradients: what the tape kept is the same for all of them.
 fn rows(layer: &Layer, below: &Stack, y: &AnyTensor, x: &AnyTensor) -> Result<Value> {
-    let engine: Arc<dyn Engine> = layer.inner().clone();
-    let batch = Vmap::new(engine);
+    let batch = Vmap::new(layer.inner().clone());
+    let batched = |engine: &Arc<dyn Engine>| -> Arc<dyn Engine> { Arc::new(Vmap::new(engine.clone())) };
     let seeds = batch.batch(basis(below, *y.ty()), 0);
     let n = y.shape().num_elements();
-    let found = layer.pull_back(&batch, Vec::from([(y.value().clone(), seeds)]))?;
+    let found = layer.pull_back_around(&batched, Vec::from([(y.value().clone(), seeds)]))?;
     let row = found.get(x.value()).unwrap_or_else(|| zeros_of(below, *x.ty(), y.value()));
     Ok(batch.unbatch(&row, n, 0))
 }
