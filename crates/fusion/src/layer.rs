@@ -14,8 +14,8 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Memory, Op, Operand, Operands, Result, SharedBytes, TensorData, TensorType,
-    Value, Values, expand_values, poison_of, poisoned,
+    BoxFuture, Caps, Engine, IMMEDIATE, Memory, Op, Operand, Operands, Result, SharedBytes, TensorData,
+    TensorType, Value, Values, expand_values, poison_of, poisoned,
 };
 
 /// An engine that records ops and runs them together, around the engine that runs them.
@@ -204,15 +204,13 @@ impl Fusion {
     }
 }
 
-/// Whether an op must not wait. The shape of what `NonZero` gives is known only after it has run. Custom ops are code from
-/// outside, and collectives wait for other members: within a plan, whose values nobody gets before its end, two threads could
-/// wait for each other.
+/// Whether an op must not wait. Within a plan, whose values nobody gets before its end, two threads whose collectives or custom
+/// ops depend on each other could wait for each other.
 fn runs_at_once(op: &Op) -> bool {
-    let at_once = |op: &Op| matches!(op, Op::NonZero { .. } | Op::Custom(_) | Op::Collective(_));
     if let Op::Fused(region) = op {
-        return region.program().instructions.iter().any(|instruction| at_once(&instruction.op));
+        return region.program().instructions.iter().any(|instruction| instruction.op.is(IMMEDIATE));
     }
-    at_once(op)
+    op.is(IMMEDIATE)
 }
 
 impl Shared {

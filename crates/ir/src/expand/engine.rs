@@ -49,65 +49,17 @@ impl<E: Engine> Expand<E> {
         if let Some(error) = poison_of(&inputs) {
             return Err(error);
         }
-        if !matches!(op, Op::Custom(_)) {
-            let variables: Vec<Var<'_>> =
-                inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
-            if let Some(outputs) = expand(self, op, &variables) {
-                drop((inputs, variables));
-                return Ok(outputs.into_iter().map(Var::into_value).collect());
-            }
-        }
-        match op {
-            Op::Custom(custom) => match custom.expand_values(self, &inputs, results) {
+        if let Op::Custom(custom) = op {
+            return match custom.expand_values(self, &inputs, results) {
                 Some(values) => values,
                 None => self.evaluated(op, custom, inputs, results),
-            },
-            Op::Full(_)
-            | Op::Iota { .. }
-            | Op::Random { .. }
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Compare(_)
-            | Op::Select
-            | Op::Cast(_)
-            | Op::Bitcast(_)
-            | Op::Reshape(_)
-            | Op::Permute(_)
-            | Op::Broadcast(_)
-            | Op::Slice(_)
-            | Op::Pad(_)
-            | Op::Concat { .. }
-            | Op::Windows { .. }
-            | Op::Copy
-            | Op::Reduce { .. }
-            | Op::ArgReduce { .. }
-            | Op::Scan { .. }
-            | Op::Sort { .. }
-            | Op::TopK { .. }
-            | Op::Take { .. }
-            | Op::Gather { .. }
-            | Op::Put { .. }
-            | Op::Scatter { .. }
-            | Op::SliceUpdate { .. }
-            | Op::NonZero { .. }
-            | Op::CheckIndex { .. }
-            | Op::Recover { .. }
-            | Op::MatMul
-            | Op::MatMulFloat8 { .. }
-            | Op::Conv { .. }
-            | Op::Pool(_)
-            | Op::PoolGrad { .. }
-            | Op::Softmax { .. }
-            | Op::Norm { .. }
-            | Op::Attention(_)
-            | Op::AttentionGrad(_)
-            | Op::Resize { .. }
-            | Op::Fft { .. }
-            | Op::Quantize { .. }
-            | Op::Dequantize
-            | Op::Collective(_)
-            | Op::Fused(_) => Err(self.unsupported(op, "the engine has no kernel and the op no expansion")),
+            };
         }
+        let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
+        let outputs = expand(self, op, &variables)
+            .ok_or_else(|| self.unsupported(op, "the engine has no kernel and the op no expansion"))?;
+        drop((inputs, variables));
+        Ok(outputs.into_iter().map(Var::into_value).collect())
     }
 
     fn evaluated(
