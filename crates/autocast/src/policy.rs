@@ -1,24 +1,10 @@
 //! Which op runs in which precision.
 
 use alloc::borrow::Cow;
-use kiln_ir::{Binary, DType, Op, Reduction, Unary, UpdateMode};
+pub use kiln_ir::Precision;
+use kiln_ir::{DType, Op, Reduction, UpdateMode};
 
-/// In which precision an op runs, of its operands and results that the program sees as `f32`. Others do not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// In 16 bits: operands are cast, and results are held in 16 bits. Contractions, which are the work of a model and
-    /// accumulate in `f32` whatever their operands are.
-    Low,
-    /// In `f32`: what adds up many rounding errors, has a range that 16 bits do not, or is seen by others.
-    Full,
-    /// In 16 bits if all operands are held so; in `f32` if one is held in `f32`, or there is none.
-    Widest,
-    /// Each op that it stands for by its own rule: regions, and custom ops that are
-    /// [names](kiln_ir::CustomOp::is_expression) for others.
-    Inside,
-}
-
-/// The precision of an op: the one table of the layer. The [crate](crate) has it as text.
+/// The precision of an op, by its row of [`OPS`](kiln_ir::OPS) and its attributes. The [crate](crate) has it as text.
 ///
 /// ```
 /// use kiln_autocast::{Precision, precision};
@@ -28,93 +14,16 @@ pub enum Precision {
 /// assert_eq!(precision(&Op::Unary(Unary::Exp)), Precision::Full);
 /// assert_eq!(precision(&Op::Binary(Binary::Add)), Precision::Widest);
 /// ```
+#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 pub fn precision(op: &Op) -> Precision {
     match op {
         Op::Custom(custom) if custom.is_expression() => Precision::Inside,
-        Op::MatMul | Op::MatMulFloat8 { .. } | Op::Conv { .. } | Op::Attention(_) | Op::AttentionGrad(_) => {
-            Precision::Low
-        }
-        Op::Unary(function) => unary(*function),
-        Op::Binary(function) => binary(*function),
+        Op::Custom(_) => Precision::Full,
+        Op::Unary(function) => function.info().precision,
+        Op::Binary(function) => function.info().precision,
         Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } => reduced(*reduction),
         Op::Put { mode, .. } | Op::Scatter { mode, .. } => written(*mode),
-        Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Fft { .. }
-        | Op::Quantize { .. }
-        | Op::Bitcast(_)
-        | Op::Collective(_)
-        | Op::Custom(_) => Precision::Full,
-        Op::Full(_)
-        | Op::Iota { .. }
-        | Op::Random { .. }
-        | Op::Compare(_)
-        | Op::Select
-        | Op::Cast(_)
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Windows { .. }
-        | Op::Copy
-        | Op::ArgReduce { .. }
-        | Op::Sort { .. }
-        | Op::TopK { .. }
-        | Op::Take { .. }
-        | Op::Gather { .. }
-        | Op::SliceUpdate { .. }
-        | Op::NonZero { .. }
-        | Op::CheckIndex { .. }
-        | Op::Recover { .. }
-        | Op::Pool(_)
-        | Op::PoolGrad { .. }
-        | Op::Resize { .. }
-        | Op::Dequantize => Precision::Widest,
-        Op::Fused(_) => Precision::Inside,
-    }
-}
-
-/// What grows without bounds, or is steep where numbers are small, needs `f32`.
-fn unary(function: Unary) -> Precision {
-    match function {
-        Unary::Exp | Unary::Expm1 | Unary::Ln | Unary::Log1p | Unary::Recip | Unary::Rsqrt | Unary::Tan => {
-            Precision::Full
-        }
-        Unary::Neg
-        | Unary::Abs
-        | Unary::Sign
-        | Unary::Sqrt
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tanh
-        | Unary::Atan
-        | Unary::Erf
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::Round
-        | Unary::Trunc
-        | Unary::Not => Precision::Widest,
-    }
-}
-
-fn binary(function: Binary) -> Precision {
-    match function {
-        Binary::Pow => Precision::Full,
-        Binary::Add
-        | Binary::Sub
-        | Binary::Mul
-        | Binary::Div
-        | Binary::Rem
-        | Binary::Min
-        | Binary::Max
-        | Binary::Atan2
-        | Binary::And
-        | Binary::Or
-        | Binary::Xor
-        | Binary::Shl
-        | Binary::Shr => Precision::Widest,
+        _ => op.row(|row| row.precision),
     }
 }
 

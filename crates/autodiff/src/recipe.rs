@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use kiln_ir::{Engine, Op, Operand, Operands, TensorType, Value};
+use kiln_ir::{CHEAP, Engine, Op, Operand, Operands, TensorType, Value};
 use smallvec::SmallVec;
 
 /// The longest chain of recipes: what lies deeper is kept, which bounds the work and the stack of computing again.
@@ -89,52 +89,5 @@ impl Recomputed {
 
 /// Whether an op is bound by memory, so that running it again costs little more than reading its result would.
 pub(crate) fn is_cheap(op: &Op) -> bool {
-    match op {
-        Op::Custom(custom) => custom.is_cheap(),
-        Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Compare(_)
-        | Op::Select
-        | Op::Cast(_)
-        | Op::Bitcast(_)
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Windows { .. }
-        | Op::Copy
-        | Op::Full(_)
-        | Op::Iota { .. }
-        | Op::Dequantize => true,
-        Op::Random { .. }
-        | Op::Reduce { .. }
-        | Op::ArgReduce { .. }
-        | Op::Scan { .. }
-        | Op::Sort { .. }
-        | Op::TopK { .. }
-        | Op::Take { .. }
-        | Op::Gather { .. }
-        | Op::Put { .. }
-        | Op::Scatter { .. }
-        | Op::SliceUpdate { .. }
-        | Op::NonZero { .. }
-        | Op::CheckIndex { .. }
-        | Op::Recover { .. }
-        | Op::MatMul
-        | Op::MatMulFloat8 { .. }
-        | Op::Conv { .. }
-        | Op::Pool(_)
-        | Op::PoolGrad { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Attention(_)
-        | Op::AttentionGrad(_)
-        | Op::Resize { .. }
-        | Op::Fft { .. }
-        | Op::Quantize { .. }
-        | Op::Collective(_)
-        | Op::Fused(_) => false,
-    }
+    if let Op::Custom(custom) = op { custom.is_cheap() } else { op.is(CHEAP) }
 }

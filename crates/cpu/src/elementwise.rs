@@ -10,8 +10,8 @@ use crate::scalar::scalar_bytes;
 use crate::walk::{Place, Walk};
 use core::mem::MaybeUninit;
 use kiln_ir::{
-    Binary, Comparison, DType, Layout, Operand, Operands, Result, Scalar, TensorType, Unary, Value, Values,
-    picked_past_poison, poison_of,
+    Binary, Comparison, DType, Effort, FunctionInfo, Layout, Operand, Operands, Result, Scalar, TensorType,
+    Unary, Value, Values, picked_past_poison, poison_of,
 };
 use smallvec::smallvec;
 
@@ -32,29 +32,7 @@ pub(crate) fn unary(cpu: &Cpu, function: Unary, inputs: Operands, results: &[Ten
     let dtype = results[0].dtype;
     let widths = Widths::of(dtype, dtype);
     let function_loop = kernels::unary(function, widths.computed);
-    let grain = match function {
-        Unary::Neg
-        | Unary::Abs
-        | Unary::Sign
-        | Unary::Recip
-        | Unary::Sqrt
-        | Unary::Rsqrt
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::Round
-        | Unary::Trunc
-        | Unary::Not => CHEAP,
-        Unary::Exp
-        | Unary::Expm1
-        | Unary::Ln
-        | Unary::Log1p
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tan
-        | Unary::Tanh
-        | Unary::Atan
-        | Unary::Erf => costly(dtype),
-    };
+    let grain = grain(function.info(), dtype);
     apply(cpu, inputs, &results[0], [dtype], grain, |x, y, n| {
         // SAFETY: `apply` passes stretches of `n` elements that do not overlap.
         widths.run(cpu.level, x, y, n, |[x], y, n| unsafe { function_loop(cpu.level, x, y, n) });
@@ -74,21 +52,7 @@ pub(crate) fn binary(
     }
     let widths = Widths::of(dtype, dtype);
     let function_loop = kernels::binary(function, widths.computed);
-    let grain = match function {
-        Binary::Add
-        | Binary::Sub
-        | Binary::Mul
-        | Binary::Div
-        | Binary::Min
-        | Binary::Max
-        | Binary::And
-        | Binary::Or
-        | Binary::Xor
-        | Binary::Shl
-        | Binary::Shr => CHEAP,
-        Binary::Rem | Binary::Pow => CALLING,
-        Binary::Atan2 => costly(dtype),
-    };
+    let grain = grain(function.info(), dtype);
     apply(cpu, inputs, &results[0], [dtype; 2], grain, |x, y, n| {
         // SAFETY: as in `unary`.
         widths.run(cpu.level, x, y, n, |[a, b], y, n| unsafe { function_loop(cpu.level, a, b, y, n) });
@@ -112,8 +76,14 @@ fn unary_square(cpu: &Cpu, x: Operand, results: &[TensorType]) -> Result<Values>
     })
 }
 
-fn costly(dtype: DType) -> usize {
-    if dtype == DType::F64 { CALLING } else { COSTLY }
+/// Elements worth a thread of their own.
+fn grain(function: &FunctionInfo, dtype: DType) -> usize {
+    match function.effort {
+        Effort::Arithmetic | Effort::Division => CHEAP,
+        Effort::Elementary if dtype == DType::F64 => CALLING,
+        Effort::Elementary => COSTLY,
+        Effort::Library => CALLING,
+    }
 }
 
 pub(crate) fn compare(

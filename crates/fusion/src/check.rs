@@ -61,7 +61,7 @@ fn located(engine: &dyn Engine, program: &Program, operands: &Operands, place: u
 /// The region up to an instruction, which becomes its only result.
 fn cut_after(program: &Program, number: usize) -> Option<Program> {
     let instruction = program.instructions.get(number)?;
-    if instruction.results.len() != 1 || crate::plan::is_view(&instruction.op) {
+    if instruction.results.len() != 1 || instruction.op.is_view() {
         return None;
     }
     let before: usize = program.instructions[..number].iter().map(|i| i.results.len()).sum();

@@ -141,7 +141,7 @@ fn form(pattern: &Pattern) -> String {
 
 /// The ops of a region that compute something; one that runs several times in a row is named once.
 fn named(program: &Program) -> String {
-    let ops = program.instructions.iter().filter(|instruction| !crate::plan::is_view(&instruction.op));
+    let ops = program.instructions.iter().filter(|instruction| !instruction.op.is_view());
     let mut names: Vec<(&str, usize)> = Vec::new();
     for name in ops.map(|instruction| instruction.op.name()) {
         match names.last_mut() {

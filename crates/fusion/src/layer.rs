@@ -16,7 +16,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Expand, Op, OpSet, Operand, OperandType, Operands, Result, TensorData, TensorType,
+    BoxFuture, Caps, Engine, Expand, IMMEDIATE, Op, OpSet, Operand, OperandType, Operands, Result, TensorData, TensorType,
     Value, Values, expand_values, poison_of, poisoned,
 };
 
@@ -209,15 +209,13 @@ fn native_engine(inner: &Arc<dyn Engine>) -> &dyn Engine {
     inner.find::<Expand>().map_or(&**inner, |layer| &**layer.inner())
 }
 
-/// Whether an op must not wait. The shape of what `NonZero` gives is known only after it has run. Custom ops are code from
-/// outside, and collectives wait for other members: within a plan, whose values nobody gets before its end, two threads could
-/// wait for each other.
+/// Whether an op must not wait. Within a plan, whose values nobody gets before its end, two threads whose collectives or custom
+/// ops depend on each other could wait for each other.
 fn runs_at_once(op: &Op) -> bool {
-    let at_once = |op: &Op| matches!(op, Op::NonZero { .. } | Op::Custom(_) | Op::Collective(_));
     if let Op::Fused(region) = op {
-        return region.program().instructions.iter().any(|instruction| at_once(&instruction.op));
+        return region.program().instructions.iter().any(|instruction| instruction.op.is(IMMEDIATE));
     }
-    at_once(op)
+    op.is(IMMEDIATE)
 }
 
 impl Shared {

@@ -287,7 +287,7 @@ impl Plan {
         let (mut now, mut peak) = (0usize, 0usize);
         for step in &self.steps {
             for (place, ty) in step.results.iter().enumerate() {
-                if !is_view(&step.op) {
+                if !step.op.is_view() {
                     held[step.first + place] = ty.num_bytes();
                     now += ty.num_bytes();
                 }
@@ -403,9 +403,4 @@ fn needed_entries(original: &Structure, better: &Structure, originals: &[Option<
         needed
     };
     better.entries.iter().map(count).collect()
-}
-
-/// Whether an engine with strides runs the op without touching elements.
-pub(crate) fn is_view(op: &Op) -> bool {
-    matches!(op, Op::Reshape(_) | Op::Permute(_) | Op::Broadcast(_) | Op::Slice(_) | Op::Windows { .. })
 }

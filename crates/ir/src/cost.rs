@@ -1,8 +1,8 @@
 //! How much work an op is.
 
 use crate::{
-    CollectiveKind, ConvPass, FftKind, NormKind, Op, OperandType, PoolSpec, Program, ProgramOperand,
-    ResizeMode, TensorType,
+    CollectiveKind, ConvPass, FftKind, Flops, NormKind, Op, OperandType, PoolSpec, Program, ProgramOperand,
+    ResizeMode, TensorType, Traffic,
 };
 use alloc::vec::Vec;
 use core::iter::Sum;
@@ -67,31 +67,12 @@ impl Program {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
     let tensor = |place: usize| inputs.get(place).and_then(|input| input.tensor());
     let operand = |place: usize| tensor(place).map_or(0, elements);
     let result = results.first().map_or(0, elements);
     match op {
-        Op::Full(_)
-        | Op::Iota { .. }
-        | Op::Bitcast(_)
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Windows { .. }
-        | Op::Copy
-        | Op::Take { .. }
-        | Op::Gather { .. }
-        | Op::Recover { .. }
-        | Op::Custom(_) => 0,
-        Op::Random { .. } | Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Cast(_) => {
-            result
-        }
-        Op::Reduce { .. } | Op::ArgReduce { .. } | Op::Scan { .. } | Op::NonZero { .. } => operand(0),
-        Op::CheckIndex { .. } => operand(0),
         Op::Sort { axis, .. } | Op::TopK { axis, .. } => {
             let len = tensor(0).map_or(1, |ty| ty.shape[*axis]);
             times(&[operand(0), log2(len)])
@@ -113,7 +94,6 @@ fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
         }
         Op::Pool(spec) => times(&[result, taps(spec)]),
         Op::PoolGrad { spec, .. } => times(&[operand(0), taps(spec)]),
-        Op::Softmax { .. } => times(&[5, result]),
         Op::Norm { kind, .. } => {
             let normalisation = match kind {
                 NormKind::Layer => 5,
@@ -156,6 +136,10 @@ fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
             | CollectiveKind::Recv { .. } => 0,
         },
         Op::Fused(fused) => fused.program().cost().flops,
+        _ => match op.row(|row| row.flops) {
+            Flops::PerResult(count) => times(&[count, result]),
+            Flops::PerOperand(count) => times(&[count, operand(0)]),
+        },
     }
 }
 
@@ -163,55 +147,12 @@ fn bytes(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
     let size = |ty: &TensorType| times(&[elements(ty), ty.dtype.size() as u64]);
     let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0, u64::saturating_add);
     let written = sum(&mut results.iter().map(size));
-    let tensors = || inputs.iter().filter_map(|input| input.tensor());
-    match op {
-        Op::Bitcast(_)
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Recover { .. }
-        | Op::Windows { .. } => 0,
-        Op::CheckIndex { .. } => sum(&mut tensors().map(size)),
-        Op::Take { .. } | Op::Gather { .. } => {
-            written.saturating_add(written).saturating_add(sum(&mut tensors().skip(1).map(size)))
-        }
-        Op::Full(_)
-        | Op::Iota { .. }
-        | Op::Random { .. }
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Compare(_)
-        | Op::Select
-        | Op::Cast(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Copy
-        | Op::Reduce { .. }
-        | Op::ArgReduce { .. }
-        | Op::Scan { .. }
-        | Op::Sort { .. }
-        | Op::TopK { .. }
-        | Op::Put { .. }
-        | Op::Scatter { .. }
-        | Op::SliceUpdate { .. }
-        | Op::NonZero { .. }
-        | Op::MatMul
-        | Op::MatMulFloat8 { .. }
-        | Op::Conv { .. }
-        | Op::Pool(_)
-        | Op::PoolGrad { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Attention(_)
-        | Op::AttentionGrad(_)
-        | Op::Resize { .. }
-        | Op::Fft { .. }
-        | Op::Quantize { .. }
-        | Op::Dequantize
-        | Op::Collective(_)
-        | Op::Custom(_)
-        | Op::Fused(_) => written.saturating_add(sum(&mut tensors().map(size))),
+    let read = |from: usize| sum(&mut inputs.iter().filter_map(|input| input.tensor()).skip(from).map(size));
+    match op.info().traffic {
+        Traffic::Free => 0,
+        Traffic::Read => read(0),
+        Traffic::All => written.saturating_add(read(0)),
+        Traffic::Picked => written.saturating_add(written).saturating_add(read(1)),
     }
 }
 

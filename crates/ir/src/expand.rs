@@ -27,8 +27,8 @@ pub use kernels::CustomKernel;
 pub(crate) use signal::unmirrored;
 
 use crate::{
-    CollectiveKind, ConvPass, DType, Engine, FusedOp, Op, OpKind, OpSet, Operand, OperandType, Operands,
-    Scalar, Shape, TensorType, Value, Values, Var, infer,
+    CollectiveKind, ConvPass, DType, Engine, FusedOp, Op, OpClass, OpSet, Operand, OperandType, Operands,
+    PRIMITIVE, PRIMITIVES, Scalar, Shape, TensorType, Value, Values, Var, infer,
 };
 use alloc::vec::Vec;
 
@@ -36,25 +36,7 @@ use alloc::vec::Vec;
 ///
 /// Of these a group operation of a single member and, with an expansion of their own, custom ops do expand;
 /// a group operation of several members and [`Op::Custom`] without expansion need the engine.
-pub const MINIMAL: OpSet = OpSet::of(&[
-    OpKind::Full,
-    OpKind::Iota,
-    OpKind::Unary,
-    OpKind::Binary,
-    OpKind::Compare,
-    OpKind::Select,
-    OpKind::Cast,
-    OpKind::Bitcast,
-    OpKind::Reshape,
-    OpKind::Permute,
-    OpKind::Broadcast,
-    OpKind::Slice,
-    OpKind::Concat,
-    OpKind::Copy,
-    OpKind::Reduce,
-    OpKind::NonZero,
-    OpKind::Collective,
-]);
+pub const MINIMAL: OpSet = OpSet::of(&PRIMITIVES);
 
 /// The results of an op in simpler ops, emitted on an engine; `None` where there is no simpler form.
 ///
@@ -169,7 +151,7 @@ pub fn expand_values(
 
 /// The results of a composite where none of them has an element.
 fn empty<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
-    if MINIMAL.contains(op.kind()) || matches!(op, Op::Custom(_) | Op::Fused(_)) {
+    if op.is(PRIMITIVE) || op.info().class == OpClass::Opaque {
         return None;
     }
     let operands: Vec<OperandType<'_>> = inputs.iter().map(|var| var.operand().ty()).collect();

@@ -25,6 +25,9 @@ use smallvec::smallvec;
 /// there is something to do about it, a hint.
 pub fn infer(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
     let rule = Rule { op, inputs };
+    if let Some((least, most)) = op.info().operands {
+        rule.arities(least.into(), most.into())?;
+    }
     match op {
         Op::Full(ty) => rule.full(ty),
         Op::Iota { ty, axis } => rule.iota(ty, *axis),

@@ -6,12 +6,18 @@
 //! [`infer`](mod@crate::infer).
 
 mod attributes;
-mod kind;
+mod functions;
 mod names;
+mod table;
 mod window;
 
 pub use attributes::*;
-pub use kind::OpKind;
+pub use functions::{Binary, Domain, Effort, FunctionInfo, Unary};
+pub(crate) use table::PRIMITIVES;
+pub use table::{
+    CHEAP, FAILS, FAILS_BY_INDEX, Flops, IMMEDIATE, Lengths, Linearity, NEEDS_AXIS, OPS, OpClass, OpInfo,
+    OpKind, PRIMITIVE, Precision, Reuse, Role, STOPS_POISON, Traffic,
+};
 pub use window::{
     ConvAttributes, ConvOptions, ConvSpec, PoolAttributes, PoolKind, PoolOptions, PoolSpec, Pooling,
 };

@@ -1,6 +1,6 @@
 //! Which operand a result may overwrite.
 
-use crate::{CollectiveKind, Op, OperandType, TensorType};
+use crate::{CollectiveKind, Op, OperandType, Reuse, TensorType};
 
 /// Whether an engine that owns the operand alone may write the first result over it, element by element or row by
 /// row, because no element is read after one that depends on it has been written at its place.
@@ -17,56 +17,24 @@ pub fn reuse(op: &Op, operand: usize, inputs: &[OperandType<'_>], results: &[Ten
     same_type && may_overwrite(op, operand)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 fn may_overwrite(op: &Op, operand: usize) -> bool {
-    match op {
-        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Cast(_) | Op::Copy => true,
-        Op::Scan { .. }
-        | Op::Put { .. }
-        | Op::Scatter { .. }
-        | Op::SliceUpdate { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. } => operand == 0,
-        Op::Collective(collective) => match collective.kind {
-            CollectiveKind::AllReduce(_) | CollectiveKind::Broadcast { .. } | CollectiveKind::Send { .. } => {
-                true
-            }
-            CollectiveKind::AllGather { .. }
-            | CollectiveKind::ReduceScatter { .. }
-            | CollectiveKind::Recv { .. } => false,
-        },
-        Op::Full(_)
-        | Op::Iota { .. }
-        | Op::Random { .. }
-        | Op::Bitcast(_)
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Windows { .. }
-        | Op::Reduce { .. }
-        | Op::ArgReduce { .. }
-        | Op::Sort { .. }
-        | Op::TopK { .. }
-        | Op::Take { .. }
-        | Op::Gather { .. }
-        | Op::NonZero { .. }
-        | Op::CheckIndex { .. }
-        | Op::Recover { .. }
-        | Op::MatMul
-        | Op::MatMulFloat8 { .. }
-        | Op::Conv { .. }
-        | Op::Pool(_)
-        | Op::PoolGrad { .. }
-        | Op::Attention(_)
-        | Op::AttentionGrad(_)
-        | Op::Resize { .. }
-        | Op::Fft { .. }
-        | Op::Quantize { .. }
-        | Op::Dequantize
-        | Op::Custom(_)
-        | Op::Fused(_) => false,
+    let exchanged = |kind: CollectiveKind| match kind {
+        CollectiveKind::AllReduce(_) | CollectiveKind::Broadcast { .. } | CollectiveKind::Send { .. } => {
+            Reuse::Any
+        }
+        CollectiveKind::AllGather { .. }
+        | CollectiveKind::ReduceScatter { .. }
+        | CollectiveKind::Recv { .. } => Reuse::Never,
+    };
+    let reuse = match op {
+        Op::Collective(collective) => exchanged(collective.kind),
+        _ => op.row(|row| row.reuse),
+    };
+    match reuse {
+        Reuse::Never => false,
+        Reuse::First => operand == 0,
+        Reuse::Any => true,
     }
 }
 

@@ -43,22 +43,13 @@ pub enum Gradient {
 }
 
 /// How an op is differentiated. A custom op has a rule or an expansion; [`vjp`] finds out which.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 pub fn gradient_of(op: &Op) -> Gradient {
     match op {
-        Op::Full(_)
-        | Op::Iota { .. }
-        | Op::Random { .. }
-        | Op::Compare(_)
-        | Op::ArgReduce { .. }
-        | Op::NonZero { .. }
-        | Op::CheckIndex { .. }
-        | Op::Quantize { .. } => Gradient::Constant,
-        Op::Recover { .. } => Gradient::Undefined(
-            "what is left of a failed computation has no gradient: detach the operands first",
-        ),
-        Op::Unary(function) => elementwise::gradient_of_unary(*function),
-        Op::Binary(function) => elementwise::gradient_of_binary(*function),
+        Op::Unary(function) => function.info().gradient,
+        Op::Binary(function) => function.info().gradient,
         Op::Cast(dtype) if !dtype.is_float() => Gradient::Constant,
+        Op::Cast(_) => Gradient::Rule,
         Op::Bitcast(dtype) if !dtype.is_float() => Gradient::Constant,
         Op::Bitcast(_) => {
             Gradient::Undefined("bits do not change smoothly: use `cast`, or detach the operand first")
@@ -73,39 +64,7 @@ pub fn gradient_of(op: &Op) -> Gradient {
             ),
             CollectiveKind::Recv { .. } => Gradient::Constant,
         },
-        // The scales' own.
-        Op::MatMulFloat8 { .. } | Op::AttentionGrad(_) | Op::Resize { .. } | Op::Fused(_) => {
-            Gradient::Expansion
-        }
-        Op::Select
-        | Op::Cast(_)
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Windows { .. }
-        | Op::Copy
-        | Op::Reduce { .. }
-        | Op::Scan { .. }
-        | Op::Sort { .. }
-        | Op::TopK { .. }
-        | Op::Take { .. }
-        | Op::Gather { .. }
-        | Op::Put { .. }
-        | Op::Scatter { .. }
-        | Op::SliceUpdate { .. }
-        | Op::MatMul
-        | Op::Conv { .. }
-        | Op::Pool(_)
-        | Op::PoolGrad { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Attention(_)
-        | Op::Fft { .. }
-        | Op::Dequantize
-        | Op::Custom(_) => Gradient::Rule,
+        _ => op.row(|row| row.gradient),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{AxisSet, Compute, Kernel, Launch, ParamKind};
 use alloc::vec::Vec;
-use kiln_ir::{Binary, Unary};
+use kiln_ir::{Effort, FunctionInfo};
 
 /// The cost of one launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,8 +47,10 @@ impl Kernel {
         let dependence = self.dependence();
         for (instruction, &set) in self.body.iter().zip(&dependence) {
             match instruction.compute {
-                Compute::Unary(function, _) if is_long_unary(function) => cost.transcendentals += points(set),
-                Compute::Binary(function, ..) if is_long_binary(function) => {
+                Compute::Unary(function, _) if is_long(function.info()) => {
+                    cost.transcendentals += points(set)
+                }
+                Compute::Binary(function, ..) if is_long(function.info()) => {
                     cost.transcendentals += points(set);
                 }
                 Compute::Unary(..)
@@ -107,44 +109,7 @@ impl Kernel {
     }
 }
 
-pub(crate) fn is_long_unary(function: Unary) -> bool {
-    match function {
-        Unary::Recip
-        | Unary::Sqrt
-        | Unary::Rsqrt
-        | Unary::Exp
-        | Unary::Expm1
-        | Unary::Ln
-        | Unary::Log1p
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tan
-        | Unary::Tanh
-        | Unary::Atan
-        | Unary::Erf => true,
-        Unary::Neg
-        | Unary::Abs
-        | Unary::Sign
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::Round
-        | Unary::Trunc
-        | Unary::Not => false,
-    }
-}
-
-pub(crate) fn is_long_binary(function: Binary) -> bool {
-    match function {
-        Binary::Div | Binary::Rem | Binary::Pow | Binary::Atan2 => true,
-        Binary::Add
-        | Binary::Sub
-        | Binary::Mul
-        | Binary::Min
-        | Binary::Max
-        | Binary::And
-        | Binary::Or
-        | Binary::Xor
-        | Binary::Shl
-        | Binary::Shr => false,
-    }
+/// Whether a function takes many instructions.
+pub(crate) fn is_long(function: &FunctionInfo) -> bool {
+    function.effort > Effort::Arithmetic
 }

@@ -7,28 +7,7 @@ use kiln_suite::case::Fill;
 impl Generator<'_> {
     pub(super) fn unary(&mut self) -> Option<()> {
         let function = self.random.pick(Unary::ALL);
-        let suits: fn(DType) -> bool = match function {
-            Unary::Neg => |dtype| dtype.is_float() || dtype.is_signed_int(),
-            Unary::Abs | Unary::Sign => |dtype| !dtype.is_bool(),
-            Unary::Not => |dtype| !dtype.is_float(),
-            Unary::Recip
-            | Unary::Sqrt
-            | Unary::Rsqrt
-            | Unary::Exp
-            | Unary::Expm1
-            | Unary::Ln
-            | Unary::Log1p
-            | Unary::Sin
-            | Unary::Cos
-            | Unary::Tan
-            | Unary::Tanh
-            | Unary::Atan
-            | Unary::Erf
-            | Unary::Floor
-            | Unary::Ceil
-            | Unary::Round
-            | Unary::Trunc => DType::is_float,
-        };
+        let suits = |dtype| function.info().domain.contains(dtype);
         let of_positive =
             matches!(function, Unary::Sqrt | Unary::Rsqrt | Unary::Ln | Unary::Log1p | Unary::Recip);
         let x =

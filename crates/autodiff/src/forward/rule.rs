@@ -1,6 +1,6 @@
 //! How each op carries tangents.
 
-use kiln_ir::{Binary, CollectiveKind, Gradient, Op, PoolKind, Reduction, Unary, UpdateMode, gradient_of};
+use kiln_ir::{CollectiveKind, Gradient, Linearity, Op, PoolKind, Reduction, UpdateMode, gradient_of};
 
 /// How the tangents of an op's results follow from those of its operands.
 ///
@@ -26,109 +26,60 @@ pub(super) enum Rule {
 }
 
 /// All operands.
-const ALL: Rule = Rule::Linear(u32::MAX);
-const FIRST: Rule = Rule::Linear(0b1);
+const ALL: Linearity = Linearity::Linear(u32::MAX);
+const FIRST: Linearity = Linearity::Linear(0b1);
 
 pub(super) fn rule_of(op: &Op) -> Rule {
-    match gradient_of(op) {
+    let gradient = gradient_of(op);
+    match gradient {
         Gradient::Constant => return Rule::Constant,
         Gradient::Undefined(hint) => return Rule::Undefined(hint),
         Gradient::Rule | Gradient::Expansion => {}
     }
+    match linearity(op) {
+        Linearity::Constant => Rule::Constant,
+        Linearity::Sum => Rule::Sum,
+        Linearity::Linear(places) => Rule::Linear(places),
+        Linearity::Bilinear => Rule::Bilinear,
+        Linearity::Nonlinear if gradient == Gradient::Expansion => Rule::Expansion,
+        Linearity::Nonlinear => Rule::Transposed,
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
+fn linearity(op: &Op) -> Linearity {
     match op {
-        Op::Full(_)
-        | Op::Iota { .. }
-        | Op::Random { .. }
-        | Op::Compare(_)
-        | Op::Bitcast(_)
-        | Op::ArgReduce { .. }
-        | Op::NonZero { .. }
-        | Op::CheckIndex { .. }
-        | Op::Recover { .. }
-        | Op::Quantize { .. } => Rule::Constant,
-        Op::Unary(function) => unary(*function),
-        Op::Binary(function) => binary(*function),
-        Op::Cast(_)
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Concat { .. }
-        | Op::Windows { .. }
-        | Op::Copy
-        | Op::Resize { .. }
-        | Op::Fft { .. }
-        | Op::Pad(_) => ALL,
-        Op::Select => Rule::Linear(0b110),
-        Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } => match reduction {
-            Reduction::Sum => FIRST,
-            Reduction::Prod | Reduction::Min | Reduction::Max => Rule::Transposed,
-        },
-        Op::Take { .. } | Op::Gather { .. } | Op::PoolGrad { .. } => FIRST,
-        Op::Put { mode, .. } | Op::Scatter { mode, .. } => update(*mode, Rule::Linear(0b101)),
+        Op::Unary(function) => function.info().linearity,
+        Op::Binary(function) => function.info().linearity,
+        Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } => reduced(*reduction),
+        Op::Put { mode, .. } | Op::Scatter { mode, .. } => update(*mode, Linearity::Linear(0b101)),
         Op::SliceUpdate { mode, .. } => update(*mode, ALL),
-        Op::MatMul | Op::Conv { .. } => Rule::Bilinear,
         Op::Pool(spec) => match spec.kind {
             PoolKind::Average { .. } => FIRST,
-            PoolKind::Max => Rule::Transposed,
+            PoolKind::Max => Linearity::Nonlinear,
         },
-        Op::Dequantize => Rule::Linear(0b10),
         Op::Collective(collective) => match collective.kind {
             CollectiveKind::AllReduce(reduction) | CollectiveKind::ReduceScatter { reduction, .. } => {
-                match reduction {
-                    Reduction::Sum => FIRST,
-                    Reduction::Prod | Reduction::Min | Reduction::Max => Rule::Transposed,
-                }
+                reduced(reduction)
             }
             CollectiveKind::AllGather { .. } | CollectiveKind::Broadcast { .. } => FIRST,
-            CollectiveKind::Send { .. } | CollectiveKind::Recv { .. } => Rule::Constant,
+            CollectiveKind::Send { .. } | CollectiveKind::Recv { .. } => Linearity::Constant,
         },
-        Op::Sort { .. }
-        | Op::TopK { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Attention(_)
-        | Op::Custom(_) => Rule::Transposed,
-        Op::MatMulFloat8 { .. } | Op::AttentionGrad(_) | Op::Fused(_) => Rule::Expansion,
+        _ => op.row(|row| row.linearity),
     }
 }
 
-fn unary(function: Unary) -> Rule {
-    match function {
-        Unary::Neg => ALL,
-        Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc | Unary::Not => Rule::Constant,
-        Unary::Abs
-        | Unary::Recip
-        | Unary::Sqrt
-        | Unary::Rsqrt
-        | Unary::Exp
-        | Unary::Expm1
-        | Unary::Ln
-        | Unary::Log1p
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tan
-        | Unary::Tanh
-        | Unary::Atan
-        | Unary::Erf => Rule::Transposed,
-    }
-}
-
-fn binary(function: Binary) -> Rule {
-    match function {
-        Binary::Add | Binary::Sub => Rule::Sum,
-        Binary::Mul => Rule::Bilinear,
-        Binary::Div | Binary::Rem | Binary::Pow | Binary::Min | Binary::Max | Binary::Atan2 => {
-            Rule::Transposed
-        }
-        Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => Rule::Constant,
+fn reduced(reduction: Reduction) -> Linearity {
+    match reduction {
+        Reduction::Sum => FIRST,
+        Reduction::Prod | Reduction::Min | Reduction::Max => Linearity::Nonlinear,
     }
 }
 
 /// Which entry wins a place does not depend on the values where it is set.
-fn update(mode: UpdateMode, linear: Rule) -> Rule {
+fn update(mode: UpdateMode, linear: Linearity) -> Linearity {
     match mode {
         UpdateMode::Set | UpdateMode::Add => linear,
-        UpdateMode::Mul | UpdateMode::Min | UpdateMode::Max => Rule::Transposed,
+        UpdateMode::Mul | UpdateMode::Min | UpdateMode::Max => Linearity::Nonlinear,
     }
 }

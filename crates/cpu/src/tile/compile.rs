@@ -4,7 +4,7 @@ mod arithmetic;
 mod far;
 
 use super::code::{Action, Code, Fold, Form, Number, Param, Place, Slot, Stage, Step};
-use super::cost::unary_cost;
+use super::cost::function_cost;
 use super::fold::folding;
 use super::layout::Tiling;
 use super::pairs::Arithmetic;
@@ -250,7 +250,7 @@ impl<'a> Compiler<'a> {
             }
             Compute::Unary(function, a) => {
                 let a = self.lanes_of(a, value);
-                let cost = unary_cost(function, dtype);
+                let cost = function_cost(function.info(), dtype);
                 self.emit_costly(value, Action::One(kernels::unary(function, register(dtype)), a), cost)
             }
             Compute::Binary(function, a, b) => self.binary(value, function, a, b),

@@ -9,8 +9,8 @@ use crate::array::Array;
 use crate::contraction;
 use alloc::vec::Vec;
 use kiln_ir::{
-    Engine, FusedOp, Instruction, Op, Operands, Pattern, Program, ProgramOperand, Result, TensorType, Value,
-    Values,
+    Engine, FusedOp, Instruction, Op, OpClass, Operands, Pattern, Program, ProgramOperand, Result,
+    TensorType, Value, Values,
 };
 
 /// A region cut around its last instruction that is no kernel.
@@ -238,13 +238,5 @@ fn maker(program: &Program, slot: usize) -> Option<&Instruction> {
 
 /// Whether the result may lie in memory in another way than row by row.
 fn is_view(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Reshape(_)
-            | Op::Permute(_)
-            | Op::Broadcast(_)
-            | Op::Slice(_)
-            | Op::Windows { .. }
-            | Op::Bitcast(_)
-    )
+    op.info().class == OpClass::View
 }

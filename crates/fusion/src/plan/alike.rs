@@ -12,7 +12,7 @@ use crate::record::Source;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-use kiln_ir::{DType, Mixer, Op, Shape, TensorType};
+use kiln_ir::{DType, Lengths, Mixer, Op, Shape, TensorType};
 use smallvec::SmallVec;
 
 /// Recordings with more shapes are not compared.
@@ -118,55 +118,16 @@ pub(super) fn are_alike(a: &Op, b: &Op) -> bool {
 }
 
 /// An op of a region in one that is planned alike, by the type of its result; `None` where that does not say.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 pub(super) fn of_type(op: &Op, ty: TensorType) -> Option<Op> {
     Some(match op {
         Op::Full(_) => Op::Full(ty),
         Op::Iota { axis, .. } => Op::Iota { ty, axis: *axis },
         Op::Reshape(_) => Op::Reshape(ty.shape),
         Op::Broadcast(_) => Op::Broadcast(ty.shape),
-        // What these hold depends on lengths, and no type says how.
-        Op::Random { .. }
-        | Op::Slice(_)
-        | Op::SliceUpdate { .. }
-        | Op::Windows { .. }
-        | Op::Resize { .. }
-        | Op::Conv { .. }
-        | Op::Pool(_)
-        | Op::PoolGrad { .. }
-        | Op::TopK { .. }
-        | Op::Fused(_) => return None,
-        Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Compare(_)
-        | Op::Select
-        | Op::Cast(_)
-        | Op::Bitcast(_)
-        | Op::Permute(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Copy
-        | Op::Reduce { .. }
-        | Op::ArgReduce { .. }
-        | Op::Scan { .. }
-        | Op::Sort { .. }
-        | Op::Take { .. }
-        | Op::Gather { .. }
-        | Op::Put { .. }
-        | Op::Scatter { .. }
-        | Op::NonZero { .. }
-        | Op::CheckIndex { .. }
-        | Op::Recover { .. }
-        | Op::MatMul
-        | Op::MatMulFloat8 { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Attention(_)
-        | Op::AttentionGrad(_)
-        | Op::Fft { .. }
-        | Op::Quantize { .. }
-        | Op::Dequantize
-        | Op::Collective(_)
-        | Op::Custom(_) => op.clone(),
+        _ if op.info().lengths == Lengths::Independent => op.clone(),
+        // No type says how the attributes depend on lengths.
+        _ => return None,
     })
 }
 

@@ -3,7 +3,7 @@
 use super::graph::{Graph, ValueNumber};
 use super::group::{Group, Groups, Kind, number_dtype};
 use super::outside::Outside;
-use super::{Reference, Step, is_view};
+use super::{Reference, Step};
 use crate::record::Source;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -310,7 +310,7 @@ impl<'a> Region<'a> {
                 break self.input(Input::Value(seen));
             };
             match self.graph.operands(entry).first() {
-                Some(&operand) if is_view(op) => {
+                Some(&operand) if op.is_view() => {
                     views.push((seen, entry));
                     seen = operand;
                 }

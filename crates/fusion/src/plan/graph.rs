@@ -1,9 +1,9 @@
 //! A recording as a graph: who makes each value, who uses it, and what nobody needs.
 
-use super::{Structure, is_view};
+use super::Structure;
 use crate::record::{Entry, Source};
 use alloc::vec::Vec;
-use kiln_ir::{CollectiveKind, Op, Program, ProgramOperand, TensorType};
+use kiln_ir::{Op, OpClass, Program, ProgramOperand, Role, TensorType};
 use smallvec::SmallVec;
 
 /// A value by number: externals first, then the results of all entries.
@@ -22,21 +22,6 @@ pub(crate) struct Graph<'a> {
     pub(crate) roots: Vec<ValueNumber>,
     /// The entries that use each value, through views as well; views themselves do not count, but a view that is alive does.
     pub(crate) users: Vec<Vec<u32>>,
-}
-
-/// What can become of an op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Costs nothing by itself.
-    View,
-    /// Makes constants: cheaper to make again in each kernel than to load.
-    Constant,
-    /// Can be part of a kernel.
-    Fusable,
-    /// The engine's own kernel, which can go on with elementwise ops on its result.
-    Hero,
-    /// The engine's own kernel.
-    Alone,
 }
 
 impl<'a> Graph<'a> {
@@ -95,7 +80,7 @@ impl<'a> Graph<'a> {
     /// constants, which every kernel makes again.
     pub(crate) fn is_made_by(&self, value: ValueNumber, has: impl Fn(u32) -> bool) -> bool {
         let maker = self.producer(self.roots[value as usize]);
-        maker.is_some_and(|(entry, op)| role(op) == Role::Constant || has(entry))
+        maker.is_some_and(|(entry, op)| op.info().role == Role::Constant || has(entry))
     }
 
     pub(crate) fn is_alive(&self, value: ValueNumber) -> bool {
@@ -111,7 +96,8 @@ impl<'a> Graph<'a> {
         for number in (0..entries.len()).rev() {
             let first = self.first[number] as usize;
             let results = first..first + entries[number].results.len();
-            needed[number] = used[results].contains(&true) || has_effect(&entries[number].op);
+            needed[number] =
+                used[results].contains(&true) || entries[number].op.info().class == OpClass::Collective;
             if needed[number] {
                 for value in self.operands(number as u32) {
                     used[value as usize] = true;
@@ -124,7 +110,7 @@ impl<'a> Graph<'a> {
     fn find_users(&self) -> Vec<Vec<u32>> {
         let mut users = alloc::vec![Vec::new(); self.types.len()];
         for entry in 0..self.structure.entries.len() as u32 {
-            if self.needed[entry as usize] && role(&self.entry(entry).op) != Role::View {
+            if self.needed[entry as usize] && self.entry(entry).op.info().role != Role::View {
                 for value in self.operands(entry) {
                     users[self.roots[value as usize] as usize].push(entry);
                 }
@@ -146,71 +132,13 @@ impl<'a> Graph<'a> {
         let mut roots: Vec<ValueNumber> = (0..self.types.len() as u32).collect();
         for value in 0..self.types.len() {
             if let Some((entry, op)) = self.producer(value as u32)
-                && is_view(op)
+                && op.is_view()
                 && let Some(&operand) = self.operands(entry).first()
             {
                 roots[value] = roots[operand as usize];
             }
         }
         roots
-    }
-}
-
-fn has_effect(op: &Op) -> bool {
-    let Op::Collective(collective) = op else { return false };
-    match collective.kind {
-        CollectiveKind::AllReduce(_)
-        | CollectiveKind::AllGather { .. }
-        | CollectiveKind::ReduceScatter { .. }
-        | CollectiveKind::Broadcast { .. }
-        | CollectiveKind::Send { .. }
-        | CollectiveKind::Recv { .. } => true,
-    }
-}
-
-/// What can become of an op, by its kind. Whether its axes fit is for the nest to say.
-pub(crate) fn role(op: &Op) -> Role {
-    match op {
-        Op::Reshape(_) | Op::Permute(_) | Op::Broadcast(_) | Op::Slice(_) | Op::Windows { .. } => Role::View,
-        Op::Full(_) | Op::Iota { .. } => Role::Constant,
-        Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Compare(_)
-        | Op::Select
-        | Op::Cast(_)
-        | Op::Bitcast(_)
-        | Op::Copy
-        | Op::Reduce { .. }
-        | Op::Gather { .. }
-        | Op::Scatter { .. }
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. } => Role::Fusable,
-        Op::MatMul | Op::Conv { .. } => Role::Hero,
-        Op::Random { .. }
-        | Op::ArgReduce { .. }
-        | Op::Scan { .. }
-        | Op::Sort { .. }
-        | Op::TopK { .. }
-        | Op::Take { .. }
-        | Op::Put { .. }
-        | Op::SliceUpdate { .. }
-        | Op::NonZero { .. }
-        | Op::CheckIndex { .. }
-        | Op::Recover { .. }
-        | Op::Pool(_)
-        | Op::PoolGrad { .. }
-        | Op::Attention(_)
-        | Op::AttentionGrad(_)
-        | Op::Resize { .. }
-        | Op::Fft { .. }
-        | Op::Quantize { .. }
-        | Op::Dequantize
-        | Op::MatMulFloat8 { .. }
-        | Op::Collective(_)
-        | Op::Custom(_)
-        | Op::Fused(_) => Role::Alone,
     }
 }
 

@@ -12,14 +12,14 @@ mod order;
 mod repeat;
 mod weights;
 
-use super::graph::{Graph, Role, ValueNumber, role};
+use super::graph::{Graph, ValueNumber};
 use crate::limits::Limits;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use body::Body;
-use kiln_ir::{Op, Pattern, Program, TensorType};
+use kiln_ir::{Op, Pattern, Program, Role, TensorType};
 use kiln_kernel::Nest;
 use order::Bits;
 use smallvec::SmallVec;
@@ -110,7 +110,7 @@ impl Finder<'_> {
     fn visit(&mut self, entry: u32) {
         let op = &self.graph.entry(entry).op;
         let in_regions = self.limits.kinds.contains(op.kind());
-        match role(op) {
+        match op.info().role {
             Role::View | Role::Constant => {}
             Role::Hero | Role::Fusable if !in_regions => self.start(entry, Kind::Alone, Body::default()),
             Role::Alone => self.start(entry, Kind::Alone, Body::default()),
@@ -173,7 +173,7 @@ impl Finder<'_> {
         let users = &self.graph.users[result as usize];
         let is_reduction = |&user: &u32| matches!(self.graph.entry(user).op, Op::Reduce { .. });
         users.iter().any(is_reduction)
-            && users.iter().all(|&user| role(&self.graph.entry(user).op) == Role::Fusable)
+            && users.iter().all(|&user| self.graph.entry(user).op.info().role == Role::Fusable)
     }
 
     /// The groups that make the operands, in the order of their making.

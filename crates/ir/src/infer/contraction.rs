@@ -8,7 +8,6 @@ use smallvec::smallvec;
 
 impl Rule<'_> {
     pub(super) fn matmul(&self) -> Result<ResultTypes> {
-        self.arity(2)?;
         let (a, b) = (self.tensor(0)?, self.tensor(1)?);
         self.same_dtype(a, b)?;
         self.number(a)?;
@@ -17,7 +16,6 @@ impl Rule<'_> {
     }
 
     pub(super) fn matmul_float8(&self, dtype: DType) -> Result<ResultTypes> {
-        self.arity(4)?;
         let (a, b) = (self.tensor(0)?, self.tensor(1)?);
         for bits in [a, b] {
             if bits.dtype != DType::U8 {
@@ -58,7 +56,6 @@ impl Rule<'_> {
     }
 
     pub(super) fn conv(&self, spec: &ConvSpec, pass: &ConvPass) -> Result<ResultTypes> {
-        self.arity(2)?;
         let (a, b) = (self.tensor(0)?, self.tensor(1)?);
         self.same_dtype(a, b)?;
         self.float(a)?;

@@ -1,13 +1,12 @@
 //! Rules of the ops from nothing and of those per element.
 
 use super::Rule;
-use crate::{Binary, DType, OperandType, RandomKind, Result, ResultTypes, Scalar, TensorType, Unary};
+use crate::{Binary, DType, Domain, OperandType, RandomKind, Result, ResultTypes, Scalar, TensorType, Unary};
 use alloc::format;
 use smallvec::smallvec;
 
 impl<'a> Rule<'a> {
     pub(super) fn full(&self, ty: &TensorType) -> Result<ResultTypes> {
-        self.arity(1)?;
         match self.inputs[0] {
             OperandType::Scalar(scalar) => self.scalar_fits(scalar, ty.dtype)?,
             OperandType::Tensor(_) => return Err(self.error("the fill value must be a number")),
@@ -16,14 +15,12 @@ impl<'a> Rule<'a> {
     }
 
     pub(super) fn iota(&self, ty: &TensorType, axis: usize) -> Result<ResultTypes> {
-        self.arity(0)?;
         self.number(ty)?;
         self.axis(axis, ty)?;
         Ok(smallvec![self.sized(ty.shape, ty.dtype)?])
     }
 
     pub(super) fn random(&self, ty: &TensorType, kind: RandomKind) -> Result<ResultTypes> {
-        self.arity(1)?;
         match self.inputs[0] {
             OperandType::Scalar(Scalar::Int(_) | Scalar::UInt(_)) => {}
             OperandType::Tensor(key) if key.dtype == DType::U64 && key.rank() == 0 => {}
@@ -40,61 +37,26 @@ impl<'a> Rule<'a> {
 
     pub(super) fn unary(&self, function: Unary) -> Result<ResultTypes> {
         let ty = self.only()?;
-        let dtype = ty.dtype;
-        match function {
-            Unary::Neg => {
-                let signed = dtype.is_float() || dtype.is_signed_int();
-                self.dtype(signed, "a float or signed integer dtype", dtype)?;
-            }
-            Unary::Abs | Unary::Sign => self.number(ty)?,
-            Unary::Not => self.dtype(!dtype.is_float(), "bool or an integer dtype", dtype)?,
-            Unary::Recip
-            | Unary::Sqrt
-            | Unary::Rsqrt
-            | Unary::Exp
-            | Unary::Expm1
-            | Unary::Ln
-            | Unary::Log1p
-            | Unary::Sin
-            | Unary::Cos
-            | Unary::Tan
-            | Unary::Tanh
-            | Unary::Atan
-            | Unary::Erf
-            | Unary::Floor
-            | Unary::Ceil
-            | Unary::Round
-            | Unary::Trunc => self.float(ty)?,
-        }
+        self.in_domain(function.info().domain, ty)?;
         Ok(smallvec![*ty])
     }
 
     pub(super) fn binary(&self, function: Binary) -> Result<ResultTypes> {
-        self.arity(2)?;
         let ty = self.pair(self.inputs[0], self.inputs[1])?;
-        let dtype = ty.dtype;
-        match function {
-            Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Rem | Binary::Pow => {
-                self.number(ty)?
-            }
-            Binary::Min | Binary::Max => self.number(ty)?,
-            Binary::Atan2 => self.float(ty)?,
-            Binary::And | Binary::Or | Binary::Xor => {
-                self.dtype(!dtype.is_float(), "bool or an integer dtype", dtype)?;
-            }
-            Binary::Shl | Binary::Shr => self.dtype(dtype.is_int(), "an integer dtype", dtype)?,
-        }
+        self.in_domain(function.info().domain, ty)?;
         Ok(smallvec![*ty])
     }
 
+    fn in_domain(&self, domain: Domain, ty: &TensorType) -> Result<()> {
+        self.dtype(domain.contains(ty.dtype), domain.name(), ty.dtype)
+    }
+
     pub(super) fn compare(&self) -> Result<ResultTypes> {
-        self.arity(2)?;
         let ty = self.pair(self.inputs[0], self.inputs[1])?;
         Ok(smallvec![ty.with_dtype(DType::Bool)])
     }
 
     pub(super) fn select(&self) -> Result<ResultTypes> {
-        self.arity(3)?;
         let condition = self.tensor(0)?;
         self.dtype(condition.dtype.is_bool(), "a bool condition", condition.dtype)?;
         let ty = self.pair(self.inputs[1], self.inputs[2])?;

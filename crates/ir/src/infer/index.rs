@@ -7,7 +7,6 @@ use smallvec::smallvec;
 
 impl Rule<'_> {
     pub(super) fn take(&self, axis: usize) -> Result<ResultTypes> {
-        self.arity(2)?;
         let (x, index) = (self.tensor(0)?, self.tensor(1)?);
         Ok(smallvec![self.taken(x, index, axis)?])
     }
@@ -22,7 +21,6 @@ impl Rule<'_> {
     }
 
     pub(super) fn gather(&self, axis: usize) -> Result<ResultTypes> {
-        self.arity(2)?;
         let (x, index) = (self.tensor(0)?, self.tensor(1)?);
         self.beside(x, index, axis)?;
         Ok(smallvec![x.with_shape(index.shape)])
@@ -41,7 +39,6 @@ impl Rule<'_> {
     }
 
     pub(super) fn put(&self, axis: usize, mode: UpdateMode) -> Result<ResultTypes> {
-        self.arity(3)?;
         let (base, index, source) = (self.tensor(0)?, self.tensor(1)?, self.tensor(2)?);
         let expected = self.taken(base, index, axis)?;
         self.updates(base, mode)?;
@@ -50,7 +47,6 @@ impl Rule<'_> {
     }
 
     pub(super) fn scatter(&self, axis: usize, mode: UpdateMode) -> Result<ResultTypes> {
-        self.arity(3)?;
         let (base, index, source) = (self.tensor(0)?, self.tensor(1)?, self.tensor(2)?);
         self.beside(base, index, axis)?;
         self.updates(base, mode)?;
@@ -59,7 +55,6 @@ impl Rule<'_> {
     }
 
     pub(super) fn slice_update(&self, slices: &[SliceAxis], mode: UpdateMode) -> Result<ResultTypes> {
-        self.arity(2)?;
         let (base, source) = (self.tensor(0)?, self.tensor(1)?);
         let expected = self.sliced(base, slices)?;
         self.updates(base, mode)?;

@@ -77,7 +77,6 @@ impl Rule<'_> {
     }
 
     pub(super) fn pad(&self, pads: &[PadAxis]) -> Result<ResultTypes> {
-        self.arity(2)?;
         let ty = self.tensor(0)?;
         match self.inputs[1] {
             OperandType::Scalar(scalar) => self.scalar_fits(scalar, ty.dtype)?,

@@ -1,6 +1,6 @@
 //! The attributes of ops.
 
-use crate::{DType, MAX_RANK, Real, TensorType};
+use crate::{Binary, DType, MAX_RANK, Real, TensorType};
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -126,89 +126,6 @@ macro_rules! named_enum {
             }
         }
     };
-}
-
-named_enum! {
-    /// A function of one element. Where not said otherwise, of floats.
-    Unary {
-        /// `-x`; floats and signed integers (wrapping).
-        Neg = "neg",
-        /// Absolute value; all numbers (wrapping).
-        Abs = "abs",
-        /// -1, 0 or 1; all numbers. NaN stays NaN, zeros keep their sign.
-        Sign = "sign",
-        /// `1 / x`.
-        Recip = "recip",
-        /// Square root.
-        Sqrt = "sqrt",
-        /// `1 / sqrt(x)`.
-        Rsqrt = "rsqrt",
-        /// `e^x`.
-        Exp = "exp",
-        /// `e^x - 1`, accurate near 0.
-        Expm1 = "expm1",
-        /// Natural logarithm.
-        Ln = "ln",
-        /// `ln(1 + x)`, accurate near 0.
-        Log1p = "log1p",
-        /// Sine of radians.
-        Sin = "sin",
-        /// Cosine of radians.
-        Cos = "cos",
-        /// Tangent of radians.
-        Tan = "tan",
-        /// Hyperbolic tangent.
-        Tanh = "tanh",
-        /// Arc tangent, in radians.
-        Atan = "atan",
-        /// The error function, `2/√π ∫₀ˣ exp(-t²) dt`.
-        Erf = "erf",
-        /// The greatest whole number not above.
-        Floor = "floor",
-        /// The least whole number not below.
-        Ceil = "ceil",
-        /// The nearest whole number, ties to even.
-        Round = "round",
-        /// The whole part, towards zero.
-        Trunc = "trunc",
-        /// Logical (`bool`) or bitwise (integers) complement.
-        Not = "not",
-    }
-}
-
-named_enum! {
-    /// A function of two elements. Integers wrap on overflow.
-    Binary {
-        /// `a + b`.
-        Add = "add",
-        /// `a - b`.
-        Sub = "sub",
-        /// `a * b`.
-        Mul = "mul",
-        /// `a / b`; integers truncate towards zero, and give 0 for a zero divisor.
-        Div = "div",
-        /// The remainder of the truncated division, with the sign of `a`; integers give 0 for a zero divisor.
-        Rem = "rem",
-        /// `a` to the power `b`; integers wrap, and a negative exponent gives the truncated real result.
-        Pow = "pow",
-        /// The lesser; NaN if either is NaN.
-        Min = "min",
-        /// The greater; NaN if either is NaN.
-        Max = "max",
-        /// The angle of the point `(b, a)`, in radians; floats.
-        Atan2 = "atan2",
-        /// Logical (`bool`) or bitwise (integers) and.
-        And = "and",
-        /// Logical or bitwise or.
-        Or = "or",
-        /// Logical or bitwise exclusive or.
-        Xor = "xor",
-        /// `a << b`; integers. Shifting by the width or more (or by a negative amount) gives 0.
-        Shl = "shl",
-        /// `a >> b`; integers, arithmetic for signed ones. By the width or more (or by a negative amount):
-        /// the sign, 0 or -1.
-        Shr = "shr",
-    }
 }
 
 named_enum! {

@@ -1,49 +1,8 @@
 //! Rules of the ops per element.
 
-use super::{Gradient, Gradients, Rule};
+use super::{Gradients, Rule};
 use crate::{Binary, Comparison, Operand, Scalar, Shape, Unary, Var};
 use core::f64::consts::FRAC_2_SQRT_PI;
-
-pub(super) fn gradient_of_unary(function: Unary) -> Gradient {
-    match function {
-        Unary::Not => Gradient::Constant,
-        Unary::Neg
-        | Unary::Abs
-        | Unary::Sign
-        | Unary::Recip
-        | Unary::Sqrt
-        | Unary::Rsqrt
-        | Unary::Exp
-        | Unary::Expm1
-        | Unary::Ln
-        | Unary::Log1p
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tan
-        | Unary::Tanh
-        | Unary::Atan
-        | Unary::Erf
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::Round
-        | Unary::Trunc => Gradient::Rule,
-    }
-}
-
-pub(super) fn gradient_of_binary(function: Binary) -> Gradient {
-    match function {
-        Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => Gradient::Constant,
-        Binary::Add
-        | Binary::Sub
-        | Binary::Mul
-        | Binary::Div
-        | Binary::Rem
-        | Binary::Pow
-        | Binary::Min
-        | Binary::Max
-        | Binary::Atan2 => Gradient::Rule,
-    }
-}
 
 impl<'e> Rule<'_, 'e> {
     pub(super) fn unary(&self, function: Unary) -> Gradients<'e> {

@@ -1,7 +1,6 @@
 //! What the rules read.
 
-use super::{Gradient, gradient_of};
-use crate::{Binary, CollectiveKind, ConvPass, Op, Operand, PoolKind, Reduction, Unary, UpdateMode};
+use crate::{Binary, CollectiveKind, ConvPass, Op, Operand, PoolKind, Reduction, UpdateMode};
 
 /// Which operands and results a rule of [`vjp`](super::vjp) reads the data of, one bit for each place from the
 /// least; of the others it sees the types. Plain numbers are always known.
@@ -22,10 +21,6 @@ impl Saved {
 
     const fn inputs(inputs: u32) -> Saved {
         Saved { inputs, outputs: 0 }
-    }
-
-    const fn outputs(outputs: u32) -> Saved {
-        Saved { inputs: 0, outputs }
     }
 
     /// Whether the data of the operand at a place is read.
@@ -50,10 +45,11 @@ const fn has(mask: u32, place: usize) -> bool {
 const A: Saved = Saved::inputs(1);
 const B: Saved = Saved::inputs(2);
 const AB: Saved = Saved::inputs(3);
-const Y: Saved = Saved::outputs(1);
+const Y: Saved = Saved { inputs: 0, outputs: 1 };
 
 /// What the rule of an op reads when the gradients of the `wanted` operands are asked for. Of the operands only
 /// whether they are numbers counts.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
     let wants = |place: usize| wanted.get(place).copied().unwrap_or(false);
     let each = |a: Saved, b: Saved| {
@@ -61,9 +57,8 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
         of(0, a).and(of(1, b))
     };
     match op {
-        Op::Unary(function) => unary(*function),
+        Op::Unary(function) => function.info().saved.unwrap_or(Saved::ALL),
         Op::Binary(function) => match function {
-            Binary::Add | Binary::Sub => Saved::NONE,
             Binary::Mul => each(B, A),
             Binary::Div => each(B, B.and(Y)),
             Binary::Rem => each(Saved::NONE, AB.and(Y)),
@@ -75,10 +70,15 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
                     AB
                 }
             }
-            Binary::Atan2 => AB,
-            Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => Saved::NONE,
+            Binary::Add
+            | Binary::Sub
+            | Binary::Atan2
+            | Binary::And
+            | Binary::Or
+            | Binary::Xor
+            | Binary::Shl
+            | Binary::Shr => function.info().saved.unwrap_or(Saved::ALL),
         },
-        Op::Select => A,
         Op::Reduce { reduction, .. } => match reduction {
             Reduction::Sum => Saved::NONE,
             Reduction::Prod | Reduction::Min | Reduction::Max => A,
@@ -94,8 +94,6 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
                 }
             }
         },
-        Op::Sort { .. } | Op::TopK { .. } => Saved::outputs(2),
-        Op::Take { .. } | Op::Gather { .. } => B,
         Op::Put { mode, .. } | Op::Scatter { mode, .. } => {
             let (base, index, source) = (A, B, Saved::inputs(4));
             let (of_base, of_source) = match mode {
@@ -127,10 +125,7 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
             PoolKind::Max => B,
             PoolKind::Average { .. } => Saved::NONE,
         },
-        Op::Softmax { .. } => Y,
         Op::Norm { .. } => each(AB, A),
-        Op::Attention(_) => Saved { inputs: 0b1111, outputs: 0b11 },
-        Op::Dequantize => Saved::inputs(0b101),
         Op::Collective(collective) => match collective.kind {
             CollectiveKind::AllReduce(reduction) | CollectiveKind::ReduceScatter { reduction, .. } => {
                 match reduction {
@@ -144,41 +139,7 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
             | CollectiveKind::Send { .. }
             | CollectiveKind::Recv { .. } => Saved::NONE,
         },
-        Op::MatMulFloat8 { .. } | Op::AttentionGrad(_) | Op::Fused(_) => Saved::inputs(u32::MAX),
         Op::Custom(custom) => custom.saved(),
-        // Resizing is linear: differentiating its expansion reads no data of the operand.
-        Op::Resize { .. } | Op::Fft { .. } => Saved::NONE,
-        Op::Cast(_)
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Windows { .. }
-        | Op::Copy => Saved::NONE,
-        Op::Full(_)
-        | Op::Iota { .. }
-        | Op::Random { .. }
-        | Op::Compare(_)
-        | Op::Bitcast(_)
-        | Op::ArgReduce { .. }
-        | Op::NonZero { .. }
-        | Op::CheckIndex { .. }
-        | Op::Recover { .. }
-        | Op::Quantize { .. } => {
-            debug_assert!(matches!(gradient_of(op), Gradient::Constant | Gradient::Undefined(_)));
-            Saved::NONE
-        }
-    }
-}
-
-fn unary(function: Unary) -> Saved {
-    match function {
-        Unary::Neg | Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc | Unary::Not => {
-            Saved::NONE
-        }
-        Unary::Abs | Unary::Ln | Unary::Log1p | Unary::Sin | Unary::Cos | Unary::Atan | Unary::Erf => A,
-        Unary::Recip | Unary::Sqrt | Unary::Rsqrt | Unary::Exp | Unary::Expm1 | Unary::Tan | Unary::Tanh => Y,
+        _ => op.row(|row| row.saved),
     }
 }

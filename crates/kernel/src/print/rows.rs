@@ -529,8 +529,8 @@ impl Kernel {
                 | Compute::Reduce(..)
                 | Compute::Across(..)
                 | Compute::Store(..) => 0,
-                Compute::Unary(function, _) if crate::cost::is_long_unary(function) => 8,
-                Compute::Binary(function, ..) if crate::cost::is_long_binary(function) => 8,
+                Compute::Unary(function, _) if crate::cost::is_long(function.info()) => 8,
+                Compute::Binary(function, ..) if crate::cost::is_long(function.info()) => 8,
                 Compute::LoadWhere(..) => DEAR,
                 Compute::Index(_)
                 | Compute::Unary(..)

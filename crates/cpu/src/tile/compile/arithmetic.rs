@@ -3,7 +3,7 @@
 use super::{Compiler, List, Located, Source, register};
 use crate::kernels;
 use crate::tile::code::Action;
-use crate::tile::cost::binary_cost;
+use crate::tile::cost::function_cost;
 use crate::tile::forms::{self, Side};
 use crate::tile::pairs::{Arithmetic, pair_of};
 use kiln_ir::{Binary, Comparison, DType, Scalar};
@@ -17,7 +17,7 @@ impl Compiler<'_> {
             let a = self.lanes_of(a, value);
             return self.emit(value, Action::Two(kernels::binary(Binary::Mul, dtype), [a, a]));
         }
-        let cost = binary_cost(function);
+        let cost = function_cost(function.info(), dtype);
         let sources = [self.source(a, value), self.source(b, value)];
         if dtype == DType::F32
             && let Some(located) = self.paired(value, function, [a, b], sources)

@@ -185,7 +185,7 @@ fn kernels_have_no_more_ops_than_the_machine_allows() {
         let (free, bound) = (plan(usize::MAX), plan(8));
         for step in &bound.steps {
             if let Op::Fused(region) = &step.op {
-                let is_op = |instruction: &&Instruction| !super::super::is_view(&instruction.op);
+                let is_op = |instruction: &&Instruction| !instruction.op.is_view();
                 let ops = region.program().instructions.iter().filter(is_op).count();
                 assert!(ops <= 8, "seed {seed}: {}", bound.describe_steps());
             }

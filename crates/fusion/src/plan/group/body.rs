@@ -1,13 +1,13 @@
 //! The kernel of a group while it grows: entries are pushed one by one, and taken back where the kernel is not worth having.
 
 use super::{Finder, Kind, number_dtype};
-use crate::plan::graph::{Role, ValueNumber, role};
+use crate::plan::graph::ValueNumber;
 use crate::record::Source;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use kiln_ir::{Op, Scalar};
+use kiln_ir::{Op, Role, Scalar};
 use kiln_kernel::{Nest, Operand, Savepoint, Slot};
 use smallvec::SmallVec;
 
@@ -94,7 +94,7 @@ impl Finder<'_> {
                 body.inputs += 1;
                 break body.nest.input(self.graph.types[seen as usize]);
             };
-            match role(op) {
+            match op.info().role {
                 Role::Constant => {
                     let number = placeholder(self.graph.types[seen as usize].dtype);
                     let operands: &[Operand] =

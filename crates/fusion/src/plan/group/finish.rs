@@ -4,7 +4,6 @@
 //! the way. Where a kernel does nothing else, it becomes part of the product. What it computes from its result, as the mask for the
 //! gradient of an activation, goes to the kernel that reads it.
 
-use super::repeat::is_elementwise;
 use super::{Finder, Kind};
 use crate::plan::emit::program_of;
 use crate::plan::graph::ValueNumber;
@@ -146,7 +145,7 @@ impl Finder<'_> {
         let mut readers = BTreeSet::new();
         for &entry in tail {
             let value = self.graph.first[entry as usize];
-            let simple = is_elementwise(&self.graph.entry(entry).op)
+            let simple = self.graph.entry(entry).op.is_elementwise()
                 && self.graph.operands(entry).iter().all(from_result)
                 && !self.graph.is_alive(value);
             if !simple {

@@ -5,11 +5,11 @@
 //! gradient, only the argument is left to store.
 
 use super::{Finder, Kind};
-use crate::plan::graph::{Role, ValueNumber, role};
+use crate::plan::graph::ValueNumber;
 use crate::plan::outside::Outside;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use kiln_ir::{Binary, Op, Unary};
+use kiln_ir::{Effort, Op, Role};
 use smallvec::{SmallVec, smallvec};
 
 /// What loading (or storing) a byte costs, where an addition in a kernel costs 1: memory moves one in the time of so many.
@@ -187,7 +187,7 @@ impl Finder<'_> {
                 continue;
             };
             let is_there = self.groups[again.group].has(entry) || again.added.contains(&entry);
-            if is_there || role(op) == Role::Constant {
+            if is_there || op.info().role == Role::Constant {
                 continue;
             }
             if root != wanted && again.outside.has(root) {
@@ -195,7 +195,7 @@ impl Finder<'_> {
                 chain.from.insert(root);
                 continue;
             }
-            let is_computed = is_elementwise(op) && self.limits.kinds.contains(op.kind());
+            let is_computed = op.is_elementwise() && self.limits.kinds.contains(op.kind());
             if !is_computed || (value != root && !again.views) {
                 return None;
             }
@@ -225,25 +225,12 @@ impl Finder<'_> {
     }
 }
 
-pub(super) fn is_elementwise(op: &Op) -> bool {
-    matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Cast(_))
-}
-
+#[expect(clippy::wildcard_enum_match_arm, reason = "other ops have no function")]
 fn cost(op: &Op) -> usize {
-    let is_costly = matches!(
-        op,
-        Op::Unary(
-            Unary::Exp
-                | Unary::Expm1
-                | Unary::Ln
-                | Unary::Log1p
-                | Unary::Sin
-                | Unary::Cos
-                | Unary::Tan
-                | Unary::Tanh
-                | Unary::Atan
-                | Unary::Erf
-        ) | Op::Binary(Binary::Pow | Binary::Rem | Binary::Atan2)
-    );
+    let is_costly = match op {
+        Op::Unary(function) => function.info().effort >= Effort::Elementary,
+        Op::Binary(function) => function.info().effort >= Effort::Elementary,
+        _ => false,
+    };
     if is_costly { 10 } else { 1 }
 }

@@ -1,7 +1,6 @@
 //! Casts to narrower floats before views instead of behind them: what is only seen so need not be stored wide.
 
 use super::Rewritten;
-use crate::plan::is_view;
 use crate::record::{Entry, Source};
 use alloc::vec::Vec;
 use kiln_ir::{DType, Op, TensorType};
@@ -99,10 +98,10 @@ impl Wanted {
             for ty in &entry.results {
                 let uses = &wanted.uses[wanted.narrow.len()];
                 let pays = uses.views > 0 && uses.elements >= ty.num_elements();
-                let may_be_root = !of_narrow && !is_view(&entry.op) && pays;
+                let may_be_root = !of_narrow && !entry.op.is_view() && pays;
                 let root = uses.narrowed().filter(|_| may_be_root);
                 wanted.roots.push(root);
-                wanted.narrow.push(root.is_some() || is_view(&entry.op) && of_narrow);
+                wanted.narrow.push(root.is_some() || entry.op.is_view() && of_narrow);
             }
         }
         wanted
@@ -113,7 +112,7 @@ impl Wanted {
         for operand in &entry.operands {
             let Source::Result(x) = *operand else { continue };
             let ty = types[x as usize];
-            let seen = if is_view(&entry.op) {
+            let seen = if entry.op.is_view() {
                 self.uses[x as usize].views += 1;
                 self.uses[first].narrowed().map(|dtype| (dtype, self.uses[first].elements))
             } else if let Op::Cast(dtype) = entry.op

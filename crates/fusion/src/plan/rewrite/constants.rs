@@ -1,7 +1,6 @@
 //! Reductions of one number repeated: the number again, or a multiple of it, so that the tensor it fills is never stored.
 
 use super::Rewritten;
-use crate::plan::is_view;
 use crate::record::{Entry, Source};
 use alloc::vec::Vec;
 use kiln_ir::{Binary, DType, Op, Reduction, Scalar, TensorType};
@@ -56,7 +55,7 @@ impl Filled {
             let number = match (&entry.op, entry.operands.as_slice()) {
                 (Op::Full(_), [number @ (Source::Number(_) | Source::Constant(_))]) => Some(*number),
                 (Op::Bitcast(_), _) => None,
-                (op, [Source::Result(x)]) if is_view(op) => filled.numbers[*x as usize],
+                (op, [Source::Result(x)]) if op.is_view() => filled.numbers[*x as usize],
                 _ => None,
             };
             for ty in &entry.results {

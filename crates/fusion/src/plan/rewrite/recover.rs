@@ -5,10 +5,10 @@
 //! would have lain there, new values included.
 
 use super::Rewritten;
-use crate::plan::{Structure, is_view};
+use crate::plan::Structure;
 use crate::record::{Entry, Source};
 use alloc::vec::Vec;
-use kiln_ir::{Op, TensorType};
+use kiln_ir::{FAILS, FAILS_BY_INDEX, Op, TensorType};
 use smallvec::SmallVec;
 
 /// The recording with operands of recoveries in the place of their results, where nobody else sees that.
@@ -114,55 +114,17 @@ impl Graph<'_> {
     }
 
     /// Whether an entry may give an error though its operands are none.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
     fn can_fail(&self, entry: &Entry) -> bool {
-        match &entry.op {
-            Op::Take { axis } | Op::Gather { axis } | Op::Put { axis, .. } | Op::Scatter { axis, .. } => {
-                let length = self.ty(entry.operands[0]).map(|ty| ty.shape[*axis]);
-                !length.is_some_and(|length| self.is_checked(entry.operands[1], length))
-            }
-            Op::NonZero { .. }
-            | Op::CheckIndex { .. }
-            | Op::Recover { .. }
-            | Op::MatMulFloat8 { .. }
-            | Op::Collective(_)
-            | Op::Custom(_)
-            | Op::Fused(_) => true,
-            Op::Full(_)
-            | Op::Iota { .. }
-            | Op::Random { .. }
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Compare(_)
-            | Op::Select
-            | Op::Cast(_)
-            | Op::Bitcast(_)
-            | Op::Reshape(_)
-            | Op::Permute(_)
-            | Op::Broadcast(_)
-            | Op::Slice(_)
-            | Op::Pad(_)
-            | Op::Concat { .. }
-            | Op::Windows { .. }
-            | Op::Copy
-            | Op::Reduce { .. }
-            | Op::ArgReduce { .. }
-            | Op::Scan { .. }
-            | Op::Sort { .. }
-            | Op::TopK { .. }
-            | Op::SliceUpdate { .. }
-            | Op::MatMul
-            | Op::Conv { .. }
-            | Op::Pool(_)
-            | Op::PoolGrad { .. }
-            | Op::Softmax { .. }
-            | Op::Norm { .. }
-            | Op::Attention(_)
-            | Op::AttentionGrad(_)
-            | Op::Resize { .. }
-            | Op::Fft { .. }
-            | Op::Quantize { .. }
-            | Op::Dequantize => false,
+        if entry.op.is(FAILS) {
+            return true;
         }
+        let axis = match entry.op {
+            Op::Take { axis } | Op::Gather { axis } | Op::Put { axis, .. } | Op::Scatter { axis, .. } => axis,
+            _ => return entry.op.is(FAILS_BY_INDEX),
+        };
+        let length = self.ty(entry.operands[0]).map(|ty| ty.shape[axis]);
+        !length.is_some_and(|length| self.is_checked(entry.operands[1], length))
     }
 
     /// Whether all entries of an index are known to be below a length, since it is a view of one that was checked.
@@ -173,7 +135,7 @@ impl Graph<'_> {
             if let Op::CheckIndex { length: checked, .. } = maker.op {
                 return checked <= length;
             }
-            if !is_view(&maker.op) {
+            if !maker.op.is_view() {
                 return false;
             }
             source = maker.operands[0];

@@ -1,0 +1,502 @@
+//! The table of ops: one row for each kind, with the facts that hold whatever the attributes are.
+//!
+//! `None` in a column means that the attributes decide; one `match` answers then, in the file that asks. Gradients, expansions
+//! and inference are code, in [`vjp`](crate::vjp), [`expand`](crate::expand()) and [`infer`](mod@crate::infer).
+
+use super::Op;
+use crate::{Gradient, Saved};
+
+/// What holds of every op of a kind: a row of [`OPS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpInfo {
+    /// The kind that the row describes.
+    pub kind: OpKind,
+    /// The name in the text form, or the stem that all names of the kind share.
+    pub name: &'static str,
+    /// The group of ops that it belongs to.
+    pub class: OpClass,
+    /// The least and the greatest number of operands.
+    pub operands: Option<(u8, u8)>,
+    /// How it is differentiated.
+    pub gradient: Option<Gradient>,
+    /// The operands and results that the gradient rule reads.
+    pub saved: Option<Saved>,
+    /// Where the results are linear in the operands.
+    pub linearity: Option<Linearity>,
+    /// The operands that a result of the same type may overwrite.
+    pub reuse: Option<Reuse>,
+    /// Arithmetic operations.
+    pub flops: Option<Flops>,
+    /// Bytes read and written.
+    pub traffic: Traffic,
+    /// The precision under [mixed precision](Precision).
+    pub precision: Option<Precision>,
+    /// The part that it may have in a fused region.
+    pub role: Role,
+    /// The attributes that depend on the lengths of tensors.
+    pub lengths: Lengths,
+    /// Further properties, as a union of constants such as [`CHEAP`].
+    pub properties: u8,
+}
+
+impl OpInfo {
+    /// Whether all these properties hold.
+    #[inline]
+    pub const fn is(&self, properties: u8) -> bool {
+        self.properties & properties == properties
+    }
+}
+
+/// A property: bound by memory, so that computing the result again costs little more than reading it.
+pub const CHEAP: u8 = 1;
+/// A property: has no expansion. The kinds with it are [`MINIMAL`](crate::MINIMAL).
+pub const PRIMITIVE: u8 = 2;
+/// A property: the op may fail although no operand has, because an element is out of range or a device refuses.
+pub const FAILS: u8 = 4;
+/// A property: the op may fail because an index is out of range along its axis.
+pub const FAILS_BY_INDEX: u8 = 8;
+/// A property: runs when it is executed, and is never recorded. The shape of the result of `NonZero` is known only after it has
+/// run; custom ops are code from outside, and collectives wait for other members.
+pub const IMMEDIATE: u8 = 16;
+/// A property: runs though an operand is poisoned, since poison does not pass to all results.
+pub const STOPS_POISON: u8 = 32;
+/// A property: every tensor operand or result has at least one axis.
+pub const NEEDS_AXIS: u8 = 64;
+
+/// A group of ops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpClass {
+    /// Makes a tensor of numbers, or of nothing.
+    Creation,
+    /// Computes each element of the result from the elements at its place.
+    Elementwise,
+    /// Shows the same elements in another shape, order or dtype; free on engines with strides.
+    View,
+    /// Moves elements, and copies them.
+    Movement,
+    /// Combines many elements to one, or runs along an axis.
+    Reduction,
+    /// Puts elements in order.
+    Sorting,
+    /// Reads or writes at indices.
+    Indexing,
+    /// Checks data, or takes errors off.
+    Validity,
+    /// Sums products: matrix products, convolutions.
+    Contraction,
+    /// Slides windows over spatial dimensions.
+    Pooling,
+    /// A named composite, which has an expansion.
+    Composite,
+    /// Communicates with the other members of a group.
+    Collective,
+    /// Holds code from outside, or a program.
+    Opaque,
+}
+
+/// Where results are linear in operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linearity {
+    /// Nowhere, though the result depends on the operands.
+    Nonlinear,
+    /// The result is constant, or constant in pieces.
+    Constant,
+    /// In the operands at these places together, one bit for each from the least; [`u32::MAX`] stands for all.
+    Linear(u32),
+    /// A sum or difference of two operands, of which each may be missing.
+    Sum,
+    /// In each of two operands while the other stays.
+    Bilinear,
+}
+
+/// The operands that an engine may overwrite with a result of the same type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// None of them.
+    Never,
+    /// The first.
+    First,
+    /// Each of them.
+    Any,
+}
+
+/// How the number of arithmetic operations follows from the types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flops {
+    /// As many for each element of the first result.
+    PerResult(u64),
+    /// As many for each element of the first operand.
+    PerOperand(u64),
+}
+
+/// Which bytes are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// None.
+    Free,
+    /// Each tensor operand is read once, each result written once.
+    All,
+    /// Each tensor operand is read once.
+    Read,
+    /// The result is written once, as many bytes are read of the first operand, and the others are read once.
+    Picked,
+}
+
+/// The precision in which an op runs under mixed precision, of its operands and results that the program sees as `f32`. Others
+/// do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// In 16 bits: operands are cast, and results are held in 16 bits. Contractions, which are the work of a model and
+    /// accumulate in `f32` whatever their operands are.
+    Low,
+    /// In `f32`: the op adds up many rounding errors, has a range that 16 bits do not, or is seen by others.
+    Full,
+    /// In 16 bits if all operands are held so; in `f32` if one is held in `f32`, or there is none.
+    Widest,
+    /// Each op that it stands for by its own rule: regions, and custom ops that are
+    /// [names](crate::CustomOp::is_expression) for others.
+    Inside,
+}
+
+/// The part of an op in a fused region. Whether its axes fit is decided when the region is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A view: costs nothing by itself.
+    View,
+    /// Makes constants: cheaper to make again in each kernel than to load.
+    Constant,
+    /// Can be part of a kernel.
+    Fusable,
+    /// The engine's own kernel, which can go on with elementwise ops on its result.
+    Hero,
+    /// The engine's own kernel.
+    Alone,
+}
+
+/// How attributes depend on the lengths of tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lengths {
+    /// Not at all.
+    Independent,
+    /// They are those of the result's type.
+    OfResult,
+    /// In another way.
+    Other,
+}
+
+const RULE: Option<Gradient> = Some(Gradient::Rule);
+const EXPANSION: Option<Gradient> = Some(Gradient::Expansion);
+const CONSTANT: Option<Gradient> = Some(Gradient::Constant);
+const RECOVERED: Option<Gradient> = Some(Gradient::Undefined(
+    "what is left of a failed computation has no gradient: detach the operands first",
+));
+
+const NOTHING: Option<Saved> = Some(Saved::NONE);
+const A: Option<Saved> = Some(Saved { inputs: 1, outputs: 0 });
+const B: Option<Saved> = Some(Saved { inputs: 2, outputs: 0 });
+const ALL_X: Option<Saved> = Some(Saved { inputs: u32::MAX, outputs: 0 });
+const Y: Option<Saved> = Some(Saved { inputs: 0, outputs: 1 });
+const ORDER: Option<Saved> = Some(Saved { inputs: 0, outputs: 2 });
+const SCALE_ZERO: Option<Saved> = Some(Saved { inputs: 0b101, outputs: 0 });
+const ATTENTION: Option<Saved> = Some(Saved { inputs: 0b1111, outputs: 0b11 });
+
+const NO: Option<Linearity> = Some(Linearity::Nonlinear);
+const FLAT: Option<Linearity> = Some(Linearity::Constant);
+const ALL: Option<Linearity> = Some(Linearity::Linear(u32::MAX));
+const FIRST: Option<Linearity> = Some(Linearity::Linear(0b1));
+const SECOND: Option<Linearity> = Some(Linearity::Linear(0b10));
+const BRANCHES: Option<Linearity> = Some(Linearity::Linear(0b110));
+const BILINEAR: Option<Linearity> = Some(Linearity::Bilinear);
+
+const KEEP: Option<Reuse> = Some(Reuse::Never);
+const BASE: Option<Reuse> = Some(Reuse::First);
+const ANY: Option<Reuse> = Some(Reuse::Any);
+
+const ZERO: Option<Flops> = Some(Flops::PerResult(0));
+const Y1: Option<Flops> = Some(Flops::PerResult(1));
+const Y5: Option<Flops> = Some(Flops::PerResult(5));
+const X1: Option<Flops> = Some(Flops::PerOperand(1));
+
+const LOW: Option<Precision> = Some(Precision::Low);
+const FULL: Option<Precision> = Some(Precision::Full);
+const WIDEST: Option<Precision> = Some(Precision::Widest);
+const INSIDE: Option<Precision> = Some(Precision::Inside);
+
+const NULLARY: Option<(u8, u8)> = Some((0, 0));
+const ONE: Option<(u8, u8)> = Some((1, 1));
+const TWO: Option<(u8, u8)> = Some((2, 2));
+const THREE: Option<(u8, u8)> = Some((3, 3));
+const FOUR: Option<(u8, u8)> = Some((4, 4));
+const ONE_TO_THREE: Option<(u8, u8)> = Some((1, 3));
+const TWO_OR_THREE: Option<(u8, u8)> = Some((2, 3));
+const THREE_OR_FOUR: Option<(u8, u8)> = Some((3, 4));
+const SIX_OR_SEVEN: Option<(u8, u8)> = Some((6, 7));
+
+macro_rules! ops {
+    ($($kind:ident $name:literal $class:ident $operands:ident, $properties:expr =>
+        $gradient:ident $saved:ident $linearity:ident $reuse:ident $flops:ident $traffic:ident $precision:ident
+        $role:ident $lengths:ident;)*) => {
+        /// The variant of an [`Op`], without attributes: its row in [`OPS`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum OpKind {
+            $(#[doc = concat!("[`Op::", stringify!($kind), "`].")] $kind,)*
+        }
+
+        impl OpKind {
+            /// Every kind, in declaration order.
+            pub const ALL: [OpKind; OPS.len()] = [$(OpKind::$kind),*];
+        }
+
+        impl Op {
+            /// Which variant this is.
+            #[inline]
+            pub fn kind(&self) -> OpKind {
+                match self { $(Op::$kind { .. } => OpKind::$kind,)* }
+            }
+        }
+
+        /// The row of each kind, at `kind as usize`.
+        pub const OPS: [OpInfo; [$(stringify!($kind)),*].len()] = [$(OpInfo {
+            kind: OpKind::$kind,
+            name: $name,
+            class: OpClass::$class,
+            operands: $operands,
+            gradient: $gradient,
+            saved: $saved,
+            linearity: $linearity,
+            reuse: $reuse,
+            flops: $flops,
+            traffic: Traffic::$traffic,
+            precision: $precision,
+            role: Role::$role,
+            lengths: Lengths::$lengths,
+            properties: $properties,
+        }),*];
+    };
+}
+
+ops! {
+    // kind        name             class        operands, properties
+    //     gradient  saved      linearity reuse flops traffic precision role     lengths
+    Full          "full"           Creation     ONE, CHEAP | PRIMITIVE =>
+        CONSTANT  NOTHING    FLAT      KEEP  ZERO  All     WIDEST    Constant OfResult;
+    Iota          "iota"           Creation     NULLARY, CHEAP | PRIMITIVE | NEEDS_AXIS =>
+        CONSTANT  NOTHING    FLAT      KEEP  ZERO  All     WIDEST    Constant OfResult;
+    Random        "random"         Creation     ONE, 0 =>
+        CONSTANT  NOTHING    FLAT      KEEP  Y1    All     WIDEST    Alone    Other;
+    Unary         "unary"          Elementwise  ONE, CHEAP | PRIMITIVE =>
+        None      None       None      ANY   Y1    All     None      Fusable  Independent;
+    Binary        "binary"         Elementwise  TWO, CHEAP | PRIMITIVE =>
+        None      None       None      ANY   Y1    All     None      Fusable  Independent;
+    Compare       "compare"        Elementwise  TWO, CHEAP | PRIMITIVE =>
+        CONSTANT  NOTHING    FLAT      ANY   Y1    All     WIDEST    Fusable  Independent;
+    Select        "select"         Elementwise  THREE, CHEAP | PRIMITIVE | STOPS_POISON =>
+        RULE      A          BRANCHES  ANY   Y1    All     WIDEST    Fusable  Independent;
+    Cast          "cast"           Elementwise  ONE, CHEAP | PRIMITIVE =>
+        None      NOTHING    ALL       ANY   Y1    All     WIDEST    Fusable  Independent;
+    Bitcast       "bitcast"        View         ONE, CHEAP | PRIMITIVE =>
+        None      NOTHING    FLAT      KEEP  ZERO  Free    FULL      Fusable  Independent;
+    Reshape       "reshape"        View         ONE, CHEAP | PRIMITIVE =>
+        RULE      NOTHING    ALL       KEEP  ZERO  Free    WIDEST    View     OfResult;
+    Permute       "permute"        View         ONE, CHEAP | PRIMITIVE =>
+        RULE      NOTHING    ALL       KEEP  ZERO  Free    WIDEST    View     Independent;
+    Broadcast     "broadcast"      View         ONE, CHEAP | PRIMITIVE =>
+        RULE      NOTHING    ALL       KEEP  ZERO  Free    WIDEST    View     OfResult;
+    Slice         "slice"          View         ONE, CHEAP | PRIMITIVE =>
+        RULE      NOTHING    ALL       KEEP  ZERO  Free    WIDEST    View     Other;
+    Pad           "pad"            Movement     TWO, CHEAP =>
+        RULE      NOTHING    ALL       KEEP  ZERO  All     WIDEST    Fusable  Independent;
+    Concat        "concat"         Movement     None, CHEAP | PRIMITIVE | NEEDS_AXIS =>
+        RULE      NOTHING    ALL       KEEP  ZERO  All     WIDEST    Fusable  Independent;
+    Windows       "windows"        View         ONE, CHEAP | NEEDS_AXIS =>
+        RULE      NOTHING    ALL       KEEP  ZERO  Free    WIDEST    View     Other;
+    Copy          "copy"           Movement     ONE, CHEAP | PRIMITIVE =>
+        RULE      NOTHING    ALL       ANY   ZERO  All     WIDEST    Fusable  Independent;
+    Reduce        "reduce"         Reduction    ONE, PRIMITIVE =>
+        RULE      None       None      KEEP  X1    All     None      Fusable  Independent;
+    ArgReduce     "argreduce"      Reduction    ONE, NEEDS_AXIS =>
+        CONSTANT  NOTHING    FLAT      KEEP  X1    All     WIDEST    Alone    Independent;
+    Scan          "scan"           Reduction    ONE, NEEDS_AXIS =>
+        RULE      None       None      BASE  X1    All     None      Alone    Independent;
+    Sort          "sort"           Sorting      ONE, NEEDS_AXIS =>
+        RULE      ORDER      NO        KEEP  None  All     WIDEST    Alone    Independent;
+    TopK          "topk"           Sorting      ONE, NEEDS_AXIS =>
+        RULE      ORDER      NO        KEEP  None  All     WIDEST    Alone    Other;
+    Take          "take"           Indexing     TWO, FAILS_BY_INDEX =>
+        RULE      B          FIRST     KEEP  ZERO  Picked  WIDEST    Alone    Independent;
+    Gather        "gather"         Indexing     TWO, FAILS_BY_INDEX | NEEDS_AXIS =>
+        RULE      B          FIRST     KEEP  ZERO  Picked  WIDEST    Fusable  Independent;
+    Put           "put"            Indexing     THREE, FAILS_BY_INDEX =>
+        RULE      None       None      BASE  None  All     None      Alone    Independent;
+    Scatter       "scatter"        Indexing     THREE, FAILS_BY_INDEX | NEEDS_AXIS =>
+        RULE      None       None      BASE  None  All     None      Fusable  Independent;
+    SliceUpdate   "slice_update"   Indexing     TWO, 0 =>
+        RULE      None       None      BASE  None  All     WIDEST    Alone    Other;
+    NonZero       "nonzero"        Indexing     ONE, FAILS | IMMEDIATE | PRIMITIVE =>
+        CONSTANT  NOTHING    FLAT      KEEP  X1    All     WIDEST    Alone    Independent;
+    CheckIndex    "check_index"    Validity     ONE, FAILS =>
+        CONSTANT  NOTHING    FLAT      KEEP  X1    Read    WIDEST    Alone    Independent;
+    Recover       "recover"        Validity     None, FAILS | STOPS_POISON =>
+        RECOVERED NOTHING    FLAT      KEEP  ZERO  Free    WIDEST    Alone    Independent;
+    MatMul        "matmul"         Contraction  TWO, NEEDS_AXIS =>
+        RULE      None       BILINEAR  KEEP  None  All     LOW       Hero     Independent;
+    MatMulFloat8  "matmul_float8"  Contraction  FOUR, FAILS | NEEDS_AXIS =>
+        EXPANSION ALL_X      NO        KEEP  None  All     LOW       Alone    Independent;
+    Conv          "conv"           Contraction  TWO, NEEDS_AXIS =>
+        RULE      None       BILINEAR  KEEP  None  All     LOW       Hero     Other;
+    Pool          "pool"           Pooling      ONE, NEEDS_AXIS =>
+        RULE      None       None      KEEP  None  All     WIDEST    Alone    Other;
+    PoolGrad      "pool_grad"      Pooling      None, NEEDS_AXIS =>
+        RULE      None       FIRST     KEEP  None  All     WIDEST    Alone    Other;
+    Softmax       "softmax"        Composite    ONE, NEEDS_AXIS =>
+        RULE      Y          NO        BASE  Y5    All     FULL      Fusable  Independent;
+    Norm          "norm"           Composite    ONE_TO_THREE, NEEDS_AXIS =>
+        RULE      None       NO        BASE  None  All     FULL      Fusable  Independent;
+    Attention     "attention"      Composite    THREE_OR_FOUR, NEEDS_AXIS =>
+        RULE      ATTENTION  NO        KEEP  None  All     LOW       Alone    Independent;
+    AttentionGrad "attention_grad" Composite    SIX_OR_SEVEN, NEEDS_AXIS =>
+        EXPANSION ALL_X      NO        KEEP  None  All     LOW       Alone    Independent;
+    Resize        "resize"         Composite    ONE, NEEDS_AXIS =>
+        EXPANSION NOTHING    ALL       KEEP  None  All     WIDEST    Alone    Other;
+    Fft           "fft"            Composite    None, NEEDS_AXIS =>
+        RULE      NOTHING    ALL       KEEP  None  All     FULL      Alone    Independent;
+    Quantize      "quantize"       Composite    TWO_OR_THREE, 0 =>
+        CONSTANT  NOTHING    FLAT      KEEP  None  All     FULL      Alone    Independent;
+    Dequantize    "dequantize"     Composite    TWO_OR_THREE, CHEAP =>
+        RULE      SCALE_ZERO SECOND    KEEP  None  All     WIDEST    Alone    Independent;
+    Collective    "collective"     Collective   None, FAILS | IMMEDIATE | PRIMITIVE =>
+        None      None       None      None  None  All     FULL      Alone    Independent;
+    Custom        "custom"         Opaque       None, FAILS | IMMEDIATE =>
+        RULE      None       NO        KEEP  ZERO  All     None      Alone    Independent;
+    Fused         "fused"          Opaque       None, FAILS =>
+        EXPANSION ALL_X      NO        KEEP  None  All     INSIDE    Alone    Other;
+}
+
+/// The kinds that are [`PRIMITIVE`].
+pub(crate) const PRIMITIVES: [OpKind; count(PRIMITIVE)] = {
+    let mut kinds = [OpKind::Full; count(PRIMITIVE)];
+    let (mut i, mut found) = (0, 0);
+    while i < OPS.len() {
+        if OPS[i].is(PRIMITIVE) {
+            kinds[found] = OPS[i].kind;
+            found += 1;
+        }
+        i += 1;
+    }
+    kinds
+};
+
+const fn count(properties: u8) -> usize {
+    let (mut i, mut count) = (0, 0);
+    while i < OPS.len() {
+        count += OPS[i].is(properties) as usize;
+        i += 1;
+    }
+    count
+}
+
+// A row stands at the number of its kind.
+const _: () = {
+    let mut i = 0;
+    while i < OPS.len() {
+        assert!(OPS[i].kind as usize == i);
+        i += 1;
+    }
+};
+
+impl OpKind {
+    /// The row of this kind.
+    #[inline]
+    pub fn info(self) -> &'static OpInfo {
+        const TABLE: &[OpInfo; OPS.len()] = &OPS;
+        &TABLE[self as usize]
+    }
+}
+
+impl Op {
+    /// The row of this op's kind.
+    #[inline]
+    pub fn info(&self) -> &'static OpInfo {
+        self.kind().info()
+    }
+
+    /// Whether all these [properties](OpInfo::properties) hold of the kind.
+    #[inline]
+    pub fn is(&self, properties: u8) -> bool {
+        self.info().is(properties)
+    }
+
+    /// Whether the op only shows the same elements of the same dtype in another shape or order: free on an engine with strides.
+    #[inline]
+    pub fn is_view(&self) -> bool {
+        self.info().role == Role::View
+    }
+
+    /// Whether each element of the result is a function of the elements of the operands at its place.
+    #[inline]
+    pub fn is_elementwise(&self) -> bool {
+        self.info().class == OpClass::Elementwise
+    }
+
+    /// The answer of a column of the table.
+    ///
+    /// # Panics
+    /// Where the row leaves it to attributes: a match over those kinds comes first.
+    #[inline]
+    pub fn row<T>(&self, column: impl FnOnce(&OpInfo) -> Option<T>) -> T {
+        column(self.info())
+            .unwrap_or_else(|| panic!("[{}] the attributes decide, and nothing asks them", self.info().name))
+    }
+
+    /// Whether poison of the operands does not pass to all results: the op must run though an operand is poisoned.
+    #[inline]
+    pub fn stops_poison(&self) -> bool {
+        self.is(STOPS_POISON)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::number::Number;
+    use crate::{Binary, DType, Unary};
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn names_of_rows_are_distinct() {
+        let names: BTreeSet<&str> = OPS.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), OPS.len());
+    }
+
+    #[test]
+    fn a_row_that_is_linear_or_constant_has_a_gradient_that_agrees() {
+        for row in &OPS {
+            let is_constant = row.gradient.is_some_and(|gradient| gradient == Gradient::Constant);
+            assert!(!is_constant || row.linearity == Some(Linearity::Constant), "{row:?}");
+        }
+        for row in Unary::TABLE.iter().chain(Binary::TABLE) {
+            assert!(row.gradient != Gradient::Constant || row.linearity == Linearity::Constant, "{row:?}");
+            assert!(row.linearity != Linearity::Constant || row.saved == Some(Saved::NONE), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn functions_have_values_of_all_dtypes_of_their_domains() {
+        for dtype in DType::ALL {
+            for function in Unary::ALL.iter().filter(|function| function.info().domain.contains(dtype)) {
+                if dtype.is_float() {
+                    let _ = 0.5f64.unary(*function, dtype);
+                } else {
+                    let _ = 1i128.unary(*function, dtype);
+                }
+            }
+            for function in Binary::ALL.iter().filter(|function| function.info().domain.contains(dtype)) {
+                if dtype.is_float() {
+                    let _ = 0.5f64.binary(*function, 0.25, dtype);
+                } else {
+                    let _ = 1i128.binary(*function, 1, dtype);
+                }
+            }
+        }
+    }
+}
