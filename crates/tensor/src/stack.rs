@@ -180,7 +180,7 @@ impl Stack {
 
     /// The outermost of the layers that is of this type; the engine of the device counts too.
     pub fn find<L: Engine>(&self) -> Option<&L> {
-        self.level_of::<L>()?.outermost()
+        self.levels().find_map(Stack::outermost)
     }
 
     /// The memory that the device's engine keeps account of, if it does.
