@@ -91,7 +91,7 @@ impl Fusion {
 
     /// A layer around an engine, in that mode.
     pub fn with_mode(inner: Arc<dyn Engine>, mode: Mode) -> Fusion {
-        let native = native_engine(&inner).caps().native;
+        let native = native_engine(&inner).caps().native.intersection(inner.caps().native);
         let shared = Shared {
             native,
             limits: Limits::of_engine(&inner.caps().machine, native),
@@ -187,9 +187,15 @@ impl Fusion {
             custom.is_expression()
         } else {
             let is_asked = !matches!(op, Op::Fused(_) | Op::Collective(_));
-            is_asked && !native_engine(&self.shared.inner).supports(op, &OperandType::list(inputs))
+            is_asked && !self.supports_natively(op, &OperandType::list(inputs))
         };
         if stands_for_others { expand_values(self, op, inputs, results) } else { None }
+    }
+
+    /// Whether an op outside the sets runs without being expanded.
+    fn supports_natively(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
+        let inner = &self.shared.inner;
+        inner.supports(op, operands) && native_engine(inner).supports(op, operands)
     }
 
     fn execute_now(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {

@@ -320,6 +320,18 @@ impl OpSet {
         OpSet(words)
     }
 
+    /// The ops of both sets.
+    #[must_use]
+    pub const fn intersection(self, other: OpSet) -> OpSet {
+        let mut words = self.0;
+        let mut i = 0;
+        while i < OpSet::WORDS {
+            words[i] &= other.0[i];
+            i += 1;
+        }
+        OpSet(words)
+    }
+
     /// The ops of the set, in declaration order.
     pub fn iter(self) -> impl Iterator<Item = OpKind> {
         OpKind::ALL.into_iter().filter(move |kind| self.contains(*kind))

@@ -1,0 +1,91 @@
+//! An engine of a few ops as a device: stacks expand the others.
+
+use kiln_backends::{Device, Dyn, with_fusion};
+use kiln_ir::{
+    BoxFuture, Caps, Collective, CollectiveKind, Engine, Expand, MINIMAL, Op, OpKind, Operands, Reduction,
+    Result, TensorData, TensorType, Value, Values,
+};
+use kiln_reference::Reference;
+use kiln_tensor::{Int, Stack, Tensor, loss};
+use std::sync::Arc;
+
+/// The reference engine with the ops that no expansion gives, without collectives.
+struct Few(Reference, Caps);
+
+impl Few {
+    fn new() -> Arc<Few> {
+        let inner = Reference::new();
+        let native = MINIMAL.without(&[OpKind::Collective]);
+        let caps = Caps { name: "few".into(), native, ..inner.caps().clone() };
+        Arc::new(Few(inner, caps))
+    }
+}
+
+impl Engine for Few {
+    fn caps(&self) -> &Caps {
+        &self.1
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        assert!(self.1.native.contains(op.kind()), "{} reached the engine", op.name());
+        self.0.execute(op, inputs, results)
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.0.write(data)
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
+        self.0.read(value)
+    }
+}
+
+#[test]
+fn an_engine_of_few_ops_trains_as_a_device() {
+    let few = Device::from_engine(Few::new(), "few");
+    let fused = Device::from(with_fusion(few.as_ref()));
+    let step = |device: &Device| {
+        let x = Tensor::<Dyn, 2>::from_floats([[0.5, -1.0, 2.0], [1.5, 0.25, -0.5]], device);
+        let w = Tensor::<Dyn, 2>::from_floats([[0.1, 0.2], [0.3, -0.4], [-0.5, 0.6]], device).require_grad();
+        let labels = Tensor::<Dyn, 1, Int>::from_ints([1, 0], device);
+        let loss = loss::cross_entropy(x.clone().matmul(w.clone()), labels, &Default::default());
+        let gradient = w.grad(&loss.clone().backward()).expect("the loss depends on it");
+        // A custom op, without a kernel here.
+        let special = x.lgamma().into_data().to_vec::<f32>();
+        (loss.into_scalar::<f32>(), gradient.into_data().to_vec::<f32>(), special)
+    };
+    let (expected, gradient, special) = step(&Device::cpu().autodiff());
+    for device in [few, fused] {
+        let found = step(&device.autodiff());
+        assert!((found.0 - expected).abs() < 1e-5, "{} {expected}", found.0);
+        let near = |a: &[f32], b: &[f32]| {
+            a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4 || a == b || (a.is_nan() && b.is_nan()))
+        };
+        assert!(near(&found.1, &gradient) && near(&found.2, &special), "{found:?} {gradient:?} {special:?}");
+    }
+}
+
+#[test]
+fn stacks_show_the_engine_through_the_layer_that_expands() {
+    let device = Device::from_engine(Few::new(), "few");
+    let stack: &Stack = device.as_ref();
+    assert!(stack.outermost::<Few>().is_some() && stack.find::<Few>().is_some());
+    assert!(stack.find::<Expand>().is_some() && stack.below().is_none());
+    let fused = with_fusion(stack);
+    assert!(fused.outermost::<Few>().is_none() && fused.find::<Few>().is_some());
+    assert!(Device::flex().as_ref().outermost::<kiln_cpu::Cpu>().is_some());
+    // A group of one is no group.
+    let kind = CollectiveKind::AllReduce(Reduction::Sum);
+    let op = |size| Op::Collective(Collective { kind: kind.clone(), group: 0, rank: 0, size });
+    for stack in [stack, &fused] {
+        let x = stack.engine().write(TensorData::from([1.0f32, 2.0]));
+        let run = |size| {
+            let ty = [*x.ty()];
+            let y = stack.engine().execute(&op(size), [x.clone().into()].into_iter().collect(), &ty);
+            kiln_ir::block_on(stack.engine().read(y[0].clone()))
+        };
+        assert_eq!(run(1).unwrap(), TensorData::from([1.0f32, 2.0]));
+        let error = run(2).unwrap_err().to_string();
+        assert!(error.starts_with("[few] does not run `all_reduce`: the engine does not connect"), "{error}");
+    }
+}
