@@ -10,6 +10,7 @@ mod create;
 mod data;
 mod elementwise;
 mod float;
+mod forward;
 mod grid;
 mod index;
 mod int;
@@ -214,15 +215,6 @@ fn fail(error: &Error) -> ! {
 pub(crate) fn mismatch<const D: usize, K: Kind>(ty: &TensorType) -> Error {
     Error::type_error("tensor", format!("is no {} tensor with {D} axes", K::NAME), &[ty.into()])
         .hint("`reshape` changes the number of axes, `float`, `int` and `bool` the kind")
-}
-
-/// The typed tensors of a pair, or a panic with the error at the caller's line.
-#[track_caller]
-pub(crate) fn pair<B: Backend, const D: usize, K: Kind, const D2: usize, K2: Kind>(
-    results: Result<(AnyTensor, AnyTensor)>,
-) -> (Tensor<B, D, K>, Tensor<B, D2, K2>) {
-    let (a, b) = ok(results);
-    (Tensor::from_any(a), Tensor::from_any(b))
 }
 
 #[cold]

@@ -1,5 +1,6 @@
 //! Arithmetic of numbers: floats and integers.
 
+use crate::tensor::forward::forward;
 use crate::{Backend, Float, Int, Number, Numeric, Tensor};
 
 #[allow(
@@ -54,6 +55,14 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     pub fn div_scalar(self, x: impl Number) -> Self {
         self / x.scalar()
     }
+}
+
+forward! {
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the operators are implemented too; chains of methods read better"
+    )]
+    impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
     /// The remainder with the sign of the divisor, as Python's `%`; broadcasts. The operator `%` and [`fmod`](Tensor::fmod)
     /// give that of the truncated division, with the sign of the dividend. Integers give 0 for a zero divisor, floats NaN.
@@ -67,10 +76,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
     /// assert_eq!(a.remainder(b).into_data().to_vec::<i32>(), [1, 2, -2, -1]);
     /// ```
-    #[track_caller]
-    pub fn remainder(self, divisor: Self) -> Self {
-        self.map(|any| any.remainder(divisor.into_any()))
-    }
+    fn remainder(self, divisor: Self as any) -> Self;
 
     /// [`remainder`](Tensor::remainder) by a number.
     ///
@@ -81,10 +87,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.remainder_scalar(3).into_data().to_vec::<i32>(), [1, 2]);
     /// ```
-    #[track_caller]
-    pub fn remainder_scalar(self, divisor: impl Number) -> Self {
-        self.map(|any| any.remainder_scalar(divisor))
-    }
+    fn remainder_scalar(self, divisor: impl Number) -> Self;
 
     /// The remainder of the truncated division, with the sign of the dividend, as Rust's and C's `%`; broadcasts. Integers give
     /// 0 for a zero divisor, floats NaN. Defined as [`torch.fmod`](https://docs.pytorch.org/docs/stable/generated/torch.fmod.html).
@@ -97,10 +100,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
     /// assert_eq!(a.fmod(b).into_data().to_vec::<i32>(), [1, -1, 1, -1]);
     /// ```
-    #[track_caller]
-    pub fn fmod(self, divisor: Self) -> Self {
-        self.map(|any| any.fmod(divisor.into_any()))
-    }
+    fn fmod(self, divisor: Self as any) -> Self;
 
     /// [`fmod`](Tensor::fmod) by a number.
     ///
@@ -111,10 +111,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.fmod_scalar(3).into_data().to_vec::<i32>(), [1, -1]);
     /// ```
-    #[track_caller]
-    pub fn fmod_scalar(self, divisor: impl Number) -> Self {
-        self.map(|any| any.fmod_scalar(divisor))
-    }
+    fn fmod_scalar(self, divisor: impl Number) -> Self;
 
     /// The quotient rounded down; broadcasts. Integers give 0 for a zero divisor, floats what `/` gives. The gradient is 0.
     /// Defined as [`torch.floor_divide`](https://docs.pytorch.org/docs/stable/generated/torch.floor_divide.html).
@@ -127,10 +124,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
     /// assert_eq!(a.floor_divide(b).into_data().to_vec::<i32>(), [2, -3, -3, 2]);
     /// ```
-    #[track_caller]
-    pub fn floor_divide(self, divisor: Self) -> Self {
-        self.map(|any| any.floor_divide(divisor.into_any()))
-    }
+    fn floor_divide(self, divisor: Self as any) -> Self;
 
     /// [`floor_divide`](Tensor::floor_divide) by a number.
     ///
@@ -141,10 +135,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.floor_divide_scalar(3).into_data().to_vec::<i32>(), [2, -3]);
     /// ```
-    #[track_caller]
-    pub fn floor_divide_scalar(self, divisor: impl Number) -> Self {
-        self.map(|any| any.floor_divide_scalar(divisor))
-    }
+    fn floor_divide_scalar(self, divisor: impl Number) -> Self;
 
     /// The quotient rounded towards zero, which for integers is what `/` gives; broadcasts. The gradient is 0. Defined as
     /// [`torch.div`](https://docs.pytorch.org/docs/stable/generated/torch.div.html) with `rounding_mode="trunc"`.
@@ -158,10 +149,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let y = Tensor::from_floats([3.0, -3.0], &device);
     /// assert!(a.trunc_divide(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn trunc_divide(self, divisor: Self) -> Self {
-        self.map(|any| any.trunc_divide(divisor.into_any()))
-    }
+    fn trunc_divide(self, divisor: Self as any) -> Self;
 
     /// [`trunc_divide`](Tensor::trunc_divide) by a number.
     ///
@@ -173,10 +161,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let y = Tensor::from_floats([3.0, -3.0], &device);
     /// assert!(a.trunc_divide_scalar(2).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn trunc_divide_scalar(self, divisor: impl Number) -> Self {
-        self.map(|any| any.trunc_divide_scalar(divisor))
-    }
+    fn trunc_divide_scalar(self, divisor: impl Number) -> Self;
 
     /// To the power of another tensor; broadcasts. Integers wrap, and a negative exponent gives the truncated real result.
     /// Defined as [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
@@ -189,10 +174,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([5, 2, 3], &device);
     /// assert_eq!(a.pow(b).into_data().to_vec::<i32>(), [32, 9, -8]);
     /// ```
-    #[track_caller]
-    pub fn pow(self, exponent: Self) -> Self {
-        self.map(|any| any.pow(exponent.into_any()))
-    }
+    fn pow(self, exponent: Self as any) -> Self;
 
     /// To the power of an integer.
     ///
@@ -203,10 +185,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([2, -3], &device);
     /// assert_eq!(a.powi_scalar(3).into_data().to_vec::<i32>(), [8, -27]);
     /// ```
-    #[track_caller]
-    pub fn powi_scalar(self, exponent: i32) -> Self {
-        self.map(|any| any.powi_scalar(exponent))
-    }
+    fn powi_scalar(self, exponent: i32) -> Self;
 
     /// The lesser of two elements; broadcasts. NaN if either is. Defined as [`torch.minimum`](https://docs.pytorch.org/docs/stable/generated/torch.minimum.html).
     ///
@@ -218,10 +197,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([2, 3], &device);
     /// assert_eq!(a.minimum(b).into_data().to_vec::<i32>(), [1, 3]);
     /// ```
-    #[track_caller]
-    pub fn minimum(self, other: Self) -> Self {
-        self.map(|any| any.minimum(other.into_any()))
-    }
+    fn minimum(self, other: Self as any) -> Self;
 
     /// The greater of two elements; broadcasts. NaN if either is. Defined as [`torch.maximum`](https://docs.pytorch.org/docs/stable/generated/torch.maximum.html).
     ///
@@ -233,10 +209,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([2, 3], &device);
     /// assert_eq!(a.maximum(b).into_data().to_vec::<i32>(), [2, 5]);
     /// ```
-    #[track_caller]
-    pub fn maximum(self, other: Self) -> Self {
-        self.map(|any| any.maximum(other.into_any()))
-    }
+    fn maximum(self, other: Self as any) -> Self;
 
     /// [`minimum`](Tensor::minimum), as reductions to one element per pair are called elsewhere.
     ///
@@ -248,10 +221,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([2, 3], &device);
     /// assert_eq!(a.min_pair(b).into_data().to_vec::<i32>(), [1, 3]);
     /// ```
-    #[track_caller]
-    pub fn min_pair(self, other: Self) -> Self {
-        self.map(|any| any.min_pair(other.into_any()))
-    }
+    fn min_pair(self, other: Self as any) -> Self;
 
     /// [`maximum`](Tensor::maximum), as reductions to one element per pair are called elsewhere.
     ///
@@ -263,11 +233,14 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([2, 3], &device);
     /// assert_eq!(a.max_pair(b).into_data().to_vec::<i32>(), [2, 5]);
     /// ```
-    #[track_caller]
-    pub fn max_pair(self, other: Self) -> Self {
-        self.map(|any| any.max_pair(other.into_any()))
-    }
+    fn max_pair(self, other: Self as any) -> Self;
+}
 
+#[allow(
+    clippy::should_implement_trait,
+    reason = "the operators are implemented too; chains of methods read better"
+)]
+impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// Elements cut to `[low, high]`; NaN stays. Where `low` is above `high`, `high` wins. The gradient passes where the element
     /// lies between, bounds included, and not where it is NaN. Defined as [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
     ///
@@ -282,6 +255,14 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     pub fn clamp(self, low: impl Number, high: impl Number) -> Self {
         self.clamp_min(low).clamp_max(high)
     }
+}
+
+forward! {
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the operators are implemented too; chains of methods read better"
+    )]
+    impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
     /// Elements not below `low`; NaN stays. The gradient passes at the bound too.
     ///
@@ -292,10 +273,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2], &device);
     /// assert_eq!(a.clamp_min(0).into_data().to_vec::<i32>(), [0, 2]);
     /// ```
-    #[track_caller]
-    pub fn clamp_min(self, low: impl Number) -> Self {
-        self.map(|any| any.at_least(low))
-    }
+    fn clamp_min(self, low: impl Number) -> Self = at_least;
 
     /// Elements not above `high`; NaN stays. The gradient passes at the bound too.
     ///
@@ -306,10 +284,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2], &device);
     /// assert_eq!(a.clamp_max(0).into_data().to_vec::<i32>(), [-3, 0]);
     /// ```
-    #[track_caller]
-    pub fn clamp_max(self, high: impl Number) -> Self {
-        self.map(|any| any.at_most(high))
-    }
+    fn clamp_max(self, high: impl Number) -> Self = at_most;
 
     /// 0 below zero, 1 above, and there what `at_zero` says; NaN stays. Broadcasts. Defined as NumPy's
     /// [`heaviside`](https://numpy.org/doc/stable/reference/generated/numpy.heaviside.html); PyTorch's gives 0 for NaN.
@@ -323,13 +298,12 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let y = Tensor::from_floats([0.0, 0.5, 1.0], &device);
     /// assert!(a.heaviside(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn heaviside(self, at_zero: Self) -> Self {
-        self.map(|any| any.heaviside(at_zero.into_any()))
-    }
+    fn heaviside(self, at_zero: Self as any) -> Self;
 }
 
-impl<B: Backend, const D: usize> Tensor<B, D, Float> {
+forward! {
+    impl[B: Backend, const D: usize] Tensor<B, D, Float>;
+
     /// The point so far on the way from `self` to `end`, exact at both ends; broadcasts. Defined as [`torch.lerp`](https://docs.pytorch.org/docs/stable/generated/torch.lerp.html).
     ///
     /// ```
@@ -341,10 +315,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([1.0, 3.0], &device);
     /// assert!(a.lerp(b, Tensor::from_floats([0.25, 1.0], &device)).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn lerp(self, end: Self, weight: Self) -> Self {
-        self.map(|any| any.lerp(end.into_any(), weight.into_any()))
-    }
+    fn lerp(self, end: Self as any, weight: Self as any) -> Self;
 
     /// [`lerp`](Tensor::lerp) with a number as the weight.
     ///
@@ -357,10 +328,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([1.0, 1.5], &device);
     /// assert!(a.lerp_scalar(b, 0.25).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn lerp_scalar(self, end: Self, weight: f64) -> Self {
-        self.map(|any| any.lerp_scalar(end.into_any(), weight))
-    }
+    fn lerp_scalar(self, end: Self as any, weight: f64) -> Self;
 
     /// `self + factor * a * b`; broadcasts. Defined as [`torch.addcmul`](https://docs.pytorch.org/docs/stable/generated/torch.addcmul.html).
     ///
@@ -373,10 +341,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([3.0, 4.0], &device);
     /// assert!(a.clone().addcmul(a, b, 0.5).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn addcmul(self, a: Self, b: Self, factor: f64) -> Self {
-        self.map(|any| any.addcmul(a.into_any(), b.into_any(), factor))
-    }
+    fn addcmul(self, a: Self as any, b: Self as any, factor: f64) -> Self;
 
     /// `self + factor * a / b`; broadcasts. Defined as [`torch.addcdiv`](https://docs.pytorch.org/docs/stable/generated/torch.addcdiv.html).
     ///
@@ -389,10 +354,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([1.125, 2.5], &device);
     /// assert!(a.clone().addcdiv(a, b, 0.5).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn addcdiv(self, a: Self, b: Self, factor: f64) -> Self {
-        self.map(|any| any.addcdiv(a.into_any(), b.into_any(), factor))
-    }
+    fn addcdiv(self, a: Self as any, b: Self as any, factor: f64) -> Self;
 
     /// To the power of another tensor; broadcasts. NaN for a negative base with an exponent that is not whole. Defined as
     /// [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
@@ -406,10 +368,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([2.0, 8.0], &device);
     /// assert!(a.powf(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn powf(self, exponent: Self) -> Self {
-        self.map(|any| any.powf(exponent.into_any()))
-    }
+    fn powf(self, exponent: Self as any) -> Self;
 
     /// To the power of a number.
     ///
@@ -421,10 +380,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([2.0, 1.5], &device);
     /// assert!(a.powf_scalar(0.5).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn powf_scalar(self, exponent: f64) -> Self {
-        self.map(|any| any.powf_scalar(exponent))
-    }
+    fn powf_scalar(self, exponent: f64) -> Self;
 
     /// To the power of integers; broadcasts.
     ///
@@ -436,10 +392,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let n = Tensor::<Flex, 1, Int>::from_ints([3, 2], &device);
     /// assert_eq!(a.powi(n).into_data().to_vec::<f32>(), [8.0, 9.0]);
     /// ```
-    #[track_caller]
-    pub fn powi(self, exponent: Tensor<B, D, Int>) -> Self {
-        self.map(|any| any.powi(exponent.into_any()))
-    }
+    fn powi(self, exponent: Tensor<B, D, Int> as any) -> Self;
 
     /// To the power of another tensor, computed and given in `f64`; broadcasts. Defined as [`torch.float_power`](https://docs.pytorch.org/docs/stable/generated/torch.float_power.html).
     ///
@@ -451,10 +404,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let b = Tensor::from_floats([-1.0, 0.5], &device);
     /// assert_eq!(a.float_power(b).into_data().to_vec::<f64>(), [0.5, 3.0]);
     /// ```
-    #[track_caller]
-    pub fn float_power(self, exponent: Self) -> Self {
-        self.map(|any| any.float_power(exponent.into_any()))
-    }
+    fn float_power(self, exponent: Self as any) -> Self;
 
     /// The angle of the point `(other, self)` seen from the origin, in radians from -π to π; broadcasts. Defined as
     /// [`torch.atan2`](https://docs.pytorch.org/docs/stable/generated/torch.atan2.html).
@@ -468,10 +418,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([0.7853982, -1.5707964], &device);
     /// assert!(a.atan2(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn atan2(self, other: Self) -> Self {
-        self.map(|any| any.atan2(other.into_any()))
-    }
+    fn atan2(self, other: Self as any) -> Self;
 
     /// `sqrt(self² + other²)` without overflow on the way; broadcasts. Defined as
     /// [`torch.hypot`](https://docs.pytorch.org/docs/stable/generated/torch.hypot.html).
@@ -485,10 +432,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([5.0, 2.0], &device);
     /// assert!(a.hypot(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn hypot(self, other: Self) -> Self {
-        self.map(|any| any.hypot(other.into_any()))
-    }
+    fn hypot(self, other: Self as any) -> Self;
 
     /// `ln(e^self + e^other)` without overflow; broadcasts. Defined as
     /// [`torch.logaddexp`](https://docs.pytorch.org/docs/stable/generated/torch.logaddexp.html).
@@ -502,10 +446,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([0.6931472, 1000.6931], &device);
     /// assert!(a.logaddexp(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn logaddexp(self, other: Self) -> Self {
-        self.map(|any| any.logaddexp(other.into_any()))
-    }
+    fn logaddexp(self, other: Self as any) -> Self;
 
     /// `log₂(2^self + 2^other)` without overflow; broadcasts. Defined as
     /// [`torch.logaddexp2`](https://docs.pytorch.org/docs/stable/generated/torch.logaddexp2.html).
@@ -519,10 +460,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([1.0, 1001.0], &device);
     /// assert!(a.logaddexp2(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn logaddexp2(self, other: Self) -> Self {
-        self.map(|any| any.logaddexp2(other.into_any()))
-    }
+    fn logaddexp2(self, other: Self as any) -> Self;
 
     /// `self * ln(other)`, 0 where `self` is 0, unless `other` is NaN; broadcasts. Defined as
     /// [`torch.special.xlogy`](https://docs.pytorch.org/docs/stable/special.html#torch.special.xlogy).
@@ -536,10 +474,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([0.0, 2.1972246], &device);
     /// assert!(a.xlogy(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn xlogy(self, other: Self) -> Self {
-        self.map(|any| any.xlogy(other.into_any()))
-    }
+    fn xlogy(self, other: Self as any) -> Self;
 
     /// `self * ln(1 + other)`, 0 where `self` is 0, unless `other` is NaN; broadcasts. Defined as
     /// [`torch.special.xlog1py`](https://docs.pytorch.org/docs/stable/special.html#torch.special.xlog1py).
@@ -553,10 +488,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([0.0, 2.7725887], &device);
     /// assert!(a.xlog1py(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn xlog1py(self, other: Self) -> Self {
-        self.map(|any| any.xlog1py(other.into_any()))
-    }
+    fn xlog1py(self, other: Self as any) -> Self;
 
     /// The lesser of two elements; where one is NaN, the other. Broadcasts. Of equal elements the first gets the
     /// gradient. Defined as
@@ -571,10 +503,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([1.0, 3.0], &device);
     /// assert!(a.fmin(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn fmin(self, other: Self) -> Self {
-        self.map(|any| any.fmin(other.into_any()))
-    }
+    fn fmin(self, other: Self as any) -> Self;
 
     /// The greater of two elements; where one is NaN, the other. Broadcasts. Of equal elements the first gets the
     /// gradient. Defined as
@@ -589,10 +518,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([2.0, 3.0], &device);
     /// assert!(a.fmax(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn fmax(self, other: Self) -> Self {
-        self.map(|any| any.fmax(other.into_any()))
-    }
+    fn fmax(self, other: Self as any) -> Self;
 
     /// The magnitude with the sign of another number, zeros among them; broadcasts. Defined as
     /// [`torch.copysign`](https://docs.pytorch.org/docs/stable/generated/torch.copysign.html).
@@ -606,10 +532,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([-1.5, 2.0], &device);
     /// assert!(a.copysign(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn copysign(self, sign: Self) -> Self {
-        self.map(|any| any.copysign(sign.into_any()))
-    }
+    fn copysign(self, sign: Self as any) -> Self;
 
     /// The float next to `self` in the direction of another; broadcasts. It has no gradient. Defined as
     /// [`torch.nextafter`](https://docs.pytorch.org/docs/stable/generated/torch.nextafter.html).
@@ -623,11 +546,10 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([1.0000001, 0.0], &device);
     /// assert!(a.nextafter(b).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn nextafter(self, towards: Self) -> Self {
-        self.map(|any| any.nextafter(towards.into_any()))
-    }
+    fn nextafter(self, towards: Self as any) -> Self;
+}
 
+impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// Mantissa `m` and exponent `e` with `self = m 2^e` and `½ <= |m| < 1`; zeros, infinities and NaN are their own
     /// mantissa, with exponent 0. Defined as [`torch.frexp`](https://docs.pytorch.org/docs/stable/generated/torch.frexp.html).
     ///

@@ -1,9 +1,12 @@
 //! Comparisons. All broadcast, and give `bool`.
 
 use super::ok;
+use crate::tensor::forward::forward;
 use crate::{Backend, Bool, Float, Kind, Number, Numeric, Tensor};
 
-impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
+
     /// `self == other`; broadcasts. With NaN false. Defined as [`torch.eq`](https://docs.pytorch.org/docs/stable/generated/torch.eq.html).
     ///
     /// ```
@@ -14,10 +17,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.equal(b).into_data().to_vec::<bool>(), [false, true, false]);
     /// ```
-    #[track_caller]
-    pub fn equal(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.equal(other.into_any()))
-    }
+    fn equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self == x`.
     ///
@@ -28,16 +28,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.equal_elem(2).into_data().to_vec::<bool>(), [false, true, false]);
     /// ```
-    #[track_caller]
-    pub fn equal_elem(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.equal_elem(x))
-    }
+    fn equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
     /// [`equal_elem`](Tensor::equal_elem) by its other name.
-    #[track_caller]
-    pub fn equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.equal_elem(x)
-    }
+    fn equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = equal_elem;
 
     /// `self != other`; broadcasts. With NaN true. Defined as [`torch.ne`](https://docs.pytorch.org/docs/stable/generated/torch.ne.html).
     ///
@@ -49,10 +43,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.not_equal(b).into_data().to_vec::<bool>(), [true, false, true]);
     /// ```
-    #[track_caller]
-    pub fn not_equal(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.not_equal(other.into_any()))
-    }
+    fn not_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self != x`.
     ///
@@ -63,19 +54,15 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.not_equal_elem(2).into_data().to_vec::<bool>(), [true, false, true]);
     /// ```
-    #[track_caller]
-    pub fn not_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.not_equal_elem(x))
-    }
+    fn not_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
     /// [`not_equal_elem`](Tensor::not_equal_elem) by its other name.
-    #[track_caller]
-    pub fn not_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.not_equal_elem(x)
-    }
+    fn not_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = not_equal_elem;
 }
 
-impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
+
     /// `self < other`; broadcasts. With NaN false. Defined as [`torch.lt`](https://docs.pytorch.org/docs/stable/generated/torch.lt.html).
     ///
     /// ```
@@ -86,10 +73,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.lower(b).into_data().to_vec::<bool>(), [true, false, false]);
     /// ```
-    #[track_caller]
-    pub fn lower(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.lower(other.into_any()))
-    }
+    fn lower(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self < x`.
     ///
@@ -100,16 +84,10 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.lower_elem(2).into_data().to_vec::<bool>(), [true, false, false]);
     /// ```
-    #[track_caller]
-    pub fn lower_elem(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.lower_elem(x))
-    }
+    fn lower_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
     /// [`lower_elem`](Tensor::lower_elem) by its other name.
-    #[track_caller]
-    pub fn lower_scalar(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.lower_elem(x)
-    }
+    fn lower_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = lower_elem;
 
     /// `self <= other`; broadcasts. With NaN false. Defined as [`torch.le`](https://docs.pytorch.org/docs/stable/generated/torch.le.html).
     ///
@@ -121,10 +99,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.lower_equal(b).into_data().to_vec::<bool>(), [true, true, false]);
     /// ```
-    #[track_caller]
-    pub fn lower_equal(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.lower_equal(other.into_any()))
-    }
+    fn lower_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self <= x`.
     ///
@@ -135,16 +110,10 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.lower_equal_elem(2).into_data().to_vec::<bool>(), [true, true, false]);
     /// ```
-    #[track_caller]
-    pub fn lower_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.lower_equal_elem(x))
-    }
+    fn lower_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
     /// [`lower_equal_elem`](Tensor::lower_equal_elem) by its other name.
-    #[track_caller]
-    pub fn lower_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.lower_equal_elem(x)
-    }
+    fn lower_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = lower_equal_elem;
 
     /// `self > other`; broadcasts. With NaN false. Defined as [`torch.gt`](https://docs.pytorch.org/docs/stable/generated/torch.gt.html).
     ///
@@ -156,10 +125,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.greater(b).into_data().to_vec::<bool>(), [false, false, true]);
     /// ```
-    #[track_caller]
-    pub fn greater(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.greater(other.into_any()))
-    }
+    fn greater(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self > x`.
     ///
@@ -170,16 +136,10 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.greater_elem(2).into_data().to_vec::<bool>(), [false, false, true]);
     /// ```
-    #[track_caller]
-    pub fn greater_elem(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.greater_elem(x))
-    }
+    fn greater_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
     /// [`greater_elem`](Tensor::greater_elem) by its other name.
-    #[track_caller]
-    pub fn greater_scalar(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.greater_elem(x)
-    }
+    fn greater_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = greater_elem;
 
     /// `self >= other`; broadcasts. With NaN false. Defined as [`torch.ge`](https://docs.pytorch.org/docs/stable/generated/torch.ge.html).
     ///
@@ -191,10 +151,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.greater_equal(b).into_data().to_vec::<bool>(), [false, true, true]);
     /// ```
-    #[track_caller]
-    pub fn greater_equal(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.greater_equal(other.into_any()))
-    }
+    fn greater_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self >= x`.
     ///
@@ -205,16 +162,10 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.greater_equal_elem(2).into_data().to_vec::<bool>(), [false, true, true]);
     /// ```
-    #[track_caller]
-    pub fn greater_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.greater_equal_elem(x))
-    }
+    fn greater_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
     /// [`greater_equal_elem`](Tensor::greater_equal_elem) by its other name.
-    #[track_caller]
-    pub fn greater_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> {
-        self.greater_equal_elem(x)
-    }
+    fn greater_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = greater_equal_elem;
 
     /// True below zero, and for -0 and NaN with the sign bit. Defined as
     /// [`torch.signbit`](https://docs.pytorch.org/docs/stable/generated/torch.signbit.html).
@@ -226,13 +177,12 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1>::from_floats([-1.0, -0.0, 0.0], &device);
     /// assert_eq!(a.signbit().into_data().to_vec::<bool>(), [true, true, false]);
     /// ```
-    #[track_caller]
-    pub fn signbit(self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.signbit())
-    }
+    fn signbit(self) -> Tensor<B, D, Bool>;
 }
 
-impl<B: Backend, const D: usize> Tensor<B, D, Float> {
+forward! {
+    impl[B: Backend, const D: usize] Tensor<B, D, Float>;
+
     /// True where NaN. Defined as [`torch.isnan`](https://docs.pytorch.org/docs/stable/generated/torch.isnan.html).
     ///
     /// ```
@@ -242,10 +192,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_nan().into_data().to_vec::<bool>(), [false, true, false, false]);
     /// ```
-    #[track_caller]
-    pub fn is_nan(self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.is_nan())
-    }
+    fn is_nan(self) -> Tensor<B, D, Bool>;
 
     /// True where infinite. Defined as [`torch.isinf`](https://docs.pytorch.org/docs/stable/generated/torch.isinf.html).
     ///
@@ -256,10 +203,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_inf().into_data().to_vec::<bool>(), [false, false, true, true]);
     /// ```
-    #[track_caller]
-    pub fn is_inf(self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.is_inf())
-    }
+    fn is_inf(self) -> Tensor<B, D, Bool>;
 
     /// True where +∞. Defined as [`torch.isposinf`](https://docs.pytorch.org/docs/stable/generated/torch.isposinf.html).
     ///
@@ -270,10 +214,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_pos_inf().into_data().to_vec::<bool>(), [false, false, true, false]);
     /// ```
-    #[track_caller]
-    pub fn is_pos_inf(self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.is_pos_inf())
-    }
+    fn is_pos_inf(self) -> Tensor<B, D, Bool>;
 
     /// True where -∞. Defined as [`torch.isneginf`](https://docs.pytorch.org/docs/stable/generated/torch.isneginf.html).
     ///
@@ -284,10 +225,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_neg_inf().into_data().to_vec::<bool>(), [false, false, false, true]);
     /// ```
-    #[track_caller]
-    pub fn is_neg_inf(self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.is_neg_inf())
-    }
+    fn is_neg_inf(self) -> Tensor<B, D, Bool>;
 
     /// True where neither NaN nor infinite. Defined as [`torch.isfinite`](https://docs.pytorch.org/docs/stable/generated/torch.isfinite.html).
     ///
@@ -298,10 +236,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_finite().into_data().to_vec::<bool>(), [true, false, false, false]);
     /// ```
-    #[track_caller]
-    pub fn is_finite(self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.is_finite())
-    }
+    fn is_finite(self) -> Tensor<B, D, Bool>;
 
     /// Whether any element is NaN, of shape `[1]`. It does not wait for the device.
     ///
@@ -312,10 +247,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let a = Tensor::<Flex, 2>::from_floats([[1.0, f32::NAN]], &device);
     /// assert_eq!(a.contains_nan().into_data().to_vec::<bool>(), [true]);
     /// ```
-    #[track_caller]
-    pub fn contains_nan(self) -> Tensor<B, 1, Bool> {
-        self.convert(|any| any.contains_nan())
-    }
+    fn contains_nan(self) -> Tensor<B, 1, Bool>;
 
     /// True where `|self - other| <= absolute + relative * |other|`, both are the same infinity, or both are NaN; broadcasts.
     /// Defaults: relative 1e-5, absolute 1e-8. Defined as [`torch.isclose`](https://docs.pytorch.org/docs/stable/generated/torch.isclose.html) with `equal_nan=True`.
@@ -328,11 +260,10 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let b = Tensor::from_floats([1.000001, 2.1], &device);
     /// assert_eq!(a.is_close(b, None, None).into_data().to_vec::<bool>(), [true, false]);
     /// ```
-    #[track_caller]
-    pub fn is_close(self, other: Self, relative: Option<f64>, absolute: Option<f64>) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.is_close(other.into_any(), relative, absolute))
-    }
+    fn is_close(self, other: Self as any, relative: Option<f64>, absolute: Option<f64>) -> Tensor<B, D, Bool>;
+}
 
+impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// Whether all elements are close, by [`is_close`](Tensor::is_close). Waits for the device.
     ///
     /// ```
@@ -348,7 +279,9 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     }
 }
 
-impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
+
     /// True where both are not zero (true); broadcasts. NaN is not zero. Defined as
     /// [`torch.logical_and`](https://docs.pytorch.org/docs/stable/generated/torch.logical_and.html).
     ///
@@ -363,29 +296,17 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// assert_eq!(a.clone().logical_xor(b).into_data().to_vec::<bool>(), [true, true, false]);
     /// assert_eq!(a.logical_not().into_data().to_vec::<bool>(), [true, false, false]);
     /// ```
-    #[track_caller]
-    pub fn logical_and(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.logical_and(other.into_any()))
-    }
+    fn logical_and(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// True where either is not zero (true); broadcasts. Defined as
     /// [`torch.logical_or`](https://docs.pytorch.org/docs/stable/generated/torch.logical_or.html).
-    #[track_caller]
-    pub fn logical_or(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.logical_or(other.into_any()))
-    }
+    fn logical_or(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// True where exactly one is not zero (true); broadcasts. Defined as
     /// [`torch.logical_xor`](https://docs.pytorch.org/docs/stable/generated/torch.logical_xor.html).
-    #[track_caller]
-    pub fn logical_xor(self, other: Self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.logical_xor(other.into_any()))
-    }
+    fn logical_xor(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// True where zero (false). Defined as
     /// [`torch.logical_not`](https://docs.pytorch.org/docs/stable/generated/torch.logical_not.html).
-    #[track_caller]
-    pub fn logical_not(self) -> Tensor<B, D, Bool> {
-        self.convert(|any| any.logical_not())
-    }
+    fn logical_not(self) -> Tensor<B, D, Bool>;
 }

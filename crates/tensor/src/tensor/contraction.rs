@@ -1,5 +1,6 @@
 //! Products of matrices and vectors.
 
+use crate::tensor::forward::forward;
 use crate::{AnyTensor, Axis, Backend, Error, Numeric, Tensor};
 
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
@@ -55,7 +56,9 @@ fn needs_matrices(a: &AnyTensor, b: &AnyTensor) -> Error {
         .hint("`dot`, `linalg::outer` and `linalg::matvec` are for vectors")
 }
 
-impl<B: Backend, K: Numeric> Tensor<B, 1, K> {
+forward! {
+    impl[B: Backend, K: Numeric] Tensor<B, 1, K>;
+
     /// The sum of the products of the elements, of shape `[1]`.
     ///
     /// # Panics
@@ -70,8 +73,5 @@ impl<B: Backend, K: Numeric> Tensor<B, 1, K> {
     /// ```
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.dot.html>
-    #[track_caller]
-    pub fn dot(self, other: Self) -> Self {
-        self.map(|any| any.dot(other.into_any()))
-    }
+    fn dot(self, other: Self as any) -> Self;
 }

@@ -1,7 +1,7 @@
 //! Functions of each element.
 
+use crate::tensor::forward::forward;
 use crate::{Backend, Float, Numeric, Tensor};
-use kiln_ir::Unary;
 
 /// The rest of a documentation: a link to the definition and an example.
 macro_rules! about {
@@ -22,43 +22,33 @@ macro_rules! about {
 }
 pub(super) use about;
 
-#[allow(
-    clippy::should_implement_trait,
-    reason = "the operator is implemented too; chains of methods read better"
-)]
-impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+forward! {
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the operator is implemented too; chains of methods read better"
+    )]
+    impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
+
     /// `-x`. The most negative integer is its own negative. Unsigned integers have none, and are an error, where PyTorch's
     /// `u8` wraps: cast them first.
     ///
     #[doc = about!("[`torch.neg`](https://docs.pytorch.org/docs/stable/generated/torch.neg.html)", "neg()", "[1.5, -2.0]", "[-1.5, 2.0]")]
-    #[track_caller]
-    pub fn neg(self) -> Self {
-        self.map(|any| any.unary(Unary::Neg))
-    }
+    fn neg(self) -> Self;
 
     /// The absolute value. That of the most negative integer wraps to itself.
     ///
     #[doc = about!("[`torch.abs`](https://docs.pytorch.org/docs/stable/generated/torch.abs.html)", "abs()", "[1.5, -2.0]", "[1.5, 2.0]")]
-    #[track_caller]
-    pub fn abs(self) -> Self {
-        self.map(|any| any.unary(Unary::Abs))
-    }
+    fn abs(self) -> Self;
 
     /// -1, 0 or 1. NaN stays NaN, and a zero keeps its sign.
     ///
     #[doc = about!("[`torch.sign`](https://docs.pytorch.org/docs/stable/generated/torch.sign.html)", "sign()", "[1.5, -2.0, 0.0]", "[1.0, -1.0, 0.0]")]
-    #[track_caller]
-    pub fn sign(self) -> Self {
-        self.map(|any| any.unary(Unary::Sign))
-    }
+    fn sign(self) -> Self;
 
     /// `x * x`.
     ///
     #[doc = about!("[`torch.square`](https://docs.pytorch.org/docs/stable/generated/torch.square.html)", "square()", "[1.5, -2.0]", "[2.25, 4.0]")]
-    #[track_caller]
-    pub fn square(self) -> Self {
-        self.map(|any| any.square())
-    }
+    fn square(self) -> Self;
 }
 
 macro_rules! float_functions {
@@ -139,15 +129,14 @@ float_functions! {
         "[1.0, -0.5]" "[57.29578, -28.64789]";
 }
 
-impl<B: Backend, const D: usize> Tensor<B, D, Float> {
+forward! {
+    impl[B: Backend, const D: usize] Tensor<B, D, Float>;
+
     /// The nearest number with so many decimals, ties to even; with a negative count, the nearest multiple of a power of
     /// ten.
     ///
     #[doc = about!("[`torch.round`](https://docs.pytorch.org/docs/stable/generated/torch.round.html)", "round_decimals(1)", "[1.26, -0.54]", "[1.3, -0.5]")]
-    #[track_caller]
-    pub fn round_decimals(self, decimals: i32) -> Self {
-        self.map(|any| any.round_decimals(decimals))
-    }
+    fn round_decimals(self, decimals: i32) -> Self;
 
     /// Other numbers for NaN and the infinities. Without `positive` and `negative` the infinities become the greatest and
     /// least numbers of the dtype. Defined as
@@ -161,8 +150,5 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = x.nan_to_num(0.0, Some(9.0), None);
     /// assert_eq!(y.into_data().to_vec::<f32>(), [0.0, 9.0, 1.0]);
     /// ```
-    #[track_caller]
-    pub fn nan_to_num(self, nan: f64, positive: Option<f64>, negative: Option<f64>) -> Self {
-        self.map(|any| any.nan_to_num(nan, positive, negative))
-    }
+    fn nan_to_num(self, nan: f64, positive: Option<f64>, negative: Option<f64>) -> Self;
 }

@@ -2,6 +2,7 @@
 
 use super::ok;
 use crate::any::GridSampleOptions;
+use crate::tensor::forward::forward;
 use crate::{AnyTensor, Backend, Int, Shape, Tensor};
 
 impl<B: Backend, const D: usize> Tensor<B, D, Int> {
@@ -26,7 +27,9 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     }
 }
 
-impl<B: Backend> Tensor<B, 4> {
+forward! {
+    impl[B: Backend] Tensor<B, 4>;
+
     /// Pictures `[batch, channels, height, width]` at the points of a grid `[batch, height_out, width_out, 2]`: the result is
     /// `[batch, channels, height_out, width_out]`.
     ///
@@ -47,13 +50,12 @@ impl<B: Backend> Tensor<B, 4> {
     /// ```
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grid_sample.html>
-    #[track_caller]
-    pub fn grid_sample_2d(self, grid: Tensor<B, 4>, options: GridSampleOptions) -> Self {
-        self.map(|any| any.grid_sample_2d(grid.into_any(), options))
-    }
+    fn grid_sample_2d(self, grid: Tensor<B, 4> as any, options: GridSampleOptions) -> Self;
 }
 
-impl<B: Backend> Tensor<B, 5> {
+forward! {
+    impl[B: Backend] Tensor<B, 5>;
+
     /// Volumes `[batch, channels, depth, height, width]` at the points of a grid
     /// `[batch, depth_out, height_out, width_out, 3]`: the result is
     /// `[batch, channels, depth_out, height_out, width_out]`. A point is `(x, y, z)`, and x runs along the width.
@@ -72,8 +74,5 @@ impl<B: Backend> Tensor<B, 5> {
     /// ```
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grid_sample.html>
-    #[track_caller]
-    pub fn grid_sample_3d(self, grid: Tensor<B, 5>, options: GridSampleOptions) -> Self {
-        self.map(|any| any.grid_sample_3d(grid.into_any(), options))
-    }
+    fn grid_sample_3d(self, grid: Tensor<B, 5> as any, options: GridSampleOptions) -> Self;
 }

@@ -5,11 +5,14 @@ mod mask;
 mod search;
 mod write;
 
+use crate::tensor::forward::forward;
 pub use search::Unique;
 
 use crate::{Axis, Backend, Int, Kind, Tensor};
 
-impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
+
     /// The slices of an axis at these indices, `[count]`. An index out of range, also a negative one, is an
     /// error of the result.
     ///
@@ -24,10 +27,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let i = Tensor::<Flex, 1, Int>::from_ints([2, 0], &device);
     /// assert_eq!(x.select(0, i).into_data().to_vec::<f32>(), [3.0, 1.0]);
     /// ```
-    #[track_caller]
-    pub fn select(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int>) -> Self {
-        self.map(|x| x.select(axis, indices.into_any()))
-    }
+    fn select(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int> as any) -> Self;
 
     /// Replaces an axis by the axes of the indices: with `[vocabulary, dim]` and indices `[batch, length]`,
     /// axis 0 gives `[batch, length, dim]`. An index out of range, also a negative one, is an error of the
@@ -47,14 +47,11 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When `D3` is not `D - 1 + D2`.
-    #[track_caller]
-    pub fn take<const D2: usize, const D3: usize>(
+    fn take<const D2: usize, const D3: usize>(
         self,
         axis: impl Into<Axis>,
-        indices: Tensor<B, D2, Int>,
-    ) -> Tensor<B, D3, K> {
-        self.ranked("take", |x| x.take(axis, indices.into_any()))
-    }
+        indices: Tensor<B, D2, Int> as any,
+    ) -> Tensor<B, D3, K>;
 
     /// For each index, the element at that place of the axis: `y[i, j] = x[i, index[i, j]]` for axis 1. In
     /// other axes the indices may be shorter than the tensor. An index out of range, also a negative one, is an
@@ -74,10 +71,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the indices are longer than the tensor in another axis.
-    #[track_caller]
-    pub fn gather(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int>) -> Self {
-        self.map(|x| x.gather(axis, indices.into_any()))
-    }
+    fn gather(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any) -> Self;
 
     /// As [`gather`](Tensor::gather), where tensor and indices broadcast outside the axis. With
     /// [`argsort`](Tensor::argsort) it sorts. An index out of range, also a negative one, is an error of the
@@ -97,10 +91,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When they do not broadcast.
-    #[track_caller]
-    pub fn take_along_dim(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int>) -> Self {
-        self.map(|x| x.take_along_dim(axis, indices.into_any()))
-    }
+    fn take_along_dim(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any) -> Self;
 
     /// The elements, or slices, at places of several coordinates: the last axis of `places`, `[.., depth]`, has
     /// an index for each of the first `depth` axes. The result is `[.., rest..]`. An index out of range, also a
@@ -120,8 +111,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When there are more coordinates than axes, or `D3` is not `D2 - 1 + D - depth`.
-    #[track_caller]
-    pub fn gather_nd<const D2: usize, const D3: usize>(self, places: Tensor<B, D2, Int>) -> Tensor<B, D3, K> {
-        self.ranked("gather_nd", |x| x.gather_nd(places.into_any()))
-    }
+    fn gather_nd<const D2: usize, const D3: usize>(
+        self,
+        places: Tensor<B, D2, Int> as any,
+    ) -> Tensor<B, D3, K>;
 }

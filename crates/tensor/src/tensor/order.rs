@@ -2,10 +2,12 @@
 
 mod rank;
 
-use super::pair;
-use crate::{AnyTensor, Axis, Backend, Int, Numeric, Tensor};
+use crate::tensor::forward::forward;
+use crate::{Axis, Backend, Int, Numeric, Tensor};
 
-impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
+
     /// Elements in ascending order along an axis. NaN comes last.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sort.html>
@@ -18,10 +20,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.sort(0).into_data().to_vec::<f32>(), [1.0, 2.0, 3.0]);
     /// ```
-    #[track_caller]
-    pub fn sort(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.sort(axis))
-    }
+    fn sort(self, axis: impl Into<Axis>) -> Self;
 
     /// Elements in descending order along an axis. NaN comes first.
     ///
@@ -35,10 +34,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.sort_descending(0).into_data().to_vec::<f32>(), [3.0, 2.0, 1.0]);
     /// ```
-    #[track_caller]
-    pub fn sort_descending(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.sort_descending(axis))
-    }
+    fn sort_descending(self, axis: impl Into<Axis>) -> Self;
 
     /// Elements in ascending order along an axis, and where each was. Equal elements keep their order.
     ///
@@ -53,10 +49,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let (values, indices) = x.sort_with_indices(0);
     /// assert_eq!(indices.into_data().to_vec::<i32>(), [1, 2, 0]);
     /// ```
-    #[track_caller]
-    pub fn sort_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
-        pair(self.into_any().sort_with_indices(axis))
-    }
+    fn sort_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Elements in descending order along an axis, and where each was. Equal elements keep their order.
     ///
@@ -71,10 +64,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let (values, indices) = x.sort_descending_with_indices(0);
     /// assert_eq!(indices.into_data().to_vec::<i32>(), [0, 2, 1]);
     /// ```
-    #[track_caller]
-    pub fn sort_descending_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
-        pair(self.into_any().sort_descending_with_indices(axis))
-    }
+    fn sort_descending_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Elements in ascending order along the first axis.
     ///
@@ -88,10 +78,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[3.0, 1.0], [2.0, 4.0]], &device);
     /// assert_eq!(x.msort().into_data().to_vec::<f32>(), [2.0, 1.0, 3.0, 4.0]);
     /// ```
-    #[track_caller]
-    pub fn msort(self) -> Self {
-        self.map(AnyTensor::msort)
-    }
+    fn msort(self) -> Self;
 
     /// The indices that sort an axis in ascending order. Equal elements keep their order.
     ///
@@ -105,10 +92,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.argsort(0).into_data().to_vec::<i32>(), [1, 2, 0]);
     /// ```
-    #[track_caller]
-    pub fn argsort(self, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
-        self.convert(|x| x.argsort(axis))
-    }
+    fn argsort(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
     /// The indices that sort an axis in descending order. Equal elements keep their order.
     ///
@@ -122,10 +106,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.argsort_descending(0).into_data().to_vec::<i32>(), [0, 2, 1]);
     /// ```
-    #[track_caller]
-    pub fn argsort_descending(self, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
-        self.convert(|x| x.argsort_descending(axis))
-    }
+    fn argsort_descending(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
     /// The `k` greatest elements along an axis, in descending order.
     ///
@@ -142,10 +123,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis has fewer than `k` elements.
-    #[track_caller]
-    pub fn topk(self, k: usize, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.topk(k, axis))
-    }
+    fn topk(self, k: usize, axis: impl Into<Axis>) -> Self;
 
     /// The `k` greatest elements along an axis, in descending order, and where each was; of equal ones the
     /// first.
@@ -164,10 +142,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis has fewer than `k` elements.
-    #[track_caller]
-    pub fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
-        pair(self.into_any().topk_with_indices(k, axis))
-    }
+    fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Where the `k` greatest elements along an axis are, in descending order of the elements.
     ///
@@ -184,10 +159,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis has fewer than `k` elements.
-    #[track_caller]
-    pub fn argtopk(self, k: usize, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
-        self.convert(|x| x.argtopk(k, axis))
-    }
+    fn argtopk(self, k: usize, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
     /// The `k` least elements along an axis, in ascending order.
     ///
@@ -204,10 +176,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis has fewer than `k` elements.
-    #[track_caller]
-    pub fn topk_smallest(self, k: usize, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.topk_smallest(k, axis))
-    }
+    fn topk_smallest(self, k: usize, axis: impl Into<Axis>) -> Self;
 
     /// The `k` least elements along an axis, in ascending order, and where each was; of equal ones the first.
     ///
@@ -225,8 +194,5 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis has fewer than `k` elements.
-    #[track_caller]
-    pub fn topk_smallest_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
-        pair(self.into_any().topk_smallest_with_indices(k, axis))
-    }
+    fn topk_smallest_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 }

@@ -2,6 +2,7 @@
 
 use super::ok;
 use crate::random::Key;
+use crate::tensor::forward::forward;
 use crate::{AnyTensor, Axis, Backend, Distribution, Float, Int, Kind, Shape, Tensor, TensorType};
 use core::ops::Range;
 
@@ -95,7 +96,9 @@ impl<B: Backend> Tensor<B, 1, Int> {
     }
 }
 
-impl<B: Backend, const D: usize> Tensor<B, D, Float> {
+forward! {
+    impl[B: Backend, const D: usize] Tensor<B, D, Float>;
+
     /// 1 with the probability that the element is, otherwise 0. Defined as
     /// [`torch.bernoulli`](https://docs.pytorch.org/docs/stable/generated/torch.bernoulli.html).
     ///
@@ -106,10 +109,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let p = Tensor::<Flex, 1>::from_floats([0.0, 1.0], &device);
     /// assert_eq!(p.bernoulli(None).into_data().to_vec::<f32>(), [0.0, 1.0]);
     /// ```
-    #[track_caller]
-    pub fn bernoulli(self, key: impl Into<Option<Key>>) -> Self {
-        self.map(|any| any.bernoulli(key))
-    }
+    fn bernoulli(self, key: impl Into<Option<Key>>) -> Self;
 
     /// Poisson numbers whose rates are the elements; NaN for negative rates. See [`Distribution::Poisson`]. Defined as
     /// [`torch.poisson`](https://docs.pytorch.org/docs/stable/generated/torch.poisson.html).
@@ -122,10 +122,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let counts = rates.poisson(Key::new(1)).into_data().to_vec::<f32>();
     /// assert!(counts[0] == 0.0 && (50.0..150.0).contains(&counts[1]));
     /// ```
-    #[track_caller]
-    pub fn poisson(self, key: impl Into<Option<Key>>) -> Self {
-        self.map(|any| any.poisson(key))
-    }
+    fn poisson(self, key: impl Into<Option<Key>>) -> Self;
 
     /// Gamma numbers of scale 1 whose shapes are the elements; NaN where they are not positive. See
     /// [`Distribution::Gamma`]. Defined as NumPy's
@@ -138,10 +135,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let shapes = Tensor::<Flex, 1>::from_floats([0.5, 20.0], &device);
     /// assert!(shapes.standard_gamma(Key::new(1)).into_data().to_vec::<f32>().iter().all(|x| *x > 0.0));
     /// ```
-    #[track_caller]
-    pub fn standard_gamma(self, key: impl Into<Option<Key>>) -> Self {
-        self.map(|any| any.standard_gamma(key))
-    }
+    fn standard_gamma(self, key: impl Into<Option<Key>>) -> Self;
 
     /// Shares that sum to 1 along the last axis, drawn with the elements as concentrations. Defined as NumPy's
     /// [`dirichlet`](https://numpy.org/doc/stable/reference/random/generated/numpy.random.Generator.dirichlet.html).
@@ -157,11 +151,10 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     ///
     /// # Panics
     /// Without axes.
-    #[track_caller]
-    pub fn dirichlet(self, key: impl Into<Option<Key>>) -> Self {
-        self.map(|any| any.dirichlet(key))
-    }
+    fn dirichlet(self, key: impl Into<Option<Key>>) -> Self;
+}
 
+impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// Classes drawn by weights, `[.., classes]` to `[.., count]`, with the next key of the device. Weights need not sum to 1.
     /// Without replacement each class comes once at most. Defined as
     /// [`torch.multinomial`](https://docs.pytorch.org/docs/stable/generated/torch.multinomial.html).

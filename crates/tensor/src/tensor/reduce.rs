@@ -5,9 +5,12 @@ mod extreme;
 mod moments;
 mod scan;
 
-use crate::{AnyTensor, Axis, AxisList, Backend, Bool, Float, Int, Kind, Numeric, Tensor};
+use crate::tensor::forward::forward;
+use crate::{Axis, AxisList, Backend, Bool, Float, Int, Kind, Numeric, Tensor};
 
-impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
+
     /// The sum of all elements, of shape `[1]`; of none, 0. Integers wrap.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
@@ -20,10 +23,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.sum().into_data().to_vec::<f32>(), [10.0]);
     /// ```
-    #[track_caller]
-    pub fn sum(self) -> Tensor<B, 1, K> {
-        self.convert(AnyTensor::sum)
-    }
+    fn sum(self) -> Tensor<B, 1, K>;
 
     /// The sum along an axis, which stays with length 1.
     ///
@@ -37,10 +37,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.sum_dim(-1).into_data().to_vec::<f32>(), [3.0, 7.0]);
     /// ```
-    #[track_caller]
-    pub fn sum_dim(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.sum_dim(axis))
-    }
+    fn sum_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The sum along axes, which stay with length 1; along none, the tensor itself.
     ///
@@ -54,10 +51,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.sum_dims([0, 1]).dims(), [1, 1]);
     /// ```
-    #[track_caller]
-    pub fn sum_dims(self, axes: impl Into<AxisList>) -> Self {
-        self.map(|x| x.sum_dims(axes))
-    }
+    fn sum_dims(self, axes: impl Into<AxisList>) -> Self;
 
     /// The sum along axes, which go.
     ///
@@ -74,10 +68,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When `D2` is not the number of other axes.
-    #[track_caller]
-    pub fn sum_dims_squeeze<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K> {
-        self.ranked("sum_dims_squeeze", |x| x.sum_dims_squeeze(axes))
-    }
+    fn sum_dims_squeeze<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K>;
 
     /// The product of all elements, of shape `[1]`; of none, 1. Integers wrap. Its gradient does not divide, so
     /// zeros are no trouble.
@@ -92,10 +83,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.prod().into_data().to_vec::<f32>(), [24.0]);
     /// ```
-    #[track_caller]
-    pub fn prod(self) -> Tensor<B, 1, K> {
-        self.convert(AnyTensor::prod)
-    }
+    fn prod(self) -> Tensor<B, 1, K>;
 
     /// The product along an axis, which stays with length 1.
     ///
@@ -109,10 +97,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.prod_dim(0).into_data().to_vec::<f32>(), [3.0, 8.0]);
     /// ```
-    #[track_caller]
-    pub fn prod_dim(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.prod_dim(axis))
-    }
+    fn prod_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The product along axes, which stay with length 1.
     ///
@@ -126,10 +111,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.prod_dims([0, 1]).into_data().to_vec::<f32>(), [24.0]);
     /// ```
-    #[track_caller]
-    pub fn prod_dims(self, axes: impl Into<AxisList>) -> Self {
-        self.map(|x| x.prod_dims(axes))
-    }
+    fn prod_dims(self, axes: impl Into<AxisList>) -> Self;
 
     /// The mean of all elements, of shape `[1]`; of none, NaN. Integers truncate (0 of none).
     ///
@@ -143,10 +125,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.mean().into_data().to_vec::<f32>(), [2.5]);
     /// ```
-    #[track_caller]
-    pub fn mean(self) -> Tensor<B, 1, K> {
-        self.convert(AnyTensor::mean)
-    }
+    fn mean(self) -> Tensor<B, 1, K>;
 
     /// The mean along an axis, which stays with length 1. Integers truncate.
     ///
@@ -160,10 +139,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.mean_dim(0).into_data().to_vec::<f32>(), [2.0, 3.0]);
     /// ```
-    #[track_caller]
-    pub fn mean_dim(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.mean_dim(axis))
-    }
+    fn mean_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The mean along axes, which stay with length 1. Integers truncate.
     ///
@@ -177,13 +153,12 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.mean_dims([0, 1]).into_data().to_vec::<f32>(), [2.5]);
     /// ```
-    #[track_caller]
-    pub fn mean_dims(self, axes: impl Into<AxisList>) -> Self {
-        self.map(|x| x.mean_dims(axes))
-    }
+    fn mean_dims(self, axes: impl Into<AxisList>) -> Self;
 }
 
-impl<B: Backend, const D: usize> Tensor<B, D, Float> {
+forward! {
+    impl[B: Backend, const D: usize] Tensor<B, D, Float>;
+
     /// The sum of all elements that are not NaN, of shape `[1]`; of none, 0. The gradient of a NaN is 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nansum.html>
@@ -196,10 +171,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, 2.0], &device);
     /// assert_eq!(x.nansum().into_data().to_vec::<f32>(), [3.0]);
     /// ```
-    #[track_caller]
-    pub fn nansum(self) -> Tensor<B, 1> {
-        self.convert(AnyTensor::nansum)
-    }
+    fn nansum(self) -> Tensor<B, 1>;
 
     /// The sum of the elements that are not NaN along an axis, which stays with length 1.
     ///
@@ -213,10 +185,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, f32::NAN], [2.0, 3.0]], &device);
     /// assert_eq!(x.nansum_dim(1).into_data().to_vec::<f32>(), [1.0, 5.0]);
     /// ```
-    #[track_caller]
-    pub fn nansum_dim(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.nansum_dim(axis))
-    }
+    fn nansum_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The mean of all elements that are not NaN, of shape `[1]`; of none, NaN.
     ///
@@ -230,10 +199,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, 2.0], &device);
     /// assert_eq!(x.nanmean().into_data().to_vec::<f32>(), [1.5]);
     /// ```
-    #[track_caller]
-    pub fn nanmean(self) -> Tensor<B, 1> {
-        self.convert(AnyTensor::nanmean)
-    }
+    fn nanmean(self) -> Tensor<B, 1>;
 
     /// The mean of the elements that are not NaN along an axis, which stays with length 1; of none, NaN.
     ///
@@ -247,10 +213,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, f32::NAN], [2.0, 4.0]], &device);
     /// assert_eq!(x.nanmean_dim(1).into_data().to_vec::<f32>(), [1.0, 3.0]);
     /// ```
-    #[track_caller]
-    pub fn nanmean_dim(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.nanmean_dim(axis))
-    }
+    fn nanmean_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// `ln(Σ eˣ)` along an axis, which stays with length 1. The greatest element is subtracted first, so that
     /// nothing overflows; of none, or of -inf only, -inf, with gradients of 0.
@@ -265,10 +228,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1000.0, 1000.0]], &device);
     /// assert_eq!(x.logsumexp(1).into_data().to_vec::<f32>(), [1000.0 + 2f32.ln()]);
     /// ```
-    #[track_caller]
-    pub fn logsumexp(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.logsumexp(axis))
-    }
+    fn logsumexp(self, axis: impl Into<Axis>) -> Self;
 
     /// `ln(Σ eˣ)` along axes, which stay with length 1. See [`logsumexp`](Tensor::logsumexp).
     ///
@@ -282,13 +242,12 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let x = Tensor::<Flex, 2>::zeros([2, 3], &device);
     /// assert_eq!(x.logsumexp_dims([0, 1]).into_data().to_vec::<f32>(), [6f32.ln()]);
     /// ```
-    #[track_caller]
-    pub fn logsumexp_dims(self, axes: impl Into<AxisList>) -> Self {
-        self.map(|x| x.logsumexp_dims(axes))
-    }
+    fn logsumexp_dims(self, axes: impl Into<AxisList>) -> Self;
 }
 
-impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
+
     /// Whether all elements are true, or not zero, of shape `[1]`; of none, true. NaN is not zero.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.all.html>
@@ -301,10 +260,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1, Bool>::from_bools([true, false], &device);
     /// assert_eq!(x.all().into_data().to_vec::<bool>(), [false]);
     /// ```
-    #[track_caller]
-    pub fn all(self) -> Tensor<B, 1, Bool> {
-        self.convert(AnyTensor::all)
-    }
+    fn all(self) -> Tensor<B, 1, Bool>;
 
     /// Whether all elements along an axis are true, or not zero; the axis stays with length 1.
     ///
@@ -318,10 +274,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[1, 2], [0, 3]], &device);
     /// assert_eq!(x.all_dim(1).into_data().to_vec::<bool>(), [true, false]);
     /// ```
-    #[track_caller]
-    pub fn all_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Bool> {
-        self.convert(|x| x.all_dim(axis))
-    }
+    fn all_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Bool>;
 
     /// Whether all elements along axes are true, or not zero; the axes stay with length 1.
     ///
@@ -335,10 +288,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[1, 2], [0, 3]], &device);
     /// assert_eq!(x.all_dims([0, 1]).into_data().to_vec::<bool>(), [false]);
     /// ```
-    #[track_caller]
-    pub fn all_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool> {
-        self.convert(|x| x.all_dims(axes))
-    }
+    fn all_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool>;
 
     /// Whether any element is true, or not zero, of shape `[1]`; of none, false. NaN is not zero.
     ///
@@ -352,10 +302,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1, Bool>::from_bools([true, false], &device);
     /// assert_eq!(x.any().into_data().to_vec::<bool>(), [true]);
     /// ```
-    #[track_caller]
-    pub fn any(self) -> Tensor<B, 1, Bool> {
-        self.convert(AnyTensor::any)
-    }
+    fn any(self) -> Tensor<B, 1, Bool>;
 
     /// Whether any element along an axis is true, or not zero; the axis stays with length 1.
     ///
@@ -369,10 +316,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 2], [0, 0]], &device);
     /// assert_eq!(x.any_dim(1).into_data().to_vec::<bool>(), [true, false]);
     /// ```
-    #[track_caller]
-    pub fn any_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Bool> {
-        self.convert(|x| x.any_dim(axis))
-    }
+    fn any_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Bool>;
 
     /// Whether any element along axes is true, or not zero; the axes stay with length 1.
     ///
@@ -386,10 +330,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 2], [0, 0]], &device);
     /// assert_eq!(x.any_dims([0, 1]).into_data().to_vec::<bool>(), [true]);
     /// ```
-    #[track_caller]
-    pub fn any_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool> {
-        self.convert(|x| x.any_dims(axes))
-    }
+    fn any_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool>;
 
     /// How many elements are true, or not zero, of shape `[1]`. NaN is not zero.
     ///
@@ -403,10 +344,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [3.0, 0.0]], &device);
     /// assert_eq!(x.count_nonzero().into_data().to_vec::<i32>(), [2]);
     /// ```
-    #[track_caller]
-    pub fn count_nonzero(self) -> Tensor<B, 1, Int> {
-        self.convert(AnyTensor::count_nonzero)
-    }
+    fn count_nonzero(self) -> Tensor<B, 1, Int>;
 
     /// How many elements along an axis are true, or not zero; the axis stays with length 1.
     ///
@@ -420,8 +358,5 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.count_nonzero_dim(1).into_data().to_vec::<i32>(), [1, 2]);
     /// ```
-    #[track_caller]
-    pub fn count_nonzero_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
-        self.convert(|x| x.count_nonzero_dim(axis))
-    }
+    fn count_nonzero_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 }

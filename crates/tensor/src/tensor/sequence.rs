@@ -1,6 +1,7 @@
 //! Numbers in a row, and places of ones.
 
 use super::ok;
+use crate::tensor::forward::forward;
 use crate::{AnyTensor, Axis, Backend, Float, Int, Kind, Number, Numeric, Tensor};
 use core::ops::Range;
 
@@ -163,7 +164,9 @@ impl<B: Backend, K: Numeric> Tensor<B, 2, K> {
     }
 }
 
-impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
+
     /// Each number as a last axis with 1 at its place and 0 elsewhere, `[.., classes]`. A number that is no integer of
     /// `0..classes` is an error of the result, which surfaces when it is read;
     /// [`one_hot_fill`](Tensor::one_hot_fill) gives zeros for it.
@@ -181,10 +184,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When `D2` is not `D + 1`.
-    #[track_caller]
-    pub fn one_hot<const D2: usize>(self, classes: usize) -> Tensor<B, D2, K> {
-        self.ranked("one_hot", |x| x.one_hot(classes))
-    }
+    fn one_hot<const D2: usize>(self, classes: usize) -> Tensor<B, D2, K>;
 
     /// Each number as a new axis `axis` with `on` at its place and `off` elsewhere. A number out of
     /// `0..classes` gives `off` everywhere.
@@ -202,14 +202,11 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is out of range, or `D2` is not `D + 1`.
-    #[track_caller]
-    pub fn one_hot_fill<const D2: usize>(
+    fn one_hot_fill<const D2: usize>(
         self,
         classes: usize,
         on: impl Number,
         off: impl Number,
         axis: impl Into<Axis>,
-    ) -> Tensor<B, D2, K> {
-        self.ranked("one_hot_fill", |x| x.one_hot_fill(classes, on, off, axis))
-    }
+    ) -> Tensor<B, D2, K>;
 }

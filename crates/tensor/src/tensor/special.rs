@@ -2,6 +2,7 @@
 //! `docs/accuracy.md` of the repository says how accurate they are.
 
 use super::elementwise::float_functions;
+use crate::tensor::forward::forward;
 use crate::{Backend, Float, Tensor};
 
 float_functions! {
@@ -104,7 +105,9 @@ float_functions! {
         "[0.0, 2.0]" "[1.0, 0.4546487]";
 }
 
-impl<B: Backend, const D: usize> Tensor<B, D, Float> {
+forward! {
+    impl[B: Backend, const D: usize] Tensor<B, D, Float>;
+
     /// The regularised lower incomplete gamma function `P(self, x)`: the share of the gamma distribution of shape `self`
     /// below `x`. NaN for negative numbers. Broadcasts; has gradients for both. Defined as
     /// [`torch.special.gammainc`](https://docs.pytorch.org/docs/stable/special.html#torch.special.gammainc).
@@ -118,10 +121,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([0.6321206, 0.3527681], &device);
     /// assert!(a.gammainc(x).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn gammainc(self, x: Self) -> Self {
-        self.map(|any| any.gammainc(x.into_any()))
-    }
+    fn gammainc(self, x: Self as any) -> Self;
 
     /// The regularised upper incomplete gamma function `Q(self, x) = 1 - P(self, x)`, without cancellation. See
     /// [`gammainc`](Tensor::gammainc). Defined as
@@ -136,10 +136,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([0.3678794, 0.6472319], &device);
     /// assert!(a.gammaincc(x).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn gammaincc(self, x: Self) -> Self {
-        self.map(|any| any.gammaincc(x.into_any()))
-    }
+    fn gammaincc(self, x: Self as any) -> Self;
 
     /// The zeta function of Hurwitz, `Σ 1 / (q + k)^self` over all `k >= 0`: ∞ at 1, NaN below; ∞ where `q` is 0 or a
     /// negative integer, NaN for other negative `q`, where SciPy and PyTorch sum for whole orders. An order of ∞ gives the
@@ -155,10 +152,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([1.6449341, 0.11810203], &device);
     /// assert!(s.zeta(q).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn zeta(self, q: Self) -> Self {
-        self.map(|any| any.zeta(q.into_any()))
-    }
+    fn zeta(self, q: Self as any) -> Self;
 
     /// The derivative of that order of [`digamma`](Tensor::digamma); order 0 is `digamma` itself, order 1 the trigamma
     /// function. From order 1 on it is 0 at ∞, where PyTorch gives NaN from order 2 on. Defined as
@@ -172,8 +166,5 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let y = Tensor::from_floats([1.6449341, 0.6449341], &device);
     /// assert!(x.polygamma(1).all_close(y, None, Some(1e-6)));
     /// ```
-    #[track_caller]
-    pub fn polygamma(self, order: u32) -> Self {
-        self.map(|any| any.polygamma(order))
-    }
+    fn polygamma(self, order: u32) -> Self;
 }

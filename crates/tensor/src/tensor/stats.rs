@@ -2,9 +2,12 @@
 
 use super::ok;
 use crate::stats::CdistMode;
+use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Int, Tensor};
 
-impl<B: Backend> Tensor<B, 2> {
+forward! {
+    impl[B: Backend] Tensor<B, 2>;
+
     /// The covariance matrix of variables whose observations lie along `axis`, `[variables, variables]`: sums
     /// of products of deviations over `n - correction`. `torch.cov(x)` is `x.cov(1, 1.0)`.
     ///
@@ -18,10 +21,7 @@ impl<B: Backend> Tensor<B, 2> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0], [2.0, 6.0]], &device);
     /// assert_eq!(x.cov(1, 1.0).into_data().to_vec::<f32>(), [2.0, 4.0, 4.0, 8.0]);
     /// ```
-    #[track_caller]
-    pub fn cov(self, axis: impl Into<Axis>, correction: f64) -> Self {
-        self.map(|x| x.cov(axis, correction))
-    }
+    fn cov(self, axis: impl Into<Axis>, correction: f64) -> Self;
 
     /// Pearson's correlation coefficients of variables whose observations lie along `axis`, `[variables,
     /// variables]`, cut to -1 and 1. NaN where a variable does not vary.
@@ -36,10 +36,7 @@ impl<B: Backend> Tensor<B, 2> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0], [6.0, 2.0]], &device);
     /// assert_eq!(x.corrcoef(1).into_data().to_vec::<f32>(), [1.0, -1.0, -1.0, 1.0]);
     /// ```
-    #[track_caller]
-    pub fn corrcoef(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.corrcoef(axis))
-    }
+    fn corrcoef(self, axis: impl Into<Axis>) -> Self;
 
     /// The distances between the rows of a matrix, each pair once: those of row 0 and 1, 0 and 2, and so on,
     /// `[n (n - 1) / 2]`. See [`cdist`](Tensor::cdist).
@@ -57,13 +54,12 @@ impl<B: Backend> Tensor<B, 2> {
     ///
     /// # Panics
     /// When `p` is negative or NaN.
-    #[track_caller]
-    pub fn pdist(self, p: f64) -> Tensor<B, 1> {
-        self.convert(|x| x.pdist(p))
-    }
+    fn pdist(self, p: f64) -> Tensor<B, 1>;
 }
 
-impl<B: Backend, const D: usize> Tensor<B, D> {
+forward! {
+    impl[B: Backend, const D: usize] Tensor<B, D>;
+
     /// The distances by the `p`-norm between all rows of two tensors, `[.., n, dim]` and `[.., m, dim]` to
     /// `[.., n, m]`; the axes before broadcast. 0 counts the elements that differ, infinity takes the greatest
     /// difference, and of several that are equal each gets a share of the gradient (in PyTorch all of it). Where a distance
@@ -86,10 +82,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     ///
     /// # Panics
     /// When the rows differ in length, or `p` is negative or NaN.
-    #[track_caller]
-    pub fn cdist(self, other: Self, p: f64) -> Self {
-        self.map(|x| x.cdist(other.into_any(), p))
-    }
+    fn cdist(self, other: Self as any, p: f64) -> Self;
 
     /// As [`cdist`](Tensor::cdist), with a choice of how Euclidean distances are computed: PyTorch's `compute_mode`.
     ///
@@ -104,10 +97,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     ///
     /// # Panics
     /// As [`cdist`](Tensor::cdist).
-    #[track_caller]
-    pub fn cdist_with_mode(self, other: Self, p: f64, mode: CdistMode) -> Self {
-        self.map(|x| x.cdist_with_mode(other.into_any(), p, mode))
-    }
+    fn cdist_with_mode(self, other: Self as any, p: f64, mode: CdistMode) -> Self;
 
     /// How many elements lie in each of `bins` equally wide bins over a range, `[bins]`; by default over all
     /// elements. To a bin belongs its lower edge, to the last both; what lies outside, and NaN, is not counted,
@@ -126,11 +116,10 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     ///
     /// # Panics
     /// When there are no bins, or the range is none.
-    #[track_caller]
-    pub fn histc(self, bins: usize, range: Option<(f64, f64)>) -> Tensor<B, 1> {
-        self.convert(|x| x.histc(bins, range))
-    }
+    fn histc(self, bins: usize, range: Option<(f64, f64)>) -> Tensor<B, 1>;
+}
 
+impl<B: Backend, const D: usize> Tensor<B, D> {
     /// A histogram of `bins` equally wide bins: how many elements lie in each, or the sums of their weights,
     /// `[bins]`, and the edges, `[bins + 1]`. With `density` the counts are divided by their sum and the
     /// widths. See [`histc`](Tensor::histc).

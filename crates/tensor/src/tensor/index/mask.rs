@@ -1,10 +1,13 @@
 //! Where elements hold, and those that do.
 
 use super::super::ok;
+use crate::tensor::forward::forward;
 use crate::{AnyTensor, Backend, Bool, Int, Kind, Number, Result, Tensor};
 use alloc::vec::Vec;
 
-impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
+
     /// Elements of `values` where the mask holds, otherwise of this tensor; all three broadcast.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.where.html>
@@ -19,10 +22,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let y = Tensor::<Flex, 2>::from_floats([[9.0]], &device);
     /// assert_eq!(x.mask_where(m, y).into_data().to_vec::<f32>(), [9.0, 2.0, 9.0, 4.0]);
     /// ```
-    #[track_caller]
-    pub fn mask_where(self, mask: Tensor<B, D, Bool>, values: Self) -> Self {
-        self.map(|x| x.mask_where(mask.into_any(), values.into_any()))
-    }
+    fn mask_where(self, mask: Tensor<B, D, Bool> as any, values: Self as any) -> Self;
 
     /// The number where the mask holds, otherwise this tensor; broadcasts.
     ///
@@ -37,10 +37,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let m = Tensor::<Flex, 2, Bool>::from_bools([[true, false]], &device);
     /// assert_eq!(x.mask_fill(m, 9).into_data().to_vec::<f32>(), [9.0, 2.0, 9.0, 4.0]);
     /// ```
-    #[track_caller]
-    pub fn mask_fill(self, mask: Tensor<B, D, Bool>, x: impl Number) -> Self {
-        self.map(|any| any.mask_fill(mask.into_any(), x))
-    }
+    fn mask_fill(self, mask: Tensor<B, D, Bool> as any, x: impl Number) -> Self;
 
     /// The elements where the mask holds, in row-major order, `[count]`; tensor and mask broadcast. Waits for
     /// the device: the shape depends on the data.
@@ -55,11 +52,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.clone().mask_select(x.greater_elem(1.5)).into_data().to_vec::<f32>(), [2.0, 3.0, 4.0]);
     /// ```
-    #[track_caller]
-    pub fn mask_select(self, mask: Tensor<B, D, Bool>) -> Tensor<B, 1, K> {
-        self.convert(|x| x.mask_select(mask.into_any()))
-    }
+    fn mask_select(self, mask: Tensor<B, D, Bool> as any) -> Tensor<B, 1, K>;
+}
 
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// As [`mask_select`](Tensor::mask_select), without blocking the thread.
     ///
     /// # Errors

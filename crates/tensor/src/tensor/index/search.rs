@@ -1,9 +1,12 @@
 //! Places in sorted tensors, and members of sets.
 
-use super::super::ok;
-use crate::{AnyTensor, Axis, Backend, Bool, Int, Numeric, Tensor, UniqueAny};
+use super::super::forward::Typed;
+use crate::tensor::forward::forward;
+use crate::{Axis, Backend, Bool, Int, Numeric, Tensor, UniqueAny};
 
-impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
+
     /// Where values would go in this tensor, which is sorted in ascending order along its last axis: before
     /// elements that are equal, or with `right` after them. NaN is the greatest. The other axes agree, `[..,
     /// n]` and `[.., m]` give `[.., m]`; for one sorted vector and values of any shape see
@@ -24,10 +27,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the other axes differ.
-    #[track_caller]
-    pub fn searchsorted(self, values: Self, right: bool) -> Tensor<B, D, Int> {
-        self.convert(|x| x.searchsorted(values.into_any(), right))
-    }
+    fn searchsorted(self, values: Self as any, right: bool) -> Tensor<B, D, Int>;
 
     /// The bucket of each element between boundaries in ascending order: `boundaries[i - 1] < x <=
     /// boundaries[i]` for bucket `i`, or with `right` `boundaries[i - 1] <= x < boundaries[i]`.
@@ -43,10 +43,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let b = Tensor::<Flex, 1>::from_floats([1.0, 3.0, 5.0], &device);
     /// assert_eq!(x.bucketize(b, false).into_data().to_vec::<i32>(), [1, 3]);
     /// ```
-    #[track_caller]
-    pub fn bucketize(self, boundaries: Tensor<B, 1, K>, right: bool) -> Tensor<B, D, Int> {
-        self.convert(|x| x.bucketize(boundaries.into_any(), right))
-    }
+    fn bucketize(self, boundaries: Tensor<B, 1, K> as any, right: bool) -> Tensor<B, D, Int>;
 
     /// Whether each element is among others. NaN is not.
     ///
@@ -61,10 +58,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let y = Tensor::<Flex, 1, Int>::from_ints([3, 1], &device);
     /// assert_eq!(x.isin(y).into_data().to_vec::<bool>(), [true, false, true]);
     /// ```
-    #[track_caller]
-    pub fn isin<const D2: usize>(self, others: Tensor<B, D2, K>) -> Tensor<B, D, Bool> {
-        self.convert(|x| x.isin(others.into_any()))
-    }
+    fn isin<const D2: usize>(self, others: Tensor<B, D2, K> as any) -> Tensor<B, D, Bool>;
 
     /// The distinct elements in ascending order, `[count]`. Each NaN is distinct. Waits for the device: the
     /// shape depends on the data. The gradient goes to the first of equal elements.
@@ -79,10 +73,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1, Int>::from_ints([3, 1, 3], &device);
     /// assert_eq!(x.unique().into_data().to_vec::<i32>(), [1, 3]);
     /// ```
-    #[track_caller]
-    pub fn unique(self) -> Tensor<B, 1, K> {
-        self.convert(AnyTensor::unique)
-    }
+    fn unique(self) -> Tensor<B, 1, K>;
 
     /// The distinct elements in ascending order, the place of each element among them, and how often each
     /// occurs. Waits for the device: the shape depends on the data.
@@ -99,10 +90,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// assert_eq!(unique.inverse.into_data().to_vec::<i32>(), [1, 0, 1]);
     /// assert_eq!(unique.counts.into_data().to_vec::<i32>(), [1, 2]);
     /// ```
-    #[track_caller]
-    pub fn unique_with_counts(self) -> Unique<B, 1, D, K> {
-        Unique::from_any(ok(self.into_any().unique_with_counts()))
-    }
+    fn unique_with_counts(self) -> Unique<B, 1, D, K>;
 
     /// The distinct slices along an axis in lexicographic order, the place of each slice among them, and how
     /// often each occurs. Waits for the device: the shape depends on the data.
@@ -119,10 +107,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// assert_eq!(unique.values.into_data().to_vec::<i32>(), [0, 2, 3, 1]);
     /// assert_eq!(unique.inverse.into_data().to_vec::<i32>(), [1, 0, 1]);
     /// ```
-    #[track_caller]
-    pub fn unique_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K> {
-        Unique::from_any(ok(self.into_any().unique_dim(axis)))
-    }
+    fn unique_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
 
     /// The elements, in row-major order, without those that equal the one before; where each went, and how long
     /// each run is. Waits for the device: the shape depends on the data.
@@ -139,10 +124,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// assert_eq!(unique.values.into_data().to_vec::<i32>(), [3, 1, 3]);
     /// assert_eq!(unique.counts.into_data().to_vec::<i32>(), [2, 1, 1]);
     /// ```
-    #[track_caller]
-    pub fn unique_consecutive(self) -> Unique<B, 1, D, K> {
-        Unique::from_any(ok(self.into_any().unique_consecutive()))
-    }
+    fn unique_consecutive(self) -> Unique<B, 1, D, K>;
 
     /// The slices along an axis without those that equal the one before; where each went, and how long each run
     /// is. Waits for the device: the shape depends on the data.
@@ -157,10 +139,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[3, 1], [3, 1], [0, 2]], &device);
     /// assert_eq!(x.unique_consecutive_dim(0).counts.into_data().to_vec::<i32>(), [2, 1]);
     /// ```
-    #[track_caller]
-    pub fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K> {
-        Unique::from_any(ok(self.into_any().unique_consecutive_dim(axis)))
-    }
+    fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
 }
 
 /// Distinct elements or slices: what [`Tensor::unique_with_counts`] and its relatives give.
@@ -174,8 +153,11 @@ pub struct Unique<B: Backend, const D: usize, const D2: usize, K: Numeric> {
     pub counts: Tensor<B, 1, Int>,
 }
 
-impl<B: Backend, const D: usize, const D2: usize, K: Numeric> Unique<B, D, D2, K> {
-    fn from_any(any: UniqueAny) -> Self {
+impl<B: Backend, const D: usize, const D2: usize, K: Numeric> Typed for Unique<B, D, D2, K> {
+    type Any = UniqueAny;
+
+    #[track_caller]
+    fn typed(_op: &str, any: UniqueAny) -> Self {
         let UniqueAny { values, inverse, counts } = any;
         Unique {
             values: Tensor::from_any(values),

@@ -1,8 +1,11 @@
 //! Elements written by index.
 
+use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Bool, Int, Kind, Number, Numeric, ScatterReduction, Tensor, UpdateMode};
 
-impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
+
     /// The reverse of [`take`](Tensor::take): combines each slice of the values with what is at its index. With
     /// [`UpdateMode::Set`] the last of several values for one place stays. An index out of range, also a
     /// negative one, is an error of the result.
@@ -22,16 +25,13 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the values do not have the shape that `take` would give.
-    #[track_caller]
-    pub fn put<const D2: usize, const D3: usize>(
+    fn put<const D2: usize, const D3: usize>(
         self,
         axis: impl Into<Axis>,
-        indices: Tensor<B, D2, Int>,
-        values: Tensor<B, D3, K>,
+        indices: Tensor<B, D2, Int> as any,
+        values: Tensor<B, D3, K> as any,
         mode: UpdateMode,
-    ) -> Self {
-        self.map(|x| x.put(axis, indices.into_any(), values.into_any(), mode))
-    }
+    ) -> Self;
 
     /// The tensor with a number in the slices of an axis at these indices. An index out of range, also a
     /// negative one, is an error of the result.
@@ -47,10 +47,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let i = Tensor::<Flex, 1, Int>::from_ints([0, 2], &device);
     /// assert_eq!(x.index_fill(0, i, 9).into_data().to_vec::<f32>(), [9.0, 2.0, 9.0]);
     /// ```
-    #[track_caller]
-    pub fn index_fill(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int>, x: impl Number) -> Self {
-        self.map(|any| any.index_fill(axis, indices.into_any(), x))
-    }
+    fn index_fill(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int> as any, x: impl Number) -> Self;
 
     /// The reverse of [`gather`](Tensor::gather): combines each value with what is at its index, `x[i, index[i,
     /// j]]` with `values[i, j]` for axis 1. With [`UpdateMode::Set`] the last of several values for one place
@@ -72,16 +69,13 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the indices are longer than tensor or values.
-    #[track_caller]
-    pub fn scatter_mode(
+    fn scatter_mode(
         self,
         axis: impl Into<Axis>,
-        indices: Tensor<B, D, Int>,
-        values: Self,
+        indices: Tensor<B, D, Int> as any,
+        values: Self as any,
         mode: UpdateMode,
-    ) -> Self {
-        self.map(|x| x.scatter_mode(axis, indices.into_any(), values.into_any(), mode))
-    }
+    ) -> Self;
 
     /// The tensor of which the elements where the mask holds are replaced, in row-major order, by the first
     /// elements of the source. The mask broadcasts. A source with too few elements is an error of the result.
@@ -101,10 +95,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the mask does not broadcast to the tensor.
-    #[track_caller]
-    pub fn masked_scatter(self, mask: Tensor<B, D, Bool>, source: Self) -> Self {
-        self.map(|x| x.masked_scatter(mask.into_any(), source.into_any()))
-    }
+    fn masked_scatter(self, mask: Tensor<B, D, Bool> as any, source: Self as any) -> Self;
 
     /// The reverse of [`gather_nd`](Tensor::gather_nd): combines elements, or slices, with what is at places of
     /// several coordinates. An index out of range, also a negative one, is an error of the result.
@@ -124,18 +115,17 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the values do not have the shape that `gather_nd` would give.
-    #[track_caller]
-    pub fn scatter_nd<const D2: usize, const D3: usize>(
+    fn scatter_nd<const D2: usize, const D3: usize>(
         self,
-        places: Tensor<B, D2, Int>,
-        values: Tensor<B, D3, K>,
+        places: Tensor<B, D2, Int> as any,
+        values: Tensor<B, D3, K> as any,
         mode: UpdateMode,
-    ) -> Self {
-        self.map(|x| x.scatter_nd(places.into_any(), values.into_any(), mode))
-    }
+    ) -> Self;
 }
 
-impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
+
     /// Adds each value at its index along the axis; the reverse of [`gather`](Tensor::gather). See
     /// [`scatter_mode`](Tensor::scatter_mode) for other ways to combine. An index out of range, also a negative
     /// one, is an error of the result.
@@ -155,10 +145,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the indices are longer than tensor or values.
-    #[track_caller]
-    pub fn scatter(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int>, values: Self) -> Self {
-        self.map(|x| x.scatter(axis, indices.into_any(), values.into_any()))
-    }
+    fn scatter(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any, values: Self as any) -> Self;
 
     /// Combines the values that go to one place, and, if `include_self`, what was there. Places that no index
     /// names keep their element. Equal least or greatest elements share the gradient; without `include_self` PyTorch
@@ -180,17 +167,14 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the indices are longer than tensor or values.
-    #[track_caller]
-    pub fn scatter_reduce(
+    fn scatter_reduce(
         self,
         axis: impl Into<Axis>,
-        indices: Tensor<B, D, Int>,
-        values: Self,
+        indices: Tensor<B, D, Int> as any,
+        values: Self as any,
         reduction: ScatterReduction,
         include_self: bool,
-    ) -> Self {
-        self.map(|x| x.scatter_reduce(axis, indices.into_any(), values.into_any(), reduction, include_self))
-    }
+    ) -> Self;
 
     /// Combines the slices of the source with the slices of an axis that the indices, `[count]`, name, and, if
     /// `include_self`, with those that were there. Slices that no index names stay. The source has one slice for each
@@ -211,17 +195,14 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the source has another shape.
-    #[track_caller]
-    pub fn index_reduce(
+    fn index_reduce(
         self,
         axis: impl Into<Axis>,
-        indices: Tensor<B, 1, Int>,
-        source: Self,
+        indices: Tensor<B, 1, Int> as any,
+        source: Self as any,
         reduction: ScatterReduction,
         include_self: bool,
-    ) -> Self {
-        self.map(|x| x.index_reduce(axis, indices.into_any(), source.into_any(), reduction, include_self))
-    }
+    ) -> Self;
 
     /// Adds each slice of the values at its index along the axis; the reverse of [`select`](Tensor::select). An
     /// index out of range, also a negative one, is an error of the result.
@@ -241,8 +222,10 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the values do not have the shape that `select` would give.
-    #[track_caller]
-    pub fn select_assign(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int>, values: Self) -> Self {
-        self.map(|x| x.select_assign(axis, indices.into_any(), values.into_any()))
-    }
+    fn select_assign(
+        self,
+        axis: impl Into<Axis>,
+        indices: Tensor<B, 1, Int> as any,
+        values: Self as any,
+    ) -> Self;
 }

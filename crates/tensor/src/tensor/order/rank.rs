@@ -1,9 +1,11 @@
 //! The elements at a rank, and the most frequent one.
 
-use super::super::pair;
+use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Int, Interpolation, Numeric, Tensor};
 
-impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
+
     /// The `k`th least element along an axis, counted from 1, and where it is; of equal ones the first. The
     /// axis stays with length 1.
     ///
@@ -22,10 +24,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When `k` is 0 or greater than the length of the axis.
-    #[track_caller]
-    pub fn kthvalue(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
-        pair(self.into_any().kthvalue(k, axis))
-    }
+    fn kthvalue(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// The median along an axis, which stays with length 1: the lower of the two in the middle where their
     /// number is even. NaN if there is one.
@@ -43,10 +42,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is empty.
-    #[track_caller]
-    pub fn median(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.median(axis))
-    }
+    fn median(self, axis: impl Into<Axis>) -> Self;
 
     /// The [`median`](Tensor::median) along an axis, and where it is. The gradient goes there.
     ///
@@ -64,10 +60,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is empty.
-    #[track_caller]
-    pub fn median_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
-        pair(self.into_any().median_with_indices(axis))
-    }
+    fn median_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// The median of the elements that are not NaN along an axis, which stays with length 1; NaN if there is no
     /// other.
@@ -85,10 +78,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is empty.
-    #[track_caller]
-    pub fn nanmedian(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.nanmedian(axis))
-    }
+    fn nanmedian(self, axis: impl Into<Axis>) -> Self;
 
     /// The median of the elements that are not NaN along an axis, and where it is.
     ///
@@ -106,10 +96,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is empty.
-    #[track_caller]
-    pub fn nanmedian_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
-        pair(self.into_any().nanmedian_with_indices(axis))
-    }
+    fn nanmedian_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// The most frequent element along an axis, the least of those as frequent, and where it is last; the axis
     /// stays with length 1. Each NaN is a value of its own.
@@ -129,13 +116,12 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is empty.
-    #[track_caller]
-    pub fn mode(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
-        pair(self.into_any().mode(axis))
-    }
+    fn mode(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 }
 
-impl<B: Backend, const D: usize> Tensor<B, D> {
+forward! {
+    impl[B: Backend, const D: usize] Tensor<B, D>;
+
     /// Quantiles along an axis, which gets one place for each: the elements at the ranks `q * (n - 1)` in
     /// ascending order, and where that is no whole number what the [`Interpolation`] says. NaN if there is one.
     ///
@@ -152,10 +138,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     ///
     /// # Panics
     /// When a quantile is not between 0 and 1, or the axis is empty.
-    #[track_caller]
-    pub fn quantile(self, q: &[f64], axis: impl Into<Axis>, interpolation: Interpolation) -> Self {
-        self.map(|x| x.quantile(q, axis, interpolation))
-    }
+    fn quantile(self, q: &[f64], axis: impl Into<Axis>, interpolation: Interpolation) -> Self;
 
     /// As [`quantile`](Tensor::quantile), of the elements that are not NaN; NaN if there are none.
     ///
@@ -172,8 +155,5 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     ///
     /// # Panics
     /// When a quantile is not between 0 and 1, or the axis is empty.
-    #[track_caller]
-    pub fn nanquantile(self, q: &[f64], axis: impl Into<Axis>, interpolation: Interpolation) -> Self {
-        self.map(|x| x.nanquantile(q, axis, interpolation))
-    }
+    fn nanquantile(self, q: &[f64], axis: impl Into<Axis>, interpolation: Interpolation) -> Self;
 }

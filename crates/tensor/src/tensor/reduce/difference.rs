@@ -1,5 +1,6 @@
 //! Differences of neighbours, and areas under samples.
 
+use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Numeric, Tensor};
 
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
@@ -51,7 +52,9 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     }
 }
 
-impl<B: Backend, const D: usize> Tensor<B, D> {
+forward! {
+    impl[B: Backend, const D: usize] Tensor<B, D>;
+
     /// The area under samples `dx` apart along an axis, which stays with length 1, by the trapezoidal rule.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.trapezoid.html>
@@ -64,10 +67,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// let y = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// assert_eq!(y.trapezoid(0.5, 0).into_data().to_vec::<f32>(), [2.0]);
     /// ```
-    #[track_caller]
-    pub fn trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Self {
-        self.map(|y| y.trapezoid(dx, axis))
-    }
+    fn trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Self;
 
     /// The area under samples at the places `x`, `[n]` or broadcast to the samples, along an axis, which stays
     /// with length 1.
@@ -86,10 +86,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     ///
     /// # Panics
     /// When the places do not fit the samples.
-    #[track_caller]
-    pub fn trapezoid_at<const D2: usize>(self, x: Tensor<B, D2>, axis: impl Into<Axis>) -> Self {
-        self.map(|y| y.trapezoid_at(x.into_any(), axis))
-    }
+    fn trapezoid_at<const D2: usize>(self, x: Tensor<B, D2> as any, axis: impl Into<Axis>) -> Self;
 
     /// The running area under samples `dx` apart along an axis, which is shorter by 1.
     ///
@@ -103,10 +100,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// let y = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// assert_eq!(y.cumulative_trapezoid(1.0, 0).into_data().to_vec::<f32>(), [1.5, 4.0]);
     /// ```
-    #[track_caller]
-    pub fn cumulative_trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Self {
-        self.map(|y| y.cumulative_trapezoid(dx, axis))
-    }
+    fn cumulative_trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Self;
 
     /// The running area under samples at the places `x`, `[n]` or broadcast to the samples, along an axis,
     /// which is shorter by 1.
@@ -125,8 +119,5 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     ///
     /// # Panics
     /// When the places do not fit the samples.
-    #[track_caller]
-    pub fn cumulative_trapezoid_at<const D2: usize>(self, x: Tensor<B, D2>, axis: impl Into<Axis>) -> Self {
-        self.map(|y| y.cumulative_trapezoid_at(x.into_any(), axis))
-    }
+    fn cumulative_trapezoid_at<const D2: usize>(self, x: Tensor<B, D2> as any, axis: impl Into<Axis>) -> Self;
 }

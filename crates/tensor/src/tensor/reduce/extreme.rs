@@ -1,9 +1,11 @@
 //! The least and the greatest.
 
-use super::super::pair;
-use crate::{AnyTensor, Axis, AxisList, Backend, Int, Numeric, Tensor};
+use crate::tensor::forward::forward;
+use crate::{Axis, AxisList, Backend, Int, Numeric, Tensor};
 
-impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
+
     /// The greatest of all elements, of shape `[1]`; of none, -inf, or the least integer. NaN if there is one.
     /// Equal elements share the gradient.
     ///
@@ -17,10 +19,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.max().into_data().to_vec::<f32>(), [4.0]);
     /// ```
-    #[track_caller]
-    pub fn max(self) -> Tensor<B, 1, K> {
-        self.convert(AnyTensor::max)
-    }
+    fn max(self) -> Tensor<B, 1, K>;
 
     /// The greatest along an axis, which stays with length 1. NaN if there is one. Equal elements share the
     /// gradient, and so do several NaN (PyTorch's `amax` gives NaN to all elements then); of [`max_dim_with_indices`](Tensor::max_dim_with_indices) the one that was found gets it.
@@ -35,10 +34,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.max_dim(0).into_data().to_vec::<f32>(), [3.0, 4.0]);
     /// ```
-    #[track_caller]
-    pub fn max_dim(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.max_dim(axis))
-    }
+    fn max_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The greatest along axes, which stay with length 1. NaN if there is one.
     ///
@@ -52,10 +48,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.max_dims([0, 1]).into_data().to_vec::<f32>(), [4.0]);
     /// ```
-    #[track_caller]
-    pub fn max_dims(self, axes: impl Into<AxisList>) -> Self {
-        self.map(|x| x.max_dims(axes))
-    }
+    fn max_dims(self, axes: impl Into<AxisList>) -> Self;
 
     /// The greatest along an axis and where it is, the first among equals; the axis stays with length 1.
     ///
@@ -73,10 +66,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
-    #[track_caller]
-    pub fn max_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
-        pair(self.into_any().max_dim_with_indices(axis))
-    }
+    fn max_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Where the greatest along an axis is, the first among equals; a NaN counts as the greatest. The axis
     /// stays with length 1.
@@ -94,10 +84,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
-    #[track_caller]
-    pub fn argmax(self, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
-        self.convert(|x| x.argmax(axis))
-    }
+    fn argmax(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
     /// The least of all elements, of shape `[1]`; of none, inf, or the greatest integer. NaN if there is one.
     /// Equal elements share the gradient.
@@ -112,10 +99,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.min().into_data().to_vec::<f32>(), [1.0]);
     /// ```
-    #[track_caller]
-    pub fn min(self) -> Tensor<B, 1, K> {
-        self.convert(AnyTensor::min)
-    }
+    fn min(self) -> Tensor<B, 1, K>;
 
     /// The least along an axis, which stays with length 1. NaN if there is one. Equal elements share the
     /// gradient, and so do several NaN (PyTorch's `amin` gives NaN to all elements then); of [`min_dim_with_indices`](Tensor::min_dim_with_indices) the one that was found gets it.
@@ -130,10 +114,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.min_dim(0).into_data().to_vec::<f32>(), [1.0, 2.0]);
     /// ```
-    #[track_caller]
-    pub fn min_dim(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.min_dim(axis))
-    }
+    fn min_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The least along axes, which stay with length 1. NaN if there is one.
     ///
@@ -147,10 +128,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.min_dims([0, 1]).into_data().to_vec::<f32>(), [1.0]);
     /// ```
-    #[track_caller]
-    pub fn min_dims(self, axes: impl Into<AxisList>) -> Self {
-        self.map(|x| x.min_dims(axes))
-    }
+    fn min_dims(self, axes: impl Into<AxisList>) -> Self;
 
     /// The least along an axis and where it is, the first among equals; the axis stays with length 1.
     ///
@@ -168,10 +146,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
-    #[track_caller]
-    pub fn min_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
-        pair(self.into_any().min_dim_with_indices(axis))
-    }
+    fn min_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Where the least along an axis is, the first among equals; a NaN counts as the least. The axis stays with
     /// length 1.
@@ -189,10 +164,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
-    #[track_caller]
-    pub fn argmin(self, axis: impl Into<Axis>) -> Tensor<B, D, Int> {
-        self.convert(|x| x.argmin(axis))
-    }
+    fn argmin(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
     /// The greatest absolute value of all elements, of shape `[1]`; 0 of none.
     ///
@@ -204,10 +176,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, -3.0], &device);
     /// assert_eq!(x.max_abs().into_data().to_vec::<f32>(), [3.0]);
     /// ```
-    #[track_caller]
-    pub fn max_abs(self) -> Tensor<B, 1, K> {
-        self.convert(AnyTensor::max_abs)
-    }
+    fn max_abs(self) -> Tensor<B, 1, K>;
 
     /// The greatest absolute value along an axis, which stays with length 1; 0 of none.
     ///
@@ -219,10 +188,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, -3.0]], &device);
     /// assert_eq!(x.max_abs_dim(1).into_data().to_vec::<f32>(), [3.0]);
     /// ```
-    #[track_caller]
-    pub fn max_abs_dim(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.max_abs_dim(axis))
-    }
+    fn max_abs_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The greatest absolute value along axes, which stay with length 1; 0 of none.
     ///
@@ -234,10 +200,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, -3.0]], &device);
     /// assert_eq!(x.max_abs_dims([0, 1]).into_data().to_vec::<f32>(), [3.0]);
     /// ```
-    #[track_caller]
-    pub fn max_abs_dims(self, axes: impl Into<AxisList>) -> Self {
-        self.map(|x| x.max_abs_dims(axes))
-    }
+    fn max_abs_dims(self, axes: impl Into<AxisList>) -> Self;
 
     /// The least and the greatest along an axis, which stays with length 1.
     ///
@@ -253,8 +216,5 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// assert_eq!(least.into_data().to_vec::<f32>(), [1.0, 3.0]);
     /// assert_eq!(greatest.into_data().to_vec::<f32>(), [2.0, 4.0]);
     /// ```
-    #[track_caller]
-    pub fn aminmax(self, axis: impl Into<Axis>) -> (Self, Self) {
-        pair(self.into_any().aminmax(axis))
-    }
+    fn aminmax(self, axis: impl Into<Axis>) -> (Self, Self);
 }

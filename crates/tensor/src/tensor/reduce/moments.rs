@@ -1,9 +1,11 @@
 //! Variance and standard deviation.
 
-use super::super::pair;
+use crate::tensor::forward::forward;
 use crate::{Axis, AxisList, Backend, Tensor};
 
-impl<B: Backend, const D: usize> Tensor<B, D> {
+forward! {
+    impl[B: Backend, const D: usize] Tensor<B, D>;
+
     /// The variance along an axis, which stays with length 1: squared deviations from the mean over `n - 1`.
     /// NaN of fewer than two elements.
     ///
@@ -20,10 +22,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.var(1).into_data().to_vec::<f32>(), [0.5, 0.5]);
     /// ```
-    #[track_caller]
-    pub fn var(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.var(axis))
-    }
+    fn var(self, axis: impl Into<Axis>) -> Self;
 
     /// The biased variance along an axis, which stays with length 1: squared deviations over `n`.
     ///
@@ -37,10 +36,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.var_bias(1).into_data().to_vec::<f32>(), [0.25, 0.25]);
     /// ```
-    #[track_caller]
-    pub fn var_bias(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.var_bias(axis))
-    }
+    fn var_bias(self, axis: impl Into<Axis>) -> Self;
 
     /// The variance along axes, which stay with length 1: squared deviations over `n - correction`, where `n`
     /// is the number of elements along all of them.
@@ -55,10 +51,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.var_dims([0, 1], 0.0).into_data().to_vec::<f32>(), [1.25]);
     /// ```
-    #[track_caller]
-    pub fn var_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self {
-        self.map(|x| x.var_dims(axes, correction))
-    }
+    fn var_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self;
 
     /// The variance, over `n - 1`, and the mean along an axis, which stays with length 1.
     ///
@@ -73,10 +66,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// let (variance, mean) = x.var_mean(1);
     /// assert_eq!(mean.into_data().to_vec::<f32>(), [1.5, 3.5]);
     /// ```
-    #[track_caller]
-    pub fn var_mean(self, axis: impl Into<Axis>) -> (Self, Self) {
-        pair(self.into_any().var_mean(axis))
-    }
+    fn var_mean(self, axis: impl Into<Axis>) -> (Self, Self);
 
     /// The biased variance, over `n`, and the mean along an axis, which stays with length 1.
     ///
@@ -91,10 +81,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// let (variance, mean) = x.var_mean_bias(1);
     /// assert_eq!(variance.into_data().to_vec::<f32>(), [0.25, 0.25]);
     /// ```
-    #[track_caller]
-    pub fn var_mean_bias(self, axis: impl Into<Axis>) -> (Self, Self) {
-        pair(self.into_any().var_mean_bias(axis))
-    }
+    fn var_mean_bias(self, axis: impl Into<Axis>) -> (Self, Self);
 
     /// The standard deviation along an axis, which stays with length 1: the root of [`var`](Tensor::var). Where
     /// it is 0, so is its gradient.
@@ -109,10 +96,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0, 5.0]], &device);
     /// assert_eq!(x.std(1).into_data().to_vec::<f32>(), [2.0]);
     /// ```
-    #[track_caller]
-    pub fn std(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.std(axis))
-    }
+    fn std(self, axis: impl Into<Axis>) -> Self;
 
     /// The standard deviation along axes, which stay with length 1: the root of [`var_dims`](Tensor::var_dims).
     /// Where it is 0, so is its gradient.
@@ -127,10 +111,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 1.0], [3.0, 3.0]], &device);
     /// assert_eq!(x.std_dims([0, 1], 0.0).into_data().to_vec::<f32>(), [1.0]);
     /// ```
-    #[track_caller]
-    pub fn std_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self {
-        self.map(|x| x.std_dims(axes, correction))
-    }
+    fn std_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self;
 
     /// The standard deviation, over `n - 1`, and the mean along an axis, which stays with length 1.
     ///
@@ -145,8 +126,5 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// let (deviation, mean) = x.std_mean(1);
     /// assert_eq!(mean.into_data().to_vec::<f32>(), [3.0]);
     /// ```
-    #[track_caller]
-    pub fn std_mean(self, axis: impl Into<Axis>) -> (Self, Self) {
-        pair(self.into_any().std_mean(axis))
-    }
+    fn std_mean(self, axis: impl Into<Axis>) -> (Self, Self);
 }

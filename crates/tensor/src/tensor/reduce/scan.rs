@@ -1,9 +1,11 @@
 //! Running reductions.
 
-use super::super::pair;
+use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Int, Numeric, Tensor};
 
-impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
+
     /// The running sum along an axis. Integers keep their dtype and wrap, 8 bits too; PyTorch sums integers in `i64`, as
     /// does `x.cast(DType::I64).cumsum(axis)`.
     ///
@@ -17,10 +19,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.cumsum(0).into_data().to_vec::<f32>(), [3.0, 4.0, 6.0]);
     /// ```
-    #[track_caller]
-    pub fn cumsum(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.cumsum(axis))
-    }
+    fn cumsum(self, axis: impl Into<Axis>) -> Self;
 
     /// The running product along an axis. Integers wrap. Its gradient does not divide, so zeros are no trouble.
     ///
@@ -34,10 +33,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.cumprod(0).into_data().to_vec::<f32>(), [3.0, 3.0, 6.0]);
     /// ```
-    #[track_caller]
-    pub fn cumprod(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.cumprod(axis))
-    }
+    fn cumprod(self, axis: impl Into<Axis>) -> Self;
 
     /// The running maximum along an axis; NaN from the first one on. The gradient goes to the latest element
     /// that set it.
@@ -52,10 +48,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.cummax(0).into_data().to_vec::<f32>(), [3.0, 3.0, 3.0]);
     /// ```
-    #[track_caller]
-    pub fn cummax(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.cummax(axis))
-    }
+    fn cummax(self, axis: impl Into<Axis>) -> Self;
 
     /// The running minimum along an axis; NaN from the first one on. The gradient goes to the latest element
     /// that set it.
@@ -70,10 +63,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.cummin(0).into_data().to_vec::<f32>(), [3.0, 1.0, 1.0]);
     /// ```
-    #[track_caller]
-    pub fn cummin(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.cummin(axis))
-    }
+    fn cummin(self, axis: impl Into<Axis>) -> Self;
 
     /// The running maximum along an axis, and the place of the latest element that set it.
     ///
@@ -88,10 +78,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let (values, indices) = x.cummax_with_indices(0);
     /// assert_eq!(indices.into_data().to_vec::<i32>(), [0, 1, 1, 3]);
     /// ```
-    #[track_caller]
-    pub fn cummax_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
-        pair(self.into_any().cummax_with_indices(axis))
-    }
+    fn cummax_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// The running minimum along an axis, and the place of the latest element that set it.
     ///
@@ -106,13 +93,12 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let (values, indices) = x.cummin_with_indices(0);
     /// assert_eq!(indices.into_data().to_vec::<i32>(), [0, 1, 1]);
     /// ```
-    #[track_caller]
-    pub fn cummin_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>) {
-        pair(self.into_any().cummin_with_indices(axis))
-    }
+    fn cummin_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 }
 
-impl<B: Backend, const D: usize> Tensor<B, D> {
+forward! {
+    impl[B: Backend, const D: usize] Tensor<B, D>;
+
     /// The logarithm of the running sum of exponentials along an axis. Neighbouring sums are joined pairwise,
     /// each pair scaled by its greater one, so that neither great nor small elements are lost.
     ///
@@ -126,8 +112,5 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// let x = Tensor::<Flex, 1>::from_floats([1000.0, 1000.0], &device);
     /// assert_eq!(x.logcumsumexp(0).into_data().to_vec::<f32>(), [1000.0, 1000.0 + 2f32.ln()]);
     /// ```
-    #[track_caller]
-    pub fn logcumsumexp(self, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.logcumsumexp(axis))
-    }
+    fn logcumsumexp(self, axis: impl Into<Axis>) -> Self;
 }

@@ -1,8 +1,11 @@
 //! Axes in another order, and elements in another order along them.
 
-use crate::{AnyTensor, Axis, AxisList, Backend, Kind, Tensor};
+use crate::tensor::forward::forward;
+use crate::{Axis, AxisList, Backend, Kind, Tensor};
 
-impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
+
     /// Exchanges the last two axes. A view.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.mT.html>
@@ -18,19 +21,13 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// With fewer than two axes.
-    #[track_caller]
-    pub fn transpose(self) -> Self {
-        self.map(AnyTensor::transpose)
-    }
+    fn transpose(self) -> Self;
 
     /// Exchanges the last two axes: [`transpose`](Tensor::transpose).
     ///
     /// # Panics
     /// With fewer than two axes.
-    #[track_caller]
-    pub fn t(self) -> Self {
-        self.transpose()
-    }
+    fn t(self) -> Self = transpose;
 
     /// Exchanges two axes. A view.
     ///
@@ -44,10 +41,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
     /// assert_eq!(x.swap_dims(0, -1).dims(), [3, 2]);
     /// ```
-    #[track_caller]
-    pub fn swap_dims(self, a: impl Into<Axis>, b: impl Into<Axis>) -> Self {
-        self.map(|x| x.swap_dims(a, b))
-    }
+    fn swap_dims(self, a: impl Into<Axis>, b: impl Into<Axis>) -> Self;
 
     /// Axes in another order: axis `i` of the result is axis `axes[i]`. A view.
     ///
@@ -64,10 +58,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When an axis is missing or named twice.
-    #[track_caller]
-    pub fn permute(self, axes: impl Into<AxisList>) -> Self {
-        self.map(|x| x.permute(axes))
-    }
+    fn permute(self, axes: impl Into<AxisList>) -> Self;
 
     /// Moves one axis or several to other places; the others keep their order. A view.
     ///
@@ -85,10 +76,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When an axis is named twice, or there are more axes than places.
-    #[track_caller]
-    pub fn movedim(self, from: impl Into<AxisList>, to: impl Into<AxisList>) -> Self {
-        self.map(|x| x.movedim(from, to))
-    }
+    fn movedim(self, from: impl Into<AxisList>, to: impl Into<AxisList>) -> Self;
 
     /// Elements of these axes in reverse order.
     ///
@@ -102,10 +90,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
     /// assert_eq!(x.flip([1]).into_data().to_vec::<i32>(), [2, 1, 0, 5, 4, 3]);
     /// ```
-    #[track_caller]
-    pub fn flip(self, axes: impl Into<AxisList>) -> Self {
-        self.map(|x| x.flip(axes))
-    }
+    fn flip(self, axes: impl Into<AxisList>) -> Self;
 
     /// Columns, axis 1, in reverse order.
     ///
@@ -122,10 +107,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// With fewer than two axes.
-    #[track_caller]
-    pub fn fliplr(self) -> Self {
-        self.map(AnyTensor::fliplr)
-    }
+    fn fliplr(self) -> Self;
 
     /// Rows, axis 0, in reverse order.
     ///
@@ -139,10 +121,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
     /// assert_eq!(x.flipud().into_data().to_vec::<i32>(), [3, 4, 5, 0, 1, 2]);
     /// ```
-    #[track_caller]
-    pub fn flipud(self) -> Self {
-        self.map(AnyTensor::flipud)
-    }
+    fn flipud(self) -> Self;
 
     /// Turned `times` times by 90 degrees in the plane of two axes, from the first towards the second.
     ///
@@ -159,10 +138,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When there are not two distinct axes.
-    #[track_caller]
-    pub fn rot90(self, times: i64, axes: impl Into<AxisList>) -> Self {
-        self.map(|x| x.rot90(times, axes))
-    }
+    fn rot90(self, times: i64, axes: impl Into<AxisList>) -> Self;
 
     /// Elements moved along axes by one shift each; what leaves at the end comes back at the start.
     ///
@@ -179,10 +155,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When there are not as many shifts as axes.
-    #[track_caller]
-    pub fn roll(self, shifts: &[i64], axes: impl Into<AxisList>) -> Self {
-        self.map(|x| x.roll(shifts, axes))
-    }
+    fn roll(self, shifts: &[i64], axes: impl Into<AxisList>) -> Self;
 
     /// Elements moved along an axis; what leaves at the end comes back at the start.
     ///
@@ -196,8 +169,5 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// assert_eq!(x.roll_dim(1, 0).into_data().to_vec::<f32>(), [3.0, 1.0, 2.0]);
     /// ```
-    #[track_caller]
-    pub fn roll_dim(self, shift: i64, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.roll_dim(shift, axis))
-    }
+    fn roll_dim(self, shift: i64, axis: impl Into<Axis>) -> Self;
 }

@@ -1,5 +1,6 @@
 //! Elements more than once, and more elements around them.
 
+use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Int, Kind, PadMode, Tensor};
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
@@ -19,6 +20,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     pub fn repeat(self, times: [usize; D]) -> Self {
         self.map(|x| x.repeat(&times))
     }
+}
+
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
     /// The tensor repeated along one axis.
     ///
@@ -32,10 +37,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// assert_eq!(x.repeat_dim(0, 2).into_data().to_vec::<f32>(), [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]);
     /// ```
-    #[track_caller]
-    pub fn repeat_dim(self, axis: impl Into<Axis>, times: usize) -> Self {
-        self.map(|x| x.repeat_dim(axis, times))
-    }
+    fn repeat_dim(self, axis: impl Into<Axis>, times: usize) -> Self;
 
     /// The tensor repeated. Counts are of the last axes; where there are more counts than axes, axes are added
     /// in front: `D2` is the greater of both.
@@ -53,10 +55,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When `D2` does not match.
-    #[track_caller]
-    pub fn tile<const D2: usize>(self, times: &[usize]) -> Tensor<B, D2, K> {
-        self.ranked("tile", |x| x.tile(times))
-    }
+    fn tile<const D2: usize>(self, times: &[usize]) -> Tensor<B, D2, K>;
 
     /// Each slice of an axis followed by its copies.
     ///
@@ -70,10 +69,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// assert_eq!(x.repeat_interleave(2, 0).into_data().to_vec::<f32>(), [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
     /// ```
-    #[track_caller]
-    pub fn repeat_interleave(self, times: usize, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.repeat_interleave(times, axis))
-    }
+    fn repeat_interleave(self, times: usize, axis: impl Into<Axis>) -> Self;
 
     /// Each slice of an axis so often as the integer at its place says. Waits for the device: the shape depends
     /// on the integers.
@@ -92,11 +88,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When there are not as many integers as slices, or one is negative.
-    #[track_caller]
-    pub fn repeat_interleave_each(self, times: Tensor<B, 1, Int>, axis: impl Into<Axis>) -> Self {
-        self.map(|x| x.repeat_interleave_each(times.into_any(), axis))
-    }
+    fn repeat_interleave_each(self, times: Tensor<B, 1, Int> as any, axis: impl Into<Axis>) -> Self;
+}
 
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// More elements around those that are there: `(before, after)` per axis. A number fills with it;
     /// [`PadMode`] has other ways.
     ///

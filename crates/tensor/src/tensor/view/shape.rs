@@ -1,6 +1,7 @@
 //! Another shape of the same elements.
 
 use super::super::ok;
+use crate::tensor::forward::forward;
 use crate::{AnyTensor, Axis, AxisList, Backend, Kind, Shape, Tensor};
 use alloc::vec::Vec;
 
@@ -54,6 +55,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ) -> Tensor<B, D2, K> {
         self.convert(|x| x.as_strided(&shape, &strides, offset))
     }
+}
+
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
     /// Joins the axes `start..=end` into one.
     ///
@@ -70,10 +75,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axes are out of range, or `D2` does not match.
-    #[track_caller]
-    pub fn flatten<const D2: usize>(self, start: impl Into<Axis>, end: impl Into<Axis>) -> Tensor<B, D2, K> {
-        self.ranked("flatten", |x| x.flatten(start, end))
-    }
+    fn flatten<const D2: usize>(self, start: impl Into<Axis>, end: impl Into<Axis>) -> Tensor<B, D2, K>;
 
     /// Takes an axis apart into axes of these lengths, of which one may be -1 and is computed.
     ///
@@ -90,10 +92,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the lengths do not multiply to that of the axis, or `D2` does not match.
-    #[track_caller]
-    pub fn unflatten<const D2: usize>(self, axis: impl Into<Axis>, lengths: &[i64]) -> Tensor<B, D2, K> {
-        self.ranked("unflatten", |x| x.unflatten(axis, lengths))
-    }
+    fn unflatten<const D2: usize>(self, axis: impl Into<Axis>, lengths: &[i64]) -> Tensor<B, D2, K>;
 
     /// Removes all axes of length 1.
     ///
@@ -110,10 +109,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axes of length 1 are not `D - D2`.
-    #[track_caller]
-    pub fn squeeze<const D2: usize>(self) -> Tensor<B, D2, K> {
-        self.ranked("squeeze", AnyTensor::squeeze)
-    }
+    fn squeeze<const D2: usize>(self) -> Tensor<B, D2, K>;
 
     /// Removes one axis of length 1.
     ///
@@ -130,10 +126,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is longer, or `D2` is not `D - 1`.
-    #[track_caller]
-    pub fn squeeze_dim<const D2: usize>(self, axis: impl Into<Axis>) -> Tensor<B, D2, K> {
-        self.ranked("squeeze_dim", |x| x.squeeze_dim(axis))
-    }
+    fn squeeze_dim<const D2: usize>(self, axis: impl Into<Axis>) -> Tensor<B, D2, K>;
 
     /// Removes several axes of length 1.
     ///
@@ -150,11 +143,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When one of the axes is longer, or `D2` does not match.
-    #[track_caller]
-    pub fn squeeze_dims<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K> {
-        self.ranked("squeeze_dims", |x| x.squeeze_dims(axes))
-    }
+    fn squeeze_dims<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K>;
+}
 
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// Adds axes of length 1 in front.
     ///
     /// ```
@@ -258,6 +250,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         let tensors = ok(AnyTensor::broadcast_tensors(tensors.into_iter().map(Tensor::into_any).collect()));
         tensors.into_iter().map(Tensor::from_any).collect()
     }
+}
+
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
     /// The tensor with at least one axis: `D2` is the greater of `D` and 1.
     ///
@@ -274,10 +270,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When `D2` does not match.
-    #[track_caller]
-    pub fn atleast_1d<const D2: usize>(self) -> Tensor<B, D2, K> {
-        self.ranked("atleast_1d", AnyTensor::atleast_1d)
-    }
+    fn atleast_1d<const D2: usize>(self) -> Tensor<B, D2, K>;
 
     /// The tensor with at least two axes, new ones in front: `D2` is the greater of `D` and 2.
     ///
@@ -294,10 +287,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When `D2` does not match.
-    #[track_caller]
-    pub fn atleast_2d<const D2: usize>(self) -> Tensor<B, D2, K> {
-        self.ranked("atleast_2d", AnyTensor::atleast_2d)
-    }
+    fn atleast_2d<const D2: usize>(self) -> Tensor<B, D2, K>;
 
     /// The tensor with at least three axes: a vector becomes `[1, n, 1]`, a matrix `[rows, columns, 1]`. `D2`
     /// is the greater of `D` and 3.
@@ -315,10 +305,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When `D2` does not match.
-    #[track_caller]
-    pub fn atleast_3d<const D2: usize>(self) -> Tensor<B, D2, K> {
-        self.ranked("atleast_3d", AnyTensor::atleast_3d)
-    }
+    fn atleast_3d<const D2: usize>(self) -> Tensor<B, D2, K>;
 }
 
 /// What [`Tensor::reshape`] and [`Tensor::expand`] accept: arrays of lengths, and [`Shape`].

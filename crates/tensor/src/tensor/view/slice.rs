@@ -1,5 +1,6 @@
 //! Ranges of axes: read and replaced.
 
+use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Kind, Number, SliceArg, Tensor};
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
@@ -83,6 +84,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     pub fn slice_fill<const N: usize, R: Into<SliceArg>>(self, ranges: [R; N], x: impl Number) -> Self {
         self.map(|any| any.slice_fill(&ranges.map(Into::into), x))
     }
+}
+
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
     /// `length` elements of an axis, from `start`. A view.
     ///
@@ -99,10 +104,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the elements leave the axis.
-    #[track_caller]
-    pub fn narrow(self, axis: impl Into<Axis>, start: usize, length: usize) -> Self {
-        self.map(|x| x.narrow(axis, start, length))
-    }
+    fn narrow(self, axis: impl Into<Axis>, start: usize, length: usize) -> Self;
 
     /// One place of an axis, which goes; a negative index counts from the end. A view.
     ///
@@ -119,10 +121,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the index is out of range, or `D2` is not `D - 1`.
-    #[track_caller]
-    pub fn select_dim<const D2: usize>(self, axis: impl Into<Axis>, index: i64) -> Tensor<B, D2, K> {
-        self.ranked("select_dim", |x| x.select_dim(axis, index))
-    }
+    fn select_dim<const D2: usize>(self, axis: impl Into<Axis>, index: i64) -> Tensor<B, D2, K>;
 
     /// Windows of `size` elements along an axis, each `step` after the one before. The axis becomes the number
     /// of windows, `(length - size) / step + 1`, and their elements are a new last axis. A view.
@@ -140,13 +139,5 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When a window does not fit, or `D2` is not `D + 1`.
-    #[track_caller]
-    pub fn unfold<const D2: usize>(
-        self,
-        axis: impl Into<Axis>,
-        size: usize,
-        step: usize,
-    ) -> Tensor<B, D2, K> {
-        self.ranked("unfold", |x| x.unfold(axis, size, step))
-    }
+    fn unfold<const D2: usize>(self, axis: impl Into<Axis>, size: usize, step: usize) -> Tensor<B, D2, K>;
 }

@@ -1,10 +1,13 @@
 //! An axis in parts. All parts are views.
 
 use super::super::ok;
-use crate::{AnyTensor, Axis, Backend, Kind, Result, Tensor};
+use crate::tensor::forward::forward;
+use crate::{Axis, Backend, Kind, Tensor};
 use alloc::vec::Vec;
 
-impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
+
     /// Splits an axis into parts of that length; the last may be shorter.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.split.html>
@@ -21,10 +24,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the length is 0 or the axis is out of range.
-    #[track_caller]
-    pub fn split(self, length: usize, axis: impl Into<Axis>) -> Vec<Self> {
-        typed(self.into_any().split(length, axis))
-    }
+    fn split(self, length: usize, axis: impl Into<Axis>) -> Vec<Self>;
 
     /// Splits an axis into parts of these lengths.
     ///
@@ -42,10 +42,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the lengths do not add up to that of the axis.
-    #[track_caller]
-    pub fn split_with_sizes(self, lengths: &[usize], axis: impl Into<Axis>) -> Vec<Self> {
-        typed(self.into_any().split_with_sizes(lengths, axis))
-    }
+    fn split_with_sizes(self, lengths: &[usize], axis: impl Into<Axis>) -> Vec<Self>;
 
     /// Splits an axis into `count` parts of equal length, the last of which may be shorter; fewer than `count`
     /// when the axis is too short. An empty axis is one part, where PyTorch gives `count` empty ones.
@@ -63,10 +60,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the count is 0 or the axis is out of range.
-    #[track_caller]
-    pub fn chunk(self, count: usize, axis: impl Into<Axis>) -> Vec<Self> {
-        typed(self.into_any().chunk(count, axis))
-    }
+    fn chunk(self, count: usize, axis: impl Into<Axis>) -> Vec<Self>;
 
     /// Splits an axis into exactly `count` parts; the first of them are longer by 1 where the count does not
     /// divide the length.
@@ -86,10 +80,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the count is 0 or the axis is out of range.
-    #[track_caller]
-    pub fn tensor_split(self, count: usize, axis: impl Into<Axis>) -> Vec<Self> {
-        typed(self.into_any().tensor_split(count, axis))
-    }
+    fn tensor_split(self, count: usize, axis: impl Into<Axis>) -> Vec<Self>;
 
     /// Splits an axis before each of these places. Negative places count from the end; those beyond the end
     /// give empty parts.
@@ -108,10 +99,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is out of range.
-    #[track_caller]
-    pub fn tensor_split_at(self, places: &[i64], axis: impl Into<Axis>) -> Vec<Self> {
-        typed(self.into_any().tensor_split_at(places, axis))
-    }
+    fn tensor_split_at(self, places: &[i64], axis: impl Into<Axis>) -> Vec<Self>;
 
     /// The slices of an axis, without it.
     ///
@@ -129,11 +117,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When `D2` is not `D - 1`.
-    #[track_caller]
-    pub fn unbind<const D2: usize>(self, axis: impl Into<Axis>) -> Vec<Tensor<B, D2, K>> {
-        typed(self.into_any().unbind(axis))
-    }
+    fn unbind<const D2: usize>(self, axis: impl Into<Axis>) -> Vec<Tensor<B, D2, K>>;
+}
 
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// The slices of an axis one after the other, each with the axis of length 1.
     ///
     /// ```
@@ -156,14 +143,4 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         let axis = ok(axis.into().of("iter_dim", self.as_any().ty()));
         (0..self.shape()[axis]).map(move |place| self.clone().narrow(axis, place, 1))
     }
-}
-
-#[track_caller]
-fn typed<B: Backend, const D: usize, K: Kind>(parts: Result<Vec<AnyTensor>>) -> Vec<Tensor<B, D, K>> {
-    // A loop, since closures do not pass on the caller's line.
-    let mut tensors = Vec::new();
-    for part in ok(parts) {
-        tensors.push(Tensor::from_any(part));
-    }
-    tensors
 }

@@ -1,9 +1,12 @@
 //! Triangles and diagonals.
 
 use super::super::ok;
+use crate::tensor::forward::forward;
 use crate::{AnyTensor, Axis, Backend, Bool, Kind, Shape, Tensor};
 
-impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+forward! {
+    impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
+
     /// Zeros above the diagonal `column = row + offset` of the last two axes, `[.., rows, columns]`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.tril.html>
@@ -19,10 +22,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// With fewer than two axes.
-    #[track_caller]
-    pub fn tril(self, offset: i64) -> Self {
-        self.map(|x| x.tril(offset))
-    }
+    fn tril(self, offset: i64) -> Self;
 
     /// Zeros below the diagonal `column = row + offset` of the last two axes, `[.., rows, columns]`.
     ///
@@ -39,10 +39,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// With fewer than two axes.
-    #[track_caller]
-    pub fn triu(self, offset: i64) -> Self {
-        self.map(|x| x.triu(offset))
-    }
+    fn triu(self, offset: i64) -> Self;
 
     /// The diagonal of the plane of axes `a` (rows) and `b` (columns), which go; it is the last axis of the
     /// result. An offset above 0 lies above the main diagonal.
@@ -61,15 +58,12 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axes are the same, or `D2` is not `D - 1`.
-    #[track_caller]
-    pub fn diagonal<const D2: usize>(
+    fn diagonal<const D2: usize>(
         self,
         offset: i64,
         a: impl Into<Axis>,
         b: impl Into<Axis>,
-    ) -> Tensor<B, D2, K> {
-        self.ranked("diagonal", |x| x.diagonal(offset, a, b))
-    }
+    ) -> Tensor<B, D2, K>;
 
     /// The last axis as a diagonal of square matrices, whose rows and columns are axes `a` and `b` of the
     /// result; zeros elsewhere.
@@ -87,15 +81,12 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When `D2` is not `D + 1`.
-    #[track_caller]
-    pub fn diag_embed<const D2: usize>(
+    fn diag_embed<const D2: usize>(
         self,
         offset: i64,
         a: impl Into<Axis>,
         b: impl Into<Axis>,
-    ) -> Tensor<B, D2, K> {
-        self.ranked("diag_embed", |x| x.diag_embed(offset, a, b))
-    }
+    ) -> Tensor<B, D2, K>;
 
     /// A vector as a diagonal of a square matrix, or a diagonal of a matrix as a vector.
     ///
@@ -112,10 +103,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// With more than two axes, or when `D2` does not match.
-    #[track_caller]
-    pub fn diag<const D2: usize>(self, offset: i64) -> Tensor<B, D2, K> {
-        self.ranked("diag", |x| x.diag(offset))
-    }
+    fn diag<const D2: usize>(self, offset: i64) -> Tensor<B, D2, K>;
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
