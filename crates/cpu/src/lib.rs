@@ -42,6 +42,7 @@ mod custom;
 mod elementwise;
 mod engine;
 mod fill;
+mod functions;
 mod index;
 mod isa;
 mod kernels;
