@@ -3,9 +3,10 @@
 //! A loop reads stretches and writes one that overlaps none of them; whoever calls it sees to strides, scalars and
 //! results in place.
 
+use crate::functions;
 use crate::isa::{Level, Widest, multiversion};
 use crate::lane::{Bits, FloatLane, Lane};
-use crate::math;
+use crate::math::{self, loops::Vector1};
 use crate::narrow::Narrow;
 use core::hint::select_unpredictable;
 use core::mem::MaybeUninit;
@@ -78,7 +79,7 @@ pub(crate) unsafe fn written<'a, T>(pointer: *mut u8, n: usize) -> &'a mut [Mayb
     unsafe { core::slice::from_raw_parts_mut(pointer.cast(), n) }
 }
 
-unsafe fn loop1<X: Copy, Y, F: Map1<X, Y>>(level: Level, x: *const u8, y: *mut u8, n: usize) {
+pub(crate) unsafe fn loop1<X: Copy, Y, F: Map1<X, Y>>(level: Level, x: *const u8, y: *mut u8, n: usize) {
     // SAFETY: as the caller promises.
     let (x, y) = unsafe { (read(x, n), written(y, n)) };
     each1::<X, Y, F>(level, x, y);
@@ -104,24 +105,22 @@ unsafe fn loop_select<T: Copy>(
 }
 
 /// Functions of angles of `f32`, which are reduced exactly in `f64` where the vectors' own way does not reach.
-unsafe fn loop_angle<F: Angle>(level: Level, x: *const u8, y: *mut u8, n: usize) {
+pub(crate) unsafe fn loop_angle<F: Vector1 + Map1<f64, f64>>(
+    level: Level,
+    x: *const u8,
+    y: *mut u8,
+    n: usize,
+) {
     // SAFETY: as the caller promises.
     let (x, y) = unsafe {
-        (F::LOOP)(level, x, y, n);
+        math::loops::loop1::<F>(level, x, y, n);
         (read::<f32>(x, n), written(y, n))
     };
     if !all_within(level, x, math::GREATEST_ANGLE) {
         for (y, x) in y.iter_mut().zip(x).filter(|(_, x)| x.abs() > math::GREATEST_ANGLE) {
-            y.write(F::exact(f64::from(*x)) as f32);
+            y.write(F::map(f64::from(*x)) as f32);
         }
     }
-}
-
-/// A function of angles.
-trait Angle {
-    /// Of `f32`, up to [`GREATEST_ANGLE`](math::GREATEST_ANGLE).
-    const LOOP: Loop1;
-    fn exact(x: f64) -> f64;
 }
 
 macro_rules! maps {
@@ -153,34 +152,12 @@ maps! {
     [T::WIDEST] for Lane: Neg(x) neg, Abs(x) abs, Sign(x) sign;
     [T::WIDEST] for FloatLane: Recip(x) recip, Sqrt(x) sqrt, Rsqrt(x) rsqrt, Floor(x) floor, Ceil(x) ceil,
         Round(x) round, Trunc(x) trunc;
-    [Widest::Baseline] for FloatLane: Exp(x) exp, Expm1(x) expm1, Ln(x) ln, Log1p(x) log1p, Sin(x) sin, Cos(x) cos,
-        Tan(x) tan, Tanh(x) tanh, Atan(x) atan, Erf(x) erf, Atan2(a, b) atan2;
+    [Widest::Baseline] for FloatLane: Atan2(a, b) atan2;
     [T::WIDEST] for Lane: Add(a, b) add, Sub(a, b) sub, Mul(a, b) mul, Min(a, b) min, Max(a, b) max;
     [T::WIDEST] for FloatLane: DivFloat(a, b) div;
     [Widest::Baseline] for Bits: DivInt(a, b) div;
     [Widest::Baseline] for Lane: Rem(a, b) rem, Pow(a, b) pow;
     [Widest::Avx2] for Bits: Not(x) not, And(a, b) and, Or(a, b) or, Xor(a, b) xor, Shl(a, b) shl, Shr(a, b) shr;
-}
-
-impl Angle for Sin {
-    const LOOP: Loop1 = math::loops::loop1::<Sin>;
-    fn exact(x: f64) -> f64 {
-        FloatLane::sin(x)
-    }
-}
-
-impl Angle for Cos {
-    const LOOP: Loop1 = math::loops::loop1::<Cos>;
-    fn exact(x: f64) -> f64 {
-        FloatLane::cos(x)
-    }
-}
-
-impl Angle for Tan {
-    const LOOP: Loop1 = math::loops::loop1::<Tan>;
-    fn exact(x: f64) -> f64 {
-        FloatLane::tan(x)
-    }
 }
 
 /// The complement of a `bool`.
@@ -237,8 +214,8 @@ pub(crate) fn half_loops(dtype: DType) -> Option<(Loop1, Loop1)> {
 /// The loop of a function of one element; not of 16-bit floats, see [`half_loops`].
 pub(crate) fn unary(function: Unary, dtype: DType) -> Loop1 {
     match dtype {
-        DType::F64 => unary_float::<f64>(function),
-        DType::F32 => unary_single(function),
+        DType::F64 => functions::double(function).unwrap_or_else(|| arithmetic::<f64>(function)),
+        DType::F32 => functions::single(function).unwrap_or_else(|| arithmetic::<f32>(function)),
         DType::F16 | DType::BF16 => unreachable!("16-bit floats are computed in f32"),
         DType::I64 => unary_int::<i64>(function),
         DType::I32 => unary_int::<i32>(function),
@@ -252,34 +229,8 @@ pub(crate) fn unary(function: Unary, dtype: DType) -> Loop1 {
     }
 }
 
-/// Elementary functions have loops of their own.
-fn unary_single(function: Unary) -> Loop1 {
-    match function {
-        Unary::Exp => math::loops::loop1::<Exp>,
-        Unary::Expm1 => math::loops::loop1::<Expm1>,
-        Unary::Ln => math::loops::loop1::<Ln>,
-        Unary::Log1p => math::loops::loop1::<Log1p>,
-        Unary::Sin => loop_angle::<Sin>,
-        Unary::Cos => loop_angle::<Cos>,
-        Unary::Tan => loop_angle::<Tan>,
-        Unary::Tanh => math::loops::loop1::<Tanh>,
-        Unary::Atan => math::loops::loop1::<Atan>,
-        Unary::Erf => math::loops::loop1::<Erf>,
-        Unary::Neg
-        | Unary::Abs
-        | Unary::Sign
-        | Unary::Recip
-        | Unary::Sqrt
-        | Unary::Rsqrt
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::Round
-        | Unary::Trunc
-        | Unary::Not => unary_float::<f32>(function),
-    }
-}
-
-fn unary_float<T: FloatLane>(function: Unary) -> Loop1 {
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others are elementary")]
+fn arithmetic<T: FloatLane>(function: Unary) -> Loop1 {
     match function {
         Unary::Neg => loop1::<T, T, Neg>,
         Unary::Abs => loop1::<T, T, Abs>,
@@ -287,47 +238,22 @@ fn unary_float<T: FloatLane>(function: Unary) -> Loop1 {
         Unary::Recip => loop1::<T, T, Recip>,
         Unary::Sqrt => loop1::<T, T, Sqrt>,
         Unary::Rsqrt => loop1::<T, T, Rsqrt>,
-        Unary::Exp => loop1::<T, T, Exp>,
-        Unary::Expm1 => loop1::<T, T, Expm1>,
-        Unary::Ln => loop1::<T, T, Ln>,
-        Unary::Log1p => loop1::<T, T, Log1p>,
-        Unary::Sin => loop1::<T, T, Sin>,
-        Unary::Cos => loop1::<T, T, Cos>,
-        Unary::Tan => loop1::<T, T, Tan>,
-        Unary::Tanh => loop1::<T, T, Tanh>,
-        Unary::Atan => loop1::<T, T, Atan>,
-        Unary::Erf => loop1::<T, T, Erf>,
         Unary::Floor => loop1::<T, T, Floor>,
         Unary::Ceil => loop1::<T, T, Ceil>,
         Unary::Round => loop1::<T, T, Round>,
         Unary::Trunc => loop1::<T, T, Trunc>,
-        Unary::Not => unreachable!("inference refuses `not` of floats"),
+        _ => unreachable!("`{}` of floats has no row among the elementary functions", function.name()),
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides which dtypes a function takes")]
 fn unary_int<T: Bits>(function: Unary) -> Loop1 {
     match function {
         Unary::Neg => loop1::<T, T, Neg>,
         Unary::Abs => loop1::<T, T, Abs>,
         Unary::Sign => loop1::<T, T, Sign>,
         Unary::Not => loop1::<T, T, Not>,
-        Unary::Recip
-        | Unary::Sqrt
-        | Unary::Rsqrt
-        | Unary::Exp
-        | Unary::Expm1
-        | Unary::Ln
-        | Unary::Log1p
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tan
-        | Unary::Tanh
-        | Unary::Atan
-        | Unary::Erf
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::Round
-        | Unary::Trunc => unreachable!("inference refuses this function of integers"),
+        _ => unreachable!("inference refuses `{}` of integers", function.name()),
     }
 }
 

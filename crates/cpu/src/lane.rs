@@ -1,5 +1,6 @@
 //! The arithmetic of each dtype, as the ops define it.
 
+use crate::functions::{Elementary, float_function};
 use crate::isa::Widest;
 use crate::math;
 use crate::narrow::Narrow;
@@ -41,36 +42,15 @@ pub(crate) trait Bits: Lane {
 }
 
 /// What floats have besides.
-pub(crate) trait FloatLane: Lane {
+pub(crate) trait FloatLane: Elementary {
     fn recip(self) -> Self;
     fn sqrt(self) -> Self;
     fn rsqrt(self) -> Self;
-    fn exp(self) -> Self;
-    fn expm1(self) -> Self;
-    fn ln(self) -> Self;
-    fn log1p(self) -> Self;
-    fn sin(self) -> Self;
-    fn cos(self) -> Self;
-    fn tan(self) -> Self;
-    fn tanh(self) -> Self;
-    fn atan(self) -> Self;
     fn atan2(self, other: Self) -> Self;
-    fn erf(self) -> Self;
     fn floor(self) -> Self;
     fn ceil(self) -> Self;
     fn round(self) -> Self;
     fn trunc(self) -> Self;
-}
-
-/// Calls the standard library's function where there is one, otherwise that of `libm`.
-macro_rules! float_function {
-    ($x:expr, $std:ident, $libm:ident $(, $other:expr)?) => {{
-        #[cfg(feature = "std")]
-        let y = $x.$std($($other)?);
-        #[cfg(not(feature = "std"))]
-        let y = libm::$libm($x $(, $other)?);
-        y
-    }};
 }
 
 macro_rules! float_lane {
@@ -178,18 +158,8 @@ macro_rules! rounding {
     };
 }
 
-macro_rules! delegate {
-    ($($name:ident),*) => {$(
-        #[inline(always)]
-        fn $name(self) -> Self {
-            math::$name(self)
-        }
-    )*};
-}
-
 impl FloatLane for f32 {
     rounding!(f32, floorf, ceilf, rintf, truncf, sqrtf);
-    delegate!(exp, expm1, ln, log1p, sin, cos, tan, tanh, atan, erf);
     #[inline(always)]
     fn atan2(self, other: Self) -> Self {
         math::atan2(self, other)
@@ -198,38 +168,8 @@ impl FloatLane for f32 {
 
 impl FloatLane for f64 {
     rounding!(f64, floor, ceil, rint, trunc, sqrt);
-    fn exp(self) -> Self {
-        float_function!(self, exp, exp)
-    }
-    fn expm1(self) -> Self {
-        float_function!(self, exp_m1, expm1)
-    }
-    fn ln(self) -> Self {
-        float_function!(self, ln, log)
-    }
-    fn log1p(self) -> Self {
-        float_function!(self, ln_1p, log1p)
-    }
-    fn sin(self) -> Self {
-        float_function!(self, sin, sin)
-    }
-    fn cos(self) -> Self {
-        float_function!(self, cos, cos)
-    }
-    fn tan(self) -> Self {
-        float_function!(self, tan, tan)
-    }
-    fn tanh(self) -> Self {
-        float_function!(self, tanh, tanh)
-    }
-    fn atan(self) -> Self {
-        float_function!(self, atan, atan)
-    }
     fn atan2(self, other: Self) -> Self {
         float_function!(self, atan2, atan2, other)
-    }
-    fn erf(self) -> Self {
-        libm::erf(self)
     }
 }
 

@@ -41,6 +41,7 @@ mod copy;
 mod elementwise;
 mod engine;
 mod fill;
+mod functions;
 mod index;
 mod isa;
 mod kernels;

@@ -3,10 +3,7 @@
 use super::single;
 use super::vector::{self, Single, Work};
 use crate::isa::Level;
-use crate::kernels::{
-    Atan, Atan2, Cos, Erf, Exp, Expm1, Ln, Log1p, Map1, Map2, Pow, Sin, Tan, Tanh, each1, each2, read,
-    written,
-};
+use crate::kernels::{Atan2, Map1, Map2, Pow, each1, each2, read, written};
 use core::marker::PhantomData;
 
 /// A function of one `f32` that has a form for vectors.
@@ -33,8 +30,6 @@ macro_rules! functions {
 }
 
 functions! {
-    Vector1: Exp(x) exp, Expm1(x) expm1, Ln(x) ln, Log1p(x) log1p, Sin(x) sin, Cos(x) cos, Tan(x) tan, Tanh(x) tanh,
-        Atan(x) atan, Erf(x) erf;
     Vector2: Atan2(a, b) atan2, Pow(a, b) pow;
 }
 
