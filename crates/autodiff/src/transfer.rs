@@ -17,6 +17,8 @@ pub(crate) fn transfer(target: &Autodiff, source: &Autodiff, value: Value) -> Va
         Err(value) => return below.import(from, value),
     };
     let inner = below.import(from, inner);
+    #[cfg(feature = "std")]
+    crate::pause::follow(source.id(), target.id());
     if inner.error().is_some() || target.is_paused() || source.is_paused() {
         return inner;
     }

@@ -225,17 +225,13 @@ fn subjects() -> Vec<Subject> {
             |layer, value| layer.lift(value),
             |layer, value| of::<Autocast>(layer).held_dtype(value) == DType::F32,
         ),
-        subject(
-            "Expand",
-            |probe| Arc::new(Expand::new(Below(probe))),
-            |layer, value| layer.lift(value),
-            nothing,
-        ),
     ];
     for (name, mode) in [("Fusion", Mode::On), ("Fusion that is off", Mode::Off)] {
         let wrap = |probe: Arc<Probe>| -> Arc<dyn Engine> { Arc::new(Fusion::with_mode(probe, mode)) };
         subjects.push(subject(name, wrap, |layer, value| layer.lift(value), nothing));
     }
+    let wrap = |probe: Arc<Probe>| -> Arc<dyn Engine> { Arc::new(Expand::new(Below(probe))) };
+    subjects.push(subject("Expand", wrap, |layer, value| layer.lift(value), nothing));
     subjects
 }
 
