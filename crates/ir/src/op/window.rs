@@ -6,6 +6,16 @@
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
+macro_rules! builder {
+    ($($name:ident $field:ident: $ty:ty,)*) => {$(
+        #[doc = concat!("The same with another [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+        #[must_use]
+        pub fn $name(self, $field: $ty) -> Self {
+            Self { $field, ..self }
+        }
+    )*};
+}
+
 /// The attributes of a convolution: `Lengths` and `Sides` are lists of one entry per spatial dimension.
 ///
 /// Its forms are [`ConvSpec`] and [`ConvOptions`].
@@ -76,28 +86,11 @@ impl<const N: usize> ConvOptions<N> {
 }
 
 impl<Lengths, Sides> ConvAttributes<Lengths, Sides> {
-    /// With another [`stride`](ConvAttributes::stride).
-    #[must_use]
-    pub fn with_stride(self, stride: Lengths) -> Self {
-        ConvAttributes { stride, ..self }
-    }
-
-    /// With other [`padding`](ConvAttributes::padding), before and after each dimension.
-    #[must_use]
-    pub fn with_padding(self, padding: Sides) -> Self {
-        ConvAttributes { padding, ..self }
-    }
-
-    /// With another [`dilation`](ConvAttributes::dilation).
-    #[must_use]
-    pub fn with_dilation(self, dilation: Lengths) -> Self {
-        ConvAttributes { dilation, ..self }
-    }
-
-    /// With another number of [`groups`](ConvAttributes::groups).
-    #[must_use]
-    pub fn with_groups(self, groups: usize) -> Self {
-        ConvAttributes { groups, ..self }
+    builder! {
+        with_stride stride: Lengths,
+        with_padding padding: Sides,
+        with_dilation dilation: Lengths,
+        with_groups groups: usize,
     }
 }
 
@@ -190,28 +183,11 @@ impl<const N: usize> PoolOptions<N> {
 }
 
 impl<Lengths> PoolAttributes<Lengths> {
-    /// With another [`stride`](PoolAttributes::stride).
-    #[must_use]
-    pub fn with_stride(self, stride: Lengths) -> Self {
-        PoolAttributes { stride, ..self }
-    }
-
-    /// With other [`padding`](PoolAttributes::padding).
-    #[must_use]
-    pub fn with_padding(self, padding: Lengths) -> Self {
-        PoolAttributes { padding, ..self }
-    }
-
-    /// With another [`dilation`](PoolAttributes::dilation).
-    #[must_use]
-    pub fn with_dilation(self, dilation: Lengths) -> Self {
-        PoolAttributes { dilation, ..self }
-    }
-
-    /// With another [`ceil_mode`](PoolAttributes::ceil_mode).
-    #[must_use]
-    pub fn with_ceil_mode(self, ceil_mode: bool) -> Self {
-        PoolAttributes { ceil_mode, ..self }
+    builder! {
+        with_stride stride: Lengths,
+        with_padding padding: Lengths,
+        with_dilation dilation: Lengths,
+        with_ceil_mode ceil_mode: bool,
     }
 }
 

@@ -221,6 +221,12 @@ fn norms() -> Vec<Method> {
         })
         .variant("by running statistics")
         .on(&[normal(&[2, 3]), normal(&[3]), positive(&[3])]),
+        Method::new("batch_norm_by_batch", |x| {
+            let (weight, bias) = (Some(x[1].clone()), Some(x[2].clone()));
+            one(x[0].clone().batch_norm_by_batch(weight, bias, 1e-5, |_| Ok(())))
+        })
+        .on(&[distinct(&[4, 3, 2]), normal(&[3]), normal(&[3])])
+        .within(128.0),
         Method::new("local_response_norm", |x| one(x[0].clone().local_response_norm(3, 0.5, 0.75, 1.0)))
             .on(&[normal(&[2, 5, 2])])
             .on(&[normal(&[2, 0, 2])]),

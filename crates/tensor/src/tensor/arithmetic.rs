@@ -76,7 +76,7 @@ forward! {
     /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
     /// assert_eq!(a.remainder(b).into_data().to_vec::<i32>(), [1, 2, -2, -1]);
     /// ```
-    fn remainder(self, divisor: Self as any) -> Self;
+    pub fn remainder(self, divisor: Self as any) -> Self;
 
     /// [`remainder`](Tensor::remainder) by a number.
     ///
@@ -87,7 +87,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.remainder_scalar(3).into_data().to_vec::<i32>(), [1, 2]);
     /// ```
-    fn remainder_scalar(self, divisor: impl Number) -> Self;
+    pub fn remainder_scalar(self, divisor: impl Number) -> Self;
 
     /// The remainder of the truncated division, with the sign of the dividend, as Rust's and C's `%`; broadcasts. Integers give
     /// 0 for a zero divisor, floats NaN. Defined as [`torch.fmod`](https://docs.pytorch.org/docs/stable/generated/torch.fmod.html).
@@ -100,7 +100,7 @@ forward! {
     /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
     /// assert_eq!(a.fmod(b).into_data().to_vec::<i32>(), [1, -1, 1, -1]);
     /// ```
-    fn fmod(self, divisor: Self as any) -> Self;
+    pub fn fmod(self, divisor: Self as any) -> Self;
 
     /// [`fmod`](Tensor::fmod) by a number.
     ///
@@ -111,7 +111,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.fmod_scalar(3).into_data().to_vec::<i32>(), [1, -1]);
     /// ```
-    fn fmod_scalar(self, divisor: impl Number) -> Self;
+    pub fn fmod_scalar(self, divisor: impl Number) -> Self;
 
     /// The quotient rounded down; broadcasts. Integers give 0 for a zero divisor, floats what `/` gives. The gradient is 0.
     /// Defined as [`torch.floor_divide`](https://docs.pytorch.org/docs/stable/generated/torch.floor_divide.html).
@@ -124,7 +124,7 @@ forward! {
     /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
     /// assert_eq!(a.floor_divide(b).into_data().to_vec::<i32>(), [2, -3, -3, 2]);
     /// ```
-    fn floor_divide(self, divisor: Self as any) -> Self;
+    pub fn floor_divide(self, divisor: Self as any) -> Self;
 
     /// [`floor_divide`](Tensor::floor_divide) by a number.
     ///
@@ -135,7 +135,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.floor_divide_scalar(3).into_data().to_vec::<i32>(), [2, -3]);
     /// ```
-    fn floor_divide_scalar(self, divisor: impl Number) -> Self;
+    pub fn floor_divide_scalar(self, divisor: impl Number) -> Self;
 
     /// The quotient rounded towards zero, which for integers is what `/` gives; broadcasts. The gradient is 0. Defined as
     /// [`torch.div`](https://docs.pytorch.org/docs/stable/generated/torch.div.html) with `rounding_mode="trunc"`.
@@ -149,7 +149,7 @@ forward! {
     /// let y = Tensor::from_floats([3.0, -3.0], &device);
     /// assert!(a.trunc_divide(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn trunc_divide(self, divisor: Self as any) -> Self;
+    pub fn trunc_divide(self, divisor: Self as any) -> Self;
 
     /// [`trunc_divide`](Tensor::trunc_divide) by a number.
     ///
@@ -161,7 +161,7 @@ forward! {
     /// let y = Tensor::from_floats([3.0, -3.0], &device);
     /// assert!(a.trunc_divide_scalar(2).all_close(y, None, Some(1e-6)));
     /// ```
-    fn trunc_divide_scalar(self, divisor: impl Number) -> Self;
+    pub fn trunc_divide_scalar(self, divisor: impl Number) -> Self;
 
     /// To the power of another tensor; broadcasts. Integers wrap, and a negative exponent gives the truncated real result.
     /// Defined as [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
@@ -174,7 +174,7 @@ forward! {
     /// let b = Tensor::from_ints([5, 2, 3], &device);
     /// assert_eq!(a.pow(b).into_data().to_vec::<i32>(), [32, 9, -8]);
     /// ```
-    fn pow(self, exponent: Self as any) -> Self;
+    pub fn pow(self, exponent: Self as any) -> Self;
 
     /// To the power of an integer.
     ///
@@ -185,7 +185,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([2, -3], &device);
     /// assert_eq!(a.powi_scalar(3).into_data().to_vec::<i32>(), [8, -27]);
     /// ```
-    fn powi_scalar(self, exponent: i32) -> Self;
+    pub fn powi_scalar(self, exponent: i32) -> Self;
 
     /// The lesser of two elements; broadcasts. NaN if either is. Defined as [`torch.minimum`](https://docs.pytorch.org/docs/stable/generated/torch.minimum.html).
     ///
@@ -197,7 +197,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 3], &device);
     /// assert_eq!(a.minimum(b).into_data().to_vec::<i32>(), [1, 3]);
     /// ```
-    fn minimum(self, other: Self as any) -> Self;
+    pub fn minimum(self, other: Self as any) -> Self;
 
     /// The greater of two elements; broadcasts. NaN if either is. Defined as [`torch.maximum`](https://docs.pytorch.org/docs/stable/generated/torch.maximum.html).
     ///
@@ -209,7 +209,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 3], &device);
     /// assert_eq!(a.maximum(b).into_data().to_vec::<i32>(), [2, 5]);
     /// ```
-    fn maximum(self, other: Self as any) -> Self;
+    pub fn maximum(self, other: Self as any) -> Self;
 
     /// [`minimum`](Tensor::minimum), as reductions to one element per pair are called elsewhere.
     ///
@@ -221,7 +221,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 3], &device);
     /// assert_eq!(a.min_pair(b).into_data().to_vec::<i32>(), [1, 3]);
     /// ```
-    fn min_pair(self, other: Self as any) -> Self;
+    pub fn min_pair(self, other: Self as any) -> Self;
 
     /// [`maximum`](Tensor::maximum), as reductions to one element per pair are called elsewhere.
     ///
@@ -233,7 +233,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 3], &device);
     /// assert_eq!(a.max_pair(b).into_data().to_vec::<i32>(), [2, 5]);
     /// ```
-    fn max_pair(self, other: Self as any) -> Self;
+    pub fn max_pair(self, other: Self as any) -> Self;
 }
 
 #[allow(
@@ -273,7 +273,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2], &device);
     /// assert_eq!(a.clamp_min(0).into_data().to_vec::<i32>(), [0, 2]);
     /// ```
-    fn clamp_min(self, low: impl Number) -> Self = at_least;
+    pub fn clamp_min(self, low: impl Number) -> Self = at_least;
 
     /// Elements not above `high`; NaN stays. The gradient passes at the bound too.
     ///
@@ -284,7 +284,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2], &device);
     /// assert_eq!(a.clamp_max(0).into_data().to_vec::<i32>(), [-3, 0]);
     /// ```
-    fn clamp_max(self, high: impl Number) -> Self = at_most;
+    pub fn clamp_max(self, high: impl Number) -> Self = at_most;
 
     /// 0 below zero, 1 above, and there what `at_zero` says; NaN stays. Broadcasts. Defined as NumPy's
     /// [`heaviside`](https://numpy.org/doc/stable/reference/generated/numpy.heaviside.html); PyTorch's gives 0 for NaN.
@@ -298,7 +298,7 @@ forward! {
     /// let y = Tensor::from_floats([0.0, 0.5, 1.0], &device);
     /// assert!(a.heaviside(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn heaviside(self, at_zero: Self as any) -> Self;
+    pub fn heaviside(self, at_zero: Self as any) -> Self;
 }
 
 forward! {
@@ -315,7 +315,7 @@ forward! {
     /// let y = Tensor::from_floats([1.0, 3.0], &device);
     /// assert!(a.lerp(b, Tensor::from_floats([0.25, 1.0], &device)).all_close(y, None, Some(1e-6)));
     /// ```
-    fn lerp(self, end: Self as any, weight: Self as any) -> Self;
+    pub fn lerp(self, end: Self as any, weight: Self as any) -> Self;
 
     /// [`lerp`](Tensor::lerp) with a number as the weight.
     ///
@@ -328,7 +328,7 @@ forward! {
     /// let y = Tensor::from_floats([1.0, 1.5], &device);
     /// assert!(a.lerp_scalar(b, 0.25).all_close(y, None, Some(1e-6)));
     /// ```
-    fn lerp_scalar(self, end: Self as any, weight: f64) -> Self;
+    pub fn lerp_scalar(self, end: Self as any, weight: f64) -> Self;
 
     /// `self + factor * a * b`; broadcasts. Defined as [`torch.addcmul`](https://docs.pytorch.org/docs/stable/generated/torch.addcmul.html).
     ///
@@ -341,7 +341,7 @@ forward! {
     /// let y = Tensor::from_floats([3.0, 4.0], &device);
     /// assert!(a.clone().addcmul(a, b, 0.5).all_close(y, None, Some(1e-6)));
     /// ```
-    fn addcmul(self, a: Self as any, b: Self as any, factor: f64) -> Self;
+    pub fn addcmul(self, a: Self as any, b: Self as any, factor: f64) -> Self;
 
     /// `self + factor * a / b`; broadcasts. Defined as [`torch.addcdiv`](https://docs.pytorch.org/docs/stable/generated/torch.addcdiv.html).
     ///
@@ -354,7 +354,7 @@ forward! {
     /// let y = Tensor::from_floats([1.125, 2.5], &device);
     /// assert!(a.clone().addcdiv(a, b, 0.5).all_close(y, None, Some(1e-6)));
     /// ```
-    fn addcdiv(self, a: Self as any, b: Self as any, factor: f64) -> Self;
+    pub fn addcdiv(self, a: Self as any, b: Self as any, factor: f64) -> Self;
 
     /// To the power of another tensor; broadcasts. NaN for a negative base with an exponent that is not whole. Defined as
     /// [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
@@ -368,7 +368,7 @@ forward! {
     /// let y = Tensor::from_floats([2.0, 8.0], &device);
     /// assert!(a.powf(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn powf(self, exponent: Self as any) -> Self;
+    pub fn powf(self, exponent: Self as any) -> Self;
 
     /// To the power of a number.
     ///
@@ -380,7 +380,7 @@ forward! {
     /// let y = Tensor::from_floats([2.0, 1.5], &device);
     /// assert!(a.powf_scalar(0.5).all_close(y, None, Some(1e-6)));
     /// ```
-    fn powf_scalar(self, exponent: f64) -> Self;
+    pub fn powf_scalar(self, exponent: f64) -> Self;
 
     /// To the power of integers; broadcasts.
     ///
@@ -392,7 +392,7 @@ forward! {
     /// let n = Tensor::<Flex, 1, Int>::from_ints([3, 2], &device);
     /// assert_eq!(a.powi(n).into_data().to_vec::<f32>(), [8.0, 9.0]);
     /// ```
-    fn powi(self, exponent: Tensor<B, D, Int> as any) -> Self;
+    pub fn powi(self, exponent: Tensor<B, D, Int> as any) -> Self;
 
     /// To the power of another tensor, computed and given in `f64`; broadcasts. Defined as [`torch.float_power`](https://docs.pytorch.org/docs/stable/generated/torch.float_power.html).
     ///
@@ -404,7 +404,7 @@ forward! {
     /// let b = Tensor::from_floats([-1.0, 0.5], &device);
     /// assert_eq!(a.float_power(b).into_data().to_vec::<f64>(), [0.5, 3.0]);
     /// ```
-    fn float_power(self, exponent: Self as any) -> Self;
+    pub fn float_power(self, exponent: Self as any) -> Self;
 
     /// The angle of the point `(other, self)` seen from the origin, in radians from -π to π; broadcasts. Defined as
     /// [`torch.atan2`](https://docs.pytorch.org/docs/stable/generated/torch.atan2.html).
@@ -418,7 +418,7 @@ forward! {
     /// let y = Tensor::from_floats([0.7853982, -1.5707964], &device);
     /// assert!(a.atan2(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn atan2(self, other: Self as any) -> Self;
+    pub fn atan2(self, other: Self as any) -> Self;
 
     /// `sqrt(self² + other²)` without overflow on the way; broadcasts. Defined as
     /// [`torch.hypot`](https://docs.pytorch.org/docs/stable/generated/torch.hypot.html).
@@ -432,7 +432,7 @@ forward! {
     /// let y = Tensor::from_floats([5.0, 2.0], &device);
     /// assert!(a.hypot(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn hypot(self, other: Self as any) -> Self;
+    pub fn hypot(self, other: Self as any) -> Self;
 
     /// `ln(e^self + e^other)` without overflow; broadcasts. Defined as
     /// [`torch.logaddexp`](https://docs.pytorch.org/docs/stable/generated/torch.logaddexp.html).
@@ -446,7 +446,7 @@ forward! {
     /// let y = Tensor::from_floats([0.6931472, 1000.6931], &device);
     /// assert!(a.logaddexp(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn logaddexp(self, other: Self as any) -> Self;
+    pub fn logaddexp(self, other: Self as any) -> Self;
 
     /// `log₂(2^self + 2^other)` without overflow; broadcasts. Defined as
     /// [`torch.logaddexp2`](https://docs.pytorch.org/docs/stable/generated/torch.logaddexp2.html).
@@ -460,7 +460,7 @@ forward! {
     /// let y = Tensor::from_floats([1.0, 1001.0], &device);
     /// assert!(a.logaddexp2(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn logaddexp2(self, other: Self as any) -> Self;
+    pub fn logaddexp2(self, other: Self as any) -> Self;
 
     /// `self * ln(other)`, 0 where `self` is 0, unless `other` is NaN; broadcasts. Defined as
     /// [`torch.special.xlogy`](https://docs.pytorch.org/docs/stable/special.html#torch.special.xlogy).
@@ -474,7 +474,7 @@ forward! {
     /// let y = Tensor::from_floats([0.0, 2.1972246], &device);
     /// assert!(a.xlogy(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn xlogy(self, other: Self as any) -> Self;
+    pub fn xlogy(self, other: Self as any) -> Self;
 
     /// `self * ln(1 + other)`, 0 where `self` is 0, unless `other` is NaN; broadcasts. Defined as
     /// [`torch.special.xlog1py`](https://docs.pytorch.org/docs/stable/special.html#torch.special.xlog1py).
@@ -488,7 +488,7 @@ forward! {
     /// let y = Tensor::from_floats([0.0, 2.7725887], &device);
     /// assert!(a.xlog1py(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn xlog1py(self, other: Self as any) -> Self;
+    pub fn xlog1py(self, other: Self as any) -> Self;
 
     /// The lesser of two elements; where one is NaN, the other. Broadcasts. Of equal elements the first gets the
     /// gradient. Defined as
@@ -503,7 +503,7 @@ forward! {
     /// let y = Tensor::from_floats([1.0, 3.0], &device);
     /// assert!(a.fmin(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn fmin(self, other: Self as any) -> Self;
+    pub fn fmin(self, other: Self as any) -> Self;
 
     /// The greater of two elements; where one is NaN, the other. Broadcasts. Of equal elements the first gets the
     /// gradient. Defined as
@@ -518,7 +518,7 @@ forward! {
     /// let y = Tensor::from_floats([2.0, 3.0], &device);
     /// assert!(a.fmax(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn fmax(self, other: Self as any) -> Self;
+    pub fn fmax(self, other: Self as any) -> Self;
 
     /// The magnitude with the sign of another number, zeros among them; broadcasts. Defined as
     /// [`torch.copysign`](https://docs.pytorch.org/docs/stable/generated/torch.copysign.html).
@@ -532,7 +532,7 @@ forward! {
     /// let y = Tensor::from_floats([-1.5, 2.0], &device);
     /// assert!(a.copysign(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn copysign(self, sign: Self as any) -> Self;
+    pub fn copysign(self, sign: Self as any) -> Self;
 
     /// The float next to `self` in the direction of another; broadcasts. It has no gradient. Defined as
     /// [`torch.nextafter`](https://docs.pytorch.org/docs/stable/generated/torch.nextafter.html).
@@ -546,7 +546,7 @@ forward! {
     /// let y = Tensor::from_floats([1.0000001, 0.0], &device);
     /// assert!(a.nextafter(b).all_close(y, None, Some(1e-6)));
     /// ```
-    fn nextafter(self, towards: Self as any) -> Self;
+    pub fn nextafter(self, towards: Self as any) -> Self;
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {

@@ -17,7 +17,7 @@ forward! {
     /// let b = Tensor::from_ints([10, 1], &device);
     /// assert_eq!(a.bitwise_and(b).into_data().to_vec::<i32>(), [8, 1]);
     /// ```
-    fn bitwise_and(self, other: Self as any) -> Self;
+    pub fn bitwise_and(self, other: Self as any) -> Self;
 
     /// [`bitwise_and`](Tensor::bitwise_and) with a number.
     ///
@@ -28,7 +28,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([12, 7], &device);
     /// assert_eq!(a.bitwise_and_scalar(10).into_data().to_vec::<i32>(), [8, 2]);
     /// ```
-    fn bitwise_and_scalar(self, x: impl Number) -> Self;
+    pub fn bitwise_and_scalar(self, x: impl Number) -> Self;
 
     /// The bits that either has; broadcasts.
     /// Defined as [`torch.bitwise_or`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_or.html).
@@ -41,7 +41,7 @@ forward! {
     /// let b = Tensor::from_ints([10, 1], &device);
     /// assert_eq!(a.bitwise_or(b).into_data().to_vec::<i32>(), [14, 7]);
     /// ```
-    fn bitwise_or(self, other: Self as any) -> Self;
+    pub fn bitwise_or(self, other: Self as any) -> Self;
 
     /// [`bitwise_or`](Tensor::bitwise_or) with a number.
     ///
@@ -52,7 +52,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([12, 7], &device);
     /// assert_eq!(a.bitwise_or_scalar(10).into_data().to_vec::<i32>(), [14, 15]);
     /// ```
-    fn bitwise_or_scalar(self, x: impl Number) -> Self;
+    pub fn bitwise_or_scalar(self, x: impl Number) -> Self;
 
     /// The bits that exactly one has; broadcasts.
     /// Defined as [`torch.bitwise_xor`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_xor.html).
@@ -65,7 +65,7 @@ forward! {
     /// let b = Tensor::from_ints([10, 1], &device);
     /// assert_eq!(a.bitwise_xor(b).into_data().to_vec::<i32>(), [6, 6]);
     /// ```
-    fn bitwise_xor(self, other: Self as any) -> Self;
+    pub fn bitwise_xor(self, other: Self as any) -> Self;
 
     /// [`bitwise_xor`](Tensor::bitwise_xor) with a number.
     ///
@@ -76,7 +76,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([12, 7], &device);
     /// assert_eq!(a.bitwise_xor_scalar(10).into_data().to_vec::<i32>(), [6, 13]);
     /// ```
-    fn bitwise_xor_scalar(self, x: impl Number) -> Self;
+    pub fn bitwise_xor_scalar(self, x: impl Number) -> Self;
 
     /// Bits moved towards the higher; broadcasts. A shift by the width or more, or by a negative number, gives 0.
     /// Defined as [`torch.bitwise_left_shift`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_left_shift.html).
@@ -89,7 +89,7 @@ forward! {
     /// let b = Tensor::from_ints([4, 1], &device);
     /// assert_eq!(a.bitwise_left_shift(b).into_data().to_vec::<i32>(), [16, 6]);
     /// ```
-    fn bitwise_left_shift(self, other: Self as any) -> Self;
+    pub fn bitwise_left_shift(self, other: Self as any) -> Self;
 
     /// [`bitwise_left_shift`](Tensor::bitwise_left_shift) with a number.
     ///
@@ -100,7 +100,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 3], &device);
     /// assert_eq!(a.bitwise_left_shift_scalar(2).into_data().to_vec::<i32>(), [4, 12]);
     /// ```
-    fn bitwise_left_shift_scalar(self, x: impl Number) -> Self;
+    pub fn bitwise_left_shift_scalar(self, x: impl Number) -> Self;
 
     /// Bits moved towards the lower, copies of the sign behind them; broadcasts. A shift by the width or more, or by a
     /// negative number, gives the sign: 0 or -1.
@@ -114,7 +114,7 @@ forward! {
     /// let b = Tensor::from_ints([4, 1], &device);
     /// assert_eq!(a.bitwise_right_shift(b).into_data().to_vec::<i32>(), [1, -4]);
     /// ```
-    fn bitwise_right_shift(self, other: Self as any) -> Self;
+    pub fn bitwise_right_shift(self, other: Self as any) -> Self;
 
     /// [`bitwise_right_shift`](Tensor::bitwise_right_shift) with a number.
     ///
@@ -125,7 +125,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([16, -8], &device);
     /// assert_eq!(a.bitwise_right_shift_scalar(2).into_data().to_vec::<i32>(), [4, -2]);
     /// ```
-    fn bitwise_right_shift_scalar(self, x: impl Number) -> Self;
+    pub fn bitwise_right_shift_scalar(self, x: impl Number) -> Self;
 
     /// Every bit flipped: `-x - 1` for signed integers. Defined as [`torch.bitwise_not`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_not.html).
     ///
@@ -136,7 +136,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([0, 7], &device);
     /// assert_eq!(a.bitwise_not().into_data().to_vec::<i32>(), [-1, -8]);
     /// ```
-    fn bitwise_not(self) -> Self;
+    pub fn bitwise_not(self) -> Self;
 
     /// How many bits are 1, in the same dtype. Defined as NumPy's
     /// [`bitwise_count`](https://numpy.org/doc/stable/reference/generated/numpy.bitwise_count.html), but that negative integers count
@@ -149,7 +149,7 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([0, 7, -1], &device);
     /// assert_eq!(a.count_ones().into_data().to_vec::<i32>(), [0, 3, 32]);
     /// ```
-    fn count_ones(self) -> Self;
+    pub fn count_ones(self) -> Self;
 
     /// The greatest common divisor, never negative; broadcasts. That of 0 and 0 is 0. Defined as [`torch.gcd`](https://docs.pytorch.org/docs/stable/generated/torch.gcd.html).
     ///
@@ -161,7 +161,7 @@ forward! {
     /// let b = Tensor::from_ints([18, 12, 5], &device);
     /// assert_eq!(a.gcd(b).into_data().to_vec::<i32>(), [6, 4, 5]);
     /// ```
-    fn gcd(self, other: Self as any) -> Self;
+    pub fn gcd(self, other: Self as any) -> Self;
 
     /// The least common multiple, not negative unless it overflows the dtype and wraps; broadcasts. 0 where either is 0. Defined as [`torch.lcm`](https://docs.pytorch.org/docs/stable/generated/torch.lcm.html).
     ///
@@ -173,5 +173,5 @@ forward! {
     /// let b = Tensor::from_ints([6, 4, 5], &device);
     /// assert_eq!(a.lcm(b).into_data().to_vec::<i32>(), [12, 12, 0]);
     /// ```
-    fn lcm(self, other: Self as any) -> Self;
+    pub fn lcm(self, other: Self as any) -> Self;
 }

@@ -17,7 +17,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.equal(b).into_data().to_vec::<bool>(), [false, true, false]);
     /// ```
-    fn equal(self, other: Self as any) -> Tensor<B, D, Bool>;
+    pub fn equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self == x`.
     ///
@@ -28,10 +28,10 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.equal_elem(2).into_data().to_vec::<bool>(), [false, true, false]);
     /// ```
-    fn equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
+    pub fn equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
     /// [`equal_elem`](Tensor::equal_elem) by its other name.
-    fn equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = equal_elem;
+    pub fn equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = equal_elem;
 
     /// `self != other`; broadcasts. With NaN true. Defined as [`torch.ne`](https://docs.pytorch.org/docs/stable/generated/torch.ne.html).
     ///
@@ -43,7 +43,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.not_equal(b).into_data().to_vec::<bool>(), [true, false, true]);
     /// ```
-    fn not_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
+    pub fn not_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self != x`.
     ///
@@ -54,10 +54,10 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.not_equal_elem(2).into_data().to_vec::<bool>(), [true, false, true]);
     /// ```
-    fn not_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
+    pub fn not_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
     /// [`not_equal_elem`](Tensor::not_equal_elem) by its other name.
-    fn not_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = not_equal_elem;
+    pub fn not_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = not_equal_elem;
 }
 
 forward! {
@@ -73,7 +73,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.lower(b).into_data().to_vec::<bool>(), [true, false, false]);
     /// ```
-    fn lower(self, other: Self as any) -> Tensor<B, D, Bool>;
+    pub fn lower(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self < x`.
     ///
@@ -84,10 +84,10 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.lower_elem(2).into_data().to_vec::<bool>(), [true, false, false]);
     /// ```
-    fn lower_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
+    pub fn lower_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
     /// [`lower_elem`](Tensor::lower_elem) by its other name.
-    fn lower_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = lower_elem;
+    pub fn lower_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = lower_elem;
 
     /// `self <= other`; broadcasts. With NaN false. Defined as [`torch.le`](https://docs.pytorch.org/docs/stable/generated/torch.le.html).
     ///
@@ -99,7 +99,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.lower_equal(b).into_data().to_vec::<bool>(), [true, true, false]);
     /// ```
-    fn lower_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
+    pub fn lower_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self <= x`.
     ///
@@ -110,10 +110,10 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.lower_equal_elem(2).into_data().to_vec::<bool>(), [true, true, false]);
     /// ```
-    fn lower_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
+    pub fn lower_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
     /// [`lower_equal_elem`](Tensor::lower_equal_elem) by its other name.
-    fn lower_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = lower_equal_elem;
+    pub fn lower_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = lower_equal_elem;
 
     /// `self > other`; broadcasts. With NaN false. Defined as [`torch.gt`](https://docs.pytorch.org/docs/stable/generated/torch.gt.html).
     ///
@@ -125,7 +125,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.greater(b).into_data().to_vec::<bool>(), [false, false, true]);
     /// ```
-    fn greater(self, other: Self as any) -> Tensor<B, D, Bool>;
+    pub fn greater(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self > x`.
     ///
@@ -136,10 +136,10 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.greater_elem(2).into_data().to_vec::<bool>(), [false, false, true]);
     /// ```
-    fn greater_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
+    pub fn greater_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
     /// [`greater_elem`](Tensor::greater_elem) by its other name.
-    fn greater_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = greater_elem;
+    pub fn greater_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = greater_elem;
 
     /// `self >= other`; broadcasts. With NaN false. Defined as [`torch.ge`](https://docs.pytorch.org/docs/stable/generated/torch.ge.html).
     ///
@@ -151,7 +151,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.greater_equal(b).into_data().to_vec::<bool>(), [false, true, true]);
     /// ```
-    fn greater_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
+    pub fn greater_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self >= x`.
     ///
@@ -162,10 +162,10 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &device);
     /// assert_eq!(a.greater_equal_elem(2).into_data().to_vec::<bool>(), [false, true, true]);
     /// ```
-    fn greater_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
+    pub fn greater_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
     /// [`greater_equal_elem`](Tensor::greater_equal_elem) by its other name.
-    fn greater_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = greater_equal_elem;
+    pub fn greater_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = greater_equal_elem;
 
     /// True below zero, and for -0 and NaN with the sign bit. Defined as
     /// [`torch.signbit`](https://docs.pytorch.org/docs/stable/generated/torch.signbit.html).
@@ -177,7 +177,7 @@ forward! {
     /// let a = Tensor::<Flex, 1>::from_floats([-1.0, -0.0, 0.0], &device);
     /// assert_eq!(a.signbit().into_data().to_vec::<bool>(), [true, true, false]);
     /// ```
-    fn signbit(self) -> Tensor<B, D, Bool>;
+    pub fn signbit(self) -> Tensor<B, D, Bool>;
 }
 
 forward! {
@@ -192,7 +192,7 @@ forward! {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_nan().into_data().to_vec::<bool>(), [false, true, false, false]);
     /// ```
-    fn is_nan(self) -> Tensor<B, D, Bool>;
+    pub fn is_nan(self) -> Tensor<B, D, Bool>;
 
     /// True where infinite. Defined as [`torch.isinf`](https://docs.pytorch.org/docs/stable/generated/torch.isinf.html).
     ///
@@ -203,7 +203,7 @@ forward! {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_inf().into_data().to_vec::<bool>(), [false, false, true, true]);
     /// ```
-    fn is_inf(self) -> Tensor<B, D, Bool>;
+    pub fn is_inf(self) -> Tensor<B, D, Bool>;
 
     /// True where +∞. Defined as [`torch.isposinf`](https://docs.pytorch.org/docs/stable/generated/torch.isposinf.html).
     ///
@@ -214,7 +214,7 @@ forward! {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_pos_inf().into_data().to_vec::<bool>(), [false, false, true, false]);
     /// ```
-    fn is_pos_inf(self) -> Tensor<B, D, Bool>;
+    pub fn is_pos_inf(self) -> Tensor<B, D, Bool>;
 
     /// True where -∞. Defined as [`torch.isneginf`](https://docs.pytorch.org/docs/stable/generated/torch.isneginf.html).
     ///
@@ -225,7 +225,7 @@ forward! {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_neg_inf().into_data().to_vec::<bool>(), [false, false, false, true]);
     /// ```
-    fn is_neg_inf(self) -> Tensor<B, D, Bool>;
+    pub fn is_neg_inf(self) -> Tensor<B, D, Bool>;
 
     /// True where neither NaN nor infinite. Defined as [`torch.isfinite`](https://docs.pytorch.org/docs/stable/generated/torch.isfinite.html).
     ///
@@ -236,7 +236,7 @@ forward! {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_finite().into_data().to_vec::<bool>(), [true, false, false, false]);
     /// ```
-    fn is_finite(self) -> Tensor<B, D, Bool>;
+    pub fn is_finite(self) -> Tensor<B, D, Bool>;
 
     /// Whether any element is NaN, of shape `[1]`. It does not wait for the device.
     ///
@@ -247,7 +247,7 @@ forward! {
     /// let a = Tensor::<Flex, 2>::from_floats([[1.0, f32::NAN]], &device);
     /// assert_eq!(a.contains_nan().into_data().to_vec::<bool>(), [true]);
     /// ```
-    fn contains_nan(self) -> Tensor<B, 1, Bool>;
+    pub fn contains_nan(self) -> Tensor<B, 1, Bool>;
 
     /// True where `|self - other| <= absolute + relative * |other|`, both are the same infinity, or both are NaN; broadcasts.
     /// Defaults: relative 1e-5, absolute 1e-8. Defined as [`torch.isclose`](https://docs.pytorch.org/docs/stable/generated/torch.isclose.html) with `equal_nan=True`.
@@ -260,7 +260,7 @@ forward! {
     /// let b = Tensor::from_floats([1.000001, 2.1], &device);
     /// assert_eq!(a.is_close(b, None, None).into_data().to_vec::<bool>(), [true, false]);
     /// ```
-    fn is_close(self, other: Self as any, relative: Option<f64>, absolute: Option<f64>) -> Tensor<B, D, Bool>;
+    pub fn is_close(self, other: Self as any, relative: Option<f64>, absolute: Option<f64>) -> Tensor<B, D, Bool>;
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {
@@ -296,17 +296,17 @@ forward! {
     /// assert_eq!(a.clone().logical_xor(b).into_data().to_vec::<bool>(), [true, true, false]);
     /// assert_eq!(a.logical_not().into_data().to_vec::<bool>(), [true, false, false]);
     /// ```
-    fn logical_and(self, other: Self as any) -> Tensor<B, D, Bool>;
+    pub fn logical_and(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// True where either is not zero (true); broadcasts. Defined as
     /// [`torch.logical_or`](https://docs.pytorch.org/docs/stable/generated/torch.logical_or.html).
-    fn logical_or(self, other: Self as any) -> Tensor<B, D, Bool>;
+    pub fn logical_or(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// True where exactly one is not zero (true); broadcasts. Defined as
     /// [`torch.logical_xor`](https://docs.pytorch.org/docs/stable/generated/torch.logical_xor.html).
-    fn logical_xor(self, other: Self as any) -> Tensor<B, D, Bool>;
+    pub fn logical_xor(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// True where zero (false). Defined as
     /// [`torch.logical_not`](https://docs.pytorch.org/docs/stable/generated/torch.logical_not.html).
-    fn logical_not(self) -> Tensor<B, D, Bool>;
+    pub fn logical_not(self) -> Tensor<B, D, Bool>;
 }

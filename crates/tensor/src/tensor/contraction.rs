@@ -73,5 +73,5 @@ forward! {
     /// ```
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.dot.html>
-    fn dot(self, other: Self as any) -> Self;
+    pub fn dot(self, other: Self as any) -> Self;
 }

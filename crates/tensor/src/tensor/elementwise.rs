@@ -33,22 +33,22 @@ forward! {
     /// `u8` wraps: cast them first.
     ///
     #[doc = about!("[`torch.neg`](https://docs.pytorch.org/docs/stable/generated/torch.neg.html)", "neg()", "[1.5, -2.0]", "[-1.5, 2.0]")]
-    fn neg(self) -> Self;
+    pub fn neg(self) -> Self;
 
     /// The absolute value. That of the most negative integer wraps to itself.
     ///
     #[doc = about!("[`torch.abs`](https://docs.pytorch.org/docs/stable/generated/torch.abs.html)", "abs()", "[1.5, -2.0]", "[1.5, 2.0]")]
-    fn abs(self) -> Self;
+    pub fn abs(self) -> Self;
 
     /// -1, 0 or 1. NaN stays NaN, and a zero keeps its sign.
     ///
     #[doc = about!("[`torch.sign`](https://docs.pytorch.org/docs/stable/generated/torch.sign.html)", "sign()", "[1.5, -2.0, 0.0]", "[1.0, -1.0, 0.0]")]
-    fn sign(self) -> Self;
+    pub fn sign(self) -> Self;
 
     /// `x * x`.
     ///
     #[doc = about!("[`torch.square`](https://docs.pytorch.org/docs/stable/generated/torch.square.html)", "square()", "[1.5, -2.0]", "[2.25, 4.0]")]
-    fn square(self) -> Self;
+    pub fn square(self) -> Self;
 }
 
 macro_rules! float_functions {
@@ -136,7 +136,7 @@ forward! {
     /// ten.
     ///
     #[doc = about!("[`torch.round`](https://docs.pytorch.org/docs/stable/generated/torch.round.html)", "round_decimals(1)", "[1.26, -0.54]", "[1.3, -0.5]")]
-    fn round_decimals(self, decimals: i32) -> Self;
+    pub fn round_decimals(self, decimals: i32) -> Self;
 
     /// Other numbers for NaN and the infinities. Without `positive` and `negative` the infinities become the greatest and
     /// least numbers of the dtype. Defined as
@@ -150,5 +150,5 @@ forward! {
     /// let y = x.nan_to_num(0.0, Some(9.0), None);
     /// assert_eq!(y.into_data().to_vec::<f32>(), [0.0, 9.0, 1.0]);
     /// ```
-    fn nan_to_num(self, nan: f64, positive: Option<f64>, negative: Option<f64>) -> Self;
+    pub fn nan_to_num(self, nan: f64, positive: Option<f64>, negative: Option<f64>) -> Self;
 }

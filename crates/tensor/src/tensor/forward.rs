@@ -12,7 +12,7 @@ macro_rules! forward {
         impl[$($generics:tt)*] $target:ty;
         $(
             $(#[$doc:meta])*
-            fn $name:ident $(<$(const $rank:ident: usize),+>)? (
+            pub fn $name:ident $(<$(const $rank:ident: usize),+>)? (
                 self $(, $arg:ident: $ty:ty $(as $any:ident)?)* $(,)?
             ) -> $out:ty $(= $other:ident)?;
         )*

@@ -50,7 +50,7 @@ forward! {
     /// ```
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grid_sample.html>
-    fn grid_sample_2d(self, grid: Tensor<B, 4> as any, options: GridSampleOptions) -> Self;
+    pub fn grid_sample_2d(self, grid: Tensor<B, 4> as any, options: GridSampleOptions) -> Self;
 }
 
 forward! {
@@ -74,5 +74,5 @@ forward! {
     /// ```
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grid_sample.html>
-    fn grid_sample_3d(self, grid: Tensor<B, 5> as any, options: GridSampleOptions) -> Self;
+    pub fn grid_sample_3d(self, grid: Tensor<B, 5> as any, options: GridSampleOptions) -> Self;
 }

@@ -27,7 +27,7 @@ forward! {
     /// let i = Tensor::<Flex, 1, Int>::from_ints([2, 0], &device);
     /// assert_eq!(x.select(0, i).into_data().to_vec::<f32>(), [3.0, 1.0]);
     /// ```
-    fn select(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int> as any) -> Self;
+    pub fn select(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int> as any) -> Self;
 
     /// Replaces an axis by the axes of the indices: with `[vocabulary, dim]` and indices `[batch, length]`,
     /// axis 0 gives `[batch, length, dim]`. An index out of range, also a negative one, is an error of the
@@ -47,7 +47,7 @@ forward! {
     ///
     /// # Panics
     /// When `D3` is not `D - 1 + D2`.
-    fn take<const D2: usize, const D3: usize>(
+    pub fn take<const D2: usize, const D3: usize>(
         self,
         axis: impl Into<Axis>,
         indices: Tensor<B, D2, Int> as any,
@@ -71,7 +71,7 @@ forward! {
     ///
     /// # Panics
     /// When the indices are longer than the tensor in another axis.
-    fn gather(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any) -> Self;
+    pub fn gather(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any) -> Self;
 
     /// As [`gather`](Tensor::gather), where tensor and indices broadcast outside the axis. With
     /// [`argsort`](Tensor::argsort) it sorts. An index out of range, also a negative one, is an error of the
@@ -91,7 +91,7 @@ forward! {
     ///
     /// # Panics
     /// When they do not broadcast.
-    fn take_along_dim(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any) -> Self;
+    pub fn take_along_dim(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any) -> Self;
 
     /// The elements, or slices, at places of several coordinates: the last axis of `places`, `[.., depth]`, has
     /// an index for each of the first `depth` axes. The result is `[.., rest..]`. An index out of range, also a
@@ -111,7 +111,7 @@ forward! {
     ///
     /// # Panics
     /// When there are more coordinates than axes, or `D3` is not `D2 - 1 + D - depth`.
-    fn gather_nd<const D2: usize, const D3: usize>(
+    pub fn gather_nd<const D2: usize, const D3: usize>(
         self,
         places: Tensor<B, D2, Int> as any,
     ) -> Tensor<B, D3, K>;

@@ -20,7 +20,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.sort(0).into_data().to_vec::<f32>(), [1.0, 2.0, 3.0]);
     /// ```
-    fn sort(self, axis: impl Into<Axis>) -> Self;
+    pub fn sort(self, axis: impl Into<Axis>) -> Self;
 
     /// Elements in descending order along an axis. NaN comes first.
     ///
@@ -34,7 +34,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.sort_descending(0).into_data().to_vec::<f32>(), [3.0, 2.0, 1.0]);
     /// ```
-    fn sort_descending(self, axis: impl Into<Axis>) -> Self;
+    pub fn sort_descending(self, axis: impl Into<Axis>) -> Self;
 
     /// Elements in ascending order along an axis, and where each was. Equal elements keep their order.
     ///
@@ -49,7 +49,7 @@ forward! {
     /// let (values, indices) = x.sort_with_indices(0);
     /// assert_eq!(indices.into_data().to_vec::<i32>(), [1, 2, 0]);
     /// ```
-    fn sort_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
+    pub fn sort_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Elements in descending order along an axis, and where each was. Equal elements keep their order.
     ///
@@ -64,7 +64,7 @@ forward! {
     /// let (values, indices) = x.sort_descending_with_indices(0);
     /// assert_eq!(indices.into_data().to_vec::<i32>(), [0, 2, 1]);
     /// ```
-    fn sort_descending_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
+    pub fn sort_descending_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Elements in ascending order along the first axis.
     ///
@@ -78,7 +78,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[3.0, 1.0], [2.0, 4.0]], &device);
     /// assert_eq!(x.msort().into_data().to_vec::<f32>(), [2.0, 1.0, 3.0, 4.0]);
     /// ```
-    fn msort(self) -> Self;
+    pub fn msort(self) -> Self;
 
     /// The indices that sort an axis in ascending order. Equal elements keep their order.
     ///
@@ -92,7 +92,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.argsort(0).into_data().to_vec::<i32>(), [1, 2, 0]);
     /// ```
-    fn argsort(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
+    pub fn argsort(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
     /// The indices that sort an axis in descending order. Equal elements keep their order.
     ///
@@ -106,7 +106,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.argsort_descending(0).into_data().to_vec::<i32>(), [0, 2, 1]);
     /// ```
-    fn argsort_descending(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
+    pub fn argsort_descending(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
     /// The `k` greatest elements along an axis, in descending order.
     ///
@@ -123,7 +123,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis has fewer than `k` elements.
-    fn topk(self, k: usize, axis: impl Into<Axis>) -> Self;
+    pub fn topk(self, k: usize, axis: impl Into<Axis>) -> Self;
 
     /// The `k` greatest elements along an axis, in descending order, and where each was; of equal ones the
     /// first.
@@ -142,7 +142,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis has fewer than `k` elements.
-    fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
+    pub fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Where the `k` greatest elements along an axis are, in descending order of the elements.
     ///
@@ -159,7 +159,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis has fewer than `k` elements.
-    fn argtopk(self, k: usize, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
+    pub fn argtopk(self, k: usize, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
     /// The `k` least elements along an axis, in ascending order.
     ///
@@ -176,7 +176,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis has fewer than `k` elements.
-    fn topk_smallest(self, k: usize, axis: impl Into<Axis>) -> Self;
+    pub fn topk_smallest(self, k: usize, axis: impl Into<Axis>) -> Self;
 
     /// The `k` least elements along an axis, in ascending order, and where each was; of equal ones the first.
     ///
@@ -194,5 +194,5 @@ forward! {
     ///
     /// # Panics
     /// When the axis has fewer than `k` elements.
-    fn topk_smallest_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
+    pub fn topk_smallest_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 }

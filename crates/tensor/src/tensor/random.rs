@@ -109,7 +109,7 @@ forward! {
     /// let p = Tensor::<Flex, 1>::from_floats([0.0, 1.0], &device);
     /// assert_eq!(p.bernoulli(None).into_data().to_vec::<f32>(), [0.0, 1.0]);
     /// ```
-    fn bernoulli(self, key: impl Into<Option<Key>>) -> Self;
+    pub fn bernoulli(self, key: impl Into<Option<Key>>) -> Self;
 
     /// Poisson numbers whose rates are the elements; NaN for negative rates. See [`Distribution::Poisson`]. Defined as
     /// [`torch.poisson`](https://docs.pytorch.org/docs/stable/generated/torch.poisson.html).
@@ -122,7 +122,7 @@ forward! {
     /// let counts = rates.poisson(Key::new(1)).into_data().to_vec::<f32>();
     /// assert!(counts[0] == 0.0 && (50.0..150.0).contains(&counts[1]));
     /// ```
-    fn poisson(self, key: impl Into<Option<Key>>) -> Self;
+    pub fn poisson(self, key: impl Into<Option<Key>>) -> Self;
 
     /// Gamma numbers of scale 1 whose shapes are the elements; NaN where they are not positive. See
     /// [`Distribution::Gamma`]. Defined as NumPy's
@@ -135,7 +135,7 @@ forward! {
     /// let shapes = Tensor::<Flex, 1>::from_floats([0.5, 20.0], &device);
     /// assert!(shapes.standard_gamma(Key::new(1)).into_data().to_vec::<f32>().iter().all(|x| *x > 0.0));
     /// ```
-    fn standard_gamma(self, key: impl Into<Option<Key>>) -> Self;
+    pub fn standard_gamma(self, key: impl Into<Option<Key>>) -> Self;
 
     /// Shares that sum to 1 along the last axis, drawn with the elements as concentrations. Defined as NumPy's
     /// [`dirichlet`](https://numpy.org/doc/stable/reference/random/generated/numpy.random.Generator.dirichlet.html).
@@ -151,7 +151,7 @@ forward! {
     ///
     /// # Panics
     /// Without axes.
-    fn dirichlet(self, key: impl Into<Option<Key>>) -> Self;
+    pub fn dirichlet(self, key: impl Into<Option<Key>>) -> Self;
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {

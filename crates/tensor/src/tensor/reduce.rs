@@ -23,7 +23,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.sum().into_data().to_vec::<f32>(), [10.0]);
     /// ```
-    fn sum(self) -> Tensor<B, 1, K>;
+    pub fn sum(self) -> Tensor<B, 1, K>;
 
     /// The sum along an axis, which stays with length 1.
     ///
@@ -37,7 +37,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.sum_dim(-1).into_data().to_vec::<f32>(), [3.0, 7.0]);
     /// ```
-    fn sum_dim(self, axis: impl Into<Axis>) -> Self;
+    pub fn sum_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The sum along axes, which stay with length 1; along none, the tensor itself.
     ///
@@ -51,7 +51,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.sum_dims([0, 1]).dims(), [1, 1]);
     /// ```
-    fn sum_dims(self, axes: impl Into<AxisList>) -> Self;
+    pub fn sum_dims(self, axes: impl Into<AxisList>) -> Self;
 
     /// The sum along axes, which go.
     ///
@@ -68,7 +68,7 @@ forward! {
     ///
     /// # Panics
     /// When `D2` is not the number of other axes.
-    fn sum_dims_squeeze<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K>;
+    pub fn sum_dims_squeeze<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K>;
 
     /// The product of all elements, of shape `[1]`; of none, 1. Integers wrap. Its gradient does not divide, so
     /// zeros are no trouble.
@@ -83,7 +83,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.prod().into_data().to_vec::<f32>(), [24.0]);
     /// ```
-    fn prod(self) -> Tensor<B, 1, K>;
+    pub fn prod(self) -> Tensor<B, 1, K>;
 
     /// The product along an axis, which stays with length 1.
     ///
@@ -97,7 +97,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.prod_dim(0).into_data().to_vec::<f32>(), [3.0, 8.0]);
     /// ```
-    fn prod_dim(self, axis: impl Into<Axis>) -> Self;
+    pub fn prod_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The product along axes, which stay with length 1.
     ///
@@ -111,7 +111,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.prod_dims([0, 1]).into_data().to_vec::<f32>(), [24.0]);
     /// ```
-    fn prod_dims(self, axes: impl Into<AxisList>) -> Self;
+    pub fn prod_dims(self, axes: impl Into<AxisList>) -> Self;
 
     /// The mean of all elements, of shape `[1]`; of none, NaN. Integers truncate (0 of none).
     ///
@@ -125,7 +125,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.mean().into_data().to_vec::<f32>(), [2.5]);
     /// ```
-    fn mean(self) -> Tensor<B, 1, K>;
+    pub fn mean(self) -> Tensor<B, 1, K>;
 
     /// The mean along an axis, which stays with length 1. Integers truncate.
     ///
@@ -139,7 +139,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.mean_dim(0).into_data().to_vec::<f32>(), [2.0, 3.0]);
     /// ```
-    fn mean_dim(self, axis: impl Into<Axis>) -> Self;
+    pub fn mean_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The mean along axes, which stay with length 1. Integers truncate.
     ///
@@ -153,7 +153,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.mean_dims([0, 1]).into_data().to_vec::<f32>(), [2.5]);
     /// ```
-    fn mean_dims(self, axes: impl Into<AxisList>) -> Self;
+    pub fn mean_dims(self, axes: impl Into<AxisList>) -> Self;
 }
 
 forward! {
@@ -171,7 +171,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, 2.0], &device);
     /// assert_eq!(x.nansum().into_data().to_vec::<f32>(), [3.0]);
     /// ```
-    fn nansum(self) -> Tensor<B, 1>;
+    pub fn nansum(self) -> Tensor<B, 1>;
 
     /// The sum of the elements that are not NaN along an axis, which stays with length 1.
     ///
@@ -185,7 +185,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, f32::NAN], [2.0, 3.0]], &device);
     /// assert_eq!(x.nansum_dim(1).into_data().to_vec::<f32>(), [1.0, 5.0]);
     /// ```
-    fn nansum_dim(self, axis: impl Into<Axis>) -> Self;
+    pub fn nansum_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The mean of all elements that are not NaN, of shape `[1]`; of none, NaN.
     ///
@@ -199,7 +199,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, 2.0], &device);
     /// assert_eq!(x.nanmean().into_data().to_vec::<f32>(), [1.5]);
     /// ```
-    fn nanmean(self) -> Tensor<B, 1>;
+    pub fn nanmean(self) -> Tensor<B, 1>;
 
     /// The mean of the elements that are not NaN along an axis, which stays with length 1; of none, NaN.
     ///
@@ -213,7 +213,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, f32::NAN], [2.0, 4.0]], &device);
     /// assert_eq!(x.nanmean_dim(1).into_data().to_vec::<f32>(), [1.0, 3.0]);
     /// ```
-    fn nanmean_dim(self, axis: impl Into<Axis>) -> Self;
+    pub fn nanmean_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// `ln(Σ eˣ)` along an axis, which stays with length 1. The greatest element is subtracted first, so that
     /// nothing overflows; of none, or of -inf only, -inf, with gradients of 0.
@@ -228,7 +228,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1000.0, 1000.0]], &device);
     /// assert_eq!(x.logsumexp(1).into_data().to_vec::<f32>(), [1000.0 + 2f32.ln()]);
     /// ```
-    fn logsumexp(self, axis: impl Into<Axis>) -> Self;
+    pub fn logsumexp(self, axis: impl Into<Axis>) -> Self;
 
     /// `ln(Σ eˣ)` along axes, which stay with length 1. See [`logsumexp`](Tensor::logsumexp).
     ///
@@ -242,7 +242,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::zeros([2, 3], &device);
     /// assert_eq!(x.logsumexp_dims([0, 1]).into_data().to_vec::<f32>(), [6f32.ln()]);
     /// ```
-    fn logsumexp_dims(self, axes: impl Into<AxisList>) -> Self;
+    pub fn logsumexp_dims(self, axes: impl Into<AxisList>) -> Self;
 }
 
 forward! {
@@ -260,7 +260,7 @@ forward! {
     /// let x = Tensor::<Flex, 1, Bool>::from_bools([true, false], &device);
     /// assert_eq!(x.all().into_data().to_vec::<bool>(), [false]);
     /// ```
-    fn all(self) -> Tensor<B, 1, Bool>;
+    pub fn all(self) -> Tensor<B, 1, Bool>;
 
     /// Whether all elements along an axis are true, or not zero; the axis stays with length 1.
     ///
@@ -274,7 +274,7 @@ forward! {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[1, 2], [0, 3]], &device);
     /// assert_eq!(x.all_dim(1).into_data().to_vec::<bool>(), [true, false]);
     /// ```
-    fn all_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Bool>;
+    pub fn all_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Bool>;
 
     /// Whether all elements along axes are true, or not zero; the axes stay with length 1.
     ///
@@ -288,7 +288,7 @@ forward! {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[1, 2], [0, 3]], &device);
     /// assert_eq!(x.all_dims([0, 1]).into_data().to_vec::<bool>(), [false]);
     /// ```
-    fn all_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool>;
+    pub fn all_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool>;
 
     /// Whether any element is true, or not zero, of shape `[1]`; of none, false. NaN is not zero.
     ///
@@ -302,7 +302,7 @@ forward! {
     /// let x = Tensor::<Flex, 1, Bool>::from_bools([true, false], &device);
     /// assert_eq!(x.any().into_data().to_vec::<bool>(), [true]);
     /// ```
-    fn any(self) -> Tensor<B, 1, Bool>;
+    pub fn any(self) -> Tensor<B, 1, Bool>;
 
     /// Whether any element along an axis is true, or not zero; the axis stays with length 1.
     ///
@@ -316,7 +316,7 @@ forward! {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 2], [0, 0]], &device);
     /// assert_eq!(x.any_dim(1).into_data().to_vec::<bool>(), [true, false]);
     /// ```
-    fn any_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Bool>;
+    pub fn any_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Bool>;
 
     /// Whether any element along axes is true, or not zero; the axes stay with length 1.
     ///
@@ -330,7 +330,7 @@ forward! {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 2], [0, 0]], &device);
     /// assert_eq!(x.any_dims([0, 1]).into_data().to_vec::<bool>(), [true]);
     /// ```
-    fn any_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool>;
+    pub fn any_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool>;
 
     /// How many elements are true, or not zero, of shape `[1]`. NaN is not zero.
     ///
@@ -344,7 +344,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [3.0, 0.0]], &device);
     /// assert_eq!(x.count_nonzero().into_data().to_vec::<i32>(), [2]);
     /// ```
-    fn count_nonzero(self) -> Tensor<B, 1, Int>;
+    pub fn count_nonzero(self) -> Tensor<B, 1, Int>;
 
     /// How many elements along an axis are true, or not zero; the axis stays with length 1.
     ///
@@ -358,5 +358,5 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.count_nonzero_dim(1).into_data().to_vec::<i32>(), [1, 2]);
     /// ```
-    fn count_nonzero_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
+    pub fn count_nonzero_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 }

@@ -184,7 +184,7 @@ forward! {
     ///
     /// # Panics
     /// When `D2` is not `D + 1`.
-    fn one_hot<const D2: usize>(self, classes: usize) -> Tensor<B, D2, K>;
+    pub fn one_hot<const D2: usize>(self, classes: usize) -> Tensor<B, D2, K>;
 
     /// Each number as a new axis `axis` with `on` at its place and `off` elsewhere. A number out of
     /// `0..classes` gives `off` everywhere.
@@ -202,7 +202,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is out of range, or `D2` is not `D + 1`.
-    fn one_hot_fill<const D2: usize>(
+    pub fn one_hot_fill<const D2: usize>(
         self,
         classes: usize,
         on: impl Number,

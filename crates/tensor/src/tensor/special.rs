@@ -121,7 +121,7 @@ forward! {
     /// let y = Tensor::from_floats([0.6321206, 0.3527681], &device);
     /// assert!(a.gammainc(x).all_close(y, None, Some(1e-6)));
     /// ```
-    fn gammainc(self, x: Self as any) -> Self;
+    pub fn gammainc(self, x: Self as any) -> Self;
 
     /// The regularised upper incomplete gamma function `Q(self, x) = 1 - P(self, x)`, without cancellation. See
     /// [`gammainc`](Tensor::gammainc). Defined as
@@ -136,7 +136,7 @@ forward! {
     /// let y = Tensor::from_floats([0.3678794, 0.6472319], &device);
     /// assert!(a.gammaincc(x).all_close(y, None, Some(1e-6)));
     /// ```
-    fn gammaincc(self, x: Self as any) -> Self;
+    pub fn gammaincc(self, x: Self as any) -> Self;
 
     /// The zeta function of Hurwitz, `Σ 1 / (q + k)^self` over all `k >= 0`: ∞ at 1, NaN below; ∞ where `q` is 0 or a
     /// negative integer, NaN for other negative `q`, where SciPy and PyTorch sum for whole orders. An order of ∞ gives the
@@ -152,7 +152,7 @@ forward! {
     /// let y = Tensor::from_floats([1.6449341, 0.11810203], &device);
     /// assert!(s.zeta(q).all_close(y, None, Some(1e-6)));
     /// ```
-    fn zeta(self, q: Self as any) -> Self;
+    pub fn zeta(self, q: Self as any) -> Self;
 
     /// The derivative of that order of [`digamma`](Tensor::digamma); order 0 is `digamma` itself, order 1 the trigamma
     /// function. From order 1 on it is 0 at ∞, where PyTorch gives NaN from order 2 on. Defined as
@@ -166,5 +166,5 @@ forward! {
     /// let y = Tensor::from_floats([1.6449341, 0.6449341], &device);
     /// assert!(x.polygamma(1).all_close(y, None, Some(1e-6)));
     /// ```
-    fn polygamma(self, order: u32) -> Self;
+    pub fn polygamma(self, order: u32) -> Self;
 }

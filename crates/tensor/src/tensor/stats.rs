@@ -21,7 +21,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0], [2.0, 6.0]], &device);
     /// assert_eq!(x.cov(1, 1.0).into_data().to_vec::<f32>(), [2.0, 4.0, 4.0, 8.0]);
     /// ```
-    fn cov(self, axis: impl Into<Axis>, correction: f64) -> Self;
+    pub fn cov(self, axis: impl Into<Axis>, correction: f64) -> Self;
 
     /// Pearson's correlation coefficients of variables whose observations lie along `axis`, `[variables,
     /// variables]`, cut to -1 and 1. NaN where a variable does not vary.
@@ -36,7 +36,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0], [6.0, 2.0]], &device);
     /// assert_eq!(x.corrcoef(1).into_data().to_vec::<f32>(), [1.0, -1.0, -1.0, 1.0]);
     /// ```
-    fn corrcoef(self, axis: impl Into<Axis>) -> Self;
+    pub fn corrcoef(self, axis: impl Into<Axis>) -> Self;
 
     /// The distances between the rows of a matrix, each pair once: those of row 0 and 1, 0 and 2, and so on,
     /// `[n (n - 1) / 2]`. See [`cdist`](Tensor::cdist).
@@ -54,7 +54,7 @@ forward! {
     ///
     /// # Panics
     /// When `p` is negative or NaN.
-    fn pdist(self, p: f64) -> Tensor<B, 1>;
+    pub fn pdist(self, p: f64) -> Tensor<B, 1>;
 }
 
 forward! {
@@ -82,7 +82,7 @@ forward! {
     ///
     /// # Panics
     /// When the rows differ in length, or `p` is negative or NaN.
-    fn cdist(self, other: Self as any, p: f64) -> Self;
+    pub fn cdist(self, other: Self as any, p: f64) -> Self;
 
     /// As [`cdist`](Tensor::cdist), with a choice of how Euclidean distances are computed: PyTorch's `compute_mode`.
     ///
@@ -97,7 +97,7 @@ forward! {
     ///
     /// # Panics
     /// As [`cdist`](Tensor::cdist).
-    fn cdist_with_mode(self, other: Self as any, p: f64, mode: CdistMode) -> Self;
+    pub fn cdist_with_mode(self, other: Self as any, p: f64, mode: CdistMode) -> Self;
 
     /// How many elements lie in each of `bins` equally wide bins over a range, `[bins]`; by default over all
     /// elements. To a bin belongs its lower edge, to the last both; what lies outside, and NaN, is not counted,
@@ -116,7 +116,7 @@ forward! {
     ///
     /// # Panics
     /// When there are no bins, or the range is none.
-    fn histc(self, bins: usize, range: Option<(f64, f64)>) -> Tensor<B, 1>;
+    pub fn histc(self, bins: usize, range: Option<(f64, f64)>) -> Tensor<B, 1>;
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D> {

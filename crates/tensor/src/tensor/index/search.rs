@@ -27,7 +27,7 @@ forward! {
     ///
     /// # Panics
     /// When the other axes differ.
-    fn searchsorted(self, values: Self as any, right: bool) -> Tensor<B, D, Int>;
+    pub fn searchsorted(self, values: Self as any, right: bool) -> Tensor<B, D, Int>;
 
     /// The bucket of each element between boundaries in ascending order: `boundaries[i - 1] < x <=
     /// boundaries[i]` for bucket `i`, or with `right` `boundaries[i - 1] <= x < boundaries[i]`.
@@ -43,7 +43,7 @@ forward! {
     /// let b = Tensor::<Flex, 1>::from_floats([1.0, 3.0, 5.0], &device);
     /// assert_eq!(x.bucketize(b, false).into_data().to_vec::<i32>(), [1, 3]);
     /// ```
-    fn bucketize(self, boundaries: Tensor<B, 1, K> as any, right: bool) -> Tensor<B, D, Int>;
+    pub fn bucketize(self, boundaries: Tensor<B, 1, K> as any, right: bool) -> Tensor<B, D, Int>;
 
     /// Whether each element is among others. NaN is not.
     ///
@@ -58,7 +58,7 @@ forward! {
     /// let y = Tensor::<Flex, 1, Int>::from_ints([3, 1], &device);
     /// assert_eq!(x.isin(y).into_data().to_vec::<bool>(), [true, false, true]);
     /// ```
-    fn isin<const D2: usize>(self, others: Tensor<B, D2, K> as any) -> Tensor<B, D, Bool>;
+    pub fn isin<const D2: usize>(self, others: Tensor<B, D2, K> as any) -> Tensor<B, D, Bool>;
 
     /// The distinct elements in ascending order, `[count]`. Each NaN is distinct. Waits for the device: the
     /// shape depends on the data. The gradient goes to the first of equal elements.
@@ -73,7 +73,7 @@ forward! {
     /// let x = Tensor::<Flex, 1, Int>::from_ints([3, 1, 3], &device);
     /// assert_eq!(x.unique().into_data().to_vec::<i32>(), [1, 3]);
     /// ```
-    fn unique(self) -> Tensor<B, 1, K>;
+    pub fn unique(self) -> Tensor<B, 1, K>;
 
     /// The distinct elements in ascending order, the place of each element among them, and how often each
     /// occurs. Waits for the device: the shape depends on the data.
@@ -90,7 +90,7 @@ forward! {
     /// assert_eq!(unique.inverse.into_data().to_vec::<i32>(), [1, 0, 1]);
     /// assert_eq!(unique.counts.into_data().to_vec::<i32>(), [1, 2]);
     /// ```
-    fn unique_with_counts(self) -> Unique<B, 1, D, K>;
+    pub fn unique_with_counts(self) -> Unique<B, 1, D, K>;
 
     /// The distinct slices along an axis in lexicographic order, the place of each slice among them, and how
     /// often each occurs. Waits for the device: the shape depends on the data.
@@ -107,7 +107,7 @@ forward! {
     /// assert_eq!(unique.values.into_data().to_vec::<i32>(), [0, 2, 3, 1]);
     /// assert_eq!(unique.inverse.into_data().to_vec::<i32>(), [1, 0, 1]);
     /// ```
-    fn unique_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
+    pub fn unique_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
 
     /// The elements, in row-major order, without those that equal the one before; where each went, and how long
     /// each run is. Waits for the device: the shape depends on the data.
@@ -124,7 +124,7 @@ forward! {
     /// assert_eq!(unique.values.into_data().to_vec::<i32>(), [3, 1, 3]);
     /// assert_eq!(unique.counts.into_data().to_vec::<i32>(), [2, 1, 1]);
     /// ```
-    fn unique_consecutive(self) -> Unique<B, 1, D, K>;
+    pub fn unique_consecutive(self) -> Unique<B, 1, D, K>;
 
     /// The slices along an axis without those that equal the one before; where each went, and how long each run
     /// is. Waits for the device: the shape depends on the data.
@@ -139,7 +139,7 @@ forward! {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[3, 1], [3, 1], [0, 2]], &device);
     /// assert_eq!(x.unique_consecutive_dim(0).counts.into_data().to_vec::<i32>(), [2, 1]);
     /// ```
-    fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
+    pub fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
 }
 
 /// Distinct elements or slices: what [`Tensor::unique_with_counts`] and its relatives give.

@@ -25,7 +25,7 @@ forward! {
     ///
     /// # Panics
     /// When the values do not have the shape that `take` would give.
-    fn put<const D2: usize, const D3: usize>(
+    pub fn put<const D2: usize, const D3: usize>(
         self,
         axis: impl Into<Axis>,
         indices: Tensor<B, D2, Int> as any,
@@ -47,7 +47,7 @@ forward! {
     /// let i = Tensor::<Flex, 1, Int>::from_ints([0, 2], &device);
     /// assert_eq!(x.index_fill(0, i, 9).into_data().to_vec::<f32>(), [9.0, 2.0, 9.0]);
     /// ```
-    fn index_fill(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int> as any, x: impl Number) -> Self;
+    pub fn index_fill(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int> as any, x: impl Number) -> Self;
 
     /// The reverse of [`gather`](Tensor::gather): combines each value with what is at its index, `x[i, index[i,
     /// j]]` with `values[i, j]` for axis 1. With [`UpdateMode::Set`] the last of several values for one place
@@ -69,7 +69,7 @@ forward! {
     ///
     /// # Panics
     /// When the indices are longer than tensor or values.
-    fn scatter_mode(
+    pub fn scatter_mode(
         self,
         axis: impl Into<Axis>,
         indices: Tensor<B, D, Int> as any,
@@ -95,7 +95,7 @@ forward! {
     ///
     /// # Panics
     /// When the mask does not broadcast to the tensor.
-    fn masked_scatter(self, mask: Tensor<B, D, Bool> as any, source: Self as any) -> Self;
+    pub fn masked_scatter(self, mask: Tensor<B, D, Bool> as any, source: Self as any) -> Self;
 
     /// The reverse of [`gather_nd`](Tensor::gather_nd): combines elements, or slices, with what is at places of
     /// several coordinates. An index out of range, also a negative one, is an error of the result.
@@ -115,7 +115,7 @@ forward! {
     ///
     /// # Panics
     /// When the values do not have the shape that `gather_nd` would give.
-    fn scatter_nd<const D2: usize, const D3: usize>(
+    pub fn scatter_nd<const D2: usize, const D3: usize>(
         self,
         places: Tensor<B, D2, Int> as any,
         values: Tensor<B, D3, K> as any,
@@ -145,7 +145,7 @@ forward! {
     ///
     /// # Panics
     /// When the indices are longer than tensor or values.
-    fn scatter(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any, values: Self as any) -> Self;
+    pub fn scatter(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any, values: Self as any) -> Self;
 
     /// Combines the values that go to one place, and, if `include_self`, what was there. Places that no index
     /// names keep their element. Equal least or greatest elements share the gradient; without `include_self` PyTorch
@@ -167,7 +167,7 @@ forward! {
     ///
     /// # Panics
     /// When the indices are longer than tensor or values.
-    fn scatter_reduce(
+    pub fn scatter_reduce(
         self,
         axis: impl Into<Axis>,
         indices: Tensor<B, D, Int> as any,
@@ -195,7 +195,7 @@ forward! {
     ///
     /// # Panics
     /// When the source has another shape.
-    fn index_reduce(
+    pub fn index_reduce(
         self,
         axis: impl Into<Axis>,
         indices: Tensor<B, 1, Int> as any,
@@ -222,7 +222,7 @@ forward! {
     ///
     /// # Panics
     /// When the values do not have the shape that `select` would give.
-    fn select_assign(
+    pub fn select_assign(
         self,
         axis: impl Into<Axis>,
         indices: Tensor<B, 1, Int> as any,

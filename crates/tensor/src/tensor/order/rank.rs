@@ -24,7 +24,7 @@ forward! {
     ///
     /// # Panics
     /// When `k` is 0 or greater than the length of the axis.
-    fn kthvalue(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
+    pub fn kthvalue(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// The median along an axis, which stays with length 1: the lower of the two in the middle where their
     /// number is even. NaN if there is one.
@@ -42,7 +42,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is empty.
-    fn median(self, axis: impl Into<Axis>) -> Self;
+    pub fn median(self, axis: impl Into<Axis>) -> Self;
 
     /// The [`median`](Tensor::median) along an axis, and where it is. The gradient goes there.
     ///
@@ -60,7 +60,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is empty.
-    fn median_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
+    pub fn median_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// The median of the elements that are not NaN along an axis, which stays with length 1; NaN if there is no
     /// other.
@@ -78,7 +78,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is empty.
-    fn nanmedian(self, axis: impl Into<Axis>) -> Self;
+    pub fn nanmedian(self, axis: impl Into<Axis>) -> Self;
 
     /// The median of the elements that are not NaN along an axis, and where it is.
     ///
@@ -96,7 +96,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is empty.
-    fn nanmedian_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
+    pub fn nanmedian_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// The most frequent element along an axis, the least of those as frequent, and where it is last; the axis
     /// stays with length 1. Each NaN is a value of its own.
@@ -116,7 +116,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is empty.
-    fn mode(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
+    pub fn mode(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 }
 
 forward! {
@@ -138,7 +138,7 @@ forward! {
     ///
     /// # Panics
     /// When a quantile is not between 0 and 1, or the axis is empty.
-    fn quantile(self, q: &[f64], axis: impl Into<Axis>, interpolation: Interpolation) -> Self;
+    pub fn quantile(self, q: &[f64], axis: impl Into<Axis>, interpolation: Interpolation) -> Self;
 
     /// As [`quantile`](Tensor::quantile), of the elements that are not NaN; NaN if there are none.
     ///
@@ -155,5 +155,5 @@ forward! {
     ///
     /// # Panics
     /// When a quantile is not between 0 and 1, or the axis is empty.
-    fn nanquantile(self, q: &[f64], axis: impl Into<Axis>, interpolation: Interpolation) -> Self;
+    pub fn nanquantile(self, q: &[f64], axis: impl Into<Axis>, interpolation: Interpolation) -> Self;
 }

@@ -67,7 +67,7 @@ forward! {
     /// let y = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// assert_eq!(y.trapezoid(0.5, 0).into_data().to_vec::<f32>(), [2.0]);
     /// ```
-    fn trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Self;
+    pub fn trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Self;
 
     /// The area under samples at the places `x`, `[n]` or broadcast to the samples, along an axis, which stays
     /// with length 1.
@@ -86,7 +86,7 @@ forward! {
     ///
     /// # Panics
     /// When the places do not fit the samples.
-    fn trapezoid_at<const D2: usize>(self, x: Tensor<B, D2> as any, axis: impl Into<Axis>) -> Self;
+    pub fn trapezoid_at<const D2: usize>(self, x: Tensor<B, D2> as any, axis: impl Into<Axis>) -> Self;
 
     /// The running area under samples `dx` apart along an axis, which is shorter by 1.
     ///
@@ -100,7 +100,7 @@ forward! {
     /// let y = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// assert_eq!(y.cumulative_trapezoid(1.0, 0).into_data().to_vec::<f32>(), [1.5, 4.0]);
     /// ```
-    fn cumulative_trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Self;
+    pub fn cumulative_trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Self;
 
     /// The running area under samples at the places `x`, `[n]` or broadcast to the samples, along an axis,
     /// which is shorter by 1.
@@ -119,5 +119,5 @@ forward! {
     ///
     /// # Panics
     /// When the places do not fit the samples.
-    fn cumulative_trapezoid_at<const D2: usize>(self, x: Tensor<B, D2> as any, axis: impl Into<Axis>) -> Self;
+    pub fn cumulative_trapezoid_at<const D2: usize>(self, x: Tensor<B, D2> as any, axis: impl Into<Axis>) -> Self;
 }

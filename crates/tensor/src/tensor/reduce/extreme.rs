@@ -19,7 +19,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.max().into_data().to_vec::<f32>(), [4.0]);
     /// ```
-    fn max(self) -> Tensor<B, 1, K>;
+    pub fn max(self) -> Tensor<B, 1, K>;
 
     /// The greatest along an axis, which stays with length 1. NaN if there is one. Equal elements share the
     /// gradient, and so do several NaN (PyTorch's `amax` gives NaN to all elements then); of [`max_dim_with_indices`](Tensor::max_dim_with_indices) the one that was found gets it.
@@ -34,7 +34,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.max_dim(0).into_data().to_vec::<f32>(), [3.0, 4.0]);
     /// ```
-    fn max_dim(self, axis: impl Into<Axis>) -> Self;
+    pub fn max_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The greatest along axes, which stay with length 1. NaN if there is one.
     ///
@@ -48,7 +48,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.max_dims([0, 1]).into_data().to_vec::<f32>(), [4.0]);
     /// ```
-    fn max_dims(self, axes: impl Into<AxisList>) -> Self;
+    pub fn max_dims(self, axes: impl Into<AxisList>) -> Self;
 
     /// The greatest along an axis and where it is, the first among equals; the axis stays with length 1.
     ///
@@ -66,7 +66,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
-    fn max_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
+    pub fn max_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Where the greatest along an axis is, the first among equals; a NaN counts as the greatest. The axis
     /// stays with length 1.
@@ -84,7 +84,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
-    fn argmax(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
+    pub fn argmax(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
     /// The least of all elements, of shape `[1]`; of none, inf, or the greatest integer. NaN if there is one.
     /// Equal elements share the gradient.
@@ -99,7 +99,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.min().into_data().to_vec::<f32>(), [1.0]);
     /// ```
-    fn min(self) -> Tensor<B, 1, K>;
+    pub fn min(self) -> Tensor<B, 1, K>;
 
     /// The least along an axis, which stays with length 1. NaN if there is one. Equal elements share the
     /// gradient, and so do several NaN (PyTorch's `amin` gives NaN to all elements then); of [`min_dim_with_indices`](Tensor::min_dim_with_indices) the one that was found gets it.
@@ -114,7 +114,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.min_dim(0).into_data().to_vec::<f32>(), [1.0, 2.0]);
     /// ```
-    fn min_dim(self, axis: impl Into<Axis>) -> Self;
+    pub fn min_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The least along axes, which stay with length 1. NaN if there is one.
     ///
@@ -128,7 +128,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.min_dims([0, 1]).into_data().to_vec::<f32>(), [1.0]);
     /// ```
-    fn min_dims(self, axes: impl Into<AxisList>) -> Self;
+    pub fn min_dims(self, axes: impl Into<AxisList>) -> Self;
 
     /// The least along an axis and where it is, the first among equals; the axis stays with length 1.
     ///
@@ -146,7 +146,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
-    fn min_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
+    pub fn min_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Where the least along an axis is, the first among equals; a NaN counts as the least. The axis stays with
     /// length 1.
@@ -164,7 +164,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
-    fn argmin(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
+    pub fn argmin(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
     /// The greatest absolute value of all elements, of shape `[1]`; 0 of none.
     ///
@@ -176,7 +176,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, -3.0], &device);
     /// assert_eq!(x.max_abs().into_data().to_vec::<f32>(), [3.0]);
     /// ```
-    fn max_abs(self) -> Tensor<B, 1, K>;
+    pub fn max_abs(self) -> Tensor<B, 1, K>;
 
     /// The greatest absolute value along an axis, which stays with length 1; 0 of none.
     ///
@@ -188,7 +188,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, -3.0]], &device);
     /// assert_eq!(x.max_abs_dim(1).into_data().to_vec::<f32>(), [3.0]);
     /// ```
-    fn max_abs_dim(self, axis: impl Into<Axis>) -> Self;
+    pub fn max_abs_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The greatest absolute value along axes, which stay with length 1; 0 of none.
     ///
@@ -200,7 +200,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, -3.0]], &device);
     /// assert_eq!(x.max_abs_dims([0, 1]).into_data().to_vec::<f32>(), [3.0]);
     /// ```
-    fn max_abs_dims(self, axes: impl Into<AxisList>) -> Self;
+    pub fn max_abs_dims(self, axes: impl Into<AxisList>) -> Self;
 
     /// The least and the greatest along an axis, which stays with length 1.
     ///
@@ -216,5 +216,5 @@ forward! {
     /// assert_eq!(least.into_data().to_vec::<f32>(), [1.0, 3.0]);
     /// assert_eq!(greatest.into_data().to_vec::<f32>(), [2.0, 4.0]);
     /// ```
-    fn aminmax(self, axis: impl Into<Axis>) -> (Self, Self);
+    pub fn aminmax(self, axis: impl Into<Axis>) -> (Self, Self);
 }

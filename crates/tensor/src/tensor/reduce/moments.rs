@@ -22,7 +22,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.var(1).into_data().to_vec::<f32>(), [0.5, 0.5]);
     /// ```
-    fn var(self, axis: impl Into<Axis>) -> Self;
+    pub fn var(self, axis: impl Into<Axis>) -> Self;
 
     /// The biased variance along an axis, which stays with length 1: squared deviations over `n`.
     ///
@@ -36,7 +36,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.var_bias(1).into_data().to_vec::<f32>(), [0.25, 0.25]);
     /// ```
-    fn var_bias(self, axis: impl Into<Axis>) -> Self;
+    pub fn var_bias(self, axis: impl Into<Axis>) -> Self;
 
     /// The variance along axes, which stay with length 1: squared deviations over `n - correction`, where `n`
     /// is the number of elements along all of them.
@@ -51,7 +51,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.var_dims([0, 1], 0.0).into_data().to_vec::<f32>(), [1.25]);
     /// ```
-    fn var_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self;
+    pub fn var_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self;
 
     /// The variance, over `n - 1`, and the mean along an axis, which stays with length 1.
     ///
@@ -66,7 +66,7 @@ forward! {
     /// let (variance, mean) = x.var_mean(1);
     /// assert_eq!(mean.into_data().to_vec::<f32>(), [1.5, 3.5]);
     /// ```
-    fn var_mean(self, axis: impl Into<Axis>) -> (Self, Self);
+    pub fn var_mean(self, axis: impl Into<Axis>) -> (Self, Self);
 
     /// The biased variance, over `n`, and the mean along an axis, which stays with length 1.
     ///
@@ -81,7 +81,7 @@ forward! {
     /// let (variance, mean) = x.var_mean_bias(1);
     /// assert_eq!(variance.into_data().to_vec::<f32>(), [0.25, 0.25]);
     /// ```
-    fn var_mean_bias(self, axis: impl Into<Axis>) -> (Self, Self);
+    pub fn var_mean_bias(self, axis: impl Into<Axis>) -> (Self, Self);
 
     /// The standard deviation along an axis, which stays with length 1: the root of [`var`](Tensor::var). Where
     /// it is 0, so is its gradient.
@@ -96,7 +96,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0, 5.0]], &device);
     /// assert_eq!(x.std(1).into_data().to_vec::<f32>(), [2.0]);
     /// ```
-    fn std(self, axis: impl Into<Axis>) -> Self;
+    pub fn std(self, axis: impl Into<Axis>) -> Self;
 
     /// The standard deviation along axes, which stay with length 1: the root of [`var_dims`](Tensor::var_dims).
     /// Where it is 0, so is its gradient.
@@ -111,7 +111,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 1.0], [3.0, 3.0]], &device);
     /// assert_eq!(x.std_dims([0, 1], 0.0).into_data().to_vec::<f32>(), [1.0]);
     /// ```
-    fn std_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self;
+    pub fn std_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self;
 
     /// The standard deviation, over `n - 1`, and the mean along an axis, which stays with length 1.
     ///
@@ -126,5 +126,5 @@ forward! {
     /// let (deviation, mean) = x.std_mean(1);
     /// assert_eq!(mean.into_data().to_vec::<f32>(), [3.0]);
     /// ```
-    fn std_mean(self, axis: impl Into<Axis>) -> (Self, Self);
+    pub fn std_mean(self, axis: impl Into<Axis>) -> (Self, Self);
 }

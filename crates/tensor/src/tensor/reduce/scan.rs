@@ -19,7 +19,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.cumsum(0).into_data().to_vec::<f32>(), [3.0, 4.0, 6.0]);
     /// ```
-    fn cumsum(self, axis: impl Into<Axis>) -> Self;
+    pub fn cumsum(self, axis: impl Into<Axis>) -> Self;
 
     /// The running product along an axis. Integers wrap. Its gradient does not divide, so zeros are no trouble.
     ///
@@ -33,7 +33,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.cumprod(0).into_data().to_vec::<f32>(), [3.0, 3.0, 6.0]);
     /// ```
-    fn cumprod(self, axis: impl Into<Axis>) -> Self;
+    pub fn cumprod(self, axis: impl Into<Axis>) -> Self;
 
     /// The running maximum along an axis; NaN from the first one on. The gradient goes to the latest element
     /// that set it.
@@ -48,7 +48,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.cummax(0).into_data().to_vec::<f32>(), [3.0, 3.0, 3.0]);
     /// ```
-    fn cummax(self, axis: impl Into<Axis>) -> Self;
+    pub fn cummax(self, axis: impl Into<Axis>) -> Self;
 
     /// The running minimum along an axis; NaN from the first one on. The gradient goes to the latest element
     /// that set it.
@@ -63,7 +63,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([3.0, 1.0, 2.0], &device);
     /// assert_eq!(x.cummin(0).into_data().to_vec::<f32>(), [3.0, 1.0, 1.0]);
     /// ```
-    fn cummin(self, axis: impl Into<Axis>) -> Self;
+    pub fn cummin(self, axis: impl Into<Axis>) -> Self;
 
     /// The running maximum along an axis, and the place of the latest element that set it.
     ///
@@ -78,7 +78,7 @@ forward! {
     /// let (values, indices) = x.cummax_with_indices(0);
     /// assert_eq!(indices.into_data().to_vec::<i32>(), [0, 1, 1, 3]);
     /// ```
-    fn cummax_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
+    pub fn cummax_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// The running minimum along an axis, and the place of the latest element that set it.
     ///
@@ -93,7 +93,7 @@ forward! {
     /// let (values, indices) = x.cummin_with_indices(0);
     /// assert_eq!(indices.into_data().to_vec::<i32>(), [0, 1, 1]);
     /// ```
-    fn cummin_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
+    pub fn cummin_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 }
 
 forward! {
@@ -112,5 +112,5 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([1000.0, 1000.0], &device);
     /// assert_eq!(x.logcumsumexp(0).into_data().to_vec::<f32>(), [1000.0, 1000.0 + 2f32.ln()]);
     /// ```
-    fn logcumsumexp(self, axis: impl Into<Axis>) -> Self;
+    pub fn logcumsumexp(self, axis: impl Into<Axis>) -> Self;
 }

@@ -21,13 +21,13 @@ forward! {
     ///
     /// # Panics
     /// With fewer than two axes.
-    fn transpose(self) -> Self;
+    pub fn transpose(self) -> Self;
 
     /// Exchanges the last two axes: [`transpose`](Tensor::transpose).
     ///
     /// # Panics
     /// With fewer than two axes.
-    fn t(self) -> Self = transpose;
+    pub fn t(self) -> Self = transpose;
 
     /// Exchanges two axes. A view.
     ///
@@ -41,7 +41,7 @@ forward! {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
     /// assert_eq!(x.swap_dims(0, -1).dims(), [3, 2]);
     /// ```
-    fn swap_dims(self, a: impl Into<Axis>, b: impl Into<Axis>) -> Self;
+    pub fn swap_dims(self, a: impl Into<Axis>, b: impl Into<Axis>) -> Self;
 
     /// Axes in another order: axis `i` of the result is axis `axes[i]`. A view.
     ///
@@ -58,7 +58,7 @@ forward! {
     ///
     /// # Panics
     /// When an axis is missing or named twice.
-    fn permute(self, axes: impl Into<AxisList>) -> Self;
+    pub fn permute(self, axes: impl Into<AxisList>) -> Self;
 
     /// Moves one axis or several to other places; the others keep their order. A view.
     ///
@@ -76,7 +76,7 @@ forward! {
     ///
     /// # Panics
     /// When an axis is named twice, or there are more axes than places.
-    fn movedim(self, from: impl Into<AxisList>, to: impl Into<AxisList>) -> Self;
+    pub fn movedim(self, from: impl Into<AxisList>, to: impl Into<AxisList>) -> Self;
 
     /// Elements of these axes in reverse order.
     ///
@@ -90,7 +90,7 @@ forward! {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
     /// assert_eq!(x.flip([1]).into_data().to_vec::<i32>(), [2, 1, 0, 5, 4, 3]);
     /// ```
-    fn flip(self, axes: impl Into<AxisList>) -> Self;
+    pub fn flip(self, axes: impl Into<AxisList>) -> Self;
 
     /// Columns, axis 1, in reverse order.
     ///
@@ -107,7 +107,7 @@ forward! {
     ///
     /// # Panics
     /// With fewer than two axes.
-    fn fliplr(self) -> Self;
+    pub fn fliplr(self) -> Self;
 
     /// Rows, axis 0, in reverse order.
     ///
@@ -121,7 +121,7 @@ forward! {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
     /// assert_eq!(x.flipud().into_data().to_vec::<i32>(), [3, 4, 5, 0, 1, 2]);
     /// ```
-    fn flipud(self) -> Self;
+    pub fn flipud(self) -> Self;
 
     /// Turned `times` times by 90 degrees in the plane of two axes, from the first towards the second.
     ///
@@ -138,7 +138,7 @@ forward! {
     ///
     /// # Panics
     /// When there are not two distinct axes.
-    fn rot90(self, times: i64, axes: impl Into<AxisList>) -> Self;
+    pub fn rot90(self, times: i64, axes: impl Into<AxisList>) -> Self;
 
     /// Elements moved along axes by one shift each; what leaves at the end comes back at the start.
     ///
@@ -155,7 +155,7 @@ forward! {
     ///
     /// # Panics
     /// When there are not as many shifts as axes.
-    fn roll(self, shifts: &[i64], axes: impl Into<AxisList>) -> Self;
+    pub fn roll(self, shifts: &[i64], axes: impl Into<AxisList>) -> Self;
 
     /// Elements moved along an axis; what leaves at the end comes back at the start.
     ///
@@ -169,5 +169,5 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// assert_eq!(x.roll_dim(1, 0).into_data().to_vec::<f32>(), [3.0, 1.0, 2.0]);
     /// ```
-    fn roll_dim(self, shift: i64, axis: impl Into<Axis>) -> Self;
+    pub fn roll_dim(self, shift: i64, axis: impl Into<Axis>) -> Self;
 }

@@ -37,7 +37,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// assert_eq!(x.repeat_dim(0, 2).into_data().to_vec::<f32>(), [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]);
     /// ```
-    fn repeat_dim(self, axis: impl Into<Axis>, times: usize) -> Self;
+    pub fn repeat_dim(self, axis: impl Into<Axis>, times: usize) -> Self;
 
     /// The tensor repeated. Counts are of the last axes; where there are more counts than axes, axes are added
     /// in front: `D2` is the greater of both.
@@ -55,7 +55,7 @@ forward! {
     ///
     /// # Panics
     /// When `D2` does not match.
-    fn tile<const D2: usize>(self, times: &[usize]) -> Tensor<B, D2, K>;
+    pub fn tile<const D2: usize>(self, times: &[usize]) -> Tensor<B, D2, K>;
 
     /// Each slice of an axis followed by its copies.
     ///
@@ -69,7 +69,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// assert_eq!(x.repeat_interleave(2, 0).into_data().to_vec::<f32>(), [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
     /// ```
-    fn repeat_interleave(self, times: usize, axis: impl Into<Axis>) -> Self;
+    pub fn repeat_interleave(self, times: usize, axis: impl Into<Axis>) -> Self;
 
     /// Each slice of an axis so often as the integer at its place says. Waits for the device: the shape depends
     /// on the integers.
@@ -88,7 +88,7 @@ forward! {
     ///
     /// # Panics
     /// When there are not as many integers as slices, or one is negative.
-    fn repeat_interleave_each(self, times: Tensor<B, 1, Int> as any, axis: impl Into<Axis>) -> Self;
+    pub fn repeat_interleave_each(self, times: Tensor<B, 1, Int> as any, axis: impl Into<Axis>) -> Self;
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {

@@ -75,7 +75,7 @@ forward! {
     ///
     /// # Panics
     /// When the axes are out of range, or `D2` does not match.
-    fn flatten<const D2: usize>(self, start: impl Into<Axis>, end: impl Into<Axis>) -> Tensor<B, D2, K>;
+    pub fn flatten<const D2: usize>(self, start: impl Into<Axis>, end: impl Into<Axis>) -> Tensor<B, D2, K>;
 
     /// Takes an axis apart into axes of these lengths, of which one may be -1 and is computed.
     ///
@@ -92,7 +92,7 @@ forward! {
     ///
     /// # Panics
     /// When the lengths do not multiply to that of the axis, or `D2` does not match.
-    fn unflatten<const D2: usize>(self, axis: impl Into<Axis>, lengths: &[i64]) -> Tensor<B, D2, K>;
+    pub fn unflatten<const D2: usize>(self, axis: impl Into<Axis>, lengths: &[i64]) -> Tensor<B, D2, K>;
 
     /// Removes all axes of length 1.
     ///
@@ -109,7 +109,7 @@ forward! {
     ///
     /// # Panics
     /// When the axes of length 1 are not `D - D2`.
-    fn squeeze<const D2: usize>(self) -> Tensor<B, D2, K>;
+    pub fn squeeze<const D2: usize>(self) -> Tensor<B, D2, K>;
 
     /// Removes one axis of length 1.
     ///
@@ -126,7 +126,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is longer, or `D2` is not `D - 1`.
-    fn squeeze_dim<const D2: usize>(self, axis: impl Into<Axis>) -> Tensor<B, D2, K>;
+    pub fn squeeze_dim<const D2: usize>(self, axis: impl Into<Axis>) -> Tensor<B, D2, K>;
 
     /// Removes several axes of length 1.
     ///
@@ -143,7 +143,7 @@ forward! {
     ///
     /// # Panics
     /// When one of the axes is longer, or `D2` does not match.
-    fn squeeze_dims<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K>;
+    pub fn squeeze_dims<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K>;
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
@@ -270,7 +270,7 @@ forward! {
     ///
     /// # Panics
     /// When `D2` does not match.
-    fn atleast_1d<const D2: usize>(self) -> Tensor<B, D2, K>;
+    pub fn atleast_1d<const D2: usize>(self) -> Tensor<B, D2, K>;
 
     /// The tensor with at least two axes, new ones in front: `D2` is the greater of `D` and 2.
     ///
@@ -287,7 +287,7 @@ forward! {
     ///
     /// # Panics
     /// When `D2` does not match.
-    fn atleast_2d<const D2: usize>(self) -> Tensor<B, D2, K>;
+    pub fn atleast_2d<const D2: usize>(self) -> Tensor<B, D2, K>;
 
     /// The tensor with at least three axes: a vector becomes `[1, n, 1]`, a matrix `[rows, columns, 1]`. `D2`
     /// is the greater of `D` and 3.
@@ -305,7 +305,7 @@ forward! {
     ///
     /// # Panics
     /// When `D2` does not match.
-    fn atleast_3d<const D2: usize>(self) -> Tensor<B, D2, K>;
+    pub fn atleast_3d<const D2: usize>(self) -> Tensor<B, D2, K>;
 }
 
 /// What [`Tensor::reshape`] and [`Tensor::expand`] accept: arrays of lengths, and [`Shape`].

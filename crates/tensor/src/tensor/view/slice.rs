@@ -104,7 +104,7 @@ forward! {
     ///
     /// # Panics
     /// When the elements leave the axis.
-    fn narrow(self, axis: impl Into<Axis>, start: usize, length: usize) -> Self;
+    pub fn narrow(self, axis: impl Into<Axis>, start: usize, length: usize) -> Self;
 
     /// One place of an axis, which goes; a negative index counts from the end. A view.
     ///
@@ -121,7 +121,7 @@ forward! {
     ///
     /// # Panics
     /// When the index is out of range, or `D2` is not `D - 1`.
-    fn select_dim<const D2: usize>(self, axis: impl Into<Axis>, index: i64) -> Tensor<B, D2, K>;
+    pub fn select_dim<const D2: usize>(self, axis: impl Into<Axis>, index: i64) -> Tensor<B, D2, K>;
 
     /// Windows of `size` elements along an axis, each `step` after the one before. The axis becomes the number
     /// of windows, `(length - size) / step + 1`, and their elements are a new last axis. A view.
@@ -139,5 +139,5 @@ forward! {
     ///
     /// # Panics
     /// When a window does not fit, or `D2` is not `D + 1`.
-    fn unfold<const D2: usize>(self, axis: impl Into<Axis>, size: usize, step: usize) -> Tensor<B, D2, K>;
+    pub fn unfold<const D2: usize>(self, axis: impl Into<Axis>, size: usize, step: usize) -> Tensor<B, D2, K>;
 }

@@ -24,7 +24,7 @@ forward! {
     ///
     /// # Panics
     /// When the length is 0 or the axis is out of range.
-    fn split(self, length: usize, axis: impl Into<Axis>) -> Vec<Self>;
+    pub fn split(self, length: usize, axis: impl Into<Axis>) -> Vec<Self>;
 
     /// Splits an axis into parts of these lengths.
     ///
@@ -42,7 +42,7 @@ forward! {
     ///
     /// # Panics
     /// When the lengths do not add up to that of the axis.
-    fn split_with_sizes(self, lengths: &[usize], axis: impl Into<Axis>) -> Vec<Self>;
+    pub fn split_with_sizes(self, lengths: &[usize], axis: impl Into<Axis>) -> Vec<Self>;
 
     /// Splits an axis into `count` parts of equal length, the last of which may be shorter; fewer than `count`
     /// when the axis is too short. An empty axis is one part, where PyTorch gives `count` empty ones.
@@ -60,7 +60,7 @@ forward! {
     ///
     /// # Panics
     /// When the count is 0 or the axis is out of range.
-    fn chunk(self, count: usize, axis: impl Into<Axis>) -> Vec<Self>;
+    pub fn chunk(self, count: usize, axis: impl Into<Axis>) -> Vec<Self>;
 
     /// Splits an axis into exactly `count` parts; the first of them are longer by 1 where the count does not
     /// divide the length.
@@ -80,7 +80,7 @@ forward! {
     ///
     /// # Panics
     /// When the count is 0 or the axis is out of range.
-    fn tensor_split(self, count: usize, axis: impl Into<Axis>) -> Vec<Self>;
+    pub fn tensor_split(self, count: usize, axis: impl Into<Axis>) -> Vec<Self>;
 
     /// Splits an axis before each of these places. Negative places count from the end; those beyond the end
     /// give empty parts.
@@ -99,7 +99,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is out of range.
-    fn tensor_split_at(self, places: &[i64], axis: impl Into<Axis>) -> Vec<Self>;
+    pub fn tensor_split_at(self, places: &[i64], axis: impl Into<Axis>) -> Vec<Self>;
 
     /// The slices of an axis, without it.
     ///
@@ -117,7 +117,7 @@ forward! {
     ///
     /// # Panics
     /// When `D2` is not `D - 1`.
-    fn unbind<const D2: usize>(self, axis: impl Into<Axis>) -> Vec<Tensor<B, D2, K>>;
+    pub fn unbind<const D2: usize>(self, axis: impl Into<Axis>) -> Vec<Tensor<B, D2, K>>;
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {

@@ -22,7 +22,7 @@ forward! {
     ///
     /// # Panics
     /// With fewer than two axes.
-    fn tril(self, offset: i64) -> Self;
+    pub fn tril(self, offset: i64) -> Self;
 
     /// Zeros below the diagonal `column = row + offset` of the last two axes, `[.., rows, columns]`.
     ///
@@ -39,7 +39,7 @@ forward! {
     ///
     /// # Panics
     /// With fewer than two axes.
-    fn triu(self, offset: i64) -> Self;
+    pub fn triu(self, offset: i64) -> Self;
 
     /// The diagonal of the plane of axes `a` (rows) and `b` (columns), which go; it is the last axis of the
     /// result. An offset above 0 lies above the main diagonal.
@@ -58,7 +58,7 @@ forward! {
     ///
     /// # Panics
     /// When the axes are the same, or `D2` is not `D - 1`.
-    fn diagonal<const D2: usize>(
+    pub fn diagonal<const D2: usize>(
         self,
         offset: i64,
         a: impl Into<Axis>,
@@ -81,7 +81,7 @@ forward! {
     ///
     /// # Panics
     /// When `D2` is not `D + 1`.
-    fn diag_embed<const D2: usize>(
+    pub fn diag_embed<const D2: usize>(
         self,
         offset: i64,
         a: impl Into<Axis>,
@@ -103,7 +103,7 @@ forward! {
     ///
     /// # Panics
     /// With more than two axes, or when `D2` does not match.
-    fn diag<const D2: usize>(self, offset: i64) -> Tensor<B, D2, K>;
+    pub fn diag<const D2: usize>(self, offset: i64) -> Tensor<B, D2, K>;
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
