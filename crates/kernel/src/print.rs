@@ -5,6 +5,7 @@
 
 mod columns;
 mod cpp;
+mod functions;
 mod heroes;
 mod rows;
 mod through;

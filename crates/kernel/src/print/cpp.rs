@@ -5,6 +5,7 @@ mod prelude;
 
 pub use joined::cpp_joined;
 
+use super::functions;
 use super::heroes::{self, Entry};
 use super::writer::{Language, name};
 use super::{ENTRIES, GpuArgument, Printed, Unprintable, arguments, check, entries};
@@ -523,6 +524,7 @@ fn suffix(dtype: DType) -> &'static str {
     if dtype == DType::F64 { "" } else { "f" }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others are elementary")]
 fn unary(function: Unary, x: &str, dtype: DType) -> String {
     let (ty, f) = (held(dtype), suffix(dtype));
     let call = |name: &str| format!("{name}{f}({x})");
@@ -537,23 +539,13 @@ fn unary(function: Unary, x: &str, dtype: DType) -> String {
         Unary::Recip => format!("1.0{f} / {x}"),
         Unary::Sqrt => call("sqrt"),
         Unary::Rsqrt => call("rsqrt"),
-        Unary::Exp => call("exp"),
-        Unary::Expm1 => call("expm1"),
-        Unary::Ln => call("log"),
-        Unary::Log1p => call("log1p"),
-        Unary::Sin => call("sin"),
-        Unary::Cos => call("cos"),
-        Unary::Tan => call("tan"),
-        Unary::Tanh => call("tanh"),
-        Unary::Atan => call("atan"),
-        Unary::Erf if dtype == DType::F16 || dtype == DType::BF16 => format!("kiln_erf16({x})"),
-        Unary::Erf => call("erf"),
         Unary::Floor => call("floor"),
         Unary::Ceil => call("ceil"),
         Unary::Round => call("rint"),
         Unary::Trunc => call("trunc"),
         Unary::Not if dtype.is_bool() => format!("!{x}"),
         Unary::Not => format!("({ty})~{x}"),
+        _ => functions::cpp(function, x, dtype),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod prelude;
 
+use super::functions;
 use super::heroes::{self, Entry};
 use super::writer::{Language, name};
 use super::{GpuArgument, Printed, Unprintable, arguments, check, entries};
@@ -374,6 +375,7 @@ fn wrapped(expression: String, dtype: DType) -> String {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others are elementary")]
 fn unary(function: Unary, x: &str, dtype: DType) -> String {
     let call = |name: &str| format!("{name}({x})");
     match function {
@@ -385,22 +387,13 @@ fn unary(function: Unary, x: &str, dtype: DType) -> String {
         Unary::Recip => format!("1.0f / {x}"),
         Unary::Sqrt => call("sqrt"),
         Unary::Rsqrt => format!("1.0f / sqrt({x})"),
-        Unary::Exp => call("exp"),
-        Unary::Expm1 => call("kiln_expm1"),
-        Unary::Ln => call("log"),
-        Unary::Log1p => call("kiln_log1p"),
-        Unary::Sin => call("sin"),
-        Unary::Cos => call("cos"),
-        Unary::Tan => call("tan"),
-        Unary::Tanh => call("kiln_tanh"),
-        Unary::Atan => call("atan"),
-        Unary::Erf => call("kiln_erf"),
         Unary::Floor => call("floor"),
         Unary::Ceil => call("ceil"),
         Unary::Round => call("round"),
         Unary::Trunc => call("trunc"),
         Unary::Not if dtype.is_bool() => format!("!{x}"),
         Unary::Not => wrapped(format!("~{x}"), dtype),
+        _ => functions::wgsl(function, x),
     }
 }
 

@@ -1,9 +1,11 @@
 //! Functions that WGSL lacks, or whose edge cases differ from those of the ops.
 
+use crate::print::functions::ELEMENTARY;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// Name and definition, each before those that use it.
-const FUNCTIONS: [(&str, &str); 30] = [
+const BEFORE: [(&str, &str); 8] = [
     ("kiln_float", "// Infinities and NaN cannot be written as constants.\nfn kiln_float(bits: u32) -> f32 {\n  return bitcast<f32>(bits);\n}\n"),
     ("kiln_is_nan", "fn kiln_is_nan(x: f32) -> bool {\n  return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;\n}\n"),
     ("kiln_is_negative", "fn kiln_is_negative(x: f32) -> bool {\n  return bitcast<i32>(x) < 0;\n}\n"),
@@ -45,63 +47,10 @@ const FUNCTIONS: [(&str, &str); 30] = [
     ),
     ("kiln_from_bf16", "fn kiln_from_bf16(h: u32) -> f32 {\n  return bitcast<f32>(h << 16u);\n}\n"),
     ("kiln_sign", "fn kiln_sign(x: f32) -> f32 {\n  if (x > 0.0f) { return 1.0f; }\n  if (x < 0.0f) { return -1.0f; }\n  return x;\n}\n"),
-    (
-        "kiln_expm1",
-        "// After W. Kahan: the error of exp is divided out again by the logarithm.
-fn kiln_expm1(x: f32) -> f32 {
-  let u = exp(x);
-  if (u == 1.0f) { return x; }
-  if (x > 80.0f || kiln_is_nan(x)) { return u; }
-  if (u - 1.0f == -1.0f) { return -1.0f; }
-  return (u - 1.0f) * x / log(u);
-}
-",
-    ),
-    (
-        "kiln_log1p",
-        "// After W. Kahan: the error of the sum is divided out again.
-fn kiln_log1p(x: f32) -> f32 {
-  let u = 1.0f + x;
-  if (u == 1.0f) { return x; }
-  if (x > 1e30f || !(u > 0.0f)) { return log(u); }
-  return log(u) * x / (u - 1.0f);
-}
-",
-    ),
-    (
-        "kiln_tanh",
-        "fn kiln_tanh(x: f32) -> f32 {
-  if (kiln_is_nan(x)) { return x; }
-  return tanh(clamp(x, -20.0f, 20.0f));
-}
-",
-    ),
-    (
-        "kiln_erf",
-        "// The series of erf near 0, and formula 7.1.26 of Abramowitz and Stegun (1964) elsewhere.
-fn kiln_erf(x: f32) -> f32 {
-  if (kiln_is_nan(x)) { return x; }
-  let a = abs(x);
-  if (a < 1.0f) {
-    let s = x * x;
-    var sum = 1.0f / 6894720.0f;
-    sum = 1.0f / 685440.0f - s * sum;
-    sum = 1.0f / 75600.0f - s * sum;
-    sum = 1.0f / 9360.0f - s * sum;
-    sum = 1.0f / 1320.0f - s * sum;
-    sum = 1.0f / 216.0f - s * sum;
-    sum = 1.0f / 42.0f - s * sum;
-    sum = 1.0f / 10.0f - s * sum;
-    sum = 1.0f / 3.0f - s * sum;
-    return 1.1283791671f * x * (1.0f - s * sum);
-  }
-  let t = 1.0f / (1.0f + 0.3275911f * a);
-  let p = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
-  let y = 1.0f - p * exp(-min(a, 10.0f) * min(a, 10.0f));
-  return select(y, -y, x < 0.0f);
-}
-",
-    ),
+];
+
+/// As [`BEFORE`], behind the elementary functions.
+const AFTER: [(&str, &str); 18] = [
     (
         "kiln_atan2",
         "fn kiln_atan2(y: f32, x: f32) -> f32 {
@@ -230,14 +179,16 @@ fn kiln_whole_u32(x: f32, high: f32, most: u32) -> u32 {
 
 /// The functions that a text uses, and those that they use.
 pub(super) fn used(text: &str) -> String {
-    let mut needed = alloc::vec![false; FUNCTIONS.len()];
-    for number in (0..FUNCTIONS.len()).rev() {
-        let (name, _) = FUNCTIONS[number];
+    let elementary = ELEMENTARY.iter().map(|row| (row.wgsl, row.definition));
+    let functions: Vec<(&str, &str)> = BEFORE.into_iter().chain(elementary).chain(AFTER).collect();
+    let mut needed = alloc::vec![false; functions.len()];
+    for number in (0..functions.len()).rev() {
+        let (name, _) = functions[number];
         let calls =
             |text: &str| text.match_indices(name).any(|(at, _)| text[at + name.len()..].starts_with('('));
-        let later = FUNCTIONS.iter().zip(&needed).skip(number + 1);
+        let later = functions.iter().zip(&needed).skip(number + 1);
         needed[number] =
             calls(text) || later.filter(|(_, needed)| **needed).any(|((_, body), _)| calls(body));
     }
-    FUNCTIONS.iter().zip(needed).filter(|(_, needed)| *needed).map(|((_, body), _)| *body).collect()
+    functions.iter().zip(needed).filter(|(_, needed)| *needed).map(|((_, body), _)| *body).collect()
 }
