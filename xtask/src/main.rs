@@ -4,7 +4,8 @@
 //! reports what breaks the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times, operation overhead, fusion's
 //! time for each op, and how Kiln compares with other frameworks,
 //! [`accuracy`] measures elementary functions, [`bundle`] packs test programs for a machine without Rust, [`mod@fuzz`]
-//! runs random programs, [`kill`] kills processes that save, [`goldens`] makes the PyTorch reference files.
+//! runs random programs, [`kill`] kills processes that save, [`goldens`] makes the PyTorch reference files,
+//! [`new_op`] writes the places of a new op.
 //! The only dependency is a JSON reader, so the tool itself builds in seconds.
 
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ mod fuzz;
 mod goldens;
 mod gpu;
 mod kill;
+mod new_op;
 mod ops;
 mod process;
 mod table;
@@ -90,6 +92,11 @@ commands
   goldens  make the PyTorch reference files of crates/suite/goldens again
   ops      print what the suite checks of each op and method, write it into the book
              --check       write nothing, fail where the page differs or a cell is empty without a reason
+  new-op NAME
+           write the rows of a new op and skeletons of its rules, whose compile errors say what to fill in
+             --unary       a function of one float
+             --composite   an op that others can express, with an axis
+             --dry-run     only print the places: file:line and the text that goes there
   help     print this text
 ";
 
@@ -121,6 +128,7 @@ fn main() -> ExitCode {
         "bundle" => bundle::run(&rest),
         "fuzz" => fuzz::run(&rest),
         "kill" => kill::run(&rest),
+        "new-op" => new_op::run(&rest),
         "goldens" => goldens::run(&rest),
         "ops" => ops::run(&rest),
         "help" | "--help" | "-h" => {

@@ -56,7 +56,6 @@ macro_rules! elementary {
         )*
 
         /// The loop of an elementary function of `f32`; `None` for other functions.
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only the rows are elementary")]
         pub(crate) fn single(function: Unary) -> Option<Loop1> {
             match function {
                 $(Unary::$function => Some(elementary!(@loop $form $function)),)*
@@ -65,7 +64,6 @@ macro_rules! elementary {
         }
 
         /// The loop of an elementary function of `f64`; `None` for other functions.
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only the rows are elementary")]
         pub(crate) fn double(function: Unary) -> Option<Loop1> {
             match function {
                 $(Unary::$function => Some(loop1::<f64, f64, $function>),)*
