@@ -76,7 +76,7 @@ fn stacks_show_the_engine_through_the_layer_that_expands() {
     assert!(Device::flex().as_ref().outermost::<kiln_cpu::Cpu>().is_some());
     // A group of one is no group.
     let kind = CollectiveKind::AllReduce(Reduction::Sum);
-    let op = |size| Op::Collective(Collective { kind: kind.clone(), group: 0, rank: 0, size });
+    let op = |size| Op::Collective(Collective { kind, group: 0, rank: 0, size });
     for stack in [stack, &fused] {
         let x = stack.engine().write(TensorData::from([1.0f32, 2.0]));
         let run = |size| {
