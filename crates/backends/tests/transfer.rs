@@ -196,7 +196,7 @@ fn examples_draw_their_own_numbers_where_they_move() {
         let noise = X::random([3], kiln_tensor::Distribution::Default, &there.device());
         (there + noise).to_device(&x.device())
     };
-    let rows: Tensor<Dyn, 2> = vmap(draw)(Tensor::zeros([2, 3], &Device::cpu()));
+    let rows: Tensor<Dyn, 2> = vmap(draw)(Tensor::<Dyn, 2>::zeros([2, 3], &Device::cpu()));
     let drawn = numbers(rows.into_data());
     assert_ne!(drawn[..3], drawn[3..]);
 }
