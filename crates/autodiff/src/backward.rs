@@ -26,8 +26,8 @@ pub(crate) struct Pass<'a> {
     recomputed: Recomputed,
 }
 
-/// Makes an engine around another one.
-pub(crate) type Around<'a> = dyn Fn(&Arc<dyn Engine>) -> Arc<dyn Engine> + 'a;
+/// Makes a layer around an engine, for [`Autodiff::pull_back_around`].
+pub type Around<'a> = dyn Fn(&Arc<dyn Engine>) -> Arc<dyn Engine> + 'a;
 
 /// A part of the tape: the layer that recorded it, and the engine that computes its gradients.
 #[derive(Clone)]

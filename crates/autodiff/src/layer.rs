@@ -1,6 +1,6 @@
 //! The layer.
 
-use crate::backward::{Pass, seed};
+use crate::backward::{Around, Pass, seed};
 use crate::block::{Block, BlockFn};
 use crate::gradients::Gradients;
 use crate::node::{Edge, Kept, Node, NodeId, NodeKind, PackedType, Parents, Recorded};
@@ -155,11 +155,7 @@ impl Autodiff {
     /// # Errors
     /// When a gradient is of another type than its result, or an op on the way has no gradient; or the error of a
     /// poisoned result.
-    pub fn pull_back_around(
-        &self,
-        around: &dyn Fn(&Arc<dyn Engine>) -> Arc<dyn Engine>,
-        results: Vec<(Value, Value)>,
-    ) -> Result<Gradients> {
+    pub fn pull_back_around(&self, around: &Around<'_>, results: Vec<(Value, Value)>) -> Result<Gradients> {
         let engine = around(&self.inner);
         self.pull(Pass::new(self, &*engine, Some(around)), &*engine, results)
     }

@@ -56,6 +56,7 @@ mod recipe;
 mod tracked;
 mod transfer;
 
+pub use backward::Around;
 pub use block::BlockFn;
 pub use forward::Forward;
 pub use gradients::Gradients;

@@ -190,6 +190,18 @@ fn transforms_go_through_moves() {
 }
 
 #[test]
+fn examples_draw_their_own_numbers_where_they_move() {
+    let draw = |x: X| {
+        let there = x.clone().to_device(&layered(&Device::flex(), &x));
+        let noise = X::random([3], kiln_tensor::Distribution::Default, &there.device());
+        (there + noise).to_device(&x.device())
+    };
+    let rows: Tensor<Dyn, 2> = vmap(draw)(Tensor::<Dyn, 2>::zeros([2, 3], &Device::cpu()));
+    let drawn = numbers(rows.into_data());
+    assert_ne!(drawn[..3], drawn[3..]);
+}
+
+#[test]
 fn blocks_that_run_again_cross_again() {
     for (home, others) in tours() {
         let x = floats(&POINT, &home.autodiff()).require_grad();

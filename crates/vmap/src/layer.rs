@@ -6,6 +6,7 @@ use crate::scope::{self, Randomness, Scope};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use kiln_ir::{
     BoxFuture, Caps, Engine, Error, LayerId, Op, Operands, RandomKind, Result, TensorData, TensorType, Value,
     Values, Var, Wrapped, imported_from, poison_of, poisoned,
@@ -98,7 +99,7 @@ impl Vmap {
     /// Runs a function of one example for so many examples. Only random ops need to know: see [`Randomness`]. The
     /// scope is that of this thread; without the feature `std` that of the process.
     pub fn scope<T>(&self, examples: usize, randomness: Randomness, body: impl FnOnce() -> T) -> T {
-        scope::within(Scope { layer: self.id(), examples, randomness }, body)
+        scope::within(Scope { layers: Vec::from([self.id()]), examples, randomness }, body)
     }
 
     /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
@@ -157,7 +158,7 @@ fn moved(engine: &dyn Engine, value: Value, from: usize, to: usize) -> Value {
     if from == to {
         return value;
     }
-    let mut axes: alloc::vec::Vec<usize> = (0..value.shape().rank()).collect();
+    let mut axes: Vec<usize> = (0..value.shape().rank()).collect();
     let axis = axes.remove(from);
     axes.insert(to, axis);
     Var::new(engine, value).permute(&axes).into_value()
@@ -218,7 +219,10 @@ impl Engine for Vmap {
             return value;
         }
         match source.open(value) {
-            Ok(examples) => self.wrap(self.inner.import(&*source.inner, examples)),
+            Ok(examples) => {
+                scope::follow(source.id(), self.id());
+                self.wrap(self.inner.import(&*source.inner, examples))
+            }
             Err(shared) => self.inner.import(&*source.inner, shared),
         }
     }

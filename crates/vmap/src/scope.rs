@@ -20,17 +20,27 @@ pub enum Randomness {
 }
 
 /// A running function.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Scope {
-    /// The layer whose batch it is.
-    pub(crate) layer: LayerId,
+    /// The layer whose batch it is, and those to which values of the batch moved.
+    pub(crate) layers: Vec<LayerId>,
     pub(crate) examples: usize,
     pub(crate) randomness: Randomness,
 }
 
 /// The innermost running function of a layer.
 pub(crate) fn current(layer: LayerId) -> Option<Scope> {
-    with(|scopes| scopes.iter().rev().find(|scope| scope.layer == layer).copied())
+    with(|scopes| scopes.iter().rev().find(|scope| scope.layers.contains(&layer)).cloned())
+}
+
+/// Notes that a value of the batch moves from one layer to another.
+pub(crate) fn follow(source: LayerId, target: LayerId) {
+    with(|scopes| {
+        let scope = scopes.iter_mut().rev().find(|scope| scope.layers.contains(&source));
+        if let Some(scope) = scope.filter(|scope| !scope.layers.contains(&target)) {
+            scope.layers.push(target);
+        }
+    });
 }
 
 /// Runs `body` as the function of a layer.
