@@ -14,7 +14,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, IMMEDIATE, Memory, Op, Operand, Operands, Result, SharedBytes, TensorData,
+    BoxFuture, Caps, EXPANDED, Engine, IMMEDIATE, Memory, Op, Operand, Operands, Result, SharedBytes, TensorData,
     TensorType, Value, Values, expand_values, poison_of, poisoned,
 };
 
@@ -187,7 +187,7 @@ impl Fusion {
         let stands_for_others = if let Op::Custom(custom) = op {
             custom.is_expression()
         } else {
-            !self.caps().native.contains(op.kind()) && !matches!(op, Op::Fused(_))
+            (op.is(EXPANDED) || !self.caps().native.contains(op.kind())) && !matches!(op, Op::Fused(_))
         };
         if stands_for_others { expand_values(self, op, inputs, results) } else { None }
     }

@@ -14,7 +14,7 @@ pub use attributes::*;
 pub use functions::{Binary, Domain, Effort, FunctionInfo, Unary};
 pub(crate) use table::PRIMITIVES;
 pub use table::{
-    CHEAP, FAILS, FAILS_BY_INDEX, Flops, IMMEDIATE, Lengths, Linearity, NEEDS_AXIS, OPS, OpClass, OpInfo,
+    CHEAP, EXPANDED, FAILS, FAILS_BY_INDEX, Flops, IMMEDIATE, Lengths, Linearity, NEEDS_AXIS, OPS, OpClass, OpInfo,
     OpKind, PRIMITIVE, Precision, Reuse, Role, STOPS_POISON, Traffic,
 };
 
