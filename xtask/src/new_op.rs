@@ -206,7 +206,9 @@ fn line(root: &Path, place: &Place) -> Result<usize, String> {
     let source = read(root, place)?;
     match source.matches(place.before).count() {
         1 => Ok(source.split(place.before).next().unwrap_or_default().lines().count() + 1),
-        count => Err(format!("{}: the anchor `{}` occurs {count} times", place.file, place.before.trim_end())),
+        count => {
+            Err(format!("{}: the anchor `{}` occurs {count} times", place.file, place.before.trim_end()))
+        }
     }
 }
 
@@ -214,7 +216,8 @@ fn write(root: &Path, place: &Place, name: &str) -> Result<(), String> {
     let source = read(root, place)?;
     let text = format!("{}{}", filled(place.text, name), place.before);
     let path = root.join(place.file);
-    fs::write(path, source.replacen(place.before, &text, 1)).map_err(|error| format!("{}: {error}", place.file))
+    fs::write(path, source.replacen(place.before, &text, 1))
+        .map_err(|error| format!("{}: {error}", place.file))
 }
 
 fn read(root: &Path, place: &Place) -> Result<String, String> {
