@@ -78,7 +78,7 @@ const COMPOSITE: &[Place] = &[
     Place {
         file: "crates/ir/src/op/table.rs",
         before: "    Norm          \"norm\"",
-        text: "    {Name} \"{name}\" Composite ONE, NEEDS_AXIS =>\n        RULE None NO KEEP None All FULL Alone Independent;\n",
+        text: "    {Name} \"{name}\" Composite ONE, NEEDS_AXIS | EXPANDED =>\n        RULE gradient_of_{name}_reads NO KEEP flops_of_{name} All FULL Alone Independent;\n",
     },
     Place {
         file: "crates/ir/src/infer.rs",
@@ -109,16 +109,6 @@ const COMPOSITE: &[Place] = &[
         file: "crates/ir/src/vjp/composite.rs",
         before: "    /// With `c` the row less its mean,",
         text: "    pub(super) fn {name}(&self, axis: usize) -> Gradients<'e> {\n        compile_error!(\"the gradient of {name}\")\n    }\n\n",
-    },
-    Place {
-        file: "crates/ir/src/vjp/saved.rs",
-        before: "        Op::Norm { .. } => each(",
-        text: "        Op::{Name} { .. } => compile_error!(\"the operands and results that the gradient of {name} reads; or in its row\"),\n",
-    },
-    Place {
-        file: "crates/ir/src/cost.rs",
-        before: "        Op::Norm { kind, .. } => {",
-        text: "        Op::{Name} { .. } => compile_error!(\"the arithmetic operations of {name}; or in its row\"),\n",
     },
     Place {
         file: "crates/ir/src/text/build.rs",
@@ -153,12 +143,7 @@ const COMPOSITE: &[Place] = &[
     Place {
         file: "crates/cpu/src/engine.rs",
         before: "            Op::Norm { kind, axes, epsilon } =>",
-        text: "            Op::{Name} { axis } => composite::{name}(self, *axis, inputs, results),\n",
-    },
-    Place {
-        file: "crates/cpu/src/composite.rs",
-        before: "pub(crate) fn norm(",
-        text: "pub(crate) fn {name}(cpu: &Cpu, axis: usize, inputs: Operands, results: &[TensorType]) -> Result<Values> {\n    compile_error!(\"the kernel of {name}\")\n}\n\n",
+        text: "            Op::{Name} { .. } => custom::expanded(self, op, &inputs, results),\n",
     },
     Place {
         file: "crates/kernel/src/nest/push.rs",
@@ -221,7 +206,9 @@ fn line(root: &Path, place: &Place) -> Result<usize, String> {
     let source = read(root, place)?;
     match source.matches(place.before).count() {
         1 => Ok(source.split(place.before).next().unwrap_or_default().lines().count() + 1),
-        count => Err(format!("{}: the anchor `{}` occurs {count} times", place.file, place.before.trim_end())),
+        count => {
+            Err(format!("{}: the anchor `{}` occurs {count} times", place.file, place.before.trim_end()))
+        }
     }
 }
 
@@ -229,7 +216,8 @@ fn write(root: &Path, place: &Place, name: &str) -> Result<(), String> {
     let source = read(root, place)?;
     let text = format!("{}{}", filled(place.text, name), place.before);
     let path = root.join(place.file);
-    fs::write(path, source.replacen(place.before, &text, 1)).map_err(|error| format!("{}: {error}", place.file))
+    fs::write(path, source.replacen(place.before, &text, 1))
+        .map_err(|error| format!("{}: {error}", place.file))
 }
 
 fn read(root: &Path, place: &Place) -> Result<String, String> {

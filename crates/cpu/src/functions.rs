@@ -92,6 +92,7 @@ macro_rules! elementary {
 // of that name in `math::single`; so has `angle`, which is exact for large angles through `f64`; `scalar` is the function in
 // `math` for each element.
 elementary! {
+    Erfcx erfcx vector |x| math::erfcx_double(x);
     Exp exp vector |x| float_function!(x, exp, exp);
     Expm1 expm1 vector |x| float_function!(x, exp_m1, expm1);
     Ln ln vector |x| float_function!(x, ln, log);

@@ -1,6 +1,7 @@
 //! The `f32` functions against those of `libm` in `f64`, in units in the last place.
 
 use kiln_cpu::Cpu;
+use kiln_ir::number::Number;
 use kiln_ir::{
     Binary, DType, Engine, Op, Operand, OperandType, Operands, TensorData, Unary, block_on, infer,
 };
@@ -56,12 +57,56 @@ fn functions_are_accurate() {
     check(Unary::Log1p, libm::log1p, 3.0);
     check(Unary::Tanh, libm::tanh, 2.0);
     check(Unary::Erf, libm::erf, 2.0);
+    check(Unary::Erfcx, |x| x.unary(Unary::Erfcx, DType::F64), 5.0);
     check(Unary::Sin, libm::sin, 2.0);
     check(Unary::Cos, libm::cos, 2.0);
     check(Unary::Tan, libm::tan, 4.0);
     check(Unary::Atan, libm::atan, 2.0);
     check(Unary::Sqrt, libm::sqrt, 0.5);
     check(Unary::Rsqrt, |x| 1.0 / libm::sqrt(x), 1.5);
+}
+
+/// The scaled complementary error function, from mpmath 1.3 with 60 digits.
+const ERFCX: [(f64, f64); 23] = [
+    (-26.5, 1.924553162418569e+305),
+    (-20.0, 1.0442939379528289e+174),
+    (-8.25, 7.247665983558231e+29),
+    (-3.0, 16205.988853999586),
+    (-1.0, 5.008980080762283),
+    (-0.1, 1.1236433541992095),
+    (-1e-10, 1.000000000112838),
+    (0.0, 1.0),
+    (1e-10, 0.999999999887162),
+    (0.1, 0.8964569799691267),
+    (0.5, 0.6156903441929259),
+    (1.0, 0.427583576155807),
+    (2.0, 0.25539567631050575),
+    (3.0, 0.17900115118138996),
+    (5.5, 0.10096221839949909),
+    (10.0, 0.05614099274382259),
+    (24.9, 0.022639987776049506),
+    (25.0, 0.02254957243264136),
+    (26.0, 0.021683584850562907),
+    (40.0, 0.014100335983377814),
+    (1000.0, 0.0005641893014533876),
+    (10000000000.0, 5.641895835477563e-11),
+    (1e+200, 5.641895835477563e-201),
+];
+
+#[test]
+fn erfcx_of_f64_equals_that_of_mpmath() {
+    let cpu = Cpu::new();
+    let special = [(-27.0, f64::INFINITY), (f64::NEG_INFINITY, f64::INFINITY), (f64::INFINITY, 0.0)];
+    for (x, expected) in ERFCX.into_iter().chain(special) {
+        let operands: Operands = [Operand::Value(cpu.write(TensorData::from(vec![x])))].into_iter().collect();
+        let op = Op::Unary(Unary::Erfcx);
+        let types = infer(&op, &OperandType::list(&operands)).unwrap();
+        let y = block_on(cpu.read(cpu.execute(&op, operands, &types).remove(0))).unwrap().to_vec::<f64>()[0];
+        for y in [y, x.unary(Unary::Erfcx, DType::F64)] {
+            let near = y == expected || (y / expected - 1.0).abs() <= 8.0 * f64::EPSILON;
+            assert!(near, "erfcx({x}) is {expected}, not {y}");
+        }
+    }
 }
 
 #[test]

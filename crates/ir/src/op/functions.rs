@@ -87,6 +87,7 @@ const NOTHING: Option<Saved> = Some(Saved::NONE);
 const A: Option<Saved> = Some(Saved { inputs: 1, outputs: 0 });
 const AB: Option<Saved> = Some(Saved { inputs: 3, outputs: 0 });
 const Y: Option<Saved> = Some(Saved { inputs: 0, outputs: 1 });
+const AY: Option<Saved> = Some(Saved { inputs: 1, outputs: 1 });
 
 const NO: Linearity = Linearity::Nonlinear;
 const FLAT: Linearity = Linearity::Constant;
@@ -175,6 +176,8 @@ functions! {
         Atan  "atan"  Float   RULE     A       NO       Elementary [12, 60], WIDEST;
         /// The error function, `2/√π ∫₀ˣ exp(-t²) dt`.
         Erf   "erf"   Float   RULE     A       NO       Elementary [12, 60], WIDEST;
+        /// The scaled complementary error function, `exp(x²) erfc(x)`; infinite where `exp(x²)` is, below 0.
+        Erfcx "erfcx" Float   RULE     AY      NO       Elementary [24, 60], FULL;
         /// The greatest whole number not above.
         Floor "floor" Float   RULE     NOTHING FLAT     Arithmetic [1, 1], WIDEST;
         /// The least whole number not below.

@@ -62,6 +62,8 @@ pub const IMMEDIATE: u8 = 16;
 pub const STOPS_POISON: u8 = 32;
 /// A property: every tensor operand or result has at least one axis.
 pub const NEEDS_AXIS: u8 = 64;
+/// A property: no engine has a kernel of its own, so that a layer which fuses records the expansion.
+pub const EXPANDED: u8 = 128;
 
 /// A group of ops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

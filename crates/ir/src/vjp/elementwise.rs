@@ -23,6 +23,7 @@ impl<'e> Rule<'_, 'e> {
             Unary::Tanh => self.linear(|g, _| g * (1.0 - y.square())),
             Unary::Atan => self.linear(|g, x| g / (x.square() + 1.0)),
             Unary::Erf => self.linear(|g, x| g * (-x.square()).exp() * FRAC_2_SQRT_PI),
+            Unary::Erfcx => self.linear(|g, x| g * (x * y * 2.0 - FRAC_2_SQRT_PI)),
             Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc | Unary::Not => {
                 self.zero()
             }

@@ -94,6 +94,36 @@ fn kiln_erf(x: f32) -> f32 {
 }
 ",
     },
+    Elementary {
+        function: Unary::Erfcx,
+        cpp: "erfcx",
+        narrow: None,
+        wgsl: "kiln_erfcx",
+        definition: "// (1 + 2 a) erfcx(a) is a polynomial in (a - 3) / (a + 3).
+fn kiln_erfcx(x: f32) -> f32 {
+  if (kiln_is_nan(x)) { return x; }
+  let a = abs(x);
+  let b = min(a, 1e18f);
+  let q = 2.0f * b / (b + 3.0f) - 1.0f;
+  var p = 3.861849e-6f;
+  p = p * q + 7.731024e-5f;
+  p = p * q - 1.0413071e-4f;
+  p = p * q - 7.2645367e-4f;
+  p = p * q + 1.8881129e-3f;
+  p = p * q + 2.4991168e-3f;
+  p = p * q - 2.3770334e-2f;
+  p = p * q + 6.831657e-2f;
+  p = p * q - 0.11927369f;
+  p = p * q + 0.12964411f;
+  p = p * q - 4.7562294e-2f;
+  p = p * q - 0.13562107f;
+  p = p * q + 1.253008f;
+  let y = p * (0.5f / (a + 0.5f));
+  if (x >= 0.0f) { return y; }
+  return 2.0f * exp(min(a, 20.0f) * min(a, 20.0f)) - y;
+}
+",
+    },
 ];
 
 fn row(function: Unary) -> &'static Elementary {

@@ -44,6 +44,7 @@ fn unary_domain(function: Unary) -> (Fill, Fill) {
         Unary::Exp | Unary::Expm1 => (Fill::Normal, Fill::Uniform(-120.0, 120.0)),
         Unary::Sin | Unary::Cos => (Fill::Normal, Fill::Uniform(-1e4, 1e4)),
         Unary::Tanh | Unary::Erf | Unary::Atan => (Fill::Normal, Fill::Uniform(-12.0, 12.0)),
+        Unary::Erfcx => (Fill::Normal, Fill::Uniform(-8.0, 40.0)),
         Unary::Neg | Unary::Not => (Fill::Normal, Fill::Bits),
     }
 }
@@ -63,7 +64,8 @@ fn unary_grad(function: Unary) -> Grad {
         | Unary::Tan
         | Unary::Tanh
         | Unary::Atan
-        | Unary::Erf => Grad::Smooth,
+        | Unary::Erf
+        | Unary::Erfcx => Grad::Smooth,
         Unary::Abs | Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => {
             Grad::Piecewise
         }
@@ -94,7 +96,8 @@ fn unary_tolerance(case: Case, function: Unary) -> Case {
         | Unary::Cos
         | Unary::Tanh
         | Unary::Atan
-        | Unary::Erf => case.near(4.0, 1.0),
+        | Unary::Erf
+        | Unary::Erfcx => case.near(4.0, 1.0),
     }
 }
 

@@ -51,6 +51,7 @@ fn functions() -> Vec<Method> {
         tanh Fill::Normal;
         atan Fill::Normal;
         erf Fill::Normal;
+        erfcx Fill::Normal;
         frac Fill::Among(&[-1.7, -0.3, 0.4, 2.6]);
         deg2rad Fill::Normal;
         rad2deg Fill::Normal;

@@ -224,6 +224,7 @@ functions! {
     tanh Tanh;
     atan Atan;
     erf Erf;
+    erfcx Erfcx;
     floor Floor;
     ceil Ceil;
     round Round;

@@ -106,6 +106,9 @@ float_functions! {
     /// The error function, `2/√π ∫₀ˣ exp(-t²) dt`.
     erf "[`torch.erf`](https://docs.pytorch.org/docs/stable/generated/torch.erf.html)"
         "[0.0, 1.0]" "[0.0, 0.8427008]";
+    /// The scaled complementary error function, `exp(x²) erfc(x)`, also where `exp(x²)` overflows.
+    erfcx "[`torch.special.erfcx`](https://docs.pytorch.org/docs/stable/special.html#torch.special.erfcx)"
+        "[0.0, 1.0]" "[1.0, 0.4275836]";
     /// The greatest whole number not above.
     floor "[`torch.floor`](https://docs.pytorch.org/docs/stable/generated/torch.floor.html)"
         "[1.5, -1.5]" "[1.0, -2.0]";

@@ -6,8 +6,14 @@ use alloc::vec::Vec;
 
 /// Name and definition, each before those that use it.
 const BEFORE: [(&str, &str); 8] = [
-    ("kiln_float", "// Infinities and NaN cannot be written as constants.\nfn kiln_float(bits: u32) -> f32 {\n  return bitcast<f32>(bits);\n}\n"),
-    ("kiln_is_nan", "fn kiln_is_nan(x: f32) -> bool {\n  return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;\n}\n"),
+    (
+        "kiln_float",
+        "// Infinities and NaN cannot be written as constants.\nfn kiln_float(bits: u32) -> f32 {\n  return bitcast<f32>(bits);\n}\n",
+    ),
+    (
+        "kiln_is_nan",
+        "fn kiln_is_nan(x: f32) -> bool {\n  return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;\n}\n",
+    ),
     ("kiln_is_negative", "fn kiln_is_negative(x: f32) -> bool {\n  return bitcast<i32>(x) < 0;\n}\n"),
     (
         "kiln_to_f16",
@@ -46,7 +52,10 @@ const BEFORE: [(&str, &str); 8] = [
 ",
     ),
     ("kiln_from_bf16", "fn kiln_from_bf16(h: u32) -> f32 {\n  return bitcast<f32>(h << 16u);\n}\n"),
-    ("kiln_sign", "fn kiln_sign(x: f32) -> f32 {\n  if (x > 0.0f) { return 1.0f; }\n  if (x < 0.0f) { return -1.0f; }\n  return x;\n}\n"),
+    (
+        "kiln_sign",
+        "fn kiln_sign(x: f32) -> f32 {\n  if (x > 0.0f) { return 1.0f; }\n  if (x < 0.0f) { return -1.0f; }\n  return x;\n}\n",
+    ),
 ];
 
 /// As [`BEFORE`], behind the elementary functions.
@@ -112,12 +121,30 @@ fn kiln_rem(a: f32, b: f32) -> f32 {
 }
 ",
     ),
-    ("kiln_min", "fn kiln_min(a: f32, b: f32) -> f32 {\n  if (kiln_is_nan(a) || a < b) { return a; }\n  return b;\n}\n"),
-    ("kiln_max", "fn kiln_max(a: f32, b: f32) -> f32 {\n  if (kiln_is_nan(a) || a > b) { return a; }\n  return b;\n}\n"),
-    ("kiln_div_i32", "fn kiln_div_i32(a: i32, b: i32) -> i32 {\n  if (b == 0) { return 0; }\n  if (b == -1) { return -a; }\n  return a / b;\n}\n"),
-    ("kiln_div_u32", "fn kiln_div_u32(a: u32, b: u32) -> u32 {\n  if (b == 0u) { return 0u; }\n  return a / b;\n}\n"),
-    ("kiln_rem_i32", "fn kiln_rem_i32(a: i32, b: i32) -> i32 {\n  if (b == 0 || b == -1) { return 0; }\n  return a % b;\n}\n"),
-    ("kiln_rem_u32", "fn kiln_rem_u32(a: u32, b: u32) -> u32 {\n  if (b == 0u) { return 0u; }\n  return a % b;\n}\n"),
+    (
+        "kiln_min",
+        "fn kiln_min(a: f32, b: f32) -> f32 {\n  if (kiln_is_nan(a) || a < b) { return a; }\n  return b;\n}\n",
+    ),
+    (
+        "kiln_max",
+        "fn kiln_max(a: f32, b: f32) -> f32 {\n  if (kiln_is_nan(a) || a > b) { return a; }\n  return b;\n}\n",
+    ),
+    (
+        "kiln_div_i32",
+        "fn kiln_div_i32(a: i32, b: i32) -> i32 {\n  if (b == 0) { return 0; }\n  if (b == -1) { return -a; }\n  return a / b;\n}\n",
+    ),
+    (
+        "kiln_div_u32",
+        "fn kiln_div_u32(a: u32, b: u32) -> u32 {\n  if (b == 0u) { return 0u; }\n  return a / b;\n}\n",
+    ),
+    (
+        "kiln_rem_i32",
+        "fn kiln_rem_i32(a: i32, b: i32) -> i32 {\n  if (b == 0 || b == -1) { return 0; }\n  return a % b;\n}\n",
+    ),
+    (
+        "kiln_rem_u32",
+        "fn kiln_rem_u32(a: u32, b: u32) -> u32 {\n  if (b == 0u) { return 0u; }\n  return a % b;\n}\n",
+    ),
     (
         "kiln_pow_u32",
         "fn kiln_pow_u32(base: u32, exponent: u32) -> u32 {
@@ -142,10 +169,22 @@ fn kiln_rem(a: f32, b: f32) -> f32 {
 }
 ",
     ),
-    ("kiln_shl_i32", "fn kiln_shl_i32(a: i32, b: i32, width: i32) -> i32 {\n  if (b < 0 || b >= width) { return 0; }\n  return a << u32(b);\n}\n"),
-    ("kiln_shl_u32", "fn kiln_shl_u32(a: u32, b: u32, width: u32) -> u32 {\n  if (b >= width) { return 0u; }\n  return a << b;\n}\n"),
-    ("kiln_shr_i32", "fn kiln_shr_i32(a: i32, b: i32, width: i32) -> i32 {\n  if (b < 0 || b >= width) { return select(0, -1, a < 0); }\n  return a >> u32(b);\n}\n"),
-    ("kiln_shr_u32", "fn kiln_shr_u32(a: u32, b: u32, width: u32) -> u32 {\n  if (b >= width) { return 0u; }\n  return a >> b;\n}\n"),
+    (
+        "kiln_shl_i32",
+        "fn kiln_shl_i32(a: i32, b: i32, width: i32) -> i32 {\n  if (b < 0 || b >= width) { return 0; }\n  return a << u32(b);\n}\n",
+    ),
+    (
+        "kiln_shl_u32",
+        "fn kiln_shl_u32(a: u32, b: u32, width: u32) -> u32 {\n  if (b >= width) { return 0u; }\n  return a << b;\n}\n",
+    ),
+    (
+        "kiln_shr_i32",
+        "fn kiln_shr_i32(a: i32, b: i32, width: i32) -> i32 {\n  if (b < 0 || b >= width) { return select(0, -1, a < 0); }\n  return a >> u32(b);\n}\n",
+    ),
+    (
+        "kiln_shr_u32",
+        "fn kiln_shr_u32(a: u32, b: u32, width: u32) -> u32 {\n  if (b >= width) { return 0u; }\n  return a >> b;\n}\n",
+    ),
     (
         "kiln_whole_i32",
         "// Truncated, saturated; 0 for NaN.
