@@ -16,8 +16,8 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
-    BoxFuture, Caps, EXPANDED, Engine, Expand, IMMEDIATE, Op, OpSet, Operand, OperandType, Operands, Result, TensorData, TensorType,
-    Value, Values, expand_values, poison_of, poisoned,
+    BoxFuture, Caps, EXPANDED, Engine, Expand, IMMEDIATE, Op, OpSet, Operand, OperandType, Operands, Result,
+    TensorData, TensorType, Value, Values, expand_values, poison_of, poisoned,
 };
 
 /// An engine that records ops and runs them together, around the engine that runs them.
