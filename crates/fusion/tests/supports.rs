@@ -41,12 +41,11 @@ impl Engine for Partial {
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         assert!(self.supports(op, &OperandType::list(&inputs)), "{} is not supported", op.name());
         let mut ran = self.ran.lock().unwrap();
-        match op {
-            Op::Fused(region) => {
-                let names = region.program().instructions.iter().map(|step| step.op.name());
-                ran.push(names.collect::<Vec<_>>().join("+"));
-            }
-            op => ran.push(op.name().into()),
+        if let Op::Fused(region) = op {
+            let names = region.program().instructions.iter().map(|step| step.op.name());
+            ran.push(names.collect::<Vec<_>>().join("+"));
+        } else {
+            ran.push(op.name().into());
         }
         drop(ran);
         self.cpu.execute(op, inputs, results)
