@@ -158,6 +158,7 @@ impl Op {
     }
 
     /// Which variant this is.
+    #[inline]
     pub fn kind(&self) -> OpKind {
         match self {
             Op::Full(..) => OpKind::Full,
