@@ -64,9 +64,10 @@ impl Expand {
         &self.inner
     }
 
-    /// Whether the engine runs an op as it is. The bit of the kind answers for most ops.
+    /// Whether the engine runs an op as it is by its sets, so that it need not be asked. The bit of the kind answers for most
+    /// ops.
     #[inline]
-    fn passes(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> bool {
+    fn is_direct(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> bool {
         let is_direct = self.direct.contains(op.kind())
             && (self.has_all_dtypes || self.missing_dtype(inputs, results).is_none());
         debug_assert!(
@@ -76,13 +77,18 @@ impl Expand {
             op.name(),
             types(inputs)
         );
-        is_direct || self.passes_if_asked(op, inputs)
+        is_direct
     }
 
+    /// Runs an op that the sets of the engine do not hold: by the engine if it supports it, else expanded.
     #[inline(never)]
-    fn passes_if_asked(&self, op: &Op, inputs: &Operands) -> bool {
+    fn execute_any(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         // Registered kernels of custom ops go before the engine's.
-        op.kind() != OpKind::Custom && !is_alone(op) && self.inner.supports(op, &OperandType::list(inputs))
+        let is_asked = op.kind() != OpKind::Custom && !is_alone(op);
+        if is_asked && self.inner.supports(op, &OperandType::list(&inputs)) {
+            return self.inner.execute(op, inputs, results);
+        }
+        self.expanded(op, inputs, results).unwrap_or_else(|error| poisoned(results, &error))
     }
 
     /// The dtype among operands and results that the engine lacks.
@@ -97,7 +103,6 @@ impl Expand {
         Error::unsupported(&self.caps.name, problem)
     }
 
-    #[inline(never)]
     fn expanded(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         if let Op::Fused(region) = op {
             // Poison spoils only what comes from it.
@@ -139,12 +144,11 @@ impl Engine for Expand {
         &self.caps
     }
 
-    #[inline]
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        if self.passes(op, &inputs, results) {
+        if self.is_direct(op, &inputs, results) {
             return self.inner.execute(op, inputs, results);
         }
-        self.expanded(op, inputs, results).unwrap_or_else(|error| poisoned(results, &error))
+        self.execute_any(op, inputs, results)
     }
 
     fn write(&self, data: TensorData) -> Value {
