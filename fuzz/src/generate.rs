@@ -161,6 +161,7 @@ impl<'r> Generator<'r> {
             OpKind::Pool => self.pool(),
             OpKind::PoolGrad => self.pool_grad(),
             OpKind::Softmax => self.softmax(),
+            OpKind::LogSumExp => self.log_sum_exp(),
             OpKind::Norm => self.norm(),
             OpKind::Attention => self.attention(),
             OpKind::AttentionGrad => self.attention_grad(),

@@ -154,6 +154,7 @@ fn rule(op: &Op, computed: Computed) -> Rule {
             PoolKind::Average { .. } => Rule::Sum,
         },
         Op::Softmax { .. }
+        | Op::LogSumExp { .. }
         | Op::Norm { .. }
         | Op::Attention(_)
         | Op::AttentionGrad(_)

@@ -127,6 +127,7 @@ impl Cpu {
             Op::Pool(spec) => contraction::pool(self, spec, inputs, results),
             Op::PoolGrad { spec, size } => contraction::pool_grad(self, spec, size, inputs, results),
             Op::Softmax { axis, log } => composite::softmax(self, *axis, *log, inputs, results),
+            Op::LogSumExp { .. } => custom::expanded(self, op, &inputs, results),
             Op::Norm { kind, axes, epsilon } => {
                 composite::norm(self, *kind, *axes, epsilon.0, inputs, results)
             }

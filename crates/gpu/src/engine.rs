@@ -155,6 +155,7 @@ impl<D: Driver> Gpu<D> {
             Op::Resize { mode, align_corners, .. } => self.resize(*mode, *align_corners, &inputs, results),
             Op::Conv { .. } => self.conv(op, inputs, results),
             Op::Attention(spec) | Op::AttentionGrad(spec) => self.attention(op, *spec, inputs, results),
+            Op::LogSumExp { .. } => self.expanded(op, inputs, results),
             Op::Fft { .. } => self.fourier(op, inputs, results),
         }
     }

@@ -102,6 +102,7 @@ pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option
         Op::Pool(spec) => one(pool::pool(spec, &inputs[0])),
         Op::PoolGrad { spec, size } => one(pool::pool_grad(spec, inputs, size)),
         Op::Softmax { axis, log } => one(composite::softmax(&inputs[0], *axis, *log)),
+        Op::LogSumExp { axis } => one(composite::log_sum_exp(&inputs[0], *axis)),
         Op::Norm { kind, axes, epsilon } => one(composite::norm(inputs, *kind, *axes, epsilon.0)),
         Op::Attention(spec) => Some(attention::attention(spec, inputs)),
         Op::AttentionGrad(spec) => Some(attention::attention_grad(spec, inputs)),

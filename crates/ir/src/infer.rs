@@ -65,6 +65,7 @@ pub fn infer(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         Op::Pool(spec) => rule.pool(spec),
         Op::PoolGrad { spec, size } => rule.pool_grad(spec, size),
         Op::Softmax { axis, .. } => rule.softmax(*axis),
+        Op::LogSumExp { axis } => rule.log_sum_exp(*axis),
         Op::Norm { axes, .. } => rule.norm(*axes),
         Op::Attention(_) => rule.attention(),
         Op::AttentionGrad(_) => rule.attention_grad(),

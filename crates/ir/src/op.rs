@@ -254,6 +254,11 @@ pub enum Op {
         /// Whether to return the logarithm.
         log: bool,
     },
+    /// `(x) -> y`: `ln(Σ eˣ)` along `axis`, which stays with length 1. Of no elements, or of `-inf` alone, `-inf`.
+    LogSumExp {
+        /// The axis that is summed.
+        axis: usize,
+    },
     /// `(x)`, `(x, weight)` or `(x, weight, bias) -> y`: normalises over the last `axes` axes, then scales and
     /// shifts. Weight and bias have the shape of those axes.
     Norm {

@@ -148,6 +148,7 @@ impl<'a, 'e> Rule<'a, 'e> {
             Op::Pool(spec) => self.pool(spec),
             Op::PoolGrad { spec, .. } => self.pool_grad(spec),
             Op::Softmax { axis, log } => self.softmax(*axis, *log),
+            Op::LogSumExp { .. } => self.log_sum_exp(),
             Op::Norm { kind, axes, epsilon } => self.norm(*kind, *axes, epsilon.0),
             Op::Attention(spec) => self.attention(*spec),
             Op::Fft { kind, axis, inverse } => self.fft(*kind, *axis, *inverse),

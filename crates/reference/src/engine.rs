@@ -88,6 +88,7 @@ impl Reference {
             Op::Pool(spec) => pool::pool(x()?, spec, call.ty()),
             Op::PoolGrad { spec, .. } => pool::pool_grad(x()?, call.optional(1)?, spec, call.ty()),
             Op::Softmax { axis, log } => normal::softmax(x()?, *axis, *log),
+            Op::LogSumExp { axis } => normal::log_sum_exp(x()?, *axis, call.ty()),
             Op::Norm { kind, axes, epsilon } => normal::norm(call, *kind, *axes, epsilon.0),
             Op::Attention(spec) => return attention::attention(call, spec).map(values),
             Op::AttentionGrad(spec) => return attention::attention_grad(call, spec).map(values),

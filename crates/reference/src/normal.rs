@@ -4,7 +4,7 @@ use crate::call::Call;
 use crate::numbers::{Number, Numbers, reals};
 use crate::places::lines;
 use alloc::vec::Vec;
-use kiln_ir::{NormKind, Result, TensorData};
+use kiln_ir::{NormKind, Result, TensorData, TensorType};
 
 /// Subtracting the greatest element first changes nothing but keeps exponentials from overflowing.
 pub(crate) fn softmax(x: &TensorData, axis: usize, log: bool) -> Result<TensorData> {
@@ -18,6 +18,18 @@ pub(crate) fn softmax(x: &TensorData, axis: usize, log: bool) -> Result<TensorDa
         }
     }
     Numbers::Real(y).into_data(x.ty())
+}
+
+/// Subtracting the greatest element first keeps exponentials from overflowing; an infinite one is the result.
+pub(crate) fn log_sum_exp(x: &TensorData, axis: usize, ty: TensorType) -> Result<TensorData> {
+    let (shape, x) = (x.shape(), reals(x));
+    let y = lines(shape, axis).map(|line| {
+        let greatest = line.places().map(|place| x[place]).fold(f64::NEG_INFINITY, f64::greater);
+        let total: f64 = line.places().map(|place| libm::exp(x[place] - greatest)).sum();
+        if greatest.is_infinite() { greatest } else { greatest + libm::log(total) }
+    });
+    let y = y.collect();
+    Numbers::Real(y).into_data(ty)
 }
 
 pub(crate) fn norm(call: &Call<'_>, kind: NormKind, axes: usize, epsilon: f64) -> Result<TensorData> {

@@ -65,6 +65,7 @@ pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[Tensor
         | Op::Pool(_)
         | Op::PoolGrad { .. }
         | Op::Softmax { .. }
+        | Op::LogSumExp { .. }
         | Op::Norm { .. }
         | Op::Attention(_)
         | Op::AttentionGrad(_)
@@ -142,6 +143,7 @@ fn batched<'a>(call: Call<'a>) -> Result<Vec<Var<'a>>> {
         Op::Conv { spec, pass } => one(contraction::conv(&call, spec, pass)),
         Op::Pool(_) | Op::PoolGrad { .. } | Op::Resize { .. } => one(contraction::folded(&call)),
         &Op::Softmax { axis, log } => call.run(&Op::Softmax { axis: axis + 1, log }),
+        Op::LogSumExp { axis } => call.run(&Op::LogSumExp { axis: axis + 1 }),
         Op::Norm { kind, axes, epsilon } => one(composite::norm(call, *kind, *axes, *epsilon)),
         Op::Attention(_) => composite::attention(&call),
         Op::AttentionGrad(_) => composite::attention_grad(&call),

@@ -20,6 +20,12 @@ impl Generator<'_> {
         self.emit_on(Op::Softmax { axis, log }, &[x]).map(drop)
     }
 
+    pub(super) fn log_sum_exp(&mut self) -> Option<()> {
+        let x = self.tensor(1, 5, DType::is_float);
+        let axis = self.random.below(self.ty(x).rank());
+        self.emit_on(Op::LogSumExp { axis }, &[x]).map(drop)
+    }
+
     pub(super) fn norm(&mut self) -> Option<()> {
         let kind = self.random.pick(NormKind::ALL);
         let x = self.tensor(1, 5, DType::is_float);

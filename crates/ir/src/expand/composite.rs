@@ -12,6 +12,17 @@ pub(super) fn softmax<'e>(x: &Var<'e>, axis: usize, log: bool) -> Var<'e> {
     y.cast(dtype)
 }
 
+/// The greatest element is subtracted first, unless it is infinite: then nothing has to be kept from overflowing.
+pub(super) fn log_sum_exp<'e>(x: &Var<'e>, axis: usize) -> Var<'e> {
+    let dtype = x.dtype();
+    let x = x.cast(dtype.accumulator());
+    let greatest = x.reduce(Reduction::Max, &[axis]);
+    let is_finite = greatest.abs().less(&greatest.scalar(f64::INFINITY));
+    let shift = is_finite.select(&greatest, &greatest.scalar(0.0));
+    let sum = (&x - &shift).exp().sum(&[axis]);
+    (sum.ln() + shift).cast(dtype)
+}
+
 pub(super) fn norm<'e>(inputs: &[Var<'e>], kind: NormKind, axes: usize, epsilon: f64) -> Var<'e> {
     let dtype = inputs[0].dtype();
     let working = dtype.accumulator();

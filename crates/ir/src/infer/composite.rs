@@ -13,6 +13,13 @@ impl Rule<'_> {
         Ok(smallvec![*ty])
     }
 
+    pub(super) fn log_sum_exp(&self, axis: usize) -> Result<ResultTypes> {
+        let ty = self.only()?;
+        self.float(ty)?;
+        self.axis(axis, ty)?;
+        Ok(smallvec![ty.with_shape(ty.shape.with(axis, 1))])
+    }
+
     pub(super) fn norm(&self, axes: usize) -> Result<ResultTypes> {
         let x = self.tensor(0)?;
         self.float(x)?;

@@ -198,6 +198,7 @@ const A: Option<Saved> = Some(Saved { inputs: 1, outputs: 0 });
 const B: Option<Saved> = Some(Saved { inputs: 2, outputs: 0 });
 const ALL_X: Option<Saved> = Some(Saved { inputs: u32::MAX, outputs: 0 });
 const Y: Option<Saved> = Some(Saved { inputs: 0, outputs: 1 });
+const AY: Option<Saved> = Some(Saved { inputs: 1, outputs: 1 });
 const ORDER: Option<Saved> = Some(Saved { inputs: 0, outputs: 2 });
 const SCALE_ZERO: Option<Saved> = Some(Saved { inputs: 0b101, outputs: 0 });
 const ATTENTION: Option<Saved> = Some(Saved { inputs: 0b1111, outputs: 0b11 });
@@ -218,6 +219,7 @@ const ZERO: Option<Flops> = Some(Flops::PerResult(0));
 const Y1: Option<Flops> = Some(Flops::PerResult(1));
 const Y5: Option<Flops> = Some(Flops::PerResult(5));
 const X1: Option<Flops> = Some(Flops::PerOperand(1));
+const X4: Option<Flops> = Some(Flops::PerOperand(4));
 
 const LOW: Option<Precision> = Some(Precision::Low);
 const FULL: Option<Precision> = Some(Precision::Full);
@@ -352,6 +354,8 @@ ops! {
         RULE      None       FIRST     KEEP  None  All     WIDEST    Alone    Other;
     Softmax       "softmax"        Composite    ONE, NEEDS_AXIS =>
         RULE      Y          NO        BASE  Y5    All     FULL      Fusable  Independent;
+    LogSumExp     "log_sum_exp"    Composite    ONE, NEEDS_AXIS | EXPANDED =>
+        RULE      AY         NO        KEEP  X4    All     FULL      Alone    Independent;
     Norm          "norm"           Composite    ONE_TO_THREE, NEEDS_AXIS =>
         RULE      None       NO        BASE  None  All     FULL      Fusable  Independent;
     Attention     "attention"      Composite    THREE_OR_FOUR, NEEDS_AXIS =>

@@ -92,6 +92,7 @@ impl<'t> Given<'t> {
                 Ok(Op::CheckIndex { length: self.int("length")?, user })
             }
             "recover" => Ok(Op::Recover { watched: self.int("watched")? }),
+            "log_sum_exp" => Ok(Op::LogSumExp { axis: self.axis()? }),
             "softmax" => Ok(Op::Softmax { axis: self.axis()?, log: false }),
             "log_softmax" => Ok(Op::Softmax { axis: self.axis()?, log: true }),
             "layer_norm" => self.norm(NormKind::Layer),

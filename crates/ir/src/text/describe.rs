@@ -68,6 +68,7 @@ pub(super) fn attributes(op: &Op, result: Option<&TensorType>) -> List {
         Op::Pool(spec) => pool(spec),
         Op::PoolGrad { spec, size } => with(pool(spec), [("size", list(size))]),
         Op::Softmax { axis, log: _ } => [("axis", int(*axis))].into(),
+        Op::LogSumExp { axis } => [("axis", int(*axis))].into(),
         Op::Norm { axes, epsilon, kind: _ } => [("axes", int(*axes)), ("epsilon", real(epsilon.0))].into(),
         Op::Attention(spec) | Op::AttentionGrad(spec) => {
             let causal = spec.causal.map(|n| ("causal", Attribute::Number(Scalar::Int(n))));

@@ -19,6 +19,16 @@ impl<'e> Rule<'_, 'e> {
         })
     }
 
+    /// The softmax of the operand scales the gradient. Where the sum has no terms above 0 it is 0.
+    pub(super) fn log_sum_exp(&self) -> Gradients<'e> {
+        let y = self.y();
+        self.linear(|g, x| {
+            let none = y.equal(&y.scalar(f64::NEG_INFINITY));
+            let y = none.select(&y.scalar(0.0), y);
+            g * (x - &y).exp()
+        })
+    }
+
     /// With `c` the row less its mean, `r` the reciprocal deviation and `u = g * weight`: `x` gets
     /// `(u - mean(u) - c * r² * mean(u * c)) * r`; root mean square lacks the middle term. Statistics are computed again
     /// from `x`, in the accumulator's dtype. That of `u * c` needs only the mean, and is taken at once with the deviation's.

@@ -173,6 +173,7 @@ impl Nest {
             | Op::CheckIndex { .. }
             | Op::Recover { .. }
             | Op::Conv { .. }
+            | Op::LogSumExp { .. }
             | Op::Pool(_)
             | Op::PoolGrad { .. }
             | Op::Attention(_)

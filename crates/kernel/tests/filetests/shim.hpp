@@ -33,6 +33,8 @@ inline void __syncthreads() { swapcontext(&shim_threads[threadIdx.x], &shim_sche
 
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+inline double erfcx(double x) { return exp(x * x) * erfc(x); }
+inline float erfcxf(float x) { return (float)erfcx((double)x); }
 
 template <typename T> T __shfl_xor_sync(unsigned, T value, int distance) {
   static_assert(sizeof(T) <= sizeof(double), "one number");

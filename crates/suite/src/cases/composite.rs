@@ -8,6 +8,7 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in FLOATS {
         cases.extend(softmaxes(dtype));
+        cases.extend(log_sum_exps(dtype));
         cases.extend(norms(dtype));
         for row in ATTENTIONS {
             cases.extend(row.cases(dtype));
@@ -51,6 +52,31 @@ fn softmaxes(dtype: DType) -> Vec<Case> {
         let not_finite = Fill::Among(&[1.0, f64::INFINITY, 2.0, f64::NAN, 0.0]);
         cases.push(case(&[9, 3], 0, not_finite).label("not_finite"));
     }
+    cases
+}
+
+fn log_sum_exps(dtype: DType) -> Vec<Case> {
+    let table: [(&[usize], usize); 8] = [
+        (&[1], 0),
+        (&[5], 0),
+        (&[0], 0),
+        (&[2, 0], 1),
+        (&[0, 3], 1),
+        (&[3, 4], 0),
+        (&[2, 3, 4], 1),
+        (&[131, 257], 1),
+    ];
+    let case = |shape: &[usize], axis, fill| {
+        let case = Case::new(Op::LogSumExp { axis }, vec![tensor(shape, dtype, fill)]);
+        sized(case.label(format!("axis{axis}")).near(16.0, 16.0), shape)
+    };
+    let mut cases: Vec<Case> =
+        table.map(|(shape, axis)| case(shape, axis, Fill::Normal).grad(Grad::Smooth)).into();
+    cases.push(case(&[6, 7], 1, Fill::Uniform(-1000.0, 1000.0)).label("far"));
+    let masked = Fill::Among(&[f64::NEG_INFINITY, 1.0, 2.0, f64::NEG_INFINITY]);
+    cases.push(case(&[6, 3], 1, masked).label("masked"));
+    let not_finite = Fill::Among(&[1.0, f64::INFINITY, 2.0, f64::NAN, 0.0]);
+    cases.push(case(&[9, 3], 0, not_finite).label("not_finite"));
     cases
 }
 

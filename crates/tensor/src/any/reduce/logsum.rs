@@ -1,12 +1,14 @@
 //! Sums of exponentials, as logarithms.
 
 use crate::{AnyTensor, Axis, AxisList, Error, Result};
-use kiln_ir::{Binary, Comparison, Reduction, SliceAxis, Unary};
+use kiln_ir::{Binary, Comparison, Op, Reduction, SliceAxis, Unary};
 
 impl AnyTensor {
     /// The logarithm of the sum of exponentials along an axis. See [`Tensor::logsumexp`](crate::Tensor::logsumexp).
     pub fn logsumexp(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        self.logsumexp_of("logsumexp", &AxisList::of_one(axis.into()))
+        let axis = axis.into().of("logsumexp", self.ty())?;
+        self.needs_floats("logsumexp")?;
+        self.apply(&Op::LogSumExp { axis })
     }
 
     /// The logarithm of the sum of exponentials along axes. See
@@ -17,10 +19,7 @@ impl AnyTensor {
 
     fn logsumexp_of(self, op: &str, axes: &AxisList) -> Result<AnyTensor> {
         let axes = axes.of(op, self.ty())?;
-        if !self.dtype().is_float() {
-            return Err(Error::type_error(op, "needs floats", &[self.ty().into()])
-                .hint("convert it first: `float()`, or `cast` to a float dtype"));
-        }
+        self.needs_floats(op)?;
         let (dtype, x) = (self.dtype(), self.widened()?);
         // The result does not depend on what is subtracted, so no gradient flows through the greatest.
         let greatest = x.clone().detach().reduce(Reduction::Max, &axes)?;
@@ -34,14 +33,19 @@ impl AnyTensor {
         none.if_else_number(f64::NEG_INFINITY, log)?.cast(dtype)
     }
 
+    fn needs_floats(&self, op: &str) -> Result<()> {
+        if self.dtype().is_float() {
+            return Ok(());
+        }
+        Err(Error::type_error(op, "needs floats", &[self.ty().into()])
+            .hint("convert it first: `float()`, or `cast` to a float dtype"))
+    }
+
     /// The logarithm of the running sum of exponentials along an axis. See
     /// [`Tensor::logcumsumexp`](crate::Tensor::logcumsumexp).
     pub fn logcumsumexp(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("logcumsumexp", self.ty())?;
-        if !self.dtype().is_float() {
-            return Err(Error::type_error("logcumsumexp", "needs floats", &[self.ty().into()])
-                .hint("convert it first: `float()`, or `cast` to a float dtype"));
-        }
+        self.needs_floats("logcumsumexp")?;
         // By doubling: after each round an element covers twice as many before it, each pair of sums with its own shift.
         let length = self.shape()[axis];
         let dtype = self.dtype();
