@@ -78,7 +78,7 @@ const COMPOSITE: &[Place] = &[
     Place {
         file: "crates/ir/src/op/table.rs",
         before: "    Norm          \"norm\"",
-        text: "    {Name} \"{name}\" Composite ONE, NEEDS_AXIS | EXPANDED =>\n        RULE gradient_of_{name}_reads NO KEEP flops_of_{name} All FULL Alone Independent;\n",
+        text: "    {Name} \"{name}\" Composite ONE, NEEDS_AXIS =>\n        RULE gradient_of_{name}_reads NO KEEP flops_of_{name} All FULL Alone Independent;\n",
     },
     Place {
         file: "crates/ir/src/infer.rs",
@@ -142,8 +142,13 @@ const COMPOSITE: &[Place] = &[
     },
     Place {
         file: "crates/cpu/src/engine.rs",
-        before: "            Op::Norm { kind, axes, epsilon } =>",
-        text: "            Op::{Name} { .. } => custom::expanded(self, op, &inputs, results),\n",
+        before: "    // A layer that fuses decodes 8-bit floats",
+        text: "    OpKind::{Name},\n",
+    },
+    Place {
+        file: "crates/cpu/src/engine.rs",
+        before: "            Op::LogSumExp { .. } | Op::MatMulFloat8 { .. }",
+        text: "            Op::{Name} { .. } => Err(self.caps.left_out(op)),\n",
     },
     Place {
         file: "crates/kernel/src/nest/push.rs",
@@ -152,8 +157,13 @@ const COMPOSITE: &[Place] = &[
     },
     Place {
         file: "crates/gpu/src/engine.rs",
-        before: "            Op::Fft { .. } => self.fourier(",
-        text: "            Op::{Name} { .. } => self.expanded(op, inputs, results),\n",
+        before: "    // Connections between devices are not the engine's.",
+        text: "    OpKind::{Name},\n",
+    },
+    Place {
+        file: "crates/gpu/src/engine.rs",
+        before: "            Op::LogSumExp { .. } | Op::Collective(_)",
+        text: "            Op::{Name} { .. } => Err(self.caps.left_out(op)),\n",
     },
     Place {
         file: "crates/tensor/src/any/reduce/logsum.rs",
@@ -163,7 +173,7 @@ const COMPOSITE: &[Place] = &[
     Place {
         file: "crates/tensor/src/tensor/reduce.rs",
         before: "    /// `ln(Σ eˣ)` along axes, which stay with length 1.",
-        text: "    /// fill in: the formula of {name}, and an example.\n    #[track_caller]\n    pub fn {name}(self, axis: impl Into<Axis>) -> Self {\n        self.map(|x| x.{name}(axis))\n    }\n\n",
+        text: "    /// fill in: the formula of {name}, and an example.\n    pub fn {name}(self, axis: impl Into<Axis>) -> Self;\n\n",
     },
 ];
 
@@ -182,9 +192,9 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
         return Err(format!("`{name}` is not in snake case: letters a to z, digits, single underscores"));
     }
     let places = match (args.has("--unary"), args.has("--composite")) {
-        (true, false) => UNARY,
+        (_, false) => UNARY,
         (false, true) => COMPOSITE,
-        (true, true) | (false, false) => return Err("say --unary or --composite".into()),
+        (true, true) => return Err("say --unary or --composite, not both".into()),
     };
     let root = Workspace::load()?.root;
     let found: Vec<(&Place, usize)> =

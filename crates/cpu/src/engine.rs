@@ -23,6 +23,15 @@ pub struct Cpu {
     pub(crate) plans: tile::Cache,
 }
 
+/// The ops that are left to the layer that expands.
+const LEFT_OUT: &[OpKind] = &[
+    OpKind::LogSumExp,
+    // A layer that fuses decodes 8-bit floats in the kernels beside the product.
+    OpKind::MatMulFloat8,
+    OpKind::Collective,
+    OpKind::Custom,
+];
+
 impl Cpu {
     /// An engine on the process's shared threads: as many as `KILN_NUM_THREADS` says, or as the process may run at once.
     ///
@@ -46,8 +55,7 @@ impl Cpu {
 
     fn with_pool(pool: Pool) -> Cpu {
         crate::buffer::check_settings();
-        // A layer that fuses decodes 8-bit floats in the kernels beside the product.
-        let native = OpSet::ALL.without(&[OpKind::MatMulFloat8, OpKind::Collective, OpKind::Custom]);
+        let native = OpSet::ALL.without(LEFT_OUT);
         let machine = Machine { threads: pool.threads(), ..Machine::processor() };
         let caps = Caps { name: "cpu".into(), dtypes: DTypeSet::ALL, native, machine };
         Cpu { caps, pool, level: Level::detect(), plans: tile::Cache::default() }
@@ -118,7 +126,9 @@ impl Cpu {
             Op::Scatter { axis, mode } => index::scatter(self, op, *axis, *mode, inputs, results),
             Op::SliceUpdate { slices, mode } => index::slice_update(self, slices, *mode, inputs, results),
             Op::NonZero { index } => index::nonzero(self, *index, inputs),
-            Op::MatMulFloat8 { .. } | Op::Collective(_) | Op::Custom(_) => Err(self.caps.left_out(op)),
+            Op::LogSumExp { .. } | Op::MatMulFloat8 { .. } | Op::Collective(_) | Op::Custom(_) => {
+                Err(self.caps.left_out(op))
+            }
             Op::Fused(fused) => tile::fused(self, fused, inputs, results),
             Op::CheckIndex { length, user } => index::check(self, *length, *user, inputs),
             Op::Recover { .. } => Ok(recovered(inputs, results, |data| self.write(data))),
@@ -127,7 +137,6 @@ impl Cpu {
             Op::Pool(spec) => contraction::pool(self, spec, inputs, results),
             Op::PoolGrad { spec, size } => contraction::pool_grad(self, spec, size, inputs, results),
             Op::Softmax { axis, log } => composite::softmax(self, *axis, *log, inputs, results),
-            Op::LogSumExp { .. } => custom::expanded(self, op, &inputs, results),
             Op::Norm { kind, axes, epsilon } => {
                 composite::norm(self, *kind, *axes, epsilon.0, inputs, results)
             }

@@ -16,7 +16,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
-    BoxFuture, Caps, EXPANDED, Engine, Expand, IMMEDIATE, Op, OpSet, Operand, OperandType, Operands, Result,
+    BoxFuture, Caps, Engine, Expand, IMMEDIATE, Op, OpSet, Operand, OperandType, Operands, Result,
     TensorData, TensorType, Value, Values, expand_values, poison_of, poisoned,
 };
 
@@ -187,7 +187,7 @@ impl Fusion {
             custom.is_expression()
         } else {
             let is_asked = !matches!(op, Op::Fused(_) | Op::Collective(_));
-            is_asked && (op.is(EXPANDED) || !self.supports_natively(op, &OperandType::list(inputs)))
+            is_asked && !self.supports_natively(op, &OperandType::list(inputs))
         };
         if stands_for_others { expand_values(self, op, inputs, results) } else { None }
     }

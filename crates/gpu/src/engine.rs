@@ -42,13 +42,21 @@ pub struct Gpu<D: Driver> {
     pub(crate) prefers_fourier_kernels: bool,
 }
 
+/// The ops that are left to the layer that expands.
+const LEFT_OUT: &[OpKind] = &[
+    OpKind::LogSumExp,
+    // Connections between devices are not the engine's.
+    OpKind::Collective,
+    OpKind::Custom,
+];
+
 impl<D: Driver> Gpu<D> {
     /// The engine over a driver.
     pub fn new(driver: D, memory: MemoryConfig) -> Gpu<D> {
         let driver = Arc::new(driver);
         // A layer that fuses then sees what the product is made of.
         let lacks: &[OpKind] = if driver.has_float8() { &[] } else { &[OpKind::MatMulFloat8] };
-        let native = OpSet::ALL.without(&[OpKind::Collective, OpKind::Custom]).without(lacks);
+        let native = OpSet::ALL.without(LEFT_OUT).without(lacks);
         let info = driver.info();
         let caps = Caps { name: info.name.clone(), dtypes: DTypeSet::ALL, native, machine: machine(info) };
         Gpu {
@@ -128,7 +136,7 @@ impl<D: Driver> Gpu<D> {
             Op::MatMul => self.matmul(inputs, results),
             Op::MatMulFloat8 { formats, .. } => self.matmul_float8(op, *formats, inputs, results),
             Op::Fused(fused) => self.fused(fused, inputs, results),
-            Op::Collective(_) | Op::Custom(_) => Err(self.caps.left_out(op)),
+            Op::LogSumExp { .. } | Op::Collective(_) | Op::Custom(_) => Err(self.caps.left_out(op)),
             Op::Full(ty) => {
                 let number = inputs.first().and_then(Operand::scalar);
                 let number =
@@ -155,7 +163,6 @@ impl<D: Driver> Gpu<D> {
             Op::Resize { mode, align_corners, .. } => self.resize(*mode, *align_corners, &inputs, results),
             Op::Conv { .. } => self.conv(op, inputs, results),
             Op::Attention(spec) | Op::AttentionGrad(spec) => self.attention(op, *spec, inputs, results),
-            Op::LogSumExp { .. } => self.expanded(op, inputs, results),
             Op::Fft { .. } => self.fourier(op, inputs, results),
         }
     }

@@ -15,8 +15,8 @@ pub use attributes::*;
 pub use functions::{Binary, Domain, Effort, FunctionInfo, Unary};
 pub(crate) use table::PRIMITIVES;
 pub use table::{
-    CHEAP, EXPANDED, FAILS, FAILS_BY_INDEX, Flops, IMMEDIATE, Lengths, Linearity, NEEDS_AXIS, OPS, OpClass,
-    OpInfo, OpKind, PRIMITIVE, Precision, Reuse, Role, STOPS_POISON, Traffic,
+    CHEAP, FAILS, FAILS_BY_INDEX, Flops, IMMEDIATE, Lengths, Linearity, NEEDS_AXIS, OPS, OpClass, OpInfo,
+    OpKind, PRIMITIVE, Precision, Reuse, Role, STOPS_POISON, Traffic,
 };
 pub use window::{
     ConvAttributes, ConvOptions, ConvSpec, PoolAttributes, PoolKind, PoolOptions, PoolSpec, Pooling,

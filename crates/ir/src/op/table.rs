@@ -62,8 +62,6 @@ pub const IMMEDIATE: u8 = 16;
 pub const STOPS_POISON: u8 = 32;
 /// A property: every tensor operand or result has at least one axis.
 pub const NEEDS_AXIS: u8 = 64;
-/// A property: no engine has a kernel of its own, so that a layer which fuses records the expansion.
-pub const EXPANDED: u8 = 128;
 
 /// A group of ops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -354,7 +352,7 @@ ops! {
         RULE      None       FIRST     KEEP  None  All     WIDEST    Alone    Other;
     Softmax       "softmax"        Composite    ONE, NEEDS_AXIS =>
         RULE      Y          NO        BASE  Y5    All     FULL      Fusable  Independent;
-    LogSumExp     "log_sum_exp"    Composite    ONE, NEEDS_AXIS | EXPANDED =>
+    LogSumExp     "log_sum_exp"    Composite    ONE, NEEDS_AXIS =>
         RULE      AY         NO        KEEP  X4    All     FULL      Alone    Independent;
     Norm          "norm"           Composite    ONE_TO_THREE, NEEDS_AXIS =>
         RULE      None       NO        BASE  None  All     FULL      Fusable  Independent;
