@@ -163,6 +163,11 @@ impl Engine for Expand {
         Some(&*self.inner)
     }
 
+    /// As by default, without a clone on the way: autodiff asks for each operand that it keeps.
+    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
+        self.inner.kept(op, place, value)
+    }
+
     fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
         let has_expansion = || !MINIMAL.contains(op.kind()) || is_alone(op);
         let has_dtypes = || self.has_all_dtypes || self.caps.supports(op, operands);
