@@ -1,6 +1,6 @@
 //! An engine and a layer that Kiln does not know, opened as backends. The book's chapter "Your own engine" explains them.
 //!
-//! * [`Plain`] is an engine of this machine: plain loops, one thread, eighteen ops. Kiln expands all other ops to these.
+//! * [`Plain`] is an engine of this machine: plain loops, one thread, 17 ops and products of floats. Kiln expands all others.
 //! * [`Profile`] is a layer: it counts the ops that pass, and their time.
 //!
 //! ```
