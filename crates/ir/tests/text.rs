@@ -111,6 +111,7 @@ fn every_op() -> Vec<Op> {
         let resize = |&mode| Op::Resize { mode, size: vec![1, 2], align_corners: yes };
         ops.extend(ResizeMode::ALL.iter().map(resize));
     }
+    ops.push(Op::LogSumExp { axis });
     for &mode in UpdateMode::ALL {
         ops.push(Op::Put { axis, mode });
         ops.push(Op::Scatter { axis, mode });
