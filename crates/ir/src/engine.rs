@@ -179,7 +179,7 @@ impl dyn Engine {
         core::iter::successors(Some(self), |engine| engine.below())
     }
 
-    /// The outermost of the [layers](Self::layers) that is of this type.
+    /// The outermost of the layers that is of this type.
     pub fn find<E: Engine>(&self) -> Option<&E> {
         self.layers().find_map(|engine| (engine as &dyn Any).downcast_ref())
     }
