@@ -33,7 +33,7 @@ pub struct Fusion {
 /// What queues and clones of the layer share.
 pub(crate) struct Shared {
     pub(crate) inner: Arc<dyn Engine>,
-    /// The ops that the device's engine runs natively. Below [`Expand`] that is not what the engine below says.
+    /// The ops that the device's engine runs natively. [`Expand`] below says that it runs every op.
     native: OpSet,
     /// Those of the machine and of these ops.
     pub(crate) limits: Limits,

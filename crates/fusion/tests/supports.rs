@@ -1,4 +1,4 @@
-//! Engines that run some ops: what of them becomes a region.
+//! The regions that fusion makes for engines of some ops.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};

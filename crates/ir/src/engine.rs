@@ -63,7 +63,7 @@ pub trait Engine: Any + Send + Sync {
     /// Whether the engine runs this op on operands of these types natively. [`Expand`](crate::Expand) runs the others in simpler
     /// ops. By default [`Caps::supports`] answers from the sets.
     ///
-    /// The sets are what the engine runs without conditions, and are not asked for again: this is true wherever
+    /// The sets hold the ops that the engine runs without conditions, and are not asked for again: this is true wherever
     /// [`Caps::supports`] is. An op that the engine runs for some dtypes, shapes or attributes only is left out of
     /// [`Caps::native`], and a dtype that it knows in some ops only out of [`Caps::dtypes`]; this method adds the cases that
     /// it does run:

@@ -68,12 +68,12 @@ pub const FUSED_MANY: Subject = Subject {
 /// Every engine under test.
 pub const SUBJECTS: [Subject; 5] = [REFERENCE, CPU_ONE, CPU_MANY, FUSED_ONE, FUSED_MANY];
 
-/// The reference engine, running every op: what it leaves out is expanded, as on every stack.
+/// The reference engine, running every op: those that it leaves out are expanded, as on every stack.
 pub fn reference() -> Expand {
     Expand::new(Reference::new())
 }
 
-/// The CPU engine with that many threads, running every op: what it leaves out is expanded, as on every stack.
+/// The CPU engine with that many threads, running every op: those that it leaves out are expanded, as on every stack.
 pub fn cpu(threads: usize) -> Expand {
     Expand::new(Cpu::with_threads(threads))
 }

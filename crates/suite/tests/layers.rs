@@ -32,7 +32,7 @@ const ROWS: &[Row] = &[
     Row { method: "explain", check: explain },
 ];
 
-/// The optional methods by which a layer says what it is around and how values pass: those that the rest follows from.
+/// The optional methods by which a layer names the engine below and says how values pass: those that the rest follows from.
 const OF_THE_LAYER: &[&str] = &["below", "lower", "lift", "rewrap"];
 
 /// The engine of the probe's values. What it answers is unlike any default.
@@ -48,7 +48,7 @@ struct Probed {
     made_by: &'static str,
 }
 
-/// A layer around a probe, and values of the layer that carry what it adds.
+/// A layer around a probe, and values of the layer that carry its addition.
 struct Subject {
     name: &'static str,
     probe: Arc<Probe>,
@@ -240,7 +240,7 @@ fn numbers() -> TensorData {
 }
 
 impl Subject {
-    /// A value of the layer that carries what the layer adds, around one that the probe wrote.
+    /// A value of the layer that carries the layer's addition, around one that the probe wrote.
     fn value(&self) -> Value {
         (self.carry)(&*self.layer, self.probe.write(numbers()))
     }
@@ -318,7 +318,7 @@ fn every_optional_method_passes_through_every_layer() {
             println!("{} of {}", row.method, subject.name);
             (row.check)(&subject);
             let arrived = subject.probe.calls.lock().unwrap().contains(&row.method);
-            // Mixed precision is what this layer itself is.
+            // This layer itself mixes precision.
             let answers_itself = (subject.name, row.method) == ("Autocast", "mixes_precision");
             assert!(arrived || answers_itself, "{} keeps `{}` to itself", subject.name, row.method);
         }
