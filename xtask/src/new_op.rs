@@ -111,6 +111,36 @@ const COMPOSITE: &[Place] = &[
         text: "    pub(super) fn {name}(&self, axis: usize) -> Gradients<'e> {\n        compile_error!(\"the gradient of {name}\")\n    }\n\n",
     },
     Place {
+        file: "crates/ir/src/op/names.rs",
+        before: "            | Op::LogSumExp { .. }\n",
+        text: "            | Op::{Name} { .. }\n",
+    },
+    Place {
+        file: "crates/ir/src/cost.rs",
+        before: "        | Op::LogSumExp { .. }\n",
+        text: "        | Op::{Name} { .. }\n",
+    },
+    Place {
+        file: "crates/ir/src/vjp/saved.rs",
+        before: "        | Op::LogSumExp { .. }\n",
+        text: "        | Op::{Name} { .. }\n",
+    },
+    Place {
+        file: "crates/autodiff/src/forward/rule.rs",
+        before: "        | Op::LogSumExp { .. }\n",
+        text: "        | Op::{Name} { .. }\n",
+    },
+    Place {
+        file: "crates/autocast/src/policy.rs",
+        before: "        | Op::LogSumExp { .. }\n",
+        text: "        | Op::{Name} { .. }\n",
+    },
+    Place {
+        file: "crates/ir/src/vjp.rs",
+        before: "        | Op::LogSumExp { .. }\n",
+        text: "        | Op::{Name} { .. }\n",
+    },
+    Place {
         file: "crates/ir/src/text/build.rs",
         before: "            \"softmax\" => Ok(",
         text: "            \"{name}\" => Ok(Op::{Name} { axis: self.axis()? }),\n",

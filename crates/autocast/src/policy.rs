@@ -14,7 +14,6 @@ use kiln_ir::{DType, Op, Reduction, UpdateMode};
 /// assert_eq!(precision(&Op::Unary(Unary::Exp)), Precision::Full);
 /// assert_eq!(precision(&Op::Binary(Binary::Add)), Precision::Widest);
 /// ```
-#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 pub fn precision(op: &Op) -> Precision {
     match op {
         Op::Custom(custom) if custom.is_expression() => Precision::Inside,
@@ -23,7 +22,46 @@ pub fn precision(op: &Op) -> Precision {
         Op::Binary(function) => function.info().precision,
         Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } => reduced(*reduction),
         Op::Put { mode, .. } | Op::Scatter { mode, .. } => written(*mode),
-        _ => op.row(|row| row.precision),
+        Op::Full(_)
+        | Op::Iota { .. }
+        | Op::Random { .. }
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Cast(_)
+        | Op::Bitcast(_)
+        | Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Broadcast(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::Concat { .. }
+        | Op::Windows { .. }
+        | Op::Copy
+        | Op::ArgReduce { .. }
+        | Op::Sort { .. }
+        | Op::TopK { .. }
+        | Op::Take { .. }
+        | Op::Gather { .. }
+        | Op::SliceUpdate { .. }
+        | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
+        | Op::MatMul
+        | Op::MatMulFloat8 { .. }
+        | Op::Conv { .. }
+        | Op::Pool(_)
+        | Op::PoolGrad { .. }
+        | Op::Softmax { .. }
+        | Op::LogSumExp { .. }
+        | Op::Norm { .. }
+        | Op::Attention(_)
+        | Op::AttentionGrad(_)
+        | Op::Resize { .. }
+        | Op::Fft { .. }
+        | Op::Quantize { .. }
+        | Op::Dequantize
+        | Op::Collective(_)
+        | Op::Fused(_) => op.row(|row| row.precision),
     }
 }
 

@@ -67,7 +67,6 @@ impl Program {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
     let tensor = |place: usize| inputs.get(place).and_then(|input| input.tensor());
     let operand = |place: usize| tensor(place).map_or(0, elements);
@@ -136,7 +135,34 @@ fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
             | CollectiveKind::Recv { .. } => 0,
         },
         Op::Fused(fused) => fused.program().cost().flops,
-        _ => match op.row(|row| row.flops) {
+        Op::Full(_)
+        | Op::Iota { .. }
+        | Op::Random { .. }
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Cast(_)
+        | Op::Bitcast(_)
+        | Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Broadcast(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::Concat { .. }
+        | Op::Windows { .. }
+        | Op::Copy
+        | Op::Reduce { .. }
+        | Op::ArgReduce { .. }
+        | Op::Scan { .. }
+        | Op::Take { .. }
+        | Op::Gather { .. }
+        | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
+        | Op::Softmax { .. }
+        | Op::LogSumExp { .. }
+        | Op::Custom(_) => match op.row(|row| row.flops) {
             Flops::PerResult(count) => times(&[count, result]),
             Flops::PerOperand(count) => times(&[count, operand(0)]),
         },

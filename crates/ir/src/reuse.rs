@@ -17,7 +17,6 @@ pub fn reuse(op: &Op, operand: usize, inputs: &[OperandType<'_>], results: &[Ten
     same_type && may_overwrite(op, operand)
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 fn may_overwrite(op: &Op, operand: usize) -> bool {
     let exchanged = |kind: CollectiveKind| match kind {
         CollectiveKind::AllReduce(_) | CollectiveKind::Broadcast { .. } | CollectiveKind::Send { .. } => {
@@ -27,9 +26,10 @@ fn may_overwrite(op: &Op, operand: usize) -> bool {
         | CollectiveKind::ReduceScatter { .. }
         | CollectiveKind::Recv { .. } => Reuse::Never,
     };
-    let reuse = match op {
-        Op::Collective(collective) => exchanged(collective.kind),
-        _ => op.row(|row| row.reuse),
+    let reuse = if let Op::Collective(collective) = op {
+        exchanged(collective.kind)
+    } else {
+        op.row(|row| row.reuse)
     };
     match reuse {
         Reuse::Never => false,

@@ -43,7 +43,6 @@ pub enum Gradient {
 }
 
 /// How an op is differentiated. A custom op has a rule or an expansion; [`vjp`] finds out which.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 pub fn gradient_of(op: &Op) -> Gradient {
     match op {
         Op::Unary(function) => function.info().gradient,
@@ -64,7 +63,48 @@ pub fn gradient_of(op: &Op) -> Gradient {
             ),
             CollectiveKind::Recv { .. } => Gradient::Constant,
         },
-        _ => op.row(|row| row.gradient),
+        Op::Full(_)
+        | Op::Iota { .. }
+        | Op::Random { .. }
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Broadcast(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::Concat { .. }
+        | Op::Windows { .. }
+        | Op::Copy
+        | Op::Reduce { .. }
+        | Op::ArgReduce { .. }
+        | Op::Scan { .. }
+        | Op::Sort { .. }
+        | Op::TopK { .. }
+        | Op::Take { .. }
+        | Op::Gather { .. }
+        | Op::Put { .. }
+        | Op::Scatter { .. }
+        | Op::SliceUpdate { .. }
+        | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
+        | Op::MatMul
+        | Op::MatMulFloat8 { .. }
+        | Op::Conv { .. }
+        | Op::Pool(_)
+        | Op::PoolGrad { .. }
+        | Op::Softmax { .. }
+        | Op::LogSumExp { .. }
+        | Op::Norm { .. }
+        | Op::Attention(_)
+        | Op::AttentionGrad(_)
+        | Op::Resize { .. }
+        | Op::Fft { .. }
+        | Op::Quantize { .. }
+        | Op::Dequantize
+        | Op::Custom(_)
+        | Op::Fused(_) => op.row(|row| row.gradient),
     }
 }
 

@@ -1,8 +1,7 @@
 //! Matches over `Op` name every variant: adding an operation must make the compiler list every place that decides.
 //!
 //! Clippy denies `_` where the matched value itself is an enum. This check also sees it inside tuples and options,
-//! and a lower-case name that catches everything. An arm that looks the answer up in the table of ops decides for a new op
-//! too, by its row.
+//! and a lower-case name that catches everything.
 
 use super::{Finding, Tree, line_of, words};
 
@@ -40,19 +39,10 @@ fn catch_all_arms(code: &str) -> Vec<usize> {
         let arms = patterns(body);
         let inside_op = is_inside_impl_op(&code[..offset]);
         let over_op = arms.iter().any(|(_, pattern)| names_op(pattern, inside_op));
-        let ends = arms.iter().skip(1).map(|(at, _)| *at).chain([body.len()]);
-        let mut ended = arms.iter().zip(ends);
-        let catch_all =
-            ended.find(|((at, pattern), end)| is_catch_all(pattern) && !looks_up(&body[*at..*end]));
-        let catch_all = catch_all.map(|(arm, _)| arm);
+        let catch_all = arms.iter().find(|(_, pattern)| is_catch_all(pattern));
         catch_all.filter(|_| over_op).map(|(at, _)| start + at)
     });
     suspects.collect()
-}
-
-/// Whether an arm asks the row of the op.
-fn looks_up(arm: &str) -> bool {
-    arm.contains(".row(") || arm.contains(".info()")
 }
 
 /// The text between the braces of the match at `offset`, and where it starts.
@@ -162,7 +152,6 @@ mod tests {
         assert_eq!(lines(source), ["crates/cpu/src/lib.rs:5"]);
         assert_eq!(lines(&source.replace("_ =>", "other =>")), ["crates/cpu/src/lib.rs:5"]);
         assert_eq!(lines(&source.replace("_ =>", "Op::Copy =>")), [""; 0]);
-        assert_eq!(lines(&source.replace("_ => {}", "_ => op.row(|row| row.saved)")), [""; 0]);
         assert_eq!(lines(&source.replace("Op::", "UnaryOp::")), [""; 0]);
     }
 

@@ -46,7 +46,6 @@ pub(super) fn rule_of(op: &Op) -> Rule {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 fn linearity(op: &Op) -> Linearity {
     match op {
         Op::Unary(function) => function.info().linearity,
@@ -65,7 +64,44 @@ fn linearity(op: &Op) -> Linearity {
             CollectiveKind::AllGather { .. } | CollectiveKind::Broadcast { .. } => FIRST,
             CollectiveKind::Send { .. } | CollectiveKind::Recv { .. } => Linearity::Constant,
         },
-        _ => op.row(|row| row.linearity),
+        Op::Full(_)
+        | Op::Iota { .. }
+        | Op::Random { .. }
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Cast(_)
+        | Op::Bitcast(_)
+        | Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Broadcast(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::Concat { .. }
+        | Op::Windows { .. }
+        | Op::Copy
+        | Op::ArgReduce { .. }
+        | Op::Sort { .. }
+        | Op::TopK { .. }
+        | Op::Take { .. }
+        | Op::Gather { .. }
+        | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
+        | Op::MatMul
+        | Op::MatMulFloat8 { .. }
+        | Op::Conv { .. }
+        | Op::PoolGrad { .. }
+        | Op::Softmax { .. }
+        | Op::LogSumExp { .. }
+        | Op::Norm { .. }
+        | Op::Attention(_)
+        | Op::AttentionGrad(_)
+        | Op::Resize { .. }
+        | Op::Fft { .. }
+        | Op::Quantize { .. }
+        | Op::Dequantize
+        | Op::Custom(_)
+        | Op::Fused(_) => op.row(|row| row.linearity),
     }
 }
 

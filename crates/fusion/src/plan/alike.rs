@@ -118,17 +118,28 @@ pub(super) fn are_alike(a: &Op, b: &Op) -> bool {
 }
 
 /// An op of a region in one that is planned alike, by the type of its result; `None` where that does not say.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 pub(super) fn of_type(op: &Op, ty: TensorType) -> Option<Op> {
-    Some(match op {
-        Op::Full(_) => Op::Full(ty),
-        Op::Iota { axis, .. } => Op::Iota { ty, axis: *axis },
-        Op::Reshape(_) => Op::Reshape(ty.shape),
-        Op::Broadcast(_) => Op::Broadcast(ty.shape),
-        _ if op.info().lengths == Lengths::Independent => op.clone(),
+    match op.info().lengths {
+        Lengths::Independent => Some(op.clone()),
+        Lengths::OfResult => with_lengths(op, ty),
         // No type says how the attributes depend on lengths.
-        _ => return None,
-    })
+        Lengths::Other => None,
+    }
+}
+
+/// An op whose attributes have the lengths of its result, with those of `ty`.
+fn with_lengths(op: &Op, ty: TensorType) -> Option<Op> {
+    if let Op::Full(_) = op {
+        Some(Op::Full(ty))
+    } else if let Op::Iota { axis, .. } = op {
+        Some(Op::Iota { ty, axis: *axis })
+    } else if let Op::Reshape(_) = op {
+        Some(Op::Reshape(ty.shape))
+    } else if let Op::Broadcast(_) = op {
+        Some(Op::Broadcast(ty.shape))
+    } else {
+        None
+    }
 }
 
 /// The answers while they are found.

@@ -5,7 +5,6 @@ use super::*;
 impl Op {
     /// The name: `exp`, `add`, `reduce_sum`, `conv_input`. It tells the variant and the function within it;
     /// for a custom op it is the op's own name.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
     pub fn name(&self) -> &str {
         match self {
             Op::Random { distribution, .. } => match distribution {
@@ -59,7 +58,40 @@ impl Op {
                 CollectiveKind::Recv { .. } => "recv",
             },
             Op::Custom(op) => op.name(),
-            _ => self.info().name,
+            Op::Full(_)
+            | Op::Iota { .. }
+            | Op::Select
+            | Op::Cast(_)
+            | Op::Bitcast(_)
+            | Op::Reshape(_)
+            | Op::Permute(_)
+            | Op::Broadcast(_)
+            | Op::Slice(_)
+            | Op::Pad(_)
+            | Op::Concat { .. }
+            | Op::Windows { .. }
+            | Op::Copy
+            | Op::Sort { .. }
+            | Op::TopK { .. }
+            | Op::Take { .. }
+            | Op::Gather { .. }
+            | Op::Put { .. }
+            | Op::Scatter { .. }
+            | Op::SliceUpdate { .. }
+            | Op::NonZero { .. }
+            | Op::CheckIndex { .. }
+            | Op::Recover { .. }
+            | Op::MatMul
+            | Op::MatMulFloat8 { .. }
+            | Op::Softmax { .. }
+            | Op::LogSumExp { .. }
+            | Op::Attention(_)
+            | Op::AttentionGrad(_)
+            | Op::Resize { .. }
+            | Op::Fft { .. }
+            | Op::Quantize { .. }
+            | Op::Dequantize
+            | Op::Fused(_) => self.info().name,
         }
     }
 }

@@ -49,7 +49,6 @@ const Y: Saved = Saved { inputs: 0, outputs: 1 };
 
 /// What the rule of an op reads when the gradients of the `wanted` operands are asked for. Of the operands only
 /// whether they are numbers counts.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
 pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
     let wants = |place: usize| wanted.get(place).copied().unwrap_or(false);
     let each = |a: Saved, b: Saved| {
@@ -140,6 +139,38 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
             | CollectiveKind::Recv { .. } => Saved::NONE,
         },
         Op::Custom(custom) => custom.saved(),
-        _ => op.row(|row| row.saved),
+        Op::Full(_)
+        | Op::Iota { .. }
+        | Op::Random { .. }
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Cast(_)
+        | Op::Bitcast(_)
+        | Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Broadcast(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::Concat { .. }
+        | Op::Windows { .. }
+        | Op::Copy
+        | Op::ArgReduce { .. }
+        | Op::Sort { .. }
+        | Op::TopK { .. }
+        | Op::Take { .. }
+        | Op::Gather { .. }
+        | Op::NonZero { .. }
+        | Op::CheckIndex { .. }
+        | Op::Recover { .. }
+        | Op::MatMulFloat8 { .. }
+        | Op::Softmax { .. }
+        | Op::LogSumExp { .. }
+        | Op::Attention(_)
+        | Op::AttentionGrad(_)
+        | Op::Resize { .. }
+        | Op::Fft { .. }
+        | Op::Quantize { .. }
+        | Op::Dequantize
+        | Op::Fused(_) => op.row(|row| row.saved),
     }
 }

@@ -225,12 +225,13 @@ impl Finder<'_> {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "other ops have no function")]
 fn cost(op: &Op) -> usize {
-    let is_costly = match op {
-        Op::Unary(function) => function.info().effort >= Effort::Elementary,
-        Op::Binary(function) => function.info().effort >= Effort::Elementary,
-        _ => false,
+    let is_costly = if let Op::Unary(function) = op {
+        function.info().effort >= Effort::Elementary
+    } else if let Op::Binary(function) = op {
+        function.info().effort >= Effort::Elementary
+    } else {
+        false
     };
     if is_costly { 10 } else { 1 }
 }

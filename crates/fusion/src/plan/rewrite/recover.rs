@@ -114,14 +114,14 @@ impl Graph<'_> {
     }
 
     /// Whether an entry may give an error though its operands are none.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the row decides")]
     fn can_fail(&self, entry: &Entry) -> bool {
         if entry.op.is(FAILS) {
             return true;
         }
-        let axis = match entry.op {
-            Op::Take { axis } | Op::Gather { axis } | Op::Put { axis, .. } | Op::Scatter { axis, .. } => axis,
-            _ => return entry.op.is(FAILS_BY_INDEX),
+        let (Op::Take { axis } | Op::Gather { axis } | Op::Put { axis, .. } | Op::Scatter { axis, .. }) =
+            entry.op
+        else {
+            return entry.op.is(FAILS_BY_INDEX);
         };
         let length = self.ty(entry.operands[0]).map(|ty| ty.shape[axis]);
         !length.is_some_and(|length| self.is_checked(entry.operands[1], length))
