@@ -129,27 +129,29 @@ pub(crate) fn log1p(x: f32) -> f32 {
     if u >= 0.0 { y } else { f32::NAN }
 }
 
+/// Coefficients of the polynomial of [`erfcx`], from the constant on.
+pub(crate) const ERFCX: [f32; 13] = [
+    1.253_008,
+    -0.135_621_07,
+    -0.047_562_294,
+    0.129_644_11,
+    -0.119_273_69,
+    0.068_316_57,
+    -0.023_770_334,
+    0.002_499_116_8,
+    0.001_888_112_9,
+    -0.000_726_453_67,
+    -0.000_104_130_71,
+    7.731_024e-5,
+    3.861_849e-6,
+];
+
 /// `(1 + 2 a) erfcx(a)` of `a >= 0` is a polynomial in `(a - 3) / (a + 3)`; below 0 it is `2 exp(a²) - erfcx(a)`.
 #[inline(always)]
 pub(crate) fn erfcx(x: f32) -> f32 {
     let magnitude = x.abs();
     let near = clamp(magnitude, 0.0, 1e18);
-    let c = [
-        1.253_008,
-        -0.135_621_07,
-        -0.047_562_294,
-        0.129_644_11,
-        -0.119_273_69,
-        0.068_316_57,
-        -0.023_770_334,
-        0.002_499_116_8,
-        0.001_888_112_9,
-        -0.000_726_453_67,
-        -0.000_104_130_71,
-        7.731_024e-5,
-        3.861_849e-6,
-    ];
-    let positive = polynomial((near + near) / (near + 3.0) - 1.0, c) * (0.5 / (magnitude + 0.5));
+    let positive = polynomial((near + near) / (near + 3.0) - 1.0, ERFCX) * (0.5 / (magnitude + 0.5));
     // The rounded square, and what rounding took from it.
     let exact = f64::from(clamp(magnitude, 0.0, 9.5)) * f64::from(clamp(magnitude, 0.0, 9.5));
     let square = exact as f32;

@@ -3,6 +3,7 @@
 //! As those of [`math`](mod@crate::math), which other units run, they have no branches; errors are below 1.5 units (4.5 for `erfcx`) in the last
 //! place. All units give the same results.
 
+use super::ERFCX;
 use super::table::{ERF, TANH};
 use super::vector::{Single, Vector};
 use core::f32::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LOG2_E, PI};
@@ -94,24 +95,9 @@ fn look_up<V: Single>(magnitude: V, stretch: V, table: &[[f32; 16]; 8]) -> (V, V
 pub(crate) fn erfcx<V: Single>(x: V) -> V {
     let magnitude = x.abs();
     let near = clamp(magnitude, 0.0, 1e18);
-    let c = [
-        1.253_008,
-        -0.135_621_07,
-        -0.047_562_294,
-        0.129_644_11,
-        -0.119_273_69,
-        0.068_316_57,
-        -0.023_770_334,
-        0.002_499_116_8,
-        0.001_888_112_9,
-        -0.000_726_453_67,
-        -0.000_104_130_71,
-        7.731_024e-5,
-        3.861_849e-6,
-    ];
     let half = V::splat(0.5);
     let t = (near + near) / (near + V::splat(3.0)) - V::splat(1.0);
-    let positive = t.polynomial(c) * (half / (magnitude + half));
+    let positive = t.polynomial(ERFCX) * (half / (magnitude + half));
     // Below 0 it is 2 exp(x²) less that. What rounding takes from the square scales the exponential.
     let bounded = clamp(magnitude, 0.0, 9.5);
     let square = bounded * bounded;
