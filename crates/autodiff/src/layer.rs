@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Error, Gradient, LayerId, Op, Operand, Operands, Result, Saved, Scalar,
+    BoxFuture, Caps, Dispatch, Engine, Error, Gradient, LayerId, Op, Operand, Operands, Result, Saved, Scalar,
     TensorData, TensorType, Value, Values, gradient_of, imported_from, saved,
 };
 use smallvec::SmallVec;
@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 /// their values.
 #[derive(Clone)]
 pub struct Autodiff {
-    inner: Arc<dyn Engine>,
+    inner: Dispatch,
     checkpointing: Checkpointing,
 }
 
@@ -39,12 +39,12 @@ pub enum Checkpointing {
 impl Autodiff {
     /// A layer around an engine.
     pub fn new(inner: Arc<dyn Engine>, checkpointing: Checkpointing) -> Autodiff {
-        Autodiff { inner, checkpointing }
+        Autodiff { inner: Dispatch::new(inner), checkpointing }
     }
 
     /// The engine below.
     pub fn inner(&self) -> &Arc<dyn Engine> {
-        &self.inner
+        self.inner.engine()
     }
 
     /// How values are kept.
@@ -129,8 +129,8 @@ impl Autodiff {
                  is of floats and not detached",
             )
         })?;
-        let seed = seed(&*self.inner, *parts.inner.ty(), given)?;
-        let mut pass = Pass::new(self, &*self.inner, None);
+        let seed = seed(&**self.inner(), *parts.inner.ty(), given)?;
+        let mut pass = Pass::new(self, &**self.inner(), None);
         pass.push(Pass::START, parts.edge, seed);
         pass.run()
     }
@@ -156,7 +156,7 @@ impl Autodiff {
     /// When a gradient is of another type than its result, or an op on the way has no gradient; or the error of a
     /// poisoned result.
     pub fn pull_back_around(&self, around: &Around<'_>, results: Vec<(Value, Value)>) -> Result<Gradients> {
-        let engine = around(&self.inner);
+        let engine = around(self.inner());
         self.pull(Pass::new(self, &*engine, Some(around)), &*engine, results)
     }
 
@@ -202,7 +202,7 @@ impl Autodiff {
     /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
     #[inline]
     pub(crate) fn id(&self) -> LayerId {
-        LayerId::around(&*self.inner)
+        LayerId::around(&**self.inner())
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -246,7 +246,7 @@ impl Autodiff {
 
 impl Engine for Autodiff {
     fn caps(&self) -> &Caps {
-        self.inner.caps()
+        self.inner().caps()
     }
 
     fn execute(&self, op: &Op, mut inputs: Operands, results: &[TensorType]) -> Values {
@@ -273,15 +273,15 @@ impl Engine for Autodiff {
     }
 
     fn write(&self, data: TensorData) -> Value {
-        self.inner.write(data)
+        self.inner().write(data)
     }
 
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        self.inner.read(self.detach(value))
+        self.inner().read(self.detach(value))
     }
 
     fn below(&self) -> Option<&dyn Engine> {
-        Some(&*self.inner)
+        Some(&**self.inner())
     }
 
     fn lower(&self, value: Value) -> Value {
@@ -291,9 +291,9 @@ impl Engine for Autodiff {
     /// A value that another layer of automatic differentiation tracks is tracked here too: its gradient goes back to the engine
     /// from which it comes. In a scope without recording, of either layer, only the data is brought.
     fn import(&self, from: &dyn Engine, value: Value) -> Value {
-        match imported_from::<Autodiff>(&*self.inner, from, value) {
+        match imported_from::<Autodiff>(&**self.inner(), from, value) {
             Ok((source, value)) => transfer(self, source, value),
-            Err(value) => self.inner.import(from, value),
+            Err(value) => self.inner().import(from, value),
         }
     }
 
@@ -363,7 +363,7 @@ impl Recording<'_> {
         }
         self.kept.push(match recipe {
             Some(recipe) if saves => Kept::Recipe(recipe),
-            None if saves => Kept::Value(self.layer.inner.kept(op, place, &inner)),
+            None if saves => Kept::Value(self.layer.inner().kept(op, place, &inner)),
             Some(_) | None => Kept::Type(PackedType::new(inner.ty())),
         });
         self.parents.push(edge);

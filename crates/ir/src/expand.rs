@@ -12,6 +12,7 @@
 mod attention;
 mod composite;
 mod contraction;
+mod dispatch;
 mod engine;
 mod index;
 mod kernels;
@@ -22,6 +23,7 @@ mod random;
 mod signal;
 mod view;
 
+pub use dispatch::Dispatch;
 pub use engine::{Expand, expand_program, expanding};
 pub use kernels::CustomKernel;
 pub(crate) use signal::unmirrored;

@@ -83,7 +83,7 @@ pub use engine::{
     BoxFuture, Caps, Engine, Memory, MemoryUse, OpSet, picked_past_poison, poison_of, poisoned, recovered,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use expand::{CustomKernel, Expand, MINIMAL, expand, expand_program, expand_values, expanding};
+pub use expand::{CustomKernel, Dispatch, Expand, MINIMAL, expand, expand_program, expand_values, expanding};
 pub use float8::Float8;
 pub use fused::{Activation, Epilogue, FusedOp, Pattern, QuantizedMatMul};
 pub use future::block_on;

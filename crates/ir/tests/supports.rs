@@ -1,7 +1,7 @@
 //! Engines that run some ops, some of them under conditions, and the layer that expands the rest.
 
 use kiln_ir::{
-    Binary, BoxFuture, Caps, Collective, CollectiveKind, Custom, CustomOp, DType, DTypeSet, Engine, Expand,
+    Binary, BoxFuture, Caps, Collective, CollectiveKind, Custom, CustomOp, DType, DTypeSet, Dispatch, Engine, Expand,
     FusedOp, Op, OpKind, OpSet, Operand, OperandType, Operands, Recorder, Reduction, Result, ResultTypes,
     TensorData, TensorType, Unary, Value, Values, block_on, expanding, infer,
 };
@@ -80,6 +80,35 @@ fn an_op_runs_for_the_dtypes_that_the_engine_supports_and_expands_for_others() {
     assert_eq!(product(DType::I8).to_vec::<f32>(), [7.0, 10.0, 15.0, 22.0]);
     let ran = picky.take();
     assert!(ran.iter().any(|op| op == "mul") && ran.iter().all(|op| op != "matmul"), "{ran:?}");
+}
+
+#[test]
+fn dispatch_gives_the_engine_only_ops_that_it_runs_on_any_operands() {
+    let Picky { inner, caps, ran } = Arc::into_inner(Picky::new()).unwrap();
+    let picky = Arc::new(Picky { inner, caps: Caps { dtypes: DTypeSet::ALL, ..caps }, ran });
+    let layer: Arc<dyn Engine> = Arc::new(Expand::around(picky.clone()));
+    let dispatch = Dispatch::new(layer.clone());
+    assert!(Arc::ptr_eq(dispatch.engine(), &layer));
+    let run = |op: &Op, dtype| {
+        let inputs: Operands = [0; 2].map(|_| picky.write(matrix(dtype)).into()).into_iter().collect();
+        let types = infer(op, &OperandType::list(&inputs)).unwrap();
+        let ours = dispatch.execute(op, inputs.clone(), &types).remove(0);
+        let ran = picky.take();
+        let theirs = layer.execute(op, inputs, &types).remove(0);
+        assert_eq!(ran, picky.take(), "{}", op.name());
+        assert_eq!(block_on(picky.read(ours)).unwrap(), block_on(picky.read(theirs)).unwrap());
+        ran
+    };
+    assert_eq!(run(&Op::Binary(Binary::Add), DType::F32), ["add"]);
+    assert_eq!(run(&Op::MatMul, DType::F32), ["matmul"]);
+    assert!(!run(&Op::MatMul, DType::I8).contains(&"matmul".to_string()));
+    let program = Recorder::trace(&[TensorType::new([2, 2], DType::F32); 2], |x| vec![&x[0] + &x[1]]);
+    assert_eq!(run(&Op::Fused(FusedOp::new(program)), DType::F32), ["fused"]);
+    // An engine without the layer gets all of them.
+    let bare = Dispatch::new(picky.clone());
+    let product = [0; 2].map(|_| picky.write(matrix(DType::F32)).into()).into_iter().collect();
+    bare.execute(&Op::MatMul, product, &[TensorType::new([2, 2], DType::F32)]);
+    assert_eq!(picky.take(), ["matmul"]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use core::fmt;
 use device::OpenDevice;
 use domain::Domain;
 use kiln_autodiff::{Autodiff as AutodiffLayer, Forward as ForwardLayer};
-use kiln_ir::{Engine, Expand, Memory, Value, expanding};
+use kiln_ir::{Dispatch, Engine, Expand, Memory, Op, Operands, TensorType, Value, Values, expanding};
 use kiln_vmap::Vmap as VmapLayer;
 
 /// An opened stack of engines for a device: the device's engine with the layers of a backend around it. Cheap to clone.
@@ -36,7 +36,7 @@ pub struct Stack(Arc<Inner>);
 
 struct Inner {
     /// The outermost engine, which is the domain's.
-    engine: Arc<dyn Engine>,
+    engine: Dispatch,
     domain: Arc<Domain>,
     device: Arc<OpenDevice>,
     below: Option<Stack>,
@@ -171,7 +171,13 @@ impl Stack {
     /// The outermost engine.
     #[inline]
     pub fn engine(&self) -> &dyn Engine {
-        &*self.0.engine
+        &**self.0.engine.engine()
+    }
+
+    /// As [`Engine::execute`] of the outermost engine, and faster for small ops: see [`Dispatch`].
+    #[inline]
+    pub(crate) fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        self.0.engine.execute(op, inputs, results)
     }
 
     /// The outermost engine, if it is of this type. The layer that [expands](kiln_ir::Expand) ops does not count, unless it

@@ -64,6 +64,11 @@ impl Expand {
         &self.inner
     }
 
+    /// The ops that pass whatever their operands are.
+    pub(super) fn always_direct(&self) -> OpSet {
+        if self.has_all_dtypes { self.direct } else { OpSet::default() }
+    }
+
     /// Whether the engine runs an op as it is by its sets, so that it need not be asked. The bit of the kind answers for most
     /// ops.
     #[inline]

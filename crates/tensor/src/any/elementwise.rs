@@ -95,7 +95,7 @@ impl AnyTensor {
         };
         let (tensor, number) = (Operand::Value(self.value), Operand::Scalar(x));
         let operands = if is_first { two(number, tensor) } else { two(tensor, number) };
-        let results = self.stack.engine().execute(op, operands, &[ty]);
+        let results = self.stack.execute(op, operands, &[ty]);
         AnyTensor::only(self.stack, op, results)
     }
 
@@ -112,7 +112,7 @@ impl AnyTensor {
             && let Some(ty) = infer_alike(op, self.value.ty(), other.ty())
         {
             let operands = two(Operand::Value(self.value), Operand::Value(other));
-            let results = self.stack.engine().execute(op, operands, &[ty]);
+            let results = self.stack.execute(op, operands, &[ty]);
             return AnyTensor::only(self.stack, op, results);
         }
         self.pairwise_any(op, AnyTensor::new(stack.clone(), other))

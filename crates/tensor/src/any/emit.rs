@@ -10,14 +10,14 @@ impl AnyTensor {
     /// Runs any op on operands of one stack; all its results.
     pub fn emit(stack: &Stack, op: &Op, inputs: Operands) -> Result<Values> {
         let types = infer(op, &OperandType::list(&inputs))?;
-        Ok(stack.engine().execute(op, inputs, &types))
+        Ok(stack.execute(op, inputs, &types))
     }
 
     /// Runs an op with `self` as the only operand and a single result.
     #[inline]
     pub fn apply(self, op: &Op) -> Result<AnyTensor> {
         let types = infer(op, &[OperandType::Tensor(self.value.ty())])?;
-        let results = self.stack.engine().execute(op, smallvec![Operand::Value(self.value)], &types);
+        let results = self.stack.execute(op, smallvec![Operand::Value(self.value)], &types);
         AnyTensor::only(self.stack, op, results)
     }
 

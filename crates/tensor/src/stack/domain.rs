@@ -9,7 +9,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::{Any, TypeId};
 use core::fmt;
-use kiln_ir::Engine;
+use kiln_ir::{Dispatch, Engine};
 use spin::Mutex;
 
 /// Identifies the stacks whose values may be operands of one op: see [`Stack::domain`]. No two domains of a process have
@@ -85,7 +85,7 @@ impl Domain {
             return Stack(stack);
         }
         let inner = Inner {
-            engine: self.engine.clone(),
+            engine: Dispatch::new(self.engine.clone()),
             domain: self.clone(),
             device: device.clone(),
             below: below.cloned(),
