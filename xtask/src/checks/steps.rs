@@ -212,12 +212,13 @@ fn mnist(context: &Context, _: &mut Tally) -> Result<(), String> {
     announce_and_run(&mut command)
 }
 
-/// The example is a workspace of its own, as a user's crate is. It shares this one's folder of compiled packages.
+/// The example is a workspace of its own, as a user's crate is. It shares this one's folder of compiled packages. Its dev
+/// profile builds in a quarter of the time of a release, and trains in seconds.
 fn own_engine(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let folder = context.workspace.root.join("examples/own-engine");
     let cargo = |command: &str| {
         let mut cargo = process::cargo(&folder);
-        cargo.args([command, "--release", "--target-dir"]).arg(&context.workspace.target);
+        cargo.args([command, "--target-dir"]).arg(&context.workspace.target);
         cargo
     };
     run_tests(&mut cargo("test"), tally)?;
