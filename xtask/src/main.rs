@@ -67,6 +67,7 @@ commands
              --tflops N, --gb-per-s N
                            what the device can do, of which figures are then told as a share
              --record FILE also write the table as Markdown; its section Notes is kept
+             --against P   compare with this bench-gpu, built from another tree, alone, as bench cpu does
   bench shapes
            measure a training step when each step has another batch length, against its targets
              --json        one JSON line for each figure instead of a table

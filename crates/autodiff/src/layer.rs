@@ -11,8 +11,8 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Dispatch, Engine, Error, Gradient, LayerId, Op, Operand, Operands, Result, Saved, Scalar,
-    TensorData, TensorType, Value, Values, gradient_of, imported_from, saved,
+    BoxFuture, Caps, Dispatch, Engine, Error, Gradient, LayerId, Op, Operand, Operands, Result, Saved,
+    Scalar, TensorData, TensorType, Value, Values, gradient_of, imported_from, saved,
 };
 use smallvec::SmallVec;
 

@@ -1,9 +1,9 @@
 //! Engines that run some ops, some of them under conditions, and the layer that expands the rest.
 
 use kiln_ir::{
-    Binary, BoxFuture, Caps, Collective, CollectiveKind, Custom, CustomOp, DType, DTypeSet, Dispatch, Engine, Expand,
-    FusedOp, Op, OpKind, OpSet, Operand, OperandType, Operands, Recorder, Reduction, Result, ResultTypes,
-    TensorData, TensorType, Unary, Value, Values, block_on, expanding, infer,
+    Binary, BoxFuture, Caps, Collective, CollectiveKind, Custom, CustomOp, DType, DTypeSet, Dispatch, Engine,
+    Expand, FusedOp, Op, OpKind, OpSet, Operand, OperandType, Operands, Recorder, Reduction, Result,
+    ResultTypes, TensorData, TensorType, Unary, Value, Values, block_on, expanding, infer,
 };
 use kiln_reference::Reference;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: [`core`] measures what a user waits for, [`plan`] whether fusion's time for each op grows with a program,
 //! [`shapes`] the cost of changing shapes; [`cpu`] and [`gpu`] compare with other frameworks.
 
+mod against;
 mod child;
 mod core;
 mod cpu;

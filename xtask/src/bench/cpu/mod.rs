@@ -1,6 +1,5 @@
 //! `cargo xtask bench cpu`: Kiln and other frameworks on the same workloads, interleaved in one run.
 
-mod against;
 mod peers;
 mod rows;
 mod weights;
@@ -8,6 +7,7 @@ mod weights;
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::against;
 use super::measure::{self, Outcome, Player, Turns, start_all};
 use super::peer::{Peer, Skipped};
 use super::report::Report;
@@ -49,7 +49,11 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
         // First, because building takes minutes.
         let before = peers::before(program, &bench, options.threads, options.backend)?;
         let kiln = peers::kiln(&bench, options.threads, options.backend)?;
-        return against::run(&options, &kiln, before);
+        let scratch = Scratch::new("against")?;
+        let report = report(&options, Vec::new());
+        return against::run(&kiln, before, &options.rows, options.repeats, report, |row, players, turns| {
+            measure_row(row, players, turns, &scratch)
+        });
     }
     let kiln = peers::kiln(&bench, options.threads, options.backend)?;
     let (others, skipped) = peers::others(&bench, options.threads, &options.frameworks);

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::super::against;
 use super::super::peer::{Peer, Skipped};
 use crate::process;
 
@@ -24,12 +25,8 @@ pub(crate) fn before(
     threads: usize,
     backend: Option<&str>,
 ) -> Result<Peer, String> {
-    let hint =
-        "a built bench-kiln: `cargo build --release -p bench-kiln` in the folder bench of the other tree";
-    let found = std::path::absolute(program).ok().filter(|path| path.is_file());
-    let found =
-        found.ok_or_else(|| format!("--against: no program at {}\n  hint: {hint}", program.display()))?;
-    Ok(of_kiln("before", found, bench, threads, backend))
+    let program = against::program(program, "bench-kiln")?;
+    Ok(of_kiln("before", program, bench, threads, backend))
 }
 
 fn of_kiln(

@@ -1,7 +1,7 @@
 //! `cargo xtask bench gpu`: Kiln and PyTorch on the same workloads on one GPU, interleaved in one run.
 //!
 //! A machine with a GPU may have no Rust: `--program` names a built `bench-gpu`, and `--scripts` the folder with
-//! `torch_gpu.py`. Without them both are those of this tree.
+//! `torch_gpu.py`. Without them both are those of this tree. With `--against` a `bench-gpu` of another tree is compared instead.
 
 mod rows;
 
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use super::against;
 use super::measure::{self, Measured, Outcome, Player, Turns, start_all};
 use super::peer::{Peer, Skipped};
 use super::report::Report;
@@ -30,6 +31,7 @@ const ACCEPTS: Accepts = Accepts {
         "--scripts",
         "--tflops",
         "--gb-per-s",
+        "--against",
     ],
     words: false,
 };
@@ -52,10 +54,16 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
         Ok(if given { Some(number_of(&args, option, 1, 1, MOST_LIMIT)? as f64) } else { None })
     };
     let (limit, bandwidth) = (limit("--tflops")?.map(|teraflops| teraflops * 1e3), limit("--gb-per-s")?);
+    // First, because building takes minutes.
+    let other = other_program(&args)?;
     let scratch = Scratch::new("gpu")?;
     let (program, scripts) = programs(&args)?;
     let kiln = kiln(&program, &scripts, &scratch.path.join("kernels"));
-    let (others, skipped) = others(&scripts, &wanted);
+    let before = other.map(|program| {
+        let cache = scratch.path.join("kernels-before");
+        Peer { name: "before", ..self::kiln(&program, &scripts, &cache) }
+    });
+    let (others, skipped) = if before.is_some() { (vec![], vec![]) } else { others(&scripts, &wanted) };
     let mut report = Report {
         kind: "GPU",
         place: device(),
@@ -66,6 +74,11 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
         skipped,
         results: Vec::new(),
     };
+    if let Some(before) = before {
+        return against::run(&kiln, before, &rows, repeats, report, |row, players, turns| {
+            Ok(measure::measure(row, players, turns, ""))
+        });
+    }
     let mut players = start_all(&kiln, &others, &mut report)?;
     for row in rows {
         let outcomes = measure::measure(row, &mut players, Turns::of_frameworks(repeats), "");
@@ -81,6 +94,16 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
         write(file, &with_notes(report.page(&machine()), file))?;
     }
     Ok(if report.failures().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The program of another tree to compare with, if one is given.
+fn other_program(args: &Args) -> Result<Option<PathBuf>, String> {
+    let Some(program) = args.last("--against") else { return Ok(None) };
+    if let Some(other) = ["--peers", "--record"].into_iter().find(|option| args.last(option).is_some()) {
+        let hint = "--against compares two programs of Kiln, without other frameworks";
+        return Err(format!("{other} beside --against\n  hint: {hint}"));
+    }
+    against::program(Path::new(program), "bench-gpu").map(Some)
 }
 
 /// Kiln's program and the folder of the scripts, given or of this tree.
@@ -186,6 +209,7 @@ mod tests {
         assert!(problem(&["--only", "matmul"]).contains("matmul_bf16_4096"));
         assert!(problem(&["--peers", "burn"]).contains("torch.compile"));
         assert!(problem(&["--tflops", "many"]).contains("`many`"));
+        assert!(problem(&["--against", "p", "--record", "f"]).contains("--record beside --against"));
         assert!(problem(&["--program", "/nowhere/bench-gpu", "--scripts", "."]).contains("nowhere"));
     }
 }

@@ -1,13 +1,13 @@
-//! `cargo xtask bench cpu --against PATH`: Kiln's program and one of another tree, in turns on the same workloads.
+//! `cargo xtask bench cpu|gpu --against PATH`: Kiln's program and one of another tree, in turns on the same workloads.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::super::measure::{Outcome, Turns, start_all};
-use super::super::peer::Peer;
-use super::super::report::{Report, time};
-use super::super::row::Row;
-use super::super::{Scratch, geometric_mean};
-use super::{Options, measure_row};
+use super::geometric_mean;
+use super::measure::{Outcome, Player, Turns, start_all};
+use super::peer::Peer;
+use super::report::{Report, time};
+use super::row::Row;
 use crate::table;
 
 /// Turns of each program on each workload.
@@ -19,18 +19,32 @@ const TURN: f64 = 40.0;
 /// A workload is slower if the median ratio is less than this.
 const LEAST: f64 = 0.98;
 
+/// The program of another tree, which somebody built; `name` is that of its package.
+pub(super) fn program(path: &Path, name: &str) -> Result<PathBuf, String> {
+    let found = std::path::absolute(path).ok().filter(|path| path.is_file());
+    found.ok_or_else(|| {
+        let built = format!("`cargo build --release -p {name}` in the folder bench of the other tree");
+        format!("--against: no program at {}\n  hint: a built {name}: {built}", path.display())
+    })
+}
+
 /// Compares both programs, prints the table, and fails where a workload is slower or failed.
-pub(super) fn run(options: &Options, kiln: &Peer, before: Peer) -> Result<ExitCode, String> {
-    let mut report = super::report(options, Vec::new());
+///
+/// `measure` measures a workload; a turn has at most `repeats` repeats.
+pub(super) fn run(
+    kiln: &Peer,
+    before: Peer,
+    rows: &[&'static Row],
+    repeats: usize,
+    mut report: Report,
+    mut measure: impl FnMut(&Row, &mut [Player], Turns) -> Result<Vec<Outcome>, String>,
+) -> Result<ExitCode, String> {
     let others = [before];
     let mut players = start_all(kiln, &others, &mut report)?;
     if let Some(skipped) = report.skipped.first() {
         return Err(format!("--against: {}", skipped.reason));
     }
-    let scratch = Scratch::new("against")?;
-    compare(&options.rows, &mut report, |row, rounds| {
-        measure_row(row, &mut players, in_turns(rounds, options.repeats), &scratch)
-    })?;
+    compare(rows, &mut report, |row, rounds| measure(row, &mut players, in_turns(rounds, repeats)))?;
     print!("{}", text(&report));
     let good = slower(&report).is_empty() && report.failures().is_empty();
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -153,12 +167,10 @@ fn text(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::measure::{Measured, Player};
-    use super::super::super::row::select;
-    use super::super::{ROWS, peers, report as empty_report};
+    use super::super::cpu::ROWS;
+    use super::super::measure::{self, Measured};
+    use super::super::row::select;
     use super::*;
-    use crate::args::Args;
-    use std::path::Path;
 
     fn turns(of: &[f64]) -> Outcome {
         Outcome::Measured(Measured { times: of.to_vec(), turns: of.to_vec(), ..Measured::default() })
@@ -173,10 +185,16 @@ mod tests {
     }
 
     fn report() -> Report {
-        let args = Args::default();
-        let mut report = empty_report(&Options::read(&args).unwrap(), Vec::new());
-        report.peers = vec![("kiln", "0.2".into()), ("before", "0.1".into())];
-        report
+        Report {
+            kind: "CPU",
+            place: "2 threads".into(),
+            threads: 2,
+            limit: None,
+            bandwidth: None,
+            peers: vec![("kiln", "0.2".into()), ("before", "0.1".into())],
+            skipped: Vec::new(),
+            results: Vec::new(),
+        }
     }
 
     #[test]
@@ -267,18 +285,14 @@ mod tests {
         let (kiln, others) = (answering("kiln", 2.0), [answering("before", 1.0)]);
         let mut report = report();
         let mut players: Vec<Player> = start_all(&kiln, &others, &mut report).unwrap();
-        let scratch = Scratch::new("turns").unwrap();
-        let args = Args::default();
-        let options = Options::read(&args).unwrap();
-        let turns = in_turns(3, options.repeats);
-        let outcomes = measure_row(rows(&["softmax"])[0], &mut players, turns, &scratch).unwrap();
+        let outcomes = measure::measure(rows(&["softmax"])[0], &mut players, in_turns(3, 8), "");
         let change = Change::of(&outcomes).unwrap();
         assert_eq!(change, Change { ratios: vec![0.5; 3] });
     }
 
     #[test]
     fn a_program_that_is_not_there_is_named() {
-        let problem = peers::before(Path::new("no/bench-kiln"), Path::new("."), 1, None).err().unwrap();
-        assert!(problem.contains("no/bench-kiln") && problem.contains("cargo build"), "{problem}");
+        let problem = program(Path::new("no/bench-gpu"), "bench-gpu").unwrap_err();
+        assert!(problem.contains("no/bench-gpu") && problem.contains("-p bench-gpu"), "{problem}");
     }
 }
