@@ -124,6 +124,10 @@ impl Noisy {
         match rule {
             Rule::Bits => value,
             Rule::Near(relative, absolute) => self.changed(value, |random, x| {
+                // Functions of 0 may be exact: then the sign of the zero is in doubt, and nothing else.
+                if x == 0.0 && random.chance(50) {
+                    return odd(random, x);
+                }
                 let (one, other) = (either(random), either(random));
                 odd(random, x * (1.0 + relative * step * one) + absolute * step * other)
             }),

@@ -149,6 +149,29 @@ fn attention_of_all_floats() {
     }
 }
 
+/// Also where bits below the first of its fraction are set, as programs elsewhere set them.
+#[test]
+fn attention_passes_every_nan_on() {
+    for queries in [1, 20] {
+        let spec = AttentionSpec { scale: Real(0.4), causal: None };
+        let case = Case::new(Op::Attention(spec), &[&[1, 1, queries, 8], &[1, 1, 5, 8], &[1, 1, 5, 8]]);
+        for nan in [f32::NAN, f32::from_bits(0x7fc0_0001), f32::from_bits(0xffc0_00ff)] {
+            let mut keys = case.data(1).to_vec::<f32>();
+            keys[11] = nan;
+            let case = case.clone().operand(1, TensorData::new(keys, [1, 1, 5, 8]).unwrap());
+            for name in ["scalar", "avx2", "avx512"] {
+                let Some(cpu) = Cpu::with_threads(1).with_instructions(name) else { continue };
+                for result in case.run(&cpu) {
+                    assert!(
+                        result.to_vec::<f32>().iter().all(|x| x.is_nan()),
+                        "{queries} {name}: {result:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn resizing() {
     for mode in [ResizeMode::Nearest, ResizeMode::Linear, ResizeMode::Cubic] {

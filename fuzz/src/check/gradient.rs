@@ -71,7 +71,8 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
             let steep = if steepest.is_finite() { steepest.min(STEEPEST) } else { 1.0 };
             let allowed = 1e-6 * (1.0 + slope.value.abs() + 1e-2 * steep) + slope.doubt;
             let agrees = (g - slope.value).abs() <= allowed;
-            if !agrees && (values.have_ties() || function.jumps(place, element, here, &slope)) {
+            let is_unsteady = || values.have_ties() || values.have_dense_jumps(1e-2 / STEP);
+            if !agrees && (is_unsteady() || function.jumps(place, element, here, &slope)) {
                 counts.gradients -= 1;
                 counts.gradients_skipped += 1;
             } else if !agrees {

@@ -51,6 +51,18 @@ impl Passed {
         self.trial.program.instructions.iter().any(ties)
     }
 
+    /// Whether the remainder of an op jumps within any step of a difference: its dividend is so many times its divisor.
+    pub(super) fn have_dense_jumps(&self, times: f64) -> bool {
+        let jumps = |instruction: &Instruction| {
+            let mut magnitudes = self.operands(instruction).map(|list| list.into_iter().map(f64::abs));
+            let greatest = magnitudes.next().and_then(|list| list.reduce(f64::max));
+            let least = magnitudes.next().and_then(|list| list.reduce(f64::min));
+            instruction.op == Op::Binary(Binary::Rem)
+                && greatest.zip(least).is_some_and(|(greatest, least)| greatest > times * least)
+        };
+        self.trial.program.instructions.iter().any(jumps)
+    }
+
     /// The float operands of an instruction.
     fn operands<'a>(&'a self, instruction: &'a Instruction) -> impl Iterator<Item = Vec<f64>> + 'a {
         instruction.operands.iter().map(|operand| match operand {

@@ -159,7 +159,9 @@ impl Score for f32 {
         }
         // The lowest bits of `shifted` are the whole part: it goes to the exponent.
         let power = f32::from_bits(power.to_bits().wrapping_add(shifted.to_bits() << 23));
-        if x < -126.0 { 0.0 } else { power }
+        let power = if x < -126.0 { 0.0 } else { power };
+        // The bits of a NaN would go to the exponent and make it a number.
+        if x.is_nan() { x } else { power }
     }
 }
 
