@@ -17,8 +17,8 @@
 use crate::random::Random;
 use crate::trace::{Given, run_on};
 use kiln_ir::{
-    Binary, DType, Effort, Elements, FftKind, Op, PoolKind, PoolSpec, Reduction, Scalar, Shape, TensorData,
-    Unary, UpdateMode,
+    AttentionSpec, Binary, DType, Effort, Elements, FftKind, Op, PoolKind, PoolSpec, Reduction, Scalar,
+    Shape, TensorData, Unary, UpdateMode,
 };
 use kiln_suite::case::Tolerance;
 use kiln_suite::compare;
@@ -185,6 +185,11 @@ fn unary(function: Unary) -> Rule {
     LOOSE.iter().find(|(loose, _)| *loose == function).map_or(of_effort, |(_, rule)| *rule)
 }
 
+/// The attributes of an attention or its gradient.
+pub(crate) fn attention(op: &Op) -> Option<&AttentionSpec> {
+    if let Op::Attention(spec) | Op::AttentionGrad(spec) = op { Some(spec) } else { None }
+}
+
 /// One result of an op on operands.
 struct Judge<'a> {
     op: &'a Op,
@@ -253,7 +258,7 @@ impl Judge<'_> {
     /// Whether an engine may form the products of padding and of hidden keys, which the reference leaves out: times what
     /// is not finite they are NaN.
     fn multiplies_by_nothing(&self) -> bool {
-        matches!(self.op, Op::Conv { .. } | Op::Attention(_) | Op::AttentionGrad(_))
+        matches!(self.op, Op::Conv { .. }) || attention(self.op).is_some()
     }
 
     fn is_finite(&self) -> bool {
@@ -487,7 +492,7 @@ struct Scores {
 
 impl Scores {
     fn of(op: &Op, given: &[Given]) -> Option<Scores> {
-        let (Op::Attention(spec) | Op::AttentionGrad(spec)) = op else { return None };
+        let spec = attention(op)?;
         let (first, place) = if let Op::Attention(_) = op { (0, 3) } else { (1, 6) };
         let (Given::Data(q), Given::Data(k)) = (&given[first], &given[first + 1]) else { return None };
         let dim = q.shape()[3] as f64;
