@@ -331,6 +331,7 @@ fn custom_ops_expand_or_are_evaluated() {
     assert_eq!(double(false, true, false).unwrap(), doubled);
     let error = double(false, false, false).unwrap_err().to_string();
     assert!(error.starts_with("[minimal] does not run `double`"), "{error}");
+    assert!(error.contains("no evaluation (operands: f32[2])"), "{error}");
     for (expands, evaluates) in [(true, false), (false, true)] {
         let error = double(expands, evaluates, true).unwrap_err().to_string();
         assert!(error.contains("instead of f32[2]"), "{error}");
