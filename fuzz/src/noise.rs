@@ -6,11 +6,11 @@
 //! times with such differences drawn at random: what two correct engines may give lies among what comes out.
 
 use crate::random::Random;
-use crate::tolerance::{Rule, rule_of};
+use crate::tolerance::{Rule, attention, rule_of};
 use kiln_ir::{
-    Axes, Binary, BoxFuture, Caps, DType, Elements, Engine, Expand, Op, Operand, OperandType, Operands,
-    Reduction, Result, Scalar, TensorData, TensorType, Unary, UpdateMode, Value, Values, block_on, infer,
-    poison_of, poisoned,
+    Axes, Binary, BoxFuture, Caps, DType, Elements, Engine, Expand, Op, OpClass, Operand, OperandType,
+    Operands, Reduction, Result, Scalar, TensorData, TensorType, Unary, UpdateMode, Value, Values, block_on,
+    infer, poison_of, poisoned,
 };
 use kiln_suite::engines::cpu;
 use kiln_suite::fill::{epsilon, float_limits};
@@ -239,7 +239,7 @@ impl Noisy {
     /// Whether nothing can be said of an attention, by chance: what is not finite times the weight 0 of a hidden key, and scores of
     /// which no digit is left behind the point.
     fn beyond_attention(&self, op: &Op, operands: &Operands) -> bool {
-        if !self.device || !matches!(op, Op::Attention(_) | Op::AttentionGrad(_)) {
+        if !self.device || attention(op).is_none() {
             return false;
         }
         let floats = || operands.iter().filter_map(Operand::value).filter(|value| value.dtype().is_float());
@@ -373,7 +373,7 @@ fn is_narrow(dtype: DType) -> bool {
 
 /// The op where 16-bit floats are `f32`; `None` where it must see 16 bits.
 fn widened(op: &Op) -> Option<Op> {
-    if matches!(op, Op::Bitcast(_) | Op::Full(_) | Op::Iota { .. } | Op::Random { .. }) {
+    if op.info().class == OpClass::Creation || matches!(op, Op::Bitcast(_)) {
         return None;
     }
     if matches!(op, Op::Cast(dtype) if is_narrow(*dtype)) {

@@ -32,14 +32,19 @@ const UNARY: &[Place] = &[
         text: "            Unary::{Name} => compile_error!(\"the value of {name}\"),\n",
     },
     Place {
+        file: "crates/ir/src/number.rs",
+        before: "            | Unary::Floor\n",
+        text: "            | Unary::{Name}\n",
+    },
+    Place {
         file: "crates/ir/src/vjp/elementwise.rs",
         before: "            Unary::Sign | Unary::Floor | Unary::Ceil",
         text: "            Unary::{Name} => compile_error!(\"the derivative of {name}; its row says what it reads\"),\n",
     },
     Place {
         file: "crates/kernel/src/print/functions.rs",
-        before: "];\n\nfn row(function: Unary)",
-        text: "    Elementary {\n        function: Unary::{Name},\n        cpp: compile_error!(\"the name of {name} in C++\"),\n        narrow: None,\n        wgsl: compile_error!(\"the name of {name} in WGSL\"),\n        definition: \"\",\n    },\n",
+        before: "    plain(Unary::Floor,",
+        text: "    Function {\n        function: Unary::{Name},\n        cpp: Call(compile_error!(\"the name of {name} in C++\")),\n        narrow: None,\n        wgsl: Call(compile_error!(\"the name of {name} in WGSL\")),\n        definition: \"\",\n    },\n",
     },
     Place {
         file: "crates/cpu/src/functions.rs",

@@ -1,48 +1,20 @@
 //! An engine of a few ops as a device: stacks expand the others.
 
 use kiln_backends::{Device, Dyn, with_fusion};
-use kiln_ir::{
-    BoxFuture, Caps, Collective, CollectiveKind, Engine, Expand, MINIMAL, Op, OpKind, Operands, Reduction,
-    Result, TensorData, TensorType, Value, Values,
-};
-use kiln_reference::Reference;
+use kiln_ir::{Collective, CollectiveKind, Expand, MINIMAL, Op, OpKind, Reduction, TensorData};
+use kiln_reference::{Limited, Reference};
 use kiln_tensor::{Int, Stack, Tensor, loss};
 use std::sync::Arc;
 
 /// The reference engine with the ops that no expansion gives, without collectives.
-struct Few(Reference, Caps);
-
-impl Few {
-    fn new() -> Arc<Few> {
-        let inner = Reference::new();
-        let native = MINIMAL.without(&[OpKind::Collective]);
-        let caps = Caps { name: "few".into(), native, ..inner.caps().clone() };
-        Arc::new(Few(inner, caps))
-    }
-}
-
-impl Engine for Few {
-    fn caps(&self) -> &Caps {
-        &self.1
-    }
-
-    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        assert!(self.1.native.contains(op.kind()), "{} reached the engine", op.name());
-        self.0.execute(op, inputs, results)
-    }
-
-    fn write(&self, data: TensorData) -> Value {
-        self.0.write(data)
-    }
-
-    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        self.0.read(value)
-    }
+fn few() -> Arc<Limited> {
+    let native = MINIMAL.without(&[OpKind::Collective]);
+    Arc::new(Limited::new(Arc::new(Reference::new()), native).with_name("few"))
 }
 
 #[test]
 fn an_engine_of_few_ops_trains_as_a_device() {
-    let few = Device::from_engine(Few::new(), "few");
+    let few = Device::from_engine(few(), "few");
     let fused = Device::from(with_fusion(few.as_ref()));
     let step = |device: &Device| {
         let x = Tensor::<Dyn, 2>::from_floats([[0.5, -1.0, 2.0], [1.5, 0.25, -0.5]], device);
@@ -67,12 +39,12 @@ fn an_engine_of_few_ops_trains_as_a_device() {
 
 #[test]
 fn stacks_show_the_engine_through_the_layer_that_expands() {
-    let device = Device::from_engine(Few::new(), "few");
+    let device = Device::from_engine(few(), "few");
     let stack: &Stack = device.as_ref();
-    assert!(stack.outermost::<Few>().is_some() && stack.find::<Few>().is_some());
+    assert!(stack.outermost::<Limited>().is_some() && stack.find::<Limited>().is_some());
     assert!(stack.find::<Expand>().is_some() && stack.below().is_none());
     let fused = with_fusion(stack);
-    assert!(fused.outermost::<Few>().is_none() && fused.find::<Few>().is_some());
+    assert!(fused.outermost::<Limited>().is_none() && fused.find::<Limited>().is_some());
     assert!(Device::flex().as_ref().outermost::<kiln_cpu::Cpu>().is_some());
     // A group of one is no group.
     let kind = CollectiveKind::AllReduce(Reduction::Sum);

@@ -1,8 +1,8 @@
-//! The elementary functions of one float: a row for each, from which its loops are made.
+//! The functions of one element, and their loops; each elementary function has a row with its values.
 
 use crate::isa::Widest;
-use crate::kernels::{Loop1, Map1, loop_angle, loop1};
-use crate::lane::{FloatLane, Lane};
+use crate::kernels::{self, Loop1, Map1, loop_angle, loop1};
+use crate::lane::{Bits, FloatLane, Lane};
 use crate::math::loops::{self, Vector1};
 use crate::math::vector::Single;
 use crate::math::{self, single};
@@ -20,8 +20,13 @@ macro_rules! float_function {
 }
 pub(crate) use float_function;
 
-macro_rules! elementary {
-    ($($function:ident $method:ident $form:ident |$x:ident| $double:expr;)*) => {
+macro_rules! functions {
+    (
+        numbers: $($number:ident)*;
+        floats: $($float:ident)*;
+        bits: $($bits:ident)*;
+        $($function:ident $method:ident $form:ident |$x:ident| $double:expr;)*
+    ) => {
         /// The elementary functions.
         pub(crate) trait Elementary: Lane {
             $(fn $method(self) -> Self;)*
@@ -52,22 +57,37 @@ macro_rules! elementary {
                 }
             }
 
-            elementary!(@form $form $function $method);
+            functions!(@form $form $function $method);
         )*
 
-        /// The loop of an elementary function of `f32`; `None` for other functions.
-        pub(crate) fn single(function: Unary) -> Option<Loop1> {
+        /// The loop of a function of `f32`.
+        pub(crate) fn single(function: Unary) -> Loop1 {
             match function {
-                $(Unary::$function => Some(elementary!(@loop $form $function)),)*
-                _ => None,
+                $(Unary::$number => loop1::<f32, f32, kernels::$number>,)*
+                $(Unary::$float => loop1::<f32, f32, kernels::$float>,)*
+                $(Unary::$function => functions!(@loop $form $function),)*
+                $(Unary::$bits)|* => unreachable!("inference refuses `{}` of floats", function.name()),
             }
         }
 
-        /// The loop of an elementary function of `f64`; `None` for other functions.
-        pub(crate) fn double(function: Unary) -> Option<Loop1> {
+        /// The loop of a function of `f64`.
+        pub(crate) fn double(function: Unary) -> Loop1 {
             match function {
-                $(Unary::$function => Some(loop1::<f64, f64, $function>),)*
-                _ => None,
+                $(Unary::$number => loop1::<f64, f64, kernels::$number>,)*
+                $(Unary::$float => loop1::<f64, f64, kernels::$float>,)*
+                $(Unary::$function => loop1::<f64, f64, $function>,)*
+                $(Unary::$bits)|* => unreachable!("inference refuses `{}` of floats", function.name()),
+            }
+        }
+
+        /// The loop of a function of integers.
+        pub(crate) fn whole<T: Bits>(function: Unary) -> Loop1 {
+            match function {
+                $(Unary::$number => loop1::<T, T, kernels::$number>,)*
+                $(Unary::$bits => loop1::<T, T, kernels::$bits>,)*
+                $(Unary::$float)|* $(| Unary::$function)* => {
+                    unreachable!("inference refuses `{}` of integers", function.name())
+                }
             }
         }
     };
@@ -81,17 +101,21 @@ macro_rules! elementary {
         }
     };
     (@form angle $function:ident $method:ident) => {
-        elementary!(@form vector $function $method);
+        functions!(@form vector $function $method);
     };
     (@loop scalar $function:ident) => { loop1::<f32, f32, $function> };
     (@loop vector $function:ident) => { loops::loop1::<$function> };
     (@loop angle $function:ident) => { loop_angle::<$function> };
 }
 
-// The function, its name in `math` for `f32`, the form of its `f32` loop, and its value of `f64`. Forms: `vector` has a function
-// of that name in `math::single`; so has `angle`, which is exact for large angles through `f64`; `scalar` is the function in
-// `math` for each element.
-elementary! {
+// First the functions that take an instruction or two, by the dtypes that they take. Then a row for each elementary function: its
+// name in `math` for `f32`, the form of its `f32` loop, and its value of `f64`. Forms: `vector` has a function of that name in
+// `math::single`; so has `angle`, which is exact for large angles through `f64`; `scalar` is the function in `math` for each
+// element.
+functions! {
+    numbers: Neg Abs Sign;
+    floats: Recip Sqrt Rsqrt Floor Ceil Round Trunc;
+    bits: Not;
     Erfcx erfcx vector |x| math::erfcx_double(x);
     Exp exp vector |x| float_function!(x, exp, exp);
     Expm1 expm1 vector |x| float_function!(x, exp_m1, expm1);

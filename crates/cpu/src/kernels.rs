@@ -214,46 +214,18 @@ pub(crate) fn half_loops(dtype: DType) -> Option<(Loop1, Loop1)> {
 /// The loop of a function of one element; not of 16-bit floats, see [`half_loops`].
 pub(crate) fn unary(function: Unary, dtype: DType) -> Loop1 {
     match dtype {
-        DType::F64 => functions::double(function).unwrap_or_else(|| arithmetic::<f64>(function)),
-        DType::F32 => functions::single(function).unwrap_or_else(|| arithmetic::<f32>(function)),
+        DType::F64 => functions::double(function),
+        DType::F32 => functions::single(function),
         DType::F16 | DType::BF16 => unreachable!("16-bit floats are computed in f32"),
-        DType::I64 => unary_int::<i64>(function),
-        DType::I32 => unary_int::<i32>(function),
-        DType::I16 => unary_int::<i16>(function),
-        DType::I8 => unary_int::<i8>(function),
-        DType::U64 => unary_int::<u64>(function),
-        DType::U32 => unary_int::<u32>(function),
-        DType::U16 => unary_int::<u16>(function),
-        DType::U8 => unary_int::<u8>(function),
+        DType::I64 => functions::whole::<i64>(function),
+        DType::I32 => functions::whole::<i32>(function),
+        DType::I16 => functions::whole::<i16>(function),
+        DType::I8 => functions::whole::<i8>(function),
+        DType::U64 => functions::whole::<u64>(function),
+        DType::U32 => functions::whole::<u32>(function),
+        DType::U16 => functions::whole::<u16>(function),
+        DType::U8 => functions::whole::<u8>(function),
         DType::Bool => loop1::<u8, u8, NotBool>,
-    }
-}
-
-#[expect(clippy::wildcard_enum_match_arm, reason = "all others are elementary")]
-fn arithmetic<T: FloatLane>(function: Unary) -> Loop1 {
-    match function {
-        Unary::Neg => loop1::<T, T, Neg>,
-        Unary::Abs => loop1::<T, T, Abs>,
-        Unary::Sign => loop1::<T, T, Sign>,
-        Unary::Recip => loop1::<T, T, Recip>,
-        Unary::Sqrt => loop1::<T, T, Sqrt>,
-        Unary::Rsqrt => loop1::<T, T, Rsqrt>,
-        Unary::Floor => loop1::<T, T, Floor>,
-        Unary::Ceil => loop1::<T, T, Ceil>,
-        Unary::Round => loop1::<T, T, Round>,
-        Unary::Trunc => loop1::<T, T, Trunc>,
-        _ => unreachable!("`{}` of floats has no row among the elementary functions", function.name()),
-    }
-}
-
-#[expect(clippy::wildcard_enum_match_arm, reason = "the row decides which dtypes a function takes")]
-fn unary_int<T: Bits>(function: Unary) -> Loop1 {
-    match function {
-        Unary::Neg => loop1::<T, T, Neg>,
-        Unary::Abs => loop1::<T, T, Abs>,
-        Unary::Sign => loop1::<T, T, Sign>,
-        Unary::Not => loop1::<T, T, Not>,
-        _ => unreachable!("inference refuses `{}` of integers", function.name()),
     }
 }
 

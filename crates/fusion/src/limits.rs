@@ -1,6 +1,6 @@
 //! The planner's limits, all derived here from the facts of a machine.
 
-use kiln_ir::{DTypeSet, Machine, OpKind, OpSet, Products};
+use kiln_ir::{DTypeSet, Machine, OpKind, OpSet, Products, Role};
 use kiln_kernel::Nest;
 
 /// Threads of a workgroup that goes through rows and keeps totals of their columns: machines with smaller ones have no such kernels.
@@ -43,17 +43,9 @@ pub(crate) struct Limits {
 }
 
 /// The ops that every region may hold: kernels look through views, make constants again, and cast operands.
-const ANY_REGION: OpSet = OpSet::of(&[
-    OpKind::Fused,
-    OpKind::Reshape,
-    OpKind::Permute,
-    OpKind::Broadcast,
-    OpKind::Slice,
-    OpKind::Windows,
-    OpKind::Full,
-    OpKind::Iota,
-    OpKind::Cast,
-]);
+const ANY_REGION: OpSet = OpSet::of_role(Role::View)
+    .union(OpSet::of_role(Role::Constant))
+    .union(OpSet::of(&[OpKind::Fused, OpKind::Cast]));
 
 impl Limits {
     /// The limits of an engine that runs these ops natively.

@@ -6,8 +6,8 @@ mod changed;
 use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_ir::{
-    Activation, Comparison, DType, Engine, Epilogue, Machine, Op, Pattern, Products, Scalar, TensorData,
-    Value, Var, block_on,
+    Activation, Comparison, DType, Engine, Epilogue, Machine, Op, Pattern, Products, REARRANGES, Scalar,
+    TensorData, Value, Var, block_on,
 };
 use std::sync::{Arc, Mutex};
 
@@ -48,7 +48,7 @@ fn step(op: &Op) -> Option<String> {
         let has_product = region.program().instructions.iter().any(|it| it.op == Op::MatMul);
         assert_eq!(matches!(region.pattern(), Pattern::Epilogue(_)), has_product, "{op}");
     }
-    let is_step = |op: &&Op| !matches!(op, Op::Broadcast(_) | Op::Reshape(_) | Op::Permute(_));
+    let is_step = |op: &&Op| !op.is(REARRANGES);
     let ops: Vec<&Op> = if let Op::Fused(region) = op {
         region.program().instructions.iter().map(|instruction| &instruction.op).collect()
     } else {

@@ -2,62 +2,19 @@
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
-use kiln_ir::{
-    BoxFuture, Caps, DType, Engine, Expand, Float8, Op, OpKind, OperandType, Operands, Result, TensorData,
-    TensorType, Value, Values, Var, block_on,
-};
-use std::sync::{Arc, Mutex};
+use kiln_ir::{DType, Engine, Expand, Float8, Op, OpKind, OperandType, TensorData, Var, block_on};
+use kiln_reference::Limited;
+use std::sync::Arc;
 
-/// The CPU engine with some ops missing, some of which it runs when it is asked. It writes down what runs.
-struct Partial {
-    cpu: Cpu,
-    caps: Caps,
-    when_asked: bool,
-    ran: Mutex<Vec<String>>,
-}
-
-impl Partial {
-    fn without(kinds: &[OpKind], when_asked: bool) -> Arc<Partial> {
-        let cpu = Cpu::with_threads(1);
-        let caps = Caps { native: cpu.caps().native.without(kinds), ..cpu.caps().clone() };
-        Arc::new(Partial { cpu, caps, when_asked, ran: Mutex::default() })
-    }
-
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.ran.lock().unwrap())
-    }
-}
-
-impl Engine for Partial {
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
-        let is_region = op.kind() == OpKind::Fused;
-        self.caps.supports(op, operands) || (self.when_asked && !is_region && self.cpu.supports(op, operands))
-    }
-
-    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        assert!(self.supports(op, &OperandType::list(&inputs)), "{} is not supported", op.name());
-        let mut ran = self.ran.lock().unwrap();
-        if let Op::Fused(region) = op {
-            let names = region.program().instructions.iter().map(|step| step.op.name());
-            ran.push(names.collect::<Vec<_>>().join("+"));
-        } else {
-            ran.push(op.name().into());
-        }
-        drop(ran);
-        self.cpu.execute(op, inputs, results)
-    }
-
-    fn write(&self, data: TensorData) -> Value {
-        self.cpu.write(data)
-    }
-
-    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        self.cpu.read(value)
-    }
+/// The CPU engine with some ops missing, some of which it runs when it is asked.
+fn partial(without: &[OpKind], when_asked: bool) -> Arc<Limited> {
+    let cpu = Arc::new(Cpu::with_threads(1));
+    let native = cpu.caps().native.without(without);
+    let asked = cpu.clone();
+    let runs = move |op: &Op, operands: &[OperandType<'_>]| {
+        when_asked && op.kind() != OpKind::Fused && asked.supports(op, operands)
+    };
+    Arc::new(Limited::new(cpu, native).with_condition(runs))
 }
 
 fn data() -> TensorData {
@@ -65,7 +22,7 @@ fn data() -> TensorData {
 }
 
 /// Runs `exp(2x)`, its softmax, and the softmax plus 1, squared; gives the ops that reach the engine.
-fn ran(engine: &Arc<Partial>) -> Vec<String> {
+fn ran(engine: &Arc<Limited>) -> Vec<String> {
     let run = |engine: &dyn Engine| {
         let x = Var::new(engine, engine.write(data()));
         let y = ((&x * 2.0).exp().apply(Op::Softmax { axis: 1, log: false }, &[]) + 1.0).square();
@@ -75,25 +32,25 @@ fn ran(engine: &Arc<Partial>) -> Vec<String> {
     let found = run(&Fusion::with_mode(Arc::new(Expand::around(engine.clone())), Mode::On));
     let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-5;
     assert!(expected.iter().zip(&found).all(near), "{found:?} instead of {expected:?}");
-    engine.take()
+    engine.take_ran()
 }
 
 #[test]
 fn regions_hold_the_ops_that_the_engine_runs_without_conditions() {
-    assert_eq!(ran(&Partial::without(&[], false)).len(), 1);
+    assert_eq!(ran(&partial(&[], false)).len(), 1);
     // One that runs when asked is no part of a region.
-    let ran_when_asked = ran(&Partial::without(&[OpKind::Softmax], true));
+    let ran_when_asked = ran(&partial(&[OpKind::Softmax], true));
     assert_eq!(ran_when_asked.len(), 3, "{ran_when_asked:?}");
     assert_eq!(ran_when_asked[1], "softmax");
     // One that never runs is expanded, and its expansion fuses.
-    let expanded = ran(&Partial::without(&[OpKind::Softmax], false));
+    let expanded = ran(&partial(&[OpKind::Softmax], false));
     assert!(expanded.len() == 1 && expanded[0].contains("reduce_max"), "{expanded:?}");
 }
 
 #[test]
 fn an_engine_without_regions_gets_ops_one_by_one() {
     for kinds in [&[OpKind::Fused][..], &[OpKind::Fused, OpKind::Softmax, OpKind::MatMul, OpKind::Random]] {
-        let ran = ran(&Partial::without(kinds, false));
+        let ran = ran(&partial(kinds, false));
         assert!(ran.len() >= 5 && ran.iter().all(|op| !op.contains('+')), "{ran:?}");
     }
 }
@@ -101,7 +58,7 @@ fn an_engine_without_regions_gets_ops_one_by_one() {
 /// The layer that expands runs every op, but fusion sees what the engine in it lacks.
 #[test]
 fn products_of_eight_bits_are_recorded_as_the_ops_they_stand_for() {
-    let engine = Partial::without(&[], false);
+    let engine = partial(&[], false);
     let fusion = Fusion::with_mode(Arc::new(Expand::around(engine.clone())), Mode::On);
     let bytes = |shape: [usize; 2]| {
         let data = TensorData::new(vec![0x38u8; 64], shape).unwrap();
@@ -111,5 +68,5 @@ fn products_of_eight_bits_are_recorded_as_the_ops_they_stand_for() {
     let op = Op::MatMulFloat8 { formats: [Float8::E4M3; 2], dtype: DType::F32 };
     let y = bytes([4, 16]).apply(op, &[&bytes([16, 4]), &one, &one]);
     assert_eq!(block_on(fusion.read(y.into_value())).unwrap().to_vec::<f32>(), [16.0; 16]);
-    assert!(fusion.statistics().ops_recorded > 1 && !engine.take().contains(&"matmul_float8".to_owned()));
+    assert!(fusion.statistics().ops_recorded > 1 && !engine.take_ran().contains(&"matmul_float8".to_owned()));
 }

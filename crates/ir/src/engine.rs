@@ -1,8 +1,8 @@
 //! Machines that run ops.
 
 use crate::{
-    DTypeSet, Error, Machine, Op, OpKind, Operand, OperandType, Operands, Result, SharedBytes, TensorData,
-    TensorType, Value, Values, infer,
+    DTypeSet, Error, Machine, OPS, Op, OpKind, Operand, OperandType, Operands, Result, Role, SharedBytes,
+    TensorData, TensorType, Value, Values, infer,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -269,6 +269,19 @@ impl OpSet {
             i += 1;
         }
         OpSet(words)
+    }
+
+    /// The ops that have this part in fused regions.
+    pub const fn of_role(role: Role) -> OpSet {
+        let mut set = OpSet([0; OpSet::WORDS]);
+        let mut i = 0;
+        while i < OPS.len() {
+            if OPS[i].role as u8 == role as u8 {
+                set = set.with(OPS[i].kind);
+            }
+            i += 1;
+        }
+        set
     }
 
     /// Whether the op is in the set.

@@ -1,7 +1,8 @@
 //! Fused regions: a program that runs as one op, with the pattern that the fusion planner found in it.
 
 use crate::{
-    Binary, DType, Error, Instruction, Op, OpSet, Program, ProgramOperand, Result, Scalar, TensorType, Unary,
+    Binary, DType, Error, Instruction, Op, OpSet, Program, ProgramOperand, REARRANGES, Result, Scalar,
+    TensorType, Unary,
 };
 use alloc::format;
 use alloc::string::String;
@@ -274,9 +275,8 @@ impl QuantizedMatMul {
             }
             let view = parts.maker(seen)?;
             let before = view.operands.first().and_then(slot).filter(|&before| before < seen);
-            let is_view = matches!(view.op, Op::Permute(_) | Op::Reshape(_) | Op::Broadcast(_));
             seen = before
-                .filter(|_| is_view)
+                .filter(|_| view.op.is(REARRANGES))
                 .ok_or_else(|| format!("%{right} is no view of %{}", self.dequantized))?;
         }
         let operands: Vec<usize> = [self.values, self.scale].into_iter().chain(self.zero).collect();

@@ -9,7 +9,7 @@ mod view;
 
 use crate::op::{greatest, least};
 use crate::{
-    Binary, CollectiveKind, DType, Error, Op, OperandType, Result, ResultTypes, Scalar, Shape, TensorType,
+    CollectiveKind, DType, Domain, Error, Op, OperandType, Result, ResultTypes, Scalar, Shape, TensorType,
 };
 use alloc::format;
 use alloc::string::String;
@@ -94,12 +94,7 @@ pub fn infer_with_number(op: &Op, ty: &TensorType, number: Scalar) -> Option<Ten
 
 #[inline]
 fn is_arithmetic(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Binary(
-            Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Pow | Binary::Min | Binary::Max
-        )
-    )
+    if let Op::Binary(function) = op { function.info().domain == Domain::Number } else { false }
 }
 
 /// The shape to which both broadcast by NumPy's rule: aligned at the last axis, equal lengths or 1.

@@ -16,7 +16,7 @@ pub use functions::{Binary, Domain, Effort, FunctionInfo, Unary};
 pub(crate) use table::PRIMITIVES;
 pub use table::{
     CHEAP, FAILS, FAILS_BY_INDEX, Flops, IMMEDIATE, Lengths, Linearity, NEEDS_AXIS, OPS, OpClass, OpInfo,
-    OpKind, PRIMITIVE, Precision, Reuse, Role, STOPS_POISON, Traffic,
+    OpKind, PRIMITIVE, Precision, REARRANGES, Reuse, Role, STOPS_POISON, Traffic,
 };
 pub use window::{
     ConvAttributes, ConvOptions, ConvSpec, PoolAttributes, PoolKind, PoolOptions, PoolSpec, Pooling,

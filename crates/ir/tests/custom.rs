@@ -8,7 +8,7 @@ use kiln_ir::{
     Scalar, TensorData, TensorType, Var, block_on, infer,
 };
 use kiln_reference::Reference;
-use numeric::Minimal;
+use numeric::minimal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Claims the type of its first operand, and does what the code says.
@@ -78,7 +78,7 @@ fn an_expansion_of_other_types_is_an_error_that_names_both() {
         (Wrong::TooMany, "gives f32[2, 3], f32[2, 3] instead of f32[2, 3]"),
     ];
     let engines: [Box<dyn Engine>; 2] =
-        [Box::new(Expand::new(Reference::new())), Box::new(Expand::new(Minimal::new(&[])))];
+        [Box::new(Expand::new(Reference::new())), Box::new(Expand::new(minimal(&[])))];
     for engine in &engines {
         for (op, text) in expected {
             let error = run(&**engine, op, &[]).unwrap_err().to_string();
@@ -145,7 +145,7 @@ impl CustomOp for Bits {
 #[test]
 fn plain_integers_reach_the_host_exactly() {
     let engines: [Box<dyn Engine>; 2] =
-        [Box::new(Expand::new(Reference::new())), Box::new(Expand::new(Minimal::new(&[])))];
+        [Box::new(Expand::new(Reference::new())), Box::new(Expand::new(minimal(&[])))];
     let odd = (1i64 << 53) + 1;
     let numbers = [(Scalar::Int(odd), odd as u64), (Scalar::UInt(u64::MAX), u64::MAX), (Scalar::Int(7), 7)];
     for engine in &engines {

@@ -7,8 +7,9 @@ use kiln_ir::{
     Program, Recorder, Result, ResultTypes, TensorData, TensorType, Value, Var, block_on, expand_program,
     infer, verify,
 };
-use kiln_reference::Reference;
-use numeric::{Fill, Minimal, check, run, same};
+use kiln_reference::{Limited, Reference};
+use numeric::{Fill, check, minimal, run, same};
+use std::sync::Arc;
 
 /// Programs of one op each: inputs, result types, and the op with its attributes, which `$` separates.
 const EDGES: &[&str] = &[
@@ -241,7 +242,7 @@ fn random_numbers_need_no_wide_integers() {
         [" $ u32[9] $ random_bits 77", " $ f32[9] $ random_uniform -77", " $ f32[9] $ random_normal 5"]
     {
         let program = program(case).unwrap();
-        let engine = Expand::new(Minimal::new(&[DType::U64, DType::I64, DType::F64]));
+        let engine = Expand::new(minimal(&[DType::U64, DType::I64, DType::F64]));
         let (expected, found) =
             (run(&program, &Reference::new(), &[]).unwrap(), run(&program, &engine, &[]).unwrap());
         same(&expected[0], &found[0], false).unwrap_or_else(|problem| panic!("{case}: {problem}"));
@@ -250,7 +251,7 @@ fn random_numbers_need_no_wide_integers() {
 
 #[test]
 fn the_layer_claims_every_op_and_the_dtypes_below() {
-    let engine = Expand::new(Minimal::new(&[DType::F64]));
+    let engine = Expand::new(minimal(&[DType::F64]));
     assert!(OpKind::ALL.iter().all(|kind| engine.caps().native.contains(*kind)));
     assert_eq!(engine.caps().dtypes, engine.inner().caps().dtypes);
     assert_eq!(engine.caps().name, "minimal");
@@ -265,7 +266,7 @@ fn execute(engine: &dyn Engine, op: &Op, inputs: Operands) -> Result<TensorData>
 
 #[test]
 fn a_missing_dtype_is_an_error_that_names_engine_and_op() {
-    let engine = Expand::new(Minimal::new(&[DType::F64]));
+    let engine = Expand::new(minimal(&[DType::F64]));
     let x = engine.write(TensorData::from([1.0f32]));
     let error = execute(&engine, &Op::Cast(DType::F64), [x.into()].into_iter().collect()).unwrap_err();
     assert!(error.to_string().starts_with("[minimal] does not run `cast`: f64 is not supported"), "{error}");
@@ -273,7 +274,7 @@ fn a_missing_dtype_is_an_error_that_names_engine_and_op() {
 
 #[test]
 fn poison_passes_through_expansions() {
-    let engine = Expand::new(Minimal::new(&[]));
+    let engine = Expand::new(minimal(&[]));
     let error = Error::device("test", "lost");
     let x = Value::poisoned(TensorType::new([2, 2], DType::F32), error.clone());
     let operands = || -> Operands { [x.clone().into(), x.clone().into()].into_iter().collect() };
@@ -318,7 +319,7 @@ impl CustomOp for Double {
 }
 
 fn double(expands: bool, evaluates: bool, wrong: bool) -> Result<TensorData> {
-    let engine = Expand::new(Minimal::new(&[]));
+    let engine = Expand::new(minimal(&[]));
     let x = engine.write(TensorData::from([1.0f32, 2.0]));
     let op = Op::Custom(Custom::new(Double { expands, evaluates, wrong }));
     execute(&engine, &op, [x.into()].into_iter().collect())
@@ -331,6 +332,7 @@ fn custom_ops_expand_or_are_evaluated() {
     assert_eq!(double(false, true, false).unwrap(), doubled);
     let error = double(false, false, false).unwrap_err().to_string();
     assert!(error.starts_with("[minimal] does not run `double`"), "{error}");
+    assert!(error.contains("no evaluation (operands: f32[2])"), "{error}");
     for (expands, evaluates) in [(true, false), (false, true)] {
         let error = double(expands, evaluates, true).unwrap_err().to_string();
         assert!(error.contains("instead of f32[2]"), "{error}");
@@ -347,26 +349,8 @@ fn a_custom_op_without_expansion_stays_unless_it_must_go() {
 
 #[test]
 fn an_op_that_is_neither_native_nor_expandable_is_an_error() {
-    struct Nothing(kiln_ir::Caps, Reference);
-    impl Engine for Nothing {
-        fn caps(&self) -> &kiln_ir::Caps {
-            &self.0
-        }
-        fn execute(&self, op: &Op, _: Operands, _: &[TensorType]) -> kiln_ir::Values {
-            panic!("{} is not native", op.name())
-        }
-        fn write(&self, data: TensorData) -> Value {
-            self.1.write(data)
-        }
-        fn read(&self, value: Value) -> kiln_ir::BoxFuture<'_, Result<TensorData>> {
-            self.1.read(value)
-        }
-        fn sync(&self) -> kiln_ir::BoxFuture<'_, Result<()>> {
-            self.1.sync()
-        }
-    }
-    let caps = kiln_ir::Caps { native: kiln_ir::OpSet::default(), ..Minimal::new(&[]).caps().clone() };
-    let engine = Expand::new(Nothing(caps, Reference::new()));
+    let nothing = Limited::new(Arc::new(Reference::new()), kiln_ir::OpSet::default());
+    let engine = Expand::new(nothing);
     let x = engine.write(TensorData::from([[1.0f32, 2.0]]));
     let error = execute(&engine, &Op::Softmax { axis: 1, log: false }, [x.into()].into_iter().collect());
     assert!(error.unwrap_err().to_string().contains("does not run `reduce_max`"));

@@ -1,7 +1,7 @@
 //! Matrix products whose right factor is dequantised: an engine may read the integers instead of floats, of which there are four times
 //! as many bytes.
 
-use kiln_ir::{Instruction, Op, Program, ProgramOperand, QuantizedMatMul};
+use kiln_ir::{Instruction, Op, Program, ProgramOperand, QuantizedMatMul, REARRANGES};
 
 /// The parts of a region around a matrix product whose right factor is dequantised, perhaps behind views that only permute, reshape
 /// or repeat it; `None` where there is no such product, where there are several products, or where the floats have another use.
@@ -37,9 +37,8 @@ pub fn match_quantized_matmul(program: &Program) -> Option<QuantizedMatMul> {
         if *op == Op::Dequantize {
             break operands.as_slice();
         }
-        let is_view = matches!(op, Op::Permute(_) | Op::Reshape(_) | Op::Broadcast(_));
         let &[ProgramOperand::Slot(before)] = operands.as_slice() else { return None };
-        if !is_view || before >= seen {
+        if !op.is(REARRANGES) || before >= seen {
             return None;
         }
         seen = before;

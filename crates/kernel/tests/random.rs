@@ -1,8 +1,4 @@
 //! Random regions: what the kernel gives equals what the program gives.
-#![allow(
-    clippy::wildcard_enum_match_arm,
-    reason = "a generator picks what suits a few dtypes, and one thing for the rest"
-)]
 
 mod harness;
 
@@ -185,11 +181,15 @@ impl Region {
     fn beside(&mut self, x: usize) -> Option<ProgramOperand> {
         let ty = self.types[x];
         if self.random.chance(25) {
-            return Some(ProgramOperand::Scalar(match ty.dtype {
-                dtype if dtype.is_float() => Scalar::Float(self.random.below(17) as f64 / 4.0 - 2.0),
-                dtype if dtype.is_bool() => return None,
-                dtype if dtype.is_unsigned_int() => Scalar::Int(self.random.below(5) as i64),
-                _ => Scalar::Int(self.random.below(9) as i64 - 4),
+            if ty.dtype.is_bool() {
+                return None;
+            }
+            return Some(ProgramOperand::Scalar(if ty.dtype.is_float() {
+                Scalar::Float(self.random.below(17) as f64 / 4.0 - 2.0)
+            } else if ty.dtype.is_unsigned_int() {
+                Scalar::Int(self.random.below(5) as i64)
+            } else {
+                Scalar::Int(self.random.below(9) as i64 - 4)
             }));
         }
         let fits = |from: &Shape, to: &Shape| {
@@ -219,11 +219,12 @@ impl Region {
         let ty = self.types[x];
         let both = self.exact[x] && self.is_exact(&other);
         let smooth = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Min, Binary::Max];
-        let function = match ty.dtype {
-            dtype if dtype.is_bool() => self.random.pick(&[Binary::And, Binary::Or, Binary::Xor]),
-            dtype if dtype.is_float() && (!both || self.narrow(x)) => self.random.pick(&smooth),
-            _ if self.random.chance(50) => self.random.pick(&smooth),
-            _ => self.random.pick(Binary::ALL),
+        let function = if ty.dtype.is_bool() {
+            self.random.pick(&[Binary::And, Binary::Or, Binary::Xor])
+        } else if ty.dtype.is_float() && (!both || self.narrow(x)) || self.random.chance(50) {
+            self.random.pick(&smooth)
+        } else {
+            self.random.pick(Binary::ALL)
         };
         let operands = if self.random.chance(50) { [slot(x), other] } else { [other, slot(x)] };
         if both && self.random.chance(10) {
@@ -413,10 +414,12 @@ impl Region {
         }
         let source = Source::random(&mut self.random, ty, self.fill);
         let x = self.input(source);
-        let padding = match ty.dtype {
-            dtype if dtype.is_bool() => Scalar::Bool(self.random.chance(50)),
-            dtype if dtype.is_float() => Scalar::Float(self.random.pick(&[0.0, -0.0, 1.5])),
-            _ => Scalar::Int(self.random.below(2) as i64),
+        let padding = if ty.dtype.is_bool() {
+            Scalar::Bool(self.random.chance(50))
+        } else if ty.dtype.is_float() {
+            Scalar::Float(self.random.pick(&[0.0, -0.0, 1.5]))
+        } else {
+            Scalar::Int(self.random.below(2) as i64)
         };
         let y = self.push(Op::Pad(pads), &[slot(x), ProgramOperand::Scalar(padding)], true)?;
         self.free[y] = true;
@@ -528,10 +531,8 @@ fn region(seed: u64, tally: &mut Tally) -> Result<(), String> {
             tally.kernels += 1;
             tally.columns += usize::from(lowered.kernel.has_columns());
             tally.instructions += region.program.instructions.len();
-            let hero = match lowered.kernel.hero {
-                Hero::MatMul(_) => "MatMul".into(),
-                hero => format!("{hero:?}"),
-            };
+            let hero = &lowered.kernel.hero;
+            let hero = if matches!(hero, Hero::MatMul(_)) { "MatMul".into() } else { format!("{hero:?}") };
             *tally.heroes.entry(hero).or_default() += 1;
             Ok(())
         }

@@ -14,7 +14,8 @@
 //! A tour: `engine` holds the one match over ops; `call` an op with its operands; `numbers` the two kinds of numbers; `places` the arithmetic of
 //! positions; then one module for each group of ops: `elementwise`, `random`, `view`, `reduce`, `order`, `index`,
 //! `contraction`, `pool`, `normal` (softmax, norms), `attention`, `signal` (resizing, Fourier), and `quantize`.
-//! Custom ops and collectives are left to [`Expand`](kiln_ir::Expand).
+//! Custom ops and collectives are left to [`Expand`](kiln_ir::Expand). For tests of layers, `limited` leaves an engine with some of
+//! its ops.
 //!
 //! ```
 //! use kiln_ir::{Engine, Var, block_on};
@@ -39,6 +40,7 @@ mod contraction;
 mod elementwise;
 mod engine;
 mod index;
+mod limited;
 mod normal;
 mod numbers;
 mod order;
@@ -51,3 +53,4 @@ mod signal;
 mod view;
 
 pub use engine::Reference;
+pub use limited::Limited;

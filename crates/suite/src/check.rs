@@ -7,7 +7,7 @@ mod poison;
 mod value;
 mod vmap;
 
-pub use expand::{Minimal, check_expand, expands};
+pub use expand::{check_expand, expands};
 pub use forward::check_forward;
 pub use grad::{check_grad, differentiates};
 pub use poison::{check_passing_on, check_poison};

@@ -1,7 +1,7 @@
 //! An op on a batch is the op on each example.
 
 use super::{Check, Counts, Failure, Subjects};
-use crate::tolerance::{Computed, difference};
+use crate::tolerance::{Computed, attention, difference};
 use crate::trace::{Given, Ownership, given, read, run_on, trace};
 use crate::trial::Trial;
 use kiln_ir::{
@@ -56,7 +56,7 @@ fn is_beyond_attention(op: &Op, list: &[Given]) -> bool {
         Given::Data(data) if data.dtype().is_float() => !data.to_vec::<f64>().into_iter().all(f64::is_finite),
         Given::Data(_) | Given::Number(_) => false,
     };
-    matches!(op, Op::Attention(_) | Op::AttentionGrad(_)) && list.iter().any(is_wild)
+    attention(op).is_some() && list.iter().any(is_wild)
 }
 
 /// An op with the operands of both examples.

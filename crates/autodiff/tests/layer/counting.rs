@@ -1,7 +1,8 @@
 //! An engine that knows what lives.
 
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Op, Operand, Operands, Result, TensorData, TensorType, Value, Values,
+    BoxFuture, Caps, Engine, Op, OpClass, Operand, Operands, Result, Reuse, TensorData, TensorType, Traffic,
+    Value, Values,
 };
 use kiln_reference::Reference;
 use std::sync::Arc;
@@ -64,16 +65,14 @@ impl Drop for Counted {
 
 fn touches(op: &Op, inputs: &Operands, results: &[TensorType]) -> usize {
     let elements = |operand: &Operand| operand.value().map_or(0, |value| value.ty().num_elements());
-    let is_view =
-        matches!(op, Op::Slice(_) | Op::Reshape(_) | Op::Permute(_) | Op::Broadcast(_) | Op::Windows { .. });
-    if is_view {
+    if op.is_view() {
         return 0;
     }
-    let is_write = matches!(op, Op::SliceUpdate { .. } | Op::Put { .. } | Op::Scatter { .. });
+    let is_write = op.info().class == OpClass::Indexing && op.info().reuse == Some(Reuse::First);
     if is_write && inputs[0].value().is_some_and(Value::is_unique) {
         return 2 * inputs[1..].iter().map(elements).sum::<usize>();
     }
-    if matches!(op, Op::Take { .. } | Op::Gather { .. }) {
+    if op.info().traffic == Traffic::Picked {
         return inputs[1..].iter().map(elements).sum::<usize>()
             + 2 * results.iter().map(TensorType::num_elements).sum::<usize>();
     }

@@ -8,8 +8,8 @@ use crate::array::Array;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    FusedOp, Instruction, Op, Operand, Operands, Pattern, Program, ProgramOperand, QuantizedMatMul, Result,
-    TensorType, Values,
+    FusedOp, Instruction, Op, Operand, Operands, Pattern, Program, ProgramOperand, QuantizedMatMul,
+    REARRANGES, Result, TensorType, Values,
 };
 
 /// A region in two forms.
@@ -41,7 +41,7 @@ impl Guarded {
         for instruction in &program.instructions {
             let first = instruction.operands.first();
             let flag = first.and_then(|operand| views[slot_of(operand)?]);
-            if matches!(instruction.op, Op::Reshape(_) | Op::Broadcast(_)) {
+            if instruction.op.is(REARRANGES) {
                 views[slot] = flag;
             } else if instruction.op == Op::Select
                 && let (Some(flag), ProgramOperand::Slot(picked)) = (flag, instruction.operands[1])

@@ -9,7 +9,7 @@ use crate::array::Array;
 use crate::contraction;
 use alloc::vec::Vec;
 use kiln_ir::{
-    Engine, FusedOp, Instruction, Op, OpClass, Operands, Pattern, Program, ProgramOperand, Result,
+    Engine, FusedOp, Instruction, Op, OpClass, Operands, Pattern, Program, ProgramOperand, Result, Role,
     TensorType, Value, Values,
 };
 
@@ -137,7 +137,7 @@ impl Rest {
 }
 
 pub(super) fn is_hero(instruction: &Instruction) -> bool {
-    matches!(instruction.op, Op::MatMul | Op::Conv { .. })
+    instruction.op.info().role == Role::Hero
 }
 
 /// The program with what leads to products and convolutions before all else, so that the rest is one kernel: op by op it would

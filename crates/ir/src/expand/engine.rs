@@ -80,7 +80,7 @@ impl Expand {
             "[{}] `{}` is in `Caps::native`, but `supports` declines it for {}",
             self.caps.name,
             op.name(),
-            types(inputs)
+            types(&OperandType::list(inputs))
         );
         is_direct
     }
@@ -103,8 +103,8 @@ impl Expand {
     }
 
     /// The error of an op that does not run.
-    pub(super) fn unsupported(&self, op: &Op, inputs: &Operands, problem: &str) -> Error {
-        let problem = format!("does not run `{}`: {problem} (operands: {})", op.name(), types(inputs));
+    pub(super) fn unsupported(&self, op: &Op, operands: &[OperandType<'_>], problem: &str) -> Error {
+        let problem = format!("does not run `{}`: {problem} (operands: {})", op.name(), types(operands));
         Error::unsupported(&self.caps.name, problem)
     }
 
@@ -120,7 +120,8 @@ impl Expand {
             return self.custom(op, custom, inputs, results);
         }
         if let Some(dtype) = self.missing_dtype(&inputs, results) {
-            let error = self.unsupported(op, &inputs, &format!("{dtype} is not supported"));
+            let error =
+                self.unsupported(op, &OperandType::list(&inputs), &format!("{dtype} is not supported"));
             return Err(error.hint("cast to another dtype first"));
         }
         let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
@@ -134,13 +135,18 @@ impl Expand {
     /// The error of an op that has no expansion.
     fn refused(&self, op: &Op, inputs: &Operands) -> Error {
         let Op::Collective(collective) = op else {
-            return self.unsupported(op, inputs, "the engine has no kernel for it, and it has no expansion");
+            return self.unsupported(
+                op,
+                &OperandType::list(inputs),
+                "the engine has no kernel for it, and it has no expansion",
+            );
         };
         let problem = match collective.size {
             1 => "the only member of a group has nobody to receive from".into(),
             size => format!("the engine does not connect a group of {size} members"),
         };
-        self.unsupported(op, inputs, &problem).hint("use a group of 1 member, or an engine that communicates")
+        self.unsupported(op, &OperandType::list(inputs), &problem)
+            .hint("use a group of 1 member, or an engine that communicates")
     }
 }
 
@@ -186,8 +192,8 @@ fn is_alone(op: &Op) -> bool {
 }
 
 /// The types of operands, for messages.
-fn types(inputs: &Operands) -> String {
-    let types: Vec<String> = inputs.iter().map(|operand| operand.ty().to_string()).collect();
+fn types(operands: &[OperandType<'_>]) -> String {
+    let types: Vec<String> = operands.iter().map(ToString::to_string).collect();
     if types.is_empty() { "none".into() } else { types.join(" x ") }
 }
 

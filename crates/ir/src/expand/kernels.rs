@@ -2,8 +2,8 @@
 
 use super::Expand;
 use crate::{
-    Custom, Engine, Op, OperandType, Operands, Result, TensorData, TensorType, Value, Values,
-    engine::read_now,
+    Custom, Engine, Error, Op, Operand, OperandType, Operands, Result, Scalar, TensorData, TensorType, Value,
+    Values, engine::read_now,
 };
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -87,13 +87,25 @@ impl Expand {
         if let Some(values) = custom.expand_values(self, &inputs, results) {
             return values;
         }
-        let missing = self
-            .unsupported(op, &inputs, "it has no kernel, no expansion and no evaluation")
-            .hint("give the op `expand` or `evaluate`, or register a kernel with `Expand::register_kernel`");
-        match custom.evaluate_as(&on_host(engine, custom, inputs)?, results) {
+        // Reading takes the operands, and plain numbers become tensors.
+        let numbers: Vec<Option<Scalar>> = inputs.iter().map(Operand::scalar).collect();
+        let data = on_host(engine, custom, inputs)?;
+        match custom.evaluate_as(&data, results) {
             Some(outputs) => Ok(written(engine, outputs?)),
-            None => Err(missing),
+            None => Err(self.without_evaluation(op, &numbers, &data)),
         }
+    }
+
+    /// The error of a custom op that nothing runs, on these operands: the numbers among them, and all as data.
+    fn without_evaluation(&self, op: &Op, numbers: &[Option<Scalar>], data: &[TensorData]) -> Error {
+        let types: Vec<TensorType> = data.iter().map(TensorData::ty).collect();
+        let operand = |(number, ty): (&Option<Scalar>, _)| match *number {
+            Some(number) => OperandType::Scalar(number),
+            None => OperandType::Tensor(ty),
+        };
+        let operands: Vec<OperandType<'_>> = numbers.iter().zip(&types).map(operand).collect();
+        self.unsupported(op, &operands, "it has no kernel, no expansion and no evaluation")
+            .hint("give the op `expand` or `evaluate`, or register a kernel with `Expand::register_kernel`")
     }
 }
 
@@ -102,7 +114,7 @@ fn on_host(engine: &dyn Engine, op: &Custom, inputs: Operands) -> Result<Vec<Ten
     Custom::on_host(inputs, |value| {
         read_now(engine.read(value)).unwrap_or_else(|| {
             let problem = alloc::format!("the operands of `{}` cannot be read without waiting", op.name());
-            Err(crate::Error::unsupported(&engine.caps().name, problem))
+            Err(Error::unsupported(&engine.caps().name, problem))
         })
     })
 }

@@ -3,7 +3,7 @@
 //! `None` in a column means that the attributes decide; one `match` answers then, in the file that asks. Gradients, expansions
 //! and inference are code, in [`vjp`](crate::vjp), [`expand`](crate::expand()) and [`infer`](mod@crate::infer).
 
-use super::Op;
+use super::{FunctionInfo, Op};
 use crate::{Gradient, Saved};
 
 /// What holds of every op of a kind: a row of [`OPS`].
@@ -62,6 +62,8 @@ pub const IMMEDIATE: u8 = 16;
 pub const STOPS_POISON: u8 = 32;
 /// A property: every tensor operand or result has at least one axis.
 pub const NEEDS_AXIS: u8 = 64;
+/// A property: a view that reorders or repeats the elements, and leaves none out whatever its attributes are.
+pub const REARRANGES: u8 = 128;
 
 /// A group of ops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -298,11 +300,11 @@ ops! {
         None      NOTHING    ALL       ANY   Y1    All     WIDEST    Fusable  Independent;
     Bitcast       "bitcast"        View         ONE, CHEAP | PRIMITIVE =>
         None      NOTHING    FLAT      KEEP  ZERO  Free    FULL      Fusable  Independent;
-    Reshape       "reshape"        View         ONE, CHEAP | PRIMITIVE =>
+    Reshape       "reshape"        View         ONE, CHEAP | PRIMITIVE | REARRANGES =>
         RULE      NOTHING    ALL       KEEP  ZERO  Free    WIDEST    View     OfResult;
-    Permute       "permute"        View         ONE, CHEAP | PRIMITIVE =>
+    Permute       "permute"        View         ONE, CHEAP | PRIMITIVE | REARRANGES =>
         RULE      NOTHING    ALL       KEEP  ZERO  Free    WIDEST    View     Independent;
-    Broadcast     "broadcast"      View         ONE, CHEAP | PRIMITIVE =>
+    Broadcast     "broadcast"      View         ONE, CHEAP | PRIMITIVE | REARRANGES =>
         RULE      NOTHING    ALL       KEEP  ZERO  Free    WIDEST    View     OfResult;
     Slice         "slice"          View         ONE, CHEAP | PRIMITIVE =>
         RULE      NOTHING    ALL       KEEP  ZERO  Free    WIDEST    View     Other;
@@ -436,6 +438,18 @@ impl Op {
         self.info().role == Role::View
     }
 
+    /// The row of the function that an op of elements applies.
+    #[inline]
+    pub fn function(&self) -> Option<&'static FunctionInfo> {
+        if let Op::Unary(function) = self {
+            Some(function.info())
+        } else if let Op::Binary(function) = self {
+            Some(function.info())
+        } else {
+            None
+        }
+    }
+
     /// Whether each element of the result is a function of the elements of the operands at its place.
     #[inline]
     pub fn is_elementwise(&self) -> bool {
@@ -465,6 +479,7 @@ mod tests {
     use crate::number::Number;
     use crate::{Binary, DType, Unary};
     use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
 
     #[test]
     fn names_of_rows_are_distinct() {
@@ -482,6 +497,13 @@ mod tests {
             assert!(row.gradient != Gradient::Constant || row.linearity == Linearity::Constant, "{row:?}");
             assert!(row.linearity != Linearity::Constant || row.saved == Some(Saved::NONE), "{row:?}");
         }
+    }
+
+    #[test]
+    fn what_rearranges_is_a_view() {
+        let rearranging: Vec<_> = OPS.iter().filter(|row| row.is(REARRANGES)).collect();
+        assert_eq!(rearranging.len(), 3);
+        assert!(rearranging.iter().all(|row| row.role == Role::View && row.traffic == Traffic::Free));
     }
 
     #[test]

@@ -109,7 +109,10 @@ pub enum PoolKind {
 /// The attributes of the pooling ops on operands of known lengths; each list has one entry per pooled axis.
 ///
 /// The output has `(length + low + high + overhang - dilation * (window - 1) - 1) / stride + 1` elements along an
-/// axis. Every window must contain at least one element of the operand. [`Pooling::spec`] makes them from a user's.
+/// axis. Every window must contain at least one element of the operand.
+///
+/// They are no form of [`PoolAttributes`]: an op's result has to follow from its attributes without a rule for rounding, so it holds
+/// the overhang of each axis, which depends on lengths. [`Pooling::spec`] computes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PoolSpec {
     /// What is computed.

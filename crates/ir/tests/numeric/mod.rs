@@ -1,11 +1,12 @@
 //! Runs a program as it is and expanded, on the reference engine, and compares the values.
 
 use kiln_ir::{
-    BoxFuture, Caps, DType, Engine, Expand, MINIMAL, Op, OpKind, OpSet, Operands, Program, Result,
-    TensorData, TensorType, Value, Values, block_on, philox,
+    DType, DTypeSet, Engine, Expand, MINIMAL, OpKind, OpSet, Program, Result, TensorData, TensorType,
+    block_on, philox,
 };
-use kiln_reference::Reference;
+use kiln_reference::{Limited, Reference};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What the inputs of a program are filled with.
 #[derive(Clone, Debug)]
@@ -56,42 +57,10 @@ impl Fill {
 }
 
 /// The reference engine, reduced to the minimal set and to some dtypes.
-pub(crate) struct Minimal {
-    inner: Reference,
-    caps: Caps,
-}
-
-impl Minimal {
-    pub(crate) fn new(without: &[DType]) -> Minimal {
-        let inner = Reference::new();
-        let dtypes: Vec<DType> = DType::ALL.into_iter().filter(|dtype| !without.contains(dtype)).collect();
-        let dtypes = kiln_ir::DTypeSet::of(&dtypes);
-        let machine = inner.caps().machine;
-        Minimal { inner, caps: Caps { name: "minimal".into(), dtypes, native: MINIMAL, machine } }
-    }
-}
-
-impl Engine for Minimal {
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        assert!(MINIMAL.contains(op.kind()), "{} reached the minimal engine", op.name());
-        self.inner.execute(op, inputs, results)
-    }
-
-    fn write(&self, data: TensorData) -> Value {
-        self.inner.write(data)
-    }
-
-    fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        self.inner.read(value)
-    }
-
-    fn sync(&self) -> BoxFuture<'_, Result<()>> {
-        self.inner.sync()
-    }
+pub(crate) fn minimal(without: &[DType]) -> Limited {
+    let dtypes: Vec<DType> = DType::ALL.into_iter().filter(|dtype| !without.contains(dtype)).collect();
+    let minimal = Limited::new(Arc::new(Reference::new()), MINIMAL).with_name("minimal");
+    minimal.with_dtypes(DTypeSet::of(&dtypes))
 }
 
 /// The outputs of a program on an engine.
@@ -117,8 +86,8 @@ pub(crate) fn check(program: &Program, fill: &Fill) -> std::result::Result<(), S
         program.inputs.iter().enumerate().map(|(i, ty)| fill.data(i, *ty)).collect();
     let expected =
         run(program, &Expand::new(Reference::new()), &inputs).map_err(|error| format!("native: {error}"))?;
-    let found = run(program, &Expand::new(Minimal::new(&[])), &inputs)
-        .map_err(|error| format!("expanded: {error}"))?;
+    let found =
+        run(program, &Expand::new(minimal(&[])), &inputs).map_err(|error| format!("expanded: {error}"))?;
     let exact = program.instructions.iter().all(|instruction| EXACT.contains(instruction.op.kind()));
     for (output, (expected, found)) in expected.iter().zip(&found).enumerate() {
         same(expected, found, exact)

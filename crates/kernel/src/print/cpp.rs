@@ -404,7 +404,7 @@ impl Language for Cpp<'_> {
     fn compute(&self, compute: &Compute, dtype: DType, operands: &[(String, DType)]) -> String {
         let at = |i: usize| operands[i].0.as_str();
         match compute {
-            Compute::Unary(function, _) => unary(*function, at(0), dtype),
+            Compute::Unary(function, _) => functions::in_cpp(*function, at(0), dtype),
             Compute::Binary(function, ..) => binary(*function, at(0), at(1), dtype),
             Compute::Compare(comparison, ..) => {
                 let sign = match comparison {
@@ -520,33 +520,39 @@ impl Language for Cpp<'_> {
 }
 
 /// The suffix of functions and numbers of a float dtype.
-fn suffix(dtype: DType) -> &'static str {
+pub(super) fn suffix(dtype: DType) -> &'static str {
     if dtype == DType::F64 { "" } else { "f" }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "all others are elementary")]
-fn unary(function: Unary, x: &str, dtype: DType) -> String {
-    let (ty, f) = (held(dtype), suffix(dtype));
-    let call = |name: &str| format!("{name}{f}({x})");
-    let negated = || format!("({ty})(({})0 - ({0}){x})", wrapping(dtype));
-    match function {
-        Unary::Neg if dtype.is_float() => format!("-{x}"),
-        Unary::Neg => negated(),
-        Unary::Abs if dtype.is_float() => call("fabs"),
-        Unary::Abs if dtype.is_signed_int() => format!("{x} < 0 ? {} : {x}", negated()),
-        Unary::Abs => x.into(),
-        Unary::Sign => format!("kiln_sign({x})"),
-        Unary::Recip => format!("1.0{f} / {x}"),
-        Unary::Sqrt => call("sqrt"),
-        Unary::Rsqrt => call("rsqrt"),
-        Unary::Floor => call("floor"),
-        Unary::Ceil => call("ceil"),
-        Unary::Round => call("rint"),
-        Unary::Trunc => call("trunc"),
-        Unary::Not if dtype.is_bool() => format!("!{x}"),
-        Unary::Not => format!("({ty})~{x}"),
-        _ => functions::cpp(function, x, dtype),
+pub(super) fn neg(x: &str, dtype: DType) -> String {
+    if dtype.is_float() { format!("-{x}") } else { negated(x, dtype) }
+}
+
+/// The negative of an integer, which wraps.
+fn negated(x: &str, dtype: DType) -> String {
+    format!("({})(({})0 - ({1}){x})", held(dtype), wrapping(dtype))
+}
+
+pub(super) fn abs(x: &str, dtype: DType) -> String {
+    if dtype.is_float() {
+        format!("fabs{}({x})", suffix(dtype))
+    } else if dtype.is_signed_int() {
+        format!("{x} < 0 ? {} : {x}", negated(x, dtype))
+    } else {
+        x.into()
     }
+}
+
+pub(super) fn sign(x: &str, _dtype: DType) -> String {
+    format!("kiln_sign({x})")
+}
+
+pub(super) fn recip(x: &str, dtype: DType) -> String {
+    format!("1.0{} / {x}", suffix(dtype))
+}
+
+pub(super) fn not(x: &str, dtype: DType) -> String {
+    if dtype.is_bool() { format!("!{x}") } else { format!("({})~{x}", held(dtype)) }
 }
 
 fn binary(function: Binary, a: &str, b: &str, dtype: DType) -> String {

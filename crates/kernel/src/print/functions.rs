@@ -1,30 +1,49 @@
-//! The elementary functions of one float in each language: a row for each.
+//! The functions of one element in each language: a row for each.
 
+use super::{cpp, wgsl};
+use Form::{Call, Text};
 use alloc::format;
 use alloc::string::String;
 use kiln_ir::{DType, Unary};
 
-/// The names of a function.
-pub(super) struct Elementary {
+/// How a language writes a function.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// A call of this name. In C++, that of `double`; the name of `float` ends with `f`.
+    Call(&'static str),
+    /// The text for an operand of a dtype.
+    Text(fn(&str, DType) -> String),
+}
+
+/// A function in each language.
+pub(super) struct Function {
     function: Unary,
-    /// In C++, of `double`; that of `float` ends with `f`.
-    cpp: &'static str,
-    /// In C++, of `float` for results of 16 bits, where they can be had for less.
+    cpp: Form,
+    /// The name in C++, of `float` for results of 16 bits, of a cheaper function of that precision.
     narrow: Option<&'static str>,
-    /// In WGSL.
-    pub(super) wgsl: &'static str,
+    pub(super) wgsl: Form,
     /// The definition in WGSL, where the language lacks the function or its edge cases differ from those of the op.
     pub(super) definition: &'static str,
 }
 
-/// A function whose definition another one calls comes before it.
-pub(super) const ELEMENTARY: &[Elementary] = &[
-    Elementary { function: Unary::Exp, cpp: "exp", narrow: None, wgsl: "exp", definition: "" },
-    Elementary {
+const fn plain(function: Unary, cpp: Form, wgsl: Form) -> Function {
+    Function { function, cpp, narrow: None, wgsl, definition: "" }
+}
+
+/// The row of each function, at `function as usize`. A definition that another one calls comes before it.
+pub(super) static FUNCTIONS: [Function; Unary::ALL.len()] = [
+    plain(Unary::Neg, Text(cpp::neg), Text(wgsl::neg)),
+    plain(Unary::Abs, Text(cpp::abs), Text(wgsl::abs)),
+    plain(Unary::Sign, Text(cpp::sign), Text(wgsl::sign)),
+    plain(Unary::Recip, Text(cpp::recip), Text(wgsl::recip)),
+    plain(Unary::Sqrt, Call("sqrt"), Call("sqrt")),
+    plain(Unary::Rsqrt, Call("rsqrt"), Text(wgsl::rsqrt)),
+    plain(Unary::Exp, Call("exp"), Call("exp")),
+    Function {
         function: Unary::Expm1,
-        cpp: "expm1",
+        cpp: Call("expm1"),
         narrow: None,
-        wgsl: "kiln_expm1",
+        wgsl: Call("kiln_expm1"),
         definition: "// After W. Kahan: the error of exp is divided out again by the logarithm.
 fn kiln_expm1(x: f32) -> f32 {
   let u = exp(x);
@@ -35,12 +54,12 @@ fn kiln_expm1(x: f32) -> f32 {
 }
 ",
     },
-    Elementary { function: Unary::Ln, cpp: "log", narrow: None, wgsl: "log", definition: "" },
-    Elementary {
+    plain(Unary::Ln, Call("log"), Call("log")),
+    Function {
         function: Unary::Log1p,
-        cpp: "log1p",
+        cpp: Call("log1p"),
         narrow: None,
-        wgsl: "kiln_log1p",
+        wgsl: Call("kiln_log1p"),
         definition: "// After W. Kahan: the error of the sum is divided out again.
 fn kiln_log1p(x: f32) -> f32 {
   let u = 1.0f + x;
@@ -50,26 +69,26 @@ fn kiln_log1p(x: f32) -> f32 {
 }
 ",
     },
-    Elementary { function: Unary::Sin, cpp: "sin", narrow: None, wgsl: "sin", definition: "" },
-    Elementary { function: Unary::Cos, cpp: "cos", narrow: None, wgsl: "cos", definition: "" },
-    Elementary { function: Unary::Tan, cpp: "tan", narrow: None, wgsl: "tan", definition: "" },
-    Elementary {
+    plain(Unary::Sin, Call("sin"), Call("sin")),
+    plain(Unary::Cos, Call("cos"), Call("cos")),
+    plain(Unary::Tan, Call("tan"), Call("tan")),
+    Function {
         function: Unary::Tanh,
-        cpp: "tanh",
+        cpp: Call("tanh"),
         narrow: None,
-        wgsl: "kiln_tanh",
+        wgsl: Call("kiln_tanh"),
         definition: "fn kiln_tanh(x: f32) -> f32 {
   if (kiln_is_nan(x)) { return x; }
   return tanh(clamp(x, -20.0f, 20.0f));
 }
 ",
     },
-    Elementary { function: Unary::Atan, cpp: "atan", narrow: None, wgsl: "atan", definition: "" },
-    Elementary {
+    plain(Unary::Atan, Call("atan"), Call("atan")),
+    Function {
         function: Unary::Erf,
-        cpp: "erf",
+        cpp: Call("erf"),
         narrow: Some("kiln_erf16"),
-        wgsl: "kiln_erf",
+        wgsl: Call("kiln_erf"),
         definition: "// The series of erf near 0, and formula 7.1.26 of Abramowitz and Stegun (1964) elsewhere.
 fn kiln_erf(x: f32) -> f32 {
   if (kiln_is_nan(x)) { return x; }
@@ -94,11 +113,11 @@ fn kiln_erf(x: f32) -> f32 {
 }
 ",
     },
-    Elementary {
+    Function {
         function: Unary::Erfcx,
-        cpp: "erfcx",
+        cpp: Call("erfcx"),
         narrow: None,
-        wgsl: "kiln_erfcx",
+        wgsl: Call("kiln_erfcx"),
         definition: "// (1 + 2 a) erfcx(a) is a polynomial in (a - 3) / (a + 3).
 fn kiln_erfcx(x: f32) -> f32 {
   if (kiln_is_nan(x)) { return x; }
@@ -124,24 +143,36 @@ fn kiln_erfcx(x: f32) -> f32 {
 }
 ",
     },
+    plain(Unary::Floor, Call("floor"), Call("floor")),
+    plain(Unary::Ceil, Call("ceil"), Call("ceil")),
+    plain(Unary::Round, Call("rint"), Call("round")),
+    plain(Unary::Trunc, Call("trunc"), Call("trunc")),
+    plain(Unary::Not, Text(cpp::not), Text(wgsl::not)),
 ];
 
-fn row(function: Unary) -> &'static Elementary {
-    let found = ELEMENTARY.iter().find(|row| row.function == function);
-    found.unwrap_or_else(|| panic!("`{}` has no row among the elementary functions", function.name()))
-}
+// A row stands at the number of its function.
+const _: () = {
+    let mut i = 0;
+    while i < FUNCTIONS.len() {
+        assert!(FUNCTIONS[i].function as usize == i);
+        i += 1;
+    }
+};
 
-/// A call in C++.
-pub(super) fn cpp(function: Unary, x: &str, dtype: DType) -> String {
-    let row = row(function);
-    match row.narrow {
-        Some(narrow) if dtype == DType::F16 || dtype == DType::BF16 => format!("{narrow}({x})"),
-        Some(_) | None if dtype == DType::F64 => format!("{}({x})", row.cpp),
-        Some(_) | None => format!("{}f({x})", row.cpp),
+/// The expression in C++.
+pub(super) fn in_cpp(function: Unary, x: &str, dtype: DType) -> String {
+    let row = &FUNCTIONS[function as usize];
+    match (row.narrow, row.cpp) {
+        (Some(narrow), _) if dtype == DType::F16 || dtype == DType::BF16 => format!("{narrow}({x})"),
+        (_, Call(name)) => format!("{name}{}({x})", cpp::suffix(dtype)),
+        (_, Text(text)) => text(x, dtype),
     }
 }
 
-/// A call in WGSL.
-pub(super) fn wgsl(function: Unary, x: &str) -> String {
-    format!("{}({x})", row(function).wgsl)
+/// The expression in WGSL.
+pub(super) fn in_wgsl(function: Unary, x: &str, dtype: DType) -> String {
+    match FUNCTIONS[function as usize].wgsl {
+        Call(name) => format!("{name}({x})"),
+        Text(text) => text(x, dtype),
+    }
 }

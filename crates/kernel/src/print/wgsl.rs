@@ -14,7 +14,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
-use kiln_ir::{Binary, Comparison, DType, Scalar, Unary};
+use kiln_ir::{Binary, Comparison, DType, Scalar};
 
 /// The WGSL of a kernel.
 ///
@@ -253,7 +253,7 @@ impl Language for Wgsl<'_> {
     fn compute(&self, compute: &Compute, dtype: DType, operands: &[(String, DType)]) -> String {
         let at = |i: usize| operands[i].0.as_str();
         match compute {
-            Compute::Unary(function, _) => unary(*function, at(0), dtype),
+            Compute::Unary(function, _) => functions::in_wgsl(*function, at(0), dtype),
             Compute::Binary(function, ..) => binary(*function, at(0), at(1), dtype),
             Compute::Compare(comparison, ..) => compare(*comparison, at(0), at(1), operands[0].1),
             Compute::Select(..) => format!("select({}, {}, {})", at(2), at(1), at(0)),
@@ -375,26 +375,34 @@ fn wrapped(expression: String, dtype: DType) -> String {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "all others are elementary")]
-fn unary(function: Unary, x: &str, dtype: DType) -> String {
-    let call = |name: &str| format!("{name}({x})");
-    match function {
-        Unary::Neg => wrapped(format!("-{x}"), dtype),
-        Unary::Abs => wrapped(call("abs"), dtype),
-        Unary::Sign if dtype.is_float() => call("kiln_sign"),
-        Unary::Sign if dtype.is_signed_int() => call("sign"),
-        Unary::Sign => format!("min({x}, 1u)"),
-        Unary::Recip => format!("1.0f / {x}"),
-        Unary::Sqrt => call("sqrt"),
-        Unary::Rsqrt => format!("1.0f / sqrt({x})"),
-        Unary::Floor => call("floor"),
-        Unary::Ceil => call("ceil"),
-        Unary::Round => call("round"),
-        Unary::Trunc => call("trunc"),
-        Unary::Not if dtype.is_bool() => format!("!{x}"),
-        Unary::Not => wrapped(format!("~{x}"), dtype),
-        _ => functions::wgsl(function, x),
+pub(super) fn neg(x: &str, dtype: DType) -> String {
+    wrapped(format!("-{x}"), dtype)
+}
+
+pub(super) fn abs(x: &str, dtype: DType) -> String {
+    wrapped(format!("abs({x})"), dtype)
+}
+
+pub(super) fn sign(x: &str, dtype: DType) -> String {
+    if dtype.is_float() {
+        format!("kiln_sign({x})")
+    } else if dtype.is_signed_int() {
+        format!("sign({x})")
+    } else {
+        format!("min({x}, 1u)")
     }
+}
+
+pub(super) fn recip(x: &str, _dtype: DType) -> String {
+    format!("1.0f / {x}")
+}
+
+pub(super) fn rsqrt(x: &str, _dtype: DType) -> String {
+    format!("1.0f / sqrt({x})")
+}
+
+pub(super) fn not(x: &str, dtype: DType) -> String {
+    if dtype.is_bool() { format!("!{x}") } else { wrapped(format!("~{x}"), dtype) }
 }
 
 fn binary(function: Binary, a: &str, b: &str, dtype: DType) -> String {

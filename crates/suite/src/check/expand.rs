@@ -3,47 +3,9 @@
 use super::{Outcome, expected, given, guarded, operands, read, types_of};
 use crate::case::{Case, Layouts, Tolerance};
 use crate::compare::difference;
-use kiln_ir::{
-    BoxFuture, Caps, Engine, Expand, MINIMAL, Op, OpKind, Operands, TensorData, TensorType, Value, Values,
-};
+use kiln_ir::{Engine, Expand, MINIMAL, OpKind};
+use kiln_reference::Limited;
 use std::sync::Arc;
-
-/// An engine that claims to run only [`MINIMAL`], so that a layer above must expand everything else.
-pub struct Minimal {
-    inner: Arc<dyn Engine>,
-    caps: Caps,
-}
-
-impl Minimal {
-    /// The engine with fewer abilities.
-    pub fn new(inner: Arc<dyn Engine>) -> Minimal {
-        let caps = Caps { native: MINIMAL, ..inner.caps().clone() };
-        Minimal { inner, caps }
-    }
-}
-
-impl Engine for Minimal {
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        assert!(MINIMAL.contains(op.kind()), "[{}] reached an engine that does not run it", op.name());
-        self.inner.execute(op, inputs, results)
-    }
-
-    fn write(&self, data: TensorData) -> Value {
-        self.inner.write(data)
-    }
-
-    fn read(&self, value: Value) -> BoxFuture<'_, kiln_ir::Result<TensorData>> {
-        self.inner.read(value)
-    }
-
-    fn sync(&self) -> BoxFuture<'_, kiln_ir::Result<()>> {
-        self.inner.sync()
-    }
-}
 
 /// Whether the case's op has an expansion, and operands small enough for it: expansions of order and contraction
 /// write out what a kernel only visits.
@@ -58,7 +20,7 @@ pub fn check_expand(engine: Arc<dyn Engine>, case: &Case) -> Outcome {
     let list = given(case);
     let expected = expected(&case.op, &list);
     let result = guarded(|| {
-        let layer = Expand::new(Minimal::new(engine));
+        let layer = Expand::new(Limited::new(engine, MINIMAL));
         let operands = operands(&list, &|_, data| layer.write(data.clone()));
         let types = types_of(&case.op, &operands);
         let values = layer.execute(&case.op, operands, &types);

@@ -226,12 +226,6 @@ impl Finder<'_> {
 }
 
 fn cost(op: &Op) -> usize {
-    let is_costly = if let Op::Unary(function) = op {
-        function.info().effort >= Effort::Elementary
-    } else if let Op::Binary(function) = op {
-        function.info().effort >= Effort::Elementary
-    } else {
-        false
-    };
+    let is_costly = op.function().is_some_and(|function| function.effort >= Effort::Elementary);
     if is_costly { 10 } else { 1 }
 }

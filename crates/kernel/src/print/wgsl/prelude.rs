@@ -1,6 +1,6 @@
 //! Functions that WGSL lacks, or whose edge cases differ from those of the ops.
 
-use crate::print::functions::ELEMENTARY;
+use crate::print::functions::{FUNCTIONS, Form};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -218,8 +218,11 @@ fn kiln_whole_u32(x: f32, high: f32, most: u32) -> u32 {
 
 /// The functions that a text uses, and those that they use.
 pub(super) fn used(text: &str) -> String {
-    let elementary = ELEMENTARY.iter().map(|row| (row.wgsl, row.definition));
-    let functions: Vec<(&str, &str)> = BEFORE.into_iter().chain(elementary).chain(AFTER).collect();
+    let defined = FUNCTIONS.iter().filter_map(|row| match row.wgsl {
+        Form::Call(name) if !row.definition.is_empty() => Some((name, row.definition)),
+        Form::Call(_) | Form::Text(_) => None,
+    });
+    let functions: Vec<(&str, &str)> = BEFORE.into_iter().chain(defined).chain(AFTER).collect();
     let mut needed = alloc::vec![false; functions.len()];
     for number in (0..functions.len()).rev() {
         let (name, _) = functions[number];
