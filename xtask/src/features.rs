@@ -98,7 +98,10 @@ mod tests {
         let names: Vec<&str> = found.iter().map(|feature| feature.name).collect();
         assert_eq!(names, ["default", "std", "train", "cuda"]);
         assert_eq!(found[0].enables, ["std", "train"]);
-        assert_eq!(found[1], Feature { name: "std", about: "Files, clocks.".to_owned(), enables: vec!["dep:half"] });
+        assert_eq!(
+            found[1],
+            Feature { name: "std", about: "Files, clocks.".to_owned(), enables: vec!["dep:half"] }
+        );
     }
 
     #[test]

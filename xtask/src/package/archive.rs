@@ -53,7 +53,8 @@ fn unpack(archive: &Path, folder: &Path) -> Result<(), String> {
     }
     process::run(process::program("tar", folder).arg("-xzf").arg(archive))?;
     let package = folder.join(archive.file_stem().unwrap_or_default());
-    let missing = LICENSES.iter().chain(&["README.md", "Cargo.toml"]).find(|name| !package.join(name).is_file());
+    let missing =
+        LICENSES.iter().chain(&["README.md", "Cargo.toml"]).find(|name| !package.join(name).is_file());
     missing.map_or(Ok(()), |name| Err(format!("{}: the archive does not contain {name}", archive.display())))
 }
 

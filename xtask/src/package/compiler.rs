@@ -15,7 +15,8 @@ pub(super) fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     command.args(["tree", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
     command.args(FIRST_BUILDS.iter().flat_map(|name| ["-p", name]));
     let found = compilers(&process::output(&mut command)?);
-    let report = |name| format!("a default build of {} calls a C compiler by `{name}`", FIRST_BUILDS.join(", "));
+    let report =
+        |name| format!("a default build of {} calls a C compiler by `{name}`", FIRST_BUILDS.join(", "));
     Ok(found.into_iter().map(report).collect())
 }
 

@@ -31,7 +31,8 @@ pub(super) fn problems(workspace: &Workspace, packages: &[&Package]) -> Vec<Stri
 fn manifest_problems(manifest: &Value, has_library: bool) -> Vec<String> {
     let missing = FIELDS.iter().filter(|field| is_empty(&manifest[**field]));
     let missing = missing.map(|field| format!("the manifest has no `{}`", field.replace('_', "-")));
-    let long = SHORT_LISTS.iter().filter(|field| manifest[**field].as_array().is_some_and(|list| list.len() > 5));
+    let long =
+        SHORT_LISTS.iter().filter(|field| manifest[**field].as_array().is_some_and(|list| list.len() > 5));
     let long = long.map(|field| format!("`{field}` has more than five entries"));
     let mut found: Vec<String> = missing.chain(long).collect();
     let arguments = manifest["metadata"]["docs"]["rs"]["rustdoc-args"].as_array();
@@ -52,7 +53,10 @@ fn file_problems(root: &Path, package: &Package) -> Vec<String> {
     for name in LICENSES {
         let text = fs::read_to_string(folder.join(name)).ok();
         if text.is_none() || text != fs::read_to_string(root.join(name)).ok() {
-            found.push(format!("{name} is not the workspace's; link it: ln -s ../../{name} {}", package.folder));
+            found.push(format!(
+                "{name} is not the workspace's; link it: ln -s ../../{name} {}",
+                package.folder
+            ));
         }
     }
     let Some(readme) = package.manifest["readme"].as_str() else { return found };

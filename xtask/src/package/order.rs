@@ -48,7 +48,8 @@ pub(super) fn problems(workspace: &Workspace, roots: &[&str]) -> Vec<String> {
         .map(|name| format!("{name}: the workspace publishes no such package"));
     let published = workspace.packages.iter().filter(|package| package.published);
     let refused = published.flat_map(|package| {
-        kept(workspace, package).filter_map(|(dependency, used)| refusal(workspace, package, dependency, used))
+        kept(workspace, package)
+            .filter_map(|(dependency, used)| refusal(workspace, package, dependency, used))
     });
     missing.chain(refused).collect()
 }

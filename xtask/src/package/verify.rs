@@ -11,7 +11,12 @@ const FEATURES: &[&[&str]] = &[&[], &["--all-features"]];
 
 /// Checks all packages at once with their default features, or with `full` each alone, also with all its features. Alone,
 /// no other package turns on a feature that one forgot to ask for.
-pub(super) fn check(workspace: &Workspace, unpacked: &Path, names: &[&str], full: bool) -> Result<(), String> {
+pub(super) fn check(
+    workspace: &Workspace,
+    unpacked: &Path,
+    names: &[&str],
+    full: bool,
+) -> Result<(), String> {
     if !full {
         return run(cargo_check(workspace, unpacked).arg("--workspace"));
     }
