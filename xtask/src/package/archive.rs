@@ -51,7 +51,8 @@ fn unpack(archive: &Path, folder: &Path) -> Result<(), String> {
     if bytes > LARGEST {
         return Err(format!("{}: {bytes} bytes, more than the registry takes", archive.display()));
     }
-    process::run(process::program("tar", folder).arg("-xzf").arg(archive))?;
+    // Files in archives have one fixed time. `m` gives them the present one, by which cargo sees that they may have changed.
+    process::run(process::program("tar", folder).arg("-xzmf").arg(archive))?;
     let package = folder.join(archive.file_stem().unwrap_or_default());
     let missing =
         LICENSES.iter().chain(&["README.md", "Cargo.toml"]).find(|name| !package.join(name).is_file());
