@@ -5,7 +5,8 @@
 //! time for each op, and how Kiln compares with other frameworks,
 //! [`accuracy`] measures elementary functions, [`bundle`] packs test programs for a machine without Rust, [`mod@fuzz`]
 //! runs random programs, [`kill`] kills processes that save, [`goldens`] makes the PyTorch reference files,
-//! [`new_op`] writes the places of a new op.
+//! [`new_op`] writes the places of a new op, [`mod@package`] makes and verifies the packages of a publication, [`features`] writes
+//! the README's table of Cargo features.
 //! The only dependency is a JSON reader, so the tool itself builds in seconds.
 
 #![forbid(unsafe_code)]
@@ -15,12 +16,14 @@ mod args;
 mod bench;
 mod bundle;
 mod checks;
+mod features;
 mod fuzz;
 mod goldens;
 mod gpu;
 mod kill;
 mod new_op;
 mod ops;
+mod package;
 mod process;
 mod table;
 mod tidy;
@@ -93,6 +96,12 @@ commands
   goldens  make the PyTorch reference files of crates/suite/goldens again
   ops      print what the suite checks of each op and method, write it into the book
              --check       write nothing, fail where the page differs or a cell is empty without a reason
+  features write the table of Cargo features into README.md, from the comments in crates/kiln/Cargo.toml
+             --check       write nothing, fail where the page differs
+  package  package every published crate as for the registry, check its manifest and files, compile the packages
+             --full        check each package alone, with default and with all features (default: all packages
+                           at once, with default features)
+             --list        print the packages in the order of publication and stop
   new-op NAME
            write the rows of a new op and skeletons of its rules, whose compile errors say what to fill in
              --unary       a function of one float
@@ -132,6 +141,8 @@ fn main() -> ExitCode {
         "new-op" => new_op::run(&rest),
         "goldens" => goldens::run(&rest),
         "ops" => ops::run(&rest),
+        "features" => features::run(&rest),
+        "package" => package::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)

@@ -28,6 +28,10 @@ pub(crate) struct Package {
     pub(crate) dependencies: Vec<Dependency>,
     /// Libraries, programs, examples and tests.
     pub(crate) targets: Vec<Target>,
+    /// Whether the manifest lets a registry have it: `publish = false` forbids that.
+    pub(crate) published: bool,
+    /// All that cargo says of the manifest.
+    pub(crate) manifest: Value,
 }
 
 /// One declared dependency.
@@ -37,6 +41,8 @@ pub(crate) struct Dependency {
     pub(crate) name: String,
     /// Whether only tests, examples and benchmarks see it.
     pub(crate) dev: bool,
+    /// Whether it has a version. Packages keep no dev-dependency that is a path alone.
+    pub(crate) versioned: bool,
 }
 
 /// One thing cargo builds from a package.
@@ -99,7 +105,8 @@ fn read_package(package: &Value, root: &Path) -> Result<Package, String> {
     let folder = relative(manifest.parent().unwrap_or(root), root);
     let dependencies = list(package, "dependencies")?.iter().map(|dependency| {
         let dev = dependency["kind"].as_str() == Some("dev");
-        Ok(Dependency { name: text(dependency, "name")?.to_owned(), dev })
+        let versioned = dependency["req"].as_str().is_some_and(|requirement| requirement != "*");
+        Ok(Dependency { name: text(dependency, "name")?.to_owned(), dev, versioned })
     });
     let targets = list(package, "targets")?.iter().map(|target| {
         let kind = list(target, "kind")?.first().and_then(Value::as_str).unwrap_or_default();
@@ -113,6 +120,8 @@ fn read_package(package: &Value, root: &Path) -> Result<Package, String> {
         folder,
         dependencies: dependencies.collect::<Result<_, String>>()?,
         targets: targets.collect::<Result<_, String>>()?,
+        published: package["publish"].as_array().is_none_or(|registries| !registries.is_empty()),
+        manifest: package.clone(),
     })
 }
 
@@ -138,7 +147,11 @@ mod tests {
             "workspace_root": "/src", "target_directory": "/src/target",
             "packages": [{
                 "name": "kiln-ir", "manifest_path": "/src/crates/ir/Cargo.toml",
-                "dependencies": [{"name": "half", "kind": null}, {"name": "kiln-suite", "kind": "dev"}],
+                "publish": null,
+                "dependencies": [
+                    {"name": "half", "kind": null, "req": "^2.7"},
+                    {"name": "kiln-suite", "kind": "dev", "req": "*"},
+                ],
                 "targets": [{"name": "kiln_ir", "kind": ["rlib"], "src_path": "/src/crates/ir/src/lib.rs"}],
             }],
         });
@@ -147,6 +160,8 @@ mod tests {
         assert_eq!((package.folder.as_str(), package.short_name()), ("crates/ir", "ir"));
         assert_eq!(package.library().unwrap().source, "crates/ir/src/lib.rs");
         assert!(!package.dependencies[0].dev && package.dependencies[1].dev);
+        assert!(package.dependencies[0].versioned && !package.dependencies[1].versioned);
+        assert!(package.published);
         assert!(workspace.has_target("lib", "kiln_ir") && !workspace.has_target("bin", "kiln_ir"));
     }
 

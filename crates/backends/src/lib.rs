@@ -20,6 +20,7 @@
 //!
 //! Engines and layers from other crates become backends in the same way: [`Stack::opened`](kiln_tensor::Stack::opened) opens
 //! a stack once, [`Stack::layered`](kiln_tensor::Stack::layered) puts a layer around one, and [`Device`] is made from any stack.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 

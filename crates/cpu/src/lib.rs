@@ -27,6 +27,7 @@
 //!
 //! `KILN_NUM_THREADS` sets the number of shared threads; `KILN_CPU_ISA` (`scalar`, `avx2`, `avx512`) lowers the
 //! instruction set, for tests; `KILN_CPU_POOL_BYTES` bounds the bytes that are kept after they are freed.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 
 extern crate alloc;

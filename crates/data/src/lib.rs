@@ -29,6 +29,7 @@
 //! Everything that can fail returns a [`DataError`], which names the file and the byte, or the option, and
 //! says what to do.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod batcher;

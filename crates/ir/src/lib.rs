@@ -29,6 +29,7 @@
 //! ```
 //!
 //! The crate is `no_std` (with `alloc`) and free of `unsafe`; it depends on no other crate of the workspace.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![forbid(unsafe_code)]
 

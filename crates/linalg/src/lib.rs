@@ -51,6 +51,7 @@
 //!
 //! The ops are [custom ops](kiln_ir::CustomOp) named `linalg::…`; call [`register`] before reading programs with them from
 //! text.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod any;

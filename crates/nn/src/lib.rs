@@ -47,6 +47,7 @@
 //! * Layers default to the backend chosen at run time: `Linear` is `Linear<Dyn>`.
 //! * What depends on training (dropout, the statistics of batch normalisation) follows the backend: it is on where
 //!   there is automatic differentiation, and off on the backend below, where [`AutodiffModule::valid`] leads.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 

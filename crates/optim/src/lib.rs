@@ -38,6 +38,7 @@
 //!
 //! Updates run below automatic differentiation and in place: a parameter's memory is reused for its next value,
 //! unless something else still holds the tensor, such as a loss that was not dropped.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 

@@ -27,6 +27,7 @@
 //! * [`activation`], [`module`], [`loss`], [`quantize`], [`float8`], [`linalg`], [`fft`], [`signal`], [`grid`] and [`random`] hold functions by family.
 //! * [`einsum()`] writes sums of products as formulas; [`NamedTensor`] has axes with names that the compiler checks;
 //!   [`Complex`] is a pair of real tensors.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 

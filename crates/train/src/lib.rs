@@ -73,6 +73,7 @@
 //!   [resuming](Trainer::resume), which is exact to the bit.
 //! * Everything that fails comes back as a [`TrainError`] that says in which epoch and step.
 //! * [`evaluate`] measures a model without training it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod error;

@@ -67,6 +67,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: |context, _| check_ops(context),
     },
     Step {
+        name: "package",
+        about: "each published crate has its metadata, licences and README, and compiles from its package",
+        can_run: |context| has_program(context, "tar"),
+        run: |context, _| check_packages(context),
+    },
+    Step {
         name: "no_std",
         about: "the core compiles without default features",
         can_run: has_core,
@@ -228,6 +234,16 @@ fn own_engine(context: &Context, tally: &mut Tally) -> Result<(), String> {
 fn check_ops(context: &Context) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
     announce_and_run(command.args(["run", "--quiet", "-p", "xtask", "--", "ops", "--check"]))
+}
+
+fn check_packages(context: &Context) -> Result<(), String> {
+    let mut command = process::cargo(&context.workspace.root);
+    announce_and_run(command.args(["run", "--quiet", "-p", "xtask", "--", "package"]))
+}
+
+fn has_program(context: &Context, name: &str) -> Result<(), String> {
+    let mut command = process::program(name, &context.workspace.root);
+    if process::succeeds(command.arg("--version")) { Ok(()) } else { Err(format!("{name} is not installed")) }
 }
 
 /// The benchmark is a workspace of its own, which `tests` does not see.

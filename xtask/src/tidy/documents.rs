@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::{File, Finding, Tree, line_of};
+use crate::features;
 
 const REQUIRED: &[&str] = &[
     "README.md",
@@ -12,6 +13,8 @@ const REQUIRED: &[&str] = &[
     "LICENSE-MIT",
     "LICENSE-APACHE",
     "NOTICE",
+    "SECURITY.md",
+    "CODE_OF_CONDUCT.md",
 ];
 
 /// The pages a reader expects are there.
@@ -24,6 +27,20 @@ pub(super) fn required(tree: &Tree) -> Vec<Finding> {
         remedy: "write it",
     };
     missing.map(report).collect()
+}
+
+/// The README's table of features is that of the façade's manifest.
+pub(super) fn features(tree: &Tree) -> Vec<Finding> {
+    let (Some(page), Some(manifest)) = (tree.file(features::PAGE), tree.file(features::MANIFEST)) else {
+        return Vec::new();
+    };
+    let text = |file: &File| file.text.clone().unwrap_or_default();
+    let problem = match features::with_table(&text(page), &text(manifest)) {
+        Ok(current) if current == text(page) => return Vec::new(),
+        Ok(_) => "the table of features is not current".to_owned(),
+        Err(error) => error,
+    };
+    vec![page.finding(1, problem, "run `cargo xtask features`")]
 }
 
 /// Every relative link of a Markdown page leads to a file or folder of the repository.

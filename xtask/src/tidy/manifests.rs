@@ -6,6 +6,9 @@ use crate::workspace::Package;
 /// The lint that keeps matches over closed enums exhaustive.
 const EXHAUSTIVE: &str = "wildcard_enum_match_arm = \"deny\"";
 
+/// Packages whose names differ from their folders, because another project has the name in the registry.
+const RENAMED: &[(&str, &str)] = &[("cli", "kiln-command")];
+
 /// Keys every package takes from the workspace.
 const INHERITED: &[&str] = &["version", "edition", "license", "rust-version"];
 
@@ -42,7 +45,9 @@ fn check_package(tree: &Tree, package: &Package) -> Vec<Finding> {
         findings.push(file.finding(1, "the package has no description", "say in one line what it is for"));
     }
     if let Some(short) = package.folder.strip_prefix("crates/") {
-        let expected = if short == "kiln" { "kiln".to_owned() } else { format!("kiln-{short}") };
+        let renamed = RENAMED.iter().find(|(folder, _)| *folder == short).map(|(_, name)| (*name).to_owned());
+        let of_folder = || if short == "kiln" { "kiln".to_owned() } else { format!("kiln-{short}") };
+        let expected = renamed.unwrap_or_else(of_folder);
         if package.name != expected {
             let problem = format!("crates/{short} holds a package called `{}`", package.name);
             findings.push(file.finding(1, problem, "name it kiln-FOLDER"));

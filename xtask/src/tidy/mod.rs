@@ -63,6 +63,7 @@ const CHECKS: &[Check] = &[
     sources::silenced_lint,
     op_matches::check,
     page_names::check,
+    documents::features,
     documents::links,
     documents::required,
     tracked_files::sizes,
@@ -187,13 +188,14 @@ mod tests {
 
     /// A library package in `folder` with normal dependencies.
     pub(super) fn package(name: &str, folder: &str, dependencies: &[&str]) -> Package {
-        let normal = |name: &&str| Dependency { name: (*name).to_owned(), dev: false };
+        let normal = |name: &&str| Dependency { name: (*name).to_owned(), dev: false, versioned: true };
         let source = format!("{folder}/src/lib.rs");
         Package {
             name: name.to_owned(),
             folder: folder.to_owned(),
             dependencies: dependencies.iter().map(normal).collect(),
             targets: vec![Target { name: name.to_owned(), kind: "lib".to_owned(), source }],
+            ..Package::default()
         }
     }
 
