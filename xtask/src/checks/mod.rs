@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every check this machine can run, and a list of those it cannot.
 
 mod libtest;
-mod snippets;
+mod newcomer;
 mod steps;
 
 use std::process::ExitCode;

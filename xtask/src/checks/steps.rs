@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::libtest::Tally;
-use super::snippets;
+use super::newcomer;
 use crate::workspace::Workspace;
 use crate::{fuzz, goldens, gpu, kill, process};
 
@@ -49,10 +49,10 @@ pub(crate) const STEPS: &[Step] = &[
         run: |context, _| announce_and_run(&mut kill::killer(process::cargo(&context.workspace.root), 20)),
     },
     Step {
-        name: "snippets",
-        about: "the Rust examples in README.md, the book and the other pages",
-        can_run: snippets::can_run,
-        run: snippets::run,
+        name: "newcomer",
+        about: "a new project adds kiln as README.md says, and runs the Rust examples of README.md, the book and the other pages",
+        can_run: newcomer::can_run,
+        run: newcomer::run,
     },
     Step {
         name: "docs",

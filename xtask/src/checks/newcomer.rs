@@ -1,0 +1,205 @@
+//! The first steps of a newcomer: a new project outside the workspace, `kiln` added to it as the README says, and every Rust
+//! example of the pages compiled and run against that.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::libtest::Tally;
+use super::steps::{Context, run_tests};
+use crate::process::{self, at};
+
+/// Folders that hold no pages of our own.
+const ELSEWHERE: &[&str] = &["target", "node_modules"];
+
+/// There is a page with Rust in it, and a façade to compile it against.
+pub(crate) fn can_run(context: &Context) -> Result<(), String> {
+    if context.workspace.package("kiln").is_none() {
+        return Err("the workspace has no kiln package".to_owned());
+    }
+    if pages(&context.workspace.root).is_empty() { Err("no page holds Rust".to_owned()) } else { Ok(()) }
+}
+
+/// Adds `kiln` as it is by default and runs the pages that ask for no feature; then with the features that other pages ask for.
+pub(crate) fn run(context: &Context, tally: &mut Tally) -> Result<(), String> {
+    let root = &context.workspace.root;
+    let read = |page: String| {
+        let features = features(&std::fs::read_to_string(root.join(&page)).map_err(at(Path::new(&page)))?);
+        Ok::<_, String>((page, features))
+    };
+    let pages: Vec<(String, BTreeSet<String>)> =
+        pages(root).into_iter().map(read).collect::<Result<_, _>>()?;
+    let (plain, special): (Vec<_>, Vec<_>) = pages.into_iter().partition(|(_, asked)| asked.is_empty());
+    let all: BTreeSet<String> = special.iter().flat_map(|(_, asked)| asked.clone()).collect();
+    let mut failed = Vec::new();
+    for (pages, features) in [(plain, BTreeSet::new()), (special, all)] {
+        if pages.is_empty() {
+            continue;
+        }
+        let project = Project::new(context, &features)?;
+        for (page, _) in pages {
+            if run_tests(&mut project.rustdoc(&root.join(&page)), tally).is_err() {
+                failed.push(page);
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("examples fail in {}", failed.join(", "))) }
+}
+
+/// A newcomer's project, built. It is removed with this.
+struct Project {
+    folder: PathBuf,
+    library: String,
+}
+
+impl Project {
+    /// `cargo new` in an empty folder, `cargo add kiln --path`, and `cargo run` of the program that `cargo new` writes.
+    ///
+    /// It shares the workspace's folder of compiled packages, without debug information, and starts from the workspace's lock file, so
+    /// that a release elsewhere breaks nothing here.
+    fn new(context: &Context, features: &BTreeSet<String>) -> Result<Project, String> {
+        let name = format!("kiln-newcomer-{}-{}", std::process::id(), features.len());
+        let folder = std::env::temp_dir().join(name);
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).map_err(at(&folder))?;
+        }
+        std::fs::create_dir_all(&folder).map_err(at(&folder))?;
+        let mut project = Project { folder, library: String::new() };
+        let program = project.program();
+        process::run(process::cargo(&project.folder).args(["new", "--quiet", "first-program"]))?;
+        let lock = (context.workspace.root.join("Cargo.lock"), program.join("Cargo.lock"));
+        std::fs::copy(&lock.0, &lock.1).map_err(at(&lock.0))?;
+        let mut add = process::cargo(&program);
+        add.args(["add", "--quiet", "kiln", "--path"]).arg(context.workspace.root.join("crates/kiln"));
+        if !features.is_empty() {
+            let list: Vec<&str> = features.iter().map(String::as_str).collect();
+            add.arg("--features").arg(list.join(","));
+        }
+        process::run(&mut add)?;
+        let cargo = |command: &str| {
+            let mut cargo = process::cargo(&program);
+            cargo.args([command, "--quiet", "--target-dir"]).arg(&context.workspace.target);
+            cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
+            cargo
+        };
+        let messages = process::output(cargo("build").arg("--message-format=json"))?;
+        project.library = library(&messages, "kiln").ok_or("cargo built no library called kiln")?;
+        process::run(&mut cargo("run"))?;
+        Ok(project)
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.join("first-program")
+    }
+
+    /// Rustdoc on the examples of a page.
+    fn rustdoc(&self, page: &Path) -> std::process::Command {
+        let folder = Path::new(&self.library).parent().unwrap_or(Path::new("."));
+        let dependencies = if folder.ends_with("deps") { folder.to_owned() } else { folder.join("deps") };
+        let mut command = process::program("rustdoc", &self.program());
+        command.args(["--test", "--edition", "2024", "--crate-name", "pages", "--extern"]);
+        command.arg(format!("kiln={}", self.library));
+        command.arg("-L").arg(format!("dependency={}", dependencies.display()));
+        command.arg(page);
+        command
+    }
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The features of `kiln` that a page tells its reader to add, in a manifest: `kiln = { version = "0.1", features = ["cuda"] }`.
+fn features(page: &str) -> BTreeSet<String> {
+    let lines = page.lines().filter(|line| line.trim_start().starts_with("kiln = {"));
+    let lists = lines.filter_map(|line| line.split_once("features = [")?.1.split_once(']').map(|(list, _)| list));
+    let names = lists.flat_map(|list| list.split(','));
+    names.map(|name| name.trim().trim_matches('"').to_owned()).filter(|name| !name.is_empty()).collect()
+}
+
+/// The path of the compiled library `name` among cargo's JSON messages; its own test program does not count.
+fn library(messages: &str, name: &str) -> Option<String> {
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut libraries = artifacts.filter(|message| {
+        message["reason"] == "compiler-artifact"
+            && message["target"]["name"] == name
+            && message["target"]["kind"][0] == "lib"
+            && message["profile"]["test"] == false
+    });
+    let files = libraries.find_map(|message| message["filenames"].as_array().cloned())?;
+    files.iter().filter_map(Value::as_str).find(|file| file.ends_with(".rlib")).map(str::to_owned)
+}
+
+/// Markdown pages below `root` with a Rust block, relative to it, in order.
+fn pages(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    collect(root, "", &mut found);
+    found.sort();
+    found
+}
+
+fn collect(root: &Path, folder: &str, found: &mut Vec<String>) {
+    let Ok(entries) = std::fs::read_dir(root.join(folder)) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+        let kind = entry.file_type();
+        if kind.as_ref().is_ok_and(|kind| kind.is_dir()) {
+            if !name.starts_with('.') && !ELSEWHERE.contains(&name.as_str()) {
+                collect(root, &path, found);
+            }
+        } else if name.ends_with(".md")
+            && std::fs::read_to_string(root.join(&path)).is_ok_and(|text| holds_rust(&text))
+        {
+            found.push(path);
+        }
+    }
+}
+
+fn holds_rust(page: &str) -> bool {
+    page.lines().any(|line| line.trim_start().starts_with("```rust"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_with_rust_are_found_outside_build_output() {
+        let root = std::env::temp_dir().join(format!("kiln-xtask-pages-{}", std::process::id()));
+        for (path, text) in [
+            ("README.md", "```rust\nlet x = 1;\n```\n"),
+            ("book/src/plain.md", "```sh\nls\n```\n"),
+            ("book/src/code.md", "1. step\n   ```rust,no_run\n   f();\n   ```\n"),
+            ("target/doc/README.md", "```rust\n```\n"),
+        ] {
+            std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            std::fs::write(root.join(path), text).unwrap();
+        }
+        assert_eq!(pages(&root), ["README.md", "book/src/code.md"]);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_page_names_the_features_that_its_examples_need() {
+        let page = "text\n```toml\nkiln = { version = \"0.1\", features = [\"linalg\", \"cuda\"] }\n```\n";
+        assert_eq!(features(page), BTreeSet::from(["cuda".to_owned(), "linalg".to_owned()]));
+        assert!(features("features = [\"cuda\"]\nkiln = { version = \"0.1\" }").is_empty());
+    }
+
+    #[test]
+    fn the_library_is_told_from_its_test_program() {
+        let message = |test: bool, file: &str| {
+            let target = serde_json::json!({"name": "kiln", "kind": ["lib"]});
+            let profile = serde_json::json!({"test": test});
+            serde_json::json!({"reason": "compiler-artifact", "target": target, "profile": profile, "filenames": [file]})
+        };
+        let lines =
+            format!("not json\n{}\n{}\n", message(true, "/t/kiln-1"), message(false, "/t/libkiln-2.rlib"));
+        assert_eq!(library(&lines, "kiln").as_deref(), Some("/t/libkiln-2.rlib"));
+        assert_eq!(library(&lines, "other"), None);
+    }
+}
