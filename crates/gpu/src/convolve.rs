@@ -123,7 +123,7 @@ impl<D: Driver> Gpu<D> {
         }
     }
 
-    /// An operand whose channels lie before its space, turned as whole matrices; `None` where its sizes do not allow that.
+    /// An operand whose channels lie before its space, transposed as whole matrices; `None` where its sizes do not allow that.
     fn channels_transposed(
         &self,
         array: &Array<D>,

@@ -1,4 +1,4 @@
-//! A driver without a device: collects the kernel sources that ops would compile.
+//! A driver without a device: compiles kernels, counts memory and launches, and runs nothing.
 
 use crate::driver::{
     Argument, Attend, Attention, Convolution, DeviceInfo, DevicePtr, Driver, Fourier, Grid, Products, Step,

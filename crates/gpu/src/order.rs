@@ -1,4 +1,4 @@
-//! Sorting, searching and scanning ops: their dispatch to kernels.
+//! Argmin, argmax and nonzero.
 
 use crate::Gpu;
 use crate::array::Array;
