@@ -12,7 +12,7 @@ const ACCEPTS: Accepts =
     Accepts { flags: &["--dry-run", "--unary", "--composite"], options: &[], words: true };
 
 /// A place of the tree, and the text that goes there. `{Name}` is the variant, `{name}` the name in text.
-struct Place {
+struct Insertion {
     file: &'static str,
     /// Text that occurs once in the file. The new text goes in front of it.
     before: &'static str,
@@ -20,53 +20,53 @@ struct Place {
 }
 
 /// The places of a function of one float.
-const UNARY: &[Place] = &[
-    Place {
+const UNARY: &[Insertion] = &[
+    Insertion {
         file: "crates/ir/src/op/functions.rs",
         before: "        /// The greatest whole number not above.\n",
         text: "        /// fill in: the formula of {name}.\n        {Name} \"{name}\" Float RULE A NO Elementary [12, 60], FULL;\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/number.rs",
         before: "            Unary::Floor => libm::floor(self),\n",
         text: "            Unary::{Name} => compile_error!(\"the value of {name}\"),\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/number.rs",
         before: "            | Unary::Floor\n",
         text: "            | Unary::{Name}\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/vjp/elementwise.rs",
         before: "            Unary::Sign | Unary::Floor | Unary::Ceil",
         text: "            Unary::{Name} => compile_error!(\"the derivative of {name}; its row says what it reads\"),\n",
     },
-    Place {
+    Insertion {
         file: "crates/kernel/src/print/functions.rs",
         before: "    plain(Unary::Floor,",
         text: "    Function {\n        function: Unary::{Name},\n        cpp: Call(compile_error!(\"the name of {name} in C++\")),\n        narrow: None,\n        wgsl: Call(compile_error!(\"the name of {name} in WGSL\")),\n        definition: \"\",\n    },\n",
     },
-    Place {
+    Insertion {
         file: "crates/cpu/src/functions.rs",
         before: "    Exp exp vector |x|",
         text: "    {Name} {name} vector |x| compile_error!(\"the value of {name} of f64\");\n",
     },
-    Place {
+    Insertion {
         file: "crates/cpu/src/math.rs",
         before: "#[inline(always)]\npub(crate) fn tanh(",
         text: "#[inline(always)]\npub(crate) fn {name}(x: f32) -> f32 {\n    compile_error!(\"the value of {name} of f32\")\n}\n\n",
     },
-    Place {
+    Insertion {
         file: "crates/cpu/src/math/single.rs",
         before: "#[inline(always)]\npub(crate) fn tanh<",
         text: "#[inline(always)]\npub(crate) fn {name}<V: Single>(x: V) -> V {\n    compile_error!(\"the value of {name} in vectors of f32; or `scalar` in its row of `functions.rs`\")\n}\n\n",
     },
-    Place {
+    Insertion {
         file: "crates/tensor/src/any/elementwise.rs",
         before: "    floor Floor;\n",
         text: "    {name} {Name};\n",
     },
-    Place {
+    Insertion {
         file: "crates/tensor/src/tensor/elementwise.rs",
         before: "    /// The greatest whole number not above.\n",
         text: "    /// fill in: the formula of {name}.\n    {name} \"[`torch.special.{name}`](https://docs.pytorch.org/docs/stable/special.html#torch.special.{name})\"\n        \"[0.0, 1.0]\" \"[fill in]\";\n",
@@ -74,138 +74,138 @@ const UNARY: &[Place] = &[
 ];
 
 /// The places of a composite of one float tensor along an axis.
-const COMPOSITE: &[Place] = &[
-    Place {
+const COMPOSITE: &[Insertion] = &[
+    Insertion {
         file: "crates/ir/src/op.rs",
         before: "    /// `(x)`, `(x, weight)` or `(x, weight, bias) -> y`: normalises",
         text: "    /// `(x) -> y`: fill in the formula of {name}.\n    {Name} {\n        /// The axis.\n        axis: usize,\n    },\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/op/table.rs",
         before: "    Norm          \"norm\"",
         text: "    {Name} \"{name}\" Composite ONE, NEEDS_AXIS =>\n        RULE gradient_of_{name}_reads NO KEEP flops_of_{name} All FULL Alone Independent;\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/infer.rs",
         before: "        Op::Norm { axes, .. } => rule.norm(",
         text: "        Op::{Name} { axis } => rule.{name}(*axis),\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/infer/composite.rs",
         before: "    pub(super) fn norm(",
         text: "    pub(super) fn {name}(&self, axis: usize) -> Result<ResultTypes> {\n        compile_error!(\"the type of the result of {name}\")\n    }\n\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/expand.rs",
         before: "        Op::Norm { kind, axes, epsilon } => one(",
         text: "        Op::{Name} { axis } => one(composite::{name}(&inputs[0], *axis)),\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/expand/composite.rs",
         before: "pub(super) fn norm<",
         text: "pub(super) fn {name}<'e>(x: &Var<'e>, axis: usize) -> Var<'e> {\n    compile_error!(\"{name} in simpler ops\")\n}\n\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/vjp.rs",
         before: "            Op::Norm { kind, axes, epsilon } => self.norm(",
         text: "            Op::{Name} { axis } => self.{name}(*axis),\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/vjp/composite.rs",
         before: "    /// With `c` the row less its mean,",
         text: "    pub(super) fn {name}(&self, axis: usize) -> Gradients<'e> {\n        compile_error!(\"the gradient of {name}\")\n    }\n\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/op/names.rs",
         before: "            | Op::LogSumExp { .. }\n",
         text: "            | Op::{Name} { .. }\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/cost.rs",
         before: "        | Op::LogSumExp { .. }\n",
         text: "        | Op::{Name} { .. }\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/vjp/saved.rs",
         before: "        | Op::LogSumExp { .. }\n",
         text: "        | Op::{Name} { .. }\n",
     },
-    Place {
+    Insertion {
         file: "crates/autodiff/src/forward/rule.rs",
         before: "        | Op::LogSumExp { .. }\n",
         text: "        | Op::{Name} { .. }\n",
     },
-    Place {
+    Insertion {
         file: "crates/autocast/src/policy.rs",
         before: "        | Op::LogSumExp { .. }\n",
         text: "        | Op::{Name} { .. }\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/vjp.rs",
         before: "        | Op::LogSumExp { .. }\n",
         text: "        | Op::{Name} { .. }\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/text/build.rs",
         before: "            \"softmax\" => Ok(",
         text: "            \"{name}\" => Ok(Op::{Name} { axis: self.axis()? }),\n",
     },
-    Place {
+    Insertion {
         file: "crates/ir/src/text/describe.rs",
         before: "        Op::Norm { axes, epsilon, kind: _ } =>",
         text: "        Op::{Name} { axis } => [(\"axis\", int(*axis))].into(),\n",
     },
-    Place {
+    Insertion {
         file: "crates/vmap/src/rules.rs",
         before: "        | Op::Norm { .. }\n        | Op::Attention(_)\n",
         text: "        | Op::{Name} { .. }\n",
     },
-    Place {
+    Insertion {
         file: "crates/vmap/src/rules.rs",
         before: "        Op::Norm { kind, axes, epsilon } => one(",
         text: "        Op::{Name} { axis } => call.run(&Op::{Name} { axis: axis + 1 }),\n",
     },
-    Place {
+    Insertion {
         file: "crates/reference/src/engine.rs",
         before: "            Op::Norm { kind, axes, epsilon } => normal::norm(",
         text: "            Op::{Name} { axis } => normal::{name}(x()?, *axis, call.ty()),\n",
     },
-    Place {
+    Insertion {
         file: "crates/reference/src/normal.rs",
         before: "pub(crate) fn norm(",
         text: "pub(crate) fn {name}(x: &TensorData, axis: usize, ty: TensorType) -> Result<TensorData> {\n    compile_error!(\"the definition of {name}, in f64\")\n}\n\n",
     },
-    Place {
+    Insertion {
         file: "crates/cpu/src/engine.rs",
         before: "    // A layer that fuses decodes 8-bit floats",
         text: "    OpKind::{Name},\n",
     },
-    Place {
+    Insertion {
         file: "crates/cpu/src/engine.rs",
         before: "            Op::LogSumExp { .. } | Op::MatMulFloat8 { .. }",
         text: "            Op::{Name} { .. } => Err(self.caps.left_out(op)),\n",
     },
-    Place {
+    Insertion {
         file: "crates/kernel/src/nest/push.rs",
         before: "            | Op::Pool(_)\n            | Op::PoolGrad { .. }\n",
         text: "            | Op::{Name} { .. }\n",
     },
-    Place {
+    Insertion {
         file: "crates/gpu/src/engine.rs",
         before: "    // Connections between devices are not the engine's.",
         text: "    OpKind::{Name},\n",
     },
-    Place {
+    Insertion {
         file: "crates/gpu/src/engine.rs",
         before: "            Op::LogSumExp { .. } | Op::Collective(_)",
         text: "            Op::{Name} { .. } => Err(self.caps.left_out(op)),\n",
     },
-    Place {
+    Insertion {
         file: "crates/tensor/src/any/reduce/logsum.rs",
         before: "    /// The logarithm of the sum of exponentials along axes.",
         text: "    /// See [`Tensor::{name}`](crate::Tensor::{name}).\n    pub fn {name}(self, axis: impl Into<Axis>) -> Result<AnyTensor> {\n        let axis = axis.into().of(\"{name}\", self.ty())?;\n        self.apply(&kiln_ir::Op::{Name} { axis })\n    }\n\n",
     },
-    Place {
+    Insertion {
         file: "crates/tensor/src/tensor/reduce.rs",
         before: "    /// `ln(Σ eˣ)` along axes, which stay with length 1.",
         text: "    /// fill in: the formula of {name}, and an example.\n    pub fn {name}(self, axis: impl Into<Axis>) -> Self;\n\n",
@@ -232,7 +232,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
         (true, true) => return Err("say --unary or --composite, not both".into()),
     };
     let root = Workspace::load()?.root;
-    let found: Vec<(&Place, usize)> =
+    let found: Vec<(&Insertion, usize)> =
         places.iter().map(|place| Ok((place, line(&root, place)?))).collect::<Result<_, String>>()?;
     for (place, line) in found {
         println!("{}:{line}", place.file);
@@ -247,7 +247,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
 }
 
 /// The line in front of which the text of a place goes.
-fn line(root: &Path, place: &Place) -> Result<usize, String> {
+fn line(root: &Path, place: &Insertion) -> Result<usize, String> {
     let source = read(root, place)?;
     match source.matches(place.before).count() {
         1 => Ok(source.split(place.before).next().unwrap_or_default().lines().count() + 1),
@@ -257,7 +257,7 @@ fn line(root: &Path, place: &Place) -> Result<usize, String> {
     }
 }
 
-fn write(root: &Path, place: &Place, name: &str) -> Result<(), String> {
+fn write(root: &Path, place: &Insertion, name: &str) -> Result<(), String> {
     let source = read(root, place)?;
     let text = format!("{}{}", filled(place.text, name), place.before);
     let path = root.join(place.file);
@@ -265,12 +265,12 @@ fn write(root: &Path, place: &Place, name: &str) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", place.file))
 }
 
-fn read(root: &Path, place: &Place) -> Result<String, String> {
+fn read(root: &Path, place: &Insertion) -> Result<String, String> {
     fs::read_to_string(root.join(place.file)).map_err(|error| format!("{}: {error}", place.file))
 }
 
 /// How many files the places are in.
-fn files(places: &[Place]) -> usize {
+fn files(places: &[Insertion]) -> usize {
     places.iter().map(|place| place.file).collect::<BTreeSet<_>>().len()
 }
 

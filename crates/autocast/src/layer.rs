@@ -298,7 +298,7 @@ impl Engine for Autocast {
             && custom.is_expression()
             && let Some(values) = expand_values(self, op, &inputs, results)
         {
-            let like = custom.held_as().and_then(|place| inputs.get(place)?.value());
+            let like = custom.match_precision().and_then(|place| inputs.get(place)?.value());
             if like.is_some_and(|like| self.is_low(like)) {
                 let narrow = |value| if is_seen(&value) { self.narrow(value) } else { value };
                 return values.into_iter().map(narrow).collect();
@@ -348,11 +348,11 @@ impl Engine for Autocast {
         }
     }
 
-    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
+    fn saved_for_backward(&self, op: &Op, place: usize, value: &Value) -> Value {
         let is_low = precision(op) == Precision::Low && narrows(op, place);
         let is_narrowed = is_low && is_seen(value) && value.error().is_none() && !value.is_absent();
         let value = if is_narrowed { self.narrow(value.clone()) } else { value.clone() };
-        self.rewrap(&value, self.inner.kept(op, place, &self.inner_value(&value)))
+        self.rewrap(&value, self.inner.saved_for_backward(op, place, &self.inner_value(&value)))
     }
 
     /// Of the value as it is held: bringing it to full precision would compute.

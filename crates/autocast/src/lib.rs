@@ -40,13 +40,13 @@
 //! * [`cast`](kiln_ir::Op::Cast) gives what it says, to `f32` too.
 //! * Products of [8-bit floats](kiln_ir::Op::MatMulFloat8) that the program sees as `f32` give 16 bits.
 //! * A custom op that is a [name for others](kiln_ir::CustomOp::is_expression) runs as these, each by its own rule. One that is
-//!   [held as](kiln_ir::CustomOp::held_as) an operand gives 16 bits where that operand is held so: batch normalisation, which
+//!   [held as](kiln_ir::CustomOp::match_precision) an operand gives 16 bits where that operand is held so: batch normalisation, which
 //!   computes in `f32`, between two convolutions.
 //! * The cast of a value to 16 bits is made once and kept with the value: a parameter is cast once in each step, however often
 //!   it is used, and the cast goes when the optimizer replaces the parameter. Casts to `f32` are not kept: a layer that fuses,
 //!   below this one, makes them part of the ops that read them.
 //! * The tape of a layer of automatic differentiation above keeps of an operand of a product only the 16 bits that the
-//!   gradient reads ([`Engine::kept`](kiln_ir::Engine::kept)), and gradients of its leaves are brought to `f32`
+//!   gradient reads ([`Engine::saved_for_backward`](kiln_ir::Engine::saved_for_backward)), and gradients of its leaves are brought to `f32`
 //!   ([`Engine::mixes_precision`](kiln_ir::Engine::mixes_precision)).
 //!
 //! Order of layers: automatic differentiation above, fusion below. In `f16` gradients may vanish: scale the loss

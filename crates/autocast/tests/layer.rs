@@ -270,9 +270,9 @@ fn a_parameter_is_cast_once_for_each_step() {
 fn a_tape_keeps_16_bits_of_operands_of_products() {
     let (_, layer) = bf16();
     let x = layer.write([[1.0f32, 2.0], [3.0, 4.0]].into());
-    let kept = layer.kept(&Op::MatMul, 0, &x);
+    let kept = layer.saved_for_backward(&Op::MatMul, 0, &x);
     assert_eq!((kept.dtype(), layer.held_dtype(&kept)), (DType::F32, DType::BF16));
-    let kept = layer.kept(&Op::Unary(Unary::Exp), 0, &x);
+    let kept = layer.saved_for_backward(&Op::Unary(Unary::Exp), 0, &x);
     assert_eq!(layer.held_dtype(&kept), DType::F32);
 }
 
@@ -293,7 +293,7 @@ impl CustomOp for Exponential {
         true
     }
 
-    fn held_as(&self) -> Option<usize> {
+    fn match_precision(&self) -> Option<usize> {
         self.0
     }
 

@@ -4,7 +4,7 @@ use crate::block::Block;
 use crate::gradients::Gradients;
 use crate::layer::Autodiff;
 use crate::node::{Edge, Kept, Node, NodeId, NodeKind, Parents, Recorded};
-use crate::recipe::Recomputed;
+use crate::recompute::Recomputed;
 use crate::tracked::Tracked;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -18,8 +18,8 @@ use smallvec::SmallVec;
 /// Nodes wait by id; the newest goes first, so that all gradients of a node have arrived when its turn comes.
 pub(crate) struct Pass<'a> {
     /// The parts of the tape that were met, the one where the pass starts first.
-    places: Vec<Place<'a>>,
-    /// Makes the engine of other places from the one below their layer; without it that one itself.
+    segments: Vec<TapeSegment<'a>>,
+    /// Makes the engine of other segments from the one below their layer; without it that one itself.
     around: Option<&'a Around<'a>>,
     waiting: BTreeMap<NodeId, Waiting>,
     gradients: Gradients,
@@ -31,33 +31,33 @@ pub type Around<'a> = dyn Fn(&Arc<dyn Engine>) -> Arc<dyn Engine> + 'a;
 
 /// A part of the tape: the layer that recorded it, and the engine that computes its gradients.
 #[derive(Clone)]
-enum Place<'a> {
+enum TapeSegment<'a> {
     Start { layer: &'a Autodiff, engine: &'a dyn Engine },
     Crossed { layer: Autodiff, engine: Arc<dyn Engine> },
 }
 
 struct Waiting {
     node: Arc<Node>,
-    /// The number of the place to which it belongs.
-    place: usize,
+    /// The number of the segment to which it belongs.
+    segment: usize,
     /// The gradient of each result, so far.
     sums: SmallVec<[GradientSum; 1]>,
 }
 
 type Sums = SmallVec<[Option<Value>; 1]>;
 
-impl Place<'_> {
+impl TapeSegment<'_> {
     fn layer(&self) -> &Autodiff {
         match self {
-            Place::Start { layer, .. } => layer,
-            Place::Crossed { layer, .. } => layer,
+            TapeSegment::Start { layer, .. } => layer,
+            TapeSegment::Crossed { layer, .. } => layer,
         }
     }
 
     fn engine(&self) -> &dyn Engine {
         match self {
-            Place::Start { engine, .. } => *engine,
-            Place::Crossed { engine, .. } => &**engine,
+            TapeSegment::Start { engine, .. } => *engine,
+            TapeSegment::Crossed { engine, .. } => &**engine,
         }
     }
 
@@ -68,7 +68,7 @@ impl Place<'_> {
 }
 
 impl<'a> Pass<'a> {
-    /// The number of the place where the pass starts.
+    /// The number of the segment where the pass starts.
     pub(crate) const START: usize = 0;
 
     pub(crate) fn new(
@@ -77,7 +77,7 @@ impl<'a> Pass<'a> {
         around: Option<&'a Around<'a>>,
     ) -> Pass<'a> {
         Pass {
-            places: Vec::from([Place::Start { layer, engine }]),
+            segments: Vec::from([TapeSegment::Start { layer, engine }]),
             around,
             waiting: BTreeMap::new(),
             gradients: Gradients::new(),
@@ -85,15 +85,15 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Adds to the gradient of one result of a node of a place.
-    pub(crate) fn push(&mut self, place: usize, edge: Edge, gradient: Value) {
-        let at = self.places[place].clone();
-        self.sum(place, &edge).add(at.engine(), gradient);
+    /// Adds to the gradient of one result of a node of a segment.
+    pub(crate) fn push(&mut self, segment: usize, edge: Edge, gradient: Value) {
+        let at = self.segments[segment].clone();
+        self.sum(segment, &edge).add(at.engine(), gradient);
     }
 
-    fn sum(&mut self, place: usize, edge: &Edge) -> &mut GradientSum {
+    fn sum(&mut self, segment: usize, edge: &Edge) -> &mut GradientSum {
         let waiting = self.waiting.entry(edge.node.id).or_insert_with(|| Waiting {
-            place,
+            segment,
             sums: core::iter::repeat_n(GradientSum::default(), edge.node.num_outputs()).collect(),
             node: edge.node.clone(),
         });
@@ -101,36 +101,36 @@ impl<'a> Pass<'a> {
     }
 
     pub(crate) fn run(mut self) -> Result<Gradients> {
-        while let Some((_, Waiting { node, place, sums })) = self.waiting.pop_last() {
+        while let Some((_, Waiting { node, segment, sums })) = self.waiting.pop_last() {
             let sums: Sums = sums.into_iter().map(GradientSum::into_value).collect();
             let (id, parents, kind) = Node::open(node);
             match kind {
                 NodeKind::Leaf => {
                     if let Some(gradient) = sums.into_iter().flatten().next() {
-                        let engine = self.places[place].engine();
+                        let engine = self.segments[segment].engine();
                         self.gradients.insert(id, full(engine, gradient));
                     }
                 }
-                NodeKind::Op(recorded) => self.step(place, recorded, parents, sums)?,
-                NodeKind::Block(block) => self.enter(place, block, parents, sums)?,
-                NodeKind::Transfer(source) => self.cross(place, source, parents, sums)?,
+                NodeKind::Op(recorded) => self.step(segment, recorded, parents, sums)?,
+                NodeKind::Block(block) => self.enter(segment, block, parents, sums)?,
+                NodeKind::Transfer(source) => self.cross(segment, source, parents, sums)?,
             }
         }
         Ok(self.gradients)
     }
 
     /// Sends the gradients of an op's results on to its operands.
-    fn step(&mut self, place: usize, recorded: Recorded, parents: Parents, sums: Sums) -> Result<()> {
-        let at = self.places[place].clone();
+    fn step(&mut self, segment: usize, recorded: Recorded, parents: Parents, sums: Sums) -> Result<()> {
+        let at = self.segments[segment].clone();
         let engine = at.engine();
         let Recorded { op, inputs, outputs } = recorded;
         if let (Some(Some(edge)), [Some(gradient)]) = (parents.first(), sums.as_slice())
             && GradientSum::is_part(&op)
-            && self.sum(place, edge).wants_part()
+            && self.sum(segment, edge).wants_part()
         {
             let gradient = gradient.clone();
             let index = inputs.into_iter().nth(1).map(|kept| self.restore(engine, kept).into_operand());
-            self.sum(place, edge).add_part(engine, &op, index, gradient);
+            self.sum(segment, edge).add_part(engine, &op, index, gradient);
             return Ok(());
         }
         let types: SmallVec<[Option<TensorType>; 2]> = inputs.iter().map(Kept::ty).collect();
@@ -151,40 +151,40 @@ impl<'a> Pass<'a> {
                 return Err(Error::gradient(op.name(), problem)
                     .hint("the gradient of an operand has the operand's type"));
             }
-            self.push(place, edge, gradient);
+            self.push(segment, edge, gradient);
         }
         Ok(())
     }
 
     /// Runs a block again and goes on inside it: its nodes are newer than all that wait.
-    fn enter(&mut self, place: usize, block: Block, parents: Parents, sums: Sums) -> Result<()> {
-        let at = self.places[place].clone();
+    fn enter(&mut self, segment: usize, block: Block, parents: Parents, sums: Sums) -> Result<()> {
+        let at = self.segments[segment].clone();
         let results = block.rerun(at.layer(), parents)?;
         for (result, sum) in results.into_iter().zip(sums) {
             if let (Ok(parts), Some(gradient)) = (Tracked::open(result, at.layer().id()), sum) {
-                self.push(place, parts.edge, gradient);
+                self.push(segment, parts.edge, gradient);
             }
         }
         Ok(())
     }
 
     /// Sends the gradient of a value that moved between engines back to the one from which it came.
-    fn cross(&mut self, place: usize, source: Autodiff, parents: Parents, sums: Sums) -> Result<()> {
-        let target = self.place_of(source)?;
+    fn cross(&mut self, segment: usize, source: Autodiff, parents: Parents, sums: Sums) -> Result<()> {
+        let target = self.segment_of(source)?;
         for (edge, gradient) in parents.into_iter().flatten().zip(sums.into_iter().flatten()) {
-            let (to, from) = (self.places[target].engine(), self.places[place].engine());
+            let (to, from) = (self.segments[target].engine(), self.segments[segment].engine());
             let gradient = to.import(from, gradient);
             self.push(target, edge, gradient);
         }
         Ok(())
     }
 
-    /// The number of the place of the nodes that a layer recorded.
-    fn place_of(&mut self, layer: Autodiff) -> Result<usize> {
-        if let Some(known) = self.places.iter().position(|place| place.layer().id() == layer.id()) {
+    /// The number of the segment of the nodes that a layer recorded.
+    fn segment_of(&mut self, layer: Autodiff) -> Result<usize> {
+        if let Some(known) = self.segments.iter().position(|segment| segment.layer().id() == layer.id()) {
             return Ok(known);
         }
-        let start = &self.places[Pass::START];
+        let start = &self.segments[Pass::START];
         let engine = match self.around {
             Some(around) => around(layer.inner()),
             None if start.is_plain() => layer.inner().clone(),
@@ -197,8 +197,8 @@ impl<'a> Pass<'a> {
                     .hint("say with `Autodiff::pull_back_around` which layer goes around each engine"));
             }
         };
-        self.places.push(Place::Crossed { layer, engine });
-        Ok(self.places.len() - 1)
+        self.segments.push(TapeSegment::Crossed { layer, engine });
+        Ok(self.segments.len() - 1)
     }
 
     fn restore<'e>(&mut self, engine: &'e dyn Engine, kept: Kept) -> Var<'e> {
@@ -206,7 +206,7 @@ impl<'a> Pass<'a> {
             Kept::Scalar(scalar) => Var::new(engine, scalar),
             Kept::Type(ty) => Var::new(engine, Value::absent(ty.unpack())),
             Kept::Value(value) => Var::new(engine, value),
-            Kept::Recipe(recipe) => Var::new(engine, self.recomputed.get(engine, &recipe)),
+            Kept::Recompute(recompute) => Var::new(engine, self.recomputed.get(engine, &recompute)),
         }
     }
 }
@@ -227,7 +227,7 @@ impl Kept {
             Kept::Scalar(_) => None,
             Kept::Type(ty) => Some(ty.unpack()),
             Kept::Value(value) => Some(*value.ty()),
-            Kept::Recipe(recipe) => Some(recipe.ty),
+            Kept::Recompute(recompute) => Some(recompute.ty),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks whose inside is not kept.
+//! Checkpointed blocks, whose intermediates are recomputed in the backward pass.
 
 use crate::layer::Autodiff;
 use crate::node::{Edge, Node, NodeKind, Parents};
@@ -44,7 +44,7 @@ impl Block {
         let wrap = |(output, value): (usize, Value)| match Tracked::open(value, layer.id()) {
             Ok(parts) => {
                 let edge = Edge { node: node.clone(), output: output as u32 };
-                Tracked::wrap(layer.id(), Parts { inner: parts.inner, edge, recipe: None }, false)
+                Tracked::wrap(layer.id(), Parts { inner: parts.inner, edge, recompute: None }, false)
             }
             Err(value) => value,
         };
@@ -57,7 +57,7 @@ impl Block {
     /// When it returns something of another type than the first time.
     pub(crate) fn rerun(self, layer: &Autodiff, parents: Parents) -> Result<Vec<Value>> {
         let wrap = |(inner, edge): (Value, Option<Edge>)| match edge {
-            Some(edge) => Tracked::wrap(layer.id(), Parts { inner, edge, recipe: None }, true),
+            Some(edge) => Tracked::wrap(layer.id(), Parts { inner, edge, recompute: None }, true),
             None => inner,
         };
         let inputs = self.inputs.into_iter().zip(parents).map(wrap).collect();

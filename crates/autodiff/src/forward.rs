@@ -1,4 +1,4 @@
-//! Forward mode: values that carry the direction in which they change.
+//! Forward mode: values that carry a tangent.
 
 mod call;
 mod derive;

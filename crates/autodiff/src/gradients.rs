@@ -1,4 +1,4 @@
-//! What a backward pass returns.
+//! The gradients that a backward pass returns.
 
 use crate::node::NodeId;
 use crate::tracked::Tracked;

@@ -1,10 +1,10 @@
-//! The layer.
+//! The reverse-mode layer: an engine that records a tape.
 
 use crate::backward::{Around, Pass, seed};
 use crate::block::{Block, BlockFn};
 use crate::gradients::Gradients;
 use crate::node::{Edge, Kept, Node, NodeId, NodeKind, PackedType, Parents, Recorded};
-use crate::recipe::{Ingredient, Recipe, is_cheap};
+use crate::recompute::{Recompute, RecomputeInput, is_cheap};
 use crate::tracked::{Parts, Tracked};
 use crate::transfer::transfer;
 use alloc::format;
@@ -66,7 +66,7 @@ impl Autodiff {
             return Value::poisoned(ty, error.hint("cast it to a float dtype first"));
         }
         let edge = Edge { node: Node::new(Parents::new(), NodeKind::Leaf), output: 0 };
-        Tracked::wrap(self.id(), Parts { inner: value, edge, recipe: None }, true)
+        Tracked::wrap(self.id(), Parts { inner: value, edge, recompute: None }, true)
     }
 
     /// Whether ops on this value are recorded.
@@ -228,7 +228,7 @@ impl Autodiff {
             saved: saved(op, &inputs, wanted),
             parents: Parents::new(),
             kept: SmallVec::new(),
-            recipe: self.makes_recipe(op, results).then(Draft::default),
+            recompute: self.records_recompute(op, results).then(RecomputeBuilder::default),
         };
         for operand in &mut inputs {
             recording.add(op, operand);
@@ -236,7 +236,7 @@ impl Autodiff {
         recording.run(op, inputs, results)
     }
 
-    fn makes_recipe(&self, op: &Op, results: &[TensorType]) -> bool {
+    fn records_recompute(&self, op: &Op, results: &[TensorType]) -> bool {
         match self.checkpointing {
             Checkpointing::None => false,
             Checkpointing::Balanced => results.len() == 1 && is_cheap(op),
@@ -316,14 +316,14 @@ struct Recording<'a> {
     saved: Saved,
     parents: Parents,
     kept: SmallVec<[Kept; 2]>,
-    recipe: Option<Draft>,
+    recompute: Option<RecomputeBuilder>,
 }
 
-/// A recipe while its ingredients are gathered.
+/// A [`Recompute`] while its inputs are gathered.
 #[derive(Default)]
-struct Draft {
-    inputs: SmallVec<[Ingredient; 2]>,
-    /// The bytes of ingredients that nothing else keeps.
+struct RecomputeBuilder {
+    inputs: SmallVec<[RecomputeInput; 2]>,
+    /// The bytes of inputs that nothing else keeps.
     extra: usize,
 }
 
@@ -336,8 +336,8 @@ impl Recording<'_> {
         let value = match core::mem::replace(operand, Operand::Scalar(Scalar::Bool(false))) {
             Operand::Value(value) => value,
             Operand::Scalar(scalar) => {
-                if let Some(draft) = &mut self.recipe {
-                    draft.inputs.push(Ingredient::Operand(scalar.into()));
+                if let Some(builder) = &mut self.recompute {
+                    builder.inputs.push(RecomputeInput::Operand(scalar.into()));
                 }
                 self.parents.push(None);
                 self.kept.push(Kept::Scalar(scalar));
@@ -346,24 +346,24 @@ impl Recording<'_> {
             }
         };
         let mut kept = saves;
-        if self.recipe.is_some()
+        if self.recompute.is_some()
             && let Some(tracked) = Tracked::of(&value, self.layer.id())
         {
-            if saves && tracked.parts.recipe.is_none() {
+            if saves && tracked.parts.recompute.is_none() {
                 tracked.keep();
             }
             kept = tracked.is_kept();
         }
-        let (inner, edge, recipe) = match Tracked::open(value, self.layer.id()) {
-            Ok(parts) => (parts.inner, Some(parts.edge), parts.recipe),
+        let (inner, edge, recompute) = match Tracked::open(value, self.layer.id()) {
+            Ok(parts) => (parts.inner, Some(parts.edge), parts.recompute),
             Err(value) => (value, None, None),
         };
-        if let Some(draft) = &mut self.recipe {
-            draft.add(&inner, recipe.as_ref(), kept);
+        if let Some(builder) = &mut self.recompute {
+            builder.add(&inner, recompute.as_ref(), kept);
         }
-        self.kept.push(match recipe {
-            Some(recipe) if saves => Kept::Recipe(recipe),
-            None if saves => Kept::Value(self.layer.inner().kept(op, place, &inner)),
+        self.kept.push(match recompute {
+            Some(recompute) if saves => Kept::Recompute(recompute),
+            None if saves => Kept::Value(self.layer.inner().saved_for_backward(op, place, &inner)),
             Some(_) | None => Kept::Type(PackedType::new(inner.ty())),
         });
         self.parents.push(edge);
@@ -374,14 +374,15 @@ impl Recording<'_> {
     #[inline]
     fn run(&mut self, op: &Op, operands: Operands, results: &[TensorType]) -> Values {
         let layer = self.layer;
-        let draft = self.recipe.take();
-        let recipe = draft.and_then(|draft| Recipe::new(op, draft.inputs, draft.extra, results[0]));
+        let builder = self.recompute.take();
+        let recompute =
+            builder.and_then(|builder| Recompute::new(op, builder.inputs, builder.extra, results[0]));
         let values = layer.inner.execute(op, operands, results);
         let saved = self.saved;
         let mut outputs = SmallVec::new();
         for (place, value) in values.iter().enumerate() {
-            outputs.push(match &recipe {
-                Some(recipe) if saved.output(place) => Kept::Recipe(recipe.clone()),
+            outputs.push(match &recompute {
+                Some(recompute) if saved.output(place) => Kept::Recompute(recompute.clone()),
                 None if saved.output(place) => Kept::Value(value.clone()),
                 Some(_) | None => Kept::Type(PackedType::new(value.ty())),
             });
@@ -395,27 +396,27 @@ impl Recording<'_> {
                 wrapped.push(inner);
                 continue;
             }
-            let is_kept = recipe.is_none() && saved.output(place);
+            let is_kept = recompute.is_none() && saved.output(place);
             // The last result takes the node over: counting owners is a large part of a small op's time.
             let owner = if place == last { node.take() } else { node.clone() };
             let Some(node) = owner else { continue };
             let edge = Edge { node, output: place as u32 };
-            let parts = Parts { inner, edge, recipe: recipe.clone() };
+            let parts = Parts { inner, edge, recompute: recompute.clone() };
             wrapped.push(Tracked::wrap(layer.id(), parts, is_kept));
         }
         wrapped
     }
 }
 
-impl Draft {
-    fn add(&mut self, value: &Value, recipe: Option<&Arc<Recipe>>, kept: bool) {
-        self.inputs.push(match recipe {
-            Some(recipe) => Ingredient::Recipe(recipe.clone()),
+impl RecomputeBuilder {
+    fn add(&mut self, value: &Value, recompute: Option<&Arc<Recompute>>, kept: bool) {
+        self.inputs.push(match recompute {
+            Some(recompute) => RecomputeInput::Recompute(recompute.clone()),
             None => {
                 if !kept {
                     self.extra = self.extra.saturating_add(value.ty().num_bytes());
                 }
-                Ingredient::Operand(value.into())
+                RecomputeInput::Operand(value.into())
             }
         });
     }

@@ -52,7 +52,7 @@ mod layer;
 mod node;
 #[cfg(feature = "std")]
 mod pause;
-mod recipe;
+mod recompute;
 mod tracked;
 mod transfer;
 

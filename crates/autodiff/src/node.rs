@@ -2,7 +2,7 @@
 
 use crate::block::Block;
 use crate::layer::Autodiff;
-use crate::recipe::Recipe;
+use crate::recompute::Recompute;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -57,7 +57,7 @@ pub(crate) enum Kept {
     Type(PackedType),
     Value(Value),
     /// It is computed again when it is asked for.
-    Recipe(Arc<Recipe>),
+    Recompute(Arc<Recompute>),
 }
 
 /// A tensor's type in little space: tapes hold many.

@@ -1,4 +1,4 @@
-//! Which layers record on this thread.
+//! `no_grad`: which layers record on this thread.
 
 use core::cell::RefCell;
 use kiln_ir::LayerId;

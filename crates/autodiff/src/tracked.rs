@@ -1,7 +1,7 @@
-//! Values that are tracked.
+//! Tracked values: a tensor with its edge of the tape.
 
 use crate::node::{Edge, NodeId, NodeKind};
-use crate::recipe::Recipe;
+use crate::recompute::Recompute;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use kiln_ir::{LayerId, Value, Wrapped};
@@ -20,7 +20,7 @@ pub(crate) struct Parts {
     pub(crate) inner: Value,
     pub(crate) edge: Edge,
     /// How to compute the value again, where that is cheap.
-    pub(crate) recipe: Option<Arc<Recipe>>,
+    pub(crate) recompute: Option<Arc<Recompute>>,
 }
 
 impl Tracked {

@@ -1,4 +1,4 @@
-//! Values that move from one engine to another.
+//! The gradient of `to_device`: values that move from one engine to another.
 
 use crate::layer::Autodiff;
 use crate::node::{Edge, Node, NodeKind, Parents};
@@ -23,5 +23,5 @@ pub(crate) fn transfer(target: &Autodiff, source: &Autodiff, value: Value) -> Va
         return inner;
     }
     let node = Node::new(Parents::from_iter([Some(edge)]), NodeKind::Transfer(source.clone()));
-    Tracked::wrap(target.id(), Parts { inner, edge: Edge { node, output: 0 }, recipe: None }, false)
+    Tracked::wrap(target.id(), Parts { inner, edge: Edge { node, output: 0 }, recompute: None }, false)
 }

@@ -7,7 +7,7 @@ use crate::copy::{Shared, copy_row};
 use crate::isa::Level;
 use crate::kernels::{self, Conversion, Loop1};
 use crate::scalar::scalar_bytes;
-use crate::walk::{Place, Walk};
+use crate::walk::{Cursor, Walk};
 use core::mem::MaybeUninit;
 use kiln_ir::{
     Binary, Comparison, DType, Effort, FunctionInfo, Layout, Operand, Operands, Result, Scalar, TensorType,
@@ -500,9 +500,9 @@ fn run<const N: usize>(
     }
     cpu.pool.parallel_for(n, grain, |range| {
         let mut tiles: [Tile; N] = [const { [MaybeUninit::uninit(); TILE] }; N];
-        let mut places: [Place<1>; N] = core::array::from_fn(|i| match &sources[i] {
+        let mut places: [Cursor<1>; N] = core::array::from_fn(|i| match &sources[i] {
             Source::Strided(_, walk) => walk.at(range.start),
-            Source::Flat(_) | Source::Overwritten(_) | Source::Number(_) => Place::default(),
+            Source::Flat(_) | Source::Overwritten(_) | Source::Number(_) => Cursor::default(),
         });
         for i in 0..N {
             if let Source::Number(bytes) = &sources[i] {
@@ -554,7 +554,7 @@ fn fill(tile: &mut [MaybeUninit<u64>], bytes: [u8; 8], size: usize, n: usize) {
 ///
 /// # Safety
 /// The walk has that many elements left and stays within its memory; `to` has room for them.
-unsafe fn gather(walk: &Walk<1>, place: &mut Place<1>, from: *const u8, size: usize, to: *mut u8, n: usize) {
+unsafe fn gather(walk: &Walk<1>, place: &mut Cursor<1>, from: *const u8, size: usize, to: *mut u8, n: usize) {
     // SAFETY: as the caller promises.
     unsafe {
         match size {
@@ -570,7 +570,7 @@ unsafe fn gather(walk: &Walk<1>, place: &mut Place<1>, from: *const u8, size: us
 /// As [`gather`].
 unsafe fn gather_elements<T: Copy>(
     walk: &Walk<1>,
-    place: &mut Place<1>,
+    place: &mut Cursor<1>,
     from: *const T,
     mut to: *mut T,
     mut n: usize,

@@ -80,8 +80,8 @@ impl<const N: usize> Walk<N> {
     }
 
     /// The place of element number `start`, in row-major order.
-    pub(crate) fn at(&self, start: usize) -> Place<N> {
-        let mut place = Place { index: [0; MAX_RANK], offsets: [0; N] };
+    pub(crate) fn at(&self, start: usize) -> Cursor<N> {
+        let mut place = Cursor { index: [0; MAX_RANK], offsets: [0; N] };
         let mut rest = start;
         for axis in (0..self.rank).rev() {
             place.index[axis] = rest % self.lengths[axis];
@@ -96,20 +96,20 @@ impl<const N: usize> Walk<N> {
 
 /// One element of a [`Walk`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<const N: usize> {
+pub(crate) struct Cursor<const N: usize> {
     index: [usize; MAX_RANK],
     /// Where the element lies in each operand, relative to its first.
     pub(crate) offsets: [isize; N],
 }
 
-impl<const N: usize> Default for Place<N> {
+impl<const N: usize> Default for Cursor<N> {
     /// The first element.
-    fn default() -> Place<N> {
-        Place { index: [0; MAX_RANK], offsets: [0; N] }
+    fn default() -> Cursor<N> {
+        Cursor { index: [0; MAX_RANK], offsets: [0; N] }
     }
 }
 
-impl<const N: usize> Place<N> {
+impl<const N: usize> Cursor<N> {
     /// The position along an axis of the walk.
     #[inline]
     pub(crate) fn along(&self, axis: usize) -> usize {

@@ -301,8 +301,8 @@ impl Key {
             dtypes: [products.dtype, products.result],
             formats: products.float8.as_ref().map(|float8| float8.formats),
             factors: [0, 1].map(|i| {
-                let Matrices { transposed, pitch, step, .. } = products.factors[i];
-                (transposed, pitch, step)
+                let Matrices { transposed, leading_dim, step, .. } = products.factors[i];
+                (transposed, leading_dim, step)
             }),
             alignment: together.trailing_zeros().min(8),
             tf32: types.compute == sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
@@ -406,9 +406,9 @@ impl Plan {
         let [count, rows, columns, inner] = key.sizes;
         let operation = operation(types, products)?;
         let factor = |i: usize, down: usize, across: usize| {
-            let (turned, pitch, step) = key.factors[i];
+            let (turned, leading_dim, step) = key.factors[i];
             let (down, across) = if turned { (across, down) } else { (down, across) };
-            layout(types.elements[i], [down, across, pitch], count, step)
+            layout(types.elements[i], [down, across, leading_dim], count, step)
         };
         let layouts = [
             factor(1, columns, inner)?,
@@ -457,15 +457,16 @@ fn proposals(
     Ok(list)
 }
 
-/// Matrices of so many rows and columns, with a pitch, counted as the library does.
+/// The cuBLASLt layout of a batch of column-major matrices.
 fn layout(
     element: sys::cudaDataType,
-    [rows, columns, pitch]: [usize; 3],
+    [rows, columns, leading_dim]: [usize; 3],
     count: usize,
     step: usize,
 ) -> core::result::Result<Layout, CublasError> {
     use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
-    let layout = Layout(result::create_matrix_layout(element, rows as u64, columns as u64, pitch as i64)?);
+    let layout =
+        Layout(result::create_matrix_layout(element, rows as u64, columns as u64, leading_dim as i64)?);
     if count > 1 {
         let (count, step) = (count as i32, step as i64);
         // SAFETY: the layout is alive, and the values of the attributes' sizes.

@@ -12,7 +12,7 @@ use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use kiln_gpu::DeviceInfo;
 use kiln_gpu::driver::{
-    Argument, Attend, Attention, Convolution, Convolve, Driver, Fourier, Grid, Place, Products, Step,
+    Argument, Attend, Attention, Convolution, Convolve, DevicePtr, Driver, Fourier, Grid, Products, Step,
     Transform,
 };
 use kiln_ir::{Error, Result};
@@ -310,7 +310,7 @@ impl CudaDriver {
     }
 }
 
-pub(crate) fn address(place: &Place<CudaMemory>) -> sys::CUdeviceptr {
+pub(crate) fn address(place: &DevicePtr<CudaMemory>) -> sys::CUdeviceptr {
     place.memory.address + place.offset as u64
 }
 
@@ -320,7 +320,7 @@ pub(crate) fn with_arguments<R>(
     body: impl FnOnce(&mut [*mut c_void]) -> R,
 ) -> R {
     let word = |argument: &Argument<CudaMemory>| match argument {
-        Argument::Place(place) => address(place),
+        Argument::Pointer(place) => address(place),
         Argument::Word(bytes) => u64::from_ne_bytes(*bytes),
     };
     let mut words: SmallVec<[u64; 32]> = arguments.iter().map(word).collect();
@@ -350,7 +350,7 @@ impl Driver for CudaDriver {
         memory.len
     }
 
-    fn write(&self, to: &Place<CudaMemory>, bytes: &[u8]) -> Result<()> {
+    fn write(&self, to: &DevicePtr<CudaMemory>, bytes: &[u8]) -> Result<()> {
         self.enter()?;
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: callers write within the block.
@@ -358,7 +358,7 @@ impl Driver for CudaDriver {
         self.done("copying to the device", written)
     }
 
-    fn read(&self, from: &Place<CudaMemory>, bytes: &mut [u8]) -> Result<()> {
+    fn read(&self, from: &DevicePtr<CudaMemory>, bytes: &mut [u8]) -> Result<()> {
         self.enter()?;
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: callers read within the block.
@@ -366,7 +366,7 @@ impl Driver for CudaDriver {
         self.done("copying from the device", read)
     }
 
-    fn fill(&self, to: &Place<CudaMemory>, bytes: usize, value: u8) -> Result<()> {
+    fn fill(&self, to: &DevicePtr<CudaMemory>, bytes: usize, value: u8) -> Result<()> {
         self.enter()?;
         // SAFETY: callers write within the block.
         let filled = unsafe { result::memset_d8_async(address(to), value, bytes, self.stream) };

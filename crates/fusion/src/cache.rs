@@ -1,11 +1,11 @@
-//! Plans made before, by structure, and the programs of their regions.
+//! The plan cache, by recording structure, and the programs of its regions.
 
 use crate::plan::{Plan, Structure, Template};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-use kiln_ir::{Mixer, Program};
+use kiln_ir::{FxHasher, Program};
 
 /// The memory that plans take at most: the one that was not used for longest goes. A step of some 1,500 ops takes about
 /// 0.8 MiB for each set of shapes.
@@ -135,7 +135,7 @@ pub(crate) struct Programs {
 impl Programs {
     /// The same program, as it was seen first.
     pub(crate) fn shared(&mut self, program: &Arc<Program>) -> Arc<Program> {
-        let mut hasher = Mixer::default();
+        let mut hasher = FxHasher::default();
         program.hash(&mut hasher);
         let same = self.by_hash.entry(hasher.finish()).or_default();
         if let Some(known) = same.iter().filter_map(Weak::upgrade).find(|known| *known == *program) {

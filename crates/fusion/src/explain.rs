@@ -1,4 +1,4 @@
-//! What made a value, for reading.
+//! `Tensor::explain`: the fused kernels that computed a value, as text.
 
 use crate::lazy::Lazy;
 use crate::plan::{Plan, Reference, StepKind};

@@ -1,12 +1,11 @@
-//! Following a plan while it is recorded, and running its first steps meanwhile.
+//! Speculative execution: a predicted plan's first steps run while the program still records ops.
 //!
-//! What begins as recordings did that were all of one plan is expected to be of that plan too: what comes is compared with it,
-//! and only written down where it differs.
+//! The layer predicts the plan of a recording from its first ops, where all earlier recordings with that start had one plan. Further
+//! ops are only compared with the predicted plan, and recorded from the first difference on.
 //!
-//! A device has nothing to do from when a program reads a step's loss until the next step is recorded. Engines that want it
-//! get the plan's steps as soon as the ops that they compute are recorded. In the end, when it is known what was recorded and
-//! what of it is alive, they were right or they are dropped: nothing that runs early overwrites an operand, and nobody gets to
-//! see its results before.
+//! A device idles from the moment a program reads a step's loss until the next step is recorded. Asynchronous engines get the plan's
+//! steps as soon as their ops are recorded. When the recording ends, the prediction is verified against the ops and the live values;
+//! on a misprediction the results are dropped. Speculative steps never overwrite an operand, and their results are invisible until then.
 
 use crate::layer::Shared;
 use crate::plan::{Plan, Progress, Structure};

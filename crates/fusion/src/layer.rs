@@ -1,4 +1,4 @@
-//! The layer.
+//! The fusion layer: an engine that records ops and runs fused plans.
 
 use crate::cache::{Plans, Programs};
 use crate::head_start::Beginnings;
@@ -318,12 +318,12 @@ impl Engine for Fusion {
     }
 
     /// Of a value that waits, the value itself: asking must not run it.
-    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
+    fn saved_for_backward(&self, op: &Op, place: usize, value: &Value) -> Value {
         let ready = match Lazy::of(value) {
             Some(cell) => cell.ready.get(),
             None => Some(value),
         };
-        match ready.map(|ready| (ready, self.shared.inner.kept(op, place, ready))) {
+        match ready.map(|ready| (ready, self.shared.inner.saved_for_backward(op, place, ready))) {
             Some((ready, kept)) if !kept.same(ready) => kept,
             Some(_) | None => value.clone(),
         }

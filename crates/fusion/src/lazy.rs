@@ -1,4 +1,4 @@
-//! Values that may not be computed yet.
+//! Lazy values: recorded, and computed when they are read.
 
 use crate::plan::Plan;
 use crate::queue::Queue;

@@ -1,4 +1,4 @@
-//! Fusion: ops are recorded, and run together.
+//! Operator fusion: a layer records ops lazily and runs neighbours as one kernel.
 //!
 //! [`Fusion`] is a layer: an [`Engine`](kiln_ir::Engine) around another. It answers every op at once with values that are
 //! not computed yet. When one of them is read, everything recorded runs, in this order:

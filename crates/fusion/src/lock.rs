@@ -1,10 +1,10 @@
-//! Locks that a panic leaves usable: what they guard is never left half changed.
+//! A mutex that ignores poisoning, and a reentrant lock. Neither guards data that a panic could leave half changed.
 
 #[cfg(feature = "std")]
-pub(crate) use threaded::{Mutex, Turn};
+pub(crate) use threaded::{Mutex, ReentrantLock};
 
 #[cfg(not(feature = "std"))]
-pub(crate) use alone::{Mutex, Turn};
+pub(crate) use alone::{Mutex, ReentrantLock};
 
 #[cfg(feature = "std")]
 mod threaded {
@@ -20,37 +20,37 @@ mod threaded {
         }
     }
 
-    /// One thread at a time, which may enter again: an op defined outside Kiln may compute with tensors while it runs.
+    /// A lock that its owning thread may take again: a custom op may compute with tensors while it runs.
     #[derive(Debug, Default)]
-    pub(crate) struct Turn {
+    pub(crate) struct ReentrantLock {
         busy: Mutex<()>,
         holder: Mutex<Option<ThreadId>>,
     }
 
-    /// While it lives, it is this thread's turn.
-    pub(crate) struct Entered<'a> {
-        turn: &'a Turn,
-        /// `None` where the thread was in already.
+    /// Holds the lock until it is dropped.
+    pub(crate) struct ReentrantGuard<'a> {
+        lock: &'a ReentrantLock,
+        /// `None` where the thread held the lock already.
         outer: Option<MutexGuard<'a, ()>>,
     }
 
-    impl Turn {
-        /// Waits for the other thread that is in, if there is one.
-        pub(crate) fn enter(&self) -> Entered<'_> {
+    impl ReentrantLock {
+        /// Takes the lock, and blocks while another thread holds it.
+        pub(crate) fn lock(&self) -> ReentrantGuard<'_> {
             let here = std::thread::current().id();
             if *self.holder.lock() == Some(here) {
-                return Entered { turn: self, outer: None };
+                return ReentrantGuard { lock: self, outer: None };
             }
             let outer = Some(self.busy.lock());
             *self.holder.lock() = Some(here);
-            Entered { turn: self, outer }
+            ReentrantGuard { lock: self, outer }
         }
     }
 
-    impl Drop for Entered<'_> {
+    impl Drop for ReentrantGuard<'_> {
         fn drop(&mut self) {
             if self.outer.is_some() {
-                *self.turn.holder.lock() = None;
+                *self.lock.holder.lock() = None;
             }
         }
     }
@@ -67,16 +67,16 @@ mod alone {
         }
     }
 
-    /// Without threads it is always this one's turn.
+    /// Without threads the lock is always free.
     #[derive(Debug, Default)]
-    pub(crate) struct Turn;
+    pub(crate) struct ReentrantLock;
 
-    /// While it lives, it is this thread's turn.
-    pub(crate) struct Entered;
+    /// Holds the lock until it is dropped.
+    pub(crate) struct ReentrantGuard;
 
-    impl Turn {
-        pub(crate) fn enter(&self) -> Entered {
-            Entered
+    impl ReentrantLock {
+        pub(crate) fn lock(&self) -> ReentrantGuard {
+            ReentrantGuard
         }
     }
 }

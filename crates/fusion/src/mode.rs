@@ -1,4 +1,4 @@
-//! The switch.
+//! The fusion mode: on, off or checked (`KILN_FUSION`).
 
 /// What the layer does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

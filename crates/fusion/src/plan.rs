@@ -1,4 +1,4 @@
-//! Plans: what runs for a structure, in which order.
+//! Plans: the fused steps that compute a recording, in execution order.
 
 mod alike;
 mod derive;

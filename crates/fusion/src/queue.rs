@@ -1,8 +1,8 @@
-//! The queue of one thread.
+//! The recording queue of one thread.
 
 use crate::layer::Shared;
 use crate::lazy::{Cell, Lazy};
-use crate::lock::{Mutex, Turn};
+use crate::lock::{Mutex, ReentrantLock};
 use crate::plan::is_constant_of;
 use crate::record::{Recording, Source};
 use alloc::sync::Arc;
@@ -16,8 +16,8 @@ const MAX_ENTRIES: usize = 4096;
 pub(crate) struct Queue {
     shared: Arc<Shared>,
     waiting: Mutex<Waiting>,
-    /// Of running what was recorded. Entered before `waiting` is locked.
-    running: Turn,
+    /// Of running what was recorded. Locked before `waiting` is locked.
+    running: ReentrantLock,
 }
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct Waiting {
 
 impl Queue {
     pub(crate) fn new(shared: Arc<Shared>) -> Queue {
-        Queue { shared, waiting: Mutex::default(), running: Turn::default() }
+        Queue { shared, waiting: Mutex::default(), running: ReentrantLock::default() }
     }
 
     /// Records an op.
@@ -40,7 +40,7 @@ impl Queue {
         let mut waiting = self.waiting.lock();
         while self.is_in_flight(&inputs, waiting.first()) {
             drop(waiting);
-            drop(self.running.enter());
+            drop(self.running.lock());
             waiting = self.waiting.lock();
         }
         let recording = &mut waiting.recording;
@@ -72,7 +72,7 @@ impl Queue {
 
     /// Runs the steps that are recorded of a plan which is not yet.
     fn run_early(&self) {
-        let _turn = self.running.enter();
+        let _running = self.running.lock();
         let mut waiting = self.waiting.lock();
         // Another thread may have run what was recorded.
         let Some(mut run) = waiting.recording.early() else { return };
@@ -101,7 +101,7 @@ impl Queue {
     /// Notes that a unit of work ends, and runs what came before the unit: by then the program has dropped what it kept of
     /// it.
     pub(crate) fn submit(&self) {
-        let _turn = self.running.enter();
+        let _running = self.running.lock();
         let mut waiting = self.waiting.lock();
         let next = waiting.recording.take();
         let ended = core::mem::replace(&mut waiting.ended, next);
@@ -111,7 +111,7 @@ impl Queue {
 
     /// Runs everything that waits, and waits for what another thread is running.
     pub(crate) fn flush(&self) {
-        let _turn = self.running.enter();
+        let _running = self.running.lock();
         let mut waiting = self.waiting.lock();
         let ended = core::mem::take(&mut waiting.ended);
         waiting.counted_from = 0;

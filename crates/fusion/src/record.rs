@@ -1,4 +1,4 @@
-//! What was recorded: ops, and where their operands come from.
+//! The recording: ops and the sources of their operands.
 
 use crate::head_start::{Expected, PREFIX};
 use crate::lazy::{Cell, take};
@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-use kiln_ir::{Mixer, Op, Scalar, TensorType, Value};
+use kiln_ir::{FxHasher, Op, Scalar, TensorType, Value};
 use smallvec::SmallVec;
 
 /// Ops that wait to run.
@@ -128,7 +128,7 @@ impl Recording {
     }
 
     fn push(&mut self, entry: Entry) {
-        let mut hasher = Mixer::new(self.hashes[0]);
+        let mut hasher = FxHasher::new(self.hashes[0]);
         entry.hash(&mut hasher);
         self.hashes[0] = hasher.finish();
         self.entries.push(entry);
@@ -153,7 +153,7 @@ impl Recording {
         let next = self.externals.len() as u32;
         let place = *self.seen.entry(address).or_insert(next);
         if place == next {
-            let mut hasher = Mixer::new(self.hashes[1]);
+            let mut hasher = FxHasher::new(self.hashes[1]);
             ty.hash(&mut hasher);
             self.hashes[1] = hasher.finish();
             self.external_bytes = self.external_bytes.saturating_add(ty.num_bytes());
@@ -174,7 +174,7 @@ impl Recording {
     }
 
     fn hash(&self) -> u64 {
-        let mut hasher = Mixer::default();
+        let mut hasher = FxHasher::default();
         self.hashes.hash(&mut hasher);
         hasher.finish()
     }
@@ -190,7 +190,7 @@ impl Recording {
     /// The structure, of which entries are taken out, with its hash.
     pub(crate) fn structure(&mut self, alive: Vec<bool>) -> (u64, Structure) {
         self.write_out();
-        let mut hasher = Mixer::new(self.hash());
+        let mut hasher = FxHasher::new(self.hash());
         alive.hash(&mut hasher);
         let externals = self.externals.iter().map(|external| external.ty).collect();
         let structure = Structure { entries: core::mem::take(&mut self.entries), externals, alive };

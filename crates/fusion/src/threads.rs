@@ -1,4 +1,4 @@
-//! The queue of each thread.
+//! The recording queues of all threads.
 
 use crate::lock::Mutex;
 use crate::queue::Queue;

@@ -1,4 +1,4 @@
-//! Sums over rows that become part of the kernel that goes through these rows, where an engine says that this suits it.
+//! Fusion of column reductions into kernels that traverse the same rows, where an engine says that this suits it.
 
 mod changed;
 

@@ -121,7 +121,7 @@ fn gelu_by_erf<'e>(x: &Var<'e>) -> Var<'e> {
 }
 
 #[test]
-fn what_libraries_do_with_products_is_one_region() {
+fn matmul_epilogues_are_one_region() {
     for dtype in [DType::F32, DType::BF16, DType::F16] {
         assert_eq!(steps(dtype, |i| vec![i.biased()]), ["matmul add"]);
         assert_eq!(steps(dtype, |i| vec![i.row.broadcast([6, 8]) + i.product()]), ["matmul add"]);

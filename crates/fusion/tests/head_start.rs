@@ -1,4 +1,4 @@
-//! What begins as before runs while the rest of it is recorded: values are the same, whatever the rest turns out to be.
+//! Speculative execution: values are the same, whether the prediction was right or not.
 
 mod changed;
 
@@ -104,7 +104,7 @@ fn check(fusion: &Fusion, steps: impl IntoIterator<Item = Step>) -> Statistics {
 }
 
 #[test]
-fn steps_that_repeat_begin_early_and_give_the_same() {
+fn repeated_steps_run_speculatively_with_the_same_values() {
     let fusion = fusion();
     let once = check(&fusion, [STEP]).steps_run;
     let numbers = (0..9).map(|i| Step { number: 0.5 + f64::from(i) / 8.0, ..STEP });
@@ -146,7 +146,7 @@ fn longer_and_shorter_recordings_that_begin_alike_are_right() {
 }
 
 #[test]
-fn plans_are_followed_on_engines_that_want_no_head_start() {
+fn plans_are_predicted_on_engines_without_speculation() {
     let fusion = Fusion::with_mode(Arc::new(Cpu::with_threads(1)), Mode::On);
     let of = |layers: usize| Step { layers, ..STEP };
     let others = [
@@ -164,7 +164,7 @@ fn plans_are_followed_on_engines_that_want_no_head_start() {
 }
 
 #[test]
-fn what_is_alive_only_this_time_is_computed() {
+fn values_alive_only_this_time_are_computed() {
     for other in [Step { keeps: true, ..STEP }, Step { reads: true, ..STEP }] {
         let found = check(&fusion(), [STEP, STEP, STEP, STEP, other, STEP, STEP, STEP, STEP, STEP]);
         assert!(found.steps_early > 0, "{found:?}");
@@ -172,7 +172,7 @@ fn what_is_alive_only_this_time_is_computed() {
 }
 
 #[test]
-fn what_was_wrong_is_expected_less_often() {
+fn mispredicted_plans_are_predicted_less_often() {
     let fusion = fusion();
     let other = Step { differs: true, ..STEP };
     let epochs = |count: usize| (0..count).flat_map(|_| [STEP, STEP, STEP, STEP, STEP, other]);
@@ -199,7 +199,7 @@ fn other_types_of_what_was_there_before_are_told_apart() {
 }
 
 #[test]
-fn what_is_overwritten_is_overwritten_all_the_same() {
+fn in_place_updates_are_still_made() {
     let fusion = fusion();
     let memory = |engine: &Fusion| engine.memory().unwrap().usage().peak_live_bytes;
     let mut state = fusion.write(data(1024, 512, 1));

@@ -176,7 +176,7 @@ fn weights<'e>(
 }
 
 #[test]
-fn quantised_weights_are_multiplied_as_they_lie() {
+fn quantised_weights_are_multiplied_as_integers() {
     for dtype in [DType::I8, DType::U8] {
         for (m, [k, n], block) in [
             (1, [64, 48], [64, 48]),
@@ -209,7 +209,7 @@ fn quantised_weights_are_multiplied_as_they_lie() {
 }
 
 #[test]
-fn floats_of_weights_that_others_see_are_kept() {
+fn dequantised_weights_with_other_users_are_stored() {
     same(|engine| {
         let w = weights(engine, [40, 30], [40, 1], DType::I8, false);
         vec![write(engine, &[2, 40], 4).matmul(&w), w * 2.0]

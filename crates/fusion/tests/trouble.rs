@@ -1,4 +1,4 @@
-//! What must not go wrong: panics on the way, threads in each other's way, graphs that nobody reads, data that is bad.
+//! Robustness: panics during execution, contention between threads, dead graphs, bad data.
 
 mod changed;
 

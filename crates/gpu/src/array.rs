@@ -1,6 +1,6 @@
-//! What the engine keeps in a value: a block of memory, where in it the elements lie, and what may be wrong with them.
+//! The payload of a GPU value: a memory block, a strided layout, and deferred bounds-check flags.
 
-use crate::driver::{Driver, Place};
+use crate::driver::{DevicePtr, Driver};
 use crate::memory::Block;
 use crate::suspicion::Suspicions;
 use kiln_ir::{Error, Layout, Operand, Result, TensorType, Value};
@@ -37,7 +37,7 @@ impl<D: Driver> Array<D> {
     }
 
     /// The element at index 0 of every axis, for elements of that many bytes.
-    pub(crate) fn at(&self, size: usize) -> Place<D::Memory> {
+    pub(crate) fn at(&self, size: usize) -> DevicePtr<D::Memory> {
         self.block.at(self.layout.offset * size)
     }
 

@@ -1,9 +1,9 @@
-//! Attention and its gradients: by the vendor's library, or by kernels of our own, which take any sizes, layouts and masks.
+//! Attention and its gradients: by cuDNN, or by our own flash-attention kernels, which take any sizes, layouts and masks.
 //! Neither has the scores in memory.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::{Argument, Arguments, Attend, Attention, AttentionPass, Driver, Place};
+use crate::driver::{Argument, Arguments, Attend, Attention, AttentionPass, DevicePtr, Driver};
 use crate::memory::Block;
 use crate::native::{Native, length};
 use crate::strided::{ALIGNMENT, begins_aligned};
@@ -165,7 +165,7 @@ impl<D: Driver> Gpu<D> {
         }
         let size =
             |array: &Array<D>| if array.layout.rank() == 4 { dtype } else { dtype.accumulator() }.size();
-        let mut tensors: Vec<Place<D::Memory>> = all.iter().map(|array| array.at(size(array))).collect();
+        let mut tensors: Vec<DevicePtr<D::Memory>> = all.iter().map(|array| array.at(size(array))).collect();
         let added = self.attention_bias(call)?;
         tensors.extend(added.as_ref().map(|added| added.at(0)));
         tensors.extend(found.iter().map(|array| array.at(size(array))));
@@ -183,7 +183,7 @@ impl<D: Driver> Gpu<D> {
         let bias = self.block(total * size_of::<f32>())?;
         let native = call.native("kiln_attention_bias", 5, Tile::ANY).name("HIDDEN", HIDDEN);
         let mut arguments = Arguments::<D::Memory>::new();
-        arguments.extend([mask.place(ty.dtype), Argument::Place(bias.at(0))]);
+        arguments.extend([mask.place(ty.dtype), Argument::Pointer(bias.at(0))]);
         push_steps(&mut arguments, mask.layout.strides());
         arguments.extend([ty.shape[1], ty.shape[2], ty.shape[3], total].map(length));
         self.native(native, total, arguments)?;
@@ -220,7 +220,9 @@ impl<D: Driver> Gpu<D> {
             .iter()
             .enumerate()
             .map(
-                |(place, ty)| if ty.rank() == 4 { self.lying_like(ty, like(place)) } else { self.uninit(ty) },
+                |(place, ty)| {
+                    if ty.rank() == 4 { self.uninit_like(ty, like(place)) } else { self.uninit(ty) }
+                },
             )
             .collect()
     }
@@ -251,7 +253,7 @@ impl<D: Driver> Gpu<D> {
         arguments.push(call.mask_place());
         match &parts {
             None => arguments.extend([found[0].place(call.dtype), found[1].place(wide)]),
-            Some([rows, logs]) => arguments.extend([rows, logs].map(|part| Argument::Place(part.at(0)))),
+            Some([rows, logs]) => arguments.extend([rows, logs].map(|part| Argument::Pointer(part.at(0)))),
         }
         for array in [q, k, v] {
             push_steps(&mut arguments, array.layout.strides());
@@ -265,7 +267,7 @@ impl<D: Driver> Gpu<D> {
         if let Some([rows, logs]) = &parts {
             let native = call.native("kiln_attention_combine", 1, tile);
             let mut arguments = Arguments::<D::Memory>::new();
-            arguments.extend([rows, logs].map(|part| Argument::Place(part.at(0))));
+            arguments.extend([rows, logs].map(|part| Argument::Pointer(part.at(0))));
             arguments.extend([found[0].place(call.dtype), found[1].place(wide)]);
             push_steps(&mut arguments, found[0].layout.strides());
             arguments.extend([heads, queries, splits, lines].map(length));
@@ -292,7 +294,7 @@ impl<D: Driver> Gpu<D> {
         arguments.extend([q, k, v].map(|array| array.place(call.dtype)));
         arguments.push(call.mask_place());
         arguments.extend([found[0].place(call.dtype), found[1].place(wide)]);
-        arguments.extend([parts.at(0), arrived].map(Argument::Place));
+        arguments.extend([parts.at(0), arrived].map(Argument::Pointer));
         for array in [q, k, v] {
             push_steps(&mut arguments, array.layout.strides());
         }
@@ -322,7 +324,7 @@ impl<D: Driver> Gpu<D> {
         let tile = call.sizes.tile(wide, rows, 1);
         let mut arguments = Arguments::<D::Memory>::new();
         arguments.extend([grad, y].map(|array| array.place(call.dtype)));
-        arguments.push(Argument::Place(delta.at(0)));
+        arguments.push(Argument::Pointer(delta.at(0)));
         for array in [grad, y] {
             push_steps(&mut arguments, array.layout.strides());
         }
@@ -332,7 +334,7 @@ impl<D: Driver> Gpu<D> {
             let mut arguments = Arguments::<D::Memory>::new();
             arguments.extend([grad, q, k, v].map(|array| array.place(call.dtype)));
             arguments.push(call.mask_place());
-            arguments.extend([lse.place(wide), Argument::Place(delta.at(0))]);
+            arguments.extend([lse.place(wide), Argument::Pointer(delta.at(0))]);
             arguments.extend(results.iter().map(|array| array.place(call.dtype)));
             for array in [grad, q, k, v] {
                 push_steps(&mut arguments, array.layout.strides());
@@ -352,7 +354,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// A fresh array of `[batch, heads, rows, columns]`, its heads inside of the rows where those of `like` are.
-    fn lying_like(&self, ty: &TensorType, like: &Layout) -> Result<Array<D>> {
+    fn uninit_like(&self, ty: &TensorType, like: &Layout) -> Result<Array<D>> {
         let mut result = self.uninit(ty)?;
         let steps = like.strides();
         if like.shape[1] > 1 && like.shape[2] > 1 && steps[1] < steps[2] {

@@ -1,4 +1,4 @@
-//! Several sources as one: a compiler takes longer to begin than for a kernel.
+//! Batched compilation: several kernel sources in one translation unit, since starting NVRTC costs more than a kernel.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -1,11 +1,11 @@
-//! Convolutions by the vendor's library; what it does not compute is made of simpler ops.
+//! Convolutions by the vendor's library (cuDNN); forms that it lacks are expanded into simpler ops.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
 use crate::driver::{Arguments, Convolution, Convolve, Driver, Pass};
 use crate::native::{Native, length};
+use crate::pad_channels::few_channels;
 use crate::view::{tensor, view};
-use crate::widen::few_channels;
 use kiln_ir::{
     Axes, ConvPass, ConvSpec, DType, Layout, Op, Operand, Operands, PadAxis, Result, Scalar, Shape,
     SliceAxis, TensorType, Value, Values,
@@ -13,10 +13,10 @@ use kiln_ir::{
 use smallvec::smallvec;
 use std::sync::Arc;
 
-const TURN: &str = include_str!("native/turn.cu");
+const TRANSPOSE: &str = include_str!("native/transpose.cu");
 
 /// Rows and columns of a tile of it.
-const TURNED: usize = 64;
+const TRANSPOSE_TILE: usize = 64;
 
 /// Elements of 16 bits that are moved at once.
 pub(crate) const EIGHT: usize = 8;
@@ -44,7 +44,7 @@ impl<D: Driver> Gpu<D> {
             return self.conv_padded(spec, pass, inputs, results);
         }
         if let Some(channels) = few_channels(spec, pass, &inputs, results) {
-            return self.conv_filled(spec, pass, inputs, results, channels);
+            return self.conv_channels_padded(spec, pass, inputs, results, channels);
         }
         // Channels last are what the units for products of 16-bit floats read; the other way is for what lacks that.
         let ways: &[bool] =
@@ -56,13 +56,13 @@ impl<D: Driver> Gpu<D> {
             }
         }
         if matches!(results[0].dtype, DType::F16 | DType::BF16) {
-            return self.conv_widened(op, inputs, results);
+            return self.conv_in_f32(op, inputs, results);
         }
         self.expanded(op, inputs, results)
     }
 
     /// What the library does not convolve in 16 bits, in 32.
-    fn conv_widened(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+    fn conv_in_f32(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let wide = inputs.iter().map(|operand| Ok(self.cast(operand, DType::F32)?.into()));
         let wide = wide.collect::<Result<Operands>>()?;
         drop(inputs);
@@ -78,8 +78,10 @@ impl<D: Driver> Gpu<D> {
         results: &[TensorType],
     ) -> Result<Values> {
         let size = convolution.dtype.size();
-        let [a, b] =
-            [self.lying_channels(inputs, 0, &convolution)?, self.lying_channels(inputs, 1, &convolution)?];
+        let [a, b] = [
+            self.channels_in_order(inputs, 0, &convolution)?,
+            self.channels_in_order(inputs, 1, &convolution)?,
+        ];
         let result = self.uninit_channels(&results[0], convolution.channels_last)?;
         let workspace = self.block(workspace)?;
         let tensors = match convolution.pass {
@@ -103,21 +105,26 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// An operand without gaps, its channels where the convolution wants them: as they lie, if they were computed that way.
-    fn lying_channels(&self, inputs: &Operands, place: usize, convolution: &Convolution) -> Result<Array<D>> {
+    fn channels_in_order(
+        &self,
+        inputs: &Operands,
+        place: usize,
+        convolution: &Convolution,
+    ) -> Result<Array<D>> {
         let (array, ty) = tensor::<D>(inputs, place)?;
         if !convolution.channels_last {
             return self.contiguous_aligned(array, ty.dtype);
         }
         let order = channels_last(ty.shape.rank());
         let channels = array.with_layout(array.layout.permute(&order));
-        match self.channels_turned(array, &channels, ty)? {
+        match self.channels_transposed(array, &channels, ty)? {
             Some(turned) => Ok(turned),
             None => self.contiguous_aligned(&channels, ty.dtype),
         }
     }
 
-    /// An operand whose channels lie before its space, turned as whole matrices; `None` where its sizes do not allow that.
-    fn channels_turned(
+    /// An operand whose channels lie before its space, transposed as whole matrices; `None` where its sizes do not allow that.
+    fn channels_transposed(
         &self,
         array: &Array<D>,
         channels: &Array<D>,
@@ -130,10 +137,10 @@ impl<D: Driver> Gpu<D> {
             return Ok(None);
         }
         let fresh = self.uninit(&ty.with_shape(channels.layout.shape))?;
-        let blocks = ty.shape[0] * rows.div_ceil(TURNED) * columns.div_ceil(TURNED);
+        let blocks = ty.shape[0] * rows.div_ceil(TRANSPOSE_TILE) * columns.div_ceil(TRANSPOSE_TILE);
         let arguments: Arguments<D::Memory> =
             smallvec![array.place(ty.dtype), fresh.place(ty.dtype), length(rows), length(columns)];
-        self.native_blocks(Native::new(TURN, "kiln_turn"), blocks, arguments)?;
+        self.native_blocks(Native::new(TRANSPOSE, "kiln_transpose"), blocks, arguments)?;
         Ok(Some(Array { suspicions: array.suspicions.clone(), ..fresh }))
     }
 

@@ -1,4 +1,4 @@
-//! What a vendor must give: memory, programs, and one queue.
+//! The driver interface of a GPU vendor: memory, kernels and one stream.
 
 mod attention;
 mod convolution;
@@ -46,19 +46,19 @@ pub trait Driver: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// When the device failed.
-    fn write(&self, to: &Place<Self::Memory>, bytes: &[u8]) -> Result<()>;
+    fn write(&self, to: &DevicePtr<Self::Memory>, bytes: &[u8]) -> Result<()>;
 
     /// Copies bytes from the device, once everything queued before is done.
     ///
     /// # Errors
     /// When the device failed, then or with anything queued before.
-    fn read(&self, from: &Place<Self::Memory>, bytes: &mut [u8]) -> Result<()>;
+    fn read(&self, from: &DevicePtr<Self::Memory>, bytes: &mut [u8]) -> Result<()>;
 
     /// Sets bytes on the device.
     ///
     /// # Errors
     /// When the device failed.
-    fn fill(&self, to: &Place<Self::Memory>, bytes: usize, value: u8) -> Result<()>;
+    fn fill(&self, to: &DevicePtr<Self::Memory>, bytes: usize, value: u8) -> Result<()>;
 
     /// Compiles source code to what [`load`](Driver::load) takes on devices like this one.
     ///
@@ -269,8 +269,8 @@ pub struct DeviceInfo {
     pub shared_bytes: usize,
 }
 
-/// A place in a block of memory, which it holds.
-pub struct Place<M> {
+/// A device pointer: a byte offset into a block of memory, which it keeps alive.
+pub struct DevicePtr<M> {
     /// The block.
     pub memory: Arc<M>,
     /// Bytes from its start.
@@ -278,16 +278,16 @@ pub struct Place<M> {
 }
 
 // Derived, this would ask the same of `M`.
-impl<M> Clone for Place<M> {
+impl<M> Clone for DevicePtr<M> {
     fn clone(&self) -> Self {
-        Place { memory: self.memory.clone(), offset: self.offset }
+        DevicePtr { memory: self.memory.clone(), offset: self.offset }
     }
 }
 
 /// An argument of a kernel.
 pub enum Argument<M> {
-    /// The address of a place in memory.
-    Place(Place<M>),
+    /// A device pointer.
+    Pointer(DevicePtr<M>),
     /// A number: of its eight bytes, in the processor's order, as many from the first as its type has.
     Word([u8; 8]),
 }
@@ -295,7 +295,7 @@ pub enum Argument<M> {
 impl<M> Clone for Argument<M> {
     fn clone(&self) -> Self {
         match self {
-            Argument::Place(place) => Argument::Place(place.clone()),
+            Argument::Pointer(place) => Argument::Pointer(place.clone()),
             Argument::Word(word) => Argument::Word(*word),
         }
     }
@@ -318,7 +318,7 @@ pub enum Step<D: Driver> {
     /// Bytes that are all set to one value.
     Fill {
         /// The first.
-        to: Place<D::Memory>,
+        to: DevicePtr<D::Memory>,
         /// How many.
         bytes: usize,
         /// What they become.
@@ -362,7 +362,7 @@ pub struct Products<M> {
     /// The factors.
     pub factors: [Matrices<M>; 2],
     /// Where results go, row by row without gaps.
-    pub to: Place<M>,
+    pub to: DevicePtr<M>,
     /// What is done with results before they are stored.
     pub epilogue: Epilogue<M>,
 }
@@ -372,17 +372,17 @@ pub struct Float8Factors<M> {
     /// Of `a` and `b`.
     pub formats: [Float8; 2],
     /// The `f32` numbers by which the product of `a` and that of `b` are multiplied, at multiples of 16 bytes.
-    pub scales: [Place<M>; 2],
+    pub scales: [DevicePtr<M>; 2],
 }
 
-/// Where matrices lie.
+/// The factors of batched matrix products in memory.
 pub struct Matrices<M> {
     /// The first element of the first.
-    pub at: Place<M>,
+    pub at: DevicePtr<M>,
     /// Whether columns lie without gaps, instead of rows.
     pub transposed: bool,
-    /// Elements from one row (or column, if transposed) to the next.
-    pub pitch: usize,
+    /// The leading dimension: elements from one row (or column, if transposed) to the next.
+    pub leading_dim: usize,
     /// Elements from one matrix to the next; 0 where all are the same.
     pub step: usize,
 }

@@ -1,7 +1,7 @@
-//! A driver without a device.
+//! A driver without a device: compiles kernels, counts memory and launches, and runs nothing.
 
 use crate::driver::{
-    Argument, Attend, Attention, Convolution, DeviceInfo, Driver, Fourier, Grid, Place, Products, Step,
+    Argument, Attend, Attention, Convolution, DeviceInfo, DevicePtr, Driver, Fourier, Grid, Products, Step,
     Transform,
 };
 use kiln_ir::{DType, Error, Result};
@@ -98,11 +98,11 @@ impl Driver for DryDriver {
         memory.0
     }
 
-    fn write(&self, _: &Place<DryMemory>, _: &[u8]) -> Result<()> {
+    fn write(&self, _: &DevicePtr<DryMemory>, _: &[u8]) -> Result<()> {
         Ok(())
     }
 
-    fn read(&self, _: &Place<DryMemory>, bytes: &mut [u8]) -> Result<()> {
+    fn read(&self, _: &DevicePtr<DryMemory>, bytes: &mut [u8]) -> Result<()> {
         bytes.fill(0);
         #[cfg(test)]
         {
@@ -112,7 +112,7 @@ impl Driver for DryDriver {
         Ok(())
     }
 
-    fn fill(&self, _: &Place<DryMemory>, _: usize, _: u8) -> Result<()> {
+    fn fill(&self, _: &DevicePtr<DryMemory>, _: usize, _: u8) -> Result<()> {
         Ok(())
     }
 

@@ -1,14 +1,14 @@
-//! The engine: one arm per op.
+//! The GPU engine: one match arm per op.
 
 use crate::array::{Array, suspicions};
 use crate::driver::{Argument, DeviceInfo, Driver};
-use crate::epilogue::Finished;
+use crate::epilogue::EpilogueCache;
 use crate::fourier::Roots;
 use crate::index::Entries;
 use crate::kernels::Kernels;
 use crate::memory::{MemoryConfig, Pool};
 use crate::queue::{GraphUse, Queue, graphs_wanted};
-use crate::region::Regions;
+use crate::region::KernelCache;
 use crate::slim::Slims;
 use crate::suspicion::{Pages, Suspicions};
 use crate::trace::Traced;
@@ -32,11 +32,11 @@ pub struct Gpu<D: Driver> {
     pub(crate) driver: Arc<D>,
     pub(crate) pool: Arc<Pool<D>>,
     pub(crate) kernels: Arc<Kernels<D>>,
-    pub(crate) regions: Regions<D>,
+    pub(crate) kernel_cache: KernelCache<D>,
     pub(crate) pages: Pages<D>,
     pub(crate) slims: Slims<D>,
     pub(crate) queue: Queue<D>,
-    pub(crate) finished: Finished,
+    pub(crate) finished: EpilogueCache,
     pub(crate) fourier_roots: Roots<D>,
     /// Whether Fourier transforms whose lines fit shared memory run by kernels rather than by the library.
     pub(crate) prefers_fourier_kernels: bool,
@@ -63,11 +63,11 @@ impl<D: Driver> Gpu<D> {
             caps,
             pool: Pool::new(driver.clone(), memory),
             kernels: Arc::new(Kernels::new(driver.clone())),
-            regions: Regions::default(),
+            kernel_cache: KernelCache::default(),
             pages: Pages::default(),
             slims: Slims::default(),
             queue: Queue::new(driver.clone(), graphs_wanted()),
-            finished: Finished::default(),
+            finished: EpilogueCache::default(),
             fourier_roots: Roots::default(),
             prefers_fourier_kernels: kiln_ir::switch("KILN_FOURIER_KERNELS", true),
             driver,
@@ -271,7 +271,7 @@ fn suspected<D: Driver>(value: Value, all: &Suspicions<D>) -> Result<Value> {
 impl<D: Driver> Array<D> {
     /// Its first element, as an argument.
     pub(crate) fn place(&self, dtype: DType) -> Argument<D::Memory> {
-        Argument::Place(self.at(dtype.size()))
+        Argument::Pointer(self.at(dtype.size()))
     }
 }
 

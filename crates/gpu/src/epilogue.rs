@@ -1,13 +1,13 @@
-//! Products with a bias and an activation, which the vendor's library computes before it stores them. Where it does not, the product
-//! runs alone, and what follows it is a kernel.
+//! Matmuls with a fused bias and activation, by the epilogue of the vendor's BLAS. Where the library lacks the epilogue, the matmul
+//! runs alone, and a fused kernel applies bias and activation.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
 use crate::driver::{self, Driver};
 use crate::strided::begins_aligned;
 use kiln_ir::{
-    DType, Epilogue, FusedOp, Instruction, Layout, MAX_RANK, Mixing, Operand, Operands, Pattern, Program,
-    ProgramOperand, Result, Scalar, TensorType, Value, Values,
+    DType, Epilogue, FusedOp, FxBuildHasher, Instruction, Layout, MAX_RANK, Operand, Operands, Pattern,
+    Program, ProgramOperand, Result, Scalar, TensorType, Value, Values,
 };
 use smallvec::smallvec;
 use std::collections::HashMap;
@@ -18,9 +18,10 @@ const MOST: usize = 1 << 14;
 
 /// The programs of what follows products, by the addresses of their regions' programs.
 #[derive(Default)]
-pub(crate) struct Finished(Mutex<HashMap<usize, Known, Mixing>>);
+pub(crate) struct EpilogueCache(Mutex<HashMap<usize, CacheEntry, FxBuildHasher>>);
 
-struct Known {
+/// An entry of [`EpilogueCache`].
+struct CacheEntry {
     /// Held, so that no other program gets its address.
     _program: Arc<Program>,
     rest: Arc<Rest>,
@@ -33,14 +34,14 @@ struct Rest {
     taken: Vec<usize>,
 }
 
-impl Finished {
+impl EpilogueCache {
     fn rest(&self, fused: &FusedOp, epilogue: &Epilogue) -> Arc<Rest> {
         let program = fused.shared();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
             known.clear();
         }
-        let make = || Known { _program: program.clone(), rest: Arc::new(Rest::new(program, epilogue)) };
+        let make = || CacheEntry { _program: program.clone(), rest: Arc::new(Rest::new(program, epilogue)) };
         known.entry(Arc::as_ptr(program).addr()).or_insert_with(make).rest.clone()
     }
 }

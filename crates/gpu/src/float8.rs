@@ -1,9 +1,9 @@
-//! Products of 8-bit floats: by the vendor's library, in the one form that it takes them, or by their expansion.
+//! 8-bit float matmuls: by the vendor's BLAS where it takes the layout, else by expansion.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
 use crate::driver::{Driver, Float8Factors};
-use crate::matmul::Lie;
+use crate::matmul::MatrixLayout;
 use crate::strided::ALIGNMENT;
 use crate::view::tensor;
 use kiln_ir::{
@@ -44,8 +44,8 @@ impl<D: Driver> Gpu<D> {
             factors[1] = padded(&factors[1], [0, wide]);
         }
         let [rows, columns_of] = factors.map(Var::into_value);
-        let mut factors =
-            [self.lying_inward(rows, false)?, self.lying_inward(columns_of, true)?].map(Operand::Value);
+        let mut factors = [self.inner_contiguous(rows, false)?, self.inner_contiguous(columns_of, true)?]
+            .map(Operand::Value);
         let whole = TensorType { shape: ty.shape.with(rank - 1, columns + wide), ..ty };
         let result = self.uninit(&whole)?;
         let Some(mut products) = self.products(&mut factors, &whole, &result)? else { return Ok(None) };
@@ -66,11 +66,13 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// The value, copied unless what is summed lies without gaps, as the library wants of both factors.
-    fn lying_inward(&self, value: Value, transposed: bool) -> Result<Value> {
+    fn inner_contiguous(&self, value: Value, transposed: bool) -> Result<Value> {
         let array = Array::<D>::of(&value)?;
         let whole = |elements: usize| elements.is_multiple_of(ALIGNMENT);
-        let fits = |lie: Lie| lie.transposed == transposed && whole(lie.pitch) && whole(lie.step);
-        if whole(array.layout.offset) && Lie::of(&array.layout).is_some_and(fits) {
+        let fits = |matrix: MatrixLayout| {
+            matrix.transposed == transposed && whole(matrix.leading_dim) && whole(matrix.step)
+        };
+        if whole(array.layout.offset) && MatrixLayout::of(&array.layout).is_some_and(fits) {
             return Ok(value);
         }
         let ty = *value.ty();

@@ -1,8 +1,8 @@
-//! Fourier transforms: by the vendor's library, or by kernels that transform lines in shared memory.
+//! FFTs: by the vendor's library (cuFFT), or by kernels that transform lines in shared memory.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::{Argument, Arguments, Driver, Place};
+use crate::driver::{Argument, Arguments, DevicePtr, Driver};
 use crate::memory::Block;
 use crate::native::{Native, THREADS, length};
 use crate::view::tensor;
@@ -58,8 +58,8 @@ struct Lines {
 
 /// Where both parts of complex numbers are.
 struct Parts<D: Driver> {
-    re: Place<D::Memory>,
-    im: Place<D::Memory>,
+    re: DevicePtr<D::Memory>,
+    im: DevicePtr<D::Memory>,
 }
 
 impl<D: Driver> Parts<D> {
@@ -69,9 +69,9 @@ impl<D: Driver> Parts<D> {
     }
 }
 
-/// Where lines of a kernel lie: `inner` side by side, the next at a distance of `jump`.
+/// The strides of a kernel's lines: `inner` lines are adjacent, the next group is `jump` elements on.
 #[derive(Clone, Copy)]
-struct Lying {
+struct LineLayout {
     inner: usize,
     jump: usize,
     step: usize,
@@ -191,7 +191,7 @@ impl<D: Driver> Gpu<D> {
             return self.by_convolution(lines, from, to);
         }
         let capacity = capacity(dtype);
-        let along = Lying { inner: 1, jump: points, step: 1 };
+        let along = LineLayout { inner: 1, jump: points, step: 1 };
         if points <= capacity {
             return self.transform_lines(lines, from, to, None, [along, along], None);
         }
@@ -201,13 +201,13 @@ impl<D: Driver> Gpu<D> {
         let columns = points / rows;
         let twist = self.roots(dtype, points, points)?;
         let (_middle, middle) = self.room(lines)?;
-        let across = Lying { inner: columns, jump: points, step: columns };
+        let across = LineLayout { inner: columns, jump: points, step: columns };
         let first = Lines { count: count * columns, length: rows, ..lines };
         self.transform_lines(first, from, &middle, None, [across, across], Some((twist.at(0), columns)))?;
         let second = Lines { count: count * rows, length: columns, ..lines };
         if columns <= capacity {
-            let from = Lying { inner: 1, jump: columns, step: 1 };
-            let turned = Lying { inner: rows, jump: points, step: rows };
+            let from = LineLayout { inner: 1, jump: columns, step: 1 };
+            let turned = LineLayout { inner: rows, jump: points, step: rows };
             return self.transform_lines(second, &middle, to, None, [from, turned], None);
         }
         let (_last, last) = self.room(lines)?;
@@ -225,7 +225,7 @@ impl<D: Driver> Gpu<D> {
         let block = self.block(2 * count * dtype.size())?;
         let native =
             Native::new(SOURCE, "kiln_fft_roots").name("KILN_ROOTS", "").name("T", memory_type(dtype));
-        self.native(native, count, smallvec![Argument::Place(block.at(0)), length(count), length(points)])?;
+        self.native(native, count, smallvec![Argument::Pointer(block.at(0)), length(count), length(points)])?;
         let block = Arc::new(block);
         let mut kept = kept();
         if count <= MOST_KEPT.0 && kept.len() < MOST_KEPT.1 {
@@ -249,8 +249,8 @@ impl<D: Driver> Gpu<D> {
         from: &Parts<D>,
         to: &Parts<D>,
         packed: Option<(Form, Packed)>,
-        [lie, lay]: [Lying; 2],
-        twist: Option<(Place<D::Memory>, usize)>,
+        [source, target]: [LineLayout; 2],
+        twist: Option<(DevicePtr<D::Memory>, usize)>,
     ) -> Result<()> {
         let Lines { dtype, count, length: points } = lines;
         let of_block = (capacity(dtype) / points).clamp(1, MOST_LINES).min(count.next_power_of_two());
@@ -258,7 +258,7 @@ impl<D: Driver> Gpu<D> {
         let (form, packed) = packed.unwrap_or((Form::Complex, plain));
         let roots = self.roots(dtype, packed.points, packed.points)?;
         // Of a line of one element there is no pass that could read it.
-        let is_in_order = points > 1 && (form == Form::FromReal || form == Form::Complex && lie.step == 1);
+        let is_in_order = points > 1 && (form == Form::FromReal || form == Form::Complex && source.step == 1);
         let native = Native::new(SOURCE, "kiln_fft")
             .name("KILN_LINES", "")
             .name("T", memory_type(dtype))
@@ -270,22 +270,22 @@ impl<D: Driver> Gpu<D> {
             .name("THREADS", THREADS as usize)
             .name("PASSES", passes(points))
             .name("IN_ORDER", is_in_order)
-            .name("FROM_NEAR", lie.step == 1)
-            .name("TO_NEAR", lay.step == 1)
+            .name("FROM_NEAR", source.step == 1)
+            .name("TO_NEAR", target.step == 1)
             .name("TWIST", twist.is_some());
         let (twist, columns) = twist.unwrap_or((roots.at(0), 1));
         let mut arguments: Arguments<D::Memory> = [&from.re, &from.im, &to.re, &to.im]
-            .map(|place| Argument::Place(place.clone()))
+            .map(|place| Argument::Pointer(place.clone()))
             .into_iter()
             .collect();
         arguments.extend([
-            Argument::Place(roots.at(0)),
-            Argument::Place(twist),
+            Argument::Pointer(roots.at(0)),
+            Argument::Pointer(twist),
             length(count),
             length(columns),
         ]);
-        for lying in [lie, lay] {
-            arguments.extend([length(lying.inner), length(lying.jump), length(lying.step)]);
+        for layout in [source, target] {
+            arguments.extend([length(layout.inner), length(layout.jump), length(layout.step)]);
         }
         self.native_blocks(native, count.div_ceil(of_block), arguments)
     }
@@ -293,7 +293,7 @@ impl<D: Driver> Gpu<D> {
     fn spectrum_of_real(&self, lines: Lines, packed: Packed, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
         let complex = Lines { length: packed.length, ..lines };
         if packed.fits(lines.dtype) {
-            let along = Lying { inner: 1, jump: packed.length, step: 1 };
+            let along = LineLayout { inner: 1, jump: packed.length, step: 1 };
             return self.transform_lines(
                 complex,
                 from,
@@ -315,7 +315,7 @@ impl<D: Driver> Gpu<D> {
     fn real_of_spectrum(&self, lines: Lines, packed: Packed, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
         let complex = Lines { length: packed.length, ..lines };
         if packed.fits(lines.dtype) {
-            let along = Lying { inner: 1, jump: packed.length, step: 1 };
+            let along = LineLayout { inner: 1, jump: packed.length, step: 1 };
             return self.transform_lines(
                 complex,
                 from,
@@ -374,8 +374,8 @@ impl<D: Driver> Gpu<D> {
             .name("SIGN", packed.sign());
         let places = parts.into_iter().flat_map(|parts| [&parts.re, &parts.im]);
         let mut arguments: Arguments<D::Memory> =
-            places.map(|place| Argument::Place(place.clone())).collect();
-        arguments.push(Argument::Place(roots.at(0)));
+            places.map(|place| Argument::Pointer(place.clone())).collect();
+        arguments.push(Argument::Pointer(roots.at(0)));
         arguments.extend([length(total), length(packed.points), length(packed.length)]);
         self.native(native, total, arguments)
     }

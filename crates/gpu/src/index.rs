@@ -1,4 +1,4 @@
-//! Reading and writing by index.
+//! Gather, scatter and index-select kernels.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
@@ -174,7 +174,7 @@ impl<D: Driver> Gpu<D> {
                 };
                 let winner = self.block(places * 4)?;
                 self.queue.push(Step::Fill { to: winner.at(0), bytes: places * 4, value: 0xff })?;
-                let winner = || Argument::Place(winner.at(0));
+                let winner = || Argument::Pointer(winner.at(0));
                 let claim = named("kiln_claim", "KILN_CLAIM").name("WINNER_AT", entries.winner());
                 let mut arguments = smallvec![index.place(index_dtype), winner(), suspicion.place()];
                 arguments.extend(sizes());

@@ -1,11 +1,11 @@
-//! Maps that do the same with other tensors, one after the other, as the updates of an optimizer's parameters: one launch for
-//! many of them.
+//! Horizontal fusion: consecutive launches of one elementwise kernel over different tensors become one launch, as the updates
+//! of an optimizer's parameters do.
 
 use crate::Gpu;
 use crate::driver::{Argument, Arguments, Driver, Grid, Step};
 use crate::trace::Label;
 use kiln_kernel::print::{GpuArgument, cpp_joined};
-use kiln_kernel::{GpuSchedule, Hero, Kernel, ParamKind};
+use kiln_kernel::{GpuSchedule, Kernel, KernelKind, ParamKind};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
@@ -42,7 +42,7 @@ impl<D: Driver> Joint<D> {
         arguments: &[GpuArgument],
         function: &Arc<D::Function>,
     ) -> Option<Joint<D>> {
-        if kernel.hero != Hero::Map {
+        if kernel.kind != KernelKind::Map {
             return None;
         }
         let is_written = |argument: &GpuArgument| match argument {
@@ -90,9 +90,9 @@ impl<D: Driver> Joint<D> {
 
     fn meet(&self, a: &[Argument<D::Memory>], b: &[Argument<D::Memory>]) -> bool {
         a.iter().zip(&self.writes).any(|(a, a_writes)| {
-            let Argument::Place(a) = a else { return false };
+            let Argument::Pointer(a) = a else { return false };
             b.iter().zip(&self.writes).any(|(b, b_writes)| match b {
-                Argument::Place(b) => (*a_writes || *b_writes) && Arc::ptr_eq(&a.memory, &b.memory),
+                Argument::Pointer(b) => (*a_writes || *b_writes) && Arc::ptr_eq(&a.memory, &b.memory),
                 Argument::Word(_) => false,
             })
         })

@@ -1,9 +1,9 @@
-//! Compiled kernels: kept by source, in memory and on disk.
+//! The cache of compiled kernels, by source, in memory and on disk.
 
 use crate::bundle::{Bundle, entry_points};
 use crate::driver::Driver;
-use crate::native::Known;
-use kiln_ir::{Mixing, Result};
+use crate::native::NativeKey;
+use kiln_ir::{FxBuildHasher, Result};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -17,13 +17,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 type Slot<F> = Arc<OnceLock<Result<Arc<F>>>>;
 
 /// By source and entry point.
-type Loaded<F> = HashMap<(Arc<str>, Cow<'static, str>), Slot<F>, Mixing>;
+type Loaded<F> = HashMap<(Arc<str>, Cow<'static, str>), Slot<F>, FxBuildHasher>;
 
 /// Sources that are compiled together at most. What it takes to begin is then a small part.
 const TOGETHER: usize = 16;
 
 /// Kernels written by hand.
-type Natives<F> = HashMap<Known, Arc<F>, Mixing>;
+type Natives<F> = HashMap<NativeKey, Arc<F>, FxBuildHasher>;
 
 /// The kernels of one device.
 pub(crate) struct Kernels<D: Driver> {
@@ -66,8 +66,8 @@ impl<D: Driver> Kernels<D> {
     /// When it does not compile.
     pub(crate) fn native(
         &self,
-        known: Known,
-        source: impl FnOnce(&Known) -> String,
+        known: NativeKey,
+        source: impl FnOnce(&NativeKey) -> String,
     ) -> Result<Arc<D::Function>> {
         let natives = || self.natives.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = natives().get(&known) {

@@ -1,4 +1,4 @@
-//! What Kiln's GPU engines share: one engine over any [`Driver`].
+//! One GPU engine over any vendor's [`Driver`].
 //!
 //! A vendor's crate gives a [`Driver`]: memory, compiled programs, one queue in order, and products of matrices by the
 //! vendor's library. Everything else is here, once:
@@ -48,6 +48,7 @@ mod memory;
 mod missing;
 mod native;
 mod order;
+mod pad_channels;
 mod pool;
 #[allow(unsafe_code)]
 mod queue;
@@ -62,7 +63,6 @@ mod strided;
 mod suspicion;
 mod trace;
 mod view;
-mod widen;
 
 pub use driver::{DeviceInfo, Driver};
 pub use dry::{DryDriver, DryFunction, DryMemory};

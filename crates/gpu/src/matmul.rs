@@ -1,4 +1,4 @@
-//! Products of matrices: by a kernel for few rows, by the vendor's library, or by a kernel that is printed.
+//! Matmul: by a GEMV kernel for few rows, by the vendor's BLAS, or by a generated kernel.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
@@ -7,11 +7,13 @@ use crate::view::tensor;
 use kiln_ir::{DType, Layout, Op, Operand, Operands, Result, TensorType, Value, Values};
 use smallvec::smallvec;
 
-/// How the matrices of an operand lie.
+/// The layout of an operand's matrices as BLAS takes it: transposed or not, leading dimension, batch stride.
 #[derive(Clone, Copy)]
-pub(crate) struct Lie {
+pub(crate) struct MatrixLayout {
     pub(crate) transposed: bool,
-    pub(crate) pitch: usize,
+    /// Elements from one row to the next; from one column to the next where `transposed`.
+    pub(crate) leading_dim: usize,
+    /// The batch stride in elements; 0 where all matrices are the same.
     pub(crate) step: usize,
 }
 
@@ -40,11 +42,11 @@ impl<D: Driver> Gpu<D> {
         ty: &TensorType,
         result: &Array<D>,
     ) -> Result<Option<Products<D::Memory>>> {
-        let mut lies = [None; 2];
-        for (factor, lie) in factors.iter_mut().zip(&mut lies) {
-            *lie = self.lying(factor)?;
+        let mut layouts = [None; 2];
+        for (factor, matrix) in factors.iter_mut().zip(&mut layouts) {
+            *matrix = self.layout_of(factor)?;
         }
-        let [Some(left), Some(right)] = lies else { return Ok(None) };
+        let [Some(left), Some(right)] = layouts else { return Ok(None) };
         let (a, a_ty) = tensor::<D>(factors, 0)?;
         let (b, b_ty) = tensor::<D>(factors, 1)?;
         let rank = ty.shape.rank();
@@ -62,42 +64,44 @@ impl<D: Driver> Gpu<D> {
         }))
     }
 
-    /// How an operand's matrices lie; it is copied where libraries could not read it.
-    fn lying(&self, operand: &mut Operand) -> Result<Option<Lie>> {
+    /// The layout of an operand's matrices. Replaces the operand by a contiguous copy where BLAS could not read it.
+    fn layout_of(&self, operand: &mut Operand) -> Result<Option<MatrixLayout>> {
         let Operand::Value(value) = operand else { return Ok(None) };
         let array = Array::<D>::of(value)?;
-        if let Some(lie) = Lie::of(&array.layout) {
-            return Ok(Some(lie));
+        if let Some(matrix) = MatrixLayout::of(&array.layout) {
+            return Ok(Some(matrix));
         }
         let ty = *value.ty();
         let copy = self.contiguous(array, ty.dtype)?;
-        let lie = Lie::of(&copy.layout);
+        let matrix = MatrixLayout::of(&copy.layout);
         *operand = Operand::Value(Value::new(ty, copy));
-        Ok(lie)
+        Ok(matrix)
     }
 }
 
-impl Lie {
+impl MatrixLayout {
     fn matrices<D: Driver>(self, array: &Array<D>, dtype: DType) -> Matrices<D::Memory> {
-        let Lie { transposed, pitch, step } = self;
-        Matrices { at: array.at(dtype.size()), transposed, pitch, step }
+        let MatrixLayout { transposed, leading_dim, step } = self;
+        Matrices { at: array.at(dtype.size()), transposed, leading_dim, step }
     }
 
     /// `None` where rows or columns have gaps, or matrices do not follow each other at one distance.
-    pub(crate) fn of(layout: &Layout) -> Option<Lie> {
+    pub(crate) fn of(layout: &Layout) -> Option<MatrixLayout> {
         let rank = layout.rank();
         let (shape, strides) = (&layout.shape, layout.strides());
         let [rows, columns] = [shape[rank - 2], shape[rank - 1]];
         let [down, across] = [strides[rank - 2], strides[rank - 1]];
-        let fits = |pitch: isize, least: usize| usize::try_from(pitch).ok().filter(|pitch| *pitch >= least);
-        let (transposed, pitch) = if (across == 1 || columns == 1)
-            && let Some(pitch) = fits(if rows == 1 { columns as isize } else { down }, columns)
+        let fits = |leading_dim: isize, least: usize| {
+            usize::try_from(leading_dim).ok().filter(|leading_dim| *leading_dim >= least)
+        };
+        let (transposed, leading_dim) = if (across == 1 || columns == 1)
+            && let Some(leading_dim) = fits(if rows == 1 { columns as isize } else { down }, columns)
         {
-            (false, pitch)
+            (false, leading_dim)
         } else if (down == 1 || rows == 1)
-            && let Some(pitch) = fits(if columns == 1 { rows as isize } else { across }, rows)
+            && let Some(leading_dim) = fits(if columns == 1 { rows as isize } else { across }, rows)
         {
-            (true, pitch)
+            (true, leading_dim)
         } else {
             return None;
         };
@@ -113,7 +117,7 @@ impl Lie {
             };
         }
         let step = usize::try_from(merged.map_or(0, |(_, step)| step)).ok()?;
-        Some(Lie { transposed, pitch, step })
+        Some(MatrixLayout { transposed, leading_dim, step })
     }
 }
 
@@ -122,21 +126,21 @@ mod tests {
     use super::*;
     use kiln_ir::{Axes, Shape};
 
-    fn lie(layout: &Layout) -> Option<(bool, usize, usize)> {
-        Lie::of(layout).map(|lie| (lie.transposed, lie.pitch, lie.step))
+    fn matrix(layout: &Layout) -> Option<(bool, usize, usize)> {
+        MatrixLayout::of(layout).map(|matrix| (matrix.transposed, matrix.leading_dim, matrix.step))
     }
 
     #[test]
-    fn rows_or_columns_without_gaps_are_read_where_they_lie() {
+    fn contiguous_rows_or_columns_have_a_matrix_layout() {
         let plain = Layout::contiguous(Shape::from([2, 3, 4, 5]));
-        assert_eq!(lie(&plain), Some((false, 5, 20)));
-        assert_eq!(lie(&plain.permute(&Axes::new(&[0, 1, 3, 2]))), Some((true, 5, 20)));
-        assert_eq!(lie(&plain.permute(&Axes::new(&[0, 2, 1, 3]))), None);
-        assert_eq!(lie(&plain.permute(&Axes::new(&[1, 0, 2, 3]))), None);
+        assert_eq!(matrix(&plain), Some((false, 5, 20)));
+        assert_eq!(matrix(&plain.permute(&Axes::new(&[0, 1, 3, 2]))), Some((true, 5, 20)));
+        assert_eq!(matrix(&plain.permute(&Axes::new(&[0, 2, 1, 3]))), None);
+        assert_eq!(matrix(&plain.permute(&Axes::new(&[1, 0, 2, 3]))), None);
         let one = Layout::contiguous(Shape::from([1, 4, 5]));
-        assert_eq!(lie(&one.broadcast(&Shape::from([7, 4, 5]))), Some((false, 5, 0)));
+        assert_eq!(matrix(&one.broadcast(&Shape::from([7, 4, 5]))), Some((false, 5, 0)));
         let row = Layout::contiguous(Shape::from([1, 5]));
-        assert_eq!(lie(&row), Some((false, 5, 0)));
-        assert_eq!(lie(&row.permute(&Axes::new(&[1, 0]))), Some((false, 1, 0)));
+        assert_eq!(matrix(&row), Some((false, 5, 0)));
+        assert_eq!(matrix(&row.permute(&Axes::new(&[1, 0]))), Some((false, 1, 0)));
     }
 }

@@ -1,10 +1,10 @@
-//! Memory of a device that is kept for what comes next.
+//! The caching allocator of device memory.
 //!
 //! All work of a device is done in order, and so a block may be used again as soon as nobody holds it: what reads it was
 //! queued before. Of those that are free the first ever made is taken: what a program does again it then does with the same
 //! blocks, whatever was freed in which order, and graphs of its steps need no new addresses.
 
-use crate::driver::{Driver, Place};
+use crate::driver::{DevicePtr, Driver};
 use kiln_ir::{Error, MemoryUse, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -161,10 +161,10 @@ impl Hold for MemoryUse {
 
 impl<D: Driver> Block<D> {
     /// The place that many bytes from the start.
-    pub(crate) fn at(&self, offset: usize) -> Place<D::Memory> {
+    pub(crate) fn at(&self, offset: usize) -> DevicePtr<D::Memory> {
         debug_assert!(offset <= self.len, "[gpu] a place outside of its block");
         let memory = self.memory.as_ref().expect("a block has its memory until it is dropped");
-        Place { memory: memory.clone(), offset }
+        DevicePtr { memory: memory.clone(), offset }
     }
 
     /// How many blocks were made before it.
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_again_gets_the_same_blocks_in_whatever_order_they_were_freed() {
+    fn repeated_work_gets_the_same_blocks_in_any_order_of_frees() {
         let info = crate::DeviceInfo {
             name: "dry".into(),
             model: String::new(),

@@ -1,4 +1,4 @@
-//! What stands in for a device that cannot be opened.
+//! The engine in place of a device that cannot be opened: every value is the error.
 
 use kiln_ir::{
     BoxFuture, Caps, DTypeSet, Engine, Error, Machine, Op, OpSet, Operands, Result, TensorData, TensorType,

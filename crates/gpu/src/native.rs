@@ -1,4 +1,5 @@
-//! Kernels written by hand, for ops that have no form in [`kiln_kernel`]: C++ with names for dtypes, which each use sets.
+//! Hand-written kernels, for ops that have no form in [`kiln_kernel`]: C++ templates, specialised
+//! by macros for dtypes and sizes.
 
 use crate::Gpu;
 use crate::driver::{Argument, Arguments, Driver, Grid};
@@ -23,12 +24,12 @@ const MOST_BLOCKS: usize = 1 << 16;
 /// A source, and what its names stand for.
 pub(crate) struct Native {
     source: &'static str,
-    known: Known,
+    known: NativeKey,
 }
 
-/// What a native kernel is known by. It is made for each launch, and written out only for a kernel that is new.
+/// The cache key of a hand-written kernel. It is built for each launch; the source is generated only on a cache miss.
 #[derive(PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct NativeKey {
     pub(crate) entry: &'static str,
     names: SmallVec<[(&'static str, Meaning); 8]>,
     /// Names of dtypes, and whether elements are only copied.
@@ -66,7 +67,7 @@ impl From<String> for Meaning {
     }
 }
 
-impl Hash for Known {
+impl Hash for NativeKey {
     /// Names are left out: those of one entry point hardly differ.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.entry.hash(state);
@@ -77,7 +78,7 @@ impl Hash for Known {
 
 impl Native {
     pub(crate) fn new(source: &'static str, entry: &'static str) -> Native {
-        Native { source, known: Known { entry, names: SmallVec::new(), dtypes: SmallVec::new() } }
+        Native { source, known: NativeKey { entry, names: SmallVec::new(), dtypes: SmallVec::new() } }
     }
 
     /// What a name in the source stands for.
@@ -100,7 +101,7 @@ impl Native {
     }
 }
 
-impl Known {
+impl NativeKey {
     /// All names, as the source's first lines.
     fn written(&self) -> String {
         let mut all = String::new();

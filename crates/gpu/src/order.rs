@@ -1,8 +1,8 @@
-//! What depends on the order of elements.
+//! Argmin, argmax and nonzero.
 
 use crate::Gpu;
 use crate::array::Array;
-use crate::driver::{Argument, Driver, Place};
+use crate::driver::{Argument, DevicePtr, Driver};
 use crate::index::Sides;
 use crate::native::{Native, length};
 use crate::view::tensor;
@@ -70,8 +70,8 @@ impl<D: Driver> Gpu<D> {
     fn search(
         &self,
         search: &Search<'_, D>,
-        candidates: Option<Place<D::Memory>>,
-        (found, index): (Place<D::Memory>, DType),
+        candidates: Option<DevicePtr<D::Memory>>,
+        (found, index): (DevicePtr<D::Memory>, DType),
         [count, parts]: [usize; 2],
     ) -> Result<()> {
         let dtype = search.dtype;
@@ -96,9 +96,9 @@ impl<D: Driver> Gpu<D> {
         let x = search.x.at(dtype.size());
         let units = search.lines.saturating_mul(parts);
         let arguments = smallvec![
-            Argument::Place(x.clone()),
-            Argument::Place(candidates.unwrap_or(x)),
-            Argument::Place(found),
+            Argument::Pointer(x.clone()),
+            Argument::Pointer(candidates.unwrap_or(x)),
+            Argument::Pointer(found),
             length(search.lines),
             length(search.sides.length),
             length(search.sides.after),

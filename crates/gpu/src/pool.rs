@@ -14,8 +14,8 @@ use smallvec::smallvec;
 
 const SOURCE: &str = include_str!("native/pool.cu");
 
-/// How a kernel goes through memory: through the space of one channel after the other, or through packs of neighbouring channels.
-struct Lie {
+/// The memory layout that a pooling kernel reads: channels first, or channels last in vectors of neighbouring channels.
+struct PoolLayout {
     channels_last: bool,
     /// Channels of a pack.
     pack: usize,
@@ -25,9 +25,9 @@ struct Lie {
     narrow: bool,
 }
 
-impl Lie {
-    /// As the operand lies; `others` are the lengths of what else is pooled.
-    fn of<D: Driver>(x: &Array<D>, ty: &TensorType, spec: &PoolSpec, others: &[usize]) -> Lie {
+impl PoolLayout {
+    /// The layout of the operand; `others` are the lengths of what else is pooled.
+    fn of<D: Driver>(x: &Array<D>, ty: &TensorType, spec: &PoolSpec, others: &[usize]) -> PoolLayout {
         /// Numbers of a spec, and all places, whose sums and products stay within 31 bits.
         const FEW: usize = 1 << 14;
         const MANY: usize = 1 << 30;
@@ -36,7 +36,7 @@ impl Lie {
         let pack = if channels_last { pack(ty.dtype, channels) } else { 1 };
         let places = others.iter().all(|&places| places < MANY) && ty.num_elements() < MANY;
         let narrow = places && numbers(spec).all(|number| number < FEW);
-        Lie { channels_last, pack, packs: if channels_last { channels / pack } else { 1 }, narrow }
+        PoolLayout { channels_last, pack, packs: if channels_last { channels / pack } else { 1 }, narrow }
     }
 
     /// The layout of what lies so, row-major.
@@ -72,18 +72,19 @@ impl<D: Driver> Gpu<D> {
         if too_large(spec) {
             return self.expanded(op, inputs, results);
         }
-        let lie = Lie::of(x, ty, spec, &[results[0].num_elements()]);
-        let x = self.as_pooled(x, &lie, ty.dtype)?;
-        let result = self.uninit_channels(&results[0], lie.channels_last)?;
+        let pooled = PoolLayout::of(x, ty, spec, &[results[0].num_elements()]);
+        let x = self.as_pooled(x, &pooled, ty.dtype)?;
+        let result = self.uninit_channels(&results[0], pooled.channels_last)?;
         let (size, counts) = (&ty.shape[2..], &results[0].shape[2..]);
         let native = match spec.kind {
-            PoolKind::Max => {
-                named(spec, &lie, "kiln_pool_max", "KILN_POOL_MAX", ty.dtype).name("W", memory_type(ty.dtype))
+            PoolKind::Max => named(spec, &pooled, "kiln_pool_max", "KILN_POOL_MAX", ty.dtype)
+                .name("W", memory_type(ty.dtype)),
+            PoolKind::Average { .. } => {
+                named(spec, &pooled, "kiln_pool_average", "KILN_POOL_AVERAGE", ty.dtype)
             }
-            PoolKind::Average { .. } => named(spec, &lie, "kiln_pool_average", "KILN_POOL_AVERAGE", ty.dtype),
         };
         let arguments = smallvec![x.place(ty.dtype), result.place(ty.dtype)];
-        self.pooled(native, &lie, results[0].num_elements(), arguments, [size, counts])?;
+        self.pooled(native, &pooled, results[0].num_elements(), arguments, [size, counts])?;
         Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])])
     }
 
@@ -107,27 +108,29 @@ impl<D: Driver> Gpu<D> {
         let result = match spec.kind {
             PoolKind::Max => {
                 let (x, _) = tensor::<D>(&inputs, 1)?;
-                let lie = Lie::of(x, &ty, spec, &[windows]);
-                let (x, grad) = (self.as_pooled(x, &lie, ty.dtype)?, self.as_pooled(grad, &lie, ty.dtype)?);
+                let pooled = PoolLayout::of(x, &ty, spec, &[windows]);
+                let (x, grad) =
+                    (self.as_pooled(x, &pooled, ty.dtype)?, self.as_pooled(grad, &pooled, ty.dtype)?);
                 let winners = self.block(windows.saturating_mul(4))?;
-                let winners = || Argument::Place(winners.at(0));
-                let native = named(spec, &lie, "kiln_pool_max", "KILN_POOL_MAX", ty.dtype)
+                let winners = || Argument::Pointer(winners.at(0));
+                let native = named(spec, &pooled, "kiln_pool_max", "KILN_POOL_MAX", ty.dtype)
                     .name("W", memory_type(DType::I32))
                     .name("WINNERS", "");
-                self.pooled(native, &lie, windows, smallvec![x.place(ty.dtype), winners()], lengths)?;
-                let native = named(spec, &lie, "kiln_pool_max_grad", "KILN_POOL_MAX_GRAD", ty.dtype);
-                let result = self.uninit_channels(&ty, lie.channels_last)?;
+                self.pooled(native, &pooled, windows, smallvec![x.place(ty.dtype), winners()], lengths)?;
+                let native = named(spec, &pooled, "kiln_pool_max_grad", "KILN_POOL_MAX_GRAD", ty.dtype);
+                let result = self.uninit_channels(&ty, pooled.channels_last)?;
                 let arguments = smallvec![grad.place(ty.dtype), winners(), result.place(ty.dtype)];
-                self.pooled(native, &lie, total, arguments, lengths)?;
+                self.pooled(native, &pooled, total, arguments, lengths)?;
                 result
             }
             PoolKind::Average { .. } => {
-                let lie = Lie::of(grad, grad_ty, spec, &[total]);
-                let grad = self.as_pooled(grad, &lie, ty.dtype)?;
-                let native = named(spec, &lie, "kiln_pool_average_grad", "KILN_POOL_AVERAGE_GRAD", ty.dtype);
-                let result = self.uninit_channels(&ty, lie.channels_last)?;
+                let pooled = PoolLayout::of(grad, grad_ty, spec, &[total]);
+                let grad = self.as_pooled(grad, &pooled, ty.dtype)?;
+                let native =
+                    named(spec, &pooled, "kiln_pool_average_grad", "KILN_POOL_AVERAGE_GRAD", ty.dtype);
+                let result = self.uninit_channels(&ty, pooled.channels_last)?;
                 let arguments = smallvec![grad.place(ty.dtype), result.place(ty.dtype)];
-                self.pooled(native, &lie, total, arguments, lengths)?;
+                self.pooled(native, &pooled, total, arguments, lengths)?;
                 result
             }
         };
@@ -138,13 +141,13 @@ impl<D: Driver> Gpu<D> {
     fn pooled(
         &self,
         native: Native,
-        lie: &Lie,
+        pooled: &PoolLayout,
         elements: usize,
         mut arguments: Arguments<D::Memory>,
         [size, counts]: [&[usize]; 2],
     ) -> Result<()> {
-        let points = elements / lie.pack;
-        arguments.extend([length(points), length(lie.packs)]);
+        let points = elements / pooled.pack;
+        arguments.extend([length(points), length(pooled.packs)]);
         for (&before, &after) in size.iter().zip(counts) {
             arguments.extend([length(before), length(after)]);
         }
@@ -152,8 +155,8 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// The array without gaps, as a kernel goes through it.
-    fn as_pooled(&self, array: &Array<D>, lie: &Lie, dtype: DType) -> Result<Array<D>> {
-        self.contiguous_aligned(&array.with_layout(lie.seen(&array.layout)), dtype)
+    fn as_pooled(&self, array: &Array<D>, pooled: &PoolLayout, dtype: DType) -> Result<Array<D>> {
+        self.contiguous_aligned(&array.with_layout(pooled.seen(&array.layout)), dtype)
     }
 }
 
@@ -185,16 +188,22 @@ pub(crate) fn product(axes: usize, lengths: char) -> String {
     (0..axes).map(|axis| format!("{lengths}{axis}")).collect::<Vec<_>>().join(" * ")
 }
 
-fn named(spec: &PoolSpec, lie: &Lie, entry: &'static str, part: &'static str, dtype: DType) -> Native {
+fn named(
+    spec: &PoolSpec,
+    pooled: &PoolLayout,
+    entry: &'static str,
+    part: &'static str,
+    dtype: DType,
+) -> Native {
     let axes = spec.window.len();
     let computed = combined_in(dtype);
     let ends = format!("(void)0; {}", "}".repeat(2 * axes));
     let native = Native::new(SOURCE, entry);
-    let native = if lie.channels_last { native.name("CHANNELS_LAST", "") } else { native };
+    let native = if pooled.channels_last { native.name("CHANNELS_LAST", "") } else { native };
     native
         .name(part, "")
-        .name("V", lie.pack)
-        .name("INDEX", if lie.narrow { "int" } else { "long long" })
+        .name("V", pooled.pack)
+        .name("INDEX", if pooled.narrow { "int" } else { "long long" })
         .name("A", held_type(computed))
         .name("LENGTHS", parameters(axes))
         .name("SPACE", product(axes, 'x'))

@@ -1,15 +1,17 @@
-//! How work reaches the device: each step alone, or what repeats as one graph.
+//! The stream of a device: single launches, and CUDA graphs for launch sequences that repeat.
 //!
-//! Steps wait until there are enough of them, or until something is read, written or submitted. The steps that waited
-//! together are a [run](run), which a [thread of the queue's own](line) gives to the device while the program goes on. A run of the
-//! same form as one before, the same functions over the same numbers of threads, is made a graph, and from then on only
-//! replayed; arguments that changed since, an address or a learning rate, are amended first.
+//! Steps are queued until there are enough of them, or until a read, a write or a submit. The steps queued together are a [run](run),
+//! which the [submit thread](line) passes to the driver while the program continues. A run whose form (kernels and grid sizes) occurred
+//! before is captured as a CUDA graph and replayed from then on. Arguments that changed since, such as addresses or a learning rate,
+//! are updated in the graph first.
 
 mod line;
 mod run;
 
 use crate::Gpu;
-use crate::driver::{Argument, Arguments, Attend, Convolve, Driver, Grid, Place, Products, Step, Transform};
+use crate::driver::{
+    Argument, Arguments, Attend, Convolve, DevicePtr, Driver, Grid, Products, Step, Transform,
+};
 use crate::joint::{self, Joint};
 use crate::memory::Block;
 use crate::slim::Slim;
@@ -216,7 +218,7 @@ impl<D: Driver> Queue<D> {
     ///
     /// # Errors
     /// When the device failed.
-    pub(crate) fn read(&self, from: &Place<D::Memory>, bytes: &mut [u8]) -> Result<()> {
+    pub(crate) fn read(&self, from: &DevicePtr<D::Memory>, bytes: &mut [u8]) -> Result<()> {
         self.with(|state| self.settle(state, from))?;
         self.driver.read(from, bytes)?;
         self.with(rest);
@@ -227,7 +229,7 @@ impl<D: Driver> Queue<D> {
     ///
     /// # Errors
     /// When the device failed.
-    pub(crate) fn write(&self, to: &Place<D::Memory>, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write(&self, to: &DevicePtr<D::Memory>, bytes: &[u8]) -> Result<()> {
         self.with(|state| {
             self.settle(state, to)?;
             self.driver.write(to, bytes)
@@ -248,7 +250,7 @@ impl<D: Driver> Queue<D> {
 
     /// Gives the device what was pushed if some of it uses that memory. What does not can as well come later, so that threads
     /// which bring data do not cut the runs of others short.
-    fn settle(&self, state: &mut State<D>, place: &Place<D::Memory>) -> Result<()> {
+    fn settle(&self, state: &mut State<D>, place: &DevicePtr<D::Memory>) -> Result<()> {
         /// The value's, and the place's own.
         const OTHERS: usize = 2;
         if Arc::strong_count(&place.memory) > OTHERS {
@@ -301,7 +303,7 @@ fn close<D: Driver>(state: &mut State<D>) {
 }
 
 /// Whether tensors lie where libraries want them. Some of these find out only when they run, which loses the device.
-fn aligned<M>(op: &'static str, tensors: &[Place<M>]) -> Result<()> {
+fn aligned<M>(op: &'static str, tensors: &[DevicePtr<M>]) -> Result<()> {
     if tensors.iter().all(|place| place.offset.is_multiple_of(ALIGNMENT)) {
         return Ok(());
     }
@@ -347,7 +349,7 @@ impl<D: Driver> Gpu<D> {
     /// Blocks are in use until the step is queued: one that was dropped before may by then be another thread's.
     pub(crate) fn assert_held(&self, step: &Step<D>) {
         let is_free = |argument: &Argument<D::Memory>| match argument {
-            Argument::Place(place) => self.pool.is_free(&place.memory),
+            Argument::Pointer(place) => self.pool.is_free(&place.memory),
             Argument::Word(_) => false,
         };
         debug_assert!(

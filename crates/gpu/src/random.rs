@@ -1,4 +1,4 @@
-//! Random numbers.
+//! Random number kernels (Philox).
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};

@@ -1,4 +1,4 @@
-//! Values without their suspicions, and indices checked in the name of the function that the user called.
+//! `Op::Recover` and bounds checks of indices, whose errors name the function that the user called.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
@@ -35,7 +35,7 @@ impl<D: Driver> Gpu<D> {
         let flag = self.uninit(flag_ty)?;
         self.queue.push(Step::Fill { to: flag.at(1), bytes: 1, value: u8::from(poison.is_none()) })?;
         for (words, marks) in all.places() {
-            let mut arguments = smallvec![Argument::Place(words), Argument::Place(flag.at(1))];
+            let mut arguments = smallvec![Argument::Pointer(words), Argument::Pointer(flag.at(1))];
             arguments.extend(marks.map(|bits| Argument::Word(bits.to_le_bytes())));
             arguments.push(length(WORDS));
             self.native(Native::new(SOURCE, "kiln_recover").name("KILN_RECOVER", ""), WORDS, arguments)?;

@@ -1,4 +1,4 @@
-//! Programs as one kernel: compiled once for each layout of their operands, run with their memory.
+//! Fused kernels: each program is compiled once per operand layout, cached, and launched on its operands' memory.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
@@ -10,38 +10,38 @@ use crate::suspicion::{Suspicion, Suspicions, Wrong};
 use crate::trace::Label;
 use half::{bf16, f16};
 use kiln_ir::{
-    Binary, DType, Error, Instruction, Layout, MAX_RANK, Mixing, Op, Operand, Operands, Program,
+    Binary, DType, Error, FxBuildHasher, Instruction, Layout, MAX_RANK, Op, Operand, Operands, Program,
     ProgramOperand, Result, Scalar, Shape, TensorType, Values,
 };
 use kiln_kernel::print::{GpuArgument, cpp};
-use kiln_kernel::{Binding, Check, GpuSchedule, Hero, Kernel, Launch, Lowered, Nest, Param, ParamKind};
+use kiln_kernel::{Binding, Check, GpuSchedule, Kernel, KernelKind, Launch, Lowered, Nest, Param, ParamKind};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How an operand is given.
+/// The layout of an operand, as far as a kernel depends on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Given {
+enum OperandLayout {
     Number,
     /// Its strides, and whether the address of its first element is a multiple of 16.
     Tensor(SmallVec<[isize; 6]>, bool),
 }
 
-/// What a region is known by: a fused one by the address of its program, which its entry keeps, one op by itself.
+/// The cache key of a region: for a fused op the address of its program, which the entry keeps alive; for a single op the op.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Fused(usize),
     Single(Box<(Op, SmallVec<[TensorType; 3]>)>),
 }
 
-/// The regions of an engine.
-pub(crate) struct Regions<D: Driver>(Mutex<Known<D>>);
+/// The compiled kernels of an engine, by program and operand layouts.
+pub(crate) struct KernelCache<D: Driver>(Mutex<CacheMaps<D>>);
 
-struct Known<D: Driver> {
-    programs: HashMap<(Key, SmallVec<[Given; 4]>), Entry<D>, Mixing>,
-    made: HashMap<Recipe, Arc<Region<D>>, Mixing>,
+struct CacheMaps<D: Driver> {
+    programs: HashMap<(Key, SmallVec<[OperandLayout; 4]>), Entry<D>, FxBuildHasher>,
+    built: HashMap<KernelKey, Arc<Region<D>>, FxBuildHasher>,
 }
 
 struct Entry<D: Driver> {
@@ -50,16 +50,16 @@ struct Entry<D: Driver> {
     region: Option<Arc<Region<D>>>,
 }
 
-/// A kernel that was made here rather than found in a program.
-pub(crate) struct Made {
+/// A kernel that the engine builds itself, not from a program.
+pub(crate) struct BuiltKernel {
     pub(crate) kernel: Kernel,
     pub(crate) launch: Launch,
 }
 
-/// All that such a kernel is made from.
+/// The cache key of a [`BuiltKernel`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Recipe {
-    pub(crate) does: Does,
+pub(crate) struct KernelKey {
+    pub(crate) kind: CopyKind,
     pub(crate) dtype: DType,
     /// Of what is written.
     pub(crate) shape: Shape,
@@ -69,9 +69,9 @@ pub(crate) struct Recipe {
     pub(crate) aligned: bool,
 }
 
-/// What a kernel that was made here does.
+/// The operation of a [`BuiltKernel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Does {
+pub(crate) enum CopyKind {
     /// It copies elements.
     Copy,
     /// It combines elements with those that are there.
@@ -86,9 +86,9 @@ pub(crate) enum Does {
 /// step has some ten for each set of shapes, of about 5 KiB each.
 const MOST: usize = 1 << 14;
 
-impl<D: Driver> Default for Regions<D> {
+impl<D: Driver> Default for KernelCache<D> {
     fn default() -> Self {
-        Regions(Mutex::new(Known { programs: HashMap::default(), made: HashMap::default() }))
+        KernelCache(Mutex::new(CacheMaps { programs: HashMap::default(), built: HashMap::default() }))
     }
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct Region<D: Driver> {
     functions: Vec<(Arc<D::Function>, usize)>,
     /// Of one that may run together with others like it.
     joint: Option<Arc<Joint<D>>>,
-    /// Where its results lie; empty for what is [made](Gpu::run_made) into an array that is there.
+    /// Where its results lie; empty for what is [built](Gpu::run_built) into an array that is there.
     results: Vec<Layout>,
     /// The operands whose memory each result may take: what is done again then finds its operands where they were.
     takes: Vec<SmallVec<[usize; 2]>>,
@@ -157,25 +157,26 @@ impl<D: Driver> Gpu<D> {
         results: &[TensorType],
         program: impl FnOnce() -> Arc<Program>,
     ) -> Result<Option<Values>> {
-        let mut given = SmallVec::<[Given; 4]>::new();
+        let mut given = SmallVec::<[OperandLayout; 4]>::new();
         for operand in inputs {
             given.push(match operand {
-                Operand::Scalar(_) => Given::Number,
+                Operand::Scalar(_) => OperandLayout::Number,
                 Operand::Value(value) => {
                     let layout = &Array::<D>::of(value)?.layout;
                     let aligned = begins_aligned(layout, value.dtype());
-                    Given::Tensor(layout.strides().iter().copied().collect(), aligned)
+                    OperandLayout::Tensor(layout.strides().iter().copied().collect(), aligned)
                 }
             });
         }
         let key = (key, given);
-        let known = self.regions.with(|known| known.programs.get(&key).map(|entry| entry.region.clone()));
+        let known =
+            self.kernel_cache.with(|known| known.programs.get(&key).map(|entry| entry.region.clone()));
         let region = match known {
             Some(region) => region,
             None => {
                 let program = program();
                 let region = Region::new(self, &program, &key.1)?.map(Arc::new);
-                self.regions.with(|known| {
+                self.kernel_cache.with(|known| {
                     if known.programs.len() >= MOST {
                         known.programs.clear();
                     }
@@ -189,35 +190,35 @@ impl<D: Driver> Gpu<D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Queues the kernel of a recipe, which is made if it is not known.
+    /// Launches the kernel of a key, and builds it on a cache miss.
     ///
     /// # Errors
     /// When it does not compile, or memory is short.
-    pub(crate) fn run_made(
+    pub(crate) fn run_built(
         &self,
-        recipe: Recipe,
-        make: impl FnOnce() -> Made,
+        key: KernelKey,
+        make: impl FnOnce() -> BuiltKernel,
         inputs: &Operands,
         output: &Array<D>,
     ) -> Result<()> {
-        let known = self.regions.with(|known| known.made.get(&recipe).cloned());
+        let known = self.kernel_cache.with(|known| known.built.get(&key).cloned());
         let region = match known {
             Some(region) => region,
             None => {
-                let Made { kernel, launch } = make();
+                let BuiltKernel { kernel, launch } = make();
                 let mut schedule = GpuSchedule::choose(&kernel, &launch);
-                if !recipe.aligned {
+                if !key.aligned {
                     schedule = schedule.unaligned(&kernel, &launch);
                 }
                 let lowered = Lowered { kernel, launch, checks: Vec::new() };
                 let region = Region::compile(self, lowered, schedule, Vec::new(), &[])?;
                 let region =
                     Arc::new(region.ok_or_else(|| Error::unsupported("gpu", "a copy has no kernel"))?);
-                self.regions.with(|known| {
-                    if known.made.len() >= MOST {
-                        known.made.clear();
+                self.kernel_cache.with(|known| {
+                    if known.built.len() >= MOST {
+                        known.built.clear();
                     }
-                    known.made.insert(recipe, region.clone());
+                    known.built.insert(key, region.clone());
                 });
                 region
             }
@@ -226,8 +227,8 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-impl<D: Driver> Regions<D> {
-    fn with<R>(&self, body: impl FnOnce(&mut Known<D>) -> R) -> R {
+impl<D: Driver> KernelCache<D> {
+    fn with<R>(&self, body: impl FnOnce(&mut CacheMaps<D>) -> R) -> R {
         body(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -237,8 +238,8 @@ impl<D: Driver> Region<D> {
     ///
     /// # Errors
     /// When the kernel does not compile.
-    fn new(gpu: &Gpu<D>, program: &Program, given: &[Given]) -> Result<Option<Region<D>>> {
-        let numbers: Vec<bool> = given.iter().map(|given| *given == Given::Number).collect();
+    fn new(gpu: &Gpu<D>, program: &Program, given: &[OperandLayout]) -> Result<Option<Region<D>>> {
+        let numbers: Vec<bool> = given.iter().map(|given| *given == OperandLayout::Number).collect();
         let Ok((nest, outputs)) = Nest::of_program_with_columns(program, &numbers) else { return Ok(None) };
         let layouts: Vec<kiln_kernel::Layout> = given.iter().map(layout).collect();
         let results = nest.result_layouts(&outputs, &layouts);
@@ -246,7 +247,7 @@ impl<D: Driver> Region<D> {
         let (kernel, launch) = (&lowered.kernel, &lowered.launch);
         let multiprocessors = gpu.driver.info().multiprocessors;
         let mut schedule = GpuSchedule::choose(kernel, launch).filling(kernel, launch, multiprocessors);
-        if given.iter().any(|given| matches!(given, Given::Tensor(_, false))) {
+        if given.iter().any(|given| matches!(given, OperandLayout::Tensor(_, false))) {
             schedule = schedule.unaligned(kernel, launch);
         }
         let results = outputs.iter().zip(&results).map(|(&output, layout)| {
@@ -358,9 +359,9 @@ impl<D: Driver> Region<D> {
             }
         }
         let [reads, writes] = types;
-        let (hero, extents) = (self.kernel.hero.name(), &self.launch.extents);
+        let (kind, extents) = (self.kernel.kind.name(), &self.launch.extents);
         let end = if pass == 0 { "" } else { ", its end:" };
-        label.name = format!("{hero} {extents:?}{end}{reads} ->{writes} |{functions}");
+        label.name = format!("{kind} {extents:?}{end}{reads} ->{writes} |{functions}");
         label
     }
 
@@ -413,7 +414,7 @@ impl<D: Driver> Region<D> {
                         ParamKind::Output => &outputs[place],
                         ParamKind::Input | ParamKind::Number => array(&inputs[place])?,
                     };
-                    Argument::Place(array.at(param.dtype.size()))
+                    Argument::Pointer(array.at(param.dtype.size()))
                 }
                 GpuArgument::Number(param) => {
                     let place = self.launch.bindings[param as usize].place;
@@ -425,7 +426,7 @@ impl<D: Driver> Region<D> {
                 }
                 GpuArgument::Offset(param) => whole(self.launch.bindings[param as usize].offset as i64),
                 GpuArgument::Scratch(_) => match scratch.next() {
-                    Some(block) => Argument::Place(block.at(0)),
+                    Some(block) => Argument::Pointer(block.at(0)),
                     None => return Err(missing()),
                 },
                 GpuArgument::Failed => suspicion.ok_or_else(missing)?.place(),
@@ -500,7 +501,7 @@ fn taken_by(kernel: &Kernel, launch: &Launch, result: usize) -> SmallVec<[usize;
     let all = || kernel.params.iter().zip(&launch.bindings).zip(0u32..);
     let output = all()
         .find(|((param, binding), _)| param.kind == ParamKind::Output && binding.place == result)
-        .filter(|_| kernel.hero == Hero::Map);
+        .filter(|_| kernel.kind == KernelKind::Map);
     let Some(((output, target), _)) = output else { return SmallVec::new() };
     let is_whole =
         launch.extents.iter().zip(&target.strides).all(|(&extent, &stride)| extent <= 1 || stride != 0);
@@ -560,10 +561,10 @@ fn whole<M>(x: i64) -> Argument<M> {
     Argument::Word(x.to_le_bytes())
 }
 
-fn layout(given: &Given) -> kiln_kernel::Layout {
+fn layout(given: &OperandLayout) -> kiln_kernel::Layout {
     kiln_kernel::Layout(match given {
-        Given::Number => Vec::new(),
-        Given::Tensor(strides, _) => strides.to_vec(),
+        OperandLayout::Number => Vec::new(),
+        OperandLayout::Tensor(strides, _) => strides.to_vec(),
     })
 }
 

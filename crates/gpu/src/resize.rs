@@ -1,4 +1,4 @@
-//! Interpolation to another size.
+//! Interpolation (image resizing).
 
 use crate::Gpu;
 use crate::array::Array;

@@ -1,8 +1,8 @@
-//! Running reductions.
+//! Scans (cumulative sum, product, maximum).
 
 use crate::Gpu;
 use crate::array::Array;
-use crate::driver::{Argument, Driver, Place};
+use crate::driver::{Argument, DevicePtr, Driver};
 use crate::index::{Sides, combined_in};
 use crate::native::{Native, length};
 use crate::region::number_bytes;
@@ -70,12 +70,12 @@ impl<D: Driver> Gpu<D> {
     fn scan_lines(
         &self,
         running: Running,
-        x: Place<D::Memory>,
-        y: Place<D::Memory>,
+        x: DevicePtr<D::Memory>,
+        y: DevicePtr<D::Memory>,
         [count, len]: [usize; 2],
     ) -> Result<()> {
         let tiles = len.div_ceil(TILE);
-        let place = Argument::Place;
+        let place = Argument::Pointer;
         let native = running.native("kiln_scan_tiles", "KILN_SCAN_TILES");
         if tiles == 1 {
             let arguments = smallvec![

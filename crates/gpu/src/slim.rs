@@ -1,14 +1,14 @@
-//! Products of few rows by matrices, which are as fast as memory is read: each element of the matrix is used once or a few times,
-//! and libraries are made for many. Such products that follow each other with the same rows, as of queries, keys and values,
-//! run as one.
+//! GEMV-like matmuls (few rows), which are bound by memory bandwidth: each element of the matrix is used once or a few times,
+//! and BLAS kernels are tuned for many. Consecutive ones with the same left factor, as of queries, keys and values, are fused
+//! horizontally.
 
 use crate::Gpu;
-use crate::driver::{Argument, Arguments, Driver, Grid, Place, Products, Step};
+use crate::driver::{Argument, Arguments, DevicePtr, Driver, Grid, Products, Step};
 use crate::memory::Block;
 use crate::native::{Native, length};
 use crate::strided::ALIGNMENT;
 use crate::trace::Label;
-use kiln_ir::{DType, Mixing, Result};
+use kiln_ir::{DType, FxBuildHasher, Result};
 use kiln_kernel::print::held_type;
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
@@ -47,8 +47,8 @@ const WORTH_A_CLUSTER: usize = 10;
 
 /// Products of the same rows.
 pub(crate) struct Slim<M> {
-    x: Place<M>,
-    x_pitch: usize,
+    x: DevicePtr<M>,
+    x_leading_dim: usize,
     rows: usize,
     inner: usize,
     dtype: DType,
@@ -58,9 +58,9 @@ pub(crate) struct Slim<M> {
 
 /// A matrix with the result of its product.
 struct Matrix<M> {
-    w: Place<M>,
-    y: Place<M>,
-    pitch: usize,
+    w: DevicePtr<M>,
+    y: DevicePtr<M>,
+    leading_dim: usize,
     columns: usize,
 }
 
@@ -78,7 +78,7 @@ impl<M> Clone for Slim<M> {
 
 /// What such products need of an engine, made when the first runs.
 pub(crate) struct Slims<D: Driver> {
-    functions: Mutex<HashMap<Kind, Arc<D::Function>, Mixing>>,
+    functions: Mutex<HashMap<Kind, Arc<D::Function>, FxBuildHasher>>,
     /// Words that count the blocks which are done with each part of a product, 0 between kernels, and room for their sums.
     scratch: Mutex<Option<Block<D>>>,
 }
@@ -126,24 +126,24 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// The kernel of products, ready to be queued.
-    fn slim_step(&self, slim: &Slim<D::Memory>, scratch: &[Place<D::Memory>; 2]) -> Result<Step<D>> {
+    fn slim_step(&self, slim: &Slim<D::Memory>, scratch: &[DevicePtr<D::Memory>; 2]) -> Result<Step<D>> {
         let mut arguments = Arguments::<D::Memory>::new();
-        arguments.push(Argument::Place(slim.x.clone()));
+        arguments.push(Argument::Pointer(slim.x.clone()));
         let mut cluster = 1;
         let blocks = if slim.transposed {
-            arguments.extend([slim.x_pitch, slim.inner].map(length));
+            arguments.extend([slim.x_leading_dim, slim.inner].map(length));
             slim.tiles(WARPS)
         } else {
             let tiles = slim.tiles(LANES * slim.vector());
             let (splits, part) = splits(tiles, slim.inner, self.driver.info().multiprocessors);
             cluster = blocks_of_cluster(splits);
-            arguments.extend(scratch.iter().map(|place| Argument::Place(place.clone())));
-            arguments.extend([slim.x_pitch, slim.inner, splits, part].map(length));
+            arguments.extend(scratch.iter().map(|place| Argument::Pointer(place.clone())));
+            arguments.extend([slim.x_leading_dim, slim.inner, splits, part].map(length));
             tiles * splits
         };
-        for Matrix { w, y, pitch, columns } in &slim.matrices {
-            arguments.extend([w, y].map(|place| Argument::Place(place.clone())));
-            arguments.extend([*pitch, *columns].map(length));
+        for Matrix { w, y, leading_dim, columns } in &slim.matrices {
+            arguments.extend([w, y].map(|place| Argument::Pointer(place.clone())));
+            arguments.extend([*leading_dim, *columns].map(length));
         }
         let grid = Grid { blocks, threads: THREADS as u32 };
         Ok(Step::Launch { function: self.slim_function(slim, cluster)?, grid, arguments })
@@ -172,7 +172,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Room for the sums of parts, and words that count them: more of these than there are multiprocessors.
-    pub(crate) fn slim_scratch(&self) -> Result<[Place<D::Memory>; 2]> {
+    pub(crate) fn slim_scratch(&self) -> Result<[DevicePtr<D::Memory>; 2]> {
         /// Bytes of the sums of one row of a block.
         const SUMS: usize = LANES * 8 * size_of::<f32>();
         let blocks = 2 * BLOCKS * self.driver.info().multiprocessors;
@@ -201,30 +201,30 @@ impl<M> Slim<M> {
         let vector = ALIGNMENT / dtype.size();
         let whole = |elements: usize| elements.is_multiple_of(vector);
         let small = |length: usize| i32::try_from(length).is_ok_and(|length| length < i32::MAX / 2);
-        let lies = |place: &Place<M>| place.offset.is_multiple_of(ALIGNMENT);
+        let lies = |place: &DevicePtr<M>| place.offset.is_multiple_of(ALIGNMENT);
         let is_float = dtype.is_float() && *result == dtype;
         let is_simple = *count == 1 && rows <= MOST_ROWS && is_float && epilogue.form().is_plain();
         // One row lies without gaps in any case, and may be called a matrix of columns.
-        let x_pitch = if rows == 1 { inner } else { x.pitch };
-        let dense = (!x.transposed || rows == 1 && x.pitch == 1) && (!whole(inner) || lies(&x.at));
-        let fits = lies(&w.at) && whole(w.pitch) && small(columns) && small(inner);
+        let x_leading_dim = if rows == 1 { inner } else { x.leading_dim };
+        let dense = (!x.transposed || rows == 1 && x.leading_dim == 1) && (!whole(inner) || lies(&x.at));
+        let fits = lies(&w.at) && whole(w.leading_dim) && small(columns) && small(inner);
         let suits = match w.transposed {
             false => whole(columns),
-            true => whole(inner) && whole(x_pitch) && lies(&x.at) && inner <= LONGEST_COLUMN,
+            true => whole(inner) && whole(x_leading_dim) && lies(&x.at) && inner <= LONGEST_COLUMN,
         };
         if !(is_simple && dense && fits && suits) {
             return None;
         }
-        let matrix = Matrix { w: w.at.clone(), y: to.clone(), pitch: w.pitch, columns };
+        let matrix = Matrix { w: w.at.clone(), y: to.clone(), leading_dim: w.leading_dim, columns };
         let (x, transposed) = (x.at.clone(), w.transposed);
-        Some(Slim { x, x_pitch, rows, inner, dtype, transposed, matrices: smallvec![matrix] })
+        Some(Slim { x, x_leading_dim, rows, inner, dtype, transposed, matrices: smallvec![matrix] })
     }
 
     /// Both as one kernel, where they have the same rows, and nothing that either writes is read or written by the other.
     fn with(&self, after: &Slim<M>) -> Option<Slim<M>> {
-        let shape = |slim: &Slim<M>| (slim.x.offset, slim.x_pitch, slim.rows, slim.inner);
+        let shape = |slim: &Slim<M>| (slim.x.offset, slim.x_leading_dim, slim.rows, slim.inner);
         let kind = |slim: &Slim<M>| (slim.dtype, slim.transposed);
-        let same = |a: &Place<M>, b: &Place<M>| Arc::ptr_eq(&a.memory, &b.memory);
+        let same = |a: &DevicePtr<M>, b: &DevicePtr<M>| Arc::ptr_eq(&a.memory, &b.memory);
         if shape(self) != shape(after) || kind(self) != kind(after) || !same(&self.x, &after.x) {
             return None;
         }

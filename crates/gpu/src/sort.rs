@@ -1,4 +1,4 @@
-//! Sorting, and the first elements of a sort.
+//! Sorting and top-k.
 
 use crate::Gpu;
 use crate::array::Array;
@@ -261,11 +261,11 @@ impl<D: Driver> Lines<D> {
 
 impl<D: Driver> Sorted<D> {
     fn keys(&self) -> Argument<D::Memory> {
-        Argument::Place(self.keys.at(0))
+        Argument::Pointer(self.keys.at(0))
     }
 
     fn places(&self) -> Argument<D::Memory> {
-        Argument::Place(self.places.at(0))
+        Argument::Pointer(self.places.at(0))
     }
 }
 

@@ -1,12 +1,13 @@
-//! Kernels made without a program: copies between layouts, updates of a part of a tensor, the same number everywhere, and
-//! indices.
+//! Kernels that the engine builds without a program: strided copies, slice updates, fills and `arange`.
 
 use crate::Gpu;
 use crate::array::Array;
 use crate::driver::Driver;
-use crate::region::{Does, Made, Recipe};
+use crate::region::{BuiltKernel, CopyKind, KernelKey};
 use kiln_ir::{Binary, DType, Layout, Operand, Operands, Result, Scalar, Shape, TensorType, Value};
-use kiln_kernel::{Axis, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass};
+use kiln_kernel::{
+    Axis, Binding, Compute, Instruction, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass,
+};
 use smallvec::{SmallVec, smallvec};
 
 /// An axis on which all layouts agree: its length, and the step of each layout.
@@ -26,7 +27,7 @@ pub(crate) fn begins_aligned(layout: &Layout, dtype: DType) -> bool {
 impl<D: Driver> Gpu<D> {
     /// Copies elements of one layout to the places of another of the same shape, bit by bit.
     pub(crate) fn copy_elements(&self, from: &Array<D>, to: &Array<D>, dtype: DType) -> Result<()> {
-        self.strided(Does::Copy, &[from], to, bits(dtype))
+        self.strided(CopyKind::Copy, &[from], to, bits(dtype))
     }
 
     /// Combines elements with those that are there already.
@@ -37,7 +38,7 @@ impl<D: Driver> Gpu<D> {
         to: &Array<D>,
         dtype: DType,
     ) -> Result<()> {
-        self.strided(Does::Combine(function), &[to, from], to, dtype)
+        self.strided(CopyKind::Combine(function), &[to, from], to, dtype)
     }
 
     /// The elements in row-major order without gaps.
@@ -67,7 +68,7 @@ impl<D: Driver> Gpu<D> {
     pub(crate) fn full(&self, ty: &TensorType, scalar: Scalar) -> Result<Array<D>> {
         let result = self.uninit(ty)?;
         let shape = Shape::from([ty.num_elements()]);
-        self.generate(Does::Full, shape, &smallvec![scalar.into()], &result, ty.dtype)?;
+        self.generate(CopyKind::Full, shape, &smallvec![scalar.into()], &result, ty.dtype)?;
         Ok(result)
     }
 
@@ -76,14 +77,14 @@ impl<D: Driver> Gpu<D> {
         let result = self.uninit(ty)?;
         let product = |lengths: &[usize]| lengths.iter().product();
         let shape = Shape::from([product(&ty.shape[..axis]), ty.shape[axis], product(&ty.shape[axis + 1..])]);
-        self.generate(Does::Iota, shape, &Operands::new(), &result, ty.dtype)?;
+        self.generate(CopyKind::Iota, shape, &Operands::new(), &result, ty.dtype)?;
         Ok(result)
     }
 
     /// Runs a kernel without operands in memory over a contiguous result, seen with axes of these lengths.
     fn generate(
         &self,
-        does: Does,
+        kind: CopyKind,
         shape: Shape,
         inputs: &Operands,
         result: &Array<D>,
@@ -92,19 +93,19 @@ impl<D: Driver> Gpu<D> {
         if shape.num_elements() == 0 {
             return Ok(());
         }
-        let recipe = Recipe { does, dtype, shape, strides: SmallVec::new(), aligned: true };
-        self.run_made(recipe, || generator(does, shape, dtype), inputs, result)
+        let key = KernelKey { kind, dtype, shape, strides: SmallVec::new(), aligned: true };
+        self.run_built(key, || generator(kind, shape, dtype), inputs, result)
     }
 
-    fn strided(&self, does: Does, inputs: &[&Array<D>], output: &Array<D>, dtype: DType) -> Result<()> {
+    fn strided(&self, kind: CopyKind, inputs: &[&Array<D>], output: &Array<D>, dtype: DType) -> Result<()> {
         let shape = output.layout.shape;
         if shape.num_elements() == 0 {
             return Ok(());
         }
         let layouts: SmallVec<[&Layout; 3]> =
             inputs.iter().map(|array| &array.layout).chain([&output.layout]).collect();
-        let recipe = Recipe {
-            does,
+        let key = KernelKey {
+            kind,
             dtype,
             shape,
             strides: layouts.iter().flat_map(|layout| layout.strides()).copied().collect(),
@@ -113,28 +114,32 @@ impl<D: Driver> Gpu<D> {
         let ty = TensorType { shape, dtype };
         let operands: Operands =
             inputs.iter().map(|array| Operand::Value(Value::new(ty, (*array).clone()))).collect();
-        self.run_made(recipe, || mover(does, &shape, &layouts, dtype), &operands, output)
+        self.run_built(key, || mover(kind, &shape, &layouts, dtype), &operands, output)
     }
 }
 
 /// A kernel that writes a contiguous result, from a number or from nothing.
-fn generator(does: Does, shape: Shape, dtype: DType) -> Made {
+fn generator(kind: CopyKind, shape: Shape, dtype: DType) -> BuiltKernel {
     let layout = Layout::contiguous(shape);
     let steps = layout.strides().to_vec();
     let output = Param { kind: ParamKind::Output, dtype, strides: steps.iter().map(class).collect() };
     let written = Binding { place: 0, offset: 0, strides: steps };
     let number = Param { kind: ParamKind::Number, dtype, strides: Vec::new() };
-    let (params, bindings) = match does {
-        Does::Full => (vec![number, output], vec![Binding::default(), written]),
-        Does::Iota | Does::Copy | Does::Combine(_) => (vec![output], vec![written]),
+    let (params, bindings) = match kind {
+        CopyKind::Full => (vec![number, output], vec![Binding::default(), written]),
+        CopyKind::Iota | CopyKind::Copy | CopyKind::Combine(_) => (vec![output], vec![written]),
     };
-    let kernel =
-        Kernel { hero: Hero::Map, axes: vec![Axis::Parallel; shape.rank()], params, body: body(does, dtype) };
-    Made { kernel, launch: Launch { extents: shape.to_vec(), bindings } }
+    let kernel = Kernel {
+        kind: KernelKind::Map,
+        axes: vec![Axis::Parallel; shape.rank()],
+        params,
+        body: body(kind, dtype),
+    };
+    BuiltKernel { kernel, launch: Launch { extents: shape.to_vec(), bindings } }
 }
 
 /// A kernel that goes through operands and the result, whose layouts these are.
-fn mover(does: Does, shape: &Shape, layouts: &[&Layout], dtype: DType) -> Made {
+fn mover(kind: CopyKind, shape: &Shape, layouts: &[&Layout], dtype: DType) -> BuiltKernel {
     let loops = loops(shape, layouts);
     let result = layouts.len() - 1;
     let launch = Launch {
@@ -147,18 +152,18 @@ fn mover(does: Does, shape: &Shape, layouts: &[&Layout], dtype: DType) -> Made {
             })
             .collect(),
     };
-    Made { kernel: kernel(&loops, layouts.len(), dtype, body(does, dtype)), launch }
+    BuiltKernel { kernel: kernel(&loops, layouts.len(), dtype, body(kind, dtype)), launch }
 }
 
-fn body(does: Does, dtype: DType) -> Vec<Instruction> {
-    let computes = match does {
-        Does::Copy => vec![Compute::Load(0), Compute::Store(1, 0)],
-        Does::Combine(function) => {
+fn body(kind: CopyKind, dtype: DType) -> Vec<Instruction> {
+    let computes = match kind {
+        CopyKind::Copy => vec![Compute::Load(0), Compute::Store(1, 0)],
+        CopyKind::Combine(function) => {
             let combined = Compute::Binary(function, 0, 1);
             vec![Compute::Load(0), Compute::Load(1), combined, Compute::Store(2, 2)]
         }
-        Does::Full => vec![Compute::Number(0), Compute::Store(1, 0)],
-        Does::Iota => vec![Compute::Index(1), Compute::Store(0, 0)],
+        CopyKind::Full => vec![Compute::Number(0), Compute::Store(1, 0)],
+        CopyKind::Iota => vec![Compute::Index(1), Compute::Store(0, 0)],
     };
     computes.into_iter().map(|compute| Instruction { compute, dtype }).collect()
 }
@@ -216,7 +221,7 @@ fn kernel(loops: &[Loop], num_params: usize, dtype: DType, body: Vec<Instruction
         })
         .collect();
     Kernel {
-        hero: if params.iter().any(is_turned) { Hero::Transpose } else { Hero::Map },
+        kind: if params.iter().any(is_turned) { KernelKind::Transpose } else { KernelKind::Map },
         axes: vec![Axis::Parallel; loops.len()],
         params,
         body,

@@ -1,11 +1,11 @@
-//! What only the device knows: whether an index was out of range on the way to a value.
+//! Deferred bounds checks: a kernel reports an index out of range by a flag on the device; reading a value checks its flags.
 //!
-//! A kernel that checks sets a word. Words lie together in pages, so that what is suspected of a value is a few bits, however long
-//! the way to it was. When something is read, everything before is done: the words are looked at together, and a page
-//! without any that is set is forgotten by all values that have it, and begins again.
+//! A kernel that checks an index has a flag, one word of memory. Flags lie in pages, so that a value refers to all its flags by a few
+//! bits, whatever the number of kernels before it. A read waits for all earlier work and copies the flags at once. A page without a
+//! set flag is dropped by all values that refer to it, and is reused.
 
 use crate::Gpu;
-use crate::driver::{Argument, Driver, Place, Step};
+use crate::driver::{Argument, DevicePtr, Driver, Step};
 use crate::memory::Block;
 use kiln_ir::{Error, IndexUser, Result, Shape};
 use kiln_kernel::Check;
@@ -145,13 +145,13 @@ impl<D: Driver> Page<D> {
 
 impl<D: Driver> Suspicion<D> {
     /// Where the word is.
-    pub(crate) fn at(&self) -> Place<D::Memory> {
+    pub(crate) fn at(&self) -> DevicePtr<D::Memory> {
         self.page.block.at(self.word * BYTES)
     }
 
     /// Its word, as an argument.
     pub(crate) fn place(&self) -> Argument<D::Memory> {
-        Argument::Place(self.at())
+        Argument::Pointer(self.at())
     }
 }
 
@@ -182,7 +182,7 @@ impl<D: Driver> Suspicions<D> {
     }
 
     /// The pages that may hold a word that is set, each with a bit for each of its words.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (Place<D::Memory>, [u64; WORDS / 64])> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = (DevicePtr<D::Memory>, [u64; WORDS / 64])> {
         self.open().map(|marks| (marks.page.block.at(0), marks.words))
     }
 
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_adds_nothing_shares_what_its_operands_have() {
+    fn ops_without_checks_share_their_operands_flags() {
         let gpu = gpu();
         let x = gpu.write(TensorData::new(vec![1.0f32, 2.0], [2]).unwrap());
         let index = gpu.write(TensorData::new(vec![0i32, 1], [2]).unwrap());
@@ -380,7 +380,7 @@ mod tests {
 
     /// Meanwhile, whoever looks at the page finds it clean, and it begins again: what then sets a word is another value's.
     #[test]
-    fn a_page_that_begins_again_while_it_is_read_accuses_nobody() {
+    fn a_page_reset_during_a_read_reports_no_error() {
         let gpu = Arc::new(gpu());
         let x = gpu.write(TensorData::new(vec![1.0f32, 2.0], [2]).unwrap());
         let index = gpu.write(TensorData::new(vec![0i32, 1], [2]).unwrap());
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn words_lie_together_and_are_used_again_once_they_were_read() {
+    fn flags_share_pages_and_are_reused_after_a_read() {
         let gpu = gpu();
         gpu.trace(true);
         let x = gpu.write(TensorData::new(vec![1.0f32, 2.0], [2]).unwrap());

@@ -1,4 +1,4 @@
-//! What a device is given to do, step by step, and how long each takes.
+//! Profiling: the launches of a device and the time of each.
 
 use crate::driver::{
     Argument, Attention, AttentionPass, Convolve, Driver, Fourier, FourierKind, Pass, Products, Step,
@@ -148,7 +148,7 @@ pub(crate) fn traced<D: Driver>(driver: &D, step: &Step<D>, label: Option<Label>
             if label.read + label.written == 0 {
                 let mut blocks: Vec<&D::Memory> = Vec::new();
                 for argument in arguments {
-                    if let Argument::Place(place) = argument
+                    if let Argument::Pointer(place) = argument
                         && !blocks.iter().any(|known| ptr::eq(*known, &*place.memory))
                     {
                         blocks.push(&place.memory);

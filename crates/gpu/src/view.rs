@@ -1,4 +1,4 @@
-//! The same elements elsewhere: other layouts where strides allow, copies where not.
+//! Views: strided layouts where possible, else copies.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};

@@ -1,4 +1,4 @@
-//! What vendors' libraries are given: addresses that they take, wherever operands begin.
+//! Alignment of operands that vendors' libraries receive.
 
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu, MemoryConfig};
 use kiln_ir::{

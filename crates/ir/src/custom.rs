@@ -58,7 +58,7 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
     /// For an [expression](CustomOp::is_expression), the operand in whose precision a layer of
     /// [mixed precision](crate::Engine::mixes_precision) holds the results: where it holds that one in 16 bits, what the
     /// expansion computed in more is rounded to them. With `None` the results are as the ops of the expansion leave them.
-    fn held_as(&self) -> Option<usize> {
+    fn match_precision(&self) -> Option<usize> {
         None
     }
 

@@ -129,11 +129,13 @@ pub trait Engine: Any + Send + Sync {
         }
     }
 
-    /// What to keep of an operand of `op` for the op's gradient rule, which reads the operand at `place`. The value itself
-    /// by default; a layer under which the op reads less than the value holds gives that less, so that the rest is freed.
-    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
+    /// The tensor to save for the backward pass: `value`, the operand of `op` at `place`, which the gradient rule reads. Default:
+    /// `value` itself. A layer whose op reads a narrower copy (mixed precision) returns that copy, so that the wide one is freed.
+    fn saved_for_backward(&self, op: &Op, place: usize, value: &Value) -> Value {
         match self.below() {
-            Some(below) => self.rewrap(value, below.kept(op, place, &self.lower(value.clone()))),
+            Some(below) => {
+                self.rewrap(value, below.saved_for_backward(op, place, &self.lower(value.clone())))
+            }
             None => value.clone(),
         }
     }

@@ -103,7 +103,7 @@ impl<'de> Deserialize<'de> for FusedOp {
 /// The form of a fused region, for engines that have a kernel for it. Slots are those of the region's [`Program`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Pattern {
-    /// No particular form: one compiled loop, or a hero op with elementwise ops around it.
+    /// No particular form: one compiled loop, or a anchor op with elementwise ops around it.
     #[default]
     Loop,
     /// A matrix product with a bias, an activation, or both.

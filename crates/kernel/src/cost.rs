@@ -1,4 +1,4 @@
-//! What a launch of a kernel costs.
+//! The cost model of a kernel launch: bytes and operations.
 
 use crate::{AxisSet, Compute, Kernel, Launch, ParamKind};
 use alloc::vec::Vec;
@@ -61,7 +61,7 @@ impl Kernel {
                 | Compute::Scan { .. } => cost.flops += points(set),
                 // Over all points, also where the value is the same at several.
                 Compute::Reduce(..) => cost.flops += points(set | self.reduced()),
-                Compute::Across(_, a) => {
+                Compute::ColumnReduce(_, a) => {
                     let reduced = self.reduced();
                     cost.flops += points(dependence[a as usize] | (self.all_axes() & !reduced));
                 }

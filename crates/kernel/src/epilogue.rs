@@ -1,4 +1,4 @@
-//! What follows a matrix product, where it is no more than vendors' libraries do before they store the product. Their gradients of
+//! Pattern matching of matmul epilogues (bias, activation) that vendors' BLAS libraries fuse. Their gradients of
 //! activations and of biases were measured to take as long as a kernel, or longer, and are no part of it.
 //!
 //! A region is read from its end: an activation, whose ops are those that tensors record for it, before it a bias, and before that

@@ -1,4 +1,4 @@
-//! The reference interpreter: what a kernel means.
+//! The reference interpreter of kernels.
 //!
 //! Each value of the body becomes a table over the axes that it [depends on](Kernel::dependence), instruction by
 //! instruction. Reals are computed in `f64` and rounded to the value's dtype after each instruction (16-bit ones to
@@ -104,7 +104,7 @@ impl Machine<'_> {
             Compute::Cast(a) => at(a).cast(self.dtype(a), dtype),
             Compute::Bitcast(a) => at(a).bitcast(self.dtype(a), dtype)?,
             Compute::Reduce(reduction, a) => self.reduce(reduction, a, space, self.kernel.reduced(), dtype),
-            Compute::Across(reduction, a) => {
+            Compute::ColumnReduce(reduction, a) => {
                 let over = self.kernel.all_axes() & !self.kernel.reduced();
                 self.reduce(reduction, a, space, over, dtype)
             }

@@ -1,4 +1,4 @@
-//! What a fused loop computes.
+//! The kernel IR: one fused loop nest.
 
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, Unary};
@@ -15,8 +15,8 @@ use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, Unary};
 /// [`Compute::Cast`] makes them, be it from the same dtype.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
-    /// The shape of the computation, which says how machines go about it.
-    pub hero: Hero,
+    /// The kind of loop nest, from which machines choose their schedule.
+    pub kind: KernelKind,
     /// The axes, outermost first.
     pub axes: Vec<Axis>,
     /// Inputs, numbers and outputs, in the order in which a launch binds them.
@@ -25,9 +25,9 @@ pub struct Kernel {
     pub body: Vec<Instruction>,
 }
 
-/// What shapes a kernel.
+/// The kind of a kernel: map, reduction, scan or matmul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Hero {
+pub enum KernelKind {
     /// Each point on its own, along memory.
     Map,
     /// Each point on its own, but some parameter runs along memory on another axis than the results do.
@@ -126,11 +126,11 @@ pub enum Compute {
     /// The value's bits as the instruction's dtype, of the same size. Neither is `bool` or a 16-bit float.
     Bitcast(ValueId),
     /// The value, combined along all [`Axis::Reduce`] axes. The value must not depend on another reduction's result in
-    /// a kernel that is not a [`Hero::RowReduce`]. Over no elements: the reduction's identity.
+    /// a kernel that is not a [`KernelKind::RowReduce`]. Over no elements: the reduction's identity.
     Reduce(Reduction, ValueId),
-    /// The value, combined along all [`Axis::Parallel`] axes: over rows. Only in a [`Hero::RowReduce`], and of nothing that comes from
-    /// another such value. What comes from it changes along reduced axes alone.
-    Across(Reduction, ValueId),
+    /// The value, reduced along all [`Axis::Parallel`] axes: over rows. Only in a [`KernelKind::RowReduce`], and its operand must not
+    /// depend on another such value. Values that depend on it change along reduced axes alone.
+    ColumnReduce(Reduction, ValueId),
     /// The running reduction along the one [`Axis::Reduce`] axis.
     Scan {
         /// How elements combine.
@@ -160,7 +160,7 @@ impl Compute {
             | Compute::Cast(a)
             | Compute::Bitcast(a)
             | Compute::Reduce(_, a)
-            | Compute::Across(_, a)
+            | Compute::ColumnReduce(_, a)
             | Compute::Scan { value: a, .. }
             | Compute::Store(_, a) => smallvec![a],
             Compute::Binary(_, a, b) | Compute::Compare(_, a, b) | Compute::Checked(a, b) => smallvec![a, b],
@@ -198,9 +198,9 @@ impl Compute {
         self.reduction().is_some()
     }
 
-    /// How it combines a value along all parallel axes.
-    pub fn across(&self) -> Option<(Reduction, ValueId)> {
-        if let Compute::Across(reduction, value) = *self { Some((reduction, value)) } else { None }
+    /// The reduction along all parallel axes and its operand, if the instruction is one.
+    pub fn column_reduce(&self) -> Option<(Reduction, ValueId)> {
+        if let Compute::ColumnReduce(reduction, value) = *self { Some((reduction, value)) } else { None }
     }
 
     /// Whether it is a running reduction.
@@ -215,7 +215,7 @@ pub type AxisSet = u64;
 impl Kernel {
     /// The axes along which each value changes: those that a load crosses with a stride other than 0, an index counts, or
     /// an operand depends on; less the reduced ones after a [`Compute::Reduce`], and the others after a
-    /// [`Compute::Across`]. A `Store` has those of what it stores.
+    /// [`Compute::ColumnReduce`]. A `Store` has those of what it stores.
     pub fn dependence(&self) -> Vec<AxisSet> {
         let mut sets: Vec<AxisSet> = Vec::with_capacity(self.body.len());
         for instruction in &self.body {
@@ -224,7 +224,7 @@ impl Kernel {
             sets.push(match instruction.compute {
                 Compute::Index(axis) => 1 << axis,
                 Compute::Reduce(..) => of_operands & !self.reduced(),
-                Compute::Across(..) => of_operands & self.reduced(),
+                Compute::ColumnReduce(..) => of_operands & self.reduced(),
                 Compute::Scan { .. } => of_operands | self.reduced(),
                 Compute::Load(param) | Compute::LoadWhere(param, _) => of_operands | self.crossed(param),
                 Compute::Number(_)

@@ -1,4 +1,4 @@
-//! Kernels: fused loops as data.
+//! Kernels: an IR for fused loop nests, and code generation for GPUs.
 //!
 //! A [`Kernel`] says *what* one loop nest computes: axes, parameters with affine accesses, and a body of scalar
 //! instructions in the alphabet of [`Op`](kiln_ir::Op). It holds no extents and no strides, so one kernel serves every
@@ -43,7 +43,7 @@ pub use cost::KernelCost;
 pub use epilogue::match_epilogue;
 pub use interpret::{Argument, interpret};
 pub use kernel::{
-    Axis, AxisSet, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass,
+    Axis, AxisSet, Binding, Compute, Instruction, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass,
     ValueId,
 };
 pub use lower::{Check, Layout, Lowered, NotLowered};

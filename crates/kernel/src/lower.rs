@@ -1,8 +1,8 @@
-//! From a nest to a kernel: axes in order, merged where every parameter agrees, and strides by class.
+//! Lowering of a loop nest to a kernel: axes ordered and merged where every parameter agrees, strides classified.
 
 use crate::nest::{AtomId, IndexCheck, Nest, NestValue, Origin, Slot, SlotState};
 use crate::{
-    Axis, Binding, Compute, Hero, Instruction, Kernel, Launch, Param, ParamKind, StrideClass, ValueId,
+    Axis, Binding, Compute, Instruction, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass, ValueId,
 };
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -161,9 +161,9 @@ impl Nest {
         }
         let (body, renamed) = self.body(&params, &loops, &needed);
         let product = product.map(|value| renamed[value as usize]);
-        let hero = hero(&loops, &params, &body, product, resident);
+        let kind = kind(&loops, &params, &body, product, resident);
         let kernel = Kernel {
-            hero,
+            kind,
             axes: loops.iter().map(|axis| axis.role).collect(),
             params: params.iter().enumerate().map(|(i, param)| param.described(i, &loops)).collect(),
             body,
@@ -426,7 +426,7 @@ impl Nest {
                 Compute::Cast(a) => Compute::Cast(to(a)),
                 Compute::Bitcast(a) => Compute::Bitcast(to(a)),
                 Compute::Reduce(reduction, a) => Compute::Reduce(reduction, to(a)),
-                Compute::Across(reduction, a) => Compute::Across(reduction, to(a)),
+                Compute::ColumnReduce(reduction, a) => Compute::ColumnReduce(reduction, to(a)),
                 Compute::Scan { reduction, reverse, exclusive, value } => {
                     Compute::Scan { reduction, reverse, exclusive, value: to(value) }
                 }
@@ -545,30 +545,30 @@ fn merge(loops: &mut Vec<Loop>, indexed: &[AtomId]) {
     }
 }
 
-fn hero(
+fn kind(
     loops: &[Loop],
     params: &[Bound<'_>],
     body: &[Instruction],
     product: Option<ValueId>,
     resident: bool,
-) -> Hero {
+) -> KernelKind {
     if body.iter().any(|instruction| instruction.compute.is_scan()) {
-        return Hero::Scan;
+        return KernelKind::Scan;
     }
     if let Some(product) = product {
-        return Hero::MatMul(product);
+        return KernelKind::MatMul(product);
     }
     let reduces = |axis: &Loop| axis.role == Axis::Reduce;
     if !loops.iter().any(reduces) {
-        return if is_transposed(loops, params) { Hero::Transpose } else { Hero::Map };
+        return if is_transposed(loops, params) { KernelKind::Transpose } else { KernelKind::Map };
     }
     if resident {
-        return Hero::RowReduce;
+        return KernelKind::RowReduce;
     }
     if loops.iter().all(reduces) {
-        return Hero::FullReduce;
+        return KernelKind::FullReduce;
     }
-    if loops.last().is_some_and(reduces) { Hero::RowReduce } else { Hero::ColReduce }
+    if loops.last().is_some_and(reduces) { KernelKind::RowReduce } else { KernelKind::ColReduce }
 }
 
 /// Whether results run along the last axis, and an operand along another.

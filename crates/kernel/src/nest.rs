@@ -1,4 +1,4 @@
-//! Finding the loops of a region: ops are pushed one by one, and their axes matched.
+//! Loop nests of fused regions: ops are pushed one by one, and their axes matched.
 //!
 //! The axes of all tensors are made of *atoms*: pieces of the index space that are as fine as any tensor of the region
 //! needs them. A tensor's axis is a run of atoms, outermost first. Where an op says that two axes are the same, both runs
@@ -370,7 +370,7 @@ impl Nest {
                         self.atoms.leaves_of(atom as AtomId).iter().any(|&a| self.atoms.is_reduced(a))
                 }
                 Compute::Reduce(..) => level = Level { stage: level.stage + 1, along: false },
-                Compute::Across(..) => level = Level { stage: 0, along: true },
+                Compute::ColumnReduce(..) => level = Level { stage: 0, along: true },
                 Compute::Scan { .. } => level.along = true,
                 Compute::Number(_)
                 | Compute::Constant(_)
@@ -418,13 +418,13 @@ impl Nest {
             return value as ValueId;
         }
         let of_free = compute.operands().iter().all(|&value| self.values[value as usize].free);
-        let free = of_free && compute.load().is_none() && compute.across().is_none();
+        let free = of_free && compute.load().is_none() && compute.column_reduce().is_none();
         let comes_from = |is: fn(&NestValue) -> bool| {
             compute.operands().iter().any(|&value| is(&self.values[value as usize]))
         };
-        let across = compute.across().is_some() || comes_from(|value| value.across);
-        let reduces =
-            compute.is_reduction() || (compute.across().is_none() && comes_from(|value| value.reduces));
+        let across = compute.column_reduce().is_some() || comes_from(|value| value.across);
+        let reduces = compute.is_reduction()
+            || (compute.column_reduce().is_none() && comes_from(|value| value.reduces));
         self.values.push(NestValue { compute, dtype, free, across, reduces });
         (self.values.len() - 1) as ValueId
     }

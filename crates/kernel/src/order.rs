@@ -1,4 +1,4 @@
-//! The order in which results lie best: that of the operands beside them.
+//! The memory layout of results: the dim order of their operands.
 
 use crate::lower::Bound;
 use crate::nest::{AtomId, Nest, Slot, SlotState};

@@ -1,6 +1,6 @@
-//! In which order the values of a kernel with reductions come about.
+//! Passes over a row: the schedule of values in kernels with reductions.
 
-use crate::{Axis, AxisSet, Compute, Hero, Kernel, ParamKind, StrideClass, ValueId};
+use crate::{Axis, AxisSet, Compute, Kernel, KernelKind, ParamKind, StrideClass, ValueId};
 use alloc::vec::Vec;
 use kiln_ir::{Binary, DType, Reduction};
 
@@ -42,7 +42,7 @@ impl Kernel {
     /// behind the last.
     pub(crate) fn passes(&self) -> Vec<Pass> {
         let (stages, reduced, dependence) = (self.stages(), self.reduced(), self.dependence());
-        let (in_rows, mut across) = (self.in_rows(), self.across());
+        let (in_rows, mut across) = (self.in_rows(), self.column_totals());
         let last = stages.iter().copied().max().unwrap_or(0);
         let mut passes: Vec<Pass> = (0..=last).map(|_| Pass::default()).collect();
         for (number, instruction) in self.body.iter().enumerate() {
@@ -87,7 +87,7 @@ impl Kernel {
         for number in (0..self.body.len()).rev() {
             // What lies behind a reduction belongs to an earlier pass.
             let compute = self.body[number].compute;
-            let combines = compute.is_reduction() || compute.across().is_some();
+            let combines = compute.is_reduction() || compute.column_reduce().is_some();
             let computed = combines && !goals.contains(&(number as ValueId));
             if needed[number] && !computed {
                 self.body[number].compute.operands().iter().for_each(|&value| needed[value as usize] = true);
@@ -124,10 +124,10 @@ impl Kernel {
     }
 
     /// What is combined over all rows.
-    pub(crate) fn across(&self) -> Vec<Total> {
+    pub(crate) fn column_totals(&self) -> Vec<Total> {
         let all = self.body.iter().enumerate();
         let totals = all.filter_map(|(number, instruction)| {
-            let (reduction, operand) = instruction.compute.across()?;
+            let (reduction, operand) = instruction.compute.column_reduce()?;
             Some(Total { value: number as ValueId, reduction, operand, dtype: instruction.dtype })
         });
         totals.collect()
@@ -153,7 +153,7 @@ impl Kernel {
             let value = number as ValueId;
             needed[number] |= instruction.compute.store().is_some() && !behind.contains(&value);
             // What comes from it is only computed behind all rows.
-            let across = instruction.compute.across().is_some();
+            let across = instruction.compute.column_reduce().is_some();
             if needed[number] || across {
                 instruction.compute.operands().iter().for_each(|&value| needed[value as usize] = true);
             }
@@ -173,7 +173,7 @@ impl Kernel {
 
     /// The product of matrices, if the kernel is one.
     pub(crate) fn product(&self) -> Option<Product> {
-        let Hero::MatMul(product) = self.hero else { return None };
+        let KernelKind::MatMul(product) = self.kind else { return None };
         let total = self.total(product).filter(|total| total.reduction == Reduction::Sum)?;
         let Compute::Binary(Binary::Mul, a, b) = self.body[total.operand as usize].compute else {
             return None;

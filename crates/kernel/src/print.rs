@@ -1,4 +1,4 @@
-//! Kernels as source code for GPUs.
+//! Code generation: kernels as CUDA, HIP or WGSL source.
 //!
 //! [`cpp()`] prints C++ for CUDA and HIP, [`wgsl()`] the shading language of WebGPU. Both print the same loops, and the same
 //! kernel and schedule give the same text, byte for byte. [`Printed`] says what the entry points take.
@@ -6,14 +6,14 @@
 mod columns;
 mod cpp;
 mod functions;
-mod heroes;
+mod kinds;
+mod row_column;
 mod rows;
-mod through;
 mod wgsl;
 mod writer;
 
 use crate::schedule::{splits, takes_vectors};
-use crate::{Compute, GpuSchedule, Hero, Kernel, ParamKind, StrideClass};
+use crate::{Compute, GpuSchedule, Kernel, KernelKind, ParamKind, StrideClass};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -92,7 +92,7 @@ fn check(kernel: &Kernel, schedule: &GpuSchedule) -> Result<(), Unprintable> {
         lacks.push("kernel with more than one scan".into());
     }
     let threads = |count: u32| count.is_power_of_two() && (32..=1024).contains(&count);
-    let product = matches!(kernel.hero, Hero::MatMul(_) | Hero::Transpose);
+    let product = matches!(kernel.kind, KernelKind::MatMul(_) | KernelKind::Transpose);
     if !threads(schedule.block)
         || !schedule.shares_rows(kernel)
         || (product && schedule.block != 256)
@@ -100,9 +100,9 @@ fn check(kernel: &Kernel, schedule: &GpuSchedule) -> Result<(), Unprintable> {
         || (schedule.splits > 1 && !splits(kernel))
         || schedule.vector == 0
         || schedule.unroll == 0
-        || (schedule.vector > 1 && !takes_vectors(kernel.hero))
-        || (schedule.unroll > 1 && kernel.hero != Hero::Map)
-        || (schedule.resident > 0 && kernel.hero != Hero::RowReduce)
+        || (schedule.vector > 1 && !takes_vectors(kernel.kind))
+        || (schedule.unroll > 1 && kernel.kind != KernelKind::Map)
+        || (schedule.resident > 0 && kernel.kind != KernelKind::RowReduce)
         || !schedule.resident.is_multiple_of(schedule.vector)
         || (kernel.has_columns() && (schedule.resident == 0 || schedule.block != schedule.row_threads))
     {
@@ -132,7 +132,7 @@ fn arguments(kernel: &Kernel, schedule: &GpuSchedule, offsets: bool) -> Vec<GpuA
     if schedule.finishes(kernel) {
         let columns = kernel.has_columns();
         let is_shared = |compute: &Compute| {
-            if columns { compute.across().is_some() } else { compute.is_reduction() }
+            if columns { compute.column_reduce().is_some() } else { compute.is_reduction() }
         };
         let totals = kernel.body.iter().filter(|i| is_shared(&i.compute));
         list.extend(totals.map(|total| GpuArgument::Scratch(total.dtype.accumulator())));

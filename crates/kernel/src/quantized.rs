@@ -1,5 +1,5 @@
-//! Matrix products whose right factor is dequantised: an engine may read the integers instead of floats, of which there are four times
-//! as many bytes.
+//! Pattern matching of matmuls with a dequantised right factor: an engine may read the integers instead of floats, of which there
+//! are four times as many bytes.
 
 use kiln_ir::{Instruction, Op, Program, ProgramOperand, QuantizedMatMul, REARRANGES};
 

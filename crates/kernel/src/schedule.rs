@@ -1,10 +1,10 @@
-//! How the axes of a kernel are spread over a machine.
+//! GPU schedules: block size, vector width, unrolling and split reductions of a kernel.
 //!
 //! A schedule is data beside the kernel: the same kernel runs with any schedule that [suits](GpuSchedule::suits) it, and the
 //! printers give the same text for the same kernel and schedule. The functions that choose one look at the kernel and at
 //! the magnitude of the extents, never at a clock.
 
-use crate::{Axis, Hero, Kernel, Launch, Param, ParamKind, StrideClass};
+use crate::{Axis, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass};
 use core::fmt;
 use kiln_ir::DType;
 
@@ -14,17 +14,17 @@ pub struct GpuSchedule {
     /// Threads of a block: a power of two, 32 to 1024.
     pub block: u32,
     /// Neighbouring elements that a thread handles at once, with accesses of up to 16 bytes. With more than 1, the innermost
-    /// extent, the offsets and all outer strides are multiples of it. Only in a [`Hero::Map`] and in reductions.
+    /// extent, the offsets and all outer strides are multiples of it. Only in a [`KernelKind::Map`] and in reductions.
     pub vector: u32,
-    /// Vectors that a thread of a [`Hero::Map`] reads before it uses the first.
+    /// Vectors that a thread of a [`KernelKind::Map`] reads before it uses the first.
     pub unroll: u32,
-    /// Threads that share a row, or a column of a [`Hero::ColReduce`]: a power of two up to `block`. A block handles
+    /// Threads that share a row, or a column of a [`KernelKind::ColReduce`]: a power of two up to `block`. A block handles
     /// `block / row_threads` rows or vectors of columns at a time.
     pub row_threads: u32,
     /// Elements of a row that each thread keeps in registers, a multiple of `vector`; rows of up to `row_threads * resident`
     /// elements are read once. 0: rows are read again in each pass.
     pub resident: u32,
-    /// Blocks that share a row, or a column of a [`Hero::ColReduce`]; with 1 there is no second pass, which combines their
+    /// Blocks that share a row, or a column of a [`KernelKind::ColReduce`]; with 1 there is no second pass, which combines their
     /// totals. In a kernel [with columns](Kernel::has_columns), which always has a second pass: the blocks that share all rows.
     pub splits: u32,
     /// Whether indices need 64 bits.
@@ -70,22 +70,22 @@ impl GpuSchedule {
             splits: 1,
             wide: is_wide(launch),
         };
-        match kernel.hero {
-            Hero::Map => of_map(kernel, launch, plain),
-            Hero::RowReduce if kernel.has_columns() => {
+        match kernel.kind {
+            KernelKind::Map => of_map(kernel, launch, plain),
+            KernelKind::RowReduce if kernel.has_columns() => {
                 through_rows(kernel, row, plain).filling(kernel, launch, MULTIPROCESSORS)
             }
-            Hero::RowReduce => of_rows(kernel, row, rows, plain),
-            Hero::FullReduce => {
+            KernelKind::RowReduce => of_rows(kernel, row, rows, plain),
+            KernelKind::FullReduce => {
                 let splits = row.div_ceil(16 * 256 * vector as usize).clamp(1, BLOCKS) as u32;
                 GpuSchedule { splits, ..plain }
             }
-            Hero::ColReduce => of_columns(kernel, row, rows, plain),
-            Hero::Scan => {
+            KernelKind::ColReduce => of_columns(kernel, row, rows, plain),
+            KernelKind::Scan => {
                 let block = power_of_two(row.div_ceil(4)).clamp(128, 512) as u32;
                 GpuSchedule { block, row_threads: block, ..plain }
             }
-            Hero::Transpose | Hero::MatMul(_) => plain,
+            KernelKind::Transpose | KernelKind::MatMul(_) => plain,
         }
     }
 
@@ -94,11 +94,11 @@ impl GpuSchedule {
     pub fn suits(&self, kernel: &Kernel, launch: &Launch) -> bool {
         let threads = |count: u32| count.is_power_of_two() && (32..=1024).contains(&count);
         let whole = self.vector == 1
-            || (takes_vectors(kernel.hero)
+            || (takes_vectors(kernel.kind)
                 && self.vector.is_power_of_two()
                 && vector(kernel, launch) >= self.vector);
         let kept = self.resident == 0
-            || (kernel.hero == Hero::RowReduce
+            || (kernel.kind == KernelKind::RowReduce
                 && self.resident.is_multiple_of(self.vector)
                 && row_len(kernel, launch) <= self.resident as usize * self.row_threads as usize);
         threads(self.block)
@@ -107,7 +107,7 @@ impl GpuSchedule {
             && (self.splits == 1 || splits(kernel))
             && (!kernel.has_columns() || self.goes_through(kernel, launch))
             && self.unroll >= 1
-            && (self.unroll == 1 || (kernel.hero == Hero::Map && self.vector > 1))
+            && (self.unroll == 1 || (kernel.kind == KernelKind::Map && self.vector > 1))
             && whole
             && kept
             && (self.wide || !is_wide(launch))
@@ -117,7 +117,7 @@ impl GpuSchedule {
     #[must_use]
     pub fn unaligned(self, kernel: &Kernel, launch: &Launch) -> GpuSchedule {
         let plain = GpuSchedule { vector: 1, unroll: 1, ..self };
-        if kernel.hero != Hero::ColReduce {
+        if kernel.kind != KernelKind::ColReduce {
             return plain;
         }
         let row = row_len(kernel, launch);
@@ -188,7 +188,7 @@ impl GpuSchedule {
 
     /// Whether threads can share rows or columns so.
     pub(crate) fn shares_rows(&self, kernel: &Kernel) -> bool {
-        let least = if kernel.hero == Hero::ColReduce { 1 } else { 32 };
+        let least = if kernel.kind == KernelKind::ColReduce { 1 } else { 32 };
         self.row_threads.is_power_of_two() && (least..=self.block).contains(&self.row_threads)
     }
 
@@ -205,32 +205,32 @@ impl GpuSchedule {
         let extent = |axis: usize| launch.extents[axis];
         let points = num_points(launch);
         let row = row_len(kernel, launch).max(1);
-        match kernel.hero {
-            Hero::Map => [points.div_ceil((self.block * self.vector * self.unroll) as usize), 0],
-            Hero::Transpose => {
+        match kernel.kind {
+            KernelKind::Map => [points.div_ceil((self.block * self.vector * self.unroll) as usize), 0],
+            KernelKind::Transpose => {
                 let Some((outer, inner)) = kernel.tile_axes() else {
                     return [points.div_ceil(self.block as usize), 0];
                 };
                 let tiles = extent(outer).div_ceil(TILE) * extent(inner).div_ceil(TILE);
                 [tiles * (points / (extent(outer) * extent(inner)).max(1)), 0]
             }
-            Hero::RowReduce if kernel.has_columns() => {
+            KernelKind::RowReduce if kernel.has_columns() => {
                 [self.splits as usize, row.div_ceil(self.columns_at_end() as usize)]
             }
-            Hero::RowReduce | Hero::FullReduce if self.splits > 1 => {
+            KernelKind::RowReduce | KernelKind::FullReduce if self.splits > 1 => {
                 [points / row * self.splits as usize, points / row]
             }
-            Hero::RowReduce => [(points / row).div_ceil((self.block / self.row_threads) as usize), 0],
-            Hero::Scan => [points / row, 0],
-            Hero::ColReduce => {
+            KernelKind::RowReduce => [(points / row).div_ceil((self.block / self.row_threads) as usize), 0],
+            KernelKind::Scan => [points / row, 0],
+            KernelKind::ColReduce => {
                 let columns = points / row;
                 let second =
                     if self.splits > 1 { columns.div_ceil(self.columns_at_end() as usize) } else { 0 };
                 let side = (self.block / self.row_threads * self.vector) as usize;
                 [columns.div_ceil(side) * self.splits as usize, second]
             }
-            Hero::FullReduce => [1, 0],
-            Hero::MatMul(_) => {
+            KernelKind::FullReduce => [1, 0],
+            KernelKind::MatMul(_) => {
                 let count = |axes: crate::AxisSet| -> usize {
                     launch
                         .extents
@@ -280,10 +280,10 @@ impl TileSchedule {
     }
 }
 
-/// The side of the tile through which a [`Hero::Transpose`] turns its operands.
+/// The side of the tile through which a [`KernelKind::Transpose`] turns its operands.
 pub(crate) const TILE: usize = 32;
 
-/// Threads side by side in a block of a [`Hero::ColReduce`], at most; each handles a vector of columns.
+/// Threads side by side in a block of a [`KernelKind::ColReduce`], at most; each handles a vector of columns.
 pub(crate) const COLUMNS: usize = 32;
 
 /// About as many blocks keep a GPU busy to the end.
@@ -292,7 +292,7 @@ const BLOCKS: usize = 1024;
 /// About as many multiprocessors as a GPU has.
 const MULTIPROCESSORS: usize = 128;
 
-/// The side of the tiles of a [`Hero::MatMul`].
+/// The side of the tiles of a [`KernelKind::MatMul`].
 pub(crate) const PRODUCT_TILE: usize = 16;
 
 /// The points along the reduced axes.
@@ -309,17 +309,17 @@ fn power_of_two(x: usize) -> usize {
     x.max(1).next_power_of_two()
 }
 
-/// Whether kernels of a hero handle neighbouring elements at once.
-pub(crate) fn takes_vectors(hero: Hero) -> bool {
-    match hero {
-        Hero::Map | Hero::RowReduce | Hero::ColReduce | Hero::FullReduce => true,
-        Hero::Transpose | Hero::Scan | Hero::MatMul(_) => false,
+/// Whether kernels of a kind load and store vectors.
+pub(crate) fn takes_vectors(kind: KernelKind) -> bool {
+    match kind {
+        KernelKind::Map | KernelKind::RowReduce | KernelKind::ColReduce | KernelKind::FullReduce => true,
+        KernelKind::Transpose | KernelKind::Scan | KernelKind::MatMul(_) => false,
     }
 }
 
 /// The widest access, in elements, that all parameters allow.
 fn vector(kernel: &Kernel, launch: &Launch) -> u32 {
-    if !takes_vectors(kernel.hero) || kernel.axes.is_empty() {
+    if !takes_vectors(kernel.kind) || kernel.axes.is_empty() {
         return 1;
     }
     let inner = kernel.axes.len() - 1;
@@ -351,22 +351,24 @@ fn vector(kernel: &Kernel, launch: &Launch) -> u32 {
 /// Whether a parameter comes from memory all the way: what is the same for all rows, or all elements of a column, stays in caches.
 fn streams(kernel: &Kernel, param: usize) -> bool {
     let all = kernel.all_axes();
-    let others = match kernel.hero {
-        Hero::ColReduce => kernel.reduced(),
-        Hero::Map => all & !(1 << (kernel.axes.len() - 1)),
-        Hero::RowReduce | Hero::FullReduce | Hero::Transpose | Hero::Scan | Hero::MatMul(_) => {
-            all & !kernel.reduced()
-        }
+    let others = match kernel.kind {
+        KernelKind::ColReduce => kernel.reduced(),
+        KernelKind::Map => all & !(1 << (kernel.axes.len() - 1)),
+        KernelKind::RowReduce
+        | KernelKind::FullReduce
+        | KernelKind::Transpose
+        | KernelKind::Scan
+        | KernelKind::MatMul(_) => all & !kernel.reduced(),
     };
     others == 0 || kernel.crossed(param as u32) & others != 0
 }
 
 /// Whether blocks can share the rows or columns of a kernel.
 pub(crate) fn splits(kernel: &Kernel) -> bool {
-    match kernel.hero {
-        Hero::FullReduce | Hero::ColReduce => true,
-        Hero::RowReduce => kernel.has_columns() || kernel.combines_once(),
-        Hero::Map | Hero::Transpose | Hero::Scan | Hero::MatMul(_) => false,
+    match kernel.kind {
+        KernelKind::FullReduce | KernelKind::ColReduce => true,
+        KernelKind::RowReduce => kernel.has_columns() || kernel.combines_once(),
+        KernelKind::Map | KernelKind::Transpose | KernelKind::Scan | KernelKind::MatMul(_) => false,
     }
 }
 
@@ -444,7 +446,7 @@ fn through_rows(kernel: &Kernel, row: usize, plain: GpuSchedule) -> GpuSchedule 
 
 /// Bytes for each element of a row that a thread holds, its totals over rows among them.
 fn bytes_of_columns(kernel: &Kernel, vector: usize) -> usize {
-    let totals = kernel.across();
+    let totals = kernel.column_totals();
     held(kernel, vector) + totals.iter().map(|total| total.dtype.accumulator().size()).sum::<usize>()
 }
 

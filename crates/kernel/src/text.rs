@@ -1,4 +1,4 @@
-//! Kernels and launches as text, and back.
+//! The text format of kernels and launches.
 //!
 //! ```text
 //! kernel row_reduce [p, r] (%0: f32 in [any, one], %1: f32 number, %2: f32 out [any, one]) {
@@ -12,9 +12,9 @@
 //! launch [64, 1024] (%0: 0 [1024, 1], %1: 1, %2: 0 [1024, 1])
 //! ```
 //!
-//! A kernel names its hero (a product of matrices with the value of its sum: `matmul v4`), the roles of its axes (`p`arallel
+//! A kernel names its kind (a product of matrices with the value of its sum: `matmul v4`), the roles of its axes (`p`arallel
 //! or `r`educed), its parameters with dtype, kind and stride classes, and one instruction per line: the value, its dtype, what
-//! is computed and of what. Functions have the names of their ops; reductions and scans are `reduce_sum`, `across_sum`, `scan_sum
+//! is computed and of what. Functions have the names of their ops; reductions and scans are `reduce_sum`, `column_reduce_sum`, `scan_sum
 //! v0 {reverse = true, exclusive = false}`; an index names its axis. A launch gives the extents, and for each parameter
 //! its place, its offset where that is not 0 (`%0: 0 at -4 [1]`), and its strides.
 //!
@@ -23,7 +23,7 @@
 
 mod parser;
 
-use crate::{Axis, Compute, Hero, Kernel, Launch, Param, ParamKind, StrideClass};
+use crate::{Axis, Compute, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass};
 use core::fmt;
 use core::str::FromStr;
 use kiln_ir::text::lexer::write_scalar;
@@ -37,8 +37,8 @@ pub const MAX_INSTRUCTIONS: usize = 1 << 14;
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel {}", self.hero.name())?;
-        if let Hero::MatMul(product) = self.hero {
+        write!(f, "kernel {}", self.kind.name())?;
+        if let KernelKind::MatMul(product) = self.kind {
             write!(f, " v{product}")?;
         }
         let role = |axis: &Axis| match axis {
@@ -98,7 +98,7 @@ impl fmt::Display for Compute {
             Compute::Cast(a) => write!(f, "cast v{a}"),
             Compute::Bitcast(a) => write!(f, "bitcast v{a}"),
             Compute::Reduce(reduction, a) => write!(f, "reduce_{} v{a}", reduction.name()),
-            Compute::Across(reduction, a) => write!(f, "across_{} v{a}", reduction.name()),
+            Compute::ColumnReduce(reduction, a) => write!(f, "column_reduce_{} v{a}", reduction.name()),
             Compute::Scan { reduction, reverse, exclusive, value } => {
                 let name = reduction.name();
                 write!(f, "scan_{name} v{value} {{reverse = {reverse}, exclusive = {exclusive}}}")
@@ -160,21 +160,21 @@ impl FromStr for Launch {
     }
 }
 
-impl Hero {
+impl KernelKind {
     /// The name used in messages and in the text form.
     ///
     /// ```
-    /// assert_eq!(kiln_kernel::Hero::RowReduce.name(), "row_reduce");
+    /// assert_eq!(kiln_kernel::KernelKind::RowReduce.name(), "row_reduce");
     /// ```
     pub const fn name(self) -> &'static str {
         match self {
-            Hero::Map => "map",
-            Hero::Transpose => "transpose",
-            Hero::RowReduce => "row_reduce",
-            Hero::ColReduce => "col_reduce",
-            Hero::FullReduce => "full_reduce",
-            Hero::Scan => "scan",
-            Hero::MatMul(_) => "matmul",
+            KernelKind::Map => "map",
+            KernelKind::Transpose => "transpose",
+            KernelKind::RowReduce => "row_reduce",
+            KernelKind::ColReduce => "col_reduce",
+            KernelKind::FullReduce => "full_reduce",
+            KernelKind::Scan => "scan",
+            KernelKind::MatMul(_) => "matmul",
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Whether a kernel keeps what kernels promise.
+//! The verifier of kernels.
 
 use crate::passes::Product;
-use crate::{Axis, AxisSet, Compute, Hero, Instruction, Kernel, ParamKind, ValueId};
+use crate::{Axis, AxisSet, Compute, Instruction, Kernel, KernelKind, ParamKind, ValueId};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -39,13 +39,13 @@ impl Invalid {
 }
 
 /// Checks a kernel: that instructions use earlier values of the right dtypes, parameters suit the axes, each output is
-/// stored once and crosses every parallel axis (or exactly the reduced ones, where it is the same for all rows), axes suit the hero, and nothing is unused. Readers of kernels may
+/// stored once and crosses every parallel axis (or exactly the reduced ones, where it is the same for all rows), axes suit the kind, and nothing is unused. Readers of kernels may
 /// rely on it.
 ///
 /// ```
-/// use kiln_kernel::{Hero, Kernel, verify};
+/// use kiln_kernel::{KernelKind, Kernel, verify};
 ///
-/// let nothing = Kernel { hero: Hero::Map, axes: vec![], params: vec![], body: vec![] };
+/// let nothing = Kernel { kind: KernelKind::Map, axes: vec![], params: vec![], body: vec![] };
 /// assert_eq!(verify(&nothing).unwrap_err().to_string(), "the kernel stores nothing");
 /// ```
 ///
@@ -63,7 +63,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), Invalid> {
     checks(kernel, &dependence)?;
     stages(kernel, &dependence)?;
     columns(kernel)?;
-    hero(kernel, &dependence)
+    kind(kernel, &dependence)
 }
 
 fn params(kernel: &Kernel) -> Result<(), Invalid> {
@@ -168,7 +168,7 @@ fn dtypes(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result<(
             }
             inferred(Op::Bitcast(dtype))?
         }
-        Compute::Reduce(reduction, _) | Compute::Across(reduction, _) => {
+        Compute::Reduce(reduction, _) | Compute::ColumnReduce(reduction, _) => {
             inferred(Op::Reduce { reduction, axes: Axes::one(0) })?
         }
         Compute::Scan { reduction, reverse, exclusive, .. } => {
@@ -229,7 +229,7 @@ fn outputs(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     for (number, instruction) in kernel.body.iter().enumerate() {
         let Some((param, _)) = instruction.compute.store() else { continue };
         let crossed = kernel.crossed(param);
-        let of_columns = crossed == reduced && kernel.hero == Hero::RowReduce;
+        let of_columns = crossed == reduced && kernel.kind == KernelKind::RowReduce;
         if kernel.all_axes() & !reduced & !crossed != 0 && !of_columns {
             return Err(Invalid::at(number, "the output does not cross every parallel axis"));
         }
@@ -260,7 +260,7 @@ fn checks(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
 
 /// That what reductions gave meets values along the reduced axes only in rows.
 fn stages(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
-    if kernel.hero == Hero::RowReduce {
+    if kernel.kind == KernelKind::RowReduce {
         return Ok(());
     }
     let reduced = kernel.reduced();
@@ -286,12 +286,12 @@ fn stages(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
 
 /// That rows and what is the same for all of them meet only where values are combined over rows.
 fn columns(kernel: &Kernel) -> Result<(), Invalid> {
-    let across: Vec<bool> = kernel.body.iter().map(|i| i.compute.across().is_some()).collect();
+    let across: Vec<bool> = kernel.body.iter().map(|i| i.compute.column_reduce().is_some()).collect();
     let behind = kernel.column_stores();
     if behind.is_empty() && !across.contains(&true) {
         return Ok(());
     }
-    if kernel.hero != Hero::RowReduce || kernel.reduced() == kernel.all_axes() {
+    if kernel.kind != KernelKind::RowReduce || kernel.reduced() == kernel.all_axes() {
         return Err(Invalid::whole("only row reductions combine over rows"));
     }
     let in_rows = kernel.in_rows();
@@ -306,39 +306,41 @@ fn columns(kernel: &Kernel) -> Result<(), Invalid> {
     }
 }
 
-fn hero(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
+fn kind(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     let reduces = kernel.body.iter().any(|i| i.compute.is_reduction());
     let scans = kernel.body.iter().any(|i| i.compute.is_scan());
     let num_reduced = kernel.axes.iter().filter(|axis| **axis == Axis::Reduce).count();
     let inner_reduced = kernel.axes.iter().rev().take_while(|axis| **axis == Axis::Reduce).count();
     let fail = |holds: bool, problem: &str| if holds { Ok(()) } else { Err(Invalid::whole(problem)) };
-    fail(!scans || kernel.hero == Hero::Scan, "only a scan kernel scans")?;
-    match kernel.hero {
-        Hero::Map | Hero::Transpose => fail(num_reduced == 0 && !reduces, "a map reduces nothing"),
-        Hero::RowReduce => fail(
+    fail(!scans || kernel.kind == KernelKind::Scan, "only a scan kernel scans")?;
+    match kernel.kind {
+        KernelKind::Map | KernelKind::Transpose => {
+            fail(num_reduced == 0 && !reduces, "a map reduces nothing")
+        }
+        KernelKind::RowReduce => fail(
             num_reduced > 0 && inner_reduced == num_reduced,
             "a row reduction reduces along its innermost axes, and along no others",
         ),
-        Hero::ColReduce => fail(
+        KernelKind::ColReduce => fail(
             reduces && num_reduced > 0 && inner_reduced == 0,
             "a column reduction reduces along outer axes, and not along the innermost",
         ),
-        Hero::FullReduce => fail(
+        KernelKind::FullReduce => fail(
             reduces && num_reduced > 0 && num_reduced == kernel.axes.len(),
             "a full reduction reduces along every axis",
         ),
-        Hero::Scan => fail(
+        KernelKind::Scan => fail(
             scans && !reduces && num_reduced == 1 && inner_reduced == 1,
             "a scan runs along its innermost axis, and reduces nothing",
         ),
-        Hero::MatMul(_) => {
+        KernelKind::MatMul(_) => {
             fail(num_reduced > 0 && inner_reduced == num_reduced, "a product sums along its innermost axes")?;
             is_product(kernel, dependence)
         }
     }
 }
 
-/// That the hero is a sum of products of two values, each of which lacks an axis of the result.
+/// Checks that the kernel is a sum of products of two values, each of which lacks an axis of the result.
 fn is_product(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     let fail = || Invalid::whole("a product of matrices is a sum of products that each lack an axis");
     let Product { total, factors } = kernel.product().ok_or_else(fail)?;

@@ -7,7 +7,7 @@ use kiln_ir::{
     DType, NormKind, Op, Program, ProgramOperand, Real, Recorder, Reduction, TensorType, Unary, Var,
     gradient_program,
 };
-use kiln_kernel::{Hero, Lowered, Nest, Refusal};
+use kiln_kernel::{KernelKind, Lowered, Nest, Refusal};
 
 const F32: DType = DType::F32;
 
@@ -96,7 +96,7 @@ fn gelu_is_one_loop() {
         vec![&x[0] * ((&x[0] * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0) * 0.5]
     });
     let lowered = kernel_of(&program, 1);
-    assert_eq!((lowered.kernel.hero, lowered.launch.extents), (Hero::Map, vec![2048]));
+    assert_eq!((lowered.kernel.kind, lowered.launch.extents), (KernelKind::Map, vec![2048]));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn softmax_is_one_row() {
         for log in [false, true] {
             let program = trace(&[ty(&[6, 8], dtype)], |x| vec![x[0].apply(softmax(1, log), &[])]);
             let lowered = kernel_of(&program, 1);
-            assert_eq!((lowered.kernel.hero, lowered.launch.extents), (Hero::RowReduce, vec![6, 8]));
+            assert_eq!((lowered.kernel.kind, lowered.launch.extents), (KernelKind::RowReduce, vec![6, 8]));
         }
     }
 }
@@ -114,7 +114,7 @@ fn softmax_is_one_row() {
 fn softmax_along_the_first_axis_is_resident() {
     let program = trace(&[ty(&[6, 8], F32)], |x| vec![x[0].apply(softmax(0, false), &[])]);
     let lowered = kernel_of(&program, 1);
-    assert_eq!((lowered.kernel.hero, lowered.launch.extents), (Hero::RowReduce, vec![8, 6]));
+    assert_eq!((lowered.kernel.kind, lowered.launch.extents), (KernelKind::RowReduce, vec![8, 6]));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn gradients_of_softmax_are_one_row() {
     for log in [false, true] {
         let program = trace(&[ty(&[6, 8], F32)], |x| vec![x[0].apply(softmax(1, log), &[])]);
         let lowered = kernel_of(&gradient_program(&program).unwrap(), 1);
-        assert_eq!((lowered.kernel.hero, lowered.launch.extents), (Hero::RowReduce, vec![6, 8]));
+        assert_eq!((lowered.kernel.kind, lowered.launch.extents), (KernelKind::RowReduce, vec![6, 8]));
     }
 }
 
@@ -132,10 +132,14 @@ fn norms_and_their_gradients_are_one_row() {
         let inputs = [ty(&[6, 8], F32), ty(&[8], F32), ty(&[8], F32)];
         let norm = Op::Norm { kind: *kind, axes: 1, epsilon: Real(1e-5) };
         let program = trace(&inputs, |x| vec![x[0].apply(norm.clone(), &[&x[1], &x[2]])]);
-        assert_eq!(kernel_of(&program, 1).kernel.hero, Hero::RowReduce);
+        assert_eq!(kernel_of(&program, 1).kernel.kind, KernelKind::RowReduce);
         let gradient = pruned(gradient_program(&program).unwrap(), &[0]);
         let lowered = kernel_of(&gradient, 1);
-        assert_eq!((lowered.kernel.hero, lowered.launch.extents), (Hero::RowReduce, vec![6, 8]), "{kind:?}");
+        assert_eq!(
+            (lowered.kernel.kind, lowered.launch.extents),
+            (KernelKind::RowReduce, vec![6, 8]),
+            "{kind:?}"
+        );
     }
 }
 
@@ -144,9 +148,9 @@ fn cross_entropy_and_its_gradient_are_one_row() {
     let inputs = [ty(&[6, 10], F32), ty(&[6, 1], DType::I32)];
     let program = trace(&inputs, |x| vec![x[0].apply(softmax(1, true), &[]).gather(1, &x[1]).neg()]);
     let lowered = kernel_of(&program, 10);
-    assert_eq!((lowered.kernel.hero, lowered.launch.extents), (Hero::RowReduce, vec![6, 10]));
+    assert_eq!((lowered.kernel.kind, lowered.launch.extents), (KernelKind::RowReduce, vec![6, 10]));
     let lowered = kernel_of(&gradient_program(&program).unwrap(), 10);
-    assert_eq!((lowered.kernel.hero, lowered.launch.extents), (Hero::RowReduce, vec![6, 10]));
+    assert_eq!((lowered.kernel.kind, lowered.launch.extents), (KernelKind::RowReduce, vec![6, 10]));
 }
 
 #[test]
@@ -173,10 +177,10 @@ fn gathers_of_operands_are_left_to_others() {
 #[test]
 fn columns_and_everything() {
     let program = trace(&[ty(&[16, 24], F32)], |x| vec![x[0].square().sum(&[0])]);
-    assert_eq!(kernel_of(&program, 1).kernel.hero, Hero::ColReduce);
+    assert_eq!(kernel_of(&program, 1).kernel.kind, KernelKind::ColReduce);
     let program = trace(&[ty(&[16, 24], F32)], |x| vec![x[0].square().sum(&[0, 1])]);
     let lowered = kernel_of(&program, 1);
-    assert_eq!((lowered.kernel.hero, lowered.launch.extents), (Hero::FullReduce, vec![384]));
+    assert_eq!((lowered.kernel.kind, lowered.launch.extents), (KernelKind::FullReduce, vec![384]));
 }
 
 #[test]
@@ -192,28 +196,28 @@ fn products_with_prologue_and_epilogue() {
     let inputs = [ty(&[6, 8], F32), ty(&[8, 10], F32), ty(&[10], F32)];
     let program = trace(&inputs, |x| vec![(x[0].tanh().matmul(&x[1]) + &x[2]).tanh()]);
     let lowered = kernel_of(&program, 1);
-    assert!(matches!(lowered.kernel.hero, Hero::MatMul(_)));
+    assert!(matches!(lowered.kernel.kind, KernelKind::MatMul(_)));
     assert_eq!(lowered.launch.extents, [6, 10, 8]);
     for dtype in [DType::F16, DType::BF16, DType::F64, DType::I8, DType::I32] {
         let inputs = [ty(&[3, 4, 6], dtype), ty(&[3, 6, 5], dtype)];
         let program = trace(&inputs, |x| vec![x[0].matmul(&x[1])]);
         let lowered = kernel_of(&program, 5);
-        assert!(matches!(lowered.kernel.hero, Hero::MatMul(_)));
+        assert!(matches!(lowered.kernel.kind, KernelKind::MatMul(_)));
         assert_eq!(lowered.launch.extents, [3, 4, 5, 6]);
     }
 }
 
 #[test]
 fn products_of_vectors_are_reductions() {
-    let heroes = [
-        ([1, 8, 6], Hero::ColReduce),
-        ([6, 8, 1], Hero::RowReduce),
-        ([6, 1, 5], Hero::Map),
-        ([1, 8, 1], Hero::FullReduce),
+    let kinds = [
+        ([1, 8, 6], KernelKind::ColReduce),
+        ([6, 8, 1], KernelKind::RowReduce),
+        ([6, 1, 5], KernelKind::Map),
+        ([1, 8, 1], KernelKind::FullReduce),
     ];
-    for ([m, k, n], hero) in heroes {
+    for ([m, k, n], kind) in kinds {
         let program = trace(&[ty(&[m, k], F32), ty(&[k, n], F32)], |x| vec![x[0].matmul(&x[1]).tanh()]);
-        assert_eq!(kernel_of(&program, 1).kernel.hero, hero, "{m} {k} {n}");
+        assert_eq!(kernel_of(&program, 1).kernel.kind, kind, "{m} {k} {n}");
     }
 }
 
@@ -236,7 +240,7 @@ fn one_tensor_and_its_transpose_do_not_meet() {
 fn transposes_are_seen() {
     let inputs = [ty(&[16, 24], F32), ty(&[24, 16], F32)];
     let program = trace(&inputs, |x| vec![&x[0] + &x[1].transpose()]);
-    assert_eq!(kernel_of(&program, 1).kernel.hero, Hero::Transpose);
+    assert_eq!(kernel_of(&program, 1).kernel.kind, KernelKind::Transpose);
 }
 
 #[test]
@@ -262,7 +266,7 @@ fn running_sums() {
             vec![x[0].exp().scan(Reduction::Sum, 1, reverse, exclusive) * 2.0]
         });
         let lowered = kernel_of(&program, 1);
-        assert_eq!((lowered.kernel.hero, lowered.launch.extents), (Hero::Scan, vec![6, 8]));
+        assert_eq!((lowered.kernel.kind, lowered.launch.extents), (KernelKind::Scan, vec![6, 8]));
     }
 }
 

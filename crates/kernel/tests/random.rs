@@ -1,4 +1,4 @@
-//! Random regions: what the kernel gives equals what the program gives.
+//! Random regions: a kernel computes the same values as its program.
 
 mod harness;
 
@@ -7,7 +7,7 @@ use kiln_ir::{
     Axes, Binary, Comparison, DType, Instruction, NormKind, Op, OperandType, Operands, PadAxis, Program,
     ProgramOperand, Real, Reduction, Scalar, Shape, TensorType, Unary, UpdateMode, infer,
 };
-use kiln_kernel::{Hero, Nest, Refusal, Slot};
+use kiln_kernel::{KernelKind, Nest, Refusal, Slot};
 use std::collections::BTreeMap;
 
 /// A region that grows op by op, as a nest and as a program.
@@ -466,7 +466,7 @@ impl Region {
 struct Tally {
     kernels: usize,
     instructions: usize,
-    heroes: BTreeMap<String, usize>,
+    kinds: BTreeMap<String, usize>,
     refused: BTreeMap<(String, String), usize>,
     pushed: usize,
     apart: usize,
@@ -531,9 +531,10 @@ fn region(seed: u64, tally: &mut Tally) -> Result<(), String> {
             tally.kernels += 1;
             tally.columns += usize::from(lowered.kernel.has_columns());
             tally.instructions += region.program.instructions.len();
-            let hero = &lowered.kernel.hero;
-            let hero = if matches!(hero, Hero::MatMul(_)) { "MatMul".into() } else { format!("{hero:?}") };
-            *tally.heroes.entry(hero).or_default() += 1;
+            let kind = &lowered.kernel.kind;
+            let kind =
+                if matches!(kind, KernelKind::MatMul(_)) { "MatMul".into() } else { format!("{kind:?}") };
+            *tally.kinds.entry(kind).or_default() += 1;
             Ok(())
         }
         Err(problem) => Err(format!("seed {seed}: {problem}\n{program}")),
@@ -552,13 +553,13 @@ fn kernels_equal_programs() {
         }
     }
     println!(
-        "{} kernels of {} ops, {} with columns; heroes {:?}; {} pushes, refused: {:?}",
-        tally.kernels, tally.instructions, tally.columns, tally.heroes, tally.pushed, tally.refused
+        "{} kernels of {} ops, {} with columns; kinds {:?}; {} pushes, refused: {:?}",
+        tally.kernels, tally.instructions, tally.columns, tally.kinds, tally.pushed, tally.refused
     );
     let shown = failures.iter().min_by_key(|problem| problem.len());
     assert!(failures.is_empty(), "{} of {count} failed\n{}", failures.len(), shown.unwrap());
-    for hero in ["Map", "Transpose", "RowReduce", "ColReduce", "FullReduce", "Scan", "MatMul"] {
-        assert!(tally.heroes.contains_key(hero), "no {hero} among {:?}", tally.heroes);
+    for kind in ["Map", "Transpose", "RowReduce", "ColReduce", "FullReduce", "Scan", "MatMul"] {
+        assert!(tally.kinds.contains_key(kind), "no {kind} among {:?}", tally.kinds);
     }
     assert!(tally.columns * 1000 > count as usize, "{} kernels with columns", tally.columns);
     assert!(tally.apart * 1000 <= tally.kernels, "{} sets of outputs not lowered", tally.apart);

@@ -1,4 +1,4 @@
-//! Reading kernels: what is no kernel is an error with its place.
+//! Parsing kernels: errors name their line and column.
 
 use kiln_kernel::{Kernel, Launch};
 

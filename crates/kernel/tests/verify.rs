@@ -1,4 +1,4 @@
-//! Each promise of kernels, broken.
+//! The verifier rejects each kind of invalid kernel.
 
 use kiln_kernel::{Kernel, verify};
 
@@ -117,10 +117,10 @@ fn bounds_are_the_same_everywhere() {
 }
 
 #[test]
-fn heroes() {
+fn kernel_kinds() {
     let params = "(%0: f32 in [any, one], %1: f32 out [one, zero])";
     let body = "{ v0: f32 = load %0 v1: f32 = reduce_sum v0 v2: f32 = store %1, v1 }";
-    let rows = |hero: &str| format!("kernel {hero} [p, r] {params} {body}");
+    let rows = |kind: &str| format!("kernel {kind} [p, r] {params} {body}");
     verify(&rows("row_reduce").parse().unwrap()).unwrap();
     assert_eq!(error(&rows("map")), "a map reduces nothing");
     let column = "a column reduction reduces along outer axes, and not along the innermost";

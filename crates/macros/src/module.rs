@@ -60,7 +60,7 @@ fn module_on(input: &Input, parameters: &Parameters) -> TokenStream {
         #[allow(unused_variables)]
         impl #generics #krate::ModuleOn<#target> for #name #arguments #bounds {
             type On = #name #on;
-            fn on(&self, path: &mut #krate::Path, place: &mut #krate::module::Place<'_>) -> Self::On { #body }
+            fn on(&self, path: &mut #krate::Path, place: &mut #krate::module::ReplaceParameter<'_>) -> Self::On { #body }
         }
     }
 }

@@ -15,7 +15,7 @@ pub use gradients::GradientsParams;
 pub use parameter::{Param, ParamId, RunningState};
 pub use path::Path;
 pub use table::LayerTable;
-pub use typed::{AutodiffModule, BackendModule, ModuleOn, Place};
+pub use typed::{AutodiffModule, BackendModule, ModuleOn, ReplaceParameter};
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -174,7 +174,7 @@ impl OptimizerState {
 }
 
 impl HostState {
-    fn on_device(self, place: &Place, rule: &dyn UpdateRule) -> Result<ParameterState, String> {
+    fn on_device(self, place: &StateTarget, rule: &dyn UpdateRule) -> Result<ParameterState, String> {
         let slots = rule.slots();
         if let Some(missing) = slots.iter().find(|slot| !self.slots.contains_key(**slot)) {
             return Err(format!("`{missing}` is missing; it was saved with other options"));
@@ -195,20 +195,20 @@ impl HostState {
 }
 
 /// Where the state of a parameter belongs.
-struct Place {
+struct StateTarget {
     id: ParamId,
     ty: TensorType,
     /// Below automatic differentiation.
     stack: Stack,
 }
 
-fn places(module: &dyn Module) -> BTreeMap<String, Place> {
-    struct Places(BTreeMap<String, Place>);
+fn places(module: &dyn Module) -> BTreeMap<String, StateTarget> {
+    struct Places(BTreeMap<String, StateTarget>);
     impl Visitor for Places {
         fn parameter(&mut self, path: &Path, parameter: Parameter) {
             let stack = parameter.value.stack();
             let stack = stack.inner().unwrap_or(stack).clone();
-            let place = Place { id: parameter.id, ty: *parameter.value.ty(), stack };
+            let place = StateTarget { id: parameter.id, ty: *parameter.value.ty(), stack };
             self.0.insert(path.to_string(), place);
         }
     }

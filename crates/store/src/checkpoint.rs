@@ -380,7 +380,7 @@ impl CheckpointWriter {
     ) -> Result<()> {
         let shown = self.folder.folder().to_owned();
         self.folder.write(|folder| {
-            let place = Place { folder, shown: &shown };
+            let place = StagedFolder { folder, shown: &shown };
             let (tensors, metadata) = module_tensors(module);
             let model = place.write(MODEL, tensor_writer(&shown.join(MODEL), tensors, &metadata)?)?;
             let mut files = BTreeMap::from([(MODEL.to_owned(), model)]);
@@ -403,12 +403,12 @@ impl CheckpointWriter {
 }
 
 /// A new folder, and the name that it will have.
-struct Place<'a> {
+struct StagedFolder<'a> {
     folder: &'a Path,
     shown: &'a Path,
 }
 
-impl Place<'_> {
+impl StagedFolder<'_> {
     fn write(&self, name: &str, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<Checksum> {
         let shown = self.shown.join(name);
         let file = OpenOptions::new().write(true).create_new(true).open(self.folder.join(name));

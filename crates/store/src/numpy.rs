@@ -54,7 +54,7 @@ use kiln_tensor::TensorData;
 use crate::atomic::write_file;
 use crate::error::{Result, StoreError};
 use elements::{Pairs, write_array, write_pairs};
-use input::{Input, Place};
+use input::{ByteSource, Input};
 
 pub use archive::{Archive, Compression, archive_to_bytes, read_archive, write_archive};
 
@@ -70,7 +70,7 @@ const MEMORY: &str = "bytes in memory";
 pub fn read(path: impl AsRef<Path>) -> Result<TensorData> {
     let path = path.as_ref();
     let (file, length) = open(path)?;
-    elements::read_array(&mut Input::new(&mut BufReader::new(file), length, Place::file(path)))
+    elements::read_array(&mut Input::new(&mut BufReader::new(file), length, ByteSource::file(path)))
 }
 
 /// Writes an array to a `.npy` file, in C order and little-endian. The file is complete or, on an error, as it was.
@@ -124,7 +124,7 @@ pub fn to_bytes(data: &TensorData) -> Vec<u8> {
 pub fn read_complex(path: impl AsRef<Path>) -> Result<(TensorData, TensorData)> {
     let path = path.as_ref();
     let (file, length) = open(path)?;
-    elements::read_pairs(&mut Input::new(&mut BufReader::new(file), length, Place::file(path)))
+    elements::read_pairs(&mut Input::new(&mut BufReader::new(file), length, ByteSource::file(path)))
 }
 
 /// Writes complex numbers to a `.npy` file: `c8` for parts of `f32`, `c16` for parts of `f64`. The file is complete or,
@@ -171,7 +171,7 @@ fn open(path: &Path) -> Result<(File, u64)> {
 
 fn in_memory<'a>(bytes: &'a mut &[u8]) -> Input<'a> {
     let length = bytes.len() as u64;
-    Input::new(bytes, length, Place::file(Path::new(MEMORY)))
+    Input::new(bytes, length, ByteSource::file(Path::new(MEMORY)))
 }
 
 fn in_vec(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Vec<u8> {

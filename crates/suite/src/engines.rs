@@ -141,8 +141,8 @@ impl Engine for Tracked {
         self.0.read(value)
     }
 
-    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
-        self.0.kept(op, place, value)
+    fn saved_for_backward(&self, op: &Op, place: usize, value: &Value) -> Value {
+        self.0.saved_for_backward(op, place, value)
     }
 
     fn mixes_precision(&self) -> bool {

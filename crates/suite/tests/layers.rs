@@ -24,7 +24,7 @@ const ROWS: &[Row] = &[
     Row { method: "write_shared", check: write_shared },
     Row { method: "import", check: import },
     Row { method: "outcome", check: outcome },
-    Row { method: "kept", check: kept },
+    Row { method: "saved_for_backward", check: saved_for_backward },
     Row { method: "mixes_precision", check: mixes_precision },
     Row { method: "submit", check: submit },
     Row { method: "sync", check: sync },
@@ -118,10 +118,10 @@ impl Engine for Probe {
         Some(Err(Error::value("probe", Probe::maker(value))))
     }
 
-    fn kept(&self, _op: &Op, _place: usize, value: &Value) -> Value {
-        self.note("kept");
+    fn saved_for_backward(&self, _op: &Op, _place: usize, value: &Value) -> Value {
+        self.note("saved_for_backward");
         Probe::maker(value);
-        Probe::made(TensorData::zeros(*value.ty()), "kept")
+        Probe::made(TensorData::zeros(*value.ty()), "saved_for_backward")
     }
 
     fn mixes_precision(&self) -> bool {
@@ -278,11 +278,11 @@ fn outcome(subject: &Subject) {
     assert_eq!(subject.layer.outcome(&subject.value()), Some(Err(error)));
 }
 
-fn kept(subject: &Subject) {
+fn saved_for_backward(subject: &Subject) {
     // An op that no layer holds back anything of.
     let value = subject.value();
-    let kept = subject.layer.kept(&Op::Copy, 0, &value);
-    assert_eq!(subject.maker(&kept), "kept");
+    let kept = subject.layer.saved_for_backward(&Op::Copy, 0, &value);
+    assert_eq!(subject.maker(&kept), "saved_for_backward");
     assert!((subject.carries)(&*subject.layer, &kept), "what the value carries is lost");
     assert_eq!(kept.ty(), value.ty());
 }

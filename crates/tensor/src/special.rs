@@ -16,8 +16,8 @@ mod exponential;
 mod float;
 mod gamma;
 mod gate;
-mod held;
 mod incomplete;
+mod match_precision;
 mod polynomial;
 mod trigonometric;
 mod variance;
@@ -160,7 +160,9 @@ pub fn register_special_functions() {
         Ok(Custom::new(Polygamma(order)))
     });
     Custom::register(MatMulAsFloat8::NAME, |_| Ok(Custom::new(MatMulAsFloat8)));
-    Custom::register(held::HeldAs::NAME, |_| Ok(Custom::new(held::HeldAs)));
+    Custom::register(match_precision::MatchPrecision::NAME, |_| {
+        Ok(Custom::new(match_precision::MatchPrecision))
+    });
     Custom::register(variance::VarianceAbout::NAME, |_| Ok(Custom::new(variance::VarianceAbout)));
 }
 

@@ -230,7 +230,7 @@ fn mixed_precision_holds_a_norm_of_batches_as_its_operand() {
 #[test]
 fn without_mixed_precision_nothing_is_held_as_anything() {
     let (x, like) = (random(&[3, 4]), random(&[2]));
-    let y = x.clone().held_as(&like).unwrap();
+    let y = x.clone().match_precision(&like).unwrap();
     assert_eq!(values(&y), values(&x));
 }
 

@@ -11,7 +11,7 @@ pub type Result<T, E = TrainError> = std::result::Result<T, E>;
 
 /// A place in training. Displays as `epoch 2, step 3120, batch 7`; all count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TrainPosition {
     /// The epoch, from 0.
     pub epoch: u64,
     /// The optimizer step over all epochs, from 0; in validation the batch.
@@ -22,9 +22,9 @@ pub struct Place {
     pub validation: bool,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TrainPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { epoch, step, batch, validation } = self;
+        let TrainPosition { epoch, step, batch, validation } = self;
         if *validation {
             return write!(f, "epoch {}, validation batch {}", epoch + 1, batch + 1);
         }
@@ -55,7 +55,7 @@ pub enum TrainError {
     )]
     NonFiniteLoss {
         /// Where.
-        place: Place,
+        place: TrainPosition,
         /// The loss.
         loss: f64,
     },
@@ -67,7 +67,7 @@ pub enum TrainError {
     )]
     LossShape {
         /// Where.
-        place: Place,
+        place: TrainPosition,
         /// How many elements the loss has.
         elements: usize,
     },
@@ -76,7 +76,7 @@ pub enum TrainError {
     #[error("[trainer] {place}: the model's step panicked: {problem}")]
     Panicked {
         /// Where.
-        place: Place,
+        place: TrainPosition,
         /// The message of the panic.
         problem: String,
     },
@@ -85,7 +85,7 @@ pub enum TrainError {
     #[error("[trainer] {place}: {source}")]
     Data {
         /// Where.
-        place: Place,
+        place: TrainPosition,
         /// What the loader said.
         source: DataError,
     },
@@ -94,7 +94,7 @@ pub enum TrainError {
     #[error("[trainer] {place}: {source}")]
     Tensor {
         /// Where.
-        place: Place,
+        place: TrainPosition,
         /// What the engine said.
         source: kiln_tensor::Error,
     },
@@ -103,7 +103,7 @@ pub enum TrainError {
     #[error("[trainer] {place}: {source}")]
     Optimizer {
         /// Where.
-        place: Place,
+        place: TrainPosition,
         /// What the optimizer said.
         source: OptimError,
     },
@@ -114,7 +114,7 @@ pub enum TrainError {
         /// The metric.
         metric: String,
         /// Where.
-        place: Place,
+        place: TrainPosition,
         /// What is wrong.
         source: MetricError,
     },

@@ -7,7 +7,7 @@ use kiln_data::DataLoader;
 use kiln_nn::{AutodiffModule, GradientsParams, Module};
 use kiln_optim::Optimizer;
 
-use crate::error::{Place, Result, TrainError};
+use crate::error::{Result, TrainError, TrainPosition};
 use crate::folders::Folders;
 use crate::history::{EpochReport, History, Scores, StepReport, StopReason};
 use crate::meter::Meter;
@@ -280,14 +280,17 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     fn finish_steps(&mut self) -> Result<()> {
         // The last step that was begun.
         let place = self.place();
-        let place =
-            Place { step: place.step.saturating_sub(1), batch: place.batch.saturating_sub(1), ..place };
+        let place = TrainPosition {
+            step: place.step.saturating_sub(1),
+            batch: place.batch.saturating_sub(1),
+            ..place
+        };
         self.optimizer.finish().map_err(|source| TrainError::Optimizer { place, source })
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> TrainPosition {
         let Position { epoch, step, batch, .. } = self.position;
-        Place { epoch, step, batch, validation: false }
+        TrainPosition { epoch, step, batch, validation: false }
     }
 }
 
@@ -295,7 +298,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
 type Caller = &'static Location<'static>;
 
 /// The result of a model's step; its panic is an error that says where.
-fn guarded<R>(place: Place, step: impl FnOnce() -> R) -> Result<R> {
+fn guarded<R>(place: TrainPosition, step: impl FnOnce() -> R) -> Result<R> {
     // A step sees the model by a shared reference, and running statistics are replaced as a whole.
     catch_unwind(AssertUnwindSafe(step)).map_err(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
@@ -333,7 +336,7 @@ where
     V: Send + 'static,
     M: ValidStep<V>,
 {
-    let mut place = Place { epoch, step: 0, batch: 0, validation: true };
+    let mut place = TrainPosition { epoch, step: 0, batch: 0, validation: true };
     // What diverges in validation only is no reason to stop: the history shows it, and early stopping counts it.
     let mut meter = Meter::new(metrics, false);
     let mut progress = Progress::start(options.progress, title, 0, loader.num_items());

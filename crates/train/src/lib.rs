@@ -87,7 +87,7 @@ mod progress;
 mod stopping;
 mod trainer;
 
-pub use error::{MetricError, Place, Result, TrainError};
+pub use error::{MetricError, Result, TrainError, TrainPosition};
 pub use fit::evaluate;
 pub use history::{EpochReport, History, Scores, StepReport, StopReason};
 pub use metric::{Accuracy, Metric};

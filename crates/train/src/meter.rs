@@ -2,7 +2,7 @@
 
 use kiln_tensor::AnyTensor;
 
-use crate::error::{Place, Result, TrainError};
+use crate::error::{Result, TrainError, TrainPosition};
 use crate::history::Scores;
 use crate::metric::Metric;
 use crate::output::Observation;
@@ -22,7 +22,7 @@ pub(crate) struct Meter<'a> {
 struct Pending {
     loss: AnyTensor,
     num_items: usize,
-    place: Place,
+    place: TrainPosition,
 }
 
 impl<'a> Meter<'a> {
@@ -39,7 +39,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Takes in a step, without waiting for the device.
-    pub(crate) fn add(&mut self, observation: Observation, place: Place) -> Result<()> {
+    pub(crate) fn add(&mut self, observation: Observation, place: TrainPosition) -> Result<()> {
         let elements = observation.loss.shape().num_elements();
         if elements != 1 {
             return Err(TrainError::LossShape { place, elements });
@@ -79,7 +79,7 @@ impl<'a> Meter<'a> {
     }
 
     /// The scores so far, of what was read. Waits for the device.
-    pub(crate) fn scores(&mut self, place: Place) -> Result<Scores> {
+    pub(crate) fn scores(&mut self, place: TrainPosition) -> Result<Scores> {
         let mut metrics = Vec::with_capacity(self.metrics.len());
         for metric in self.metrics.iter_mut() {
             let name = metric.name().to_owned();

@@ -4,6 +4,7 @@
 //! tested against small trees written in the test itself.
 
 mod documents;
+mod glossary;
 mod layers;
 mod manifests;
 mod mask;
@@ -66,6 +67,7 @@ const CHECKS: &[Check] = &[
     documents::features,
     documents::links,
     documents::required,
+    glossary::check,
     tracked_files::sizes,
     tracked_files::machine_paths,
     tracked_files::lock_sources,

@@ -42,7 +42,7 @@ struct Rotary {
 }
 
 /// Where the token is, as operations need it.
-struct Place {
+struct TokenPosition {
     index: Tensor<Gpu, 1, Int>,
     cos: Tensor<Gpu, 4>,
     sin: Tensor<Gpu, 4>,
@@ -120,7 +120,7 @@ impl Layer {
         }
     }
 
-    fn forward(&mut self, x: Tensor<Gpu, 2>, place: &Place) -> Tensor<Gpu, 2> {
+    fn forward(&mut self, x: Tensor<Gpu, 2>, place: &TokenPosition) -> Tensor<Gpu, 2> {
         let normed = rms_norm(x.clone(), Some(self.attention_norm.clone()), EPSILON);
         let x = x + self.attend(normed, place);
         let normed = rms_norm(x.clone(), Some(self.feed_forward_norm.clone()), EPSILON);
@@ -128,7 +128,7 @@ impl Layer {
         x + (gate * normed.matmul(self.wide.clone())).matmul(self.narrow.clone())
     }
 
-    fn attend(&mut self, x: Tensor<Gpu, 2>, place: &Place) -> Tensor<Gpu, 2> {
+    fn attend(&mut self, x: Tensor<Gpu, 2>, place: &TokenPosition) -> Tensor<Gpu, 2> {
         let query = x.clone().matmul(self.query.clone()).reshape([1, HEADS, 1, HEAD]);
         let key = x.clone().matmul(self.key.clone()).reshape([1, KEY_HEADS, 1, HEAD]);
         let value = x.matmul(self.value.clone()).reshape([1, KEY_HEADS, 1, HEAD]);
@@ -168,15 +168,15 @@ impl Rotary {
         Rotary { cos: table(f64::cos), sin }
     }
 
-    fn place(&self, index: Tensor<Gpu, 1, Int>) -> Place {
+    fn place(&self, index: Tensor<Gpu, 1, Int>) -> TokenPosition {
         let row = |table: &Tensor<Gpu, 2>| table.clone().select(0, index.clone()).reshape([1, 1, 1, HEAD]);
         let places = Tensor::<Gpu, 1, Int>::arange(0..CACHE as i64, &index.device());
         let visible = places.lower_equal(index.clone().expand([CACHE])).reshape([1, 1, 1, CACHE]);
-        Place { cos: row(&self.cos), sin: row(&self.sin), index, visible }
+        TokenPosition { cos: row(&self.cos), sin: row(&self.sin), index, visible }
     }
 }
 
-impl Place {
+impl TokenPosition {
     /// Rotates pairs of the elements `i` and `i + head / 2`.
     fn rotated(&self, x: Tensor<Gpu, 4>) -> Tensor<Gpu, 4> {
         let [first, second] =

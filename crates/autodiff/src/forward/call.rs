@@ -1,4 +1,4 @@
-//! One op on values with tangents.
+//! The JVP of one op.
 
 use super::Forward;
 use super::derive::{Derived, Source};

@@ -1,4 +1,4 @@
-//! Derivatives of ops, derived from their gradient rules.
+//! JVPs derived from the gradient rules (VJPs) of ops, and their cache.
 //!
 //! A gradient rule computes `Jᵀ g`, linear in `g`. The gradient of `t · Jᵀ g` by `g` is `J t`: differentiating the
 //! rule's program once more, with the tangents `t` as gradients of its results, gives the program that carries them.
@@ -41,14 +41,14 @@ pub(super) struct Cache(Mutex<BTreeMap<u64, Vec<Entry>>>);
 
 struct Entry {
     op: Op,
-    operands: Vec<Known>,
+    operands: Vec<OperandKey>,
     active: Vec<bool>,
     derived: Arc<Derived>,
 }
 
 /// What a derivative depends on of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Known {
+enum OperandKey {
     Tensor(TensorType),
     Scalar(Scalar),
 }
@@ -76,7 +76,7 @@ impl Cache {
         }
         entries.entry(hash).or_default().push(Entry {
             op: op.clone(),
-            operands: operands.iter().map(Known::from).collect(),
+            operands: operands.iter().map(OperandKey::from).collect(),
             active: active.to_vec(),
             derived: derived.clone(),
         });
@@ -94,17 +94,17 @@ impl Cache {
         let same = |entry: &&Entry| {
             entry.op == *op
                 && entry.active == active
-                && entry.operands.iter().copied().eq(operands.iter().map(Known::from))
+                && entry.operands.iter().copied().eq(operands.iter().map(OperandKey::from))
         };
         Some(entries.get(&hash)?.iter().find(same)?.derived.clone())
     }
 }
 
-impl From<&OperandType<'_>> for Known {
-    fn from(operand: &OperandType<'_>) -> Known {
+impl From<&OperandType<'_>> for OperandKey {
+    fn from(operand: &OperandType<'_>) -> OperandKey {
         match operand {
-            OperandType::Tensor(ty) => Known::Tensor(**ty),
-            OperandType::Scalar(scalar) => Known::Scalar(*scalar),
+            OperandType::Tensor(ty) => OperandKey::Tensor(**ty),
+            OperandType::Scalar(scalar) => OperandKey::Scalar(*scalar),
         }
     }
 }
@@ -112,7 +112,7 @@ impl From<&OperandType<'_>> for Known {
 fn hash(op: &Op, operands: &[OperandType<'_>], active: &[bool]) -> u64 {
     let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
     op.hash(&mut hasher);
-    operands.iter().map(Known::from).for_each(|known| known.hash(&mut hasher));
+    operands.iter().map(OperandKey::from).for_each(|known| known.hash(&mut hasher));
     active.hash(&mut hasher);
     hasher.finish()
 }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn derivatives_are_kept() {
+    fn derivatives_are_cached() {
         let x = TensorType::new([3], DType::F32);
         let cache = Cache::default();
         let op = Op::Unary(Unary::Exp);

@@ -1,4 +1,4 @@
-//! How each op carries tangents.
+//! The JVP rule of each op.
 
 use kiln_ir::{CollectiveKind, Gradient, Linearity, Op, PoolKind, Reduction, UpdateMode, gradient_of};
 

@@ -1,4 +1,4 @@
-//! An engine that knows what lives.
+//! An engine that counts live values.
 
 use kiln_ir::{
     BoxFuture, Caps, Engine, Op, OpClass, Operand, Operands, Result, Reuse, TensorData, TensorType, Traffic,
@@ -122,7 +122,7 @@ impl Engine for Counting {
         self.count(value)
     }
 
-    fn kept(&self, _op: &Op, _place: usize, value: &Value) -> Value {
+    fn saved_for_backward(&self, _op: &Op, _place: usize, value: &Value) -> Value {
         value.clone()
     }
 }

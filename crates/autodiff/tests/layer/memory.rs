@@ -1,4 +1,4 @@
-//! What the tape keeps, and when it lets go.
+//! Tensors that the tape saves, and when it frees them.
 
 use crate::counting::Counting;
 use crate::{gradient, layer, leaf, numbers, value};

@@ -1,4 +1,4 @@
-//! The cases.
+//! The gradient-check cases.
 
 use kiln_ir::{
     AttentionSpec, Axes, Binary, Collective, CollectiveKind, ConvPass, ConvSpec, Custom, CustomOp, DType,

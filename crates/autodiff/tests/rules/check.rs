@@ -1,4 +1,4 @@
-//! Comparing gradients with finite differences.
+//! Gradient checking by finite differences.
 
 use crate::cases::{Case, Input};
 use kiln_autodiff::{Autodiff, Checkpointing};

@@ -1,4 +1,4 @@
-//! Every rule of differentiation against finite differences in f64, first and second order, on the reference engine.
+//! Every gradient rule against finite differences in f64, first and second order, on the reference engine.
 //!
 //! Each case runs with every float operand tracked, and with each of them alone: the tape then holds only what
 //! the rule asked to keep, and an engine that is handed anything else fails.

@@ -35,7 +35,7 @@ pub(super) struct Code {
     pub(super) stages: Vec<Stage>,
     pub(super) folds: Vec<Fold>,
     /// What steps read and write.
-    pub(super) slots: Vec<Place>,
+    pub(super) slots: Vec<SlotKind>,
     /// Bytes of all row values.
     pub(super) row_bytes: usize,
     /// Bytes of all registers.
@@ -140,7 +140,7 @@ pub(super) type Slot = u16;
 
 /// What a slot is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum SlotKind {
     /// One element, the same for the launch.
     Uniform(usize),
     /// One element per row of the tile, `usize` row values from the start.

@@ -1,9 +1,9 @@
 //! From a kernel to code.
 
 mod arithmetic;
-mod far;
+mod prefetch;
 
-use super::code::{Action, Code, Fold, Form, Number, Param, Place, Slot, Stage, Step};
+use super::code::{Action, Code, Fold, Form, Number, Param, Slot, SlotKind, Stage, Step};
 use super::cost::function_cost;
 use super::fold::folding;
 use super::layout::Tiling;
@@ -35,7 +35,7 @@ pub(super) fn compile(kernel: &Kernel, launch: &Launch, overwritten: u64) -> Opt
         return None;
     }
     let code = Compiler::new(kernel, launch, overwritten, MOST_LANES / 2)?.code()?;
-    let streams = code.slots.iter().filter(|slot| matches!(slot, Place::AtTile(_))).count();
+    let streams = code.slots.iter().filter(|slot| matches!(slot, SlotKind::AtTile(_))).count();
     let lanes = (code.group * code.chunks.size).max(1);
     let bytes = code.register_bytes.div_ceil(lanes) + 4 * streams;
     let fit = (TILE_BYTES / bytes.max(1)).clamp(LEAST_LANES, MOST_LANES);
@@ -259,7 +259,7 @@ impl<'a> Compiler<'a> {
             Compute::Cast(a) => self.cast(value, a),
             Compute::Bitcast(a) => self.alias(value, a),
             Compute::Reduce(reduction, a) => self.reduce(value, reduction, a),
-            Compute::Across(..) => unreachable!("kernels with columns are refused"),
+            Compute::ColumnReduce(..) => unreachable!("kernels with columns are refused"),
             Compute::Scan { reduction, reverse, exclusive, value: a } => {
                 let a = self.lanes_of(a, value);
                 let action = Action::Scan(scan(reduction, register(dtype)), a, [reverse, exclusive]);
@@ -329,7 +329,7 @@ impl<'a> Compiler<'a> {
         steps.push(Step { action, to, by_row });
     }
 
-    fn slot(&mut self, place: Place) -> Slot {
+    fn slot(&mut self, place: SlotKind) -> Slot {
         self.code.slots.push(place);
         (self.code.slots.len() - 1) as Slot
     }
@@ -340,14 +340,14 @@ impl<'a> Compiler<'a> {
     }
 
     fn at_uniform(&mut self, uniform: usize, dtype: DType) -> Located {
-        let slot = self.slot(Place::Uniform(uniform));
+        let slot = self.slot(SlotKind::Uniform(uniform));
         Located { slot, class: Class::Uniform, stage: 0, dtype: register(dtype), load: None }
     }
 
     fn row_slot(&mut self) -> Slot {
         let at = self.code.row_bytes;
         self.code.row_bytes += 1;
-        self.slot(Place::Row(at))
+        self.slot(SlotKind::Row(at))
     }
 
     fn register_slot(&mut self) -> Slot {
@@ -359,7 +359,7 @@ impl<'a> Compiler<'a> {
         match self.class(value) {
             Class::Uniform => {
                 let uniform = self.uniform([0; 8]);
-                self.slot(Place::Uniform(uniform))
+                self.slot(SlotKind::Uniform(uniform))
             }
             Class::Row => self.row_slot(),
             Class::Full => {
@@ -367,7 +367,7 @@ impl<'a> Compiler<'a> {
                 if lasts && self.tiling.form != Form::Columns {
                     let before = self.code.wide_bytes;
                     self.code.wide_bytes += 8;
-                    self.slot(Place::Wide(before, register(self.kernel.body[value].dtype).size()))
+                    self.slot(SlotKind::Wide(before, register(self.kernel.body[value].dtype).size()))
                 } else {
                     self.register_slot()
                 }
@@ -380,7 +380,7 @@ impl<'a> Compiler<'a> {
         match self.class(value) {
             Class::Uniform => {
                 let uniform = self.uniform([0; 8]);
-                self.slot(Place::Uniform(uniform))
+                self.slot(SlotKind::Uniform(uniform))
             }
             Class::Row => self.row_slot(),
             Class::Full => self.register_slot(),
@@ -443,7 +443,7 @@ impl<'a> Compiler<'a> {
             && stage > 0
             && !self.tiling.is_whole()
             && self.tiling.form != Form::Columns
-            && !matches!(self.code.slots[usize::from(located.slot)], Place::AtTile(_))
+            && !matches!(self.code.slots[usize::from(located.slot)], SlotKind::AtTile(_))
         {
             if let Some(&slot) = self.spread.get(&(operand, stage, false)) {
                 return slot;
@@ -504,11 +504,11 @@ impl<'a> Compiler<'a> {
         };
         let taken = self.overwritten >> param & 1 == 1;
         let memory = match class {
-            Class::Uniform => Some(Place::Element(param)),
-            Class::Row => self.tiling.is_flat_by_row(access).then_some(Place::AtRow(param)),
+            Class::Uniform => Some(SlotKind::Element(param)),
+            Class::Row => self.tiling.is_flat_by_row(access).then_some(SlotKind::AtRow(param)),
             Class::Full => {
                 let flat = self.tiling.is_flat(access, self.group(stage));
-                (flat && !taken).then_some(Place::AtTile(param))
+                (flat && !taken).then_some(SlotKind::AtTile(param))
             }
         };
         let mut slot = match memory {
@@ -613,16 +613,18 @@ impl<'a> Compiler<'a> {
         let by_row = class == Class::Row;
         let list = if by_row { List::Rows(stage) } else { List::Tiles(stage) };
         let memory = match class {
-            Class::Full => self.tiling.is_flat(access, self.group(stage)).then_some(Place::AtTile(param)),
-            Class::Row | Class::Uniform => self.tiling.is_flat_by_row(access).then_some(Place::AtRow(param)),
+            Class::Full => self.tiling.is_flat(access, self.group(stage)).then_some(SlotKind::AtTile(param)),
+            Class::Row | Class::Uniform => {
+                self.tiling.is_flat_by_row(access).then_some(SlotKind::AtRow(param))
+            }
         };
         let narrow = kernels::half_loops(dtype).map(|(_, narrow)| narrow);
         let source = self.source_in(a, stage, by_row, false);
         let located = self.located[a as usize];
-        if let (Some(Place::AtTile(_)), Source::Lanes(slot), None, true) =
+        if let (Some(SlotKind::AtTile(_)), Source::Lanes(slot), None, true) =
             (memory, source, narrow, self.leaves(param))
         {
-            let to = self.slot(Place::AtTile(param));
+            let to = self.slot(SlotKind::AtTile(param));
             self.push(list, Action::Stream(dtype.size(), slot), to, by_row);
             self.code.streams = true;
             return located;

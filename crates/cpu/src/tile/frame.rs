@@ -1,6 +1,6 @@
 //! What a task of a launch works with: the addresses of slots, and the steps run on them.
 
-use super::code::{Action, Code, Form, Place, Slot, Stage, Step};
+use super::code::{Action, Code, Form, Slot, SlotKind, Stage, Step};
 use super::space::{self, Block};
 use crate::contraction::scratch::Scratch;
 use crate::copy::stream;
@@ -81,20 +81,22 @@ impl<'a> Frame<'a> {
         let rows = if rows.is_null() { after(1) } else { rows };
         let row_bytes = code.group * 8;
         let slots = code.slots.iter().map(|place| match *place {
-            Place::Uniform(i) => launched.uniforms.wrapping_add(8 * i),
-            Place::Row(i) => rows.wrapping_add(i * row_bytes),
-            Place::Register(at) => start.wrapping_add(at),
-            Place::Wide(before, _) => wide.wrapping_add(before * code.chunks.length),
-            Place::Element(param) | Place::AtRow(param) | Place::AtTile(param) => launched.bases[param],
+            SlotKind::Uniform(i) => launched.uniforms.wrapping_add(8 * i),
+            SlotKind::Row(i) => rows.wrapping_add(i * row_bytes),
+            SlotKind::Register(at) => start.wrapping_add(at),
+            SlotKind::Wide(before, _) => wide.wrapping_add(before * code.chunks.length),
+            SlotKind::Element(param) | SlotKind::AtRow(param) | SlotKind::AtTile(param) => {
+                launched.bases[param]
+            }
         });
         let moving = code.slots.iter().enumerate().filter_map(|(slot, place)| match *place {
-            Place::AtTile(param) => Some((slot, param)),
-            Place::Uniform(_)
-            | Place::Row(_)
-            | Place::Register(_)
-            | Place::Wide(..)
-            | Place::Element(_)
-            | Place::AtRow(_) => None,
+            SlotKind::AtTile(param) => Some((slot, param)),
+            SlotKind::Uniform(_)
+            | SlotKind::Row(_)
+            | SlotKind::Register(_)
+            | SlotKind::Wide(..)
+            | SlotKind::Element(_)
+            | SlotKind::AtRow(_) => None,
         });
         Frame {
             slots: slots.collect(),
@@ -133,7 +135,7 @@ impl<'a> Frame<'a> {
             *offset = access.outer.offset(self.outer) + access.rows.offset(row);
         }
         for (slot, place) in self.slots.iter_mut().zip(&code.slots) {
-            if let Place::AtRow(param) = *place {
+            if let SlotKind::AtRow(param) = *place {
                 let bytes = self.offsets[param] * code.accesses[param].size as isize;
                 *slot = self.launched.bases[param].wrapping_offset(bytes);
             }
@@ -158,7 +160,7 @@ impl<'a> Frame<'a> {
         }
         if code.wide_bytes > 0 {
             for (slot, place) in self.slots.iter_mut().zip(&code.slots) {
-                if let Place::Wide(before, size) = *place {
+                if let SlotKind::Wide(before, size) = *place {
                     *slot = self.wide.wrapping_add(before * code.chunks.length + column * size);
                 }
             }

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use kiln_ir::{
     DType, Error, FusedOp, Layout, Op, Operand, Operands, Program, Result, TensorType, Value, Values,
 };
-use kiln_kernel::{Compute, Hero, Kernel, Launch, Nest, ParamKind, StrideClass};
+use kiln_kernel::{Compute, Kernel, KernelKind, Launch, Nest, ParamKind, StrideClass};
 use smallvec::SmallVec;
 
 /// Runs a region: by the tile machine where the region is a kernel, op by op otherwise.
@@ -64,8 +64,8 @@ fn given(program: &Program, inputs: &Operands) -> Result<Option<AllGiven>> {
 pub(super) enum Plan {
     /// As one kernel.
     Kernel(Box<Region>),
-    /// A matrix product or a convolution by its own kernel, then the rest.
-    Hero(Box<Split>),
+    /// An anchor op (matmul or convolution) by its own kernel, then the rest.
+    Anchor(Box<Split>),
     /// As one op that has a kernel of its own.
     Native,
     /// By flags that hold or not.
@@ -88,13 +88,13 @@ impl Plan {
         if let Some(region) = Region::new(op.program(), given) {
             return Plan::Kernel(Box::new(region));
         }
-        Split::new(op, given).map_or(Plan::Unfused, |split| Plan::Hero(Box::new(split)))
+        Split::new(op, given).map_or(Plan::Unfused, |split| Plan::Anchor(Box::new(split)))
     }
 
     /// Whether it runs otherwise than op by op: the machine runs it or part of it, or it is one op.
     pub(super) fn is_compiled(&self) -> bool {
         match self {
-            Plan::Kernel(_) | Plan::Hero(_) | Plan::Native => true,
+            Plan::Kernel(_) | Plan::Anchor(_) | Plan::Native => true,
             // What it runs has plans of its own.
             Plan::Guarded(_) | Plan::Unfused => false,
         }
@@ -104,7 +104,7 @@ impl Plan {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Plan::Kernel(region) => region.bytes(),
-            Plan::Hero(split) => split.bytes(),
+            Plan::Anchor(split) => split.bytes(),
             Plan::Guarded(guarded) => guarded.bytes(),
             Plan::Native | Plan::Unfused => 0,
         }
@@ -116,11 +116,11 @@ impl Plan {
             Plan::Kernel(region) if region.checks() => {
                 op_by_op_after_errors(cpu, program, inputs, |inputs| region.run(cpu, inputs, results))
             }
-            Plan::Hero(split) if split.checks() => {
+            Plan::Anchor(split) if split.checks() => {
                 op_by_op_after_errors(cpu, program, inputs, |inputs| split.run(cpu, inputs, results))
             }
             Plan::Kernel(region) => region.run(cpu, inputs, results),
-            Plan::Hero(split) => split.run(cpu, inputs, results),
+            Plan::Anchor(split) => split.run(cpu, inputs, results),
             Plan::Guarded(guarded) => guarded.run(cpu, inputs, results),
             Plan::Native | Plan::Unfused => Ok(program.run_region(cpu, inputs)),
         }
@@ -325,7 +325,7 @@ fn take(operand: &mut Operand, ty: &TensorType) -> Result<Value> {
 fn takes(kernel: &Kernel, launch: &Launch, code: &Code, outputs: usize) -> Vec<Vec<(usize, usize)>> {
     let mut takes = alloc::vec![Vec::new(); outputs];
     // A scan's registers are as long as its rows: code with one more of them may be too large.
-    if code.has_passes() || kernel.hero == Hero::Scan {
+    if code.has_passes() || kernel.kind == KernelKind::Scan {
         return takes;
     }
     let params = || kernel.params.iter().zip(&launch.bindings).enumerate();

@@ -5,7 +5,7 @@ use super::space::Access;
 use crate::walk::Walk;
 use alloc::vec::Vec;
 use kiln_ir::MAX_RANK;
-use kiln_kernel::{Axis, AxisSet, Hero, Kernel, Launch};
+use kiln_kernel::{Axis, AxisSet, Kernel, KernelKind, Launch};
 
 /// Rows of up to this many elements are not cut.
 const WHOLE_ROW: usize = 2048;
@@ -42,21 +42,24 @@ impl Tiling {
         let axes = 0..kernel.axes.len();
         let (reduced, parallel): (Vec<usize>, Vec<usize>) =
             axes.clone().partition(|&axis| kernel.axes[axis] == Axis::Reduce);
-        let (form, outer_axes, mut row_axes, inner_axes) = match kernel.hero {
-            Hero::Map | Hero::Transpose => {
+        let (form, outer_axes, mut row_axes, inner_axes) = match kernel.kind {
+            KernelKind::Map | KernelKind::Transpose => {
                 let mut rows = parallel;
                 let inner = rows.pop().into_iter().collect();
                 (Form::Map, Vec::new(), rows, inner)
             }
-            Hero::RowReduce | Hero::FullReduce | Hero::Scan => (Form::Rows, Vec::new(), parallel, reduced),
-            Hero::ColReduce => {
+            KernelKind::RowReduce | KernelKind::FullReduce | KernelKind::Scan => {
+                (Form::Rows, Vec::new(), parallel, reduced)
+            }
+            KernelKind::ColReduce => {
                 let mut outer = parallel;
                 let inner = outer.pop()?;
                 (Form::Columns, outer, reduced, alloc::vec![inner])
             }
-            Hero::MatMul(_) => return None,
+            KernelKind::MatMul(_) => return None,
         };
-        let across = (kernel.hero == Hero::Transpose).then(|| transposed(launch, &row_axes, inner_axes[0]));
+        let across =
+            (kernel.kind == KernelKind::Transpose).then(|| transposed(launch, &row_axes, inner_axes[0]));
         if let Some(axis) = across.flatten() {
             row_axes.retain(|&other| other != axis);
             row_axes.push(axis);
@@ -64,10 +67,11 @@ impl Tiling {
         let count = |axes: &[usize]| axes.iter().map(|&axis| launch.extents[axis]).product::<usize>();
         let (outer, rows, length) = (count(&outer_axes), count(&row_axes), count(&inner_axes));
         let last = inner_axes.last().map_or(1, |&axis| launch.extents[axis]);
-        let parts = form == Form::Rows && kernel.hero != Hero::Scan && rows < FEW_ROWS && length >= LONG_ROW;
+        let parts =
+            form == Form::Rows && kernel.kind != KernelKind::Scan && rows < FEW_ROWS && length >= LONG_ROW;
         let form = if parts { Form::Parts } else { form };
         let whole = match form {
-            Form::Rows => kernel.hero == Hero::Scan || length <= lanes.max(WHOLE_ROW),
+            Form::Rows => kernel.kind == KernelKind::Scan || length <= lanes.max(WHOLE_ROW),
             Form::Map | Form::Parts | Form::Columns => length <= lanes,
         };
         let chunks = if whole {

@@ -1,14 +1,14 @@
 //! Which registers share memory.
 
-use super::code::{Action, Code, Place, Slot, Step};
+use super::code::{Action, Code, Slot, SlotKind, Step};
 use alloc::vec::Vec;
 use smallvec::{SmallVec, smallvec};
 
 /// A register that has no memory yet.
-pub(super) const FREE: Place = Place::Register(usize::MAX);
+pub(super) const FREE: SlotKind = SlotKind::Register(usize::MAX);
 
-pub(super) fn is_free(place: &Place) -> bool {
-    matches!(place, Place::Register(usize::MAX))
+pub(super) fn is_free(place: &SlotKind) -> bool {
+    matches!(place, SlotKind::Register(usize::MAX))
 }
 
 /// The slots that a step reads.
@@ -52,7 +52,7 @@ pub(super) fn allocate(code: &mut Code, lanes: usize) {
             busy.len() - 1
         });
         busy[piece] = life.to;
-        code.slots[slot] = Place::Register(piece * bytes);
+        code.slots[slot] = SlotKind::Register(piece * bytes);
     }
     code.register_bytes = busy.len() * bytes;
     code.row_bytes *= 8 * code.group;

@@ -1,6 +1,6 @@
 //! Runs code: which tiles in which order, on which threads.
 
-use super::code::{Action, Code, Form, Place};
+use super::code::{Action, Code, Form, SlotKind};
 use super::fold::Folding;
 use super::frame::{Frame, Launched};
 use super::space::Access;
@@ -306,7 +306,7 @@ impl<'a> Straight<'a> {
             return None;
         };
         let Action::Fold(_, x) = step.action else { return None };
-        let Place::AtTile(param) = code.slots[usize::from(x)] else { return None };
+        let SlotKind::AtTile(param) = code.slots[usize::from(x)] else { return None };
         Some(Straight { access: &code.accesses[param], start: frame.at(x), loops: &fold.loops })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::copy::copy_row;
 use crate::scalar::with_size;
-use crate::walk::{Place, Walk};
+use crate::walk::{Cursor, Walk};
 use core::mem::MaybeUninit;
 
 /// How a parameter is crossed: along the axes outside of all tiles, along a tile's rows, and within a row.
@@ -38,7 +38,7 @@ struct Piece {
 
 /// The greatest number of steps along the innermost axis of a walk from a place, and the stride there. A walk without
 /// axes has one point, which may stand for any number of points where nothing changes.
-fn run(walk: &Walk<1>, place: &Place<1>, wanted: usize) -> (usize, isize) {
+fn run(walk: &Walk<1>, place: &Cursor<1>, wanted: usize) -> (usize, isize) {
     match walk.rank.checked_sub(1) {
         Some(last) => (wanted.min(walk.lengths[last] - place.along(last)), walk.strides[last][0]),
         None => (wanted, 0),

@@ -19,13 +19,13 @@ pub(super) struct Split {
     before: Program,
     /// Of the region's inputs, those of `before`.
     inputs: Vec<usize>,
-    hero: Instruction,
+    anchor: Instruction,
     rest: Option<Rest>,
 }
 
 /// What comes after it, as a kernel.
 struct Rest {
-    /// Of the region's inputs, those that it needs, in order. Then follow results of what comes before, and that of the hero.
+    /// Of the region's inputs, those that it needs, in order. Then follow results of what comes before, and that of the anchor.
     kept: Vec<usize>,
     region: Region,
 }
@@ -38,7 +38,7 @@ impl Split {
             Pattern::Loop | Pattern::Epilogue(_) => None,
         };
         let program = heroes_first(integers.as_ref().unwrap_or(fused.program()));
-        let end = program.instructions.iter().rposition(is_hero)?;
+        let end = program.instructions.iter().rposition(is_anchor)?;
         let is_more = integers.is_some() || end + 1 < program.instructions.len();
         is_more.then(|| Split::at(&program, end, given)).flatten()
     }
@@ -57,7 +57,7 @@ impl Split {
 
     fn at(program: &Program, end: usize, given: &AllGiven) -> Option<Split> {
         let (before, after) = (&program.instructions[..end], &program.instructions[end + 1..]);
-        let hero = &program.instructions[end];
+        let anchor = &program.instructions[end];
         let inputs = program.inputs.len();
         let product = inputs + before.iter().map(|before| before.results.len()).sum::<usize>();
         let types = program.slot_types();
@@ -68,7 +68,7 @@ impl Split {
             (Some(rest), made)
         };
         let made = made.iter().map(|&slot| ProgramOperand::Slot(slot));
-        let outputs: Vec<ProgramOperand> = hero.operands.iter().copied().chain(made).collect();
+        let outputs: Vec<ProgramOperand> = anchor.operands.iter().copied().chain(made).collect();
         let operands = before.iter().flat_map(|before| &before.operands).chain(&outputs);
         let used = sorted(operands.filter_map(slot).filter(|&slot| slot < inputs));
         let before = Program {
@@ -76,7 +76,7 @@ impl Split {
             instructions: renumbered(before, &used, inputs),
             outputs: outputs.iter().map(|output| place(output, &used, inputs)).collect(),
         };
-        Some(Split { before, inputs: used, hero: hero.clone(), rest })
+        Some(Split { before, inputs: used, anchor: anchor.clone(), rest })
     }
 
     pub(super) fn run(&self, cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
@@ -84,19 +84,19 @@ impl Split {
         let mut operands: Operands = kept.map(|&place| inputs[place].clone()).collect();
         let before: Operands = self.inputs.iter().map(|&place| inputs[place].clone()).collect();
         drop(inputs);
-        let mut of_hero = self.before.run_region(cpu, before);
-        for made in of_hero.drain(self.hero.operands.len()..) {
+        let mut of_anchor = self.before.run_region(cpu, before);
+        for made in of_anchor.drain(self.anchor.operands.len()..) {
             operands.push(checked(made)?.into());
         }
-        for operand in &of_hero {
+        for operand in &of_anchor {
             operand.error().map_or(Ok(()), |error| Err(error.clone()))?;
         }
-        let ty = self.hero.results[0];
-        let product = if of_hero.len() > 2 {
-            dequantized(cpu, &of_hero, ty)?
+        let ty = self.anchor.results[0];
+        let product = if of_anchor.len() > 2 {
+            dequantized(cpu, &of_anchor, ty)?
         } else {
-            let of_hero = of_hero.into_iter().map(Into::into).collect();
-            checked(cpu.execute(&self.hero.op, of_hero, &[ty]).swap_remove(0))?
+            let of_anchor = of_anchor.into_iter().map(Into::into).collect();
+            checked(cpu.execute(&self.anchor.op, of_anchor, &[ty]).swap_remove(0))?
         };
         let Some(rest) = &self.rest else { return Ok(core::iter::once(product).collect()) };
         operands.push(product.into());
@@ -136,8 +136,8 @@ impl Rest {
     }
 }
 
-pub(super) fn is_hero(instruction: &Instruction) -> bool {
-    instruction.op.info().role == Role::Hero
+pub(super) fn is_anchor(instruction: &Instruction) -> bool {
+    instruction.op.info().role == Role::Anchor
 }
 
 /// The program with what leads to products and convolutions before all else, so that the rest is one kernel: op by op it would
@@ -149,7 +149,7 @@ fn heroes_first(program: &Program) -> Program {
     let mut end = program.num_slots();
     for (number, instruction) in program.instructions.iter().enumerate().rev() {
         firsts[number] = end - instruction.results.len();
-        leads[number] = is_hero(instruction) || wanted[firsts[number]..end].contains(&true);
+        leads[number] = is_anchor(instruction) || wanted[firsts[number]..end].contains(&true);
         end = firsts[number];
         instruction.operands.iter().filter_map(slot).for_each(|slot| wanted[slot] |= leads[number]);
     }

@@ -5,7 +5,7 @@ use crate::copy::copy;
 use crate::threads::Pool;
 use alloc::vec::Vec;
 use kiln_ir::Result;
-use kiln_kernel::{Hero, Kernel, Launch, ParamKind};
+use kiln_kernel::{Kernel, KernelKind, Launch, ParamKind};
 
 /// Elements from which a copy by blocks is faster than reading across.
 const LARGE: usize = 1 << 14;
@@ -23,9 +23,11 @@ pub(super) struct Staged {
 /// The operands to be copied; the launch then reads the copies.
 pub(super) fn stage(kernel: &Kernel, launch: &mut Launch) -> Vec<Staged> {
     let mut all = Vec::new();
-    match kernel.hero {
-        Hero::Map | Hero::Transpose | Hero::RowReduce => {}
-        Hero::ColReduce | Hero::FullReduce | Hero::Scan | Hero::MatMul(_) => return all,
+    match kernel.kind {
+        KernelKind::Map | KernelKind::Transpose | KernelKind::RowReduce => {}
+        KernelKind::ColReduce | KernelKind::FullReduce | KernelKind::Scan | KernelKind::MatMul(_) => {
+            return all;
+        }
     }
     let Some(last) = launch.extents.len().checked_sub(1) else { return all };
     for (number, param) in kernel.params.iter().enumerate() {

@@ -34,7 +34,7 @@ pub(super) fn stages(kernel: &Kernel, tiling: &Tiling) -> Vec<usize> {
             | Compute::Cast(_)
             | Compute::Bitcast(_)
             | Compute::Scan { .. }
-            | Compute::Across(..)
+            | Compute::ColumnReduce(..)
             | Compute::Checked(..) => stage,
         });
     }

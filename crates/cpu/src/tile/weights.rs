@@ -1,12 +1,12 @@
 //! Matrix products with quantised weights: the weights stay integers, and the product reads these.
 
-use super::split::{is_hero, slot as slot_in};
+use super::split::{is_anchor, slot as slot_in};
 use alloc::vec::Vec;
 use kiln_ir::{DType, Instruction, Op, Program, ProgramOperand, QuantizedMatMul, Shape, TensorType};
 
 /// The program with the product reading integers: its operands are then the left one, the integers, the scales and, if there are
 /// any, the zeros as `f32`. `None` where the kernel does not take them: integers of other than 8 bits, other floats than `f32`,
-/// blocks that are no blocks of the product's factor, or a product that is not the last [hero](is_hero).
+/// blocks that are no blocks of the product's factor, or a product that is not the last [anchor](is_anchor).
 pub(super) fn with_integers(program: &Program, pattern: &QuantizedMatMul) -> Option<Program> {
     let inputs = program.inputs.len();
     let types = program.slot_types();
@@ -17,7 +17,7 @@ pub(super) fn with_integers(program: &Program, pattern: &QuantizedMatMul) -> Opt
     if !matches!(integers.dtype, DType::I8 | DType::U8)
         || [pattern.x, pattern.scale].iter().any(|&slot| types[slot].dtype != DType::F32)
         || [integers, product.results[0]].iter().any(|ty| ty.num_elements() == 0)
-        || program.instructions[place + 1..].iter().any(is_hero)
+        || program.instructions[place + 1..].iter().any(is_anchor)
     {
         return None;
     }

@@ -7,7 +7,7 @@ use kiln_reference::Reference;
 
 /// How an operand lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum MemoryLayout {
     /// Row-major; the engine gets the only clone.
     Owned,
     /// Row-major; the test keeps a clone, which must stay as it is.
@@ -24,14 +24,14 @@ pub(crate) enum Place {
     Repeated,
 }
 
-pub(crate) const PLACES: [Place; 7] = [
-    Place::Owned,
-    Place::Shared,
-    Place::Permuted,
-    Place::Strided,
-    Place::Flipped,
-    Place::Inside,
-    Place::Repeated,
+pub(crate) const MEMORY_LAYOUTS: [MemoryLayout; 7] = [
+    MemoryLayout::Owned,
+    MemoryLayout::Shared,
+    MemoryLayout::Permuted,
+    MemoryLayout::Strided,
+    MemoryLayout::Flipped,
+    MemoryLayout::Inside,
+    MemoryLayout::Repeated,
 ];
 
 /// An operand: a tensor that is tried in every place, an index that is too but keeps its elements, or a number.
@@ -71,7 +71,7 @@ fn head(data: &TensorData) -> Vec<SliceAxis> {
     data.shape().iter().enumerate().map(range).collect()
 }
 
-pub(crate) fn value(cpu: &Cpu, place: Place, data: &TensorData) -> Value {
+pub(crate) fn value(cpu: &Cpu, place: MemoryLayout, data: &TensorData) -> Value {
     let (shape, rank) = (*data.shape(), data.shape().rank());
     let view = |op: Op, base: &TensorData| {
         let value = cpu.write(base.clone());
@@ -83,22 +83,22 @@ pub(crate) fn value(cpu: &Cpu, place: Place, data: &TensorData) -> Value {
         on_reference(Op::Pad(vec![pad; rank]), vec![reference_value(data), filler.into()])
     };
     match place {
-        Place::Owned | Place::Shared => cpu.write(data.clone()),
-        Place::Permuted => {
+        MemoryLayout::Owned | MemoryLayout::Shared => cpu.write(data.clone()),
+        MemoryLayout::Permuted => {
             let op = Op::Permute(Axes::new(&(0..rank).rev().collect::<Vec<_>>()));
             view(op.clone(), &on_reference(op, vec![reference_value(data)]))
         }
-        Place::Strided => {
+        MemoryLayout::Strided => {
             let sparse = padded(PadAxis { low: 1, high: 1, interior: 1 });
             let slice = |&len: &usize| SliceAxis { start: 1, len, step: 2 };
             view(Op::Slice(shape.iter().map(slice).collect()), &sparse)
         }
-        Place::Flipped => {
+        MemoryLayout::Flipped => {
             let back = |&len: &usize| SliceAxis { start: len.saturating_sub(1), len, step: -1 };
             let op = Op::Slice(shape.iter().map(back).collect());
             view(op.clone(), &on_reference(op, vec![reference_value(data)]))
         }
-        Place::Inside if rank > 0 => {
+        MemoryLayout::Inside if rank > 0 => {
             let mut pads = vec![PadAxis::default(); rank];
             pads[0] = PadAxis::new(1, 2);
             let filler = if data.dtype().is_bool() { Scalar::Bool(true) } else { Scalar::Int(77) };
@@ -107,11 +107,11 @@ pub(crate) fn value(cpu: &Cpu, place: Place, data: &TensorData) -> Value {
             slices[0].start = 1;
             view(Op::Slice(slices), &longer)
         }
-        Place::Repeated if rank > 0 && shape[0] > 0 => {
+        MemoryLayout::Repeated if rank > 0 && shape[0] > 0 => {
             let one = on_reference(Op::Slice(head(data)), vec![reference_value(data)]);
             view(Op::Broadcast(shape), &one)
         }
-        Place::Inside | Place::Repeated => cpu.write(data.clone()),
+        MemoryLayout::Inside | MemoryLayout::Repeated => cpu.write(data.clone()),
     }
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn value(cpu: &Cpu, place: Place, data: &TensorData) -> Value {
 pub(crate) fn check(op: &Op, given: &[Given]) {
     for threads in [1, 3] {
         let cpu = Cpu::with_threads(threads);
-        for place in PLACES {
+        for place in MEMORY_LAYOUTS {
             check_in(&cpu, op, given, place);
         }
     }
@@ -131,16 +131,16 @@ pub(crate) fn check(op: &Op, given: &[Given]) {
 pub(crate) fn check_large(op: &Op, given: &[Given]) {
     for threads in [1, 3] {
         let cpu = Cpu::with_threads(threads);
-        for place in [Place::Owned, Place::Permuted] {
+        for place in [MemoryLayout::Owned, MemoryLayout::Permuted] {
             check_in(&cpu, op, given, place);
         }
     }
 }
 
 #[track_caller]
-fn check_in(cpu: &Cpu, op: &Op, given: &[Given], place: Place) {
+fn check_in(cpu: &Cpu, op: &Op, given: &[Given], place: MemoryLayout) {
     let seen = |given: &Given| match (given, place) {
-        (Given::Tensor(data), Place::Repeated) => Given::Tensor(repeated(data)),
+        (Given::Tensor(data), MemoryLayout::Repeated) => Given::Tensor(repeated(data)),
         (_, _) => given.clone(),
     };
     let seen: Vec<Given> = given.iter().map(seen).collect();
@@ -153,19 +153,19 @@ fn check_in(cpu: &Cpu, op: &Op, given: &[Given], place: Place) {
     let inputs = seen.iter().map(|given| match given {
         Given::Tensor(data) => {
             let value = value(cpu, place, data);
-            if place != Place::Owned {
+            if place != MemoryLayout::Owned {
                 kept.push((value.clone(), data.clone()));
             }
             value.into()
         }
         Given::Index(data) => {
-            let place = if place == Place::Repeated { Place::Owned } else { place };
+            let place = if place == MemoryLayout::Repeated { MemoryLayout::Owned } else { place };
             value(cpu, place, data).into()
         }
         Given::Number(number) => (*number).into(),
     });
     let inputs: Operands = inputs.collect();
-    if place != Place::Shared && place != Place::Inside {
+    if place != MemoryLayout::Shared && place != MemoryLayout::Inside {
         kept.clear();
     }
     let found = outcome(cpu, op, inputs);

@@ -8,7 +8,7 @@ use crate::driver::{CudaDriver, CudaMemory};
 use cudarc::cublaslt::sys::cublasLtMatmulAlgo_t as Algorithm;
 use half::{bf16, f16};
 use kiln_gpu::Driver;
-use kiln_gpu::driver::{Activation, Place, Products};
+use kiln_gpu::driver::{Activation, DevicePtr, Products};
 use kiln_ir::{DType, Result};
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Blas {
         }
         let elements = products.count * products.rows * products.columns;
         let memory = driver.allocate(elements * products.result.size())?;
-        let results = Place { memory: Arc::new(memory), offset: 0 };
+        let results = DevicePtr { memory: Arc::new(memory), offset: 0 };
         let mut kept = Vec::new();
         for proposal in &plan.proposals {
             if self.keeps_nan(plan, proposal, products, &results, driver)? {
@@ -45,7 +45,7 @@ impl Blas {
         plan: &Plan,
         algorithm: &Algorithm,
         products: &Products<CudaMemory>,
-        results: &Place<CudaMemory>,
+        results: &DevicePtr<CudaMemory>,
         driver: &CudaDriver,
     ) -> Result<bool> {
         let [a, b, _] = addresses(products);

@@ -153,7 +153,7 @@ impl Attending<'_> {
         let of_scores =
             self.graph.pointwise(Pointwise::CUDNN_POINTWISE_MUL, &[unscaled, scale], of_scores, F32)?;
         self.summed_over_queries(of_scores, q, dim, dk)?;
-        let (lengths, steps) = self.lying(2, kv_heads, keys, dim);
+        let (lengths, steps) = self.layout_of(2, kv_heads, keys, dim);
         let rows_of_k = self.graph.between(&lengths, &steps, self.element)?;
         let rows_of_k = self.graph.reshape(k, rows_of_k)?;
         // Blocks of keys add to it, in any order.
@@ -264,21 +264,21 @@ impl Attending<'_> {
         self.graph.argument(&rows, &contiguous(&rows), F32)
     }
 
-    /// Lengths and steps of an operand or result.
-    fn lying(&self, place: usize, heads: usize, rows: usize, columns: usize) -> ([i64; 4], [i64; 4]) {
+    /// Lengths and strides of an operand or result.
+    fn layout_of(&self, place: usize, heads: usize, rows: usize, columns: usize) -> ([i64; 4], [i64; 4]) {
         let [batch, head, row] = self.attention.steps[place].map(|step| step as i64);
         ([self.scores[0], heads as i64, rows as i64, columns as i64], [batch, head, row, 1])
     }
 
     fn rows_at(&mut self, place: usize, heads: usize, rows: usize, columns: usize) -> Outcome<Tensor> {
-        let (lengths, steps) = self.lying(place, heads, rows, columns);
+        let (lengths, steps) = self.layout_of(place, heads, rows, columns);
         self.graph.argument(&lengths, &steps, self.element)
     }
 
     /// The same transposed, as the second factor of a product.
     fn columns_at(&mut self, place: usize, heads: usize, rows: usize, columns: usize) -> Outcome<Tensor> {
         let ([batch, heads, rows, columns], [per_batch, per_head, per_row, one]) =
-            self.lying(place, heads, rows, columns);
+            self.layout_of(place, heads, rows, columns);
         self.graph.argument(
             &[batch, heads, columns, rows],
             &[per_batch, per_head, one, per_row],

@@ -195,7 +195,7 @@ pub(super) fn contiguous(lengths: &[i64]) -> Vec<i64> {
 }
 
 impl Graph {
-    fn tensor(&mut self, lengths: &[i64], steps: &[i64], data: Data, kind: Lies) -> Outcome<Tensor> {
+    fn tensor(&mut self, lengths: &[i64], steps: &[i64], data: Data, kind: Storage) -> Outcome<Tensor> {
         let tensor = Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?;
         let id = self.tensors.len() as i64 + 1;
         tensor.set(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[ALIGNMENT as i64])?;
@@ -203,15 +203,15 @@ impl Graph {
         tensor.set(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, lengths)?;
         tensor.set(Name::CUDNN_ATTR_TENSOR_STRIDES, steps)?;
         tensor.set(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[id])?;
-        tensor.set(Name::CUDNN_ATTR_TENSOR_IS_VIRTUAL, &[kind == Lies::Nowhere])?;
-        tensor.set(Name::CUDNN_ATTR_TENSOR_IS_BY_VALUE, &[kind == Lies::InPlan])?;
+        tensor.set(Name::CUDNN_ATTR_TENSOR_IS_VIRTUAL, &[kind == Storage::Virtual])?;
+        tensor.set(Name::CUDNN_ATTR_TENSOR_IS_BY_VALUE, &[kind == Storage::ByValue])?;
         self.tensors.push((tensor.finish("a tensor")?, lengths.to_vec()));
         Ok(Tensor(self.tensors.len() - 1))
     }
 
     /// The next tensor whose address a run is given.
     pub(super) fn argument(&mut self, lengths: &[i64], steps: &[i64], data: Data) -> Outcome<Tensor> {
-        let tensor = self.tensor(lengths, steps, data, Lies::Outside)?;
+        let tensor = self.tensor(lengths, steps, data, Storage::External)?;
         self.arguments.push(tensor.id());
         Ok(tensor)
     }
@@ -222,7 +222,7 @@ impl Graph {
             Number::F32(_) => Data::CUDNN_DATA_FLOAT,
             Number::I32(_) => Data::CUDNN_DATA_INT32,
         };
-        let tensor = self.tensor(&[1; 4], &[1; 4], data, Lies::InPlan)?;
+        let tensor = self.tensor(&[1; 4], &[1; 4], data, Storage::ByValue)?;
         self.numbers.push((tensor.id(), number));
         Ok(tensor)
     }
@@ -230,7 +230,7 @@ impl Graph {
     /// A tensor of `f32` that lies in the workspace.
     pub(super) fn scratch(&mut self, lengths: &[i64]) -> Outcome<Tensor> {
         let data = Data::CUDNN_DATA_FLOAT;
-        let tensor = self.tensor(lengths, &contiguous(lengths), data, Lies::Outside)?;
+        let tensor = self.tensor(lengths, &contiguous(lengths), data, Storage::External)?;
         let bytes = lengths.iter().product::<i64>() as usize * size_of::<f32>();
         self.scratch.push((tensor.id(), bytes.next_multiple_of(WORKSPACE_ALIGNMENT)));
         Ok(tensor)
@@ -238,7 +238,7 @@ impl Graph {
 
     /// A tensor that never lies in memory.
     pub(super) fn between(&mut self, lengths: &[i64], steps: &[i64], data: Data) -> Outcome<Tensor> {
-        self.tensor(lengths, steps, data, Lies::Nowhere)
+        self.tensor(lengths, steps, data, Storage::Virtual)
     }
 
     fn at(&self, tensor: Tensor) -> &Descriptor {
@@ -422,14 +422,15 @@ impl Tensor {
     }
 }
 
+/// The storage of a tensor of a cuDNN graph.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lies {
-    /// In memory that a run is given.
-    Outside,
-    /// In the plan.
-    InPlan,
-    /// In no memory.
-    Nowhere,
+enum Storage {
+    /// Memory that the caller passes to each run.
+    External,
+    /// A scalar that the plan holds by value.
+    ByValue,
+    /// A virtual tensor of cuDNN: an intermediate without memory.
+    Virtual,
 }
 
 /// What plans may be.

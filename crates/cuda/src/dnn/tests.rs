@@ -31,10 +31,10 @@ fn taken(graph: Outcome<Graph>) -> bool {
 /// Sizes are batch, heads, heads of keys, queries, keys, columns and columns of values.
 fn attention(pass: AttentionPass, dtype: DType, sizes: [usize; 7], causal: Option<i64>) -> Attention {
     let [batch, heads, kv_heads, queries, keys, dim, dim_v] = sizes;
-    let lying =
+    let strides =
         |heads: usize, rows: usize, columns: usize| [heads * rows * columns, columns, heads * columns];
-    let [q, k] = [lying(heads, queries, dim), lying(kv_heads, keys, dim)];
-    let [v, y] = [lying(kv_heads, keys, dim_v), lying(heads, queries, dim_v)];
+    let [q, k] = [strides(heads, queries, dim), strides(kv_heads, keys, dim)];
+    let [v, y] = [strides(kv_heads, keys, dim_v), strides(heads, queries, dim_v)];
     let steps = match pass {
         AttentionPass::Forward => vec![q, k, v, y],
         AttentionPass::Backward => vec![y, q, k, v, y, q, k, v],

@@ -1,4 +1,4 @@
-//! Recordings that differ in the lengths of axes alone, and are planned alike.
+//! Shape generalisation: recordings that differ in dim lengths alone and share a plan's structure.
 //!
 //! The planner asks few things of lengths: which are equal, which are 1, which tensor is larger, whether a product of
 //! lengths reaches a threshold, and which axes a reshape joins or cuts. [`Likeness`] holds the answers. Two recordings
@@ -12,7 +12,7 @@ use crate::record::Source;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-use kiln_ir::{DType, Lengths, Mixer, Op, Shape, TensorType};
+use kiln_ir::{DType, FxHasher, Lengths, Op, Shape, TensorType};
 use smallvec::SmallVec;
 
 /// Recordings with more shapes are not compared.
@@ -55,7 +55,7 @@ impl Likeness {
         answers.sizes(&shapes);
         answers.reshapes(structure, &shapes, &places)?;
         let Answers { answers, .. } = answers;
-        let mut hasher = Mixer::new(structure.entries.len() as u64 + 1);
+        let mut hasher = FxHasher::new(structure.entries.len() as u64 + 1);
         structure.entries.iter().for_each(|entry| hasher.write_u8(entry.op.kind() as u8));
         (&answers, &places, &structure.alive).hash(&mut hasher);
         Some(Likeness { hash: hasher.finish(), answers, shapes, places })

@@ -1,4 +1,4 @@
-//! Plans taken over from recordings of other lengths.
+//! Plans derived from a cached plan for other dim lengths.
 
 use super::alike::{Likeness, are_alike, of_type};
 use super::rewrite::{self, Rewritten};

@@ -1,4 +1,4 @@
-//! Steps from groups: their order, the programs of regions, and the last use of each value.
+//! Emission of plan steps from fusion groups: execution order, region programs, last uses.
 
 use super::graph::{Graph, ValueNumber};
 use super::group::{Group, Groups, Kind, number_dtype};
@@ -38,7 +38,7 @@ pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
         match (group.kind, group.members.as_slice()) {
             (Kind::Gone, _) => {}
             (_, &[entry]) => emitter.alone(entry, group.notes),
-            (Kind::Kernel | Kind::Hero(_) | Kind::Alone, _) => emitter.region(group, &outside),
+            (Kind::Kernel | Kind::Anchor(_) | Kind::Alone, _) => emitter.region(group, &outside),
         }
     }
     emitter.finish()
@@ -225,8 +225,8 @@ struct Region<'a> {
     inputs: Vec<Input>,
     /// Where each input is among them.
     input_places: BTreeMap<Input, usize>,
-    instructions: Vec<(Op, SmallVec<[Place; 3]>, TensorType)>,
-    places: BTreeMap<ValueNumber, Place>,
+    instructions: Vec<(Op, SmallVec<[SlotRef; 3]>, TensorType)>,
+    places: BTreeMap<ValueNumber, SlotRef>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -237,7 +237,7 @@ enum Input {
 
 /// A slot of the program: inputs are counted apart until all are known.
 #[derive(Clone, Copy)]
-enum Place {
+enum SlotRef {
     Input(usize),
     Result(usize),
     Constant(Scalar),
@@ -261,11 +261,11 @@ impl<'a> Region<'a> {
             Some(value) => self.graph.types[value as usize].shape,
             None => recorded.results[0].shape,
         };
-        let mut operands: SmallVec<[Place; 3]> = SmallVec::new();
+        let mut operands: SmallVec<[SlotRef; 3]> = SmallVec::new();
         for &source in &recorded.operands {
             operands.push(match source {
                 Source::Number(number) => self.number(number, number_dtype(self.graph, entry), shape),
-                Source::Constant(scalar) => Place::Constant(scalar),
+                Source::Constant(scalar) => SlotRef::Constant(scalar),
                 Source::External(_) | Source::Result(_) => {
                     self.value(self.graph.value(source).expect("no number"))
                 }
@@ -289,7 +289,7 @@ impl<'a> Region<'a> {
     }
 
     /// A number, as large as what stands beside it.
-    fn number(&mut self, number: u32, dtype: DType, shape: Shape) -> Place {
+    fn number(&mut self, number: u32, dtype: DType, shape: Shape) -> SlotRef {
         let input = self.input(Input::Number(number, dtype));
         if shape.rank() == 0 {
             return input;
@@ -297,7 +297,7 @@ impl<'a> Region<'a> {
         self.emit(Op::Broadcast(shape), [input].into_iter().collect(), TensorType::new(shape, dtype))
     }
 
-    fn value(&mut self, value: ValueNumber) -> Place {
+    fn value(&mut self, value: ValueNumber) -> SlotRef {
         let inside = self.graph.is_made_by(value, |entry| self.members.binary_search(&entry).is_ok());
         // Views of something inside, last first.
         let mut views: SmallVec<[(ValueNumber, u32); 4]> = SmallVec::new();
@@ -327,7 +327,7 @@ impl<'a> Region<'a> {
     }
 
     /// A constant, which every region makes again.
-    fn inlined(&mut self, entry: u32, op: &Op) -> Place {
+    fn inlined(&mut self, entry: u32, op: &Op) -> SlotRef {
         let recorded = self.graph.entry(entry);
         let ty = recorded.results[0];
         if let (Op::Full(_), Some(&Source::Number(number))) = (op, recorded.operands.first()) {
@@ -337,31 +337,31 @@ impl<'a> Region<'a> {
         self.emit(op.clone(), operands, ty)
     }
 
-    fn input(&mut self, input: Input) -> Place {
+    fn input(&mut self, input: Input) -> SlotRef {
         let next = self.inputs.len();
         let place = *self.input_places.entry(input).or_insert(next);
         if place == next {
             self.inputs.push(input);
         }
-        Place::Input(place)
+        SlotRef::Input(place)
     }
 
-    fn emit(&mut self, op: Op, operands: SmallVec<[Place; 3]>, ty: TensorType) -> Place {
+    fn emit(&mut self, op: Op, operands: SmallVec<[SlotRef; 3]>, ty: TensorType) -> SlotRef {
         self.instructions.push((op, operands, ty));
-        Place::Result(self.instructions.len() - 1)
+        SlotRef::Result(self.instructions.len() - 1)
     }
 
     fn finish(&self, outputs: &[ValueNumber]) -> Program {
-        let operand = |place: &Place| match *place {
-            Place::Input(input) => ProgramOperand::Slot(input),
-            Place::Result(result) => ProgramOperand::Slot(self.inputs.len() + result),
-            Place::Constant(scalar) => ProgramOperand::Scalar(scalar),
+        let operand = |place: &SlotRef| match *place {
+            SlotRef::Input(input) => ProgramOperand::Slot(input),
+            SlotRef::Result(result) => ProgramOperand::Slot(self.inputs.len() + result),
+            SlotRef::Constant(scalar) => ProgramOperand::Scalar(scalar),
         };
         let input = |input: &Input| match *input {
             Input::Value(value) => self.graph.types[value as usize],
             Input::Number(_, dtype) => TensorType::new([], dtype),
         };
-        let instruction = |(op, operands, ty): &(Op, SmallVec<[Place; 3]>, TensorType)| Instruction {
+        let instruction = |(op, operands, ty): &(Op, SmallVec<[SlotRef; 3]>, TensorType)| Instruction {
             op: op.clone(),
             operands: operands.iter().map(operand).collect(),
             results: alloc::vec![*ty],

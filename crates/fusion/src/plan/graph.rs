@@ -1,4 +1,4 @@
-//! A recording as a graph: who makes each value, who uses it, and what nobody needs.
+//! The dataflow graph of a recording: producers, users, and dead values.
 
 use super::Structure;
 use crate::record::{Entry, Source};

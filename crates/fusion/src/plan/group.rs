@@ -1,4 +1,4 @@
-//! Which ops run as one.
+//! Fusion groups: the choice of ops that run as one kernel.
 //!
 //! Ops are visited in the order in which they were recorded. Each tries to join the groups of its operands; a nest says
 //! whether the axes match, and a set of ancestors whether a way around the group leads back into it. What two groups
@@ -9,7 +9,7 @@ mod body;
 mod columns;
 mod finish;
 mod order;
-mod repeat;
+mod rematerialize;
 mod weights;
 
 use super::graph::{Graph, ValueNumber};
@@ -58,8 +58,8 @@ pub(crate) struct Group {
 pub(crate) enum Kind {
     /// A kernel.
     Kernel,
-    /// An op with the engine's own kernel, and elementwise ops on its result.
-    Hero(u32),
+    /// An anchor op, which runs by the engine's own kernel, and elementwise ops on its result.
+    Anchor(u32),
     /// An op by itself.
     Alone,
     /// It has become part of another group.
@@ -87,7 +87,7 @@ pub(crate) fn groups(graph: &Graph<'_>, limits: Limits) -> Groups {
         }
     }
     finder.join_columns();
-    finder.repeat_cheap();
+    finder.rematerialize();
     finder.take_quantized();
     finder.finish_products();
     finder.settle_order();
@@ -112,10 +112,10 @@ impl Finder<'_> {
         let in_regions = self.limits.kinds.contains(op.kind());
         match op.info().role {
             Role::View | Role::Constant => {}
-            Role::Hero | Role::Fusable if !in_regions => self.start(entry, Kind::Alone, Body::default()),
+            Role::Anchor | Role::Fusable if !in_regions => self.start(entry, Kind::Alone, Body::default()),
             Role::Alone => self.start(entry, Kind::Alone, Body::default()),
-            Role::Hero if !self.limits.continue_products => self.start(entry, Kind::Alone, Body::default()),
-            Role::Hero => self.start(entry, Kind::Hero(entry), self.empty(Kind::Hero(entry), &[])),
+            Role::Anchor if !self.limits.continue_products => self.start(entry, Kind::Alone, Body::default()),
+            Role::Anchor => self.start(entry, Kind::Anchor(entry), self.empty(Kind::Anchor(entry), &[])),
             Role::Fusable if !self.suits_kernels(entry) => self.start(entry, Kind::Alone, Body::default()),
             Role::Fusable => self.visit_fusable(entry),
         }
@@ -180,7 +180,7 @@ impl Finder<'_> {
     fn candidates(&self, entry: u32) -> Vec<usize> {
         let mut candidates: Vec<usize> = self.makers(entry).into_iter().collect();
         candidates.retain(|&group| {
-            self.is_open(group) && matches!(self.groups[group].kind, Kind::Kernel | Kind::Hero(_))
+            self.is_open(group) && matches!(self.groups[group].kind, Kind::Kernel | Kind::Anchor(_))
         });
         candidates.sort_unstable();
         candidates.dedup();
@@ -213,8 +213,8 @@ impl Finder<'_> {
     /// A body to which nothing was pushed: that of a product has its result. With `columns`, it may have some.
     fn empty(&self, kind: Kind, columns: &[u32]) -> Body {
         let mut body = Body::new(if columns.is_empty() { Nest::default() } else { Nest::with_columns() });
-        if let Kind::Hero(hero) = kind {
-            let result = self.graph.first[hero as usize];
+        if let Kind::Anchor(anchor) = kind {
+            let result = self.graph.first[anchor as usize];
             let slot = body.nest.input(self.graph.types[result as usize]);
             body.insert(result, slot);
         }
@@ -289,8 +289,10 @@ impl Finder<'_> {
     fn merge(&mut self, into: usize, other: usize) {
         let kind = match (self.groups[into].kind, self.groups[other].kind) {
             (Kind::Kernel, Kind::Kernel) => Kind::Kernel,
-            (Kind::Hero(hero), Kind::Kernel) | (Kind::Kernel, Kind::Hero(hero)) => Kind::Hero(hero),
-            (Kind::Hero(_), Kind::Hero(_))
+            (Kind::Anchor(anchor), Kind::Kernel) | (Kind::Kernel, Kind::Anchor(anchor)) => {
+                Kind::Anchor(anchor)
+            }
+            (Kind::Anchor(_), Kind::Anchor(_))
             | (Kind::Alone | Kind::Gone, _)
             | (_, Kind::Alone | Kind::Gone) => return,
         };
@@ -369,7 +371,7 @@ impl Finder<'_> {
         self.binds_few(members.iter().copied(), repeated).ok()?;
         let mut body = self.empty(kind, columns);
         for entry in in_order(&members, columns) {
-            if kind != Kind::Hero(entry) {
+            if kind != Kind::Anchor(entry) {
                 self.push(entry, &members, &mut body).ok()?;
             }
         }

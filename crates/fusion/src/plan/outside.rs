@@ -1,4 +1,4 @@
-//! Which values are needed outside of the groups that make them: those must be stored.
+//! Live-out values of fusion groups, which must be stored.
 
 use super::graph::{Graph, ValueNumber};
 use super::group::Group;

@@ -1,4 +1,4 @@
-//! Rewriting a recording before groups are found: the same values, in a form that costs less.
+//! Graph rewrites before fusion: the same values in a cheaper form.
 
 mod casts;
 mod constants;

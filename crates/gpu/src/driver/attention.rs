@@ -1,6 +1,6 @@
-//! Attention as vendors' libraries take it.
+//! The descriptor of an attention call to a vendor's library.
 
-use super::Place;
+use super::DevicePtr;
 use kiln_ir::{DType, Real};
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ pub struct Attend<M> {
     /// What is computed.
     pub attention: Arc<Attention>,
     /// The first elements of all tensors, in the order of [`AttentionPass`].
-    pub tensors: Vec<Place<M>>,
+    pub tensors: Vec<DevicePtr<M>>,
     /// Memory besides.
-    pub workspace: Place<M>,
+    pub workspace: DevicePtr<M>,
 }
 
 /// An attention, or its gradients, without its memory: what libraries choose algorithms by.

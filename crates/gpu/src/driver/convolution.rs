@@ -1,6 +1,6 @@
-//! Convolutions as vendors' libraries take them.
+//! The descriptor of a convolution call to a vendor's library.
 
-use super::Place;
+use super::DevicePtr;
 use kiln_ir::{DType, Shape};
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ pub struct Convolve<M> {
     /// What is computed.
     pub convolution: Arc<Convolution>,
     /// The first elements of `x`, `w` and `y`.
-    pub tensors: [Place<M>; 3],
+    pub tensors: [DevicePtr<M>; 3],
     /// Memory besides.
-    pub workspace: Place<M>,
+    pub workspace: DevicePtr<M>,
 }
 
 /// A convolution, or one of its gradients, without its memory: what libraries choose algorithms by.

@@ -1,13 +1,13 @@
-//! What libraries do with products before they store them.
+//! The epilogue of a BLAS matmul: bias and activation, applied before the result is stored.
 
-use super::{Place, Products};
+use super::{DevicePtr, Products};
 use core::fmt;
 use kiln_ir::Activation;
 
 /// What is done with the elements of products before they are stored: nothing by default.
 pub struct Epilogue<M> {
     /// A vector that is added to each row, as long as rows are and of the results' dtype, without gaps.
-    pub bias: Option<Place<M>>,
+    pub bias: Option<DevicePtr<M>>,
     /// What comes after that.
     pub activation: Option<Activation>,
 }
@@ -58,7 +58,7 @@ impl fmt::Display for EpilogueForm {
 
 impl<M> Products<M> {
     /// All memory that is read or written.
-    pub fn places(&self) -> impl Iterator<Item = &Place<M>> {
+    pub fn places(&self) -> impl Iterator<Item = &DevicePtr<M>> {
         let [a, b] = &self.factors;
         let scales = self.float8.iter().flat_map(|float8| &float8.scales);
         [&a.at, &b.at, &self.to].into_iter().chain(&self.epilogue.bias).chain(scales)

@@ -1,6 +1,6 @@
-//! Fourier transforms as vendors' libraries take them.
+//! The descriptor of an FFT call to a vendor's library.
 
-use super::Place;
+use super::DevicePtr;
 use kiln_ir::DType;
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ pub struct Transform<M> {
     pub fourier: Arc<Fourier>,
     /// The first elements of the operand and of the result. Lines have no gaps; of complex numbers the real part comes first, the
     /// imaginary one right after it.
-    pub tensors: [Place<M>; 2],
+    pub tensors: [DevicePtr<M>; 2],
     /// Memory besides.
-    pub workspace: Place<M>,
+    pub workspace: DevicePtr<M>,
 }
 
 /// Transforms of lines, all of the same length, without their memory.

@@ -1,8 +1,8 @@
-//! Transforms by the vendor's library, which keeps both parts of a complex number side by side.
+//! FFTs by the vendor's library, which interleaves real and imaginary parts.
 
 use super::{Lines, Map, Packed, Parts};
 use crate::Gpu;
-use crate::driver::{Driver, Fourier, FourierKind, Place, Transform};
+use crate::driver::{DevicePtr, Driver, Fourier, FourierKind, Transform};
 use kiln_ir::{DType, FftKind, Result};
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl<D: Driver> Gpu<D> {
             let fourier = Arc::new(Fourier { kind, dtype, points, count: some });
             let Some(workspace) = self.driver.fourier_workspace(&fourier)? else { return Ok(false) };
             let workspace = self.block(workspace)?;
-            let at = |place: &Place<D::Memory>, elements: usize| Place {
+            let at = |place: &DevicePtr<D::Memory>, elements: usize| DevicePtr {
                 memory: place.memory.clone(),
                 offset: place.offset + done * elements * dtype.size(),
             };
@@ -64,7 +64,7 @@ impl<D: Driver> Gpu<D> {
             let total = some * numbers;
             // No roots are read.
             let roots = self.roots(dtype, 1, 1)?;
-            let run = |x: Place<D::Memory>, y: Place<D::Memory>| {
+            let run = |x: DevicePtr<D::Memory>, y: DevicePtr<D::Memory>| {
                 let workspace = workspace.at(0);
                 self.transform(Transform { fourier: fourier.clone(), tensors: [x, y], workspace })
             };

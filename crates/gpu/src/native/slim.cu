@@ -1,7 +1,7 @@
 // Products of few rows by matrices: y [ROWS, columns] = x [ROWS, inner] · w [inner, columns], of MATRICES matrices with the same x.
 //
 // T: the dtype, with T_VALUE, T_READ and T_WRITTEN; A: what is added up in; VECTOR: how many elements 16 bytes hold; FLIGHT: how many
-// vectors of a matrix a thread waits for at once; TRANSPOSED: whether matrices lie column by column, `pitch` elements apart, rather than
+// vectors of a matrix a thread waits for at once; TRANSPOSED: whether matrices lie column by column, `leading_dim` elements apart, rather than
 // row by row; CLUSTER: how many blocks there are of each tile, if that is known to be so few that devices which have clusters can make
 // them one, else 1.
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ KilnVector kiln_once(const T* from) {
 #endif
 }
 
-#define MATRIX(i) const T *w##i, T *y##i, long long pitch##i, int columns##i
+#define MATRIX(i) const T *w##i, T *y##i, long long leading_dim##i, int columns##i
 
 #if MATRICES == 1
 #define MATRIX_LIST MATRIX(0)
@@ -33,14 +33,14 @@ __device__ __forceinline__ KilnVector kiln_once(const T* from) {
 struct KilnMatrix {
   const T* w;
   T* y;
-  long long pitch;
+  long long leading_dim;
   int columns, tile;
 };
 
 // The matrix of a tile, of those of all matrices one after the other.
 #define FIND(i, wide)                                       \
   if (tile >= 0 && tile < (columns##i + (wide) - 1) / (wide)) \
-    at = KilnMatrix{w##i, y##i, pitch##i, columns##i, tile};  \
+    at = KilnMatrix{w##i, y##i, leading_dim##i, columns##i, tile};  \
   tile -= (columns##i + (wide) - 1) / (wide);
 #if MATRICES == 1
 #define FIND_ALL(wide) FIND(0, wide)
@@ -78,7 +78,7 @@ __device__ __forceinline__ void kiln_sync_cluster() {
 // in their order. In a cluster that is the first; else it is the last that comes, and `arrived` counts the blocks of each tile, from 0
 // and back to 0.
 extern "C" __global__ void KILN_CLUSTER __launch_bounds__(256) kiln_slim(
-    const T* x, A* parts, unsigned* arrived, long long x_pitch, int inner, int splits, int part, MATRIX_LIST) {
+    const T* x, A* parts, unsigned* arrived, long long x_leading_dim, int inner, int splits, int part, MATRIX_LIST) {
   kiln_begin();
   __shared__ A sums[8][ROWS][WIDE];
   __shared__ bool is_last;
@@ -97,10 +97,10 @@ extern "C" __global__ void KILN_CLUSTER __launch_bounds__(256) kiln_slim(
 #pragma unroll
       for (int f = 0; f < FLIGHT; ++f) {
         const int row = k + f * TALL;
-        if (row < end) vectors[f] = kiln_once(w + row * at.pitch);
+        if (row < end) vectors[f] = kiln_once(w + row * at.leading_dim);
 #pragma unroll
         for (int r = 0; r < ROWS; ++r)
-          if (row < end) factors[f][r] = x[r * x_pitch + row];
+          if (row < end) factors[f][r] = x[r * x_leading_dim + row];
       }
 #pragma unroll
       for (int f = 0; f < FLIGHT; ++f)
@@ -165,7 +165,7 @@ extern "C" __global__ void KILN_CLUSTER __launch_bounds__(256) kiln_slim(
 #else
 // A warp has one column, and reads 512 bytes of it at once.
 extern "C" __global__ void __launch_bounds__(256) kiln_slim_columns(
-    const T* x, long long x_pitch, int inner, MATRIX_LIST) {
+    const T* x, long long x_leading_dim, int inner, MATRIX_LIST) {
   kiln_begin();
   const int lane = threadIdx.x % 32;
   int tile = blockIdx.x;
@@ -174,7 +174,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_slim_columns(
   const int column = at.tile * 8 + threadIdx.x / 32;
   A total[ROWS] = {};
   if (column < at.columns) {
-    const T* w = at.w + column * at.pitch;
+    const T* w = at.w + column * at.leading_dim;
     for (int k = lane * VECTOR; k < inner; k += 32 * VECTOR * FLIGHT) {
       KilnVector vectors[FLIGHT];
 #pragma unroll
@@ -185,7 +185,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_slim_columns(
         if (k + f * 32 * VECTOR < inner) {
 #pragma unroll
           for (int r = 0; r < ROWS; ++r) {
-            const KilnVector factors = *(const KilnVector*)(x + r * x_pitch + k + f * 32 * VECTOR);
+            const KilnVector factors = *(const KilnVector*)(x + r * x_leading_dim + k + f * 32 * VECTOR);
 #pragma unroll
             for (int e = 0; e < VECTOR; ++e) total[r] += (A)T_READ(factors.at[e]) * (A)T_READ(vectors[f].at[e]);
           }

@@ -1,4 +1,4 @@
-//! Runs on their way to the device: a thread takes them one after the other. Whoever needs them there helps.
+//! The submit thread: hands queued runs to the device in order. A thread that waits for a run submits it itself.
 
 use super::run::{Counters, Run, Runner};
 use crate::driver::{Driver, Step};

@@ -1,12 +1,12 @@
-//! How steps that waited together, a run, are given to the device: each alone, or as the graph of a run of the same form.
+//! Submission of a run of queued steps: one launch each, or a cached CUDA graph of the same launch sequence.
 
 use super::GraphUse;
 use crate::driver::{
-    Argument, Arguments, Attend, Attention, Convolution, Convolve, Driver, EpilogueForm, Fourier, Grid,
-    Place, Products, Step, Transform,
+    Argument, Arguments, Attend, Attention, Convolution, Convolve, DevicePtr, Driver, EpilogueForm, Fourier,
+    Grid, Products, Step, Transform,
 };
 use crate::trace::{Label, Trace, traced};
-use kiln_ir::{DType, Float8, Mixing, Result};
+use kiln_ir::{DType, Float8, FxBuildHasher, Result};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +40,7 @@ pub(super) struct Runner<D: Driver> {
     driver: Arc<D>,
     counters: Arc<Counters>,
     trace: Arc<Trace>,
-    known: HashMap<Vec<Form>, Known<D>, Mixing>,
+    known: HashMap<Vec<Form>, GraphEntry<D>, FxBuildHasher>,
     /// Counts the runs that are looked for.
     clock: u64,
 }
@@ -73,8 +73,8 @@ enum Form {
     Transform(Arc<Fourier>),
 }
 
-/// What is known of a form.
-struct Known<D: Driver> {
+/// The cached graphs of a form.
+struct GraphEntry<D: Driver> {
     /// Held, so that no other function gets the address of one.
     _functions: Vec<Arc<D::Function>>,
     graphs: Vec<Ready<D>>,
@@ -91,7 +91,7 @@ struct Ready<D: Driver> {
 
 /// An argument that a graph has. It does not keep memory from being freed, but tells it from any other all the same.
 enum Past<M> {
-    Place(Weak<M>, usize),
+    Pointer(Weak<M>, usize),
     Word([u8; 8]),
 }
 
@@ -161,7 +161,8 @@ impl<D: Driver> Runner<D> {
                 self.forget_oldest();
             }
             let functions = steps.iter().filter_map(function).collect();
-            let known = Known { _functions: functions, graphs: Vec::new(), refusals: 0, used: self.clock };
+            let known =
+                GraphEntry { _functions: functions, graphs: Vec::new(), refusals: 0, used: self.clock };
             self.known.insert(form, known);
             return Ok(false);
         };
@@ -176,7 +177,7 @@ impl<D: Driver> Runner<D> {
     }
 }
 
-impl<D: Driver> Known<D> {
+impl<D: Driver> GraphEntry<D> {
     /// A graph with the arguments of these steps: one that has them, or has most of them and can be given the others, or a new
     /// one. `None` where the driver has none.
     fn fitting(&mut self, driver: &D, counters: &Counters, steps: &[Step<D>]) -> Option<&mut Ready<D>> {
@@ -265,23 +266,23 @@ fn function<D: Driver>(step: &Step<D>) -> Option<Arc<D::Function>> {
 pub(super) fn arguments<D: Driver>(step: &Step<D>) -> Arguments<D::Memory> {
     match step {
         Step::Launch { arguments, .. } => arguments.clone(),
-        Step::Fill { to, .. } => [Argument::Place(to.clone())].into_iter().collect(),
-        Step::Multiply(products) => products.places().map(|place| Argument::Place(place.clone())).collect(),
+        Step::Fill { to, .. } => [Argument::Pointer(to.clone())].into_iter().collect(),
+        Step::Multiply(products) => products.places().map(|place| Argument::Pointer(place.clone())).collect(),
         Step::Convolve(Convolve { tensors, workspace, .. }) => {
-            tensors.iter().chain([workspace]).map(|place| Argument::Place(place.clone())).collect()
+            tensors.iter().chain([workspace]).map(|place| Argument::Pointer(place.clone())).collect()
         }
         Step::Attend(Attend { tensors, workspace, .. }) => {
-            tensors.iter().chain([workspace]).map(|place| Argument::Place(place.clone())).collect()
+            tensors.iter().chain([workspace]).map(|place| Argument::Pointer(place.clone())).collect()
         }
         Step::Transform(Transform { tensors, workspace, .. }) => {
-            tensors.iter().chain([workspace]).map(|place| Argument::Place(place.clone())).collect()
+            tensors.iter().chain([workspace]).map(|place| Argument::Pointer(place.clone())).collect()
         }
     }
 }
 
 /// Whether a step has just these arguments.
 fn has<D: Driver>(step: &Step<D>, past: &[Past<D::Memory>]) -> bool {
-    let places = |places: &mut dyn Iterator<Item = &Place<D::Memory>>| {
+    let places = |places: &mut dyn Iterator<Item = &DevicePtr<D::Memory>>| {
         places.zip(past).all(|(place, old)| old.is_at(place))
     };
     match step {
@@ -303,20 +304,20 @@ fn past<D: Driver>(step: &Step<D>) -> SmallVec<[Past<D::Memory>; 8]> {
 impl<M> Past<M> {
     fn of(argument: &Argument<M>) -> Past<M> {
         match argument {
-            Argument::Place(place) => Past::Place(Arc::downgrade(&place.memory), place.offset),
+            Argument::Pointer(place) => Past::Pointer(Arc::downgrade(&place.memory), place.offset),
             Argument::Word(word) => Past::Word(*word),
         }
     }
 
     fn is(&self, argument: &Argument<M>) -> bool {
         match argument {
-            Argument::Place(place) => self.is_at(place),
+            Argument::Pointer(place) => self.is_at(place),
             Argument::Word(word) => matches!(self, Past::Word(old) if old == word),
         }
     }
 
-    fn is_at(&self, place: &Place<M>) -> bool {
-        let Past::Place(memory, offset) = self else { return false };
+    fn is_at(&self, place: &DevicePtr<M>) -> bool {
+        let Past::Pointer(memory, offset) = self else { return false };
         core::ptr::eq(memory.as_ptr(), Arc::as_ptr(&place.memory)) && *offset == place.offset
     }
 }
@@ -332,10 +333,10 @@ impl Form {
                 let Products {
                     count, rows, columns, inner, dtype, result, float8, factors, epilogue, ..
                 } = products;
-                let lie = |i: usize| (factors[i].transposed, factors[i].pitch, factors[i].step);
+                let layout = |i: usize| (factors[i].transposed, factors[i].leading_dim, factors[i].step);
                 let formats = float8.as_ref().map(|float8| float8.formats);
                 let sizes = [*count, *rows, *columns, *inner];
-                Form::Multiply(sizes, [*dtype, *result], formats, [lie(0), lie(1)], epilogue.form())
+                Form::Multiply(sizes, [*dtype, *result], formats, [layout(0), layout(1)], epilogue.form())
             }
             Step::Convolve(convolve) => Form::Convolve(convolve.convolution.clone()),
             Step::Attend(attend) => Form::Attend(attend.attention.clone()),

@@ -41,7 +41,7 @@ fn line(step: &Step<Diary>) -> (u32, Vec<u64>) {
         Step::Convolve(_) | Step::Attend(_) | Step::Transform(_) => 5000,
     };
     let word = |argument: &Argument<Number>| match argument {
-        Argument::Place(place) => u64::from(place.memory.0) * 1000 + place.offset as u64,
+        Argument::Pointer(place) => u64::from(place.memory.0) * 1000 + place.offset as u64,
         Argument::Word(word) => u64::from_le_bytes(*word),
     };
     (number, arguments(step).iter().map(word).collect())
@@ -70,17 +70,17 @@ impl Driver for Diary {
         0
     }
 
-    fn write(&self, to: &Place<Number>, _: &[u8]) -> Result<()> {
+    fn write(&self, to: &DevicePtr<Number>, _: &[u8]) -> Result<()> {
         self.note((3000, vec![to.memory.0.into()]));
         Ok(())
     }
 
-    fn read(&self, from: &Place<Number>, _: &mut [u8]) -> Result<()> {
+    fn read(&self, from: &DevicePtr<Number>, _: &mut [u8]) -> Result<()> {
         self.note((4000, vec![from.memory.0.into()]));
         Ok(())
     }
 
-    fn fill(&self, to: &Place<Number>, bytes: usize, value: u8) -> Result<()> {
+    fn fill(&self, to: &DevicePtr<Number>, bytes: usize, value: u8) -> Result<()> {
         self.note(line(&Step::Fill { to: to.clone(), bytes, value }));
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Driver for Diary {
     }
 
     unsafe fn multiply(&self, products: &Products<Number>) -> Result<()> {
-        let word = |place: &Place<Number>| u64::from(place.memory.0) * 1000 + place.offset as u64;
+        let word = |place: &DevicePtr<Number>| u64::from(place.memory.0) * 1000 + place.offset as u64;
         let number = 2000 + u32::from(products.epilogue.activation.is_some());
         self.note((number, products.places().map(word).collect()));
         Ok(())
@@ -149,14 +149,14 @@ fn things() -> Things {
 }
 
 impl Things {
-    fn place(&self, memory: usize) -> Place<Number> {
-        Place { memory: self.memory[memory].clone(), offset: 0 }
+    fn place(&self, memory: usize) -> DevicePtr<Number> {
+        DevicePtr { memory: self.memory[memory].clone(), offset: 0 }
     }
 
     /// A step of training: function `i` on memory that changes from step to step as `turn` says, and a number.
     fn train(&self, queue: &Queue<Diary>, kernels: usize, turn: usize, number: u64) {
         for i in 0..kernels {
-            let place = Argument::Place(self.place((i + turn) % self.memory.len()));
+            let place = Argument::Pointer(self.place((i + turn) % self.memory.len()));
             let arguments = [place, Argument::Word(number.to_le_bytes())].into_iter().collect();
             let function = self.functions[i % self.functions.len()].clone();
             queue.push(Step::Launch { function, grid: GRID, arguments }).unwrap();
@@ -173,7 +173,8 @@ fn ran(queue: &Queue<Diary>) -> Ran {
 
 /// A product with a bias.
 fn product(things: &Things, bias: usize, activation: Option<Activation>) -> Step<Diary> {
-    let factor = |place: usize| Matrices { at: things.place(place), transposed: false, pitch: 8, step: 0 };
+    let factor =
+        |place: usize| Matrices { at: things.place(place), transposed: false, leading_dim: 8, step: 0 };
     Step::Multiply(Products {
         count: 1,
         rows: 8,
@@ -247,7 +248,7 @@ fn an_unchanged_run_is_replayed_as_it_is() {
 }
 
 #[test]
-fn memory_that_is_used_by_turns_has_a_graph_for_each() {
+fn alternating_addresses_have_a_graph_each() {
     let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
     for step in 0..20 {
         things.train(&queue, 20, step % 3, 7);
@@ -263,7 +264,7 @@ fn the_first_run_after_a_value_was_read_is_short() {
     let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
     let push = |count: usize| {
         for _ in 0..count {
-            let arguments: Arguments<Number> = [Argument::Place(things.place(0))].into_iter().collect();
+            let arguments: Arguments<Number> = [Argument::Pointer(things.place(0))].into_iter().collect();
             queue
                 .push(Step::Launch { function: things.functions[0].clone(), grid: GRID, arguments })
                 .unwrap();
@@ -307,7 +308,7 @@ fn memory_that_was_freed_is_told_from_what_comes_after() {
 #[test]
 fn only_what_waiting_steps_use_makes_them_run() {
     let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
-    let arguments: Arguments<Number> = [Argument::Place(things.place(0))].into_iter().collect();
+    let arguments: Arguments<Number> = [Argument::Pointer(things.place(0))].into_iter().collect();
     queue.push(Step::Launch { function: things.functions[0].clone(), grid: GRID, arguments }).unwrap();
     queue.write(&things.place(1), &[0]).unwrap();
     queue.read(&things.place(0), &mut [0]).unwrap();
@@ -337,7 +338,7 @@ fn a_panic_of_the_driver_is_a_failure_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn a_device_that_has_nothing_to_do_is_given_a_run_at_once() {
+fn an_idle_device_gets_a_run_at_once() {
     let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
     let seen = || queue.driver.ran.lock().unwrap().len();
     things.train(&queue, 2, 0, 0);
@@ -395,7 +396,7 @@ fn joined(launches: &[(usize, usize)], between: Option<usize>) -> Vec<usize> {
         if between == Some(number) {
             queue.push(Step::Fill { to: things.place(0), bytes: 4, value: 0 }).unwrap();
         }
-        let place = |at: usize| Argument::Place(Place { memory: memory[at].clone(), offset: 0 });
+        let place = |at: usize| Argument::Pointer(DevicePtr { memory: memory[at].clone(), offset: 0 });
         let arguments = [place(from), place(to)].into_iter().collect();
         let grid = Grid { blocks: number + 1, ..GRID };
         queue
@@ -448,13 +449,13 @@ fn launches_that_meet_stay_apart() {
 }
 
 #[test]
-fn what_cannot_be_joined_runs_as_it_was() {
+fn launches_that_cannot_be_fused_run_alone() {
     let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
     let function = things.functions[0].clone();
     let joint = Joint::new(function.clone(), [true].into_iter().collect(), |_| None).unwrap();
     let joint = Arc::new(joint);
     for number in 0..6 {
-        let arguments = [Argument::Place(things.place(number))].into_iter().collect();
+        let arguments = [Argument::Pointer(things.place(number))].into_iter().collect();
         let step = Step::Launch { function: function.clone(), grid: GRID, arguments };
         queue.push_joint(step, &joint, || None).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Attention and its gradients: by kernels of our own, and as it is given to a library.
+//! Attention and its gradients, by our own kernels and as calls to a library.
 
 use crate::{check, data, run};
 use kiln_ir::{AttentionSpec, DType, Op, Real};
@@ -65,7 +65,7 @@ fn masks_hide_or_are_added() {
 }
 
 #[test]
-fn libraries_take_operands_as_they_lie_and_masks_as_numbers() {
+fn libraries_take_strided_operands_and_masks_as_numbers() {
     attention([2, 4, 2, 9, 11, 8, 16], Some(2), None, DType::F16);
     attention([1, 2, 2, 17, 18, 20, 8], None, Some((&[1, 1, 17, 18], false)), DType::F16);
     // All that the first query may see is hidden.

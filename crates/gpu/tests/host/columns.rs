@@ -1,10 +1,9 @@
-//! Regions that combine values along rows and over them, by blocks that go through the rows; and those that combine what they store
-//! over rows alone.
+//! Regions that fuse row reductions with column reductions, or that reduce their own stored results over columns.
 
 use super::orders::{fused, read};
-use super::{data, host, lying};
+use super::{data, host, permuted};
 use kiln_ir::{DType, Engine, Operand, Program, Recorder, Reduction, TensorData, TensorType, Var};
-use kiln_kernel::{Hero, Layout, Nest};
+use kiln_kernel::{KernelKind, Layout, Nest};
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 use kiln_suite::compare::difference;
@@ -63,7 +62,7 @@ fn equals_reference(shape: [usize; 2], program: &Program) {
     let expected: Vec<TensorData> =
         program.run(&reference, written).into_iter().map(|value| read(&reference, value)).collect();
     for order in [[0, 1], [1, 0]] {
-        let whole = (0..2).map(|place| lying(&host, &inputs[place], &order));
+        let whole = (0..2).map(|place| permuted(&host, &inputs[place], &order));
         let rows = inputs[2..].iter().map(|data| host.write(data.clone()));
         let values = fused(&host, program, whole.chain(rows).map(Operand::Value).collect());
         for (place, (expected, value)) in expected.iter().zip(values).enumerate() {
@@ -134,7 +133,7 @@ fn sums_of_what_is_stored() {
             let layouts: Vec<Layout> = program.inputs.iter().map(|ty| Layout::row_major(&ty.shape)).collect();
             let (nest, outputs) = Nest::of_program(&program, &[false; 4]).expect("one region");
             let kernel = nest.lower(&outputs, &layouts).expect("one kernel").kernel;
-            assert!(shape[0] == 1 || kernel.hero == Hero::ColReduce, "{program}");
+            assert!(shape[0] == 1 || kernel.kind == KernelKind::ColReduce, "{program}");
             equals_reference(shape, &program);
         }
     }

@@ -2,7 +2,8 @@
 
 use crate::library;
 use kiln_gpu::driver::{
-    Argument, Attend, Attention, Convolution, Convolve, Fourier, Grid, Pass, Place, Products, Step, Transform,
+    Argument, Attend, Attention, Convolution, Convolve, DevicePtr, Fourier, Grid, Pass, Products, Step,
+    Transform,
 };
 use kiln_gpu::{DeviceInfo, Driver};
 use kiln_ir::{DType, Error, Result, Shape};
@@ -99,7 +100,7 @@ fn temporary(ending: &str) -> PathBuf {
     std::env::temp_dir().join(format!("kiln_gpu_host_{}_{number}.{ending}", std::process::id()))
 }
 
-fn address(at: &Place<HostMemory>) -> *mut u8 {
+fn address(at: &DevicePtr<HostMemory>) -> *mut u8 {
     assert!(at.offset <= at.memory.layout.size());
     at.memory.address.wrapping_add(at.offset)
 }
@@ -142,21 +143,21 @@ impl Driver for Host {
         memory.layout.size()
     }
 
-    fn write(&self, to: &Place<HostMemory>, bytes: &[u8]) -> Result<()> {
+    fn write(&self, to: &DevicePtr<HostMemory>, bytes: &[u8]) -> Result<()> {
         assert!(to.offset + bytes.len() <= to.memory.layout.size());
         // SAFETY: the bytes lie within the block.
         unsafe { address(to).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
 
-    fn read(&self, from: &Place<HostMemory>, bytes: &mut [u8]) -> Result<()> {
+    fn read(&self, from: &DevicePtr<HostMemory>, bytes: &mut [u8]) -> Result<()> {
         assert!(from.offset + bytes.len() <= from.memory.layout.size());
         // SAFETY: the bytes lie within the block.
         unsafe { address(from).copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
 
-    fn fill(&self, to: &Place<HostMemory>, bytes: usize, value: u8) -> Result<()> {
+    fn fill(&self, to: &DevicePtr<HostMemory>, bytes: usize, value: u8) -> Result<()> {
         assert!(to.offset + bytes <= to.memory.layout.size());
         // SAFETY: the bytes lie within the block.
         unsafe { address(to).write_bytes(value, bytes) };
@@ -213,7 +214,7 @@ impl Driver for Host {
         let words: Vec<u64> = arguments
             .iter()
             .map(|argument| match argument {
-                Argument::Place(at) => address(at) as u64,
+                Argument::Pointer(at) => address(at) as u64,
                 Argument::Word(bytes) => u64::from_ne_bytes(*bytes),
             })
             .collect();

@@ -1,4 +1,4 @@
-//! Products with a bias and an activation: by a library that has that in one, by one that stores products as they are, and by none.
+//! Matmuls with a bias and an activation: by a library with epilogues, by one without, and without a library.
 
 use crate::data;
 use crate::driver::{Host, Multiplies};
@@ -227,7 +227,7 @@ fn a_bias_of_f32_is_rounded_for_a_product_in_bf16() {
 }
 
 #[test]
-fn matrices_may_lie_and_be_shaped_in_any_way() {
+fn matrices_of_any_layout_and_shape() {
     for (_, engine) in &*engines() {
         for sizes in SIZES {
             for transposed in [[false, false], [true, false], [false, true], [true, true]] {
@@ -241,7 +241,7 @@ fn matrices_may_lie_and_be_shaped_in_any_way() {
 /// Factors that no library could read where they lie: what is read instead is nobody else's until the product is queued, which
 /// the engine asserts of every step.
 #[test]
-fn factors_that_do_not_follow_each_other_are_copied() {
+fn non_adjacent_matrices_are_copied() {
     let seen = [[3, 3, 2, 4], [3, 3, 4, 2]];
     let factors = |engine: &dyn Engine| {
         [([3, 1, 2, 4], seen[0]), ([1, 3, 4, 2], seen[1])].map(|(shape, all): ([usize; 4], [usize; 4])| {
@@ -316,7 +316,7 @@ fn regions_without_their_pattern_run_by_kernels() {
 }
 
 #[test]
-fn products_of_few_rows_stay_a_kernel_s() {
+fn gemv_like_matmuls_use_our_kernel() {
     for (_, engine) in &*engines() {
         let steps = check(engine, &Case { sizes: [1, 2, 16, 32], ..PLAIN });
         assert!(steps[0].starts_with("kiln_slim") && steps.len() == 2, "{steps:?}");
@@ -332,7 +332,7 @@ fn products_of_nothing_are_the_bias() {
 }
 
 #[test]
-fn what_is_wrong_with_a_bias_is_wrong_with_the_result() {
+fn errors_of_a_bias_reach_the_result() {
     for (_, engine) in &*engines() {
         let index =
             |index: i32| Var::new(engine, engine.write(TensorData::new(vec![index; 8], [8]).unwrap()));

@@ -12,8 +12,8 @@ fn product(engine: &dyn Engine, sizes: [usize; 4], formats: [Float8; 2], turned:
     let [batch, rows, inner, columns] = sizes;
     let mut random = Random::new("float8", (rows * inner * columns) as u64);
     let mut factor = |which: usize, [down, across]: [usize; 2]| {
-        let lying = if turned[which] { [batch, across, down] } else { [batch, down, across] };
-        let bits = filled(TensorType::new(lying, DType::U8), Fill::halves(formats[which]), &mut random);
+        let shape = if turned[which] { [batch, across, down] } else { [batch, down, across] };
+        let bits = filled(TensorType::new(shape, DType::U8), Fill::halves(formats[which]), &mut random);
         let bits = Var::new(engine, engine.write(bits));
         if turned[which] { bits.apply(Op::Permute(Axes::new(&[0, 2, 1])), &[]) } else { bits }
     };

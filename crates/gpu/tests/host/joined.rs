@@ -1,4 +1,4 @@
-//! Launches of one map over other tensors, which become one.
+//! Horizontal fusion: launches of one elementwise kernel over different tensors become one.
 
 use crate::{FLOATS, data, driver::Host};
 use kiln_gpu::{Gpu, MemoryConfig};

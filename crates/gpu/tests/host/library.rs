@@ -1,7 +1,7 @@
-//! Attention and products as a vendor's library would compute them: in the order of their definition, in `f64`.
+//! Reference attention and matmul in place of a vendor's library, computed by definition in `f64`.
 
 use half::{bf16, f16};
-use kiln_gpu::driver::{Activation, Attention, AttentionPass, Fourier, FourierKind, Place, Products};
+use kiln_gpu::driver::{Activation, Attention, AttentionPass, DevicePtr, Fourier, FourierKind, Products};
 use kiln_ir::{DType, Float8};
 use std::f64::consts::TAU;
 
@@ -142,8 +142,16 @@ pub(crate) fn multiplies<M>(products: &Products<M>) -> bool {
         return are_floats(products.dtype) && products.dtype == products.result;
     };
     let [a, b] = &products.factors;
-    let lengths =
-        [products.inner, products.columns, a.pitch, b.pitch, a.step, b.step, a.at.offset, b.at.offset];
+    let lengths = [
+        products.inner,
+        products.columns,
+        a.leading_dim,
+        b.leading_dim,
+        a.step,
+        b.step,
+        a.at.offset,
+        b.at.offset,
+    ];
     let lies = !a.transposed && b.transposed && lengths.iter().all(|length| length.is_multiple_of(16));
     assert!(lies, "not as the library wants factors: {lengths:?}");
     let are_aligned = float8.scales.iter().all(|scale| scale.offset.is_multiple_of(16));
@@ -155,13 +163,13 @@ pub(crate) fn multiplies<M>(products: &Products<M>) -> bool {
 ///
 /// # Safety
 /// What the products read and write must lie within the memory.
-pub(crate) unsafe fn multiplied<M>(products: &Products<M>, address: impl Fn(&Place<M>) -> *mut u8) {
+pub(crate) unsafe fn multiplied<M>(products: &Products<M>, address: impl Fn(&DevicePtr<M>) -> *mut u8) {
     let Products { count, rows, columns, inner, dtype, result: stored, float8, factors, to, epilogue } =
         products;
     let element = |which: usize, matrix: usize, [row, column]: [usize; 2]| {
         let factor = &factors[which];
         let (down, across) = if factor.transposed { (column, row) } else { (row, column) };
-        let place = matrix * factor.step + down * factor.pitch + across;
+        let place = matrix * factor.step + down * factor.leading_dim + across;
         let Some(float8) = float8 else {
             // SAFETY: as the caller says.
             return unsafe { get(address(&factor.at), place, *dtype) };

@@ -383,11 +383,11 @@ fn pools_and_their_gradients() {
 /// A tensor whose channels, axis 1, lie innermost.
 fn channels_last(host: &Gpu<Host>, data: &TensorData) -> Value {
     let order: Vec<usize> = [0].into_iter().chain(2..data.shape().len()).chain([1]).collect();
-    lying(host, data, &order)
+    permuted(host, data, &order)
 }
 
-/// A tensor whose axes lie in an order, outermost first: the view of one that was written so.
-fn lying(host: &Gpu<Host>, data: &TensorData, order: &[usize]) -> Value {
+/// A tensor whose memory has its axes in `order`, outermost first: a permuted view of one that was written so.
+fn permuted(host: &Gpu<Host>, data: &TensorData, order: &[usize]) -> Value {
     let reference = Reference::new();
     let turned = Var::new(&reference, reference.write(data.clone())).permute(order);
     let turned = block_on(reference.read(turned.into_value())).unwrap();
@@ -411,7 +411,7 @@ fn check_channels_last(op: &Op, inputs: &[TensorData], tolerance: Tolerance) {
 }
 
 #[test]
-fn pools_of_channels_that_lie_innermost() {
+fn channels_last_pooling() {
     let average = |include_padding| PoolKind::Average { include_padding };
     for kind in [PoolKind::Max, average(false), average(true)] {
         for (spec, mut shape) in pools(kind) {
@@ -453,7 +453,7 @@ fn resizes_to_more_and_to_less() {
 }
 
 #[test]
-fn convolutions_of_a_library_are_asked_for_as_they_lie() {
+fn library_convolutions_keep_the_memory_layout() {
     let specs = [
         // Sides alike, sides that differ, groups, one axis, and what the library lacks.
         (

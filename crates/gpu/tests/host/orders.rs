@@ -1,6 +1,6 @@
-//! Regions over operands that lie without gaps in any order of their axes.
+//! Regions over dense operands in any dim order.
 
-use super::{data, host, lying};
+use super::{data, host, permuted};
 use kiln_gpu::Gpu;
 use kiln_ir::{
     Comparison, DType, Engine, FusedOp, Op, Operand, Operands, Pattern, Program, ProgramOperand, Recorder,
@@ -37,7 +37,7 @@ fn check(shape: [usize; 4], dtypes: [DType; 2], body: impl for<'e> Fn(&[Var<'e>]
     let expected: Vec<TensorData> =
         program.run(&reference, written).into_iter().map(|value| read(&reference, value)).collect();
     for orders in ORDERS {
-        let big = (0..2).map(|place| lying(&host, &inputs[place], &orders[place]));
+        let big = (0..2).map(|place| permuted(&host, &inputs[place], &orders[place]));
         let small = inputs[2..].iter().map(|data| host.write(data.clone()));
         let values = fused(&host, &program, big.chain(small).map(Operand::Value).collect());
         for (place, (expected, value)) in expected.iter().zip(values).enumerate() {

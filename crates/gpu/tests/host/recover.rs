@@ -1,4 +1,4 @@
-//! Values without what is suspected of them, and the flag that the device makes of it.
+//! `Op::Recover`: values without their deferred bounds-check flags, and the validity flag.
 
 use crate::driver::Host;
 use kiln_gpu::{Gpu, MemoryConfig};

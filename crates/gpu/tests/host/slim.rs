@@ -1,4 +1,4 @@
-//! Products of few rows.
+//! GEMV-like matmuls (few rows).
 
 use crate::{FLOATS, data, host};
 use kiln_ir::{DType, Engine, TensorData, Var, block_on};
@@ -69,7 +69,7 @@ fn columns_are_a_warp_s_each() {
 }
 
 #[test]
-fn what_kernels_do_not_take_is_multiplied_all_the_same() {
+fn unsupported_gemv_shapes_use_another_kernel() {
     for (rows, inner, columns) in [(5, 16, 16), (1, 7, 9), (2, 9, 8), (1, 1, 1), (3, 20_000, 2)] {
         check(rows, inner, &[columns], false, DType::F32);
         check(rows, inner, &[columns], true, DType::F32);
@@ -77,7 +77,7 @@ fn what_kernels_do_not_take_is_multiplied_all_the_same() {
 }
 
 #[test]
-fn products_of_the_same_rows_run_as_one() {
+fn gemvs_with_the_same_left_factor_are_fused_horizontally() {
     for transposed in [false, true] {
         for rows in [1, 3] {
             check(rows, 512, &[64, 16], transposed, DType::BF16);

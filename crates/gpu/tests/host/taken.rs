@@ -1,4 +1,4 @@
-//! Results that lie where an operand was: values are the same, and operands that somebody else sees stay as they are.
+//! In-place reuse of operand memory: values are the same, and operands with other owners stay unchanged.
 
 use crate::data;
 use crate::driver::Host;
@@ -46,7 +46,7 @@ fn engine() -> Option<Gpu<Host>> {
 const SINGLE: [DType; 3] = [DType::F32; 3];
 
 #[test]
-fn results_lie_where_operands_were_that_nobody_needs() {
+fn results_reuse_the_memory_of_dead_operands() {
     let Some(engine) = engine() else { return };
     for (dtypes, taken) in [(SINGLE, 2), ([DType::BF16, DType::F32, DType::F32], 2), ([DType::F16; 3], 2)] {
         // Whole vectors, and lengths that are none.

@@ -175,8 +175,8 @@ impl Engine for Expand {
     }
 
     /// As by default, without a clone on the way: autodiff asks for each operand that it keeps.
-    fn kept(&self, op: &Op, place: usize, value: &Value) -> Value {
-        self.inner.kept(op, place, value)
+    fn saved_for_backward(&self, op: &Op, place: usize, value: &Value) -> Value {
+        self.inner.saved_for_backward(op, place, value)
     }
 
     fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {

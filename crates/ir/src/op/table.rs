@@ -169,8 +169,8 @@ pub enum Role {
     Constant,
     /// Can be part of a kernel.
     Fusable,
-    /// The engine's own kernel, which can go on with elementwise ops on its result.
-    Hero,
+    /// The anchor op of a region: the engine's own kernel (matmul, convolution), with elementwise ops fused as its epilogue.
+    Anchor,
     /// The engine's own kernel.
     Alone,
 }
@@ -343,11 +343,11 @@ ops! {
     Recover       "recover"        Validity     None, FAILS | STOPS_POISON =>
         RECOVERED NOTHING    FLAT      KEEP  ZERO  Free    WIDEST    Alone    Independent;
     MatMul        "matmul"         Contraction  TWO, NEEDS_AXIS =>
-        RULE      None       BILINEAR  KEEP  None  All     LOW       Hero     Independent;
+        RULE      None       BILINEAR  KEEP  None  All     LOW       Anchor     Independent;
     MatMulFloat8  "matmul_float8"  Contraction  FOUR, FAILS | NEEDS_AXIS =>
         EXPANSION ALL_X      NO        KEEP  None  All     LOW       Alone    Independent;
     Conv          "conv"           Contraction  TWO, NEEDS_AXIS =>
-        RULE      None       BILINEAR  KEEP  None  All     LOW       Hero     Other;
+        RULE      None       BILINEAR  KEEP  None  All     LOW       Anchor     Other;
     Pool          "pool"           Pooling      ONE, NEEDS_AXIS =>
         RULE      None       None      KEEP  None  All     WIDEST    Alone    Other;
     PoolGrad      "pool_grad"      Pooling      None, NEEDS_AXIS =>

@@ -1,26 +1,26 @@
 //! From a name and attributes to an op.
 
 use super::attribute::Attribute;
-use super::lexer::Place;
+use super::lexer::Position;
 use crate::*;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// An op as the text gives it.
-pub(super) struct Given<'t> {
+pub(super) struct ParsedOp<'t> {
     pub(super) name: &'t str,
-    pub(super) place: Place,
+    pub(super) place: Position,
     /// The type of the first result, for attributes left out.
     pub(super) result: Option<TensorType>,
-    pub(super) attributes: Vec<(&'t str, Attribute, Place)>,
+    pub(super) attributes: Vec<(&'t str, Attribute, Position)>,
 }
 
 /// Makes the op.
 ///
 /// # Errors
 /// When there is no such op, or an attribute is missing, unknown, of another kind or out of range.
-pub(super) fn build(mut given: Given<'_>) -> Result<Op> {
+pub(super) fn build(mut given: ParsedOp<'_>) -> Result<Op> {
     let op = given.op()?;
     match given.attributes.first() {
         None => Ok(op),
@@ -28,7 +28,7 @@ pub(super) fn build(mut given: Given<'_>) -> Result<Op> {
     }
 }
 
-impl<'t> Given<'t> {
+impl<'t> ParsedOp<'t> {
     fn op(&mut self) -> Result<Op> {
         if let Some(op) = self.elementwise() {
             return Ok(op);
@@ -270,13 +270,13 @@ impl<'t> Given<'t> {
         numbers.ok_or_else(|| place.error("`numbers` must be a list of slots and numbers such as [[3, 0.0]]"))
     }
 
-    fn optional(&mut self, key: &str) -> Option<(Attribute, Place)> {
+    fn optional(&mut self, key: &str) -> Option<(Attribute, Position)> {
         let place = self.attributes.iter().position(|(other, ..)| *other == key)?;
         let (_, value, place) = self.attributes.remove(place);
         Some((value, place))
     }
 
-    fn required(&mut self, key: &str) -> Result<(Attribute, Place)> {
+    fn required(&mut self, key: &str) -> Result<(Attribute, Position)> {
         let problem = || self.place.error(format!("`{}` needs the attribute `{key}`", self.name));
         let missing = problem();
         self.optional(key).ok_or(missing)

@@ -26,14 +26,14 @@ pub enum Token<'t> {
 
 /// A place in the text; both count from 1.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Position {
     /// The number of the line.
     pub line: usize,
     /// The number of the character in its line.
     pub column: usize,
 }
 
-impl Place {
+impl Position {
     /// A parse error at this place.
     pub fn error(self, problem: impl Into<String>) -> Error {
         Error::parse(self.line, self.column, problem)
@@ -46,7 +46,7 @@ pub struct Tokens<'t> {
     /// The next token.
     pub token: Token<'t>,
     /// The start of the next token.
-    pub place: Place,
+    pub place: Position,
     lexer: Lexer<'t>,
 }
 
@@ -56,7 +56,7 @@ impl<'t> Tokens<'t> {
     /// # Errors
     /// When the text is longer, or its first token is none.
     pub fn new(text: &'t str, longest: usize) -> Result<Tokens<'t>> {
-        let start = Place { line: 1, column: 1 };
+        let start = Position { line: 1, column: 1 };
         if text.len() > longest {
             return Err(start.error(format!("the text has {} bytes; at most {longest} are read", text.len())));
         }
@@ -137,12 +137,12 @@ impl<'t> Tokens<'t> {
 struct Lexer<'t> {
     text: &'t str,
     chars: Peekable<CharIndices<'t>>,
-    place: Place,
+    place: Position,
 }
 
 impl<'t> Lexer<'t> {
     /// The next token and where it starts.
-    fn next(&mut self) -> Result<(Token<'t>, Place)> {
+    fn next(&mut self) -> Result<(Token<'t>, Position)> {
         self.skip_blanks();
         let place = self.place;
         let token = match self.peek() {
@@ -179,7 +179,7 @@ impl<'t> Lexer<'t> {
     fn bump(&mut self) -> Option<char> {
         let (_, c) = self.chars.next()?;
         if c == '\n' {
-            self.place = Place { line: self.place.line + 1, column: 1 };
+            self.place = Position { line: self.place.line + 1, column: 1 };
         } else {
             self.place.column += 1;
         }
@@ -209,7 +209,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn number(&mut self, place: Place) -> Result<Scalar> {
+    fn number(&mut self, place: Position) -> Result<Scalar> {
         let start = self.offset();
         if self.peek() == Some('-') {
             self.bump();
@@ -230,7 +230,7 @@ impl<'t> Lexer<'t> {
         })
     }
 
-    fn quoted(&mut self, place: Place) -> Result<String> {
+    fn quoted(&mut self, place: Position) -> Result<String> {
         self.bump();
         let mut text = String::new();
         loop {

@@ -1,8 +1,8 @@
 //! From tokens to programs.
 
 use super::attribute::Attribute;
-use super::build::{Given, build};
-use super::lexer::{Place, Token, Tokens, word_scalar};
+use super::build::{ParsedOp, build};
+use super::lexer::{Position, Token, Tokens, word_scalar};
 use super::{MAX_NESTING, MAX_OPERANDS, MAX_TEXT};
 use crate::{DType, Instruction, MAX_RANK, Program, ProgramOperand, Result, Scalar, Shape, TensorType};
 use alloc::collections::BTreeMap;
@@ -30,7 +30,7 @@ type Slots = BTreeMap<u64, usize>;
 /// A slot being defined.
 struct Definition {
     slot: u64,
-    place: Place,
+    place: Position,
     ty: TensorType,
 }
 
@@ -71,7 +71,7 @@ impl<'t> Parser<'t> {
         let operands = self.operands(slots)?;
         let attributes = self.attributes()?;
         let result = results.first().map(|definition| definition.ty);
-        let op = build(Given { name, place, result, attributes })?;
+        let op = build(ParsedOp { name, place, result, attributes })?;
         Ok(Instruction { op, operands, results: define(slots, results)? })
     }
 
@@ -135,8 +135,8 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn attributes(&mut self) -> Result<Vec<(&'t str, Attribute, Place)>> {
-        let mut list: Vec<(&'t str, Attribute, Place)> = Vec::new();
+    fn attributes(&mut self) -> Result<Vec<(&'t str, Attribute, Position)>> {
+        let mut list: Vec<(&'t str, Attribute, Position)> = Vec::new();
         if !self.tokens.accept('{')? {
             return Ok(list);
         }

@@ -1,4 +1,4 @@
-//! The pieces that axes are made of.
+//! Axis factors: the pieces into which reshapes split axes.
 
 use super::Refusal;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! What is the same for all rows of a region: sums over rows, and what is computed with them.
+//! Values of a region that are the same for all rows: column reductions, and their users.
 
 use super::{AtomId, AxisAtoms, Nest, Origin, Refusal, Slot, SlotState};
 use alloc::vec::Vec;
@@ -23,8 +23,8 @@ impl Nest {
     }
 
     /// The bytes of what is combined over all rows, for each column. 0 where nothing is.
-    pub fn across_bytes(&self) -> usize {
-        let across = self.values.iter().filter(|value| value.compute.across().is_some());
+    pub fn column_reduce_bytes(&self) -> usize {
+        let across = self.values.iter().filter(|value| value.compute.column_reduce().is_some());
         across.map(|value| value.dtype.accumulator().size()).sum()
     }
 

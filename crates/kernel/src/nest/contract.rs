@@ -1,4 +1,4 @@
-//! Products of matrices in a region.
+//! Matmuls in a region.
 
 use super::push::runs;
 use super::{AxisAtoms, Checked, Nest, Operand, Origin, Refusal, Slot};

@@ -1,4 +1,4 @@
-//! Reading past the edges of operands: padding, and operands one after the other.
+//! Guarded loads past the edges of operands: padding and concatenation.
 //!
 //! A padded axis is an axis of its own. The operand is read along it, with an offset, where the index says that it has an
 //! element; elsewhere memory is not touched.

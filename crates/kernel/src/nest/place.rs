@@ -1,4 +1,4 @@
-//! Elements by index, where one index belongs to a whole line: a comparison of each element's own index with it.
+//! One-hot indexing where one index serves a whole line: each element compares its own index with it.
 
 use super::push::{holding, runs};
 use super::{IndexCheck, Nest, Operand, Origin, Refusal, Slot};

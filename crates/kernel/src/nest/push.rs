@@ -1,4 +1,4 @@
-//! Taking ops into a region.
+//! Adding ops to a loop nest.
 
 use super::{AtomId, AxisAtoms, Checked, Nest, NestValue, Operand, Origin, Refusal, Slot, SlotState};
 use crate::{Compute, ValueId};
@@ -462,7 +462,7 @@ impl Nest {
             return Err(Refusal::Reduction);
         }
         if self.is_over_rows(&state, &along)? {
-            let value = self.value(Compute::Across(reduction, state.value), state.ty.dtype);
+            let value = self.value(Compute::ColumnReduce(reduction, state.value), state.ty.dtype);
             return Ok(self.computed(ty, value, kept));
         }
         self.mark(x, &along)?;

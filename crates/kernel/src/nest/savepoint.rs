@@ -1,4 +1,4 @@
-//! Taking back what was pushed.
+//! Savepoints: undo of ops pushed to a loop nest.
 
 use super::atom::AtomsSavepoint;
 use super::{Checked, Nest, Origin};

@@ -1,9 +1,9 @@
-//! Reductions along outer axes.
+//! Code generation for column reductions (along outer axes).
 //!
 //! Neighbouring threads take neighbouring columns, each as many as one access reads, and groups of such threads parts of their
 //! length; blocks take parts of it too, whose totals a second pass combines.
 
-use super::heroes::{close_slots, open_slots};
+use super::kinds::{close_slots, open_slots};
 use super::rows::{Elements, declare, load_chunk, vector_loads};
 use super::writer::{Scope, Writer, name};
 use crate::passes::{Pass, Total};
@@ -224,7 +224,7 @@ impl End {
 
     /// Of what rows have in common.
     fn of_rows(kernel: &Kernel) -> End {
-        End { totals: kernel.across(), axes: kernel.reduced(), stores: kernel.column_stores() }
+        End { totals: kernel.column_totals(), axes: kernel.reduced(), stores: kernel.column_stores() }
     }
 
     fn write(&self, w: &mut Writer<'_>) {

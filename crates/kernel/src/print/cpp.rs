@@ -6,10 +6,10 @@ mod prelude;
 pub use joined::cpp_joined;
 
 use super::functions;
-use super::heroes::{self, Entry};
+use super::kinds::{self, Entry};
 use super::writer::{Language, name};
 use super::{ENTRIES, GpuArgument, Printed, Unprintable, arguments, check, entries};
-use crate::{Compute, GpuSchedule, Hero, Kernel, ParamKind, ValueId};
+use crate::{Compute, GpuSchedule, Kernel, KernelKind, ParamKind, ValueId};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -51,7 +51,7 @@ pub fn cpp(kernel: &Kernel, schedule: &GpuSchedule, dialect: Dialect) -> Result<
     let names = entries(kernel, schedule);
     let arguments = arguments(kernel, schedule, false);
     let mut functions = String::new();
-    for (name, entry) in names.iter().zip(heroes::entries(kernel, schedule, &language)) {
+    for (name, entry) in names.iter().zip(kinds::entries(kernel, schedule, &language)) {
         functions.push_str(&language.function(name, &arguments, &entry));
     }
     Ok(Printed { text: module(schedule, &functions), entries: names, arguments })
@@ -232,7 +232,7 @@ impl Cpp<'_> {
                 let [before, after] = match kind {
                     ParamKind::Input => ["const ", ""],
                     // Which may be written where an operand was that nobody needs any more.
-                    ParamKind::Number | ParamKind::Output if self.kernel.hero == Hero::Map => ["", ""],
+                    ParamKind::Number | ParamKind::Output if self.kernel.kind == KernelKind::Map => ["", ""],
                     ParamKind::Number | ParamKind::Output => ["", " __restrict__"],
                 };
                 format!("{before}{}*{after} p{param}", memory(dtype))
@@ -279,7 +279,7 @@ impl Cpp<'_> {
             | Compute::Compare(..)
             | Compute::Bitcast(_)
             | Compute::Reduce(..)
-            | Compute::Across(..)
+            | Compute::ColumnReduce(..)
             | Compute::Scan { .. }
             | Compute::Checked(..)
             | Compute::Store(..) => Rounding::Careful,
@@ -434,7 +434,7 @@ impl Language for Cpp<'_> {
             | Compute::Constant(_)
             | Compute::Index(_)
             | Compute::Reduce(..)
-            | Compute::Across(..)
+            | Compute::ColumnReduce(..)
             | Compute::Scan { .. }
             | Compute::Store(..) => at(0).to_string(),
         }

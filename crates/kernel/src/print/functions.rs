@@ -1,4 +1,4 @@
-//! The functions of one element in each language: a row for each.
+//! Scalar functions in each target language, one table row each.
 
 use super::{cpp, wgsl};
 use Form::{Call, Text};

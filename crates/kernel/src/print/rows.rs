@@ -1,10 +1,10 @@
-//! Reductions along rows, which lie along memory, and of everything.
+//! Code generation for row reductions (along the innermost axes) and full reductions.
 //!
 //! Threads of a group share a row. Each takes chunks of neighbouring elements, as many as one access reads. Where a row fits into
 //! the registers of its threads, it is read once, all loads before the first use; values that are dear to compute and
 //! needed in a later pass stay in registers too.
 
-use super::heroes::{close_slots, open_slots};
+use super::kinds::{close_slots, open_slots};
 use super::writer::{Scope, Writer, name};
 use crate::passes::{Pass, Total};
 use crate::{Compute, GpuSchedule, Kernel, StrideClass, ValueId};
@@ -527,7 +527,7 @@ impl Kernel {
                 | Compute::Number(_)
                 | Compute::Constant(_)
                 | Compute::Reduce(..)
-                | Compute::Across(..)
+                | Compute::ColumnReduce(..)
                 | Compute::Store(..) => 0,
                 Compute::Unary(function, _) if crate::cost::is_long(function.info()) => 8,
                 Compute::Binary(function, ..) if crate::cost::is_long(function.info()) => 8,

@@ -6,7 +6,7 @@
 mod prelude;
 
 use super::functions;
-use super::heroes::{self, Entry};
+use super::kinds::{self, Entry};
 use super::writer::{Language, name};
 use super::{GpuArgument, Printed, Unprintable, arguments, check, entries};
 use crate::{Compute, GpuSchedule, Kernel, ParamKind, ValueId};
@@ -47,7 +47,7 @@ pub fn wgsl(kernel: &Kernel, schedule: &GpuSchedule) -> Result<Printed, Unprinta
     let names = entries(kernel, schedule);
     let mut functions = String::new();
     let mut shared: Vec<String> = Vec::new();
-    for (name, entry) in names.iter().zip(heroes::entries(kernel, schedule, &language)) {
+    for (name, entry) in names.iter().zip(kinds::entries(kernel, schedule, &language)) {
         functions.push_str(&language.function(name, schedule, &arguments, &entry));
         shared.extend(entry.shared);
     }
@@ -267,7 +267,7 @@ impl Language for Wgsl<'_> {
             | Compute::Constant(_)
             | Compute::Index(_)
             | Compute::Reduce(..)
-            | Compute::Across(..)
+            | Compute::ColumnReduce(..)
             | Compute::Scan { .. }
             | Compute::Store(..) => at(0).to_string(),
         }

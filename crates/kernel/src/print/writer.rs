@@ -1,4 +1,4 @@
-//! Lines of source, and the values that are named in them.
+//! The source writer: indentation, and names of values.
 
 use crate::passes::Total;
 use crate::{AxisSet, Compute, GpuSchedule, Kernel, StrideClass, ValueId};
@@ -233,7 +233,7 @@ impl<'a> Writer<'a> {
                 | Compute::Cast(_)
                 | Compute::Bitcast(_)
                 | Compute::Reduce(..)
-                | Compute::Across(..)
+                | Compute::ColumnReduce(..)
                 | Compute::Scan { .. }
                 | Compute::Checked(..) => self.language.compute(&instruction.compute, dtype, &operands),
             };

@@ -1,8 +1,9 @@
-//! From tokens to kernels and launches.
+//! The parser of kernels and launches.
 
 use super::{MAX_INSTRUCTIONS, MAX_TEXT};
 use crate::{
-    Axis, Binding, Compute, Hero, Instruction, Kernel, Launch, Nest, Param, ParamKind, StrideClass, ValueId,
+    Axis, Binding, Compute, Instruction, Kernel, KernelKind, Launch, Nest, Param, ParamKind, StrideClass,
+    ValueId,
 };
 use alloc::format;
 use alloc::string::String;
@@ -29,7 +30,7 @@ struct Parser<'t> {
 impl Parser<'_> {
     fn kernel(&mut self) -> Result<Kernel> {
         self.tokens.keyword("kernel")?;
-        let hero = self.hero()?;
+        let kind = self.kind()?;
         let axes =
             self.list(Nest::MAX_AXES, |parser| parser.named(&[("p", Axis::Parallel), ("r", Axis::Reduce)]))?;
         let params = self.params(Self::param)?;
@@ -43,17 +44,23 @@ impl Parser<'_> {
             body.push(instruction);
         }
         self.tokens.mark('}')?;
-        Ok(Kernel { hero, axes, params, body })
+        Ok(Kernel { kind, axes, params, body })
     }
 
-    fn hero(&mut self) -> Result<Hero> {
+    fn kind(&mut self) -> Result<KernelKind> {
         if self.tokens.token == Token::Word("matmul") {
             self.tokens.advance()?;
-            return Ok(Hero::MatMul(self.value()?));
+            return Ok(KernelKind::MatMul(self.value()?));
         }
-        let heroes =
-            [Hero::Map, Hero::Transpose, Hero::RowReduce, Hero::ColReduce, Hero::FullReduce, Hero::Scan];
-        self.named(&heroes.map(|hero| (hero.name(), hero)))
+        let kinds = [
+            KernelKind::Map,
+            KernelKind::Transpose,
+            KernelKind::RowReduce,
+            KernelKind::ColReduce,
+            KernelKind::FullReduce,
+            KernelKind::Scan,
+        ];
+        self.named(&kinds.map(|kind| (kind.name(), kind)))
     }
 
     /// `(%0: …, %1: …)`, numbered in order.
@@ -122,8 +129,8 @@ impl Parser<'_> {
         if let Some(reduction) = name.strip_prefix("reduce_").and_then(Reduction::from_name) {
             return Ok(Compute::Reduce(reduction, self.value()?));
         }
-        if let Some(reduction) = name.strip_prefix("across_").and_then(Reduction::from_name) {
-            return Ok(Compute::Across(reduction, self.value()?));
+        if let Some(reduction) = name.strip_prefix("column_reduce_").and_then(Reduction::from_name) {
+            return Ok(Compute::ColumnReduce(reduction, self.value()?));
         }
         if let Some(reduction) = name.strip_prefix("scan_").and_then(Reduction::from_name) {
             let value = self.value()?;

@@ -1,6 +1,6 @@
 //! Modules made of modules, and plain data as fields.
 
-use super::{BackendModule, Module, ModuleOn, Path, Place, Visitor, VisitorMut};
+use super::{BackendModule, Module, ModuleOn, Path, ReplaceParameter, Visitor, VisitorMut};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -34,7 +34,7 @@ macro_rules! plain_data {
 
         impl<B: $crate::tensor::Backend> $crate::ModuleOn<B> for $ty {
             type On = $ty;
-            fn on(&self, _path: &mut $crate::Path, _place: &mut $crate::module::Place<'_>) -> $ty {
+            fn on(&self, _path: &mut $crate::Path, _place: &mut $crate::module::ReplaceParameter<'_>) -> $ty {
                 self.clone()
             }
         }
@@ -60,7 +60,7 @@ where
     PhantomData<T>: Send,
 {
     type On = PhantomData<T>;
-    fn on(&self, _path: &mut Path, _place: &mut Place<'_>) -> PhantomData<T> {
+    fn on(&self, _path: &mut Path, _place: &mut ReplaceParameter<'_>) -> PhantomData<T> {
         PhantomData
     }
 }
@@ -79,7 +79,7 @@ impl<B: Backend, M: BackendModule<B>> BackendModule<B> for Box<M> {}
 
 impl<B: Backend, M: ModuleOn<B>> ModuleOn<B> for Box<M> {
     type On = Box<M::On>;
-    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+    fn on(&self, path: &mut Path, place: &mut ReplaceParameter<'_>) -> Self::On {
         Box::new((**self).on(path, place))
     }
 }
@@ -103,7 +103,7 @@ impl<B: Backend, M: BackendModule<B>> BackendModule<B> for Option<M> {}
 
 impl<B: Backend, M: ModuleOn<B>> ModuleOn<B> for Option<M> {
     type On = Option<M::On>;
-    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+    fn on(&self, path: &mut Path, place: &mut ReplaceParameter<'_>) -> Self::On {
         self.as_ref().map(|module| module.on(path, place))
     }
 }
@@ -135,7 +135,7 @@ impl<B: Backend, M: BackendModule<B>> BackendModule<B> for Vec<M> {}
 
 impl<B: Backend, M: ModuleOn<B>> ModuleOn<B> for Vec<M> {
     type On = Vec<M::On>;
-    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+    fn on(&self, path: &mut Path, place: &mut ReplaceParameter<'_>) -> Self::On {
         let on = |(index, module): (usize, &M)| path.within_index(index, |path| module.on(path, place));
         self.iter().enumerate().map(on).collect()
     }
@@ -156,7 +156,7 @@ impl<B: Backend, M: BackendModule<B>, const N: usize> BackendModule<B> for [M; N
 
 impl<B: Backend, M: ModuleOn<B>, const N: usize> ModuleOn<B> for [M; N] {
     type On = [M::On; N];
-    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+    fn on(&self, path: &mut Path, place: &mut ReplaceParameter<'_>) -> Self::On {
         core::array::from_fn(|index| path.within_index(index, |path| self[index].on(path, place)))
     }
 }
@@ -178,7 +178,7 @@ macro_rules! tuples {
 
         impl<Back: Backend, $($name: ModuleOn<Back>),+> ModuleOn<Back> for ($($name,)+) {
             type On = ($($name::On,)+);
-            fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+            fn on(&self, path: &mut Path, place: &mut ReplaceParameter<'_>) -> Self::On {
                 ($(path.within_index($index, |path| self.$index.on(path, place)),)+)
             }
         }

@@ -1,7 +1,9 @@
 //! Tensors that a module owns.
 
 use super::turn::{Turn, both};
-use super::{BackendModule, Module, ModuleOn, Parameter, ParameterRole, Path, Place, Visitor, VisitorMut};
+use super::{
+    BackendModule, Module, ModuleOn, Parameter, ParameterRole, Path, ReplaceParameter, Visitor, VisitorMut,
+};
 use core::fmt;
 use core::ops::Deref;
 use kiln_tensor::{AnyTensor, Backend, DType, Float, Kind, Tensor};
@@ -168,7 +170,7 @@ impl<B: Backend, B2: Backend, const D: usize, K: Kind> ModuleOn<B2> for Param<Te
     type On = Param<Tensor<B2, D, K>>;
 
     #[track_caller]
-    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+    fn on(&self, path: &mut Path, place: &mut ReplaceParameter<'_>) -> Self::On {
         let value = place(path, Parameter::new(self.id, self.val().into_any(), self.role));
         Param { id: self.id, role: self.role, value: Some(placed(path, self.as_any(), value)) }
     }
@@ -271,7 +273,7 @@ impl<B: Backend, const D: usize> BackendModule<B> for RunningState<Tensor<B, D>>
 impl<B: Backend, B2: Backend, const D: usize> ModuleOn<B2> for RunningState<Tensor<B, D>> {
     type On = RunningState<Tensor<B2, D>>;
 
-    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On {
+    fn on(&self, path: &mut Path, place: &mut ReplaceParameter<'_>) -> Self::On {
         let before = self.value().into_any();
         let value = place(path, Parameter::new(self.id, before.clone(), ParameterRole::Buffer));
         RunningState::with_id(self.id, placed(path, &before, value))

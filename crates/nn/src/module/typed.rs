@@ -24,7 +24,7 @@ pub trait BackendModule<B: Backend>: Module {
 }
 
 /// Gives the tensor that takes the place of a parameter; see [`ModuleOn::on`].
-pub type Place<'a> = dyn FnMut(&Path, Parameter) -> AnyTensor + 'a;
+pub type ReplaceParameter<'a> = dyn FnMut(&Path, Parameter) -> AnyTensor + 'a;
 
 /// A module that there is on backend `B` too, with other tensors. Derived with [`Module`](macro@crate::Module).
 ///
@@ -42,7 +42,7 @@ pub trait ModuleOn<B: Backend>: Module {
     /// # Panics
     /// When a tensor has another shape or is of another kind (float, integer, `bool`) than the parameter, or is not on
     /// backend `B`.
-    fn on(&self, path: &mut Path, place: &mut Place<'_>) -> Self::On;
+    fn on(&self, path: &mut Path, place: &mut ReplaceParameter<'_>) -> Self::On;
 }
 
 /// A module on a backend with automatic differentiation: every one that is a [`ModuleOn`] the backend below.

@@ -13,7 +13,7 @@ use kiln_tensor::{TensorData, TensorType};
 
 use super::elements::{read_array, read_pairs, write_array};
 use super::header::{Header, Numbers};
-use super::input::{Input, Place};
+use super::input::{ByteSource, Input};
 use super::zip::{Directory, Entry, write_directory, write_local};
 use super::{MEMORY, in_vec, open};
 use crate::atomic::write_file;
@@ -147,7 +147,7 @@ impl Archive {
         let entry = self.entry(name)?;
         let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
         let start = self.directory.data_start(&self.path, &mut *source, entry)?;
-        let place = Place::entry(&self.path, &entry.name, start, entry.deflated);
+        let place = ByteSource::entry(&self.path, &entry.name, start, entry.deflated);
         source.seek(SeekFrom::Start(start)).map_err(|error| StoreError::io(&self.path, "read", error))?;
         let bytes = (&mut *source).take(entry.compressed);
         let contents = if entry.deflated {
@@ -196,7 +196,7 @@ impl Read for Contents<'_> {
     }
 }
 
-fn check_end(mut reader: CrcReader<Contents<'_>>, entry: &Entry, place: &Place<'_>) -> Result<()> {
+fn check_end(mut reader: CrcReader<Contents<'_>>, entry: &Entry, place: &ByteSource<'_>) -> Result<()> {
     let found = reader.crc().sum();
     let more = reader.read(&mut [0]).map_err(|error| place.failed(entry.size, error))?;
     if more > 0 {

@@ -10,11 +10,11 @@ pub(super) struct Input<'a> {
     reader: &'a mut dyn Read,
     length: u64,
     at: u64,
-    place: Place<'a>,
+    place: ByteSource<'a>,
 }
 
 impl<'a> Input<'a> {
-    pub(super) fn new(reader: &'a mut dyn Read, length: u64, place: Place<'a>) -> Self {
+    pub(super) fn new(reader: &'a mut dyn Read, length: u64, place: ByteSource<'a>) -> Self {
         Input { reader, length, at: 0, place }
     }
 
@@ -55,7 +55,7 @@ impl<'a> Input<'a> {
 
 /// Where bytes come from: a file, or an entry of an archive.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct ByteSource<'a> {
     file: &'a Path,
     entry: Option<&'a str>,
     /// Where in the file the bytes start.
@@ -64,13 +64,13 @@ pub(super) struct Place<'a> {
     deflated: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ByteSource<'a> {
     pub(super) fn file(file: &'a Path) -> Self {
-        Place { file, entry: None, start: 0, deflated: false }
+        ByteSource { file, entry: None, start: 0, deflated: false }
     }
 
     pub(super) fn entry(file: &'a Path, entry: &'a str, start: u64, deflated: bool) -> Self {
-        Place { file, entry: Some(entry), start, deflated }
+        ByteSource { file, entry: Some(entry), start, deflated }
     }
 
     /// The bytes from `at` on are not what the format demands.

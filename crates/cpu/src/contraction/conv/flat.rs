@@ -3,7 +3,7 @@
 use super::layout::lay_out;
 use super::lines::{Lines, Map};
 use super::share::share;
-use super::strip::{Place, Strip, VECTORS, WIDE};
+use super::strip::{MaskedStore, Strip, VECTORS, WIDE};
 use super::window::Windows;
 use crate::Cpu;
 use crate::array::Array;
@@ -52,7 +52,7 @@ struct Strips<'a> {
 struct Tile {
     /// Its first position.
     position: usize,
-    places: [Place; WIDE],
+    places: [MaskedStore; WIDE],
     vectors: usize,
     /// The numbers of its first element of the grid and of the one after its last.
     elements: Range<usize>,
@@ -370,7 +370,7 @@ fn tiles(map: &Map, lines: &Lines, lanes: usize, most: usize, exact: bool) -> Ve
     for (number, group) in places.chunks(most).enumerate() {
         let mut tile = Tile {
             position: number * most * lanes,
-            places: [Place { lanes: 0, start: 0 }; WIDE],
+            places: [MaskedStore { lanes: 0, start: 0 }; WIDE],
             vectors: group.len(),
             elements: 0..0,
         };
@@ -408,7 +408,7 @@ fn whole_rows(map: &Map, lines: &Lines, lanes: usize, most: usize) -> Vec<Tile> 
             let start = number * row + first * lanes;
             tiles.push(Tile {
                 position: position + first * lanes,
-                places: core::array::from_fn(|v| Place { lanes: all, start: start + v * lanes }),
+                places: core::array::from_fn(|v| MaskedStore { lanes: all, start: start + v * lanes }),
                 vectors: end - first,
                 elements: start..number * row + end * lanes,
             });
@@ -418,8 +418,8 @@ fn whole_rows(map: &Map, lines: &Lines, lanes: usize, most: usize) -> Vec<Tile> 
 }
 
 /// The place of a vector that starts at any position, with only the lanes from position `first` on.
-fn from(places: &[Place], position: usize, first: usize, lanes: usize) -> Place {
-    let mut place = Place { lanes: 0, start: 0 };
+fn from(places: &[MaskedStore], position: usize, first: usize, lanes: usize) -> MaskedStore {
+    let mut place = MaskedStore { lanes: 0, start: 0 };
     for lane in 0..lanes {
         let p = position + lane;
         let Some(whole) = places.get(p / lanes) else { continue };

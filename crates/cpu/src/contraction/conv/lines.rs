@@ -7,7 +7,7 @@
 //! load. The positions that fall on the zeros between lines are computed too and left out when the result is written.
 
 use super::geometry::{indices, row_major};
-use super::strip::Place;
+use super::strip::MaskedStore;
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::ConvSpec;
@@ -233,9 +233,9 @@ impl Map {
     }
 
     /// Per vector of positions: which lanes are in the grid, and the number of the first of them.
-    pub(super) fn places(&self, axes: &[Axis], lanes: usize) -> Vec<Place> {
+    pub(super) fn places(&self, axes: &[Axis], lanes: usize) -> Vec<MaskedStore> {
         let vectors = self.length(axes).div_ceil(lanes);
-        let mut places = vec![Place { lanes: 0, start: 0 }; vectors];
+        let mut places = vec![MaskedStore { lanes: 0, start: 0 }; vectors];
         let (&row, outer) = self.grid.split_last().unwrap_or((&1, &[]));
         for (number, index) in indices(outer).iter().enumerate() {
             let first: usize = index.iter().zip(axes).map(|(i, axis)| i * axis.stride).sum();

@@ -23,7 +23,7 @@ pub(super) struct Strip<'a, T> {
     /// Channels.
     pub(super) rows: usize,
     /// Where each vector goes, up to [`VECTORS`]; up to [`WIDE`] where there are at most two channels.
-    pub(super) places: &'a [Place],
+    pub(super) places: &'a [MaskedStore],
     /// The result, with this distance between channels.
     pub(super) target: *mut T,
     pub(super) target_row: usize,
@@ -31,7 +31,7 @@ pub(super) struct Strip<'a, T> {
 
 /// Which lanes of a vector are elements of the result, and where the first of them is written within a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct MaskedStore {
     pub(super) lanes: u32,
     pub(super) start: usize,
 }
@@ -119,7 +119,7 @@ impl<T: Float> Strip<'_, T> {
             }
             let all = (1u32 << S::LANES) - 1;
             for v in 0..V {
-                let Place { lanes, start } = self.places[v];
+                let MaskedStore { lanes, start } = self.places[v];
                 let target = self.target.add(row * self.target_row + start);
                 for r in 0..R {
                     if lanes == all {

@@ -12,7 +12,7 @@
 use super::flat::{Flat, Planes};
 use super::lines::{Lines, Map};
 use super::share::share;
-use super::strip::{Place, Strip, VECTORS};
+use super::strip::{MaskedStore, Strip, VECTORS};
 use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::scratch::Scratch;
@@ -245,7 +245,8 @@ impl Winograd<'_> {
         let width = VECTORS * job.lanes;
         let offsets: Vec<usize> = (0..channels_in).map(|c| c * width).collect();
         let all = (1u32 << job.lanes) - 1;
-        let places: [Place; VECTORS] = core::array::from_fn(|v| Place { lanes: all, start: v * job.lanes });
+        let places: [MaskedStore; VECTORS] =
+            core::array::from_fn(|v| MaskedStore { lanes: all, start: v * job.lanes });
         let mut sums = Scratch::<T>::new(TILE * ROWS * width);
         let group_chunks = channels_out.div_ceil(ROWS);
         for chunk in chunks {

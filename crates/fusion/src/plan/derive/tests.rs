@@ -1,4 +1,4 @@
-//! A plan that is taken over is the one that the planner would have made.
+//! A derived plan equals the plan that the planner would make.
 
 use super::*;
 use crate::plan::{Reference, StepKind};

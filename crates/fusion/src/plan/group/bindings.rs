@@ -1,4 +1,4 @@
-//! The tensors that a kernel reads and writes, where a machine binds few.
+//! The limit on a kernel's buffer bindings, for machines that bind few.
 
 use super::Finder;
 use crate::plan::graph::ValueNumber;

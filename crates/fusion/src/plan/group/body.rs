@@ -106,7 +106,7 @@ impl Finder<'_> {
                     views.push((seen, entry));
                     seen = self.graph.operands(entry)[0];
                 }
-                Role::Fusable | Role::Hero | Role::Alone => return Err("it is made later".into()),
+                Role::Fusable | Role::Anchor | Role::Alone => return Err("it is made later".into()),
             }
         };
         self.note(seen, slot, body);
@@ -145,10 +145,10 @@ impl Finder<'_> {
         if nest.num_values() > self.limits.kernel_ops {
             return Err("the region would have more operations than a kernel may have".to_string());
         }
-        if matches!(kind, Kind::Hero(_)) && nest.reduces() {
+        if matches!(kind, Kind::Anchor(_)) && nest.reduces() {
             return Err("nothing is reduced on the way out of a matrix product or convolution".to_string());
         }
-        if nest.across_bytes() > 0 && !self.holds_columns(nest, slots) {
+        if nest.column_reduce_bytes() > 0 && !self.holds_columns(nest, slots) {
             return Err("threads cannot hold rows and what columns add up to".to_string());
         }
         if !nest.reduces() || !nest.is_resident() {

@@ -1,4 +1,4 @@
-//! What is combined over rows that a kernel goes through anyway.
+//! Fusion of column reductions into kernels that traverse the same rows.
 //!
 //! The gradients of a norm's weight and bias are sums over rows whose elements another kernel reads and combines along the rows.
 //! Where threads have registers to hold totals of their columns, one kernel does both.
@@ -121,7 +121,7 @@ impl Finder<'_> {
         };
         let held = slots.iter().filter(|(value, slot)| is_held(value, slot));
         let held: usize = held.map(|(value, _)| self.graph.types[*value as usize].dtype.size()).sum();
-        row.div_ceil(COLUMN_THREADS) * (held + nest.across_bytes()) <= MOST
+        row.div_ceil(COLUMN_THREADS) * (held + nest.column_reduce_bytes()) <= MOST
     }
 }
 

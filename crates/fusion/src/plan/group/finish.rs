@@ -1,4 +1,4 @@
-//! Products with a bias and an activation as one region, where the engine has that in one.
+//! Fusion of bias and activation into a matmul's epilogue, where the engine has one.
 //!
 //! A vendor's library adds a bias and applies an activation before it stores a product, which then is not stored and loaded on
 //! the way. Where a kernel does nothing else, it becomes part of the product. What it computes from its result, as the mask for the

@@ -1,4 +1,4 @@
-//! The order in which groups must run.
+//! Topological order of fusion groups, and cycle checks.
 //!
 //! Each group knows the groups that make its operands, and which others must have run by then. The latter are known within a
 //! window of groups only, so that the cost of an entry does not grow with the recording: groups of a window that is over get no

@@ -1,4 +1,4 @@
-//! Quantised weights stay integers on the way into a matrix product.
+//! Fusion of dequantisation into matmuls: quantised weights stay integers in memory.
 //!
 //! Written out as floats they would be four times as large, and reading them is what a product with few rows takes its time
 //! for. Where a product alone uses them, dequantising them becomes part of its region, and the engine may multiply what lies
@@ -12,8 +12,8 @@ impl Finder<'_> {
     /// Moves what dequantises the right operand of a product into the product's group.
     pub(super) fn take_quantized(&mut self) {
         for group in 0..self.groups.len() {
-            let Kind::Hero(hero) = self.groups[group].kind else { continue };
-            let Some(dequantize) = self.quantized_weights(hero) else { continue };
+            let Kind::Anchor(anchor) = self.groups[group].kind else { continue };
+            let Some(dequantize) = self.quantized_weights(anchor) else { continue };
             let Some(other) = self.of_entry[dequantize as usize] else { continue };
             if self.groups[other].kind != Kind::Alone {
                 continue;
@@ -30,16 +30,16 @@ impl Finder<'_> {
     }
 
     /// The entry that dequantises the right operand of a product of `f32`, of which nobody else sees the floats.
-    fn quantized_weights(&self, hero: u32) -> Option<u32> {
-        let product = self.graph.entry(hero);
+    fn quantized_weights(&self, anchor: u32) -> Option<u32> {
+        let product = self.graph.entry(anchor);
         let has_kernel = self.limits.kinds.contains(OpKind::Dequantize);
         if !has_kernel || product.op != Op::MatMul || product.results[0].dtype != DType::F32 {
             return None;
         }
-        let [left, right] = self.graph.operands(hero)[..] else { return None };
+        let [left, right] = self.graph.operands(anchor)[..] else { return None };
         let root = self.graph.roots[right as usize];
         let (entry, op) = self.graph.producer(root)?;
-        let alone = self.graph.users[root as usize].as_slice() == [hero]
+        let alone = self.graph.users[root as usize].as_slice() == [anchor]
             && !self.graph.is_alive(root)
             && self.graph.roots[left as usize] != root;
         (*op == Op::Dequantize && alone).then_some(entry)

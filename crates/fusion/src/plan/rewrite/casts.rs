@@ -1,4 +1,4 @@
-//! Casts to narrower floats before views instead of behind them: what is only seen so need not be stored wide.
+//! Moves narrowing casts before views, so that wide values are not stored.
 
 use super::Rewritten;
 use crate::record::{Entry, Source};

@@ -1,4 +1,4 @@
-//! Reductions of one number repeated: the number again, or a multiple of it, so that the tensor it fills is never stored.
+//! Constant folding of reductions over a filled tensor.
 
 use super::Rewritten;
 use crate::record::{Entry, Source};

@@ -1,8 +1,8 @@
-//! One map over several sets of tensors.
+//! Code generation for horizontal fusion: one elementwise kernel over several sets of tensors.
 
 use super::{Cpp, module};
-use crate::print::{Dialect, Printed, Unprintable, arguments, check, heroes};
-use crate::{GpuSchedule, Hero, Kernel};
+use crate::print::{Dialect, Printed, Unprintable, arguments, check, kinds};
+use crate::{GpuSchedule, Kernel, KernelKind};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -39,7 +39,7 @@ pub fn cpp_joined(
     sets: usize,
 ) -> Result<Printed, Unprintable> {
     check(kernel, schedule)?;
-    if kernel.hero != Hero::Map || sets == 0 {
+    if kernel.kind != KernelKind::Map || sets == 0 {
         return Err(Unprintable { lacks: alloc::vec!["form for several sets of tensors".into()] });
     }
     let language = Cpp { kernel, schedule, dialect };
@@ -52,7 +52,7 @@ pub fn cpp_joined(
     // Type and name.
     let declared: Vec<(&str, &str)> = declared.iter().filter_map(|text| text.rsplit_once(' ')).collect();
     let body: String =
-        heroes::entries(kernel, schedule, &language).into_iter().map(|entry| entry.body).collect();
+        kinds::entries(kernel, schedule, &language).into_iter().map(|entry| entry.body).collect();
     let function = format!(
         "\nextern \"C\" __global__ void __launch_bounds__({}) {ENTRY}({}) {{\n{}{body}}}\n",
         schedule.block,

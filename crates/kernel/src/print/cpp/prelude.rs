@@ -1,4 +1,4 @@
-//! Functions that C++ lacks, or whose edge cases differ from those of the ops.
+//! The C++ math prelude: functions that CUDA lacks, or whose edge cases differ from the ops.
 
 use alloc::string::String;
 

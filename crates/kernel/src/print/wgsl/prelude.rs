@@ -1,4 +1,4 @@
-//! Functions that WGSL lacks, or whose edge cases differ from those of the ops.
+//! The WGSL math prelude: functions that WGSL lacks, or whose edge cases differ from the ops.
 
 use crate::print::functions::{FUNCTIONS, Form};
 use alloc::string::String;

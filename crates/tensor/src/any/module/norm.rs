@@ -223,7 +223,7 @@ impl AnyTensor {
         const OP: &str = "batch_norm";
         let normal = self.expression_with([variance], |x, [variance]| x * (variance + epsilon).rsqrt());
         let y = normal.by_channel(OP, Binary::Mul, weight)?.by_channel(OP, Binary::Add, bias)?;
-        if let Some(like) = &like { y.held_as(like) } else { Ok(y) }
+        if let Some(like) = &like { y.match_precision(like) } else { Ok(y) }
     }
 
     /// `x / (k + alpha mean(x²))^beta`, the mean over `size` neighbouring channels. See

@@ -125,18 +125,18 @@ pub fn batch_norm<B: Backend, const D: usize>(
 /// let x = Tensor::<Autocast<Flex>, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &Default::default());
 /// let product = x.clone().matmul(x);
 /// // `exp` gives `f32`; nothing that a program sees changes but the rounding.
-/// let y = module::held_as((-product.clone()).exp(), &product);
+/// let y = module::match_precision((-product.clone()).exp(), &product);
 /// assert_eq!(y.dtype(), kiln_tensor::DType::F32);
 /// ```
 ///
 /// # Panics
 /// When the dtypes differ.
 #[track_caller]
-pub fn held_as<B: Backend, const D: usize, const D2: usize>(
+pub fn match_precision<B: Backend, const D: usize, const D2: usize>(
     x: Tensor<B, D>,
     like: &Tensor<B, D2>,
 ) -> Tensor<B, D> {
-    x.map(|any| any.held_as(like.as_any()))
+    x.map(|any| any.match_precision(like.as_any()))
 }
 
 /// The variance (of all, not a sample) along the axes of which `mean` has one element; `mean` must be the mean of `x`. The gradient

@@ -1,9 +1,9 @@
-// Elements of 16 bits of [examples, channels, space], with channels innermost and zeros behind them up to eight. step_..: from one
-// element of the operand to the next.
+// Copies 16-bit [examples, channels, space] to channels-last and zero-pads channels to eight. step_..: strides of the operand in
+// elements.
 
 typedef kiln_pack<unsigned short, 8> KilnEight;
 
-extern "C" __global__ void kiln_widen(
+extern "C" __global__ void kiln_pad_channels(
     const unsigned short* from, KilnEight* to, INDEX total, INDEX space, int channels, INDEX step_example, INDEX step_channel,
     INDEX step_place) {
   kiln_begin();

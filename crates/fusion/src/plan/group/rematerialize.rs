@@ -1,4 +1,4 @@
-//! Computing again what is cheaper to compute than to store and load.
+//! Rematerialization: intermediates that are cheaper to recompute than to store and load.
 //!
 //! A backward pass uses much of what the forward pass computed on the way. Where a kernel loads values that another kernel
 //! computes elementwise from others that lie in memory anyway, it may as well compute them itself: of a GELU and its
@@ -21,8 +21,8 @@ const SWEEPS: usize = 3;
 /// So many instructions at most are computed again in one kernel.
 const MOST: usize = 64;
 
-/// A group that may compute values again.
-struct Again<'a> {
+/// The values that one group recomputes instead of loading them.
+struct Rematerialization<'a> {
     group: usize,
     /// Whether what is computed on the way may be looked at through views.
     views: bool,
@@ -62,7 +62,7 @@ enum Count {
 impl Finder<'_> {
     /// Goes through the kernels, last first: a value that one of them no longer loads may not have to be stored. What is not
     /// stored any more is no reason to load it rather than what it comes from, so that the next sweep may find more.
-    pub(super) fn repeat_cheap(&mut self) {
+    pub(super) fn rematerialize(&mut self) {
         let mut outside = Outside::new(self.graph, &self.groups);
         let values = 0..self.graph.types.len() as ValueNumber;
         // Where entries belong does not change here.
@@ -70,12 +70,13 @@ impl Finder<'_> {
         for _ in 0..SWEEPS {
             let mut found = false;
             for group in (0..self.groups.len()).rev() {
-                if self.groups[group].kind == Kind::Kernel || matches!(self.groups[group].kind, Kind::Hero(_))
+                if self.groups[group].kind == Kind::Kernel
+                    || matches!(self.groups[group].kind, Kind::Anchor(_))
                 {
                     // A kernel may not be able to look at what it computes in another shape.
                     let repeated = [true, false]
                         .into_iter()
-                        .find_map(|views| self.repeat_in(group, views, &readers, &mut outside));
+                        .find_map(|views| self.rematerialize_in(group, views, &readers, &mut outside));
                     found |= repeated.unwrap_or(false);
                 }
             }
@@ -87,7 +88,7 @@ impl Finder<'_> {
 
     /// Whether the group computes anything again that it did not before. `views`: whether that may be looked at through views. `None`
     /// where the kernel is not worth having: the group stays as it is.
-    fn repeat_in(
+    fn rematerialize_in(
         &mut self,
         group: usize,
         views: bool,
@@ -97,16 +98,16 @@ impl Finder<'_> {
         let loaded: BTreeSet<ValueNumber> = self.loads(group).into_iter().collect();
         let is_for_kernels = |value: &ValueNumber| readers[*value as usize].are_kernels;
         let mut left: Vec<ValueNumber> = loaded.iter().copied().filter(is_for_kernels).collect();
-        let mut again = Again { group, views, outside, readers, added: BTreeSet::new(), loaded };
+        let mut chosen = Rematerialization { group, views, outside, readers, added: BTreeSet::new(), loaded };
         // What is computed for one value may be most of what another needs.
         loop {
             let count = left.len();
-            left.retain(|&value| !self.takes(value, &mut again));
+            left.retain(|&value| !self.takes(value, &mut chosen));
             if left.len() == count {
                 break;
             }
         }
-        let added = again.added;
+        let added = chosen.added;
         if added.is_empty() {
             return Some(false);
         }
@@ -117,26 +118,26 @@ impl Finder<'_> {
     }
 
     /// Whether a group had better compute a value than load it: then it is noted with what it is computed from.
-    fn takes(&self, value: ValueNumber, again: &mut Again<'_>) -> bool {
-        let Some(Chain { entries, mut from }) = self.chain(again, value) else { return false };
+    fn takes(&self, value: ValueNumber, chosen: &mut Rematerialization<'_>) -> bool {
+        let Some(Chain { entries, mut from }) = self.chain(chosen, value) else { return false };
         let computed: usize = entries.iter().map(|&entry| cost(&self.graph.entry(entry).op)).sum();
         // Rows and columns cost nothing beside a whole tensor.
         let size = self.graph.types[value as usize].num_elements();
         from.retain(|from| {
-            !again.loaded.contains(from) && self.graph.types[*from as usize].num_elements() * 2 > size
+            !chosen.loaded.contains(from) && self.graph.types[*from as usize].num_elements() * 2 > size
         });
-        let is_last = match again.readers[value as usize].count {
+        let is_last = match chosen.readers[value as usize].count {
             Count::None => true,
-            Count::One(reader) => reader == Some(again.group),
+            Count::One(reader) => reader == Some(chosen.group),
             Count::Many => false,
         };
         let saved = if is_last { 2 * self.load(value) } else { self.load(value) };
         let spent = computed + from.iter().map(|&from| self.load(from)).sum::<usize>();
-        if spent > saved || again.added.len() + entries.len() > MOST {
+        if spent > saved || chosen.added.len() + entries.len() > MOST {
             return false;
         }
-        again.added.extend(entries);
-        again.loaded.extend(from);
+        chosen.added.extend(entries);
+        chosen.loaded.extend(from);
         true
     }
 
@@ -164,7 +165,7 @@ impl Finder<'_> {
             let of = self.of_entry[user as usize];
             readers.are_kernels &= of.is_some_and(|group| {
                 let kind = self.groups[group].kind;
-                matches!(kind, Kind::Kernel | Kind::Hero(_)) && kind != Kind::Hero(user)
+                matches!(kind, Kind::Kernel | Kind::Anchor(_)) && kind != Kind::Anchor(user)
             });
             readers.count = match readers.count {
                 count if of == maker => count,
@@ -177,7 +178,7 @@ impl Finder<'_> {
     }
 
     /// The way to a value from stored ones; `None` where something on the way is neither stored nor elementwise, or there is too much of it.
-    fn chain(&self, again: &Again<'_>, wanted: ValueNumber) -> Option<Chain> {
+    fn chain(&self, chosen: &Rematerialization<'_>, wanted: ValueNumber) -> Option<Chain> {
         let mut chain = Chain::default();
         let mut left: SmallVec<[ValueNumber; 16]> = smallvec![wanted];
         while let Some(value) = left.pop() {
@@ -186,17 +187,17 @@ impl Finder<'_> {
                 chain.from.insert(root);
                 continue;
             };
-            let is_there = self.groups[again.group].has(entry) || again.added.contains(&entry);
+            let is_there = self.groups[chosen.group].has(entry) || chosen.added.contains(&entry);
             if is_there || op.info().role == Role::Constant {
                 continue;
             }
-            if root != wanted && again.outside.has(root) {
+            if root != wanted && chosen.outside.has(root) {
                 // A view of it is as good as the value.
                 chain.from.insert(root);
                 continue;
             }
             let is_computed = op.is_elementwise() && self.limits.kinds.contains(op.kind());
-            if !is_computed || (value != root && !again.views) {
+            if !is_computed || (value != root && !chosen.views) {
                 return None;
             }
             // Each is gone through once, however often it is used on the way.

@@ -7,30 +7,30 @@ use smallvec::smallvec;
 
 /// A tensor as it is, which a layer of mixed precision holds as it holds another one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HeldAs;
+pub(super) struct MatchPrecision;
 
-impl HeldAs {
-    pub(super) const NAME: &str = "held_as";
+impl MatchPrecision {
+    pub(super) const NAME: &str = "match_precision";
     /// The operand whose precision counts.
     const LIKE: usize = 1;
 }
 
 impl AnyTensor {
     /// The same numbers, held in 16 bits where a layer of mixed precision holds `like` so. See
-    /// [`module::held_as`](crate::module::held_as).
-    pub fn held_as(self, like: &AnyTensor) -> Result<AnyTensor> {
-        self.in_same_domain(HeldAs::NAME, like)?;
+    /// [`module::match_precision`](crate::module::match_precision).
+    pub fn match_precision(self, like: &AnyTensor) -> Result<AnyTensor> {
+        self.in_same_domain(MatchPrecision::NAME, like)?;
         if self.dtype() != DType::F32 || !self.stack().engine().mixes_precision() {
             return Ok(self);
         }
         let like = like.clone().into_value();
-        self.apply_with(&Op::Custom(Custom::new(HeldAs)), [like.into()])
+        self.apply_with(&Op::Custom(Custom::new(MatchPrecision)), [like.into()])
     }
 }
 
-impl CustomOp for HeldAs {
+impl CustomOp for MatchPrecision {
     fn name(&self) -> &str {
-        HeldAs::NAME
+        MatchPrecision::NAME
     }
 
     fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
@@ -41,19 +41,19 @@ impl CustomOp for HeldAs {
         {
             return Ok(smallvec![*x]);
         }
-        Err(kiln_ir::Error::type_error(HeldAs::NAME, "takes two tensors of one float dtype", inputs))
+        Err(kiln_ir::Error::type_error(MatchPrecision::NAME, "takes two tensors of one float dtype", inputs))
     }
 
     fn batched(&self) -> Option<Custom> {
-        Some(Custom::new(HeldAs))
+        Some(Custom::new(MatchPrecision))
     }
 
     fn is_expression(&self) -> bool {
         true
     }
 
-    fn held_as(&self) -> Option<usize> {
-        Some(HeldAs::LIKE)
+    fn match_precision(&self) -> Option<usize> {
+        Some(MatchPrecision::LIKE)
     }
 
     fn saved(&self) -> Saved {

@@ -1,32 +1,32 @@
-//! Hashes of what programs are made of.
+//! A fast hasher that is not collision-resistant (FxHash).
 
 use core::hash::{BuildHasherDefault, Hasher};
 
-/// A hash that is fast on short keys, of structures that a program makes itself: nothing keeps keys from outside from colliding, which
-/// costs comparisons.
+/// The FxHash function of Firefox and rustc: fast on short keys, without a seed. Untrusted keys may collide on purpose, which
+/// costs comparisons, so use it for structures that a program builds itself.
 ///
 /// ```
 /// use core::hash::{Hash, Hasher};
-/// use kiln_ir::Mixer;
+/// use kiln_ir::FxHasher;
 ///
 /// let hash = |key: (u32, &str)| {
-///     let mut mixer = Mixer::default();
-///     key.hash(&mut mixer);
-///     mixer.finish()
+///     let mut hasher = FxHasher::default();
+///     key.hash(&mut hasher);
+///     hasher.finish()
 /// };
 /// assert_eq!(hash((1, "one")), hash((1, "one")));
 /// assert_ne!(hash((1, "one")), hash((2, "one")));
 /// ```
 #[derive(Clone, Default)]
-pub struct Mixer(u64);
+pub struct FxHasher(u64);
 
-/// What makes the hashes of a map by [`Mixer`].
-pub type Mixing = BuildHasherDefault<Mixer>;
+/// The [`BuildHasher`](core::hash::BuildHasher) of hash maps that use [`FxHasher`].
+pub type FxBuildHasher = BuildHasherDefault<FxHasher>;
 
-impl Mixer {
-    /// One that goes on from a hash.
-    pub fn new(hash: u64) -> Mixer {
-        Mixer(hash)
+impl FxHasher {
+    /// A hasher whose state starts from `hash`.
+    pub fn new(hash: u64) -> FxHasher {
+        FxHasher(hash)
     }
 
     #[inline]
@@ -35,7 +35,7 @@ impl Mixer {
     }
 }
 
-impl Hasher for Mixer {
+impl Hasher for FxHasher {
     fn finish(&self) -> u64 {
         self.0 ^ (self.0 >> 29)
     }

@@ -1,4 +1,4 @@
-//! Reductions along rows whose elements are also combined over all rows.
+//! Code generation for row reductions fused with column reductions (a norm's gradient with its weight's).
 //!
 //! A block goes through rows, one at a time, as many further on as there are blocks. A thread has the same columns in each of them,
 //! and keeps what its elements are combined into in registers. At the end it writes these totals; a second pass combines those of
@@ -20,7 +20,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     w.index("lane", "thread");
     w.index("rows", &w.extent(parallel));
     w.index("length", &w.extent(reduced));
-    let (passes, totals) = (kernel.passes(), kernel.across());
+    let (passes, totals) = (kernel.passes(), kernel.column_totals());
     let mut row = Row::new(kernel, w.schedule, threads, true);
     row.ahead = w.schedule.reads_ahead(kernel);
     let mut scope = Scope::new(kernel);

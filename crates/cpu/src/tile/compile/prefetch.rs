@@ -1,14 +1,14 @@
-//! Operands and results too large for the caches.
+//! Prefetching of large operands, and non-temporal stores of large results.
 
 use super::Compiler;
 use crate::copy::stream;
-use crate::tile::code::{Form, Place, Slot};
+use crate::tile::code::{Form, Slot, SlotKind};
 use crate::tile::registers;
 use alloc::vec::Vec;
 use kiln_kernel::ParamKind;
 
-/// Bytes from which an operand is asked for ahead of its use: less of it is in the second cache all the time.
-const FAR: usize = 1 << 20;
+/// The least bytes of an operand that is prefetched: smaller ones stay in the second-level cache.
+const PREFETCH_BYTES: usize = 1 << 20;
 
 impl Compiler<'_> {
     /// Bytes of a parameter.
@@ -33,9 +33,9 @@ impl Compiler<'_> {
         let mut ahead: Vec<(Slot, usize)> = Vec::new();
         for step in &self.code.stages[0].tiles {
             for slot in registers::operands(step) {
-                if let Place::AtTile(param) = self.code.slots[usize::from(slot)]
+                if let SlotKind::AtTile(param) = self.code.slots[usize::from(slot)]
                     && self.kernel.params[param].kind == ParamKind::Input
-                    && self.bytes(param) >= FAR
+                    && self.bytes(param) >= PREFETCH_BYTES
                     && ahead.iter().all(|&(other, _)| other != slot)
                 {
                     ahead.push((slot, self.kernel.params[param].dtype.size()));

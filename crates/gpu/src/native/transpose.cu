@@ -1,4 +1,4 @@
-// Matrices of elements of 16 bits, turned so that columns become rows. Rows and columns are multiples of 8, and begin at
+// Transposes matrices of 16-bit elements. Rows and columns are multiples of 8, and begin at
 // multiples of 16 bytes.
 
 #define TILE 64
@@ -8,7 +8,7 @@
 // Eight elements, in words.
 typedef kiln_pack<unsigned, 4> KilnEight;
 
-extern "C" __global__ void __launch_bounds__(256) kiln_turn(const KilnEight* from, KilnEight* to, int rows, int columns) {
+extern "C" __global__ void __launch_bounds__(256) kiln_transpose(const KilnEight* from, KilnEight* to, int rows, int columns) {
   kiln_begin();
   __shared__ unsigned tile[TILE * PITCH];
   const int across = (columns + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;

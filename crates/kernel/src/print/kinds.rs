@@ -1,13 +1,15 @@
-//! The loops of each hero, in any language.
+//! Code generation for each kernel kind, in any GPU language.
 //!
 //! `thread` and `block` are the numbers of the thread in its block and of the block; `i0`, `i1` and so on the index
 //! along each axis, `e0`, `e1` the extents.
 
 use super::writer::{Language, Scope, Writer, name};
-use super::{columns, rows, through};
+use super::{columns, row_column, rows};
 use crate::passes::{Product, Total};
 use crate::schedule::{PRODUCT_TILE, TILE};
-use crate::{AxisSet, Compute, GpuSchedule, Hero, Instruction, Kernel, ParamKind, StrideClass, ValueId};
+use crate::{
+    AxisSet, Compute, GpuSchedule, Instruction, Kernel, KernelKind, ParamKind, StrideClass, ValueId,
+};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,17 +26,17 @@ type Write = fn(&mut Writer<'_>);
 
 pub(super) fn entries(kernel: &Kernel, schedule: &GpuSchedule, language: &dyn Language) -> Vec<Entry> {
     let mut writer = Writer::new(kernel, language, schedule);
-    match kernel.hero {
-        Hero::Map => map(&mut writer),
-        Hero::Transpose => match kernel.tile_axes() {
+    match kernel.kind {
+        KernelKind::Map => map(&mut writer),
+        KernelKind::Transpose => match kernel.tile_axes() {
             Some((outer, inner)) => transpose(&mut writer, outer, inner),
             None => map(&mut writer),
         },
-        Hero::RowReduce | Hero::ColReduce | Hero::FullReduce => {
-            let (first, second): (Write, Write) = if kernel.hero == Hero::ColReduce {
+        KernelKind::RowReduce | KernelKind::ColReduce | KernelKind::FullReduce => {
+            let (first, second): (Write, Write) = if kernel.kind == KernelKind::ColReduce {
                 (columns::reduce, columns::finish)
             } else if kernel.has_columns() {
-                (through::reduce, columns::finish_rows)
+                (row_column::reduce, columns::finish_rows)
             } else {
                 (rows::reduce, rows::finish)
             };
@@ -45,8 +47,8 @@ pub(super) fn entries(kernel: &Kernel, schedule: &GpuSchedule, language: &dyn La
                 return alloc::vec![entry(writer), entry(last)];
             }
         }
-        Hero::Scan => scan(&mut writer),
-        Hero::MatMul(_) => matmul(&mut writer),
+        KernelKind::Scan => scan(&mut writer),
+        KernelKind::MatMul(_) => matmul(&mut writer),
     }
     alloc::vec![entry(writer)]
 }

@@ -1,4 +1,4 @@
-//! Convolutions of few channels: units for products of 16-bit floats take eight at a time, so that others are added as zeros.
+//! Zero-pads the channels of 16-bit convolutions to eight, which tensor cores take at a time.
 
 use crate::Gpu;
 use crate::array::Array;
@@ -11,7 +11,7 @@ use kiln_ir::{
 };
 use smallvec::smallvec;
 
-const WIDEN: &str = include_str!("native/widen.cu");
+const PAD_CHANNELS: &str = include_str!("native/pad_channels.cu");
 
 /// The channels of a convolution's operand, where they are so few that zeros make it faster.
 pub(crate) fn few_channels(
@@ -31,7 +31,7 @@ pub(crate) fn few_channels(
 
 impl<D: Driver> Gpu<D> {
     /// A convolution with zeros as further channels; of gradients that have these, they are left out.
-    pub(crate) fn conv_filled(
+    pub(crate) fn conv_channels_padded(
         &self,
         spec: &ConvSpec,
         pass: &ConvPass,
@@ -48,7 +48,7 @@ impl<D: Driver> Gpu<D> {
         for &place in places {
             let (array, ty) = tensor::<D>(&inputs, place)?;
             let widened = ty.with_shape(ty.shape.with(1, EIGHT));
-            let wide = self.channels_widened(array, ty, &widened)?.into_value(widened);
+            let wide = self.pad_channels(array, ty, &widened)?.into_value(widened);
             inputs[place] = Operand::Value(wide);
         }
         if *pass == ConvPass::Forward {
@@ -62,7 +62,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// An operand with zeros behind its channels, which lie innermost.
-    fn channels_widened(&self, array: &Array<D>, ty: &TensorType, widened: &TensorType) -> Result<Array<D>> {
+    fn pad_channels(&self, array: &Array<D>, ty: &TensorType, widened: &TensorType) -> Result<Array<D>> {
         let innermost = array.layout.permute(&channels_last(ty.shape.rank()));
         let is_innermost = innermost.is_contiguous();
         let array = if is_innermost { array.clone() } else { self.contiguous(array, ty.dtype)? };
@@ -71,7 +71,8 @@ impl<D: Driver> Gpu<D> {
         let fresh = self.uninit_channels(widened, true)?;
         let total = ty.shape[0] * space;
         let narrow = widened.num_elements() < 1 << 30;
-        let native = Native::new(WIDEN, "kiln_widen").name("INDEX", if narrow { "int" } else { "long long" });
+        let native = Native::new(PAD_CHANNELS, "kiln_pad_channels")
+            .name("INDEX", if narrow { "int" } else { "long long" });
         let arguments: Arguments<D::Memory> = smallvec![
             array.place(ty.dtype),
             fresh.place(ty.dtype),
