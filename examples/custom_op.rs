@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         hidden: LinearConfig::new(2, 16).init(&device),
         output: LinearConfig::new(16, 1).init(&device),
     };
-    let mut optimizer = AdamConfig::new().init()?;
+    let mut optimizer = AdamConfig::new().init();
     for step in 0..=500 {
         let x = Tensor::<B, 2>::random([256, 2], Distribution::Uniform(-1.0, 1.0), &device);
         let y = x.clone().sum_dim(1);

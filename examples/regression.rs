@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = Default::default();
     B::seed(&device, 42);
     let mut model = Mlp::<B>::new(32, &device);
-    let mut optimizer = AdamConfig::new().init()?;
+    let mut optimizer = AdamConfig::new().init();
     println!("{model}");
     for step in 0..=1000 {
         let x = Tensor::<B, 2>::random([128, 1], Distribution::Uniform(-1.0, 1.0), &device);

@@ -16,7 +16,7 @@ use kiln::data::vision::{MnistDataset, MnistItem};
 use kiln::data::{Batcher, DataLoader, DataLoaderBuilder, Dataset, SubsetDataset};
 use kiln::nn::{AutodiffModule, Config};
 use kiln::optim::AdamConfig;
-use kiln::optim::schedule::{Cosine, Linear, Sequential};
+use kiln::optim::lr_scheduler::{Cosine, Linear, Sequential};
 use kiln::store::{Checkpoint, StoreError};
 use kiln::train::{Accuracy, History, StopReason, Trainer, evaluate};
 use kiln::{Backend, Device, Dyn, store};
@@ -88,7 +88,7 @@ fn train(
     let signals = Signals::catch()?;
     println!("{model}");
     let checkpoint = options.output.join("checkpoint");
-    let mut trainer = Trainer::new(model, AdamConfig::new().init()?, schedule(options, loader.len() as u64)?)
+    let mut trainer = Trainer::new(model, AdamConfig::new().init(), schedule(options, loader.len() as u64)?)
         .epochs(options.epochs as u64)
         .metric(Accuracy::new())
         .keep_last(&checkpoint)

@@ -1,8 +1,9 @@
 //! The backends of the processor.
 
-use crate::with_fusion;
+use crate::{FloatElement, IntElement, with_fusion};
 use alloc::format;
 use alloc::sync::Arc;
+use core::marker::PhantomData;
 use kiln_cpu::Cpu as CpuEngine;
 use kiln_ir::Expand;
 use kiln_tensor::{Backend, DType, DeviceKey, Stack};
@@ -25,6 +26,36 @@ impl Backend for Flex {
     fn stack(device: &FlexDevice) -> Stack {
         let open = || Stack::of_device(processor(CpuEngine::new()), *device, "flex", DType::F32, DType::I32);
         Stack::opened::<Flex>(DeviceKey::Index(0), open)
+    }
+}
+
+/// [`Flex`] under Burn's older name, with the dtypes of new float and integer tensors as parameters. The crate feature
+/// `ndarray` adds conversions and is independent of it.
+///
+/// ```
+/// use kiln_backends::{NdArray, NdArrayDevice};
+/// use kiln_tensor::Tensor;
+///
+/// let x = Tensor::<NdArray<f64>, 1>::from_floats([1.0, 2.0], &NdArrayDevice::Cpu);
+/// assert_eq!((x * 2).into_data(), [2.0f64, 4.0].into());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NdArray<F = f32, I = i32>(PhantomData<(F, I)>);
+
+/// The device of [`NdArray`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum NdArrayDevice {
+    /// The processor.
+    #[default]
+    Cpu,
+}
+
+impl<F: FloatElement, I: IntElement> Backend for NdArray<F, I> {
+    type Device = NdArrayDevice;
+
+    fn stack(device: &NdArrayDevice) -> Stack {
+        let open = || Stack::of_device(processor(CpuEngine::new()), *device, "ndarray", F::DTYPE, I::DTYPE);
+        Stack::opened::<NdArray<F, I>>(DeviceKey::Index(0), open)
     }
 }
 

@@ -1,12 +1,12 @@
 //! The backend of NVIDIA GPUs.
 
-use crate::with_fusion;
+use crate::{FloatElement, IntElement, with_fusion};
 use alloc::format;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 use kiln_cuda::Missing;
 use kiln_ir::Engine;
-use kiln_tensor::{Backend, DeviceKey, Element, Result, Stack};
+use kiln_tensor::{Backend, DeviceKey, Result, Stack};
 
 /// The engine of an NVIDIA GPU behind [fusion](crate::Fusion): ops are recorded, and what neighbours in a program compute runs
 /// as one kernel, compiled for the device. `KILN_FUSION` in the environment (`off`, `on`, `check`) switches fusion.
@@ -35,20 +35,6 @@ pub struct Cuda<F = f32, I = i32>(PhantomData<(F, I)>);
 pub struct CudaDevice {
     index: usize,
 }
-
-/// What the floats of a backend may be made of.
-pub trait FloatElement: Element {}
-
-impl FloatElement for f64 {}
-impl FloatElement for f32 {}
-impl FloatElement for half::f16 {}
-impl FloatElement for half::bf16 {}
-
-/// What the integers of a backend may be made of.
-pub trait IntElement: Element {}
-
-impl IntElement for i64 {}
-impl IntElement for i32 {}
 
 impl CudaDevice {
     /// GPU number `index`. It is opened when it is used first; what is missing then is the error of the tensors on it.

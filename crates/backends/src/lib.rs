@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`Cpu`] | fusion over the CPU engine | [`CpuDevice`] |
 //! | [`Flex`] | the CPU engine | [`FlexDevice`] |
+//! | [`NdArray`] | the CPU engine, with Burn's older name | [`NdArrayDevice`] |
 //! | `Cuda` (crate feature `cuda`) | fusion over an NVIDIA GPU's engine | `CudaDevice` |
 //! | [`Fusion<B>`](Fusion), [`Autocast<B>`](Autocast) | a layer over `B` | that of `B` |
 //! | [`Autodiff<B>`](kiln_tensor::Autodiff), [`Forward<B>`](kiln_tensor::Forward), [`Vmap<B>`](kiln_tensor::Vmap) | a layer over `B` | that of `B` |
@@ -31,13 +32,15 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device;
+mod element;
 mod fusion;
 
 pub use autocast::{Autocast, AutocastFloat, with_autocast};
-pub use cpu::{Cpu, CpuDevice, Flex, FlexDevice};
+pub use cpu::{Cpu, CpuDevice, Flex, FlexDevice, NdArray, NdArrayDevice};
 #[cfg(feature = "cuda")]
-pub use cuda::{Cuda, CudaDevice, FloatElement, IntElement};
+pub use cuda::{Cuda, CudaDevice};
 pub use device::{Device, Dyn};
+pub use element::{FloatElement, IntElement};
 pub use fusion::{Fusion, with_fusion};
 pub use kiln_autocast::LowPrecision;
 #[cfg(feature = "std")]

@@ -2,6 +2,7 @@
 
 mod concat;
 mod map;
+mod partial;
 mod sampler;
 mod shuffled;
 mod subset;
@@ -11,12 +12,24 @@ use std::fmt;
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
-pub use concat::ConcatDataset;
-pub use map::{MapDataset, Mapper};
+pub use concat::{ComposedDataset, ConcatDataset};
+pub use map::{MapDataset, Mapper, MapperDataset};
+pub use partial::PartialDataset;
 pub use sampler::{SamplerDataset, Sampling};
 pub use shuffled::ShuffledDataset;
 pub use subset::{SubsetDataset, split, split_consecutive};
 pub use windows::WindowsDataset;
+
+/// Image data sets.
+pub use crate::vision;
+
+/// Data sets made of other data sets: mapped, partial, joined, shuffled and sampled.
+pub mod transform {
+    pub use super::{
+        ComposedDataset, ConcatDataset, MapDataset, Mapper, MapperDataset, PartialDataset, SamplerDataset,
+        Sampling, ShuffledDataset, SubsetDataset, WindowsDataset, split, split_consecutive,
+    };
+}
 
 /// A list of items, each reached by its index.
 ///
@@ -84,6 +97,9 @@ impl<I> fmt::Debug for DatasetIter<'_, I> {
 pub struct InMemoryDataset<I> {
     items: Vec<I>,
 }
+
+/// [`InMemoryDataset`] under Burn's name.
+pub type InMemDataset<I> = InMemoryDataset<I>;
 
 impl<I> InMemoryDataset<I> {
     /// A dataset of `items`, in their order.

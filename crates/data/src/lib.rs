@@ -32,18 +32,18 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
-mod batcher;
+pub mod dataloader;
 pub mod dataset;
 mod error;
 pub mod idx;
-pub mod loader;
 mod random;
 pub mod vision;
 
-pub use batcher::Batcher;
+pub use dataloader::batcher::Batcher;
+pub use dataloader::{DataLoader, DataLoaderBuilder, DataLoaderIter, Progress};
 pub use dataset::{
-    ConcatDataset, Dataset, DatasetIter, InMemoryDataset, MapDataset, Mapper, SamplerDataset, Sampling,
-    ShuffledDataset, SubsetDataset, WindowsDataset, split, split_consecutive,
+    ComposedDataset, ConcatDataset, Dataset, DatasetIter, InMemDataset, InMemoryDataset, MapDataset, Mapper,
+    MapperDataset, PartialDataset, SamplerDataset, Sampling, ShuffledDataset, SubsetDataset, WindowsDataset,
+    split, split_consecutive,
 };
 pub use error::{BoxError, DataError};
-pub use loader::{DataLoader, DataLoaderBuilder, DataLoaderIter, Progress};

@@ -55,6 +55,8 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod backend;
+
 pub use kiln_backends::*;
 #[cfg(feature = "dlpack")]
 pub use kiln_dlpack as dlpack;
@@ -69,6 +71,24 @@ pub use kiln_tensor::*;
 pub mod tensor {
     pub use kiln_backends::*;
     pub use kiln_tensor::*;
+
+    /// The traits of backends.
+    pub mod backend {
+        pub use kiln_tensor::{AutodiffBackend, Backend, ForwardBackend, VmapBackend};
+    }
+}
+
+/// The module trait with its derive macro, parameters and their gradients; functions of layers, such as `conv2d`.
+pub mod module {
+    pub use kiln_nn::Module;
+    pub use kiln_nn::module::*;
+    pub use kiln_tensor::module::*;
+}
+
+/// The configuration trait with its derive macro.
+pub mod config {
+    pub use kiln_nn::Config;
+    pub use kiln_nn::config::*;
 }
 
 #[cfg(feature = "train")]
@@ -77,6 +97,8 @@ pub use kiln_data as data;
 pub use kiln_linalg as linalg;
 #[cfg(feature = "train")]
 pub use kiln_optim as optim;
+#[cfg(feature = "train")]
+pub use kiln_optim::lr_scheduler;
 #[cfg(feature = "train")]
 pub use kiln_store as store;
 #[cfg(feature = "train")]
@@ -92,6 +114,7 @@ pub mod dynamic {
 
 /// What most programs use: `use kiln::prelude::*;`.
 pub mod prelude {
+    pub use crate::{backend, nn, tensor};
     pub use kiln_backends::{Autocast, Cpu, Device, Dyn, Flex};
     #[cfg(feature = "cuda")]
     pub use kiln_backends::{Cuda, CudaDevice};

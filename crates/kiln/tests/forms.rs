@@ -111,7 +111,7 @@ fn a_hand_written_training_loop() {
     let device = Default::default();
     B::seed(&device, 7);
     let mut model: Linear<B> = LinearConfig::new(1, 1).init(&device);
-    let mut optimizer = SgdConfig::new().init().unwrap();
+    let mut optimizer = SgdConfig::new().init();
     let x = Tensor::<B, 2>::random([64, 1], Distribution::Uniform(-1.0, 1.0), &device);
     let y = x.clone() * 3 - 1;
     let mut last = f32::INFINITY;

@@ -61,6 +61,23 @@ mod layer;
 pub mod loss;
 pub mod module;
 
+/// Convolutions.
+pub mod conv {
+    pub use crate::layer::{
+        Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, Conv3d, Conv3dConfig, ConvTranspose1d,
+        ConvTranspose1dConfig, ConvTranspose2d, ConvTranspose2dConfig, ConvTranspose3d,
+        ConvTranspose3dConfig,
+    };
+}
+
+/// Pooling.
+pub mod pool {
+    pub use crate::layer::{
+        AdaptiveAvgPool1d, AdaptiveAvgPool1dConfig, AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, AvgPool1d,
+        AvgPool1dConfig, AvgPool2d, AvgPool2dConfig, MaxPool1d, MaxPool1dConfig, MaxPool2d, MaxPool2dConfig,
+    };
+}
+
 pub use config::{Config, ConfigError};
 pub use initializer::Initializer;
 pub use kiln_macros::{Config, Module};

@@ -41,9 +41,18 @@ macro_rules! adam_config {
         impl $config {
             /// The optimizer.
             ///
+            /// # Panics
+            /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
+            #[track_caller]
+            pub fn init(&self) -> $optimizer {
+                self.try_init().unwrap_or_else(|error| panic!("{error}"))
+            }
+
+            /// The optimizer, or the error of an invalid option.
+            ///
             /// # Errors
             /// When an option is out of its range.
-            pub fn init(&self) -> Result<$optimizer> {
+            pub fn try_init(&self) -> Result<$optimizer> {
                 let rule = AdamRule {
                     beta_1: below_one($name, "beta_1", self.beta_1)?,
                     beta_2: below_one($name, "beta_2", self.beta_2)?,

@@ -10,7 +10,7 @@ use core::fmt;
 /// use kiln_optim::{AdamWConfig, ParameterGroup};
 ///
 /// let optimizer = AdamWConfig::new()
-///     .init()?
+///     .init()
 ///     .with_group(ParameterGroup::new(|path| path.ends_with("bias")).weight_decay(0.0))?
 ///     .with_group(ParameterGroup::new(|path| path.starts_with("backbone.")).learning_rate_factor(0.1))?;
 /// # Ok::<(), kiln_optim::OptimError>(())

@@ -17,7 +17,7 @@
 //!
 //! let device = Default::default();
 //! let mut model = Line::<B> { slope: Param::from_tensor(Tensor::from_floats([0.0], &device)) };
-//! let mut optimizer = AdamConfig::new().init()?;
+//! let mut optimizer = AdamConfig::new().init();
 //! let (x, y) = (Tensor::<B, 1>::from_floats([1.0, 2.0], &device), Tensor::from_floats([3.0, 6.0], &device));
 //! for _ in 0..200 {
 //!     let loss = (x.clone() * model.slope.val() - y.clone()).square().mean();
@@ -34,7 +34,7 @@
 //! * [`GradientClipping`] limits gradients in the optimizer, [`clip_grad_norm`] by hand.
 //! * [`LossScaler`] keeps gradients of 16 bits from vanishing.
 //! * [`OptimizerState`] is what an optimizer remembers, by the parameters' dotted names, for saving and going on exactly.
-//! * [`schedule`] has learning rates that change: warm-up, linear, cosine, steps.
+//! * [`lr_scheduler`] has learning rates that change: warm-up, linear, cosine, steps.
 //!
 //! Updates run below automatic differentiation and in place: a parameter's memory is reused for its next value,
 //! unless something else still holds the tensor, such as a loss that was not dropped.
@@ -49,9 +49,9 @@ mod clip;
 mod error;
 mod group;
 mod guard;
+pub mod lr_scheduler;
 mod optimizer;
 mod scaler;
-pub mod schedule;
 mod sgd;
 mod state;
 
@@ -60,8 +60,8 @@ pub use clip::{GradientClipping, Norm, clip_grad_norm, clip_grad_norm_with, clip
 pub use error::{OptimError, Result};
 pub use group::{ParameterGroup, StepOptions};
 pub use kiln_nn::GradientsParams;
+pub use lr_scheduler::LearningRate;
 pub use optimizer::{Optimizer, PerParameter, Update, UpdateRule};
 pub use scaler::{LossScaler, LossScalerConfig, LossScalerState};
-pub use schedule::LearningRate;
 pub use sgd::{Sgd, SgdConfig, SgdRule};
 pub use state::{OptimizerState, ParameterState};

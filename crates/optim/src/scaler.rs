@@ -29,9 +29,18 @@ pub struct LossScalerConfig {
 impl LossScalerConfig {
     /// The scaler.
     ///
+    /// # Panics
+    /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
+    #[track_caller]
+    pub fn init(&self) -> LossScaler {
+        self.try_init().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The scaler, or the error of an invalid option.
+    ///
     /// # Errors
     /// When an option is out of its range.
-    pub fn init(&self) -> Result<LossScaler> {
+    pub fn try_init(&self) -> Result<LossScaler> {
         let option =
             |option, value: f64, requirement| Err(OptimError::option(NAME, option, value, requirement));
         if !(self.growth_factor.is_finite() && self.growth_factor > 1.0) {
@@ -73,8 +82,8 @@ const NAME: &str = "loss_scaler";
 ///
 /// let device = Default::default();
 /// let mut model: Linear<B> = LinearConfig::new(2, 1).init(&device);
-/// let mut optimizer = SgdConfig::new().init()?;
-/// let mut scaler = LossScalerConfig::new().init()?;
+/// let mut optimizer = SgdConfig::new().init();
+/// let mut scaler = LossScalerConfig::new().init();
 /// for _ in 0..10 {
 ///     let loss = model.forward(Tensor::<B, 2>::ones([4, 2], &device)).square().mean();
 ///     let gradients = GradientsParams::from_grads(scaler.scale_loss(loss).backward(), &model);
@@ -225,7 +234,7 @@ mod tests {
     #[test]
     fn the_scale_follows_torch() {
         let config = LossScalerConfig::new().with_initial_scale(8.0).with_growth_interval(2);
-        let mut scaler = config.init().unwrap();
+        let mut scaler = config.init();
         let mut scales = alloc::vec::Vec::new();
         for is_finite in [true, true, true, false, true, true, false, false] {
             scaler.update(is_finite);
@@ -237,7 +246,7 @@ mod tests {
     #[test]
     fn the_scale_stays_a_number() {
         let config = LossScalerConfig::new().with_initial_scale(1e38).with_growth_interval(1);
-        let mut scaler = config.init().unwrap();
+        let mut scaler = config.init();
         for _ in 0..10 {
             scaler.update(true);
         }
@@ -250,7 +259,7 @@ mod tests {
 
     #[test]
     fn options_and_states_are_checked() {
-        let refused = |config: LossScalerConfig| config.init().unwrap_err().to_string();
+        let refused = |config: LossScalerConfig| config.try_init().unwrap_err().to_string();
         let new = LossScalerConfig::new;
         assert!(refused(new().with_initial_scale(0.0)).contains("the scale is 0"));
         assert!(refused(new().with_initial_scale(f64::NAN)).contains("the scale is NaN"));
@@ -258,7 +267,7 @@ mod tests {
         assert!(refused(new().with_backoff_factor(1.0)).contains("backoff_factor is 1"));
         assert!(refused(new().with_backoff_factor(0.0)).contains("backoff_factor is 0"));
         assert!(refused(new().with_growth_interval(0)).contains("growth_interval is 0"));
-        let mut scaler = new().init().unwrap();
+        let mut scaler = new().init();
         let state = LossScalerState { scale: f64::INFINITY, finite_steps: 3 };
         assert!(scaler.load_state(state).is_err());
         assert_eq!(scaler.scale(), 65536.0);

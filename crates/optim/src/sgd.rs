@@ -38,9 +38,18 @@ pub struct SgdConfig {
 impl SgdConfig {
     /// The optimizer.
     ///
+    /// # Panics
+    /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
+    #[track_caller]
+    pub fn init(&self) -> Sgd {
+        self.try_init().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The optimizer, or the error of an invalid option.
+    ///
     /// # Errors
     /// When an option is out of its range, or Nesterov's form is asked for without momentum or with dampening.
-    pub fn init(&self) -> Result<Sgd> {
+    pub fn try_init(&self) -> Result<Sgd> {
         not_negative("sgd", "momentum", self.momentum)?;
         not_negative("sgd", "weight_decay", self.weight_decay)?;
         if !self.dampening.is_finite() {

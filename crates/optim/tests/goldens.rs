@@ -65,8 +65,7 @@ fn optimizer(case: &Case) -> Option<Box<dyn Optimizer>> {
                 .with_nesterov(case.flag("nesterov"))
                 .with_weight_decay(case.number("weight_decay"))
                 .with_maximize(case.flag("maximize"))
-                .init()
-                .unwrap(),
+                .init(),
         ),
         "adam" => Box::new(
             AdamConfig::new()
@@ -75,8 +74,7 @@ fn optimizer(case: &Case) -> Option<Box<dyn Optimizer>> {
                 .with_epsilon(case.number("epsilon"))
                 .with_weight_decay(case.number("weight_decay"))
                 .with_amsgrad(case.flag("amsgrad"))
-                .init()
-                .unwrap(),
+                .init(),
         ),
         "adamw" => Box::new(
             AdamWConfig::new()
@@ -85,8 +83,7 @@ fn optimizer(case: &Case) -> Option<Box<dyn Optimizer>> {
                 .with_epsilon(case.number("epsilon"))
                 .with_weight_decay(case.number("weight_decay"))
                 .with_amsgrad(case.flag("amsgrad"))
-                .init()
-                .unwrap(),
+                .init(),
         ),
         _ => return None,
     })

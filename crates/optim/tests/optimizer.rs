@@ -47,7 +47,7 @@ fn train(optimizer: &mut impl Optimizer, mut layer: Layer<B>, steps: std::ops::R
 
 #[test]
 fn training_goes_on_bit_for_bit_from_a_state() {
-    let mut optimizer = AdamWConfig::new().with_amsgrad(true).init().unwrap();
+    let mut optimizer = AdamWConfig::new().with_amsgrad(true).init();
     let layer = train(&mut optimizer, layer(), 0..5);
     let state = optimizer.state(&layer).unwrap();
     assert_eq!(state.parameters().collect::<Vec<_>>(), ["bias", "weight"]);
@@ -73,7 +73,7 @@ fn training_goes_on_bit_for_bit_from_a_state() {
     );
     let loaded = OptimizerState::from_tensors("adamw", tensors).unwrap();
     assert_eq!(loaded, state);
-    let mut resumed = AdamWConfig::new().with_amsgrad(true).init().unwrap();
+    let mut resumed = AdamWConfig::new().with_amsgrad(true).init();
     resumed.load_state(loaded, &other).unwrap();
 
     let straight = train(&mut optimizer, layer, 5..9);
@@ -84,11 +84,11 @@ fn training_goes_on_bit_for_bit_from_a_state() {
 
 #[test]
 fn states_that_do_not_fit_are_refused_and_change_nothing() {
-    let mut adam = AdamConfig::new().init().unwrap();
+    let mut adam = AdamConfig::new().init();
     let layer = train(&mut adam, layer(), 0..2);
     let before = adam.state(&layer).unwrap();
 
-    let mut sgd = SgdConfig::new().with_momentum(0.9).init().unwrap();
+    let mut sgd = SgdConfig::new().with_momentum(0.9).init();
     let error = sgd.load_state(before.clone(), &layer).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -141,7 +141,6 @@ fn groups_have_rates_and_decays_of_their_own() {
     let mut optimizer = SgdConfig::new()
         .with_weight_decay(0.5)
         .init()
-        .unwrap()
         .with_group(ParameterGroup::new(|path| path == "bias").learning_rate_factor(10.0).weight_decay(0.0))
         .unwrap();
     let start = layer();
@@ -160,7 +159,7 @@ fn groups_have_rates_and_decays_of_their_own() {
 
 #[test]
 fn what_is_frozen_or_has_no_gradient_stays() {
-    let mut optimizer = AdamWConfig::new().init().unwrap();
+    let mut optimizer = AdamWConfig::new().init();
     let mut start = layer();
     start.bias = start.bias.freeze();
     let mut gradients = gradients(&start, 1);
@@ -183,7 +182,7 @@ fn gradients_are_clipped_before_the_step() {
         ])
     };
     let step = |clipping| {
-        let mut optimizer = SgdConfig::new().with_grad_clipping(Some(clipping)).init().unwrap();
+        let mut optimizer = SgdConfig::new().with_grad_clipping(Some(clipping)).init();
         let end = optimizer.step(1.0, start.clone(), ones());
         let change = |a: Vec<f32>, b: Vec<f32>| a[0] - b[0];
         (
@@ -226,7 +225,7 @@ fn norms_of_half_precision_and_of_nothing() {
 
 #[test]
 fn mistakes_are_named_and_change_nothing() {
-    let mut optimizer = SgdConfig::new().init().unwrap();
+    let mut optimizer = SgdConfig::new().init();
     let mut start = layer();
     let wrong = GradientsParams::from_iter([
         (start.weight.id(), Tensor::<Flex, 2>::ones([2, 2], &Default::default()).into_any()),
@@ -248,19 +247,19 @@ fn mistakes_are_named_and_change_nothing() {
 
 #[test]
 fn options_out_of_range_are_named() {
-    let error = AdamConfig::new().with_beta_1(1.0).init().unwrap_err();
+    let error = AdamConfig::new().with_beta_1(1.0).try_init().unwrap_err();
     assert_eq!(error.to_string(), "[adam] beta_1 is 1\n  hint: it must be at least 0 and below 1");
     assert!(AdamConfig::new().with_beta_2(-0.1).init().is_err());
     assert!(AdamConfig::new().with_beta_2(f64::NAN).init().is_err());
     assert!(AdamConfig::new().with_epsilon(-1e-8).init().is_err());
-    let error = AdamWConfig::new().with_weight_decay(-1.0).init().unwrap_err();
+    let error = AdamWConfig::new().with_weight_decay(-1.0).try_init().unwrap_err();
     assert!(error.to_string().starts_with("[adamw] weight_decay is -1"), "{error}");
     assert!(SgdConfig::new().with_momentum(-0.5).init().is_err());
     assert!(SgdConfig::new().with_dampening(f64::NAN).init().is_err());
     assert!(SgdConfig::new().with_nesterov(true).init().is_err());
     assert!(SgdConfig::new().with_nesterov(true).with_momentum(0.9).with_dampening(0.1).init().is_err());
     assert!(SgdConfig::new().with_grad_clipping(Some(GradientClipping::Norm(0.0))).init().is_err());
-    let sgd = || SgdConfig::new().init().unwrap();
+    let sgd = || SgdConfig::new().init();
     assert!(sgd().with_group(ParameterGroup::new(|_| true).weight_decay(-1.0)).is_err());
     assert!(sgd().with_group(ParameterGroup::new(|_| true).learning_rate_factor(f64::NAN)).is_err());
 }

@@ -86,7 +86,7 @@ fn is_the_error(error: &OptimError, step: u64, line: u32) {
 fn a_label_out_of_range_leaves_parameters_and_moments() {
     for (name, device) in devices() {
         let mut net = net(&device);
-        let mut optimizer = AdamWConfig::new().init().unwrap();
+        let mut optimizer = AdamWConfig::new().init();
         for _ in 0..2 {
             let gradients = gradients(&net, &device, GOOD);
             optimizer.update(0.1, &mut net, gradients).unwrap();
@@ -103,7 +103,7 @@ fn a_label_out_of_range_leaves_parameters_and_moments() {
 
         // Training goes on as if the batch had not been there.
         let mut straight = self::net(&device);
-        let mut other = AdamWConfig::new().init().unwrap();
+        let mut other = AdamWConfig::new().init();
         for _ in 0..4 {
             let gradients = gradients(&straight, &device, GOOD);
             other.update(0.1, &mut straight, gradients).unwrap();
@@ -121,7 +121,7 @@ fn a_label_out_of_range_leaves_parameters_and_moments() {
 fn a_loop_that_reads_nothing_learns_of_it_from_the_next_steps() {
     for (name, device) in devices() {
         let mut net = net(&device);
-        let mut optimizer = SgdConfig::new().with_momentum(0.9).init().unwrap();
+        let mut optimizer = SgdConfig::new().with_momentum(0.9).init();
         let mut errors = Vec::new();
         let mut line = 0;
         for step in 1..=8 {
@@ -145,7 +145,7 @@ fn the_first_step_may_be_refused() {
         for with_momentum in [false, true] {
             let mut net = net(&device);
             let momentum = if with_momentum { 0.9 } else { 0.0 };
-            let mut optimizer = SgdConfig::new().with_momentum(momentum).init().unwrap();
+            let mut optimizer = SgdConfig::new().with_momentum(momentum).init();
             let before = numbers(&net);
             let bad = gradients(&net, &device, BAD);
             let result = optimizer.update(0.1, &mut net, bad);
@@ -161,7 +161,7 @@ fn the_first_step_may_be_refused() {
 fn a_state_that_is_saved_reports_the_step() {
     for (name, device) in devices() {
         let mut net = net(&device);
-        let mut optimizer = AdamWConfig::new().init().unwrap();
+        let mut optimizer = AdamWConfig::new().init();
         let bad = gradients(&net, &device, BAD);
         let early = optimizer.update(0.1, &mut net, bad);
         let error = early.and_then(|()| optimizer.state(&net).map(drop)).unwrap_err();
@@ -172,7 +172,7 @@ fn a_state_that_is_saved_reports_the_step() {
 #[test]
 fn typed_steps_panic_with_the_line() {
     for (name, device) in devices() {
-        let mut optimizer = SgdConfig::new().init().unwrap();
+        let mut optimizer = SgdConfig::new().init();
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut net = net(&device);
             for _ in 0..4 {
@@ -189,8 +189,8 @@ fn typed_steps_panic_with_the_line() {
 fn the_loss_scaler_and_boxes_name_the_step_and_the_line() {
     for (name, device) in devices() {
         let mut net = net(&device);
-        let mut optimizer: Box<dyn Optimizer> = Box::new(AdamWConfig::new().init().unwrap());
-        let mut scaler = LossScalerConfig::new().init().unwrap();
+        let mut optimizer: Box<dyn Optimizer> = Box::new(AdamWConfig::new().init());
+        let mut scaler = LossScalerConfig::new().init();
         let good = gradients(&net, &device, GOOD);
         scaler.step(&mut *optimizer, 0.1, &mut net, good).unwrap();
         let before = numbers(&net);
@@ -208,7 +208,7 @@ fn the_loss_scaler_and_boxes_name_the_step_and_the_line() {
 fn parameters_on_several_devices_are_kept() {
     let (one, other) = (Device::cpu(), Device::flex());
     let (mut here, mut there) = (net(&one), net(&other));
-    let mut optimizer = AdamWConfig::new().init().unwrap();
+    let mut optimizer = AdamWConfig::new().init();
     #[derive(Debug, Module)]
     struct Both {
         here: Net,
@@ -234,7 +234,7 @@ fn clipping_by_the_global_norm_spreads_no_error() {
     for (name, device) in devices() {
         let mut net = net(&device);
         let config = AdamWConfig::new().with_grad_clipping(GradientClipping::GlobalNorm(1.0));
-        let mut optimizer = config.init().unwrap().with_grad_clipping(GradientClipping::Value(0.5)).unwrap();
+        let mut optimizer = config.init().with_grad_clipping(GradientClipping::Value(0.5)).unwrap();
         let before = numbers(&net);
         let bad = gradients(&net, &device, BAD);
         let result = optimizer.update(0.1, &mut net, bad);

@@ -62,7 +62,7 @@ fn weights(number: f32, elements: usize) -> Weights<B> {
 }
 
 fn optimizer() -> Result<Sgd> {
-    Ok(SgdConfig::new().with_momentum(0.9).init()?)
+    Ok(SgdConfig::new().with_momentum(0.9).init())
 }
 
 /// Saves the checkpoint of a number. Calls `saving` when all is computed and the files come next.

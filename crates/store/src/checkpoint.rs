@@ -54,7 +54,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// # use kiln_tensor::Autodiff;
 /// # let device = Default::default();
 /// # let mut model: Linear<Autodiff<Flex>> = LinearConfig::new(2, 2).init(&device);
-/// # let mut optimizer = AdamConfig::new().init()?;
+/// # let mut optimizer = AdamConfig::new().init();
 /// Checkpoint::save("run/epoch-3", &model, Some(&optimizer), &TrainingState::of(&model).at(3, 2814))?;
 ///
 /// let checkpoint = Checkpoint::open("run/epoch-3")?;

@@ -28,7 +28,7 @@ fn weights(number: u64, elements: usize) -> Weights<B> {
 
 /// An optimizer that remembers gradients of the weights.
 fn adam(weights: &Weights<B>) -> Adam {
-    let mut optimizer = AdamConfig::new().init().unwrap();
+    let mut optimizer = AdamConfig::new().init();
     let gradients = GradientsParams::from_grads(weights.weight.val().sum().backward(), weights);
     let _ = optimizer.step(0.1, weights.clone(), gradients);
     optimizer
@@ -48,7 +48,7 @@ fn save_long(folder: &Path, step: u64, elements: usize) -> Result<(), StoreError
 fn load(checkpoint: &Checkpoint) -> Result<u64, StoreError> {
     let step = checkpoint.state().step;
     let net = checkpoint.load_module(weights(u64::MAX, 100))?;
-    checkpoint.load_optimizer(&mut AdamConfig::new().init().unwrap(), &net)?;
+    checkpoint.load_optimizer(&mut AdamConfig::new().init(), &net)?;
     let values = net.weight.val().into_data().to_vec::<f32>();
     assert!(values.iter().all(|&value| value == step as f32), "step {step} with weights {}", values[0]);
     Ok(step)

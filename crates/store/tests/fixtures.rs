@@ -48,7 +48,7 @@ fn a_checkpoint_of_version_1_is_read() {
     close(net.bias.val().into_data(), &[0.25, -1.25]);
 
     assert!(checkpoint.has_optimizer());
-    let mut optimizer = AdamConfig::new().init().unwrap();
+    let mut optimizer = AdamConfig::new().init();
     checkpoint.load_optimizer(&mut optimizer, &net).unwrap();
     let state = optimizer.state(&net).unwrap();
     let tensors: BTreeMap<String, TensorData> = state.into_tensors().into_iter().collect();

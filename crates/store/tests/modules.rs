@@ -206,14 +206,14 @@ fn train<B: AutodiffBackend>(optimizer: &mut impl Optimizer, mut net: Net<B>, st
 fn an_optimizer_goes_on_from_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("optimizer.safetensors");
-    let mut optimizer = AdamConfig::new().init().unwrap();
+    let mut optimizer = AdamConfig::new().init();
     let net = train(&mut optimizer, net::<B>(1.0), 3);
     save_optimizer(&optimizer, &net, &path).unwrap();
-    let mut other = AdamConfig::new().init().unwrap();
+    let mut other = AdamConfig::new().init();
     load_optimizer(&mut other, &net, &path).unwrap();
     assert_eq!(other.state(&net).unwrap(), optimizer.state(&net).unwrap());
 
-    let mut sgd = SgdConfig::new().init().unwrap();
+    let mut sgd = SgdConfig::new().init();
     let error = load_optimizer(&mut sgd, &net, &path).unwrap_err().to_string();
     assert!(error.contains("optimizer.safetensors: [sgd] the state is of optimizer `adam`"), "{error}");
     let model = saved(&folder, &net);
@@ -227,7 +227,7 @@ fn training_goes_on_bit_for_bit_from_a_checkpoint() {
     let path = folder.path().join("runs/first/last");
     // A stack of its own: other tests draw random numbers from the shared one meanwhile.
     let device = Device::cpu_with_threads(1).autodiff();
-    let mut optimizer = AdamConfig::new().init().unwrap();
+    let mut optimizer = AdamConfig::new().init();
     let net = train(&mut optimizer, net_on::<Dyn>(1.0, &device), 3);
     let state = TrainingState::of(&net).at(2, 3).with_value("rate", &0.01).unwrap();
     Checkpoint::save(&path, &net, Some(&optimizer), &state).unwrap();
@@ -242,7 +242,7 @@ fn training_goes_on_bit_for_bit_from_a_checkpoint() {
     assert_eq!(checkpoint.state().value::<f64>("absent").unwrap(), None);
     assert!(checkpoint.state().value::<String>("rate").is_err());
     assert!(checkpoint.has_optimizer());
-    let mut resumed = AdamConfig::new().init().unwrap();
+    let mut resumed = AdamConfig::new().init();
     let loaded = checkpoint.load_module(net_on::<Dyn>(7.0, &device)).unwrap();
     checkpoint.load_optimizer(&mut resumed, &loaded).unwrap();
     assert_eq!(values(&loaded), values(&net));
@@ -263,7 +263,7 @@ fn damaged_checkpoints_are_errors() {
     Checkpoint::save(&path, &net, None, &TrainingState::of(&net)).unwrap();
     let checkpoint = Checkpoint::open(&path).unwrap();
     assert!(!checkpoint.has_optimizer());
-    assert!(checkpoint.load_optimizer(&mut AdamConfig::new().init().unwrap(), &net).is_err());
+    assert!(checkpoint.load_optimizer(&mut AdamConfig::new().init(), &net).is_err());
     let one_stack = self::net::<Flex>(1.0);
     let error = checkpoint.state().restore_random(&one_stack).unwrap_err().to_string();
     assert!(error.contains("is of 2 engine stacks, but the module is on 1"), "{error}");

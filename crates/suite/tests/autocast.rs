@@ -178,10 +178,10 @@ fn train<F: AutocastFloat>(scaled: bool) -> (f64, f64, Vec<f64>) {
         first: LinearConfig::new(8, 64).init(&device),
         second: LinearConfig::new(64, 8).init(&device),
     };
-    let mut optimizer = AdamWConfig::new().init().unwrap();
+    let mut optimizer = AdamWConfig::new().init();
     // So large that the first gradients are not finite in f16.
     let config = LossScalerConfig::new().with_initial_scale(2f64.powi(30)).with_growth_interval(20);
-    let mut scaler = config.init().unwrap();
+    let mut scaler = config.init();
     let (mut losses, mut scales) = (Vec::new(), Vec::new());
     for _ in 0..120 {
         let loss = model.loss(Tensor::random([64, 8], Distribution::Normal(0.0, 1.0), &device));

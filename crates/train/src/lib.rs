@@ -57,7 +57,7 @@
 //!
 //! B::seed(&Default::default(), 7);
 //! let model = Net::<B> { linear: LinearConfig::new(1, 2).init(&Default::default()) };
-//! let mut trainer = Trainer::new(model, AdamConfig::new().init()?, 0.1)
+//! let mut trainer = Trainer::new(model, AdamConfig::new().init(), 0.1)
 //!     .epochs(3)
 //!     .metric(Accuracy::new())
 //!     .progress(false);
@@ -81,7 +81,7 @@ mod fit;
 mod folders;
 mod history;
 mod meter;
-mod metric;
+pub mod metric;
 mod output;
 mod progress;
 mod stopping;

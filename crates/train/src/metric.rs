@@ -55,6 +55,9 @@ pub struct Accuracy {
     pending: u64,
 }
 
+/// [`Accuracy`] under Burn's name.
+pub type AccuracyMetric = Accuracy;
+
 impl Accuracy {
     /// The class with the highest score counts: `accuracy`.
     pub fn new() -> Accuracy {

@@ -70,7 +70,7 @@ const POSITION: &str = "trainer";
 const SCALER: &str = "loss_scaler";
 
 impl<M: Module, O: Optimizer> Trainer<M, O> {
-    /// A trainer of a model. The learning rate is a plain number or any [schedule](kiln_optim::schedule) over the
+    /// A trainer of a model. The learning rate is a plain number or any [schedule](kiln_optim::lr_scheduler) over the
     /// optimizer's steps.
     pub fn new(model: M, optimizer: O, learning_rate: impl LearningRate + 'static) -> Trainer<M, O> {
         Trainer {

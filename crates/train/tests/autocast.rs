@@ -42,7 +42,7 @@ fn loader() -> DataLoader<Tensor<B, 2>> {
 }
 
 fn scaler() -> LossScaler {
-    LossScalerConfig::new().with_initial_scale(2f64.powi(24)).with_growth_interval(7).init().unwrap()
+    LossScalerConfig::new().with_initial_scale(2f64.powi(24)).with_growth_interval(7).init()
 }
 
 /// The seed is the device's, which tests share: held until the weights are drawn.
@@ -53,7 +53,7 @@ fn trainer(epochs: u64) -> Trainer<Net<B>, Adam> {
     B::seed(&Default::default(), 5);
     let model = Net { linear: LinearConfig::new(1, 1).init(&Default::default()) };
     drop(drawing);
-    Trainer::new(model, AdamConfig::new().init().unwrap(), 0.1).epochs(epochs).progress(false)
+    Trainer::new(model, AdamConfig::new().init(), 0.1).epochs(epochs).progress(false)
 }
 
 fn weights(trainer: &Trainer<Net<B>, Adam>) -> Vec<f32> {

@@ -81,10 +81,7 @@ fn loader<B: Backend>(items: Vec<Item>) -> DataLoader<Batch<B>> {
 }
 
 fn trainer() -> Trainer<Net<B>, Adam> {
-    Trainer::new(net(), AdamConfig::new().init().unwrap(), 0.05)
-        .epochs(4)
-        .progress(false)
-        .metric(Accuracy::new())
+    Trainer::new(net(), AdamConfig::new().init(), 0.05).epochs(4).progress(false).metric(Accuracy::new())
 }
 
 fn weights(net: &Net<B>) -> Vec<f32> {
@@ -123,8 +120,8 @@ fn callbacks_see_every_step_and_epoch() {
     let steps = Rc::new(RefCell::new(Vec::new()));
     let epochs = Rc::new(RefCell::new(Vec::new()));
     let (seen_steps, seen_epochs) = (steps.clone(), epochs.clone());
-    let schedule = kiln_optim::schedule::Linear::new(0.1, 0.0, 10).unwrap();
-    let mut trainer = Trainer::new(net(), SgdConfig::new().init().unwrap(), schedule)
+    let schedule = kiln_optim::lr_scheduler::Linear::new(0.1, 0.0, 10).unwrap();
+    let mut trainer = Trainer::new(net(), SgdConfig::new().init(), schedule)
         .epochs(2)
         .progress(false)
         .read_interval(2)
@@ -180,7 +177,7 @@ fn early_stopping_waits_and_the_best_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("best");
     // A learning rate of 0 never gets better.
-    let mut trainer = Trainer::new(net(), SgdConfig::new().init().unwrap(), 0.0)
+    let mut trainer = Trainer::new(net(), SgdConfig::new().init(), 0.0)
         .epochs(10)
         .progress(false)
         .early_stopping(EarlyStopping::new(2))
@@ -276,7 +273,7 @@ fn options_that_make_no_sense_are_named() {
     assert!(
         fit(trainer().early_stopping(EarlyStopping::new(1).min_delta(f64::NAN))).contains("min_delta is NaN")
     );
-    let mut bad_rate = Trainer::new(net(), AdamConfig::new().init().unwrap(), f64::NAN).progress(false);
+    let mut bad_rate = Trainer::new(net(), AdamConfig::new().init(), f64::NAN).progress(false);
     let error = bad_rate.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
     assert!(
         error.starts_with("[trainer] epoch 1, step 1, batch 1: [adam] the learning rate is NaN"),
@@ -304,8 +301,7 @@ fn a_step_that_the_optimizer_refuses_says_where() {
         weight: Param::from_tensor(Tensor::from_floats([[0.1, -0.2], [0.3, 0.05]], &device)),
         bias: Param::from_tensor(Tensor::from_floats([0.0, 0.1], &device)),
     };
-    let mut trainer =
-        Trainer::new(model, AdamConfig::new().init().unwrap(), 0.1).progress(false).read_interval(1000);
+    let mut trainer = Trainer::new(model, AdamConfig::new().init(), 0.1).progress(false).read_interval(1000);
     let (result, line) = (trainer.fit_without_validation(&loader), line!());
     let error = result.unwrap_err().to_string();
     // Found by one of the next steps.
@@ -341,7 +337,7 @@ fn a_panic_in_a_step_says_where() {
     }
     let model = || Narrow::<B>(Param::from_tensor(Tensor::ones([1, 16], &Default::default())));
     // 72 points: the fifth batch has 8.
-    let mut trainer = Trainer::new(model(), SgdConfig::new().init().unwrap(), 0.001).progress(false);
+    let mut trainer = Trainer::new(model(), SgdConfig::new().init(), 0.001).progress(false);
     let error = trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
     let begin = "[trainer] epoch 1, step 5, batch 5: the model's step panicked: [matmul] ";
     assert!(error.starts_with(begin) && error.contains("f32[1, 16] x f32[8, 2]"), "{error}");
@@ -403,12 +399,12 @@ fn a_loss_must_be_one_number() {
         }
     }
     let model = Wide::<B>(Param::from_tensor(Tensor::ones([3], &Default::default())));
-    let mut trainer = Trainer::new(model, SgdConfig::new().init().unwrap(), 0.1).progress(false);
+    let mut trainer = Trainer::new(model, SgdConfig::new().init(), 0.1).progress(false);
     let error = trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
     assert!(error.contains("the loss has 3 elements, where one should be"), "{error}");
 
     let model = Wide::<B>(Param::from_tensor(Tensor::ones([1], &Default::default())));
-    let optimizer = SgdConfig::new().init().unwrap();
+    let optimizer = SgdConfig::new().init();
     let mut trainer = Trainer::new(model, optimizer, 0.1).progress(false).metric(Accuracy::new());
     let error = trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
     assert!(

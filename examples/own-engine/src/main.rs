@@ -61,7 +61,7 @@ fn run() -> Result<f64, Box<dyn Error>> {
     let device = Default::default();
     Training::seed(&device, 1);
     let mut net = Net::<Training>::new(&device);
-    let mut optimizer = AdamConfig::new().init()?;
+    let mut optimizer = AdamConfig::new().init();
     let train = MnistDataset::train()?;
     for first in (0..limit.min(train.labels().len())).step_by(BATCH) {
         let (images, labels) = batch::<Training>(&train, first, &device)?;

@@ -3,6 +3,7 @@
 //! Every check reads a [`Tree`] (the workspace and its files in memory) and returns [`Finding`]s, so each is
 //! tested against small trees written in the test itself.
 
+mod burn_page;
 mod documents;
 mod glossary;
 mod layers;
@@ -64,6 +65,7 @@ const CHECKS: &[Check] = &[
     sources::silenced_lint,
     op_matches::check,
     page_names::check,
+    burn_page::check,
     documents::features,
     documents::links,
     documents::required,

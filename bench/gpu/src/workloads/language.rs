@@ -40,7 +40,7 @@ pub(crate) fn train(device: &GpuDevice) -> Result<Prepared> {
     };
     let input = Tensor::<Mixed, 1, Int>::from_data(tokens(), device).reshape([BATCH, LENGTH]);
     let targets = Tensor::<Mixed, 1, Int>::from_data(tokens(), device);
-    let optimizer = AdamWConfig::new().with_weight_decay(WEIGHT_DECAY).init()?;
+    let optimizer = AdamWConfig::new().with_weight_decay(WEIGHT_DECAY).init();
     let mut training = Training::new(model, optimizer, LEARNING_RATE);
     let device = *device;
     Ok(Prepared::new(move || {

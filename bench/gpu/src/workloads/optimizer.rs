@@ -20,7 +20,7 @@ pub(crate) fn adamw(device: &GpuDevice) -> Result<Prepared> {
     for weight in &weights.list {
         gradients.insert(weight.id(), normal::<Gpu, 2>(shape, DType::F32, device).into_any());
     }
-    let mut optimizer = AdamWConfig::new().init()?;
+    let mut optimizer = AdamWConfig::new().init();
     let mut weights = Some(weights);
     Ok(Prepared::new(move || {
         let old = weights.take().ok_or_else(|| failed("an earlier step failed"))?;

@@ -44,7 +44,7 @@ pub(crate) fn train(device: &GpuDevice) -> Result<Prepared> {
     let images = super::normal::<Mixed, 4>([BATCH, 3, 224, 224], DType::F32, device);
     let labels = Random::new(7).indices(BATCH, CLASSES as u32).into_iter().map(|class| class as i32);
     let labels = Tensor::<Mixed, 1, Int>::from_data(labels.collect::<Vec<i32>>(), device);
-    let optimizer = SgdConfig::new().with_momentum(MOMENTUM).init()?;
+    let optimizer = SgdConfig::new().with_momentum(MOMENTUM).init();
     let mut training = Training::new(model, optimizer, LEARNING_RATE);
     let device = *device;
     Ok(Prepared::new(move || {

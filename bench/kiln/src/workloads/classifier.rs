@@ -24,7 +24,7 @@ struct Cnn<B: Backend> {
 pub(crate) fn mlp<B: Backend>(device: &B::Device) -> Result<Prepared> {
     let model = Mlp::<Autodiff<B>> { layers: linears(&MLP, device) };
     let (images, digits) = (normal::<Autodiff<B>, 2>([BATCH, MLP[0]], device), digits(device));
-    let mut training = Training::new(model, AdamConfig::new().init()?, LEARNING_RATE);
+    let mut training = Training::new(model, AdamConfig::new().init(), LEARNING_RATE);
     let device = device.clone();
     Ok(Prepared::new(move || {
         training.step(&device, |model| {
@@ -39,7 +39,7 @@ pub(crate) fn cnn<B: Backend>(device: &B::Device) -> Result<Prepared> {
     let model = Cnn::<Autodiff<B>> { convs, layers: linears(&LINEAR, device) };
     let images = normal::<Autodiff<B>, 4>([BATCH, CHANNELS[0], IMAGE, IMAGE], device);
     let digits = digits(device);
-    let mut training = Training::new(model, AdamConfig::new().init()?, LEARNING_RATE);
+    let mut training = Training::new(model, AdamConfig::new().init(), LEARNING_RATE);
     let device = device.clone();
     Ok(Prepared::new(move || {
         training.step(&device, |model| {

@@ -37,7 +37,7 @@ pub(crate) fn train<B: Backend>(device: &B::Device) -> Result<Prepared> {
     };
     let input = Tensor::<Autodiff<B>, 1, Int>::from_data(tokens(), device).reshape([BATCH, LENGTH]);
     let targets = Tensor::<Autodiff<B>, 1, Int>::from_data(tokens(), device);
-    let optimizer = AdamWConfig::new().with_weight_decay(WEIGHT_DECAY).init()?;
+    let optimizer = AdamWConfig::new().with_weight_decay(WEIGHT_DECAY).init();
     let mut training = Training::new(model, optimizer, LEARNING_RATE);
     let device = device.clone();
     Ok(Prepared::new(move || {

@@ -86,7 +86,7 @@ impl<B: Backend> Mlp<B> {
 fn train<B: AutodiffBackend>(device: &B::Device, steps: usize) -> (Vec<f32>, [MemoryUse; 2]) {
     B::seed(device, 7);
     let mut model = Mlp::<B>::new(device);
-    let mut optimizer = AdamConfig::new().init().expect("the defaults are valid");
+    let mut optimizer = AdamConfig::new().init();
     let mut losses = Vec::new();
     let mut memory = [MemoryUse::default(); 2];
     for step in 0..steps {
@@ -152,7 +152,7 @@ impl<B: Backend> Wide<B> {
 /// The sums of all weights after a few steps of an optimizer, whose updates of 80 parameters are launches that a GPU joins.
 fn updated<B: AutodiffBackend>(device: &B::Device) -> Vec<f32> {
     let mut model = Wide::<B>::new(device);
-    let mut optimizer = AdamConfig::new().init().expect("the defaults are valid");
+    let mut optimizer = AdamConfig::new().init();
     for _ in 0..6 {
         let loss = model.layers.iter().map(|layer| {
             let inputs = layer.weight.val().dims()[1];

@@ -11,6 +11,9 @@ pub struct ConcatDataset<D> {
     ends: Vec<usize>,
 }
 
+/// [`ConcatDataset`] under Burn's name.
+pub type ComposedDataset<D> = ConcatDataset<D>;
+
 impl<D> ConcatDataset<D> {
     /// All items of the first dataset, then all of the second, and so on.
     ///

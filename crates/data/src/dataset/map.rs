@@ -32,6 +32,9 @@ pub struct MapDataset<D, M, I> {
     item: PhantomData<fn(I)>,
 }
 
+/// [`MapDataset`] under Burn's name.
+pub type MapperDataset<D, M, I> = MapDataset<D, M, I>;
+
 impl<D: Dataset<I>, M, I> MapDataset<D, M, I> {
     /// The items of `dataset` passed through `mapper`.
     pub fn new(dataset: D, mapper: M) -> Self {

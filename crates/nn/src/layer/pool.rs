@@ -44,6 +44,12 @@ macro_rules! max_pools {
         }
 
         impl $config {
+            /// Sets the distance between neighbouring windows: `with_stride(Some(strides))` under Burn's name.
+            #[must_use]
+            pub fn with_strides(self, strides: [usize; $axes]) -> Self {
+                self.with_stride(Some(strides))
+            }
+
             /// The layer.
             pub fn init(&self) -> $name {
                 $name {
@@ -120,6 +126,12 @@ macro_rules! average_pools {
         }
 
         impl $config {
+            /// Sets the distance between neighbouring windows: `with_stride(Some(strides))` under Burn's name.
+            #[must_use]
+            pub fn with_strides(self, strides: [usize; $axes]) -> Self {
+                self.with_stride(Some(strides))
+            }
+
             /// The layer.
             pub fn init(&self) -> $name {
                 $name {

@@ -2,6 +2,7 @@
 
 use super::Reduction;
 use crate::{Config, Module, Param};
+use alloc::vec;
 use alloc::vec::Vec;
 use kiln_backends::Dyn;
 use kiln_tensor::loss::{self, ClassOptions};
@@ -17,6 +18,8 @@ pub struct CrossEntropyLossConfig {
     pub label_smoothing: f64,
     /// Targets with this number do not count. Default (`None`): all count.
     pub ignore_index: Option<i64>,
+    /// Class numbers of padding: such targets do not count. Default (`None`): all count.
+    pub pad_tokens: Option<Vec<usize>>,
     /// How the losses of the targets become one. Default: their mean.
     #[config(default = Reduction::Mean)]
     pub reduction: Reduction,
@@ -35,6 +38,9 @@ pub struct CrossEntropyLoss<B: Backend = Dyn> {
     pub label_smoothing: f64,
     /// Targets with this number do not count.
     pub ignore_index: Option<i64>,
+    /// Class numbers of padding: such targets do not count.
+    #[module(attribute)]
+    pub pad_tokens: Option<Vec<usize>>,
     /// How the losses of the targets become one.
     pub reduction: Reduction,
 }
@@ -56,12 +62,18 @@ impl CrossEntropyLossConfig {
             weights: weights.map(|weights| Param::buffer(Tensor::from_data(weights, device))),
             label_smoothing: smoothing,
             ignore_index: self.ignore_index,
+            pad_tokens: self.pad_tokens.clone(),
             reduction: self.reduction,
         }
     }
 }
 
 impl<B: Backend> CrossEntropyLoss<B> {
+    /// The mean loss without weights or smoothing; `pad_index` is the class number of padding.
+    pub fn new(pad_index: Option<usize>, device: &B::Device) -> CrossEntropyLoss<B> {
+        CrossEntropyLossConfig::new().with_pad_tokens(pad_index.map(|token| vec![token])).init(device)
+    }
+
     /// The loss of logits `[batch, classes]` against class numbers `[batch]`: `[1]`, or `[batch]` without reduction.
     ///
     /// A class number that is neither in `0..classes` nor ignored is an error of the result, met where it is
@@ -85,7 +97,16 @@ impl<B: Backend> CrossEntropyLoss<B> {
         logits: Tensor<B, D>,
         targets: Tensor<B, T, Int>,
     ) -> Tensor<B, 1> {
-        let options = self.options(logits.dtype());
+        let mut options = self.options(logits.dtype());
+        let mut targets = targets;
+        for &token in self.pad_tokens.iter().flatten() {
+            match options.ignore_index {
+                None => options.ignore_index = Some(token as i64),
+                Some(ignored) => {
+                    targets = targets.clone().mask_fill(targets.equal_elem(token as i64), ignored)
+                }
+            }
+        }
         loss::cross_entropy(logits, targets, &options)
     }
 

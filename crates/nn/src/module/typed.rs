@@ -1,11 +1,28 @@
 //! What a module can do on a backend that is known by its type.
 
-use super::{Module, Parameter, ParameterRole, Path, VisitorMut};
+use super::{Module, Parameter, ParameterRole, Path, VisitorMut, visitors};
+use alloc::vec::Vec;
 use kiln_tensor::{AnyTensor, AutodiffBackend, Backend, Stack};
 
 /// A module whose parameters are on backend `B`. Derived with [`Module`](macro@crate::Module); a module without
 /// parameters is one on every backend.
 pub trait BackendModule<B: Backend>: Module {
+    /// The devices that the parameters are on, each once, in the order of the traversal. A module without parameters is
+    /// on none.
+    fn devices(&self) -> Vec<B::Device>
+    where
+        Self: Sized,
+    {
+        let mut devices = Vec::new();
+        visitors::for_each(self, |_, parameter| {
+            let device = B::device(&parameter.stack);
+            if !devices.contains(&device) {
+                devices.push(device);
+            }
+        });
+        devices
+    }
+
     /// The module with all parameters on a device, as fresh leaves with the same ids. Waits for the devices where
     /// parameters are now.
     ///

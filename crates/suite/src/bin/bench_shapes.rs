@@ -80,7 +80,7 @@ fn misused(problem: &str) -> ExitCode {
 }
 
 fn figures<B: Backend>() -> Vec<Figure> {
-    let mut training = Training::<B, _>::new(AdamConfig::new().init().expect("the defaults are valid"));
+    let mut training = Training::<B, _>::new(AdamConfig::new().init());
     let seen: Vec<usize> = (0..LENGTHS).map(|i| FIRST + 2 * i).collect();
     let sixteen: Vec<usize> = (0..16).map(|i| seen[2 + LENGTHS / 16 * i]).collect();
     let one = [seen[LENGTHS / 2]];

@@ -78,6 +78,7 @@ fn in_shape(call: &Call<'_>, y: AnyTensor) -> AnyTensor {
 
 fn cross_entropy(call: &Call<'_>) -> AnyTensor {
     let loss = CrossEntropyLoss {
+        pad_tokens: None,
         weights: call.optional_tensor::<1>("weight").map(Param::buffer),
         label_smoothing: call.real("label_smoothing"),
         ignore_index: call.attributes["ignore_index"].as_i64(),

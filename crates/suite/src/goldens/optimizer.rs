@@ -25,7 +25,7 @@ pub(crate) fn run(call: &Call<'_>) -> Outputs {
                 maximize: call.flag("maximize"),
                 grad_clipping: None,
             };
-            trajectory(call, config.init().expect("a valid configuration"))
+            trajectory(call, config.init())
         }
         "adam" => {
             let config = AdamConfig {
@@ -36,7 +36,7 @@ pub(crate) fn run(call: &Call<'_>) -> Outputs {
                 amsgrad: call.flag("amsgrad"),
                 grad_clipping: None,
             };
-            trajectory(call, config.init().expect("a valid configuration"))
+            trajectory(call, config.init())
         }
         "adamw" => {
             let config = AdamWConfig {
@@ -47,7 +47,7 @@ pub(crate) fn run(call: &Call<'_>) -> Outputs {
                 amsgrad: call.flag("amsgrad"),
                 grad_clipping: None,
             };
-            trajectory(call, config.init().expect("a valid configuration"))
+            trajectory(call, config.init())
         }
         "adamax" | "nadam" | "radam" | "rmsprop" | "adagrad" | "adadelta" => {
             Err("kiln-optim has SGD, Adam and AdamW so far")

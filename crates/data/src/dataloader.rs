@@ -4,6 +4,7 @@
 //! in turn and hand them over through a bounded window that restores the order, so neither their number nor
 //! their timing shows in the result.
 
+pub mod batcher;
 mod builder;
 mod source;
 mod workers;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use builder::DataLoaderBuilder;
+
+pub use crate::dataset::Dataset;
 use source::{Plan, Source};
 use workers::Workers;
 

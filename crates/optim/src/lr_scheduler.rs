@@ -3,7 +3,7 @@
 //! A [`LearningRate`] is a function of the step's number, so going on from a checkpoint needs nothing but that number.
 //!
 //! ```
-//! use kiln_optim::schedule::{Cosine, LearningRate, Linear, Sequential};
+//! use kiln_optim::lr_scheduler::{Cosine, LearningRate, Linear, Sequential};
 //!
 //! // 100 steps of warm-up, then a half wave down over 900 steps.
 //! let schedule = Sequential::new()
@@ -222,7 +222,7 @@ impl LearningRate for Sequential {
 /// A schedule that counts the steps itself, for training loops by hand.
 ///
 /// ```
-/// use kiln_optim::schedule::{Exponential, Scheduler};
+/// use kiln_optim::lr_scheduler::{Exponential, Scheduler};
 ///
 /// let mut scheduler = Scheduler::new(Exponential::new(1.0, 0.5)?);
 /// assert_eq!([scheduler.step(), scheduler.step(), scheduler.step()], [1.0, 0.5, 0.25]);

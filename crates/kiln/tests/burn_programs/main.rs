@@ -1,0 +1,17 @@
+//! Programs in the form in which Burn's users write them: the paths and names of Burn 0.19 to 0.21 under the crate's other
+//! name. Where a form differs, the page "Coming from Burn" of the book says so.
+
+mod autoencoder;
+mod backends;
+mod datasets;
+mod generic;
+mod inference;
+mod lstm;
+mod masked_loss;
+mod mnist;
+mod records;
+mod regression;
+mod schedules;
+mod tensors;
+mod training_loop;
+mod transformer;
