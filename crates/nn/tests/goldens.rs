@@ -3,7 +3,7 @@
 use kiln_backends::Flex;
 use kiln_nn::loss::{CrossEntropyLoss, MseLoss, Reduction};
 use kiln_nn::*;
-use kiln_tensor::{AnyTensor, Autodiff, DType, Int, Kind, Tensor, TensorData, TensorType};
+use kiln_tensor::{AnyTensor, Autodiff, DType, Float, Int, Kind, Tensor, TensorData, TensorType};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -414,10 +414,10 @@ fn cross_entropy() {
         with_rank!(case, D => {
             let x = case.input::<D>("x");
             let y = match (by_class, D) {
-                (false, _) => loss.forward_probabilities(x.clone(), case.constant("target")),
-                (true, 2) => loss.forward_spatial(x.clone(), case.constant::<1, Int>("target")),
-                (true, 3) => loss.forward_spatial(x.clone(), case.constant::<2, Int>("target")),
-                (true, _) => loss.forward_spatial(x.clone(), case.constant::<3, Int>("target")),
+                (false, _) => loss.forward(x.clone(), case.constant::<D, Float>("target")),
+                (true, 2) => loss.forward(x.clone(), case.constant::<1, Int>("target")),
+                (true, 3) => loss.forward(x.clone(), case.constant::<2, Int>("target")),
+                (true, _) => loss.forward(x.clone(), case.constant::<3, Int>("target")),
             };
             case.check(y, &[("x", any(&x))]);
         });
