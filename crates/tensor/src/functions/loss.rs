@@ -201,13 +201,20 @@ pub trait CrossEntropyTargets<B: Backend, const D: usize>: private::Sealed {
     fn into_any(self) -> AnyTensor;
 }
 
-impl<B: Backend, const D: usize, const T: usize> CrossEntropyTargets<B, D> for Tensor<B, T, Int> {
-    const ARE_PROBABILITIES: bool = false;
+macro_rules! classes {
+    ($($targets:literal of $logits:literal),*) => {$(
+        impl<B: Backend> CrossEntropyTargets<B, $logits> for Tensor<B, $targets, Int> {
+            const ARE_PROBABILITIES: bool = false;
 
-    fn into_any(self) -> AnyTensor {
-        Tensor::into_any(self)
-    }
+            fn into_any(self) -> AnyTensor {
+                Tensor::into_any(self)
+            }
+        }
+    )*};
 }
+
+// One impl for each rank, so that the rank of the targets gives that of the logits.
+classes!(1 of 2, 2 of 3, 3 of 4, 4 of 5, 5 of 6, 6 of 7, 7 of 8, 8 of 9, 9 of 10, 10 of 11, 11 of 12);
 
 impl<B: Backend, const D: usize> CrossEntropyTargets<B, D> for Tensor<B, D> {
     const ARE_PROBABILITIES: bool = true;
