@@ -62,7 +62,7 @@ impl<B: Backend> Net<B> {
 impl<B: Backend> Net<B> {
     fn classify(&self, batch: MnistBatch<B>) -> StepOutput<B> {
         let logits = self.forward(batch.images);
-        let loss = loss::cross_entropy_with_logits(logits.clone(), batch.targets.clone());
+        let loss = loss::cross_entropy(logits.clone(), batch.targets.clone(), &Default::default());
         StepOutput::classification(loss, logits, batch.targets)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::number::Number;
 use crate::{DType, Error, Result, Scalar, Shape, TensorType};
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
@@ -152,6 +153,23 @@ impl TensorData {
             Some(slice) => slice.to_vec(),
             None => E::unwrap(self.elements.cast(E::DTYPE)).unwrap_or_default(),
         }
+    }
+
+    /// The elements in row-major order as `E`, converted as [`Op::Cast`](crate::Op::Cast) does. Copies only where the
+    /// dtype is another.
+    ///
+    /// ```
+    /// use kiln_ir::TensorData;
+    ///
+    /// let data = TensorData::from([[1i32, 2], [3, 4]]);
+    /// assert_eq!(data.iter::<f32>().sum::<f32>(), 10.0);
+    /// ```
+    pub fn iter<E: Element>(&self) -> impl DoubleEndedIterator<Item = E> + ExactSizeIterator + use<'_, E> {
+        let elements = match E::slice(&self.elements) {
+            Some(slice) => Cow::Borrowed(slice),
+            None => Cow::Owned(self.to_vec::<E>()),
+        };
+        (0..elements.len()).map(move |i| elements[i])
     }
 
     /// The same data in another dtype, converted as [`Op::Cast`](crate::Op::Cast) does.

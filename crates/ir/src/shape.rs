@@ -17,12 +17,25 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape with these lengths.
+    /// The shape with these lengths: an array, a slice or a `Vec`.
+    ///
+    /// ```
+    /// use kiln_ir::Shape;
+    ///
+    /// assert_eq!(Shape::new([2, 3]), Shape::from([2, 3]));
+    /// assert_eq!(Shape::new(&[2, 3]).num_elements(), 6);
+    /// ```
     ///
     /// # Panics
     /// With more than [`MAX_RANK`] axes.
+    #[inline]
     #[track_caller]
-    pub fn new(lengths: &[usize]) -> Shape {
+    pub fn new(lengths: impl AsRef<[usize]>) -> Shape {
+        Shape::of(lengths.as_ref())
+    }
+
+    #[track_caller]
+    fn of(lengths: &[usize]) -> Shape {
         assert!(
             lengths.len() <= MAX_RANK,
             "[shape] {} axes are more than the {MAX_RANK} that a tensor may have\n  hint: join some of them",

@@ -105,6 +105,13 @@ pub use kiln_store as store;
 pub use kiln_train as train;
 
 /// Types whose backend is chosen at run time: [`Tensor`](dynamic::Tensor) without a backend parameter.
+///
+/// ```
+/// use kiln::dynamic;
+///
+/// let x = dynamic::Tensor::<2>::from([[1.0, 2.0], [3.0, 4.0]]);
+/// assert_eq!(x.to_vec::<f32>(), [1.0, 2.0, 3.0, 4.0]);
+/// ```
 pub mod dynamic {
     pub use kiln_backends::{Device, Dyn};
 
@@ -123,6 +130,8 @@ pub mod prelude {
     pub use kiln_optim::Optimizer;
     pub use kiln_tensor::{
         Autodiff, AutodiffBackend, Backend, Bool, DType, Distribution, Float, Int, Shape, Tensor, TensorData,
-        activation, s,
+        activation, default_device, einsum, loss, s,
     };
+    #[cfg(feature = "std")]
+    pub use kiln_tensor::with_device;
 }

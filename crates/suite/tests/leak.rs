@@ -60,7 +60,7 @@ impl<B: Backend> Net<B> {
 
     fn loss(&self, x: Tensor<B, 2>, targets: Tensor<B, 1, Int>) -> Tensor<B, 1> {
         let logits = self.second.forward(self.activation.forward(self.first.forward(x)));
-        kiln_tensor::loss::cross_entropy_with_logits(logits, targets)
+        kiln_tensor::loss::cross_entropy(logits, targets, &Default::default())
     }
 }
 

@@ -25,7 +25,7 @@ impl<B: Backend> Net<B> {
     fn loss(&self, x: Tensor<B, 2>, targets: Tensor<B, 1, Int>) -> Tensor<B, 1> {
         let (last, layers) = self.layers.split_last().expect("there are layers");
         let hidden = layers.iter().fold(x, |x, layer| self.activation.forward(layer.forward(x)));
-        kiln_tensor::loss::cross_entropy_with_logits(last.forward(hidden), targets)
+        kiln_tensor::loss::cross_entropy(last.forward(hidden), targets, &Default::default())
     }
 }
 
@@ -79,7 +79,8 @@ fn logits_and_their_gradient_are_the_peak() {
         B::sync(&device).expect("nothing fails");
         let before = B::memory(&device).expect("the engine keeps account").live_bytes;
         B::reset_peak_memory(&device);
-        let loss = kiln_tensor::loss::cross_entropy_with_logits(layer.forward(x.clone()), targets.clone());
+        let loss =
+            kiln_tensor::loss::cross_entropy(layer.forward(x.clone()), targets.clone(), &Default::default());
         let gradients = GradientsParams::from_grads(loss.backward(), &layer);
         drop(loss);
         layer = optimizer.step(0.001, layer, gradients);

@@ -38,12 +38,13 @@ mod axis;
 mod backend;
 mod capture;
 mod complex;
+mod default_device;
+mod display;
 mod einsum;
 mod functions;
 mod kind;
 mod named;
 mod number;
-mod print;
 pub mod random;
 mod slice;
 mod special;
@@ -59,6 +60,9 @@ pub use backend::{
 };
 pub use capture::{Captured, capture};
 pub use complex::Complex;
+pub use default_device::default_device;
+#[cfg(feature = "std")]
+pub use default_device::with_device;
 pub use einsum::{EinsumOperand, EinsumOperands, EinsumPath, EinsumStep, einsum};
 pub use functions::{activation, fft, float8, grid, linalg, loss, module, quantize, signal, stats};
 pub use half::{bf16, f16};
@@ -66,15 +70,15 @@ pub use kiln_autodiff::Checkpointing;
 #[cfg(feature = "std")]
 pub use kiln_autodiff::no_grad;
 pub use kiln_ir::{
-    Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, MemoryUse, OperandType, Result,
-    ResultTypes, Scalar, Shape, SharedBytes, TensorData, TensorType, UpdateMode, Var,
+    Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, MemoryUse, OperandType, PrintOptions,
+    Result, ResultTypes, Scalar, Shape, SharedBytes, TensorData, TensorType, UpdateMode, Var,
+    print_options, set_print_options,
 };
 pub use kind::{Bool, Float, Int, Kind, Numeric};
 pub use named::{At, AxisName, AxisNames, Has, NamedTensor};
 pub use number::Number;
-pub use print::{PrintOptions, print_options, set_print_options};
 pub use random::{Distribution, HOST_KERNELS, HostKernel};
-pub use slice::SliceArg;
+pub use slice::{SliceArg, SliceArgs};
 #[cfg(feature = "std")]
 pub use special::register_special_functions;
 pub use stack::{DeviceKey, DeviceValue, DomainId, Stack};

@@ -1,6 +1,7 @@
 //! Ranges for slicing, with negative ends and steps.
 
 use alloc::format;
+use alloc::vec::Vec;
 use core::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 use kiln_ir::{Error, Result, SliceAxis};
 
@@ -112,6 +113,61 @@ macro_rules! ranges {
 }
 
 ranges!(usize, i64, i32);
+
+/// The ranges of [`Tensor::slice`](crate::Tensor::slice): one range or index, of the first axis; an array or slice with one per
+/// axis; or [`s!`](crate::s) of different ones.
+pub trait SliceArgs {
+    /// Holds the ranges.
+    type Ranges: AsRef<[SliceArg]>;
+
+    /// One range for each of the first axes.
+    fn ranges(self) -> Self::Ranges;
+}
+
+impl<R: Into<SliceArg>, const N: usize> SliceArgs for [R; N] {
+    type Ranges = [SliceArg; N];
+
+    #[inline]
+    fn ranges(self) -> [SliceArg; N] {
+        self.map(Into::into)
+    }
+}
+
+impl<R: Clone + Into<SliceArg>, const N: usize> SliceArgs for &[R; N] {
+    type Ranges = [SliceArg; N];
+
+    #[inline]
+    fn ranges(self) -> [SliceArg; N] {
+        self.clone().ranges()
+    }
+}
+
+impl<R: Clone + Into<SliceArg>> SliceArgs for &[R] {
+    type Ranges = Vec<SliceArg>;
+
+    fn ranges(self) -> Vec<SliceArg> {
+        self.iter().cloned().map(Into::into).collect()
+    }
+}
+
+macro_rules! one_range {
+    (of $($ty:ty),*) => {$(
+        one_range!(Range<$ty>, RangeInclusive<$ty>, RangeFrom<$ty>, RangeTo<$ty>, RangeToInclusive<$ty>, $ty);
+    )*};
+    ($($ty:ty),* $(,)?) => {$(
+        impl SliceArgs for $ty {
+            type Ranges = [SliceArg; 1];
+
+            #[inline]
+            fn ranges(self) -> [SliceArg; 1] {
+                [self.into()]
+            }
+        }
+    )*};
+}
+
+one_range!(of usize, i64, i32);
+one_range!(SliceArg, RangeFull);
 
 impl From<RangeFull> for SliceArg {
     fn from(_: RangeFull) -> SliceArg {

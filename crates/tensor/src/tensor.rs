@@ -11,6 +11,7 @@ mod data;
 mod elementwise;
 mod float;
 mod forward;
+mod from;
 mod grid;
 mod index;
 mod int;
@@ -25,7 +26,7 @@ mod stats;
 mod view;
 
 pub use autodiff::{Gradients, NodeId, checkpoint};
-pub(crate) use autodiff::{detach, require_grad};
+pub(crate) use autodiff::{backward, detach, require_grad};
 pub use index::Unique;
 pub use view::ReshapeArgs;
 
@@ -108,6 +109,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 
     /// The number of elements.
+    #[doc(alias = "numel")]
     pub fn num_elements(&self) -> usize {
         self.any.shape().num_elements()
     }
@@ -119,6 +121,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// # Panics
     /// When a gradient flows through the tensor and the device has no automatic differentiation: [`detach`](Tensor::detach) it
     /// first.
+    #[doc(alias = "to")]
+    #[doc(alias = "device_put")]
     #[track_caller]
     pub fn to_device(self, device: &B::Device) -> Self {
         ok(self.try_to_device(device))

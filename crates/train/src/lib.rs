@@ -23,7 +23,7 @@
 //! impl<B: Backend> Net<B> {
 //!     fn classify(&self, batch: Batch<B>) -> StepOutput<B> {
 //!         let logits = self.linear.forward(batch.points);
-//!         let loss = loss::cross_entropy_with_logits(logits.clone(), batch.classes.clone());
+//!         let loss = loss::cross_entropy(logits.clone(), batch.classes.clone(), &Default::default());
 //!         StepOutput::classification(loss, logits, batch.classes)
 //!     }
 //! }

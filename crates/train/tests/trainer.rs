@@ -42,7 +42,7 @@ impl<B: Backend> Net<B> {
     fn classify(&self, batch: Batch<B>) -> StepOutput<B> {
         let bias = self.bias.val().unsqueeze_dim::<2>(0);
         let logits = batch.points.matmul(self.weight.val()) + bias;
-        let loss = loss::cross_entropy_with_logits(logits.clone(), batch.classes.clone());
+        let loss = loss::cross_entropy(logits.clone(), batch.classes.clone(), &Default::default());
         StepOutput::classification(loss, logits, batch.classes)
     }
 }

@@ -65,7 +65,7 @@ fn run() -> Result<f64, Box<dyn Error>> {
     let train = MnistDataset::train()?;
     for first in (0..limit.min(train.labels().len())).step_by(BATCH) {
         let (images, labels) = batch::<Training>(&train, first, &device)?;
-        let loss = loss::cross_entropy_with_logits(net.forward(images), labels);
+        let loss = loss::cross_entropy(net.forward(images), labels, &Default::default());
         if first % (20 * BATCH) == 0 {
             println!("loss {:.3} after {first} images", loss.clone().into_scalar::<f32>());
         }

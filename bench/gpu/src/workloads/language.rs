@@ -45,7 +45,7 @@ pub(crate) fn train(device: &GpuDevice) -> Result<Prepared> {
     let device = *device;
     Ok(Prepared::new(move || {
         training.step(&device, |model| {
-            loss::cross_entropy_with_logits(model.forward(input.clone()), targets.clone())
+            loss::cross_entropy(model.forward(input.clone()), targets.clone(), &Default::default())
         })
     }))
 }

@@ -49,7 +49,7 @@ pub(crate) fn train(device: &GpuDevice) -> Result<Prepared> {
     let device = *device;
     Ok(Prepared::new(move || {
         training.step(&device, |model| {
-            loss::cross_entropy_with_logits(model.forward(images.clone()), labels.clone())
+            loss::cross_entropy(model.forward(images.clone()), labels.clone(), &Default::default())
         })
     }))
 }

@@ -28,7 +28,11 @@ pub(crate) fn mlp<B: Backend>(device: &B::Device) -> Result<Prepared> {
     let device = device.clone();
     Ok(Prepared::new(move || {
         training.step(&device, |model| {
-            loss::cross_entropy_with_logits(linear_stack(&model.layers, images.clone()), digits.clone())
+            loss::cross_entropy(
+                linear_stack(&model.layers, images.clone()),
+                digits.clone(),
+                &Default::default(),
+            )
         })
     }))
 }
@@ -43,7 +47,7 @@ pub(crate) fn cnn<B: Backend>(device: &B::Device) -> Result<Prepared> {
     let device = device.clone();
     Ok(Prepared::new(move || {
         training.step(&device, |model| {
-            loss::cross_entropy_with_logits(model.forward(images.clone()), digits.clone())
+            loss::cross_entropy(model.forward(images.clone()), digits.clone(), &Default::default())
         })
     }))
 }

@@ -42,7 +42,7 @@ pub(crate) fn train<B: Backend>(device: &B::Device) -> Result<Prepared> {
     let device = device.clone();
     Ok(Prepared::new(move || {
         training.step(&device, |model| {
-            loss::cross_entropy_with_logits(model.forward(input.clone()), targets.clone())
+            loss::cross_entropy(model.forward(input.clone()), targets.clone(), &Default::default())
         })
     }))
 }

@@ -5,8 +5,8 @@ use crate::{Config, Module, Param};
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_backends::Dyn;
-use kiln_tensor::loss::{self, ClassOptions};
-use kiln_tensor::{Backend, DType, Int, Tensor};
+use kiln_tensor::loss::{self, ClassOptions, CrossEntropyTargets};
+use kiln_tensor::{Backend, DType, Tensor};
 
 /// Settings of a [`CrossEntropyLoss`].
 #[derive(Config, Clone, Debug, PartialEq)]
@@ -25,7 +25,8 @@ pub struct CrossEntropyLossConfig {
     pub reduction: Reduction,
 }
 
-/// The negative logarithm of the probability that a softmax of logits gives to the target class.
+/// The negative logarithm of the probability that a softmax of logits gives to the target class; with probabilities
+/// as targets, its mean over them.
 ///
 /// With smoothing `s` over `c` classes, the target is `1 - s` of its class and `s / c` of every class. A class's weight
 /// multiplies its share, and the mean divides by the sum of the weights of the targets that count, so that without
@@ -74,55 +75,46 @@ impl<B: Backend> CrossEntropyLoss<B> {
         CrossEntropyLossConfig::new().with_pad_tokens(pad_index.map(|token| vec![token])).init(device)
     }
 
-    /// The loss of logits `[batch, classes]` against class numbers `[batch]`: `[1]`, or `[batch]` without reduction.
+    /// The loss of logits `[batch, classes, space..]` against class numbers `[batch, space..]` or probabilities with the shape
+    /// of the logits: `[1]`, or one number per target, in row-major order, without reduction.
     ///
     /// A class number that is neither in `0..classes` nor ignored is an error of the result, met where it is
-    /// read.
+    /// read. `ignore_index` has no effect on probabilities, whose mean divides by the number of rows.
+    ///
+    /// ```
+    /// use kiln_backends::Cpu;
+    /// use kiln_nn::loss::CrossEntropyLossConfig;
+    /// use kiln_tensor::{Int, Tensor};
+    ///
+    /// let loss = CrossEntropyLossConfig::new().init(&Default::default());
+    /// let logits = Tensor::<Cpu, 2>::from([[2.0, 0.0], [0.0, 2.0]]);
+    /// let classes = Tensor::<Cpu, 1, Int>::from([0, 1]);
+    /// let probabilities = Tensor::<Cpu, 2>::from([[1.0, 0.0], [0.0, 1.0]]);
+    /// let of_classes = loss.forward(logits.clone(), classes).item::<f32>();
+    /// let of_probabilities = loss.forward(logits, probabilities).item::<f32>();
+    /// assert!((of_classes - of_probabilities).abs() < 1e-6);
+    /// ```
     ///
     /// # Panics
     /// When the shapes do not suit.
     #[track_caller]
-    pub fn forward(&self, logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>) -> Tensor<B, 1> {
-        self.forward_spatial(logits, targets)
-    }
-
-    /// The loss of logits `[batch, classes, space..]` against class numbers `[batch, space..]`: `[1]`, or one number per
-    /// target, in row-major order, without reduction. Class numbers are as in [`forward`](CrossEntropyLoss::forward).
-    ///
-    /// # Panics
-    /// When the shapes do not suit.
-    #[track_caller]
-    pub fn forward_spatial<const D: usize, const T: usize>(
+    pub fn forward<const D: usize, T: CrossEntropyTargets<B, D>>(
         &self,
         logits: Tensor<B, D>,
-        targets: Tensor<B, T, Int>,
+        targets: T,
     ) -> Tensor<B, 1> {
         let mut options = self.options(logits.dtype());
         let mut targets = targets;
-        for &token in self.pad_tokens.iter().flatten() {
-            match options.ignore_index {
-                None => options.ignore_index = Some(token as i64),
-                Some(ignored) => {
-                    targets = targets.clone().mask_fill(targets.equal_elem(token as i64), ignored)
-                }
+        if T::ARE_PROBABILITIES {
+            options.ignore_index = None;
+        } else if let Some(tokens) = &self.pad_tokens {
+            let tokens: Vec<i64> = tokens.iter().map(|&token| token as i64).collect();
+            if let Some(ignored) = options.ignore_index.or(tokens.first().copied()) {
+                options.ignore_index = Some(ignored);
+                targets = targets.replace_classes(&tokens, ignored);
             }
         }
         loss::cross_entropy(logits, targets, &options)
-    }
-
-    /// The loss of logits `[batch, classes, space..]` against probabilities of the same shape: `[1]`, or
-    /// one number per row, in row-major order, without reduction. The mean divides by the number of rows.
-    ///
-    /// # Panics
-    /// When the shapes differ.
-    #[track_caller]
-    pub fn forward_probabilities<const D: usize>(
-        &self,
-        logits: Tensor<B, D>,
-        probabilities: Tensor<B, D>,
-    ) -> Tensor<B, 1> {
-        let options = ClassOptions { ignore_index: None, ..self.options(logits.dtype()) };
-        loss::cross_entropy_probabilities(logits, probabilities, &options)
     }
 
     /// The settings of the function, with weights in the dtype of the logits.

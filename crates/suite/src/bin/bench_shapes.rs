@@ -151,7 +151,7 @@ impl<B: Backend, O: Optimizer> Training<B, O> {
         let model = self.model.take().expect("the step before ended");
         let (last, hidden) = model.split_last().expect("there are layers");
         let y = hidden.iter().fold(x, |x, layer| activation::relu(layer.forward(x)));
-        let loss = loss::cross_entropy_with_logits(last.forward(y), classes);
+        let loss = loss::cross_entropy(last.forward(y), classes, &Default::default());
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         // Without its tape the loss does not keep the parameters from being updated in place.
         let loss = loss.inner();

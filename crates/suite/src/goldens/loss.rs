@@ -88,10 +88,8 @@ fn cross_entropy(call: &Call<'_>) -> AnyTensor {
     macro_rules! of_rank {
         ($rank:literal, $targets:literal) => {
             match probabilities {
-                true => loss.forward_probabilities(call.tensor::<$rank>("x"), call.tensor::<$rank>("target")),
-                false => {
-                    loss.forward_spatial(call.tensor::<$rank>("x"), call.int_tensor::<$targets>("target"))
-                }
+                true => loss.forward(call.tensor::<$rank>("x"), call.tensor::<$rank>("target")),
+                false => loss.forward(call.tensor::<$rank>("x"), call.int_tensor::<$targets>("target")),
             }
         };
     }

@@ -83,10 +83,6 @@ fn classes() -> Vec<Method> {
         })
         .variant("probabilities")
         .on(&[normal(&[4, 3]), positive(&[4, 3])]),
-        Method::new("cross_entropy_with_logits", |x| {
-            one(x[0].clone().cross_entropy_with_logits(x[1].clone()))
-        })
-        .on(&[normal(&[4, 3]), ints(0, 2, &[4])]),
         Method::new("nll_loss", |x| {
             let options = ClassOptions { weight: Some(x[2].clone()), ..ClassOptions::default() };
             one(x[0].clone().nll_loss(x[1].clone(), &options))

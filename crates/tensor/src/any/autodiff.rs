@@ -1,7 +1,7 @@
 //! Gradients.
 
-use crate::tensor::{detach, require_grad};
-use crate::{AnyTensor, Result, Stack};
+use crate::tensor::{backward, detach, require_grad};
+use crate::{AnyTensor, Gradients, Result, Stack};
 use kiln_autodiff::Autodiff as Layer;
 
 impl AnyTensor {
@@ -18,7 +18,45 @@ impl AnyTensor {
         require_grad(self)
     }
 
-    /// The same elements without a tape.
+    /// The gradients of the sum of this tensor's elements, for every tensor on the tape that
+    /// [requires](AnyTensor::require_grad) one. The tape stays as long as tensors on it.
+    ///
+    /// ```
+    /// use kiln_backends::Device;
+    /// use kiln_tensor::AnyTensor;
+    ///
+    /// let x = AnyTensor::from_data([1.0f32, 2.0], &Device::cpu().autodiff()).require_grad()?;
+    /// let gradients = x.clone().mul(x.clone())?.backward()?;
+    /// assert_eq!(x.grad(&gradients).unwrap().to_vec::<f32>()?, [2.0, 4.0]);
+    /// # Ok::<(), kiln_tensor::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the stack has no automatic differentiation, no operand of the computation requires a gradient, or an op on the
+    /// way has none.
+    pub fn backward(&self) -> Result<Gradients> {
+        backward(self, None)
+    }
+
+    /// As [`backward`](AnyTensor::backward), from this gradient of the tensor instead of ones.
+    ///
+    /// # Errors
+    /// When the gradient is of another shape, and as [`backward`](AnyTensor::backward).
+    pub fn backward_from(&self, gradient: AnyTensor) -> Result<Gradients> {
+        backward(self, Some(gradient))
+    }
+
+    /// This tensor's gradient, if it requires one and took part.
+    pub fn grad(&self, gradients: &Gradients) -> Option<AnyTensor> {
+        gradients.get(self)
+    }
+
+    /// Takes out this tensor's gradient, if it requires one and took part.
+    pub fn grad_remove(&self, gradients: &mut Gradients) -> Option<AnyTensor> {
+        gradients.remove(self)
+    }
+
+    /// The same elements without a tape: gradients do not flow through.
     #[must_use]
     pub fn detach(self) -> AnyTensor {
         detach(self)

@@ -52,22 +52,53 @@ impl AnyTensor {
         if data.dtype() == E::DTYPE { data.into_vec() } else { Ok(data.to_vec()) }
     }
 
+    /// The elements in row-major order as `E`, converted as `cast` does; the tensor stays. Waits for the device.
+    ///
+    /// ```
+    /// use kiln_backends::Device;
+    /// use kiln_tensor::AnyTensor;
+    ///
+    /// let x = AnyTensor::from_data([1.0f32, 2.0], &Device::cpu());
+    /// assert_eq!(x.to_vec::<f64>()?, [1.0, 2.0]);
+    /// # Ok::<(), kiln_tensor::Error>(())
+    /// ```
+    pub fn to_vec<E: Element>(&self) -> Result<Vec<E>> {
+        self.clone().into_vec_as()
+    }
+
+    /// The only element as `E`; the tensor stays. Waits for the device.
+    ///
+    /// ```
+    /// use kiln_backends::Device;
+    /// use kiln_tensor::AnyTensor;
+    ///
+    /// let x = AnyTensor::from_data([3i32], &Device::cpu());
+    /// assert_eq!(x.item::<f32>()?, 3.0);
+    /// # Ok::<(), kiln_tensor::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there is not exactly one element, or the error that the computation met.
+    pub fn item<E: Element>(&self) -> Result<E> {
+        AnyTensor::single("item", self.ty(), self.to_data()?)
+    }
+
     /// The only element, converted to `E`. Waits for the device.
     pub fn into_scalar<E: Element>(self) -> Result<E> {
         let ty = *self.ty();
-        AnyTensor::single(&ty, self.into_data()?)
+        AnyTensor::single("into_scalar", &ty, self.into_data()?)
     }
 
     /// The only element, converted to `E`, without blocking the thread.
     pub async fn into_scalar_async<E: Element>(self) -> Result<E> {
         let ty = *self.ty();
-        AnyTensor::single(&ty, self.into_data_async().await?)
+        AnyTensor::single("into_scalar", &ty, self.into_data_async().await?)
     }
 
-    fn single<E: Element>(ty: &crate::TensorType, data: TensorData) -> Result<E> {
+    fn single<E: Element>(op: &str, ty: &crate::TensorType, data: TensorData) -> Result<E> {
         match *data.to_vec::<E>() {
             [element] => Ok(element),
-            _ => Err(Error::type_error("into_scalar", "is not a single element", &[ty.into()])
+            _ => Err(Error::type_error(op, "is not a single element", &[ty.into()])
                 .hint("reduce it first: `sum`, `mean`, or pick one with `slice`")),
         }
     }

@@ -79,6 +79,7 @@ activations! {
     /// The approximation of [`gelu`] by `tanh`: `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`.
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html)
+    #[doc(alias = "gelu")]
     gelu_approximate();
 
     /// `1 / (1 + exp(-x))`, with full relative accuracy at both ends.
@@ -89,6 +90,7 @@ activations! {
     /// `ln(sigmoid(x))`, without overflow.
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.logsigmoid.html)
+    #[doc(alias = "logsigmoid")]
     log_sigmoid();
 
     /// `min(max(alpha x + beta, 0), 1)`. PyTorch's function has `alpha = 1/6` and `beta = 0.5`, ONNX's default is 0.2 and
@@ -96,17 +98,20 @@ activations! {
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardsigmoid.html),
     /// [ONNX](https://onnx.ai/onnx/operators/onnx__HardSigmoid.html)
+    #[doc(alias = "hardsigmoid")]
     hard_sigmoid(alpha: f64, beta: f64);
 
     /// `x sigmoid(x)`, also called swish ([Ramachandran et al. 2017](https://arxiv.org/abs/1710.05941)).
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.silu.html)
+    #[doc(alias = "swish")]
     silu();
 
     /// `x min(max(x + 3, 0), 6) / 6` ([Howard et al. 2019](https://arxiv.org/abs/1905.02244)). The gradient is 0 at -3
     /// and 1 at 3.
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardswish.html)
+    #[doc(alias = "hardswish")]
     hard_swish();
 
     /// `x tanh(ln(1 + exp(x)))` ([Misra 2019](https://arxiv.org/abs/1908.08681)).
@@ -187,6 +192,7 @@ activations! {
     /// When `lambda` is negative.
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardshrink.html)
+    #[doc(alias = "hardshrink")]
     hard_shrink(lambda: f64);
 
     /// `x` moved towards 0 by `lambda`, and 0 where `|x| <= lambda`; PyTorch's default is 0.5.
@@ -195,6 +201,7 @@ activations! {
     /// When `lambda` is negative.
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softshrink.html)
+    #[doc(alias = "softshrink")]
     soft_shrink(lambda: f64);
 
     /// `x - bias` where `x > lambda`, `x + bias` where `x < -lambda`, 0 between.

@@ -80,6 +80,7 @@ pub fn vecdot<B: Backend, const D: usize, K: Numeric>(
 /// When the result does not have as many axes as the vectors: give them the batch axes of the matrices.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.mv.html>
+#[doc(alias = "mv")]
 #[track_caller]
 pub fn matvec<B: Backend, const DM: usize, const DV: usize, K: Numeric>(
     matrix: Tensor<B, DM, K>,
@@ -277,6 +278,7 @@ pub fn lp_norm<B: Backend, const D: usize>(x: Tensor<B, D>, p: f64, axis: impl I
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.normalize.html>
+#[doc(alias = "normalize")]
 #[track_caller]
 pub fn vector_normalize<B: Backend, const D: usize>(
     x: Tensor<B, D>,

@@ -59,11 +59,13 @@ pairwise! {
     /// ```
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.mse_loss.html)
+    #[doc(alias = "mse_loss")]
     mse mse_loss();
 
     /// `|prediction - target|`; the gradient of equal numbers is 0.
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.l1_loss.html)
+    #[doc(alias = "l1_loss")]
     l1 l1_loss();
 
     /// With `d = |prediction - target|`: `d² / (2 beta)` below `beta`, `d - beta / 2` above; `beta` 0 is [`l1`].
@@ -83,6 +85,7 @@ pairwise! {
     /// When `beta` is negative.
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.smooth_l1_loss.html)
+    #[doc(alias = "smooth_l1_loss")]
     smooth_l1 smooth_l1_loss(beta: f64);
 
     /// With `d = |prediction - target|`: `d² / 2` up to `delta`, `delta (d - delta / 2)` above
@@ -92,6 +95,7 @@ pairwise! {
     /// When `delta` is not positive.
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.huber_loss.html)
+    #[doc(alias = "huber_loss")]
     huber huber_loss(delta: f64);
 
     /// The Kullback-Leibler divergence of predicted log-probabilities: `target (ln(target) - prediction)`, 0 where the
@@ -183,60 +187,97 @@ pairwise! {
     /// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 0.0]], &Default::default());
     /// assert_eq!(loss::dice(x.clone(), x, 1.0, Reduction::Mean).into_data().to_vec::<f32>(), [0.0]);
     /// ```
+    #[doc(alias = "dice_loss")]
     dice dice_loss(smooth: f64);
 }
 
-/// The cross-entropy of logits `[batch, classes, space..]` and class numbers `[batch, space..]` in `0..classes`:
-/// `-log softmax(logits)[target]`. See [`ClassOptions`] for weights, ignored targets and smoothing.
-///
-/// A class number that is neither a class nor ignored is an error of the result, met where it is read.
-///
-/// # Panics
-/// When the shapes do not suit, or the smoothing is not between 0 and 1.
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cross_entropy.html)
-#[track_caller]
-pub fn cross_entropy<B: Backend, const D: usize, const T: usize>(
-    logits: Tensor<B, D>,
-    targets: Tensor<B, T, Int>,
-    options: &ClassOptions,
-) -> Tensor<B, 1> {
-    flat(logits.into_any().cross_entropy_loss(targets.into_any(), options))
+/// The targets of [`cross_entropy`] for logits with `D` axes `[batch, classes, space..]`: classes, integers
+/// `[batch, space..]`, or probabilities, floats with the shape of the logits.
+pub trait CrossEntropyTargets<B: Backend, const D: usize>: private::Sealed {
+    /// Whether the targets are probabilities.
+    const ARE_PROBABILITIES: bool;
+
+    /// The targets without backend, rank and kind.
+    fn into_any(self) -> AnyTensor;
+
+    /// The targets with `class` in place of each of `classes`; probabilities stay as they are.
+    #[must_use]
+    fn replace_classes(self, classes: &[i64], class: i64) -> Self;
 }
 
-/// The cross-entropy of logits `[batch, classes, space..]` and probabilities of the same shape. The mean divides by the
-/// number of rows.
+macro_rules! classes {
+    ($($targets:literal of $logits:literal),*) => {$(
+        impl<B: Backend> CrossEntropyTargets<B, $logits> for Tensor<B, $targets, Int> {
+            const ARE_PROBABILITIES: bool = false;
+
+            fn into_any(self) -> AnyTensor {
+                Tensor::into_any(self)
+            }
+
+            fn replace_classes(self, classes: &[i64], class: i64) -> Self {
+                let others = classes.iter().filter(|&&other| other != class);
+                others.fold(self, |targets, &other| {
+                    targets.clone().mask_fill(targets.equal_elem(other), class)
+                })
+            }
+        }
+    )*};
+}
+
+// One impl for each rank, so that the rank of the targets gives that of the logits.
+classes!(1 of 2, 2 of 3, 3 of 4, 4 of 5, 5 of 6, 6 of 7, 7 of 8, 8 of 9, 9 of 10, 10 of 11, 11 of 12);
+
+impl<B: Backend, const D: usize> CrossEntropyTargets<B, D> for Tensor<B, D> {
+    const ARE_PROBABILITIES: bool = true;
+
+    fn into_any(self) -> AnyTensor {
+        Tensor::into_any(self)
+    }
+
+    fn replace_classes(self, _classes: &[i64], _class: i64) -> Self {
+        self
+    }
+}
+
+mod private {
+    use crate::{Backend, Kind, Tensor};
+
+    pub trait Sealed {}
+    impl<B: Backend, const D: usize, K: Kind> Sealed for Tensor<B, D, K> {}
+}
+
+/// The cross-entropy of logits `[batch, classes, space..]` and targets: class numbers `[batch, space..]` in `0..classes`, or
+/// probabilities with the shape of the logits.
+///
+/// A class costs `-log softmax(logits)[target]`, probabilities cost `-Σ target log softmax(logits)`. See [`ClassOptions`] for
+/// weights, ignored classes, smoothing and reduction; the default is the mean, `[1]`. The mean over probabilities divides by
+/// the number of rows. A class number that is neither a class nor ignored is an error of the result, met where it is read.
 ///
 /// ```
 /// use kiln_backends::Flex;
-/// use kiln_tensor::{Tensor, loss};
+/// use kiln_tensor::{Int, Tensor, loss};
 ///
-/// let x = Tensor::<Flex, 2>::zeros([1, 2], &Default::default());
-/// let loss = loss::cross_entropy_probabilities(x.clone(), x + 0.5, &Default::default());
-/// assert!((loss.into_scalar::<f32>() - 2f32.ln()).abs() < 1e-6);
+/// let logits = Tensor::<Flex, 2>::from([[2.0, 0.0], [0.0, 2.0]]);
+/// let classes = Tensor::<Flex, 1, Int>::from([0, 1]);
+/// let probabilities = Tensor::<Flex, 2>::from([[1.0, 0.0], [0.0, 1.0]]);
+/// let loss = loss::cross_entropy(logits.clone(), classes, &Default::default());
+/// assert!((loss.item::<f32>() - 0.126_928).abs() < 1e-5);
+/// let same = loss::cross_entropy(logits, probabilities, &Default::default());
+/// assert!((loss.item::<f32>() - same.item::<f32>()).abs() < 1e-6);
 /// ```
 ///
 /// # Panics
-/// When the shapes differ, or a class is ignored.
+/// When the shapes do not suit, the smoothing is not between 0 and 1, or a class is ignored beside probabilities.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cross_entropy.html)
+#[doc(alias = "cross_entropy_with_logits")]
 #[track_caller]
-pub fn cross_entropy_probabilities<B: Backend, const D: usize>(
+pub fn cross_entropy<B: Backend, const D: usize>(
     logits: Tensor<B, D>,
-    probabilities: Tensor<B, D>,
+    targets: impl CrossEntropyTargets<B, D>,
     options: &ClassOptions,
 ) -> Tensor<B, 1> {
-    flat(logits.into_any().cross_entropy_loss(probabilities.into_any(), options))
-}
-
-/// The mean over the batch of `-log softmax(logits)[target]`: logits are `[batch, classes]`, targets `[batch]` with
-/// numbers in `0..classes`; the result is `[1]`. A target out of range is an error of the result.
-#[track_caller]
-pub fn cross_entropy_with_logits<B: Backend>(
-    logits: Tensor<B, 2>,
-    targets: Tensor<B, 1, Int>,
-) -> Tensor<B, 1> {
-    flat(logits.into_any().cross_entropy_with_logits(targets.into_any()))
+    flat(logits.into_any().cross_entropy_loss(targets.into_any(), options))
 }
 
 /// The negative log-likelihood `-log_probabilities[target]`: log-probabilities are `[batch, classes, space..]`, targets
@@ -246,6 +287,7 @@ pub fn cross_entropy_with_logits<B: Backend>(
 /// When the shapes do not suit, or with label smoothing.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.nll_loss.html)
+#[doc(alias = "nll_loss")]
 #[track_caller]
 pub fn nll<B: Backend, const D: usize, const T: usize>(
     log_probabilities: Tensor<B, D>,
@@ -505,6 +547,7 @@ pub fn info_nce<B: Backend>(
 /// When the shapes do not suit, or the blank is no class.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.ctc_loss.html)
+#[doc(alias = "ctc_loss")]
 #[track_caller]
 pub fn ctc<B: Backend, const T: usize>(
     log_probabilities: Tensor<B, 3>,

@@ -124,6 +124,7 @@ forward! {
     /// let b = Tensor::from_ints([3, 3, -3, -3], &device);
     /// assert_eq!(a.floor_divide(b).into_data().to_vec::<i32>(), [2, -3, -3, 2]);
     /// ```
+    #[doc(alias = "floor_div")]
     pub fn floor_divide(self, divisor: Self as any) -> Self;
 
     /// [`floor_divide`](Tensor::floor_divide) by a number.
@@ -149,6 +150,7 @@ forward! {
     /// let y = Tensor::from_floats([3.0, -3.0], &device);
     /// assert!(a.trunc_divide(b).all_close(y, None, Some(1e-6)));
     /// ```
+    #[doc(alias = "div")]
     pub fn trunc_divide(self, divisor: Self as any) -> Self;
 
     /// [`trunc_divide`](Tensor::trunc_divide) by a number.
@@ -221,6 +223,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 3], &device);
     /// assert_eq!(a.min_pair(b).into_data().to_vec::<i32>(), [1, 3]);
     /// ```
+    #[doc(alias = "minimum")]
     pub fn min_pair(self, other: Self as any) -> Self;
 
     /// [`maximum`](Tensor::maximum), as reductions to one element per pair are called elsewhere.
@@ -233,6 +236,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 3], &device);
     /// assert_eq!(a.max_pair(b).into_data().to_vec::<i32>(), [2, 5]);
     /// ```
+    #[doc(alias = "maximum")]
     pub fn max_pair(self, other: Self as any) -> Self;
 }
 
@@ -251,6 +255,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2, 9], &device);
     /// assert_eq!(a.clamp(0, 5).into_data().to_vec::<i32>(), [0, 2, 5]);
     /// ```
+    #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(self, low: impl Number, high: impl Number) -> Self {
         self.clamp_min(low).clamp_max(high)
@@ -368,6 +373,7 @@ forward! {
     /// let y = Tensor::from_floats([2.0, 8.0], &device);
     /// assert!(a.powf(b).all_close(y, None, Some(1e-6)));
     /// ```
+    #[doc(alias = "pow")]
     pub fn powf(self, exponent: Self as any) -> Self;
 
     /// To the power of a number.
@@ -380,6 +386,8 @@ forward! {
     /// let y = Tensor::from_floats([2.0, 1.5], &device);
     /// assert!(a.powf_scalar(0.5).all_close(y, None, Some(1e-6)));
     /// ```
+    #[doc(alias = "pow")]
+    #[doc(alias = "power")]
     pub fn powf_scalar(self, exponent: f64) -> Self;
 
     /// To the power of integers; broadcasts.
@@ -418,6 +426,7 @@ forward! {
     /// let y = Tensor::from_floats([0.7853982, -1.5707964], &device);
     /// assert!(a.atan2(b).all_close(y, None, Some(1e-6)));
     /// ```
+    #[doc(alias = "arctan2")]
     pub fn atan2(self, other: Self as any) -> Self;
 
     /// `sqrt(self² + other²)` without overflow on the way; broadcasts. Defined as

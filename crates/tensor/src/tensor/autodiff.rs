@@ -1,7 +1,7 @@
 //! Automatic differentiation, on backends that have it.
 
 use super::ok;
-use crate::{AnyTensor, AutodiffBackend, Float, Kind, Result, Stack, Tensor};
+use crate::{AnyTensor, AutodiffBackend, Backend, Float, Kind, Result, Stack, Tensor};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -66,6 +66,18 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// The gradients of the sum of this tensor's elements, for every tensor on the tape that
     /// [requires](Tensor::require_grad) one. The tape stays as long as tensors on it.
     ///
+    /// Where PyTorch asks for a gradient of each element, ones are taken: `y.backward()` is `y.sum().backward()`.
+    /// [`try_backward_from`](Tensor::try_backward_from) takes others.
+    ///
+    /// ```
+    /// use kiln_backends::Cpu;
+    /// use kiln_tensor::{Autodiff, Tensor};
+    ///
+    /// let x = Tensor::<Autodiff<Cpu>, 1>::from([1.0, 2.0]).require_grad();
+    /// let gradients = (&x * &x).backward();
+    /// assert_eq!(x.grad(&gradients).unwrap().to_vec::<f32>(), [2.0, 4.0]);
+    /// ```
+    ///
     /// # Panics
     /// When no operand of the computation requires a gradient, or an op on the way has none; the message
     /// names it. See [`try_backward`](Tensor::try_backward).
@@ -79,9 +91,7 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// # Errors
     /// When no operand of the computation requires a gradient, or an op on the way has none.
     pub fn try_backward(&self) -> Result<Gradients> {
-        let (layer, inner) = layer(self.as_any(), "backward")?;
-        let gradients = layer.backward(self.as_any().value(), None)?;
-        Ok(Gradients { stack: inner.clone(), gradients })
+        self.as_any().backward()
     }
 
     /// Like [`backward`](Tensor::backward), starting from the given gradient of this tensor instead of ones.
@@ -89,9 +99,7 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// # Errors
     /// When the gradient is of another shape, no operand requires a gradient, or an op has none.
     pub fn try_backward_from(&self, gradient: Tensor<B::InnerBackend, D>) -> Result<Gradients> {
-        let (layer, inner) = layer(self.as_any(), "backward")?;
-        let gradients = layer.backward(self.as_any().value(), Some(gradient.into_any().into_value()))?;
-        Ok(Gradients { stack: inner.clone(), gradients })
+        self.as_any().backward_from(gradient.into_any())
     }
 
     /// This tensor's gradient, if it requires one and took part.
@@ -134,12 +142,14 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     }
 
     /// The same elements as a new start of a tape, for which [`backward`](Tensor::backward) computes a gradient.
+    #[doc(alias = "requires_grad_")]
     #[track_caller]
     pub fn require_grad(self) -> Self {
         Tensor::from_any(ok(require_grad(self.into_any())))
     }
 
     /// Whether the tensor is a start of a tape, by [`require_grad`](Tensor::require_grad).
+    #[doc(alias = "requires_grad")]
     pub fn is_require_grad(&self) -> bool {
         layer(self.as_any(), "").is_ok_and(|(layer, _)| layer.leaf_id(self.as_any().value()).is_some())
     }
@@ -154,12 +164,33 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     pub fn is_tracked(&self) -> bool {
         layer(self.as_any(), "").is_ok_and(|(layer, _)| layer.is_tracked(self.as_any().value()))
     }
+}
 
-    /// The same elements without a tape: gradients do not flow through.
-    #[track_caller]
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
+    /// The same elements without a tape: gradients do not flow through. On a backend without automatic differentiation, the
+    /// same tensor.
+    ///
+    /// ```
+    /// use kiln_backends::Cpu;
+    /// use kiln_tensor::{Autodiff, Tensor};
+    ///
+    /// let x = Tensor::<Autodiff<Cpu>, 1>::from([3.0]).require_grad();
+    /// let gradients = (x.clone().detach() * &x).backward();
+    /// assert_eq!(x.grad(&gradients).unwrap().item::<f32>(), 3.0);
+    /// assert_eq!(Tensor::<Cpu, 1>::from([3.0]).detach().item::<f32>(), 3.0);
+    /// ```
+    #[doc(alias = "stop_gradient")]
+    #[must_use]
     pub fn detach(self) -> Self {
-        self.map(|any| Ok(detach(any)))
+        Tensor::from_any(detach(self.into_any()))
     }
+}
+
+/// The gradients of a tensor, from this gradient of its own; `None` stands for ones.
+pub(crate) fn backward(any: &AnyTensor, gradient: Option<AnyTensor>) -> Result<Gradients> {
+    let (layer, inner) = layer(any, "backward")?;
+    let gradients = layer.backward(any.value(), gradient.map(AnyTensor::into_value))?;
+    Ok(Gradients { stack: inner.clone(), gradients })
 }
 
 /// The layer and the stack below it, or an error that says what to do.

@@ -23,24 +23,28 @@ impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
     }
 
     /// True where false.
+    #[doc(alias = "logical_not")]
     #[track_caller]
     pub fn bool_not(self) -> Self {
         self.map(|any| any.unary(Unary::Not))
     }
 
     /// True where both are; broadcasts.
+    #[doc(alias = "logical_and")]
     #[track_caller]
     pub fn bool_and(self, other: Self) -> Self {
         self.map(|any| any.binary(Binary::And, other.into_any()))
     }
 
     /// True where either is; broadcasts.
+    #[doc(alias = "logical_or")]
     #[track_caller]
     pub fn bool_or(self, other: Self) -> Self {
         self.map(|any| any.binary(Binary::Or, other.into_any()))
     }
 
     /// True where exactly one is; broadcasts.
+    #[doc(alias = "logical_xor")]
     #[track_caller]
     pub fn bool_xor(self, other: Self) -> Self {
         self.map(|any| any.binary(Binary::Xor, other.into_any()))

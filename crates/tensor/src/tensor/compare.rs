@@ -17,6 +17,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.equal(b).into_data().to_vec::<bool>(), [false, true, false]);
     /// ```
+    #[doc(alias = "eq")]
     pub fn equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self == x`.
@@ -43,6 +44,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.not_equal(b).into_data().to_vec::<bool>(), [true, false, true]);
     /// ```
+    #[doc(alias = "ne")]
     pub fn not_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self != x`.
@@ -73,6 +75,8 @@ forward! {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.lower(b).into_data().to_vec::<bool>(), [true, false, false]);
     /// ```
+    #[doc(alias = "lt")]
+    #[doc(alias = "less")]
     pub fn lower(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self < x`.
@@ -99,6 +103,8 @@ forward! {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.lower_equal(b).into_data().to_vec::<bool>(), [true, true, false]);
     /// ```
+    #[doc(alias = "le")]
+    #[doc(alias = "less_equal")]
     pub fn lower_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self <= x`.
@@ -125,6 +131,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.greater(b).into_data().to_vec::<bool>(), [false, false, true]);
     /// ```
+    #[doc(alias = "gt")]
     pub fn greater(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self > x`.
@@ -151,6 +158,7 @@ forward! {
     /// let b = Tensor::from_ints([2, 2, 2], &device);
     /// assert_eq!(a.greater_equal(b).into_data().to_vec::<bool>(), [false, true, true]);
     /// ```
+    #[doc(alias = "ge")]
     pub fn greater_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
     /// `self >= x`.
@@ -192,6 +200,7 @@ forward! {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_nan().into_data().to_vec::<bool>(), [false, true, false, false]);
     /// ```
+    #[doc(alias = "isnan")]
     pub fn is_nan(self) -> Tensor<B, D, Bool>;
 
     /// True where infinite. Defined as [`torch.isinf`](https://docs.pytorch.org/docs/stable/generated/torch.isinf.html).
@@ -203,6 +212,7 @@ forward! {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_inf().into_data().to_vec::<bool>(), [false, false, true, true]);
     /// ```
+    #[doc(alias = "isinf")]
     pub fn is_inf(self) -> Tensor<B, D, Bool>;
 
     /// True where +∞. Defined as [`torch.isposinf`](https://docs.pytorch.org/docs/stable/generated/torch.isposinf.html).
@@ -236,6 +246,7 @@ forward! {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY], &device);
     /// assert_eq!(a.is_finite().into_data().to_vec::<bool>(), [true, false, false, false]);
     /// ```
+    #[doc(alias = "isfinite")]
     pub fn is_finite(self) -> Tensor<B, D, Bool>;
 
     /// Whether any element is NaN, of shape `[1]`. It does not wait for the device.
@@ -260,6 +271,7 @@ forward! {
     /// let b = Tensor::from_floats([1.000001, 2.1], &device);
     /// assert_eq!(a.is_close(b, None, None).into_data().to_vec::<bool>(), [true, false]);
     /// ```
+    #[doc(alias = "isclose")]
     pub fn is_close(self, other: Self as any, relative: Option<f64>, absolute: Option<f64>) -> Tensor<B, D, Bool>;
 }
 
@@ -273,6 +285,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
     /// assert!(a.clone().all_close(a * 1.000001, None, None));
     /// ```
+    #[doc(alias = "allclose")]
     #[track_caller]
     pub fn all_close(self, other: Self, relative: Option<f64>, absolute: Option<f64>) -> bool {
         ok(self.into_any().all_close(other.into_any(), relative, absolute))

@@ -19,6 +19,9 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// ```
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.matmul.html>
+    #[doc(alias = "mm")]
+    #[doc(alias = "bmm")]
+    #[doc(alias = "dot")]
     #[track_caller]
     pub fn matmul(self, other: Self) -> Self {
         self.map(

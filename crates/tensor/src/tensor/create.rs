@@ -12,6 +12,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the data does not have `D` axes.
+    #[doc(alias = "tensor")]
+    #[doc(alias = "array")]
+    #[doc(alias = "asarray")]
     #[track_caller]
     pub fn from_data(data: impl Into<TensorData>, device: &B::Device) -> Self {
         let stack = B::stack(device);
@@ -83,6 +86,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 
     /// A tensor of random numbers; see [`Distribution`] and [`Backend::seed`].
+    #[doc(alias = "rand")]
+    #[doc(alias = "randn")]
     #[track_caller]
     pub fn random(shape: impl Into<Shape>, distribution: Distribution, device: &B::Device) -> Self {
         let stack = B::stack(device);
@@ -91,6 +96,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 
     /// A tensor like this one, of random numbers.
+    #[doc(alias = "rand_like")]
+    #[doc(alias = "randn_like")]
     #[track_caller]
     pub fn random_like(&self, distribution: Distribution) -> Self {
         Tensor::from_any(ok(AnyTensor::random(*self.as_any().ty(), distribution, self.as_any().stack())))

@@ -48,6 +48,58 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.as_any().to_data()
     }
 
+    /// The elements in row-major order as `E`, converted as [`TensorData::convert`] does; the tensor stays.
+    ///
+    /// ```
+    /// use kiln_backends::Cpu;
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let x = Tensor::<Cpu, 2>::from([[1.0, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.to_vec::<f32>(), [1.0, 2.0, 3.0, 4.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// With the error that the computation met: an index out of range, a lost device.
+    #[doc(alias = "tolist")]
+    #[doc(alias = "numpy")]
+    #[track_caller]
+    pub fn to_vec<E: Element>(&self) -> Vec<E> {
+        ok(self.try_to_vec())
+    }
+
+    /// As [`to_vec`](Tensor::to_vec), with an error instead of a panic.
+    ///
+    /// # Errors
+    /// The error that the computation met: an index out of range, a lost device.
+    pub fn try_to_vec<E: Element>(&self) -> Result<Vec<E>> {
+        self.as_any().to_vec()
+    }
+
+    /// The only element as `E`; the tensor stays.
+    ///
+    /// ```
+    /// use kiln_backends::Cpu;
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let x = Tensor::<Cpu, 1>::from([1.0, 2.0, 3.0]);
+    /// assert_eq!(x.sum().item::<f32>(), 6.0);
+    /// ```
+    ///
+    /// # Panics
+    /// When there is not exactly one element, or with the error that the computation met.
+    #[track_caller]
+    pub fn item<E: Element>(&self) -> E {
+        ok(self.try_item())
+    }
+
+    /// As [`item`](Tensor::item), with an error instead of a panic.
+    ///
+    /// # Errors
+    /// When there is not exactly one element, or the error that the computation met.
+    pub fn try_item<E: Element>(&self) -> Result<E> {
+        self.as_any().item()
+    }
+
     /// The elements, without blocking the thread.
     ///
     /// # Errors

@@ -68,6 +68,7 @@ pub(super) use float_functions;
 
 float_functions! {
     /// `1 / x`.
+    #[doc(alias = "reciprocal")]
     recip "[`torch.reciprocal`](https://docs.pytorch.org/docs/stable/generated/torch.reciprocal.html)"
         "[2.0, -4.0]" "[0.5, -0.25]";
     /// The square root; NaN below 0.
@@ -101,6 +102,7 @@ float_functions! {
     tanh "[`torch.tanh`](https://docs.pytorch.org/docs/stable/generated/torch.tanh.html)"
         "[0.0, 1.0]" "[0.0, 0.7615942]";
     /// The arc tangent, in radians.
+    #[doc(alias = "arctan")]
     atan "[`torch.atan`](https://docs.pytorch.org/docs/stable/generated/torch.atan.html)"
         "[0.0, 1.0]" "[0.0, 0.7853982]";
     /// The error function, `2/√π ∫₀ˣ exp(-t²) dt`.
@@ -138,6 +140,7 @@ forward! {
     /// The nearest number with so many decimals, ties to even; with a negative count, the nearest multiple of a power of
     /// ten.
     ///
+    #[doc(alias = "round")]
     #[doc = about!("[`torch.round`](https://docs.pytorch.org/docs/stable/generated/torch.round.html)", "round_decimals(1)", "[1.26, -0.54]", "[1.3, -0.5]")]
     pub fn round_decimals(self, decimals: i32) -> Self;
 

@@ -7,6 +7,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     ///
     /// # Panics
     /// When the dtype is no float.
+    #[doc(alias = "astype")]
+    #[doc(alias = "to")]
     #[track_caller]
     pub fn cast(self, dtype: DType) -> Self {
         self.map(|any| any.cast(dtype))

@@ -27,6 +27,7 @@ forward! {
     /// let i = Tensor::<Flex, 1, Int>::from_ints([2, 0], &device);
     /// assert_eq!(x.select(0, i).into_data().to_vec::<f32>(), [3.0, 1.0]);
     /// ```
+    #[doc(alias = "index_select")]
     pub fn select(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int> as any) -> Self;
 
     /// Replaces an axis by the axes of the indices: with `[vocabulary, dim]` and indices `[batch, length]`,
@@ -91,6 +92,7 @@ forward! {
     ///
     /// # Panics
     /// When they do not broadcast.
+    #[doc(alias = "take_along_axis")]
     pub fn take_along_dim(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any) -> Self;
 
     /// The elements, or slices, at places of several coordinates: the last axis of `places`, `[.., depth]`, has

@@ -16,6 +16,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     ///
     /// # Panics
     /// When the dtype is no integer.
+    #[doc(alias = "astype")]
+    #[doc(alias = "to")]
     #[track_caller]
     pub fn cast(self, dtype: DType) -> Self {
         self.map(|any| any.cast(dtype))

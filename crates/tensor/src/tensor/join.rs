@@ -21,6 +21,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// Without tensors, or when their shapes differ outside the axis.
+    #[doc(alias = "concatenate")]
+    #[doc(alias = "concat")]
     #[track_caller]
     pub fn cat(tensors: Vec<Self>, axis: impl Into<Axis>) -> Self {
         Tensor::from_any(ok(AnyTensor::cat(untyped(tensors), axis)))

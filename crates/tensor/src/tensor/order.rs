@@ -49,6 +49,7 @@ forward! {
     /// let (values, indices) = x.sort_with_indices(0);
     /// assert_eq!(indices.into_data().to_vec::<i32>(), [1, 2, 0]);
     /// ```
+    #[doc(alias = "sort")]
     pub fn sort_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Elements in descending order along an axis, and where each was. Equal elements keep their order.
@@ -142,6 +143,8 @@ forward! {
     ///
     /// # Panics
     /// When the axis has fewer than `k` elements.
+    #[doc(alias = "topk")]
+    #[doc(alias = "top_k")]
     pub fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Where the `k` greatest elements along an axis are, in descending order of the elements.

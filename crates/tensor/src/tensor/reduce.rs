@@ -37,6 +37,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.sum_dim(-1).into_data().to_vec::<f32>(), [3.0, 7.0]);
     /// ```
+    #[doc(alias = "sum")]
     pub fn sum_dim(self, axis: impl Into<Axis>) -> Self;
 
     /// The sum along axes, which stay with length 1; along none, the tensor itself.

@@ -38,6 +38,7 @@ impl<B: Backend> Tensor<B, 1, Int> {
     ///
     /// # Panics
     /// When the step is 0.
+    #[doc(alias = "arange")]
     #[track_caller]
     pub fn arange_step(range: Range<i64>, step: i64, device: &B::Device) -> Self {
         let stack = B::stack(device);

@@ -7,9 +7,11 @@ use crate::{Backend, Float, Tensor};
 
 float_functions! {
     /// The arc sine, in radians; NaN beyond ±1.
+    #[doc(alias = "arcsin")]
     asin "[`torch.asin`](https://docs.pytorch.org/docs/stable/generated/torch.asin.html)"
         "[0.5, -1.0]" "[0.5235988, -1.570796]";
     /// The arc cosine, in radians; NaN beyond ±1.
+    #[doc(alias = "arccos")]
     acos "[`torch.acos`](https://docs.pytorch.org/docs/stable/generated/torch.acos.html)"
         "[0.5, -1.0]" "[1.047198, 3.141593]";
     /// The cardinal sine, `sin(πx) / (πx)`; 1 at 0.
@@ -22,12 +24,15 @@ float_functions! {
     cosh "[`torch.cosh`](https://docs.pytorch.org/docs/stable/generated/torch.cosh.html)"
         "[0.5, -1.0]" "[1.127626, 1.543081]";
     /// The inverse hyperbolic sine, accurate near 0.
+    #[doc(alias = "arcsinh")]
     asinh "[`torch.asinh`](https://docs.pytorch.org/docs/stable/generated/torch.asinh.html)"
         "[0.5, -1.0]" "[0.4812118, -0.8813736]";
     /// The inverse hyperbolic cosine, accurate near 1; NaN below.
+    #[doc(alias = "arccosh")]
     acosh "[`torch.acosh`](https://docs.pytorch.org/docs/stable/generated/torch.acosh.html)"
         "[1.0, 2.0]" "[0.0, 1.316958]";
     /// The inverse hyperbolic tangent, accurate near 0; ±∞ at ±1, NaN beyond.
+    #[doc(alias = "arctanh")]
     atanh "[`torch.atanh`](https://docs.pytorch.org/docs/stable/generated/torch.atanh.html)"
         "[0.5, -0.9]" "[0.5493061, -1.472219]";
     /// `2^x`.

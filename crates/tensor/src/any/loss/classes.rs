@@ -21,8 +21,7 @@ pub struct ClassOptions {
 
 impl AnyTensor {
     /// The cross-entropy of logits `[batch, classes, space..]` and targets: integers `[batch, space..]`, or
-    /// probabilities with the shape of the logits. See [`loss::cross_entropy`](crate::loss::cross_entropy) and
-    /// [`loss::cross_entropy_probabilities`](crate::loss::cross_entropy_probabilities).
+    /// probabilities with the shape of the logits. See [`loss::cross_entropy`](crate::loss::cross_entropy).
     pub fn cross_entropy_loss(self, target: AnyTensor, options: &ClassOptions) -> Result<AnyTensor> {
         const OP: &str = "cross_entropy";
         self.check_classes(OP, options)?;
@@ -47,12 +46,6 @@ impl AnyTensor {
             return Err(self.wrong("nll", "has no label smoothing").hint("use `cross_entropy` on logits"));
         }
         self.class_losses(target, IndexUser::Nll, options)
-    }
-
-    /// The mean over the batch of `-log softmax(x)[target]`. See
-    /// [`loss::cross_entropy_with_logits`](crate::loss::cross_entropy_with_logits).
-    pub fn cross_entropy_with_logits(self, target: AnyTensor) -> Result<AnyTensor> {
-        self.cross_entropy_loss(target, &ClassOptions::default())
     }
 
     fn check_classes(&self, op: &str, options: &ClassOptions) -> Result<()> {

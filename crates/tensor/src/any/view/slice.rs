@@ -1,6 +1,6 @@
 //! Ranges of axes: read and replaced.
 
-use crate::{AnyTensor, Axis, Error, Number, Result, SliceArg};
+use crate::{AnyTensor, Axis, Error, Number, Result, SliceArg, SliceArgs};
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Op, SliceAxis, UpdateMode};
@@ -21,8 +21,8 @@ impl AnyTensor {
 
     /// A range of each axis; fewer ranges than axes leave the last axes whole. See
     /// [`Tensor::slice`](crate::Tensor::slice).
-    pub fn slice(self, ranges: &[SliceArg]) -> Result<AnyTensor> {
-        let slices = self.resolve_slices("slice", ranges)?;
+    pub fn slice(self, ranges: impl SliceArgs) -> Result<AnyTensor> {
+        let slices = self.resolve_slices("slice", ranges.ranges().as_ref())?;
         self.slice_axes(slices)
     }
 
@@ -46,9 +46,9 @@ impl AnyTensor {
 
     /// The tensor with a range of it replaced; the values broadcast. See
     /// [`Tensor::slice_assign`](crate::Tensor::slice_assign).
-    pub fn slice_assign(self, ranges: &[SliceArg], values: AnyTensor) -> Result<AnyTensor> {
+    pub fn slice_assign(self, ranges: impl SliceArgs, values: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("slice_assign", &values)?;
-        let slices = self.resolve_slices("slice_assign", ranges)?;
+        let slices = self.resolve_slices("slice_assign", ranges.ranges().as_ref())?;
         let shape: crate::Shape = slices.iter().map(|slice| slice.len).collect();
         if kiln_ir::infer::broadcast_shapes(values.shape(), &shape) != Some(shape) {
             let problem = format!("the values do not broadcast to the range, {shape}");
@@ -62,7 +62,7 @@ impl AnyTensor {
     }
 
     /// The tensor with a number in a range of it. See [`Tensor::slice_fill`](crate::Tensor::slice_fill).
-    pub fn slice_fill(self, ranges: &[SliceArg], x: impl Number) -> Result<AnyTensor> {
+    pub fn slice_fill(self, ranges: impl SliceArgs, x: impl Number) -> Result<AnyTensor> {
         let value = AnyTensor::full(self.ty().with_shape([]), x, self.stack())?;
         self.slice_assign(ranges, value)
     }

@@ -37,6 +37,7 @@ pub enum AttentionMask<B: Backend> {
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
+#[doc(alias = "scaled_dot_product_attention")]
 #[track_caller]
 pub fn attention<B: Backend>(
     q: Tensor<B, 4>,

@@ -132,6 +132,8 @@ pub fn deform_conv2d<B: Backend>(
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.unfold.html)
+#[doc(alias = "unfold")]
+#[doc(alias = "im2col")]
 #[track_caller]
 pub fn unfold4d<B: Backend>(x: Tensor<B, 4>, kernel: [usize; 2], options: &ConvOptions<2>) -> Tensor<B, 3> {
     x.convert(|any| any.unfold4d(kernel, &options.spec()))
@@ -150,6 +152,7 @@ pub fn unfold4d<B: Backend>(x: Tensor<B, 4>, kernel: [usize; 2], options: &ConvO
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fold.html)
+#[doc(alias = "fold")]
 #[track_caller]
 pub fn fold4d<B: Backend>(
     x: Tensor<B, 3>,

@@ -22,6 +22,7 @@ forward! {
     /// let y = Tensor::<Flex, 2>::from_floats([[9.0]], &device);
     /// assert_eq!(x.mask_where(m, y).into_data().to_vec::<f32>(), [9.0, 2.0, 9.0, 4.0]);
     /// ```
+    #[doc(alias = "where")]
     pub fn mask_where(self, mask: Tensor<B, D, Bool> as any, values: Self as any) -> Self;
 
     /// The number where the mask holds, otherwise this tensor; broadcasts.
@@ -37,6 +38,7 @@ forward! {
     /// let m = Tensor::<Flex, 2, Bool>::from_bools([[true, false]], &device);
     /// assert_eq!(x.mask_fill(m, 9).into_data().to_vec::<f32>(), [9.0, 2.0, 9.0, 4.0]);
     /// ```
+    #[doc(alias = "masked_fill")]
     pub fn mask_fill(self, mask: Tensor<B, D, Bool> as any, x: impl Number) -> Self;
 
     /// The elements where the mask holds, in row-major order, `[count]`; tensor and mask broadcast. Waits for
@@ -52,6 +54,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.clone().mask_select(x.greater_elem(1.5)).into_data().to_vec::<f32>(), [2.0, 3.0, 4.0]);
     /// ```
+    #[doc(alias = "masked_select")]
     pub fn mask_select(self, mask: Tensor<B, D, Bool> as any) -> Tensor<B, 1, K>;
 }
 

@@ -25,6 +25,8 @@ forward! {
     ///
     /// # Panics
     /// When the values do not have the shape that `take` would give.
+    #[doc(alias = "index_copy")]
+    #[doc(alias = "index_put")]
     pub fn put<const D2: usize, const D3: usize>(
         self,
         axis: impl Into<Axis>,
@@ -145,6 +147,7 @@ forward! {
     ///
     /// # Panics
     /// When the indices are longer than tensor or values.
+    #[doc(alias = "scatter_add")]
     pub fn scatter(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any, values: Self as any) -> Self;
 
     /// Combines the values that go to one place, and, if `include_self`, what was there. Places that no index
@@ -222,6 +225,7 @@ forward! {
     ///
     /// # Panics
     /// When the values do not have the shape that `select` would give.
+    #[doc(alias = "index_add")]
     pub fn select_assign(
         self,
         axis: impl Into<Axis>,

@@ -48,6 +48,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.max_dims([0, 1]).into_data().to_vec::<f32>(), [4.0]);
     /// ```
+    #[doc(alias = "amax")]
     pub fn max_dims(self, axes: impl Into<AxisList>) -> Self;
 
     /// The greatest along an axis and where it is, the first among equals; the axis stays with length 1.
@@ -66,6 +67,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
+    #[doc(alias = "max")]
     pub fn max_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Where the greatest along an axis is, the first among equals; a NaN counts as the greatest. The axis
@@ -128,6 +130,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.min_dims([0, 1]).into_data().to_vec::<f32>(), [1.0]);
     /// ```
+    #[doc(alias = "amin")]
     pub fn min_dims(self, axes: impl Into<AxisList>) -> Self;
 
     /// The least along an axis and where it is, the first among equals; the axis stays with length 1.
@@ -146,6 +149,7 @@ forward! {
     ///
     /// # Panics
     /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
+    #[doc(alias = "min")]
     pub fn min_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
     /// Where the least along an axis is, the first among equals; a NaN counts as the least. The axis stays with

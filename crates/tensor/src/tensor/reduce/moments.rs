@@ -36,6 +36,7 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.var_bias(1).into_data().to_vec::<f32>(), [0.25, 0.25]);
     /// ```
+    #[doc(alias = "var")]
     pub fn var_bias(self, axis: impl Into<Axis>) -> Self;
 
     /// The variance along axes, which stay with length 1: squared deviations over `n - correction`, where `n`

@@ -21,6 +21,8 @@ forward! {
     ///
     /// # Panics
     /// With fewer than two axes.
+    #[doc(alias = "mT")]
+    #[doc(alias = "matrix_transpose")]
     pub fn transpose(self) -> Self;
 
     /// Exchanges the last two axes: [`transpose`](Tensor::transpose).
@@ -41,6 +43,8 @@ forward! {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[0, 1, 2], [3, 4, 5]], &device);
     /// assert_eq!(x.swap_dims(0, -1).dims(), [3, 2]);
     /// ```
+    #[doc(alias = "swapaxes")]
+    #[doc(alias = "transpose")]
     pub fn swap_dims(self, a: impl Into<Axis>, b: impl Into<Axis>) -> Self;
 
     /// Axes in another order: axis `i` of the result is axis `axes[i]`. A view.
@@ -58,6 +62,7 @@ forward! {
     ///
     /// # Panics
     /// When an axis is missing or named twice.
+    #[doc(alias = "transpose")]
     pub fn permute(self, axes: impl Into<AxisList>) -> Self;
 
     /// Moves one axis or several to other places; the others keep their order. A view.
@@ -76,6 +81,7 @@ forward! {
     ///
     /// # Panics
     /// When an axis is named twice, or there are more axes than places.
+    #[doc(alias = "moveaxis")]
     pub fn movedim(self, from: impl Into<AxisList>, to: impl Into<AxisList>) -> Self;
 
     /// Elements of these axes in reverse order.
@@ -169,5 +175,6 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// assert_eq!(x.roll_dim(1, 0).into_data().to_vec::<f32>(), [3.0, 1.0, 2.0]);
     /// ```
+    #[doc(alias = "roll")]
     pub fn roll_dim(self, shift: i64, axis: impl Into<Axis>) -> Self;
 }

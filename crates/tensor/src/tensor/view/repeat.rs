@@ -16,6 +16,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.repeat([1, 2]).into_data().to_vec::<f32>(), [1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0]);
     /// ```
+    #[doc(alias = "tile")]
     #[track_caller]
     pub fn repeat(self, times: [usize; D]) -> Self {
         self.map(|x| x.repeat(&times))
@@ -69,6 +70,7 @@ forward! {
     /// let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 3.0], &device);
     /// assert_eq!(x.repeat_interleave(2, 0).into_data().to_vec::<f32>(), [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
     /// ```
+    #[doc(alias = "repeat")]
     pub fn repeat_interleave(self, times: usize, axis: impl Into<Axis>) -> Self;
 
     /// Each slice of an axis so often as the integer at its place says. Waits for the device: the shape depends

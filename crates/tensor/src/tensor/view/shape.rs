@@ -23,6 +23,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the lengths do not multiply to the number of elements.
+    #[doc(alias = "view")]
     #[track_caller]
     pub fn reshape<const D2: usize>(self, shape: impl ReshapeArgs<D2>) -> Tensor<B, D2, K> {
         let lengths = shape.into_lengths();
@@ -75,6 +76,7 @@ forward! {
     ///
     /// # Panics
     /// When the axes are out of range, or `D2` does not match.
+    #[doc(alias = "ravel")]
     pub fn flatten<const D2: usize>(self, start: impl Into<Axis>, end: impl Into<Axis>) -> Tensor<B, D2, K>;
 
     /// Takes an axis apart into axes of these lengths, of which one may be -1 and is computed.
@@ -181,6 +183,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the axis is out of range, or `D2` is not `D + 1`.
+    #[doc(alias = "expand_dims")]
+    #[doc(alias = "newaxis")]
     #[track_caller]
     pub fn unsqueeze_dim<const D2: usize>(self, axis: impl Into<Axis>) -> Tensor<B, D2, K> {
         self.ranked("unsqueeze_dim", |x| x.unsqueeze_dim(axis))
@@ -222,6 +226,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the lengths are neither equal nor 1.
+    #[doc(alias = "broadcast_to")]
     #[track_caller]
     pub fn expand<const D2: usize>(self, shape: impl ReshapeArgs<D2>) -> Tensor<B, D2, K> {
         let lengths = shape.into_lengths();

@@ -1,11 +1,11 @@
 //! Ranges of axes: read and replaced.
 
 use crate::tensor::forward::forward;
-use crate::{Axis, Backend, Kind, Number, SliceArg, Tensor};
+use crate::{Axis, Backend, Kind, Number, SliceArg, SliceArgs, Tensor};
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// A range of each axis; fewer ranges than axes leave the last axes whole. See [`s!`](crate::s) for steps
-    /// and mixed ranges.
+    /// A range of each axis, as a bare range of the first axis, an array, or [`s!`](crate::s) for steps and ranges of different
+    /// types; fewer ranges than axes leave the last axes whole.
     ///
     /// Negative ends count from the end of the axis, and ends beyond it are cut to it, as in NumPy. A single
     /// index keeps its axis with length 1. A negative step walks the range from its last element back:
@@ -19,6 +19,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// let device = Default::default();
     /// let x = Tensor::<Flex, 1, Int>::arange(0..6, &device).reshape([2, 3]);
+    /// assert_eq!(x.clone().slice(1..2).into_data().to_vec::<i32>(), [3, 4, 5]);
     /// assert_eq!(x.clone().slice([0..1, 1..3]).into_data().to_vec::<i32>(), [1, 2]);
     /// assert_eq!(x.clone().slice(s![.., ..;-1]).into_data().to_vec::<i32>(), [2, 1, 0, 5, 4, 3]);
     /// assert_eq!(x.clone().slice(s![-1, ..;2]).into_data().to_vec::<i32>(), [3, 5]);
@@ -26,9 +27,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When there are more ranges than axes, a range starts beyond its axis, or a step is 0.
+    #[doc(alias = "getitem")]
     #[track_caller]
-    pub fn slice<const N: usize, R: Into<SliceArg>>(self, ranges: [R; N]) -> Self {
-        self.map(|x| x.slice(&ranges.map(Into::into)))
+    pub fn slice(self, ranges: impl SliceArgs) -> Self {
+        self.map(|x| x.slice(ranges))
     }
 
     /// A range of one axis. A view.
@@ -65,9 +67,11 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     ///
     /// # Panics
     /// When the values do not broadcast to the range.
+    #[doc(alias = "slice_scatter")]
+    #[doc(alias = "index_put")]
     #[track_caller]
-    pub fn slice_assign<const N: usize, R: Into<SliceArg>>(self, ranges: [R; N], values: Self) -> Self {
-        self.map(|x| x.slice_assign(&ranges.map(Into::into), values.into_any()))
+    pub fn slice_assign(self, ranges: impl SliceArgs, values: Self) -> Self {
+        self.map(|x| x.slice_assign(ranges, values.into_any()))
     }
 
     /// The tensor with a number in a range of it.
@@ -81,8 +85,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// assert_eq!(x.slice_fill(s![1, ..;2], 9).into_data().to_vec::<i32>(), [0, 1, 2, 9, 4, 9]);
     /// ```
     #[track_caller]
-    pub fn slice_fill<const N: usize, R: Into<SliceArg>>(self, ranges: [R; N], x: impl Number) -> Self {
-        self.map(|any| any.slice_fill(&ranges.map(Into::into), x))
+    pub fn slice_fill(self, ranges: impl SliceArgs, x: impl Number) -> Self {
+        self.map(|any| any.slice_fill(ranges, x))
     }
 }
 
@@ -121,6 +125,7 @@ forward! {
     ///
     /// # Panics
     /// When the index is out of range, or `D2` is not `D - 1`.
+    #[doc(alias = "select")]
     pub fn select_dim<const D2: usize>(self, axis: impl Into<Axis>, index: i64) -> Tensor<B, D2, K>;
 
     /// Windows of `size` elements along an axis, each `step` after the one before. The axis becomes the number

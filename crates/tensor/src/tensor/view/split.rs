@@ -42,6 +42,7 @@ forward! {
     ///
     /// # Panics
     /// When the lengths do not add up to that of the axis.
+    #[doc(alias = "split")]
     pub fn split_with_sizes(self, lengths: &[usize], axis: impl Into<Axis>) -> Vec<Self>;
 
     /// Splits an axis into `count` parts of equal length, the last of which may be shorter; fewer than `count`
@@ -99,6 +100,8 @@ forward! {
     ///
     /// # Panics
     /// When the axis is out of range.
+    #[doc(alias = "tensor_split")]
+    #[doc(alias = "array_split")]
     pub fn tensor_split_at(self, places: &[i64], axis: impl Into<Axis>) -> Vec<Self>;
 
     /// The slices of an axis, without it.

@@ -1,6 +1,6 @@
 //! Pretty printing, as NumPy prints.
 
-use crate::{AnyTensor, Backend, DType, Kind, Tensor, TensorData};
+use crate::{DType, TensorData};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -41,28 +41,17 @@ pub fn set_print_options(options: PrintOptions) {
     *OPTIONS.lock() = Some(options);
 }
 
-/// Prints elements, shape, dtype and device. Waits for the device; an error of the computation is printed in place of
-/// the elements.
-impl<B: Backend, const D: usize, K: Kind> fmt::Display for Tensor<B, D, K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.clone().into_any().fmt(f)
-    }
-}
-
-impl fmt::Display for AnyTensor {
+/// Prints the elements in nested brackets, as NumPy does. [`set_print_options`] changes the form, `{:.2}` the digits.
+impl fmt::Display for TensorData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut options = print_options();
         options.precision = f.precision().unwrap_or(options.precision);
-        match self.to_data() {
-            Ok(data) => write!(f, "{}", format_data(&data, &options))?,
-            Err(error) => write!(f, "({error})")?,
-        }
-        write!(f, " {}, {:?}", self.ty(), self.stack())
+        f.write_str(&format_data(self, &options))
     }
 }
 
 /// The elements in nested brackets.
-pub(crate) fn format_data(data: &TensorData, options: &PrintOptions) -> String {
+fn format_data(data: &TensorData, options: &PrintOptions) -> String {
     if data.num_elements() == 0 {
         return "[]".to_string();
     }
@@ -210,6 +199,13 @@ mod tests {
         assert_eq!(text([1e-9f64, 1.0]), "[1.0000e-9,  1.0000e0]");
         assert_eq!(text(Vec::<f32>::new()), "[]");
         assert_eq!(format_data(&TensorData::scalar(2.5f32), &PrintOptions::default()), "2.5");
+    }
+
+    #[test]
+    fn data_displays_its_elements() {
+        let data = TensorData::from([[1.0f32, 2.125], [-3.0, 4.0]]);
+        assert_eq!(format!("{data}"), "[[ 1.000,  2.125],\n [-3.000,  4.000]]");
+        assert_eq!(format!("{data:.1}"), "[[ 1.0,  2.1],\n [-3.0,  4.0]]");
     }
 
     #[test]

@@ -1,0 +1,79 @@
+//! The default device of a thread: the device of calls that name none.
+
+#[cfg(feature = "std")]
+pub use scope::with_device;
+
+/// The device of calls that name none, such as `Tensor::from([1.0, 2.0])`: that of the innermost [`with_device`] scope of this
+/// thread for devices of this type, otherwise the type's default.
+///
+/// ```
+/// use kiln_backends::{Cpu, Device};
+/// use kiln_tensor::{Tensor, default_device};
+///
+/// let x = Tensor::<Cpu, 2>::zeros([2, 3], &default_device());
+/// assert_eq!(x.device(), default_device());
+/// assert_eq!(default_device::<Device>(), Device::cpu());
+/// ```
+///
+/// Without the crate feature `std` it is always the type's default.
+pub fn default_device<D: Clone + Default + 'static>() -> D {
+    #[cfg(feature = "std")]
+    if let Some(device) = scope::current::<D>() {
+        return device;
+    }
+    D::default()
+}
+
+#[cfg(feature = "std")]
+mod scope {
+    use crate::DeviceValue;
+    use std::any::Any;
+    use std::boxed::Box;
+    use std::cell::RefCell;
+    use std::vec::Vec;
+
+    std::thread_local! {
+        /// The devices of the scopes that this thread is in, outermost first.
+        static SCOPES: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Runs `f` with another [default device](crate::default_device) in this thread, for all backends with devices of
+    /// this type. Scopes nest; the default before is restored when `f` returns or panics. Other threads keep theirs.
+    ///
+    /// ```
+    /// use kiln_backends::{Device, Dyn};
+    /// use kiln_tensor::{Tensor, with_device};
+    ///
+    /// let x = with_device(&Device::flex(), || Tensor::<Dyn, 1>::from([1.0, 2.0]));
+    /// assert_eq!(x.device(), Device::flex());
+    /// assert_eq!(Tensor::<Dyn, 1>::from([1.0, 2.0]).device(), Device::cpu());
+    /// ```
+    #[doc(alias = "set_default_device")]
+    #[doc(alias = "default_device")]
+    pub fn with_device<D: DeviceValue, R>(device: &D, f: impl FnOnce() -> R) -> R {
+        let device = Box::new(device.clone());
+        SCOPES.with_borrow_mut(|scopes| scopes.push(device));
+        let _scope = Scope;
+        f()
+    }
+
+    /// Ends the innermost scope.
+    struct Scope;
+
+    impl Drop for Scope {
+        fn drop(&mut self) {
+            // The device is dropped after the borrow ends: dropping one may run code that asks for the default.
+            let ended = SCOPES.with_borrow_mut(Vec::pop);
+            drop(ended);
+        }
+    }
+
+    /// The device of the innermost scope of this type.
+    pub(super) fn current<D: Clone + 'static>() -> Option<D> {
+        let innermost = |scopes: &RefCell<Vec<Box<dyn Any>>>| {
+            scopes.borrow().iter().rev().find_map(|device| device.downcast_ref::<D>()).cloned()
+        };
+        // A thread that ends has no scope any more.
+        SCOPES.try_with(innermost).ok().flatten()
+    }
+}
