@@ -249,16 +249,16 @@ fn mistakes_are_named_and_change_nothing() {
 fn options_out_of_range_are_named() {
     let error = AdamConfig::new().with_beta_1(1.0).try_init().unwrap_err();
     assert_eq!(error.to_string(), "[adam] beta_1 is 1\n  hint: it must be at least 0 and below 1");
-    assert!(AdamConfig::new().with_beta_2(-0.1).init().is_err());
-    assert!(AdamConfig::new().with_beta_2(f64::NAN).init().is_err());
-    assert!(AdamConfig::new().with_epsilon(-1e-8).init().is_err());
+    assert!(AdamConfig::new().with_beta_2(-0.1).try_init().is_err());
+    assert!(AdamConfig::new().with_beta_2(f64::NAN).try_init().is_err());
+    assert!(AdamConfig::new().with_epsilon(-1e-8).try_init().is_err());
     let error = AdamWConfig::new().with_weight_decay(-1.0).try_init().unwrap_err();
     assert!(error.to_string().starts_with("[adamw] weight_decay is -1"), "{error}");
-    assert!(SgdConfig::new().with_momentum(-0.5).init().is_err());
-    assert!(SgdConfig::new().with_dampening(f64::NAN).init().is_err());
-    assert!(SgdConfig::new().with_nesterov(true).init().is_err());
-    assert!(SgdConfig::new().with_nesterov(true).with_momentum(0.9).with_dampening(0.1).init().is_err());
-    assert!(SgdConfig::new().with_grad_clipping(Some(GradientClipping::Norm(0.0))).init().is_err());
+    assert!(SgdConfig::new().with_momentum(-0.5).try_init().is_err());
+    assert!(SgdConfig::new().with_dampening(f64::NAN).try_init().is_err());
+    assert!(SgdConfig::new().with_nesterov(true).try_init().is_err());
+    assert!(SgdConfig::new().with_nesterov(true).with_momentum(0.9).with_dampening(0.1).try_init().is_err());
+    assert!(SgdConfig::new().with_grad_clipping(Some(GradientClipping::Norm(0.0))).try_init().is_err());
     let sgd = || SgdConfig::new().init();
     assert!(sgd().with_group(ParameterGroup::new(|_| true).weight_decay(-1.0)).is_err());
     assert!(sgd().with_group(ParameterGroup::new(|_| true).learning_rate_factor(f64::NAN)).is_err());
