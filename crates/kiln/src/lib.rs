@@ -128,10 +128,10 @@ pub mod prelude {
     pub use kiln_nn::{AutodiffModule, BackendModule, Config, GradientsParams, Module, Param};
     #[cfg(feature = "train")]
     pub use kiln_optim::Optimizer;
+    #[cfg(feature = "std")]
+    pub use kiln_tensor::with_device;
     pub use kiln_tensor::{
         Autodiff, AutodiffBackend, Backend, Bool, DType, Distribution, Float, Int, Shape, Tensor, TensorData,
         activation, default_device, einsum, loss, s,
     };
-    #[cfg(feature = "std")]
-    pub use kiln_tensor::with_device;
 }

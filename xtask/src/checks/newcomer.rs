@@ -115,7 +115,8 @@ impl Drop for Project {
 /// The features of `kiln` that a page tells its reader to add, in a manifest: `kiln = { version = "0.1", features = ["cuda"] }`.
 fn features(page: &str) -> BTreeSet<String> {
     let lines = page.lines().filter(|line| line.trim_start().starts_with("kiln = {"));
-    let lists = lines.filter_map(|line| line.split_once("features = [")?.1.split_once(']').map(|(list, _)| list));
+    let lists =
+        lines.filter_map(|line| line.split_once("features = [")?.1.split_once(']').map(|(list, _)| list));
     let names = lists.flat_map(|list| list.split(','));
     names.map(|name| name.trim().trim_matches('"').to_owned()).filter(|name| !name.is_empty()).collect()
 }
