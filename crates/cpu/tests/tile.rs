@@ -5,7 +5,7 @@ mod placed;
 use kiln_cpu::Cpu;
 use kiln_ir::*;
 use kiln_reference::Reference;
-use placed::{MEMORY_LAYOUTS, SlotKind, below};
+use placed::{MEMORY_LAYOUTS, MemoryLayout, below};
 
 type Body = for<'e> fn(&[Var<'e>]) -> Vec<Var<'e>>;
 
@@ -109,14 +109,14 @@ impl Case {
 
     /// In one place on one engine.
     #[track_caller]
-    fn check_in(&self, cpu: &Cpu, place: SlotKind, context: &str) {
-        let seen: Vec<TensorData> = if place == SlotKind::Repeated {
+    fn check_in(&self, cpu: &Cpu, place: MemoryLayout, context: &str) {
+        let seen: Vec<TensorData> = if place == MemoryLayout::Repeated {
             self.inputs.iter().map(placed::repeated).collect()
         } else {
             self.inputs.clone()
         };
         let values: Vec<Value> = seen.iter().map(|data| placed::value(cpu, place, data)).collect();
-        let kept = if place == SlotKind::Owned { Vec::new() } else { values.clone() };
+        let kept = if place == MemoryLayout::Owned { Vec::new() } else { values.clone() };
         let found = run(cpu, &self.op, values.into_iter().map(Operand::from).collect());
         self.compare(&found, &self.expected(&seen), &format!("{place:?} {context}"));
         for (value, data) in kept.into_iter().zip(&seen) {
@@ -140,7 +140,7 @@ impl Case {
         }
         for set in ["scalar", "avx2", "avx512"] {
             if let Some(cpu) = Cpu::with_threads(1).with_instructions(set) {
-                self.check_in(&cpu, SlotKind::Owned, set);
+                self.check_in(&cpu, MemoryLayout::Owned, set);
             }
         }
     }
@@ -150,7 +150,7 @@ impl Case {
     fn check_large(&self) {
         let results = [1, 3].map(|threads| {
             let cpu = Cpu::with_threads(threads);
-            for place in [SlotKind::Shared, SlotKind::Permuted] {
+            for place in [MemoryLayout::Shared, MemoryLayout::Permuted] {
                 self.check_in(&cpu, place, &format!("{threads} threads"));
             }
             assert!(cpu.compiled_regions() > 0, "{} was not compiled", self.name);
@@ -259,8 +259,8 @@ fn casts_between_all_dtypes() {
             of.op = FusedOp::new(program);
             let cpu = Cpu::with_threads(1);
             of.tolerance = if to.size() == 2 && to.is_float() { 1e-2 } else { 1e-6 };
-            of.check_in(&cpu, SlotKind::Shared, "");
-            of.check_in(&cpu, SlotKind::Strided, "");
+            of.check_in(&cpu, MemoryLayout::Shared, "");
+            of.check_in(&cpu, MemoryLayout::Strided, "");
         }
     }
 }
@@ -545,8 +545,8 @@ fn other_layouts_are_other_plans() {
     let case = case("exp", &types, |v| vec![v[0].exp()]);
     let cpu = Cpu::with_threads(1);
     for _ in 0..2 {
-        case.check_in(&cpu, SlotKind::Shared, "");
-        case.check_in(&cpu, SlotKind::Permuted, "");
+        case.check_in(&cpu, MemoryLayout::Shared, "");
+        case.check_in(&cpu, MemoryLayout::Permuted, "");
     }
     assert_eq!(cpu.compiled_regions(), 2);
 }
@@ -560,7 +560,7 @@ fn plans_are_shared_between_threads() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    case.check_in(&cpu, SlotKind::Owned, "");
+                    case.check_in(&cpu, MemoryLayout::Owned, "");
                 }
             });
         }
@@ -581,7 +581,7 @@ fn regions_without_a_kernel_run_op_by_op() {
         vec![&sorted[0] * 2.0]
     });
     let cpu = Cpu::with_threads(1);
-    case.check_in(&cpu, SlotKind::Owned, "");
+    case.check_in(&cpu, MemoryLayout::Owned, "");
     assert_eq!(cpu.compiled_regions(), 0);
 }
 
@@ -638,7 +638,7 @@ fn quantised_weights_are_read_by_their_pattern() {
             for pattern in [Pattern::Loop, Pattern::QuantizedMatMul(pattern)] {
                 let cpu = Cpu::with_threads(1);
                 case.op = FusedOp::with_pattern(case.op.shared().clone(), pattern).unwrap();
-                case.check_in(&cpu, SlotKind::Owned, "");
+                case.check_in(&cpu, MemoryLayout::Owned, "");
                 let is_read = *case.op.pattern() != Pattern::Loop;
                 let is_whole = case.name == "quantised" || flag;
                 assert!(!is_whole || cpu.compiled_regions() == usize::from(is_read), "{}", case.name);

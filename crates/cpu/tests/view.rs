@@ -44,7 +44,7 @@ fn permute_broadcast_copy_and_bitcast() {
                 axes.rotate_left(1);
             }
             check(&Op::Permute(Axes::new(&axes)), &x);
-            check(&Op::Broadcast(Shape::new(&[&[3, 2], shape].concat())), &x);
+            check(&Op::Broadcast(Shape::new([&[3, 2], shape].concat())), &x);
         }
         check(&Op::Broadcast([2, 5, 3, 4].into()), &of(dtype, &[5, 1, 4]));
     }

@@ -158,7 +158,7 @@ fn strides_and_offsets_are_followed() {
         let offset = |managed: &mut DLManagedTensorVersioned| managed.dl_tensor.byte_offset = 2 * first;
         let managed = Foreign::managed(bytes(0..24), DType::I16, shape, strides, &FREED, offset);
         let data = managed.to_data().unwrap();
-        assert_eq!(data.shape(), &Shape::new(&shape.iter().map(|&x| x as usize).collect::<Vec<_>>()));
+        assert_eq!(data.shape(), &Shape::new(shape.iter().map(|&x| x as usize).collect::<Vec<_>>()));
         data.into_vec::<i16>().unwrap()
     };
     assert_eq!(read(&[2, 3], &[3, 1], 0), [0, 1, 2, 3, 4, 5]);

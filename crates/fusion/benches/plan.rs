@@ -282,8 +282,8 @@ fn views(builder: &mut Builder, size: usize) {
     let x = builder.unary(Unary::Exp, 0);
     let mut view = x;
     for _ in 0..size / 4 {
-        view = builder.view(Op::Reshape(Shape::new(&[2, LENGTH / 2])), view, &[2, LENGTH / 2]);
-        view = builder.view(Op::Reshape(Shape::new(&[LENGTH])), view, &[LENGTH]);
+        view = builder.view(Op::Reshape(Shape::new([2, LENGTH / 2])), view, &[2, LENGTH / 2]);
+        view = builder.view(Op::Reshape(Shape::new([LENGTH])), view, &[LENGTH]);
     }
     let mut y = x;
     for _ in 0..size / 2 {

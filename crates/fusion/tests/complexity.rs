@@ -157,8 +157,8 @@ fn long_rows_of_views_are_planned() {
         };
         let mut x = if computed { push(Op::Unary(Unary::Exp), &[0], flat) } else { 0 };
         for _ in 0..20_000 {
-            x = push(Op::Reshape(Shape::new(&[2, 2])), &[x], wide);
-            x = push(Op::Reshape(Shape::new(&[4])), &[x], flat);
+            x = push(Op::Reshape(Shape::new([2, 2])), &[x], wide);
+            x = push(Op::Reshape(Shape::new([4])), &[x], flat);
         }
         let y = push(Op::Unary(Unary::Tanh), &[x], flat);
         program.outputs = vec![ProgramOperand::Slot(y)];

@@ -150,7 +150,7 @@ impl fmt::Display for Shape {
 impl<const D: usize> From<[usize; D]> for Shape {
     #[track_caller]
     fn from(lengths: [usize; D]) -> Shape {
-        Shape::new(&lengths)
+        Shape::new(lengths)
     }
 }
 

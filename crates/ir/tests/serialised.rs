@@ -85,7 +85,7 @@ fn errors() -> Vec<Error> {
         Error::parse(3, 14, "expected `{`"),
         Error::parse(0, usize::MAX, ""),
         Error::program("slot 3 is read before it is defined"),
-        Error::index_out_of_range("gather", -9, &Shape::new(&[1, 2]), 0, 4),
+        Error::index_out_of_range("gather", -9, &Shape::new([1, 2]), 0, 4),
     ];
     plain.into_iter().chain(hinted).chain(others).collect()
 }

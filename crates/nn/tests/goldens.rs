@@ -409,6 +409,7 @@ fn cross_entropy() {
             weights: case.has("weight").then(|| Param::buffer(case.constant("weight"))),
             label_smoothing: case.number("label_smoothing"),
             ignore_index: attributes["ignore_index"].as_i64(),
+            pad_tokens: None,
             reduction: case.reduction(),
         };
         match case.rank("x") {

@@ -101,7 +101,7 @@ fn compare(function: &Function, points: &Points, engines: &[(&Subject, Arc<dyn E
 /// All 65,536 values of a 16-bit float. The truth is what the reference gives in `f64`, rounded once.
 fn every_value(function: &Function, dtype: DType) -> Points {
     let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
-    let ty = TensorType::new(Shape::new(&[1 << 16]), dtype);
+    let ty = TensorType::new(Shape::new([1 << 16]), dtype);
     let x = TensorData::from_bytes(&bytes, ty).expect("all values of two bytes");
     let reference: Arc<dyn Engine> = Arc::new(crate::engines::reference());
     let exact = function.run(&reference, x.clone().convert(DType::F64));

@@ -73,7 +73,8 @@ fn logits_and_their_gradient_are_the_peak() {
     let mut layer = LinearConfig::new(16, classes).init::<B>(&device);
     let mut optimizer = AdamConfig::new().init();
     let x = Tensor::<B, 2>::random([rows, 16], Distribution::Normal(0.0, 1.0), &device);
-    let targets = Tensor::<B, 1, Int>::from_data((0..rows as i32).map(|i| i * 7).collect::<Vec<_>>(), &device);
+    let targets =
+        Tensor::<B, 1, Int>::from_data((0..rows as i32).map(|i| i * 7).collect::<Vec<_>>(), &device);
     let mut grown = 0;
     for _ in 0..4 {
         B::sync(&device).expect("nothing fails");

@@ -348,7 +348,7 @@ fn a_chain_of_twelve_is_contracted_greedily() {
 #[test]
 fn many_batch_axes_are_merged() {
     let device = Device::cpu();
-    let shape = |axes: usize| Shape::new(&vec![2; axes]);
+    let shape = |axes: usize| Shape::new(vec![2; axes]);
     let ones = |axes| AnyTensor::ones(TensorType::new(shape(axes), DType::F32), &device).unwrap();
     let sum = AnyTensor::einsum("abcdefghijkl,abcdefghijkl->abcdefghijk", [ones(12), ones(12)]).unwrap();
     assert_eq!(sum.into_data().unwrap().to_vec::<f32>(), vec![2.0; 2048]);

@@ -118,7 +118,7 @@ fn slices_take_bare_ranges() {
     assert_eq!(of(x.clone().slice(SliceArg::FULL.step(-1))), [3, 4, 5, 0, 1, 2]);
     assert_eq!(of(x.clone().slice_fill(1.., 9)), [0, 1, 2, 9, 9, 9]);
     assert_eq!(of(x.clone().slice_assign(0..1, x.clone().slice(1))), [3, 4, 5, 3, 4, 5]);
-    let ranges = vec![SliceArg::from(1..2), SliceArg::from(..2)];
+    let ranges = [SliceArg::from(1..2), SliceArg::from(..2)];
     assert_eq!(x.into_any().slice(&ranges[..]).unwrap().to_vec::<i32>().unwrap(), [3, 4]);
 }
 

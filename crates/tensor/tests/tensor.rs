@@ -153,7 +153,7 @@ fn rank_erased_tensors_return_errors() {
     let back = a.clone().try_into_tensor::<Dyn, 2, kiln_tensor::Float>().unwrap();
     assert_eq!(back.dims(), [2, 3]);
     assert!(a.clone().try_into_tensor::<Dyn, 1, kiln_tensor::Float>().is_err());
-    assert!(a.slice(&[kiln_tensor::SliceArg::FULL; 3]).is_err());
+    assert!(a.slice([kiln_tensor::SliceArg::FULL; 3]).is_err());
 }
 
 #[test]

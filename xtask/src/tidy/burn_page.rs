@@ -13,6 +13,7 @@ const DIFFERENCES: &[&str] = &[
     "No `elem`",
     "`B::Device`",
     "`Clone` is explicit",
+    "Targets name their kind",
     "`map_parameters` in place of mappers",
 ];
 

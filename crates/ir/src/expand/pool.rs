@@ -64,7 +64,7 @@ fn averaged<'e>(spec: &PoolSpec, sum: &Var<'e>, size: &[usize], include_padding:
     let mut counts: Option<Var<'e>> = None;
     for (place, &len) in size.iter().enumerate() {
         let count = counted(sum.engine(), spec, place, len, include_padding, sum.dtype());
-        let shape = Shape::new(&alloc::vec![1; sum.rank()]).with(place + 2, sum.shape()[place + 2]);
+        let shape = Shape::new(alloc::vec![1; sum.rank()]).with(place + 2, sum.shape()[place + 2]);
         let count = count.reshape(shape);
         counts = Some(counts.map_or(count.clone(), |counts| counts * count));
     }

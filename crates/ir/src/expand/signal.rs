@@ -49,7 +49,7 @@ fn interpolated<'e>(x: &Var<'e>, axis: usize, to: usize, align_corners: bool, cu
     // The least numerator is above minus the denominator: adding that makes the division one of positive numbers.
     let whole = (&numerator + denominator as f64) / denominator as f64 - 1.0;
     let part = (numerator - &whole * denominator as f64).cast(x.dtype()) / denominator as f64;
-    let weight_shape = Shape::new(&alloc::vec![1; x.rank()]).with(axis, to);
+    let weight_shape = Shape::new(alloc::vec![1; x.rank()]).with(axis, to);
     let tap = |offset: f64, weight: Var<'e>| {
         let index = if offset == 0.0 { whole.clone() } else { &whole + offset };
         let index = clamped(&index, from - 1);

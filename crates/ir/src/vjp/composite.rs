@@ -80,7 +80,7 @@ impl<'e> Rule<'_, 'e> {
         };
         // Times the weight where a conjugate mirrors the frequency.
         let weighted = |parts: [&Var<'e>; 2], points: usize, weight: f64| {
-            let shape = Shape::new(&alloc::vec![1; parts[0].rank()]).with(axis, parts[0].shape()[axis]);
+            let shape = Shape::new(alloc::vec![1; parts[0].rank()]).with(axis, parts[0].shape()[axis]);
             let single = unmirrored(self.engine(), TensorType::new(shape, DType::Bool), axis, points);
             parts.map(|part| single.select(part, &(part * weight)))
         };

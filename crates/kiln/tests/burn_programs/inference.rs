@@ -36,7 +36,7 @@ fn zeros(data: TensorData) -> usize {
 
 #[test]
 fn dropout_is_off_in_the_valid_model() {
-    let device = FlexDevice::default();
+    let device = FlexDevice;
     let model = model(&device);
     let x = Tensor::<Training, 2>::random([8, 4], Distribution::Normal(0.0, 1.0), &device);
     let trained = zeros(model.forward(x.clone()).into_data());
@@ -50,7 +50,7 @@ fn dropout_is_off_in_the_valid_model() {
 
 #[test]
 fn a_module_names_its_devices() {
-    let device = FlexDevice::default();
+    let device = FlexDevice;
     let model = model(&device);
     assert_eq!(BackendModule::<Training>::devices(&model), [device]);
     assert_eq!(model.valid().devices(), [device]);

@@ -10,7 +10,8 @@ fn losses(config: &CrossEntropyLossConfig) -> [f32; 2] {
     let device = Default::default();
     let loss: CrossEntropyLoss<Flex> = config.init(&device);
     let logits = Tensor::<Flex, 2>::from_floats([[2.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.0, 0.0, 1.0]], &device);
-    let of = |targets: [i64; 3]| loss.forward(logits.clone(), Tensor::from_data(targets, &device));
+    let targets = |classes: [i64; 3]| Tensor::<Flex, 1, Int>::from_data(classes, &device);
+    let of = |classes| loss.forward(logits.clone(), targets(classes));
     [of([0, 1, 2]), of([1, 1, 1])].map(|loss| loss.into_scalar::<f32>())
 }
 

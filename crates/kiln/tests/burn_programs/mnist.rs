@@ -147,7 +147,7 @@ fn train<B: AutodiffBackend>(config: &TrainingConfig, device: B::Device) -> (f32
 #[test]
 fn a_classifier_of_digits_learns_a_few() {
     let config = TrainingConfig::new(ModelConfig::new(10, 32), AdamConfig::new());
-    let (first, last, accuracy) = train::<Autodiff<Flex>>(&config, FlexDevice::default());
+    let (first, last, accuracy) = train::<Autodiff<Flex>>(&config, FlexDevice);
     assert!(first > 1.5 && last < 0.7 * first, "{first} {last}");
     assert!(accuracy > 0.6, "{accuracy}");
 }

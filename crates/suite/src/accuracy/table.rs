@@ -74,7 +74,7 @@ impl Tables {
     /// Bits read as floats.
     fn floats(&self, name: &str, dtype: DType) -> TensorData {
         let bytes = self.bytes(name);
-        let ty = TensorType::new(Shape::new(&[bytes.len() / dtype.size()]), dtype);
+        let ty = TensorType::new(Shape::new([bytes.len() / dtype.size()]), dtype);
         TensorData::from_bytes(bytes, ty).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 

@@ -69,15 +69,14 @@ pub(super) fn rows() -> Vec<Method> {
         Method::new("roll_dim", |x| one(x[0].clone().roll_dim(-4, 1)))
             .on(&[normal(&[2, 3])])
             .on(&[normal(&[2, 0])]),
-        Method::new("slice", |x| one(x[0].clone().slice(&s![-2.., 0..4;-2])))
+        Method::new("slice", |x| one(x[0].clone().slice(s![-2.., 0..4;-2])))
             .on(&[normal(&[3, 4])])
             .on(&[normal(&[2, 5, 2])]),
         Method::new("slice_dim", |x| one(x[0].clone().slice_dim(-1, s![1..-1][0]))).on(&[normal(&[2, 4])]),
-        Method::new("slice_assign", |x| one(x[0].clone().slice_assign(&s![.., ..;2], x[1].clone())))
+        Method::new("slice_assign", |x| one(x[0].clone().slice_assign(s![.., ..;2], x[1].clone())))
             .on(&[normal(&[2, 4]), normal(&[2, 2])])
             .on(&[normal(&[2, 3]), normal(&[1])]),
-        Method::new("slice_fill", |x| one(x[0].clone().slice_fill(&s![1.., ..2], 0.5)))
-            .on(&[normal(&[2, 3])]),
+        Method::new("slice_fill", |x| one(x[0].clone().slice_fill(s![1.., ..2], 0.5))).on(&[normal(&[2, 3])]),
         Method::new("narrow", |x| one(x[0].clone().narrow(1, 1, 2)))
             .on(&[normal(&[2, 4])])
             .on(&[normal(&[0, 3])]),

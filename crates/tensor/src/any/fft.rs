@@ -326,7 +326,7 @@ pub(super) fn fitted(x: AnyTensor, axis: usize, length: usize) -> Result<AnyTens
 
 /// Numbers along an axis, in the dtype and on the device of a tensor with which they broadcast.
 fn along(like: &AnyTensor, axis: usize, numbers: Vec<f64>) -> Result<AnyTensor> {
-    let mut shape = kiln_ir::Shape::new(&alloc::vec![1; like.rank()]);
+    let mut shape = kiln_ir::Shape::new(alloc::vec![1; like.rank()]);
     shape[axis] = numbers.len();
     Ok(AnyTensor::from_data(TensorData::new(numbers, shape)?.convert(like.dtype()), like.stack()))
 }

@@ -68,7 +68,7 @@ impl AnyTensor {
         let stack = device.as_ref();
         let key = key.into().unwrap_or_else(|| Key::next(device));
         let sort = Op::Sort { axis: 0, descending: false, index: stack.int_dtype() };
-        Ok(bits(Shape::new(&[count]), key, stack)?.apply_many(&sort, [])?.swap_remove(1))
+        Ok(bits(Shape::new([count]), key, stack)?.apply_many(&sort, [])?.swap_remove(1))
     }
 
     /// See [`Tensor::shuffle`](crate::Tensor::shuffle).

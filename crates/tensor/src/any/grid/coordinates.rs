@@ -22,11 +22,11 @@ impl AnyTensor {
         check_vectors("meshgrid", &vectors)?;
         let axes: Vec<usize> =
             (0..vectors.len()).map(|place| axis_of(place, vectors.len(), indexing)).collect();
-        let mut shape = Shape::new(&alloc::vec![1; vectors.len()]);
+        let mut shape = Shape::new(alloc::vec![1; vectors.len()]);
         for (vector, &axis) in vectors.iter().zip(&axes) {
             shape[axis] = vector.shape()[0];
         }
-        let ones = Shape::new(&alloc::vec![1; vectors.len()]);
+        let ones = Shape::new(alloc::vec![1; vectors.len()]);
         let repeated = |(vector, &axis): (AnyTensor, &usize)| {
             let length = vector.shape()[0];
             vector.reshape(ones.with(axis, length))?.expand(shape)
