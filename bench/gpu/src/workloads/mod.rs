@@ -60,7 +60,7 @@ fn normal<B: Backend, const D: usize>(shape: [usize; D], dtype: DType, device: &
 /// The first element of a result, which stays alive while it is read, so that all of it must exist.
 fn first(y: &AnyTensor) -> Result<f64> {
     let all = y.clone().reshape([y.ty().num_elements()])?;
-    Ok(all.slice(&[(0..1).into()])?.into_scalar::<f64>()?)
+    Ok(all.slice([0..1])?.into_scalar::<f64>()?)
 }
 
 /// An operation that is done so many times in one repeat, and waited for once.
