@@ -7,12 +7,13 @@
 
 use super::{Check, Counts, Failure, Projection, Scope, Subjects, at_slot, run_with_noise};
 use crate::random::Random;
+use crate::shrink::edit::opened_all;
 use crate::spread::first_problem;
-use crate::trace::{Ownership, Slot, executed, read, trace};
+use crate::trace::{Ownership, Slot, executed, read, same, trace};
 use crate::trial::Trial;
 use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_fusion::{Fusion, Statistics};
-use kiln_ir::{Engine, Instruction, OpKind, Operands, ProgramOperand, Value, Values, Var};
+use kiln_ir::{Engine, Instruction, Operands, ProgramOperand, Value, Values, Var};
 use kiln_suite::engines::reference;
 use std::sync::Arc;
 
@@ -209,13 +210,21 @@ fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<
     }
     let failed = |text: String| Failure::whole(Check::FusedGradient, text);
     let found = under(Arc::new(subjects.fused.clone()));
-    // An op that failed is not recorded where that is known at once. Where it is not, its recovery is, and has no gradient.
-    if found.is_none() && trial.program.kinds().contains(OpKind::Recover) {
+    // An op that failed is not recorded where that is known at once, and is where it is not. Past it, by a recovery or a choice of
+    // other elements, both go on, with gradients of their own.
+    let is_same = |found: &Vec<Slot>| eager.iter().zip(found).all(|(eager, found)| same(eager, found));
+    if !found.as_ref().is_some_and(is_same) && has_failed_op(trial) {
         return Ok(());
     }
     let found = found.ok_or_else(|| failed("there is none, but there is without fusion".into()))?;
     counts.fused_gradients += found.len() as u64;
     compared(&eager, &found, Check::FusedGradient)
+}
+
+/// Whether an op of the program fails.
+fn has_failed_op(trial: &Trial) -> bool {
+    let trial = opened_all(trial).unwrap_or_else(|| trial.clone());
+    trace(&reference(), &trial, Ownership::Kept).slots.iter().any(Result::is_err)
 }
 
 /// The gradients by the inputs, an error for those that have none; `None` altogether where there is no loss to walk back from.
