@@ -85,7 +85,7 @@ impl Subjects {
 }
 
 /// One more run that is wrong as much as engines may be. The reference computes in `f64`: where sums leave the range of a
-/// narrower float, the processor's engine shows what becomes of them.
+/// narrower float, the CPU engine gives the overflowed result.
 fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
     match (subjects.scope, number) {
         (Scope::Engine | Scope::Kernels, 0) => Arc::new(cpu(1)),

@@ -74,7 +74,7 @@ impl CudaDevice {
         kiln_cuda::set_tf32(on);
     }
 
-    /// Whether they do.
+    /// Whether matmuls and convolutions use TF32. Default: no.
     pub fn tf32() -> bool {
         kiln_cuda::tf32()
     }

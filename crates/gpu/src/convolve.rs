@@ -203,7 +203,7 @@ fn convolution(
     results: &[TensorType],
     channels_last: bool,
 ) -> Result<Convolution> {
-    // Libraries have two axes of space at least.
+    // Libraries have two spatial dimensions at least.
     let shape = |shape: Shape| -> Shape {
         let one = (shape.rank() == 3).then_some(1);
         shape[..2].iter().copied().chain(one).chain(shape[2..].iter().copied()).collect()

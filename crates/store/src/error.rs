@@ -168,9 +168,9 @@ impl StoreError {
 /// How a file differs from a module. Displays as a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mismatch {
-    /// Parameters that the file has not, each with a close name of the file.
+    /// Parameters that the file does not contain, each with a close name of the file.
     pub missing: Vec<(String, Option<String>)>,
-    /// Tensors that the module has not.
+    /// Tensors that the module does not have.
     pub unexpected: Vec<String>,
     /// Parameters of another type.
     pub types: Vec<TypeMismatch>,

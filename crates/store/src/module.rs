@@ -147,7 +147,7 @@ impl LoadOptions {
         LoadOptions::default()
     }
 
-    /// Whether parameters that the file has not keep their values. Default: no.
+    /// Whether parameters that the file does not contain keep their values. Default: no.
     #[must_use]
     pub fn allow_missing(mut self, allow: bool) -> LoadOptions {
         self.allow_missing = allow;
@@ -216,7 +216,7 @@ impl fmt::Debug for LoadOptions {
 pub struct LoadReport {
     /// Parameters and buffers that were loaded.
     pub loaded: Vec<String>,
-    /// Those that the file has not.
+    /// Parameters that the file does not contain.
     pub missing: Vec<String>,
     /// Tensors of the file that were left out, by their names there.
     pub unexpected: Vec<String>,

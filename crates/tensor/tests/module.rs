@@ -283,7 +283,7 @@ fn what_wrong_calls_say() {
     );
     says(
         f(&[1, 2, 3]).max_pool(&Pooling::new(&[2, 2])),
-        "[max_pool] `window` has 2 entries for 1 axes of space: f32[1, 2, 3]",
+        "[max_pool] `window` has 2 entries for 1 spatial dimensions: f32[1, 2, 3]",
     );
     says(
         f(&[2, 6, 3]).group_norm(4, None, None, 1e-5),

@@ -21,13 +21,13 @@ pub struct Convolution {
     pub pass: Pass,
     /// Of all three tensors. 16-bit floats are added up in `f32`.
     pub dtype: DType,
-    /// `[batch, channels_in, space..]`, two or three axes of space.
+    /// `[batch, channels_in, space..]`, two or three spatial dimensions.
     pub x: Shape,
     /// `[channels_out, channels_in / groups, kernel..]`.
     pub w: Shape,
     /// `[batch, channels_out, space..]`.
     pub y: Shape,
-    /// Whether channels lie innermost in all three, `[batch, space.., channels]`, instead of before the axes of space.
+    /// Whether channels lie innermost in all three, `[batch, space.., channels]`, instead of before the spatial dimensions.
     pub channels_last: bool,
     /// Distance between neighbouring positions of the kernel along each axis.
     pub stride: Vec<usize>,

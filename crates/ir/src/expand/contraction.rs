@@ -88,7 +88,7 @@ fn unfolded_padded<'e>(spec: &ConvSpec, x: &Var<'e>, kernel: &[usize]) -> Var<'e
     unfolded(&x, kernel, &spec.stride, &spec.dilation)
 }
 
-/// Pads the axes of space.
+/// Pads the spatial dimensions.
 pub(super) fn padded<'e>(x: &Var<'e>, padding: &[(usize, usize)], fill: Scalar) -> Var<'e> {
     if padding.iter().all(|&sides| sides == (0, 0)) {
         return x.clone();
@@ -98,7 +98,7 @@ pub(super) fn padded<'e>(x: &Var<'e>, padding: &[(usize, usize)], fill: Scalar) 
     x.pad(none.into_iter().chain(space).collect(), fill)
 }
 
-/// The windows over all axes of space, beside the channels: `[batch, channels, space..]` becomes
+/// The windows over all spatial dimensions, beside the channels: `[batch, channels, space..]` becomes
 /// `[batch, channels * kernel.., windows..]`.
 pub(super) fn unfolded<'e>(x: &Var<'e>, kernel: &[usize], step: &[usize], dilation: &[usize]) -> Var<'e> {
     let mut y = x.clone();

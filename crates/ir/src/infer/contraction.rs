@@ -61,7 +61,7 @@ impl Rule<'_> {
         self.float(a)?;
         let axes = self.conv_spec(spec)?;
         if a.rank() != axes + 2 || b.rank() != axes + 2 {
-            return Err(self.error(format!("needs {} axes for {axes} axes of space", axes + 2)));
+            return Err(self.error(format!("needs {} axes for {axes} spatial dimensions", axes + 2)));
         }
         match pass {
             ConvPass::Forward => self.conv_forward(spec, a, b),
@@ -73,7 +73,7 @@ impl Rule<'_> {
     fn conv_spec(&self, spec: &ConvSpec) -> Result<usize> {
         let axes = spec.stride.len();
         if axes == 0 || spec.padding.len() != axes || spec.dilation.len() != axes {
-            return Err(self.error("stride, padding and dilation need one entry per axis of space"));
+            return Err(self.error("stride, padding and dilation need one entry per spatial dimension"));
         }
         if spec.groups == 0 || spec.stride.contains(&0) || spec.dilation.contains(&0) {
             return Err(self
@@ -150,10 +150,10 @@ impl Rule<'_> {
             .hint("the number of groups divides both numbers of channels"))
     }
 
-    /// The lengths of the axes of space of the result of a convolution.
+    /// The lengths of the spatial dimensions of the result of a convolution.
     fn conv_space(&self, spec: &ConvSpec, input: &[usize], kernel: &[usize]) -> Result<Vec<usize>> {
         if input.len() != spec.stride.len() || kernel.len() != spec.stride.len() {
-            return Err(self.error("sizes need one entry per axis of space"));
+            return Err(self.error("sizes need one entry per spatial dimension"));
         }
         (0..input.len())
             .map(|axis| {

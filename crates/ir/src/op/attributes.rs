@@ -340,12 +340,12 @@ pub enum ConvPass {
     Forward,
     /// `(y, w) -> x`; several sizes of `x` lead to the same `y`, so it is given.
     Input {
-        /// The lengths of the axes of space of `x`.
+        /// The lengths of the spatial dimensions of `x`.
         size: Vec<usize>,
     },
     /// `(x, y) -> w`; several sizes of `w` lead to the same `y`, so it is given.
     Weight {
-        /// The lengths of the axes of space of `w`.
+        /// The lengths of the spatial dimensions of `w`.
         size: Vec<usize>,
     },
 }

@@ -15,7 +15,7 @@ macro_rules! activations {
                 $name
             }
 
-            /// Any shape, which stays.
+            /// Input of any shape; the output has the same shape.
             #[track_caller]
             pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
                 activation::$function(x)
@@ -54,7 +54,7 @@ impl Gelu {
         Gelu { approximate: true }
     }
 
-    /// Any shape, which stays.
+    /// Input of any shape; the output has the same shape.
     #[track_caller]
     pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         if self.approximate { activation::gelu_approximate(x) } else { activation::gelu(x) }
@@ -118,7 +118,7 @@ macro_rules! with_a_number {
         }
 
         impl $name {
-            /// Any shape, which stays.
+            /// Input of any shape; the output has the same shape.
             #[track_caller]
             pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
                 activation::$function(x, self.$field)

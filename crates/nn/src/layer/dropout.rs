@@ -35,7 +35,7 @@ impl DropoutConfig {
 }
 
 impl Dropout {
-    /// Any shape, which stays.
+    /// Input of any shape; the output has the same shape.
     #[track_caller]
     pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         if self.prob == 0.0 || !x.engine_stack().is_differentiated() {

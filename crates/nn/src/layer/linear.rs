@@ -7,9 +7,9 @@ use kiln_tensor::{Backend, Tensor, float8, module};
 /// Settings of a [`Linear`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct LinearConfig {
-    /// Numbers per input.
+    /// Number of input features.
     pub d_input: usize,
-    /// Numbers per output.
+    /// Number of output features.
     pub d_output: usize,
     /// Whether a bias is added. Default: true.
     #[config(default = true)]

@@ -199,7 +199,7 @@ macro_rules! adaptive_pools {
             /// `[batch, channels, space..]` to `[batch, channels, output_size..]`.
             ///
             /// # Panics
-            /// When an axis of space, or of the output, is empty.
+            /// When a spatial dimension, or of the output, is empty.
             #[track_caller]
             pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
                 module::$function(x, self.output_size)

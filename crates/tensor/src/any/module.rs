@@ -55,10 +55,10 @@ impl AnyTensor {
     }
 }
 
-/// An error unless a list has one entry per axis of space.
+/// An error unless a list has one entry per spatial dimension.
 fn check_entries(any: &AnyTensor, op: &str, name: &str, entries: usize, axes: usize) -> Result<()> {
     if entries == axes {
         return Ok(());
     }
-    Err(any.wrong(op, format!("{name} has {entries} entries for {axes} axes of space")))
+    Err(any.wrong(op, format!("{name} has {entries} entries for {axes} spatial dimensions")))
 }

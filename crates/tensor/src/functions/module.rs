@@ -1,7 +1,7 @@
 //! Functions behind neural network modules: convolution, pooling, normalisation, attention, embedding.
 //!
 //! Images and sequences have batch and channels first: `[batch, channels, height, width]`. Definitions are PyTorch's
-//! where it has the function. The methods of [`AnyTensor`](crate::AnyTensor) take any number of axes of space, and return
+//! where it has the function. The methods of [`AnyTensor`](crate::AnyTensor) take any number of spatial dimensions, and return
 //! errors instead of panicking: [`conv2d`] is `AnyTensor::conv` and so on.
 //!
 //! ```

@@ -11,7 +11,7 @@ use kiln_ir::ConvSpec;
 
 /// A source with zeros around it, and the maps from it.
 pub(super) struct Geometry {
-    /// Lengths of the source's axes of space.
+    /// Lengths of the source's spatial dimensions.
     pub(super) space: Vec<usize>,
     /// Zeros before each axis.
     pub(super) low: Vec<usize>,

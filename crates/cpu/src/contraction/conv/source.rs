@@ -1,4 +1,4 @@
-//! The source of a convolution, with zeros around its axes of space.
+//! The source of a convolution, with zeros around its spatial dimensions.
 
 use super::geometry::{Geometry, row_major};
 use crate::array::Array;

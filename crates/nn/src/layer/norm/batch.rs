@@ -22,7 +22,7 @@ pub struct BatchNormConfig {
     pub affine: bool,
 }
 
-/// Normalises each channel over the batch and all axes of space
+/// Normalises each channel over the batch and all spatial dimensions
 /// ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)): `(x - mean) / √(variance + ε) * weight + bias`.
 ///
 /// On a backend with automatic differentiation, at whichever of its layers, it trains: mean and (biased) variance are those of the batch, and

@@ -20,7 +20,7 @@ pub struct GroupNormConfig {
     pub affine: bool,
 }
 
-/// Normalises each example over groups of channels and all axes of space
+/// Normalises each example over groups of channels and all spatial dimensions
 /// ([Wu and He 2018](https://arxiv.org/abs/1803.08494)). As many groups as channels make instance normalisation.
 #[derive(Module, Clone, Debug)]
 pub struct GroupNorm<B: Backend = Dyn> {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use kiln_ir::{DType, Op, PoolKind, PoolSpec, Var};
 
 impl AnyTensor {
-    /// The mean of each part of the axes of space of `[batch, channels, space..]`. See
+    /// The mean of each part of the spatial dimensions of `[batch, channels, space..]`. See
     /// [`module::adaptive_avg_pool2d`](crate::module::adaptive_avg_pool2d).
     pub fn adaptive_avg_pool(self, size: &[usize]) -> Result<AnyTensor> {
         let op = "adaptive_avg_pool";
@@ -54,8 +54,8 @@ impl AnyTensor {
         Ok(y)
     }
 
-    /// The greatest of each part of the axes of space of `[batch, channels, space..]`, and where it lies: row-major indices
-    /// into the axes of space. See
+    /// The greatest of each part of the spatial dimensions of `[batch, channels, space..]`, and where it lies: row-major indices
+    /// into the spatial dimensions. See
     /// [`module::adaptive_max_pool2d_with_indices`](crate::module::adaptive_max_pool2d_with_indices).
     pub fn adaptive_max_pool_with_indices(self, size: &[usize]) -> Result<(AnyTensor, AnyTensor)> {
         let op = "adaptive_max_pool";
@@ -95,7 +95,7 @@ impl AnyTensor {
         if size.contains(&0) || self.shape()[2..].contains(&0) {
             return Err(self
                 .wrong(op, format!("cannot split axes into {size:?} parts"))
-                .hint("each axis of space gets at least 1 part, and has at least 1 element"));
+                .hint("each spatial dimension gets at least 1 part, and has at least 1 element"));
         }
         for (length, &parts) in self.shape()[2..].iter().zip(size) {
             check_table(op, &[parts, (length / parts).saturating_add(2)])?;
@@ -144,7 +144,7 @@ impl Parts {
     }
 }
 
-/// `[batch, channels, parts.., elements]`: each axis of space becomes its parts and their elements, which join at the end.
+/// `[batch, channels, parts.., elements]`: each spatial dimension becomes its parts and their elements, which join at the end.
 fn parts_of<'e>(x: &Var<'e>, index: &[Var<'e>]) -> Var<'e> {
     let axes = index.len();
     // Axis `a` of space stands at `2 + 2 a` once those before it are two.

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use kiln_ir::{Binary, ConvPass, ConvSpec, Op, PadAxis};
 
 impl AnyTensor {
-    /// Convolution over `n` axes of space: `self` is `[batch, channels_in, space..]`, weight
+    /// Convolution over `n` spatial dimensions: `self` is `[batch, channels_in, space..]`, weight
     /// `[channels_out, channels_in / groups, kernel..]`, bias `[channels_out]`. See
     /// [`module::conv2d`](crate::module::conv2d).
     pub fn conv(self, weight: AnyTensor, bias: Option<AnyTensor>, spec: &ConvSpec) -> Result<AnyTensor> {
@@ -19,7 +19,7 @@ impl AnyTensor {
 
     /// The gradient of [`conv`](AnyTensor::conv) for its input, used as a layer: `self` is
     /// `[batch, channels_in, space..]`, weight `[channels_in, channels_out / groups, kernel..]`, bias `[channels_out]`;
-    /// `output_padding` adds to the end of each axis of space of the result. See
+    /// `output_padding` adds to the end of each spatial dimension of the result. See
     /// [`module::conv_transpose2d`](crate::module::conv_transpose2d).
     pub fn conv_transpose(
         self,
@@ -78,7 +78,7 @@ impl AnyTensor {
     }
 
     /// The gradient of [`conv`](AnyTensor::conv) for its input, given that of its result, `self`; `size` are the lengths
-    /// of the axes of space of the input. See
+    /// of the spatial dimensions of the input. See
     /// [`module::conv2d_input_gradient`](crate::module::conv2d_input_gradient).
     pub fn conv_input_gradient(
         self,
@@ -92,7 +92,7 @@ impl AnyTensor {
     }
 
     /// The gradient of [`conv`](AnyTensor::conv) for its weight, given the input, `self`, and the gradient of its result;
-    /// `kernel` are the lengths of the axes of space of the weight. See
+    /// `kernel` are the lengths of the spatial dimensions of the weight. See
     /// [`module::conv2d_weight_gradient`](crate::module::conv2d_weight_gradient).
     pub fn conv_weight_gradient(
         self,

@@ -5,7 +5,7 @@ use alloc::format;
 use kiln_ir::{Comparison, DType, Reduction, Var};
 
 impl AnyTensor {
-    /// The greatest element of windows at random places over the axes of space of `[batch, channels, space..]`. See
+    /// The greatest element of windows at random places over the spatial dimensions of `[batch, channels, space..]`. See
     /// [`module::fractional_max_pool2d`](crate::module::fractional_max_pool2d).
     pub fn fractional_max_pool(
         self,

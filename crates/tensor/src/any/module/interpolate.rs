@@ -1,4 +1,4 @@
-//! Resizing: each axis of space after the other, each element a weighted sum of a few along the axis.
+//! Resizing: each spatial dimension after the other, each element a weighted sum of a few along the axis.
 
 use super::super::data::check_table;
 use super::check_entries;
@@ -48,7 +48,7 @@ impl InterpolateOptions {
 /// The result's lengths of [`interpolate`](crate::module::interpolate): themselves, or as factors.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InterpolateSize {
-    /// The lengths, one for each axis of space.
+    /// The lengths, one for each spatial dimension.
     Sizes(Vec<usize>),
     /// Factors of the lengths, rounded down. The steps between samples follow from the factors as given, not from the rounded
     /// lengths.
@@ -80,7 +80,7 @@ impl From<&[f64]> for InterpolateSize {
 }
 
 impl AnyTensor {
-    /// Resizes the axes of space of `[batch, channels, space..]`. See
+    /// Resizes the spatial dimensions of `[batch, channels, space..]`. See
     /// [`module::interpolate`](crate::module::interpolate).
     pub fn interpolate(
         self,

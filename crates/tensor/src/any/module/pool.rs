@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Op, PadAxis, PoolKind, PoolSpec, Pooling, Reduction, UpdateMode, Var};
 
-/// The attributes of the op on the axes of space of `x`.
+/// The attributes of the op on the spatial dimensions of `x`.
 fn spec(pooling: &Pooling, op: &str, kind: PoolKind, x: &AnyTensor) -> Result<PoolSpec> {
     x.check_rank(op, 3, "[batch, channels, space..]")?;
     let lengths = &x.shape()[2..];
@@ -18,14 +18,14 @@ fn spec(pooling: &Pooling, op: &str, kind: PoolKind, x: &AnyTensor) -> Result<Po
 }
 
 impl AnyTensor {
-    /// The greatest element of each window over the axes of space of `[batch, channels, space..]`. See
+    /// The greatest element of each window over the spatial dimensions of `[batch, channels, space..]`. See
     /// [`module::max_pool2d`](crate::module::max_pool2d).
     pub fn max_pool(self, pooling: &Pooling) -> Result<AnyTensor> {
         let spec = spec(pooling, "max_pool", PoolKind::Max, &self)?;
         self.apply(&Op::Pool(spec))
     }
 
-    /// As [`max_pool`](AnyTensor::max_pool), and where each maximum lies: row-major indices into the axes of space. See
+    /// As [`max_pool`](AnyTensor::max_pool), and where each maximum lies: row-major indices into the spatial dimensions. See
     /// [`module::max_pool2d_with_indices`](crate::module::max_pool2d_with_indices).
     pub fn max_pool_with_indices(self, pooling: &Pooling) -> Result<(AnyTensor, AnyTensor)> {
         let spec = spec(pooling, "max_pool", PoolKind::Max, &self)?;
@@ -73,14 +73,14 @@ impl AnyTensor {
         y.reshape([batch, channels].iter().chain(size).copied().collect::<Shape>())
     }
 
-    /// The mean of each window over the axes of space of `[batch, channels, space..]`; `include_padding` says whether
+    /// The mean of each window over the spatial dimensions of `[batch, channels, space..]`; `include_padding` says whether
     /// padding counts in the divisor. See [`module::avg_pool2d`](crate::module::avg_pool2d).
     pub fn avg_pool(self, pooling: &Pooling, include_padding: bool) -> Result<AnyTensor> {
         let spec = spec(pooling, "avg_pool", PoolKind::Average { include_padding }, &self)?;
         self.apply(&Op::Pool(spec))
     }
 
-    /// The sum of each window over the axes of space of `[batch, channels, space..]`, divided by one number. See
+    /// The sum of each window over the spatial dimensions of `[batch, channels, space..]`, divided by one number. See
     /// [`module::avg_pool2d_with_divisor`](crate::module::avg_pool2d_with_divisor).
     pub fn avg_pool_with_divisor(self, pooling: &Pooling, divisor: usize) -> Result<AnyTensor> {
         const OP: &str = "avg_pool";
@@ -143,7 +143,7 @@ impl AnyTensor {
     }
 }
 
-/// Row-major indices of the axes of space, `[1, 1, space..]`.
+/// Row-major indices of the spatial dimensions, `[1, 1, space..]`.
 pub(super) fn places_of<'e>(x: &Var<'e>, index: kiln_ir::DType) -> Var<'e> {
     let space: Vec<usize> = x.shape()[2..].to_vec();
     let count: usize = space.iter().product();

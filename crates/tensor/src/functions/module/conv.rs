@@ -34,7 +34,7 @@ macro_rules! convolutions {
         }
 
         #[doc = concat!("The gradient of [`", stringify!($name), "`] for its input, given that of its result; `size` are the")]
-        /// lengths of the axes of space of the input.
+        /// lengths of the spatial dimensions of the input.
         #[track_caller]
         pub fn $input<B: Backend>(
             gradient: Tensor<B, $rank>,
@@ -46,7 +46,7 @@ macro_rules! convolutions {
         }
 
         #[doc = concat!("The gradient of [`", stringify!($name), "`] for its weight, given its input and the gradient of its")]
-        /// result; `kernel` are the lengths of the axes of space of the weight.
+        /// result; `kernel` are the lengths of the spatial dimensions of the weight.
         #[track_caller]
         pub fn $weight<B: Backend>(
             x: Tensor<B, $rank>,

@@ -3,7 +3,7 @@
 use crate::any::{InterpolateOptions, InterpolateSize};
 use crate::{Backend, Tensor};
 
-/// Resizes the axes of space of `[batch, channels, space..]`, one to three of them, to lengths or by factors.
+/// Resizes the spatial dimensions of `[batch, channels, space..]`, one to three of them, to lengths or by factors.
 ///
 /// ```
 /// use kiln_backends::Flex;

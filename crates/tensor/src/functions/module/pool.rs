@@ -15,7 +15,7 @@ macro_rules! poolings {
             x.map(|any| any.max_pool(&options.pooling()))
         }
 
-        #[doc = concat!("As [`", stringify!($max), "`], and where each maximum lies: row-major indices into the axes of space, for")]
+        #[doc = concat!("As [`", stringify!($max), "`], and where each maximum lies: row-major indices into the spatial dimensions, for")]
         #[doc = concat!("[`", stringify!($unpool), "`].")]
         #[track_caller]
         pub fn $indices<B: Backend>(
@@ -38,7 +38,7 @@ macro_rules! poolings {
         }
 
         #[doc = concat!("Puts elements back to where the indices of [`", stringify!($indices), "`] say that they were, zeros")]
-        /// elsewhere; `size` are the lengths of the axes of space of the result. Of elements that meet, the last stays
+        /// elsewhere; `size` are the lengths of the spatial dimensions of the result. Of elements that meet, the last stays
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool2d.html)).
         #[track_caller]
         pub fn $unpool<B: Backend>(
@@ -61,7 +61,7 @@ macro_rules! poolings {
             x.map(|any| any.avg_pool(&options.pooling(), include_padding))
         }
 
-        #[doc = concat!("The gradient of [`", stringify!($average), "`] for its operand, whose axes of space have these lengths, given")]
+        #[doc = concat!("The gradient of [`", stringify!($average), "`] for its operand, whose spatial dimensions have these lengths, given")]
         /// that of its result.
         #[track_caller]
         pub fn $average_gradient<B: Backend>(
