@@ -9,11 +9,11 @@ use kiln_autocast::{Autocast as Layer, LowPrecision};
 use kiln_tensor::{Backend, Stack};
 
 /// Mixed precision over another backend: matrix products, convolutions and attention run in 16 bits, sums, norms and losses
-/// in `f32`, and anything else as its operands are held. Tensors are `f32` to the program; the [table of
-/// ops](kiln_autocast) says which op runs in what.
+/// in `f32`, and other ops in the storage precision of their operands. Tensors are `f32` to the program; the [table of
+/// ops](kiln_autocast) lists the precision of each op.
 ///
 /// `F` is the type of 16 bits: [`bf16`](half::bf16), which trains as it is, or [`f16`](half::f16), which needs a scaled
-/// loss. Automatic differentiation goes around it, and parameters and gradients are then `f32`:
+/// loss. Wrap automatic differentiation around it; parameters and gradients are then `f32`:
 ///
 /// ```
 /// use kiln_backends::{Autocast, Flex};
@@ -60,8 +60,8 @@ impl<B: Backend, F: AutocastFloat> Backend for Autocast<B, F> {
     }
 }
 
-/// The stack with mixed precision around it: contractions run in 16 bits. Repeated calls with the same precision give the
-/// same stack.
+/// The stack with mixed precision around it: contractions run in 16 bits. Repeated calls with the same precision return
+/// the same stack.
 #[must_use]
 pub fn with_autocast(stack: &Stack, precision: LowPrecision) -> Stack {
     let label = format!("autocast to {}", precision.dtype());

@@ -59,8 +59,9 @@ impl<F: FloatElement, I: IntElement> Backend for NdArray<F, I> {
     }
 }
 
-/// The CPU engine behind [fusion](crate::Fusion): ops are recorded, and what neighbours in a program compute runs as one kernel, on
-/// all cores. The fastest on a processor; [`Flex`] answers single ops sooner. Results are the same for every number of threads.
+/// The CPU engine behind [fusion](crate::Fusion): ops are recorded, and adjacent ops run as one kernel on all cores.
+/// The fastest CPU backend; [`Flex`] has lower latency for single ops. Results are the same for every number of
+/// threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu;
 

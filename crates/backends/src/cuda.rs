@@ -8,14 +8,14 @@ use kiln_cuda::Missing;
 use kiln_ir::Engine;
 use kiln_tensor::{Backend, DeviceKey, Result, Stack};
 
-/// The engine of an NVIDIA GPU behind [fusion](crate::Fusion): ops are recorded, and what neighbours in a program compute runs
-/// as one kernel, compiled for the device. `KILN_FUSION` in the environment (`off`, `on`, `check`) switches fusion.
+/// The engine of an NVIDIA GPU behind [fusion](crate::Fusion): ops are recorded, and adjacent ops run as one kernel,
+/// compiled for the device. `KILN_FUSION` in the environment (`off`, `on`, `check`) switches fusion.
 ///
 /// `F` and `I` are the dtypes of new tensors of floats and of integers; tensors of any other may be made too. All
 /// backends on one GPU share its engine.
 ///
-/// CUDA is found at run time. Where it or the device is missing, tensors carry the error, which says which library was
-/// looked for and where, to the first that is read; [`CudaDevice::open`] gives it at once.
+/// CUDA is loaded at run time. If it or the device is missing, tensors carry the error, which names the missing library
+/// and the searched places, until one is read; [`CudaDevice::open`] returns it at once.
 ///
 /// ```
 /// use kiln_backends::{Cuda, CudaDevice};
@@ -37,7 +37,7 @@ pub struct CudaDevice {
 }
 
 impl CudaDevice {
-    /// GPU number `index`. It is opened when it is used first; what is missing then is the error of the tensors on it.
+    /// GPU number `index`. It is opened on first use; if that fails, tensors on it carry the error.
     pub const fn new(index: usize) -> CudaDevice {
         CudaDevice { index }
     }
@@ -45,7 +45,7 @@ impl CudaDevice {
     /// GPU number `index`, opened now.
     ///
     /// # Errors
-    /// When a library or the device is missing; the error says which, and where it was looked for.
+    /// When a library or the device is missing; the error names it and the searched places.
     ///
     /// ```
     /// use kiln_backends::{CudaDevice, Device};
@@ -79,7 +79,7 @@ impl CudaDevice {
         kiln_cuda::tf32()
     }
 
-    /// How many there are; 0 where CUDA is missing.
+    /// The number of GPUs; 0 if CUDA is missing.
     pub fn count() -> usize {
         kiln_cuda::count()
     }

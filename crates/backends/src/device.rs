@@ -48,17 +48,18 @@ type Opener = fn(usize) -> Result<Arc<dyn Engine>>;
 static OPENERS: Mutex<BTreeMap<String, Opener>> = Mutex::new(BTreeMap::new());
 
 impl Device {
-    /// The processor, with fusion: the device of [`Cpu`].
+    /// The CPU, with fusion: the device of [`Cpu`].
     pub fn cpu() -> Device {
         Device(Cpu::stack(&CpuDevice))
     }
 
-    /// The processor, op by op: the device of [`Flex`].
+    /// The CPU, op by op: the device of [`Flex`].
     pub fn flex() -> Device {
         Device(Flex::stack(&FlexDevice))
     }
 
-    /// The processor, with fusion and that many threads of its own. Repeated calls with the same number give equal devices.
+    /// The CPU, with fusion and a thread pool of `threads` threads. Repeated calls with the same number return equal
+    /// devices.
     ///
     /// # Panics
     /// With 0 threads, or more than 1024.
@@ -68,7 +69,8 @@ impl Device {
         Device(with_fusion(&cpu::with_threads(threads)))
     }
 
-    /// The processor op by op, with that many threads of its own. Repeated calls with the same number give equal devices.
+    /// The CPU, op by op, with a thread pool of `threads` threads. Repeated calls with the same number return equal
+    /// devices.
     ///
     /// # Panics
     /// With 0 threads, or more than 1024.
@@ -106,7 +108,7 @@ impl Device {
         Stack::try_opened(kind, DeviceKey::Index(index as u64), open).map(Device)
     }
 
-    /// Registers how to open devices of a kind by number. Replaces what was registered before.
+    /// Registers the function that opens devices of a kind by number. Replaces the previous one.
     pub fn register(kind: &str, open: fn(usize) -> Result<Arc<dyn Engine>>) {
         OPENERS.lock().insert(kind.into(), open);
     }
@@ -121,14 +123,14 @@ impl Device {
         Device(Stack::new(engine, name, DType::F32, DType::I32))
     }
 
-    /// The same device with automatic differentiation. Repeated calls on one device give equal devices.
+    /// The same device with automatic differentiation. Repeated calls on one device return equal devices.
     #[must_use]
     pub fn autodiff(&self) -> Device {
         Device(self.0.with_autodiff(Checkpointing::None))
     }
 
-    /// The same device with mixed precision: see [`Autocast`](crate::Autocast). Automatic differentiation goes around it.
-    /// Repeated calls with the same precision on one device give equal devices.
+    /// The same device with mixed precision: see [`Autocast`](crate::Autocast). Automatic differentiation wraps it.
+    /// Repeated calls with the same precision on one device return equal devices.
     ///
     /// ```
     /// use kiln_backends::{Device, LowPrecision};
@@ -147,9 +149,9 @@ impl Device {
         Device(self.0.inner().unwrap_or(&self.0).clone())
     }
 
-    /// What tensors on the device take of its memory; `None` where its engine keeps no account.
+    /// The memory that tensors on the device use; `None` if its engine does not track allocations.
     ///
-    /// All devices that are the processor share one pool, so these are the numbers of the process. With fusion, ops that
+    /// All CPU devices share one pool, so these are the numbers of the process. With fusion, ops that
     /// have not run yet take no memory.
     ///
     /// ```
@@ -175,7 +177,7 @@ impl Device {
         }
     }
 
-    /// Starts [`peak_live_bytes`](MemoryUse::peak_live_bytes) again from what lives now.
+    /// Resets [`peak_live_bytes`](MemoryUse::peak_live_bytes) to the bytes in use now.
     pub fn reset_peak_memory(&self) {
         if let Some(memory) = self.0.memory() {
             memory.reset_peak();
@@ -201,8 +203,8 @@ impl fmt::Debug for Device {
     }
 }
 
-/// The backend chosen at run time: its [`Device`] says which. With a device that has automatic differentiation
-/// ([`Device::autodiff`]) `backward` works; on another it panics and says so.
+/// The backend chosen at run time by its [`Device`]. On a device with automatic differentiation ([`Device::autodiff`])
+/// `backward` works; on others it panics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dyn;
 

@@ -5,10 +5,11 @@ use core::marker::PhantomData;
 use kiln_fusion::Fusion as Layer;
 use kiln_tensor::{Backend, Stack};
 
-/// Fusion over another backend: ops are recorded, and neighbours run as one kernel where the engine below can.
+/// Fusion over another backend: ops are recorded, and adjacent ops run as one kernel where the engine below supports
+/// it.
 ///
-/// Reading a tensor runs what was recorded. [`Tensor::explain`](kiln_tensor::Tensor::explain) tells which kernels made a tensor;
-/// `KILN_FUSION` in the environment (`off`, `on`, `check`) switches fusion.
+/// Reading a tensor runs the recorded ops. [`Tensor::explain`](kiln_tensor::Tensor::explain) lists the kernels of a
+/// tensor; `KILN_FUSION` in the environment (`off`, `on`, `check`) switches fusion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fusion<B>(PhantomData<B>);
 
@@ -25,7 +26,7 @@ impl<B: Backend> Backend for Fusion<B> {
 }
 
 /// The stack with fusion around it: ops are recorded, and neighbours run as one kernel. `KILN_FUSION` in the environment
-/// switches it (`off`, `on`, `check`). Repeated calls give the same stack.
+/// switches it (`off`, `on`, `check`). Repeated calls return the same stack.
 #[must_use]
 pub fn with_fusion(stack: &Stack) -> Stack {
     // Fusion changes no value: messages need not name it.

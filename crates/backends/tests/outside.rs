@@ -415,7 +415,7 @@ fn a_local_device_stays_open() {
     let first = draw();
     assert_eq!(KEPT.load(Ordering::SeqCst), 1);
     assert_ne!(first, draw(), "the stream of keys goes on");
-    // Layers with what they have cached stay too.
+    // Layers with cached values stay too.
     let tally = |stack: &Stack| stack.find::<Tally>().map(Tally::ops).expect("the layer is there");
     let x = Tensor::<Tallied<Kept>, 1>::ones([1], &device);
     let counted = tally(x.engine_stack());

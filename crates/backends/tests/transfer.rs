@@ -277,7 +277,7 @@ fn an_engine_that_is_the_same_copies_nothing() -> Result<()> {
     // Back below, without a tape.
     let back = leaf.detach().to_stack(plain.as_ref())?;
     assert!(back.value().same(x.value()));
-    // Through fusion: what waits goes on waiting between stacks of one layer.
+    // Through fusion: pending ops stay pending between stacks of one layer.
     let fused = Device::cpu();
     let waits = floats(&[1.0, 2.0], &fused).mul_scalar(2).into_any();
     let there = waits.clone().to_stack(fused.autodiff().as_ref())?;

@@ -31,7 +31,7 @@ pub struct DataLoader<Batch> {
     next_epoch: AtomicU64,
 }
 
-/// What the builder was told, checked.
+/// The validated options of the builder.
 #[derive(Clone, Copy, Debug)]
 struct Options {
     batch_size: usize,
@@ -51,10 +51,10 @@ impl Options {
 }
 
 impl<Batch: Send + 'static> DataLoader<Batch> {
-    /// The batches of the next epoch: the first call gives epoch 0, the second epoch 1, and so on.
+    /// The batches of the next epoch: the first call returns epoch 0, the second epoch 1, and so on.
     ///
     /// Workers start at the first call of `next`. A batch that cannot be made comes as an error in its place,
-    /// and the iteration can go on with the one after it.
+    /// and the iteration can continue with the next batch.
     pub fn iter(&self) -> DataLoaderIter<Batch> {
         self.iter_epoch(self.next_epoch.fetch_add(1, Ordering::Relaxed))
     }
@@ -72,7 +72,7 @@ impl<Batch: Send + 'static> DataLoader<Batch> {
         }
     }
 
-    /// Makes `epoch` the one that the next call of [`iter`](Self::iter) gives.
+    /// Sets the epoch of the next call of [`iter`](Self::iter).
     pub fn set_epoch(&self, epoch: u64) {
         self.next_epoch.store(epoch, Ordering::Relaxed);
     }
@@ -148,7 +148,7 @@ impl<Batch: Send + 'static> DataLoaderIter<Batch> {
         self.epoch
     }
 
-    /// Index of the batch that `next` gives: the batches handed out and skipped so far.
+    /// Index of the next batch: the number of batches returned and skipped so far.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -215,7 +215,7 @@ impl<Batch> fmt::Debug for DataLoaderIter<Batch> {
     }
 }
 
-/// How many items of an epoch are done.
+/// The number of finished items of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Items in the batches handed out or skipped so far.

@@ -39,7 +39,7 @@ pub trait Dataset<I>: Send + Sync {
     /// The item at `index`: `Some` exactly when `index < self.len()`.
     fn get(&self, index: usize) -> Option<I>;
 
-    /// How many items there are.
+    /// The number of items.
     fn len(&self) -> usize;
 
     /// Whether there are no items.

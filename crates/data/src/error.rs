@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// An error of any type, as a [`Batcher`](crate::Batcher) may return it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What can go wrong with datasets, files and loaders.
+/// An error of a dataset, a file or a loader.
 ///
 /// Offsets count bytes from the start of the file's contents; for a gzipped file, of the contents after
 /// decompression.
@@ -19,7 +19,7 @@ pub enum DataError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 
@@ -28,33 +28,33 @@ pub enum DataError {
     Truncated {
         /// The file.
         file: PathBuf,
-        /// How many bytes there are.
+        /// The number of bytes present.
         offset: u64,
-        /// How many bytes there should be, as far as the file itself tells.
+        /// The number of bytes that the file declares.
         expected: u64,
     },
 
-    /// A file goes on after its declared contents.
+    /// A file continues after its declared contents.
     #[error("{}: unexpected data from byte {offset} on: the header declares {offset} bytes", file.display())]
     TrailingData {
         /// The file.
         file: PathBuf,
-        /// Where the contents should have ended.
+        /// The offset where the contents should end.
         offset: u64,
     },
 
-    /// A file's contents are not what its format demands.
+    /// A file's contents violate its format.
     #[error("{}: at byte {offset}: {message}", file.display())]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// Where the offending bytes start.
+        /// The offset of the offending bytes.
         offset: u64,
-        /// What is wrong there.
+        /// A description of the problem.
         message: String,
     },
 
-    /// A data set is in none of the places where it is looked for.
+    /// A data set is in none of the searched places.
     #[error("{}", describe_not_found(name, searched, hint))]
     NotFound {
         /// The data set and split, for example `MNIST train`.
@@ -71,9 +71,9 @@ pub enum DataError {
     Download {
         /// Name of the file.
         file: String,
-        /// Where it would have been stored.
+        /// The target folder of the download.
         directory: PathBuf,
-        /// What went wrong, one entry for each address tried.
+        /// The error of each address tried.
         attempts: Vec<String>,
     },
 
@@ -82,13 +82,13 @@ pub enum DataError {
     InvalidArgument {
         /// The function or type that refused the argument.
         operation: &'static str,
-        /// What is wrong, with the values involved.
+        /// A description of the problem, with the values involved.
         message: String,
-        /// What to do.
+        /// A suggested fix.
         hint: String,
     },
 
-    /// A loader was asked for batches of no items.
+    /// The batch size of a loader is 0.
     #[error("[data_loader] batch size is 0\n  hint: call batch_size(n) with n of at least 1")]
     ZeroBatchSize,
 
@@ -105,7 +105,7 @@ pub enum DataError {
          hint: Dataset::get must return Some for every index below Dataset::len"
     )]
     MissingItem {
-        /// The index asked for.
+        /// The requested index.
         index: usize,
         /// The dataset's length when the loader was built.
         len: usize,
@@ -127,7 +127,7 @@ pub enum DataError {
     SpawnWorker {
         /// Index of the worker.
         worker: usize,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 

@@ -10,7 +10,7 @@
 //!
 //! Source: the description on the MNIST page of Y. LeCun, C. Cortes and C. J. C. Burges.
 //!
-//! A reader first gives the header, then the elements, and never allocates more than it has read: a file that
+//! A reader returns the header first, then the elements, and never allocates more than it has read: a file that
 //! declares huge sizes, and a gzip stream that expands without end, are both refused early.
 //!
 //! ```
@@ -155,8 +155,8 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// The rest of the contents, which must be `count` bytes. The buffer grows with what arrives, and one byte
-    /// too many is enough to stop.
+    /// The rest of the contents, which must be `count` bytes. The buffer grows with the read bytes, and reading
+    /// stops at the first surplus byte.
     fn read_to_end(mut self, count: u64) -> Result<Vec<u8>, DataError> {
         let expected = self.offset + count;
         let mut bytes = Vec::new();

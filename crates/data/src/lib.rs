@@ -3,7 +3,7 @@
 //! - A [`Dataset`] is a numbered list of items: [`InMemoryDataset`] holds a `Vec`, [`vision::MnistDataset`]
 //!   the digits of MNIST. Transforms wrap one dataset in another: [`MapDataset`], [`SubsetDataset`] and
 //!   [`split`], [`split_consecutive`], [`ShuffledDataset`], [`WindowsDataset`], [`ConcatDataset`], [`SamplerDataset`].
-//! - A [`Batcher`] turns a `Vec` of items into whatever a model eats, usually tensors. This crate knows
+//! - A [`Batcher`] turns a `Vec` of items into the input of a model, usually tensors. This crate knows
 //!   nothing about tensors.
 //! - A [`DataLoader`] walks a dataset in batches: shuffled by a seed, made ahead of time by worker threads,
 //!   and in the same order whatever the number of workers.
@@ -26,8 +26,7 @@
 //! # Ok::<(), DataError>(())
 //! ```
 //!
-//! Everything that can fail returns a [`DataError`], which names the file and the byte, or the option, and
-//! says what to do.
+//! Fallible functions return a [`DataError`], which names the file and the byte, or the option, and suggests a fix.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

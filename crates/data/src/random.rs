@@ -5,7 +5,7 @@
 
 use kiln_ir::philox::Words;
 
-/// What the numbers are for. Uses that share a seed must not share a sequence, or a dataset shuffled with
+/// The purpose of a random sequence. Purposes that share a seed must not share a sequence: a dataset shuffled with
 /// the loader's seed would be permuted twice by the same permutation.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {

@@ -39,7 +39,7 @@ impl<I, F: Fn(usize) -> I + Send + Sync> Dataset<I> for Computed<F> {
     }
 }
 
-/// Waits for what another thread is about to do.
+/// Waits for the action of another thread.
 fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(20) {
@@ -133,7 +133,7 @@ fn epochs_reshuffle_and_repeat_by_seed() {
     assert_eq!((&two).into_iter().epoch(), 2);
 }
 
-/// The order is part of what a seed promises: a change here changes every training run. The expected values
+/// A seed guarantees the order: a change here changes every training run. The expected values
 /// come from a separate implementation, in Python, of the papers named in `random.rs` and `kiln_ir::philox`.
 #[test]
 fn the_order_of_a_seed_is_fixed() {

@@ -35,7 +35,7 @@ fn small(directory: &Path) {
     fs::write(directory.join(LABELS), idx(1, &[3], &[7, 0, 9])).unwrap();
 }
 
-/// What reading says once `name` is replaced by `bytes` in a folder of three images.
+/// The error message of reading a folder of three images in which `bytes` replace the file `name`.
 fn complaint(name: &str, bytes: &[u8]) -> String {
     let root = tempfile::tempdir().unwrap();
     small(root.path());

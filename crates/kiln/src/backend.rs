@@ -12,7 +12,7 @@ pub use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Forward, ForwardBacken
 pub mod autodiff {
     pub use kiln_tensor::Autodiff;
 
-    /// What the tape keeps for the backward pass.
+    /// Activation checkpointing: which intermediates the tape keeps for the backward pass.
     pub mod checkpoint {
         /// The strategies, as type parameters of [`Autodiff`](kiln_tensor::Autodiff).
         pub mod strategy {

@@ -48,7 +48,7 @@
 //!
 //! Features: `std` and `threads` (default) for the operating system and several cores; `train` (default) for
 //! data, optimizers, training and storage; `linalg` for matrix decompositions; `progress` for progress bars; `download`
-//! lets datasets fetch what is missing; `ndarray` for conversions from and to the `ndarray` crate; `dlpack` for tensors
+//! lets datasets fetch missing files; `ndarray` for conversions from and to the `ndarray` crate; `dlpack` for tensors
 //! shared with other frameworks; `cuda` for `Cuda`, the backend of NVIDIA GPUs, which is built without CUDA and finds it at run
 //! time. NumPy's files are read and written by [`store`], in its module `numpy`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -119,7 +119,7 @@ pub mod dynamic {
     pub type Tensor<const D: usize, K = kiln_tensor::Float> = kiln_tensor::Tensor<Dyn, D, K>;
 }
 
-/// What most programs use: `use kiln::prelude::*;`.
+/// The items that most programs use: `use kiln::prelude::*;`.
 pub mod prelude {
     pub use crate::{backend, nn, tensor};
     pub use kiln_backends::{Autocast, Cpu, Device, Dyn, Flex};

@@ -6,7 +6,7 @@
 //!
 //! Both are re-exported where their traits live, in `kiln::nn` (and `kiln_nn`); see there for examples. The code they
 //! write names that crate: `::kiln::nn` where the package depends on `kiln`, else `::kiln_nn` where it depends on
-//! `kiln-nn`. Where the crate goes by another name, `#[module(crate = path)]` and `#[config(crate = path)]` say so.
+//! `kiln-nn`. If the crate has another name, give it by `#[module(crate = path)]` and `#[config(crate = path)]`.
 #![forbid(unsafe_code)]
 
 mod config;

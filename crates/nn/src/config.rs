@@ -47,7 +47,7 @@ pub trait Config: Serialize + DeserializeOwned {
         serde_json::from_str(json).map_err(|error| ConfigError::content(None, &error))
     }
 
-    /// Writes the configuration to a file as JSON. The file is complete or, on an error, as it was.
+    /// Writes the configuration to a file as JSON. On an error the file does not change.
     ///
     /// # Errors
     /// When the file cannot be written; with its path.
@@ -80,7 +80,7 @@ pub enum ConfigError {
         line: usize,
         /// The column, from 1.
         column: usize,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// The file cannot be read or written.
@@ -91,7 +91,7 @@ pub enum ConfigError {
         path: String,
         /// `read` or `write`.
         action: &'static str,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
@@ -108,7 +108,7 @@ impl ConfigError {
     }
 }
 
-/// What `Display` of a derived configuration prints.
+/// Implements `Display` of derived configurations: prints JSON.
 #[doc(hidden)]
 pub fn display(config: &impl Config, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(&config.to_json())

@@ -24,9 +24,9 @@ pub enum Initializer {
     Zeros,
     /// Uniform in `[min, max)`.
     Uniform {
-        /// The least value.
+        /// The lower bound.
         min: f64,
-        /// What values stay below.
+        /// The exclusive upper bound.
         max: f64,
     },
     /// Normal.
@@ -38,28 +38,28 @@ pub enum Initializer {
     },
     /// Uniform in `±gain √(3 / fan)` ([He et al. 2015](https://arxiv.org/abs/1502.01852)).
     KaimingUniform {
-        /// What the activation asks for: `√2` for ReLU, 1 without activation.
+        /// The gain of the activation: `√2` for ReLU, 1 without activation.
         gain: f64,
-        /// Whether the fan out counts, instead of the fan in.
+        /// Whether to use the fan out instead of the fan in.
         fan_out_only: bool,
     },
     /// Normal with mean 0 and standard deviation `gain / √fan` ([He et al. 2015](https://arxiv.org/abs/1502.01852)).
     KaimingNormal {
-        /// What the activation asks for: `√2` for ReLU, 1 without activation.
+        /// The gain of the activation: `√2` for ReLU, 1 without activation.
         gain: f64,
-        /// Whether the fan out counts, instead of the fan in.
+        /// Whether to use the fan out instead of the fan in.
         fan_out_only: bool,
     },
     /// Uniform in `±gain √(6 / (fan in + fan out))`
     /// ([Glorot and Bengio 2010](https://proceedings.mlr.press/v9/glorot10a.html)).
     XavierUniform {
-        /// What the activation asks for: 1 without activation.
+        /// The gain of the activation: 1 without activation.
         gain: f64,
     },
     /// Normal with mean 0 and standard deviation `gain √(2 / (fan in + fan out))`
     /// ([Glorot and Bengio 2010](https://proceedings.mlr.press/v9/glorot10a.html)).
     XavierNormal {
-        /// What the activation asks for: 1 without activation.
+        /// The gain of the activation: 1 without activation.
         gain: f64,
     },
     /// A random matrix `[first axis, all others]` with orthonormal rows or columns, whichever are fewer, times a factor
@@ -71,7 +71,7 @@ pub enum Initializer {
 }
 
 impl Initializer {
-    /// What linear and convolution layers start from, as in PyTorch: uniform in `±1 / √(fan in)`.
+    /// The default initializer of linear and convolution layers, as in PyTorch: uniform in `±1 / √(fan in)`.
     // The gain √(1/3) makes the bound of Kaiming's rule 1 / √fan.
     pub const LINEAR: Initializer =
         Initializer::KaimingUniform { gain: 0.577_350_269_189_625_8, fan_out_only: false };

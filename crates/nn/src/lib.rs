@@ -38,14 +38,14 @@
 //! println!("{net}"); // a table of its layers
 //! ```
 //!
-//! * [`Module`] is the object-safe traversal over parameters with dotted names. [`AutodiffModule::valid`] gives the
-//!   copy for inference, [`GradientsParams`] the gradients of a module. [`with_parameters`] makes a module a function of
-//!   its parameters, for `grad`, `vmap` and the other transforms.
+//! * [`Module`] is the object-safe traversal over parameters with dotted names. [`AutodiffModule::valid`] returns
+//!   the copy for inference, [`GradientsParams`] holds the gradients of a module. [`with_parameters`] makes a module a
+//!   function of its parameters, for `grad`, `vmap` and the other transforms.
 //! * Each layer has a configuration, made by [`Config`](macro@Config), with PyTorch's defaults:
 //!   `Conv2dConfig::new([1, 8], [3, 3]).with_stride([2, 2]).init(&device)`. Parameters have PyTorch's names and
 //!   layouts.
 //! * Layers default to the backend chosen at run time: `Linear` is `Linear<Dyn>`.
-//! * What depends on training (dropout, the statistics of batch normalisation) follows the backend: it is on where
+//! * Training mode (dropout, the statistics of batch normalisation) follows the backend: it is on where
 //!   there is automatic differentiation, and off on the backend below, where [`AutodiffModule::valid`] leads.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]

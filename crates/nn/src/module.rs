@@ -25,23 +25,23 @@ use kiln_tensor::{AnyTensor, Stack};
 /// A part of a network: owns parameters and other modules. Derive it with
 /// [`#[derive(Module)]`](macro@crate::Module).
 ///
-/// What a type implements is the traversal of its parameters. It needs no type parameters, so it is object-safe:
-/// optimizers, files and tables work on `&mut dyn Module`. A traversal meets the parameters in the order of the fields,
-/// each with the dotted path of its field names: `conv1.weight`, `layers.0.bias`.
+/// An implementation traverses the parameters of the type. The trait has no type parameters, so it is object-safe:
+/// optimizers, files and tables work on `&mut dyn Module`. A traversal visits the parameters in the order of the
+/// fields, each with the dotted path of its field names: `conv1.weight`, `layers.0.bias`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a module",
     note = "derive `Module` for a type with parameters, wrap a tensor in `Param`, and mark a field that is plain data \
             `#[module(skip)]`, or `#[module(attribute)]` to show it in the layer table"
 )]
 pub trait Module: Debug + Send {
-    /// Shows each parameter to the visitor. `path` is where this module stands, and is the same afterwards.
+    /// Shows each parameter to the visitor. `path` is the path of this module, and is the same afterwards.
     fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor);
 
-    /// Passes each parameter through the visitor. `path` is where this module stands, and is the same afterwards.
+    /// Passes each parameter through the visitor. `path` is the path of this module, and is the same afterwards.
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut);
 
     /// Every parameter with its dotted name, in the order of the traversal. The values are as
-    /// [`Visitor::parameter`] gives them.
+    /// [`Visitor::parameter`] receives them.
     fn named_parameters(&self) -> Vec<(String, Parameter)>
     where
         Self: Sized,
@@ -112,24 +112,24 @@ pub trait Module: Debug + Send {
 /// One parameter, as visitors see it.
 #[derive(Clone, Debug)]
 pub struct Parameter {
-    /// What stays the same while the value changes; a clone of a module has the same ids.
+    /// The id. It does not change with the value; a clone of a module has the same ids.
     pub id: ParamId,
     /// The tensor. Where it is tracked by automatic differentiation, and which backend it is on, is said by
     /// the visitor's method.
     pub value: AnyTensor,
-    /// What the parameter is for.
+    /// The role of the parameter.
     pub role: ParameterRole,
     /// The stack of engines that the module runs on. A [`VisitorMut`] that returns another moves the
     /// parameter there.
     pub stack: Stack,
 }
 
-/// What a parameter is for.
+/// The role of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParameterRole {
     /// A weight that optimizers change.
     Trainable,
-    /// A weight that stays as it is until it is unfrozen.
+    /// A weight that does not change until it is unfrozen.
     Frozen,
     /// State that no optimizer changes, such as running statistics.
     Buffer,
@@ -164,8 +164,8 @@ pub trait Visitor {
     /// A field of plain data that describes the module, such as a stride. Tables show it.
     fn attribute(&mut self, _path: &Path, _value: &dyn Debug) {}
 
-    /// A parameter. Its value is on the module's own backend: with automatic differentiation it is tracked, and
-    /// what is computed from it can be differentiated.
+    /// Visits a parameter. Its value is on the module's own backend: with automatic differentiation it is tracked, and
+    /// results computed from it can be differentiated.
     fn parameter(&mut self, path: &Path, parameter: Parameter);
 }
 
@@ -177,15 +177,15 @@ pub trait VisitorMut {
     /// The module that began last ends.
     fn exit(&mut self, _path: &Path, _name: &str) {}
 
-    /// Takes a parameter and returns what takes its place.
+    /// Takes a parameter and returns its replacement.
     ///
     /// The value was moved out of the module, so that a visitor that drops or transforms it lets the engine reuse its
     /// memory. It is below automatic differentiation, where gradients are too, and is best returned from there: the
     /// module puts it under the layer of the returned stack, as a fresh leaf that requires a gradient if the returned
     /// role is [`Trainable`](ParameterRole::Trainable). A value from elsewhere is copied to that stack.
     ///
-    /// The module keeps its id, whatever the returned one. A visitor that cannot go on returns the
-    /// parameter as it came and keeps the error for itself.
+    /// The module keeps its id, whatever the returned one. A visitor that fails returns the parameter
+    /// unchanged and stores the error itself.
     ///
     /// # Panics
     /// The module panics when the returned value has another shape, or is of another kind (float, integer,
@@ -193,7 +193,7 @@ pub trait VisitorMut {
     fn parameter(&mut self, path: &Path, parameter: Parameter) -> Parameter;
 }
 
-/// What `Display` of a derived module prints.
+/// Implements `Display` of derived modules: prints the layer table.
 #[doc(hidden)]
 pub fn display(module: &dyn Module, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
     Display::fmt(&LayerTable::new(module), f)

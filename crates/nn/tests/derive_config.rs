@@ -1,4 +1,4 @@
-//! What `#[derive(Config)]` accepts, and what it makes of it.
+//! Inputs that `#[derive(Config)]` accepts, and the code it generates.
 #![deny(warnings)]
 
 use kiln_nn::{Config, ConfigError, Initializer, LinearConfig, PaddingConfig2d};

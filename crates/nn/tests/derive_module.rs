@@ -1,4 +1,4 @@
-//! What `#[derive(Module)]` accepts, and what it makes of it.
+//! Inputs that `#[derive(Module)]` accepts, and the code it generates.
 #![deny(warnings)]
 #![allow(missing_docs)]
 
@@ -272,7 +272,7 @@ fn generic_modules() {
     assert_eq!(names(&block.valid()), ["inner.weight", "inner.bias"]);
 }
 
-/// Parameters of kinds and of plain data stay what they are.
+/// Type parameters for kinds and for plain data do not change.
 #[derive(Module, Clone, Debug)]
 struct Labelled<B: Backend, K: Kind, T: Clone + Debug + Send> {
     tensor: Param<Tensor<B, 1, K>>,

@@ -1,4 +1,4 @@
-//! Layers and losses give what PyTorch gives, forward and backward, in every case of the goldens that they cover.
+//! Layers and losses equal PyTorch, forward and backward, in every case of the goldens that they cover.
 
 use kiln_backends::Flex;
 use kiln_nn::loss::{CrossEntropyLoss, MseLoss, Reduction};

@@ -1,4 +1,4 @@
-//! Layers beyond what the goldens hold: shapes, modes, paddings and mistakes.
+//! Layer behaviour that the goldens do not cover: shapes, modes, paddings and wrong arguments.
 
 use kiln_backends::{Device, Dyn, Flex};
 use kiln_nn::loss::{CrossEntropyLoss, CrossEntropyLossConfig, MseLoss, Reduction};

@@ -67,7 +67,7 @@ pub enum Norm {
 /// `torch.nn.utils.clip_grad_norm_` does. Returns the norm before clipping.
 ///
 /// Waits for the device to read the norm; [`GradientClipping::GlobalNorm`] clips without waiting. A norm that is
-/// NaN or infinite is returned as it is, and the gradients become NaN or 0.
+/// NaN or infinite is returned unchanged, and the gradients become NaN or 0.
 ///
 /// # Errors
 /// When `max_norm` is negative or not finite, or the device failed.
@@ -158,7 +158,7 @@ fn norm_of(tensors: &[&AnyTensor], norm: Norm, stack: &Stack) -> Result<AnyTenso
     })
 }
 
-/// What one tensor adds to a norm, of shape `[1]`.
+/// The contribution of one tensor to a norm, of shape `[1]`.
 fn part_of_norm(tensor: AnyTensor, norm: Norm) -> Result<AnyTensor> {
     let flat = tensor.shape().num_elements();
     let tensor = tensor.reshape([flat])?;
@@ -189,7 +189,7 @@ fn scale(gradient: AnyTensor, coefficient: AnyTensor) -> Result<AnyTensor> {
     Ok(gradient.mul(coefficient.reshape(vec![1; rank])?)?)
 }
 
-/// Passes each gradient through a function; after an error the rest stays as it is.
+/// Maps each gradient by a function; after an error the remaining gradients do not change.
 pub(crate) fn each(
     gradients: &mut GradientsParams,
     mut f: impl FnMut(AnyTensor) -> Result<AnyTensor>,

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The error type of the crate.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -11,7 +11,7 @@ use kiln_tensor::TensorType;
 /// A result whose error is [`OptimError`].
 pub type Result<T, E = OptimError> = core::result::Result<T, E>;
 
-/// What can go wrong with optimizers, schedules and their state.
+/// An error of an optimizer, a schedule or their state.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptimError {
@@ -67,7 +67,7 @@ pub enum OptimError {
         optimizer: &'static str,
         /// Which of the optimizer's steps, from 1.
         step: u64,
-        /// Where the step was called.
+        /// The source location of the step's call.
         caller: &'static Location<'static>,
         /// The error, with the op that met it.
         source: kiln_tensor::Error,
@@ -84,7 +84,7 @@ pub enum OptimError {
         found: String,
     },
 
-    /// A state holds parameters that the module has not.
+    /// A state holds parameters that the module does not have.
     #[error("[{optimizer}] the state holds parameters that the module has not: {}", list(names))]
     UnknownParameters {
         /// The optimizer.
@@ -93,14 +93,14 @@ pub enum OptimError {
         names: Vec<String>,
     },
 
-    /// A part of a state is not what the optimizer keeps.
+    /// A part of a state does not fit the optimizer.
     #[error("[{optimizer}] state of parameter `{parameter}`: {problem}")]
     InvalidState {
         /// The optimizer.
         optimizer: &'static str,
         /// The parameter's dotted name.
         parameter: String,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
 

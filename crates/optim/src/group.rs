@@ -28,14 +28,14 @@ impl ParameterGroup {
         ParameterGroup { contains: Arc::new(contains), learning_rate_factor: 1.0, weight_decay: None }
     }
 
-    /// What the learning rate is multiplied by. Default: 1.
+    /// Sets the factor of the learning rate. Default: 1.
     #[must_use]
     pub fn learning_rate_factor(mut self, factor: f64) -> ParameterGroup {
         self.learning_rate_factor = factor;
         self
     }
 
-    /// The weight decay. Default: the optimizer's.
+    /// Sets the weight decay. Default: the optimizer's.
     #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> ParameterGroup {
         self.weight_decay = Some(weight_decay);

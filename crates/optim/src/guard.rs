@@ -1,8 +1,8 @@
 //! Steps on gradients that are in error: neither parameters nor states change by them, and a later call reports them.
 //!
 //! Whether a gradient is in error may be known only on the device, or when the recording has run. A step then takes
-//! the gradients [without their errors](AnyTensor::recover) and selects old or new values by the flag that this gives, so that it
-//! waits for nothing.
+//! the gradients [without their errors](AnyTensor::recover) and selects old or new values by the returned flag, so that
+//! it waits for nothing.
 
 use crate::error::{OptimError, Result};
 use crate::{GradientsParams, ParameterState};
@@ -201,7 +201,7 @@ impl Visitor for Gather {
     }
 }
 
-/// `new` where the flag `[1]` holds, otherwise `old`, or zeros where there was nothing.
+/// `new` if the flag `[1]` is true, otherwise `old`, or zeros if there is no old value.
 pub(crate) fn select(ok: &AnyTensor, new: AnyTensor, old: Option<AnyTensor>) -> Result<AnyTensor> {
     let ok = if new.rank() == 0 { ok.clone().reshape([])? } else { ok.clone() };
     let old = match old {

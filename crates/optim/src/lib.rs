@@ -1,6 +1,6 @@
 //! Optimizers, clipping of gradients, and learning-rate schedules.
 //!
-//! An [`Optimizer`] takes a model and its gradients and gives the model back, one step better:
+//! An [`Optimizer`] takes a model and its gradients, and returns the updated model:
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -33,8 +33,8 @@
 //! * [`ParameterGroup`]s give some parameters a learning rate and weight decay of their own.
 //! * [`GradientClipping`] limits gradients in the optimizer, [`clip_grad_norm`] by hand.
 //! * [`LossScaler`] keeps gradients of 16 bits from vanishing.
-//! * [`OptimizerState`] is what an optimizer remembers, by the parameters' dotted names, for saving and going on exactly.
-//! * [`lr_scheduler`] has learning rates that change: warm-up, linear, cosine, steps.
+//! * [`OptimizerState`] is the state of an optimizer, by the parameters' dotted names: save it to resume exactly.
+//! * [`lr_scheduler`] has learning-rate schedules: warm-up, linear, cosine, steps.
 //!
 //! Updates run below automatic differentiation and in place: a parameter's memory is reused for its next value,
 //! unless something else still holds the tensor, such as a loss that was not dropped.

@@ -130,7 +130,7 @@ impl LearningRate for Cosine {
     }
 }
 
-/// A rate that is multiplied by `gamma` every so many steps.
+/// Step decay: multiplies the rate by `gamma` after every interval of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     initial: f64,
@@ -180,7 +180,7 @@ impl LearningRate for Exponential {
     }
 }
 
-/// Schedules one after the other; each counts its steps from 0.
+/// Runs schedules in sequence; each counts its steps from 0.
 #[derive(Debug, Default)]
 pub struct Sequential {
     parts: Vec<(u64, Box<dyn LearningRate>)>,
@@ -192,7 +192,7 @@ impl Sequential {
         Sequential::default()
     }
 
-    /// Adds a schedule for a number of steps. After the last one its own continuation holds.
+    /// Adds a schedule for a number of steps. The last schedule continues beyond its steps.
     #[must_use]
     pub fn then(mut self, schedule: impl LearningRate + 'static, steps: u64) -> Sequential {
         self.parts.push((steps, Box::new(schedule)));
@@ -245,7 +245,7 @@ impl<L: LearningRate> Scheduler<L> {
         Scheduler { schedule, next: 0 }
     }
 
-    /// The rate of the present step; the next call gives that of the next one.
+    /// Returns the rate of the current step, and advances to the next step.
     pub fn step(&mut self) -> f64 {
         self.next += 1;
         self.schedule.at(self.next - 1)

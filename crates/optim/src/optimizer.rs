@@ -39,12 +39,12 @@ pub trait Optimizer: Debug + Send {
     ///
     /// A step whose gradients or parameters are in error, such as by a label out of range, changes neither parameters nor
     /// the optimizer's state: all of it on each device, or nothing. On engines that compute at once this call returns the
-    /// error. On others it does not wait to know: the next call that does know, one or two steps later, returns the error and
-    /// does no step itself, and so do [`finish`](Optimizer::finish) and [`state`](Optimizer::state).
+    /// error. On asynchronous engines it does not wait: a later call, one or two steps on, returns the error and does
+    /// no step itself, and so do [`finish`](Optimizer::finish) and [`state`](Optimizer::state).
     ///
     /// # Errors
     /// When the learning rate is negative or not finite, a gradient is not of its parameter's type, a gradient or parameter
-    /// is in error, or one of a step before was; the module is then as it was. When an op fails, some parameters may
+    /// is in error, or one of a step before was; the module is then unchanged. When an op fails, some parameters may
     /// have changed.
     #[track_caller]
     fn update(
@@ -54,7 +54,7 @@ pub trait Optimizer: Debug + Send {
         gradients: GradientsParams,
     ) -> Result<()>;
 
-    /// As [`update`](Optimizer::update), where errors name another place as that of the call: for loops on behalf of others.
+    /// As [`update`](Optimizer::update), with the given call location in errors: for training loops in libraries.
     ///
     /// # Errors
     /// As [`update`](Optimizer::update).
@@ -77,17 +77,17 @@ pub trait Optimizer: Debug + Send {
         Ok(())
     }
 
-    /// What the optimizer remembers of a module's parameters. Waits for the device.
+    /// The optimizer state of a module's parameters. Waits for the device.
     ///
     /// # Errors
     /// When the device failed, or a step was refused and no other call has said so.
     fn state(&self, module: &dyn Module) -> Result<OptimizerState>;
 
-    /// Replaces what the optimizer remembers. Training then goes on bit for bit as it would have, where the state
-    /// was taken with the same options.
+    /// Replaces the optimizer state. Training then continues bit for bit as before, if the state was taken with
+    /// the same options.
     ///
     /// # Errors
-    /// When the state is of another optimizer, or does not fit the module; the optimizer is then as it was.
+    /// When the state is of another optimizer, or does not fit the module; the optimizer is then unchanged.
     fn load_state(&mut self, state: OptimizerState, module: &dyn Module) -> Result<()>;
 }
 
@@ -171,7 +171,7 @@ pub trait UpdateRule: Debug + Send {
         parameter
     }
 
-    /// The weight decay of parameters whose group has none of its own. Default: 0.
+    /// The weight decay of parameters whose group sets none. Default: 0.
     fn weight_decay(&self) -> f64 {
         0.0
     }
@@ -192,16 +192,16 @@ pub trait UpdateRule: Debug + Send {
     ) -> Result<Update>;
 }
 
-/// What a rule does to a parameter: the new value is `keep · value - step`.
+/// The update of a parameter: the new value is `keep · value - step`.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// What the value is multiplied by; 1 without decoupled weight decay.
+    /// The factor of the old value; 1 without decoupled weight decay.
     pub keep: f64,
-    /// What is subtracted, of the parameter's type.
+    /// The subtracted tensor, of the parameter's type.
     pub step: AnyTensor,
 }
 
-/// An optimizer that applies a rule to each parameter on its own, and remembers a state for each.
+/// An optimizer that applies a rule to each parameter separately, and keeps a state for each.
 #[derive(Clone, Debug)]
 pub struct PerParameter<R> {
     rule: R,

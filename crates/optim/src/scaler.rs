@@ -1,4 +1,4 @@
-//! Scaling of the loss, so that gradients of 16 bits do not vanish.
+//! Loss scaling: keeps 16-bit gradients from underflowing.
 
 use crate::clip::{each, largest};
 use crate::error::{OptimError, Result, below_one, positive};
@@ -15,13 +15,13 @@ pub struct LossScalerConfig {
     /// The scale of the first step: greater than 0. Default: 65536.
     #[config(default = 65536.0)]
     pub initial_scale: f64,
-    /// What the scale is multiplied by when it grows: greater than 1. Default: 2.
+    /// The factor by which the scale grows: greater than 1. Default: 2.
     #[config(default = 2.0)]
     pub growth_factor: f64,
-    /// What the scale is multiplied by after a step whose gradients were not finite: between 0 and 1. Default: 0.5.
+    /// The factor of the scale after a step with non-finite gradients: between 0 and 1. Default: 0.5.
     #[config(default = 0.5)]
     pub backoff_factor: f64,
-    /// After how many steps in a row with finite gradients the scale grows: at least 1. Default: 2000.
+    /// The number of consecutive steps with finite gradients before the scale grows: at least 1. Default: 2000.
     #[config(default = 2000)]
     pub growth_interval: u64,
 }
@@ -64,13 +64,15 @@ impl Default for LossScalerConfig {
 
 const NAME: &str = "loss_scaler";
 
-/// Multiplies the loss before the backward pass and divides the gradients after it, by a scale that finds its size itself.
+/// Dynamic loss scaling: multiplies the loss by a scale before the backward pass, and divides the gradients by it
+/// afterwards.
 ///
-/// `f16` has no numbers below 6e-8, where many gradients lie: training with `Autocast<B, f16>` needs a scaled loss. A step whose
-/// gradients are not finite is left out, and the scale becomes smaller; after many finite ones it grows. `bf16` needs none of this.
+/// Many gradients are below 6e-8, where `f16` underflows: training with `Autocast<B, f16>` needs a scaled loss. A step
+/// with non-finite gradients is skipped, and the scale shrinks; after many finite steps it grows. `bf16` needs no loss
+/// scaling.
 ///
-/// It does what [`torch.amp.GradScaler`](https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling) does, whose idea is
-/// that of [Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740). A training loop:
+/// It works as [`torch.amp.GradScaler`](https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling), after
+/// [Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740). A training loop:
 ///
 /// ```
 /// use kiln_backends::{Autocast, Flex};
@@ -100,13 +102,13 @@ pub struct LossScaler {
     state: LossScalerState,
 }
 
-/// What a [`LossScaler`] remembers: for files.
+/// The state of a [`LossScaler`]: for files.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossScalerState {
     /// The scale of the next step.
     pub scale: f64,
-    /// How many steps in a row had finite gradients, since the scale changed.
+    /// The number of consecutive steps with finite gradients since the scale changed.
     pub finite_steps: u64,
 }
 
@@ -130,13 +132,13 @@ impl LossScaler {
         self.state.scale
     }
 
-    /// The loss times the scale: what the backward pass starts from.
+    /// The loss times the scale. Start the backward pass from it.
     #[must_use]
     pub fn scale_loss<B: Backend, const D: usize>(&self, loss: Tensor<B, D>) -> Tensor<B, D> {
         loss * self.state.scale
     }
 
-    /// Divides gradients by the scale. Returns whether all are finite. Waits for the device, to know.
+    /// Divides gradients by the scale. Returns whether all are finite. Waits for the device.
     ///
     /// # Errors
     /// When an op on a gradient fails, or the device failed.
@@ -147,7 +149,8 @@ impl LossScaler {
         Ok(largest(gradients)?.is_finite())
     }
 
-    /// Fits the scale to what [`unscale`](LossScaler::unscale) found: once for each step.
+    /// Updates the scale after a step. `is_finite` is the result of [`unscale`](LossScaler::unscale). Call it once per
+    /// step.
     pub fn update(&mut self, is_finite: bool) {
         let LossScalerState { scale, finite_steps } = &mut self.state;
         let options = &self.options;
@@ -170,7 +173,7 @@ impl LossScaler {
     /// changed.
     ///
     /// # Errors
-    /// As [`unscale`](LossScaler::unscale) and [`Optimizer::update`]. The module is as it was.
+    /// As [`unscale`](LossScaler::unscale) and [`Optimizer::update`]. The module does not change.
     #[track_caller]
     pub fn step(
         &mut self,
@@ -197,7 +200,7 @@ impl LossScaler {
     ) -> Result<bool> {
         let is_finite = match self.unscale(&mut gradients) {
             Ok(is_finite) => is_finite,
-            // The optimizer refuses such gradients, and says which step that was.
+            // The optimizer refuses such gradients, and names the step.
             Err(error) => {
                 optimizer.update_from(learning_rate, module, gradients, caller)?;
                 optimizer.finish()?;
@@ -211,15 +214,15 @@ impl LossScaler {
         Ok(is_finite)
     }
 
-    /// What the scaler remembers.
+    /// The state of the scaler.
     pub fn state(&self) -> LossScalerState {
         self.state
     }
 
-    /// Replaces what the scaler remembers. Its options stay.
+    /// Replaces the state of the scaler. Its options do not change.
     ///
     /// # Errors
-    /// When the scale is not a number greater than 0; the scaler is then as it was.
+    /// When the scale is not a number greater than 0; the scaler is then unchanged.
     pub fn load_state(&mut self, state: LossScalerState) -> Result<()> {
         state.check()?;
         self.state = state;

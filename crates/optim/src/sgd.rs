@@ -16,19 +16,19 @@ pub type Sgd = PerParameter<SgdRule>;
 /// `g + momentum b`; then `p -= lr g`.
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct SgdConfig {
-    /// How much of the last steps' direction is kept: at least 0. Default: 0.
+    /// The momentum factor: at least 0. Default: 0.
     #[config(default = 0.0)]
     pub momentum: f64,
-    /// What the gradient's share in the momentum is lessened by. Default: 0.
+    /// The dampening of momentum: the gradient's factor in the momentum is `1 - dampening`. Default: 0.
     #[config(default = 0.0)]
     pub dampening: f64,
-    /// Nesterov's form of momentum; needs momentum and no dampening. Default: no.
+    /// Whether to use Nesterov momentum; needs momentum and no dampening. Default: no.
     #[config(default = false)]
     pub nesterov: bool,
     /// The L2 penalty: at least 0. Default: 0.
     #[config(default = 0.0)]
     pub weight_decay: f64,
-    /// Goes up the gradient instead of down. Default: no.
+    /// Whether to maximize the objective instead of minimizing it. Default: no.
     #[config(default = false)]
     pub maximize: bool,
     /// How gradients are limited first. Default: they are not.

@@ -1,4 +1,4 @@
-//! What optimizers remember.
+//! Optimizer state.
 
 use crate::UpdateRule;
 use crate::error::{OptimError, Result};
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use kiln_nn::{Module, ParamId, Parameter, Path, Visitor};
 use kiln_tensor::{AnyTensor, DType, Element, Stack, TensorData, TensorType};
 
-/// What a rule remembers of one parameter: how many steps it took, and tensors by name.
+/// The state of one parameter: step count and named tensors.
 #[derive(Clone, Debug, Default)]
 pub struct ParameterState {
     steps: u64,
@@ -23,13 +23,13 @@ impl ParameterState {
         self.steps
     }
 
-    /// Takes out a tensor, so that it can be changed in place; `None` at the first step.
+    /// Removes and returns a tensor, so that it can be updated in place; `None` at the first step.
     pub fn take(&mut self, slot: &str) -> Option<AnyTensor> {
         let place = self.slots.iter().position(|(name, _)| *name == slot)?;
         Some(self.slots.swap_remove(place).1)
     }
 
-    /// Puts in a tensor, in place of the one of that name.
+    /// Stores a tensor under a name and replaces the previous one.
     pub fn put(&mut self, slot: &'static str, tensor: AnyTensor) {
         self.take(slot);
         self.slots.push((slot, tensor));
@@ -46,13 +46,13 @@ impl ParameterState {
         Ok(())
     }
 
-    /// Takes back the count of a step that was refused: how many are left.
+    /// Undoes the count of a refused step. Returns the remaining count.
     pub(crate) fn take_back_step(&mut self) -> u64 {
         self.steps = self.steps.saturating_sub(1);
         self.steps
     }
 
-    /// The tensors of before where the flag does not hold.
+    /// Restores the previous tensors where the flag is false.
     pub(crate) fn keep_unless(&mut self, ok: &AnyTensor, mut before: ParameterState) -> Result<()> {
         for (slot, tensor) in core::mem::take(&mut self.slots) {
             let old = before.take(slot);
@@ -62,9 +62,9 @@ impl ParameterState {
     }
 }
 
-/// What an optimizer remembers of a module, on the host and by the parameters' dotted names: for files.
+/// The state of an optimizer in host memory, by the parameters' dotted names: for files.
 ///
-/// Parameters that took no step yet are absent.
+/// Parameters without a step are absent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OptimizerState {
     optimizer: String,
@@ -194,7 +194,7 @@ impl HostState {
     }
 }
 
-/// Where the state of a parameter belongs.
+/// The parameter that a state belongs to.
 struct StateTarget {
     id: ParamId,
     ty: TensorType,

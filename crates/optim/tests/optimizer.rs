@@ -1,4 +1,4 @@
-//! What holds for every optimizer: groups, frozen parameters, states, mistakes.
+//! Behaviour common to all optimizers: groups, frozen parameters, states, errors.
 
 use kiln_backends::Flex;
 use kiln_nn::{GradientsParams, Module, Param};

@@ -133,7 +133,7 @@ fn read(folder: &str, elements: usize) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong after some kills.
+/// Counts of failures after some kills.
 #[derive(Default)]
 struct Failures {
     /// Kills after which the checkpoint could not be opened, or was an old one.
@@ -231,7 +231,7 @@ fn run_and_kill(folder: &Path, elements: usize) -> Result<(u64, u64)> {
     thread::sleep(duration.mul_f64(1.2 * random()) + Duration::from_micros(1));
     writer.kill()?;
     writer.wait()?;
-    // What it printed in the meantime.
+    // The output of the writer in the meantime.
     let (mut last_saved, mut last_started) = (first, first + 1);
     for line in lines.lines() {
         let line = line?;

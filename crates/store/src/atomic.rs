@@ -1,7 +1,7 @@
-//! Writing so that no reader ever sees half a file.
+//! Atomic writes: no reader ever sees a partial file.
 //!
-//! Everything is written under another name in the same folder, brought to the disk, and renamed. Renaming
-//! replaces the target in one go, so after a crash, a full disk or an error the target is the old one or the new one.
+//! Everything is written under another name in the same folder, synced to the disk, and renamed. Renaming
+//! replaces the target atomically, so after a crash, a full disk or an error the target is the old one or the new one.
 //! A process that is killed leaves the other name behind; the next that writes the same target removes it.
 
 mod beside;
@@ -18,14 +18,14 @@ use crate::error::{Result, StoreError};
 pub(crate) use folder::{FolderKind, FolderWriter};
 pub(crate) use snapshot::Snapshot;
 
-/// Bytes gathered before they are handed to the operating system.
+/// The size of the write buffer in bytes.
 const BUFFER: usize = 1 << 20;
 
-/// So many entries of a folder are looked through for leftovers before a file is written: more would take longer than
-/// writing.
+/// The greatest number of folder entries searched for leftovers before a write: more would take longer than the write.
 const MAX_ENTRIES: usize = 4096;
 
-/// Writes a file: `write` makes its contents. When that fails the target stays as it was, and nothing is left beside it.
+/// Writes a file atomically: `write` makes its contents. On an error the target does not change, and no file is left
+/// beside it.
 ///
 /// Where the target is a symbolic link, the file it leads to is written. Leftovers of writers of the same target that
 /// were killed are removed, where the folder has no more than a few thousand entries.
@@ -78,7 +78,7 @@ impl PartialFile {
                     Err(io::Error::from(io::ErrorKind::AlreadyExists))
                 }
                 Err(TryLockError::WouldBlock) => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
-                // Where there are no locks nobody removes leftovers.
+                // Without locks, leftovers are never removed.
                 Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
             }
         };
@@ -94,7 +94,7 @@ impl Drop for PartialFile {
     }
 }
 
-/// Removes a file of a writer that is no more.
+/// Removes a file of a writer that has ended.
 fn remove_leftover(path: &Path) {
     if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file())
         && let Ok(file) = OpenOptions::new().write(true).open(path)

@@ -1,4 +1,4 @@
-//! Everything that training needs to go on.
+//! Checkpoints: the state that training needs to resume.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -34,7 +34,7 @@ const VERSION: u32 = 2;
 /// No `training.json` is longer, in bytes.
 const MAX_TRAINING_BYTES: u64 = 64 << 20;
 
-/// So long [`Checkpoint::save`] waits for another writer of the folder.
+/// How long [`Checkpoint::save`] waits for another writer of the folder.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A folder with a model, an optimizer's state and the place in training.
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// an error that names the file.
 ///
 /// An open checkpoint is one snapshot: all of it is of the same [save](Checkpoint::save), also when the folder is
-/// replaced or deleted meanwhile. Folders have one writer at a time; readers wait for nobody.
+/// replaced or deleted meanwhile. Folders have one writer at a time; readers never wait.
 ///
 /// ```no_run
 /// # use kiln_backends::Flex;
@@ -72,13 +72,12 @@ pub struct Checkpoint {
     optimizer: Option<Part>,
 }
 
-/// The right to write checkpoints to a folder, which nobody else has until this is dropped.
+/// An exclusive lock for writing checkpoints to a folder, released on drop.
 ///
-/// [`Checkpoint::save`] locks a folder for one save. A training that is to keep its folder to itself holds one of
-/// these: a second training then ends before it starts, with an error that says who holds the folder.
+/// [`Checkpoint::save`] locks a folder for one save. A training run that needs exclusive access to its folder holds
+/// a writer: a second run then fails before it starts, with an error that names the holder.
 ///
-/// The lock is one of the system, which ends with the process. Where a network file system has no locks, nothing is
-/// locked.
+/// It is a system lock, which ends with the process. On a network file system without locks, nothing is locked.
 ///
 /// ```
 /// # use kiln_backends::Flex;
@@ -111,7 +110,7 @@ struct Part {
 }
 
 impl Part {
-    /// The tensors, once all bytes are found to be those that were saved.
+    /// Opens the tensors after verifying the checksum, if there is one.
     fn open(&self) -> Result<TensorFile> {
         if let Some(checksum) = self.checksum {
             checksum.check(&mut lock(&self.file), &self.path)?;
@@ -186,7 +185,7 @@ pub struct TrainingState {
     values: BTreeMap<String, serde_json::Value>,
 }
 
-/// Where a stream of random keys is.
+/// The position of a stream of random keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {
@@ -205,7 +204,7 @@ impl TrainingState {
         TrainingState { random, ..TrainingState::default() }
     }
 
-    /// The same state after so many epochs and steps.
+    /// The same state at the given epoch and step.
     #[must_use]
     pub fn at(mut self, epoch: u64, step: u64) -> TrainingState {
         self.epoch = epoch;
@@ -256,7 +255,7 @@ impl TrainingState {
 }
 
 impl Checkpoint {
-    /// Writes a checkpoint to a folder, whose parents are made. On an error a former checkpoint is as it was.
+    /// Writes a checkpoint to a folder, whose parents are made. On an error a former checkpoint does not change.
     ///
     /// A symbolic link to a folder is followed. Leftovers of writers that were killed are removed. Where another
     /// writes the folder at the moment, this waits for it up to ten seconds.
@@ -328,7 +327,7 @@ impl Checkpoint {
     /// Parameters on the processor may stay in the mapped file: see [`load_module`](crate::load_module).
     ///
     /// # Errors
-    /// As [`load_module`](crate::load_module); [`StoreError::Damaged`] when the file is not as it was saved.
+    /// As [`load_module`](crate::load_module); [`StoreError::Damaged`] when the file differs from the saved one.
     pub fn load_module<M: Module>(&self, mut module: M) -> Result<M> {
         load_module_from(&mut module, &self.model.open()?, &LoadOptions::new())?;
         Ok(module)
@@ -339,10 +338,10 @@ impl Checkpoint {
         self.optimizer.is_some()
     }
 
-    /// Gives an optimizer back what it remembered.
+    /// Restores the state of an optimizer.
     ///
     /// # Errors
-    /// As [`load_optimizer`](crate::load_optimizer); [`StoreError::Damaged`] when the file is not as it was saved.
+    /// As [`load_optimizer`](crate::load_optimizer); [`StoreError::Damaged`] when the file differs from the saved one.
     pub fn load_optimizer(&self, optimizer: &mut dyn Optimizer, module: &dyn Module) -> Result<()> {
         let Some(part) = &self.optimizer else {
             let path = self.folder.join(OPTIMIZER);
@@ -368,7 +367,7 @@ impl CheckpointWriter {
         self.folder.folder()
     }
 
-    /// Writes a checkpoint to the folder, in place of a former one. On an error that is as it was.
+    /// Writes a checkpoint to the folder, in place of a former one. On an error the former one does not change.
     ///
     /// # Errors
     /// As [`Checkpoint::save`].

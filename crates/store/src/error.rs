@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The error type of the crate.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use kiln_tensor::TensorType;
 /// A result whose error is [`StoreError`].
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// What can go wrong with files of tensors.
+/// An error of reading or writing a tensor file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -18,9 +18,9 @@ pub enum StoreError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 
@@ -45,7 +45,7 @@ pub enum StoreError {
         holder: String,
     },
 
-    /// A file of a checkpoint is not as it was saved.
+    /// A file of a checkpoint differs from the saved one.
     #[error("{}: damaged: {found}, but {expected} when it was saved\n  hint: go on from another checkpoint", file.display())]
     Damaged {
         /// The file.
@@ -56,18 +56,18 @@ pub enum StoreError {
         expected: String,
     },
 
-    /// A file's contents are not what its format demands.
+    /// A file's contents violate its format.
     #[error("{}: at byte {offset}: {problem}", file.display())]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// Where the offending bytes start.
+        /// The offset of the offending bytes.
         offset: u64,
-        /// What is wrong there.
+        /// A description of the problem.
         problem: String,
     },
 
-    /// A file ends before its declared contents do, or goes on after them.
+    /// A file ends before its declared contents do, or continues after them.
     #[error(
         "{}: {found} bytes long, but its header declares {expected}\n  hint: the file is {}; get it again",
         file.display(), if found < expected { "truncated" } else { "not a safetensors file, or was appended to" }
@@ -86,7 +86,7 @@ pub enum StoreError {
     NotFound {
         /// The file.
         file: PathBuf,
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// A name in the file that is close.
         suggestion: Option<String>,
@@ -108,7 +108,7 @@ pub enum StoreError {
     Mismatch {
         /// The file.
         file: PathBuf,
-        /// What differs.
+        /// The differences between file and module.
         mismatch: Box<Mismatch>,
     },
 
@@ -126,7 +126,7 @@ pub enum StoreError {
     Json {
         /// The file, or folder.
         file: PathBuf,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
 
@@ -135,7 +135,7 @@ pub enum StoreError {
     Optimizer {
         /// The file.
         file: PathBuf,
-        /// What the optimizer said.
+        /// The error of the optimizer.
         source: kiln_optim::OptimError,
     },
 
@@ -146,7 +146,7 @@ pub enum StoreError {
         file: PathBuf,
         /// The tensor's name.
         name: String,
-        /// What the device said.
+        /// The error of the device.
         source: kiln_tensor::Error,
     },
 }
@@ -188,7 +188,7 @@ pub struct TypeMismatch {
 }
 
 impl Mismatch {
-    /// Whether nothing differs.
+    /// Whether there are no differences.
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty() && self.types.is_empty()
     }
@@ -208,7 +208,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// A heading with at most ten entries below, and how many more there are.
+/// A heading with at most ten entries below, and the number of further entries.
 fn section(
     f: &mut fmt::Formatter<'_>,
     heading: &str,

@@ -14,7 +14,7 @@ use crate::error::{Result, StoreError};
 use crate::header::{Entry, Header, LENGTH_BYTES, MAX_HEADER_BYTES};
 use crate::names::closest;
 
-/// Files from so many bytes on are mapped: below, reading takes no longer and holds nothing.
+/// The least size of mapped files in bytes. Smaller files are as fast to read, and reading keeps no mapping.
 const MAPPED_FROM: u64 = 1 << 20;
 
 /// Whether files are mapped. Under Windows a mapped file could not be replaced.
@@ -22,12 +22,11 @@ pub(crate) const MAPS: bool = !cfg!(windows);
 
 /// A safetensors file that is open for reading. Opening reads the header alone; tensors are read one at a time.
 ///
-/// A file of a megabyte or more is mapped into memory where the system can do that: tensors that are
-/// [loaded](TensorFile::load) on the processor then lie in the file, and the system reads what of it is used, when it is
-/// used. Such a file must not be written in place or shortened while tensors of it are in use
-/// ([`MappedFile`] says what happens otherwise); replacing or deleting it is harmless.
-/// [`open_unmapped`](TensorFile::open_unmapped) copies instead. Under Windows, where a mapped file could not be replaced,
-/// all files are copied.
+/// A file of a megabyte or more is memory-mapped where the system supports it. Tensors that are
+/// [loaded](TensorFile::load) on the CPU then use the mapped pages, which the system reads on first access. Such a file
+/// must not be written in place or shortened while its tensors are in use (for the consequences see [`MappedFile`]);
+/// replacing or deleting it is harmless. [`open_unmapped`](TensorFile::open_unmapped) copies instead. On Windows, where
+/// a mapped file could not be replaced, all files are copied.
 ///
 /// ```
 /// use kiln_store::{TensorFile, save_tensors};
@@ -53,7 +52,7 @@ pub struct TensorFile {
     mapped: Option<Arc<MappedFile>>,
 }
 
-/// What a file says of one tensor.
+/// The metadata of one tensor in a file: shape and dtype.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorInfo {
     /// The shape.
@@ -68,12 +67,12 @@ impl TensorFile {
     /// Opens a file and checks its header.
     ///
     /// # Errors
-    /// When the file cannot be read, is truncated, goes on after its tensors, or its header is invalid.
+    /// When the file cannot be read, is truncated, continues after its tensors, or its header is invalid.
     pub fn open(path: impl AsRef<Path>) -> Result<TensorFile> {
         TensorFile::open_at(path.as_ref(), MAPS)
     }
 
-    /// As [`open`](TensorFile::open), for a file that others may change meanwhile: every tensor is copied out of it.
+    /// As [`open`](TensorFile::open), for a file that other processes may change: every tensor is copied out of it.
     ///
     /// # Errors
     /// As [`open`](TensorFile::open).
@@ -112,7 +111,7 @@ impl TensorFile {
         self.header.tensors.keys().map(String::as_str)
     }
 
-    /// How many tensors there are.
+    /// The number of tensors.
     pub fn len(&self) -> usize {
         self.header.tensors.len()
     }
@@ -122,7 +121,7 @@ impl TensorFile {
         self.header.tensors.is_empty()
     }
 
-    /// The texts that the file holds beside its tensors, by key.
+    /// The metadata texts of the file, by key.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.header.metadata
     }
@@ -133,14 +132,14 @@ impl TensorFile {
         Some(TensorInfo { shape: entry.shape, dtype: entry.known_dtype(), dtype_name: entry.dtype.clone() })
     }
 
-    /// Whether the file is mapped, so that tensors on the processor lie in it.
+    /// Whether the file is memory-mapped, so that tensors on the CPU share its pages.
     pub fn is_mapped(&self) -> bool {
         self.mapped.is_some()
     }
 
-    /// A tensor on a device. Where the file [is mapped](TensorFile::is_mapped) and the device is the processor, its
-    /// elements stay in the file, if they are aligned for their type there, as they are in files that Kiln wrote;
-    /// otherwise they are copied.
+    /// Loads a tensor to a device. If the file [is mapped](TensorFile::is_mapped) and the device is the CPU, the tensor
+    /// uses the mapped pages, provided that they are aligned for its type, as in files that Kiln wrote. Otherwise the
+    /// elements are copied.
     ///
     /// ```
     /// use kiln_backends::Device;
@@ -164,7 +163,7 @@ impl TensorFile {
         Ok(self.contents(name)?.into_tensor(device))
     }
 
-    /// A tensor's elements: a place in the mapped file where they can stay there, a copy otherwise.
+    /// A tensor's elements: a range of the mapped file if possible, a copy otherwise.
     pub(crate) fn contents(&self, name: &str) -> Result<Contents> {
         let entry = self.entry(name)?;
         let ty = self.type_of(name, entry)?;
@@ -295,9 +294,9 @@ fn header_length(path: &Path, file: &mut File, length: u64) -> Result<u64> {
     Ok(header)
 }
 
-/// Writes tensors and texts to a safetensors file. The file is complete or, on an error, as it was.
+/// Writes tensors and metadata to a safetensors file. On an error the file does not change.
 ///
-/// The same tensors give the same bytes.
+/// The same tensors produce the same bytes.
 ///
 /// # Errors
 /// When two tensors have the same name, or the file cannot be written.

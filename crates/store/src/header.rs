@@ -21,14 +21,14 @@ pub(crate) const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 const METADATA: &str = "__metadata__";
 
-/// What a header says.
+/// A parsed header.
 #[derive(Debug, Default)]
 pub(crate) struct Header {
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) tensors: BTreeMap<String, Entry>,
 }
 
-/// Where a tensor is, and of what type.
+/// The position and type of a tensor.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// The name of the type in the file, which may be one that Kiln does not know.
@@ -46,7 +46,7 @@ impl Entry {
 }
 
 impl Header {
-    /// Parses and checks a header. `data_bytes` is what the file holds after it.
+    /// Parses and checks a header. `data_bytes` is the number of bytes after it.
     pub(crate) fn parse(file: &Path, text: &[u8], data_bytes: u64) -> Result<Header> {
         let header: Header = serde_json::from_slice(text).map_err(|error| not_json(file, text, &error))?;
         header.check(file, LENGTH_BYTES + text.len() as u64, data_bytes)?;

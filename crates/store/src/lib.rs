@@ -28,7 +28,7 @@
 //!
 //! * [`save_module`] and [`load_module`] for weights. Loading is strict: everything that does not fit is listed.
 //!   [`LoadOptions`] rename, cast, and leave out tensors.
-//! * [`save_optimizer`] and [`load_optimizer`] for what an optimizer remembers.
+//! * [`save_optimizer`] and [`load_optimizer`] for optimizer states.
 //! * [`Checkpoint`] holds both, the place in training and the state of the random numbers, in a folder with checksums.
 //!   [`CheckpointWriter`] keeps a folder to one training.
 //! * [`TensorFile`] and [`save_tensors`] for any named tensors.

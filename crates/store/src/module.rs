@@ -12,10 +12,10 @@ use crate::error::{Mismatch, Result, StoreError, TypeMismatch};
 use crate::file::{Contents, NamedSources, Source, TensorFile, write_tensors};
 use crate::names::closest;
 
-/// Writes all parameters and buffers of a module to a safetensors file, under their dotted names. The file is complete
-/// or, on an error, as it was.
+/// Writes all parameters and buffers of a module to a safetensors file, under their dotted names. On an error the
+/// file does not change.
 ///
-/// The metadata says `format: pt`, which programs that share weights with PyTorch look for.
+/// The metadata contains `format: pt`, which programs that share weights with PyTorch expect.
 ///
 /// # Errors
 /// When the file cannot be written, or a device failed.
@@ -23,7 +23,7 @@ pub fn save_module(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
     save_module_with(module, path, &BTreeMap::new())
 }
 
-/// Like [`save_module`], with texts beside the tensors. A `format` given here replaces the usual one.
+/// Like [`save_module`], with metadata. A `format` given here replaces the default.
 ///
 /// # Errors
 /// When the file cannot be written, or a device failed.
@@ -44,12 +44,12 @@ pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<Str
     (tensors, BTreeMap::from([("format".to_owned(), "pt".to_owned())]))
 }
 
-/// The module with its parameters and buffers as a safetensors file has them.
+/// Loads the parameters and buffers of a module from a safetensors file.
 ///
-/// On the processor, parameters from a file of a megabyte or more stay in the file, which is mapped into memory
-/// ([`TensorFile`]), except under Windows. Replacing or deleting the file is harmless, and Kiln only ever replaces
-/// files. Another program that writes into the file in place changes the parameters. One that truncates it ends this
-/// process by a signal (`SIGBUS`) at the next read of the missing part. Where that may happen, copy:
+/// On the CPU, parameters from a file of a megabyte or more use the memory-mapped file ([`TensorFile`]), except on
+/// Windows. Replacing or deleting the file is harmless, and Kiln only ever replaces files. Another program that writes
+/// into the file in place changes the parameters. One that truncates it ends this process by a signal (`SIGBUS`) at the
+/// next read of the missing part. Where that may happen, copy:
 ///
 /// ```no_run
 /// # use kiln_backends::Flex;
@@ -62,15 +62,15 @@ pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<Str
 ///
 /// # Errors
 /// When the file cannot be read or is damaged, or does not have exactly the module's parameters, each of its type:
-/// the error lists what differs, with close names.
+/// the error lists the differences, with close names.
 pub fn load_module<M: Module>(module: M, path: impl AsRef<Path>) -> Result<M> {
     Ok(load_module_with(module, path, &LoadOptions::new())?.0)
 }
 
-/// Like [`load_module`], with options and a report of what was loaded.
+/// Like [`load_module`], with options and a report.
 ///
 /// # Errors
-/// As [`load_module`], for what the options do not allow.
+/// As [`load_module`], for differences that the options do not allow.
 pub fn load_module_with<M: Module>(
     mut module: M,
     path: impl AsRef<Path>,
@@ -80,7 +80,7 @@ pub fn load_module_with<M: Module>(
     Ok((module, report))
 }
 
-/// Like [`load_module_with`], in place. On an error the module is as it was.
+/// Like [`load_module_with`], in place. On an error the module does not change.
 ///
 /// # Errors
 /// As [`load_module_with`].
@@ -108,7 +108,7 @@ pub(crate) fn load_module_from(
     Ok(plan.report)
 }
 
-/// What [`load_module_with`] allows. The default is strict.
+/// The options of [`load_module_with`]. The default is strict.
 ///
 /// ```
 /// use kiln_store::{DTypePolicy, LoadOptions};
@@ -129,7 +129,7 @@ pub struct LoadOptions {
 
 type Rename = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// What happens to a tensor whose dtype is not that of its parameter.
+/// The handling of a tensor whose dtype differs from its parameter's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DTypePolicy {
     /// An error.
@@ -161,23 +161,23 @@ impl LoadOptions {
         self
     }
 
-    /// What happens to tensors of another dtype. Default: an error.
+    /// Sets the handling of tensors whose dtype differs from their parameter's. Default: an error.
     #[must_use]
     pub fn dtype(mut self, policy: DTypePolicy) -> LoadOptions {
         self.dtype = policy;
         self
     }
 
-    /// Whether parameters are copied out of the file even where they could stay in it, because others write to the file
-    /// while the module is in use; [`TensorFile`] says more. Default: no.
+    /// Whether parameters are copied out of a mappable file, for files that other processes write while the module is
+    /// in use: see [`TensorFile`]. Default: no.
     #[must_use]
     pub fn copy(mut self, copy: bool) -> LoadOptions {
         self.copy = copy;
         self
     }
 
-    /// Passes each name of the file through a function, for the name in the module; `None` leaves the tensor out.
-    /// Several renames apply one after the other.
+    /// Maps each name of the file to the name in the module; `None` skips the tensor.
+    /// Several renames apply in sequence.
     #[must_use]
     pub fn rename(mut self, rename: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> LoadOptions {
         self.renames.push(Arc::new(rename));
@@ -211,20 +211,20 @@ impl fmt::Debug for LoadOptions {
     }
 }
 
-/// What [`load_module_with`] did. All names are those of the module, but for `unexpected`.
+/// The report of [`load_module_with`]. All names are the module's, except in `unexpected`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadReport {
     /// Parameters and buffers that were loaded.
     pub loaded: Vec<String>,
     /// Parameters that the file does not contain.
     pub missing: Vec<String>,
-    /// Tensors of the file that were left out, by their names there.
+    /// Tensors of the file that were skipped, by their names in the file.
     pub unexpected: Vec<String>,
-    /// Those of `loaded` whose dtype in the file was another.
+    /// The names in `loaded` whose dtype in the file differed.
     pub cast: Vec<String>,
 }
 
-/// Which tensor of the file goes where.
+/// The assignment of the file's tensors to parameters.
 struct Plan {
     /// By the name in the module.
     wanted: BTreeMap<String, Wanted>,
@@ -288,7 +288,7 @@ impl Plan {
 }
 
 impl DTypePolicy {
-    /// The dtype that the parameter gets, or `None` where its type and the tensor's do not suit.
+    /// The dtype that the parameter gets, or `None` if its type and the tensor's are incompatible.
     fn resolve(self, expected: TensorType, found: TensorType) -> Option<DType> {
         if expected.shape != found.shape {
             return None;
@@ -338,7 +338,7 @@ fn parameter_types(module: &dyn Module, path: &Path) -> Result<BTreeMap<String, 
     }
 }
 
-/// Puts what was loaded into a module.
+/// Puts loaded tensors into a module.
 struct Placer<'a>(&'a mut BTreeMap<String, Contents>);
 
 impl VisitorMut for Placer<'_> {

@@ -1,4 +1,4 @@
-//! Names that are close to each other.
+//! Similar names, for error messages.
 
 /// Comparing longer names, or more of them, would take noticeable time for a hint.
 const MAX_LENGTH: usize = 200;
@@ -15,7 +15,7 @@ pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
     (differences <= name.len().div_ceil(3)).then_some(candidate)
 }
 
-/// How many bytes to insert, delete or replace to get from one to the other (Levenshtein 1966).
+/// The edit distance of two names in bytes: insertions, deletions and replacements (Levenshtein 1966).
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

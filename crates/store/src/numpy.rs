@@ -21,7 +21,7 @@
 //!
 //! The format is that of
 //! [`numpy.lib.format`](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html): versions 1.0, 2.0 and 3.0
-//! are read, either byte order, C and Fortran order; what is written is, byte for byte, what `numpy.save` writes.
+//! are read, either byte order, C and Fortran order. Written bytes are identical to those of `numpy.save`.
 //!
 //! | descr | here |
 //! |---|---|
@@ -32,7 +32,7 @@
 //!
 //! NumPy itself has no bfloat16. The package `ml_dtypes` adds one, which NumPy saves as `<V2`: two bytes without a
 //! meaning. So any two-byte void is read as bfloat16, and bfloat16 is written as `<V2`; in Python
-//! `numpy.load(path).view(ml_dtypes.bfloat16)` gives the numbers back.
+//! `numpy.load(path).view(ml_dtypes.bfloat16)` returns the numbers.
 //!
 //! Arrays of Python objects are pickled. Unpickling can run any code, so they are refused. Texts, dates and records are
 //! no tensors and are refused too. The message names the file, and the byte where the trouble starts.
@@ -58,7 +58,7 @@ use input::{ByteSource, Input};
 
 pub use archive::{Archive, Compression, archive_to_bytes, read_archive, write_archive};
 
-/// What messages call bytes that come from no file.
+/// The name of in-memory bytes in messages.
 const MEMORY: &str = "bytes in memory";
 
 /// Reads the array of a `.npy` file.
@@ -66,14 +66,14 @@ const MEMORY: &str = "bytes in memory";
 /// Reading allocates no more than the file is long (twice that for an array in Fortran order, which is reordered).
 ///
 /// # Errors
-/// When the file cannot be read, is damaged, goes on after its array, or the array's type is none of Kiln's.
+/// When the file cannot be read, is damaged, continues after its array, or the array's type is none of Kiln's.
 pub fn read(path: impl AsRef<Path>) -> Result<TensorData> {
     let path = path.as_ref();
     let (file, length) = open(path)?;
     elements::read_array(&mut Input::new(&mut BufReader::new(file), length, ByteSource::file(path)))
 }
 
-/// Writes an array to a `.npy` file, in C order and little-endian. The file is complete or, on an error, as it was.
+/// Writes an array to a `.npy` file, in C order and little-endian. On an error the file does not change.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -127,8 +127,8 @@ pub fn read_complex(path: impl AsRef<Path>) -> Result<(TensorData, TensorData)> 
     elements::read_pairs(&mut Input::new(&mut BufReader::new(file), length, ByteSource::file(path)))
 }
 
-/// Writes complex numbers to a `.npy` file: `c8` for parts of `f32`, `c16` for parts of `f64`. The file is complete or,
-/// on an error, as it was.
+/// Writes complex numbers to a `.npy` file: `c8` for parts of `f32`, `c16` for parts of `f64`. On an error the
+/// file does not change.
 ///
 /// # Errors
 /// When the parts differ in type or are of another, or the file cannot be written.

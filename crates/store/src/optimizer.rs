@@ -1,4 +1,4 @@
-//! Saving and loading what optimizers remember.
+//! Saving and loading of optimizer states.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::file::{NamedSources, Source, TensorFile, write_tensors};
 /// The key of the optimizer's name in the metadata.
 const OPTIMIZER: &str = "kiln.optimizer";
 
-/// Writes what an optimizer remembers of a module to a safetensors file. The file is complete or, on an error, as it was.
+/// Writes the optimizer state of a module to a safetensors file. On an error the file does not change.
 ///
 /// # Errors
 /// When the file cannot be written, or a device failed.
@@ -34,8 +34,8 @@ pub(crate) fn optimizer_tensors(
     Ok((tensors.collect(), metadata))
 }
 
-/// Replaces what an optimizer remembers of a module by what [`save_optimizer`] wrote. On an error the optimizer is
-/// as it was.
+/// Replaces the optimizer state of a module by a state that [`save_optimizer`] wrote. On an error the optimizer does
+/// not change.
 ///
 /// # Errors
 /// When the file cannot be read or is damaged, or is of another optimizer or module.

@@ -118,7 +118,7 @@ fn only_a_checkpoint_is_replaced() {
     assert_eq!(names(folder.path()), ["run"]);
     fs::remove_file(&path).unwrap();
 
-    // What systems put into folders that somebody looks at stops no training.
+    // Files that the system adds to a viewed folder do not stop training.
     save(&path, 4).unwrap();
     fs::write(path.join(".DS_Store"), "").unwrap();
     save(&path, 5).unwrap();

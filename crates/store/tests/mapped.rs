@@ -170,7 +170,7 @@ fn modules_load_and_train_from_a_mapped_file() {
         let gradient = loaded.weight.val().grad(&gradients).unwrap();
         let doubled: Vec<f32> = numbers().iter().map(|x| 2.0 * x).collect();
         assert_eq!(gradient.into_data().to_vec::<f32>(), doubled);
-        // Saving over the file that the weights lie in.
+        // Saving over the file that holds the mapped weights.
         save_module(&loaded, &path).unwrap();
         assert_eq!(loaded.weight.val().into_data().to_vec::<f32>(), numbers());
     }

@@ -161,7 +161,7 @@ fn failing_to_write_keeps_the_good_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = saved(&folder, &net::<Flex>(1.0));
     let good = fs::read(&path).unwrap();
-    // A label out of range poisons what is computed from it: the device fails while the file is written.
+    // A label out of range poisons all results computed from it: the device fails while the file is written.
     let device = Default::default();
     let index = Tensor::<Flex, 1, Int>::from_ints([5, 0], &device);
     let poisoned = Tensor::<Flex, 2>::ones([2, 2], &device).select(0, index);

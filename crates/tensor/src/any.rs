@@ -75,10 +75,11 @@ use kiln_ir::Value;
 /// ```
 ///
 /// # Errors
-/// Methods return the error of inference when shapes or dtypes do not suit; none waits for the device unless it says so.
+/// Methods return the error of type inference when shapes or dtypes are incompatible. No method waits for the device
+/// unless documented.
 #[derive(Clone)]
 pub struct AnyTensor {
-    /// Dropped before the stack: what nobody can read any more is not computed when an engine goes with its last handle.
+    /// Dropped before the stack: an engine that is dropped with its last handle does not compute dead values.
     value: Value,
     stack: Stack,
 }

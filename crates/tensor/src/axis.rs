@@ -95,7 +95,7 @@ impl AxisList {
         AxisList(smallvec::smallvec![a, b])
     }
 
-    /// How many axes are named.
+    /// The number of named axes.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -35,7 +35,7 @@ use kiln_ir::MemoryUse;
 /// assert_eq!(x.grad(&gradients).unwrap().into_data(), [6.0f64].into());
 /// ```
 pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
-    /// What tells the backend which device to open.
+    /// The device type: a value selects the device that the backend opens.
     type Device: Clone + Default + Debug + PartialEq + Send + Sync + 'static;
 
     /// The opened stack of a device; opened on first use.
@@ -47,7 +47,7 @@ pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
         stack.device().cloned().unwrap_or_default()
     }
 
-    /// Fixes the random numbers that follow on a device: the same seed gives the same numbers on every engine.
+    /// Seeds the random numbers of a device: the same seed produces the same numbers on every engine.
     fn seed(device: &Self::Device, seed: u64) {
         Self::stack(device).keys().seed(seed);
     }
@@ -72,7 +72,7 @@ pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
         }
     }
 
-    /// Starts the [peak](MemoryUse::peak_live_bytes) of a device again from what lives now.
+    /// Resets the [peak](MemoryUse::peak_live_bytes) of a device to the bytes in use now.
     fn reset_peak_memory(device: &Self::Device) {
         if let Some(memory) = Self::stack(device).memory() {
             memory.reset_peak();
@@ -100,8 +100,8 @@ pub trait AutodiffBackend: Backend {
 
 /// Automatic differentiation over another backend. Stack it for second derivatives: `Autodiff<Autodiff<Flex>>`.
 ///
-/// `C` says what the tape keeps: everything that gradients need ([`NoCheckpointing`]), or with
-/// [`BalancedCheckpointing`] only what is expensive to compute again.
+/// `C` is the checkpointing strategy of the tape. [`NoCheckpointing`] saves every tensor that gradients need;
+/// [`BalancedCheckpointing`] saves only the tensors that are expensive to recompute.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Autodiff<B, C = NoCheckpointing>(PhantomData<(B, C)>);
 

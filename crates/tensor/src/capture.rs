@@ -1,4 +1,4 @@
-//! Functions of tensors as programs.
+//! Tracing of tensor functions into programs.
 
 use crate::{AnyTensor, DType, Error, Result, Stack, TensorData, TensorType};
 use alloc::format;
@@ -7,18 +7,18 @@ use alloc::vec::Vec;
 use core::fmt;
 use kiln_ir::{Operand, Program, Recorder, Value};
 
-/// What a function does with tensors of given types, as a program: see [`capture`].
+/// A traced program: the ops of a function on tensors of given types. See [`capture`].
 #[derive(Clone, Debug)]
 pub struct Captured {
     program: Program,
     constants: Vec<TensorData>,
 }
 
-/// Writes down what `f` does with inputs of these types, without running it.
+/// Traces `f` with inputs of these types into a program, without running its ops.
 ///
-/// The result can be printed (its text is Kiln's text form of programs), inspected, and [run](Captured::run) on any
-/// device. Data that `f` makes on the way become constants of the program. Control flow of Rust runs once, now: a loop
-/// is unrolled, a branch is taken. Random numbers are drawn again, from fixed keys, at each run.
+/// The result can be printed (in Kiln's text form of programs), inspected, and [run](Captured::run) on any device. Data
+/// that `f` creates becomes constants of the program. Rust control flow runs once, while tracing: a loop is unrolled, a
+/// branch is taken. Each run draws random numbers again, from fixed keys.
 ///
 /// ```
 /// use kiln_tensor::{DType, TensorType, capture};
@@ -30,8 +30,8 @@ pub struct Captured {
 /// ```
 ///
 /// # Errors
-/// Those of `f`. A read on the way is one: while a program is written down there are no elements. So is a tensor of
-/// another device; give it as an input.
+/// The errors of `f`. Reading a tensor is an error: there are no elements while tracing. So is a tensor of another
+/// device; pass it as an input.
 pub fn capture(
     inputs: &[TensorType],
     f: impl FnOnce(&[AnyTensor]) -> Result<Vec<AnyTensor>>,

@@ -7,11 +7,11 @@ use core::ops::{Add, Div, Mul, Neg, Sub};
 /// A complex tensor with `D` axes: a pair of real ones, real and imaginary parts.
 ///
 /// Kiln has no complex dtype: every engine, layer and file format works with pairs as it works with floats, and gradients are
-/// those of the parts. [`fft`](crate::fft) and [`signal`](crate::signal) take and give this type. Multiplying costs four real
-/// products, as it does everywhere; a matrix product is four matrix products.
+/// those of the parts. [`fft`](crate::fft) and [`signal`](crate::signal) take and return this type. Multiplying costs
+/// four real products, as it does everywhere; a matrix product is four matrix products.
 ///
-/// The gradient of a real function of `z` is the pair of its derivatives by real and imaginary part, which is what PyTorch
-/// calls the conjugate Wirtinger gradient.
+/// The gradient of a real function of `z` is the pair of its derivatives by real and imaginary part: PyTorch's
+/// conjugate Wirtinger gradient.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -118,7 +118,8 @@ impl<B: Backend, const D: usize> Complex<B, D> {
         self.re.dims()
     }
 
-    /// Applies a function to both parts: what only moves elements (`reshape`, `slice`, `permute`, `cat`) or is linear.
+    /// Applies a function to both parts. The function must be linear or only move elements (`reshape`, `slice`,
+    /// `permute`, `cat`).
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -205,7 +206,7 @@ operators! {
     Sub sub;
     /// Element by element; broadcasts.
     Mul mul;
-    /// Element by element; broadcasts. Dividing by 0 gives NaN.
+    /// Element by element; broadcasts. Division by 0 returns NaN.
     Div div;
 }
 

@@ -71,8 +71,8 @@ use core::marker::PhantomData;
 /// let x: NamedTensor<Flex, (Batch, Model)> = NamedTensor::new(Tensor::<Flex, 3>::ones([2, 3, 4], &Default::default()));
 /// ```
 ///
-/// Use it where axes are many and easily confused, as in attention; plain [`Tensor`]s are shorter elsewhere, and what layers
-/// and optimizers take. [`map`](NamedTensor::map) and [`into_tensor`](NamedTensor::into_tensor) lead to all their methods.
+/// Use it where axes are many and easily confused, as in attention. Plain [`Tensor`]s are shorter elsewhere, and layers
+/// and optimizers take them; [`map`](NamedTensor::map) and [`into_tensor`](NamedTensor::into_tensor) convert.
 ///
 /// # Panics
 /// Methods panic when axes of one name differ in length; the message has the name.

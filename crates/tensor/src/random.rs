@@ -1,6 +1,6 @@
 //! Random numbers: distributions, keys, and the stream of keys of each device.
 //!
-//! A random tensor is a pure function of a 64-bit [`Key`] (see [`kiln_ir::philox`]), so the same key gives the same
+//! A random tensor is a pure function of a 64-bit [`Key`] (see [`kiln_ir::philox`]), so the same key returns the same
 //! numbers on every engine and whatever the number of threads. Everything is drawn as uniform or normal numbers and
 //! turned into other [`Distribution`]s by arithmetic.
 //!
@@ -35,7 +35,7 @@ use alloc::vec::Vec;
 use kiln_ir::philox;
 use spin::Mutex;
 
-/// What random numbers are a function of.
+/// A random key: random numbers are a pure function of it.
 ///
 /// ```
 /// use kiln_tensor::random::Key;
@@ -66,8 +66,8 @@ impl Key {
         Key(device.as_ref().keys().next_key())
     }
 
-    /// So many keys that are independent of each other, of this one, and of those that
-    /// [`fold_in`](Key::fold_in) makes of it.
+    /// Returns `count` keys, independent of each other, of this key, and of the keys that
+    /// [`fold_in`](Key::fold_in) derives from it.
     ///
     /// # Panics
     /// For more than 2²⁸ keys.
@@ -98,12 +98,12 @@ impl Key {
 #[derive(Debug)]
 pub struct KeyStream(Mutex<KeyState>);
 
-/// Where a [`KeyStream`] is.
+/// The position of a [`KeyStream`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyState {
     /// The seed.
     pub seed: u64,
-    /// How many keys were drawn since.
+    /// The number of keys drawn since the seed was set.
     pub drawn: u64,
 }
 
@@ -121,7 +121,7 @@ impl KeyStream {
         key
     }
 
-    /// Where the stream is, for [`restore`](KeyStream::restore).
+    /// The position of the stream, for [`restore`](KeyStream::restore).
     pub fn state(&self) -> KeyState {
         *self.0.lock()
     }

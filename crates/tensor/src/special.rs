@@ -1,9 +1,9 @@
 //! Functions of floats that are no ops of their own: expressions of ops, the same on every engine, with gradients in
 //! closed form.
 //!
-//! Each is a [`CustomOp`]: the tape records one node for it, its expansion says what it is, and its rule says what the
-//! slope is, so that no NaN of a branch that was not taken gets into a gradient. 16-bit floats are computed in `f32`.
-//! `docs/accuracy.md` in the repository says how accurate they are.
+//! Each is a [`CustomOp`]: the tape records one node for it, its expansion defines its value, and its rule defines its
+//! derivative, so that no NaN of a branch that was not taken reaches a gradient. 16-bit floats are computed in `f32`.
+//! `docs/accuracy.md` in the repository lists their accuracy.
 //!
 //! Names and meanings are those of [`torch.special`](https://docs.pytorch.org/docs/stable/special.html).
 

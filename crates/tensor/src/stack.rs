@@ -1,4 +1,4 @@
-//! Engine stacks: what a backend and a device open.
+//! Engine stacks, which a backend opens for a device.
 
 mod device;
 mod domain;
@@ -246,7 +246,7 @@ impl Stack {
         core::iter::successors(Some(self), |stack| stack.below())
     }
 
-    /// Whether automatic differentiation by a tape is among the layers: what modules that differ in training ask.
+    /// Whether a tape of automatic differentiation is among the layers. Modules use it to detect training.
     pub fn is_differentiated(&self) -> bool {
         self.find::<AutodiffLayer>().is_some()
     }
@@ -256,13 +256,13 @@ impl Stack {
         self.levels().any(|stack| stack.same_domain(other))
     }
 
-    /// Where random ops on this stack get their keys: a device has one stream, which all its layers share.
+    /// The key stream of random ops on this stack: a device has one stream, which all its layers share.
     pub fn keys(&self) -> &KeyStream {
         self.0.device.keys()
     }
 
-    /// What a value of this stack would lose on another one, which has no layer for it: the gradient of a tape, the tangent of
-    /// forward mode, or the examples of a batch.
+    /// The information of a value that another stack has no layer for: the gradient of a tape, the tangent of forward
+    /// mode, or the examples of a batch.
     pub(crate) fn left_behind(&self, value: &Value, other: &Stack) -> Option<&'static str> {
         let (carried, inside, place) = if let Some(layer) = self.outermost::<AutodiffLayer>() {
             let carried = layer.is_tracked(value).then_some("the gradient");

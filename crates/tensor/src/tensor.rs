@@ -41,7 +41,7 @@ use core::marker::PhantomData;
 /// of a tensor that nothing else uses; clone, or use operators on references, to keep it.
 ///
 /// # Panics
-/// Methods panic, at the caller's line, when shapes or dtypes do not suit, or axes are out of range. Nothing else
+/// Methods panic, at the caller's line, when shapes or dtypes are incompatible, or axes are out of range. Nothing else
 /// panics: errors of data and devices come back from [`try_into_data`](Tensor::try_into_data), and the methods
 /// that read a tensor without `try_` in their name panic with them.
 pub struct Tensor<B: Backend, const D: usize, K: Kind = Float> {
@@ -85,8 +85,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         B::device(self.any.stack())
     }
 
-    /// Which kernels made this tensor, and why their regions ended, as text for reading. Runs what waits. See
-    /// [`AnyTensor::explain`].
+    /// A human-readable report of the kernels that produced this tensor, and why each fusion region ended. Runs pending
+    /// ops. See [`AnyTensor::explain`].
     pub fn explain(&self) -> alloc::string::String {
         self.any.explain()
     }
@@ -151,7 +151,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.convert(f)
     }
 
-    /// Applies a function of `AnyTensor`s that gives rank `D2` and kind `K2`; extensions build on it.
+    /// Applies a function of `AnyTensor`s that returns rank `D2` and kind `K2`; for extensions.
     #[inline]
     #[track_caller]
     pub fn convert<const D2: usize, K2: Kind>(

@@ -1,9 +1,9 @@
 //! Functions of functions: derivatives and batches.
 //!
-//! A transform takes a function of tensors and gives another one. The function runs as it is, on a backend with one
-//! more layer; what comes out is on the backend that the arguments were on.
+//! A transform takes a function of tensors and returns another function. The function runs unchanged, on a backend with
+//! one more layer; the results are on the backend of the arguments.
 //!
-//! | transform | of `f` it gives | the argument of `f` is on |
+//! | transform | it returns, for `f` | the argument of `f` is on |
 //! |---|---|---|
 //! | [`grad`], [`value_and_grad`] | the gradient of a number | [`Autodiff<B>`](crate::Autodiff) |
 //! | [`vjp`] | the result, and a function that pulls gradients back | `Autodiff<B>` |
@@ -45,8 +45,8 @@
 //! [`torch.func`](https://docs.pytorch.org/docs/stable/func.api.html).
 //!
 //! # Panics
-//! As methods of [`Tensor`](crate::Tensor) do, transforms and the functions they give panic when shapes do not suit.
-//! Errors of data come back when a result is read.
+//! As methods of [`Tensor`](crate::Tensor), transforms and the functions they return panic when shapes are
+//! incompatible. Errors of data come back when a result is read.
 
 mod check;
 mod forward;

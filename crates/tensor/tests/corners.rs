@@ -1,4 +1,4 @@
-//! Corners of single functions: what PyTorch and the mathematics say there, and where Kiln departs from PyTorch.
+//! Edge cases of single functions: the results of PyTorch and of the mathematics, and Kiln's differences from PyTorch.
 
 use kiln_backends::{Cpu, Device, Flex, FlexDevice};
 use kiln_tensor::module::{InterpolateMode, InterpolateOptions, PoolOptions};

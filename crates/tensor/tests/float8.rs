@@ -1,4 +1,4 @@
-//! 8-bit floats: conversion on engines, products, their gradients, and what mixed precision and batches make of them.
+//! 8-bit floats: conversion on engines, products, their gradients, mixed precision and batches.
 
 use kiln_backends::{Autocast, Cpu, Device, Flex};
 use kiln_tensor::float8::{self, Float8, Float8Tensor};
@@ -19,7 +19,7 @@ fn values<const D: usize>(shape: [usize; D], seed: u64) -> TensorData {
     TensorData::new((0..count).map(|_| next()).collect::<Vec<f32>>(), shape).unwrap()
 }
 
-/// All that rounds in some way: every float of the format, what lies between, far away, and nothing at all.
+/// Numbers that cover rounding: every float of the format, numbers between them, huge numbers, and zero.
 fn places(format: Float8) -> Vec<f32> {
     let finite = (0..=255u8).map(|bits| format.decode(bits)).filter(|x| x.is_finite());
     let beside = finite.flat_map(|x| {

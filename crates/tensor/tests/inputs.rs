@@ -102,7 +102,7 @@ fn integers_that_a_dtype_cannot_hold_do_not_wrap() {
     fails(arange(0..300, 1, DType::U8), &["[arange] the number 299 is out of bounds for u8"]);
     fails(arange(-1..3, 1, DType::U8), &["[arange] the number -1 is out of bounds for u8"]);
     let read = |result: kiln_tensor::Result<AnyTensor>| result.unwrap().into_data().unwrap().to_vec::<i64>();
-    // Steps may be what the dtype cannot hold, and ranges may end beyond it.
+    // Steps may be outside the dtype's range, and ranges may end beyond it.
     assert_eq!(read(arange(Range { start: 255, end: 252 }, -1, DType::U8)), [255, 254, 253]);
     assert_eq!(read(arange(0..1, 1000, DType::U8)), [0]);
     assert_eq!(read(arange(250..256, 1, DType::U8)), [250, 251, 252, 253, 254, 255]);

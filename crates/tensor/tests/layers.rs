@@ -1,5 +1,5 @@
-//! The families of functions under layers: batched by `vmap` they give what they give one by one, and derivatives forward
-//! are those in reverse.
+//! The families of functions under layers: batched by `vmap` they return the results of single examples, and
+//! derivatives forward are those in reverse.
 
 use kiln_backends::{Device, Flex};
 use kiln_tensor::fft::{self, Dct, FftNorm};

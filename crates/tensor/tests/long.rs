@@ -62,7 +62,7 @@ fn a_recurrent_network_of_2000_steps() {
 #[test]
 fn a_sequence_of_2000_steps_is_classified() {
     let eager = classification::<Autodiff<Flex>>(&Default::default());
-    // What is beyond an example's length does not matter.
+    // The gradient beyond an example's length is 0.
     assert!(eager[(TIME - 1) * 10..][5..].iter().all(|&x| x == 0.0));
     let fused = classification::<Autodiff<Cpu>>(&Default::default());
     close(&fused, &eager);

@@ -1,4 +1,4 @@
-//! Losses where careless formulas fail, and what wrong calls say.
+//! Losses where naive formulas fail, and messages of wrong calls.
 
 use kiln_backends::{Device, Dyn};
 use kiln_tensor::loss::{ClassOptions, CtcOptions, Reduction, TripletOptions};

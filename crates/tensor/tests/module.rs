@@ -1,4 +1,4 @@
-//! Functions behind layers: edges, and what wrong calls say.
+//! Functions behind layers: edge cases, and messages of wrong calls.
 
 use kiln_backends::{Device, Dyn, Flex, LowPrecision};
 use kiln_tensor::module::{
@@ -215,7 +215,7 @@ fn mixed_precision_holds_a_norm_of_batches_as_its_operand() {
     let y = norm(&product);
     assert!(fits_bf16(&y) && !fits_bf16(&norm(&x)), "of a product in 16 bits, and of a tensor of `f32`");
     assert_eq!(y.dtype(), DType::F32, "what the program sees");
-    // Without the rounding it is the same within what `bf16` holds, and the gradient goes by it as if it were not there.
+    // Without the rounding it is the same within `bf16` precision, and the gradient ignores the rounding.
     let factors = random([64, 8]);
     let slope =
         |y: &AnyTensor| gradient(&y.clone().binary(kiln_ir::Binary::Mul, factors.clone()).unwrap(), &weight);

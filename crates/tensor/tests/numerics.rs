@@ -1,4 +1,4 @@
-//! What numbers do at their limits: promotion, casts, integer arithmetic, NaN, infinities, signed zeros, subnormals.
+//! Numeric edge cases: promotion, casts, integer arithmetic, NaN, infinities, signed zeros, subnormals.
 
 use kiln_backends::{Device, Flex, FlexDevice};
 use kiln_tensor::{AnyTensor, Autodiff, Bool, DType, Elements, Float, Int, Tensor, TensorData};
@@ -257,7 +257,7 @@ fn subnormal_numbers_are_kept() {
 
 #[test]
 fn sixteen_bit_floats_round_once() {
-    // 1 + 2⁻¹¹ lies between two neighbours of f16; the exact function is rounded, not its steps.
+    // 1 + 2⁻¹¹ is halfway between two neighbours of f16; the exact function is rounded, not its steps.
     for dtype in [DType::F16, DType::BF16] {
         let x = TensorData::from(vec![0.1f32, 0.7, 1.3, 2.9, 7.7]).convert(dtype);
         let narrow = any(x.clone()).lgamma().unwrap().into_data().unwrap();

@@ -85,7 +85,7 @@ fn truncated_numbers_stay_between_their_bounds() {
     assert!(draw(distribution, 5).iter().all(|x| (-0.100_000_1..=4.0).contains(x)));
 }
 
-/// Sums of squared deviations of counts, weighed by what is expected: `χ²`.
+/// The `χ²` statistic: squared deviations of counts over the expected counts.
 fn chi_square(counts: &[usize], expected: &[f64]) -> f64 {
     counts.iter().zip(expected).map(|(&count, expected)| (count as f64 - expected).powi(2) / expected).sum()
 }

@@ -1,4 +1,4 @@
-//! Views, joins and what is made from nothing: edges of shape, and the messages of wrong calls.
+//! Views, joins and creation: edge cases of shapes, and the messages of wrong calls.
 
 use kiln_backends::{Device, Flex, FlexDevice};
 use kiln_tensor::{AnyTensor, Autodiff, DType, Int, PadMode, Result, Tensor, TensorType, s};

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The error type of the crate.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ impl fmt::Display for TrainPosition {
     }
 }
 
-/// What can go wrong in training.
+/// An error of training.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -68,7 +68,7 @@ pub enum TrainError {
     LossShape {
         /// Where.
         place: TrainPosition,
-        /// How many elements the loss has.
+        /// The number of elements of the loss.
         elements: usize,
     },
 
@@ -86,7 +86,7 @@ pub enum TrainError {
     Data {
         /// Where.
         place: TrainPosition,
-        /// What the loader said.
+        /// The error of the loader.
         source: DataError,
     },
 
@@ -95,7 +95,7 @@ pub enum TrainError {
     Tensor {
         /// Where.
         place: TrainPosition,
-        /// What the engine said.
+        /// The error of the engine.
         source: kiln_tensor::Error,
     },
 
@@ -104,7 +104,7 @@ pub enum TrainError {
     Optimizer {
         /// Where.
         place: TrainPosition,
-        /// What the optimizer said.
+        /// The error of the optimizer.
         source: OptimError,
     },
 
@@ -115,7 +115,7 @@ pub enum TrainError {
         metric: String,
         /// Where.
         place: TrainPosition,
-        /// What is wrong.
+        /// The error of the metric.
         source: MetricError,
     },
 
@@ -137,7 +137,7 @@ pub enum TrainError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetricError {
-    /// The step's output does not hold what the metric needs.
+    /// The step's output lacks a tensor that the metric needs.
     #[error("the output of the step has no `{name}`\n  hint: add it with `StepOutput::with`")]
     Missing {
         /// The name of the tensor.

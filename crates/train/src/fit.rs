@@ -22,7 +22,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     /// Epoch `n` takes the loader's epoch `n`, so a shuffling loader gives each epoch its own order, also after a
     /// break. After each epoch the model is [validated](AutodiffModule::valid) on the other loader.
     ///
-    /// Calling it again goes on where training stopped. The history is of this call.
+    /// Calling it again continues where training stopped. The history covers this call only.
     ///
     /// # Errors
     /// When an option makes no sense, a batch cannot be made, the loss is NaN or infinite, the optimizer refuses a step,
@@ -68,7 +68,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         self.run(train, Location::caller(), |trainer, epoch| trainer.validate(valid, epoch).map(Some))
     }
 
-    /// Like [`fit`](Trainer::fit), without validation: what is watched are the numbers of training.
+    /// Like [`fit`](Trainer::fit), without validation: early stopping and best epoch use the training metrics.
     ///
     /// # Errors
     /// As [`fit`](Trainer::fit).
@@ -294,7 +294,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     }
 }
 
-/// Where training was called.
+/// The source location of the call.
 type Caller = &'static Location<'static>;
 
 /// The result of a model's step; its panic is an error that says where.
@@ -337,7 +337,7 @@ where
     M: ValidStep<V>,
 {
     let mut place = TrainPosition { epoch, step: 0, batch: 0, validation: true };
-    // What diverges in validation only is no reason to stop: the history shows it, and early stopping counts it.
+    // Divergence in validation alone does not stop training: the history shows it, and early stopping counts it.
     let mut meter = Meter::new(metrics, false);
     let mut progress = Progress::start(options.progress, title, 0, loader.num_items());
     for batch in loader.iter_epoch(0) {

@@ -7,7 +7,7 @@ use kiln_store::CheckpointWriter;
 
 use crate::error::{Result, TrainError};
 
-/// The folders of one training, which nobody else writes until it ends.
+/// The folders of one training run, locked until it ends.
 #[derive(Debug, Default)]
 pub(crate) struct Folders {
     pub(crate) last: Option<CheckpointWriter>,

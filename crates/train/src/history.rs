@@ -1,4 +1,4 @@
-//! What a training run leaves behind.
+//! The history of a training run.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct History {
     /// The training loss of every step, in order.
     pub losses: Vec<f64>,
-    /// What came out of every whole epoch, in order.
+    /// The reports of all complete epochs, in order.
     pub epochs: Vec<EpochReport>,
     /// Why training ended.
     pub stopped: StopReason,
@@ -21,13 +21,13 @@ pub enum StopReason {
     /// All epochs are done.
     #[default]
     Finished,
-    /// The watched number did not get better for so many epochs as early stopping allows.
+    /// Early stopping: the watched number did not improve for the allowed number of epochs.
     EarlyStopping,
-    /// An [`Interrupter`](crate::Interrupter) asked for it.
+    /// An [`Interrupter`](crate::Interrupter) requested it.
     Interrupted,
 }
 
-/// What came out of an epoch. Two reports are equal if the numbers are; the time does not count.
+/// The report of an epoch. Two reports are equal if their numbers are; equality ignores the time.
 #[derive(Clone, Debug)]
 pub struct EpochReport {
     /// The epoch, from 0.
@@ -67,7 +67,7 @@ impl Scores {
     }
 }
 
-/// What a callback sees after each step.
+/// The report that a callback receives after each step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepReport {
     /// The epoch, from 0.
@@ -82,6 +82,6 @@ pub struct StepReport {
     pub learning_rate: f64,
     /// The loss; `None` where it was not read from the device yet.
     pub loss: Option<f64>,
-    /// Whether the model was left as it was, since gradients of a [scaled loss](crate::Trainer::loss_scaler) were not finite.
+    /// Whether the step was skipped, since gradients of a [scaled loss](crate::Trainer::loss_scaler) were not finite.
     pub skipped: bool,
 }

@@ -1,6 +1,6 @@
 //! Training loops.
 //!
-//! A model says what one step is, by [`TrainStep`] and [`ValidStep`]; a [`Trainer`] does the rest:
+//! A model defines one step by [`TrainStep`] and [`ValidStep`]; a [`Trainer`] runs the training loop:
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -68,10 +68,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! * [`Metric`]s: the loss comes without asking, [`Accuracy`] and its top-k form are here, own ones are a small trait.
+//! * [`Metric`]s: the loss is always reported, [`Accuracy`] and its top-k form are built in, custom metrics implement a
+//!   small trait.
 //! * [`EarlyStopping`], the best and the last [checkpoint](Trainer::keep_best), [`Interrupter`] and
 //!   [resuming](Trainer::resume), which is exact to the bit.
-//! * Everything that fails comes back as a [`TrainError`] that says in which epoch and step.
+//! * Failures are returned as a [`TrainError`] that names the epoch and step.
 //! * [`evaluate`] measures a model without training it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

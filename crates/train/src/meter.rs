@@ -57,7 +57,7 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// How many losses are still on the device.
+    /// The number of losses that are still on the device.
     pub(crate) fn num_pending(&self) -> usize {
         self.pending.len()
     }
@@ -78,7 +78,7 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// The scores so far, of what was read. Waits for the device.
+    /// The scores of the batches read so far. Waits for the device.
     pub(crate) fn scores(&mut self, place: TrainPosition) -> Result<Scores> {
         let mut metrics = Vec::with_capacity(self.metrics.len());
         for metric in self.metrics.iter_mut() {

@@ -1,4 +1,4 @@
-//! Numbers that tell how well training goes.
+//! Metrics.
 
 use std::fmt::Debug;
 
@@ -8,7 +8,7 @@ use kiln_tensor::{AnyTensor, DType};
 use crate::error::MetricError;
 use crate::output::{LOGITS, Observation, TARGETS};
 
-/// A number over all batches of an epoch, for training and for validation.
+/// A metric over all batches of an epoch, for training and for validation.
 ///
 /// `update` should leave its sums on the device; only `value` reads them.
 pub trait Metric: Debug + Send {
@@ -18,10 +18,10 @@ pub trait Metric: Debug + Send {
     /// Forgets all batches.
     fn reset(&mut self);
 
-    /// Takes in a batch.
+    /// Adds a batch.
     ///
     /// # Errors
-    /// When the output of the step does not hold what the metric needs, or an op fails.
+    /// When the output of the step lacks a tensor that the metric needs, or an op fails.
     fn update(&mut self, observation: &Observation) -> Result<(), MetricError>;
 
     /// The number over the batches since the last reset; NaN without batches. Waits for the device.

@@ -1,4 +1,4 @@
-//! What models implement, and what a step gives.
+//! The training and validation step traits of models, and the output of a step.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ pub trait TrainStep<Batch> {
     /// The backend of the model.
     type Backend: AutodiffBackend;
 
-    /// The loss of a batch, and what metrics look at. The trainer does the rest: gradients and the optimizer.
+    /// Computes the loss of a batch, and the tensors for metrics. The trainer computes gradients and runs the
+    /// optimizer.
     fn step(&self, batch: Batch) -> StepOutput<Self::Backend>;
 }
 
@@ -28,18 +29,18 @@ pub trait ValidStep<Batch> {
     /// The backend of the model.
     type Backend: Backend;
 
-    /// The loss of a batch, and what metrics look at.
+    /// Computes the loss of a batch, and the tensors for metrics.
     fn step(&self, batch: Batch) -> StepOutput<Self::Backend>;
 }
 
-/// What a step gives: a loss, the number of items it is the mean of, and named tensors for metrics.
+/// The output of a step: the mean loss, the number of items, and named tensors for metrics.
 #[derive(Clone, Debug)]
 pub struct StepOutput<B: Backend> {
     loss: Tensor<B, 1>,
     observation: Observation,
 }
 
-/// What metrics see of a step: below automatic differentiation, and without the types.
+/// The part of a step's output that metrics read. Its tensors are detached and have no static types.
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// The loss, of shape `[1]`.
@@ -53,18 +54,18 @@ pub struct Observation {
 /// The name of class scores, `[batch, classes]`, in a [`StepOutput`].
 pub const LOGITS: &str = "logits";
 
-/// The name of what should have been predicted, in a [`StepOutput`]: for classes `[batch]`.
+/// The name of the targets in a [`StepOutput`]: for classes `[batch]`.
 pub const TARGETS: &str = "targets";
 
 impl<B: Backend> StepOutput<B> {
-    /// A loss, of shape `[1]`, over so many items.
+    /// A loss, of shape `[1]`, over `num_items` items.
     pub fn new(loss: Tensor<B, 1>, num_items: usize) -> StepOutput<B> {
         let seen = below(loss.clone().into_any());
         StepOutput { loss, observation: Observation { loss: seen, num_items, tensors: BTreeMap::new() } }
     }
 
-    /// The loss of a classifier, its scores `[batch, classes]` and the right classes `[batch]`: what
-    /// [`Accuracy`](crate::Accuracy) needs.
+    /// The loss of a classifier, its scores `[batch, classes]` and the target classes `[batch]`: the
+    /// inputs of [`Accuracy`](crate::Accuracy).
     pub fn classification(
         loss: Tensor<B, 1>,
         logits: Tensor<B, 2>,
@@ -86,7 +87,7 @@ impl<B: Backend> StepOutput<B> {
         &self.loss
     }
 
-    /// What metrics see.
+    /// The part of the output that metrics read.
     pub fn observation(&self) -> &Observation {
         &self.observation
     }

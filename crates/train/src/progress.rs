@@ -1,4 +1,4 @@
-//! Showing how training goes: a bar on a terminal, lines elsewhere.
+//! Progress of training: a bar on a terminal, lines elsewhere.
 
 #[cfg(feature = "progress")]
 use std::io::IsTerminal;

@@ -17,22 +17,22 @@ impl Interrupter {
         Interrupter::default()
     }
 
-    /// A flag that something else sets, such as a signal handler.
+    /// A flag that other code sets, such as a signal handler.
     pub fn from_flag(flag: Arc<AtomicBool>) -> Interrupter {
         Interrupter(flag)
     }
 
-    /// Asks training to stop after the present step.
+    /// Requests that training stops after the current step.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether training was asked to stop.
+    /// Whether a stop of training was requested.
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Takes the request back, so that training can go on.
+    /// Clears the request, so that training can continue.
     pub fn reset(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -58,7 +58,7 @@ impl Monitor {
     }
 }
 
-/// Stops when the watched number has not got better for a number of epochs.
+/// Early stopping: stops when the watched number has not improved for a number of epochs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EarlyStopping {
     pub(crate) patience: u64,
@@ -66,12 +66,12 @@ pub struct EarlyStopping {
 }
 
 impl EarlyStopping {
-    /// Stops after so many epochs in a row without a better number; at least 1.
+    /// Stops after this number of consecutive epochs without improvement (the patience); at least 1.
     pub fn new(patience: u64) -> EarlyStopping {
         EarlyStopping { patience, min_delta: 0.0 }
     }
 
-    /// By how much a number must be better to count. Default: 0.
+    /// The least change that counts as an improvement. Default: 0.
     #[must_use]
     pub fn min_delta(mut self, min_delta: f64) -> EarlyStopping {
         self.min_delta = min_delta;
@@ -85,12 +85,12 @@ impl EarlyStopping {
 pub(crate) struct Best {
     value: Option<f64>,
     pub(crate) epoch: Option<u64>,
-    /// Epochs in a row without a better one.
+    /// The number of consecutive epochs without improvement.
     pub(crate) waited: u64,
 }
 
 impl Best {
-    /// Takes in the number of an epoch; whether it is the best so far. NaN never is.
+    /// Records the number of an epoch. Returns whether it is the best so far; NaN never is.
     pub(crate) fn update(&mut self, epoch: u64, value: f64, higher_is_better: bool, min_delta: f64) -> bool {
         let better = match self.value {
             None => !value.is_nan(),

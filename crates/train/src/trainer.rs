@@ -16,8 +16,8 @@ use crate::stopping::{Best, EarlyStopping, Interrupter, Monitor};
 
 /// Trains a model: steps over batches, validation, metrics, progress, checkpoints.
 ///
-/// Options come first, then [`fit`](Trainer::fit). The model stays in the trainer, so that it survives an error or an
-/// interruption, and [`into_model`](Trainer::into_model) takes it out. See the [crate](crate) for an example.
+/// Set options first, then call [`fit`](Trainer::fit). The trainer owns the model, so that it survives an error or an
+/// interruption; [`into_model`](Trainer::into_model) returns it. See the [crate](crate) for an example.
 ///
 /// Defaults: one epoch; progress is shown; the loss is read at every step; NaN stops.
 pub struct Trainer<M, O> {
@@ -66,7 +66,7 @@ pub(crate) struct Position {
 /// The key of the position in a checkpoint.
 const POSITION: &str = "trainer";
 
-/// The key of what the loss scaler remembers.
+/// The key of the loss scaler's state in a checkpoint.
 const SCALER: &str = "loss_scaler";
 
 impl<M: Module, O: Optimizer> Trainer<M, O> {
@@ -107,8 +107,8 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         self
     }
 
-    /// Reads the loss from the device every so many steps. In between the device need not be waited for, and a NaN is
-    /// noticed that much later; the history holds the loss of every step all the same. Default: 1.
+    /// Sets the interval, in steps, of reading the loss from the device. In between, training does not wait for the
+    /// device, and a NaN is noticed later; the history still holds the loss of every step. Default: 1.
     #[must_use]
     pub fn read_interval(mut self, steps: usize) -> Self {
         self.options.read_interval = steps;
@@ -116,15 +116,15 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     }
 
     /// Whether a loss of NaN or infinity ends training with an error. With a [read interval](Trainer::read_interval) of
-    /// 1 the model is then as it was before that step. Default: yes.
+    /// 1 the model is then in its state before that step. Default: yes.
     #[must_use]
     pub fn stop_on_non_finite(mut self, stop: bool) -> Self {
         self.options.stop_on_non_finite = stop;
         self
     }
 
-    /// Scales the loss, for training in `f16`: see [`LossScaler`]. Steps whose gradients are not finite leave the model as it
-    /// was. Each step then waits for the device. Checkpoints keep the scale. Default: the loss is not scaled.
+    /// Scales the loss, for training in `f16`: see [`LossScaler`]. Steps with non-finite gradients do not change the
+    /// model. Each step then waits for the device. Checkpoints keep the scale. Default: the loss is not scaled.
     #[must_use]
     pub fn loss_scaler(mut self, scaler: LossScaler) -> Self {
         self.options.scaler = Some(scaler);
@@ -138,7 +138,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         self
     }
 
-    /// Stops when the watched number does not get better. Default: never.
+    /// Sets early stopping: stops when the watched number does not improve. Default: never.
     #[must_use]
     pub fn early_stopping(mut self, early_stopping: EarlyStopping) -> Self {
         self.options.early_stopping = Some(early_stopping);
@@ -165,7 +165,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         self
     }
 
-    /// Lets the flag stop training after any step. Training ends without an error, and `fit` can go on from there.
+    /// Lets the flag stop training after any step. Training ends without an error, and `fit` can continue from there.
     #[must_use]
     pub fn interrupter(mut self, interrupter: Interrupter) -> Self {
         self.options.interrupter = interrupter;
@@ -186,8 +186,8 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         self
     }
 
-    /// Goes on from a checkpoint that a trainer wrote: parameters, optimizer, place, random numbers. Training gives then,
-    /// bit for bit, what it would have given without the break.
+    /// Resumes from a checkpoint that a trainer wrote: parameters, optimizer, position, random numbers. The results
+    /// equal, bit for bit, those of an uninterrupted run.
     ///
     /// # Errors
     /// When the checkpoint is damaged, is of another model or optimizer, or was not written by a trainer, or the trainer has no

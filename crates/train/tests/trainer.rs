@@ -1,4 +1,4 @@
-//! Training small networks: what is learned, what is repeated bit for bit, what stops it.
+//! Training of small networks: convergence, bit-for-bit reproducibility, stop conditions.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;

@@ -22,11 +22,11 @@ use crate::DataError;
 /// # Ok::<(), DataError>(())
 /// ```
 pub trait Batcher<I, Batch>: Send + Sync {
-    /// Makes a batch of `items`, which are never empty when a loader calls.
+    /// Makes a batch of `items`. A loader never passes an empty list.
     ///
     /// # Errors
     ///
-    /// Whatever the batcher finds wrong with the items; [`DataError::batcher`] wraps errors of other types.
+    /// An error of the batcher about the items; [`DataError::batcher`] wraps errors of other types.
     /// The loader hands the error to its caller in place of the batch.
     fn batch(&self, items: Vec<I>) -> Result<Batch, DataError>;
 }

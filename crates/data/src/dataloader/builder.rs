@@ -59,8 +59,8 @@ impl<B> DataLoaderBuilder<B> {
         self
     }
 
-    /// How many batches workers may hold ready or in the making: a bound on memory. Default: two for each
-    /// worker. With fewer than `num_workers`, some workers always wait; without workers nothing runs ahead,
+    /// The greatest number of batches that workers prefetch, including unfinished ones: a bound on memory. Default: two
+    /// for each worker. With fewer than `num_workers`, some workers always wait; without workers nothing runs ahead,
     /// whatever the bound.
     pub fn prefetch(mut self, prefetch: usize) -> Self {
         self.prefetch = Some(prefetch);

@@ -9,9 +9,9 @@ use super::Options;
 use crate::random::{Purpose, permutation};
 use crate::{Batcher, DataError, Dataset};
 
-/// A dataset and a batcher with the item type forgotten.
+/// A dataset and a batcher with erased item type.
 pub(super) trait Source<Batch>: Send + Sync {
-    /// The batch of the items at `indices`, or `None` once `stopped` says that nobody wants it any more.
+    /// The batch of the items at `indices`, or `None` once `stopped` returns true.
     fn batch(
         &self,
         indices: &mut dyn Iterator<Item = usize>,

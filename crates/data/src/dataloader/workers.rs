@@ -50,7 +50,7 @@ impl<Batch> Drop for Workers<Batch> {
     fn drop(&mut self) {
         self.window.stop();
         for thread in self.threads.drain(..) {
-            // A worker can only have panicked while dropping a batch that nobody waits for.
+            // A worker can only have panicked while dropping an unneeded batch.
             let _ = thread.join();
         }
     }
@@ -58,8 +58,8 @@ impl<Batch> Drop for Workers<Batch> {
 
 /// The batches between workers and consumer.
 ///
-/// Batch `n` may be claimed once fewer than `limit` batches lie between it and the consumer, which bounds what
-/// is held. Claims are made in order, so the batch that the consumer waits for is always claimed or next.
+/// Batch `n` may be claimed once fewer than `limit` batches are between it and the consumer, which bounds the number of
+/// batches in memory. Claims are made in order, so the batch that the consumer waits for is always claimed or next.
 struct Window<Batch> {
     state: Mutex<State<Batch>>,
     /// The batch the consumer waits for may have arrived.
@@ -90,7 +90,7 @@ impl<Batch> Window<Batch> {
         }
     }
 
-    /// What each worker does until there is nothing left to claim.
+    /// The loop of a worker thread. It ends when no batch is left to claim, or the loader stops.
     fn work(&self, source: &dyn Source<Batch>, plan: &Plan) {
         while let Some(batch) = self.claim() {
             match make(source, plan, batch, &|| self.is_stopped()) {

@@ -7,7 +7,7 @@ use crate::DataError;
 #[derive(Clone, Debug)]
 pub struct ConcatDataset<D> {
     datasets: Vec<D>,
-    /// Where each dataset ends, counted in items of the whole.
+    /// The end of each dataset, as an index of the concatenation.
     ends: Vec<usize>,
 }
 

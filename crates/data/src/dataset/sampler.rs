@@ -4,8 +4,8 @@ use super::Dataset;
 use crate::DataError;
 use crate::random::{Purpose, Random, permutation};
 
-/// How a [`SamplerDataset`] draws: without replacement, every item equally likely, as many draws as there
-/// are items, unless told otherwise.
+/// How a [`SamplerDataset`] draws: without replacement, every item equally likely, and as many draws as items,
+/// by default.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     seed: u64,
@@ -26,7 +26,7 @@ impl Sampling {
         self
     }
 
-    /// How many draws to make. Default: as many as the dataset has items.
+    /// The number of draws. Default: the number of items in the dataset.
     pub fn size(mut self, size: usize) -> Self {
         self.size = Some(size);
         self
@@ -61,11 +61,11 @@ pub struct SamplerDataset<D> {
 }
 
 impl<D> SamplerDataset<D> {
-    /// Draws from `dataset` as `sampling` says.
+    /// Draws from `dataset` by the options in `sampling`.
     ///
     /// # Errors
     ///
-    /// [`DataError::InvalidArgument`] if more items are asked for than can be drawn, if the number of weights
+    /// [`DataError::InvalidArgument`] if `sampling` requests more items than can be drawn, if the number of weights
     /// is not the number of items, or if a weight is negative or not finite.
     pub fn new<I>(dataset: D, sampling: Sampling) -> Result<Self, DataError>
     where

@@ -24,7 +24,7 @@ const LABELS_HEADER: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MnistItem {
     /// Rows of pixels, `[height, width]`, from 0 (background) to 255 (ink), as stored in the file.
-    /// [`as_flattened`](slice::as_flattened) gives all 784 in one slice.
+    /// [`as_flattened`](slice::as_flattened) returns all 784 in one slice.
     pub image: [[u8; SIDE]; SIDE],
     /// The digit, 0 to 9.
     pub label: u8,
@@ -75,8 +75,8 @@ impl fmt::Display for MnistSplit {
 /// 4. with the crate feature `download`, the web: the files are checked against SHA-256 digests and stored in
 ///    `$KILN_DATA_DIR/mnist` if the variable is set, in the cache folder otherwise.
 ///
-/// The first folder that holds either file of the split is taken. If what it holds is damaged or incomplete,
-/// that is an error; no other folder is tried.
+/// The first folder that holds either file of the split is used. If its files are damaged or incomplete, that is
+/// an error; no other folder is tried.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MnistDataset {
     images: Vec<[[u8; SIDE]; SIDE]>,

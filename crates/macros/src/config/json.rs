@@ -1,6 +1,6 @@
 //! The impls that write a configuration as JSON and read it back.
 //!
-//! Reading goes through a private copy of the type that derives serde's `Deserialize`, since a derive cannot put
+//! Reading uses a private copy of the type that derives serde's `Deserialize`, since a derive cannot put
 //! serde's attributes on the type itself.
 
 use super::Input;
@@ -134,7 +134,7 @@ fn bindings(fields: &Fields) -> (Vec<Ident>, TokenStream) {
     (names, pattern)
 }
 
-/// What serde's attributes on the copy say, apart from fields.
+/// The serde attributes of the generated copy, except those of its fields.
 fn copy_attributes(input: &Input) -> TokenStream {
     let krate = &input.krate;
     let (serde, name) = (quote!(#krate::serde).to_string(), text(&input.ident));

@@ -17,9 +17,9 @@ pub(crate) struct ConfigOption {
     pub(crate) start: Start,
 }
 
-/// What a field starts from.
+/// The initial value of a field.
 pub(crate) enum Start {
-    /// What `new` is given.
+    /// An argument of `new`.
     Required,
     /// `None`.
     Absent,

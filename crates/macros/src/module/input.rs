@@ -1,4 +1,4 @@
-//! What a derive input says, read once.
+//! The parsed derive input.
 
 use crate::crate_path;
 use proc_macro2::TokenStream;
@@ -36,7 +36,7 @@ pub(crate) struct Field {
     pub(crate) role: Role,
 }
 
-/// What a field is to the module.
+/// The role of a field in the module.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Role {
     /// Traversed.

@@ -113,7 +113,7 @@ impl Parameters {
         self.rename(arguments.into_token_stream())
     }
 
-    /// What the where clause needs beyond the bounds that were written, for the parameters of plain data.
+    /// The extra where-clause bounds of the type parameters that are plain data.
     fn plain_bounds(&self) -> Vec<TokenStream> {
         let needs = |ident: &Ident| quote!(#ident: ::core::fmt::Debug + ::core::marker::Send);
         self.plain.iter().map(needs).collect()

@@ -76,7 +76,7 @@ macro_rules! along_an_axis {
                 $name { axis }
             }
 
-            /// Any shape with that axis, which stays.
+            /// Input of any shape with that axis; the output has the same shape.
             #[track_caller]
             pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
                 activation::$function(x, self.axis)
@@ -136,7 +136,7 @@ with_a_number! {
     /// `x` for positive numbers, `alpha (exp(x) - 1)` for negative ones
     /// ([Clevert et al. 2015](https://arxiv.org/abs/1511.07289)).
     Elu EluConfig elu,
-    /// What negative numbers approach, with the opposite sign.
+    /// The negative of the limit for negative inputs.
     alpha = 1.0;
 
     /// `ln(1 + exp(beta x)) / beta`, a smooth ReLU.

@@ -21,7 +21,7 @@ macro_rules! convolutions {
             /// Distance between neighbouring elements of the kernel. Default: 1.
             #[config(default = [1; $axes])]
             pub dilation: [usize; $axes],
-            /// Into how many independent groups the channels are split. Default: 1.
+            /// The number of independent groups of channels. Default: 1.
             #[config(default = 1)]
             pub groups: usize,
             /// Zeros around the input. Default: none.
@@ -30,7 +30,7 @@ macro_rules! convolutions {
             /// Whether a bias is added. Default: true.
             #[config(default = true)]
             pub bias: bool,
-            /// What weight and bias start from, both by the fans of the weight. Default: [`Initializer::LINEAR`].
+            /// The initializer of weight and bias; both use the fans of the weight. Default: [`Initializer::LINEAR`].
             #[config(default = Initializer::LINEAR)]
             pub initializer: Initializer,
         }
@@ -48,7 +48,7 @@ macro_rules! convolutions {
             /// Distance between neighbouring elements of the kernel.
             #[module(attribute)]
             pub dilation: [usize; $axes],
-            /// Into how many independent groups the channels are split.
+            /// The number of independent groups of channels.
             #[module(attribute)]
             pub groups: usize,
             /// Zeros around the input.

@@ -21,7 +21,7 @@ macro_rules! transposed_convolutions {
             /// Distance between neighbouring elements of the kernel. Default: 1.
             #[config(default = [1; $axes])]
             pub dilation: [usize; $axes],
-            /// Into how many independent groups the channels are split. Default: 1.
+            /// The number of independent groups of channels. Default: 1.
             #[config(default = 1)]
             pub groups: usize,
             /// Elements taken off both sides of the output. Default: 0.
@@ -33,8 +33,8 @@ macro_rules! transposed_convolutions {
             /// Whether a bias is added. Default: true.
             #[config(default = true)]
             pub bias: bool,
-            /// What weight and bias start from, both by the fans of the weight's axes as they lie (so its fan in
-            /// is that of the output channels, as in PyTorch). Default: [`Initializer::LINEAR`].
+            /// The initializer of weight and bias. Both use the fans of the weight's axes in memory order, so the
+            /// fan in is that of the output channels, as in PyTorch. Default: [`Initializer::LINEAR`].
             #[config(default = Initializer::LINEAR)]
             pub initializer: Initializer,
         }
@@ -55,7 +55,7 @@ macro_rules! transposed_convolutions {
             /// Distance between neighbouring elements of the kernel.
             #[module(attribute)]
             pub dilation: [usize; $axes],
-            /// Into how many independent groups the channels are split.
+            /// The number of independent groups of channels.
             #[module(attribute)]
             pub groups: usize,
             /// Elements taken off both sides of the output.

@@ -13,8 +13,8 @@ pub struct DropoutConfig {
 /// Sets elements to zero at random and scales up the others, so that their expected sum stays
 /// ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)).
 ///
-/// It does so on backends with automatic differentiation, at whichever of their layers, and nothing on others. Random numbers come from the device's
-/// stream ([`Backend::seed`]).
+/// It is active on backends with automatic differentiation (in any of their layers), and the identity on others. Random
+/// numbers come from the device's stream ([`Backend::seed`]).
 #[derive(Module, Clone, Debug)]
 pub struct Dropout {
     /// The probability of setting an element to zero.

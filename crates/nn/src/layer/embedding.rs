@@ -8,11 +8,11 @@ use kiln_tensor::{Backend, Int, Tensor};
 /// Settings of an [`Embedding`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct EmbeddingConfig {
-    /// How many vectors.
+    /// The number of vectors.
     pub n_embedding: usize,
-    /// The length of each.
+    /// The length of each vector.
     pub d_model: usize,
-    /// What the vectors start from. Default: normal with mean 0 and standard deviation 1.
+    /// The initializer of the vectors. Default: normal with mean 0 and standard deviation 1.
     #[config(default = Initializer::Normal { mean: 0.0, std: 1.0 })]
     pub initializer: Initializer,
     /// A vector that starts as zeros and gets no gradient. Default: none.

@@ -14,7 +14,7 @@ pub struct LinearConfig {
     /// Whether a bias is added. Default: true.
     #[config(default = true)]
     pub bias: bool,
-    /// What weight and bias start from, both by the fans of the weight. Default: [`Initializer::LINEAR`].
+    /// The initializer of weight and bias; both use the fans of the weight. Default: [`Initializer::LINEAR`].
     #[config(default = Initializer::LINEAR)]
     pub initializer: Initializer,
 }

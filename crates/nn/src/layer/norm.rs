@@ -10,7 +10,7 @@ pub use last_axis::{LayerNorm, LayerNormConfig, RmsNorm, RmsNormConfig};
 
 use kiln_tensor::{Backend, Tensor};
 
-/// Panics unless `x` is `[batch, channels, ..]` with so many channels.
+/// Panics unless `x` is `[batch, channels, ..]` with the given number of channels.
 #[track_caller]
 fn check_channels<B: Backend, const D: usize>(op: &str, x: &Tensor<B, D>, channels: usize) {
     assert!(

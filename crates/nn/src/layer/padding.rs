@@ -10,8 +10,8 @@ macro_rules! paddings {
             /// No padding: the kernel stays within the input.
             #[default]
             Valid,
-            /// As many zeros as make the output `length / stride` long, rounded up. Where their number is odd, one
-            /// more comes after.
+            /// Zeros that make the output `length / stride` long, rounded up. If their number is odd, the extra one
+            /// comes after.
             Same,
             /// This many zeros on both sides of each axis.
             Explicit([usize; $axes]),

@@ -174,7 +174,7 @@ macro_rules! adaptive_pools {
         #[doc = concat!("Settings of an [`", stringify!($name), "`] layer.")]
         #[derive(Config, Clone, Debug, PartialEq)]
         pub struct $config {
-            /// How many windows along each axis.
+            /// The number of windows along each axis.
             pub output_size: [usize; $axes],
         }
 
@@ -183,7 +183,7 @@ macro_rules! adaptive_pools {
         /// Window `i` of `n` over `length` elements covers `floor(i length / n) .. ceil((i + 1) length / n)`.
         #[derive(Module, Clone, Debug)]
         pub struct $name {
-            /// How many windows along each axis.
+            /// The number of windows along each axis.
             #[module(attribute)]
             pub output_size: [usize; $axes],
         }

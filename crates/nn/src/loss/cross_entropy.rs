@@ -16,7 +16,7 @@ pub struct CrossEntropyLossConfig {
     /// The share of the target that is spread over all classes, from 0 to 1. Default: 0.
     #[config(default = 0.0)]
     pub label_smoothing: f64,
-    /// Targets with this number do not count. Default (`None`): all count.
+    /// Targets with this class number are ignored. Default (`None`): all count.
     pub ignore_index: Option<i64>,
     /// Class numbers of padding: such targets do not count. Default (`None`): all count.
     pub pad_tokens: Option<Vec<usize>>,
@@ -25,8 +25,7 @@ pub struct CrossEntropyLossConfig {
     pub reduction: Reduction,
 }
 
-/// The negative logarithm of the probability that a softmax of logits gives to the target class; with probabilities
-/// as targets, its mean over them.
+/// The negative log-softmax of logits at the target class; with probabilities as targets, its mean weighted by them.
 ///
 /// With smoothing `s` over `c` classes, the target is `1 - s` of its class and `s / c` of every class. A class's weight
 /// multiplies its share, and the mean divides by the sum of the weights of the targets that count, so that without
@@ -37,7 +36,7 @@ pub struct CrossEntropyLoss<B: Backend = Dyn> {
     pub weights: Option<Param<Tensor<B, 1>>>,
     /// The share of the target that is spread over all classes.
     pub label_smoothing: f64,
-    /// Targets with this number do not count.
+    /// Targets with this class number are ignored.
     pub ignore_index: Option<i64>,
     /// Class numbers of padding: such targets do not count.
     #[module(attribute)]
@@ -96,7 +95,7 @@ impl<B: Backend> CrossEntropyLoss<B> {
     /// ```
     ///
     /// # Panics
-    /// When the shapes do not suit.
+    /// When the shapes are incompatible.
     #[track_caller]
     pub fn forward<const D: usize, T: CrossEntropyTargets<B, D>>(
         &self,

@@ -28,7 +28,7 @@ impl MseLoss {
         loss::mse(predictions, targets, reduction)
     }
 
-    /// The losses of the elements of tensors of the same shape, which stays.
+    /// The loss of each element of two tensors of the same shape; the output has that shape.
     ///
     /// # Panics
     /// When the shapes differ.

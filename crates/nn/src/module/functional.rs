@@ -6,16 +6,16 @@ use alloc::string::{String, ToString};
 use kiln_tensor::{AnyTensor, Backend, Stack};
 
 /// Tensors by the dotted names of a module's parameters. It is a [`Tree`](kiln_tensor::transform::Tree), so
-/// [transformed](kiln_tensor::transform) functions take and give it: a gradient has the names of the parameters.
+/// [transformed](kiln_tensor::transform) functions take and return it: a gradient has the names of the parameters.
 pub type NamedTensors = BTreeMap<String, AnyTensor>;
 
 /// The module with other tensors in place of some parameters, on the backend of these tensors: a module as a function of
 /// its parameters, for the [transforms](kiln_tensor::transform).
 ///
-/// Parameters that are not among the tensors, and the rest of the state, come in as they are from further out, as by
-/// [`lift`](kiln_tensor::Tensor::lift): constant in derivatives, the same for all examples. A parameter that the module
+/// Parameters that are not among the tensors, and the rest of the state, are [lifted](kiln_tensor::Tensor::lift)
+/// unchanged from the outer backend: constant in derivatives, the same for all examples. A parameter that the module
 /// holds at several places (clones, with one id) is replaced at all of them by one tensor, under any one of the names.
-/// The module that was given stays as it is.
+/// The given module does not change.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -40,10 +40,10 @@ pub type NamedTensors = BTreeMap<String, AnyTensor>;
 /// assert_eq!(by_parameters["bias"].shape().to_vec(), [3, 1]);
 /// ```
 ///
-/// What depends on training follows the backend, as always. Under `grad` dropout draws, for each example its own numbers
-/// under `vmap` (unless [`Randomness`](kiln_tensor::transform::Randomness) says otherwise). Batch normalisation uses the
-/// statistics of what it is given, under `vmap` of the one example; its new running statistics stay in the module that
-/// this function returns, and leave the transform when they are returned: see [`buffers`].
+/// The backend selects training mode, as always. Under `grad`, dropout is active. Under `vmap`, each example draws its
+/// own random numbers, unless [`Randomness`](kiln_tensor::transform::Randomness) says otherwise. Batch normalisation
+/// uses the statistics of its input: under `vmap`, of the single example. The module that this function returns holds
+/// the new running statistics; return them from the transformed function to keep them: see [`buffers`].
 ///
 /// The definition is that of [`torch.func.functional_call`](https://docs.pytorch.org/docs/stable/generated/torch.func.functional_call.html).
 ///
@@ -79,8 +79,8 @@ pub fn trainable_parameters(module: &dyn Module) -> NamedTensors {
     tensors(module, ParameterRole::Trainable)
 }
 
-/// The tensors of a module's buffers by their names, on the module's own backend: what a function returns to let new
-/// running statistics leave a transform.
+/// The tensors of a module's buffers by their names, on the module's own backend. Return them from a transformed
+/// function to keep new running statistics.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -117,7 +117,7 @@ fn tensors(module: &dyn Module, role: ParameterRole) -> NamedTensors {
     found
 }
 
-/// Where the tensors are.
+/// The common stack of the tensors.
 #[track_caller]
 fn common_stack(parameters: &NamedTensors) -> Stack {
     let Some((first, tensor)) = parameters.first_key_value() else {

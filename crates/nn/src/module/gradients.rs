@@ -6,7 +6,7 @@ use alloc::format;
 use core::fmt;
 use kiln_tensor::{AnyTensor, Backend, Error, Gradients, Result, Tensor};
 
-/// The gradients of a module's parameters, by their ids: what an optimizer takes.
+/// The gradients of a module's parameters, by their ids: the input of an optimizer.
 ///
 /// They are on the backend below automatic differentiation, hold nothing of the tape, and may be sent to another
 /// thread.
@@ -87,7 +87,7 @@ impl GradientsParams {
         self.gradients.insert(id, gradient)
     }
 
-    /// How many parameters have a gradient.
+    /// The number of parameters with a gradient.
     pub fn len(&self) -> usize {
         self.gradients.len()
     }

@@ -9,7 +9,7 @@ use core::ops::Deref;
 use kiln_tensor::{AnyTensor, Backend, DType, Float, Kind, Tensor};
 use spin::Mutex;
 
-/// What tells a parameter from every other of the process. A clone of a parameter has the same id.
+/// The id of a parameter, unique in the process. A clone of a parameter has the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParamId(u64);
 
@@ -38,7 +38,8 @@ impl fmt::Display for ParamId {
 /// A tensor that a module owns: a weight, or constant state. Dereferences to the tensor.
 ///
 /// On a backend with automatic differentiation a trainable parameter is always a leaf that requires a gradient, and
-/// every other one is not tracked. In a module made [with other tensors](crate::with_parameters) it is what it was given.
+/// every other one is not tracked. In a module made [with other tensors](crate::with_parameters) it is the given
+/// tensor.
 #[derive(Clone)]
 pub struct Param<T> {
     id: ParamId,
@@ -65,7 +66,7 @@ impl<B: Backend, const D: usize, K: Kind> Param<Tensor<B, D, K>> {
         Param { id: ParamId::new(), role, value: Some(value) }
     }
 
-    /// Lets optimizers change the parameter, or keeps them from it. Buffers stay what they are.
+    /// Lets optimizers change the parameter, or keeps them from it. Buffers do not change.
     #[must_use]
     pub fn set_require_grad(mut self, require: bool) -> Self {
         let wanted = if require { ParameterRole::Trainable } else { ParameterRole::Frozen };
@@ -114,7 +115,7 @@ impl<T> Param<T> {
         self.id
     }
 
-    /// What the parameter is for.
+    /// The role of the parameter: trainable, frozen or buffer.
     pub fn role(&self) -> ParameterRole {
         self.role
     }
@@ -203,10 +204,10 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
         self.value.lock().clone().expect(LOST)
     }
 
-    /// Replaces the value by what a function makes of it. Nothing of it is tracked by automatic differentiation.
+    /// Replaces the value by the result of a function of it. Automatic differentiation does not track the update.
     ///
-    /// Other threads that update it wait meanwhile, so that no update is lost; those that read it do not. Where the function
-    /// panics, the value stays.
+    /// Concurrent updates are serialized, so that no update is lost; readers do not wait. If the function panics, the
+    /// value does not change.
     ///
     /// The function may not update the same state.
     #[track_caller]
@@ -234,7 +235,7 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
 
     fn replace(&self, new: Tensor<B, D>) {
         let new = Tensor::from_any(as_leaf(new.into_any(), ParameterRole::Buffer));
-        // What it replaces is dropped after the lock is free.
+        // The old value is dropped after the lock is released.
         let _old = self.value.lock().replace(new);
     }
 }

@@ -1,4 +1,4 @@
-//! Where a traversal stands.
+//! The path of a traversal.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -34,7 +34,7 @@ impl Path {
         }
     }
 
-    /// How many names it has.
+    /// The number of names in the path.
     pub fn depth(&self) -> usize {
         self.starts.len()
     }

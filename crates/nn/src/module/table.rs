@@ -142,7 +142,7 @@ impl fmt::Display for Totals {
     }
 }
 
-/// What a path adds to the path of the module around it.
+/// The path relative to the path of the enclosing module.
 fn relative<'a>(path: &'a str, around: &str) -> &'a str {
     path.strip_prefix(around).map_or(path, |rest| rest.trim_start_matches('.'))
 }

@@ -1,4 +1,4 @@
-//! What a module can do on a backend that is known by its type.
+//! Module traits with the backend as a type parameter.
 
 use super::{Module, Parameter, ParameterRole, Path, VisitorMut, visitors};
 use alloc::vec::Vec;
@@ -43,18 +43,18 @@ pub trait BackendModule<B: Backend>: Module {
 /// Gives the tensor that takes the place of a parameter; see [`ModuleOn::on`].
 pub type ReplaceParameter<'a> = dyn FnMut(&Path, Parameter) -> AnyTensor + 'a;
 
-/// A module that there is on backend `B` too, with other tensors. Derived with [`Module`](macro@crate::Module).
+/// A module that also exists on backend `B`, with other tensors. Derived with [`Module`](macro@crate::Module).
 ///
 /// [`valid`](AutodiffModule::valid) and [`with_parameters`](crate::with_parameters) are made of it.
 pub trait ModuleOn<B: Backend>: Module {
     /// The module on that backend.
     type On: Module;
 
-    /// The module with the tensors that a function gives for its parameters, in the order of the traversal. Ids and roles
-    /// stay, plain data is cloned. `path` is where this module stands, and is the same afterwards.
+    /// The module with the tensors that a function returns for its parameters, in the order of the traversal. Ids and
+    /// roles are kept, plain data is cloned. `path` is the path of this module, and is the same afterwards.
     ///
-    /// Tensors are taken as they are: unlike those that a [`VisitorMut`] returns, they need not be leaves of automatic
-    /// differentiation.
+    /// Tensors are used unchanged: unlike the tensors that a [`VisitorMut`] returns, they need not be leaves of
+    /// automatic differentiation.
     ///
     /// # Panics
     /// When a tensor has another shape or is of another kind (float, integer, `bool`) than the parameter, or is not on
@@ -90,7 +90,7 @@ impl VisitorMut for Mover {
     }
 }
 
-/// The role after freezing or unfreezing; buffers stay what they are.
+/// The role after freezing or unfreezing; buffers do not change.
 pub(super) fn changed_role(present: ParameterRole, wanted: ParameterRole) -> ParameterRole {
     match present {
         ParameterRole::Buffer => ParameterRole::Buffer,

@@ -9,19 +9,19 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The ending of the name of something that is being written.
+/// The suffix of the name of a file or folder that is being written.
 pub(super) const PARTIAL: &str = ".partial";
 
-/// The ending of the name of a folder that was replaced.
+/// The suffix of the name of a folder that was replaced.
 pub(super) const OLD: &str = ".old";
 
-/// As many links as Linux follows.
+/// The greatest number of followed symbolic links, as on Linux.
 const MAX_LINKS: usize = 40;
 
-/// Names that exist already are this often replaced by others.
+/// The number of retries with another name when a name exists already.
 const MAX_NAMES: usize = 100;
 
-/// The path that a target leads to: symbolic links are followed, also one that leads to nothing yet.
+/// Resolves the symbolic links of a target, also a dangling one.
 pub(super) fn resolve(target: &Path) -> io::Result<PathBuf> {
     // A `/` at the end would follow the link before it can be read.
     let mut path: PathBuf = target.components().collect();

@@ -36,7 +36,7 @@ impl FolderKind {
 
     /// Removes a folder of this kind; anything else in it stays, and the folder around it.
     fn discard(&self, folder: &Path) {
-        // Without its index first: what is left of a folder is none.
+        // The index goes first: a folder without its index does not count as one.
         let _ = fs::remove_file(folder.join(self.index));
         let Ok(entries) = fs::read_dir(folder) else { return };
         for entry in entries.flatten().filter(|entry| self.may_hold(&entry.file_name())) {
@@ -45,7 +45,7 @@ impl FolderKind {
         let _ = fs::remove_dir(folder);
     }
 
-    /// The newest whole folder of those that were replaced, for when none is in its place.
+    /// The newest complete folder among the replaced ones, for when the target is missing.
     pub(super) fn last_replaced(&self, real: &Path) -> Option<PathBuf> {
         let whole = beside::all(real, OLD, usize::MAX).into_iter().filter_map(|folder| {
             let written = fs::metadata(folder.join(self.index)).ok()?.modified().ok();
@@ -80,18 +80,18 @@ impl FolderWriter {
         let writer = FolderWriter { shown: target.to_owned(), real, kind, lock };
         writer.check_place()?;
         writer.remove_leftovers().map_err(failed)?;
-        // A folder may be there that lets nobody make folders in it, though files.
+        // A folder may permit the creation of files, but not of folders.
         drop(writer.partial().map_err(failed)?);
         Ok(writer)
     }
 
-    /// The folder, as it was asked for.
+    /// The folder, as requested.
     pub(crate) fn folder(&self) -> &Path {
         &self.shown
     }
 
     /// Writes the folder: `write` fills the one whose path it gets, which then takes the former one's place in one go.
-    /// On an error the former one is as it was.
+    /// On an error the former one does not change.
     ///
     /// # Errors
     /// The error of `write`, [`StoreError::NotReplaced`] when something else has come in its place, or
@@ -106,7 +106,7 @@ impl FolderWriter {
         self.check_place()?;
         self.put_in_place(&partial.path).map_err(failed)?;
         sync_folder(beside::parent(&self.real));
-        // Where both were exchanged, the name is now that of the former folder, which goes with it.
+        // If both were exchanged, the name is now that of the former folder, which is removed with it.
         drop(partial);
         Ok(())
     }
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(names(folder.path()), ["pair"]);
     }
 
-    /// Where the system does not exchange folders.
+    /// For systems that cannot exchange folders.
     #[test]
     fn two_renames_replace_a_folder_too() {
         let folder = tempfile::tempdir().unwrap();

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use super::beside;
 use crate::error::{Result, StoreError};
 
-/// No text in a lock file is longer, in bytes.
+/// The greatest length of the text in a lock file, in bytes.
 const MAX_HOLDER_BYTES: u64 = 300;
 
-/// The right to write a path. No other process has it at the same time, and nobody else in this one.
+/// An exclusive lock for writing a path, among all processes and within this one.
 ///
-/// It is a lock of the system on `.NAME.lock` beside the path, so it ends with the process however that ends. The file
-/// says who holds the lock.
+/// It is a system lock on `.NAME.lock` beside the path, so the system releases it when the process ends. The file
+/// names the holder of the lock.
 #[derive(Debug)]
 #[cfg_attr(not(unix), expect(dead_code, reason = "the file is only kept open, and stays"))]
 pub(super) struct PathLock {
@@ -59,7 +59,7 @@ impl PathLock {
         }
     }
 
-    /// Whether the system has locks here, so that there is no other writer.
+    /// Whether the file system supports locks, so that there is no other writer.
     pub(super) fn is_exclusive(&self) -> bool {
         self.is_exclusive
     }
@@ -68,7 +68,7 @@ impl PathLock {
 #[cfg(unix)]
 impl Drop for PathLock {
     fn drop(&mut self) {
-        // While the lock is held: a file that nobody holds may be another's in the next moment.
+        // While the lock is held: another process may lock an unlocked file at any moment.
         if is_at(&self.file, &self.path) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -106,7 +106,7 @@ fn is_at(_file: &File, _path: &Path) -> bool {
 /// The process in the lock file.
 fn holder(file: &mut File) -> String {
     let mut text = String::new();
-    // Under Windows nobody else can read it.
+    // On Windows no other process can read it.
     let read = file.rewind().and_then(|()| file.take(MAX_HOLDER_BYTES).read_to_string(&mut text));
     match read {
         Ok(_) if text == this_process() => format!("this process, {}", process::id()),

@@ -1,4 +1,4 @@
-//! Reading a folder that others replace meanwhile.
+//! Consistent reading of a folder that other processes may replace.
 
 use std::fs::File;
 use std::io;
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use super::beside;
 use super::folder::FolderKind;
 
-/// So often a folder is opened again that was replaced before all its files were open.
+/// The number of retries when a folder is replaced before all its files are open.
 const MAX_REPLACED: usize = 1000;
 
-/// So often a folder is looked for that is not there: it may be between the two renames of one that is replaced.
+/// The number of retries when a folder is missing: a writer may be between its two renames.
 const MAX_ABSENT: usize = 20;
 
-/// The files of one folder, open: all are of the same save, whatever becomes of the folder.
+/// The open files of one folder: all are of the same save, even if the folder is replaced or deleted.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// The folder. It is beside the one asked for if a writer ended between moving that away and replacing it.
+    /// The folder. It is the moved-away one if a writer ended between moving the requested folder and replacing it.
     pub(crate) folder: PathBuf,
     /// In the order of [`FolderKind::files`]; `None` where there is none of that name.
     pub(crate) files: Vec<Option<File>>,
@@ -38,7 +38,7 @@ impl Snapshot {
                 folder => folder?,
             };
             let files = kind.files.iter().map(|name| folder.file(name)).collect::<io::Result<Vec<_>>>()?;
-            // Files vanish only after their folder was replaced: what is not there now was never there.
+            // Files vanish only after their folder was replaced: a file that is missing now never existed.
             let is_whole = files.iter().all(Option::is_some);
             if is_whole || Folder::find(target, kind).is_ok_and(|again| again.is_same(&folder)) {
                 return Ok(Snapshot { folder: folder.path, files });

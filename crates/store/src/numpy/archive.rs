@@ -20,7 +20,7 @@ use crate::atomic::write_file;
 use crate::error::{Result, StoreError};
 use crate::names::closest;
 
-/// What NumPy puts behind an array's name to make the entry's.
+/// The suffix that NumPy appends to an array's name to form the entry's name.
 const ENDING: &str = ".npy";
 
 /// A `.npz` file that is open for reading. Opening reads the list of names alone; arrays are read one at a time.
@@ -99,7 +99,7 @@ impl Archive {
         self.arrays.keys().map(String::as_str)
     }
 
-    /// How many arrays there are.
+    /// The number of arrays.
     pub fn len(&self) -> usize {
         self.arrays.len()
     }
@@ -232,7 +232,7 @@ pub enum Compression {
     Deflated,
 }
 
-/// Writes named arrays to a `.npz` file, in their order. The file is complete or, on an error, as it was. The same arrays
+/// Writes named arrays to a `.npz` file, in their order. On an error the file does not change. The same arrays
 /// give the same bytes.
 ///
 /// # Errors
@@ -323,7 +323,7 @@ fn prepare(
     Ok((entry, compressed))
 }
 
-/// Measures what is written, and compresses it where an encoder is there.
+/// Counts the written bytes, and compresses them if there is an encoder.
 struct Pass {
     crc: Crc,
     size: u64,

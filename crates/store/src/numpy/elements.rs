@@ -11,7 +11,7 @@ use super::input::Input;
 use crate::error::{Result, StoreError};
 use crate::file::write_elements;
 
-/// Bytes decompressed at a time, so that memory grows with what is really there.
+/// Bytes decompressed at a time, so that memory grows with the data that is present.
 const CHUNK: usize = 1 << 24;
 
 /// Reads an array of numbers.
@@ -96,7 +96,7 @@ fn data<E: Element>(input: &Input<'_>, start: u64, elements: Vec<E>, shape: Shap
 /// length of the input.
 fn read_vec<E: Pod>(input: &mut Input<'_>, header: &Header, parts: usize) -> Result<Vec<E>> {
     let count = header.shape.num_elements() * parts;
-    // A compressed entry may claim much more than is there; what is not compressed was checked against the file's length.
+    // A compressed entry may claim much more than it holds. The length of an uncompressed one was checked already.
     let chunk = if input.is_compressed() { CHUNK / size_of::<E>() } else { count };
     let mut elements: Vec<E> = Vec::new();
     while elements.len() < count {

@@ -14,17 +14,17 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// The elements start at a multiple of this many bytes.
 const ALIGNMENT: usize = 64;
 
-/// No text of a header is longer, in bytes: what version 1.0 can say. Only records have longer ones.
+/// The greatest length of a header's text in bytes: the limit of version 1.0. Only record dtypes need more.
 const MAX_TEXT_BYTES: usize = 65_535;
 
 /// Digits of the longest first length: NumPy leaves room for it, so that a file can grow in place.
 const GROWTH_DIGITS: usize = 21;
 
-/// What the elements are.
+/// The element type: real or complex.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Numbers {
     Real(DType),
-    /// Pairs, real part first, of that type each.
+    /// Pairs of real and imaginary part, each of that type.
     Complex(DType),
 }
 
@@ -38,7 +38,7 @@ impl Numbers {
     }
 }
 
-/// What a header says.
+/// A parsed header.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Header {
     pub(super) numbers: Numbers,
@@ -107,7 +107,7 @@ impl Header {
         let padding = ALIGNMENT - (before + text.len() + 1) % ALIGNMENT;
         text.extend(std::iter::repeat_n(' ', padding));
         text.push('\n');
-        // At most 12 lengths of 20 digits: far below what version 1.0 can say.
+        // At most 12 lengths of 20 digits: far below the limit of version 1.0.
         let mut bytes = [MAGIC.as_slice(), &[1, 0], &(text.len() as u16).to_le_bytes()].concat();
         bytes.extend(text.bytes());
         bytes
@@ -220,7 +220,7 @@ fn foreign(text: &str, code: &str) -> String {
     format!("the elements are {what}: `{}`\n  hint: {hint}", text.escape_debug())
 }
 
-/// Reads the dictionary. Errors are a place in the text and what is wrong there.
+/// Parses the dictionary. Errors are a position in the text and a description of the problem.
 struct Parser<'a> {
     text: &'a [u8],
     at: usize,

@@ -1,4 +1,4 @@
-//! Bytes on their way in: how many there are, and where, for messages.
+//! A bounded byte reader that tracks its position for messages.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -33,7 +33,7 @@ impl<'a> Input<'a> {
         self.place.deflated
     }
 
-    /// Fills the buffer; `what` is what the bytes are.
+    /// Fills the buffer; `what` names the bytes in errors.
     pub(super) fn fill(&mut self, bytes: &mut [u8], what: &str) -> Result<()> {
         let wanted = bytes.len() as u64;
         if wanted > self.rest() {
@@ -53,14 +53,14 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Where bytes come from: a file, or an entry of an archive.
+/// The source of bytes: a file, or an entry of an archive.
 #[derive(Clone, Copy)]
 pub(super) struct ByteSource<'a> {
     file: &'a Path,
     entry: Option<&'a str>,
-    /// Where in the file the bytes start.
+    /// The offset of the bytes in the file.
     start: u64,
-    /// Whether they are compressed there, so that places in them are no places of the file.
+    /// Whether the bytes are compressed, so that their offsets are not file offsets.
     deflated: bool,
 }
 
@@ -73,7 +73,7 @@ impl<'a> ByteSource<'a> {
         ByteSource { file, entry: Some(entry), start, deflated }
     }
 
-    /// The bytes from `at` on are not what the format demands.
+    /// The error of bytes from `at` on that violate the format.
     pub(super) fn malformed(&self, at: u64, problem: impl Into<String>) -> StoreError {
         let problem = problem.into();
         match self.entry {

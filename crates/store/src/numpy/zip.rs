@@ -1,7 +1,8 @@
 //! Zip archives, as far as `.npz` files need them: entries that are stored or deflated, in one file, also beyond 4 GiB.
 //!
-//! Written here instead of taken from a crate, since messages name the byte and reading bounds what an archive claims;
-//! the decompression is flate2's. Source: <https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT> (4.3 and 4.5.3).
+//! Implemented here instead of in a dependency: messages name the byte, and reading bounds the sizes that an archive
+//! claims; the decompression is flate2's. Source: <https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT> (4.3
+//! and 4.5.3).
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -32,7 +33,7 @@ const DEFLATED: u16 = 8;
 const ENCRYPTED: u16 = 1;
 const UTF8: u16 = 1 << 11;
 
-/// 1 January 1980, the first day of the format: the same arrays give the same bytes.
+/// 1 January 1980, the first day of the format: the same arrays produce the same bytes.
 const DATE: u16 = (1 << 5) | 1;
 
 /// No list of entries is longer, in bytes.
@@ -42,7 +43,7 @@ const MAX_DIRECTORY_BYTES: u64 = 100_000_000;
 /// (<https://zlib.net/zlib_tech.html>, "Maximum Compression Factor").
 const MAX_RATIO: u64 = 1032;
 
-/// What an archive says of one entry.
+/// The central directory record of one entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) name: String,
@@ -52,7 +53,7 @@ pub(super) struct Entry {
     pub(super) compressed: u64,
     /// Bytes when decompressed.
     pub(super) size: u64,
-    /// Where its local header starts.
+    /// The offset of its local header.
     pub(super) offset: u64,
 }
 
@@ -60,11 +61,11 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) entries: Vec<Entry>,
-    /// Where the list of entries starts; everything before belongs to the entries.
+    /// The offset of the list of entries; everything before belongs to the entries.
     start: u64,
 }
 
-/// Where the list of entries is, and how many there are.
+/// The position of the list of entries, and their number.
 struct End {
     entries: u64,
     bytes: u64,
@@ -88,7 +89,7 @@ impl Directory {
         Ok(Directory { entries, start: end.start })
     }
 
-    /// Where the bytes of an entry start. Checks its local header.
+    /// The offset of an entry's bytes. Checks its local header.
     pub(super) fn data_start(
         &self,
         file: &Path,
@@ -266,7 +267,7 @@ struct Fields<'a> {
     file: &'a Path,
     bytes: &'a [u8],
     at: usize,
-    /// Where in the file the bytes start.
+    /// The offset of the bytes in the file.
     base: u64,
 }
 

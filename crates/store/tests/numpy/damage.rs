@@ -5,7 +5,7 @@ use kiln_tensor::{DType, TensorData, TensorType};
 
 const FILES: usize = 750;
 
-/// What may be put into a file: parts of both formats.
+/// Fragments of both formats to insert into files.
 const PIECES: [&[u8]; 10] = [
     b"{",
     b"}",

@@ -31,7 +31,7 @@ const DTYPES: [(&str, DType); 12] = [
     ("f8", DType::F64),
 ];
 
-/// What `arrays.py` lists, less the complex numbers.
+/// The arrays that `arrays.py` lists, without the complex ones.
 fn expected() -> BTreeMap<String, TensorData> {
     let mut expected = BTreeMap::new();
     for (name, dtype) in DTYPES {

@@ -124,7 +124,7 @@ impl AnyTensor {
             let whole = x.div(divisor)?;
             return adjust.if_else(whole.clone().sub_scalar(1)?, whole);
         }
-        // What the remainder leaves is a multiple of the divisor, but for rounding.
+        // `x - rest` is a multiple of the divisor, up to rounding.
         let whole = x.clone().sub(rest)?.div(divisor.clone())?.round()?;
         let whole = adjust.if_else(whole.clone().sub_scalar(1.0)?, whole)?;
         let by_zero = divisor.clone().compare_scalar(Comparison::Eq, 0)?;

@@ -142,7 +142,7 @@ impl AnyComplex {
     pub fn abs(self) -> Result<AnyTensor> {
         let size = |part: &AnyTensor| part.clone().detach().unary(Unary::Abs);
         let largest = size(&self.re)?.binary(Binary::Max, size(&self.im)?)?;
-        // Where the parts are both 0 or one is infinite they stay as they are.
+        // If both parts are 0 or one is infinite, they do not change.
         let plain = largest.clone().compare_scalar(kiln_ir::Comparison::Eq, 0.0)?;
         let infinite = largest.clone().compare_scalar(kiln_ir::Comparison::Eq, f64::INFINITY)?;
         let scale = plain.clone().if_else_number(1.0, infinite.clone().if_else_number(1.0, largest)?)?;

@@ -18,7 +18,8 @@ impl AnyTensor {
         a.apply_with(&Op::MatMul, [b.value.into()])
     }
 
-    /// Matrices with the axes before the last two broadcast to be the same. What does not suit stays as it is: inference says so.
+    /// Matrices with the axes before the last two broadcast to be the same. Incompatible operands are returned
+    /// unchanged: inference reports the error.
     pub(super) fn with_same_batch(self, other: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
         let (m, n) = (self.shape().rank(), other.shape().rank());
         let same_batch = m < 2 || n < 2 || self.shape()[..m - 2] == other.shape()[..n - 2];
@@ -40,7 +41,7 @@ impl AnyTensor {
         let (row, column) = (self.rank() == 1, other.rank() == 1);
         let inner = self.shape().last() == other.shape().iter().rev().nth(usize::from(!column));
         if self.rank() == 0 || other.rank() == 0 || !inner {
-            // Inference says what is wrong with the operands as they are.
+            // Type inference reports the error of the operands.
             let problem = if inner { "needs at least 1 axis" } else { "inner sizes differ" };
             let types = [self.ty().into(), other.ty().into()];
             return Err(kiln_ir::Error::type_error("matmul", problem, &types)

@@ -15,9 +15,9 @@ impl AnyTensor {
         AnyTensor::new(stack.clone(), stack.engine().write(data.into()))
     }
 
-    /// Elements that lie in memory already, of a mapped file for instance. A device that computes in the same memory reads
-    /// them there and never writes to them, if they are aligned for their type; any other gets a copy. Bytes that are
-    /// not those of the type are an error of the tensor, which surfaces when it is read.
+    /// Elements that are in memory already, of a mapped file for instance. A device that computes in the same memory
+    /// reads them there and never writes to them, if they are aligned for their type; any other gets a copy. Bytes that
+    /// are not those of the type are an error of the tensor, which surfaces when it is read.
     ///
     /// ```
     /// use kiln_backends::Device;

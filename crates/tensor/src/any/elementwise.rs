@@ -1,4 +1,4 @@
-//! Functions of each element: what every arithmetic method is made of.
+//! Elementwise functions, the building blocks of all arithmetic methods.
 
 use crate::{AnyTensor, DType, Error, Number, Result, Stack};
 use kiln_ir::{
@@ -45,13 +45,13 @@ impl AnyTensor {
         self.pairwise(&Op::Compare(comparison), &stack, value)
     }
 
-    /// A comparison of each element with a number, which may lie outside the range of the dtype.
+    /// A comparison of each element with a number, which may be outside the range of the dtype.
     pub fn compare_scalar(self, comparison: Comparison, x: impl Number) -> Result<AnyTensor> {
         let (comparison, x) = comparison.bounded(x.scalar(), self.dtype(), false);
         self.with_number(&Op::Compare(comparison), x, false)
     }
 
-    /// A comparison of a number, which may lie outside the range of the dtype, with each element.
+    /// A comparison of a number, which may be outside the range of the dtype, with each element.
     pub fn scalar_compare(self, x: impl Number, comparison: Comparison) -> Result<AnyTensor> {
         let (comparison, x) = comparison.bounded(x.scalar(), self.dtype(), true);
         self.with_number(&Op::Compare(comparison), x, true)
@@ -173,7 +173,7 @@ impl AnyTensor {
         self.expand(shape)?.apply_with(&Op::Select, [a.value.into(), b.value.into()])
     }
 
-    /// Where this `bool` holds the number, otherwise `b`; broadcasts.
+    /// The number where this `bool` tensor is true, otherwise `b`; broadcasts.
     pub fn if_else_number(self, x: impl Number, b: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("select", &b)?;
         let shape = kiln_ir::infer::broadcast_shapes(self.shape(), b.shape());

@@ -1,11 +1,12 @@
-//! What made a tensor.
+//! The kernels that produced a tensor.
 
 use crate::AnyTensor;
 use alloc::format;
 use alloc::string::String;
 
 impl AnyTensor {
-    /// Which kernels made this tensor, and why their regions ended, as text for reading. Runs what waits.
+    /// A human-readable report of the kernels that produced this tensor, and why each fusion region ended. Runs pending
+    /// ops.
     ///
     /// ```
     /// use kiln_backends::Cpu;

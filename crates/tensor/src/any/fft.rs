@@ -6,13 +6,13 @@ use crate::{AnyTensor, Axis, AxisList, Error, Result, Stack, TensorData};
 use alloc::vec::Vec;
 use kiln_ir::{Binary, FftKind, Op, PadAxis, SliceAxis, TensorType};
 
-/// Where a Fourier transform of `n` points divides.
+/// The normalisation of a Fourier transform of `n` points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FftNorm {
     /// The inverse transform divides by `n`.
     #[default]
     Backward,
-    /// Both divide by `√n`, so that lengths of vectors stay.
+    /// Both divide by `√n` (unitary transforms).
     Ortho,
     /// The forward transform divides by `n`.
     Forward,
@@ -261,7 +261,7 @@ fn points_of(axes: &[SizedAxis]) -> usize {
     axes.iter().map(|&(_, points)| points).product()
 }
 
-/// How many points a spectrum has whose first half has that length.
+/// The number of points of a spectrum whose first half has that length.
 fn mirrored_points(half: usize) -> usize {
     (2 * half).saturating_sub(2)
 }

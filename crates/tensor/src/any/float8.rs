@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 use kiln_ir::{Custom, CustomOp, Error, Float8, Op, OperandType, Reduction, ResultTypes, Saved, Var};
 use smallvec::smallvec;
 
-/// 8-bit floats with what they are multiplied by.
+/// 8-bit floats with their scale.
 #[derive(Clone, Debug)]
 pub struct Float8Tensor {
     /// The bits, `u8`, in the tensor's shape.
     pub bits: AnyTensor,
-    /// What the numbers are multiplied by: `f32` without axes.
+    /// The factor of the decoded numbers: a scalar in `f32`.
     pub scale: AnyTensor,
-    /// What the bits mean.
+    /// The 8-bit float format of the bits.
     pub format: Float8,
 }
 
@@ -86,7 +86,7 @@ impl Float8Tensor {
     /// [`float8::matmul_quantized`](crate::float8::matmul_quantized).
     ///
     /// # Errors
-    /// When the shapes do not suit, or bits or scales are of another type than they must be.
+    /// When the shapes are incompatible, or bits or scales are of another type than they must be.
     pub fn matmul(self, other: Float8Tensor, dtype: DType) -> Result<AnyTensor> {
         let op = Op::MatMulFloat8 { formats: [self.format, other.format], dtype: added(dtype) };
         self.bits.in_same_domain(op.name(), &other.bits)?;
@@ -95,7 +95,7 @@ impl Float8Tensor {
     }
 }
 
-/// What the numbers of a tensor are multiplied by. What is all zeros has scale 1.
+/// The scale of a tensor: its greatest magnitude over the format's. The scale of an all-zero tensor is 1.
 fn scale<'e>(x: &Var<'e>, format: Float8) -> Var<'e> {
     let all: Vec<usize> = (0..x.rank()).collect();
     let magnitude = x.abs();
@@ -108,7 +108,7 @@ fn scaled_bits<'e>(x: &Var<'e>, scale: &Var<'e>, format: Float8) -> Var<'e> {
     format.encoded(&(wide(x) / scale.broadcast(x.shape())))
 }
 
-/// In `f32`, also below what a layer of mixed precision holds in 16 bits.
+/// In `f32`, also below a mixed-precision layer that stores 16 bits.
 fn wide<'e>(x: &Var<'e>) -> Var<'e> {
     if x.engine().mixes_precision() { x.apply(Op::Cast(DType::F32), &[]) } else { x.cast(DType::F32) }
 }

@@ -5,7 +5,7 @@ use alloc::format;
 use kiln_ir::{Op, Var};
 
 impl AnyTensor {
-    /// The result of an expression of ops. The caller has checked what the expression relies on.
+    /// The result of an expression of ops. The caller has checked the preconditions of the expression.
     pub(crate) fn expression(self, f: impl for<'e> FnOnce(Var<'e>) -> Var<'e>) -> AnyTensor {
         let AnyTensor { stack, value } = self;
         let result = f(Var::new(stack.engine(), value)).into_value();

@@ -1,4 +1,4 @@
-//! What neural network layers compute. The typed functions are in [`module`](crate::module).
+//! The functions of neural network layers. The typed functions are in [`module`](crate::module).
 
 mod adaptive;
 mod attention;
@@ -46,7 +46,7 @@ impl AnyTensor {
         numbers.reshape(shape)
     }
 
-    /// An error unless there are exactly so many axes.
+    /// An error unless the tensor has exactly the given number of axes.
     fn check_rank_is(&self, op: &str, rank: usize, axes: &str) -> Result<()> {
         if self.rank() == rank {
             return Ok(());

@@ -78,7 +78,7 @@ impl AnyTensor {
         self.first_of("topk_with_indices", k, axis.into(), true, Wanted::Indices)
     }
 
-    /// Where the `k` greatest elements along an axis are. See [`Tensor::argtopk`](crate::Tensor::argtopk).
+    /// The indices of the `k` greatest elements along an axis. See [`Tensor::argtopk`](crate::Tensor::argtopk).
     pub fn argtopk(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.first_of("argtopk", k, axis.into(), true, Wanted::Indices)?.1)
     }
@@ -111,7 +111,7 @@ impl AnyTensor {
         self.ordered(&Op::TopK { axis, k, largest, index })
     }
 
-    /// The dtype of indices along an axis. Where nobody wants them, an axis may be too long for the stack's.
+    /// The dtype of indices along an axis. If the indices are not used, an axis may be too long for the stack's.
     fn index_along(&self, axis: usize, wanted: Wanted) -> DType {
         match wanted {
             Wanted::Values if i32::try_from(self.shape()[axis]).is_err() => DType::I64,
@@ -119,7 +119,7 @@ impl AnyTensor {
         }
     }
 
-    /// Checks that the stack's integers can say where each of so many elements is.
+    /// Checks that the stack's integers can represent the index of each element.
     pub(crate) fn check_places(&self, op: &str, elements: usize) -> Result<()> {
         let index = self.stack().int_dtype();
         if index != DType::I32 || elements <= 1 << 31 {

@@ -15,7 +15,7 @@ pub enum QuantMode {
     Asymmetric,
 }
 
-/// What shares a scale.
+/// The groups of elements that share a scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QuantGranularity {
     /// The whole tensor.
@@ -23,7 +23,7 @@ pub enum QuantGranularity {
     Tensor,
     /// Each index of one axis, over all others: of `[out, in]` weights usually axis 0.
     Channel(usize),
-    /// Each run of so many elements of one axis, for every index of the others.
+    /// Each block of `size` elements of one axis, for every index of the others.
     Block {
         /// The axis that is split.
         axis: usize,
@@ -39,7 +39,7 @@ pub struct QuantScheme {
     pub dtype: DType,
     /// Which numbers they stand for. Default: symmetric.
     pub mode: QuantMode,
-    /// What shares a scale. Default: the whole tensor.
+    /// The groups of elements that share a scale. Default: the whole tensor.
     pub granularity: QuantGranularity,
 }
 
@@ -116,25 +116,25 @@ impl QuantScheme {
     }
 }
 
-/// The least and greatest element of what shares a scale; each has the rank of the tensor.
+/// The minimum and maximum of each group that shares a scale; both have the rank of the tensor.
 #[derive(Clone, Debug)]
 pub struct QuantRange {
-    /// The least.
+    /// The minima.
     pub min: AnyTensor,
-    /// The greatest.
+    /// The maxima.
     pub max: AnyTensor,
 }
 
 /// Scales, and zero points of an asymmetric scheme; each has the rank of the tensor, and each length divides the tensor's.
 #[derive(Clone, Debug)]
 pub struct QuantParams {
-    /// What one step of the integers is worth.
+    /// The step size: the value of one integer step.
     pub scale: AnyTensor,
     /// The integer that stands for 0, in the dtype of the integers.
     pub zero: Option<AnyTensor>,
 }
 
-/// Integers with what they stand for.
+/// A quantised tensor: integers with their scales and zero points.
 #[derive(Clone, Debug)]
 pub struct Quantized {
     /// The integers.
@@ -144,7 +144,7 @@ pub struct Quantized {
 }
 
 impl AnyTensor {
-    /// The range of what shares a scale. See [`quantize::compute_range`](crate::quantize::compute_range).
+    /// The range of each group that shares a scale. See [`quantize::compute_range`](crate::quantize::compute_range).
     pub fn quant_range(self, scheme: &QuantScheme) -> Result<QuantRange> {
         const OP: &str = "compute_range";
         self.check_float(OP)?;
@@ -187,8 +187,8 @@ impl AnyTensor {
         self.quantize(&params, scheme.dtype)
     }
 
-    /// The tensor as it would be after quantisation and back, with the gradient of the tensor itself where it lies in range
-    /// (straight-through). See [`quantize::fake_quantize`](crate::quantize::fake_quantize).
+    /// The tensor as it would be after quantisation and back, with the gradient of the tensor itself where it is in
+    /// range (straight-through). See [`quantize::fake_quantize`](crate::quantize::fake_quantize).
     pub fn fake_quantize(self, params: &QuantParams, scheme: &QuantScheme) -> Result<AnyTensor> {
         const OP: &str = "fake_quantize";
         self.check_float(OP)?;
@@ -244,7 +244,7 @@ impl QuantRange {
     /// [`quantize::compute_q_params`](crate::quantize::compute_q_params).
     ///
     /// # Errors
-    /// When minimum and maximum differ in type, or the scheme's dtype does not suit.
+    /// When minimum and maximum differ in type, or the scheme's dtype does not fit.
     pub fn params(self, scheme: &QuantScheme) -> Result<QuantParams> {
         const OP: &str = "compute_q_params";
         let QuantRange { min, max } = self;
@@ -270,7 +270,7 @@ impl QuantRange {
     }
 }
 
-/// What is all zeros has scale 1.
+/// Replaces a scale of 0, that of an all-zero group, by 1.
 pub(super) fn nonzero<'e>(scale: &Var<'e>) -> Var<'e> {
     scale.equal(&scale.scalar(0.0)).select(&scale.scalar(1.0), scale)
 }
@@ -287,7 +287,7 @@ impl Quantized {
     /// [`quantize::dequantize`](crate::quantize::dequantize).
     ///
     /// # Errors
-    /// When integers and scales do not suit each other.
+    /// When integers and scales do not fit each other.
     pub fn dequantize(self) -> Result<AnyTensor> {
         self.values.apply_with(&Op::Dequantize, self.params.operands())
     }
@@ -296,7 +296,7 @@ impl Quantized {
     /// [`quantize::matmul`](crate::quantize::matmul).
     ///
     /// # Errors
-    /// When the shapes do not suit.
+    /// When the shapes are incompatible.
     pub fn matmul(self, other: Quantized) -> Result<AnyTensor> {
         const OP: &str = "quantized matmul";
         let (a, b) = (&self.values, &other.values);

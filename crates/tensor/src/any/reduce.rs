@@ -59,7 +59,7 @@ impl AnyTensor {
         self.reduce_some("sum_dims", Reduction::Sum, &axes.into())
     }
 
-    /// The sum along axes, which go. See [`Tensor::sum_dims_squeeze`](crate::Tensor::sum_dims_squeeze).
+    /// The sum along axes, which are removed. See [`Tensor::sum_dims_squeeze`](crate::Tensor::sum_dims_squeeze).
     pub fn sum_dims_squeeze(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().sorted_of("sum_dims_squeeze", self.ty())?;
         self.reduce(Reduction::Sum, &axes)?.without_axes("sum_dims_squeeze", &axes)
@@ -106,8 +106,8 @@ impl AnyTensor {
         self.widened()?.reduce(Reduction::Sum, axes)?.binary_scalar(Binary::Div, count)?.cast(dtype)
     }
 
-    /// The same numbers in a dtype to sum and count in, of at least 32 bits: sums of narrower ones overflow, and lose what
-    /// is small, where the result of which they are a part need not.
+    /// The same numbers in a dtype to sum and count in, of at least 32 bits: sums in narrower dtypes overflow and lose
+    /// small terms, even if the final result fits.
     pub(crate) fn widened(self) -> Result<AnyTensor> {
         let dtype = self.dtype();
         match (dtype.size(), dtype.is_float(), dtype.is_int()) {
@@ -155,7 +155,7 @@ impl AnyTensor {
         x.reduce(Reduction::Sum, axes)?.binary(Binary::Div, present)?.cast(dtype)
     }
 
-    /// Where elements are NaN.
+    /// The mask of NaN elements.
     pub(crate) fn nan_places(&self, op: &str) -> Result<AnyTensor> {
         if !self.dtype().is_float() {
             return Err(Error::type_error(op, "needs floats", &[self.ty().into()])

@@ -46,7 +46,7 @@ impl AnyTensor {
         Ok(unique)
     }
 
-    /// The elements without those that equal the one before. Waits for the device. See
+    /// The elements without consecutive duplicates. Waits for the device. See
     /// [`Tensor::unique_consecutive`](crate::Tensor::unique_consecutive).
     pub fn unique_consecutive(self) -> Result<UniqueAny> {
         let shape = *self.shape();
@@ -57,7 +57,7 @@ impl AnyTensor {
         Ok(unique)
     }
 
-    /// The slices along an axis without those that equal the one before. Waits for the device. See
+    /// The slices along an axis without consecutive duplicates. Waits for the device. See
     /// [`Tensor::unique_consecutive_dim`](crate::Tensor::unique_consecutive_dim).
     pub fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
         let axis = axis.into().of("unique_consecutive_dim", self.ty())?;
@@ -130,7 +130,7 @@ impl AnyTensor {
         nothing.scatter_mode(0, order, ranks, UpdateMode::Set)
     }
 
-    /// Where rows of a matrix differ from the one before; the first does.
+    /// The mask of rows of a matrix that differ from the previous row; the first row counts as different.
     fn row_starts(self) -> Result<AnyTensor> {
         let count = self.shape()[0];
         let differ = self.run_starts(0)?.reduce(Reduction::Max, &[1])?.reshape([count])?;

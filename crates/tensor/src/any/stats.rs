@@ -34,7 +34,7 @@ const MOST_DIFFERENCES: usize = 1 << 26;
 const MOST_BINS: usize = 1 << 28;
 
 impl AnyTensor {
-    /// The covariance matrix of variables whose observations lie along an axis. See
+    /// The covariance matrix of variables whose observations are along an axis. See
     /// [`Tensor::cov`](crate::Tensor::cov).
     pub fn cov(self, axis: impl Into<Axis>, correction: f64) -> Result<AnyTensor> {
         let axis = axis.into().of("cov", self.ty())?;
@@ -55,7 +55,7 @@ impl AnyTensor {
         centered.matmul(turned)?.binary_scalar(Binary::Div, degrees)?.cast(dtype)
     }
 
-    /// The correlation matrix of variables whose observations lie along an axis. See
+    /// The correlation matrix of variables whose observations are along an axis. See
     /// [`Tensor::corrcoef`](crate::Tensor::corrcoef).
     pub fn corrcoef(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let covariance = self.cov(axis, 0.0)?;
@@ -65,7 +65,7 @@ impl AnyTensor {
         ratio.binary_scalar(Binary::Max, -1.0)?.binary_scalar(Binary::Min, 1.0)
     }
 
-    /// How many elements lie in each of equally wide bins. See [`Tensor::histc`](crate::Tensor::histc).
+    /// The number of elements in each of equally wide bins. See [`Tensor::histc`](crate::Tensor::histc).
     pub fn histc(self, bins: usize, range: Option<(f64, f64)>) -> Result<AnyTensor> {
         let edges = self.bin_edges("histc", bins, range)?;
         self.detach().counted("histc", edges, None)
@@ -132,7 +132,7 @@ impl AnyTensor {
                 (x.clone().min()?, x.max()?)
             }
         };
-        // A range of no width is widened, so that its one value lies in the middle.
+        // A range of no width is widened, with its value in the middle.
         let flat = low.clone().compare(Comparison::Eq, high.clone())?.cast(self.dtype())?;
         let half = flat.binary_scalar(Binary::Mul, 0.5)?;
         let (low, high) = (low.binary(Binary::Sub, half.clone())?, high.binary(Binary::Add, half)?);
@@ -169,7 +169,7 @@ impl AnyTensor {
         let below = place.clone().compare_scalar(Comparison::Lt, 0)?;
         let above = place.clone().scalar_compare(bins, Comparison::Le)?;
         let outside = below.binary(Binary::Or, above)?;
-        // What lies outside goes to a bin of its own.
+        // Elements outside the range go to an extra bin.
         let place = outside.if_else_number(bins, place)?;
         let none = AnyTensor::zeros(weights.ty().with_shape([bins + 1]), weights.stack())?;
         none.put(0, place, weights, UpdateMode::Add)?.narrow(0, 0, bins)
@@ -302,7 +302,7 @@ impl AnyTensor {
         self.clone().take(0, first)?.binary(Binary::Sub, self.take(0, second)?)?.distance("pdist", p)
     }
 
-    /// The `p`-norm along the last axis, which goes. Its gradient at 0 is 0.
+    /// The `p`-norm along the last axis, which is removed. Its gradient at 0 is 0.
     fn distance(self, op: &str, p: f64) -> Result<AnyTensor> {
         if p.is_nan() || p < 0.0 || !self.dtype().is_float() {
             let problem = format!("needs floats and a norm of at least 0, not {p}");

@@ -35,7 +35,7 @@ struct Term {
 }
 
 impl Term {
-    /// The diagonals of repeated labels, without axes of length 1, summed over what is not kept.
+    /// The diagonals of repeated labels, without axes of length 1, summed over the labels that are not kept.
     fn prepare(equation: &Equation, tensor: AnyTensor, labels: &[Label], kept: LabelSet) -> Result<Term> {
         let shape = shape_of(equation, labels);
         let mut term = Term { tensor: tensor.reshape(shape)?, labels: labels.to_vec() };

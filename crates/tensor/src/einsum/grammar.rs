@@ -66,7 +66,7 @@ pub(super) struct Equation {
     lengths: [usize; LABELS],
 }
 
-/// What is wrong with an equation, and what to do.
+/// An error of an equation, with a hint.
 #[derive(Debug)]
 pub(super) struct Problem {
     text: String,
@@ -157,11 +157,11 @@ pub(super) fn letter(label: Label) -> char {
 /// The letters of one operand or of the output.
 struct Subscripts {
     letters: Vec<Label>,
-    /// How many letters stand before `...`.
+    /// The number of letters before `...`.
     ellipsis: Option<usize>,
 }
 
-/// What is wrong with the letters of one operand; who it is is not known yet.
+/// An error in the letters of one operand, before the operand is known.
 struct TermProblem(String, &'static str);
 
 impl TermProblem {
@@ -203,7 +203,7 @@ impl Subscripts {
         Ok(subscripts)
     }
 
-    /// How many axes of that shape `...` stands for.
+    /// The number of axes of that shape that `...` stands for.
     fn axes_of_ellipsis(&self, shape: &Shape) -> Result<usize, TermProblem> {
         let (letters, rank) = (self.letters.len(), shape.rank());
         match self.ellipsis {

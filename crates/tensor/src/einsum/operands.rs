@@ -1,11 +1,11 @@
-//! What `einsum` takes.
+//! The operands of `einsum`.
 
 use crate::{AnyTensor, Backend, Numeric, Tensor};
 use alloc::vec::Vec;
 
 /// One operand of [`einsum`](crate::einsum): a tensor, or a reference to one.
 pub trait EinsumOperand {
-    /// Where the tensor is.
+    /// The backend of the tensor.
     type Backend: Backend;
     /// The kind of its elements.
     type Kind: Numeric;
@@ -34,7 +34,7 @@ impl<B: Backend, const D: usize, K: Numeric> EinsumOperand for &Tensor<B, D, K> 
 
 /// The operands of [`einsum`](crate::einsum): an array or vector of tensors of one rank, or a tuple of tensors of any.
 pub trait EinsumOperands {
-    /// Where the tensors are.
+    /// The backend of the tensors.
     type Backend: Backend;
     /// The kind of their elements.
     type Kind: Numeric;

@@ -12,7 +12,7 @@ use kiln_ir::{Error, MAX_RANK};
 /// Up to this many operands all orders are compared: 3⁸ splits take less than a millisecond.
 const OPTIMAL_UP_TO: usize = 8;
 
-/// How [`einsum`](crate::einsum) computes an equation: which two operands it contracts when, and what that costs.
+/// The contraction order of [`einsum`](crate::einsum): the pairs of operands in order, with their costs.
 ///
 /// Up to eight operands the order is the best there is: the fewest operations, and among those the fewest
 /// elements of intermediate results. Beyond, each step takes the pair whose result grows the least over its operands. Axes of
@@ -44,7 +44,7 @@ pub struct EinsumStep {
     pub left: usize,
     /// The number of the right tensor.
     pub right: usize,
-    /// What the step computes, as an equation. Greek letters are axes of `...`.
+    /// The equation of the step. Greek letters are axes of `...`.
     pub equation: String,
     /// Multiplications and additions.
     pub flops: u128,
@@ -158,7 +158,8 @@ impl<'e> Terms<'e> {
         })
     }
 
-    /// What remains of two tensors: the labels that the output or a third still needs. Contracted tensors are empty.
+    /// The labels of a contraction's result: the labels that the output or another tensor still needs. Contracted
+    /// tensors are empty.
     pub(super) fn result(&self, live: &[LabelSet], left: usize, right: usize) -> LabelSet {
         let others = live.iter().enumerate().filter(|&(place, _)| place != left && place != right);
         let needed = others.fold(self.output, |set, (_, &labels)| set.union(labels));

@@ -1,4 +1,4 @@
-//! Activation functions: any shape, which stays.
+//! Activation functions: input of any shape; the output has the same shape.
 //!
 //! Values and gradients are PyTorch's, also where a function bends: the gradient of [`relu`] at 0 is 0. Every function is
 //! finite wherever its limit is: no intermediate overflows for large or infinite `x`, forward or in the gradient. NaN
@@ -267,8 +267,8 @@ activations! {
     /// ```
     quiet_softmax(axis: impl Into<Axis>);
 
-    /// A sample of the categorical distribution whose unnormalised log-probabilities lie along an axis, relaxed so that
-    /// it has a gradient ([Jang et al. 2016](https://arxiv.org/abs/1611.01144)): the [`softmax`] of
+    /// A sample of the categorical distribution whose unnormalised log-probabilities (logits) are along an axis,
+    /// relaxed so that it has a gradient ([Jang et al. 2016](https://arxiv.org/abs/1611.01144)): the [`softmax`] of
     /// `(x + Gumbel noise) / temperature`. With `hard` the value is one-hot and the gradient that of the relaxed sample
     /// (straight-through). Takes the next key of the device.
     ///

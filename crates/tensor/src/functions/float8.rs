@@ -31,9 +31,9 @@ pub use kiln_ir::Float8;
 use crate::tensor::ok;
 use crate::{AnyTensor, Backend, Tensor};
 
-/// The bits of the nearest 8-bit floats, `u8`, of two equally near ones of that with the even bits. What is out of range
-/// becomes an infinity in [`E5M2`](Float8::E5M2) and the greatest number in [`E4M3`](Float8::E4M3), which has none, as in
-/// PyTorch. Bits have no gradient.
+/// The bits, `u8`, of the nearest 8-bit floats, with ties to even. A number out of range becomes infinite in
+/// [`E5M2`](Float8::E5M2), and the greatest number in [`E4M3`](Float8::E4M3), which has no infinities, as in PyTorch.
+/// Bits have no gradient.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -70,8 +70,8 @@ pub fn decode<B: Backend, const D: usize>(bits: AnyTensor, format: Float8) -> Te
     Tensor::from_any(ok(bits.decode_float8(format, dtype)))
 }
 
-/// 8-bit floats with one scale, by which the tensor's greatest magnitude becomes the format's greatest number. What is all
-/// zeros has scale 1; a NaN makes all NaN.
+/// 8-bit floats with one scale, by which the tensor's greatest magnitude becomes the format's greatest number. The
+/// scale of an all-zero tensor is 1; a NaN makes all elements NaN.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -112,8 +112,9 @@ pub fn dequantize<B: Backend, const D: usize>(q: Float8Tensor) -> Tensor<B, D> {
 /// The product of matrices of 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`, added and scaled in `f32`. Axes before the
 /// last two are equal. The gradient reaches the scales.
 ///
-/// A GPU takes the bytes as they are where rows of `a` and columns of `b` lie without gaps: a weight `[out, in]` is
-/// [transposed](Float8Tensor::transpose), which moves nothing. Others are copied first. Two factors in E5M2 are decoded.
+/// A GPU reads the bytes in place if rows of `a` and columns of `b` are contiguous: a weight `[out, in]` is
+/// [transposed](Float8Tensor::transpose), which copies nothing. Other layouts are copied first. Two E5M2 operands are
+/// decoded.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -129,7 +130,7 @@ pub fn dequantize<B: Backend, const D: usize>(q: Float8Tensor) -> Tensor<B, D> {
 /// ```
 ///
 /// # Panics
-/// When the shapes do not suit.
+/// When the shapes are incompatible.
 #[track_caller]
 pub fn matmul_quantized<B: Backend, const D: usize>(a: Float8Tensor, b: Float8Tensor) -> Tensor<B, D> {
     let dtype = a.bits.stack().float_dtype();
@@ -139,8 +140,8 @@ pub fn matmul_quantized<B: Backend, const D: usize>(a: Float8Tensor, b: Float8Te
 /// The matrix product of two tensors by way of 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`; axes before the last two
 /// broadcast. Both are [quantised](quantize) in E4M3. The gradient is made of such products too, with that of the result in E5M2.
 ///
-/// What it costs is accuracy: a factor keeps 4 significant bits, so that a product of random numbers differs by about 4 %
-/// of its elements' spread. Operands or gradients that are not finite make all NaN.
+/// The cost is accuracy: an operand keeps 4 significant bits, so a product of random numbers has an error of about 4 %
+/// of the spread of its elements. A non-finite operand or gradient makes all elements NaN.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -153,7 +154,7 @@ pub fn matmul_quantized<B: Backend, const D: usize>(a: Float8Tensor, b: Float8Te
 /// ```
 ///
 /// # Panics
-/// When the shapes do not suit.
+/// When the shapes are incompatible.
 #[track_caller]
 pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> Tensor<B, D> {
     Tensor::from_any(ok(a.into_any().matmul_float8(b.into_any())))
@@ -172,7 +173,7 @@ pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> T
 /// ```
 ///
 /// # Panics
-/// When the shapes do not suit.
+/// When the shapes are incompatible.
 #[track_caller]
 pub fn linear<B: Backend, const D: usize>(
     x: Tensor<B, D>,

@@ -94,11 +94,11 @@ pub fn combinations<B: Backend, K: Kind>(
     x.convert(|any| any.combinations(size, with_replacement))
 }
 
-/// Where affine maps take the points of a picture, for [`Tensor::grid_sample_2d`]: maps `[batch, 2, 3]` and a size
-/// `[height, width]` give `[batch, height, width, 2]`.
+/// The sampling grid of affine maps of pictures, for [`Tensor::grid_sample_2d`]: maps `[batch, 2, 3]` and a size
+/// `[height, width]` to `[batch, height, width, 2]`.
 ///
-/// Point `(x, y)` goes to `map x [x, y, 1]`; coordinates run from -1 to 1 between the centres of the outermost elements with
-/// `align_corners`, otherwise between their outer edges.
+/// Point `(x, y)` is mapped to `map x [x, y, 1]`; coordinates run from -1 to 1 between the centres of the outermost
+/// elements with `align_corners`, otherwise between their outer edges.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -115,8 +115,8 @@ pub fn affine_grid_2d<B: Backend>(maps: Tensor<B, 3>, size: [usize; 2], align_co
     maps.convert(|any| any.affine_grid_2d(size, align_corners))
 }
 
-/// Where affine maps take the points of a volume, for [`Tensor::grid_sample_3d`]: maps `[batch, 3, 4]` and a size
-/// `[depth, height, width]` give `[batch, depth, height, width, 3]`. See [`affine_grid_2d`].
+/// The sampling grid of affine maps of volumes, for [`Tensor::grid_sample_3d`]: maps `[batch, 3, 4]` and a size
+/// `[depth, height, width]` to `[batch, depth, height, width, 3]`. See [`affine_grid_2d`].
 #[track_caller]
 pub fn affine_grid_3d<B: Backend>(maps: Tensor<B, 3>, size: [usize; 3], align_corners: bool) -> Tensor<B, 5> {
     maps.convert(|any| any.affine_grid_3d(size, align_corners))

@@ -44,7 +44,7 @@ pub fn outer_dim<B: Backend, const D: usize, const D2: usize, K: Numeric>(
     x.convert(|any| any.outer_dim(y.into_any(), axis))
 }
 
-/// Dot products along an axis, which stays with length 1; the other axes broadcast.
+/// Dot products along an axis, which is kept with length 1; the other axes broadcast.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -111,7 +111,7 @@ pub fn inner<B: Backend, const D: usize, const E: usize, const D2: usize, K: Num
 
 /// Sums of products over pairs of axes; the result has the other axes of the left operand, then those of the right one.
 ///
-/// `axes` is a number, the last so many of the left and the first so many of the right operand, or two lists.
+/// `axes` is a number `n`, for the last `n` axes of the left and the first `n` of the right operand, or two lists.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -209,11 +209,11 @@ pub fn diag<B: Backend, const D: usize, const D2: usize, K: Kind>(x: Tensor<B, D
     x.convert(|any| any.diagonal(0, -2, -1))
 }
 
-/// A norm of the vectors along an axis, which stays with length 1.
+/// A norm of the vectors along an axis, which is kept with length 1.
 ///
 /// The norm is a [`Norm`] or a number `p`: `(Σ |x|^p)^(1/p)`, where 0 counts elements that are not 0, and
-/// `f64::INFINITY` and `f64::NEG_INFINITY` give the greatest and least absolute value. The gradient is 0 for a vector of
-/// zeros and for zeros in it; equal extremes share it.
+/// `f64::INFINITY` and `f64::NEG_INFINITY` return the greatest and least absolute value. The gradient is 0 for a vector
+/// of zeros and for zeros in it; equal extremes share it.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -249,7 +249,7 @@ macro_rules! norms {
 }
 
 norms! {
-    /// How many elements along an axis differ from 0.
+    /// The number of elements along an axis that differ from 0.
     l0_norm Norm::L0;
     /// The sum of absolute values along an axis.
     l1_norm Norm::L1;
@@ -261,7 +261,7 @@ norms! {
     min_abs_norm Norm::MinAbs;
 }
 
-/// `(Σ |x|^p)^(1/p)` along an axis, which stays with length 1. See [`vector_norm`].
+/// `(Σ |x|^p)^(1/p)` along an axis, which is kept with length 1. See [`vector_norm`].
 #[track_caller]
 pub fn lp_norm<B: Backend, const D: usize>(x: Tensor<B, D>, p: f64, axis: impl Into<Axis>) -> Tensor<B, D> {
     vector_norm(x, p, axis)
@@ -289,7 +289,7 @@ pub fn vector_normalize<B: Backend, const D: usize>(
     x.map(|any| any.vector_normalize(norm, axis, epsilon))
 }
 
-/// The cosine of the angle between vectors along an axis, which stays with length 1; the other axes broadcast.
+/// The cosine of the angle between vectors along an axis, which is kept with length 1; the other axes broadcast.
 /// `epsilon`, 1e-8 by default, is the least length that counts.
 ///
 /// ```
@@ -313,7 +313,8 @@ pub fn cosine_similarity<B: Backend, const D: usize>(
     x.map(|any| any.cosine_similarity(y.into_any(), axis, epsilon.unwrap_or(1e-8)))
 }
 
-/// The norm of `x - y + epsilon` along the last axis, which stays with length 1; broadcasts. `epsilon` is 1e-6 by default.
+/// The norm of `x - y + epsilon` along the last axis, which is kept with length 1; broadcasts. `epsilon` is 1e-6 by
+/// default.
 ///
 /// ```
 /// use kiln_backends::Flex;

@@ -1,7 +1,7 @@
 //! Losses: how far predictions are from targets.
 //!
-//! Definitions and gradients are PyTorch's. [`Reduction`] says how the losses of a batch become one of shape `[1]`; with
-//! [`Reduction::None`] the result is flat, `[losses]`, in row-major order. The methods of
+//! Definitions and gradients are PyTorch's. [`Reduction`] selects how the losses of a batch are reduced to one of shape
+//! `[1]`; with [`Reduction::None`] the result is flat, `[losses]`, in row-major order. The methods of
 //! [`AnyTensor`](crate::AnyTensor) (`mse_loss` for [`mse`] and so on) keep the shape then, and return errors instead of
 //! panicking. Predictions and targets must have the same shape: a target that broadcasts is nearly always a mistake.
 //!
@@ -21,7 +21,7 @@ pub use crate::any::{ClassOptions, CtcOptions, Reduction, TripletOptions};
 use crate::tensor::ok;
 use crate::{AnyTensor, Backend, Int, Result, Tensor};
 
-/// One loss as it is, several flat.
+/// One loss unchanged, several flattened.
 #[track_caller]
 fn flat<B: Backend>(losses: Result<AnyTensor>) -> Tensor<B, 1> {
     Tensor::from_any(ok(losses.and_then(|losses| {
@@ -267,7 +267,7 @@ mod private {
 /// ```
 ///
 /// # Panics
-/// When the shapes do not suit, the smoothing is not between 0 and 1, or a class is ignored beside probabilities.
+/// When the shapes are incompatible, the smoothing is not between 0 and 1, or a class is ignored beside probabilities.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cross_entropy.html)
 #[doc(alias = "cross_entropy_with_logits")]
@@ -284,7 +284,7 @@ pub fn cross_entropy<B: Backend, const D: usize>(
 /// `[batch, space..]`.
 ///
 /// # Panics
-/// When the shapes do not suit, or with label smoothing.
+/// When the shapes are incompatible, or with label smoothing.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.nll_loss.html)
 #[doc(alias = "nll_loss")]
@@ -313,7 +313,7 @@ pub fn binary_cross_entropy<B: Backend, const D: usize>(
 }
 
 /// The cross-entropy of the sigmoid of logits, without forming it: `(1 - t) x + ln(1 + exp(-x))`, times a weight that
-/// broadcasts. `pos_weight`, which broadcasts too, multiplies what targets of 1 contribute.
+/// broadcasts. `pos_weight`, which broadcasts too, multiplies the loss of targets of 1.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -374,7 +374,7 @@ pub fn multilabel_soft_margin<B: Backend, const D: usize>(
 /// ```
 ///
 /// # Panics
-/// When the shapes do not suit, or `epsilon` is not positive.
+/// When the shapes are incompatible, or `epsilon` is not positive.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gaussian_nll_loss.html)
 #[track_caller]
@@ -520,14 +520,14 @@ pub fn info_nce<B: Backend>(
     flat(queries.into_any().info_nce_loss(keys.into_any(), temperature, reduction))
 }
 
-/// The negative logarithm of the probability of label sequences, summed over all alignments with time
+/// The CTC loss: the negative logarithm of the probability of label sequences, summed over all alignments with time
 /// ([Graves et al. 2006](https://www.cs.toronto.edu/~graves/icml_2006.pdf)).
 ///
-/// Log-probabilities are `[time, batch, classes]`, lengths `[batch]`. Targets are `[batch, length]`, where what lies
-/// beyond an example's length is ignored; with `T = 1` they are all examples one after the other, which waits for the
+/// Log-probabilities are `[time, batch, classes]`, lengths `[batch]`. Targets are `[batch, length]`, where elements
+/// beyond an example's length are ignored; with `T = 1` they are all examples one after the other, which waits for the
 /// device. See [`CtcOptions`]. A target longer than its time allows costs infinity, or 0 with `zero_infinity`.
 ///
-/// The gradient is that of the log-probabilities themselves; PyTorch's function gives that of the logits below a
+/// The gradient is that of the log-probabilities themselves; PyTorch's function returns that of the logits below a
 /// `log_softmax`. Through a `log_softmax` both are the same.
 ///
 /// ```
@@ -544,7 +544,7 @@ pub fn info_nce<B: Backend>(
 /// ```
 ///
 /// # Panics
-/// When the shapes do not suit, or the blank is no class.
+/// When the shapes are incompatible, or the blank is no class.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.ctc_loss.html)
 #[doc(alias = "ctc_loss")]

@@ -1,12 +1,12 @@
-//! Quantisation: tensors as small integers and the scale of a step.
+//! Quantisation: tensors as small integers with scales.
 //!
-//! Integers are made from a range ([`compute_range`]), which gives scales and zero points ([`compute_q_params`]) for the
-//! whole tensor, for each channel, or for each block ([`QuantScheme`]); [`quantize()`] and [`dequantize`] apply them, and
-//! [`quantize_dynamic`] does all at once. [`fake_quantize`] rounds as they do and lets gradients through, to train for
-//! them. A [`Quantized`] is a pair of plain tensors, which everything that takes tensors can move and store.
+//! [`compute_range`] finds the range of a tensor, and [`compute_q_params`] derives scales and zero points from it: for
+//! the whole tensor, for each channel, or for each block ([`QuantScheme`]). [`quantize()`] and [`dequantize`] apply
+//! them; [`quantize_dynamic`] does all steps at once. [`fake_quantize`] rounds in the same way and passes gradients,
+//! for quantisation-aware training. A [`Quantized`] consists of plain tensors, to move and store like others.
 //!
-//! `q = round(x / scale) + zero`, held to the dtype's range, ties to even, and `x ≈ (q - zero) scale`: the affine quantisation of
-//! [Jacob et al. 2017](https://arxiv.org/abs/1712.05877), as
+//! `q = round(x / scale) + zero`, clamped to the dtype's range, ties to even, and `x ≈ (q - zero) scale`: the affine
+//! quantisation of [Jacob et al. 2017](https://arxiv.org/abs/1712.05877), as
 //! [ONNX](https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html) and
 //! [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.quantize_per_tensor.html) define it.
 //!
@@ -27,8 +27,8 @@ pub use crate::any::{QuantGranularity, QuantMode, QuantParams, QuantRange, Quant
 use crate::tensor::ok;
 use crate::{Backend, DType, Tensor};
 
-/// The least and greatest element of what shares a scale: the range that calibration by minimum and maximum finds. Each has
-/// the rank of the tensor, one entry per scale. NaN where there is one.
+/// The minimum and maximum of each group that shares a scale (min-max calibration). Both have the rank of the tensor
+/// and one entry per scale. NaN if an element of the group is NaN.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -43,7 +43,7 @@ use crate::{Backend, DType, Tensor};
 /// ```
 ///
 /// # Panics
-/// When the scheme does not suit the tensor, or there are no elements.
+/// When the scheme does not fit the tensor, or there are no elements.
 #[track_caller]
 pub fn compute_range<B: Backend, const D: usize>(x: Tensor<B, D>, scheme: &QuantScheme) -> QuantRange {
     ok(x.into_any().quant_range(scheme))
@@ -51,7 +51,7 @@ pub fn compute_range<B: Backend, const D: usize>(x: Tensor<B, D>, scheme: &Quant
 
 /// Scales and zero points that cover a range, widened to hold 0, which always has an integer of its own. Symmetric: the greatest
 /// magnitude over the greatest integer. Asymmetric: `(max - min) / (steps)`, and the integer nearest to `-min / scale` above
-/// the least. What is all zeros has scale 1.
+/// the least. The scale of an all-zero group is 1.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -67,18 +67,18 @@ pub fn compute_range<B: Backend, const D: usize>(x: Tensor<B, D>, scheme: &Quant
 /// ```
 ///
 /// # Panics
-/// When minimum and maximum differ in shape, or the scheme does not suit.
+/// When minimum and maximum differ in shape, or the scheme does not fit.
 #[track_caller]
 pub fn compute_q_params(range: QuantRange, scheme: &QuantScheme) -> QuantParams {
     ok(range.params(scheme))
 }
 
 /// Integers of a dtype (`i8`, `u8`, `i16`, `u16` or `i32`) for a tensor, with given scales and zero points, each of whose
-/// lengths divides the tensor's. What lies beyond the dtype's range is held to it; NaN gives the integer 0.
+/// lengths divides the tensor's. Numbers beyond the dtype's range saturate; NaN gives the integer 0.
 /// There is no gradient; see [`fake_quantize`].
 ///
 /// # Panics
-/// When scales or dtype do not suit.
+/// When scales or dtype do not fit.
 #[track_caller]
 pub fn quantize<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -91,7 +91,7 @@ pub fn quantize<B: Backend, const D: usize>(
 /// [`quantize()`] with the parameters of the tensor's own range.
 ///
 /// # Panics
-/// When the scheme does not suit the tensor, or there are no elements.
+/// When the scheme does not fit the tensor, or there are no elements.
 #[track_caller]
 pub fn quantize_dynamic<B: Backend, const D: usize>(x: Tensor<B, D>, scheme: &QuantScheme) -> Quantized {
     ok(x.into_any().quantize_dynamic(scheme))
@@ -106,8 +106,9 @@ pub fn dequantize<B: Backend, const D: usize>(x: Quantized) -> Tensor<B, D> {
     Tensor::from_any(ok(x.dequantize()))
 }
 
-/// The tensor as it would be after [`quantize()`] and [`dequantize`]. The gradient is that of the tensor itself where it lies within
-/// the integers' range, 0 beyond (straight-through, [Bengio et al. 2013](https://arxiv.org/abs/1308.3432)).
+/// Fake quantisation: the tensor after [`quantize()`] and [`dequantize`]. The gradient passes unchanged where the
+/// tensor is within the integers' range, and is 0 beyond (straight-through estimator, [Bengio et al.
+/// 2013](https://arxiv.org/abs/1308.3432)).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -128,7 +129,7 @@ pub fn dequantize<B: Backend, const D: usize>(x: Quantized) -> Tensor<B, D> {
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.fake_quantize_per_tensor_affine.html)
 ///
 /// # Panics
-/// When scales or scheme do not suit.
+/// When scales or scheme do not fit.
 #[track_caller]
 pub fn fake_quantize<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -153,7 +154,7 @@ pub fn fake_quantize<B: Backend, const D: usize>(
 /// ```
 ///
 /// # Panics
-/// When the shapes do not suit, or the number of axes is another.
+/// When the shapes are incompatible, or the number of axes is another.
 #[track_caller]
 pub fn matmul<B: Backend, const D: usize>(a: Quantized, b: Quantized) -> Tensor<B, D> {
     Tensor::from_any(ok(a.matmul(b)))

@@ -37,10 +37,11 @@ pub fn stft<B: Backend, const D: usize, const D2: usize>(
     Complex::from_any(ok(x.into_any().stft(window.map(Tensor::into_any), options)))
 }
 
-/// The signal of a short-time Fourier transform, `[.., bins, frames] -> [.., length]`; `D2` is `D - 1`. The least squares
-/// estimate where pieces overlap. Waits for the device, to see whether the window is fit.
+/// The signal of a short-time Fourier transform, `[.., bins, frames] -> [.., length]`; `D2` is `D - 1`. The
+/// least-squares estimate where frames overlap. Waits for the device, to check the window.
 ///
-/// `length` cuts the signal or pads it with zeros; `None` keeps what the frames cover, without the padding of `center`.
+/// `length` cuts the signal or pads it with zeros; `None` keeps the elements that frames cover, without the padding of
+/// `center`.
 ///
 /// # Panics
 /// When the number of bins is not that of the options, or where the windows that cover an element are all 0.

@@ -90,19 +90,19 @@ pub fn mode<B: Backend, const D: usize, K: Numeric>(
     x.mode(axis)
 }
 
-/// The covariance matrix of variables whose observations lie along an axis: [`Tensor::cov`].
+/// The covariance matrix of variables whose observations are along an axis: [`Tensor::cov`].
 #[track_caller]
 pub fn cov<B: Backend>(x: Tensor<B, 2>, axis: impl Into<Axis>, correction: f64) -> Tensor<B, 2> {
     x.cov(axis, correction)
 }
 
-/// The correlation matrix of variables whose observations lie along an axis: [`Tensor::corrcoef`].
+/// The correlation matrix of variables whose observations are along an axis: [`Tensor::corrcoef`].
 #[track_caller]
 pub fn corrcoef<B: Backend>(x: Tensor<B, 2>, axis: impl Into<Axis>) -> Tensor<B, 2> {
     x.corrcoef(axis)
 }
 
-/// How many elements lie in each of equally wide bins: [`Tensor::histc`].
+/// The number of elements in each of equally wide bins: [`Tensor::histc`].
 #[track_caller]
 pub fn histc<B: Backend, const D: usize>(
     x: Tensor<B, D>,

@@ -26,7 +26,7 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sum over an axis, which goes.
+    /// The sum over an axis, which is removed.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -38,14 +38,14 @@ reductions! {
     /// assert_eq!(y.into_tensor::<1>().into_data().to_vec::<f32>(), [3.0, 3.0]);
     /// ```
     sum Sum;
-    /// The greatest along an axis, which goes.
+    /// The maximum along an axis, which is removed.
     max Max;
-    /// The least along an axis, which goes.
+    /// The minimum along an axis, which is removed.
     min Min;
 }
 
 impl<B: Backend, S: AxisNames> NamedTensor<B, S, Float> {
-    /// The mean over an axis, which goes.
+    /// The mean over an axis, which is removed.
     #[track_caller]
     pub fn mean<N: AxisName, I>(self, _axis: N) -> NamedTensor<B, S::Without, Float>
     where
@@ -67,7 +67,8 @@ impl<B: Backend, S: AxisNames> NamedTensor<B, S, Float> {
 }
 
 impl<B: Backend, S: AxisNames, K: Numeric> NamedTensor<B, S, K> {
-    /// Products summed over the names that both tensors have and the result has not; the type of the result says which.
+    /// Products summed over the names that both tensors have and the result does not have; the result type selects
+    /// them.
     ///
     /// Other names of both run together, names of one stay: it does not compile when the result lacks one of those, or has one
     /// that neither tensor has.

@@ -6,8 +6,8 @@ use alloc::format;
 use kiln_ir::{Binary, Comparison, Op, RandomKind, Unary, Var};
 use smallvec::smallvec;
 
-/// What [`Tensor::random`](crate::Tensor::random) draws. Integer tensors round what is drawn down; `bool` tensors say
-/// whether it differs from 0.
+/// The distribution that [`Tensor::random`](crate::Tensor::random) samples. Integer tensors round samples down; `bool`
+/// tensors are true where a sample differs from 0.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -191,7 +191,7 @@ fn ordered(low: f64, high: f64) -> Problem {
         .then(|| format!("the bounds {low} and {high} are the wrong way round or not finite"))
 }
 
-/// Whether enough of the normal distribution lies between the bounds, in deviations from the mean.
+/// Whether enough probability mass of the normal distribution is between the bounds, in deviations from the mean.
 fn reachable([low, high]: [f64; 2]) -> Problem {
     (libm::erf(high * core::f64::consts::FRAC_1_SQRT_2) - libm::erf(low * core::f64::consts::FRAC_1_SQRT_2)
         < 1e-6)

@@ -15,7 +15,7 @@ const POISSON_ROUNDS: u64 = 24;
 /// Up to this rate Poisson numbers are found by inversion.
 const SMALL_RATE: f64 = 10.0;
 
-/// Steps of the inversion: beyond lies a probability of 1e-14.
+/// Steps of the inversion: the tail beyond has probability 1e-14.
 const SMALL_STEPS: u32 = 42;
 
 fn draw<'e>(like: &Var<'e>, distribution: RandomKind, key: Key) -> Var<'e> {
@@ -119,7 +119,7 @@ pub(crate) fn poisson<'e>(rate: &Var<'e>, key: Key) -> Var<'e> {
     less(rate, &rate.scalar(0.0)).select(&y.scalar(f64::NAN), &y)
 }
 
-/// Counts how many partial sums of the probabilities lie below a uniform number.
+/// Counts the partial sums of the probabilities below a uniform number.
 fn poisson_by_inversion<'e>(rate: &Var<'e>, key: Key) -> Var<'e> {
     let rate = rate.min(&rate.scalar(SMALL_RATE));
     let u = uniform(&rate, key);

@@ -11,7 +11,7 @@ use kiln_ir::{
 /// `(weights) -> weights`, poisoned where no class can be drawn by the weights of a row, the last axis.
 #[derive(Clone, Copy, Debug)]
 struct CheckedWeights {
-    /// How many weights of a row must be above 0.
+    /// The number of weights in a row that must be above 0.
     least: usize,
 }
 
@@ -66,11 +66,11 @@ impl CustomOp for CheckedWeights {
     }
 }
 
-/// The kernel of a custom op where the data lies on the host.
+/// The kernel of a custom op for host data.
 pub type HostKernel = fn(&Custom, &[TensorData]) -> Result<Vec<TensorData>>;
 
-/// Kernels of the custom ops of this crate, by the names of the ops. An engine whose data lies on the host runs them in
-/// place of expansions: their errors name the element.
+/// Kernels of the custom ops of this crate, by the names of the ops. An engine with host data runs them instead of
+/// expansions: their errors name the element.
 pub const HOST_KERNELS: [(&str, HostKernel); 1] = [(NAME, kernel)];
 
 fn kernel(op: &Custom, inputs: &[TensorData]) -> Result<Vec<TensorData>> {

@@ -9,10 +9,10 @@ use super::polynomial::{Polynomial, horner};
 use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 use kiln_ir::Var;
 
-/// Where the series of ordinary functions in `x²` end and Hankel's expansion begins.
+/// The upper bound of the series of ordinary functions in `x²`; beyond, Hankel's expansion is used.
 const ORDINARY_FAR: f64 = 5.0;
 
-/// Where the series of `K` in `x²` end.
+/// The upper bound of the series of `K` in `x²`.
 const MODIFIED_FAR: f64 = 2.0;
 
 /// `exp(-|x|) I₀(x)`.

@@ -902,7 +902,7 @@ pub(super) const K1_FAR: Polynomial = Polynomial {
     ],
 };
 
-/// The positive root of the digamma function, and what `f64` leaves out of it.
+/// The positive root of the digamma function, and its remainder beyond `f64`.
 pub(super) const DIGAMMA_ROOT: [f64; 2] = [1.461_632_144_968_362_2, 9.549995429965697e-17];
 
 /// The first two positive zeros of J₀, each with its remainder beyond `f64`.

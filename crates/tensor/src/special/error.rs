@@ -35,7 +35,7 @@ pub(super) fn erfinv<'e>(x: &Var<'e>) -> Var<'e> {
     signed_like(&override_with(&y, &below(&-a, -1.0), f64::NAN), x)
 }
 
-/// Where the polynomials to single precision end.
+/// The upper bound of the single-precision polynomials.
 const TAIL_END: f64 = 38.0;
 
 /// `erfinv(x) / x`, of `w = -ln(1 - x²)` up to [`TAIL_END`], to single precision.

@@ -48,7 +48,7 @@ pub(super) fn cbrt<'e>(x: &Var<'e>) -> Var<'e> {
     own.select(x, &signed_like(&y, x))
 }
 
-/// Where the exponential function is about to overflow.
+/// An argument just below the overflow of the exponential function.
 fn large(x: &Var<'_>) -> f64 {
     by_precision(x, 88.0, 709.0)
 }

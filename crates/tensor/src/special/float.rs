@@ -87,7 +87,7 @@ pub(crate) fn nextafter<'e>(x: &Var<'e>, towards: &Var<'e>) -> Var<'e> {
     let bits = bits(x);
     let outwards = below(x, 0.0).equal(&towards.less(x));
     let next = outwards.select(&(&bits + 1.0), &(&bits - 1.0));
-    // Around zero lie the least numbers of both signs.
+    // The neighbours of zero are the smallest subnormals of both signs.
     let least = float(&(bits * 0.0 + 1.0));
     let next = is(x, 0.0).select(&signed_like(&least, towards), &float(&next));
     let next = x.equal(towards).select(towards, &next);
@@ -104,8 +104,8 @@ pub(crate) fn exponent<'e>(x: &Var<'e>) -> Var<'e> {
     override_with(&exponent, &ordinary.not(), 0.0)
 }
 
-/// Powers of two whose product is `2^n`, each of them a normal number. Beyond what takes every number to infinity or
-/// zero, `n` is cut.
+/// Powers of two whose product is `2^n`, each of them a normal number. `n` is clamped to the
+/// range beyond which every number becomes infinite or zero.
 pub(crate) fn powers_of_two<'e>(n: &Var<'e>) -> [Var<'e>; 3] {
     let most = by_precision(n, 300.0, 2200.0);
     let n = at_most(&at_least(n, -most), most);

@@ -11,8 +11,8 @@ use kiln_ir::{Custom, CustomOp, DType, Op, OperandType, ResultTypes, Saved, Var}
 /// A function `x f(x)`. Its gradient reads the argument alone, so that a tape keeps nothing else.
 pub(crate) struct Gate {
     pub(crate) name: &'static str,
-    /// Where `f` is 0 and 1 in every dtype. Factors no further from 0 are finite, so that neither an infinite argument nor its
-    /// gradient becomes NaN.
+    /// The magnitude from which `f` is 0 or 1 in every dtype. Factors no further from 0 are finite, so that neither an
+    /// infinite argument nor its gradient becomes NaN.
     far: f64,
     /// `f`, also of an infinity.
     share: for<'e> fn(&Var<'e>) -> Var<'e>,
@@ -20,10 +20,10 @@ pub(crate) struct Gate {
     share_and_slope: for<'e> fn(&Var<'e>) -> [Var<'e>; 2],
 }
 
-/// Where `Φ` is 0 and 1 in every dtype; its cube is finite in 16 bits.
+/// The magnitude from which `Φ` is 0 or 1 in every dtype; its cube is finite in 16 bits.
 const FAR_OF_GAUSS: f64 = 30.0;
 
-/// Where `sigmoid` is 0 and 1 in every dtype.
+/// The magnitude from which `sigmoid` is 0 or 1 in every dtype.
 const FAR_OF_SIGMOID: f64 = 1000.0;
 
 /// `x Φ(x)`, the Gaussian error linear unit ([Hendrycks and Gimpel, 2016](https://arxiv.org/abs/1606.08415)).
@@ -91,7 +91,7 @@ const CUBIC: f64 = 0.044715;
 /// `√(2/π)`.
 const SCALE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
-/// What `tanh` is taken of, so that it is about `2 Φ(x) - 1`.
+/// The argument of `tanh` in the GELU approximation: `tanh` of it is about `2 Φ(x) - 1`.
 fn bend<'e>(x: &Var<'e>) -> Var<'e> {
     (x + x.square() * x * CUBIC) * SCALE
 }

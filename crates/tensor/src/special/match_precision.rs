@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use kiln_ir::{Custom, CustomOp, DType, Op, OperandType, ResultTypes, Saved, Var};
 use smallvec::smallvec;
 
-/// A tensor as it is, which a layer of mixed precision holds as it holds another one.
+/// An unchanged tensor, which a mixed-precision layer stores in the precision of another one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MatchPrecision;
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use kiln_ir::{Custom, CustomOp, Op, OperandType, ResultTypes, Saved, Var};
 use smallvec::smallvec;
 
-/// The mean of the squares of what a tensor differs from its mean by, along the axes of which the mean has one element.
+/// The mean squared deviation of a tensor from its mean, along the axes in which the mean has length 1.
 ///
 /// A change of the mean does not change it: around the mean the slope is 0. That rule saves the gradient a sum over the whole
 /// tensor. It gives no second derivatives of its own in the mean, and needs none: the first ones hold for every tensor with its

@@ -8,7 +8,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use spin::Once;
 
-/// A value that says which device a [stack](crate::Stack) was opened for. Implemented for all such types.
+/// A value that identifies the device that a [stack](crate::Stack) was opened for. Implemented for all such types.
 pub trait DeviceValue: Clone + fmt::Debug + PartialEq + Send + Sync + 'static {}
 
 impl<D: Clone + fmt::Debug + PartialEq + Send + Sync + 'static> DeviceValue for D {}

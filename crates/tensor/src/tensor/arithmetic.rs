@@ -26,7 +26,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
         self * other
     }
 
-    /// `self / other`; broadcasts. Integers truncate towards zero and give 0 for a zero divisor.
+    /// `self / other`; broadcasts. Integers truncate towards zero; integer division by zero returns 0.
     #[track_caller]
     pub fn div(self, other: Self) -> Self {
         self / other
@@ -65,7 +65,7 @@ forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
     /// The remainder with the sign of the divisor, as Python's `%`; broadcasts. The operator `%` and [`fmod`](Tensor::fmod)
-    /// give that of the truncated division, with the sign of the dividend. Integers give 0 for a zero divisor, floats NaN.
+    /// return that of the truncated division, with the sign of the dividend. By zero, integers return 0, floats NaN.
     /// Defined as [`torch.remainder`](https://docs.pytorch.org/docs/stable/generated/torch.remainder.html).
     ///
     /// ```
@@ -89,8 +89,9 @@ forward! {
     /// ```
     pub fn remainder_scalar(self, divisor: impl Number) -> Self;
 
-    /// The remainder of the truncated division, with the sign of the dividend, as Rust's and C's `%`; broadcasts. Integers give
-    /// 0 for a zero divisor, floats NaN. Defined as [`torch.fmod`](https://docs.pytorch.org/docs/stable/generated/torch.fmod.html).
+    /// The remainder of the truncated division, with the sign of the dividend, as Rust's and C's `%`; broadcasts. By
+    /// zero, integers return 0, floats NaN. Defined as
+    /// [`torch.fmod`](https://docs.pytorch.org/docs/stable/generated/torch.fmod.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -113,8 +114,9 @@ forward! {
     /// ```
     pub fn fmod_scalar(self, divisor: impl Number) -> Self;
 
-    /// The quotient rounded down; broadcasts. Integers give 0 for a zero divisor, floats what `/` gives. The gradient is 0.
-    /// Defined as [`torch.floor_divide`](https://docs.pytorch.org/docs/stable/generated/torch.floor_divide.html).
+    /// The quotient rounded down; broadcasts. Integer division by zero returns 0, float division by zero the result of
+    /// `/`. The gradient is 0. Defined as
+    /// [`torch.floor_divide`](https://docs.pytorch.org/docs/stable/generated/torch.floor_divide.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -138,7 +140,7 @@ forward! {
     /// ```
     pub fn floor_divide_scalar(self, divisor: impl Number) -> Self;
 
-    /// The quotient rounded towards zero, which for integers is what `/` gives; broadcasts. The gradient is 0. Defined as
+    /// The quotient rounded towards zero, for integers the same as `/`; broadcasts. The gradient is 0. Defined as
     /// [`torch.div`](https://docs.pytorch.org/docs/stable/generated/torch.div.html) with `rounding_mode="trunc"`.
     ///
     /// ```
@@ -165,8 +167,8 @@ forward! {
     /// ```
     pub fn trunc_divide_scalar(self, divisor: impl Number) -> Self;
 
-    /// To the power of another tensor; broadcasts. Integers wrap, and a negative exponent gives the truncated real result.
-    /// Defined as [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
+    /// To the power of another tensor; broadcasts. Integers wrap, and a negative exponent returns the truncated real
+    /// result. Defined as [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -245,8 +247,9 @@ forward! {
     reason = "the operators are implemented too; chains of methods read better"
 )]
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// Elements cut to `[low, high]`; NaN stays. Where `low` is above `high`, `high` wins. The gradient passes where the element
-    /// lies between, bounds included, and not where it is NaN. Defined as [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
+    /// Elements clamped to `[low, high]`; NaN stays NaN. Where `low` is above `high`, `high` wins. The gradient passes
+    /// where the element is in the range, bounds included, and not where it is NaN. Defined as
+    /// [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -291,8 +294,9 @@ forward! {
     /// ```
     pub fn clamp_max(self, high: impl Number) -> Self = at_most;
 
-    /// 0 below zero, 1 above, and there what `at_zero` says; NaN stays. Broadcasts. Defined as NumPy's
-    /// [`heaviside`](https://numpy.org/doc/stable/reference/generated/numpy.heaviside.html); PyTorch's gives 0 for NaN.
+    /// The Heaviside step function: 0 below zero, 1 above, `at_zero` at zero; NaN stays NaN. Broadcasts. Defined as
+    /// NumPy's [`heaviside`](https://numpy.org/doc/stable/reference/generated/numpy.heaviside.html); PyTorch's returns
+    /// 0 for NaN.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -499,7 +503,7 @@ forward! {
     /// ```
     pub fn xlog1py(self, other: Self as any) -> Self;
 
-    /// The lesser of two elements; where one is NaN, the other. Broadcasts. Of equal elements the first gets the
+    /// The minimum of two elements; if one is NaN, the other. Broadcasts. Of equal elements the first gets the
     /// gradient. Defined as
     /// [`torch.fmin`](https://docs.pytorch.org/docs/stable/generated/torch.fmin.html).
     ///
@@ -514,7 +518,7 @@ forward! {
     /// ```
     pub fn fmin(self, other: Self as any) -> Self;
 
-    /// The greater of two elements; where one is NaN, the other. Broadcasts. Of equal elements the first gets the
+    /// The maximum of two elements; if one is NaN, the other. Broadcasts. Of equal elements the first gets the
     /// gradient. Defined as
     /// [`torch.fmax`](https://docs.pytorch.org/docs/stable/generated/torch.fmax.html).
     ///

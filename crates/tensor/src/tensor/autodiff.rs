@@ -31,7 +31,7 @@ impl Gradients {
         Some(AnyTensor::new(self.stack_of(tensor), value))
     }
 
-    /// Where the gradient of a leaf is: below the layer that tracks the leaf.
+    /// The place of a leaf's gradient: below the layer that tracks the leaf.
     fn stack_of(&self, tensor: &AnyTensor) -> Stack {
         let tracks = |layer: &Layer| layer.is_tracked(tensor.value());
         let tracking = tensor.stack().levels().find(|level| level.outermost().is_some_and(tracks));
@@ -66,8 +66,8 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// The gradients of the sum of this tensor's elements, for every tensor on the tape that
     /// [requires](Tensor::require_grad) one. The tape stays as long as tensors on it.
     ///
-    /// Where PyTorch asks for a gradient of each element, ones are taken: `y.backward()` is `y.sum().backward()`.
-    /// [`try_backward_from`](Tensor::try_backward_from) takes others.
+    /// Unlike PyTorch, it needs no output gradient and uses ones: `y.backward()` is `y.sum().backward()`.
+    /// [`try_backward_from`](Tensor::try_backward_from) takes another output gradient.
     ///
     /// ```
     /// use kiln_backends::Cpu;
@@ -107,13 +107,13 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
         gradients.get(self.as_any()).map(Tensor::from_any)
     }
 
-    /// Takes out this tensor's gradient, if it requires one and took part.
+    /// Removes and returns this tensor's gradient, if it requires one and took part.
     pub fn grad_remove(&self, gradients: &mut Gradients) -> Option<Tensor<B::InnerBackend, D>> {
         gradients.remove(self.as_any()).map(Tensor::from_any)
     }
 
-    /// Puts another gradient of this tensor in the place of what is there: to clip it, to add noise. Nothing happens when
-    /// the tensor requires no gradient.
+    /// Replaces the gradient of this tensor, for example to clip it or to add noise. Does nothing when the tensor
+    /// requires no gradient.
     ///
     /// # Panics
     /// When the gradient is of another shape or dtype than the tensor.
@@ -193,7 +193,7 @@ pub(crate) fn backward(any: &AnyTensor, gradient: Option<AnyTensor>) -> Result<G
     Ok(Gradients { stack: inner.clone(), gradients })
 }
 
-/// The layer and the stack below it, or an error that says what to do.
+/// The layer and the stack below it, or an error with a hint.
 fn layer<'a>(any: &'a AnyTensor, what: &str) -> Result<(&'a Layer, &'a Stack)> {
     match (any.stack().outermost(), any.stack().inner()) {
         (Some(layer), Some(inner)) => Ok((layer, inner)),
@@ -226,9 +226,9 @@ pub(crate) fn detach(any: AnyTensor) -> AnyTensor {
     }
 }
 
-/// Runs `f` on a tensor without keeping what it computes on the way; the backward pass runs `f` again to find
-/// gradients. Memory for time. Parameters that `f` holds get their gradients as usual, and random numbers
-/// drawn in `f` are the same both times.
+/// Activation checkpointing: runs `f` on a tensor without saving its intermediates, and runs `f` again in the
+/// backward pass. This saves memory and costs time. Parameters that `f` holds get their gradients as usual, and
+/// random numbers drawn in `f` are the same both times.
 ///
 /// ```
 /// use kiln_backends::Flex;

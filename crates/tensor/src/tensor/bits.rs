@@ -78,7 +78,7 @@ forward! {
     /// ```
     pub fn bitwise_xor_scalar(self, x: impl Number) -> Self;
 
-    /// Bits moved towards the higher; broadcasts. A shift by the width or more, or by a negative number, gives 0.
+    /// The bitwise left shift; broadcasts. A shift by the width or more, or by a negative number, returns 0.
     /// Defined as [`torch.bitwise_left_shift`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_left_shift.html).
     ///
     /// ```
@@ -102,8 +102,8 @@ forward! {
     /// ```
     pub fn bitwise_left_shift_scalar(self, x: impl Number) -> Self;
 
-    /// Bits moved towards the lower, copies of the sign behind them; broadcasts. A shift by the width or more, or by a
-    /// negative number, gives the sign: 0 or -1.
+    /// The arithmetic right shift; broadcasts. A shift by the width or more, or by a negative number, returns the sign:
+    /// 0 or -1.
     /// Defined as [`torch.bitwise_right_shift`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_right_shift.html).
     ///
     /// ```
@@ -138,7 +138,7 @@ forward! {
     /// ```
     pub fn bitwise_not(self) -> Self;
 
-    /// How many bits are 1, in the same dtype. Defined as NumPy's
+    /// The number of 1 bits (population count), in the same dtype. Defined as NumPy's
     /// [`bitwise_count`](https://numpy.org/doc/stable/reference/generated/numpy.bitwise_count.html), but that negative integers count
     /// as they are stored.
     ///

@@ -1,4 +1,4 @@
-//! Comparisons. All broadcast, and give `bool`.
+//! Comparisons. All broadcast, and return `bool`.
 
 use super::ok;
 use crate::tensor::forward::forward;

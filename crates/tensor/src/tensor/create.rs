@@ -47,7 +47,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor::from_any(ok(AnyTensor::zeros(ty, &stack)))
     }
 
-    /// A tensor whose elements are to be overwritten; what they are before is not promised.
+    /// A tensor with unspecified elements, to be overwritten.
     #[track_caller]
     pub fn empty(shape: impl Into<Shape>, device: &B::Device) -> Self {
         Tensor::zeros(shape, device)

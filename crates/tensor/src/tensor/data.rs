@@ -294,7 +294,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.as_any().value().is_unique()
     }
 
-    /// Replaces the tensor by what a function makes of it. The function owns the tensor, so an engine may reuse
+    /// Replaces the tensor by the result of a function of it. The function owns the tensor, so an engine may reuse
     /// its memory. If the function panics, the tensor has no elements left.
     ///
     /// ```

@@ -123,7 +123,7 @@ float_functions! {
     /// The whole part, towards zero.
     trunc "[`torch.trunc`](https://docs.pytorch.org/docs/stable/generated/torch.trunc.html)"
         "[1.5, -1.5]" "[1.0, -1.0]";
-    /// What truncation takes away, with the sign of the number: `x - trunc(x)`.
+    /// The fractional part, with the sign of the number: `x - trunc(x)`.
     frac "[`torch.frac`](https://docs.pytorch.org/docs/stable/generated/torch.frac.html)"
         "[1.5, -1.25]" "[0.5, -0.25]";
     /// Degrees as radians.
@@ -137,8 +137,8 @@ float_functions! {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D, Float>;
 
-    /// The nearest number with so many decimals, ties to even; with a negative count, the nearest multiple of a power of
-    /// ten.
+    /// The number rounded to the given decimals, ties to even; with a negative count, the nearest multiple of a power
+    /// of ten.
     ///
     #[doc(alias = "round")]
     #[doc = about!("[`torch.round`](https://docs.pytorch.org/docs/stable/generated/torch.round.html)", "round_decimals(1)", "[1.26, -0.54]", "[1.3, -0.5]")]

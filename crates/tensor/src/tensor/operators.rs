@@ -64,8 +64,8 @@ macro_rules! binary_operators {
             }
         }
 
-        // The tensor is taken and not cloned, so that the engine can write the result over it; what could panic is
-        // checked before, so that a panic leaves the tensor as it was.
+        // The tensor is moved and not cloned, so that the engine can write the result over it. Checks run before, so
+        // that a panic leaves the tensor unchanged.
         impl<B: Backend, const D: usize, K: Numeric> ops::$assign<Tensor<B, D, K>> for Tensor<B, D, K> {
             #[inline]
             #[track_caller]

@@ -147,7 +147,7 @@ forward! {
     #[doc(alias = "top_k")]
     pub fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// Where the `k` greatest elements along an axis are, in descending order of the elements.
+    /// The indices of the `k` greatest elements along an axis, in descending order of the elements.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.topk.html>
     ///

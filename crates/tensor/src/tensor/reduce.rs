@@ -25,7 +25,7 @@ forward! {
     /// ```
     pub fn sum(self) -> Tensor<B, 1, K>;
 
-    /// The sum along an axis, which stays with length 1.
+    /// The sum along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
     ///
@@ -54,7 +54,7 @@ forward! {
     /// ```
     pub fn sum_dims(self, axes: impl Into<AxisList>) -> Self;
 
-    /// The sum along axes, which go.
+    /// The sum along axes, which are removed.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
     ///
@@ -86,7 +86,7 @@ forward! {
     /// ```
     pub fn prod(self) -> Tensor<B, 1, K>;
 
-    /// The product along an axis, which stays with length 1.
+    /// The product along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.prod.html>
     ///
@@ -128,7 +128,7 @@ forward! {
     /// ```
     pub fn mean(self) -> Tensor<B, 1, K>;
 
-    /// The mean along an axis, which stays with length 1. Integers truncate.
+    /// The mean along an axis, which is kept with length 1. Integers truncate.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.mean.html>
     ///
@@ -174,7 +174,7 @@ forward! {
     /// ```
     pub fn nansum(self) -> Tensor<B, 1>;
 
-    /// The sum of the elements that are not NaN along an axis, which stays with length 1.
+    /// The sum of the elements that are not NaN along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nansum.html>
     ///
@@ -202,7 +202,7 @@ forward! {
     /// ```
     pub fn nanmean(self) -> Tensor<B, 1>;
 
-    /// The mean of the elements that are not NaN along an axis, which stays with length 1; of none, NaN.
+    /// The mean of the elements that are not NaN along an axis, which is kept with length 1; of none, NaN.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmean.html>
     ///
@@ -216,7 +216,7 @@ forward! {
     /// ```
     pub fn nanmean_dim(self, axis: impl Into<Axis>) -> Self;
 
-    /// `ln(Σ eˣ)` along an axis, which stays with length 1. The greatest element is subtracted first, so that
+    /// `ln(Σ eˣ)` along an axis, which is kept with length 1. The greatest element is subtracted first, so that
     /// nothing overflows; of none, or of -inf only, -inf, with gradients of 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.logsumexp.html>
@@ -333,7 +333,7 @@ forward! {
     /// ```
     pub fn any_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool>;
 
-    /// How many elements are true, or not zero, of shape `[1]`. NaN is not zero.
+    /// The number of elements that are true, or not zero, of shape `[1]`. NaN is not zero.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.count_nonzero.html>
     ///
@@ -347,7 +347,7 @@ forward! {
     /// ```
     pub fn count_nonzero(self) -> Tensor<B, 1, Int>;
 
-    /// How many elements along an axis are true, or not zero; the axis stays with length 1.
+    /// The number of elements along an axis that are true, or not zero; the axis is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.count_nonzero.html>
     ///

@@ -48,7 +48,8 @@ impl<B: Backend> Tensor<B, 1, Int> {
 
 impl<B: Backend> Tensor<B, 1> {
     /// Numbers from the start of a range, `step` apart, before its end: `ceil((end - start) / step)` of them.
-    /// Rounding may let the last one reach the end; [`linspace`](Tensor::linspace) says how many there are.
+    /// Rounding may let the last one reach the end; [`linspace`](Tensor::linspace) takes the number of elements
+    /// instead.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.arange.html>
     ///
@@ -170,7 +171,7 @@ forward! {
 
     /// Each number as a last axis with 1 at its place and 0 elsewhere, `[.., classes]`. A number that is no integer of
     /// `0..classes` is an error of the result, which surfaces when it is read;
-    /// [`one_hot_fill`](Tensor::one_hot_fill) gives zeros for it.
+    /// [`one_hot_fill`](Tensor::one_hot_fill) returns zeros for it.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.one_hot.html>
     ///
@@ -188,7 +189,7 @@ forward! {
     pub fn one_hot<const D2: usize>(self, classes: usize) -> Tensor<B, D2, K>;
 
     /// Each number as a new axis `axis` with `on` at its place and `off` elsewhere. A number out of
-    /// `0..classes` gives `off` everywhere.
+    /// `0..classes` becomes `off` everywhere.
     ///
     /// <https://onnx.ai/onnx/operators/onnx__OneHot.html>
     ///

@@ -1,5 +1,5 @@
 //! Special functions. They are expressions of ops with gradients in closed form, the same on every engine; the page
-//! `docs/accuracy.md` of the repository says how accurate they are.
+//! `docs/accuracy.md` of the repository lists their accuracy.
 
 use super::elementwise::float_functions;
 use crate::tensor::forward::forward;

@@ -8,7 +8,7 @@ use crate::{Axis, Backend, Int, Tensor};
 forward! {
     impl[B: Backend] Tensor<B, 2>;
 
-    /// The covariance matrix of variables whose observations lie along `axis`, `[variables, variables]`: sums
+    /// The covariance matrix of variables whose observations are along `axis`, `[variables, variables]`: sums
     /// of products of deviations over `n - correction`. `torch.cov(x)` is `x.cov(1, 1.0)`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cov.html>
@@ -23,7 +23,7 @@ forward! {
     /// ```
     pub fn cov(self, axis: impl Into<Axis>, correction: f64) -> Self;
 
-    /// Pearson's correlation coefficients of variables whose observations lie along `axis`, `[variables,
+    /// Pearson's correlation coefficients of variables whose observations are along `axis`, `[variables,
     /// variables]`, cut to -1 and 1. NaN where a variable does not vary.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.corrcoef.html>
@@ -99,9 +99,9 @@ forward! {
     /// As [`cdist`](Tensor::cdist).
     pub fn cdist_with_mode(self, other: Self as any, p: f64, mode: CdistMode) -> Self;
 
-    /// How many elements lie in each of `bins` equally wide bins over a range, `[bins]`; by default over all
-    /// elements. To a bin belongs its lower edge, to the last both; what lies outside, and NaN, is not counted,
-    /// and nothing where a NaN makes the default range one of NaN. No gradient.
+    /// The number of elements in each of `bins` equally wide bins over a range, `[bins]`; by default over all
+    /// elements. A bin includes its lower edge, the last bin both. Elements outside and NaN are not counted;
+    /// no element is counted if NaN makes the default range NaN. No gradient.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.histc.html>
     ///
@@ -120,7 +120,7 @@ forward! {
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D> {
-    /// A histogram of `bins` equally wide bins: how many elements lie in each, or the sums of their weights,
+    /// A histogram of `bins` equally wide bins: the number of elements in each, or the sums of their weights,
     /// `[bins]`, and the edges, `[bins + 1]`. With `density` the counts are divided by their sum and the
     /// widths. See [`histc`](Tensor::histc).
     ///

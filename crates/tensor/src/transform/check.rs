@@ -27,7 +27,7 @@ impl Default for GradcheckOptions {
 /// Compares the gradient of a function with finite differences, for every element of its float arguments: a test for
 /// functions with gradient rules of their own, such as custom ops.
 ///
-/// What is differentiated is the sum of the results with fixed random weights, so that errors do not cancel.
+/// It differentiates the sum of the results with fixed random weights, so that errors do not cancel.
 ///
 /// ```
 /// use kiln_backends::Flex;

@@ -71,7 +71,7 @@ where
 /// ```
 ///
 /// # Panics
-/// The function it gives panics when `J` is not `D + E`, or `f` returns a tensor from outside.
+/// The returned function panics when `J` is not `D + E`, or `f` returns a tensor from outside.
 pub fn jacobian_forward<V, F, const D: usize, const E: usize, const J: usize>(
     f: F,
 ) -> impl Fn(Tensor<V::InnerBackend, D>) -> Tensor<V::InnerBackend, J>

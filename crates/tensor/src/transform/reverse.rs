@@ -12,8 +12,8 @@ use kiln_vmap::Vmap;
 
 /// The gradient of a function that returns one number.
 ///
-/// The gradient has the structure, shapes and dtypes of the argument. It is zero for what the number does not
-/// depend on, and for integers and truth values.
+/// The gradient has the structure, shapes and dtypes of the argument. It is zero for inputs that the number
+/// does not depend on, and for integers and booleans.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -35,7 +35,7 @@ use kiln_vmap::Vmap;
 /// ```
 ///
 /// # Panics
-/// The function it gives panics when `f` returns more than one element or a tensor from outside, or an op on the way
+/// The returned function panics when `f` returns more than one element or a tensor from outside, or an op on the way
 /// has no gradient.
 pub fn grad<A, T, F, const R: usize>(f: F) -> impl Fn(T::On<A::InnerBackend>) -> T::On<A::InnerBackend>
 where
@@ -76,8 +76,8 @@ where
     }
 }
 
-/// The value, the gradient, and what else a function returns beside the number: predictions, for instance, or new
-/// statistics. What else is not differentiated.
+/// The value, the gradient, and the auxiliary outputs of a function: predictions, for instance, or new statistics.
+/// Auxiliary outputs are not differentiated.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -128,8 +128,8 @@ where
 /// ```
 ///
 /// # Panics
-/// When `f` returns a tensor from outside; the function it gives, when its argument is not of the types of the result, or
-/// an op on the way has no gradient.
+/// When `f` returns a tensor from outside. The returned function panics when its argument is not of the types of the
+/// result, or an op on the way has no gradient.
 #[track_caller]
 #[allow(clippy::type_complexity)]
 pub fn vjp<A, T, Y, F>(
@@ -175,7 +175,7 @@ where
 /// ```
 ///
 /// # Panics
-/// The function it gives panics when `J` is not `D + E`, `f` returns a tensor from outside, or an op on the way has no
+/// The returned function panics when `J` is not `D + E`, `f` returns a tensor from outside, or an op on the way has no
 /// gradient.
 pub fn jacobian<A, F, const D: usize, const E: usize, const J: usize>(
     f: F,
@@ -313,7 +313,7 @@ fn all_rows(y: &AnyTensor, arguments: &[AnyTensor], rank: usize) -> Result<AnyTe
     Ok(AnyTensor::new(below, all))
 }
 
-/// One backward pass for a batch of gradients: what the tape kept is the same for all of them.
+/// One backward pass for a batch of gradients: all share the saved tensors of the tape.
 fn rows(layer: &Layer, below: &Stack, y: &AnyTensor, x: &AnyTensor) -> Result<Value> {
     let batch = Vmap::new(layer.inner().clone());
     let batched = |engine: &Arc<dyn Engine>| -> Arc<dyn Engine> { Arc::new(Vmap::new(engine.clone())) };

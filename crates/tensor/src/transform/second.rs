@@ -26,8 +26,8 @@ type Outside<A> = <<A as AutodiffBackend>::InnerBackend as ForwardBackend>::Inne
 /// ```
 ///
 /// # Panics
-/// The function it gives panics when `J` is not `2 * D`, `f` returns more than one element or a tensor from outside, or an
-/// op on the way has no gradient.
+/// The returned function panics when `J` is not `2 * D`, `f` returns more than one element or a tensor from outside, or
+/// an op on the way has no gradient.
 pub fn hessian<A, F, const D: usize, const R: usize, const J: usize>(
     f: F,
 ) -> impl Fn(Tensor<Outside<A>, D>) -> Tensor<Outside<A>, J>

@@ -8,13 +8,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Tensors of one backend, alone or in tuples of up to five, arrays, vectors, maps by name, and any nesting of these: what
-/// [transformed](crate::transform) functions take and give. Structures of one's own join by an implementation.
+/// A pytree: tensors of one backend, alone or in tuples of up to five, arrays, vectors, maps by name, and any nesting
+/// of these. [Transformed](crate::transform) functions take and return trees. Implement it for custom structures.
 pub trait Tree<B: Backend>: Clone {
     /// The same structure on another backend.
     type On<B2: Backend>: Tree<B2>;
 
-    /// Appends the tensors in order, and says how they were put together.
+    /// Appends the tensors in order, and returns their structure.
     fn flatten(self, leaves: &mut Vec<AnyTensor>) -> Structure;
 
     /// The tree of that structure, of the next tensors.
@@ -137,7 +137,7 @@ impl<B: Backend, T: Tree<B>> Tree<B> for Vec<T> {
     }
 }
 
-/// The names are part of the structure: what belongs together (a gradient and its argument) has the same ones.
+/// The names are part of the structure: a gradient has the names of its argument.
 impl<B: Backend, T: Tree<B>> Tree<B> for BTreeMap<String, T> {
     type On<B2: Backend> = BTreeMap<String, T::On<B2>>;
 

@@ -27,12 +27,12 @@ use kiln_vmap::Vmap;
 /// assert_eq!(dots.into_data().to_vec::<f32>(), [12.0, 20.0]);
 /// ```
 ///
-/// Inside, a tensor cannot be read, nor can [`nonzero`](kiln_ir::Op::NonZero) and what is made of it run, whose shape would
-/// differ between examples; both give errors that say so. An error in one example is an error of all.
+/// Inside, reading a tensor is an error. So is [`nonzero`](kiln_ir::Op::NonZero), and every op based on it: its shape
+/// would differ between examples. An error in one example is an error of all.
 ///
 /// # Panics
-/// The function it gives panics when arguments have no axis of examples or different numbers of them, structures or
-/// ranks do not suit, or `f` returns a tensor from outside.
+/// The returned function panics when arguments have no axis of examples or different numbers of them, structures or
+/// ranks do not fit, or `f` returns a tensor from outside.
 pub fn vmap<V, T, Y, X, Z, F>(f: F) -> impl Fn(X) -> Z
 where
     V: VmapBackend,
@@ -64,7 +64,7 @@ where
 /// ```
 ///
 /// # Panics
-/// As [`vmap`], and when options do not suit the arguments.
+/// As [`vmap`], and when options do not fit the arguments.
 pub fn vmap_with<V, T, Y, X, Z, F>(options: VmapOptions, f: F) -> impl Fn(X) -> Z
 where
     V: VmapBackend,
@@ -133,8 +133,8 @@ impl VmapOptions {
         self
     }
 
-    /// How random numbers are drawn inside. What a key for each example draws depends on nothing else; of one key for
-    /// all, [`Randomness::Different`] depends on how many run at once.
+    /// Sets how the function draws random numbers. With a key for each example, the numbers depend on that key alone.
+    /// With one key for all, the numbers of [`Randomness::Different`] depend on the chunk size.
     #[must_use]
     pub fn randomness(mut self, randomness: Randomness) -> VmapOptions {
         self.randomness = randomness;
@@ -211,7 +211,7 @@ struct Batch<'a> {
     options: &'a VmapOptions,
     arguments: Vec<(AnyTensor, Option<usize>)>,
     examples: usize,
-    /// Where the function runs.
+    /// The stack on which the function runs.
     inside: Stack,
 }
 

@@ -1,8 +1,8 @@
 //! The exact text that users see for wrong calls: every call here, its message in `expected.txt`.
 //!
 //! After a message was changed on purpose, `UPDATE_EXPECT=1 cargo test -p kiln-tensor --test messages` writes the file
-//! again; read the difference before it is committed. A message names the op, says what is wrong with which operands, and
-//! what to do.
+//! again; read the difference before it is committed. A message names the op, describes the error of the operands, and
+//! suggests a fix.
 
 mod arithmetic;
 mod autodiff;
@@ -30,7 +30,7 @@ const FEWEST: usize = 170;
 
 const DEVICE: FlexDevice = FlexDevice;
 
-/// A wrong call and what it said.
+/// A wrong call and its message.
 struct Case {
     name: &'static str,
     message: String,
@@ -106,7 +106,7 @@ fn messages() {
     compare(&printed(&families));
 }
 
-/// A message has the op in front, and what to do at the end.
+/// A message starts with the op and ends with a hint.
 fn problem(case: &Case) -> Option<String> {
     let Case { name, message } = case;
     if !message.starts_with('[') || !message.contains("] ") {

@@ -1,4 +1,4 @@
-//! Tensors whose rank and dtype are known at run time: what types would have caught.
+//! Tensors whose rank and dtype are known at run time: errors that static types would catch.
 
 use super::*;
 use kiln_backends::{Device, Dyn};

@@ -15,7 +15,7 @@ use crate::DataError;
 
 const MIRRORS: [&str; 2] =
     ["https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist"];
-/// Larger than any of the files; what a server sends beyond is not stored.
+/// The download limit, larger than any of the files. Bytes beyond it are not stored.
 const MAX_COMPRESSED: u64 = 32 << 20;
 
 /// A file as it must arrive. The digest is that of the contents after decompression: mirrors compress the same

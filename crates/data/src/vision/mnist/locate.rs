@@ -1,4 +1,4 @@
-//! Where the files may lie.
+//! The folders that may hold the files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ const DATA_DIR: &str = "KILN_DATA_DIR";
 /// The folders searched for the files.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// What `KILN_DATA_DIR` says.
+    /// The folder that `KILN_DATA_DIR` names.
     data: Option<PathBuf>,
     /// `kiln/mnist` in the platform's cache folder.
     cache: Option<PathBuf>,
@@ -24,7 +24,7 @@ impl Places {
     ///
     /// # Errors
     ///
-    /// If `KILN_DATA_DIR` names something that is no folder: most likely a slip of the pen, which should not
+    /// If `KILN_DATA_DIR` names something that is no folder: most likely a typo, which should not
     /// lead to other data being read.
     pub(super) fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, DataError> {
         let data = variable(DATA_DIR).filter(|value| !value.is_empty()).map(PathBuf::from);

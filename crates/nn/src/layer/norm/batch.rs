@@ -25,10 +25,10 @@ pub struct BatchNormConfig {
 /// Normalises each channel over the batch and all spatial dimensions
 /// ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)): `(x - mean) / √(variance + ε) * weight + bias`.
 ///
-/// On a backend with automatic differentiation, at whichever of its layers, it trains: mean and (biased) variance are those of the batch, and
-/// the running statistics move towards them, `running = (1 - momentum) running + momentum batch`, with the unbiased
-/// variance. On other backends mean and variance are the running statistics, and nothing changes. It does not
-/// matter whether the input or the weights are tracked.
+/// On a backend with automatic differentiation (in any of its layers) it trains: it uses the mean and biased variance
+/// of the batch, and updates the running statistics, `running = (1 - momentum) running + momentum batch`, with the
+/// unbiased variance. On other backends it uses the running statistics and does not update them. It does not matter
+/// whether the input or the weights are tracked.
 #[derive(Module, Clone, Debug)]
 pub struct BatchNorm<B: Backend = Dyn> {
     /// `[channels]`; starts as ones.
@@ -64,7 +64,7 @@ impl BatchNormConfig {
 }
 
 impl<B: Backend> BatchNorm<B> {
-    /// `[batch, channels, space..]`, which stays.
+    /// Input `[batch, channels, space..]`; the output has the same shape.
     ///
     /// # Panics
     /// When the number of channels is another, or when it trains on a single value per channel, which has no variance.

@@ -8,7 +8,7 @@ use kiln_tensor::{Backend, Tensor, module};
 /// Settings of a [`GroupNorm`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct GroupNormConfig {
-    /// Into how many groups the channels are split.
+    /// The number of groups of channels.
     pub num_groups: usize,
     /// The number of channels.
     pub num_channels: usize,
@@ -28,7 +28,7 @@ pub struct GroupNorm<B: Backend = Dyn> {
     pub weight: Option<Param<Tensor<B, 1>>>,
     /// `[channels]`; starts as zeros.
     pub bias: Option<Param<Tensor<B, 1>>>,
-    /// Into how many groups the channels are split.
+    /// The number of groups of channels.
     pub num_groups: usize,
     /// The number of channels.
     pub num_channels: usize,
@@ -59,7 +59,7 @@ impl GroupNormConfig {
 }
 
 impl<B: Backend> GroupNorm<B> {
-    /// `[batch, channels, space..]`, which stays.
+    /// Input `[batch, channels, space..]`; the output has the same shape.
     ///
     /// # Panics
     /// When the number of channels is another.

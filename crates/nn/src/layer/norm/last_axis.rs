@@ -44,7 +44,7 @@ impl LayerNormConfig {
 }
 
 impl<B: Backend> LayerNorm<B> {
-    /// `[.., d_model]`, which stays.
+    /// Input `[.., d_model]`; the output has the same shape.
     ///
     /// # Panics
     /// When the last axis is not as long as the weight.
@@ -83,7 +83,7 @@ impl RmsNormConfig {
 }
 
 impl<B: Backend> RmsNorm<B> {
-    /// `[.., d_model]`, which stays.
+    /// Input `[.., d_model]`; the output has the same shape.
     ///
     /// # Panics
     /// When the last axis is not as long as the weight.

@@ -6,7 +6,7 @@ use crate::{AnyTensor, Axis, Result};
 use alloc::format;
 use kiln_ir::{SliceAxis, Var};
 
-/// What the second half of the axis passes through.
+/// The activation of the second half of the axis.
 #[derive(Clone, Copy, Debug)]
 enum Gate {
     Sigmoid,

@@ -31,7 +31,7 @@ impl AnyTensor {
         let len = self.shape()[axis];
         let mut pads = alloc::vec![PadAxis::default(); self.rank()];
         pads[axis] = PadAxis::new(0, 1);
-        // The 1 of the divisor is the exponential of one more element, 0, which nobody sees.
+        // The 1 of the divisor is the exponential of one more element, 0, which is not part of the result.
         let all = self.pad_axes(pads, 0.0)?.apply(&Op::Softmax { axis, log: false })?;
         all.slice_axis(axis, SliceAxis::range(0..len))
     }

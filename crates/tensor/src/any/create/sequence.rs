@@ -26,7 +26,7 @@ impl AnyTensor {
         let (start, by) = (Scalar::Int(range.start), Scalar::Int(step));
         if let Some(steps) = count.checked_sub(1) {
             let last = i128::from(range.start) + steps as i128 * i128::from(step);
-            // The last number lies within the range, and so in 64 bits.
+            // The last number is within the range, and so fits 64 bits.
             for number in [start, Scalar::Int(last as i64)] {
                 if number.beyond(dtype).is_some() {
                     let problem = format!("the number {number} is out of bounds for {dtype}");

@@ -81,13 +81,13 @@ impl AnyTensor {
         stacked(axes.collect::<Result<Vec<AnyTensor>>>()?, Axis::from(-1))
     }
 
-    /// Where affine maps take the points of a picture: maps `[batch, 2, 3]`, size `[height, width]`, gives
+    /// The sampling grid of affine maps of pictures: maps `[batch, 2, 3]`, size `[height, width]`, to
     /// `[batch, height, width, 2]`. See [`grid::affine_grid_2d`](crate::grid::affine_grid_2d).
     pub fn affine_grid_2d(self, size: [usize; 2], align_corners: bool) -> Result<AnyTensor> {
         affine_grid("affine_grid_2d", self, &size, align_corners)
     }
 
-    /// Where affine maps take the points of a volume: maps `[batch, 3, 4]`, size `[depth, height, width]`, gives
+    /// The sampling grid of affine maps of volumes: maps `[batch, 3, 4]`, size `[depth, height, width]`, to
     /// `[batch, depth, height, width, 3]`. See [`grid::affine_grid_3d`](crate::grid::affine_grid_3d).
     pub fn affine_grid_3d(self, size: [usize; 3], align_corners: bool) -> Result<AnyTensor> {
         affine_grid("affine_grid_3d", self, &size, align_corners)
@@ -130,7 +130,7 @@ fn stacked(tensors: Vec<AnyTensor>, axis: Axis) -> Result<AnyTensor> {
     AnyTensor::cat(parts.collect::<Result<Vec<AnyTensor>>>()?, axis)
 }
 
-/// How many choices there are, a binomial coefficient; saturates.
+/// The binomial coefficient; saturates.
 fn number_of_choices(length: usize, size: usize, with_replacement: bool) -> usize {
     let from = if with_replacement { (length + size).saturating_sub(1) } else { length };
     let step = |count: usize, place: usize| -> Option<usize> {

@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Comparison, Op, SliceAxis, Unary};
 
-/// How values between elements are found.
+/// The interpolation between elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GridSampleMode {
     /// Linear along each axis (trilinear in volumes).
@@ -19,7 +19,7 @@ pub enum GridSampleMode {
     Bicubic,
 }
 
-/// What lies outside.
+/// The padding outside the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GridPadding {
     /// Zeros.
@@ -35,9 +35,9 @@ pub enum GridPadding {
 /// By default: linear, zeros outside, -1 and 1 are the outer edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GridSampleOptions {
-    /// How values between elements are found.
+    /// The interpolation between elements.
     pub mode: GridSampleMode,
-    /// What lies outside.
+    /// The padding outside the picture.
     pub padding: GridPadding,
     /// Whether -1 and 1 are the centres of the outermost elements; otherwise they are their outer edges.
     pub align_corners: bool,
@@ -201,7 +201,7 @@ fn in_elements(coordinate: AnyTensor, length: usize, align_corners: bool) -> Res
     }
 }
 
-/// A place outside brought inside, unless zeros lie there.
+/// Maps a place outside the picture into it, except with zero padding.
 fn padded(place: AnyTensor, length: usize, options: GridSampleOptions) -> Result<AnyTensor> {
     let last = length as f64 - 1.0;
     let place = match options.padding {
@@ -227,7 +227,7 @@ fn reflected(place: AnyTensor, low: f64, high: f64) -> Result<AnyTensor> {
     even.if_else(rest, back)?.binary_scalar(Binary::Add, low)
 }
 
-/// A tap whose index is in range; outside, where zeros lie, its weight is 0.
+/// A tap whose index is in range; in the zero padding outside, its weight is 0.
 fn bounded(index: AnyTensor, weight: Option<AnyTensor>, length: usize, padding: GridPadding) -> Result<Tap> {
     let last = length as f64 - 1.0;
     let inside = index.clone().binary_scalar(Binary::Max, 0.0)?.binary_scalar(Binary::Min, last)?;

@@ -1,4 +1,4 @@
-//! Where elements hold, and those that do.
+//! Masks: selection by truth values, and the elements where a mask is true.
 
 use crate::{AnyTensor, Error, Number, Result};
 use alloc::vec::Vec;
@@ -80,12 +80,13 @@ impl AnyTensor {
         self.argwhere_async().await?.unbind(1)
     }
 
-    /// How many elements are true or not zero, `[1]`. See [`Tensor::count_nonzero`](crate::Tensor::count_nonzero).
+    /// The number of elements that are true or not zero, `[1]`. See
+    /// [`Tensor::count_nonzero`](crate::Tensor::count_nonzero).
     pub fn count_nonzero(self) -> Result<AnyTensor> {
         self.ones_where_nonzero()?.reduce_all(kiln_ir::Reduction::Sum)
     }
 
-    /// How many elements along an axis are true or not zero. See
+    /// The number of elements along an axis that are true or not zero. See
     /// [`Tensor::count_nonzero_dim`](crate::Tensor::count_nonzero_dim).
     pub fn count_nonzero_dim(self, axis: impl Into<crate::Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("count_nonzero_dim", self.ty())?;

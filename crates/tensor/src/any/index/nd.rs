@@ -15,7 +15,7 @@ impl AnyTensor {
         flat.take(0, places)
     }
 
-    /// Combines values, or slices, with what is at places given by several coordinates. See
+    /// Combines values, or slices, with the elements at places given by several coordinates. See
     /// [`Tensor::scatter_nd`](crate::Tensor::scatter_nd).
     pub fn scatter_nd(self, places: AnyTensor, values: AnyTensor, mode: UpdateMode) -> Result<AnyTensor> {
         self.in_same_domain("scatter_nd", &places)?;
@@ -33,7 +33,7 @@ impl AnyTensor {
         self.join_first(depth)?.put(0, places, values, mode)?.reshape(shape)
     }
 
-    /// How many coordinates a place has.
+    /// The number of coordinates of a place.
     fn depth(&self, op: &str, places: &AnyTensor) -> Result<usize> {
         let wrong =
             |problem: &str| Err(Error::type_error(op, problem, &[self.ty().into(), places.ty().into()]));

@@ -5,7 +5,7 @@ use alloc::format;
 use kiln_ir::{Binary, Comparison, Unary};
 
 impl AnyTensor {
-    /// Where values would go in a sorted tensor. See [`Tensor::searchsorted`](crate::Tensor::searchsorted).
+    /// The insertion indices of values in a sorted tensor. See [`Tensor::searchsorted`](crate::Tensor::searchsorted).
     pub fn searchsorted(self, values: AnyTensor, right: bool) -> Result<AnyTensor> {
         self.in_same_domain("searchsorted", &values)?;
         let wrong = |problem: &str| {

@@ -4,7 +4,7 @@ use crate::{AnyTensor, Axis, Error, Number, Result, Shape};
 use alloc::format;
 use kiln_ir::{Binary, DType, Op, SliceAxis, Unary, UpdateMode};
 
-/// How [`Tensor::scatter_reduce`](crate::Tensor::scatter_reduce) combines what meets in one place.
+/// The reduction of [`Tensor::scatter_reduce`](crate::Tensor::scatter_reduce) for values with the same index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScatterReduction {
     /// The sum.
@@ -13,14 +13,14 @@ pub enum ScatterReduction {
     Prod,
     /// The arithmetic mean; of integers rounded down.
     Mean,
-    /// The greatest.
+    /// The maximum.
     Max,
-    /// The least.
+    /// The minimum.
     Min,
 }
 
 impl AnyTensor {
-    /// The reverse of [`take`](AnyTensor::take): combines each slice of the source with what is at its index. See
+    /// The reverse of [`take`](AnyTensor::take): combines each slice of the source with the slice at its index. See
     /// [`Tensor::put`](crate::Tensor::put).
     pub fn put(
         self,
@@ -70,7 +70,7 @@ impl AnyTensor {
         self.scatter_mode(axis, indices, values, UpdateMode::Add)
     }
 
-    /// The reverse of [`gather`](AnyTensor::gather): combines each value with what is at its index. See
+    /// The reverse of [`gather`](AnyTensor::gather): combines each value with the element at its index. See
     /// [`Tensor::scatter_mode`](crate::Tensor::scatter_mode).
     pub fn scatter_mode(
         self,
@@ -108,7 +108,7 @@ impl AnyTensor {
         })
     }
 
-    /// Combines what an index sends to one place, with or without what was there. See
+    /// Reduces all values with the same index, with or without the previous element. See
     /// [`Tensor::scatter_reduce`](crate::Tensor::scatter_reduce).
     pub fn scatter_reduce(
         self,

@@ -1,4 +1,4 @@
-//! Norms of vectors, and what is measured by them.
+//! Norms of vectors, and functions of norms.
 
 use super::product::sum_axis;
 use crate::{AnyTensor, Axis, AxisList, Error, Result, Shape};
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 /// Which norm of a vector. Numbers convert: `2`, `0.5`, `f64::INFINITY`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Norm {
-    /// How many elements differ from 0.
+    /// The number of elements that differ from 0.
     L0,
     /// The sum of absolute values.
     L1,
@@ -42,7 +42,7 @@ impl From<i32> for Norm {
 }
 
 impl AnyTensor {
-    /// A norm along an axis, which stays with length 1. See [`linalg::vector_norm`](crate::linalg::vector_norm).
+    /// A norm along an axis, which is kept with length 1. See [`linalg::vector_norm`](crate::linalg::vector_norm).
     pub fn vector_norm(self, norm: impl Into<Norm>, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.norm_along(norm.into(), axis.into())
     }
@@ -99,7 +99,7 @@ impl AnyTensor {
         self.binary(Binary::Div, length)
     }
 
-    /// The cosine of the angle between vectors along an axis, which stays with length 1.
+    /// The cosine of the angle between vectors along an axis, which is kept with length 1.
     /// See [`linalg::cosine_similarity`](crate::linalg::cosine_similarity).
     pub fn cosine_similarity(
         self,
@@ -117,7 +117,7 @@ impl AnyTensor {
         self.vecdot(other, axis)?.binary(Binary::Div, lengths)
     }
 
-    /// The norm of the differences along the last axis, which stays with length 1.
+    /// The norm of the differences along the last axis, which is kept with length 1.
     /// See [`linalg::pairwise_distance`](crate::linalg::pairwise_distance).
     pub fn pairwise_distance(
         self,

@@ -91,7 +91,7 @@ impl AnyTensor {
         self.binary(Binary::Mul, other)?.reduce_all(Reduction::Sum)
     }
 
-    /// Dot products along an axis, which stays with length 1; the other axes broadcast.
+    /// Dot products along an axis, which is kept with length 1; the other axes broadcast.
     /// See [`linalg::vecdot`](crate::linalg::vecdot).
     pub fn vecdot(self, other: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let product = self.binary(Binary::Mul, other).map_err(|error| error.in_op("vecdot"))?;
@@ -227,7 +227,7 @@ fn vectors(op: &str, a: &AnyTensor, b: &AnyTensor) -> Error {
     Error::type_error(op, problem, &[a.ty().into(), b.ty().into()])
 }
 
-/// The sum along an axis, which stays.
+/// The sum along an axis, which is kept with length 1.
 pub(super) fn sum_axis(tensor: AnyTensor, axis: usize) -> Result<AnyTensor> {
     tensor.apply(&Op::Reduce { reduction: Reduction::Sum, axes: Axes::one(axis) })
 }

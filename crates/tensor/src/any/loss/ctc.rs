@@ -8,10 +8,10 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Binary, DType, PadAxis, SliceAxis, TensorType, Var};
 
-/// What [`ctc`](crate::loss::ctc) counts as blank, and what becomes of impossible targets.
+/// The options of [`ctc`](crate::loss::ctc): the blank class and the handling of impossible targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CtcOptions {
-    /// The class that stands for no label. Default: 0.
+    /// The blank class, which stands for no label. Default: 0.
     pub blank: usize,
     /// Whether the loss of a target that has no alignment, because it is too long, is 0 rather than infinite, with
     /// gradient 0 either way. Default: no.
@@ -21,13 +21,13 @@ pub struct CtcOptions {
     pub reduction: Reduction,
 }
 
-/// The logarithm of what is impossible: finite, so that differences of two of them are numbers; far below any sum.
+/// The log-probability of impossible events: finite, so that differences of two of them are numbers; far below any sum.
 const IMPOSSIBLE: f64 = -1e30;
 
 impl AnyTensor {
     /// The negative logarithm of the probability of the targets, given log-probabilities `[time, batch, classes]`.
-    /// Targets are `[batch, length]`, what lies beyond an example's length being ignored, or all examples one after the
-    /// other, `[sum of lengths]`; both kinds of lengths are `[batch]`. See [`loss::ctc`](crate::loss::ctc).
+    /// Targets are `[batch, length]`, where elements beyond an example's length are ignored, or all examples one after
+    /// the other, `[sum of lengths]`; both kinds of lengths are `[batch]`. See [`loss::ctc`](crate::loss::ctc).
     ///
     /// Waits for the device with targets one after the other, to read their lengths.
     pub fn ctc_loss(
@@ -171,7 +171,7 @@ fn state_labels<'e>(targets: &Var<'e>, lengths: &Var<'e>, blank: usize) -> Var<'
     labels.pad(pads, blank)
 }
 
-/// What is added where a blank is skipped: 0 between different labels, impossible elsewhere.
+/// The log-probability of skipping a blank: 0 between different labels, impossible elsewhere.
 fn skips<'e>(labels: &Var<'e>, blank: usize, dtype: DType) -> Var<'e> {
     let blank = labels.scalar(blank);
     let before = shifted(labels, 2, blank.clone());

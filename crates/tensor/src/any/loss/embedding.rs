@@ -29,7 +29,7 @@ impl Default for TripletOptions {
 }
 
 impl AnyTensor {
-    /// One minus the cosine where the target is 1, the cosine above a margin where it is -1; vectors lie along the last
+    /// One minus the cosine where the target is 1, the cosine above a margin where it is -1; vectors are along the last
     /// axis. See [`loss::cosine_embedding`](crate::loss::cosine_embedding).
     pub fn cosine_embedding_loss(
         self,
@@ -135,7 +135,7 @@ fn squared_length<'e>(x: &Var<'e>) -> Var<'e> {
     x.square().sum(&[x.rank() - 1]) + 1e-12
 }
 
-/// `(Σ |x|^p)^(1/p)` along the last axis, which stays with length 1; the gradient of nothing is 0.
+/// `(Σ |x|^p)^(1/p)` along the last axis, which is kept with length 1; the gradient of nothing is 0.
 fn norm<'e>(x: &Var<'e>, p: f64) -> Var<'e> {
     let axes = [x.rank() - 1];
     if p == f64::INFINITY {

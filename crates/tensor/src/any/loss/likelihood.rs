@@ -13,7 +13,7 @@ impl AnyTensor {
     pub fn kl_div_loss(self, target: AnyTensor, log_target: bool, reduction: Reduction) -> Result<AnyTensor> {
         self.compared("kl_div", target, reduction, |x, t| {
             let nothing = if log_target { f64::NEG_INFINITY } else { 0.0 };
-            // What the target excludes counts 0, whatever the prediction.
+            // Classes of target probability 0 contribute 0, whatever the prediction.
             let absent = t.equal(&t.scalar(nothing));
             let (held, x) = (absent.select(&t.scalar(1.0), &t), absent.select(&x.scalar(0.0), &x));
             let losses = if log_target { held.exp() * (&held - x) } else { &held * (held.ln() - x) };

@@ -24,7 +24,7 @@ impl AnyTensor {
         (0..size.len()).try_fold(self, |any, axis| any.average_of_parts(axis + 2, size[axis]))
     }
 
-    /// The parts of one axis differ in length: each is read as long as the longest, what is too much counts 0.
+    /// The parts of one axis differ in length: each is read at the length of the longest, and surplus elements count 0.
     fn average_of_parts(self, axis: usize, parts: usize) -> Result<AnyTensor> {
         let parts = Parts::new(self.shape()[axis], parts);
         let shape = *self.shape();
@@ -54,8 +54,8 @@ impl AnyTensor {
         Ok(y)
     }
 
-    /// The greatest of each part of the spatial dimensions of `[batch, channels, space..]`, and where it lies: row-major indices
-    /// into the spatial dimensions. See
+    /// The greatest of each part of the spatial dimensions of `[batch, channels, space..]`, and its position: row-major
+    /// indices into the spatial dimensions. See
     /// [`module::adaptive_max_pool2d_with_indices`](crate::module::adaptive_max_pool2d_with_indices).
     pub fn adaptive_max_pool_with_indices(self, size: &[usize]) -> Result<(AnyTensor, AnyTensor)> {
         let op = "adaptive_max_pool";
@@ -127,13 +127,13 @@ impl Parts {
         places.map(|(start, end, i)| f(start, end, i)).collect()
     }
 
-    /// Where to read, `[parts, longest]`; shorter parts repeat their last.
+    /// The indices to read, `[parts, longest]`; shorter parts repeat their last index.
     fn index(&self) -> Result<TensorData> {
         let places = self.of_each(|start, end, i| (start + i).min(end - 1) as i64);
         Ok(TensorData::new(places, [self.ranges.len(), self.longest])?.convert(DType::I32))
     }
 
-    /// What counts of [`index`](Parts::index).
+    /// The mask of the places of [`index`](Parts::index) inside their part.
     fn inside(&self) -> Result<TensorData> {
         TensorData::new(self.of_each(|start, end, i| start + i < end), [self.ranges.len(), self.longest])
     }

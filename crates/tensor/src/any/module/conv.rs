@@ -41,7 +41,7 @@ impl AnyTensor {
         self.transposed(weight, spec.clone(), output_padding.to_vec())?.by_channel(OP, Binary::Add, bias)
     }
 
-    /// Output padding first takes back what the padding after an axis took off. What is left of it are zeros: no element
+    /// Output padding first takes back what the padding after an axis took off. The rest of it is zeros: no element
     /// of the input reaches there.
     fn transposed(
         self,

@@ -139,7 +139,7 @@ impl AnyTensor {
     }
 }
 
-/// Where along an axis each tap of each place lies without offsets, `[1, 1, taps, places]`.
+/// The position along an axis of each tap of each place without offsets, `[1, 1, taps, places]`.
 fn grid<'e>(x: &Var<'e>, spec: &DeformConvSpec, lengths: Lengths, axis: usize) -> Var<'e> {
     let (dtype, engine) = (x.dtype(), x.engine());
     let along = |[rows, columns]: [usize; 2], step: usize| {

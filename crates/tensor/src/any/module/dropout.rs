@@ -3,7 +3,7 @@
 use crate::{AnyTensor, Distribution, Result, Shape};
 use alloc::format;
 
-/// What a dropped element becomes, before mean and variance are restored: the limit of SELU.
+/// The magnitude of a dropped element before mean and variance are restored: the limit of SELU.
 const ALPHA: f64 = 1.758_099_340_847_376_7;
 
 impl AnyTensor {

@@ -125,7 +125,7 @@ impl AnyTensor {
             BagMode::Max => {
                 let least = AnyTensor::full(ty, f64::NEG_INFINITY, rows.stack())?;
                 let greatest = least.put(0, bag, rows, UpdateMode::Max)?;
-                // What stays at the identity is a bag without indices.
+                // A bag without indices keeps the identity.
                 let none = greatest.clone().compare_scalar(Comparison::Eq, f64::NEG_INFINITY)?;
                 none.if_else_number(0, greatest)
             }
@@ -146,7 +146,7 @@ impl AnyTensor {
     }
 }
 
-/// The number of the bag that each index lies in: how many bags begin up to it, less one.
+/// The number of the bag of each index: the count of bags that begin up to it, minus one.
 fn bag_of_each(offsets: AnyTensor, count: usize) -> Result<AnyTensor> {
     let offsets = offsets.cast(DType::I32)?;
     Ok(offsets.expression(|offsets| {

@@ -77,7 +77,7 @@ impl AnyTensor {
     }
 }
 
-/// Where the elements of all windows lie, `[batch, channels, size * window]`: window `i` of `n` begins at
+/// The positions of the elements of all windows, `[batch, channels, size * window]`: window `i` of `n` begins at
 /// `⌊(i + u) α⌋ - ⌊u α⌋` with `α = (length - window) / (n - 1)`, and the last one ends with the axis.
 fn places<'e>(sample: &Var<'e>, length: usize, window: usize, size: usize) -> Var<'e> {
     let [batch, channels] = [sample.shape()[0], sample.shape()[1]];

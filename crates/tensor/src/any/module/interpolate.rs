@@ -178,7 +178,7 @@ impl AnyTensor {
         let weights = TensorData::new(weights, beside)?.convert(read.dtype());
         let weights = AnyTensor::from_data(weights, read.stack());
         Ok(read.expression_with([weights], |read, [weights]| {
-            // What does not count stays out, were it infinite.
+            // Samples of weight 0 are masked: an infinite one would give NaN.
             let counts =
                 weights.compare(kiln_ir::Comparison::Ne, &weights.scalar(0.0)).broadcast(read.shape());
             let read = counts.select(&read, &read.scalar(0.0));
@@ -230,7 +230,7 @@ impl Grid {
         }
     }
 
-    /// Where a result lies among the samples.
+    /// The position of a result among the samples.
     fn place(&self, i: f64) -> f64 {
         if self.options.align_corners { i * self.step } else { (i + 0.5) * self.step - 0.5 }
     }

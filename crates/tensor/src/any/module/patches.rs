@@ -26,8 +26,9 @@ impl AnyTensor {
         self.apply(&rows)?.apply(&columns)
     }
 
-    /// Adds columns `[batch, channels kernel.., windows]` up to `[batch, channels, height, width]` where their windows lie
-    /// (col2im), the transpose of [`unfold4d`](AnyTensor::unfold4d). See [`module::fold4d`](crate::module::fold4d).
+    /// Adds up columns `[batch, channels kernel.., windows]` into `[batch, channels, height, width]` at the positions
+    /// of their windows (col2im), the transpose of [`unfold4d`](AnyTensor::unfold4d). See
+    /// [`module::fold4d`](crate::module::fold4d).
     pub fn fold4d(self, size: [usize; 2], kernel: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
         const OP: &str = "fold4d";
         self.check_float(OP)?;
@@ -67,7 +68,7 @@ impl AnyTensor {
         }))
     }
 
-    /// How many windows lie along each axis.
+    /// The number of windows along each axis.
     fn window_counts(&self, op: &str, kernel: [usize; 2], spec: &ConvSpec) -> Result<[usize; 2]> {
         self.check_rank_is(op, 4, "[batch, channels, height, width]")?;
         let entries = [spec.stride.len(), spec.padding.len(), spec.dilation.len()];

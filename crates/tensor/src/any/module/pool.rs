@@ -25,8 +25,8 @@ impl AnyTensor {
         self.apply(&Op::Pool(spec))
     }
 
-    /// As [`max_pool`](AnyTensor::max_pool), and where each maximum lies: row-major indices into the spatial dimensions. See
-    /// [`module::max_pool2d_with_indices`](crate::module::max_pool2d_with_indices).
+    /// As [`max_pool`](AnyTensor::max_pool), and the position of each maximum: row-major indices into the spatial
+    /// dimensions. See [`module::max_pool2d_with_indices`](crate::module::max_pool2d_with_indices).
     pub fn max_pool_with_indices(self, pooling: &Pooling) -> Result<(AnyTensor, AnyTensor)> {
         let spec = spec(pooling, "max_pool", PoolKind::Max, &self)?;
         self.check_places("max_pool", self.shape()[2..].iter().product())?;
@@ -165,8 +165,8 @@ fn windows<'e>(x: &Var<'e>, spec: &PoolSpec, padding: &Var<'e>) -> Var<'e> {
     windows.reshape(shape[..axes + 2].iter().copied().chain([elements]).collect::<Shape>())
 }
 
-/// Along the last axis, which goes: the least place among those of the greatest value (NaN before all), `outside` not
-/// being one.
+/// Along the last axis, which is removed: the least place among those of the greatest value (NaN before all), `outside`
+/// not being one.
 pub(super) fn first_greatest<'e>(values: &Var<'e>, places: &Var<'e>, outside: &Var<'e>) -> Var<'e> {
     let last = values.rank() - 1;
     let greatest = values.equal(&values.reduce(Reduction::Max, &[last]));

@@ -5,19 +5,19 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Comparison, DType, Unary};
 
-/// What a quantile is that lies between two elements.
+/// The interpolation of a quantile between two elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Interpolation {
-    /// Between them, in proportion.
+    /// Linear interpolation.
     #[default]
     Linear,
-    /// The lower one.
+    /// The lower element.
     Lower,
-    /// The higher one.
+    /// The higher element.
     Higher,
-    /// The nearer one; of two as near, the one with the even rank.
+    /// The nearest element; halfway, the one with the even rank.
     Nearest,
-    /// In the middle between them.
+    /// The mean of both.
     Midpoint,
 }
 
@@ -73,7 +73,7 @@ impl AnyTensor {
             Interpolation::Higher => sorted.at_rank(axis, rank.unary(Unary::Ceil)?),
             Interpolation::Nearest => sorted.at_rank(axis, rank.unary(Unary::Round)?),
             Interpolation::Linear => sorted.around_rank(axis, rank, Ok),
-            // In the middle only where the quantile lies between two elements.
+            // The midpoint only where the quantile is between two elements.
             Interpolation::Midpoint => sorted
                 .around_rank(axis, rank, |weight| weight.unary(Unary::Ceil)?.binary_scalar(Binary::Mul, 0.5)),
         }?;
@@ -84,7 +84,7 @@ impl AnyTensor {
         incomplete.if_else_number(f64::NAN, value)
     }
 
-    /// Where quantiles lie among the elements, as real numbers: `q * (n - 1)`.
+    /// The fractional ranks of quantiles: `q * (n - 1)`.
     fn ranks(&self, q: &[f64], axis: usize, numbers: Option<&AnyTensor>) -> Result<AnyTensor> {
         let shape = self.shape().with(axis, q.len());
         let mut along = crate::Shape::new(&[1; crate::MAX_RANK][..shape.rank()]);

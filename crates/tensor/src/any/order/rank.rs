@@ -67,7 +67,7 @@ impl AnyTensor {
         Ok((values.gather(axis, place.clone())?, index.gather(axis, place)?))
     }
 
-    /// How many elements along an axis are not NaN.
+    /// The number of elements along an axis that are not NaN.
     pub(super) fn count_numbers(&self, axis: usize) -> Result<AnyTensor> {
         let numbers = self.clone().compare(Comparison::Eq, self.clone())?;
         numbers.cast(self.stack().int_dtype())?.reduce(Reduction::Sum, &[axis])
@@ -88,7 +88,7 @@ impl AnyTensor {
         self.not_empty("mode", axis)?;
         let (values, index) = self.sort_with_indices(axis)?;
         let places = AnyTensor::iota(*index.ty(), axis, index.stack())?;
-        // How many equal elements of the run come before each: its place less the place where the run starts.
+        // The number of equal elements before each one in its run: its index minus the index of the run's start.
         let starts = values.clone().run_starts(axis)?;
         let nowhere = AnyTensor::zeros(*index.ty(), index.stack())?;
         let start = starts.if_else(places.clone(), nowhere)?.scan(Reduction::Max, axis)?;
@@ -96,7 +96,7 @@ impl AnyTensor {
         Ok((values.gather(axis, longest.clone())?, index.gather(axis, longest)?))
     }
 
-    /// Where elements differ from the one before them along an axis; the first does.
+    /// The mask of elements that differ from the previous one along an axis; the first counts as different.
     pub(crate) fn run_starts(self, axis: usize) -> Result<AnyTensor> {
         let length = self.shape()[axis];
         let first = AnyTensor::ones(
@@ -109,7 +109,7 @@ impl AnyTensor {
     }
 }
 
-/// What a NaN does to a median.
+/// The handling of NaN in a median.
 #[derive(Clone, Copy)]
 enum Missing {
     /// The median is NaN.

@@ -55,7 +55,7 @@ impl AnyTensor {
     fn max_abs_over(self, axes: &[usize]) -> Result<AnyTensor> {
         let is_of_nothing = axes.iter().any(|&axis| self.shape()[axis] == 0);
         let greatest = self.unary(Unary::Abs)?.reduce(Reduction::Max, axes)?;
-        // No magnitude is below 0, so that this is what changes no other.
+        // 0 is the identity of the maximum of magnitudes.
         if is_of_nothing { greatest.zeros_like() } else { Ok(greatest) }
     }
 
@@ -65,7 +65,7 @@ impl AnyTensor {
         Ok((self.clone().min_dim(axis)?, self.max_dim(axis)?))
     }
 
-    /// Where along an axis the extreme element is.
+    /// The index of the extreme element along an axis.
     pub fn arg_reduce(self, extremum: Extremum, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let index = self.stack().int_dtype();
         let name = match extremum {
@@ -76,12 +76,12 @@ impl AnyTensor {
         self.apply(&Op::ArgReduce { extremum, axis, index })
     }
 
-    /// Where the greatest along an axis is. See [`Tensor::argmax`](crate::Tensor::argmax).
+    /// The index of the maximum along an axis (argmax). See [`Tensor::argmax`](crate::Tensor::argmax).
     pub fn argmax(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.arg_reduce(Extremum::Max, axis)
     }
 
-    /// Where the least along an axis is. See [`Tensor::argmin`](crate::Tensor::argmin).
+    /// The index of the minimum along an axis (argmin). See [`Tensor::argmin`](crate::Tensor::argmin).
     pub fn argmin(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.arg_reduce(Extremum::Min, axis)
     }

@@ -21,7 +21,7 @@ impl AnyTensor {
         let axes = axes.of(op, self.ty())?;
         self.needs_floats(op)?;
         let (dtype, x) = (self.dtype(), self.widened()?);
-        // The result does not depend on what is subtracted, so no gradient flows through the greatest.
+        // The result does not depend on the subtracted maximum, so no gradient flows through it.
         let greatest = x.clone().detach().reduce(Reduction::Max, &axes)?;
         let finite = greatest.clone().unary(Unary::Abs)?.compare_scalar(Comparison::Lt, f64::INFINITY)?;
         let shift = finite.unary(Unary::Not)?.if_else_number(0.0, greatest)?;

@@ -13,7 +13,7 @@ pub enum ConvolveMode {
     Full,
     /// The middle, as long as the first signal.
     Same,
-    /// The places where the shorter lies inside the longer: `|n - m| + 1`.
+    /// Positions where the shorter signal overlaps the longer one completely: `|n - m| + 1`.
     Valid,
 }
 

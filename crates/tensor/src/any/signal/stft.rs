@@ -20,7 +20,7 @@ pub struct StftOptions {
     /// Whether frame `i` has its middle at `i * hop`, for which the signal is padded by half the points; otherwise it starts
     /// there. By default yes.
     pub center: bool,
-    /// What the signal is padded with. By default its mirror image.
+    /// The padding of the signal. Default: reflection.
     pub pad: PadMode,
     /// Whether spectra are divided by the square root of the points. By default not.
     pub normalized: bool,
@@ -29,7 +29,7 @@ pub struct StftOptions {
 }
 
 impl StftOptions {
-    /// The defaults for transforms of so many points.
+    /// The defaults for transforms of a given number of points.
     pub fn new(points: usize) -> StftOptions {
         StftOptions {
             points,
@@ -179,7 +179,7 @@ fn added(pieces: AnyTensor, hop: usize, whole: usize) -> Result<AnyTensor> {
     base.put(1, index, pieces, UpdateMode::Add)
 }
 
-/// Every element that is kept lies under a part of the window that is not 0: the others are lost.
+/// Checks that a nonzero part of a window covers every kept element: the others are lost.
 fn check_cover(
     window: &AnyTensor,
     frames: usize,

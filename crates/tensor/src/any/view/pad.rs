@@ -1,12 +1,11 @@
-//! More elements around those that are there.
+//! Padding.
 
 use crate::{AnyTensor, Error, Number, Result, Scalar};
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Op, Operand, PadAxis, SliceAxis};
 
-/// What stands around the elements of a [padded](crate::Tensor::pad) tensor. Numbers turn into
-/// [`Constant`](PadMode::Constant).
+/// The padding mode of [`pad`](crate::Tensor::pad). Numbers convert to [`Constant`](PadMode::Constant).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PadMode {
     /// This number.
@@ -32,7 +31,7 @@ impl AnyTensor {
         self.apply_with(&Op::Pad(pads), [Operand::Scalar(x.scalar())])
     }
 
-    /// More elements around those that are there: `(before, after)` per axis; fewer pairs than axes are of the last axes.
+    /// Pads axes by `(before, after)` elements; fewer pairs than axes pad the last axes.
     /// See [`Tensor::pad`](crate::Tensor::pad).
     pub fn pad(self, pads: &[(usize, usize)], mode: impl Into<PadMode>) -> Result<AnyTensor> {
         self.pad_with(pads, mode.into())
@@ -48,7 +47,7 @@ impl AnyTensor {
         let more = |width: isize| usize::try_from(width).unwrap_or(0);
         let wider: Vec<(usize, usize)> = pads.iter().map(|&(low, high)| (more(low), more(high))).collect();
         match mode {
-            // The elements that come round are those that are left.
+            // The wrapped elements are the remaining ones.
             PadMode::Circular => self.cropped(pads)?.pad_with(&wider, mode),
             PadMode::Constant(_) | PadMode::Reflect | PadMode::Edge => {
                 self.pad_with(&wider, mode)?.cropped(pads)
@@ -78,7 +77,7 @@ impl AnyTensor {
         Ok(cropped)
     }
 
-    /// How many axes come before those of so many pairs.
+    /// The number of axes before the padded ones, for a number of pairs.
     fn axes_before(&self, pairs: usize) -> Result<usize> {
         self.rank().checked_sub(pairs).ok_or_else(|| {
             let problem = format!("{pairs} pairs for {} axes", self.rank());

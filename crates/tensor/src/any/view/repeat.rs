@@ -6,7 +6,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 impl AnyTensor {
-    /// The tensor repeated, so many times along each axis. See [`Tensor::repeat`](crate::Tensor::repeat).
+    /// The tensor repeated along each axis by the given numbers of times. See
+    /// [`Tensor::repeat`](crate::Tensor::repeat).
     pub fn repeat(self, times: &[usize]) -> Result<AnyTensor> {
         if times.len() != self.rank() {
             let problem = format!("{} counts for {} axes", times.len(), self.rank());
@@ -22,7 +23,7 @@ impl AnyTensor {
         self.repeat_axis(axis, axis, times)
     }
 
-    /// Repeats an axis whose copies lie at `place`: before the axis they follow one another, after it each element is
+    /// Repeats an axis, with the copies at `place`: before the axis they follow one another, after it each element is
     /// followed by its own.
     fn repeat_axis(self, axis: usize, place: usize, times: usize) -> Result<AnyTensor> {
         if times == 1 {

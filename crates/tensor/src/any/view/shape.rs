@@ -114,7 +114,7 @@ impl AnyTensor {
     fn with_axes(self, op: &str, axes: &AxisList) -> Result<AnyTensor> {
         let rank = self.rank() + axes.len();
         self.fits_rank(op, rank)?;
-        // The places are of the result, so its axes are what they are checked against.
+        // The places refer to the result, so they are checked against its axes.
         let result = self.ty().with_shape(Shape::new(&[1; MAX_RANK][..rank]));
         let places = axes.of(op, &result).map_err(|_| {
             let problem = format!("the new axes are no distinct places among the {rank} of the result");
@@ -194,7 +194,7 @@ impl AnyTensor {
         }
     }
 
-    /// An error where a tensor of so many axes cannot be.
+    /// An error if the number of axes is beyond the maximum rank.
     pub(crate) fn fits_rank(&self, op: &str, rank: usize) -> Result<()> {
         if rank <= MAX_RANK {
             return Ok(());

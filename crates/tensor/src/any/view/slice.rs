@@ -73,7 +73,7 @@ impl AnyTensor {
         part.map_err(|error| error.in_op("narrow"))
     }
 
-    /// One place of an axis, which goes. See [`Tensor::select_dim`](crate::Tensor::select_dim).
+    /// The slice at one index of an axis, which is removed. See [`Tensor::select_dim`](crate::Tensor::select_dim).
     pub fn select_dim(self, axis: impl Into<Axis>, index: i64) -> Result<AnyTensor> {
         let axis = axis.into().of("select_dim", self.ty())?;
         let length = self.shape()[axis];

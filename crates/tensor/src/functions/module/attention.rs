@@ -90,7 +90,7 @@ pub fn padding_mask<B: Backend>(lengths: Tensor<B, 1, Int>, longest: usize) -> T
 
 /// Turns pairs of numbers of `[.., length, dim]` by an angle for each position and pair
 /// ([Su et al. 2021](https://arxiv.org/abs/2104.09864)): `(a, b)` becomes `(a cos - b sin, a sin + b cos)`. Cosines and
-/// sines are `[length, dim / 2]`, as [`rotary_angles`] makes them. [`RotaryLayout`] says which numbers are a pair.
+/// sines are `[length, dim / 2]`, as [`rotary_angles`] makes them. [`RotaryLayout`] selects the pairs of numbers.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -105,7 +105,7 @@ pub fn padding_mask<B: Backend>(lengths: Tensor<B, 1, Int>, longest: usize) -> T
 /// ```
 ///
 /// # Panics
-/// When `dim` is odd, or the angles do not suit.
+/// When `dim` is odd, or the angles do not fit.
 #[track_caller]
 pub fn rotary_embedding<B: Backend, const D: usize>(
     x: Tensor<B, D>,

@@ -139,8 +139,8 @@ pub fn unfold4d<B: Backend>(x: Tensor<B, 4>, kernel: [usize; 2], options: &ConvO
     x.convert(|any| any.unfold4d(kernel, &options.spec()))
 }
 
-/// Adds columns `[batch, channels kernel.., windows]` up where their windows lie in `[batch, channels, size..]` (col2im): the
-/// transpose of [`unfold4d`].
+/// Adds up columns `[batch, channels kernel.., windows]` at the positions of their windows in
+/// `[batch, channels, size..]` (col2im): the transpose of [`unfold4d`].
 ///
 /// ```
 /// use kiln_backends::Flex;

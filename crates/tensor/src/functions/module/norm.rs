@@ -114,9 +114,10 @@ pub fn batch_norm<B: Backend, const D: usize>(
     (Tensor::from_any(y), running)
 }
 
-/// The same numbers, which a layer of mixed precision (`Autocast`) holds in 16 bits where it holds `like` so: what was computed in
-/// `f32` from a tensor of 16 bits, and is read by ops that take 16 bits, costs half the memory then. Without such a layer, and for
-/// dtypes other than `f32`, it is `x` itself. The gradient goes to `x` as it is.
+/// The same numbers in the storage precision of `like`: a mixed-precision layer (`Autocast`) stores them in 16 bits if
+/// it stores `like` in 16 bits. This halves the memory of a tensor computed in `f32` from 16-bit inputs and read by
+/// 16-bit ops. Without such a layer, and for dtypes other than `f32`, it is `x` itself. The gradient passes to `x`
+/// unchanged.
 ///
 /// ```
 /// use kiln_backends::{Autocast, Flex};

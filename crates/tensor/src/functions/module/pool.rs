@@ -8,7 +8,7 @@ macro_rules! poolings {
     ($($axes:literal $rank:literal $max:ident $indices:ident $max_gradient:ident $unpool:ident $average:ident
        $average_gradient:ident $divisor:ident $fractional:ident $lp:ident $adaptive:ident $adaptive_max:ident $adaptive_indices:ident;)*) => {$(
         /// The greatest element of each window over the last axes of `[batch, channels, space..]`; NaN is greatest. The gradient
-        /// goes to the first of equals, of several NaN too, where PyTorch's goes to the last NaN
+        /// flows to the first of equals, of several NaN too, where PyTorch's flows to the last NaN
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html)).
         #[track_caller]
         pub fn $max<B: Backend>(x: Tensor<B, $rank>, options: &PoolOptions<$axes>) -> Tensor<B, $rank> {
@@ -49,8 +49,8 @@ macro_rules! poolings {
             x.map(|any| any.max_unpool(indices.into_any(), &size))
         }
 
-        /// The mean of each window over the last axes of `[batch, channels, space..]`; `include_padding` says whether
-        /// padding counts in the divisor
+        /// The mean of each window over the last axes of `[batch, channels, space..]`; `include_padding` counts padding
+        /// in the divisor
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html)).
         #[track_caller]
         pub fn $average<B: Backend>(
@@ -90,9 +90,8 @@ macro_rules! poolings {
 
         /// The greatest element of windows at random places over the last axes of `[batch, channels, space..]`: `size`
         /// windows of `window` elements along each axis, which cover it. `samples`, `[batch, channels, axes]` of numbers in
-        /// `0..1`, say where they lie, in the order of the axes (PyTorch's function for two axes takes the last axis first);
-        /// by default they are drawn from the device's key
-        /// ([Graham 2014](https://arxiv.org/abs/1412.6071),
+        /// `0..1`, give their positions, in the order of the axes (PyTorch's function for two axes takes the last axis
+        /// first); by default they are drawn from the device's key ([Graham 2014](https://arxiv.org/abs/1412.6071),
         /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fractional_max_pool2d.html)).
         ///
         /// # Panics

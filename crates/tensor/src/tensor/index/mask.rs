@@ -1,4 +1,4 @@
-//! Where elements hold, and those that do.
+//! Masks: selection by truth values, and the elements where a mask is true.
 
 use super::super::ok;
 use crate::tensor::forward::forward;

@@ -7,10 +7,9 @@ use crate::{Axis, Backend, Bool, Int, Numeric, Tensor, UniqueAny};
 forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// Where values would go in this tensor, which is sorted in ascending order along its last axis: before
-    /// elements that are equal, or with `right` after them. NaN is the greatest. The other axes agree, `[..,
-    /// n]` and `[.., m]` give `[.., m]`; for one sorted vector and values of any shape see
-    /// [`bucketize`](Tensor::bucketize).
+    /// The insertion indices of values in this tensor, which is sorted in ascending order along its last axis:
+    /// before equal elements, or with `right` after them. NaN is the greatest. The other axes agree: `[.., n]` and
+    /// `[.., m]` to `[.., m]`. For one sorted vector and values of any shape see [`bucketize`](Tensor::bucketize).
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.searchsorted.html>
     ///
@@ -61,7 +60,7 @@ forward! {
     pub fn isin<const D2: usize>(self, others: Tensor<B, D2, K> as any) -> Tensor<B, D, Bool>;
 
     /// The distinct elements in ascending order, `[count]`. Each NaN is distinct. Waits for the device: the
-    /// shape depends on the data. The gradient goes to the first of equal elements.
+    /// shape depends on the data. The gradient flows to the first of equal elements.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique.html>
     ///
@@ -109,8 +108,8 @@ forward! {
     /// ```
     pub fn unique_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
 
-    /// The elements, in row-major order, without those that equal the one before; where each went, and how long
-    /// each run is. Waits for the device: the shape depends on the data.
+    /// The elements, in row-major order, without consecutive duplicates; the index of each element in the result,
+    /// and the length of each run. Waits for the device: the shape depends on the data.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique_consecutive.html>
     ///
@@ -126,8 +125,8 @@ forward! {
     /// ```
     pub fn unique_consecutive(self) -> Unique<B, 1, D, K>;
 
-    /// The slices along an axis without those that equal the one before; where each went, and how long each run
-    /// is. Waits for the device: the shape depends on the data.
+    /// The slices along an axis without consecutive duplicates; the index of each slice in the result, and the
+    /// length of each run. Waits for the device: the shape depends on the data.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique_consecutive.html>
     ///
@@ -142,14 +141,14 @@ forward! {
     pub fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
 }
 
-/// Distinct elements or slices: what [`Tensor::unique_with_counts`] and its relatives give.
+/// Distinct elements or slices: the result of [`Tensor::unique_with_counts`] and related methods.
 #[derive(Clone, Debug)]
 pub struct Unique<B: Backend, const D: usize, const D2: usize, K: Numeric> {
     /// The distinct elements, `[count]`, or slices.
     pub values: Tensor<B, D, K>,
-    /// For each element (or slice), the place of its value.
+    /// For each element (or slice), the index of its value.
     pub inverse: Tensor<B, D2, Int>,
-    /// How often each value occurs, `[count]`.
+    /// The number of occurrences of each value, `[count]`.
     pub counts: Tensor<B, 1, Int>,
 }
 

@@ -6,8 +6,8 @@ use crate::{Axis, Backend, Bool, Int, Kind, Number, Numeric, ScatterReduction, T
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// The reverse of [`take`](Tensor::take): combines each slice of the values with what is at its index. With
-    /// [`UpdateMode::Set`] the last of several values for one place stays. An index out of range, also a
+    /// The reverse of [`take`](Tensor::take): combines each slice of the values with the slice at its index.
+    /// With [`UpdateMode::Set`] the last of several values for one place wins. An index out of range, also a
     /// negative one, is an error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_copy_.html>
@@ -24,7 +24,7 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the values do not have the shape that `take` would give.
+    /// When the values do not have the shape that `take` would return.
     #[doc(alias = "index_copy")]
     #[doc(alias = "index_put")]
     pub fn put<const D2: usize, const D3: usize>(
@@ -51,10 +51,10 @@ forward! {
     /// ```
     pub fn index_fill(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int> as any, x: impl Number) -> Self;
 
-    /// The reverse of [`gather`](Tensor::gather): combines each value with what is at its index, `x[i, index[i,
-    /// j]]` with `values[i, j]` for axis 1. With [`UpdateMode::Set`] the last of several values for one place
-    /// stays. Indices may be shorter than the tensor in other axes, and than the values in all. An index out of
-    /// range, also a negative one, is an error of the result.
+    /// The reverse of [`gather`](Tensor::gather): combines each value with the element at its index,
+    /// `x[i, index[i, j]]` with `values[i, j]` for axis 1. With [`UpdateMode::Set`] the last of several values for
+    /// one place wins. Indices may be shorter than the tensor in other axes, and than the values in all. An index out
+    /// of range, also a negative one, is an error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.scatter.html>
     ///
@@ -99,8 +99,8 @@ forward! {
     /// When the mask does not broadcast to the tensor.
     pub fn masked_scatter(self, mask: Tensor<B, D, Bool> as any, source: Self as any) -> Self;
 
-    /// The reverse of [`gather_nd`](Tensor::gather_nd): combines elements, or slices, with what is at places of
-    /// several coordinates. An index out of range, also a negative one, is an error of the result.
+    /// The reverse of [`gather_nd`](Tensor::gather_nd): combines values, or slices, with the elements at places
+    /// given by several coordinates. An index out of range, also a negative one, is an error of the result.
     ///
     /// <https://onnx.ai/onnx/operators/onnx__ScatterND.html>
     ///
@@ -116,7 +116,7 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the values do not have the shape that `gather_nd` would give.
+    /// When the values do not have the shape that `gather_nd` would return.
     pub fn scatter_nd<const D2: usize, const D3: usize>(
         self,
         places: Tensor<B, D2, Int> as any,
@@ -150,8 +150,8 @@ forward! {
     #[doc(alias = "scatter_add")]
     pub fn scatter(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any, values: Self as any) -> Self;
 
-    /// Combines the values that go to one place, and, if `include_self`, what was there. Places that no index
-    /// names keep their element. Equal least or greatest elements share the gradient; without `include_self` PyTorch
+    /// Reduces the values with the same index, and, with `include_self`, the previous element. Elements that no index
+    /// selects do not change. Equal least or greatest elements share the gradient; without `include_self` PyTorch
     /// also gives a share to the tensor's own element, if it is equal, and loses it. An index out of range, also a negative one,
     /// is an error of the result.
     ///
@@ -179,9 +179,9 @@ forward! {
         include_self: bool,
     ) -> Self;
 
-    /// Combines the slices of the source with the slices of an axis that the indices, `[count]`, name, and, if
-    /// `include_self`, with those that were there. Slices that no index names stay. The source has one slice for each
-    /// index. An index out of range is an error of the result.
+    /// Reduces the slices of the source into the slices of an axis that the indices, `[count]`, select. With
+    /// `include_self` the reduction includes the previous slice. Unselected slices do not change. The source has one
+    /// slice for each index. An index out of range is an error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_reduce_.html>
     ///
@@ -224,7 +224,7 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the values do not have the shape that `select` would give.
+    /// When the values do not have the shape that `select` would return.
     #[doc(alias = "index_add")]
     pub fn select_assign(
         self,

@@ -26,7 +26,7 @@ forward! {
     /// When `k` is 0 or greater than the length of the axis.
     pub fn kthvalue(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// The median along an axis, which stays with length 1: the lower of the two in the middle where their
+    /// The median along an axis, which is kept with length 1: the lower of the two in the middle where their
     /// number is even. NaN if there is one.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.median.html>
@@ -44,7 +44,7 @@ forward! {
     /// When the axis is empty.
     pub fn median(self, axis: impl Into<Axis>) -> Self;
 
-    /// The [`median`](Tensor::median) along an axis, and where it is. The gradient goes there.
+    /// The [`median`](Tensor::median) along an axis, and its index. The gradient flows to that element.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.median.html>
     ///
@@ -62,7 +62,7 @@ forward! {
     /// When the axis is empty.
     pub fn median_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// The median of the elements that are not NaN along an axis, which stays with length 1; NaN if there is no
+    /// The median of the elements that are not NaN along an axis, which is kept with length 1; NaN if there is no
     /// other.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmedian.html>
@@ -122,8 +122,8 @@ forward! {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D>;
 
-    /// Quantiles along an axis, which gets one place for each: the elements at the ranks `q * (n - 1)` in
-    /// ascending order, and where that is no whole number what the [`Interpolation`] says. NaN if there is one.
+    /// Quantiles along an axis, whose length becomes the number of quantiles: the elements at the ranks `q * (n - 1)`
+    /// in ascending order. A fractional rank uses the [`Interpolation`]. NaN if an element is NaN.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.quantile.html>
     ///

@@ -55,7 +55,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D>;
 
-    /// The area under samples `dx` apart along an axis, which stays with length 1, by the trapezoidal rule.
+    /// The area under samples `dx` apart along an axis, which is kept with length 1, by the trapezoidal rule.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.trapezoid.html>
     ///

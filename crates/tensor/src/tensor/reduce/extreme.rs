@@ -21,7 +21,7 @@ forward! {
     /// ```
     pub fn max(self) -> Tensor<B, 1, K>;
 
-    /// The greatest along an axis, which stays with length 1. NaN if there is one. Equal elements share the
+    /// The maximum along an axis, which is kept with length 1. NaN if there is one. Equal elements share the
     /// gradient, and so do several NaN (PyTorch's `amax` gives NaN to all elements then); of [`max_dim_with_indices`](Tensor::max_dim_with_indices) the one that was found gets it.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.amax.html>
@@ -70,7 +70,7 @@ forward! {
     #[doc(alias = "max")]
     pub fn max_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// Where the greatest along an axis is, the first among equals; a NaN counts as the greatest. The axis
+    /// The index of the maximum along an axis, the first among equals; a NaN counts as the greatest. The axis
     /// stays with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.argmax.html>
@@ -103,7 +103,7 @@ forward! {
     /// ```
     pub fn min(self) -> Tensor<B, 1, K>;
 
-    /// The least along an axis, which stays with length 1. NaN if there is one. Equal elements share the
+    /// The minimum along an axis, which is kept with length 1. NaN if there is one. Equal elements share the
     /// gradient, and so do several NaN (PyTorch's `amin` gives NaN to all elements then); of [`min_dim_with_indices`](Tensor::min_dim_with_indices) the one that was found gets it.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.amin.html>
@@ -152,7 +152,7 @@ forward! {
     #[doc(alias = "min")]
     pub fn min_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// Where the least along an axis is, the first among equals; a NaN counts as the least. The axis stays with
+    /// The index of the minimum along an axis, the first among equals; a NaN counts as the least. The axis stays with
     /// length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.argmin.html>
@@ -182,7 +182,7 @@ forward! {
     /// ```
     pub fn max_abs(self) -> Tensor<B, 1, K>;
 
-    /// The greatest absolute value along an axis, which stays with length 1; 0 of none.
+    /// The greatest absolute value along an axis, which is kept with length 1; 0 of none.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -206,7 +206,7 @@ forward! {
     /// ```
     pub fn max_abs_dims(self, axes: impl Into<AxisList>) -> Self;
 
-    /// The least and the greatest along an axis, which stays with length 1.
+    /// The minimum and the maximum along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.aminmax.html>
     ///

@@ -6,7 +6,7 @@ use crate::{Axis, AxisList, Backend, Tensor};
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D>;
 
-    /// The variance along an axis, which stays with length 1: squared deviations from the mean over `n - 1`.
+    /// The variance along an axis, which is kept with length 1: squared deviations from the mean over `n - 1`.
     /// NaN of fewer than two elements.
     ///
     /// Exact to rounding for numbers far from 0 too, in `f32` for 16 bits: the corrected two-pass algorithm over scaled
@@ -24,7 +24,7 @@ forward! {
     /// ```
     pub fn var(self, axis: impl Into<Axis>) -> Self;
 
-    /// The biased variance along an axis, which stays with length 1: squared deviations over `n`.
+    /// The biased variance along an axis, which is kept with length 1: squared deviations over `n`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var.html>
     ///
@@ -54,7 +54,7 @@ forward! {
     /// ```
     pub fn var_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self;
 
-    /// The variance, over `n - 1`, and the mean along an axis, which stays with length 1.
+    /// The variance, over `n - 1`, and the mean along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var_mean.html>
     ///
@@ -69,7 +69,7 @@ forward! {
     /// ```
     pub fn var_mean(self, axis: impl Into<Axis>) -> (Self, Self);
 
-    /// The biased variance, over `n`, and the mean along an axis, which stays with length 1.
+    /// The biased variance, over `n`, and the mean along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var_mean.html>
     ///
@@ -84,7 +84,7 @@ forward! {
     /// ```
     pub fn var_mean_bias(self, axis: impl Into<Axis>) -> (Self, Self);
 
-    /// The standard deviation along an axis, which stays with length 1: the root of [`var`](Tensor::var). Where
+    /// The standard deviation along an axis, which is kept with length 1: the root of [`var`](Tensor::var). Where
     /// it is 0, so is its gradient.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.std.html>
@@ -114,7 +114,7 @@ forward! {
     /// ```
     pub fn std_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self;
 
-    /// The standard deviation, over `n - 1`, and the mean along an axis, which stays with length 1.
+    /// The standard deviation, over `n - 1`, and the mean along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.std_mean.html>
     ///

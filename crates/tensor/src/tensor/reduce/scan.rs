@@ -35,7 +35,7 @@ forward! {
     /// ```
     pub fn cumprod(self, axis: impl Into<Axis>) -> Self;
 
-    /// The running maximum along an axis; NaN from the first one on. The gradient goes to the latest element
+    /// The running maximum along an axis; NaN from the first one on. The gradient flows to the latest element
     /// that set it.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cummax.html>
@@ -50,7 +50,7 @@ forward! {
     /// ```
     pub fn cummax(self, axis: impl Into<Axis>) -> Self;
 
-    /// The running minimum along an axis; NaN from the first one on. The gradient goes to the latest element
+    /// The running minimum along an axis; NaN from the first one on. The gradient flows to the latest element
     /// that set it.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cummin.html>

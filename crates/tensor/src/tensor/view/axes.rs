@@ -146,7 +146,7 @@ forward! {
     /// When there are not two distinct axes.
     pub fn rot90(self, times: i64, axes: impl Into<AxisList>) -> Self;
 
-    /// Elements moved along axes by one shift each; what leaves at the end comes back at the start.
+    /// Elements shifted along axes by one shift each; elements that leave at the end wrap around to the start.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.roll.html>
     ///
@@ -163,7 +163,7 @@ forward! {
     /// When there are not as many shifts as axes.
     pub fn roll(self, shifts: &[i64], axes: impl Into<AxisList>) -> Self;
 
-    /// Elements moved along an axis; what leaves at the end comes back at the start.
+    /// Elements shifted along an axis; elements that leave at the end wrap around to the start.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.roll.html>
     ///

@@ -1,10 +1,10 @@
-//! Elements more than once, and more elements around them.
+//! Repetition and padding.
 
 use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Int, Kind, PadMode, Tensor};
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// The tensor repeated, so many times along each axis.
+    /// The tensor repeated along each axis by the given numbers of times.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.repeat.html>
     ///
@@ -73,8 +73,8 @@ forward! {
     #[doc(alias = "repeat")]
     pub fn repeat_interleave(self, times: usize, axis: impl Into<Axis>) -> Self;
 
-    /// Each slice of an axis so often as the integer at its place says. Waits for the device: the shape depends
-    /// on the integers.
+    /// Repeats each slice of an axis by the integer at its index. Waits for the device: the shape depends on the
+    /// integers.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html>
     ///
@@ -94,8 +94,8 @@ forward! {
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// More elements around those that are there: `(before, after)` per axis. A number fills with it;
-    /// [`PadMode`] has other ways.
+    /// Pads each axis by `(before, after)` elements. A number pads with that constant; see [`PadMode`] for other
+    /// modes.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pad.html>
     ///

@@ -32,7 +32,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 
     /// The element `offset + Σ strides[i] * index[i]` of all elements in row-major order, at each index of a shape.
     /// Elements may repeat: their gradients add up. The result is a copy; strides count elements of this tensor in
-    /// row-major order, however it lies in memory.
+    /// row-major order, whatever its memory layout.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.as_strided.html>
     ///
@@ -313,7 +313,7 @@ forward! {
     pub fn atleast_3d<const D2: usize>(self) -> Tensor<B, D2, K>;
 }
 
-/// What [`Tensor::reshape`] and [`Tensor::expand`] accept: arrays of lengths, and [`Shape`].
+/// The shape argument of [`Tensor::reshape`] and [`Tensor::expand`]: an array of lengths or a [`Shape`].
 pub trait ReshapeArgs<const D: usize> {
     /// The lengths; -1 for one to be computed or kept, 0 for one to be kept.
     ///

@@ -110,7 +110,7 @@ forward! {
     /// When the elements leave the axis.
     pub fn narrow(self, axis: impl Into<Axis>, start: usize, length: usize) -> Self;
 
-    /// One place of an axis, which goes; a negative index counts from the end. A view.
+    /// The slice at one index of an axis, which is removed; a negative index counts from the end. A view.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.select.html>
     ///

@@ -46,7 +46,7 @@ forward! {
     pub fn split_with_sizes(self, lengths: &[usize], axis: impl Into<Axis>) -> Vec<Self>;
 
     /// Splits an axis into `count` parts of equal length, the last of which may be shorter; fewer than `count`
-    /// when the axis is too short. An empty axis is one part, where PyTorch gives `count` empty ones.
+    /// when the axis is too short. An empty axis is one part, where PyTorch returns `count` empty ones.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.chunk.html>
     ///
@@ -83,8 +83,8 @@ forward! {
     /// When the count is 0 or the axis is out of range.
     pub fn tensor_split(self, count: usize, axis: impl Into<Axis>) -> Vec<Self>;
 
-    /// Splits an axis before each of these places. Negative places count from the end; those beyond the end
-    /// give empty parts.
+    /// Splits an axis before each of these places. Negative places count from the end; places beyond the end
+    /// return empty parts.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.tensor_split.html>
     ///

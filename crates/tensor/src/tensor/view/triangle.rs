@@ -41,8 +41,8 @@ forward! {
     /// With fewer than two axes.
     pub fn triu(self, offset: i64) -> Self;
 
-    /// The diagonal of the plane of axes `a` (rows) and `b` (columns), which go; it is the last axis of the
-    /// result. An offset above 0 lies above the main diagonal.
+    /// The diagonal of the matrices of axes `a` (rows) and `b` (columns). Both are removed; the diagonal is the last
+    /// axis of the result. An offset above 0 selects a diagonal above the main one.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.diagonal.html>
     ///
