@@ -21,7 +21,7 @@ impl Form {
         }
     }
 
-    /// What the inner engine holds: the `f32` if there is one.
+    /// The value of the inner engine: the `f32` one if there is one.
     pub(crate) fn value(&self) -> &Value {
         match self {
             Form::Low(value) | Form::Full { full: value, .. } => value,
@@ -36,7 +36,7 @@ impl Form {
 }
 
 impl Form {
-    /// What the program sees of a value of the inner engine: a float of the dtype `seen`. Poison stays visible.
+    /// Wraps a value of the inner engine as a float of the dtype `seen`. Poison stays visible.
     pub(crate) fn wrap(layer: LayerId, inner: Value, seen: DType) -> Value {
         let ty = TensorType { dtype: seen, ..*inner.ty() };
         match inner.error() {

@@ -48,7 +48,7 @@ impl LowPrecision {
     }
 }
 
-/// What a plain number does to an op on tensors of 16 bits.
+/// The effect of a plain number on an op on 16-bit tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Number {
     /// Nothing: 16 bits hold it.
@@ -158,7 +158,7 @@ impl Autocast {
         }
     }
 
-    /// A cast gives what it says.
+    /// A cast returns exactly the requested dtype.
     fn cast(&self, dtype: DType, value: Value, results: &[TensorType]) -> Values {
         let inner = self.open(value).into_value();
         let values = if inner.dtype() == dtype {
@@ -185,8 +185,9 @@ impl Autocast {
         Form::wrap(self.id(), self.low(value), DType::F32)
     }
 
-    /// What the plain numbers among the operands do. The least or greatest of a tensor and a number may be the number, which
-    /// gradients look for in the result. Where numbers are copied, not computed with, rounding them first is the same.
+    /// The effect of the plain numbers among the operands. `min` or `max` of a tensor and a number may return the
+    /// number, and gradients search for it in the result. Ops that copy numbers without arithmetic can round them
+    /// first.
     fn numbers(&self, op: &Op, inputs: &Operands) -> Number {
         let is_extreme = matches!(op, Op::Binary(Binary::Min | Binary::Max));
         let is_computed = matches!(op, Op::Binary(_) | Op::Compare(_));
@@ -215,7 +216,7 @@ impl Autocast {
         if rounded == x { Number::Exact } else { Number::Rounded }
     }
 
-    /// What the program sees of the results.
+    /// Wraps the results with the dtypes that the program sees.
     fn wrap(&self, values: Values, results: &[TensorType]) -> Values {
         let mut wrapped = Values::new();
         for (value, seen) in values.into_iter().zip(results) {
@@ -249,7 +250,7 @@ impl Autocast {
             Some(Form::Low(low)) => low.clone(),
             Some(Form::Full { full, low }) => match low.get() {
                 Some(low) => low.clone(),
-                // Of two threads that get here at once both cast; neither waits for the other within an engine.
+                // Two threads that reach this point at once both cast; neither waits for the other within an engine.
                 None => low
                     .call_once({
                         let rounded = self.rounded(full.clone());

@@ -1,10 +1,10 @@
-//! Mixed precision: contractions run in 16 bits, and what 16 bits would spoil in `f32`.
+//! Mixed precision: contractions run in 16 bits, numerically sensitive ops in `f32`.
 //!
-//! [`Autocast`] is an [`Engine`](kiln_ir::Engine) around another one. Above it every tensor keeps the dtype that the program
-//! sees: what is `f32` stays `f32`, parameters too, so that optimizers update weights in full precision. Below it the result
-//! of a matrix product is a value of 16 bits, and it stays one as long as the ops that follow allow: an op on such values runs
-//! in 16 bits, one that needs `f32` casts them first, and so does reading. Tensors of any other dtype (`f64`, integers, and
-//! `bf16` or `f16` that a program chose itself) pass through untouched.
+//! [`Autocast`] is an [`Engine`](kiln_ir::Engine) around another one. Above it every tensor keeps the dtype that the
+//! program sees: an `f32` tensor stays `f32`, parameters too, so that optimizers update weights in full precision.
+//! Below it the result of a matrix product is a value of 16 bits, and it stays one as long as the ops that follow
+//! allow. An op on such values runs in 16 bits; one that needs `f32` casts them first, and so does reading. Tensors of
+//! any other dtype (`f64`, integers, and `bf16` or `f16` that a program chose itself) pass through untouched.
 //!
 //! ```
 //! use kiln_autocast::{Autocast, LowPrecision};
@@ -37,14 +37,14 @@
 //! * A plain number beside tensors of 16 bits keeps its own precision: where 16 bits do not hold it, the op is computed in
 //!   `f32` and rounded once. If it is outside of their range (`-1e9` beside `f16`), or the op is `min` or `max`, whose result
 //!   may be the number, the result stays `f32`.
-//! * [`cast`](kiln_ir::Op::Cast) gives what it says, to `f32` too.
-//! * Products of [8-bit floats](kiln_ir::Op::MatMulFloat8) that the program sees as `f32` give 16 bits.
-//! * A custom op that is a [name for others](kiln_ir::CustomOp::is_expression) runs as these, each by its own rule. One that is
-//!   [held as](kiln_ir::CustomOp::match_precision) an operand gives 16 bits where that operand is held so: batch normalisation, which
-//!   computes in `f32`, between two convolutions.
-//! * The cast of a value to 16 bits is made once and kept with the value: a parameter is cast once in each step, however often
-//!   it is used, and the cast goes when the optimizer replaces the parameter. Casts to `f32` are not kept: a layer that fuses,
-//!   below this one, makes them part of the ops that read them.
+//! * [`cast`](kiln_ir::Op::Cast) returns exactly the requested dtype, even `f32`.
+//! * Products of [8-bit floats](kiln_ir::Op::MatMulFloat8) that the program sees as `f32` are held in 16 bits.
+//! * A custom op that is a [name for others](kiln_ir::CustomOp::is_expression) runs as these, each by its own rule. The
+//!   results of one that [matches the precision](kiln_ir::CustomOp::match_precision) of an operand are in 16 bits where
+//!   that operand is: batch normalisation, which computes in `f32`, between two convolutions.
+//! * The cast of a value to 16 bits is made once and cached with the value. A parameter is cast once in each step, and
+//!   the cast is freed when the optimizer replaces the parameter. Casts to `f32` are not cached: a fusion layer below
+//!   this one makes them part of the ops that read them.
 //! * The tape of a layer of automatic differentiation above keeps of an operand of a product only the 16 bits that the
 //!   gradient reads ([`Engine::saved_for_backward`](kiln_ir::Engine::saved_for_backward)), and gradients of its leaves are brought to `f32`
 //!   ([`Engine::mixes_precision`](kiln_ir::Engine::mixes_precision)).

@@ -73,7 +73,7 @@ fn reduced(reduction: Reduction) -> Precision {
     }
 }
 
-/// An index may come many times, and what it writes then adds up.
+/// An index may occur many times, so that writes with `Add` and `Mul` accumulate.
 fn written(mode: UpdateMode) -> Precision {
     match mode {
         UpdateMode::Add | UpdateMode::Mul => Precision::Full,

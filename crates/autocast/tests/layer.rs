@@ -1,4 +1,4 @@
-//! The layer: which op runs in which dtype, what casts there are, and what the program sees.
+//! The layer: the dtype of each op, the casts, and the dtypes that the program sees.
 
 use kiln_autocast::{Autocast, LowPrecision};
 use kiln_autodiff::{Autodiff, Checkpointing};
@@ -10,7 +10,7 @@ use kiln_ir::{
 use kiln_reference::Reference;
 use std::sync::{Arc, Mutex};
 
-/// The reference, writing down what runs: `matmul bf16 bf16`.
+/// The reference engine with a log of the executed ops: `matmul bf16 bf16`.
 struct Watched {
     engine: Reference,
     caps: Caps,

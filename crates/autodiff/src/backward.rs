@@ -15,9 +15,9 @@ use smallvec::SmallVec;
 
 /// One walk over the tape.
 ///
-/// Nodes wait by id; the newest goes first, so that all gradients of a node have arrived when its turn comes.
+/// A queue holds the pending nodes by id. The newest runs first, so that all gradients of a node are complete by then.
 pub(crate) struct Pass<'a> {
-    /// The parts of the tape that were met, the one where the pass starts first.
+    /// The parts of the tape that the pass has reached, the starting one first.
     segments: Vec<TapeSegment<'a>>,
     /// Makes the engine of other segments from the one below their layer; without it that one itself.
     around: Option<&'a Around<'a>>,
@@ -156,7 +156,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Runs a block again and goes on inside it: its nodes are newer than all that wait.
+    /// Recomputes a checkpointed block and continues inside it: its nodes are newer than all pending nodes.
     fn enter(&mut self, segment: usize, block: Block, parents: Parents, sums: Sums) -> Result<()> {
         let at = self.segments[segment].clone();
         let results = block.rerun(at.layer(), parents)?;

@@ -16,9 +16,10 @@ use kiln_ir::{
 /// An engine that computes *directional derivatives* (Jacobian-vector products) beside the values, around the engine
 /// that runs the ops.
 ///
-/// A [dual](Forward::dual) value carries a *tangent*: a value of the inner engine, of the same type, that says how
-/// it changes. Every float op on duals gives duals: with `J` the derivative of the op by its operands, the
-/// tangent of the result is `J` times the tangents of the operands. Values without a tangent are the inner engine's own.
+/// A [dual](Forward::dual) value carries a *tangent*: a value of the inner engine, of the same type, with the
+/// directional derivative of the value. Every float op on duals returns duals: with `J` the derivative of the op by its
+/// operands, the tangent of the result is `J` times the tangents of the operands. Values without a tangent are the
+/// inner engine's own.
 ///
 /// One forward pass costs about two or three evaluations and no memory for a tape, and differentiates any number of
 /// results by one direction; [`Autodiff`](crate::Autodiff) differentiates one result by any number of operands.
@@ -46,7 +47,7 @@ use kiln_ir::{
 #[derive(Clone)]
 pub struct Forward {
     inner: Arc<dyn Engine>,
-    /// What computes tangents.
+    /// The engine that computes tangents.
     tangents: Arc<dyn Engine>,
     derived: Arc<Cache>,
 }
@@ -111,7 +112,7 @@ impl Forward {
         self.dual_of(value).map_or_else(|| value.clone(), |dual| dual.primal.clone())
     }
 
-    /// How the value changes; `None` if it does not. An op without a derivative gives a poisoned tangent.
+    /// The tangent of the value; `None` if it has none. An op without a derivative returns a poisoned tangent.
     pub fn tangent(&self, value: &Value) -> Option<Value> {
         Some(self.dual_of(value)?.tangent.clone())
     }

@@ -39,7 +39,7 @@ impl Gradients {
         self.values.remove(&id)
     }
 
-    /// Sets the gradient of the leaf of that id; returns what it replaces.
+    /// Sets the gradient of the leaf of that id; returns the previous one.
     pub fn insert(&mut self, id: NodeId, gradient: Value) -> Option<Value> {
         self.values.insert(id, gradient)
     }
@@ -70,7 +70,7 @@ impl Gradients {
         self.values.iter().map(|(id, value)| (*id, value))
     }
 
-    /// How many leaves have a gradient.
+    /// The number of leaves with a gradient.
     pub fn len(&self) -> usize {
         self.values.len()
     }
@@ -81,7 +81,7 @@ impl Gradients {
     }
 }
 
-/// The sum of two gradients of the same type; operands that nobody else holds are overwritten.
+/// Sums two gradients of the same type. Overwrites operands that have no other owner.
 pub(crate) fn add(engine: &dyn Engine, a: Value, b: Value) -> Value {
     let ty = *a.ty();
     engine.execute(&Op::Binary(Binary::Add), smallvec![a.into(), b.into()], &[ty]).remove(0)

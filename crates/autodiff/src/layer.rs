@@ -16,7 +16,7 @@ use kiln_ir::{
 };
 use smallvec::SmallVec;
 
-/// An engine that records what runs through it, around the engine that runs it.
+/// An engine that records ops on a tape, around the engine that runs them.
 ///
 /// Cheap to clone and safe to use from many threads at once; two layers around the same inner engine share
 /// their values.
@@ -26,13 +26,13 @@ pub struct Autodiff {
     checkpointing: Checkpointing,
 }
 
-/// What the tape keeps of the values that gradients need.
+/// Which saved values the tape keeps, and which it recomputes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checkpointing {
-    /// All of them: the fastest.
+    /// Keeps all of them: the fastest.
     #[default]
     None,
-    /// Not those that cheap, memory-bound ops can compute again from others that are kept anyway.
+    /// Recomputes values that cheap, memory-bound ops can compute from other saved values.
     Balanced,
 }
 
@@ -47,12 +47,12 @@ impl Autodiff {
         self.inner.engine()
     }
 
-    /// How values are kept.
+    /// How saved values are kept.
     pub fn checkpointing(&self) -> Checkpointing {
         self.checkpointing
     }
 
-    /// A leaf: the same data, with a gradient of its own from here on. What led to `value` is not followed.
+    /// Detaches a value and makes it a leaf: the same data with its own gradient. The history of `value` is cut off.
     ///
     /// Gradients are of floats only: for any other dtype the result is poisoned.
     pub fn require_grad(&self, value: Value) -> Value {
@@ -109,8 +109,8 @@ impl Autodiff {
         self.walk(root.clone(), seed)
     }
 
-    /// As [`backward`](Autodiff::backward), giving up the root: parts of the tape that nobody else holds are
-    /// freed as soon as they are done with.
+    /// As [`backward`](Autodiff::backward), but consumes the root: frees parts of the tape that have no other owner as
+    /// soon as they are done.
     ///
     /// # Errors
     /// As [`backward`](Autodiff::backward).
@@ -177,7 +177,8 @@ impl Autodiff {
         pass.run()
     }
 
-    /// Runs a block without keeping its inside, which is run again when its gradients are needed: memory for time.
+    /// Runs a block with checkpointing: discards its intermediates and recomputes them in the backward pass, trading
+    /// time for memory.
     ///
     /// Tracked values that the function captures get their gradients too. The function must do the same each time
     /// it is called; random keys belong outside. During the first run the inside is held until it returns.
@@ -191,7 +192,7 @@ impl Autodiff {
         crate::pause::scoped(Some(self.id()), false, body)
     }
 
-    /// Runs `body` with the recording of this layer on, whatever scope this thread is in.
+    /// Runs `body` with the recording of this layer on, in every scope of this thread.
     pub fn recording<T>(&self, body: impl FnOnce() -> T) -> T {
         #[cfg(feature = "std")]
         return crate::pause::scoped(Some(self.id()), true, body);
@@ -288,8 +289,8 @@ impl Engine for Autodiff {
         self.detach(value)
     }
 
-    /// A value that another layer of automatic differentiation tracks is tracked here too: its gradient goes back to the engine
-    /// from which it comes. In a scope without recording, of either layer, only the data is brought.
+    /// Imports a value. If another autodiff layer tracks it, this layer tracks it too: its gradient flows back to its
+    /// engine. In a scope without recording, of either layer, imports only the data.
     fn import(&self, from: &dyn Engine, value: Value) -> Value {
         match imported_from::<Autodiff>(&**self.inner(), from, value) {
             Ok((source, value)) => transfer(self, source, value),
@@ -328,7 +329,7 @@ struct RecomputeBuilder {
 }
 
 impl Recording<'_> {
-    /// Notes an operand, and puts what the inner engine gets in its place.
+    /// Records an operand, and replaces it by the value for the inner engine.
     #[inline]
     fn add(&mut self, op: &Op, operand: &mut Operand) {
         let place = self.kept.len();

@@ -7,7 +7,7 @@
 //! owned by the values and freed with them; there is no global state.
 //!
 //! * [`Autodiff::backward`] walks the graph from the newest node to the oldest and returns [`Gradients`];
-//!   [`Autodiff::backward_owned`] gives the tape back to memory as it goes.
+//!   [`Autodiff::backward_owned`] frees the tape on the way.
 //! * [`Checkpointing`] trades memory for time on its own, [`Autodiff::checkpoint`] for a chosen block.
 //! * [`Autodiff::no_grad`] pauses the recording of a layer on one thread, [`no_grad`](fn@no_grad) that of all layers.
 //! * A tracked value that moves to an engine under another layer ([`Engine::import`](kiln_ir::Engine::import)) stays tracked: a node

@@ -17,7 +17,7 @@ pub struct NodeId(u64);
 /// One recorded op, block or leaf.
 pub(crate) struct Node {
     pub(crate) id: NodeId,
-    /// Where each operand came from; `None` for those without a gradient.
+    /// The node of each operand; `None` for operands without a gradient.
     pub(crate) parents: Parents,
     pub(crate) kind: NodeKind,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Edge {
 
 #[derive(Clone)]
 pub(crate) enum NodeKind {
-    /// A value whose gradient is asked for.
+    /// A value that requires a gradient.
     Leaf,
     Op(Recorded),
     Block(Block),
@@ -41,7 +41,7 @@ pub(crate) enum NodeKind {
     Transfer(Autodiff),
 }
 
-/// An op with what its rule of differentiation reads.
+/// A recorded op with the saved operands and results of its gradient rule.
 #[derive(Clone)]
 pub(crate) struct Recorded {
     pub(crate) op: Op,
@@ -49,14 +49,14 @@ pub(crate) struct Recorded {
     pub(crate) outputs: SmallVec<[Kept; 1]>,
 }
 
-/// What is kept of an operand or result.
+/// A saved operand or result.
 #[derive(Clone)]
 pub(crate) enum Kept {
     Scalar(Scalar),
     /// Its rule asks for the type alone.
     Type(PackedType),
     Value(Value),
-    /// It is computed again when it is asked for.
+    /// It is recomputed on demand.
     Recompute(Arc<Recompute>),
 }
 
@@ -130,7 +130,7 @@ impl Drop for Node {
             release(&mut parents, &mut doomed);
         }
 
-        /// Gives up parents; the parents of those without another owner are left for the caller to release.
+        /// Releases parents. Returns the parents of nodes without another owner in `doomed`, for the caller to release.
         fn release(parents: &mut Parents, doomed: &mut Vec<Parents>) {
             for edge in parents.iter_mut() {
                 if let Some(mut node) = edge.take().and_then(|edge| Arc::into_inner(edge.node))

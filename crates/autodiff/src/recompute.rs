@@ -56,7 +56,7 @@ pub(crate) struct Recomputed {
 
 struct Entry {
     value: Value,
-    /// How many uses may still come; it is freed after the last.
+    /// The number of remaining uses; the value is freed after the last.
     uses: usize,
     /// Keeps the allocation alive, since its address is the key of the entry.
     _recompute: Arc<Recompute>,

@@ -13,7 +13,7 @@ pub(crate) struct Tracked {
     kept: AtomicBool,
 }
 
-/// What a tracked value is made of.
+/// The parts of a tracked value.
 #[derive(Clone)]
 pub(crate) struct Parts {
     /// The inner engine's value.

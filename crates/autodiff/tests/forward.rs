@@ -1,4 +1,4 @@
-//! Forward mode: what carries a tangent, what does not, and nesting. Every op is checked by the suite.
+//! Forward mode: which values carry a tangent, and nesting. The suite checks every op.
 
 use kiln_autodiff::Forward;
 use kiln_ir::{

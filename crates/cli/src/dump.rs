@@ -7,14 +7,14 @@ use kiln_kernel::print::{self, Dialect};
 use kiln_kernel::{GpuSchedule, Layout, Lowered, Nest, Refusal, Slot};
 use std::fmt::Write;
 
-/// What becomes of a program, from the first stage to the last.
+/// The compilation stages of a program, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Stage {
     /// The program as it is read
     Ops,
     /// The steps that fusion makes of it, with the reasons why regions end
     Plan,
-    /// The kernel of each region, with extents and strides, and what it costs
+    /// The kernel of each region, with extents, strides and cost
     Kernel,
     /// CUDA C++
     Cuda,
@@ -120,7 +120,7 @@ fn of_stage(stage: Stage, target: Target, step: &Step) -> String {
     }
 }
 
-/// The kernel of a region whose operands lie row-major without gaps.
+/// Lowers a region whose operands are contiguous in row-major order to a kernel.
 fn lowered(target: Target, step: &Step) -> Result<Lowered, String> {
     let program = of_region(step);
     let numbers = step.numbers();

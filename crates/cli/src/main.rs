@@ -1,8 +1,8 @@
 //! The command `kiln`.
 //!
-//! `kiln dump STAGE FILE` prints what becomes of a program of ops: the program as it is read, the plan that fusion makes
-//! of it, the kernel of each region, and the source that a GPU compiler is given. The file holds a program in the text form
-//! of `kiln-ir`, which is also that of `filetests/`; `-` reads the standard input.
+//! `kiln dump STAGE FILE` prints the IR of a program at one stage: ops, fusion plan, the kernel of each region, or the
+//! generated GPU source. The file holds a program in the text form of `kiln-ir`, which is also that of `filetests/`;
+//! `-` reads the standard input.
 //!
 //! ```text
 //! kiln dump plan filetests/fuse/softmax.ir
@@ -32,9 +32,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print what becomes of a program at a stage.
+    /// Print the IR of a program at one stage.
     Dump {
-        /// What to print.
+        /// The stage to print.
         #[arg(value_enum)]
         stage: Stage,
         /// A program as text; `-` reads the standard input.
@@ -77,7 +77,7 @@ fn read(file: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// A reader that has seen enough, such as `head`, is no error.
+/// A reader that closes the pipe early, such as `head`, is no error.
 fn print(text: &str) -> Result<(), String> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

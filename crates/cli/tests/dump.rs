@@ -1,4 +1,4 @@
-//! `kiln dump` on the programs of `filetests/`, and on what is no program.
+//! `kiln dump` on the programs of `filetests/`, and on invalid programs.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! A library that Python loads with `ctypes`: it gives managed tensors and takes them. `tests/python.rs` builds and runs it.
+//! A library that Python loads with `ctypes`: it exports and imports managed tensors. `tests/python.rs` builds and runs
+//! it.
 
 use std::ffi::c_char;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -6,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use kiln_dlpack::{DLManagedTensor, DLManagedTensorVersioned, Form, Managed};
 use kiln_tensor::{DType, TensorData};
 
-/// What was shared and may still be alive.
+/// The exported tensors, some of which may still be alive.
 static SHARED: Mutex<Vec<Weak<TensorData>>> = Mutex::new(Vec::new());
 
 /// Numbers 0 to 5 in the shape `[2, 3]`, of one dtype.
@@ -15,7 +16,7 @@ fn numbers(dtype: i32) -> TensorData {
     numbers.convert(DType::ALL[dtype as usize % DType::ALL.len()])
 }
 
-/// Shares numbers in the form since DLPack 1.0; whoever takes them may write to them.
+/// Exports numbers in the form since DLPack 1.0; the importer may write to them.
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_export(dtype: i32) -> *mut DLManagedTensorVersioned {
     Managed::export(numbers(dtype)).into_raw()
@@ -42,10 +43,10 @@ pub extern "C" fn kiln_alive() -> usize {
     shared.iter().filter(|data| data.strong_count() > 0).count()
 }
 
-/// Takes a tensor, frees it, and writes what it held as text into a buffer. Gives the number of bytes.
+/// Imports a tensor, frees it, and writes its contents as text into a buffer. Returns the number of bytes.
 ///
 /// # Safety
-/// The pointer must be a managed tensor that nobody has taken, and the buffer have room for `capacity` bytes.
+/// The pointer must be a managed tensor without another owner, and the buffer have room for `capacity` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_take(
     managed: *mut DLManagedTensorVersioned,
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn kiln_take_legacy(
 /// # Safety
 /// As [`kiln_take`].
 unsafe fn take<F: Form>(managed: *mut F, buffer: *mut c_char, capacity: usize) -> usize {
-    // SAFETY: the caller passes a managed tensor that nobody has taken.
+    // SAFETY: the caller passes a managed tensor without another owner.
     let data = unsafe { Managed::from_raw(managed) }.and_then(|managed| managed.to_data());
     let text = data.map_or_else(|error| error.to_string(), |data| format!("{data:?}"));
     let length = text.len().min(capacity);

@@ -15,7 +15,7 @@ pub const CPU: i32 = 1;
 /// In [`DLManagedTensorVersioned::flags`]: who takes the tensor may not write to it.
 pub const FLAG_READ_ONLY: u64 = 1;
 
-/// In [`DLManagedTensorVersioned::flags`]: nobody but the one who takes the tensor sees its memory.
+/// In [`DLManagedTensorVersioned::flags`]: the memory is a copy that only the importer accesses.
 pub const FLAG_IS_COPIED: u64 = 1 << 1;
 
 /// A version of the standard.
@@ -28,11 +28,11 @@ pub struct DLPackVersion {
     pub minor: u32,
 }
 
-/// Where a tensor is.
+/// The device of a tensor.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLDevice {
-    /// What kind of device: [`CPU`], 2 for CUDA, 8 for Metal, 10 for ROCm and so on.
+    /// The kind of device: [`CPU`], 2 for CUDA, 8 for Metal, 10 for ROCm and so on.
     pub device_type: i32,
     /// Which one of them, from 0.
     pub device_id: i32,
@@ -76,13 +76,13 @@ impl DLDataType {
     }
 }
 
-/// A tensor in memory that somebody else manages.
+/// A tensor in memory that another owner manages.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DLTensor {
     /// The memory; null where there are no elements.
     pub data: *mut c_void,
-    /// Where the memory is.
+    /// The device of the memory.
     pub device: DLDevice,
     /// The number of axes.
     pub ndim: i32,
@@ -90,9 +90,9 @@ pub struct DLTensor {
     pub dtype: DLDataType,
     /// The lengths of the axes, `ndim` of them.
     pub shape: *mut i64,
-    /// How many elements to go for one step along each axis. Null, before DLPack 1.2, for row-major order.
+    /// The stride of each axis, in elements. Null, before DLPack 1.2, for row-major order.
     pub strides: *mut i64,
-    /// How many bytes after `data` the first element is.
+    /// The byte offset of the first element from `data`.
     pub byte_offset: u64,
 }
 
@@ -102,9 +102,9 @@ pub struct DLTensor {
 pub struct DLManagedTensorVersioned {
     /// The version that the struct has.
     pub version: DLPackVersion,
-    /// What the one who made the struct keeps for itself.
+    /// The exporter's private data.
     pub manager_ctx: *mut c_void,
-    /// Frees the struct and what it points at.
+    /// Frees the struct and the memory that it points at.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
     /// [`FLAG_READ_ONLY`], [`FLAG_IS_COPIED`].
     pub flags: u64,
@@ -118,8 +118,8 @@ pub struct DLManagedTensorVersioned {
 pub struct DLManagedTensor {
     /// The tensor.
     pub dl_tensor: DLTensor,
-    /// What the one who made the struct keeps for itself.
+    /// The exporter's private data.
     pub manager_ctx: *mut c_void,
-    /// Frees the struct and what it points at.
+    /// Frees the struct and the memory that it points at.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }

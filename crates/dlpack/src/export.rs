@@ -24,7 +24,7 @@ impl Source {
         }
     }
 
-    /// Where the elements are. Shared ones may only be read there.
+    /// The address of the elements. Shared ones are read-only.
     fn address(&mut self) -> *mut c_void {
         match self {
             Source::Owned(data) => mutable_address(data.elements_mut()),
@@ -89,12 +89,12 @@ pub(crate) fn export<F: Form>(mut source: Source, flags: u64) -> NonNull<F> {
     }
 }
 
-/// The deleter of what [`export`] makes.
+/// The deleter of structs from [`export`].
 ///
 /// # Safety
 /// `managed` must come from [`export`] with the same form, and not be used afterwards.
 unsafe extern "C" fn delete<F: Form>(managed: *mut F) {
-    // SAFETY: `export` put the address of the whole allocation there, and nobody but this function frees it.
+    // SAFETY: `export` put the address of the whole allocation there, and only this function frees it.
     unsafe {
         let exported = (*managed).context().cast::<Exported<F>>();
         drop(Box::from_raw(exported));

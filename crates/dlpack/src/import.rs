@@ -8,7 +8,7 @@ use kiln_ir::{DType, Element, Elements, Error, MAX_RANK, Result, Shape, TensorDa
 
 use crate::abi::{CPU, DLDevice, DLTensor};
 
-/// What a managed tensor says, checked.
+/// The validated description of a managed tensor.
 pub(crate) struct Described {
     pub(crate) ty: TensorType,
     /// The address of the first element; dangling where there are none.
@@ -149,7 +149,7 @@ fn check_extent(tensor: &DLTensor, ty: &TensorType, strides: &[i64; MAX_RANK]) -
 /// Copies the elements.
 ///
 /// # Safety
-/// The memory that the description names must be there, and nobody may write to it meanwhile.
+/// The memory in the description must be allocated, and no other code may write to it meanwhile.
 pub(crate) unsafe fn read(described: &Described) -> Result<TensorData> {
     // SAFETY: the caller passes memory with elements of this dtype; those of each type may have any bits.
     let elements = unsafe {

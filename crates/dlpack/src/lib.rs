@@ -18,8 +18,8 @@
 //! let shared: Managed<DLManagedTensorVersioned> = Managed::from_tensor(x.into_any())?;
 //! let pointer = shared.into_raw(); // for the other framework
 //!
-//! // In: a pointer that another framework gave.
-//! // SAFETY: the pointer is a managed tensor that nobody else has taken.
+//! // In: a pointer from another framework.
+//! // SAFETY: the pointer is a managed tensor without another owner.
 //! let taken = unsafe { Managed::<DLManagedTensorVersioned>::from_raw(pointer) }?;
 //! let y = taken.to_tensor(&Device::cpu())?;
 //! assert_eq!(y.into_data()?.to_vec::<f32>(), [1.0, 2.0, 3.0, 4.0]);
@@ -30,7 +30,7 @@
 //! since a Kiln tensor owns its memory. Only memory of the host is exchanged; a tensor on another device is an error that
 //! says so.
 //!
-//! The crate is `no_std` (with `alloc`). It uses `unsafe`, because it reads what another language wrote.
+//! The crate is `no_std` (with `alloc`). It uses `unsafe`, because it reads memory that another language wrote.
 #![no_std]
 
 extern crate alloc;

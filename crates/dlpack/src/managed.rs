@@ -36,7 +36,7 @@ impl<F: Form> Managed<F> {
     /// elements, they were made from a `Vec`, and they are in order.
     ///
     /// # Errors
-    /// The error that the computation of the tensor met.
+    /// The error of the tensor's computation.
     pub fn from_tensor(tensor: AnyTensor) -> Result<Managed<F>> {
         tensor.into_data().map(Managed::export)
     }
@@ -47,9 +47,9 @@ impl<F: Form> Managed<F> {
     /// When the pointer is null.
     ///
     /// # Safety
-    /// A pointer that is not null must point to a managed tensor of this form, as a framework made it; nobody else may
-    /// have taken it, and its deleter must be callable from this thread. While the `Managed` lives, nobody may write to
-    /// the tensor's memory.
+    /// A pointer that is not null must point to a managed tensor of this form, as a framework made it. The tensor must
+    /// have no other owner, and its deleter must be callable from this thread. While the `Managed` lives, no other code
+    /// may write to the tensor's memory.
     pub unsafe fn from_raw(pointer: *mut F) -> Result<Managed<F>> {
         NonNull::new(pointer).map(Managed).ok_or_else(|| {
             Error::value("dlpack", "the managed tensor is a null pointer")
@@ -57,7 +57,7 @@ impl<F: Form> Managed<F> {
         })
     }
 
-    /// Gives the struct to another framework, which calls its deleter.
+    /// Transfers the struct to another framework, which calls its deleter.
     pub fn into_raw(self) -> *mut F {
         let pointer = self.0.as_ptr();
         core::mem::forget(self);
@@ -72,8 +72,8 @@ impl<F: Form> Managed<F> {
     /// The shape and dtype.
     ///
     /// # Errors
-    /// When the tensor is not in the host's memory, its type is none of Kiln's, its struct is of another major version, or
-    /// what the struct says cannot be: a negative length, null pointers, addresses beyond the memory.
+    /// When the tensor is not in the host's memory, its type is none of Kiln's, its struct is of another major version,
+    /// or the struct is invalid: a negative length, null pointers, addresses beyond the memory.
     pub fn ty(&self) -> Result<TensorType> {
         self.describe().map(|described| described.ty)
     }
@@ -153,7 +153,7 @@ impl<F: Form> From<TensorData> for Managed<F> {
 
 impl<F: Form> Drop for Managed<F> {
     fn drop(&mut self) {
-        // SAFETY: the pointer is valid, and nobody else has taken the struct; a `Managed` is dropped once.
+        // SAFETY: the pointer is valid, and the struct has no other owner; a `Managed` is dropped once.
         unsafe { F::delete(self.0.as_ptr()) }
     }
 }
@@ -196,7 +196,7 @@ pub(crate) mod sealed {
 
         fn flags(&self) -> u64;
 
-        /// What the one who made the struct keeps for itself.
+        /// The exporter's private data.
         fn context(&self) -> *mut c_void;
 
         fn tensor(&self) -> &DLTensor;

@@ -46,7 +46,7 @@ fn every_dtype_goes_out_and_in() {
     }
 }
 
-/// Reads what Kiln shares as a consumer in C does.
+/// Reads a tensor from Kiln as a consumer in C does.
 #[test]
 fn a_consumer_reads_and_writes_in_place() {
     let numbers = vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0];

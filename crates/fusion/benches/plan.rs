@@ -16,8 +16,8 @@ use std::time::Instant;
 
 const SIZES: [usize; 4] = [100, 1_000, 10_000, 100_000];
 
-/// What the time for each op may grow by, from 10³ ops on: regions have their full size by then. Graphs of 10⁵ ops do not fit the
-/// caches, which takes up to 3 times as long; a pass of quadratic time takes 100 times as long.
+/// The limit on the growth of the time for each op, from 10³ ops on: regions have their full size by then. Graphs of
+/// 10⁵ ops do not fit the caches, which takes up to 3 times as long; a pass of quadratic time takes 100 times as long.
 const MOST_GROWTH: f64 = 5.0;
 
 /// A growth that is measured is measured again: another process may have had the processor.
@@ -61,7 +61,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The time for each op at each size in nanoseconds, and by what it grows from the second size on: of several tries, the least.
+/// The time for each op at each size in nanoseconds, and its growth from the second size on: the least of several
+/// tries.
 fn measured(build: Build, measure: fn(&Program)) -> (Vec<f64>, f64) {
     let programs: Vec<Program> = SIZES.iter().map(|&size| program(build, size)).collect();
     let mut best: Option<(Vec<f64>, f64)> = None;
@@ -171,7 +172,8 @@ impl Builder {
     }
 }
 
-/// The sum of what a multilayer perceptron gives, of an input and a weight and a bias for each layer.
+/// The sum of the outputs of a multilayer perceptron; the operands are an input, and a weight and a bias for each
+/// layer.
 fn loss<'e>(given: &[Var<'e>]) -> Var<'e> {
     let shape = given[0].ty().shape;
     let layer = |x: Var<'e>, parameters: &[Var<'e>]| {
@@ -277,7 +279,7 @@ fn random_mixed(builder: &mut Builder, size: usize) {
     builder.output_unused();
 }
 
-/// A row of views of what a kernel made, all of which are used in the end.
+/// A chain of views of a kernel's result, each of which is used in the end.
 fn views(builder: &mut Builder, size: usize) {
     let x = builder.unary(Unary::Exp, 0);
     let mut view = x;

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use kiln_ir::{FxHasher, Program};
 
-/// The memory that plans take at most: the one that was not used for longest goes. A step of some 1,500 ops takes about
+/// The greatest size of the plan cache; the least recently used plan is evicted. A step of some 1,500 ops takes about
 /// 0.8 MiB for each set of shapes.
 const MOST_PLAN_BYTES: usize = 256 << 20;
 
@@ -57,8 +57,7 @@ impl Plans {
     }
 }
 
-/// What was used recently, by hash, as much as a number of bytes holds: beyond it, what was not used for longest goes. The
-/// last that was added stays, whatever its size.
+/// An LRU cache by hash with a limit in bytes. The newest entry is never evicted, however large it is.
 struct Recent<T> {
     by_hash: BTreeMap<u64, Vec<Kept<T>>>,
     /// The hashes of all, by the time of the last use.
@@ -123,12 +122,12 @@ impl<T: Clone> Recent<T> {
     }
 }
 
-/// The programs of regions, each once: engines know what they compiled by a program's address, and the layers of a model are
-/// all of a few programs.
+/// The programs of regions, deduplicated. Engines cache compiled kernels by a program's address, and the layers of a
+/// model share a few programs.
 #[derive(Default)]
 pub(crate) struct Programs {
     by_hash: BTreeMap<u64, Vec<Weak<Program>>>,
-    /// How many there may be before those that are gone are forgotten.
+    /// The number of entries at which expired ones are removed.
     bound: usize,
 }
 
@@ -146,7 +145,7 @@ impl Programs {
         program.clone()
     }
 
-    /// Forgets those that are gone, if there are many.
+    /// Removes expired entries, if there are many.
     fn forget(&mut self) {
         /// As many are worth looking through.
         const LEAST: usize = 256;

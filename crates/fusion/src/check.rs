@@ -18,7 +18,7 @@ pub(crate) fn run(engine: &dyn Engine, op: &Op, operands: Operands, results: &[T
             let error = located(engine, fused.program(), &operands, place);
             poisoned(results, &error)
         }
-        // Both ways fail, or a value cannot be read: the region's own error is what the program sees.
+        // Both ways fail, or a value cannot be read: the program sees the region's own error.
         Err(_) => values,
     }
 }
@@ -72,8 +72,8 @@ fn cut_after(program: &Program, number: usize) -> Option<Program> {
     })
 }
 
-/// Whether two tensors agree up to what another order of additions, and 16-bit floats that are not rounded in between,
-/// may change.
+/// Whether two tensors agree up to the effects of another order of additions and of 16-bit floats that are not rounded
+/// in between.
 fn agree(a: &TensorData, b: &TensorData) -> bool {
     if a.ty() != b.ty() {
         return false;

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use kiln_ir::{Activation, Epilogue, Op, Pattern, Program, Value};
 
-/// The steps that a value comes from, in the order in which they ran.
+/// The steps that computed a value, in execution order.
 pub(crate) fn explain(value: &Value) -> String {
     let Some(cell) = Lazy::of(value) else {
         return format!("{}: data, or the result of an op that was not fused\n", value.ty());
@@ -36,8 +36,8 @@ impl Plan {
         text
     }
 
-    /// All steps, with the ops of each region and the reasons why it ends. Values are numbered: first those that are there
-    /// before, then the results of steps in order.
+    /// All steps, with the ops of each region and the reasons why it ends. Values are numbered: first the externals,
+    /// then the results of steps in order.
     ///
     /// ```
     /// use kiln_fusion::Plan;
@@ -126,7 +126,7 @@ impl Plan {
     }
 }
 
-/// What a region runs as, where the engine has it in one.
+/// The name of the kernel that the engine has for a whole region.
 fn form(pattern: &Pattern) -> String {
     match pattern {
         Pattern::Loop => "kernel".to_string(),

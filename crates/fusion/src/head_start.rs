@@ -17,44 +17,44 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use kiln_ir::{Op, Scalar, TensorType};
 
-/// Recordings are told apart by so many entries.
+/// The number of entries that identify the beginning of a recording.
 pub(crate) const PREFIX: usize = 16;
 
-/// Steps that are worth turning from recording to running.
+/// The least number of steps for which switching from recording to running is worthwhile.
 const LEAST_STEPS: usize = 4;
 
-/// Memory that is worth keeping for a step which overwrites it.
+/// The least memory, in bytes, that is worth keeping for a step which overwrites it.
 const LEAST_OVERWRITTEN: usize = 1 << 20;
 
-/// How often recordings that begin alike are of one plan in succession before one is expected to be: at first, and at most.
-/// It doubles each time that one is not.
+/// The number of successive equal plans of recordings with one beginning before the plan is predicted: at first, and at
+/// most. It doubles on each misprediction.
 const AGREED: [u32; 2] = [2, 64];
 
-/// Beginnings that are kept, of some 100 bytes each; when there are more, those of plans that are gone are dropped, or all.
+/// The number of beginnings kept, of some 100 bytes each. Above it, those of freed plans are dropped, or all.
 const MOST_BEGINNINGS: usize = 1 << 14;
 
-/// What a recording is expected to be.
+/// The predicted plan of a recording.
 #[derive(Default)]
 pub(crate) enum Expected {
     #[default]
     Anything,
-    /// Of a plan, of which it has all entries so far.
+    /// The predicted plan, which matches all entries so far.
     Plan(Box<HeadStart>),
-    /// It was expected to be of a plan, and is not: so many steps ran for nothing.
+    /// The prediction was wrong: this number of steps ran in vain.
     Other(usize),
 }
 
-/// A plan that is recorded once more, and runs meanwhile.
+/// A predicted plan that runs while it is recorded once more.
 pub(crate) struct HeadStart {
     plan: Arc<Plan>,
     progress: Progress,
-    /// The plain numbers that the steps have.
+    /// The plain numbers of the steps.
     numbers: Vec<Scalar>,
-    /// Entries that were recorded, all as in the plan.
+    /// The number of recorded entries, all of which match the plan.
     entries: usize,
-    /// Externals whose types are those of the plan.
+    /// The number of recorded externals, whose types match the plan.
     externals: usize,
-    /// No step from this one on runs early.
+    /// The end of the steps that may run early.
     end: usize,
 }
 
@@ -84,7 +84,8 @@ impl Recording {
         Some(EarlyRun { plan: start.plan.clone(), progress, numbers, end, first: *first })
     }
 
-    /// Takes back how far the plan has run: meanwhile, another thread may have recorded what is not of it.
+    /// Puts the progress of the plan back. Meanwhile, another thread may have recorded an op that does not match the
+    /// plan.
     pub(crate) fn ran(&mut self, run: EarlyRun) {
         if self.first != run.first {
             return;
@@ -98,7 +99,7 @@ impl Recording {
 }
 
 impl Shared {
-    /// Says what is to be expected of a recording, when there is enough of it: whether there are steps to run.
+    /// Predicts the plan of a recording once it has enough entries. Returns whether there are steps to run.
     pub(crate) fn follow(&self, recording: &mut Recording) -> bool {
         match &recording.expected {
             Expected::Anything if recording.entries.len() == PREFIX => {
@@ -116,7 +117,8 @@ impl Shared {
         }
     }
 
-    /// Compares the plan of a whole recording with what was expected, for the next that begins so: how far it has run.
+    /// Compares the plan of a whole recording with the prediction and updates the predictor. Returns the steps that ran
+    /// already.
     pub(crate) fn learn(
         &self,
         beginning: Option<u64>,
@@ -145,7 +147,7 @@ impl Shared {
 }
 
 impl HeadStart {
-    /// That of a recording, if the plan begins as it does.
+    /// Starts a predicted plan for a recording, if its entries match the start of the plan.
     fn new(plan: Arc<Plan>, end: usize, recording: &Recording) -> Option<HeadStart> {
         let begins = plan.structure.entries.starts_with(&recording.entries);
         let progress = plan.begin();
@@ -158,17 +160,17 @@ impl HeadStart {
         &self.plan
     }
 
-    /// How many entries were recorded.
+    /// The number of recorded entries.
     pub(crate) fn entries(&self) -> usize {
         self.entries
     }
 
-    /// How many steps have run.
+    /// The number of executed steps.
     pub(crate) fn steps(&self) -> usize {
         self.progress.next
     }
 
-    /// Whether the plan goes on with this entry of a recording that has those externals.
+    /// Whether this entry, in a recording with those externals, matches the next entry of the plan.
     pub(crate) fn goes_on(
         &mut self,
         (op, operands, results): (&Op, &[Source], &[TensorType]),
@@ -196,46 +198,46 @@ impl HeadStart {
         last < self.end && self.plan.is_recorded(last, self.entries)
     }
 
-    /// Takes from a recording what the steps use that are recorded: up to which one they have all.
+    /// Moves the recorded externals into the plan's progress. Returns the end of the steps whose inputs are all there.
     fn provide(&mut self, externals: &[External]) -> usize {
         let recorded = (self.progress.next..self.end).take_while(|&s| self.plan.is_recorded(s, self.entries));
         let to = self.progress.next + recorded.count();
         let input = |place: usize| externals.get(place)?.ready();
         let provided = self.plan.provide(&mut self.progress, to, self.numbers.len(), input);
         if provided < to {
-            // What is missing, the unit of work before computes, which runs when this one has ended.
+            // The preceding unit of work computes the missing input, and it runs when this one has ended.
             self.end = provided;
         }
         provided
     }
 }
 
-/// What recordings were that began alike.
+/// The predictor: the last plan of the recordings with each beginning.
 #[derive(Default)]
 pub(crate) struct Beginnings {
     by_hash: BTreeMap<u64, Beginning>,
 }
 
 struct Beginning {
-    /// What the last one was.
+    /// The last plan.
     plan: Weak<Plan>,
     end: usize,
-    /// How many before were the same.
+    /// The number of successive recordings with the same plan.
     agreed: u32,
-    /// How many have to be.
+    /// The number of such recordings before the plan is predicted.
     needed: u32,
 }
 
 impl Beginnings {
-    /// The plan that a recording which begins so is expected to be of, and the step at which a head start ends: 0 where there is
-    /// to be none.
+    /// The predicted plan of a recording with this beginning, and the step at which speculative execution ends: 0 for
+    /// none.
     fn expected(&self, hash: u64) -> Option<(Arc<Plan>, usize)> {
         let beginning = self.by_hash.get(&hash)?;
         let is_sure = beginning.agreed >= beginning.needed;
         Some((beginning.plan.upgrade().filter(|_| is_sure)?, beginning.end))
     }
 
-    /// Learns what a recording was, and whether something else was expected.
+    /// Updates the predictor with the plan of a recording, and whether the prediction was wrong.
     fn learn(&mut self, hash: u64, plan: &Arc<Plan>, end: usize, was_wrong: bool) {
         if self.by_hash.len() >= MOST_BEGINNINGS && !self.by_hash.contains_key(&hash) {
             self.by_hash.retain(|_, beginning| beginning.plan.strong_count() > 0);

@@ -30,12 +30,12 @@ pub struct Fusion {
     queues: Arc<ThreadQueues>,
 }
 
-/// What queues and clones of the layer share.
+/// The state that the queues and the clones of the layer share.
 pub(crate) struct Shared {
     pub(crate) inner: Arc<dyn Engine>,
-    /// The ops that the device's engine runs natively. [`Expand`] below says that it runs every op.
+    /// The ops that the device's engine runs natively. [`Expand`] below claims to run every op.
     native: OpSet,
-    /// Those of the machine and of these ops.
+    /// The planner's limits for the machine and these ops.
     pub(crate) limits: Limits,
     pub(crate) mode: Mode,
     pub(crate) counters: Counters,
@@ -45,18 +45,18 @@ pub(crate) struct Shared {
     queues: Mutex<Vec<Weak<Queue>>>,
 }
 
-/// How often things happened, since the layer was made.
+/// Event counters of the layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Ops that were recorded.
     pub ops_recorded: u64,
     /// Plans that were made.
     pub plans_made: u64,
-    /// Those among them that were taken over from plans for other lengths of axes.
+    /// Plans that were derived from plans for other dim lengths.
     pub plans_derived: u64,
     /// Plans that were found.
     pub plans_found: u64,
-    /// The bytes that plans take which are kept.
+    /// The bytes of the cached plans.
     pub plan_bytes: u64,
     /// Steps of plans that ran: ops and regions given to the engine below, views included.
     pub steps_run: u64,
@@ -66,7 +66,7 @@ pub struct Statistics {
     pub ops_fused: u64,
     /// Steps that ran while the rest of their plan was recorded, and were of it.
     pub steps_early: u64,
-    /// Steps that ran so, and were of another plan than what was recorded then: they ran for nothing.
+    /// Steps that ran early for a predicted plan that was wrong: their work was wasted.
     pub steps_lost: u64,
 }
 
@@ -120,7 +120,7 @@ impl Fusion {
         self.shared.mode
     }
 
-    /// How often things happened so far.
+    /// The event counters so far.
     pub fn statistics(&self) -> Statistics {
         let counters = &self.shared.counters;
         let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed) as u64;
@@ -138,7 +138,7 @@ impl Fusion {
         }
     }
 
-    /// Which kernels made a value, and why their regions ended: for reading. Runs what waits.
+    /// Explains which kernels computed a value and why their regions ended. Runs pending ops.
     pub fn explain(&self, value: &Value) -> String {
         crate::explain::explain(value)
     }
@@ -176,8 +176,8 @@ impl Fusion {
         }
     }
 
-    /// The ops that an op stands for, recorded: a custom op that is [a name](kiln_ir::CustomOp::is_expression) for them, or an op
-    /// that would be expanded below. `None` for any other op.
+    /// Records the ops of an op's expansion: for a custom op that is [a name](kiln_ir::CustomOp::is_expression) for
+    /// them, or an op that would be expanded below. `None` for any other op.
     #[inline]
     fn expression(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> Option<Values> {
         if self.shared.native.contains(op.kind()) && !matches!(op, Op::Custom(_)) {
@@ -215,8 +215,8 @@ fn native_engine(inner: &Arc<dyn Engine>) -> &dyn Engine {
     inner.find::<Expand>().map_or(&**inner, |layer| &**layer.inner())
 }
 
-/// Whether an op must not wait. Within a plan, whose values nobody gets before its end, two threads whose collectives or custom
-/// ops depend on each other could wait for each other.
+/// Whether an op must not be deferred. A plan publishes its values only at its end, so that two threads whose
+/// collectives or custom ops depend on each other could deadlock.
 fn runs_at_once(op: &Op) -> bool {
     if let Op::Fused(region) = op {
         return region.program().instructions.iter().any(|instruction| instruction.op.is(IMMEDIATE));
@@ -242,7 +242,7 @@ impl Shared {
         self.make(hash, Draft::new(structure, self.limits))
     }
 
-    /// A plan that is kept: taken over from one for other lengths, or made from nothing but the recording.
+    /// A cached plan: derived from one for other lengths, or made from the recording alone.
     fn make(&self, hash: u64, mut draft: Draft) -> Arc<Plan> {
         let templates =
             draft.likeness().map_or_else(Vec::new, |likeness| self.plans.lock().templates(likeness));
@@ -312,12 +312,12 @@ impl Engine for Fusion {
         Some(&*self.shared.inner)
     }
 
-    /// Runs what the value waits for.
+    /// Runs the pending ops that the value depends on.
     fn lower(&self, value: Value) -> Value {
         into_inner(value)
     }
 
-    /// Of a value that waits, the value itself: asking must not run it.
+    /// Returns a pending value itself: the query must not run it.
     fn saved_for_backward(&self, op: &Op, place: usize, value: &Value) -> Value {
         let ready = match Lazy::of(value) {
             Some(cell) => cell.ready.get(),

@@ -11,15 +11,15 @@ pub(crate) struct Lazy(pub(crate) Arc<Cell>);
 
 /// A result of a recorded op.
 ///
-/// The queue holds one reference until the op has run, so a cell with only one is of no more use to anybody.
+/// The queue holds one reference until the op has run, so a cell with only one is dead.
 pub(crate) struct Cell {
     /// The value of the engine below.
     pub(crate) ready: Once<Value>,
-    /// Where the op waits.
+    /// The queue of the pending op.
     pub(crate) queue: Arc<Queue>,
     /// The number of the result, counted from the queue's first.
     pub(crate) number: u64,
-    /// What made it: the plan, and the number of the result in it.
+    /// The plan that made the value, and the number of the result in it.
     pub(crate) origin: Once<(Arc<Plan>, usize)>,
 }
 
@@ -48,7 +48,7 @@ impl Lazy {
     }
 }
 
-/// The engine's value in a cell: the only clone, if nobody else holds the cell.
+/// The engine's value in a cell: the only clone, if the cell has no other owner.
 pub(crate) fn take(cell: Arc<Cell>) -> Value {
     cell.force();
     match Arc::try_unwrap(cell) {

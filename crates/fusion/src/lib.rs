@@ -1,26 +1,25 @@
 //! Operator fusion: a layer records ops lazily and runs neighbours as one kernel.
 //!
-//! [`Fusion`] is a layer: an [`Engine`](kiln_ir::Engine) around another. It answers every op at once with values that are
-//! not computed yet. When one of them is read, everything recorded runs, in this order:
+//! [`Fusion`] is a layer: an [`Engine`](kiln_ir::Engine) around another. It returns lazy values from every op at once.
+//! When one of them is read, the recorded ops run, in this order:
 //!
-//! 1. The structure of what was recorded (ops, which result feeds which operand, types, and which values are still
-//!    alive; not the numbers, which may change from step to step) is looked up among the plans made before. A training
-//!    step after the first finds its plan.
-//! 2. Otherwise a [plan](Plan) is made: ops whose results nobody can see are left out, neighbours that one kernel can run
-//!    become one [`Op::Fused`](kiln_ir::Op::Fused), and each value is passed on by value at its last use, so that the engine
-//!    below overwrites or frees its memory.
-//! 3. The plan runs on the engine below. What fused regions mean is the program that they hold: an engine that does not
-//!    compile them runs them op by op.
+//! 1. The recording's structure (ops, operand wiring, types, and liveness, but not the numbers, which may change from
+//!    step to step) is looked up in the plan cache. A training step after the first finds its plan.
+//! 2. On a miss, the layer makes a [plan](Plan). Dead ops are removed, neighbours that one kernel can run become one
+//!    [`Op::Fused`](kiln_ir::Op::Fused), and each value is passed on by value at its last use, so that the engine below
+//!    overwrites or frees its memory.
+//! 3. The plan runs on the engine below. A fused region holds a program that defines its semantics: an engine that does
+//!    not compile regions runs the program op by op.
 //!
-//! Whether a value is alive is seen when the plan is looked up: one that was dropped before is never stored. What begins as the
-//! last recordings did is only compared with their plan as it comes, and written down once it differs.
+//! Liveness is determined when the plan is looked up: a value that was dropped before is never stored. A recording that
+//! begins like the previous ones is only compared with their plan op by op, and stored from the first difference.
 //!
 //! Plans depend on the facts of the engine's [`Machine`](kiln_ir::Machine): how long rows may be, for instance, and how many
 //! tensors a kernel binds.
 //!
-//! An engine that computes while the program goes on ([`Machine::asynchronous`](kiln_ir::Machine::asynchronous)) gets a head
-//! start: what begins as the last recordings did then runs while the rest is
-//! recorded, and runs once more from its start if the rest turns out to be another. [`Statistics`] counts both.
+//! An engine that computes asynchronously ([`Machine::asynchronous`](kiln_ir::Machine::asynchronous)) gets speculative
+//! execution of a predicted plan. A recording that begins like the previous ones then runs while the rest is recorded,
+//! and runs again from its start if the prediction is wrong. [`Statistics`] counts both.
 //!
 //! ```
 //! use kiln_cpu::Cpu;
@@ -37,8 +36,8 @@
 //! # assert!((y[0] - 6.4365635).abs() < 1e-5);
 //! ```
 //!
-//! Each thread records into a queue of its own; a value may be used on any thread, and whoever needs it first runs the
-//! queue that holds it. `KILN_FUSION` in the environment switches between [`Mode`]s: `off`, `on`, `check`.
+//! Each thread records into a queue of its own. A value may be used on any thread; the first reader runs the queue that
+//! holds it. `KILN_FUSION` in the environment selects a [`Mode`]: `off`, `on`, `check`.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -3,13 +3,14 @@
 use kiln_ir::{DTypeSet, Machine, OpKind, OpSet, Products, Role};
 use kiln_kernel::Nest;
 
-/// Threads of a workgroup that goes through rows and keeps totals of their columns: machines with smaller ones have no such kernels.
+/// The threads of a workgroup that iterates over rows and keeps totals of their columns. Machines with smaller
+/// workgroups have no such kernels.
 pub(crate) const COLUMN_THREADS: usize = 1024;
 
 /// Most tensors that a kernel reads on any machine: each needs an address register, and hardware has few.
 const INPUTS: usize = 32;
 
-/// What planning depends on besides the recording.
+/// The inputs of planning besides the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Whether elementwise ops on the result of a matrix product or convolution run with it, before the result is stored.
@@ -20,9 +21,9 @@ pub(crate) struct Limits {
     pub(crate) resident_row: usize,
     /// Whether such rows must be contiguous.
     pub(crate) whole_rows: bool,
-    /// With so many rows, longer ones keep the whole machine busy all the same.
+    /// With this many rows, longer rows keep the whole machine busy all the same.
     pub(crate) many_rows: usize,
-    /// Whether reductions over many rows join the kernel that goes through these rows.
+    /// Whether reductions over many rows join the kernel that iterates over these rows.
     pub(crate) columns: bool,
     /// Bytes of operands that only recorded ops hold at which the recording runs.
     pub(crate) kept_bytes: usize,
@@ -68,7 +69,8 @@ impl Limits {
         let kept_bytes = machine.memory_bytes.map_or(0, |bytes| bytes / 16).max(KEPT_BYTES);
         Limits {
             continue_products: !library,
-            // No machine has both a library that does this and few bindings: what it moves between kernels is not counted.
+            // No machine has both such a library and few bindings: tensors that it moves between kernels are not
+            // counted.
             finish_products: epilogues && machine.bindings.is_none(),
             resident_row: machine.row_elements,
             whole_rows: lockstep,
@@ -88,7 +90,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// Those of a [processor](Machine::processor).
+    /// The limits of a [processor](Machine::processor).
     fn default() -> Limits {
         Limits::of(&Machine::processor())
     }

@@ -1,6 +1,6 @@
 //! The fusion mode: on, off or checked (`KILN_FUSION`).
 
-/// What the layer does.
+/// The fusion mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Ops go straight to the engine below.

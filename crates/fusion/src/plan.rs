@@ -27,56 +27,56 @@ use kiln_ir::{
 };
 use smallvec::SmallVec;
 
-/// What a plan is for: two recordings with equal structure run the same plan.
+/// The cache key of a plan: two recordings with equal structure run the same plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Structure {
     pub(crate) entries: Vec<Entry>,
     pub(crate) externals: Vec<TensorType>,
-    /// Of each result.
+    /// For each result, whether it is live.
     pub(crate) alive: Vec<bool>,
 }
 
-/// The steps that compute the values of a recording that somebody can see.
+/// The steps that compute the live values of a recording.
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) structure: Structure,
     steps: Vec<Step>,
-    /// How many entries were recorded when all that a step computes was: of each step, never fewer than of the one before.
+    /// The number of entries that must be recorded before each step can run; it never decreases from step to step.
     needed_entries: Vec<usize>,
     num_slots: usize,
-    /// `(result, slot)` of every value that is alive.
+    /// `(result, slot)` of every live value.
     pub(crate) outputs: Vec<(usize, usize)>,
-    /// The machine's limits, if the plan was taken over from a recording of other lengths: without notes.
+    /// The machine's limits, if the plan was derived from one for other lengths: it then has no notes.
     derived: Option<Limits>,
-    /// Of its structure, where it is kept.
+    /// The hash of its structure, if it is cached.
     pub(crate) hash: u64,
 }
 
-/// How far a plan has run.
+/// The progress of a plan's execution.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// The step that comes next.
+    /// The next step.
     pub(crate) next: usize,
-    /// Values that later steps use, or that are alive.
+    /// Values that later steps use, or that are live.
     slots: Vec<Option<Value>>,
 }
 
 /// One op, or one region, for the engine below.
 #[derive(Debug)]
 pub struct Step {
-    /// What runs.
+    /// The op that runs.
     pub(crate) op: Op,
     pub(crate) operands: SmallVec<[Reference; 4]>,
     pub(crate) results: Vec<TensorType>,
     /// The slot of the first result.
     pub(crate) first: usize,
-    /// Which results are used, by steps or from outside.
+    /// Which results are used, by steps or outside of the plan.
     pub(crate) used: Vec<bool>,
-    /// Why neighbours are not part of it.
+    /// The reasons why adjacent ops are not part of it.
     pub(crate) notes: Vec<String>,
 }
 
-/// What a step is.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
     /// An op by itself.
@@ -88,11 +88,11 @@ pub enum StepKind {
 /// An operand of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reference {
-    /// A value: externals come first, then results of steps. At its last use it is handed over.
+    /// A value: externals come first, then results of steps. Its last use moves it.
     Slot { slot: usize, last: bool },
     /// A plain number of the recording.
     Number(u32),
-    /// A plain number that is always the same.
+    /// A constant plain number.
     Constant(Scalar),
 }
 
@@ -102,12 +102,12 @@ impl Plan {
         Draft::new(structure, limits).plan().0
     }
 
-    /// The same plan with its notes, made from nothing but the recording; `None` where this one is.
+    /// The same plan with its notes, made from the recording alone; `None` where this one has them.
     pub(crate) fn full(&self) -> Option<Plan> {
         self.derived.map(|limits| Plan::new(self.structure.clone(), limits))
     }
 
-    /// The bytes that it takes. Programs that steps share count once; those that other plans share count for each.
+    /// The bytes of the plan. Programs that its steps share count once; programs that plans share count for each.
     pub(crate) fn bytes(&self) -> usize {
         let mut programs: BTreeMap<usize, usize> = BTreeMap::new();
         let mut bytes = size_of::<Plan>() + self.structure.bytes();
@@ -127,7 +127,7 @@ impl Plan {
         bytes + programs.values().sum::<usize>()
     }
 
-    /// Takes the programs of its regions that are known already instead of its own.
+    /// Replaces the programs of its regions by equal ones that are known already.
     pub(crate) fn share(&mut self, programs: &mut Programs) {
         for step in &mut self.steps {
             if let Op::Fused(region) = &mut step.op {
@@ -141,8 +141,8 @@ impl Plan {
         }
     }
 
-    /// The plan of a program for a [processor](Machine::processor), whose outputs are what is alive: for reading. Numbers are
-    /// numbers of the plan.
+    /// The plan of a program for a [processor](Machine::processor), for inspection. The program's outputs are live.
+    /// Numbers are numbers of the plan.
     pub fn of_program(program: &Program) -> Plan {
         Plan::for_machine(program, &Machine::processor())
     }
@@ -174,7 +174,7 @@ impl Plan {
         Progress { next: 0, slots: alloc::vec![None; self.num_slots] }
     }
 
-    /// Runs the steps that are left: the values of all results that are alive, with their numbers.
+    /// Runs the remaining steps. Returns the values of all live results, with their numbers.
     pub(crate) fn finish(
         &self,
         shared: &Shared,
@@ -195,13 +195,13 @@ impl Plan {
         self.outputs.iter().filter_map(output).collect()
     }
 
-    /// Whether what a step computes is recorded when so many entries are.
+    /// Whether the ops of a step are among the first `entries` recorded ones.
     pub(crate) fn is_recorded(&self, step: usize, entries: usize) -> bool {
         self.needed_entries.get(step).is_some_and(|&needed| needed <= entries)
     }
 
-    /// Puts the inputs in place that the next steps use, up to one by number: the step for which an input or a number is
-    /// missing, or that one.
+    /// Provides the inputs of the next steps, up to the step `end`. Returns the first step for which an input or a
+    /// number is missing, or `end`.
     pub(crate) fn provide(
         &self,
         progress: &mut Progress,
@@ -230,7 +230,7 @@ impl Plan {
         end
     }
 
-    /// Runs the next steps, up to one by number, whose inputs were [provided](Plan::provide).
+    /// Runs the next steps, up to the step `end`, whose inputs were [provided](Plan::provide).
     pub(crate) fn run_early(&self, shared: &Shared, progress: &mut Progress, end: usize, numbers: &[Scalar]) {
         let (first, inputs) = (progress.next, self.structure.externals.len());
         self.advance(shared, progress, end, numbers);
@@ -252,7 +252,7 @@ impl Plan {
         found.unwrap_or(self.steps.len())
     }
 
-    /// Runs the next steps, up to one by number. What they use is there.
+    /// Runs the next steps, up to the step `end`. Their operands are computed.
     fn advance(&self, shared: &Shared, progress: &mut Progress, end: usize, numbers: &[Scalar]) {
         let steps = &self.steps[progress.next..end];
         let slots = &mut progress.slots;
@@ -280,8 +280,8 @@ impl Plan {
         shared.counters.ops_fused.fetch_add(fused, Ordering::Relaxed);
     }
 
-    /// The greatest number of bytes that values made by the plan take up at once, when each is freed after its last use and
-    /// views cost nothing: what the order of the steps achieves.
+    /// The peak number of bytes of values that the plan makes, when each is freed after its last use and views cost
+    /// nothing. It measures the order of the steps.
     pub fn peak_bytes(&self) -> usize {
         let mut held = alloc::vec![0usize; self.num_slots];
         let (mut now, mut peak) = (0usize, 0usize);
@@ -309,12 +309,12 @@ impl Plan {
 }
 
 impl Step {
-    /// What it is.
+    /// Whether the step is a region or a single op.
     pub fn kind(&self) -> StepKind {
         if matches!(self.op, Op::Fused(_)) { StepKind::Region } else { StepKind::Op }
     }
 
-    /// The op that the engine below is given.
+    /// The op that the engine below runs.
     pub fn op(&self) -> &Op {
         &self.op
     }
@@ -324,7 +324,7 @@ impl Step {
         &self.results
     }
 
-    /// Why ops beside it are not part of it, one sentence each.
+    /// The reasons why adjacent ops are not part of it, one sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -391,7 +391,7 @@ impl Structure {
     }
 }
 
-/// How many entries of a recording come up to each entry of its better form.
+/// For each rewritten entry, the number of recorded entries that it needs.
 fn needed_entries(original: &Structure, better: &Structure, originals: &[Option<usize>]) -> Vec<usize> {
     let makers = original.makers();
     let mut originals = originals.iter();

@@ -10,13 +10,13 @@ use alloc::vec::Vec;
 use kiln_ir::{Error, Op, Operand, Operands, TensorType, Value, Values};
 use smallvec::SmallVec;
 
-/// Ops that wait run at the latest when there are so many: a program that never reads must not grow for ever.
+/// The number of pending ops that makes them run: a program that never reads must not grow without bound.
 const MAX_ENTRIES: usize = 4096;
 
 pub(crate) struct Queue {
     shared: Arc<Shared>,
     waiting: Mutex<Waiting>,
-    /// Of running what was recorded. Locked before `waiting` is locked.
+    /// Held while recorded ops run. Locked before `waiting` is locked.
     running: ReentrantLock,
 }
 
@@ -25,7 +25,7 @@ struct Waiting {
     recording: Recording,
     /// The unit of work that ended last, while it waits for the one after it.
     ended: Recording,
-    /// The bytes of externals from which it is worth counting those that are kept.
+    /// The bytes of externals at which the next count of kept bytes is worthwhile.
     counted_from: usize,
 }
 
@@ -74,7 +74,7 @@ impl Queue {
     fn run_early(&self) {
         let _running = self.running.lock();
         let mut waiting = self.waiting.lock();
-        // Another thread may have run what was recorded.
+        // Another thread may have run the recording.
         let Some(mut run) = waiting.recording.early() else { return };
         drop(waiting);
         run.run(&self.shared);
@@ -92,14 +92,13 @@ impl Queue {
         }
     }
 
-    /// Whether another thread is just running what one of the operands comes from.
+    /// Whether another thread is running the op of one of the operands.
     fn is_in_flight(&self, inputs: &Operands, first: u64) -> bool {
         let values = inputs.iter().filter_map(Operand::value);
         values.filter_map(Lazy::of).any(|cell| cell.number < first && !cell.ready.is_completed())
     }
 
-    /// Notes that a unit of work ends, and runs what came before the unit: by then the program has dropped what it kept of
-    /// it.
+    /// Marks the end of a unit of work, and runs the unit before it: the program has dropped its intermediates by then.
     pub(crate) fn submit(&self) {
         let _running = self.running.lock();
         let mut waiting = self.waiting.lock();
@@ -109,7 +108,7 @@ impl Queue {
         self.run(ended);
     }
 
-    /// Runs everything that waits, and waits for what another thread is running.
+    /// Runs all pending ops, and waits for ops that run on another thread.
     pub(crate) fn flush(&self) {
         let _running = self.running.lock();
         let mut waiting = self.waiting.lock();
@@ -121,13 +120,13 @@ impl Queue {
         self.run(next);
     }
 
-    /// Drops recordings of which nobody can read anything. Recordings own values of the queue, and values own the queue: those
-    /// of a queue that is used no more would never go.
+    /// Drops recordings without live results. Recordings own values of the queue, and values own the queue: an unused
+    /// queue would otherwise leak through this cycle.
     #[cfg(feature = "std")]
     pub(crate) fn drop_unread(&self) {
         let is_unread = |recording: &Recording| !recording.alive().contains(&true);
         let mut waiting = self.waiting.lock();
-        // The newer one first: what the older one computes may be read by it alone.
+        // The newer one first: it may be the only reader of the older one's results.
         let newer = is_unread(&waiting.recording).then(|| waiting.recording.take());
         drop(waiting);
         drop(newer);
@@ -137,7 +136,7 @@ impl Queue {
         drop(older);
     }
 
-    /// Ends the queue of a layer that is gone: what waits is run where somebody can read it, and dropped otherwise.
+    /// Closes the queue of a dropped layer: runs pending ops with live results, and drops the others.
     #[cfg(feature = "std")]
     pub(crate) fn close(&self) {
         self.drop_unread();
@@ -188,7 +187,7 @@ impl Waiting {
         if self.ended.is_empty() { self.recording.first } else { self.ended.first }
     }
 
-    /// Whether what waits should run: at the latest when it alone keeps so many bytes alive.
+    /// Whether the pending ops should run: they do once they alone keep `most_kept` bytes alive.
     fn is_full(&mut self, most_kept: usize) -> bool {
         let both = [&self.ended, &self.recording];
         if both.iter().map(|recording| recording.len()).sum::<usize>() >= MAX_ENTRIES {
@@ -199,8 +198,8 @@ impl Waiting {
         if bytes < self.counted_from.max(most_kept) {
             return false;
         }
-        // Counting visits every external: not again before enough can have come, and many bytes have. In proportion to those that
-        // are there, so that all counts together take little more time than the last.
+        // Counting visits every external. The next count waits until enough bytes can have arrived, in proportion to
+        // the current bytes, so that all counts together take little more time than the last.
         let kept: usize = both.iter().map(|recording| recording.kept_bytes()).sum();
         let missing = most_kept.saturating_sub(kept);
         self.counted_from = bytes.saturating_add(missing.max(most_kept / 16).max(bytes / 16));
@@ -208,8 +207,8 @@ impl Waiting {
     }
 }
 
-/// Cells of ops that are running. Where the run does not come to its end, those that are left get an error: nobody waits
-/// for ever.
+/// Cells of ops that are running. If the run does not finish, the remaining cells get an error, so that no reader waits
+/// forever.
 struct Unfinished(Vec<Arc<Cell>>);
 
 impl Drop for Unfinished {
@@ -233,7 +232,7 @@ fn source(recording: &mut Recording, operand: Operand) -> Source {
         Operand::Value(value) => value,
     };
     let Some(cell) = Lazy::of(&value) else { return recording.value(value) };
-    // What the unit before computes is there when this one runs.
+    // The unit before has computed its values when this one runs.
     if cell.ready.is_completed() || cell.number < recording.first {
         let (cell, ty) = (cell.clone(), *value.ty());
         drop(value);

@@ -13,13 +13,13 @@ use smallvec::SmallVec;
 /// Ops that wait to run.
 #[derive(Default)]
 pub(crate) struct Recording {
-    /// All entries, but for those that the expected plan has, too.
+    /// All entries, except for the ones that match the expected plan.
     pub(crate) entries: Vec<Entry>,
     /// The results of all entries, in order.
     pub(crate) cells: Vec<Arc<Cell>>,
     pub(crate) externals: Vec<External>,
     pub(crate) numbers: Vec<Scalar>,
-    /// Of the entries above, and of the types of externals.
+    /// The hashes of the entries above, and of the types of externals.
     hashes: [u64; 2],
     /// The number of the first result, counted from the queue's first.
     pub(crate) first: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Recording {
     seen: BTreeMap<usize, u32>,
     /// The bytes of externals.
     pub(crate) external_bytes: usize,
-    /// Of the first entries, once there are enough to tell what it may be.
+    /// The hash of the first entries, once there are enough of them to predict the plan.
     pub(crate) beginning: Option<u64>,
     pub(crate) expected: Expected,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     pub(crate) results: SmallVec<[TensorType; 1]>,
 }
 
-/// Where an operand comes from.
+/// The source of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     /// A value that was there before.
@@ -65,7 +65,7 @@ enum Held {
 }
 
 impl External {
-    /// The value, and the only clone of it where nobody else has one.
+    /// The value; the only clone if it has no other owner.
     pub(crate) fn into_value(self) -> Value {
         match self.held {
             Held::Value(value) => value,
@@ -91,7 +91,7 @@ impl External {
 }
 
 impl Recording {
-    /// How many ops wait.
+    /// The number of pending ops.
     pub(crate) fn len(&self) -> usize {
         match &self.expected {
             Expected::Plan(start) => start.entries(),
@@ -168,7 +168,7 @@ impl Recording {
         kept.map(|external| external.ty.num_bytes()).sum()
     }
 
-    /// Which results somebody can still see.
+    /// Which results are live.
     pub(crate) fn alive(&self) -> Vec<bool> {
         self.cells.iter().map(|cell| Arc::strong_count(cell) > 1).collect()
     }
@@ -179,7 +179,7 @@ impl Recording {
         hasher.finish()
     }
 
-    /// The expected plan, if that is what was recorded to its end.
+    /// The expected plan, if it matches the whole recording.
     pub(crate) fn plan(&self, alive: &[bool]) -> Option<&Arc<Plan>> {
         let Expected::Plan(start) = &self.expected else { return None };
         let Structure { entries, externals, alive: planned } = &start.plan().structure;
@@ -197,7 +197,7 @@ impl Recording {
         (hasher.finish(), structure)
     }
 
-    /// Takes everything out; results go on to be counted from the same first one.
+    /// Takes the recording out; the results of the next one continue its numbering.
     pub(crate) fn take(&mut self) -> Recording {
         let first = self.first + self.cells.len() as u64;
         core::mem::replace(self, Recording { first, ..Recording::default() })

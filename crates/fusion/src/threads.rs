@@ -31,7 +31,7 @@ impl ThreadQueues {
         match known {
             Ok(Some(queue)) => queue,
             Ok(None) => self.add(make()),
-            // While the thread ends, its list is gone already.
+            // While the thread ends, its list is already destroyed.
             Err(_) => make(),
         }
     }
@@ -50,7 +50,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let (Some(layer), Some(queue)) = (self.layer.upgrade(), self.queue.upgrade()) else { return };
         layer.0.lock().retain(|other| !Arc::ptr_eq(other, &queue));
-        // What others read they run: engines do without the thread's memory from here on.
+        // Other threads run the values that they read: engines free the thread's memory from here on.
         queue.drop_unread();
     }
 }

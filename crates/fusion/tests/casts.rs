@@ -56,7 +56,7 @@ fn write<'e>(engine: &'e dyn Engine, shape: [usize; 2], seed: usize) -> Var<'e> 
     Var::new(engine, engine.write(TensorData::new(list, shape).unwrap()))
 }
 
-/// The bits of all results, and of what else is alive.
+/// The bits of all results and of all other live values.
 fn bits(engine: &dyn Engine, dtypes: [DType; 3], twice: bool) -> Vec<Vec<u8>> {
     let (x, w) = (write(engine, [ROWS, 5], 1).cast(LOW[0]), write(engine, [5, COLUMNS], 2).cast(LOW[0]));
     let mut heads = heads(&x, &w, &write(engine, [1, COLUMNS], 3), dtypes);

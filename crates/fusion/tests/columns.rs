@@ -41,7 +41,7 @@ fn regions(body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) -> usize {
     layer.statistics().regions_run as usize
 }
 
-/// The gradients of a norm: those of the weight and bias are sums over what is combined along rows.
+/// The gradients of a norm: the ones of weight and bias are column sums of values that are reduced along rows.
 #[test]
 fn gradients_of_norms_are_one_kernel() {
     for (kind, operands) in [(NormKind::Layer, 3), (NormKind::Rms, 2)] {
@@ -65,7 +65,7 @@ fn gradients_of_norms_are_one_kernel() {
     }
 }
 
-/// What is computed with such a sum is part of it, as of a step of an optimizer.
+/// Ops on the result of a column sum, such as an optimizer step, are part of its kernel.
 #[test]
 fn what_follows_a_sum_comes_too() {
     let count = regions(|engine| {
@@ -81,7 +81,7 @@ fn what_follows_a_sum_comes_too() {
     assert_eq!(count, 1);
 }
 
-/// A kernel cannot go on with what it finds only when all rows are through.
+/// A kernel cannot use a column sum that is complete only after all rows.
 #[test]
 fn sums_that_rows_wait_for_stand_alone() {
     let count = regions(|engine| {

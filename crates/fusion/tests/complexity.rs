@@ -9,7 +9,7 @@ use kiln_ir::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Fails the test instead of hanging: what goes through all ways to an op of these programs takes years.
+/// Fails the test instead of hanging: a pass that visits all paths to an op of these programs takes years.
 fn ends(body: impl FnOnce() + Send + 'static) {
     let (done, finished) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {

@@ -9,7 +9,7 @@ fn read(engine: &dyn Engine, value: Value) -> Vec<f64> {
     block_on(engine.read(value)).unwrap().to_vec::<f64>()
 }
 
-/// A sum over all, one over rows of a view, the least of columns and the greatest of a part, and what follows them.
+/// A sum over all, one over rows of a view, the minimum of columns and the maximum of a part, and ops on them.
 fn reduced(engine: &dyn Engine, dtype: DType, number: Scalar) -> Vec<Vec<f64>> {
     let x = Var::full(engine, TensorType::new([300, 7], dtype), number);
     let turned = x.permute(&[1, 0]).reshape([7, 30, 10]);

@@ -1,4 +1,4 @@
-//! Runs `filetests/fuse`: a program, and the plan that fusion makes of it when its outputs are what is in use.
+//! Runs `filetests/fuse`: a program, and its fusion plan when only its outputs are live.
 //!
 //! The first line is `; test fuse`, which plans for a processor, or `; test fuse gpu`, which plans for [`Machine::gpu`]. Facts of the
 //! machine may follow: `bindings=8`, `row_elements=64` or `products=kernels`. The expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.

@@ -1,5 +1,4 @@
-//! Products with what an engine does before it stores them: what becomes one region, what does not, and that values stay those of the
-//! engine below.
+//! Matmuls with epilogues: which ops become one region, which do not, and that values equal those of the engine below.
 
 mod changed;
 
@@ -11,7 +10,7 @@ use kiln_ir::{
 };
 use std::sync::{Arc, Mutex};
 
-/// `[6, 5]` by `[5, 8]`, and what may follow: a row, a column, and a whole tensor.
+/// `[6, 5]` by `[5, 8]`, and the other operands of epilogues: a row, a column, and a whole tensor.
 struct Inputs<'e> {
     x: Var<'e>,
     w: Var<'e>,
@@ -40,7 +39,7 @@ impl<'e> Inputs<'e> {
     }
 }
 
-/// What an engine that finishes products is given: the names of the ops that do more than to look at elements in another way.
+/// The names of the ops that an engine with epilogues gets in one step, without views.
 ///
 /// A region has the pattern of an epilogue where it has a product, and no other region has.
 fn step(op: &Op) -> Option<String> {
@@ -136,7 +135,7 @@ fn matmul_epilogues_are_one_region() {
     }
 }
 
-/// The parts that an engine needs, and what the plan says of them.
+/// The parts of an epilogue's pattern, and the plan's description of them.
 #[test]
 fn the_pattern_of_a_region_names_its_parts() {
     let found = Arc::<Mutex<Vec<Pattern>>>::default();
@@ -239,7 +238,7 @@ fn a_bias_in_more_bits_than_the_product_is_finished_in_bf16_alone() {
     let [bf16, f16] = [DType::BF16, DType::F16].map(found);
     assert_eq!((count(&bf16, "matmul"), count(&bf16, "matmul cast add cast")), (0, 1), "{bf16:?}");
     assert_eq!((count(&f16, "matmul"), count(&f16, "cast add cast")), (1, 1), "{f16:?}");
-    // What is seen in 32 bits is not rounded.
+    // An `f32` output is not rounded.
     let wide = steps(DType::BF16, |i| vec![i.widened()]);
     assert_eq!(count(&wide, "matmul"), 1, "{wide:?}");
 }

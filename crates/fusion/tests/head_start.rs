@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What happened to an engine, and what is to happen.
+/// A counter of executed ops, and a switch that makes the engine panic.
 #[derive(Default)]
 struct Watch {
     executed: AtomicUsize,
@@ -51,7 +51,7 @@ struct Step {
     number: f64,
     /// Another function behind the last product.
     differs: bool,
-    /// Whether what the first layer gives is kept.
+    /// Whether the result of the first layer is kept.
     keeps: bool,
     /// Whether it is read before the rest is recorded.
     reads: bool,
@@ -60,7 +60,7 @@ struct Step {
 const STEP: Step = Step { layers: 20, number: 1.5, differs: false, keeps: false, reads: false };
 
 impl Step {
-    /// The new weights, and what is kept, both as they are in the end.
+    /// Returns the new weights and the kept result, both in their final form.
     fn run(self, engine: &dyn Engine, weights: Value, x: &Value) -> (Value, Option<Value>) {
         let w = Var::new(engine, weights);
         let mut y = Var::new(engine, x.clone());
@@ -80,7 +80,8 @@ impl Step {
     }
 }
 
-/// Runs steps one after the other, and compares the weights after each, and what was kept, with those of the plain processor.
+/// Runs steps one after the other. Compares the weights after each, and the kept results, with those of the plain
+/// processor.
 fn check(fusion: &Fusion, steps: impl IntoIterator<Item = Step>) -> Statistics {
     let plain = Cpu::with_threads(1);
     let engines: [&dyn Engine; 2] = [&plain, fusion];
@@ -188,7 +189,7 @@ fn other_types_of_what_was_there_before_are_told_apart() {
     let run = |engine: &dyn Engine, rows: usize| {
         let x = Var::new(engine, engine.write(data(4, 4, 1)));
         let chain = (0..20).fold(x, |y, _| (y * 1.01).tanh());
-        // Only its sum is seen, which is of one type whatever its own.
+        // Only its sum is used, whose type does not depend on the type of the summed tensor.
         let late = Var::new(engine, engine.write(data(rows, 6, 3))).sum(&[0, 1]);
         read(engine, (chain.sum(&[0, 1]) + late).into_value())
     };

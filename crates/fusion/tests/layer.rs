@@ -1,4 +1,4 @@
-//! The layer: values are those of the engine below, whatever happens between recording and reading.
+//! The layer: values equal those of the engine below, for every order of recording and reading.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};

@@ -13,7 +13,7 @@ fn matrix(rows: usize, columns: usize) -> TensorData {
     TensorData::new(list, [rows, columns]).unwrap()
 }
 
-/// A step of training two layers by the squares of what is left.
+/// A training step of two layers with a squared-error loss.
 fn step(tape: &Autodiff, weights: Vec<Value>, x: &Value, y: &Value) -> Vec<Value> {
     let leaves: Vec<Value> = weights.iter().map(|w| tape.require_grad(w.clone())).collect();
     let [first, second] = [0, 1].map(|i| Var::new(tape, leaves[i].clone()));
@@ -47,7 +47,7 @@ fn a_training_step_after_the_first_ones_allocates_nothing_and_finds_its_plan() {
     for _ in 0..6 {
         weights = step(&tape, weights, &x, &y);
     }
-    // Planning is what a first step does more than others: once for each kind of step, whatever its number of ops.
+    // Only a first step plans: once for each kind of step, independent of its number of ops.
     let first = fusion.statistics();
     assert!(first.plans_made <= 3 && first.plans_made + first.plans_found >= 5, "{first:?}");
     let usage = || fusion.memory().expect("the engine keeps account").usage();
@@ -112,7 +112,7 @@ fn a_plan_tells_its_peak_and_lies_below_that_of_single_ops() {
     let fused = peak(&Fusion::with_mode(Arc::new(Cpu::with_threads(1)), Mode::On), &program);
     let eager = peak(&Cpu::with_threads(1), &program);
     println!("planned {planned}, fused {fused}, op by op {eager}");
-    // Blocks are a little longer than what lies in them, and kernels may use a little scratch memory.
+    // Blocks are a little longer than the tensors in them, and kernels may use a little scratch memory.
     assert!(fused as f64 <= 1.1 * planned as f64 + 65536.0, "planned {planned}, was {fused}");
     assert!(fused < eager, "fused {fused}, op by op {eager}");
 }

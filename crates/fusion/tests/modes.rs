@@ -28,7 +28,7 @@ fn off_runs_every_op_at_once() {
     assert_eq!((statistics.ops_recorded, statistics.regions_run), (0, 0));
 }
 
-/// What the child of the next test prints.
+/// Prints the mode; the next test runs this one as a child process.
 #[test]
 fn says_its_mode() {
     if std::env::var_os("KILN_FUSION_CHILD").is_none() {
@@ -66,7 +66,7 @@ fn the_environment_sets_the_mode() {
     assert!(!success && text.contains("KILN_FUSION is `onn`") && text.contains("hint:"), "{text}");
 }
 
-/// The CPU engine with a kernel compiler that forgets what `tanh` is.
+/// The CPU engine with a kernel compiler that miscompiles `tanh`.
 fn wrong() -> Arc<Changed> {
     let engine = Changed::new(Cpu::with_threads(1)).with_execute(|cpu, op, inputs, results| {
         let Op::Fused(fused) = op else { return cpu.execute(op, inputs, results) };

@@ -1,5 +1,5 @@
-//! What follows a matrix product or a convolution, and what dequantises weights before it, as one region: values are those of
-//! the engine below.
+//! Epilogues of matrix products and convolutions, and dequantisation of weights before them, as one region. Values
+//! equal those of the engine below.
 
 mod changed;
 
@@ -276,7 +276,7 @@ fn apart() -> Fusion {
     Changed::new(Cpu::with_threads(1)).with_machine(machine).fused()
 }
 
-/// There, what follows a product is free to become part of other kernels: here, of the sum along its rows.
+/// On such an engine, ops on a product are free to become part of other kernels: here, of the sum along its rows.
 #[test]
 fn products_that_are_written_first_stand_alone() {
     let plain = Cpu::with_threads(1);

@@ -1,5 +1,5 @@
-//! Recovery in recordings: what can fail is looked at, gradients stay in the kernels that use them, and old values are selected
-//! where something failed.
+//! Recovery in recordings: inputs that can fail are checked, gradients stay in the kernels that use them, and old
+//! values are selected where an op failed.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
@@ -31,7 +31,7 @@ fn step<'e>(engine: &'e dyn Engine, labels: &[i32], checks: bool, recovers: bool
         labels
     };
     let hidden = x.matmul(&w).tanh();
-    // A loss over what the labels pick, and its gradients by hand.
+    // A loss over the logits that the labels select, and its gradients by hand.
     let slope = hidden.matmul(&v).apply(Op::Softmax { axis: 1, log: false }, &[]);
     let zeros = Var::zeros(engine, slope.ty());
     let ones = Var::full(engine, index.ty().with_dtype(kiln_ir::DType::F32), 1.0);

@@ -55,7 +55,7 @@ fn an_engine_without_regions_gets_ops_one_by_one() {
     }
 }
 
-/// The layer that expands runs every op, but fusion sees what the engine in it lacks.
+/// The layer that expands runs every op, but fusion sees which ops the inner engine lacks.
 #[test]
 fn products_of_eight_bits_are_recorded_as_the_ops_they_stand_for() {
     let engine = partial(&[], false);

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops;
 use smallvec::smallvec;
 
-/// An operand on its way through an engine: what expansions and gradient rules are written with.
+/// An operand bound to an engine, used to write expansions and gradient rules.
 ///
 /// Methods infer, execute and wrap. Operands are taken by reference, and a clone shares; `&x + &y` and `x + y` both
 /// work, the latter letting the engine reuse memory. Shapes broadcast as NumPy's do. Rules are checked by
@@ -42,7 +42,7 @@ impl<'e> Var<'e> {
         &self.operand
     }
 
-    /// Gives up the operand.
+    /// Unwraps the operand.
     pub fn into_operand(self) -> Operand {
         self.operand
     }
@@ -174,7 +174,7 @@ impl<'e> Var<'e> {
         Var::emit_within(engine, within, &Op::Binary(function), smallvec![a.operand, b.operand]).remove(0)
     }
 
-    /// See [`Op::Compare`]; broadcasts. A plain number may lie outside the range of the tensor's dtype.
+    /// See [`Op::Compare`]; broadcasts. A plain number may be outside the range of the tensor's dtype.
     #[track_caller]
     pub fn compare(&self, comparison: Comparison, other: &Var<'e>) -> Var<'e> {
         let (mut a, mut b) = together(self.clone(), other.clone(), comparison.name());
@@ -203,7 +203,7 @@ impl<'e> Var<'e> {
         self.compare(Comparison::Lt, other)
     }
 
-    /// Where this `bool` holds `a`, otherwise `b`; broadcasts.
+    /// Selects `a` where this `bool` is true, otherwise `b`; broadcasts.
     #[track_caller]
     pub fn select(&self, a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
         let mut shape = self.shape();
@@ -324,8 +324,8 @@ impl<'e> Var<'e> {
         if is_wide { self.sum(axes) * (1.0 / count as f64) } else { self.sum(axes) / count as f64 }
     }
 
-    /// The sum over what broadcasting to this variable's shape repeated: the gradient of
-    /// [`broadcast`](Var::broadcast) from `shape`.
+    /// Sums over the dims that broadcasting from `shape` repeated: the gradient of [`broadcast`](Var::broadcast) from
+    /// `shape`.
     #[track_caller]
     pub fn sum_to(&self, shape: impl Into<Shape>) -> Var<'e> {
         let shape = shape.into();

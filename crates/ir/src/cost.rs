@@ -41,11 +41,11 @@ impl Sum for Cost {
 ///   its products and 5 per score, its gradient its five products and 5 per score, without regard to masks;
 /// * a Fourier transform counts `5 n log2(n)` per line, interpolation 3 (linear) or 7 (cubic) per element and axis;
 /// * quantisation counts 3 per element, its reverse 1, a zero point 1 more;
-/// * what only moves elements counts 0; a custom op, of which nothing is known, too.
+/// * pure data movement counts 0; so does a custom op, whose cost is unknown.
 ///
 /// Conventions of bytes: each tensor operand is read once and each result written once, with these exceptions. Views
-/// (reshape, permute, broadcast, slice, windows, bitcast) move nothing. Taking and gathering read what they pick. A
-/// fused region moves its operands and results only.
+/// (reshape, permute, broadcast, slice, windows, bitcast) move nothing. Take and gather read only the selected
+/// elements. A fused region moves its operands and results only.
 pub fn cost(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> Cost {
     Cost { flops: flops(op, inputs, results), bytes: bytes(op, inputs, results) }
 }

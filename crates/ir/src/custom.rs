@@ -30,7 +30,7 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
         String::new()
     }
 
-    /// Checks the operands and gives the types of the results.
+    /// Checks the operands and returns the types of the results.
     ///
     /// # Errors
     /// When the operands do not suit; [`Error::type_error`] makes the usual form.
@@ -42,36 +42,37 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// The op of Kiln's, no custom one, that gives the same results for the same operands; `None` by default. Engines run it in
-    /// place of the expansion, which borrows its operands: an operand that nobody else holds is then written in place. Layers of
-    /// derivatives and batches use the expansion, which the op needs all the same.
+    /// A built-in op that returns the same results for the same operands; `None` by default. Engines run it instead of
+    /// the expansion. It can write into an operand that has no other owner, which the expansion cannot because it
+    /// borrows its operands. Autodiff and vmap layers still use the expansion, so the op needs one too.
     fn equivalent(&self) -> Option<Op> {
         None
     }
 
-    /// Whether the op is no more than a name for its expansion, and for the rule of its gradient: a layer that fuses ops then
-    /// fuses those of the expansion, and no engine below meets the op, nor looks for a kernel of that name.
+    /// Whether the op is only a name for its expansion and for its gradient rule. A fusion layer then fuses the ops of
+    /// the expansion. No engine below receives the op or searches for a kernel of that name.
     fn is_expression(&self) -> bool {
         false
     }
 
-    /// For an [expression](CustomOp::is_expression), the operand in whose precision a layer of
-    /// [mixed precision](crate::Engine::mixes_precision) holds the results: where it holds that one in 16 bits, what the
-    /// expansion computed in more is rounded to them. With `None` the results are as the ops of the expansion leave them.
+    /// For an [expression](CustomOp::is_expression), the operand whose precision a layer of
+    /// [mixed precision](crate::Engine::mixes_precision) uses for the results. If the layer holds that operand in 16
+    /// bits, it rounds the results of the expansion to 16 bits. With `None` the results are as the ops of the expansion
+    /// leave them.
     fn match_precision(&self) -> Option<usize> {
         None
     }
 
-    /// The results computed on the host, or `None` if that is not provided. Used where there is neither a kernel nor an
+    /// The results computed on the host, or `None` if that is not provided. Used when there is neither a kernel nor an
     /// expansion.
     fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {
         let _ = inputs;
         None
     }
 
-    /// The gradients of the operands, given those of the results (`None`: zero), or `None` if the op
-    /// has no rule of its own; its expansion is differentiated then. One entry per operand, `None` for
-    /// one that needs or has no gradient.
+    /// The gradients of the operands, given those of the results (`None`: zero). `None` if the op has no gradient rule:
+    /// then its expansion is differentiated. One entry per operand, `None` for an operand without a gradient, or whose
+    /// gradient is not needed.
     fn vjp<'e>(
         &self,
         inputs: &[Var<'e>],
@@ -82,24 +83,24 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Which operands and results [`vjp`](CustomOp::vjp) reads the data of. Of the others it sees the types alone, and a tape
-    /// need not keep them. All by default.
+    /// The operands and results whose data [`vjp`](CustomOp::vjp) reads. For the others it gets only the types, and a
+    /// tape need not save them. All by default.
     fn saved(&self) -> Saved {
         Saved::ALL
     }
 
-    /// Whether the op is bound by memory, so that running it again costs little more than reading its results would: a tape
-    /// that saves memory then keeps the operands alone.
+    /// Whether the op is memory-bound, so that recomputing it costs little more than reading its results would. A tape
+    /// with checkpointing then saves only the operands.
     fn is_cheap(&self) -> bool {
         false
     }
 
-    /// The op that does for many examples what this one does for one: all its tensor operands and all its results have
-    /// one more axis in front, and part `i` of the results is what this op gives for part `i` of the operands. Ops per
-    /// element and ops that allow leading axes return themselves.
+    /// The batched form of this op. All its tensor operands and results have one more axis in front; slice `i` of the
+    /// results is this op applied to slice `i` of the operands. Elementwise ops and ops that allow leading axes return
+    /// themselves.
     ///
-    /// With `None` a layer of batches runs the expansion instead, or one example after the other; an op whose own
-    /// [`vjp`](CustomOp::vjp) is better than that of its expansion keeps it under a batch only by this.
+    /// With `None` a vmap layer runs the expansion instead, or one example after the other. An op with a better
+    /// [`vjp`](CustomOp::vjp) than that of its expansion keeps it under vmap only with this method.
     fn batched(&self) -> Option<Custom> {
         None
     }
@@ -148,7 +149,7 @@ impl Custom {
     /// becomes a tensor without axes.
     ///
     /// # Errors
-    /// When the expansion gives other than the `results` of [`infer`](CustomOp::infer): too few or too many, or one of
+    /// When the expansion does not return the `results` of [`infer`](CustomOp::infer): too few or too many, or one of
     /// another shape or dtype.
     pub fn expand_values(
         &self,
@@ -175,7 +176,7 @@ impl Custom {
     /// The op's [equivalent](CustomOp::equivalent) for these operands; `None` where it has none, or another custom op.
     ///
     /// # Errors
-    /// When the equivalent does not take the operands, or gives other than the `results` of [`infer`](CustomOp::infer).
+    /// When the equivalent does not take the operands, or does not return the `results` of [`infer`](CustomOp::infer).
     pub fn equivalent_for(&self, inputs: &[Operand], results: &[TensorType]) -> Option<Result<Op>> {
         let op = self.0.equivalent().filter(|op| !matches!(op, Op::Custom(_)))?;
         let types = infer(&op, &OperandType::list(inputs));
@@ -186,7 +187,7 @@ impl Custom {
     /// The results of [`evaluate`](CustomOp::evaluate); `None` where it is not provided.
     ///
     /// # Errors
-    /// Those of the evaluation, or when it gives other than the `results` of [`infer`](CustomOp::infer).
+    /// The errors of the evaluation, or when it does not return the `results` of [`infer`](CustomOp::infer).
     pub fn evaluate_as(
         &self,
         inputs: &[TensorData],
@@ -228,7 +229,7 @@ impl Custom {
     /// the first tensor where that holds them ([`TensorData::operand`]).
     ///
     /// # Errors
-    /// Those of `read`.
+    /// The errors of `read`.
     pub fn on_host(
         inputs: Operands,
         mut read: impl FnMut(Value) -> Result<TensorData>,
@@ -241,7 +242,7 @@ impl Custom {
         inputs.into_iter().map(data).collect()
     }
 
-    /// Makes an op from its name and attributes, by what was [registered](Custom::register).
+    /// Makes an op from its name and attributes, with the constructor passed to [`register`](Custom::register).
     ///
     /// # Errors
     /// When nothing is registered under that name, or it does not accept the attributes.
@@ -249,8 +250,8 @@ impl Custom {
         registry::make(name, attributes)
     }
 
-    /// Registers how to make the ops of a name from their attributes, so that they can be read back from text
-    /// and from the network. Replaces what was registered before.
+    /// Registers the constructor for the custom ops of a name, so that they can be read from text and from the network.
+    /// It takes the attributes and replaces an earlier registration.
     #[cfg(feature = "std")]
     pub fn register(name: &str, make: fn(attributes: &str) -> Result<Custom>) {
         registry::add(name, make);

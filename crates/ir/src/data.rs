@@ -120,7 +120,7 @@ impl TensorData {
         &mut self.elements
     }
 
-    /// Gives up the elements.
+    /// Unwraps the elements.
     pub fn into_elements(self) -> Elements {
         self.elements
     }
@@ -275,7 +275,7 @@ pub trait Element:
     /// The nearest value to a number, as [`Op::Cast`](crate::Op::Cast) converts.
     fn from_f64(x: f64) -> Self;
 
-    /// The number as `i128`: floats truncate and saturate, NaN gives 0.
+    /// The number as `i128`: floats truncate and saturate, NaN becomes 0.
     fn to_i128(self) -> i128;
 
     /// The value of an integer: wraps in integers, rounds in floats, asks for non-zero in `bool`.
@@ -446,8 +446,8 @@ fn convert<A: Element, B: Element>(x: A) -> B {
     if A::DTYPE.is_float() { B::from_f64(x.to_f64()) } else { B::from_i128(x.to_i128()) }
 }
 
-/// The number rounded to odd: if it lies between two `f32`, the one whose last bit is set. A later rounding to
-/// 16 bits, at least two bits shorter, then gives what rounding once would have given
+/// The number rounded to odd: if it is between two `f32`, the one whose last bit is set. A later rounding to 16 bits,
+/// at least two bits shorter, then returns the correctly rounded value
 /// ([Boldo and Melquiond 2008](https://doi.org/10.1109/TC.2007.70819)).
 fn to_odd_f32(x: f64) -> f32 {
     let nearest = x as f32;
@@ -516,7 +516,8 @@ fn bools(bytes: &[u8]) -> Result<Vec<bool>> {
 mod tests {
     use super::*;
 
-    /// Each lies just above the middle of two values: rounding twice would first reach the middle, then go down.
+    /// Each number is just above the midpoint of two values: double rounding would first reach the midpoint, then round
+    /// down.
     #[test]
     fn conversions_round_once() {
         let middle = |bits: i32| 1.0 + 2f64.powi(-bits) + 2f64.powi(-45);

@@ -1,4 +1,4 @@
-//! Machines that run ops.
+//! Engines: the interface that runs ops.
 
 use crate::{
     DTypeSet, Error, Machine, OPS, Op, OpKind, Operand, OperandType, Operands, Result, Role, SharedBytes,
@@ -19,23 +19,23 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// panics on data: a failure makes the results [poisoned](Value::poisoned), poison passes from operands to
 /// results, and [`read`](Engine::read) returns the error.
 ///
-/// **Layers.** A layer names the engine [`below`](Engine::below). Every method with a default then forwards to that engine,
-/// so that a layer implements only those in which it differs. A layer whose values carry more than those of the engine below
-/// keeps that in a [`Wrapped`](crate::Wrapped) payload and says how values pass: [`lower`](Engine::lower),
-/// [`lift`](Engine::lift) and [`rewrap`](Engine::rewrap). The engine of a device has nothing below; the defaults then are those
-/// of an engine that computes at once.
+/// **Layers.** A layer names the engine [`below`](Engine::below). Every method with a default then forwards to that
+/// engine, so that a layer implements only the methods in which it differs. A layer whose values carry metadata keeps
+/// it in a [`Wrapped`](crate::Wrapped) payload and implements the conversions [`lower`](Engine::lower),
+/// [`lift`](Engine::lift) and [`rewrap`](Engine::rewrap). A device's engine has no engine below; the defaults are then
+/// those of a synchronous engine.
 pub trait Engine: Any + Send + Sync {
     /// The engine's name, its machine, and the sets behind [`supports`](Engine::supports).
     fn caps(&self) -> &Caps;
 
-    /// Runs one op, or queues it; never waits for a device. Operands are passed by value: one that arrives as
-    /// the only clone may be overwritten. `results` are the types that inference gave.
+    /// Runs one op, or queues it; never waits for a device. Operands are passed by value: an operand that is the only
+    /// clone may be overwritten. `results` are the inferred types.
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values;
 
-    /// Brings data to the engine.
+    /// Copies data to the engine.
     fn write(&self, data: TensorData) -> Value;
 
-    /// Brings a value back, or the error that its computation met.
+    /// Reads a value back, or returns the error of its computation.
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
 
     /// The engine that this layer is around; `None` for the engine of a device.
@@ -43,18 +43,19 @@ pub trait Engine: Any + Send + Sync {
         None
     }
 
-    /// The value of the engine below that is inside a value of this layer. The value itself by default.
+    /// Unwraps the value of the engine below from a value of this layer. Returns the value itself by default.
     fn lower(&self, value: Value) -> Value {
         value
     }
 
-    /// A value of the engine below as a value of this layer that carries nothing more. The value itself by default.
+    /// Wraps a value of the engine below as a value of this layer without metadata. Returns the value itself by
+    /// default.
     fn lift(&self, value: Value) -> Value {
         value
     }
 
-    /// A value of the engine below in the place of the one inside `like`, with all that `like` carries. By default it carries
-    /// nothing more, as [`lift`](Engine::lift) gives it.
+    /// Wraps a value of the engine below with the metadata of `like`, in place of the value inside `like`. By default
+    /// there is no metadata, as with [`lift`](Engine::lift).
     fn rewrap(&self, like: &Value, value: Value) -> Value {
         let _ = like;
         self.lift(value)
@@ -63,10 +64,10 @@ pub trait Engine: Any + Send + Sync {
     /// Whether the engine runs this op on operands of these types natively. [`Expand`](crate::Expand) runs the others in simpler
     /// ops. By default [`Caps::supports`] answers from the sets.
     ///
-    /// The sets hold the ops that the engine runs without conditions, and are not asked for again: this is true wherever
-    /// [`Caps::supports`] is. An op that the engine runs for some dtypes, shapes or attributes only is left out of
-    /// [`Caps::native`], and a dtype that it knows in some ops only out of [`Caps::dtypes`]; this method adds the cases that
-    /// it does run:
+    /// The sets hold the ops that the engine runs without conditions. Callers may trust them without calling this
+    /// method, which must return true wherever [`Caps::supports`] does. An op with support for some dtypes, shapes or
+    /// attributes only is not in [`Caps::native`], and a dtype with support in some ops only is not in
+    /// [`Caps::dtypes`]. This method adds the supported cases:
     ///
     /// ```
     /// # use kiln_ir::{Caps, DType, DTypeSet, Machine, Op, OpKind, OperandType, OpSet};
@@ -87,9 +88,10 @@ pub trait Engine: Any + Send + Sync {
         }
     }
 
-    /// Brings elements that lie in memory already and stay there, such as those of a file that is mapped. An engine that
-    /// computes in the same memory reads them in place, if they are aligned for their type, and never writes there;
-    /// any other copies them, as this does by default. Bytes that are not those of the type poison the value.
+    /// Imports elements that are in host memory already and stay there, such as those of a memory-mapped file. An
+    /// engine that computes in the same memory reads them in place, if they are aligned for their type, and never
+    /// writes there. Other engines copy them, as the default does. Bytes that are invalid for the type poison the
+    /// value.
     fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
         if let Some(below) = self.below() {
             return self.lift(below.write_shared(bytes, ty));
@@ -100,11 +102,11 @@ pub trait Engine: Any + Send + Sync {
         }
     }
 
-    /// Brings a value of another engine here. A value whose engine is this one, or a layer around this one, is
-    /// [lowered](Engine::lower) to it; any other is read and written, which waits for it. An error of the value stays with it
-    /// as poison.
+    /// Imports a value of another engine. A value whose engine is this one, or a layer around this one, is
+    /// [lowered](Engine::lower) to it. Any other is read, which blocks, and written. An error of the value becomes
+    /// poison.
     ///
-    /// A layer whose values carry more than data, as gradients do, carries that along.
+    /// A layer whose values carry metadata, such as gradients, transfers it too.
     fn import(&self, from: &dyn Engine, value: Value) -> Value {
         let this = (core::ptr::from_ref(self).addr(), self.type_id());
         let value = match lowered_to(from, this, value) {
@@ -140,14 +142,15 @@ pub trait Engine: Any + Send + Sync {
         }
     }
 
-    /// Whether values may be held in fewer bits than their dtype says, as under a layer of mixed precision. A
-    /// [cast](Op::Cast) to the dtype that a value has already then brings it to full precision; elsewhere it changes nothing.
+    /// Whether values may be held in fewer bits than their dtype, as under a layer of mixed precision. A
+    /// [cast](Op::Cast) to the dtype that a value has already then restores full precision; elsewhere it changes
+    /// nothing.
     fn mixes_precision(&self) -> bool {
         self.below().is_some_and(|below| below.mixes_precision())
     }
 
-    /// A hint that a unit of work ends here, such as a training step: an engine that gathers ops before it runs them may
-    /// take the ops up to here together. Does nothing on an engine that does not.
+    /// Hints that a unit of work ends here, such as a training step. An engine that batches ops may then run the ops up
+    /// to here together. Does nothing on other engines.
     fn submit(&self) {
         if let Some(below) = self.below() {
             below.submit();
@@ -163,12 +166,12 @@ pub trait Engine: Any + Send + Sync {
         }
     }
 
-    /// The memory that the engine keeps account of, if it does.
+    /// The memory statistics of the engine, if it tracks them.
     fn memory(&self) -> Option<&dyn Memory> {
         self.below()?.memory()
     }
 
-    /// How the engine computed a value, as text for reading: which kernels, and why they end where they do. `None` where ops
+    /// Explains how the engine computed a value, as text: the kernels, and the reasons why they end. `None` where ops
     /// run one by one. Runs queued ops.
     fn explain(&self, value: &Value) -> Option<String> {
         self.below()?.explain(&self.lower(value.clone()))
@@ -187,42 +190,44 @@ impl dyn Engine {
     }
 }
 
-/// The memory of an engine that keeps what is freed for what comes next.
+/// The caching allocator of an engine: it keeps freed blocks for later allocations.
 pub trait Memory: Send + Sync {
-    /// How much there is.
+    /// The current statistics.
     fn usage(&self) -> MemoryUse;
 
-    /// Starts [`peak_live_bytes`](MemoryUse::peak_live_bytes) again from what lives now.
+    /// Resets [`peak_live_bytes`](MemoryUse::peak_live_bytes) to the current live bytes.
     fn reset_peak(&self);
 
-    /// Gives memory that is kept but not used back to the system.
+    /// Returns cached blocks that are not in use to the system.
     fn trim(&self);
 }
 
-/// What an engine's memory comes to. Bytes are those of the blocks in which tensors lie, which may be a little longer.
+/// Memory statistics of an engine. Bytes are the sizes of blocks, which may be a little longer than the tensors in
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
     /// Bytes that tensors hold.
     pub live_bytes: usize,
-    /// Bytes that tensors held before, kept for others.
+    /// Bytes of cached blocks, kept for later tensors.
     pub kept_bytes: usize,
     /// The greatest number of bytes that tensors held at once.
     pub peak_live_bytes: usize,
-    /// How often memory was asked of the system.
+    /// The number of allocations from the system.
     pub system_allocations: u64,
-    /// How often memory that was kept was used again instead.
+    /// The number of allocations from cached blocks.
     pub reuses: u64,
 }
 
-/// What an engine can do.
+/// The capabilities of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// The engine's name, for messages.
     pub name: String,
-    /// The dtypes it computes with. One that it knows in some ops only is not among them: see [`Engine::supports`].
+    /// The dtypes that it supports in all ops. A dtype with support in some ops only is not among them: see
+    /// [`Engine::supports`].
     pub dtypes: DTypeSet,
-    /// The ops that it runs natively, on all these dtypes and with all attributes. An op that it runs under conditions is not
-    /// among them: see [`Engine::supports`]. [`Op::Fused`] stands for regions of any of these ops.
+    /// The ops that it runs natively, on all these dtypes and with all attributes. An op with conditions is not among
+    /// them: see [`Engine::supports`]. [`Op::Fused`] stands for regions of any of these ops.
     pub native: OpSet,
     /// The machine that it computes on.
     pub machine: Machine,
@@ -368,8 +373,8 @@ pub(crate) fn is_same(a: &dyn Engine, b: (usize, TypeId)) -> bool {
     (core::ptr::from_ref(a).addr(), a.type_id()) == b
 }
 
-/// The value of the engine `target`, given by address and type, inside a value of `from`; the value itself if `from` is not
-/// around that engine, or the value inside is of another type, as all examples are where a layer gives one of them.
+/// Unwraps the value of the engine `target`, given by address and type, from a value of `from`. Returns the value
+/// itself if `from` does not wrap that engine, or if the inner value has another type, such as the batch of an example.
 pub(crate) fn lowered_to(
     from: &dyn Engine,
     target: (usize, TypeId),
@@ -393,7 +398,7 @@ fn data_of(from: &dyn Engine, value: Value) -> core::result::Result<TensorData, 
     data.map_err(|error| (ty, error))
 }
 
-/// What a read gives: by waiting where threads can wait, otherwise only if it is ready.
+/// Returns the result of a read: blocks where threads can wait, otherwise returns it only if it is ready.
 pub(crate) fn read_now(future: BoxFuture<'_, Result<TensorData>>) -> Option<Result<TensorData>> {
     if cfg!(all(feature = "std", not(target_family = "wasm"))) {
         return Some(crate::block_on(future));

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of operations, programs and engines.
 
 use crate::{OperandType, Shape};
 use alloc::boxed::Box;
@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// An error of an operation, a program or an engine. One machine word; cheap to pass on.
 ///
-/// Errors about an operation display in one form, with the op, the problem, the operands and what to do:
+/// Errors about an operation display in one form, with the op, the problem, the operands and a hint:
 ///
 /// ```text
 /// [matmul] inner sizes differ: f32[2, 3] x f32[4, 5]
@@ -39,11 +39,11 @@ pub enum ErrorKind {
     Type {
         /// The op's name.
         op: String,
-        /// What is wrong.
+        /// The violated rule.
         problem: String,
         /// The operands, as `f32[2, 3]`.
         operands: Vec<String>,
-        /// What to do about it.
+        /// How to fix it.
         hint: Option<String>,
     },
     /// Data met while running an op is invalid: an index out of range, for instance.
@@ -51,9 +51,9 @@ pub enum ErrorKind {
     Value {
         /// The op's name.
         op: String,
-        /// What is wrong, with the offending number and its place.
+        /// The problem, with the offending number and its position.
         problem: String,
-        /// What to do about it.
+        /// How to fix it.
         hint: Option<String>,
     },
     /// The engine does not provide this.
@@ -61,9 +61,9 @@ pub enum ErrorKind {
     Unsupported {
         /// The engine's name.
         engine: String,
-        /// What is missing.
+        /// The unsupported feature.
         problem: String,
-        /// What to do about it.
+        /// How to fix it.
         hint: Option<String>,
     },
     /// The device failed: out of memory, lost, missing library.
@@ -71,9 +71,9 @@ pub enum ErrorKind {
     Device {
         /// The device's name.
         device: String,
-        /// What happened.
+        /// The failure.
         problem: String,
-        /// What to do about it.
+        /// How to fix it.
         hint: Option<String>,
     },
     /// No gradient is defined here.
@@ -83,7 +83,7 @@ pub enum ErrorKind {
         op: String,
         /// Why there is no gradient.
         problem: String,
-        /// What to do about it.
+        /// How to fix it.
         hint: Option<String>,
     },
     /// A text is not a program.
@@ -93,13 +93,13 @@ pub enum ErrorKind {
         line: usize,
         /// The column in characters, from 1.
         column: usize,
-        /// What is wrong.
+        /// The syntax error.
         problem: String,
     },
     /// A program breaks a rule of [`verify`](mod@crate::verify).
     #[error("[program] {problem}")]
     Program {
-        /// What is wrong.
+        /// The broken rule.
         problem: String,
     },
 }
@@ -116,8 +116,8 @@ impl Error {
         .into()
     }
 
-    /// The same error of an op that is made of others: it names what the user called. Only errors about operands change;
-    /// others say where they happened.
+    /// Names the composite op that the user called as the op of the error. Only errors about operands change; others
+    /// keep the op in which they occurred.
     #[must_use]
     pub fn in_op(mut self, name: &str) -> Error {
         if let ErrorKind::Type { op, .. } = &mut *self.0 {
@@ -173,7 +173,7 @@ impl Error {
         ErrorKind::Parse { line, column, problem: problem.into() }.into()
     }
 
-    /// The same error with a hint: what to do about it. Kinds without a hint are returned as they are.
+    /// Adds a hint: how to fix the problem. Errors of kinds without a hint are returned unchanged.
     #[must_use]
     pub fn hint(mut self, text: impl Into<String>) -> Error {
         match &mut *self.0 {
@@ -187,7 +187,7 @@ impl Error {
         self
     }
 
-    /// What kind of error this is.
+    /// The kind of the error, with its fields.
     pub fn kind(&self) -> &ErrorKind {
         &self.0
     }

@@ -1,8 +1,8 @@
-//! Expansions: every op that has a meaning in simpler ones, written in them.
+//! Expansions: decomposes composite ops into simpler ones.
 //!
-//! [`expand`] rewrites one op; what it emits may itself be expanded, until only [`MINIMAL`] is left. [`Expand`]
-//! does that above an engine, so that an engine which runs the minimal set runs everything. It is also the one place where
-//! [custom ops](Expand::register_kernel) and collectives of one member run.
+//! [`expand`] rewrites one op. The ops that it emits may themselves be expanded, until only [`MINIMAL`] is left.
+//! [`Expand`] does that above an engine, so that an engine which runs the minimal set runs everything. It is also the
+//! one place where [custom ops](Expand::register_kernel) and collectives of one member run.
 //!
 //! Expansions keep the values of the op they stand for, with one difference: an index out of range cannot be
 //! reported, because an expansion reads no data. It then picks the identity of the greatest (`-inf` for floats) in
@@ -133,7 +133,8 @@ pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option
     }
 }
 
-/// The values of an op's [expansion](expand) on an engine; `None` where it has none, or one that does not give these types.
+/// The values of an op's [expansion](expand) on an engine; `None` where it has none, or one that does not have these
+/// types.
 pub fn expand_values(
     engine: &dyn Engine,
     op: &Op,
@@ -198,7 +199,7 @@ fn narrow<'e>(x: &Var<'e>, axis: usize, start: usize, len: usize) -> Var<'e> {
     x.slice_axis(axis, crate::SliceAxis { start, len, step: 1 })
 }
 
-/// Where a float is NaN; `None` for dtypes without.
+/// Whether each float is NaN; `None` for dtypes without NaN.
 fn nan<'e>(x: &Var<'e>) -> Option<Var<'e>> {
     x.dtype().is_float().then(|| x.compare(crate::Comparison::Ne, x))
 }

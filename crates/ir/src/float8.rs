@@ -1,4 +1,4 @@
-//! Floats of 8 bits, as bits: what `u8` tensors hold that [`Op::MatMulFloat8`](crate::Op::MatMulFloat8) multiplies.
+//! 8-bit floats, as the bits in the `u8` operands of [`Op::MatMulFloat8`](crate::Op::MatMulFloat8).
 //!
 //! The two formats are those of [Micikevicius et al. 2022](https://arxiv.org/abs/2209.05433), and of PyTorch's `float8_e4m3fn`
 //! and `float8_e5m2`.
@@ -64,9 +64,9 @@ impl Float8 {
         if bits & 0x80 == 0 { number } else { -number }
     }
 
-    /// The bits of the nearest number, of two equally near ones that with the even bits. What is out of range becomes an
-    /// infinity in [`E5M2`](Float8::E5M2) and, where there is none, the greatest number in [`E4M3`](Float8::E4M3), as PyTorch
-    /// casts. NaN stays NaN.
+    /// The bits of the nearest number, ties to even. Overflow becomes an infinity in [`E5M2`](Float8::E5M2) and
+    /// saturates to the greatest number in [`E4M3`](Float8::E4M3), which has no infinity, as PyTorch casts. NaN stays
+    /// NaN.
     pub fn encode(self, x: f32) -> u8 {
         let (sign, magnitude) = (x.to_bits() >> 24 & 0x80, x.to_bits() & 0x7fff_ffff);
         let code = if magnitude > f32::INFINITY.to_bits() {
@@ -89,7 +89,7 @@ impl Float8 {
         }
     }
 
-    /// What is added to an exponent.
+    /// The exponent bias.
     const fn bias(self) -> u32 {
         match self {
             Float8::E4M3 => 7,
@@ -97,7 +97,7 @@ impl Float8 {
         }
     }
 
-    /// The bits of what is out of range.
+    /// The bits that overflow is encoded as.
     const fn most(self) -> u32 {
         match self {
             Float8::E4M3 => 0x7e,
@@ -105,7 +105,7 @@ impl Float8 {
         }
     }
 
-    /// The bits of what is beyond all numbers, the least that are no number: an infinity where there is one, else NaN.
+    /// The least bits beyond the finite numbers: infinity if the format has one, else NaN.
     const fn infinity(self) -> u32 {
         match self {
             Float8::E4M3 => 0x7f,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A region of ops that runs as one: a program and its [`Pattern`], shared. A clone copies one pointer.
 ///
-/// The program is the meaning. An engine that compiles regions caches what it compiled by the program; every
+/// The program defines the semantics. An engine that compiles regions caches the compiled kernel by the program; every
 /// other engine runs the program op by op ([`Program::run_region`]). The pattern names the parts of the program for an
 /// engine that has a kernel for the whole; an engine may ignore it.
 ///
@@ -27,7 +27,7 @@ pub struct FusedOp(Arc<Fused>);
 struct Fused {
     program: Arc<Program>,
     pattern: Pattern,
-    /// Those of the program.
+    /// The kinds of the program's ops.
     #[serde(skip)]
     kinds: OpSet,
 }
@@ -70,7 +70,7 @@ impl FusedOp {
         &self.0.program
     }
 
-    /// The program, shared: engines that cache what they compiled hold on to it.
+    /// The program, shared: engines that cache compiled kernels keep a reference to it.
     pub fn shared(&self) -> &Arc<Program> {
         &self.0.program
     }

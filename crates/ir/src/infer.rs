@@ -1,4 +1,4 @@
-//! The rules of shape and dtype: what each op accepts, and the types of its results.
+//! Shape and dtype inference: the accepted operands and the result types of each op.
 
 mod composite;
 mod contraction;
@@ -17,7 +17,7 @@ use smallvec::smallvec;
 
 /// Checks an op against its operands and computes the types of its results.
 ///
-/// Every engine may rely on it: what passes here is well-formed. For [`Op::NonZero`] alone the shape is the
+/// Every engine may rely on the check: an op that passes is well-formed. For [`Op::NonZero`] alone the shape is the
 /// greatest possible one.
 ///
 /// # Errors
@@ -79,8 +79,8 @@ pub fn infer(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
     }
 }
 
-/// The type of the only result, for the most frequent ops on two tensors of one type: what [`infer`] gives, sooner.
-/// `None` says nothing about the operands: only [`infer`] does.
+/// Fast path of [`infer`] for the most frequent ops on two tensors of one type: the type of the only result. `None`
+/// does not mean that the operands are invalid: call [`infer`].
 #[inline]
 pub fn infer_alike(op: &Op, a: &TensorType, b: &TensorType) -> Option<TensorType> {
     (is_arithmetic(op) && !a.dtype.is_bool() && a == b).then_some(*a)

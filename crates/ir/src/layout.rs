@@ -1,16 +1,16 @@
-//! Where the elements of a tensor lie in its buffer, for engines with strides.
+//! Strided layouts: the positions of a tensor's elements in its buffer.
 
 use crate::{Axes, MAX_RANK, Shape, SliceAxis};
 
-/// Shape, strides and offset, counted in elements: element `[i, j, ..]` lies at
+/// Shape, strides and offset, counted in elements: element `[i, j, ..]` is at
 /// `offset + i * strides[0] + j * strides[1] + ..`. Strides may be negative (a flipped axis) or 0 (a repeated one).
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// The lengths of the axes.
     pub shape: Shape,
-    /// The step along each axis; what lies behind the rank means nothing.
+    /// The stride of each axis, in elements. Entries past the rank are unspecified.
     pub strides: [isize; MAX_RANK],
-    /// Of the element at index 0 of every axis.
+    /// The offset of the element at index 0 of every axis.
     pub offset: usize,
     /// Kept, since every op asks.
     is_contiguous: bool,
@@ -53,7 +53,7 @@ impl Layout {
         &self.strides[..self.rank()]
     }
 
-    /// Whether the elements lie in row-major order without gaps (from any offset).
+    /// Whether the elements are in row-major order without gaps (from any offset).
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.is_contiguous

@@ -1,6 +1,6 @@
 //! The contract that every part of Kiln shares: one list of operations, as data.
 //!
-//! An operation is a value of [`Op`]. It holds attributes only, never a tensor. What flows through it is a
+//! An operation is a value of [`Op`]. It holds attributes only, never a tensor. Operands and results are each a
 //! [`Value`]: a [`TensorType`] (shape and dtype) plus a payload that only its engine understands. A machine is
 //! an [`Engine`] with one `match` over [`Op`]; a *layer* (autodiff, fusion, routing) is an engine around another.
 //!

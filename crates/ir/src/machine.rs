@@ -1,12 +1,12 @@
-//! Facts of the machine that an engine computes on.
+//! Hardware facts of the machine that an engine computes on.
 
 use crate::DTypeSet;
 use serde::{Deserialize, Serialize};
 
 /// The facts of a machine from which planners derive their limits: hardware and libraries, never preferences.
 ///
-/// An engine states them in its [`Caps`](crate::Caps). They serialise, so that a plan can be made for a machine elsewhere; text
-/// with an unknown field is refused, and an optional field that is missing is `None`.
+/// An engine states them in its [`Caps`](crate::Caps). They serialise, so that a plan can be made for a machine
+/// elsewhere. Text with an unknown field is rejected, and a missing optional field is `None`.
 ///
 /// ```
 /// use kiln_ir::Machine;
@@ -40,10 +40,11 @@ pub struct Machine {
     pub kernel_ops: usize,
     /// The code that computes matrix products and convolutions.
     pub products: Products,
-    /// Whether the device computes while the program goes on. Ops then may begin to run while later ones are recorded.
+    /// Whether the device computes asynchronously. Ops may then begin to run while later ones are recorded.
     pub asynchronous: bool,
-    /// Whether the host knows at the time an op runs which of its operands are poisoned. [`Op::Select`](crate::Op::Select) then
-    /// gives the operand that its condition picks everywhere, though the other one is poisoned.
+    /// Whether the host knows at the time an op runs which of its operands are poisoned.
+    /// [`Op::Select`](crate::Op::Select) then returns the operand that its condition selects everywhere, even if the
+    /// other one is poisoned.
     pub host_errors: bool,
 }
 
@@ -51,7 +52,7 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Products {
-    /// Kernels of the engine, which go on with elementwise ops on the result before it is stored.
+    /// Kernels of the engine, which fuse elementwise ops on the result before it is stored.
     Kernels,
     /// A vendor's library, which stores the result before other kernels read it.
     Library {
@@ -61,8 +62,8 @@ pub enum Products {
 }
 
 impl Machine {
-    /// A processor of one thread: rows of 32,768 elements stay in a core's cache, products go on with the ops that follow, and
-    /// errors are known at once.
+    /// A processor of one thread: rows of 32,768 elements stay in a core's cache, products fuse with the ops on their
+    /// results, and errors are known at once.
     pub const fn processor() -> Machine {
         Machine {
             threads: 1,

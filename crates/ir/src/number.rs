@@ -1,7 +1,7 @@
-//! What functions of single elements mean: reals computed in `f64`, whole numbers in `i128`.
+//! Scalar semantics of elementwise functions: floats computed in `f64`, integers in `i128`.
 //!
-//! The definition that the reference engine and the interpreter of kernels share. Results are yet to be rounded or wrapped to
-//! the dtype.
+//! The reference engine and the kernel interpreter share this definition. The caller rounds or wraps results to the
+//! dtype.
 
 use crate::{Binary, Comparison, DType, Reduction, Scalar, Unary};
 use core::cmp::Ordering;
@@ -33,13 +33,13 @@ pub trait Number: Copy + PartialOrd {
     /// Whether this is a NaN.
     fn is_nan(self) -> bool;
 
-    /// What [`Op::Unary`](crate::Op::Unary) gives for an element of the dtype.
+    /// Evaluates [`Op::Unary`](crate::Op::Unary) on an element of the dtype.
     ///
     /// # Panics
     /// When inference refuses the function of the dtype.
     fn unary(self, function: Unary, dtype: DType) -> Self;
 
-    /// What [`Op::Binary`](crate::Op::Binary) gives for two elements of the dtype.
+    /// Evaluates [`Op::Binary`](crate::Op::Binary) on two elements of the dtype.
     ///
     /// # Panics
     /// When inference refuses the function of the dtype.
@@ -244,8 +244,8 @@ impl Number for i128 {
     }
 }
 
-/// Modulo 2¹²⁸. A negative exponent gives the real result truncated, which is 0 but for the bases 1 and -1; and 0, like a
-/// division by zero, for the base 0.
+/// Power modulo 2¹²⁸. A negative exponent returns the real result truncated, which is 0 except for the bases 1 and -1.
+/// The base 0 also returns 0, like a division by zero.
 fn power(base: i128, exponent: i128) -> i128 {
     if exponent < 0 {
         return match base {

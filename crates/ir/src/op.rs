@@ -1,8 +1,8 @@
 //! The list of operations.
 //!
-//! An [`Op`] holds attributes; its operands and results stand beside it. The notation of the docs below:
-//! `(x, y) -> z` gives operands and results; a *scalar* operand is a plain [`Scalar`](crate::Scalar) that takes
-//! the dtype of the tensors beside it. Axes count from 0 at the outermost. The rules of shape and dtype are in
+//! An [`Op`] holds attributes; its operands and results are stored separately. The notation of the docs below:
+//! `(x, y) -> z` lists operands and results; a *scalar* operand is a plain [`Scalar`](crate::Scalar) that takes the
+//! dtype of the other operands. Axes count from 0 at the outermost. The rules of shape and dtype are in
 //! [`infer`](mod@crate::infer).
 
 mod attributes;
@@ -26,7 +26,7 @@ use crate::{Custom, DType, Float8, FusedOp, Real, Shape, TensorType};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// One operation: what to compute, without its operands.
+/// One operation: its kind and attributes, without its operands.
 ///
 /// Every engine, layer and rule is one exhaustive `match` over this enum, so that adding an op makes the compiler
 /// list every place that must decide.
@@ -47,7 +47,7 @@ pub enum Op {
     Random {
         /// The type of the result.
         ty: TensorType,
-        /// What is drawn.
+        /// The distribution of the numbers.
         distribution: RandomKind,
     },
 
@@ -164,7 +164,7 @@ pub enum Op {
         axis: usize,
     },
     /// `(base, index, source) -> y`: the reverse of [`Op::Take`]; writes each slice of the source at its index.
-    /// The source has the type that `Take` of the base would have. Later entries come after earlier ones.
+    /// The source has the type that `Take` of the base would have. Entries are written in order.
     Put {
         /// The axis that the index points into.
         axis: usize,
@@ -186,28 +186,29 @@ pub enum Op {
         mode: UpdateMode,
     },
     /// `(x) -> index`: the positions of the non-zero elements in row-major order, `[count, rank]`. The one op whose
-    /// result's shape depends on data: [`infer`](mod@crate::infer) gives the greatest possible, the value the actual.
+    /// result shape depends on data: [`infer`](mod@crate::infer) returns the greatest possible shape, the value has the
+    /// actual one.
     NonZero {
         /// The dtype of the result: an integer.
         index: DType,
     },
 
-    /// `(index) -> index`: the same integers, all of which must be in `0..length`; one that is not is an error of the value,
-    /// which names the function that the user called instead of the op that would have met it.
+    /// `(index) -> index`: the same integers, all of which must be in `0..length`. An integer out of range is an error
+    /// of the value. The error names the function that the user called instead of the op that uses the index.
     CheckIndex {
-        /// How many places there are.
+        /// The length of the indexed axis.
         length: usize,
         /// The function that the user called.
         user: IndexUser,
     },
 
     // Validity.
-    /// `(x, …, w, …) -> (x, …, ok, cause)`: the first operands without their poison, as LLVM's `freeze`: zeros, or any other
-    /// numbers, where an operand was poisoned. The last `watched` operands are only looked at. `ok`, `bool[1]`, is false if any
-    /// operand was poisoned. `cause`, `bool[1]`, is `ok` with the poison of all operands: reading it gives the error. It is not
-    /// differentiable.
+    /// `(x, …, w, …) -> (x, …, ok, cause)`: the first operands without their poison, like LLVM's `freeze`. A poisoned
+    /// operand becomes zeros or any other numbers. The last `watched` operands are only checked for poison. `ok`,
+    /// `bool[1]`, is false if any operand was poisoned. `cause`, `bool[1]`, is `ok` with the poison of all operands:
+    /// reading it returns the error. The op is not differentiable.
     Recover {
-        /// How many of the operands have no result.
+        /// The number of operands without a result.
         watched: usize,
     },
 
@@ -237,8 +238,8 @@ pub enum Op {
     },
     /// `(x) -> y`: pooling over the last `n` axes of `[batch, channels, space..]` for a spec of `n` axes.
     Pool(PoolSpec),
-    /// The gradient of [`Op::Pool`] for its operand: `(grad) -> x` for averages, `(grad, x) -> x` for the
-    /// maximum, where each window's gradient goes to its first greatest element.
+    /// The gradient of [`Op::Pool`] for its operand: `(grad) -> x` for averages, `(grad, x) -> x` for the maximum,
+    /// which adds each window's gradient to its first maximum.
     PoolGrad {
         /// The spec of the pooling.
         spec: PoolSpec,
@@ -264,7 +265,7 @@ pub enum Op {
     Norm {
         /// Which normalisation.
         kind: NormKind,
-        /// How many trailing axes form a row.
+        /// The number of trailing axes that form a row.
         axes: usize,
         /// Added to the variance or mean square.
         epsilon: Real,

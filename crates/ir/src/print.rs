@@ -64,7 +64,7 @@ fn format_data(data: &TensorData, options: &PrintOptions) -> String {
     printer.text
 }
 
-/// The places along an axis that are shown; `None` stands for the part left out.
+/// The printed indices along an axis; `None` stands for the ellipsis.
 fn places(length: usize, cut: bool, options: &PrintOptions) -> Vec<Option<usize>> {
     let edge = options.edge_items.max(1);
     if !cut || length <= 2 * edge {

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 pub struct Program {
     /// The types of the inputs: slots `0..inputs.len()`.
     pub inputs: Vec<TensorType>,
-    /// What is computed, in order.
+    /// The instructions, in order.
     pub instructions: Vec<Instruction>,
-    /// What the program returns.
+    /// The outputs of the program.
     pub outputs: Vec<ProgramOperand>,
 }
 
@@ -72,8 +72,8 @@ impl Program {
     /// Runs the program on an engine. Each value is passed on by value at its last use, so that the engine can
     /// overwrite it. The program must be valid ([`verify`](mod@crate::verify)) and the inputs of its input types.
     ///
-    /// Where a result has another shape than recorded (after [`Op::NonZero`], or because an input is not of its
-    /// type), the ops after it are inferred again; one that no longer fits gives poisoned results.
+    /// Where a result has another shape than recorded (after [`Op::NonZero`], or because an input is not of its type),
+    /// the ops after it are inferred again; one that no longer fits returns poisoned results.
     ///
     /// # Panics
     /// When the number of inputs differs from the program's.

@@ -19,7 +19,7 @@ pub struct Recorder {
     recording: Mutex<Recording>,
 }
 
-/// What was recorded so far. Inputs may still come, so results are counted from [`FIRST_RESULT`] until the end.
+/// The program recorded so far. Inputs may still be added, so results are numbered from [`FIRST_RESULT`] until the end.
 struct Recording {
     program: Program,
     constants: Vec<TensorData>,
@@ -62,7 +62,7 @@ impl Recorder {
         self.recording.lock().constants.clone()
     }
 
-    /// The program of what `body` does with inputs of these types.
+    /// Traces `body` with inputs of these types into a program.
     pub fn trace<F>(inputs: &[TensorType], body: F) -> Program
     where
         F: for<'e> FnOnce(&[Var<'e>]) -> Vec<Var<'e>>,

@@ -104,8 +104,8 @@ impl Scalar {
         }
     }
 
-    /// Where a whole number lies outside the range of an integer dtype: `Less` below it, `Greater` above it. `None`
-    /// within the range, for other numbers and for other dtypes. Infinities lie outside every range.
+    /// How a whole number compares with the range of an integer dtype: `Less` below it, `Greater` above it. `None`
+    /// within the range, for other numbers and for other dtypes. Infinities are outside every range.
     ///
     /// ```
     /// use core::cmp::Ordering;

@@ -1,4 +1,4 @@
-//! Bytes that several own and nobody writes.
+//! Immutable bytes with shared ownership.
 
 use crate::{Error, Result};
 use alloc::format;
@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::ops::Range;
 
-/// A range of bytes that lie in memory already, with a share in what holds them there: a mapped file, a vector.
+/// A range of bytes in host memory, with a shared reference to their owner: a mapped file, a vector.
 ///
 /// ```
 /// use kiln_ir::SharedBytes;
@@ -23,10 +23,10 @@ pub struct SharedBytes {
 }
 
 impl SharedBytes {
-    /// A range of what `owner` holds.
+    /// A range of the bytes of `owner`.
     ///
     /// # Errors
-    /// When the range does not lie within it.
+    /// When the range is out of bounds.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<SharedBytes> {
         let held = (*owner).as_ref().len();
         if range.start > range.end || range.end > held {
@@ -38,7 +38,7 @@ impl SharedBytes {
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // Whoever holds the bytes may hold fewer of them by now, which is their mistake, but no reason to fail here.
+        // The owner may return fewer bytes by now. That is its bug, but no reason to panic here.
         (*self.owner).as_ref().get(self.range.clone()).unwrap_or_default()
     }
 }

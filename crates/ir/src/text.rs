@@ -16,8 +16,8 @@
 //! [`Op::Bitcast`] and [`Op::Quantize`]. A custom op is written `custom` with its name and attributes as strings,
 //! a fused one with its program and its [pattern](crate::Pattern), unless that is `loop`; slots of a pattern are numbers.
 //!
-//! `Display` prints a [`Program`], [`Program::parse`] reads it: what is printed reads back as it was. Reading checks the
-//! form only; [`verify`](mod@crate::verify) checks the meaning.
+//! `Display` prints a [`Program`], [`Program::parse`] reads it: a printed program parses to an equal one. Parsing
+//! checks the form only; [`verify`](mod@crate::verify) checks the meaning.
 
 mod attribute;
 mod build;

@@ -1,4 +1,4 @@
-//! What flows between ops: values, and operands.
+//! Values and operands of ops.
 
 use crate::{DType, Error, Scalar, Shape, TensorType};
 use alloc::sync::Arc;
@@ -17,8 +17,8 @@ pub type ResultTypes = SmallVec<[TensorType; 1]>;
 
 /// A tensor as engines see it: its type, and a payload that only its engine understands.
 ///
-/// Cloning shares; dropping the last clone frees what the payload owns. An engine that receives the only clone
-/// may take the payload over ([`payload_mut`](Value::payload_mut)): that is how results are written in place.
+/// Cloning shares; dropping the last clone frees the memory that the payload owns. An engine that receives the only
+/// clone may reuse the payload ([`payload_mut`](Value::payload_mut)) to write results in place.
 #[derive(Clone)]
 pub struct Value(Arc<Inner<dyn Payload>>);
 
@@ -27,7 +27,7 @@ struct Inner<P: ?Sized> {
     payload: P,
 }
 
-/// What an engine keeps in a [`Value`]. Implemented by every `Send + Sync + 'static` type.
+/// The data that an engine stores in a [`Value`]. Implemented by every `Send + Sync + 'static` type.
 pub trait Payload: Any + Send + Sync {}
 
 impl<T: Any + Send + Sync> Payload for T {}
@@ -50,7 +50,7 @@ impl Value {
         Value::new(ty, Poison(error))
     }
 
-    /// A value of which only the type is known: what a gradient rule sees of operands that it did not ask to keep.
+    /// A value with a type but no data. A gradient rule gets it for operands that it does not save.
     pub fn absent(ty: TensorType) -> Value {
         Value::new(ty, Absent)
     }
@@ -182,7 +182,7 @@ impl From<Scalar> for Operand {
     }
 }
 
-/// What [`infer`](mod@crate::infer) needs to know of an operand. Displays as `f32[2, 3]` or as the number.
+/// The type of an operand, or its number, for [`infer`](mod@crate::infer). Displays as `f32[2, 3]` or as the number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OperandType<'a> {
     /// A tensor of this type.

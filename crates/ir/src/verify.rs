@@ -5,8 +5,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Checks a program: every operand is a slot defined above its use, every op accepts its operands, its result types are
-/// those that [`infer`](mod@crate::infer) gives, the outputs exist, and the programs of fused ops keep the same rules.
+/// Checks a program: every operand is a slot defined above its use, every op accepts its operands, its result types
+/// equal the types from [`infer`](mod@crate::infer), the outputs exist, and the programs of fused ops keep the same
+/// rules.
 ///
 /// # Errors
 /// When a rule is broken. The message names the instruction, by its number from 0 and its op.

@@ -1,8 +1,8 @@
 //! The rules of differentiation: for each op, the gradients of its operands in terms of ops.
 //!
-//! A rule computes a *vector-Jacobian product*: given the gradients of an op's results (how a scalar far
-//! downstream changes with each of their elements), the gradients of its operands. Rules are written with [`Var`], so
-//! they emit ops that are differentiable again: the gradient of a gradient needs nothing more.
+//! A rule computes a *vector-Jacobian product*: the gradients of an op's operands from the gradients of its results.
+//! Rules are written with [`Var`], so they emit ops that are differentiable again: higher-order gradients need no
+//! further rules.
 //!
 //! Where a function has a kink, the rules follow the field's conventions: `abs'(0) = 0`, ties of a minimum or
 //! maximum share the gradient evenly, and beside a plain number the gradient passes only on the strict side,
@@ -38,7 +38,7 @@ pub enum Gradient {
     Expansion,
     /// There is nothing to differentiate: results are integers or truth values, or depend on no tensor.
     Constant,
-    /// Not at all; the text says what to do instead.
+    /// Not differentiable; the text suggests an alternative.
     Undefined(&'static str),
 }
 
@@ -110,13 +110,13 @@ pub fn gradient_of(op: &Op) -> Gradient {
 
 /// The gradients of an op's operands, given those of its results.
 ///
-/// `gradients` has an entry per result, `None` where the gradient is zero; `wanted` and the returned list have one
-/// per operand. `None` is returned for what is not wanted, for what is zero everywhere, and for numbers. Of the
-/// operands and results, only those named by [`saved`] need hold data; the types of the others suffice
+/// `gradients` has an entry per result, `None` where the gradient is zero; `wanted` and the returned list have one per
+/// operand. An entry of the returned list is `None` for a gradient that is not wanted or zero everywhere, and for
+/// numbers. Of the operands and results, only those named by [`saved`] need hold data; the types of the others suffice
 /// ([`Value::absent`](crate::Value::absent)).
 ///
 /// # Errors
-/// When the op has no gradient; the message names the op and says what to do.
+/// When the op has no gradient; the message names the op and suggests an alternative.
 ///
 /// # Panics
 /// When the lengths of the lists do not suit the op.
@@ -254,7 +254,7 @@ impl<'a, 'e> Rule<'a, 'e> {
         gradients
     }
 
-    /// The gradients of an op of two operands; only what is wanted is computed.
+    /// The gradients of an op of two operands; computes only the wanted ones.
     fn two(&self, a: impl FnOnce() -> Var<'e>, b: impl FnOnce() -> Var<'e>) -> Gradients<'e> {
         alloc::vec![self.wanted[0].then(a), self.wanted[1].then(b)]
     }

@@ -11,7 +11,7 @@ use kiln_reference::Reference;
 use numeric::minimal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Claims the type of its first operand, and does what the code says.
+/// Claims the type of its first operand, and has the defect that the variant names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wrong {
     Shape,

@@ -1,6 +1,6 @@
-//! Runs the files of `filetests/`: a program, what to do with it, and the text that comes out.
+//! Runs the files of `filetests/`: a program, a test mode, and the expected text.
 //!
-//! The first line says what is tested:
+//! The first line names the mode:
 //!
 //! * `; test expand`: the program with each op expanded as far as its own kind disappears;
 //! * `; test expand minimal`: the program in [`MINIMAL`] ops only;
@@ -8,12 +8,12 @@
 //! * `; test roundtrip`: the program as it is printed;
 //! * `; test verify-error`: the error of [`verify`];
 //! * `; test parse-error`: the error of [`Program::parse`];
-//! * `; test run`: nothing more here than that the program is valid and reads back. The tests of `fuzz` run it on
-//!   every engine with the inputs that the file gives.
+//! * `; test run`: here, checks only that the program is valid and reads back. The tests of `fuzz` run it on every
+//!   engine with the inputs that the file specifies.
 //!
 //! Tests of expansion also run both programs on the reference engine and compare the values. Lines below the first
-//! say what the inputs are filled with: `; ints 0..3` gives the range of integers, `; positive 1` makes
-//! the floats of input 1 positive, `; special` fills floats with NaN, infinities, zeros and equal numbers.
+//! specify the inputs: `; ints 0..3` sets the range of integers, `; positive 1` makes the floats of input 1 positive,
+//! `; special` fills floats with NaN, infinities, zeros and equal numbers.
 //! The expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
 
 mod numeric;
@@ -75,7 +75,7 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
     Err(format!("UPDATE_EXPECT=1 accepts this.\n-- expected:\n{expected}-- found:\n{result}"))
 }
 
-/// What the program of a file becomes.
+/// The output of the test mode on the program of a file.
 fn output(source: &str) -> Result<String, String> {
     let command = source.lines().next().and_then(|line| line.strip_prefix("; test ")).unwrap_or_default();
     if command == "parse-error" {

@@ -1,4 +1,4 @@
-//! Floats of 8 bits: what the bits mean, and what rounds to them.
+//! Floats of 8 bits: decoding and rounding.
 
 use kiln_ir::Float8;
 
@@ -44,7 +44,7 @@ fn bits_mean_what_the_formats_define() {
     assert!([0x7d, 0x7e, 0x7f, 0xfd, 0xff].into_iter().all(|bits| Float8::E5M2.decode(bits).is_nan()));
 }
 
-/// All neighbours in the format, what lies halfway between them, and the floats beside.
+/// All neighbours in the format, their midpoints, and the floats next to the midpoints.
 #[test]
 fn numbers_round_to_the_nearest_and_ties_to_even_bits() {
     for &format in Float8::ALL {

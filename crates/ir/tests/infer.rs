@@ -4,7 +4,7 @@ use kiln_ir::{
     Binary, Comparison, DType, Extremum, Op, Scalar, TensorType, infer, infer_alike, infer_with_number,
 };
 
-/// Where `infer_alike` answers, it answers what `infer` does; elsewhere it is silent.
+/// Where `infer_alike` returns a type, it equals the type from `infer`.
 #[test]
 fn infer_alike_agrees_with_infer() {
     let ops = Binary::ALL.iter().map(|function| Op::Binary(*function));

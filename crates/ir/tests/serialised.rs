@@ -1,4 +1,4 @@
-//! Machines and errors as JSON: what is written comes back, and what is no such thing is refused.
+//! Machines and errors as JSON: round trips, and rejection of invalid JSON.
 
 use kiln_ir::{DType, DTypeSet, Error, ErrorKind, Machine, OperandType, Products, Shape, TensorType};
 use serde_json::{Value, from_str, from_value, json, to_string, to_value};

@@ -1,7 +1,7 @@
 //! The functions of this crate for tensors whose rank and dtype are known at run time.
 //!
-//! Each does what its namesake [one module up](crate) does, whose documentation holds here too, and returns a mistake
-//! of shape or dtype as an error. Results without axes, such as the determinant of one matrix, have rank 0.
+//! Each function does the same as its namesake [one module up](crate), whose documentation holds here too, and returns
+//! an invalid shape or dtype as an error. Results without axes, such as the determinant of one matrix, have rank 0.
 
 pub mod complex;
 mod decomposition;

@@ -1,4 +1,4 @@
-//! What is computed on one matrix.
+//! Host kernels on one matrix.
 
 pub(crate) mod eigen;
 pub(crate) mod exp;

@@ -43,9 +43,9 @@
 //! * **Gradients** follow published rules, named at each function, and are expressions of ops, so that they have gradients
 //!   themselves. Where vectors are not determined (equal singular values or eigenvalues) they are infinite or NaN, as
 //!   PyTorch's are.
-//! * **Errors.** A mistake of shape or dtype panics with the function's name and the types (or comes back from [`any`]).
-//!   What is wrong with the numbers is known only when they are computed: it poisons the result, and comes back when that
-//!   is read: `[cholesky] matrix 3 of the batch is not positive definite`.
+//! * **Errors.** An invalid shape or dtype panics with the function's name and the types (or is an error of [`any`]).
+//!   Numerical problems, such as a singular matrix, are known only when the op runs. They poison the result, and
+//!   reading it returns the error: `[cholesky] matrix 3 of the batch is not positive definite`.
 //! * **Where it runs.** Decompositions are computed on the host, by [`faer`](https://docs.rs/faer) or here, on every engine; a
 //!   batch uses several cores with the feature `threads`. Everything around them is ordinary ops.
 //!

@@ -11,13 +11,13 @@ fn positions<'e>(x: &Var<'e>, rows: usize, cols: usize) -> (Var<'e>, Var<'e>) {
     (count([rows, 1], 0), count([1, cols], 1))
 }
 
-/// Where `column - row <= diagonal`: `[rows, cols]`.
+/// The mask `column - row <= diagonal`: `[rows, cols]`.
 fn at_most<'e>(x: &Var<'e>, rows: usize, cols: usize, diagonal: i32) -> Var<'e> {
     let (row, col) = positions(x, rows, cols);
     col.less(&(row + f64::from(diagonal) + 1.0))
 }
 
-/// Where row and column are the same: `[rows, cols]`.
+/// The mask of the main diagonal: `[rows, cols]`.
 pub(crate) fn on_diagonal<'e>(x: &Var<'e>, rows: usize, cols: usize) -> Var<'e> {
     let (row, col) = positions(x, rows, cols);
     row.equal(&col)

@@ -55,7 +55,7 @@ pub(crate) trait MatrixOp: fmt::Debug + Send + Sync + Sized + 'static {
         String::new()
     }
 
-    /// The op with these attributes; `None` if they are not what [`attributes`](MatrixOp::attributes) writes.
+    /// Parses the attributes that [`attributes`](MatrixOp::attributes) writes; `None` if they are invalid.
     fn parse(attributes: &str) -> Option<Self>;
 
     /// The types of the results, after checking the operands.

@@ -22,8 +22,8 @@ pub use solve::{
 use kiln_ir::Result;
 use kiln_tensor::{AnyTensor, Backend, Float, Kind, Tensor};
 
-/// A complex tensor as [`eig`] gives it: its real and its imaginary part. [`kiln_tensor::Complex::new`] makes of them the
-/// type that [`complex`](mod@complex) works with.
+/// The real and the imaginary part of a complex tensor, as [`eig`] returns them. [`kiln_tensor::Complex::new`] combines
+/// them into the type that [`complex`](mod@complex) works with.
 pub type Complex<B, const D: usize> = (Tensor<B, D>, Tensor<B, D>);
 
 /// The typed tensor, or a panic with the error at the caller's line.

@@ -72,11 +72,11 @@ struct Rows {
     elements: Vec<f64>,
 }
 
-/// What is added to scores, of axes equal to the scores' or 1.
+/// An additive or boolean mask; its axes have the scores' lengths or 1.
 struct Mask {
     shape: Shape,
     elements: Vec<f64>,
-    /// Whether it says what is visible: elements are 0 or 1.
+    /// Whether the mask is boolean: elements are 0 or 1, and 1 means visible.
     is_bool: bool,
 }
 
@@ -128,7 +128,7 @@ impl Rows {
 }
 
 impl Mask {
-    /// What is added to the score of a key, or none where it is hidden.
+    /// The number that the mask adds to the score of a key, or `None` where the key is hidden.
     fn added(&self, [batch, head, query]: [usize; 3], key: usize) -> Option<f64> {
         let indices = self.shape.iter().zip([batch, head, query, key]);
         let position: Shape = indices.map(|(&length, index)| if length == 1 { 0 } else { index }).collect();

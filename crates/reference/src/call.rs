@@ -31,7 +31,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The tensor at a place of the operands, if there are so many.
+    /// The tensor operand at that place, if there is one.
     pub(crate) fn optional(&self, place: usize) -> Result<Option<&'a TensorData>> {
         if place < self.inputs.len() { self.data(place).map(Some) } else { Ok(None) }
     }
@@ -61,7 +61,7 @@ pub(crate) fn full(scalar: Scalar, ty: TensorType) -> Result<TensorData> {
     Numbers::repeated(scalar, ty.dtype, ty.num_elements()).into_data(ty)
 }
 
-/// What a value holds.
+/// The data of a value.
 pub(crate) fn data_of(value: &Value) -> Result<&TensorData> {
     if let Some(error) = value.error() {
         return Err(error.clone());

@@ -14,7 +14,7 @@ use kiln_ir::{
 
 /// The engine that defines every op, natively and naively. See the [crate's tour](crate).
 ///
-/// All `Reference` engines share one kind of value: each accepts what another made.
+/// All `Reference` engines share one kind of value: each accepts the values of the others.
 pub struct Reference {
     caps: Caps,
 }
@@ -122,7 +122,7 @@ impl Engine for Reference {
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        // Of a region, poison spoils only what comes from it.
+        // In a region, poison affects only the results that depend on it.
         if let Op::Fused(region) = op
             && poison_of(&inputs).is_some()
         {

@@ -1,7 +1,7 @@
 //! Elements by index.
 //!
-//! Reading and writing share one computation: the places of the base that each element of the result (or of the
-//! source) stands for.
+//! Reading and writing share one computation: the position in the base of each element of the result (or of the
+//! source).
 
 use crate::call::Call;
 use crate::numbers::{Number, Numbers, wholes};
@@ -33,7 +33,7 @@ pub(crate) fn slice_update(call: &Call<'_>, slices: &[SliceAxis], mode: UpdateMo
     update(base, source, &slice_places(base.shape(), slices), mode)
 }
 
-/// For each element of what `Take` gives, its place in the first operand; the second is the index.
+/// For each element of the result of `Take`, its position in the first operand; the second is the index.
 fn take_places(call: &Call<'_>, axis: usize) -> Result<Vec<usize>> {
     let (x, index) = (call.data(0)?.shape(), call.data(1)?);
     let indices = checked_indices(call, index, axis, x[axis])?;
@@ -48,7 +48,7 @@ fn take_places(call: &Call<'_>, axis: usize) -> Result<Vec<usize>> {
     Ok(positions(shape).map(source).collect())
 }
 
-/// For each element of what `Gather` gives, its place in the first operand; the second is the index.
+/// For each element of the result of `Gather`, its position in the first operand; the second is the index.
 fn gather_places(call: &Call<'_>, axis: usize) -> Result<Vec<usize>> {
     let (x, index) = (call.data(0)?.shape(), call.data(1)?);
     let indices = checked_indices(call, index, axis, x[axis])?;

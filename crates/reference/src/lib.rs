@@ -1,15 +1,15 @@
 //! The reference engine: every op of Kiln, computed the plainest way.
 //!
-//! [`Reference`] is the living definition of what each [`Op`](kiln_ir::Op) means. It is written to be read, and other
+//! [`Reference`] is the executable definition of each [`Op`](kiln_ir::Op). It is written to be read, and other
 //! engines are tested against it. Nothing here is fast: no strides, no blocking, no threads, no reuse of memory.
 //!
-//! What holds for every op:
+//! Rules for every op:
 //!
 //! * A tensor is a dense, row-major [`TensorData`](kiln_ir::TensorData). Views copy, bit for bit.
-//! * Numbers are computed in `f64` (floats) or in wrapping 128-bit integers (integers and `bool`), whatever the dtype, and
+//! * Numbers are computed in `f64` (floats) or in wrapping 128-bit integers (integers and `bool`), for every dtype, and
 //!   are rounded once, to nearest even, or wrapped once, when the result is stored.
-//! * What is invalid in the data, such as an index out of range, gives [poisoned](kiln_ir::Value::poisoned)
-//!   results. Poison passes on, and reading it returns the error.
+//! * Invalid data, such as an index out of range, returns [poisoned](kiln_ir::Value::poisoned) results. Poison
+//!   propagates, and reading it returns the error.
 //!
 //! A tour: `engine` holds the one match over ops; `call` an op with its operands; `numbers` the two kinds of numbers; `places` the arithmetic of
 //! positions; then one module for each group of ops: `elementwise`, `random`, `view`, `reduce`, `order`, `index`,

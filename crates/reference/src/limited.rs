@@ -54,7 +54,7 @@ impl Limited {
         Limited { caps: Caps { dtypes, ..self.caps }, ..self }
     }
 
-    /// The same with further ops outside the sets, which [`Engine::supports`] names when it is asked for them.
+    /// Adds a condition under which [`Engine::supports`] accepts further ops outside the sets.
     #[must_use]
     pub fn with_condition(
         self,

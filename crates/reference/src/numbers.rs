@@ -19,7 +19,7 @@ impl Numbers {
         if data.dtype().is_float() { Numbers::Real(reals(data)) } else { Numbers::Whole(wholes(data)) }
     }
 
-    /// So many copies of a scalar, which takes the kind of numbers of the dtype.
+    /// `count` copies of a scalar, converted to the kind of numbers of the dtype.
     pub(crate) fn repeated(scalar: Scalar, dtype: DType, count: usize) -> Numbers {
         if dtype.is_float() {
             Numbers::Real(alloc::vec![f64::from_scalar(scalar); count])

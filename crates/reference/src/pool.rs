@@ -69,7 +69,7 @@ fn winners(x: &TensorData, spec: &PoolSpec, y: &Shape) -> Vec<usize> {
 struct Window {
     /// The places in the operand, in row-major order.
     places: Vec<usize>,
-    /// How many elements there are together with padding, but without overhang.
+    /// The number of elements with padding, but without overhang.
     padded: usize,
 }
 

@@ -6,8 +6,8 @@ use crate::places::{place, positions};
 use alloc::vec::Vec;
 use kiln_ir::{DType, Result, Shape, TensorData};
 
-/// The quotient is rounded to the accumulator dtype of the operand before it is rounded to a whole number, so
-/// that engines that divide in that dtype agree at ties. A NaN gives 0, whatever the zero point, as a cast does.
+/// The quotient is rounded to the accumulator dtype of the operand before it is rounded to a whole number, so that
+/// engines that divide in that dtype agree at ties. A NaN becomes 0, for every zero point, as a cast does.
 pub(crate) fn quantize(call: &Call<'_>) -> Result<TensorData> {
     let (x, scale) = (call.data(0)?, call.data(1)?);
     let zero = call.optional(2)?.map(wholes);

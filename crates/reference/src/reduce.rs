@@ -53,7 +53,7 @@ pub(crate) fn scan(
     numbers.into_data(x.ty())
 }
 
-/// In what order and how a scan combines.
+/// The order and the reduction of a scan.
 struct Order {
     reduction: Reduction,
     identity: Scalar,

@@ -40,7 +40,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// Which elements make up the new element at that index, and with what weights.
+    /// The source elements of the new element at that index, and their weights.
     fn weights(&self, index: usize) -> Vec<(usize, f64)> {
         let last = self.from.saturating_sub(1);
         match self.mode {
@@ -63,7 +63,7 @@ impl Grid {
         }
     }
 
-    /// Where the new element lies among the old ones.
+    /// The position of the new element among the old ones.
     fn source(&self, index: usize) -> f64 {
         let (from, to, index) = (self.from as f64, self.to as f64, index as f64);
         if !self.align_corners {

@@ -75,7 +75,7 @@ fn unpadded(index: usize, pad: &PadAxis, length: usize) -> Option<usize> {
 }
 
 pub(crate) fn concat(parts: &[&TensorData], axis: usize, shape: Shape) -> Result<TensorData> {
-    // For each index along the joined axis: which part it lies in, where that begins, and the index within.
+    // For each index along the joined axis: its part, the start of that part, and the index of the part.
     let mut origins = Vec::new();
     let mut start = 0;
     for part in parts {

@@ -1,4 +1,4 @@
-//! One op on batched operands: what rules work with.
+//! One op on batched operands, as the batching rules see it.
 
 use crate::Vmap;
 use alloc::format;
@@ -60,7 +60,7 @@ impl<'a> Call<'a> {
         &**self.layer.inner()
     }
 
-    /// How many operands there are.
+    /// The number of operands.
     pub(crate) fn len(&self) -> usize {
         self.inputs.len()
     }
@@ -132,7 +132,7 @@ impl<'a> Call<'a> {
         Error::unsupported("vmap", format!("`{}` {problem}", self.op.name()))
     }
 
-    /// What is returned: one example of each result.
+    /// Wraps the batched results of the inner engine.
     pub(crate) fn wrap(layer: &Vmap, results: Vec<Var<'_>>) -> Values {
         results.into_iter().map(|var| layer.wrap(var.into_value())).collect()
     }

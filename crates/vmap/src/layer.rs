@@ -86,7 +86,7 @@ impl Vmap {
         self.examples_of(value).is_some()
     }
 
-    /// How many examples the value stands for; `None` if it is the same for all.
+    /// The number of examples of the value; `None` if it is the same for all.
     pub fn num_examples(&self, value: &Value) -> Option<usize> {
         Some(self.examples_of(value)?.shape()[0])
     }
@@ -96,8 +96,8 @@ impl Vmap {
         value
     }
 
-    /// Runs a function of one example for so many examples. Only random ops need to know: see [`Randomness`]. The
-    /// scope is that of this thread; without the feature `std` that of the process.
+    /// Runs a function of one example for `examples` examples. Only random ops need to know the number: see
+    /// [`Randomness`]. The scope is that of this thread; without the feature `std` that of the process.
     pub fn scope<T>(&self, examples: usize, randomness: Randomness, body: impl FnOnce() -> T) -> T {
         scope::within(Scope { layers: Vec::from([self.id()]), examples, randomness }, body)
     }
@@ -209,7 +209,7 @@ impl Engine for Vmap {
         self.open(value).unwrap_or_else(|shared| shared)
     }
 
-    /// All examples of a value that stands for one of them in another layer of batches.
+    /// Imports the batch of a value from another vmap layer.
     fn import(&self, from: &dyn Engine, value: Value) -> Value {
         let (source, value) = match imported_from::<Vmap>(&*self.inner, from, value) {
             Ok(found) => found,

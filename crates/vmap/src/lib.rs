@@ -1,13 +1,13 @@
 //! Batching: a function written for one example runs on many at once.
 //!
 //! [`Vmap`] is an [`Engine`](kiln_ir::Engine) around another one. A *batched* value stands for one example: it has the
-//! type of one, and what it holds is a value of the inner engine with an axis for the examples in front. Each op has
-//! a rule that says which op (or few ops) on all examples does what the op does on each; nothing loops over the
-//! examples but a custom op without expansion and random numbers with a key for each example. Values that are the same
-//! for all examples are the inner engine's own, and computing with them costs what it costs without the layer.
+//! type of one example, and holds a value of the inner engine with a batch axis in front. Each op has a batching rule:
+//! one op (or few ops) on all examples at once. Only a custom op without expansion and random numbers with a key for
+//! each example loop over the examples. Values that are the same for all examples are the inner engine's own, and
+//! computing with them has no overhead.
 //!
-//! * [`Vmap::batch`] and [`Vmap::unbatch`] go in and out; [`Vmap::scope`] says how many examples there are to ops that
-//!   have no operand to tell it, the random ones.
+//! * [`Vmap::batch`] and [`Vmap::unbatch`] enter and leave the batch. [`Vmap::scope`] sets the number of examples for
+//!   random ops, which have no operand to infer it from.
 //! * Layers nest: with [`Vmap`] around `Vmap` for two batches, below automatic differentiation for gradients of each
 //!   example, above it for the gradient of a batch.
 //!
@@ -27,8 +27,8 @@
 //! # Ok::<(), kiln_ir::Error>(())
 //! ```
 //!
-//! What has no rule: [`NonZero`](kiln_ir::Op::NonZero), whose shape would differ between examples, sending a batched
-//! value to another member of a group, and reading one. Each gives an error that says so.
+//! Three operations have no rule: [`NonZero`](kiln_ir::Op::NonZero), whose shape would differ between examples, sending
+//! a batched value to another member of a group, and reading a batched value. Each returns an error that says so.
 //!
 //! The idea is that of [JAX's `vmap`](https://docs.jax.dev/en/latest/automatic-vectorization.html). The crate is `no_std`
 //! (with `alloc`) and free of `unsafe`.

@@ -1,4 +1,4 @@
-//! What each op does on all examples at once.
+//! The batching rules of ops.
 
 mod composite;
 mod contraction;
@@ -182,7 +182,7 @@ fn broadcast<'a>(call: &Call<'a>, shape: &Shape) -> Var<'a> {
     call.input(0).reshape(call.with_examples(&aligned)).broadcast(call.with_examples(shape))
 }
 
-/// What is exchanged is batched on every member alike, or on none.
+/// The operand of a collective must be batched on every member, or on none.
 fn collective<'a>(call: Call<'a>, collective: Collective) -> Result<Vec<Var<'a>>> {
     let kind = match collective.kind {
         CollectiveKind::AllReduce(reduction) => CollectiveKind::AllReduce(reduction),

@@ -1,9 +1,9 @@
-//! How many examples a running function stands for, and how it draws random numbers.
+//! The batch size and the randomness of a running function.
 
 use alloc::vec::Vec;
 use kiln_ir::LayerId;
 
-/// What random ops give inside a batched function when their key is the same for all examples.
+/// The random numbers of ops in a batched function whose key is the same for all examples.
 ///
 /// The choice and its names are those of
 /// [`torch.func.vmap`](https://docs.pytorch.org/docs/stable/generated/torch.func.vmap.html).
@@ -13,7 +13,7 @@ pub enum Randomness {
     /// examples run at once.
     #[default]
     Different,
-    /// All examples get the same numbers: those that the function draws without batching.
+    /// All examples get the same numbers: the ones that the function draws without batching.
     Same,
     /// Drawing is an error.
     Error,

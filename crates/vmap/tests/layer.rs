@@ -1,4 +1,4 @@
-//! What the layer does beside its rules, which the suite checks for every op.
+//! The behaviour of the layer besides its rules, which the suite checks for every op.
 
 use kiln_ir::{
     Custom, CustomOp, DType, Engine, Error, Expand, Op, Operand, OperandType, Operands, RandomKind, Result,

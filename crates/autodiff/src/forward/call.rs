@@ -66,7 +66,7 @@ impl<'a> Call<'a> {
         &*self.layer.inner
     }
 
-    /// What computes tangents.
+    /// The engine that computes tangents.
     fn tangent_engine(&self) -> &'a dyn Engine {
         &*self.layer.tangents
     }
@@ -75,7 +75,7 @@ impl<'a> Call<'a> {
         self.engine().execute(self.op, core::mem::take(&mut self.primals), results)
     }
 
-    /// The results with their tangents. A poisoned result stays what it is, so that its error shows.
+    /// Joins the results with their tangents. A poisoned result has no tangent, so that its error shows.
     fn joined(&self, primals: Values, tangents: impl IntoIterator<Item = Option<Value>>) -> Values {
         let join = |(primal, tangent): (Value, Option<Value>)| match tangent {
             Some(tangent) if primal.dtype().is_float() && primal.error().is_none() => {

@@ -1,7 +1,7 @@
 //! JVPs derived from the gradient rules (VJPs) of ops, and their cache.
 //!
 //! A gradient rule computes `Jᵀ g`, linear in `g`. The gradient of `t · Jᵀ g` by `g` is `J t`: differentiating the
-//! rule's program once more, with the tangents `t` as gradients of its results, gives the program that carries them.
+//! rule's program once more, with the tangents `t` as gradients of its results, returns the program of the JVP.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -13,16 +13,16 @@ use kiln_ir::{
 };
 use spin::Mutex;
 
-/// How many derivatives are kept. Beyond that all are forgotten: shapes that change all the time do not fill memory.
+/// The capacity of the cache. It is cleared when full, so that ever-changing shapes do not exhaust memory.
 const CAPACITY: usize = 1024;
 
 /// The program that computes the tangents of an op's results.
 #[derive(Debug)]
 pub(super) struct Derived {
     pub(super) program: Program,
-    /// What each input of the program is.
+    /// The source of each input of the program.
     pub(super) sources: Vec<Source>,
-    /// Of each result of the op, whether it has a tangent: the outputs of the program, in order.
+    /// For each result of the op, whether it has a tangent: the outputs of the program, in order.
     pub(super) changes: Vec<bool>,
 }
 
@@ -46,7 +46,7 @@ struct Entry {
     derived: Arc<Derived>,
 }
 
-/// What a derivative depends on of an operand.
+/// The part of a cache key for one operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum OperandKey {
     Tensor(TensorType),
@@ -147,7 +147,7 @@ fn derive(op: &Op, operands: &[OperandType<'_>], results: &[TensorType], active:
     let mut known: Vec<Var<'_>> =
         recorder.inputs().into_iter().map(|value| Var::new(&recorder as &dyn Engine, value)).collect();
     let given = known.split_off(num_known);
-    // The rule is linear in the gradients, so they may be anything: what reads them is left out below.
+    // The rule is linear in the gradients, so that they may have any value: `pruned` removes the code that reads them.
     known.extend(results.iter().filter(|ty| ty.dtype.is_float()).map(|ty| Var::zeros(&recorder, *ty)));
     let wanted: Vec<bool> = (0..known.len()).map(|place| place >= num_known).collect();
     let seed = |place: &usize| {
@@ -204,7 +204,7 @@ fn gradient_rule(
     Ok((recorder.finish(&found), places))
 }
 
-/// The program without what its outputs do not depend on, and the numbers of the inputs that are left.
+/// The program after dead-code elimination, and the numbers of the remaining inputs.
 fn pruned(program: Program) -> (Program, Vec<usize>) {
     let mut needed = alloc::vec![false; program.num_slots()];
     mark(&program.outputs, &mut needed);

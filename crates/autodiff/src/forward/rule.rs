@@ -4,13 +4,13 @@ use kiln_ir::{CollectiveKind, Gradient, Linearity, Op, PoolKind, Reduction, Upda
 
 /// How the tangents of an op's results follow from those of its operands.
 ///
-/// Linear and bilinear ops are their own derivative. For every other op the derivative is known already: the
-/// [gradient rule](kiln_ir::vjp) multiplies by its transpose, so transposing that program gives it back.
+/// Linear and bilinear ops are their own derivative. For every other op the [gradient rule](kiln_ir::vjp) multiplies by
+/// the transposed derivative; transposing that program returns the derivative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// The results do not change with the operands.
     Constant,
-    /// There is no derivative; the text says what to do instead.
+    /// There is no derivative; the text suggests an alternative.
     Undefined(&'static str),
     /// `a + b` and `a - b`: a missing tangent costs nothing.
     Sum,

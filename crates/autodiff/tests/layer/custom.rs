@@ -1,4 +1,4 @@
-//! Custom ops: which gradient they get, and what goes wrong.
+//! Custom ops: their gradients and their errors.
 
 use crate::{gradient, layer, leaf, value};
 use kiln_ir::{Custom, CustomOp, Op, OperandType, Result, ResultTypes, TensorData, Var};

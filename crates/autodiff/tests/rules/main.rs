@@ -1,7 +1,7 @@
 //! Every gradient rule against finite differences in f64, first and second order, on the reference engine.
 //!
-//! Each case runs with every float operand tracked, and with each of them alone: the tape then holds only what
-//! the rule asked to keep, and an engine that is handed anything else fails.
+//! Each case runs with every float operand tracked, and with each of them alone. The tape then holds only the values
+//! that the rule saves, and an engine that gets any other value fails.
 
 mod cases;
 mod check;

@@ -21,7 +21,7 @@ const MOST_SHAPES: usize = 512;
 /// Shapes with more axes that are longer than 1 have too many products of lengths.
 const MOST_AXES: usize = 6;
 
-/// What the planner can ask of the lengths in a recording.
+/// The planner's facts about the lengths in a recording.
 #[derive(Debug)]
 pub(super) struct Likeness {
     hash: u64,
@@ -34,7 +34,7 @@ pub(super) struct Likeness {
 }
 
 impl Likeness {
-    /// That of a recording; `None` where it is not worth finding out, or a tensor has no elements.
+    /// The likeness of a recording; `None` if it is too expensive to compute, or a tensor has no elements.
     pub(super) fn of(structure: &Structure, limits: Limits) -> Option<Likeness> {
         let mut by_shape: BTreeMap<&[usize], u32> = BTreeMap::new();
         let mut shapes: Vec<Shape> = Vec::new();
@@ -71,7 +71,7 @@ impl Likeness {
         self.hash == other.hash && self.places == other.places && self.answers == other.answers
     }
 
-    /// What stands for each shape of this recording in one that is planned alike.
+    /// Maps each shape of this recording to its shape in one that is planned alike.
     pub(super) fn replacements(&self, other: &Likeness) -> BTreeMap<Vec<usize>, Shape> {
         self.shapes.iter().map(|shape| shape.to_vec()).zip(other.shapes.iter().copied()).collect()
     }
@@ -201,8 +201,8 @@ impl Answers {
         }
     }
 
-    /// What decides whether threads hold totals of columns: how many rows of threads an axis takes, and of which axes the
-    /// rows and the columns make up the whole.
+    /// The facts that decide whether threads hold totals of columns: the number of rows of `COLUMN_THREADS` threads
+    /// along an axis, and the pairs of axes whose rows and columns make up the whole.
     fn columns(&mut self, products: &[usize]) {
         /// Rows of threads that hold nothing at all.
         const MOST: usize = 65;
@@ -327,7 +327,7 @@ fn products(lengths: &[usize]) -> SmallVec<[usize; 16]> {
 /// The greatest length that an index of the dtype holds.
 fn greatest(dtype: DType) -> Option<usize> {
     let bits = dtype.size() * 8 - usize::from(dtype.is_signed_int());
-    // Whatever is no number of 32 bits is counted in one.
+    // For a dtype that is no integer, indices are counted in `i32`.
     let bits = if dtype.is_float() || dtype.is_bool() { 31 } else { bits };
     (bits < usize::BITS as usize).then(|| (1 << bits) - 1)
 }

@@ -20,10 +20,10 @@ pub(crate) struct Draft {
     limits: Limits,
 }
 
-/// How a recording was planned: for those that are planned alike.
+/// A planned recording from which recordings with equal likeness derive their plans.
 pub(crate) struct Template {
     likeness: Likeness,
-    /// The recording in its better form.
+    /// The recording after rewrites.
     better: Structure,
     originals: Vec<Option<usize>>,
     /// The entry of each step that is one op, the last of each other.

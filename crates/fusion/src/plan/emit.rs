@@ -59,7 +59,7 @@ pub(super) fn program_of(
     (region.finish(outputs), region.inputs.iter().map(value).collect())
 }
 
-/// The groups, each after those that it needs; of those that can run, the one whose last op was recorded first.
+/// The groups in topological order; of the ready groups, the one whose last op was recorded first comes first.
 fn ordered(groups: &[Group]) -> Vec<usize> {
     let mut waits: Vec<usize> = groups.iter().map(|group| group.before().len()).collect();
     let mut after: Vec<Vec<usize>> = alloc::vec![Vec::new(); groups.len()];
@@ -89,7 +89,7 @@ struct Emitter<'a> {
     steps: Vec<Step>,
     last_entries: Vec<u32>,
     made_of: Vec<u32>,
-    /// Where each value is, once it is.
+    /// The slot of each value, once it has one.
     slots: Vec<Option<usize>>,
     next: usize,
 }
@@ -135,7 +135,7 @@ impl Emitter<'_> {
 
     /// The slot of a value that is there, or that a view or a constant makes.
     fn materialised(&mut self, value: ValueNumber) -> usize {
-        // Of a long row of views, the first ones come first: each finds its operand there.
+        // In a long chain of views, each is made after its operand.
         let mut missing: SmallVec<[u32; 4]> = SmallVec::new();
         let mut seen = Some(value);
         while let Some(value) = seen.filter(|&value| self.slots[value as usize].is_none()) {
@@ -157,7 +157,7 @@ impl Emitter<'_> {
                 region.round(result);
             }
         }
-        // What is computed here again was stored by the group that it comes from, if anybody needs it.
+        // A recomputed member is stored by the group that owns it, if another group needs it.
         let own = group.members.iter().filter(|&entry| !is_repeated(entry));
         let results = own.flat_map(|&entry| {
             let first = self.graph.first[entry as usize];
@@ -275,8 +275,8 @@ impl<'a> Region<'a> {
         self.places.insert(self.graph.first[entry as usize], place);
     }
 
-    /// Rounds a 16-bit float that is computed here again though it is stored for others: they compute with what is stored,
-    /// and so does the group that stores it, so that all come to the same numbers.
+    /// Rounds a recomputed 16-bit float that is also stored for other groups. They compute with the stored value, and
+    /// so does the group that stores it, so that all use the same number.
     fn round(&mut self, value: ValueNumber) {
         let ty = self.graph.types[value as usize];
         if !matches!(ty.dtype, DType::F16 | DType::BF16) {
@@ -288,7 +288,7 @@ impl<'a> Region<'a> {
         self.places.insert(value, rounded);
     }
 
-    /// A number, as large as what stands beside it.
+    /// A number, broadcast to the shape of the other operands.
     fn number(&mut self, number: u32, dtype: DType, shape: Shape) -> SlotRef {
         let input = self.input(Input::Number(number, dtype));
         if shape.rank() == 0 {

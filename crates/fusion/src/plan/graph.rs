@@ -76,8 +76,8 @@ impl<'a> Graph<'a> {
         Some((entry, &self.entry(entry).op))
     }
 
-    /// Whether a region of these entries makes a value itself: it computes the value or what the value is a view of, or both are
-    /// constants, which every kernel makes again.
+    /// Whether a region of these entries makes a value itself: it computes the value or the base of its view, or the
+    /// base is a constant, which every kernel recomputes.
     pub(crate) fn is_made_by(&self, value: ValueNumber, has: impl Fn(u32) -> bool) -> bool {
         let maker = self.producer(self.roots[value as usize]);
         maker.is_some_and(|(entry, op)| op.info().role == Role::Constant || has(entry))
@@ -88,7 +88,8 @@ impl<'a> Graph<'a> {
         result.is_some_and(|result| self.structure.alive[result])
     }
 
-    /// Entries of which a result is alive or used by one that must run, and those that talk to others.
+    /// Finds the entries that must run: those with a result that is live or used by a needed entry, and those with side
+    /// effects.
     fn find_needed(&self) -> Vec<bool> {
         let entries = &self.structure.entries;
         let mut used: Vec<bool> = (0..self.types.len()).map(|value| self.is_alive(value as u32)).collect();
@@ -117,7 +118,7 @@ impl<'a> Graph<'a> {
             }
         }
         for value in 0..self.types.len() {
-            // Somebody outside may do anything with it.
+            // A live value may be used in any way outside of the plan.
             if self.is_alive(value as u32)
                 && let Some((entry, _)) = self.producers[value]
                 && self.roots[value] as usize != value
@@ -142,8 +143,8 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Whether the plain numbers among an op's operands are part of the structure: what is put around a tensor hardly ever changes,
-/// and kernels read past its edges for it.
+/// Whether the plain numbers among an op's operands are part of the structure. The padding value of a tensor hardly
+/// ever changes, and kernels read it past the edges.
 pub(crate) fn is_constant_of(op: &Op) -> bool {
     matches!(op, Op::Pad(_))
 }

@@ -1,8 +1,8 @@
 //! Fusion groups: the choice of ops that run as one kernel.
 //!
-//! Ops are visited in the order in which they were recorded. Each tries to join the groups of its operands; a nest says
-//! whether the axes match, and a set of ancestors whether a way around the group leads back into it. What two groups
-//! feed is their reason to become one. What joins none starts its own.
+//! Ops are visited in the order in which they were recorded. Each tries to join the groups of its operands. A loop nest
+//! decides whether the axes match, and a set of ancestors whether merging would create a cycle. Two groups with a
+//! common consumer are merged for it. An op that joins no group starts its own.
 
 mod bindings;
 mod body;
@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 /// Groups of so few members together are built again to become one, each time that something could make it possible.
 const FEW: usize = 64;
 
-/// Loading a value of so many elements twice is worth joining kernels that have nothing else in common.
+/// The least number of elements of a common input that makes it worthwhile to merge otherwise unrelated kernels.
 pub(super) const WORTH_SHARING: usize = 1 << 14;
 
 /// Ops that run as one, or one that runs alone.
@@ -35,19 +35,19 @@ pub(crate) struct Group {
     pub(crate) kind: Kind,
     /// Entries, ascending.
     pub(crate) members: Vec<u32>,
-    /// Those of the members that another group computes too, ascending: cheaper to compute again than to store and load.
+    /// The members that another group computes too, ascending: cheaper to recompute than to store and load.
     pub(crate) repeated: Vec<u32>,
-    /// Those of the members that combine what others compute over all rows, and what follows them, ascending: they come after all
-    /// others.
+    /// The members that reduce other members over all rows (column reductions) and their consumers, ascending. They
+    /// come after all other members.
     columns: Vec<u32>,
     body: Body,
-    /// The groups that make its operands, each once. Some have become part of others since.
+    /// The groups that make its operands, each once. Some have been merged into others since.
     before: Vec<usize>,
-    /// Those that must run before, of the same [window](order).
+    /// The groups of the same [window](order) that must run before.
     ancestors: Bits,
-    /// The groups of its window that need its results. Some have become part of others since.
+    /// The groups of its window that need its results. Some have been merged into others since.
     followers: Vec<usize>,
-    /// How many members it had together with another when they did not become one.
+    /// By group, the number of members of both when they could not be merged.
     refused: BTreeMap<usize, usize>,
     pub(crate) notes: Vec<String>,
     /// The pattern of the region that it becomes, by the region's program.
@@ -102,7 +102,7 @@ struct Finder<'a> {
     became: Vec<usize>,
     /// Kernels that load a large value.
     loaders: BTreeMap<ValueNumber, Vec<usize>>,
-    /// Those of the machine. Products that do not go on are [`Kind::Alone`].
+    /// The machine's limits. Products without an epilogue are [`Kind::Alone`].
     limits: Limits,
 }
 
@@ -121,7 +121,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Whether kernels of the machine read so many tensors, and compute with their dtypes.
+    /// Whether kernels of the machine can read that many tensors, and compute with their dtypes.
     fn suits_kernels(&self, entry: u32) -> bool {
         let recorded = self.graph.entry(entry);
         let computes = |ty: &TensorType| self.limits.dtypes.contains(ty.dtype);
@@ -163,8 +163,8 @@ impl Finder<'_> {
         self.start(entry, kind, body);
     }
 
-    /// Whether a result need not be stored, because reductions and elementwise ops beside them are all that follows: on its own it
-    /// would have to be, at the end of a product.
+    /// Whether only reductions, and elementwise ops next to them, use a result, so that it need not be stored. Alone,
+    /// at the end of a product, it would have to be.
     fn is_reduced_next(&self, entry: u32) -> bool {
         let result = self.graph.first[entry as usize];
         if self.graph.is_alive(result) || matches!(self.graph.entry(entry).op, Op::Reduce { .. }) {
@@ -187,7 +187,7 @@ impl Finder<'_> {
         candidates
     }
 
-    /// The groups that make what the operands of an entry look at.
+    /// The groups that make the operands of an entry, or the bases of operands that are views.
     fn makers(&self, entry: u32) -> SmallVec<[usize; 4]> {
         let operands = self.graph.operands(entry);
         operands.iter().filter_map(|&value| self.maker(value)).collect()
@@ -252,8 +252,8 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Pushes entries that come after all members of a group into its body, on the way to a group of `members`, by default its own.
-    /// Where one is refused, the body stays as it was.
+    /// Pushes entries that come after all members of a group into its body, on the way to a group of `members`, by
+    /// default its own. If one is refused, restores the body.
     fn extend(&mut self, group: usize, entries: &[u32], members: Option<&[u32]>) -> Result<(), String> {
         let mut body = core::mem::take(&mut self.groups[group].body);
         let savepoint = body.savepoint();
@@ -355,7 +355,7 @@ impl Finder<'_> {
         members
     }
 
-    /// A group of these members, of which `columns` come last; `None` where it is not worth having.
+    /// A group of these members, of which `columns` come last; `None` where it is not worthwhile.
     fn build(&self, kind: Kind, members: Vec<u32>, columns: &[u32]) -> Option<Built> {
         self.build_repeating(kind, members, columns, &[])
     }
@@ -379,7 +379,7 @@ impl Finder<'_> {
         Some(Built { members, body })
     }
 
-    /// Makes a group part of another, which becomes what was built of both.
+    /// Merges a group into another, which becomes `built`.
     fn absorb(&mut self, into: usize, other: usize, kind: Kind, built: Built) {
         let gone = &mut self.groups[other];
         for &entry in &gone.members {
@@ -397,7 +397,7 @@ impl Finder<'_> {
     }
 }
 
-/// What a group is built of.
+/// The members and the body of a group.
 struct Built {
     members: Vec<u32>,
     body: Body,

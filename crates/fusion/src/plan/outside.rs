@@ -4,7 +4,7 @@ use super::graph::{Graph, ValueNumber};
 use super::group::Group;
 use alloc::vec::Vec;
 
-/// How often each value is needed by groups that do not make it, or by the program.
+/// The number of uses of each value by other groups, or by the program.
 pub(super) struct Outside {
     uses: Vec<u32>,
 }
@@ -26,12 +26,12 @@ impl Outside {
         self.uses[value as usize] > 0
     }
 
-    /// Counts what a group needs of others.
+    /// Adds the uses of other groups' values by a group.
     pub(super) fn add(&mut self, graph: &Graph<'_>, group: &Group) {
         foreign(graph, group).for_each(|root| self.uses[root as usize] += 1);
     }
 
-    /// Takes back what was counted of a group, which is about to change.
+    /// Removes the uses by a group that is about to change.
     pub(super) fn remove(&mut self, graph: &Graph<'_>, group: &Group) {
         foreign(graph, group).for_each(|root| self.uses[root as usize] -= 1);
     }

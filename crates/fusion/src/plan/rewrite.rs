@@ -37,12 +37,12 @@ fn simpler(original: &Structure) -> Rewritten {
     casts::before_views(constants::folded(turned(original)))
 }
 
-/// Makes products that are only seen transposed in that form: `(A B)ᵀ = Bᵀ Aᵀ`, where the transposes of the factors are views.
-/// So the gradient of a weight comes out as the weight lies in memory.
+/// Rewrites products that are only used transposed: `(A B)ᵀ = Bᵀ Aᵀ`, where the transposes of the factors are views. So
+/// the gradient of a weight has the memory layout of the weight.
 fn turned(original: &Structure) -> Rewritten {
     let turned = turned_products(original);
     let mut out = Rewritten::new(&original.externals);
-    // Where each original result is now; a product that is gone keeps the place of its factors' transposes.
+    // The current position of each original result; a removed product keeps the position of its factors' transposes.
     let mut places: Vec<u32> = Vec::new();
     let mut first = 0;
     for (number, entry) in original.entries.iter().enumerate() {
@@ -64,11 +64,11 @@ fn turned(original: &Structure) -> Rewritten {
     out
 }
 
-/// What becomes of an entry.
+/// How an entry is rewritten.
 #[derive(Clone, Copy, PartialEq)]
 enum Turned {
     No,
-    /// A product that is only seen transposed: made where its transpose was.
+    /// A product that is only used transposed: computed at the position of its transpose.
     Product,
     /// The transpose of that product.
     Transpose(usize),
@@ -117,7 +117,8 @@ impl Rewritten {
         Rewritten { structure, originals: Vec::new(), types: Vec::new() }
     }
 
-    /// Adds an entry: of each result its number in the original, and whether it is alive. Where they are goes to `places`.
+    /// Adds an entry: for each result its number in the original, and whether it is live. Appends the positions to
+    /// `places`.
     fn add(&mut self, entry: Entry, seen: &[(Option<usize>, bool)], places: &mut Vec<u32>) {
         for &(original, alive) in seen {
             places.push(self.originals.len() as u32);

@@ -9,7 +9,7 @@ use kiln_ir::{
 };
 use std::sync::Arc;
 
-/// What executes an op, with the engine that would.
+/// A function that executes an op, given the engine that it replaces.
 type Execute = dyn Fn(&Cpu, &Op, Operands, &[TensorType]) -> Values + Send + Sync;
 
 pub(crate) struct Changed {

@@ -33,7 +33,7 @@ pub(super) fn norm<'e>(inputs: &[Var<'e>], kind: NormKind, axes: usize, epsilon:
         NormKind::Rms => x,
     };
     let mut y = &x * &(x.square().mean(&row) + epsilon).rsqrt();
-    // Weight and bias lie along the last axes, as broadcasting aligns them.
+    // Weight and bias align with the last axes, as in broadcasting.
     if let Some(weight) = inputs.get(1) {
         y = y * weight.cast(working);
     }

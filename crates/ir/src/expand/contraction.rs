@@ -69,7 +69,7 @@ pub(super) fn conv_input<'e>(spec: &ConvSpec, y: &Var<'e>, w: &Var<'e>, size: &[
     spread.apply(Op::Conv { spec, pass: ConvPass::Forward }, &[&turned])
 }
 
-/// Spreads an axis out: element `i` goes to place `low + i * step` of `len`, zeros elsewhere; elements
+/// Scatters an axis with a stride: element `i` moves to index `low + i * step` of `len`, with zeros elsewhere. Elements
 /// outside are dropped.
 pub(super) fn placed<'e>(x: &Var<'e>, axis: usize, step: usize, low: isize, len: usize) -> Var<'e> {
     let span = match x.shape()[axis] {

@@ -20,17 +20,19 @@ use alloc::vec::Vec;
 /// * **Custom ops** run by a [registered kernel](Expand::register_kernel), else by the engine if it supports them, by their
 ///   [equivalent](crate::CustomOp::equivalent), by their [expansion](crate::CustomOp::expand), or by their
 ///   [evaluation](crate::CustomOp::evaluate) on the host: the first that there is.
-/// * **Collectives** of a group of one member give their operand. Those of larger groups need an engine that supports them.
+/// * **Collectives** of a group of one member return their operand. Those of larger groups need an engine that supports
+///   them.
 /// * **Fused regions** that the engine does not support as a whole run op by op.
 ///
-/// The layer has the name, the dtypes and the machine of the engine, and all ops in its [`Caps`]. An op that is neither supported
-/// nor expandable, or of a dtype that the engine lacks, gives poisoned results; the error names engine, op and operand types.
+/// The layer has the name, the dtypes and the machine of the engine, and all ops in its [`Caps`]. An op that is neither
+/// supported nor expandable, or of a dtype that the engine lacks, returns poisoned results. The error names engine, op
+/// and operand types.
 ///
 /// Values are those of the engine.
 pub struct Expand {
     pub(super) inner: Arc<dyn Engine>,
     caps: Caps,
-    /// The ops that pass whatever their operands are, if the engine has the dtypes.
+    /// The ops that the engine runs directly for all operands, if it has the dtypes.
     direct: OpSet,
     has_all_dtypes: bool,
     pub(super) kernels: Kernels,
@@ -64,7 +66,7 @@ impl Expand {
         &self.inner
     }
 
-    /// The ops that pass whatever their operands are.
+    /// The ops that the engine runs directly for all operands.
     pub(super) fn always_direct(&self) -> OpSet {
         if self.has_all_dtypes { self.direct } else { OpSet::default() }
     }
@@ -110,7 +112,7 @@ impl Expand {
 
     fn expanded(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         if let Op::Fused(region) = op {
-            // Poison spoils only what comes from it.
+            // Poison affects only the results that depend on it.
             return Ok(region.program().run_region(self, inputs));
         }
         if let Some(error) = poison_of(&inputs) {

@@ -52,7 +52,7 @@ fn hits<'e>(index: &Var<'e>, len: usize) -> Var<'e> {
     index.reshape([before, count, 1, after]).equal(&place)
 }
 
-/// The element along `axis` that the mask marks, bit by bit as it is; the axis goes.
+/// The element along `axis` that the mask marks, with the same bits; removes the axis.
 fn picked<'e>(mask: &Var<'e>, x: &Var<'e>, axis: usize) -> Var<'e> {
     let fill = x.scalar(Reduction::Max.identity(x.dtype()));
     let y = mask.select(x, &fill).reduce(Reduction::Max, &[axis]);

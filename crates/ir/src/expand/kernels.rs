@@ -28,11 +28,11 @@ impl Kernels {
 }
 
 impl Expand {
-    /// Registers a kernel on the host for the custom ops of that name. It replaces the kernel of that name, if there is one,
-    /// and goes before the engine's own kernel, the op's equivalent, its expansion and its evaluation.
+    /// Registers a host kernel for the custom ops of that name. It replaces the kernel of that name, if there is one,
+    /// and has priority over the engine's own kernel, the op's equivalent, its expansion and its evaluation.
     ///
-    /// The kernel gets the op and its operands as data; a plain number is a tensor without axes. It returns results of the
-    /// types that the op's `infer` gives; other types poison the results.
+    /// The kernel gets the op and its operands as data; a plain number is a tensor without axes. It returns results of
+    /// the types that the op's `infer` returns; other types poison the results.
     ///
     /// ```
     /// # use kiln_ir::{CustomOp, Expand, OperandType, Recorder, Result, ResultTypes};
@@ -51,8 +51,9 @@ impl Expand {
         self.register_engine_kernel(name, on_host);
     }
 
-    /// Registers a kernel for the custom ops of that name that computes with the engine's own values, such as one that runs on
-    /// its device. It replaces the kernel of that name, if there is one, and goes before every other way to run the op.
+    /// Registers a kernel for the custom ops of that name that computes with the engine's own values, such as one that
+    /// runs on its device. It replaces the kernel of that name, if there is one, and has priority over every other way
+    /// to run the op.
     ///
     /// Results of other types than those of the op's `infer` poison the results.
     pub fn register_engine_kernel(

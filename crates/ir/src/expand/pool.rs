@@ -71,7 +71,7 @@ fn averaged<'e>(spec: &PoolSpec, sum: &Var<'e>, size: &[usize], include_padding:
     counts.map_or_else(|| sum.clone(), |counts| sum / counts)
 }
 
-/// How many elements of each window along one axis count.
+/// The number of elements of each window along one axis that count.
 fn counted<'e>(
     engine: &'e dyn Engine,
     spec: &PoolSpec,
@@ -111,7 +111,7 @@ fn average_grad<'e>(spec: &PoolSpec, grad: &Var<'e>, size: &[usize], include_pad
     y
 }
 
-/// The gradient of each window goes to its first greatest element.
+/// Adds the gradient of each window to its first maximum.
 fn max_grad<'e>(spec: &PoolSpec, grad: &Var<'e>, x: &Var<'e>) -> Var<'e> {
     let (shape, counts) = (x.shape(), grad.shape());
     let rows = shape[0] * shape[1];
@@ -134,13 +134,13 @@ fn max_grad<'e>(spec: &PoolSpec, grad: &Var<'e>, x: &Var<'e>) -> Var<'e> {
     folded(spec, &share, rows, &shape[2..], &counts[2..]).reshape(shape)
 }
 
-/// Adds the windows `[rows, taps, places]` up where their elements lie.
+/// Sums the windows `[rows, taps, places]` into their elements (col2im).
 fn folded<'e>(spec: &PoolSpec, x: &Var<'e>, rows: usize, size: &[usize], counts: &[usize]) -> Var<'e> {
     let mut y = x.clone();
     let mut before = rows;
     for (place, (&len, &count)) in size.iter().zip(counts).enumerate() {
         let taps = spec.window[place];
-        // Beside what is folded already: the taps and the places of the axes that follow.
+        // Besides the folded axes: the taps and the window positions of the remaining axes.
         let (more, after) = (product(&spec.window[place + 1..]), product(&counts[place + 1..]));
         let parts = y.reshape([before, taps, more, count, after]);
         let part = |tap: usize| {

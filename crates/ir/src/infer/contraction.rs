@@ -217,8 +217,8 @@ impl Rule<'_> {
         };
         let is_left = |w: &usize| *w as u128 * step < low;
         let is_right = |w: &usize| *w as u128 * step + (size - 1) * wide >= low + length;
-        // Windows move towards the middle and away from it: only those at an edge can lie in padding alone, or, with more
-        // dilation than the axis has elements, step over it.
+        // Windows move towards the middle of the axis and away from it. Only windows at an edge can be entirely in
+        // padding or, with more dilation than the axis has elements, step over the axis.
         let edge = if wide <= length { 1 } else { count };
         let mut at_risk =
             (0..count).take(edge).take_while(is_left).chain((0..count).rev().take(edge).take_while(is_right));

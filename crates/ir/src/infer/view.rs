@@ -125,7 +125,7 @@ impl Rule<'_> {
         Ok(smallvec![self.sized(shape, ty.dtype)?])
     }
 
-    /// How many windows fit an axis of that (padded) length.
+    /// The number of windows along an axis of that (padded) length.
     pub(super) fn window_count(
         &self,
         length: usize,

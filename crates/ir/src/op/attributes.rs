@@ -183,7 +183,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// What [`Op::Random`](super::Op::Random) draws.
+    /// The distribution of [`Op::Random`](super::Op::Random).
     RandomKind {
         /// Uniform bits; integers.
         Bits = "bits",
@@ -229,13 +229,13 @@ pub enum FftKind {
     /// `(re, im) -> (x)`: from the first `points / 2 + 1` frequencies of a spectrum whose others are their conjugates. The
     /// imaginary parts at 0 and, for an even number of points, at the last frequency do not count.
     ToReal {
-        /// How many points the result has: at least 1.
+        /// The number of points of the result: at least 1.
         points: usize,
     },
 }
 
 impl FftKind {
-    /// How many points a transform of an axis of that length has.
+    /// The number of points of a transform along an axis of that length.
     pub fn points(self, length: usize) -> usize {
         match self {
             FftKind::Complex | FftKind::FromReal => length,
@@ -297,7 +297,7 @@ impl IndexUser {
 pub struct SliceAxis {
     /// The first element.
     pub start: usize,
-    /// How many elements.
+    /// The number of elements.
     pub len: usize,
     /// The distance to the next; negative walks backwards. Not 0.
     pub step: isize,
@@ -360,10 +360,10 @@ pub struct AttentionSpec {
     pub causal: Option<i64>,
 }
 
-/// A group operation: what is exchanged, and with whom.
+/// A collective operation: its kind and its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Collective {
-    /// What is exchanged.
+    /// The kind of communication.
     pub kind: CollectiveKind,
     /// Identifies the group among those of the process.
     pub group: u64,
@@ -373,7 +373,7 @@ pub struct Collective {
     pub size: usize,
 }
 
-/// What a [`Collective`] exchanges.
+/// The kinds of [`Collective`] operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CollectiveKind {
     /// `(x) -> y`: combines the operands of all members; each gets the result.
@@ -408,7 +408,7 @@ pub enum CollectiveKind {
         from: usize,
         /// Tells messages between the same two members apart.
         tag: u32,
-        /// The type of what is received.
+        /// The type of the received tensor.
         ty: TensorType,
     },
 }

@@ -201,11 +201,11 @@ functions! {
         Sub   "sub"   Number  RULE     NOTHING SUM      Arithmetic [1, 1], WIDEST;
         /// `a * b`.
         Mul   "mul"   Number  RULE     None    BILINEAR Arithmetic [1, 1], WIDEST;
-        /// `a / b`; integers truncate towards zero, and give 0 for a zero divisor.
+        /// `a / b`; integers truncate towards zero, and a zero divisor returns 0.
         Div   "div"   Number  RULE     None    NO       Division   [3, 3], WIDEST;
-        /// The remainder of the truncated division, with the sign of `a`; integers give 0 for a zero divisor.
+        /// The remainder of the truncated division, with the sign of `a`; for integers, a zero divisor returns 0.
         Rem   "rem"   Number  RULE     None    NO       Library    [60, 60], WIDEST;
-        /// `a` to the power `b`; integers wrap, and a negative exponent gives the truncated real result.
+        /// `a` to the power `b`; integers wrap, and a negative exponent returns the truncated real result.
         Pow   "pow"   Number  RULE     None    NO       Library    [60, 60], FULL;
         /// The lesser; NaN if either is NaN.
         Min   "min"   Number  RULE     None    NO       Arithmetic [1, 1], WIDEST;
@@ -219,7 +219,7 @@ functions! {
         Or    "or"    Bits    CONSTANT NOTHING FLAT     Arithmetic [1, 1], WIDEST;
         /// Logical or bitwise exclusive or.
         Xor   "xor"   Bits    CONSTANT NOTHING FLAT     Arithmetic [1, 1], WIDEST;
-        /// `a << b`; integers. Shifting by the width or more (or by a negative amount) gives 0.
+        /// `a << b`; integers. Shifting by the width or more (or by a negative amount) returns 0.
         Shl   "shl"   Integer CONSTANT NOTHING FLAT     Arithmetic [1, 1], WIDEST;
         /// `a >> b`; integers, arithmetic for signed ones. By the width or more (or by a negative amount):
         /// the sign, 0 or -1.

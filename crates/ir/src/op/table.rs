@@ -1,4 +1,4 @@
-//! The table of ops: one row for each kind, with the facts that hold whatever the attributes are.
+//! The table of ops: one row for each kind, with the facts that do not depend on attributes.
 //!
 //! `None` in a column means that the attributes decide; one `match` answers then, in the file that asks. Gradients, expansions
 //! and inference are code, in [`vjp`](crate::vjp), [`expand`](crate::expand()) and [`infer`](mod@crate::infer).
@@ -6,7 +6,7 @@
 use super::{FunctionInfo, Op};
 use crate::{Gradient, Saved};
 
-/// What holds of every op of a kind: a row of [`OPS`].
+/// The properties of every op of a kind: a row of [`OPS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpInfo {
     /// The kind that the row describes.
@@ -51,18 +51,18 @@ impl OpInfo {
 pub const CHEAP: u8 = 1;
 /// A property: has no expansion. The kinds with it are [`MINIMAL`](crate::MINIMAL).
 pub const PRIMITIVE: u8 = 2;
-/// A property: the op may fail although no operand has, because an element is out of range or a device refuses.
+/// A property: the op may fail on operands without poison, because an element is out of range or a device refuses.
 pub const FAILS: u8 = 4;
 /// A property: the op may fail because an index is out of range along its axis.
 pub const FAILS_BY_INDEX: u8 = 8;
-/// A property: runs when it is executed, and is never recorded. The shape of the result of `NonZero` is known only after it has
-/// run; custom ops are code from outside, and collectives wait for other members.
+/// A property: runs at once, and is never recorded. The shape of the result of `NonZero` is known only after it has
+/// run, custom ops run user code, and collectives wait for other members.
 pub const IMMEDIATE: u8 = 16;
-/// A property: runs though an operand is poisoned, since poison does not pass to all results.
+/// A property: runs even if an operand is poisoned, since poison does not propagate to all results.
 pub const STOPS_POISON: u8 = 32;
 /// A property: every tensor operand or result has at least one axis.
 pub const NEEDS_AXIS: u8 = 64;
-/// A property: a view that reorders or repeats the elements, and leaves none out whatever its attributes are.
+/// A property: a view that reorders or repeats the elements, and never drops any.
 pub const REARRANGES: u8 = 128;
 
 /// A group of ops.
@@ -125,9 +125,9 @@ pub enum Reuse {
 /// How the number of arithmetic operations follows from the types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flops {
-    /// As many for each element of the first result.
+    /// This number of operations per element of the first result.
     PerResult(u64),
-    /// As many for each element of the first operand.
+    /// This number of operations per element of the first operand.
     PerOperand(u64),
 }
 
@@ -149,9 +149,9 @@ pub enum Traffic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// In 16 bits: operands are cast, and results are held in 16 bits. Contractions, which are the work of a model and
-    /// accumulate in `f32` whatever their operands are.
+    /// always accumulate in `f32`.
     Low,
-    /// In `f32`: the op adds up many rounding errors, has a range that 16 bits do not, or is seen by others.
+    /// In `f32`: the op accumulates rounding errors, exceeds the range of 16 bits, or is visible to other members.
     Full,
     /// In 16 bits if all operands are held so; in `f32` if one is held in `f32`, or there is none.
     Widest,

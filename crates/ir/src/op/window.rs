@@ -115,7 +115,7 @@ pub enum PoolKind {
 /// the overhang of each axis, which depends on lengths. [`Pooling::spec`] computes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PoolSpec {
-    /// What is computed.
+    /// The pooling function.
     pub kind: PoolKind,
     /// Elements per window.
     pub window: Vec<usize>,
@@ -123,8 +123,8 @@ pub struct PoolSpec {
     pub stride: Vec<usize>,
     /// Elements before and after each axis.
     pub padding: Vec<(usize, usize)>,
-    /// Further elements after each axis, which never count in the divisor of an average: what rounding the
-    /// number of windows up (`ceil_mode`) needs.
+    /// Further elements after each axis, as rounding the number of windows up (`ceil_mode`) requires. They never count
+    /// in the divisor of an average.
     pub overhang: Vec<usize>,
     /// Distance between neighbouring elements of a window. At least 1; 1 for averages.
     pub dilation: Vec<usize>,
@@ -221,11 +221,11 @@ impl Pooling {
         }
     }
 
-    /// What rounding the number of windows up adds: the last window must still start within the tensor or the
-    /// padding before it.
+    /// The number of further elements that `ceil_mode` requires. The last window must still start within the tensor or
+    /// the padding before it.
     fn overhang(&self, axis: usize, length: usize) -> usize {
         let stride = self.stride[axis].max(1);
-        // Sizes saturate: inference refuses those that are too large.
+        // Sizes saturate: inference rejects sizes that are too large.
         let reach = self.dilation[axis].saturating_mul(self.window[axis].saturating_sub(1)).saturating_add(1);
         let padded = length.saturating_add(self.padding[axis].saturating_mul(2));
         if !self.ceil_mode || padded < reach || (padded - reach).is_multiple_of(stride) {

@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// An op as the text gives it.
+/// A parsed op.
 pub(super) struct ParsedOp<'t> {
     pub(super) name: &'t str,
     pub(super) place: Position,

@@ -15,7 +15,7 @@ pub(super) fn word(op: &Op) -> &str {
     if let Op::Custom(_) = op { "custom" } else { op.name() }
 }
 
-/// The attributes of an op, without those that `result`, the type of the first result, repeats.
+/// The attributes of an op, except the ones that `result`, the type of the first result, repeats.
 pub(super) fn attributes(op: &Op, result: Option<&TensorType>) -> List {
     let ty = |ty: &TensorType| unless(result == Some(ty), "type", || Attribute::Type(*ty));
     let shape = |shape: &Shape| unless(result.is_some_and(|r| r.shape == *shape), "shape", || list(shape));

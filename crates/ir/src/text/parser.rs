@@ -20,11 +20,11 @@ pub(super) fn parse(text: &str) -> Result<Program> {
 
 struct Parser<'t> {
     tokens: Tokens<'t>,
-    /// How many programs and lists are open.
+    /// The nesting depth of open programs and lists.
     depth: usize,
 }
 
-/// The slots defined so far, by the numbers that the text gives them.
+/// The slots defined so far, by their numbers in the text.
 type Slots = BTreeMap<u64, usize>;
 
 /// A slot being defined.
@@ -248,7 +248,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Gives the next slots to what is defined.
+/// Assigns the next slots to the definitions.
 fn define(slots: &mut Slots, list: Vec<Definition>) -> Result<Vec<TensorType>> {
     let mut types = Vec::with_capacity(list.len());
     for Definition { slot, place, ty } in list {

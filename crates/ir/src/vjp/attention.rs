@@ -52,7 +52,7 @@ impl<'e> Rule<'_, 'e> {
         [(); 3].map(|()| found.next().expect("attention_grad has three results"))
     }
 
-    /// `p * (g · v - g · y + g_lse)`, summed over what the mask repeats.
+    /// `p * (g · v - g · y + g_lse)`, summed over the broadcast axes of the mask.
     fn mask_gradient(&self, spec: AttentionSpec) -> Var<'e> {
         let mask = self.x(3);
         let wide = mask.dtype().accumulator();

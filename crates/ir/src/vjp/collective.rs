@@ -1,7 +1,7 @@
 //! Rules of group operations.
 //!
-//! What is differentiated is the sum of all members' results. Every member takes part in the group operations of
-//! the gradient, also where its own share is zero, so that none waits for another in vain.
+//! The rules differentiate the sum of all members' results. Every member takes part in the collectives of the gradient,
+//! even where its own share is zero, so that no other member deadlocks.
 
 use super::{Gradients, Rule, attains, emit};
 use crate::{Collective, CollectiveKind, DType, Op, Reduction, Scalar, SliceAxis, TensorType, Var};
@@ -80,7 +80,7 @@ fn product_of_others<'e>(group: Collective, x: &Var<'e>) -> Option<Var<'e>> {
     Some(product.reshape(x.shape()))
 }
 
-/// Zeros that are computed from `x`, so that an engine which runs only what is needed runs `x` too.
+/// Zeros that depend on `x`, so that an engine with dead-code elimination runs `x` too.
 fn depending_zeros<'e>(x: &Var<'e>) -> Var<'e> {
     let never = TensorType::new(x.shape(), DType::Bool);
     Var::full(x.engine(), never, Scalar::Bool(false)).select(x, &x.scalar(0.0))

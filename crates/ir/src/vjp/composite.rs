@@ -66,7 +66,7 @@ impl<'e> Rule<'_, 'e> {
         gradients
     }
 
-    /// Adds up what every row contributes to the gradient of the weight or bias.
+    /// Sums the contributions of all rows to the gradient of the weight or bias.
     fn row_gradient(&self, rows: &Var<'e>, leading: &[usize]) -> Var<'e> {
         rows.sum(leading).reshape(self.x(1).shape()).cast(self.x(1).dtype())
     }
@@ -100,7 +100,7 @@ impl<'e> Rule<'_, 'e> {
         results.into_iter().zip(self.wanted).map(|(g, &wanted)| wanted.then_some(g)).collect()
     }
 
-    /// `(q - zero) * scale` changes with the scale by `q - zero`, which is what a scale of 1 gives.
+    /// The derivative of `(q - zero) * scale` by the scale is `q - zero`: dequantisation with a scale of 1.
     pub(super) fn dequantize(&self) -> Gradients<'e> {
         let mut gradients = self.zero();
         if self.wanted[1] {

@@ -40,8 +40,8 @@ impl<'e> Rule<'_, 'e> {
         })
     }
 
-    /// Of the gradient of pooling, which is linear in its first operand; where the maximum lies does not change
-    /// with small changes of the second.
+    /// The rule of the gradient of pooling, which is linear in its first operand. The position of the maximum does not
+    /// change with small changes of the second.
     pub(super) fn pool_grad(&self, spec: &PoolSpec) -> Gradients<'e> {
         self.linear(|g, _| match spec.kind {
             PoolKind::Average { .. } => emit(Op::Pool(spec.clone()), &[g]),

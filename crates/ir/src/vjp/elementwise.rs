@@ -37,7 +37,7 @@ impl<'e> Rule<'_, 'e> {
             Binary::Sub => self.two(|| g.clone(), || -g),
             Binary::Mul => self.two(|| g * b, || g * a),
             Binary::Div => self.two(|| g / b, || -(g / b * y)),
-            // The quotient, exact although `a / b` is rounded: `y` is what it leaves.
+            // The quotient, exact although `a / b` is rounded: `y` is the remainder.
             Binary::Rem => self.two(|| g.clone(), || -(g * ((a - y) / b).round())),
             Binary::Pow => self.two(|| g * base_slope(a, b), || g * exponent_slope(a, b, y)),
             Binary::Min => self.two(|| self.extreme(b, a, b), || self.extreme(a, b, a)),
@@ -52,7 +52,7 @@ impl<'e> Rule<'_, 'e> {
     fn extreme(&self, high: &Var<'e>, low: &Var<'e>, other: &Var<'e>) -> Var<'e> {
         let (g, zero) = (self.g(), self.g().scalar(0.0));
         if other.is_scalar() {
-            // The result lies beyond the number exactly where the operand does, and is often kept anyway.
+            // The result is beyond the number exactly where the operand is, and is often saved anyway.
             let beyond = |var: &Var<'e>| if var.is_scalar() { var.clone() } else { self.y().clone() };
             return beyond(high).compare(Comparison::Le, &beyond(low)).select(&zero, g);
         }
@@ -79,7 +79,7 @@ fn base_slope<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
             _ => a.pow(&a.scalar(n - 1.0)) * n,
         };
     }
-    // 0^0 is 1 whatever the base does next: an exponent of 1 makes the slope 0 there, not 0 * inf.
+    // 0^0 is 1 for every small change of the base: an exponent of 1 makes the slope 0 there, not 0 * inf.
     let zero = a.scalar(0.0);
     let both = a.equal(&zero).and(&b.equal(&zero));
     b * a.pow(&both.select(&a.scalar(1.0), &(b - 1.0)))

@@ -4,7 +4,7 @@ use super::{Gradients, Rule, attains, index_dtype};
 use crate::{Op, Operands, Scalar, SliceAxis, TensorType, UpdateMode, Var};
 use smallvec::smallvec;
 
-/// Where in a tensor elements are read or written.
+/// The positions in a tensor that are read or written.
 #[derive(Clone, Copy)]
 pub(super) enum Places<'a, 'e> {
     /// As [`Op::Take`] and [`Op::Put`] do.
@@ -37,7 +37,7 @@ impl<'a, 'e> Places<'a, 'e> {
         }
     }
 
-    /// Writes over the base itself where nobody else holds it.
+    /// Writes into the base in place if it has no other owner.
     pub(super) fn write(&self, base: Var<'e>, mode: UpdateMode, source: &Var<'e>) -> Var<'e> {
         let engine = base.engine();
         let mut operands: Operands = smallvec![base.into_operand()];
@@ -79,12 +79,12 @@ impl<'a, 'e> Places<'a, 'e> {
 }
 
 impl<'e> Rule<'_, 'e> {
-    /// Of `(x, index) -> y`: what was read adds up where it was read from.
+    /// The rule of `(x, index) -> y`: scatters the gradient with addition to the positions that were read.
     pub(super) fn read(&self, places: Places<'_, 'e>) -> Gradients<'e> {
         self.linear(|g, x| places.write(Var::zeros(g.engine(), x.ty()), UpdateMode::Add, g))
     }
 
-    /// Of `(base, .., source) -> y`.
+    /// The rule of `(base, .., source) -> y`.
     pub(super) fn write(&self, places: Places<'_, 'e>, mode: UpdateMode) -> Gradients<'e> {
         let last = self.inputs.len() - 1;
         let mut gradients = self.zero();

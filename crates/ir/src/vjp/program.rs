@@ -39,8 +39,8 @@ pub fn gradient_program(program: &Program) -> Result<Program> {
 
 /// The gradients of a program's inputs, given those of its outputs (`None`: zero).
 ///
-/// Runs again what the rules need of the program's own values, and nothing else. `wanted` has an entry per input;
-/// so has the returned list, `None` where a gradient is not wanted or zero.
+/// Recomputes only those intermediates of the program that the rules need. `wanted` has an entry per input; so has the
+/// returned list, `None` where a gradient is not wanted or zero.
 ///
 /// # Errors
 /// When an op between a wanted input and an output has no gradient.
@@ -92,7 +92,7 @@ pub(super) fn expansion(op: &Op, inputs: &[Var<'_>], outputs: &[Var<'_>]) -> Opt
     Some(Ok(recorder.finish(&results.into_iter().map(Var::into_operand).collect::<Vec<_>>())))
 }
 
-/// A program with what is known of its slots before anything runs.
+/// A program with the static facts about its slots.
 struct Tape<'p> {
     program: &'p Program,
     types: Vec<TensorType>,

@@ -79,8 +79,8 @@ fn product_of_others<'e>(x: &Var<'e>, axes: &Axes) -> Var<'e> {
 
 /// The gradient of an inclusive running product, without division.
 ///
-/// With `S[k] = g[k] + x[k + 1] * S[k + 1]` it is `S[k]` times the product of what precedes `x[k]`. The recurrence is
-/// solved by doubling: after each round `sum` covers twice as many terms.
+/// With `S[k] = g[k] + x[k + 1] * S[k + 1]` it is `S[k]` times the product of the elements before `x[k]`. The
+/// recurrence is solved by doubling: after each round `sum` covers twice as many terms.
 fn scan_prod<'e>(g: &Var<'e>, x: &Var<'e>, axis: usize) -> Var<'e> {
     let len = x.shape()[axis];
     let mut sum = g.clone();
@@ -94,7 +94,7 @@ fn scan_prod<'e>(g: &Var<'e>, x: &Var<'e>, axis: usize) -> Var<'e> {
     x.scan(Reduction::Prod, axis, false, true) * sum
 }
 
-/// The gradient of an inclusive running minimum or maximum: each goes to the latest element that set it.
+/// The gradient of an inclusive running minimum or maximum: adds each to the latest element that set the extreme.
 fn scan_extreme<'e>(g: &Var<'e>, x: &Var<'e>, y: &Var<'e>, axis: usize) -> Var<'e> {
     let index = index_dtype(x.shape()[axis]);
     let places = Var::iota(x.engine(), x.ty().with_dtype(index), axis);

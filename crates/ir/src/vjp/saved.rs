@@ -1,4 +1,4 @@
-//! What the rules read.
+//! The operands and results that gradient rules save.
 
 use crate::{Binary, CollectiveKind, ConvPass, Op, Operand, PoolKind, Reduction, UpdateMode};
 
@@ -47,8 +47,8 @@ const B: Saved = Saved::inputs(2);
 const AB: Saved = Saved::inputs(3);
 const Y: Saved = Saved { inputs: 0, outputs: 1 };
 
-/// What the rule of an op reads when the gradients of the `wanted` operands are asked for. Of the operands only
-/// whether they are numbers counts.
+/// The operands and results that the rule of an op reads for the gradients of the `wanted` operands. Of the operands,
+/// it only matters whether they are numbers.
 pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
     let wants = |place: usize| wanted.get(place).copied().unwrap_or(false);
     let each = |a: Saved, b: Saved| {

@@ -20,7 +20,7 @@ pub struct GradientSum {
 }
 
 impl GradientSum {
-    /// Adds a contribution of the value's type. Operands that nobody else holds are overwritten.
+    /// Adds a contribution of the value's type. Overwrites operands that have no other owner.
     pub fn add(&mut self, engine: &dyn Engine, gradient: Value) {
         self.sum = Some(match self.sum.take() {
             Some(sum) => {
@@ -37,8 +37,8 @@ impl GradientSum {
         matches!(op, Op::Slice(_) | Op::Take { .. } | Op::Gather { .. })
     }
 
-    /// Counts a contribution of an op that [reads a part](GradientSum::is_part) of the value. `true` if it is one to add
-    /// with [`add_part`](GradientSum::add_part); otherwise the op's rule gives it.
+    /// Counts a contribution of an op that [reads a part](GradientSum::is_part) of the value. Returns `true` if the
+    /// caller adds it with [`add_part`](GradientSum::add_part), `false` if the op's rule computes it.
     pub fn wants_part(&mut self) -> bool {
         self.parts = self.parts.saturating_add(1);
         self.sum.is_some() && self.parts > MAX_SPREAD

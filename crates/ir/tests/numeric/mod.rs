@@ -8,7 +8,7 @@ use kiln_reference::{Limited, Reference};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What the inputs of a program are filled with.
+/// How to fill the inputs of a program.
 #[derive(Clone, Debug)]
 pub(crate) struct Fill {
     /// The range of integers.

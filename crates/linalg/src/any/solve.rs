@@ -182,7 +182,7 @@ pub fn ldl_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor) -> Result<
     Ok(call.done(x))
 }
 
-/// What [`lstsq`] gives.
+/// The result of [`lstsq`].
 #[derive(Clone, Debug)]
 pub struct LeastSquares {
     /// `X`, `[.., n, k]`.
@@ -229,7 +229,7 @@ pub fn lstsq(a: AnyTensor, b: AnyTensor, rcond: Option<f64>) -> Result<LeastSqua
     })
 }
 
-/// How many of the values, of which the first is the greatest, are above `max(absolute, relative * greatest)`.
+/// The number of values above `max(absolute, relative * greatest)`. The first value is the greatest.
 pub(super) fn count_above<'e>(values: &Var<'e>, absolute: f64, relative: f64) -> Var<'e> {
     let axis = values.rank() - 1;
     let shape = values.shape().without(axis);

@@ -9,7 +9,7 @@ use faer::linalg::triangular_solve::{solve_unit_lower_triangular_in_place, solve
 use faer::traits::math_utils::{abs, abs1};
 use faer::{Accum, Mat, MatRef, Par};
 
-/// How many columns are eliminated before the rest is updated by one product.
+/// The number of columns that are eliminated before one product updates the rest (the block size).
 const BLOCK: usize = 32;
 
 /// `P A = L U`.

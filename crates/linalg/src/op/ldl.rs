@@ -81,7 +81,7 @@ impl MatrixOp for LdlUnpack {
     }
 }
 
-/// `(LD, pivots, B) -> X`: `A X = B`. A singular `D` gives infinities and NaNs.
+/// `(LD, pivots, B) -> X`: `A X = B`. A singular `D` returns infinities and NaNs.
 #[derive(Debug)]
 pub(crate) struct LdlSolve;
 

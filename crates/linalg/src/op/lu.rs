@@ -41,7 +41,7 @@ impl MatrixOp for LuFactor {
     }
 
     /// For square matrices (S. Axen, 2021, <https://sethaxen.com/blog/2021/02/differentiating-the-lu-decomposition/>)
-    /// `Ā = P L⁻ᵀ (tril(Lᵀ L̄, -1) + triu(Ū Uᵀ)) U⁻ᵀ`; what is left of wide and tall ones is the solution of a triangular
+    /// `Ā = P L⁻ᵀ (tril(Lᵀ L̄, -1) + triu(Ū Uᵀ)) U⁻ᵀ`. The rest of wide and tall ones is the solution of a triangular
     /// equation, whose gradient is added.
     fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let Some(g) = &g[0] else { return Ok(vec![None]) };

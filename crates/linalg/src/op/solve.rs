@@ -44,7 +44,7 @@ impl MatrixOp for Solve {
 /// `(A) -> A⁻¹`.
 #[derive(Debug)]
 pub(crate) struct Inverse {
-    /// Whether a matrix without an inverse gives infinities instead of an error.
+    /// Whether a singular matrix returns infinities instead of an error.
     pub(crate) infinite: bool,
 }
 

@@ -8,8 +8,8 @@ use faer::{Mat, MatRef, Par};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A, B) -> X`: `A X = B`. Of `A` one triangle is read, without its diagonal where that counts as ones. A zero on the
-/// diagonal gives infinities and NaNs.
+/// `(A, B) -> X`: `A X = B`. Only one triangle of `A` is read, without its diagonal if that counts as ones. A zero on
+/// the diagonal returns infinities and NaNs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SolveTriangular {
     /// Which triangle.

@@ -1,6 +1,6 @@
 //! The functions of complex matrices.
 //!
-//! They take and give [`Complex`](struct@Complex) tensors, pairs of a real and an imaginary part, as
+//! They take and return [`Complex`](struct@Complex) tensors, pairs of a real and an imaginary part, as
 //! [`fft`](kiln_tensor::fft) does. Names, shapes and meaning are those of the functions of real matrices
 //! [one module up](crate), with adjoints `Aᴴ` (the conjugate of the transpose) in place of transposes. Real results, such as
 //! singular values, are real tensors.
@@ -67,7 +67,7 @@ pub fn solve<B: Backend, const D: usize, const D2: usize>(
 
 /// Solves `A X = B` (or `X A = B` with [`Side::Right`]) for triangular complex matrices `A` `[.., n, n]`, of which only that
 /// triangle is read; with `unit_diagonal` its diagonal counts as ones. `B` is `[.., n, k]` (`[.., k, n]` on the right).
-/// Leading axes broadcast. A zero on the diagonal gives infinities or NaNs.
+/// Leading axes broadcast. A zero on the diagonal returns infinities or NaNs.
 ///
 /// As [`torch.linalg.solve_triangular`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_triangular.html).
 ///
@@ -141,9 +141,9 @@ pub fn det<B: Backend, const D: usize, const D2: usize>(a: Complex<B, D>) -> Com
     pair(any::complex::det(a.into_any()))
 }
 
-/// The determinants of complex matrices `[.., n, n]` divided by their magnitudes, and the logarithms of these magnitudes, each
-/// `[..]`: they neither overflow nor underflow. A singular matrix gives 0 and minus infinity. `D2` is `D - 2`, or 1 for a
-/// single matrix.
+/// The determinants of complex matrices `[.., n, n]` divided by their magnitudes, and the logarithms of these
+/// magnitudes, each `[..]`: they neither overflow nor underflow. For a singular matrix they are 0 and minus infinity.
+/// `D2` is `D - 2`, or 1 for a single matrix.
 ///
 /// As [`torch.linalg.slogdet`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.slogdet.html). Unlike that of a real
 /// matrix the sign has a gradient. Gradients need a regular matrix, and are an error of the value otherwise.

@@ -27,8 +27,9 @@ pub fn det<B: Backend, const D: usize, const D2: usize>(a: Tensor<B, D>) -> Tens
     typed(any::det(a.into_any()))
 }
 
-/// The signs of the determinants of matrices `[.., n, n]` and the logarithms of their magnitudes, each `[..]`: they neither
-/// overflow nor underflow. A singular matrix gives 0 and minus infinity. `D2` is `D - 2`, or 1 for a single matrix.
+/// The signs of the determinants of matrices `[.., n, n]` and the logarithms of their magnitudes, each `[..]`: they
+/// neither overflow nor underflow. For a singular matrix they are 0 and minus infinity. `D2` is `D - 2`, or 1 for a
+/// single matrix.
 ///
 /// As [`torch.linalg.slogdet`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.slogdet.html). The sign has
 /// no gradient; that of the logarithm needs a regular matrix, and is an error of the value otherwise.

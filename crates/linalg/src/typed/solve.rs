@@ -35,9 +35,9 @@ pub fn solve<B: Backend, const D: usize, const D2: usize>(
     typed(any::solve(a.into_any(), b.into_any(), side))
 }
 
-/// Solves `A X = B` (or `X A = B` with [`Side::Right`]) for triangular matrices `A` `[.., n, n]`, of which only that triangle is
+/// Solves `A X = B` (or `X A = B` with [`Side::Right`]) for triangular matrices `A` `[.., n, n]`. Only that triangle is
 /// read; with `unit_diagonal` its diagonal counts as ones. `B` is `[.., n, k]` (`[.., k, n]` on the right). Leading
-/// axes broadcast. A zero on the diagonal gives infinities or NaNs.
+/// axes broadcast. A zero on the diagonal returns infinities or NaNs.
 ///
 /// As [`torch.linalg.solve_triangular`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_triangular.html).
 ///
@@ -118,8 +118,8 @@ pub fn cholesky_inverse<B: Backend, const D: usize>(
     typed(any::cholesky_inverse(factor.into_any(), triangle))
 }
 
-/// Solves `A X = B` (or `X A = B` with [`Side::Right`]) from what [`lu_factor`](crate::lu_factor) gave for `A`. `B` is `[.., n, k]`
-/// (`[.., k, n]` on the right). Leading axes broadcast. A singular matrix gives infinities or NaNs.
+/// Solves `A X = B` (or `X A = B` with [`Side::Right`]) from the result of [`lu_factor`](crate::lu_factor) for `A`. `B`
+/// is `[.., n, k]` (`[.., k, n]` on the right). Leading axes broadcast. A singular matrix returns infinities or NaNs.
 ///
 /// As [`torch.linalg.lu_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_solve.html).
 ///
@@ -149,8 +149,8 @@ pub fn lu_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
     typed(any::lu_solve(factors.into_any(), pivots.into_any(), b.into_any(), side))
 }
 
-/// Solves `A X = B` for symmetric `A` from the factors and pivots of [`ldl_factor`](crate::ldl_factor). `B` is `[.., n, k]`. Leading axes
-/// broadcast. A singular matrix gives infinities or NaNs.
+/// Solves `A X = B` for symmetric `A` from the factors and pivots of [`ldl_factor`](crate::ldl_factor). `B` is
+/// `[.., n, k]`. Leading axes broadcast. A singular matrix returns infinities or NaNs.
 ///
 /// As [`torch.linalg.ldl_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.ldl_solve.html). The gradient by `B`
 /// comes from the same factors. The factors have none: where it is asked for it is an error of
@@ -180,7 +180,7 @@ pub fn ldl_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
     typed(any::ldl_solve(factors.into_any(), pivots.into_any(), b.into_any()))
 }
 
-/// What [`lstsq`] gives. `D1` is `D - 1`.
+/// The result of [`lstsq`]. `D1` is `D - 1`.
 #[derive(Clone, Debug)]
 pub struct LeastSquares<B: Backend, const D: usize, const D1: usize> {
     /// `X`, `[.., n, k]`.

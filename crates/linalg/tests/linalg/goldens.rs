@@ -1,5 +1,5 @@
-//! What PyTorch computes, from the suite's golden files, on the CPU engine and on the reference, with gradients. What a
-//! decomposition leaves open is taken out as the script that made the files does.
+//! Results of PyTorch, from the suite's golden files, on the CPU engine and on the reference, with gradients. The
+//! ambiguity of a decomposition (such as signs) is removed as in the script that made the files.
 //!
 //! The files and their specification are in `crates/suite/goldens`; the test is here so that the suite does not have to
 //! compile `faer`.
@@ -32,7 +32,8 @@ fn pytorch_computes_the_same() {
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
 }
 
-/// Values on the plain device, then values and gradients under automatic differentiation; what is wrong.
+/// Compares values on the plain device, then values and gradients under automatic differentiation; returns the
+/// differences.
 fn check(golden: &Golden, device: &Device) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for device in [device.clone(), device.autodiff()] {

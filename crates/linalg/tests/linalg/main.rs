@@ -1,4 +1,4 @@
-//! Linear algebra: the rows of the suite, what holds of every result, and what users see when something is wrong.
+//! Linear algebra: the rows of the suite, properties of every result, and error messages.
 
 mod complex;
 mod goldens;

@@ -1,4 +1,4 @@
-//! What users see when shapes or dtypes do not suit: the exact text.
+//! Error messages for invalid shapes or dtypes: the exact text.
 
 use crate::{random, says, tensor};
 use kiln_backends::{Device, Flex};

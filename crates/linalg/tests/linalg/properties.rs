@@ -1,4 +1,4 @@
-//! Factors multiply to the matrix and are what they are called, for matrices of all shapes and conditions.
+//! Factors multiply to the matrix and have their properties, for matrices of all shapes and conditions.
 
 use crate::{
     assert_near, assert_singular_values, numbers_of, positive, product, random, regular, tensor, transposed,

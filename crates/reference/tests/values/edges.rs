@@ -121,7 +121,7 @@ fn fused_regions_run_their_program() {
     assert_eq!(y[1].as_slice::<f32>().unwrap(), [-2.0, -3.0]);
 }
 
-/// A recorded program knows only the greatest count; what follows works on the actual one.
+/// A recorded program knows only the greatest count; later ops work on the actual one.
 #[test]
 fn after_a_shape_that_depends_on_data() {
     let (x, found) = (TensorType::new([3], DType::Bool), TensorType::new([3, 1], DType::I32));

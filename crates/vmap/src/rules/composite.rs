@@ -37,7 +37,7 @@ pub(super) fn attention<'a>(call: &Call<'a>) -> Vec<Var<'a>> {
     if shared && one_mask && call.shape(1)[1] != 0 { more_heads(call) } else { more_batch(call, 3) }
 }
 
-/// Of `(grad, q, k, v, y, lse)` or with `mask` last.
+/// The rule of `(grad, q, k, v, y, lse)` or with `mask` last.
 pub(super) fn attention_grad<'a>(call: &Call<'a>) -> Vec<Var<'a>> {
     more_batch(call, 6)
 }
@@ -80,7 +80,7 @@ fn folded_mask<'a>(call: &Call<'a>, place: usize) -> Var<'a> {
     folded_examples(&mask.broadcast(mask.shape().with(1, batch)))
 }
 
-/// Of `(x, scale)` or `(x, scale, zero)`. Shared scales cover the examples as one block.
+/// The rule of `(x, scale)` or `(x, scale, zero)`. Shared scales cover the examples as one block.
 pub(super) fn quantized<'a>(call: &Call<'a>) -> Var<'a> {
     let shared = (1..call.len()).all(|place| !call.is_batched(place));
     let operand = |place: usize| {

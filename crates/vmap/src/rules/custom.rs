@@ -1,4 +1,4 @@
-//! What no other rule covers: custom ops, and random numbers with a key for each example.
+//! Batching rules of custom ops, and of random numbers with a key for each example.
 
 use crate::Vmap;
 use crate::call::Call;
@@ -11,7 +11,7 @@ use kiln_ir::{
 /// The results by the op's expansion, run on the layer; `None` if it has none.
 ///
 /// # Errors
-/// When the expansion gives other types than inference.
+/// When the expansion returns other types than inference.
 pub(super) fn expanded(
     layer: &Vmap,
     custom: &Custom,
@@ -21,10 +21,10 @@ pub(super) fn expanded(
     custom.expand_values(layer, inputs, results).transpose()
 }
 
-/// The results by the op that computes many examples.
+/// The results of the op's batched form.
 ///
 /// # Errors
-/// When that op does not accept the operands, or gives other types.
+/// When that op does not accept the operands, or returns other types.
 pub(super) fn at_once<'a>(call: Call<'a>, batched: Custom) -> Result<Vec<Var<'a>>> {
     let operands: Operands = (0..call.len()).map(|place| call.examples(place).into_operand()).collect();
     let op = Op::Custom(batched);
@@ -71,7 +71,7 @@ fn example(call: &Call<'_>, place: usize, number: usize) -> Operand {
     one.reshape(call.shape(place)).into_operand()
 }
 
-/// With a key for each example: each draws what it draws alone.
+/// Random numbers with a key for each example: each example draws the same numbers as without batching.
 pub(super) fn random<'a>(call: &Call<'a>, ty: &TensorType, distribution: RandomKind) -> Var<'a> {
     let draw = |number: usize| {
         let key: Operands = [example(call, 0, number)].into_iter().collect();

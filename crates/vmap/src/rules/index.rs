@@ -8,7 +8,7 @@ use crate::call::{Call, joined, product};
 use alloc::vec::Vec;
 use kiln_ir::{Op, UpdateMode, Var};
 
-/// Of `(x, index)`.
+/// The rule of `(x, index)`.
 pub(super) fn take<'a>(call: &Call<'a>, axis: usize) -> Var<'a> {
     let (x, index) = (call.input(0), call.input(1));
     match (call.is_batched(0), call.is_batched(1)) {
@@ -28,7 +28,7 @@ pub(super) fn take<'a>(call: &Call<'a>, axis: usize) -> Var<'a> {
     }
 }
 
-/// Of `(base, index, source)`.
+/// The rule of `(base, index, source)`.
 pub(super) fn put<'a>(call: &Call<'a>, axis: usize, mode: UpdateMode) -> Var<'a> {
     let (base, source) = (call.examples(0), call.examples(2));
     let index = call.input(1);
@@ -41,7 +41,8 @@ pub(super) fn put<'a>(call: &Call<'a>, axis: usize, mode: UpdateMode) -> Var<'a>
     written.reshape(base.shape())
 }
 
-/// A base as `[examples, before, length, after]`, and what is read from it as `[examples, before, count, after]`.
+/// The dims of a base as `[examples, before, length, after]`, and of the elements read from it as
+/// `[examples, before, count, after]`.
 struct Places {
     before: usize,
     length: usize,

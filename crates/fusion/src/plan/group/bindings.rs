@@ -11,8 +11,8 @@ impl Finder<'_> {
     /// Whether one kernel of these members binds no more tensors than the machine allows. Other groups compute and store the
     /// `repeated` among them, ascending.
     ///
-    /// A result counts as stored if an entry uses it that is no member, or is one only because the kernel computes it again: the
-    /// count is never less than that of the kernel in the plan, whatever becomes of other groups.
+    /// A result counts as stored if an entry uses it that is no member or is only recomputed by the kernel. So the
+    /// count is never less than that of the kernel in the plan, however other groups change.
     pub(super) fn binds_few(
         &self,
         members: impl IntoIterator<Item = u32>,

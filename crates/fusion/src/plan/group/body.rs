@@ -14,20 +14,20 @@ use smallvec::SmallVec;
 /// More views than this are not looked through on the way to one operand: each is a part of the kernel.
 const MAX_VIEWS: usize = 64;
 
-/// What a group computes, as a nest of loops.
+/// The computation of a group as a loop nest.
 #[derive(Default)]
 pub(super) struct Body {
     pub(super) nest: Nest,
     pub(super) slots: BTreeMap<ValueNumber, Slot>,
     /// The values among these, in the order in which they came.
     order: Vec<ValueNumber>,
-    /// Those that have something put around an operand.
+    /// The slots with a padded operand.
     around: Vec<Slot>,
-    /// How many values a kernel loads.
+    /// The number of values that a kernel loads.
     inputs: usize,
 }
 
-/// How far a body had come.
+/// A savepoint of a body.
 pub(super) struct BodySavepoint {
     nest: Savepoint,
     order: usize,
@@ -81,7 +81,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// The slot of a value: made in the region, looked at through views that the region can see through, or loaded.
+    /// The slot of a value: made in the region, read through views that the region can fold, or loaded.
     fn operand(&self, value: ValueNumber, members: &[u32], body: &mut Body) -> Result<Slot, String> {
         let is_inside = self.graph.is_made_by(value, |maker| members.binary_search(&maker).is_ok());
         let mut views: SmallVec<[(ValueNumber, u32); 4]> = SmallVec::new();

@@ -11,12 +11,12 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use kiln_kernel::{Nest, Slot};
 
-/// So many kernels before and after one that combines columns are looked at, of those that read the same.
+/// The number of kernels tried before and after a column reduction, among those that read the same values.
 const MOST_TRIED: usize = 32;
 
 impl Finder<'_> {
-    /// Makes kernels that combine columns part of those that go through the rows of the same tensors. Those that read most come
-    /// first, and find one that reads as much.
+    /// Merges column reductions into kernels that iterate over the rows of the same tensors. Reductions with the most
+    /// inputs come first, to find a kernel that reads all of them.
     pub(super) fn join_columns(&mut self) {
         if !self.limits.columns {
             return;
@@ -26,7 +26,8 @@ impl Finder<'_> {
         all.sort_by_key(|(group, reads)| (Reverse(reads.len()), *group));
         let having = self.having();
         for (group, reads) in all {
-            // All that goes through the rows has each of the values: the rarest one tells where to look.
+            // A kernel that iterates over the rows has each of the values: the value with the fewest kernels limits the
+            // search.
             let rarest = reads.iter().map(|value| having.get(value).map_or(&[][..], Vec::as_slice));
             let Some(rarest) = rarest.min_by_key(|groups| groups.len()) else { continue };
             let near = rarest.partition_point(|&other| other < group);
@@ -38,8 +39,8 @@ impl Finder<'_> {
         }
     }
 
-    /// The kernels that reduce along whole rows, by the values that they read or make. What these are later given reads no whole
-    /// tensor that they do not have.
+    /// The kernels that reduce along whole rows, by the values that they read or make. Members merged into them later
+    /// read no whole tensor that they do not have.
     fn having(&self) -> BTreeMap<ValueNumber, Vec<usize>> {
         let mut having: BTreeMap<ValueNumber, Vec<usize>> = BTreeMap::new();
         for (number, group) in self.groups.iter().enumerate() {
@@ -54,7 +55,7 @@ impl Finder<'_> {
         having
     }
 
-    /// What a kernel that does nothing but combine columns of many rows reads for each of them; `None` for any other group.
+    /// The whole tensors that a pure column reduction over many rows reads; `None` for any other group.
     fn whole_reads(&self, group: usize) -> Option<BTreeSet<ValueNumber>> {
         let Group { kind, body, .. } = &self.groups[group];
         let nest = &body.nest;
@@ -68,7 +69,7 @@ impl Finder<'_> {
         Some(reads.into_iter().filter(is_whole).collect())
     }
 
-    /// What the members of a group read or look at that others make.
+    /// The values of other groups that the members of a group read, directly or through views.
     pub(super) fn reads(&self, group: usize) -> BTreeSet<ValueNumber> {
         let group = &self.groups[group];
         let operands = group.members.iter().flat_map(|&entry| self.graph.operands(entry));
@@ -95,7 +96,7 @@ impl Finder<'_> {
         !reads.is_empty() && reads.iter().all(has)
     }
 
-    /// Whether a group has become part of one that goes through its rows.
+    /// Tries to merge a group into the kernel that iterates over its rows. Returns whether it did.
     fn join_columns_of(&mut self, into: usize, other: usize) -> bool {
         if !self.are_near(into, other) || self.is_between(into, other) || self.is_between(other, into) {
             return false;

@@ -1,8 +1,8 @@
 //! Fusion of bias and activation into a matmul's epilogue, where the engine has one.
 //!
-//! A vendor's library adds a bias and applies an activation before it stores a product, which then is not stored and loaded on
-//! the way. Where a kernel does nothing else, it becomes part of the product. What it computes from its result, as the mask for the
-//! gradient of an activation, goes to the kernel that reads it.
+//! A vendor library adds a bias and applies an activation before it stores a product, which saves one store and one
+//! load of the product. A kernel that does nothing else becomes part of the product. Values that it computes from its
+//! result, such as the mask for the gradient of an activation, move to the kernel that reads them.
 
 use super::{Finder, Kind};
 use crate::plan::emit::program_of;
@@ -20,11 +20,11 @@ type Holders = SmallVec<[usize; 2]>;
 /// A kernel that finishes a product.
 struct Finish {
     product: u32,
-    /// Those of its members that do, ascending.
+    /// The members that form the epilogue, ascending.
     head: Vec<u32>,
-    /// Those that are computed from the result, ascending.
+    /// The members that are computed from the epilogue's result, ascending.
     tail: Vec<u32>,
-    /// The kernel that reads what these compute.
+    /// The kernel that reads the results of `tail`.
     reader: Option<usize>,
 }
 
@@ -65,7 +65,7 @@ impl Finder<'_> {
         holders
     }
 
-    /// How a kernel finishes a product of which nobody else sees anything.
+    /// How a kernel finishes a product that has no other consumer.
     fn finish(&self, group: usize, outside: &Outside, holders: &[Holders]) -> Option<Finish> {
         let state = &self.groups[group];
         if state.kind != Kind::Kernel || !state.columns.is_empty() || !state.repeated.is_empty() {
@@ -128,8 +128,8 @@ impl Finder<'_> {
         }
     }
 
-    /// The only kernel that reads what some members compute from a result, or none where nothing does; `None` where they compute it
-    /// from anything else, or others see it.
+    /// The only kernel that reads the values of `tail`; `Some(None)` without such a kernel. `None` if `tail` reads any
+    /// values but the result and its own, or if its values are live or have other readers.
     fn reader_of(
         &self,
         group: usize,
@@ -164,14 +164,15 @@ impl Finder<'_> {
         (is_kernel && readers.is_empty()).then_some(reader)
     }
 
-    /// Whether a value is one row that is seen many times.
+    /// Whether a value is one broadcast row.
     fn is_row(&self, value: ValueNumber) -> bool {
         let Some((entry, Op::Broadcast(shape))) = self.graph.producer(value) else { return false };
         let row = &self.graph.types[self.graph.operands(entry)[0] as usize].shape;
         row.last() == shape.last() && row.last() == Some(&row.num_elements())
     }
 
-    /// Makes what is computed from the result part of the kernel that reads it. `None` where that is not worth having: nothing changes.
+    /// Moves the members that are computed from the result into the kernel that reads them. `None`, without changes,
+    /// where that is not worthwhile.
     fn move_tail(&mut self, finish: &Finish, outside: &mut Outside) -> Option<()> {
         let Some(reader) = finish.reader else { return Some(()) };
         let state = &self.groups[reader];
@@ -187,7 +188,7 @@ impl Finder<'_> {
         Some(())
     }
 
-    /// Makes a product and what finishes it one group.
+    /// Merges a product and its epilogue into one group.
     fn take_product(&mut self, group: usize, finish: Finish) {
         let Finish { product, head, .. } = finish;
         let Some(other) = self.of_entry[product as usize] else { return };

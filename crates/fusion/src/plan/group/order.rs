@@ -119,7 +119,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Notes that a group is part of another of its window: groups after the one that is gone come after the one that is left.
+    /// Records that a group was merged into another of its window: followers of the merged group follow the remaining
+    /// one.
     pub(super) fn become_part(&mut self, gone: usize, into: usize) {
         self.became[gone] = into;
         let before = core::mem::take(&mut self.groups[gone].before);
@@ -140,7 +141,7 @@ impl Finder<'_> {
         self.spread(into, &ancestors, Some(gone));
     }
 
-    /// Notes that groups come before all that comes after one, of which another has become part.
+    /// Adds ancestors to all groups that come after `group`, into which another was merged.
     fn spread(&mut self, group: usize, added: &Bits, gone: Option<usize>) {
         let mut left = alloc::vec![group];
         while let Some(group) = left.pop() {

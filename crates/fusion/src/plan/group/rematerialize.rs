@@ -1,8 +1,8 @@
 //! Rematerialization: intermediates that are cheaper to recompute than to store and load.
 //!
-//! A backward pass uses much of what the forward pass computed on the way. Where a kernel loads values that another kernel
-//! computes elementwise from others that lie in memory anyway, it may as well compute them itself: of a GELU and its
-//! gradient, only the argument is left to store.
+//! A backward pass uses many intermediates of the forward pass. A kernel may load values that another kernel computes
+//! elementwise from stored values. Then it may as well recompute them: of a GELU and its gradient, only the argument is
+//! left to store.
 
 use super::{Finder, Kind};
 use crate::plan::graph::ValueNumber;
@@ -12,19 +12,19 @@ use alloc::vec::Vec;
 use kiln_ir::{Effort, Op, Role};
 use smallvec::{SmallVec, smallvec};
 
-/// What loading (or storing) a byte costs, where an addition in a kernel costs 1: memory moves one in the time of so many.
+/// The cost of loading or storing a byte, in additions of a kernel.
 const LOAD_BYTE: usize = 3;
 
-/// How often all kernels are gone through at most.
+/// The number of sweeps over all kernels, at most.
 const SWEEPS: usize = 3;
 
-/// So many instructions at most are computed again in one kernel.
+/// The number of recomputed instructions in one kernel, at most.
 const MOST: usize = 64;
 
 /// The values that one group recomputes instead of loading them.
 struct Rematerialization<'a> {
     group: usize,
-    /// Whether what is computed on the way may be looked at through views.
+    /// Whether recomputed values may be read through views.
     views: bool,
     outside: &'a Outside,
     readers: &'a [Readers],
@@ -43,10 +43,10 @@ struct Chain {
     from: BTreeSet<ValueNumber>,
 }
 
-/// Who reads a value, beside the group that makes it.
+/// The readers of a value, besides the group that makes it.
 #[derive(Clone, Copy)]
 struct Readers {
-    /// Whether it is stored for nobody but kernels.
+    /// Whether only kernels read the stored value.
     are_kernels: bool,
     count: Count,
 }
@@ -54,14 +54,14 @@ struct Readers {
 #[derive(Clone, Copy, PartialEq)]
 enum Count {
     None,
-    /// One group, or somebody outside of all.
+    /// One group, or a consumer outside of all groups.
     One(Option<usize>),
     Many,
 }
 
 impl Finder<'_> {
-    /// Goes through the kernels, last first: a value that one of them no longer loads may not have to be stored. What is not
-    /// stored any more is no reason to load it rather than what it comes from, so that the next sweep may find more.
+    /// Visits the kernels, last first: a value that one of them no longer loads may become dead. The cost model then no
+    /// longer prefers loading it to loading its inputs, so that the next sweep may find more.
     pub(super) fn rematerialize(&mut self) {
         let mut outside = Outside::new(self.graph, &self.groups);
         let values = 0..self.graph.types.len() as ValueNumber;
@@ -73,7 +73,7 @@ impl Finder<'_> {
                 if self.groups[group].kind == Kind::Kernel
                     || matches!(self.groups[group].kind, Kind::Anchor(_))
                 {
-                    // A kernel may not be able to look at what it computes in another shape.
+                    // A kernel may not be able to read a recomputed value in another shape.
                     let repeated = [true, false]
                         .into_iter()
                         .find_map(|views| self.rematerialize_in(group, views, &readers, &mut outside));
@@ -86,8 +86,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Whether the group computes anything again that it did not before. `views`: whether that may be looked at through views. `None`
-    /// where the kernel is not worth having: the group stays as it is.
+    /// Whether the group recomputes additional values. `views`: whether it may read them through views. `None` where
+    /// the kernel is not worthwhile: the group stays as it is.
     fn rematerialize_in(
         &mut self,
         group: usize,
@@ -99,7 +99,7 @@ impl Finder<'_> {
         let is_for_kernels = |value: &ValueNumber| readers[*value as usize].are_kernels;
         let mut left: Vec<ValueNumber> = loaded.iter().copied().filter(is_for_kernels).collect();
         let mut chosen = Rematerialization { group, views, outside, readers, added: BTreeSet::new(), loaded };
-        // What is computed for one value may be most of what another needs.
+        // The entries recomputed for one value may be most of the entries that another needs.
         loop {
             let count = left.len();
             left.retain(|&value| !self.takes(value, &mut chosen));
@@ -117,7 +117,7 @@ impl Finder<'_> {
         done.map(|()| true)
     }
 
-    /// Whether a group had better compute a value than load it: then it is noted with what it is computed from.
+    /// Whether recomputing a value is cheaper than loading it. If so, adds the value and its inputs to `chosen`.
     fn takes(&self, value: ValueNumber, chosen: &mut Rematerialization<'_>) -> bool {
         let Some(Chain { entries, mut from }) = self.chain(chosen, value) else { return false };
         let computed: usize = entries.iter().map(|&entry| cost(&self.graph.entry(entry).op)).sum();
@@ -141,7 +141,7 @@ impl Finder<'_> {
         true
     }
 
-    /// What loading an element of a value costs.
+    /// The cost of loading an element of a value.
     fn load(&self, value: ValueNumber) -> usize {
         LOAD_BYTE * self.graph.types[value as usize].dtype.size()
     }
@@ -157,7 +157,7 @@ impl Finder<'_> {
         roots.filter(other).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Who reads a value.
+    /// The readers of a value.
     fn readers(&self, value: ValueNumber) -> Readers {
         let maker = self.maker(value);
         let mut readers = Readers { are_kernels: !self.graph.is_alive(value), count: Count::None };
@@ -200,7 +200,7 @@ impl Finder<'_> {
             if !is_computed || (value != root && !chosen.views) {
                 return None;
             }
-            // Each is gone through once, however often it is used on the way.
+            // Each entry is visited once, however often it is used on the way.
             if chain.entries.insert(entry) {
                 if chain.entries.len() > MOST {
                     return None;

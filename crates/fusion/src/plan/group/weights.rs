@@ -1,15 +1,15 @@
 //! Fusion of dequantisation into matmuls: quantised weights stay integers in memory.
 //!
-//! Written out as floats they would be four times as large, and reading them is what a product with few rows takes its time
-//! for. Where a product alone uses them, dequantising them becomes part of its region, and the engine may multiply what lies
-//! in memory.
+//! As floats the weights would be four times as large, and a matmul with few rows is bound by the time to read them.
+//! Where a product is the only consumer, the dequantisation becomes part of its region, and the engine may multiply the
+//! integers directly.
 
 use super::{Finder, Kind};
 use kiln_ir::{DType, Op, OpKind, Pattern, Program};
 use kiln_kernel::match_quantized_matmul;
 
 impl Finder<'_> {
-    /// Moves what dequantises the right operand of a product into the product's group.
+    /// Moves the dequantisation of the right operand of a product into the product's group.
     pub(super) fn take_quantized(&mut self) {
         for group in 0..self.groups.len() {
             let Kind::Anchor(anchor) = self.groups[group].kind else { continue };
@@ -18,7 +18,7 @@ impl Finder<'_> {
             if self.groups[other].kind != Kind::Alone {
                 continue;
             }
-            // What it needs still comes before: the order of steps goes through groups without members.
+            // The order of its inputs is kept: the order of steps includes groups without members.
             self.groups[other].kind = Kind::Gone;
             self.groups[other].members.clear();
             self.of_entry[dequantize as usize] = Some(group);
@@ -29,7 +29,8 @@ impl Finder<'_> {
         }
     }
 
-    /// The entry that dequantises the right operand of a product of `f32`, of which nobody else sees the floats.
+    /// The entry that dequantises the right operand of an `f32` product, if the product is the only consumer of the
+    /// floats.
     fn quantized_weights(&self, anchor: u32) -> Option<u32> {
         let product = self.graph.entry(anchor);
         let has_kernel = self.limits.kinds.contains(OpKind::Dequantize);

@@ -5,8 +5,8 @@ use crate::record::{Entry, Source};
 use alloc::vec::Vec;
 use kiln_ir::{DType, Op, TensorType};
 
-/// Casts results at once that are only seen through views which are all cast to one narrower float. The casts behind the views
-/// go.
+/// Moves casts to one narrower float from the views of a result to the result itself, where all uses are such views.
+/// Removes the casts behind the views.
 pub(super) fn before_views(given: Rewritten) -> Rewritten {
     let wanted = Wanted::of(&given);
     if wanted.roots.iter().all(Option::is_none) {
@@ -47,23 +47,23 @@ pub(super) fn before_views(given: Rewritten) -> Rewritten {
     out
 }
 
-/// What is seen of each result.
+/// The uses of each result, and the dtype that it is narrowed to.
 struct Wanted {
     uses: Vec<Uses>,
-    /// What results are cast to where they are made; most are not.
+    /// The dtype that a result is cast to where it is made; most have none.
     roots: Vec<Option<DType>>,
-    /// Those, and views of them.
+    /// Whether a result is narrowed, or a view of a narrowed result.
     narrow: Vec<bool>,
 }
 
 /// How a result is used.
 #[derive(Clone, Copy, Default)]
 struct Uses {
-    /// What it is cast to, behind views or not.
+    /// The dtype of its casts, directly or through views.
     dtype: Option<DType>,
     casts: usize,
     views: usize,
-    /// Elements of all that is cast.
+    /// The number of elements of all its casts.
     elements: usize,
     /// Whether it is used otherwise as well.
     is_wide: bool,
@@ -76,7 +76,7 @@ impl Uses {
         self.elements = self.elements.saturating_add(elements);
     }
 
-    /// What alone it is cast to. Of two casts of one value both may be results of the plan.
+    /// The dtype of all uses, if there is only one. Both of two casts of one value may be results of the plan.
     fn narrowed(&self) -> Option<DType> {
         self.dtype.filter(|_| !self.is_wide && self.casts <= 1)
     }
@@ -107,7 +107,7 @@ impl Wanted {
         wanted
     }
 
-    /// Adds what an entry does with its operands. All that use its own results were counted before.
+    /// Counts the uses of an entry's operands. The uses of its own results were counted before.
     fn count(&mut self, entry: &Entry, first: usize, types: &[TensorType]) {
         for operand in &entry.operands {
             let Source::Result(x) = *operand else { continue };
@@ -131,7 +131,7 @@ impl Wanted {
         }
     }
 
-    /// The result that an entry casts or looks at, if it is narrow.
+    /// The narrowed result that an entry casts or views, if there is one.
     fn narrow_operand(&self, entry: &Entry) -> Option<usize> {
         let Some(&Source::Result(x)) = entry.operands.first() else { return None };
         self.narrow[x as usize].then_some(x as usize)

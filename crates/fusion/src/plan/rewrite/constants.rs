@@ -87,7 +87,7 @@ impl Filled {
 }
 
 impl Rewritten {
-    /// A number so many times. Floats of 16 bits are multiplied in `f32`, as they are summed; integers wrap.
+    /// A number times a count. Floats of 16 bits are multiplied in `f32`, as they are summed; integers wrap.
     fn multiple(
         &mut self,
         number: Source,

@@ -1,8 +1,8 @@
-//! A recovered value need not be stored for that: only its inputs that can fail are looked at.
+//! Recovery without stores: [`Op::Recover`](kiln_ir::Op::Recover) only checks the inputs of a value that can fail.
 //!
-//! Gradients are then computed and used in one kernel, although all of them wait for the flag. Where something failed, the
-//! engine [selects past the poison](kiln_ir::Machine::host_errors). Memory that runs out is not foreseen: it poisons what
-//! would have lain there, new values included.
+//! One kernel then computes and uses gradients, although all of them depend on the flag. If an op failed, the engine
+//! [selects past the poison](kiln_ir::Machine::host_errors). Running out of memory is not covered: it poisons the
+//! values whose allocation failed, new values included.
 
 use super::Rewritten;
 use crate::plan::Structure;
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use kiln_ir::{FAILS, FAILS_BY_INDEX, Op, TensorType};
 use smallvec::SmallVec;
 
-/// The recording with operands of recoveries in the place of their results, where nobody else sees that.
+/// Replaces the results of recoveries by their operands where no other consumer can tell the difference.
 pub(super) fn narrowed(original: &Structure) -> Rewritten {
     let mut out = Rewritten::new(&original.externals);
     let mut places: Vec<u32> = Vec::new();
@@ -61,7 +61,7 @@ struct Graph<'a> {
 
 /// The operands of a recovery, by their treatment.
 struct Split {
-    /// Those that it goes on to recover, by their places.
+    /// The positions of the values that it still recovers.
     kept: SmallVec<[usize; 4]>,
     /// The inputs of the others that can fail.
     sources: Vec<Source>,

@@ -45,8 +45,8 @@ impl MatrixOp for ComplexSolve {
     }
 }
 
-/// `(A, B) -> X`: `A X = B`. Of `A` one triangle is read, without its diagonal where that counts as ones. A zero on the
-/// diagonal gives infinities and NaNs.
+/// `(A, B) -> X`: `A X = B`. Only one triangle of `A` is read, without its diagonal if that counts as ones. A zero on
+/// the diagonal returns infinities and NaNs.
 #[derive(Debug)]
 pub(crate) struct ComplexSolveTriangular(pub(crate) SolveTriangular);
 
